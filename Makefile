@@ -1,0 +1,71 @@
+# make test    what CI runs: every test of every module under the race
+#              detector, then each fuzz target of the root for FUZZTIME
+# make lint    gofmt, go vet on three systems, staticcheck
+# make bench   the benchmarks
+#
+# The tests run on a real redis-server: the one REDIS_SERVER names, else the
+# one in PATH. On Debian and Ubuntu, root gets it installed where there is
+# none; NO_INSTALL=1 forbids that.
+
+GO          ?= go
+FUZZTIME    ?= 5s
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# ./... stops at a nested go.mod, so each module takes its turn; the root first.
+MODULES := $(sort $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*')))
+
+# A workspace raises every module to the newest dependency that any one of them
+# asks for. Users get what each go.mod says, so that is what is tested.
+export GOWORK := off
+
+# REDIS_SERVER tells the tests that a real server is there, so they may not skip it.
+with-redis = REDIS_SERVER=$$(sh .ci/redis-server.sh); export REDIS_SERVER
+
+.PHONY: test race fuzz lint bench
+.NOTPARALLEL:
+
+test: race fuzz
+
+# -count=1: the cache knows neither the server nor luck with a race.
+race:
+	@set -e; $(with-redis); for dir in $(MODULES); do \
+		echo "== go test -race $$dir"; \
+		(cd $$dir && $(GO) test -race -count=1 -timeout 10m ./...); \
+	done
+
+# One target at a time, for each one takes every core. Up to Go 1.26 a run can
+# end in a bare "context deadline exceeded" when its time is up
+# (go.dev/issue/75804); a real finding is indented deeper, or names its input.
+fuzz:
+	@set -e; $(with-redis); \
+	list=$$($(GO) test -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; \
+	echo "$$list" | awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' | \
+	while read -r pkg name; do \
+		echo "== fuzz $$pkg $$name $(FUZZTIME)"; \
+		if out=$$($(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg 2>&1 </dev/null); then \
+			echo "$$out" | tail -n 1; \
+		else \
+			echo "$$out"; \
+			echo "$$out" | grep -qx '    context deadline exceeded' || exit 1; \
+			echo "== $$name: out of time, nothing found (go.dev/issue/75804)"; \
+		fi; \
+	done
+
+# gofmt comes from the toolchain go.mod selects, not from PATH: versions differ.
+# vet needs no C compiler without cgo, so it reaches the other systems too.
+# staticcheck runs by version and stays out of every go.mod.
+lint:
+	@echo "== gofmt"; \
+	files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
+	if [ -n "$$files" ]; then echo "not formatted:"; echo "$$files"; exit 1; fi
+	@set -e; for dir in $(MODULES); do \
+		for os in linux darwin windows; do \
+			echo "== go vet $$dir ($$os)"; \
+			(cd $$dir && CGO_ENABLED=0 GOOS=$$os $(GO) vet ./...); \
+		done; \
+		echo "== staticcheck $$dir"; \
+		(cd $$dir && $(GO) run $(STATICCHECK) ./...); \
+	done
+
+bench:
+	cd bench && $(GO) run .

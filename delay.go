@@ -1,0 +1,179 @@
+package shunt
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// One promote script moves at most this much, so that it holds Redis up for well under 1 ms.
+const (
+	promoteMost  = 200
+	promoteBytes = 64 << 10
+)
+
+// promoter brings one channel's due messages from delay to prepare. The due time is kept by a local timer. One promoter of a
+// channel, the keeper, is told of each new earliest time; all look every 5 s, with the sweep, for what the keeper has missed.
+type promoter struct {
+	r    *receiver
+	in   *intake
+	wake chan struct{} // of capacity 1
+
+	mu        sync.Mutex
+	listening bool      // the subscription is confirmed: only then may it be keeper
+	keeper    bool      // as last told
+	due       time.Time // when to promote next; zero: not known to be ever
+	hints     int       // heard so far: what was asked for before one cannot put the timer back
+}
+
+func newPromoter(r *receiver, in *intake) *promoter {
+	return &promoter{r: r, in: in, wake: make(chan struct{}, 1)}
+}
+
+// set brings the timer forward to due, or with back also puts it back. p.mu is held.
+func (p *promoter) set(due time.Time, back bool) {
+	if !back && !p.due.IsZero() && !due.Before(p.due) {
+		return
+	}
+	p.due = due
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// heard takes a hint: the ms until a new earliest due time, or that the keeper's place is vacant.
+func (p *promoter) heard(payload string) {
+	ms, err := strconv.ParseInt(payload, 10, 64)
+	if err != nil {
+		p.r.lookSoon(p.in)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hints++
+	if p.keeper {
+		p.set(time.Now().Add(time.Duration(ms)*time.Millisecond), false)
+	}
+}
+
+// own takes in a retry of this receiver, in case nobody can hear its hint.
+func (p *promoter) own(wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.listening || p.keeper {
+		p.hints++
+		p.set(time.Now().Add(max(wait, 0)), false)
+	}
+}
+
+// heeds is told whether hints are heard from now on.
+func (p *promoter) heeds(listening bool) {
+	p.mu.Lock()
+	p.listening = listening
+	if !listening {
+		p.keeper = false
+	}
+	p.mu.Unlock()
+	p.r.lookSoon(p.in) // asked after the subscription, so that nothing falls between
+}
+
+// asks tells in whose name a sweep asks to be keeper, empty if it may not be, and how many hints had been heard.
+func (p *promoter) asks(r *receiver) (name string, hints int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listening && !r.stopped() {
+		name = r.keeperName
+	}
+	return name, p.hints
+}
+
+// told takes the sweep's answer: whether it is keeper, and the ms to the next due time, if there is one.
+func (p *promoter) told(keeper bool, ms int64, any bool, hints int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keeper = keeper && p.listening
+	back := hints == p.hints
+	switch {
+	case any && (p.keeper || ms < 0 || ms < sweepEvery.Milliseconds() && !p.listening):
+		p.set(time.Now().Add(time.Duration(ms)*time.Millisecond), back)
+	case back:
+		p.due = time.Time{}
+	}
+}
+
+// run is the promoter's goroutine.
+func (p *promoter) run() {
+	r := p.r
+	channel := p.in.delay.(string)
+	l := r.s.hints.Listen(channel, p.heard, p.heeds)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for !r.stopped() {
+		p.mu.Lock()
+		wait := time.Hour
+		if !p.due.IsZero() {
+			wait = time.Until(p.due)
+		}
+		p.mu.Unlock()
+		if wait <= 0 {
+			if err := p.promote(r.taking); err != nil {
+				rest(r.taking, jitter(minTrouble))
+			}
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-p.wake:
+		case <-r.taking.Done():
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	r.s.hints.Forget(ctx, l)
+	p.mu.Lock()
+	keeper := p.keeper
+	p.keeper, p.listening = false, false
+	p.mu.Unlock()
+	if keeper {
+		r.pulseOne(ctx, yieldScript, 3, p.in.living, p.in.keeper, p.in.delay, r.keeperName)
+	}
+}
+
+// promote moves one batch and sets the timer for the next. After an error a look will find what is due.
+func (p *promoter) promote(ctx context.Context) error {
+	p.mu.Lock()
+	hints := p.hints
+	p.due = time.Time{}
+	p.mu.Unlock()
+	v, err := p.r.pulseOne(ctx, promoteScript, 3, p.in.living, p.in.delay, p.in.prepare, promoteMost, promoteBytes)
+	if err == nil {
+		var ns []int64
+		ns, err = redis.Int64s(v, nil)
+		if err == nil && len(ns) > 0 {
+			if ns[0] > 0 {
+				p.r.q.events.emit(Event{Kind: Promoted, Channel: p.in.channel, N: int(ns[0])})
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if len(ns) > 1 && (p.keeper || !p.listening || ns[1] <= 0) {
+				p.set(time.Now().Add(time.Duration(ns[1])*time.Millisecond), hints == p.hints)
+			}
+			return nil
+		}
+	}
+	p.mu.Lock()
+	p.set(time.Now().Add(jitter(time.Second)), false)
+	p.mu.Unlock()
+	if class := link.Classify(err); class == link.Fatal || class == link.Failed {
+		p.r.q.events.emit(Event{Kind: Trouble, Channel: p.in.channel, Receiver: p.r.live.Load().name, Err: err, Fatal: true})
+		rest(ctx, maxTrouble)
+	}
+	return err
+}

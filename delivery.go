@@ -1,0 +1,256 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// delivery is a message on its way into its channel.
+type delivery struct {
+	in    time.Duration
+	at    time.Time
+	later bool
+
+	element element
+	channel string
+	raw     []byte // the element's bytes
+}
+
+const (
+	chunkElements = 1000    // of one command of DeliverAll
+	chunkBytes    = 1 << 20 // likewise, unless one element alone is larger
+	chunkChannels = 8       // channels that DeliverAll delivers to at once
+)
+
+// Deliver puts a message into its channel, now or, with In and At, later. nil means that Redis has it. ErrUnknown means that it
+// may have it, and Deliver does not try again by itself: delivering is not idempotent. Any other error means that it has it not.
+// While Redis is away Deliver waits for it until ctx ends, or for DeliverTimeout where ctx has no deadline.
+func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
+	if err := q.open(ctx); err != nil {
+		return err
+	}
+	d, err := q.newDelivery(m, opts)
+	if err != nil {
+		return err
+	}
+	due, err := q.put(ctx, &d, []any{d.raw})
+	if err == nil && q.events.on() {
+		q.events.emit(Event{Kind: Delivered, Channel: d.channel, Serial: d.element.name(), N: 1, Due: due})
+	}
+	return err
+}
+
+// DeliverAll puts many messages into their channels, of which there may be several, with the same options for each. Those of
+// one channel keep their order and go in chunks of up to 1,000 elements or 1 MB; each chunk is there as a whole or not at all.
+// Its error is a *DeliveryError that says what became of each message by its index, or what Deliver says of a closed or
+// misconfigured Queue. Where ctx has no deadline each chunk has DeliverTimeout.
+func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) error {
+	if err := q.open(ctx); err != nil {
+		return err
+	}
+	failed := &DeliveryError{Failed: make(map[int]error), Unknown: make(map[int]error)}
+	chunks := make(map[string][]*chunk)
+	for i, m := range ms {
+		d, err := q.newDelivery(m, opts)
+		if err != nil {
+			failed.Failed[i] = err
+			continue
+		}
+		of := chunks[d.channel]
+		if n := len(of); n == 0 || !of[n-1].add(i, &d) {
+			c := &chunk{delivery: d}
+			c.add(i, &d)
+			chunks[d.channel] = append(of, c)
+		}
+	}
+	var mu sync.Mutex
+	var g errgroup.Group
+	g.SetLimit(chunkChannels)
+	for _, of := range chunks {
+		g.Go(func() error {
+			for _, c := range of {
+				due, err := q.put(ctx, &c.delivery, c.raws)
+				if err == nil {
+					q.events.emit(Event{Kind: Delivered, Channel: c.channel, N: len(c.raws), Due: due})
+					continue
+				}
+				mu.Lock()
+				for _, i := range c.indexes {
+					if errors.Is(err, ErrUnknown) {
+						failed.Unknown[i] = err
+					} else {
+						failed.Failed[i] = err
+					}
+				}
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	g.Wait()
+	if len(failed.Failed)+len(failed.Unknown) > 0 {
+		return failed
+	}
+	return nil
+}
+
+// chunk is what one command of DeliverAll carries; its delivery is its first message's.
+type chunk struct {
+	delivery
+	indexes []int
+	raws    []any
+	bytes   int
+}
+
+func (c *chunk) add(i int, d *delivery) bool {
+	if len(c.raws) >= chunkElements || len(c.raws) > 0 && c.bytes+len(d.raw) > chunkBytes {
+		return false
+	}
+	c.indexes, c.raws, c.bytes = append(c.indexes, i), append(c.raws, d.raw), c.bytes+len(d.raw)
+	return true
+}
+
+// newDelivery makes the element and checks all that can be checked before Redis is asked.
+func (q *Queue) newDelivery(m IMessage, opts []Option) (d delivery, err error) {
+	if isNil(m) {
+		return d, errors.New("shunt: the message is nil")
+	}
+	guard("Channel", func() error { d.channel = m.Channel(); return nil }, func(e error) { err = e })
+	if err == nil {
+		err = checkChannel(d.channel)
+	}
+	if err != nil {
+		return d, err
+	}
+	for _, o := range opts {
+		if err := o(&d); err != nil {
+			return d, err
+		}
+	}
+	guard("Marshal", func() (err error) { d.element.payload, err = m.Marshal(); return err }, func(e error) { err = e })
+	if err != nil {
+		return d, fmt.Errorf("shunt: marshal a message for %q: %w", d.channel, err)
+	}
+	d.element.serial = newSerial()
+	d.raw = d.element.encode()
+	if len(d.raw) > q.conf.MaxSize {
+		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: deliver a reference to what is large", ErrTooLarge, d.channel, len(d.raw), q.conf.MaxSize)
+	}
+	return d, nil
+}
+
+// put brings elements into d's channel in one step. It tells the due time of those for later.
+func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time, err error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.conf.DeliverTimeout)
+		defer cancel()
+	}
+	k := q.keysFor(d.channel)
+	s := q.serverOf(d.channel)
+	if !d.later {
+		_, err = q.ask(ctx, s, func(c *link.Call) { c.Add("LPUSH", append([]any{k.prepare}, raws...)...) })
+		return due, explain(err, "deliver to", d.channel)
+	}
+	began := time.Now()
+	mode, ms := "in", (d.in + time.Millisecond - 1).Milliseconds()
+	if !d.at.IsZero() {
+		mode, ms = "at", ceilMilli(d.at)
+	}
+	for {
+		v, err := q.ask(ctx, s, func(c *link.Call) {
+			c.AddScript(laterScript, 1, append([]any{k.delay, mode, ms}, raws...)...)
+		})
+		if err == nil {
+			at, err := redis.Int64(v, nil)
+			if at == 0 && err == nil {
+				err = ErrUnknown // it was sent before, and its time has come since
+			}
+			return time.UnixMilli(at), explain(err, "deliver later to", d.channel)
+		}
+		// The element is unique and the script adds it once, so it may be sent again, but only while its due time is surely
+		// ahead: afterwards it may have been promoted, and even handled.
+		if mode == "at" {
+			mode = "again"
+		}
+		left := d.in - time.Since(began)
+		if link.Classify(err) != link.Unknown || ctx.Err() != nil || mode == "in" && left < time.Second {
+			return due, explain(err, "deliver later to", d.channel)
+		}
+		if mode == "in" {
+			ms = left.Milliseconds()
+		}
+	}
+}
+
+// ceilMilli is the first whole millisecond that is not before t.
+func ceilMilli(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return ms
+}
+
+// calls are those whose replies have all come: the link is done with them.
+var calls = sync.Pool{New: func() any { return link.NewCall() }}
+
+// ask sends one command, again and again while it is surely not executed and that may change, until ctx ends.
+func (q *Queue) ask(ctx context.Context, s *server, fill func(*link.Call)) (any, error) {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		c := calls.Get().(*link.Call)
+		c.Reset()
+		fill(c)
+		err := s.data.Do(ctx, c)
+		var r link.Reply
+		if err == nil {
+			r = c.Replies[0]
+			err = r.Err
+			calls.Put(c)
+		}
+		if err == nil || link.Classify(err) != link.NotExecuted || errors.Is(err, link.ErrClosed) || link.Code(err) == "OOM" {
+			return r.Value, err
+		}
+		if ctx.Err() != nil {
+			return nil, late(ctx, or(s.Why(), err))
+		}
+		if link.Code(err) == "NOSCRIPT" {
+			continue
+		}
+		select {
+		case <-time.After(jitter(wait)):
+		case <-ctx.Done():
+			return nil, late(ctx, err)
+		}
+	}
+}
+
+// late is the error of a command that was not sent before ctx ended, with what had kept it.
+func late(ctx context.Context, why error) error {
+	return &link.Error{Class: link.NotExecuted, Err: fmt.Errorf("%w (%w)", why, ctx.Err())}
+}
+
+// explain gives an error of the link the name that users know it by, and what was attempted.
+func explain(err error, what, channel string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, link.ErrClosed):
+		err = ErrClosed
+	case link.Code(err) == "OOM":
+		err = fmt.Errorf("%w (%w)", ErrFull, err)
+	case link.Classify(err) == link.Unknown && !errors.Is(err, ErrUnknown):
+		err = fmt.Errorf("%w (%w)", ErrUnknown, err)
+	case link.Code(err) == "WRONGTYPE":
+		err = fmt.Errorf("a key of the channel holds something that is not shunt's: see docs/lifecycle.md for the keys: %w", err)
+	}
+	return fmt.Errorf("shunt: %s %q: %w", what, channel, err)
+}

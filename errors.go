@@ -1,0 +1,88 @@
+package shunt
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+)
+
+var (
+	// ErrClosed is returned by a Queue that Close was called on.
+	ErrClosed = errors.New("shunt: the queue is closed")
+	// ErrUnknown says that a command was sent and its reply was lost: it may have been executed or not. A delivery that
+	// must not be doubled is looked for before it is delivered again.
+	ErrUnknown = errors.New("shunt: sent, but the reply was lost: it may have been executed")
+	// ErrFull says that Redis is at maxmemory and takes no new messages. Receivers drain it; deliver again later.
+	ErrFull = errors.New("shunt: redis is at maxmemory and takes no new messages: receivers still drain it, deliver again later")
+	// ErrTooLarge says that an element is larger than Queue.MaxSize.
+	ErrTooLarge = errors.New("shunt: larger than Queue.MaxSize")
+	// ErrTimeout is the cause of a handler's ended context, and the reason of its retry, when its timeout had passed.
+	ErrTimeout = errors.New("shunt: the handler's timeout has passed")
+	// ErrLeaseLost is the cause of a handler's ended context when the message is no longer surely its own.
+	ErrLeaseLost = errors.New("shunt: the lease was lost: another receiver may handle the message")
+	// ErrShutdown is the cause of a handler's ended context when the context given to shutdown has ended.
+	ErrShutdown = errors.New("shunt: the receiver is shutting down")
+	// ErrInHandler is returned by shutdown and Close when they would wait for the handler that called them. Nothing was begun.
+	ErrInHandler = errors.New("shunt: called from inside a handler, for which it would wait: call it from a goroutine of its own")
+)
+
+// DeliveryError is DeliverAll's error: what became of each message, by its index in the given slice. What is in neither
+// map was delivered. errors.Is and errors.As see every error in it.
+type DeliveryError struct {
+	Failed  map[int]error // surely not delivered
+	Unknown map[int]error // perhaps delivered: each Is ErrUnknown
+}
+
+func (e *DeliveryError) Error() string {
+	first := func(m map[int]error) error {
+		if len(m) == 0 {
+			return nil
+		}
+		return m[indexes(m)[0]]
+	}
+	switch {
+	case len(e.Unknown) == 0:
+		return fmt.Sprintf("shunt: %d messages not delivered, the first because: %v", len(e.Failed), first(e.Failed))
+	case len(e.Failed) == 0:
+		return fmt.Sprintf("shunt: %d messages of unknown outcome, the first because: %v", len(e.Unknown), first(e.Unknown))
+	}
+	return fmt.Sprintf("shunt: %d messages not delivered, the first because: %v; %d of unknown outcome, the first because: %v",
+		len(e.Failed), first(e.Failed), len(e.Unknown), first(e.Unknown))
+}
+
+// Unwrap gives every error once a message, in the order of the indexes.
+func (e *DeliveryError) Unwrap() []error {
+	var all []error
+	for _, m := range []map[int]error{e.Failed, e.Unknown} {
+		for _, i := range indexes(m) {
+			all = append(all, m[i])
+		}
+	}
+	return all
+}
+
+func indexes(m map[int]error) []int {
+	is := make([]int, 0, len(m))
+	for i := range m {
+		is = append(is, i)
+	}
+	sort.Ints(is)
+	return is
+}
+
+// ShutdownError is shutdown's error when not all had ended by its deadline.
+type ShutdownError struct {
+	Returned int   // messages handed back to the taking end, to be handled again
+	Running  int   // handlers that ignored their ended context and still run
+	Err      error // what kept Redis from being told, if anything did: the lease then frees what is left
+}
+
+func (e *ShutdownError) Error() string {
+	s := fmt.Sprintf("shunt: shut down with %d messages handed back and %d handlers still running", e.Returned, e.Running)
+	if e.Err != nil {
+		s += "; what is left is freed by its lease: " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *ShutdownError) Unwrap() error { return e.Err }

@@ -1,0 +1,209 @@
+package shunt
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// EventKind names what happened. The comment of each tells which fields of the Event are set besides Kind, Time and Channel.
+type EventKind string
+
+const (
+	// A message's way.
+	Delivered   EventKind = "delivered"    // Serial (of a single one) or N; Due if later
+	Acked       EventKind = "acked"        // Serial, Attempt, Receiver, Worker, Took
+	Retried     EventKind = "retried"      // the same, and Err and Due
+	Rejected    EventKind = "rejected"     // went to dead: the same, and Err
+	Released    EventKind = "released"     // N unstarted or handed back messages went to the taking end; Receiver, Worker
+	Lost        EventKind = "lost"         // a verdict came too late: the lease was lost and another has the message; Serial, Receiver, Worker, Err
+	DoneOrLost  EventKind = "done-or-lost" // a verdict of unknown outcome was sent again and found nothing; the same
+	Recovered   EventKind = "recovered"    // N messages of a dead receiver went to the taking end; Receiver is the dead one
+	Suspected   EventKind = "suspected"    // N of them went to suspect
+	Poisoned    EventKind = "poisoned"     // N of them went to dead
+	Promoted    EventKind = "promoted"     // N due messages went from delay to prepare
+	Trimmed     EventKind = "trimmed"      // N messages were dropped from dead, by count or age
+	Undecodable EventKind = "undecodable"  // went to dead: its Unmarshal failed; Serial, Receiver, Worker, Err
+
+	// A handler's faults.
+	TimedOut   EventKind = "timed-out"   // its context was ended; Serial, Attempt, Receiver, Worker, Took
+	Orphaned   EventKind = "orphaned"    // it ignored that, was given up, and its goroutine is left to itself; the same and N orphans so far
+	SlotsEmpty EventKind = "slots-empty" // as many orphans as workers: N slots stay empty until one ends
+
+	// A receiver's life.
+	Started    EventKind = "started"     // Receiver; N workers
+	Stopped    EventKind = "stopped"     // Receiver; Err if not clean
+	Succeeded  EventKind = "succeeded"   // Receiver is the new incarnation, Err why the old one ended; N handlers kept their message
+	LeaseGone  EventKind = "lease-gone"  // the lease was lost; Receiver
+	Died       EventKind = "died"        // N other receivers' leases ran out; Receiver is who saw it
+	Trouble    EventKind = "trouble"     // Redis refuses or does not answer a receiver: Err; Fatal if waiting will not help
+	Connected  EventKind = "connected"   // to Redis, first or again
+	Separated  EventKind = "separated"   // from Redis: Err; it is dialled again with a growing wait of up to 5 s
+	EventsLost EventKind = "events-lost" // N events were dropped before this one: Events is slower than what happens
+)
+
+// Event is one thing that happened. Which fields are set stands beside its Kind; a zero field says nothing.
+type Event struct {
+	Kind     EventKind
+	Time     time.Time
+	Channel  string
+	Serial   string // ULID of the delivery
+	Attempt  int    // counted from 1
+	Receiver string // incarnation
+	Worker   int    // from 0
+	N        int
+	Took     time.Duration // of the handler
+	Due      time.Time
+	Fatal    bool
+	Err      error
+}
+
+// LogEvents returns an Events func that writes to l: errors at Error or Warn, what happens to each message at Debug, the rest at Info.
+func LogEvents(l *slog.Logger) func(Event) {
+	return func(e Event) {
+		level := slog.LevelInfo
+		switch e.Kind {
+		case Delivered, Acked, Promoted, Released:
+			level = slog.LevelDebug
+		case Rejected, Poisoned, Undecodable, Lost, Orphaned, SlotsEmpty, LeaseGone, Trimmed, EventsLost:
+			level = slog.LevelError
+		case Retried, DoneOrLost, Recovered, Suspected, TimedOut, Succeeded, Died, Trouble, Separated:
+			level = slog.LevelWarn
+		}
+		if e.Fatal {
+			level = slog.LevelError
+		}
+		ctx := context.Background()
+		if !l.Enabled(ctx, level) {
+			return
+		}
+		attrs := make([]slog.Attr, 0, 10)
+		add := func(set bool, a slog.Attr) {
+			if set {
+				attrs = append(attrs, a)
+			}
+		}
+		add(e.Channel != "", slog.String("channel", e.Channel))
+		add(e.Serial != "", slog.String("serial", e.Serial))
+		add(e.Attempt != 0, slog.Int("attempt", e.Attempt))
+		add(e.Receiver != "", slog.String("receiver", e.Receiver))
+		add(e.Attempt != 0, slog.Int("worker", e.Worker))
+		add(e.N != 0, slog.Int("n", e.N))
+		add(e.Took != 0, slog.Duration("took", e.Took))
+		add(!e.Due.IsZero(), slog.Time("due", e.Due))
+		add(e.Fatal, slog.Bool("fatal", e.Fatal))
+		add(e.Err != nil, slog.Any("error", e.Err))
+		l.LogAttrs(ctx, level, "shunt: "+string(e.Kind), attrs...)
+	}
+}
+
+// eventBuffer bounds the events that wait for a slow Events func: some 2 MB.
+const eventBuffer = 16384
+
+// events carries what happens to the user's func on a goroutine of its own, so that no slow func holds up a beat or the link.
+type events struct {
+	to func(Event)
+
+	mu      sync.Mutex
+	waiting []Event
+	lost    int
+	closed  bool
+	wake    chan struct{} // of capacity 1
+	done    chan struct{}
+}
+
+// newEvents starts the goroutine that close waits for; it returns nil, which takes events and forgets them, where to is nil.
+func newEvents(to func(Event)) *events {
+	if to == nil {
+		return nil
+	}
+	e := &events{to: to, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go e.run()
+	return e
+}
+
+func (e *events) on() bool { return e != nil }
+
+func (e *events) emit(evs ...Event) {
+	if e == nil || len(evs) == 0 {
+		return
+	}
+	now := time.Now()
+	e.mu.Lock()
+	for i := range evs {
+		if len(e.waiting) >= eventBuffer {
+			e.lost += len(evs) - i
+			break
+		}
+		ev := evs[i]
+		if ev.Time.IsZero() {
+			ev.Time = now
+		}
+		e.waiting = append(e.waiting, ev)
+	}
+	e.mu.Unlock()
+	e.poke()
+}
+
+func (e *events) poke() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (e *events) run() {
+	ended := false
+	defer func() {
+		if ended {
+			close(e.done)
+			return
+		}
+		go e.run() // the user's func called runtime.Goexit
+		e.poke()
+	}()
+	var batch []Event
+	for range e.wake {
+		for {
+			e.mu.Lock()
+			batch, e.waiting = e.waiting, batch[:0]
+			lost, closed := e.lost, e.closed
+			e.lost = 0
+			e.mu.Unlock()
+			for _, ev := range batch {
+				e.call(ev)
+			}
+			if lost > 0 {
+				e.call(Event{Kind: EventsLost, Time: time.Now(), N: lost})
+			}
+			if len(batch) == 0 {
+				if closed {
+					ended = true
+					return
+				}
+				break
+			}
+		}
+	}
+}
+
+// call keeps the stream alive whatever the user's func does; its own failure has nowhere to be told.
+func (e *events) call(ev Event) {
+	guard("Events", func() error { e.to(ev); return nil }, func(error) {})
+}
+
+// close delivers what waits, at most until the context of the caller is over, and ends the goroutine.
+func (e *events) close(ctx context.Context) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.poke()
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+	}
+}

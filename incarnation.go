@@ -1,0 +1,400 @@
+package shunt
+
+import (
+	"context"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// register enters an incarnation among the living of every channel; only then may it take.
+func (r *receiver) register(ctx context.Context, i incarnation) error {
+	sent := time.Now()
+	c := link.NewCall()
+	c.FailFast = true
+	for _, in := range r.intakes {
+		c.AddScript(registerScript, 1, in.living, i.name, i.lease.Milliseconds())
+	}
+	err := r.all(ctx, c)
+	if err == nil {
+		r.lease.length = i.lease
+		r.lease.renew(sent)
+	}
+	return err
+}
+
+// all sends a call and returns the first of its errors, after one more try where only a script was not there.
+func (r *receiver) all(ctx context.Context, c *link.Call) error {
+	for again := true; ; again = false {
+		if err := r.s.data.Do(ctx, c); err != nil {
+			return err
+		}
+		var first error
+		for _, rep := range c.Replies {
+			if rep.Err != nil && (first == nil || link.Classify(rep.Err) == link.Unknown) {
+				first = rep.Err
+			}
+		}
+		if first == nil || !again || link.Code(first) != "NOSCRIPT" {
+			return first
+		}
+		c.Rewind()
+	}
+}
+
+// succeed waits for the incarnation's end and puts a new one in its place. A connection that broke while it owed a reply may have
+// moved an element into a list of this live receiver without anybody knowing, and a command that it carried may run even now: so the
+// old lists are given up for good, and emptied.
+func (r *receiver) succeed() {
+	for {
+		select {
+		case why := <-r.broken:
+			r.handover(why)
+		case <-r.quit:
+			return
+		}
+	}
+}
+
+// seize takes the gate alone, when every command under way has ended. A blocked waiter is unblocked. False: ctx ended first.
+func (r *receiver) seize(ctx context.Context) bool {
+	r.pausing.Store(true)
+	done := make(chan struct{})
+	defer close(done)
+	go r.unblock(func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return !r.waiting()
+		}
+	})
+	for !r.gate.TryLock() { // Lock would hold up those who are still to end
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// resume lets the workers and waiters go on.
+func (r *receiver) resume() {
+	r.pausing.Store(false)
+	r.gate.Unlock()
+	r.parking.wakeAll()
+	for _, s := range r.slots {
+		s.poke()
+	}
+}
+
+// handover ends the live incarnation in favour of a new one. It may take as long as Redis is away.
+func (r *receiver) handover(why error) {
+	life, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-r.quit:
+			cancel()
+		case <-life.Done():
+		}
+	}()
+	if !r.seize(life) {
+		return
+	}
+	defer r.resume()
+	select { // one handover answers for all that broke so far
+	case <-r.broken:
+	default:
+	}
+	h := &handover{r: r, sources: []incarnation{*r.live.Load()}}
+	h.revoke()
+	h.next = newIncarnation(len(r.slots), r.conf.Lease)
+	for life.Err() == nil {
+		if err := h.try(life); err == nil {
+			break
+		}
+		if h.moved { // a late one of its commands may still bring something into next's lists
+			h.sources = append(h.sources, h.next)
+			h.next, h.moved = newIncarnation(len(r.slots), r.conf.Lease), false
+		}
+		rest(life, jitter(minTrouble))
+	}
+	if life.Err() != nil {
+		return
+	}
+	r.live.Store(&h.next)
+	for _, in := range r.intakes {
+		in.doing = in.doings(h.next)
+	}
+	r.q.events.emit(Event{Kind: Succeeded, Channel: r.intakes[0].channel, Receiver: h.next.name, N: h.held, Err: why})
+}
+
+func rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// handover is one under way. The gate is held alone.
+type handover struct {
+	r       *receiver
+	sources []incarnation // not yet known to be ended
+	next    incarnation
+	moved   bool // a script that may bring elements into next's lists was sent
+	held    int
+}
+
+// revoke forgets what has not begun: it goes back with everything else that no handler holds.
+func (h *handover) revoke() {
+	for _, s := range h.r.slots {
+		s.mu.Lock()
+		for i := 0; i < len(s.items); {
+			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict.kind == Released && it.h == nil {
+				s.remove(it)
+			} else {
+				i++
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// try makes the four steps: the new one is registered, verdicts are sent again to the old lists, these are emptied, and the old
+// ones are listed as dead.
+func (h *handover) try(ctx context.Context) error {
+	r := h.r
+	if err := r.register(ctx, h.next); err != nil {
+		return err
+	}
+	if err := h.verdicts(ctx); err != nil {
+		return err
+	}
+	if err := h.move(ctx); err != nil {
+		return err
+	}
+	c := link.NewCall()
+	c.FailFast = true
+	for _, old := range h.sources {
+		for _, in := range r.intakes {
+			c.AddScript(supersedeScript, 2, in.living, in.gone, old.name)
+		}
+	}
+	return r.all(ctx, c)
+}
+
+// verdicts sends what handlers have decided, sent before or not. A bare payload's verdict whose outcome is unknown is not sent
+// again, because it might hit another payload of the same bytes: its message is handled again.
+func (h *handover) verdicts(ctx context.Context) error {
+	r := h.r
+	for _, s := range r.slots {
+		s.mu.Lock()
+		var sent []*item
+		for i := 0; i < len(s.items); {
+			it := s.items[i]
+			if it.state == decided && it.unknown && it.bare {
+				s.remove(it)
+				continue
+			}
+			if it.state == decided {
+				sent = append(sent, it)
+			}
+			i++
+		}
+		s.mu.Unlock()
+		for _, old := range h.sources {
+			if len(sent) == 0 {
+				break
+			}
+			c := link.NewCall()
+			c.FailFast = true
+			for _, it := range sent {
+				s.command(c, it, it.in.list(old, s.n))
+			}
+			if err := r.all(ctx, c); link.Classify(err) == link.Unknown || ctx.Err() != nil || len(c.Replies) < len(sent) {
+				s.mu.Lock()
+				for _, it := range sent {
+					it.unknown = true
+				}
+				s.mu.Unlock()
+				return err
+			}
+			sent = h.settle(s, sent, c.Replies, old == h.sources[len(h.sources)-1])
+		}
+	}
+	return nil
+}
+
+// settle takes what was found, or on the last list was not, out of hand, and returns the rest. What was refused stays in hand.
+func (h *handover) settle(s *slot, sent []*item, replies []link.Reply, last bool) (left []*item) {
+	var evs []Event
+	s.mu.Lock()
+	for i, it := range sent {
+		switch rep := replies[i]; {
+		case rep.Err != nil: // whether an earlier one was executed is seen when the lists are moved
+			it.unknown = false
+		case s.outcome(it, rep.Value):
+			evs = s.drop(it, true, evs)
+		case last:
+			evs = s.drop(it, false, evs)
+		default:
+			left = append(left, it)
+		}
+	}
+	s.mu.Unlock()
+	s.r.q.events.emit(evs...)
+	return left
+}
+
+// move empties all old lists: what a handler holds, or a verdict waits for, goes to the new ones.
+func (h *handover) move(ctx context.Context) error {
+	r := h.r
+	type part struct {
+		s    *slot
+		in   *intake
+		held []*item
+	}
+	var parts []part
+	c := link.NewCall()
+	c.FailFast = true
+	h.held = 0
+	for _, s := range r.slots {
+		for _, in := range r.intakes {
+			p := part{s: s, in: in}
+			var ids []any
+			s.mu.Lock()
+			for _, it := range s.items {
+				if it.in == in && it.state != lost {
+					p.held = append(p.held, it)
+					ids = append(ids, it.identity(it.raw))
+				}
+			}
+			s.mu.Unlock()
+			h.held += len(ids)
+			for _, old := range h.sources {
+				c.AddScript(handoverScript, 4, append([]any{in.living, in.list(old, s.n), in.list(h.next, s.n), in.prepare}, ids...)...)
+				parts = append(parts, p)
+			}
+		}
+	}
+	h.moved = true
+	if err := r.all(ctx, c); err != nil {
+		return err
+	}
+	found := make(map[*item]bool)
+	back := 0
+	for i, p := range parts {
+		is, _ := redis.Ints(c.Replies[i].Value, nil)
+		for j, n := range is {
+			if j == 0 {
+				back += n
+			} else if n >= 1 && n <= len(p.held) {
+				found[p.held[n-1]] = true
+			}
+		}
+	}
+	for _, p := range parts {
+		p.s.mu.Lock()
+		for _, it := range p.held {
+			if !found[it] && it.state != lost {
+				h.held--
+				p.s.lose(it)
+			}
+		}
+		p.s.mu.Unlock()
+	}
+	if back > 0 {
+		r.q.events.emit(Event{Kind: Released, Channel: r.intakes[0].channel, N: back, Receiver: h.next.name})
+	}
+	return nil
+}
+
+// lose marks an item that somebody else has by now, and ends its handler. s.mu is held.
+func (s *slot) lose(it *item) {
+	if it.h != nil && it.state == running {
+		it.state = lost
+		it.h.cancel(ErrLeaseLost)
+		s.r.watcher.note(time.Now())
+		return
+	}
+	s.remove(it)
+	s.r.q.events.emit(Event{Kind: Lost, Channel: it.in.channel, Serial: it.name(), Receiver: s.r.live.Load().name, Worker: s.n, Err: ErrLeaseLost})
+}
+
+// handBack empties, at the end of a shutdown, what is left in the lists, and takes the entry away. It returns how many messages
+// whose handlers had begun went to the taking end.
+func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
+	if !r.seize(ctx) {
+		return int(r.returned.Load()), context.Cause(ctx)
+	}
+	defer r.resume()
+	inc := *r.live.Load()
+	held := false
+	for _, s := range r.slots {
+		s.mu.Lock()
+		held = held || len(s.items) > 0
+		s.mu.Unlock()
+	}
+	for range 2 {
+		if held {
+			n, err := r.empty(ctx, inc)
+			r.returned.Add(int32(n))
+			if err != nil {
+				return int(r.returned.Load()), err
+			}
+		}
+		c := link.NewCall()
+		c.FailFast = true
+		for _, in := range r.intakes {
+			c.AddScript(unregisterScript, 1+len(r.slots), append(append([]any{in.living}, in.doing...), inc.name)...)
+		}
+		if err := r.all(ctx, c); err != nil {
+			return int(r.returned.Load()), err
+		}
+		held = false
+		for _, rep := range c.Replies {
+			n, _ := redis.Int(rep.Value, nil)
+			held = held || n == 0
+		}
+		if !held {
+			return int(r.returned.Load()), nil
+		}
+	}
+	return int(r.returned.Load()), nil // a sweep finds the rest
+}
+
+// empty puts everything that the lists hold to the taking end.
+func (r *receiver) empty(ctx context.Context, inc incarnation) (int, error) {
+	c := link.NewCall()
+	c.FailFast = true
+	for _, s := range r.slots {
+		for _, in := range r.intakes {
+			c.AddScript(handoverScript, 4, in.living, in.doing[s.n], in.doing[s.n], in.prepare)
+		}
+	}
+	if err := r.all(ctx, c); err != nil {
+		return 0, err
+	}
+	back := 0
+	for _, rep := range c.Replies {
+		if is, _ := redis.Ints(rep.Value, nil); len(is) > 0 {
+			back += is[0]
+		}
+	}
+	for _, s := range r.slots {
+		s.mu.Lock()
+		for _, it := range append([]*item(nil), s.items...) {
+			if it.h != nil && it.state == running {
+				it.state = lost
+			} else {
+				s.remove(it)
+			}
+		}
+		s.mu.Unlock()
+	}
+	return back, nil
+}

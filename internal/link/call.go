@@ -1,0 +1,101 @@
+package link
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"sync/atomic"
+)
+
+// Script is a Lua script that the link sends by its digest once the connection has seen its text.
+type Script struct {
+	text, digest any // boxed once
+}
+
+// NewScript takes the script's whole text.
+func NewScript(text string) *Script {
+	sum := sha1.Sum([]byte(text))
+	return &Script{text: text, digest: hex.EncodeToString(sum[:])}
+}
+
+// Digest is the SHA-1 by which the server knows the script.
+func (s *Script) Digest() string { return s.digest.(string) }
+
+// Call is one or more commands that are sent together. Its maker fills it, gives it to Link.Do, reads Replies, and may then
+// Reset and use it again; but a Call whose Do returned before all replies were there (its context ended) is the link's for ever.
+type Call struct {
+	Replies []Reply // one a command, in order, once Do has returned
+
+	// FailFast calls are not kept while the server is away: they come back as NotExecuted after the next failed dial.
+	FailFast bool
+
+	cmds  []command
+	args  []any
+	state atomic.Int32
+	done  chan struct{} // of capacity 1
+}
+
+// Reply is what one command came to.
+type Reply struct {
+	Value any
+	Err   error
+}
+
+type command struct {
+	name     string
+	script   *Script
+	from, to int // its arguments in args
+}
+
+const (
+	queued int32 = iota
+	sent
+	cancelled
+)
+
+// NewCall makes an empty Call.
+func NewCall() *Call { return &Call{done: make(chan struct{}, 1)} }
+
+// Reset empties the Call for its next use and keeps its memory.
+func (c *Call) Reset() {
+	clear(c.args)
+	c.cmds, c.args, c.Replies = c.cmds[:0], c.args[:0], c.Replies[:0]
+	c.state.Store(queued)
+}
+
+// Rewind readies the Call, once Do has returned nil, to be sent once more as it is.
+func (c *Call) Rewind() {
+	for _, cmd := range c.cmds {
+		if cmd.script != nil {
+			c.args[cmd.from] = cmd.script.digest
+		}
+	}
+	c.Replies = c.Replies[:0]
+	c.state.Store(queued)
+}
+
+// Len counts the commands.
+func (c *Call) Len() int { return len(c.cmds) }
+
+// Add appends a command.
+func (c *Call) Add(name string, args ...any) {
+	from := len(c.args)
+	c.args = append(c.args, args...)
+	c.cmds = append(c.cmds, command{name: name, from: from, to: len(c.args)})
+}
+
+// AddScript appends a script's run; keys counts those of its arguments that are keys.
+func (c *Call) AddScript(s *Script, keys int, args ...any) {
+	from := len(c.args)
+	c.args = append(c.args, s.digest, keys)
+	c.args = append(c.args, args...)
+	c.cmds = append(c.cmds, command{name: "EVALSHA", script: s, from: from, to: len(c.args)})
+}
+
+// fail ends the call with the same error for every command without a reply.
+func (c *Call) fail(class Class, err error) {
+	e := &Error{class, err}
+	for len(c.Replies) < len(c.cmds) {
+		c.Replies = append(c.Replies, Reply{Err: e})
+	}
+	c.done <- struct{}{}
+}

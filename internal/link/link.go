@@ -1,0 +1,304 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+const (
+	maxInflight = 1024        // calls that wait for replies on one connection
+	staleAfter  = time.Second // a link that idle is asked whether it lives before it is used: a server's own timeout may have cut it
+)
+
+// Link is one connection shared by many callers: a writer goroutine sends what they enqueue and flushes when there is no
+// more, a reader goroutine hands out the replies in order. redigo allows one of each and nothing else. When the connection
+// breaks, what was sent comes back as Unknown, and what was not waits for the next connection. Safe for concurrent use.
+type Link struct {
+	node    *Node
+	timeout time.Duration // for the next reply of a connection that owes one
+	check   bool          // ask a stale connection whether it lives
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wake   chan struct{} // of capacity 1
+	ended  chan struct{} // the writer has returned
+
+	mu     sync.Mutex
+	queue  []*Call
+	closed bool
+
+	// The writer's own.
+	conn  *conn
+	spare []*Call
+}
+
+// conn is one connection of the link.
+type conn struct {
+	redis.Conn
+	loaded   map[*Script]bool // writer's: whose text has been sent
+	idle     time.Time        // writer's: of the last send
+	inflight chan *Call
+	gone     chan struct{} // closed when the reader has returned
+	err      error         // why, once gone is closed
+	forgot   atomic.Bool   // a script was not there
+	useless  atomic.Bool   // a reply says to use another connection
+}
+
+// New starts the link's goroutines; the connection is made when it is first needed. check is for links whose commands are not idempotent.
+func New(node *Node, timeout time.Duration, check bool) *Link {
+	l := &Link{node: node, timeout: timeout, check: check, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	go l.write()
+	return l
+}
+
+// Post sends the call and forgets it: its maker does not touch it again.
+func (l *Link) Post(c *Call) {
+	l.mu.Lock()
+	closed := l.closed
+	if !closed {
+		l.queue = append(l.queue, c)
+	}
+	l.mu.Unlock()
+	if closed {
+		c.fail(NotExecuted, ErrClosed)
+		return
+	}
+	l.poke()
+}
+
+// Do sends the call and waits for its replies. It returns early, with the error, only when ctx ends: NotExecuted where
+// nothing had been sent, Unknown otherwise. Errors of the commands stand in their Replies.
+func (l *Link) Do(ctx context.Context, c *Call) error {
+	l.Post(c)
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+	}
+	if c.state.CompareAndSwap(queued, cancelled) {
+		return &Error{NotExecuted, context.Cause(ctx)}
+	}
+	select {
+	case <-c.done:
+		return nil
+	default:
+		return &Error{Unknown, context.Cause(ctx)}
+	}
+}
+
+func (l *Link) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close lets what was sent get its replies, within the reply timeout, and ends the goroutines; what was not sent fails.
+func (l *Link) Close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.cancel()
+	l.poke()
+	<-l.ended
+}
+
+// write is the writer goroutine.
+func (l *Link) write() {
+	defer close(l.ended)
+	for {
+		calls, closed := l.take()
+		if closed {
+			l.fail(calls, false, ErrClosed)
+			l.part()
+			return
+		}
+		if len(calls) == 0 {
+			l.rest()
+			continue
+		}
+		for i, c := range calls {
+			if err := l.ready(); err != nil {
+				l.keep(calls[i:], err)
+				break
+			}
+			l.send(c)
+		}
+		clear(calls)
+		l.spare = calls[:0]
+	}
+}
+
+// take gets all that is queued.
+func (l *Link) take() ([]*Call, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	calls := l.queue
+	l.queue, l.spare = l.spare, nil
+	return calls, l.closed
+}
+
+// keep puts back, before what came since, the calls that outlive a failed dial.
+func (l *Link) keep(calls []*Call, err error) {
+	l.mu.Lock()
+	calls = append(append([]*Call(nil), calls...), l.queue...)
+	l.queue = nil
+	l.mu.Unlock()
+	calls = l.fail(calls, true, err)
+	l.mu.Lock()
+	l.queue = append(calls, l.queue...)
+	l.mu.Unlock()
+	l.poke()
+}
+
+// fail ends calls that were not sent, all or only those in a hurry, and returns the others.
+func (l *Link) fail(calls []*Call, hurried bool, err error) []*Call {
+	kept := calls[:0]
+	for _, c := range calls {
+		if hurried && !c.FailFast && Classify(err) != Fatal {
+			if c.state.Load() == queued {
+				kept = append(kept, c)
+			}
+		} else if c.state.CompareAndSwap(queued, sent) {
+			c.fail(NotExecuted, err)
+		}
+	}
+	return kept
+}
+
+// rest flushes, and waits for more to send or for the connection's end.
+func (l *Link) rest() {
+	var gone chan struct{}
+	if l.conn != nil {
+		l.conn.Flush() // an error ends the reader too
+		gone = l.conn.gone
+	}
+	select {
+	case <-l.wake:
+	case <-gone:
+		l.part()
+	}
+}
+
+// ready makes sure that there is a connection to send on.
+func (l *Link) ready() error {
+	if c := l.conn; c != nil {
+		select {
+		case <-c.gone:
+			l.part()
+		default:
+			if c.useless.Load() {
+				l.node.failed(errors.New("the server refused to serve"))
+				l.part()
+			} else if l.check && time.Since(c.idle) > staleAfter && !l.alive(c) {
+				l.part()
+			}
+		}
+	}
+	if l.conn != nil {
+		return nil
+	}
+	rc, err := l.node.Dial(l.ctx)
+	if err != nil {
+		return err
+	}
+	c := &conn{Conn: rc, loaded: make(map[*Script]bool), idle: time.Now(), inflight: make(chan *Call, maxInflight), gone: make(chan struct{})}
+	l.conn = c
+	go c.read(l.timeout)
+	return nil
+}
+
+// alive asks a connection that has been idle for long.
+func (l *Link) alive(c *conn) bool {
+	ping := NewCall()
+	ping.Add("PING")
+	ping.state.Store(sent)
+	c.Send("PING")
+	c.inflight <- ping
+	c.Flush()
+	select {
+	case <-ping.done:
+		return Classify(ping.Replies[0].Err) != Unknown
+	case <-c.gone:
+		return false
+	}
+}
+
+// send writes one call and owes it the replies. redigo may send a part before Flush, so from here on it counts as sent.
+func (l *Link) send(c *Call) {
+	if !c.state.CompareAndSwap(queued, sent) {
+		return
+	}
+	if l.conn.forgot.Swap(false) {
+		clear(l.conn.loaded)
+	}
+	for _, cmd := range c.cmds {
+		name := cmd.name
+		if cmd.script != nil && !l.conn.loaded[cmd.script] {
+			name, c.args[cmd.from] = "EVAL", cmd.script.text
+			l.conn.loaded[cmd.script] = true
+		}
+		if l.conn.Send(name, c.args[cmd.from:cmd.to]...) != nil {
+			break // the connection is at its end; the reader will see it
+		}
+	}
+	l.conn.idle = time.Now()
+	select {
+	case l.conn.inflight <- c:
+		return
+	default:
+	}
+	l.conn.Flush()
+	select {
+	case l.conn.inflight <- c:
+	case <-l.conn.gone:
+		c.fail(Unknown, l.conn.err)
+	}
+}
+
+// part ends the connection: the reader first, then whatever still waits for a reply.
+func (l *Link) part() {
+	c := l.conn
+	if c == nil {
+		return
+	}
+	l.conn = nil
+	c.Flush()
+	close(c.inflight)
+	<-c.gone
+	for call := range c.inflight {
+		call.fail(Unknown, c.err)
+	}
+	discard(c.Conn)
+}
+
+// read is the reader goroutine of one connection: it ends with the connection, or when the writer closes inflight.
+func (c *conn) read(timeout time.Duration) {
+	defer close(c.gone)
+	for call := range c.inflight {
+		for range call.cmds {
+			v, err := redis.ReceiveWithTimeout(c.Conn, timeout)
+			if err != nil {
+				if _, reply := err.(redis.Error); !reply {
+					c.err = err
+					call.fail(Unknown, err)
+					return
+				}
+				if Code(err) == "NOSCRIPT" {
+					c.forgot.Store(true)
+				} else if drops(err) {
+					c.useless.Store(true)
+				}
+			}
+			call.Replies = append(call.Replies, Reply{v, err})
+		}
+		call.done <- struct{}{}
+	}
+	c.err = ErrClosed
+}

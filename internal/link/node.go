@@ -1,0 +1,158 @@
+// Package link carries commands to Redis: pipelined on shared connections, blocking on connections of their own. It is the
+// only place that knows redigo's rules for a connection, and it decides, once, what an error says about a command's outcome.
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Settings of a Node.
+type Settings struct {
+	DialTimeout time.Duration            // for a connection to be had from the pool and to answer
+	MaxBackoff  time.Duration            // between dials while the server is away
+	Changed     func(up bool, err error) // told, on a goroutine that may not wait, when the server goes and comes
+}
+
+// minBackoff is the first wait after a failed dial, so that a process dials an absent server at most once a second
+// however many connections it wants.
+const minBackoff = time.Second
+
+// Node is one Redis server as its connections see it. Connections are dialled one after another, and while the server is
+// away whoever wants one waits for the one whose turn it is to try. Safe for concurrent use.
+type Node struct {
+	pool *redis.Pool
+	set  Settings
+	turn chan struct{} // of capacity 1: the right to dial
+
+	mu    sync.Mutex
+	fails int       // dials that failed since the last that worked
+	until time.Time // no dial before
+	why   error     // of the last failed dial
+	told  state
+}
+
+type state int
+
+const (
+	untold state = iota
+	up
+	down
+)
+
+// NewNode starts nothing.
+func NewNode(pool *redis.Pool, s Settings) *Node {
+	return &Node{pool: pool, set: s, turn: make(chan struct{}, 1)}
+}
+
+// failed notes that the server could not be reached, or sent a connection away. Several who find out at once count as one.
+func (n *Node) failed(err error) {
+	n.mu.Lock()
+	n.why = err
+	if n.fails == 0 || time.Now().After(n.until) {
+		n.fails++
+		wait := min(minBackoff<<min(n.fails-1, 8), n.set.MaxBackoff)
+		n.until = time.Now().Add(wait + time.Duration(rand.Int64N(int64(wait)/8+1)))
+	}
+	n.mu.Unlock()
+	n.tell(down, err)
+}
+
+func (n *Node) worked() {
+	n.mu.Lock()
+	n.fails, n.why = 0, nil
+	n.mu.Unlock()
+	n.tell(up, nil)
+}
+
+// Why is what the last dial failed with; nil while the server is there.
+func (n *Node) Why() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.why
+}
+
+// tell reports a change, once.
+func (n *Node) tell(s state, err error) {
+	n.mu.Lock()
+	changed := n.told != s
+	n.told = s
+	n.mu.Unlock()
+	if changed && n.set.Changed != nil {
+		n.set.Changed(s == up, err)
+	}
+}
+
+// Dial gets a connection that has answered. It first waits for its turn and, while the server is away, for the backoff.
+func (n *Node) Dial(ctx context.Context) (redis.Conn, error) {
+	select {
+	case n.turn <- struct{}{}:
+		defer func() { <-n.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	n.mu.Lock()
+	wait := time.Until(n.until)
+	if n.fails == 0 {
+		wait = 0
+	}
+	n.mu.Unlock()
+	if err := sleep(ctx, wait); err != nil {
+		return nil, err
+	}
+	c, err := n.dial(ctx)
+	if err == nil {
+		n.worked()
+	} else if ctx.Err() == nil {
+		n.failed(err)
+	}
+	return c, err
+}
+
+func (n *Node) dial(ctx context.Context) (redis.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.set.DialTimeout)
+	defer cancel()
+	c, err := n.pool.GetContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to redis: %w", err)
+	}
+	// The pool's connection may be an old one, and a new one may be to a server that is not ready. A user who may not PING is
+	// as good as one who may.
+	if _, err := redis.DoWithTimeout(c, n.set.DialTimeout, "PING"); err != nil && Code(err) != "NOPERM" {
+		discard(c)
+		return nil, fmt.Errorf("connect to redis: %w", err)
+	}
+	return c, nil
+}
+
+// discard ends a connection for good, with what it may still be owed: a pool takes back only what has no error. A reply
+// that is due in no time is such an error, and needs no answer from the server.
+func discard(c redis.Conn) {
+	if c.Err() == nil {
+		redis.ReceiveWithTimeout(c, time.Nanosecond)
+	}
+	c.Close()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ErrClosed says that the link was closed before the command was sent.
+var ErrClosed = errors.New("the link is closed")

@@ -1,0 +1,69 @@
+package link
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// blockMargin is what a blocking command's reply may be late: an idle server notices the end of a block up to 100 ms late.
+const blockMargin = time.Second
+
+// Waiter is a connection for blocking commands. One goroutine uses it; ID may be asked by any.
+type Waiter struct {
+	node    *Node
+	timeout time.Duration // for a reply, beyond the time that a command blocks
+	conn    redis.Conn
+	id      atomic.Int64
+}
+
+// NewWaiter starts nothing; the connection is made when it is first needed.
+func NewWaiter(node *Node, timeout time.Duration) *Waiter {
+	return &Waiter{node: node, timeout: timeout}
+}
+
+// ID is the connection's id for CLIENT UNBLOCK; 0 where there is none or the server does not tell.
+func (w *Waiter) ID() int64 { return w.id.Load() }
+
+// Connect makes sure that there is a connection.
+func (w *Waiter) Connect(ctx context.Context) error {
+	if w.conn != nil {
+		return nil
+	}
+	c, err := w.node.Dial(ctx)
+	if err != nil {
+		return &Error{NotExecuted, err}
+	}
+	w.conn = c
+	id, err := redis.Int64(redis.DoWithTimeout(c, w.timeout, "CLIENT", "ID"))
+	if err == nil {
+		w.id.Store(id)
+	}
+	return nil
+}
+
+// Do runs one command that blocks for at most block. It does not end early: whoever wants that unblocks the client.
+func (w *Waiter) Do(block time.Duration, name string, args ...any) (any, error) {
+	v, err := redis.DoWithTimeout(w.conn, block+w.timeout+blockMargin, name, args...)
+	if err == nil {
+		return v, nil
+	}
+	if Code(err) == "" {
+		err = &Error{Unknown, err}
+	}
+	if Classify(err) == Unknown || drops(err) {
+		w.Close()
+	}
+	return nil, err
+}
+
+// Close ends the connection; the next Connect makes a new one.
+func (w *Waiter) Close() {
+	if w.conn != nil {
+		discard(w.conn)
+		w.conn = nil
+		w.id.Store(0)
+	}
+}

@@ -1,0 +1,151 @@
+package redistest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+)
+
+// Backend is what a behaviour suite needs of a server, be it real or in memory.
+type Backend interface {
+	Addr() string                   // "127.0.0.1:port"
+	URL() string                    // redis:// URL of database 0
+	Do(cmd string, args ...any) any // runs a command; fails the test on an error
+}
+
+// Mini returns a miniredis on loopback that the test's cleanup closes.
+func Mini(t testing.TB) *miniredis.Miniredis {
+	t.Helper()
+	return miniredis.RunT(t)
+}
+
+// mini is a Backend in memory.
+type mini struct {
+	t    testing.TB
+	m    *miniredis.Miniredis
+	pool *redis.Pool
+}
+
+func (b *mini) Addr() string { return b.m.Addr() }
+
+func (b *mini) URL() string { return "redis://" + b.Addr() + "/0" }
+
+func (b *mini) Do(cmd string, args ...any) any {
+	b.t.Helper()
+	c := b.pool.Get()
+	defer c.Close()
+	v, err := c.Do(cmd, args...)
+	if err != nil {
+		b.t.Fatalf("%s: %v", cmd, err)
+	}
+	return v
+}
+
+// Each runs f as the subtests "miniredis", on an empty one, and "redis", on the Shared server.
+func Each(t *testing.T, f func(t *testing.T, b Backend)) {
+	t.Helper()
+	t.Run("miniredis", func(t *testing.T) {
+		m := Mini(t)
+		f(t, &mini{t: t, m: m, pool: Pool(t, m.Addr())})
+	})
+	t.Run("redis", func(t *testing.T) { f(t, Shared(t)) })
+}
+
+// What Main owns; shared is the server of the whole test binary.
+var (
+	mainMu    sync.Mutex
+	inMain    bool
+	shared    *process
+	sharedErr error
+	cannots   [][2]string // test name, reason
+)
+
+var names atomic.Int64
+
+// Name returns the test's name with a number that no other call returns: a key on the shared server must not be met again by
+// another test, nor by the same one under -count.
+func Name(t testing.TB) string { return fmt.Sprintf("%s.%d", t.Name(), names.Add(1)) }
+
+// Shared returns the server that all tests of the binary share: started at first use, ended by Main, never flushed, so keys need
+// a Name of their own. Kill, Restart, Stop and Cont are refused on it.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	mainMu.Lock()
+	defer mainMu.Unlock()
+	if !inMain {
+		t.Fatal("redistest: no one would end the shared server: call redistest.Main in TestMain")
+	}
+	if shared == nil && sharedErr == nil {
+		shared, sharedErr = launchNew(nil)
+	}
+	if sharedErr != nil {
+		t.Fatal(sharedErr)
+	}
+	return &Server{t: t, p: shared, shared: true}
+}
+
+// Cannot notes that miniredis cannot do what follows, with the reason, and skips the rest of the test there. On a real server
+// it does nothing.
+func Cannot(t *testing.T, b Backend, reason string) {
+	t.Helper()
+	if _, ok := b.(*mini); !ok {
+		return
+	}
+	mainMu.Lock()
+	cannots = append(cannots, [2]string{t.Name(), reason})
+	mainMu.Unlock()
+	t.Skip("miniredis cannot: " + reason)
+}
+
+// PrintCannot prints what Cannot noted as a table on standard output; nothing when it noted nothing.
+func PrintCannot() {
+	mainMu.Lock()
+	defer mainMu.Unlock()
+	if len(cannots) == 0 {
+		return
+	}
+	// A run with -count notes each cell again.
+	slices.SortFunc(cannots, func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) })
+	cannots = slices.Compact(cannots)
+	width := 0
+	for _, c := range cannots {
+		width = max(width, len(c[0]))
+	}
+	fmt.Println("not on miniredis, on the real server only:")
+	for _, c := range cannots {
+		fmt.Printf("  %-*s  %s\n", width, c[0], c[1])
+	}
+}
+
+// Main runs the tests, ends the shared server, prints the table of Cannot, fails a run that leaves goroutines behind, and
+// returns the exit code.
+func Main(m *testing.M) int {
+	mainMu.Lock()
+	inMain = true
+	mainMu.Unlock()
+	code := m.Run()
+
+	mainMu.Lock()
+	inMain = false
+	if shared != nil {
+		shared.remove()
+		shared = nil
+	}
+	mainMu.Unlock()
+	PrintCannot()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "redistest: the tests left goroutines behind:", err)
+			code = 1
+		}
+	}
+	return code
+}

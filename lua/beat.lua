@@ -1,0 +1,16 @@
+-- Beat: extends an incarnation's lease if it is there; it never brings back one that is gone. One key only, so that it goes on
+-- while a Cluster's slot migrates.
+-- KEYS 1 receivers
+-- ARGV 1 name  2 lease in ms
+-- reply: 1 or 0, the server's time in ms, ms to the earliest end of a lease (absent where there is none)
+redis.call('ZREM', KEYS[1], '')
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local there = 0
+if redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+  there = 1
+  redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
+end
+local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+if not first[2] then return {there, now} end
+return {there, now, tonumber(first[2]) - now}

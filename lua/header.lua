@@ -1,0 +1,29 @@
+-- What scripts know of an element; the rules are those of element.go. Put before every script that needs them.
+
+-- header says whether e begins with a valid header of version 1.
+local function header(e)
+  local n, byte = #e, string.byte
+  if n < 21 then return false end
+  local magic, version = byte(e, 1, 2)
+  if magic ~= 193 or version < 16 or version > 31 then return false end
+  local p = 21
+  while true do
+    local tag, high, low = byte(e, p, p + 2)
+    if tag == 0 then return true end
+    if not low then return false end
+    p = p + 3 + high * 256 + low
+    if p > n then return false end
+  end
+end
+
+-- newer says whether e is of a version that only a newer shunt may rewrite.
+local function newer(e)
+  local magic, version = string.byte(e, 1, 2)
+  return #e > 20 and magic == 193 and version > 31
+end
+
+-- identity is the serial, or a bare payload's SHA-1.
+local function identity(e)
+  if header(e) then return string.sub(e, 5, 20) end
+  return redis.sha1hex(e)
+end

@@ -1,0 +1,21 @@
+-- Deliver later: adds elements to delay, due at one time, and tells of a new earliest one, in ms from now. It does not open with a freeing
+-- write: a full Redis takes no new messages. Sent again, it adds nothing that is still there.
+-- KEYS 1 delay
+-- ARGV 1 'in', 'at', or 'again' (at, but only while that is ahead)  2 ms from now, or ms since 1970  3.. elements
+-- reply: due time in ms; 0 if it is past where that matters
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local due = tonumber(ARGV[2])
+if ARGV[1] == 'in' then due = now + due end
+if ARGV[1] == 'again' and due <= now then return 0 end
+local score = string.format('%.0f', due)
+local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+local args = {}
+for i = 3, #ARGV do
+  args[#args + 1] = score
+  args[#args + 1] = ARGV[i]
+end
+local unpack = unpack or table.unpack
+redis.call('ZADD', KEYS[1], 'NX', unpack(args))
+if not first[2] or due < tonumber(first[2]) then redis.pcall('PUBLISH', KEYS[1], string.format('%.0f', due - now)) end
+return due

@@ -1,0 +1,9 @@
+-- Register: enters an incarnation among the living.
+-- KEYS 1 receivers
+-- ARGV 1 name  2 lease in ms
+-- reply: the server's time in ms
+redis.call('ZREM', KEYS[1], '')
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
+return now

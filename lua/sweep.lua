@@ -1,0 +1,60 @@
+-- Sweep: lists the living whose leases ran out as dead, claims dead ones whose lists are to be looked at, and looks after
+-- suspects and delay on the way. It judges leases only within fence + age of the server's time, see docs/design.md.
+-- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper
+-- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims
+--      4 name that asks to be keeper, or ''  5 ms that a keeper keeps
+-- reply: now, newly dead, suspects waiting, 1 if keeper, ms to the next due time or '' if none, claimed members…
+redis.call('ZREM', KEYS[1], '')
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function ms(n) return string.format('%.0f', n) end
+local fence = tonumber(ARGV[1])
+local judge = fence > 0 and now - fence <= tonumber(ARGV[2])
+
+local suspects = redis.call('LLEN', KEYS[3])
+local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
+
+-- A score further ahead than it can have been set was set before the clock was set back.
+local last = redis.call('ZREVRANGE', KEYS[1], 0, 7, 'WITHSCORES')
+for i = 1, #last, 2 do
+  local lease = tonumber(string.match(last[i], '%-(%d+)$') or '')
+  if lease and tonumber(last[i + 1]) > now + lease then redis.call('ZADD', KEYS[1], ms(now + lease), last[i]) end
+end
+last = redis.call('ZREVRANGE', KEYS[2], 0, 7, 'WITHSCORES')
+for i = 1, #last, 2 do
+  if tonumber(last[i + 1]) > now + 600000 then redis.call('ZADD', KEYS[2], ms(now), last[i]) end
+end
+
+local died = 0
+if judge then
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now), 'LIMIT', 0, 64)) do
+    redis.call('ZADD', KEYS[2], 'NX', ms(now), name .. ' ' .. ms(now) .. ' r')
+    redis.call('ZREM', KEYS[1], name)
+    died = died + 1
+  end
+end
+
+local claims = {}
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ms(now), 'LIMIT', 0, 256)) do
+  local death, how = string.match(member, ' (%d+) (%a)$')
+  if how == 's' or judge then claims[#claims + 1] = {member, tonumber(death or '0')} end
+end
+table.sort(claims, function(a, b) return a[2] > b[2] end)
+local most = math.min(#claims, tonumber(ARGV[3]))
+
+local keeper = 0
+if ARGV[4] ~= '' then
+  local held = redis.call('HMGET', KEYS[5], 'name', 'until')
+  local ends = tonumber(held[2] or '0') or 0
+  if held[1] == ARGV[4] or ends <= now or ends > now + tonumber(ARGV[5]) then
+    redis.call('HSET', KEYS[5], 'name', ARGV[4], 'until', ms(now + tonumber(ARGV[5])))
+    keeper = 1
+  end
+end
+
+local out = {now, died, suspects, keeper, first[2] and ms(tonumber(first[2]) - now) or ''}
+for i = 1, most do
+  redis.call('ZADD', KEYS[2], ms(now + 5000), claims[i][1])
+  out[#out + 1] = claims[i][1]
+end
+return out

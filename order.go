@@ -1,0 +1,97 @@
+package shunt
+
+import (
+	"context"
+	"sync"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// order says in which order a receiver of several channels asks them.
+type order struct {
+	weights []int // nil: strict
+
+	mu     sync.Mutex
+	credit []int // smooth weighted round robin, as nginx does it: over any sum-of-weights starts each has exactly its share
+}
+
+func (o *order) strict() bool { return o != nil && o.weights == nil }
+
+// turn is the channels in the order to ask them now.
+func (o *order) turn(all []*intake) []*intake {
+	if o.weights == nil {
+		return all
+	}
+	o.mu.Lock()
+	first, sum := 0, 0
+	for i, w := range o.weights {
+		o.credit[i] += w
+		sum += w
+		if o.credit[i] > o.credit[first] {
+			first = i
+		}
+	}
+	o.credit[first] -= sum
+	o.mu.Unlock()
+	turn := make([]*intake, 0, len(all))
+	turn = append(turn, all[first])
+	for i, in := range all {
+		if i != first {
+			turn = append(turn, in)
+		}
+	}
+	return turn
+}
+
+// askHigher asks, before an item that a waiter brought is started, the channels above its own once more. What they have is started
+// in its place, and the item goes back to where it came from.
+func (s *slot) askHigher(it *item) *item {
+	r := s.r
+	call := link.NewCall()
+	call.FailFast = true
+	r.gate.RLock()
+	if r.pausing.Load() {
+		r.gate.RUnlock()
+		return nil
+	}
+	t := takes{slot: s, n: 1, script: true, from: r.intakes[:it.in.index]}
+	s.addTake(call, t.from, 1)
+	r.exchange(call, true)
+	_, err := t.receive(call.Replies)
+	r.breaker.judge(r, err)
+	s.mu.Lock()
+	revoked := it.state != waiting
+	it.asked = err == nil && link.Classify(call.Replies[0].Err) == link.Done
+	if t.got > 0 && !revoked {
+		higher := s.items[len(s.items)-1]
+		copy(s.items[1:], s.items[:len(s.items)-1])
+		s.items[0] = higher
+		it.state, it.verdict = decided, verdict{kind: Released}
+	}
+	s.mu.Unlock()
+	r.gate.RUnlock()
+	if t.got > 0 && !revoked {
+		s.release(it)
+	}
+	return s.claim()
+}
+
+// release hands an item back at once; if that fails its verdict is sent with the next step's.
+func (s *slot) release(it *item) {
+	r := s.r
+	call := link.NewCall()
+	call.FailFast = true
+	r.gate.RLock()
+	defer r.gate.RUnlock()
+	s.mu.Lock()
+	mine := it.state == decided && !r.pausing.Load()
+	if mine {
+		it.state = sending
+		s.command(call, it, it.in.doing[s.n])
+	}
+	s.mu.Unlock()
+	if mine {
+		r.large.link(r).Do(context.Background(), call)
+		r.breaker.judge(r, s.settle(call.Replies, []*item{it}))
+	}
+}

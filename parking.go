@@ -1,0 +1,159 @@
+package shunt
+
+import (
+	"sync"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// maxBlock bounds a waiter's blocking command; so does a third of the lease, after which its list must be looked at anew.
+const maxBlock = 5 * time.Second
+
+// parking is the set of a receiver's workers that found nothing to take, and whom the waiters wait for.
+type parking struct {
+	mu     sync.Mutex
+	some   sync.Cond // a worker has parked, or something else has changed for a waiter
+	parked []*slot   // the last one parked is the first to be woken
+}
+
+func (p *parking) init() { p.some.L = &p.mu }
+
+// enter parks s; it is woken through s.wake.
+func (p *parking) enter(s *slot) {
+	p.mu.Lock()
+	p.parked = append(p.parked, s)
+	p.mu.Unlock()
+	p.some.Broadcast()
+}
+
+// leave takes s out; it does nothing if somebody else has.
+func (p *parking) leave(s *slot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, o := range p.parked {
+		if o == s {
+			p.parked = append(p.parked[:i], p.parked[i+1:]...)
+			return
+		}
+	}
+}
+
+// wakeOne sends one parked worker to look for itself.
+func (p *parking) wakeOne() {
+	p.mu.Lock()
+	var s *slot
+	if n := len(p.parked); n > 0 {
+		s = p.parked[n-1]
+		p.parked = p.parked[:n-1]
+	}
+	p.mu.Unlock()
+	if s != nil {
+		s.poke()
+	}
+}
+
+// wakeAll sends all to look whether something has changed, the waiters too.
+func (p *parking) wakeAll() {
+	p.mu.Lock()
+	all := p.parked
+	p.parked = nil
+	p.mu.Unlock()
+	for _, s := range all {
+		s.poke()
+	}
+	p.some.Broadcast()
+}
+
+// target blocks until some worker is parked, and tells one, as far as possible another for each waiter. nil: the receiver stops.
+func (r *receiver) target(in *intake) *slot {
+	p := &r.parking
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !r.stopped() {
+		if n := len(p.parked); n > 0 && !r.pausing.Load() && r.lease.fresh() {
+			return p.parked[n-1-in.index%n]
+		}
+		p.some.Wait()
+	}
+	return nil
+}
+
+// wait is a waiter, one goroutine a channel: while some worker is parked it blocks on the channel, on a connection of its own
+// and into that worker's list, so that an idle receiver costs next to nothing and a message wakes it at once.
+func (r *receiver) wait(in *intake) {
+	block := max(time.Second, min(maxBlock, r.conf.Lease/3).Truncate(time.Second)) // whole seconds: servers before 6.0 know no others
+	for {
+		s := r.target(in)
+		if s == nil {
+			return
+		}
+		if in.waiter.Connect(r.taking) != nil {
+			continue // Dial has waited
+		}
+		b := block
+		if in.waiter.ID() == 0 {
+			b = time.Second // it cannot be unblocked, so shutdown has to wait for it
+		}
+		err := r.block(in, s, b)
+		switch link.Classify(err) {
+		case link.Done:
+		case link.Unknown:
+			r.breaks(err)
+		case link.NotExecuted:
+			if code := link.Code(err); code != "OOM" && code != "UNBLOCKED" {
+				r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Receiver: r.live.Load().name, Err: err})
+			}
+			r.poll(in)
+		default: // a server without the command, or a key that is not shunt's
+			r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Receiver: r.live.Load().name, Err: err, Fatal: true})
+			r.poll(in)
+		}
+	}
+}
+
+// block runs one blocking take into s's list. What it brings is s's; the stall rule releases it if s is busy after all.
+func (r *receiver) block(in *intake, s *slot, d time.Duration) error {
+	r.gate.RLock()
+	defer r.gate.RUnlock()
+	if r.pausing.Load() || r.stopped() {
+		return nil
+	}
+	in.blocked.Store(true)
+	defer in.blocked.Store(false)
+	v, err := in.waiter.Do(d, "BRPOPLPUSH", in.prepare, in.doing[s.n], int(d/time.Second))
+	if err != nil {
+		return err
+	}
+	raw, ok := v.([]byte)
+	if !ok {
+		return nil
+	}
+	it := newItem(in, raw)
+	r.large.saw(len(raw))
+	s.mu.Lock()
+	s.items = append(s.items, it)
+	s.mu.Unlock()
+	r.parking.leave(s)
+	s.poke()
+	r.watcher.note(time.Now().Add(stall))
+	return nil
+}
+
+// poll is what a waiter does where blocking is refused: about once a second it sends a worker to look.
+func (r *receiver) poll(in *intake) {
+	select {
+	case <-time.After(jitter(1100 * time.Millisecond)):
+		r.parking.wakeOne()
+	case <-r.taking.Done():
+	}
+}
+
+// breaks says that the incarnation has to end, because a connection broke that owed it a reply, or its lease is lost.
+func (r *receiver) breaks(why error) {
+	r.pausing.Store(true)
+	select {
+	case r.broken <- why:
+	default:
+	}
+}

@@ -1,0 +1,261 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// Queue delivers and receives messages through one Redis. Its exported fields are its configuration: a zero field means the
+// default, and all are read once, by the first method called. It is not copied once used. Its methods may be called by many
+// goroutines at once.
+type Queue struct {
+	// Pool gives the connections: NewPool's, or any other whose connections can be read with a timeout. Required.
+	Pool *redis.Pool
+
+	// Lease is how long a receiver that is not heard of is believed alive: 1 s to 10 min, default 10 s. What a killed process
+	// held is handled again after at most about 1.3 leases. Receivers that share a channel may differ.
+	Lease time.Duration
+	// Grace is how long a handler may go on after its context has ended, before it is given up: default 1 s.
+	Grace time.Duration
+	// Timeout bounds each handling of a message: default 30 min; negative: no bound.
+	Timeout time.Duration
+	// MaxAttempts is how often a message is handled before it goes to dead: 1 to 255, default 25; negative: no bound.
+	MaxAttempts int
+	// Backoff says how long to wait after the given failed attempt, counted from 1. The default is Sidekiq's:
+	// attempt⁴ + 15 s and up to 10 s × attempt of jitter, 25 attempts in some three weeks.
+	Backoff func(attempt int) time.Duration
+
+	// Prefetch is how many messages a worker may hold: 1 to 1000, default 16. It holds more than one only while its handler
+	// takes less than 1 ms for all of them. 1 turns it off.
+	Prefetch int
+	// PrefetchBytes bounds the same by their size: default 256 KB.
+	PrefetchBytes int
+	// MaxSize bounds an element that is delivered, header included: default 16 MB, at most 512 MB.
+	MaxSize int
+
+	// MaxDead bounds how many dead messages a channel keeps; the oldest are dropped, with an Event: default 10,000; negative: no bound.
+	MaxDead int
+	// DeadFor bounds how long: default 30 days; negative: no bound.
+	DeadFor time.Duration
+
+	// DeliverTimeout bounds a delivery whose context has no deadline: default 10 s.
+	DeliverTimeout time.Duration
+	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, at least 100 ms. Below a third of Lease
+	// no pause of Redis that it notices costs a lease.
+	ReplyTimeout time.Duration
+
+	// Wrap is middleware around every Resolve, called once a Receive for the outermost Handler.
+	Wrap func(next Handler) Handler
+	// Events is told what happens, one Event at a time, on a goroutine of its own. Where it is slower than what happens, up to
+	// 16,384 wait for it and the rest are dropped and counted.
+	Events func(Event)
+
+	mu        sync.Mutex
+	opened    bool
+	closed    bool
+	closing   chan struct{} // closed when Close has done its work
+	closeErr  error
+	receivers map[*receiver]struct{}
+	known     map[string]*keys // channels met so far
+
+	// Set by open and constant from then on.
+	conf   *Queue // the configuration with its defaults
+	server *server
+	events *events
+}
+
+// server is what shunt holds of one Redis node.
+type server struct {
+	*link.Node
+	data  *link.Link         // deliveries, takes, verdicts
+	pulse *link.Link         // beats, sweeps, promotes: no element ever delays a beat
+	hints *link.Subscription // new earliest times
+}
+
+// serverOf says which server holds a channel now: with Sentinel or Cluster the answer will change; nothing else asks.
+func (q *Queue) serverOf(channel string) *server { return q.server }
+
+// NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or unix:///path/to/socket[?db=n].
+// It dials nothing yet: a wrong host or password is told by the first use.
+func NewPool(rawURL string) (*redis.Pool, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("shunt: redis URL: %w", err)
+	}
+	options := []redis.DialOption{
+		redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(3 * time.Second), redis.DialWriteTimeout(3 * time.Second),
+		redis.DialKeepAlive(30 * time.Second), redis.DialClientName("shunt"),
+	}
+	dial := func(ctx context.Context) (redis.Conn, error) { return redis.DialURLContext(ctx, rawURL, options...) }
+	switch u.Scheme {
+	case "redis", "rediss":
+		if u.Opaque != "" || strings.Trim(u.Path, "/0123456789") != "" {
+			return nil, fmt.Errorf("shunt: redis URL: the path of %s is not /DB: want %s://[[user]:password@]host[:port][/db]", u.Redacted(), u.Scheme)
+		}
+	case "unix":
+		db := 0
+		if s := u.Query().Get("db"); s != "" {
+			if _, err := fmt.Sscanf(s, "%d", &db); err != nil {
+				return nil, fmt.Errorf("shunt: redis URL: db=%s of %s is no number", s, u.Redacted())
+			}
+		}
+		options = append(options, redis.DialDatabase(db))
+		if p, ok := u.User.Password(); ok {
+			options = append(options, redis.DialUsername(u.User.Username()), redis.DialPassword(p))
+		}
+		dial = func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialContext(ctx, "unix", u.Path, options...)
+		}
+	default:
+		return nil, fmt.Errorf("shunt: redis URL: the scheme of %q is not redis, rediss or unix: want redis://[[user]:password@]host[:port][/db]", u.Redacted())
+	}
+	return &redis.Pool{DialContext: dial, MaxIdle: 8, IdleTimeout: time.Minute}, nil
+}
+
+// Validate says what is wrong with the configuration, all of it at once. The first use of a Queue calls it.
+func (q *Queue) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("shunt: Queue."+format, args...))
+		}
+	}
+	check(q.Pool != nil, "Pool is nil: make one with shunt.NewPool(\"redis://localhost:6379\")")
+	check(q.Lease == 0 || q.Lease >= time.Second && q.Lease <= 10*time.Minute, "Lease is %v: want 1s to 10m, or 0 for 10s", q.Lease)
+	check(q.Grace >= 0, "Grace is %v: want a positive time, or 0 for 1s", q.Grace)
+	check(q.MaxAttempts <= 255, "MaxAttempts is %d: want 1 to 255, 0 for 25, or negative for no bound", q.MaxAttempts)
+	check(q.Prefetch >= 0 && q.Prefetch <= 1000, "Prefetch is %d: want 1 to 1000, or 0 for 16", q.Prefetch)
+	check(q.PrefetchBytes >= 0, "PrefetchBytes is %d: want a positive number, or 0 for 256 KB", q.PrefetchBytes)
+	check(q.MaxSize >= 0 && q.MaxSize <= 512<<20, "MaxSize is %d: want 1 to 512 MB, or 0 for 16 MB", q.MaxSize)
+	check(q.DeliverTimeout >= 0, "DeliverTimeout is %v: want a positive time, or 0 for 10s", q.DeliverTimeout)
+	check(q.ReplyTimeout == 0 || q.ReplyTimeout >= 100*time.Millisecond, "ReplyTimeout is %v: want at least 100ms, or 0 for 3s", q.ReplyTimeout)
+	return errors.Join(errs...)
+}
+
+// or is v, or def where v is zero.
+func or[T comparable](v, def T) T {
+	if v == *new(T) {
+		return def
+	}
+	return v
+}
+
+// open checks and starts what all methods need, once. A delivery from within a handler may still come while Close waits for it.
+func (q *Queue) open(ctx context.Context) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		if h, ok := ctx.Value(infoKey{}).(*handling); !ok || h.r.q != q || q.server == nil {
+			return ErrClosed
+		}
+	}
+	if q.opened {
+		return nil
+	}
+	if err := q.Validate(); err != nil {
+		return err
+	}
+	q.conf = &Queue{
+		Lease: or(q.Lease, 10*time.Second), Grace: or(q.Grace, time.Second), Timeout: or(q.Timeout, 30*time.Minute),
+		MaxAttempts: or(q.MaxAttempts, 25), Backoff: q.Backoff, Prefetch: or(q.Prefetch, 16), PrefetchBytes: or(q.PrefetchBytes, 256<<10),
+		MaxSize: or(q.MaxSize, 16<<20), MaxDead: or(q.MaxDead, 10000), DeadFor: or(q.DeadFor, 30*24*time.Hour),
+		DeliverTimeout: or(q.DeliverTimeout, 10*time.Second), ReplyTimeout: or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
+	}
+	q.events = newEvents(q.Events)
+	q.receivers = make(map[*receiver]struct{})
+	q.known = make(map[string]*keys)
+	// A dial and the wait before it take less than a third of a lease together, so that no absence that is over costs one.
+	third := q.conf.Lease / 3
+	node := link.NewNode(q.Pool, link.Settings{
+		DialTimeout: min(time.Second, third/2), MaxBackoff: min(5*time.Second, third/2),
+		Changed: func(up bool, err error) {
+			if up {
+				q.events.emit(Event{Kind: Connected})
+			} else {
+				q.events.emit(Event{Kind: Separated, Err: err})
+			}
+		},
+	})
+	q.server = &server{Node: node, data: link.New(node, q.conf.ReplyTimeout, true), pulse: link.New(node, min(q.conf.ReplyTimeout, third), false), hints: link.NewSubscription(node)}
+	q.opened = true
+	return nil
+}
+
+// sidekiqBackoff is the default of Queue.Backoff, after sidekiq/job_retry.rb.
+func sidekiqBackoff(attempt int) time.Duration {
+	n := min(attempt, 255)
+	return time.Duration(n*n*n*n+15)*time.Second + rand.N(time.Duration(n)*10*time.Second+1)
+}
+
+// jitter is d less up to a tenth: whoever waits for the same thing does not do so in step.
+func jitter(d time.Duration) time.Duration { return d - rand.N(d/10+1) }
+
+// keysFor is the channel's keys. The first time the channel is met it is listed for operators, out of the message's way.
+func (q *Queue) keysFor(channel string) *keys {
+	q.mu.Lock()
+	k, ok := q.known[channel]
+	if !ok {
+		made := keysOf(channel)
+		k = &made
+		q.known[channel] = k
+	}
+	q.mu.Unlock()
+	if !ok {
+		c := link.NewCall()
+		c.FailFast = true
+		c.Add("SADD", channelsKey, channel)
+		q.serverOf(channel).data.Post(c) // the reply is nobody's
+	}
+	return k
+}
+
+// Close ends what the Queue has begun: new deliveries get ErrClosed, receivers shut down and their handlers run to their end, during
+// which they may deliver; a delivery under way gets its reply or ErrUnknown within ReplyTimeout. It waits for handlers however
+// long they take: to bound that, call the receivers' shutdown first. The Pool is left alone. Calling it again waits for the first
+// call; from inside a handler it is ErrInHandler.
+func (q *Queue) Close() error {
+	id := goroutine()
+	q.mu.Lock()
+	var rs []*receiver
+	for r := range q.receivers {
+		if r.handles(id) {
+			q.mu.Unlock()
+			return ErrInHandler
+		}
+		rs = append(rs, r)
+	}
+	if q.closed {
+		closing := q.closing
+		q.mu.Unlock()
+		<-closing
+		return q.closeErr
+	}
+	q.closed, q.closing = true, make(chan struct{})
+	s := q.server
+	q.mu.Unlock()
+
+	var errs []error
+	for _, r := range rs {
+		errs = append(errs, r.shutdown(context.Background()))
+	}
+	if s != nil {
+		s.data.Close()
+		s.pulse.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)
+		q.events.close(ctx)
+		cancel()
+	}
+	q.closeErr = errors.Join(errs...)
+	close(q.closing)
+	return q.closeErr
+}

@@ -1,0 +1,203 @@
+package shunt
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// takes are the takes of one step.
+type takes struct {
+	slot    *slot
+	n       int
+	got     int
+	script  bool
+	suspect bool
+	from    []*intake // where each channel number of the script's reply stands for
+	bytes   int64     // reserved for large elements
+}
+
+// fullFor is how long a Redis that refused a take for want of memory is asked by script, which it does not refuse.
+const fullFor = 10 * time.Second
+
+// add appends the takes to the call. A suspect is taken alone, and only one a receiver.
+func (t *takes) add(call *link.Call) {
+	s, r := t.slot, t.slot.r
+	if r.large.on() {
+		t.bytes = r.large.reserve()
+	}
+	t.n, t.from = 1, r.intakes
+	for _, in := range r.intakes {
+		if in.suspects.Load() && r.suspect.CompareAndSwap(false, true) {
+			t.suspect, t.script, t.from = true, true, []*intake{in}
+			call.AddScript(takeScript, 3, in.living, in.suspect, in.doing[s.n], 1)
+			return
+		}
+	}
+	if r.order != nil {
+		t.script, t.from = true, r.order.turn(r.intakes)
+		s.addTake(call, t.from, 1)
+		return
+	}
+	in := r.intakes[0]
+	t.n = s.want()
+	if time.Now().UnixNano() < r.full.Load() {
+		t.script = true
+		s.addTake(call, t.from, t.n)
+		return
+	}
+	for range t.n {
+		call.Add("RPOPLPUSH", in.prepare, in.doing[s.n])
+	}
+}
+
+// addTake asks the channels in turn, in one script.
+func (s *slot) addTake(call *link.Call, from []*intake, n int) {
+	args := make([]any, 0, 3*len(from)+1)
+	for _, in := range from {
+		args = append(args, in.living, in.prepare, in.doing[s.n])
+	}
+	call.AddScript(takeScript, 3*len(from), append(args, n)...)
+}
+
+// receive files what came. empty: there was nothing, so the worker may park.
+func (t *takes) receive(replies []link.Reply) (empty bool, trouble error) {
+	if t.n == 0 {
+		return false, nil
+	}
+	s, r := t.slot, t.slot.r
+	defer r.large.release(t.bytes)
+	var items []*item
+	again := false
+	for _, rep := range replies {
+		if rep.Err != nil {
+			switch class := link.Classify(rep.Err); {
+			case link.Code(rep.Err) == "OOM":
+				r.full.Store(time.Now().Add(fullFor).UnixNano())
+				again = true
+			case link.Code(rep.Err) == "NOSCRIPT":
+				again = true
+			case class != link.Unknown:
+				trouble = rep.Err
+			default:
+				again = true // the handover comes first
+			}
+			continue
+		}
+		if t.script {
+			var err error
+			items, err = t.flat(items, rep.Value)
+			trouble = or(trouble, err)
+		} else if raw, ok := rep.Value.([]byte); ok {
+			items = append(items, newItem(r.intakes[0], raw))
+		}
+	}
+	t.got = len(items)
+	for _, it := range items {
+		it.asked = true
+		it.suspect = t.suspect
+		r.large.saw(len(it.raw))
+	}
+	if t.suspect && t.got == 0 {
+		if trouble == nil && !again {
+			t.from[0].suspects.Store(false)
+		}
+		r.suspect.Store(false)
+		again = true
+	}
+	s.mu.Lock()
+	s.items = append(s.items, items...)
+	s.mu.Unlock()
+	if t.got == t.n {
+		s.limit = min(2*s.limit, r.conf.Prefetch)
+	} else {
+		s.limit = max(1, t.got)
+	}
+	if t.got > 0 && t.script && r.full.Load() > 0 {
+		r.parking.wakeOne() // no waiter does it while Redis is full
+	}
+	return t.got == 0 && !again && trouble == nil, trouble
+}
+
+// flat reads the take script's reply: channel number and element in turns.
+func (t *takes) flat(items []*item, reply any) ([]*item, error) {
+	vs, err := redis.Values(reply, nil)
+	for i := 0; i+1 < len(vs); i += 2 {
+		c, _ := redis.Int(vs[i], nil)
+		raw, _ := redis.Bytes(vs[i+1], nil)
+		switch {
+		case c > 0 && c <= len(t.from):
+			items = append(items, newItem(t.from[c-1], raw))
+		case c < 0 && -c <= len(t.from):
+			err = redis.Error(raw)
+		}
+	}
+	return items, err
+}
+
+const (
+	largeElement  = 64 << 10 // what is larger holds up a shared connection
+	largeInFlight = 64 << 20 // bytes of takes under way at once, by the largest element lately seen
+	largeFor      = 100      // elements that have to be small before the receiver goes back to the shared connection
+)
+
+// large is a receiver's way with large elements: one at a time a worker, on a link of the receiver's own.
+type large struct {
+	left    atomic.Int32 // small elements still to be seen
+	biggest atomic.Int64
+	bytes   *semaphore.Weighted
+
+	mu sync.Mutex
+	l  *link.Link
+}
+
+func (l *large) saw(n int) {
+	if n > largeElement {
+		l.left.Store(largeFor)
+		l.biggest.Store(max(l.biggest.Load(), int64(n)))
+	} else if l.left.Load() > 0 && l.left.Add(-1) <= 0 {
+		l.biggest.Store(0)
+	}
+}
+
+func (l *large) on() bool { return l.left.Load() > 0 }
+
+func (l *large) reserve() int64 {
+	n := min(max(l.biggest.Load(), 1), largeInFlight)
+	l.bytes.Acquire(context.Background(), n) // whoever has it needs nothing but Redis's reply
+	return n
+}
+
+func (l *large) release(n int64) {
+	if n > 0 {
+		l.bytes.Release(n)
+	}
+}
+
+// link is the connection for the commands of a step.
+func (l *large) link(r *receiver) *link.Link {
+	if !l.on() {
+		return r.s.data
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.l == nil {
+		l.l = link.New(r.s.Node, r.conf.ReplyTimeout, true)
+	}
+	return l.l
+}
+
+func (l *large) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.l != nil {
+		l.l.Close()
+		l.l = nil
+	}
+}

@@ -1,0 +1,301 @@
+package shunt
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// lease is how long the receiver may think itself alive. It is counted from the sending of the last good beat, by the clock that a
+// suspended machine stops and by the one that it does not.
+type lease struct {
+	length time.Duration
+	last   atomic.Pointer[time.Time]
+	lost   atomic.Bool // until there is a new incarnation
+}
+
+func (l *lease) renew(sent time.Time) { l.last.Store(&sent); l.lost.Store(false) }
+
+// age is by the monotonic clock, and by the wall clock.
+func (l *lease) age() (mono, wall time.Duration) {
+	last := *l.last.Load()
+	now := time.Now()
+	return now.Sub(last), now.Round(0).Sub(last.Round(0))
+}
+
+// fresh says whether something may be taken and started: for the first two thirds of the lease.
+func (l *lease) fresh() bool {
+	mono, wall := l.age()
+	return max(mono, wall) < l.length*2/3 && !l.lost.Load()
+}
+
+// watcher keeps the times that no handler's goroutine can keep: timeouts, stalls, the end of the lease. It sleeps until the
+// earliest of them.
+type watcher struct {
+	next atomic.Int64  // unix ns
+	wake chan struct{} // of capacity 1
+}
+
+func (w *watcher) init() {
+	w.wake = make(chan struct{}, 1)
+	w.next.Store(math.MaxInt64)
+}
+
+// note makes sure that the watcher looks at t, or before.
+func (w *watcher) note(t time.Time) {
+	ns := t.UnixNano()
+	for {
+		next := w.next.Load()
+		if ns >= next {
+			return
+		}
+		if w.next.CompareAndSwap(next, ns) {
+			select {
+			case w.wake <- struct{}{}:
+			default:
+			}
+			return
+		}
+	}
+}
+
+// watch is the watcher's goroutine.
+func (r *receiver) watch() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		r.watcher.next.Store(math.MaxInt64) // so that what is noted while it looks is not missed
+		r.watcher.note(r.look())
+		for {
+			d := time.Until(time.Unix(0, r.watcher.next.Load()))
+			if d <= 0 {
+				break
+			}
+			timer.Reset(d)
+			select {
+			case <-timer.C:
+			case <-r.watcher.wake:
+			case <-r.quit:
+				return
+			}
+		}
+	}
+}
+
+// look does what is due and returns when to look again at the latest.
+func (r *receiver) look() time.Time {
+	now := time.Now()
+	mono, wall := r.lease.age()
+	if mono >= r.lease.length && !r.lease.lost.Load() {
+		r.loseLease(ErrLeaseLost)
+	} else if wall >= r.lease.length*2/3 {
+		r.kick() // the machine was suspended, or its clock was set: the beat tells
+	}
+	if r.lease.lost.Load() && r.stopped() {
+		r.overOnce.Do(func() { close(r.over) })
+	}
+	next := now.Add(max(r.lease.length-mono, stall))
+	soonest := func(t time.Time) {
+		if t.Before(next) {
+			next = t
+		}
+	}
+	for _, s := range r.slots {
+		s.mu.Lock()
+		busy, rest := time.Time{}, false
+		for _, it := range s.items {
+			switch {
+			case it.h != nil && (it.state == running || it.state == lost):
+				busy = it.h.started
+				soonest(s.time(it.h, now))
+			case it.state == waiting || it.state == decided && !it.unknown:
+				rest = true
+			}
+		}
+		s.mu.Unlock()
+		if rest && !busy.IsZero() {
+			if t := busy.Add(stall); now.Before(t) {
+				soonest(t)
+			} else {
+				soonest(now.Add(stall))
+				r.others.Go(func() error { s.flush(); return nil })
+			}
+		}
+	}
+	return next
+}
+
+// time ends a handler's context at its deadline, and gives it up a grace after its context has ended; it returns when to look
+// again. s.mu is held.
+func (s *slot) time(h *handling, now time.Time) time.Time {
+	r := s.r
+	if h.Context.Err() == nil {
+		if h.deadline.IsZero() || now.Before(h.deadline) {
+			return or(h.deadline, now.Add(time.Hour))
+		}
+		h.cancel(ErrTimeout)
+		r.q.events.emit(s.event(TimedOut, h, now))
+	}
+	if h.giveUp.IsZero() {
+		h.giveUp = now.Add(r.conf.Grace)
+	}
+	if now.Before(h.giveUp) {
+		return h.giveUp
+	}
+	it := h.it
+	if it.state == running {
+		it.state = sending // nobody else's until its verdict is there
+		m := h.message
+		go func() {
+			v := h.judge(m, ErrTimeout)
+			s.mu.Lock()
+			if it.state == sending {
+				it.state, it.verdict = decided, v
+			}
+			s.mu.Unlock()
+			s.poke()
+		}()
+	} else {
+		s.remove(it)
+	}
+	n := int(r.orphans.Add(1))
+	e := s.event(Orphaned, h, now)
+	e.N = n
+	r.q.events.emit(e)
+	if n <= len(r.slots) {
+		s.spawn()
+	} else {
+		s.turn++ // the handler's goroutine has lost the slot all the same
+		r.vacant.put(s)
+		r.q.events.emit(Event{Kind: SlotsEmpty, Channel: it.in.channel, Receiver: r.live.Load().name, N: n - len(r.slots)})
+	}
+	return now.Add(time.Hour)
+}
+
+func (s *slot) event(kind EventKind, h *handling, now time.Time) Event {
+	return Event{Kind: kind, Channel: h.it.in.channel, Serial: h.it.name(), Attempt: h.it.attempts + 1,
+		Receiver: s.r.live.Load().name, Worker: s.n, Took: now.Sub(h.started), Err: ErrTimeout}
+}
+
+// vacant are the slots that stay empty because there are as many orphans as workers.
+type vacant struct {
+	mu    sync.Mutex
+	slots []*slot
+}
+
+func (v *vacant) put(s *slot) {
+	v.mu.Lock()
+	v.slots = append(v.slots, s)
+	v.mu.Unlock()
+}
+
+// orphanEnded gives an empty slot its goroutine back.
+func (r *receiver) orphanEnded() {
+	r.orphans.Add(-1)
+	v := &r.vacant
+	v.mu.Lock()
+	var s *slot
+	if n := len(v.slots); n > 0 {
+		s, v.slots = v.slots[n-1], v.slots[:n-1]
+	}
+	v.mu.Unlock()
+	if s != nil {
+		go func() { // the caller holds its own slot's mu, which may be this one's
+			s.mu.Lock()
+			s.spawn()
+			s.mu.Unlock()
+		}()
+	}
+}
+
+// cancelAll ends the context of every handler that runs.
+func (r *receiver) cancelAll(cause error) {
+	for _, s := range r.slots {
+		s.mu.Lock()
+		for _, it := range s.items {
+			if it.h != nil && it.state == running {
+				it.h.cancel(cause)
+			}
+		}
+		s.mu.Unlock()
+	}
+	r.watcher.note(time.Now())
+}
+
+// loseLease ends all handlers: what they hold may be another's already. A new incarnation follows when Redis is back.
+func (r *receiver) loseLease(why error) {
+	if r.lease.lost.Swap(true) {
+		return
+	}
+	r.q.events.emit(Event{Kind: LeaseGone, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: why})
+	r.cancelAll(ErrLeaseLost)
+	r.breaks(ErrLeaseLost)
+}
+
+// runningNow counts handlers that have not returned, given up or not.
+func (r *receiver) runningNow() int {
+	n := int(r.orphans.Load())
+	for _, s := range r.slots {
+		s.mu.Lock()
+		for _, it := range s.items {
+			if it.h != nil && (it.state == running || it.state == lost) {
+				n++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
+
+const (
+	minTrouble = 250 * time.Millisecond
+	maxTrouble = 5 * time.Second
+)
+
+// breaker slows a whole receiver down while Redis refuses its commands: one step at a time, with a growing wait.
+type breaker struct {
+	on    atomic.Bool
+	mu    sync.Mutex
+	wait  time.Duration
+	until time.Time
+}
+
+// pass says whether a step may be made now; who gets yes in trouble is the only one until the next wait is over.
+func (b *breaker) pass() bool {
+	if !b.on.Load() {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.on.Load() && time.Now().Before(b.until) {
+		return false
+	}
+	b.until = time.Now().Add(b.wait)
+	return true
+}
+
+// judge hears how a step went.
+func (b *breaker) judge(r *receiver, err error) {
+	if err == nil {
+		if b.on.Load() && b.on.Swap(false) {
+			r.parking.wakeAll()
+		}
+		return
+	}
+	class := link.Classify(err)
+	b.mu.Lock()
+	b.wait = min(max(2*b.wait, minTrouble), maxTrouble)
+	if !b.on.Swap(true) {
+		b.wait = minTrouble
+	}
+	fatal := class == link.Fatal || class == link.Failed
+	if fatal {
+		b.wait = maxTrouble
+	}
+	b.until = time.Now().Add(jitter(b.wait))
+	b.mu.Unlock()
+	r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: err, Fatal: fatal})
+}

@@ -1,0 +1,480 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+const (
+	// prefetchTime is how long a worker's handler may take for all that it holds: what it takes more often than once a
+	// millisecond it takes in batches.
+	prefetchTime = time.Millisecond
+	// stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted released.
+	stall = 50 * time.Millisecond
+)
+
+// slot is a worker's place: its doing list, and the goroutine that works there now. A handler that is given up takes its
+// goroutine with it, and the slot gets a fresh one.
+type slot struct {
+	r    *receiver
+	n    int
+	wake chan struct{} // of capacity 1
+
+	// The working goroutine's.
+	mean  time.Duration // running mean of its handler's time; 0: not known yet
+	size  int           // likewise of an element
+	limit int           // slow start: what the last takes showed to be there
+
+	mu         sync.Mutex
+	refused    time.Time           // no verdict before: a key that they need is not shunt's
+	items      []*item             // in hand, the one taken first first
+	turn       int                 // of the goroutine that may work; one of an earlier turn goes home
+	goroutines map[uint64]struct{} // that run handlers here
+}
+
+// item is one message in hand. Its state is guarded by its slot's mu.
+type item struct {
+	in  *intake
+	raw []byte // as received: what is removed
+	arg any    // raw, boxed once
+	element
+	newer   error // the version is not known here
+	state   itemState
+	suspect bool
+	asked   bool // the higher channels had nothing when it was taken
+
+	h       *handling // while it is handled
+	verdict verdict
+	unknown bool // the verdict was sent, and no reply came
+}
+
+type itemState int
+
+const (
+	waiting itemState = iota // to be started
+	running
+	decided // a verdict is there
+	sending // a verdict or a release is under way
+	lost    // somebody else's by now; its handler's verdict will be dropped
+)
+
+// verdict is what becomes of a message.
+type verdict struct {
+	kind EventKind     // Acked, Retried, Rejected, Undecodable or Released
+	wait time.Duration // of Retried
+	next []byte        // the new element of all but Acked and Released
+	err  error
+	took time.Duration
+}
+
+func newItem(in *intake, raw []byte) *item {
+	it := &item{in: in, raw: raw, arg: raw}
+	it.element, it.newer = decode(raw)
+	return it
+}
+
+func (s *slot) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// spawn gives the slot a fresh goroutine; one that works there loses it. s.mu is held.
+func (s *slot) spawn() {
+	s.turn++
+	turn := s.turn
+	s.r.workers.Go(func() error {
+		id := goroutine()
+		s.mu.Lock()
+		if s.goroutines == nil {
+			s.goroutines = make(map[uint64]struct{})
+		}
+		s.goroutines[id] = struct{}{}
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			delete(s.goroutines, id)
+			s.mu.Unlock()
+		}()
+		s.work(turn)
+		return nil
+	})
+}
+
+// work is the life of a worker: step, handle what the step brought, and again.
+func (s *slot) work(turn int) {
+	call := link.NewCall()
+	for s.step(call) {
+		for it := s.claim(); it != nil; it = s.claim() {
+			if !s.handle(it, turn) {
+				return
+			}
+		}
+	}
+}
+
+// step sends the verdicts of the last batch and the next takes in one pipeline, and waits where there is nothing to do. False: the
+// receiver has stopped and nothing is in hand.
+func (s *slot) step(call *link.Call) bool {
+	r := s.r
+	for {
+		select {
+		case <-r.quit:
+			return false
+		default:
+		}
+		if !r.breaker.pass() {
+			s.rest()
+			continue
+		}
+		r.gate.RLock()
+		if r.pausing.Load() {
+			r.gate.RUnlock()
+			s.rest()
+			continue
+		}
+		stopped := r.stopped()
+		call.Reset()
+		call.FailFast = true
+		s.mu.Lock()
+		sent := s.collect(call, stopped)
+		held, ready := len(s.items), s.next() != nil
+		s.mu.Unlock()
+		takes := takes{slot: s}
+		if held == len(sent) && !stopped && r.lease.fresh() {
+			takes.add(call)
+		}
+		if call.Len() == 0 {
+			r.gate.RUnlock()
+			if held == 0 && stopped {
+				return false
+			}
+			if ready && !stopped && r.lease.fresh() {
+				return true // brought by a waiter
+			}
+			s.rest()
+			continue
+		}
+		r.exchange(call, takes.n > 0)
+		err := s.settle(call.Replies[:len(sent)], sent)
+		empty, err2 := takes.receive(call.Replies[len(sent):])
+		r.gate.RUnlock()
+		r.breaker.judge(r, or(err, err2))
+		if empty {
+			s.park()
+		} else if takes.got > 0 {
+			return true
+		}
+	}
+}
+
+// rest waits for a sign that something has changed, out of the waiters' sight.
+func (s *slot) rest() {
+	select {
+	case <-s.wake:
+	case <-s.r.quit:
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+// park waits where the waiters see it.
+func (s *slot) park() {
+	s.r.parking.enter(s)
+	defer s.r.parking.leave(s)
+	select {
+	case <-s.wake:
+	case <-s.r.taking.Done():
+	}
+}
+
+// collect adds the commands of all verdicts to the call, and with unstarted the release of what has not begun; it returns the
+// items in the order of the replies. s.mu is held.
+func (s *slot) collect(call *link.Call, unstarted bool) []*item {
+	var out []*item
+	for _, it := range s.items {
+		if unstarted && it.state == waiting {
+			it.state = decided
+			it.verdict = verdict{kind: Released}
+		}
+		if it.state == decided && !it.unknown && time.Now().After(s.refused) {
+			it.state = sending
+			s.command(call, it, it.in.doing[s.n])
+			out = append(out, it)
+		}
+	}
+	return out
+}
+
+// command adds the one command that makes an item's verdict true, with the element in the given doing list.
+func (s *slot) command(call *link.Call, it *item, doing any) {
+	in, v := it.in, &it.verdict
+	conf := s.r.conf
+	switch v.kind {
+	case Acked:
+		call.Add("LREM", doing, one, it.arg)
+	case Retried:
+		call.AddScript(retryScript, 3, in.living, doing, in.delay, max(0, (v.wait+time.Millisecond-1).Milliseconds()), it.arg, v.next)
+	case Rejected, Undecodable:
+		call.AddScript(rejectScript, 3, in.living, doing, in.dead, it.arg, v.next, max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds()))
+	case Released:
+		call.AddScript(releaseScript, 3, in.living, doing, in.prepare, it.identity(it.raw))
+	}
+}
+
+var one any = 1
+
+// settle judges each reply to a verdict alone. It returns an error where the receiver should slow down.
+func (s *slot) settle(replies []link.Reply, sent []*item) error {
+	if len(sent) == 0 {
+		return nil
+	}
+	var trouble error
+	var evs []Event
+	s.mu.Lock()
+	for i, it := range sent {
+		rep := replies[i]
+		switch link.Classify(rep.Err) {
+		case link.Done:
+			evs = s.drop(it, s.outcome(it, rep.Value), evs)
+		case link.Unknown: // the handover finds out
+			it.state, it.unknown = decided, true
+		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
+			it.state = decided
+			if it.verdict.kind == Released && !s.r.stopped() && it.h == nil {
+				it.state = waiting
+			}
+			switch link.Code(rep.Err) {
+			case "NOSCRIPT": // sent with its text next time
+			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
+				s.refused = time.Now().Add(maxTrouble)
+				evs = append(evs, Event{Kind: Trouble, Channel: it.in.channel, Receiver: s.r.live.Load().name, Worker: s.n, Fatal: true, Err: rep.Err})
+			default:
+				trouble = rep.Err
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.r.q.events.emit(evs...)
+	return trouble
+}
+
+// outcome says whether the verdict's reply means that the element was there.
+func (s *slot) outcome(it *item, reply any) bool {
+	switch it.verdict.kind {
+	case Retried:
+		due, _ := redis.Int64(reply, nil)
+		if due > 0 {
+			it.in.promoter.own(it.verdict.wait)
+		}
+		return due > 0
+	case Rejected, Undecodable:
+		ns, _ := redis.Ints(reply, nil)
+		if len(ns) == 2 && ns[1] > 0 {
+			s.r.q.events.emit(Event{Kind: Trimmed, Channel: it.in.channel, N: ns[1]})
+		}
+		return len(ns) == 2 && ns[0] == 1
+	}
+	n, _ := redis.Int64(reply, nil)
+	return n > 0
+}
+
+// drop takes an item whose verdict was executed out of hand. s.mu is held.
+func (s *slot) drop(it *item, found bool, evs []Event) []Event {
+	s.remove(it)
+	if it.verdict.kind == Released && it.h != nil && found {
+		s.r.returned.Add(1)
+	}
+	if !s.r.q.events.on() {
+		return nil
+	}
+	v := &it.verdict
+	e := Event{Kind: v.kind, Channel: it.in.channel, Serial: it.name(), Attempt: it.attempts + 1,
+		Receiver: s.r.live.Load().name, Worker: s.n, Took: v.took, Err: v.err}
+	switch {
+	case !found && it.unknown:
+		e.Kind = DoneOrLost
+	case !found && v.kind == Released:
+		return evs // reaped or released by somebody else
+	case !found:
+		e.Kind = Lost
+		if e.Err == nil {
+			e.Err = ErrLeaseLost
+		}
+	case v.kind == Retried:
+		e.Due = time.Now().Add(v.wait)
+	case v.kind == Released:
+		e.N, e.Attempt = 1, 0
+	}
+	return append(evs, e)
+}
+
+// remove takes an item out of hand. s.mu is held.
+func (s *slot) remove(it *item) {
+	for i, o := range s.items {
+		if o == it {
+			s.items = append(s.items[:i], s.items[i+1:]...)
+			break
+		}
+	}
+	if it.suspect {
+		it.suspect = false
+		s.r.suspect.Store(false)
+	}
+}
+
+// claim gives the next item to start, unless the receiver may start nothing now.
+func (s *slot) claim() *item {
+	if s.r.stopped() || s.r.pausing.Load() || !s.r.lease.fresh() {
+		return nil
+	}
+	s.mu.Lock()
+	next := s.next()
+	ask := next != nil && !next.asked && next.in.index > 0 && s.r.order.strict()
+	if next != nil && !ask {
+		next.state = running
+	}
+	s.mu.Unlock()
+	if ask {
+		return s.askHigher(next)
+	}
+	return next
+}
+
+// next is the item to start next. s.mu is held.
+func (s *slot) next() *item {
+	for _, it := range s.items {
+		if it.state == waiting {
+			return it
+		}
+	}
+	return nil
+}
+
+// handle runs the handler on the slot's goroutine. False: the goroutine has lost its slot and goes home.
+func (s *slot) handle(it *item, turn int) bool {
+	r := s.r
+	h := newHandling(s, it)
+	s.mu.Lock()
+	if it.state != running { // revoked since it was claimed
+		s.mu.Unlock()
+		return true
+	}
+	it.h = h
+	more := len(s.items) > 1
+	s.mu.Unlock()
+	if more {
+		r.watcher.note(h.started.Add(stall))
+	}
+	keeps := true
+	guard("Resolve", h.run, func(err error) {
+		h.cancel(context.Canceled)
+		var p *PanicError
+		exits := errors.As(err, &p) && p.Goexit
+		v := h.judge(h.message, or(h.undecodable, err))
+		keeps = s.decide(it, turn, v)
+		if keeps {
+			s.learn(v.took, len(it.raw))
+			if exits { // this goroutine ends with the guard
+				s.mu.Lock()
+				s.spawn()
+				s.mu.Unlock()
+			}
+		}
+	})
+	return keeps
+}
+
+// decide files the verdict of a handler that has returned. False: it had been given up, and so has the goroutine.
+func (s *slot) decide(it *item, turn int, v verdict) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn != turn {
+		s.r.orphanEnded()
+		return false
+	}
+	switch it.state {
+	case running:
+		it.verdict, it.state = v, decided
+	case lost:
+		s.remove(it)
+		s.r.q.events.emit(Event{Kind: Lost, Channel: it.in.channel, Serial: it.name(), Attempt: it.attempts + 1,
+			Receiver: s.r.live.Load().name, Worker: s.n, Took: v.took, Err: ErrLeaseLost})
+	}
+	return true
+}
+
+// learn adapts the prefetch to what the handler takes.
+func (s *slot) learn(took time.Duration, size int) {
+	if s.mean == 0 {
+		s.mean, s.size = max(took, 1), size
+		return
+	}
+	s.mean = max(1, s.mean+(took-s.mean)/4)
+	s.size += (size - s.size) / 4
+}
+
+// want is how many messages to take.
+func (s *slot) want() int {
+	if s.r.order != nil || s.mean == 0 || s.r.large.on() {
+		return 1
+	}
+	n := min(s.r.conf.Prefetch, int(prefetchTime/s.mean), s.r.conf.PrefetchBytes/max(1, s.size), s.limit)
+	return max(1, n)
+}
+
+// flush sends, from outside the slot's goroutine, what a stalled or stopping slot holds: verdicts, and what has not begun.
+func (s *slot) flush() {
+	r := s.r
+	call := link.NewCall()
+	call.FailFast = true
+	r.gate.RLock()
+	defer r.gate.RUnlock()
+	if r.pausing.Load() {
+		return
+	}
+	s.mu.Lock()
+	sent := s.collect(call, true)
+	s.mu.Unlock()
+	if len(sent) == 0 {
+		return
+	}
+	r.exchange(call, false)
+	r.breaker.judge(r, s.settle(call.Replies, sent))
+	s.poke()
+}
+
+// flushAll hands back at once what no worker has begun.
+func (r *receiver) flushAll() {
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
+	for _, s := range r.slots {
+		s.mu.Lock()
+		any := len(s.items) > 0
+		s.mu.Unlock()
+		if any {
+			turns <- struct{}{}
+			wg.Go(func() { s.flush(); <-turns })
+		}
+	}
+	wg.Wait()
+}
+
+// exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never walks away from
+// a take. A reply that is lost ends the incarnation.
+func (r *receiver) exchange(call *link.Call, takes bool) {
+	r.large.link(r).Do(context.Background(), call)
+	for _, rep := range call.Replies {
+		if link.Classify(rep.Err) == link.Unknown {
+			r.breaks(rep.Err)
+			return
+		}
+	}
+}
