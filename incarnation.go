@@ -25,24 +25,8 @@ func (r *receiver) register(ctx context.Context, i incarnation) error {
 	return err
 }
 
-// all sends a call and returns the first of its errors, after one more try where only a script was not there.
-func (r *receiver) all(ctx context.Context, c *link.Call) error {
-	for again := true; ; again = false {
-		if err := r.s.data.Do(ctx, c); err != nil {
-			return err
-		}
-		var first error
-		for _, rep := range c.Replies {
-			if rep.Err != nil && (first == nil || link.Classify(rep.Err) == link.Unknown) {
-				first = rep.Err
-			}
-		}
-		if first == nil || !again || link.Code(first) != "NOSCRIPT" {
-			return first
-		}
-		c.Rewind()
-	}
-}
+// all sends a call on the receiver's own behalf.
+func (r *receiver) all(ctx context.Context, c *link.Call) error { return run(ctx, r.s.data, c) }
 
 // succeed waits for the incarnation's end and puts a new one in its place. A connection that broke while it owed a reply may have
 // moved an element into a list of this live receiver without anybody knowing, and a command that it carried may run even now: so the

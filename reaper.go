@@ -277,19 +277,13 @@ func (r *receiver) reap(ctx context.Context, in *intake, dead corpse, list any, 
 func (r *receiver) pulseOne(ctx context.Context, s *link.Script, keys int, args ...any) (any, error) {
 	c := link.NewCall()
 	c.FailFast = true
-	for again := true; ; again = false {
-		if s == nil {
-			c.Add("EXISTS", args...)
-		} else {
-			c.AddScript(s, keys, args...)
-		}
-		if err := r.s.pulse.Do(ctx, c); err != nil {
-			return nil, err
-		}
-		rep := c.Replies[0]
-		if !again || link.Code(rep.Err) != "NOSCRIPT" {
-			return rep.Value, rep.Err
-		}
-		c.Reset()
+	if s == nil {
+		c.Add("EXISTS", args...)
+	} else {
+		c.AddScript(s, keys, args...)
 	}
+	if err := run(ctx, r.s.pulse, c); err != nil {
+		return nil, err
+	}
+	return c.Replies[0].Value, nil
 }

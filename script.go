@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"context"
 	"embed"
 
 	"github.com/shuntmq/shunt/internal/link"
@@ -41,3 +42,23 @@ var (
 	yieldScript      = script("yield")
 	reviveScript     = script("revive")
 )
+
+// run sends a call whose commands may all be sent twice, and returns the first of its errors, an unknown outcome before others.
+// Where the server has forgotten a script, the call goes once more, with the text.
+func run(ctx context.Context, l *link.Link, c *link.Call) error {
+	for again := true; ; again = false {
+		if err := l.Do(ctx, c); err != nil {
+			return err
+		}
+		var first error
+		for _, rep := range c.Replies {
+			if rep.Err != nil && (first == nil || link.Classify(rep.Err) == link.Unknown) {
+				first = rep.Err
+			}
+		}
+		if !again || link.Code(first) != "NOSCRIPT" {
+			return first
+		}
+		c.Rewind()
+	}
+}

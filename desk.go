@@ -1,0 +1,413 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// State is where in a channel a message is; its text is the key's suffix.
+type State string
+
+const (
+	Prepare State = "prepare" // ready to be taken
+	Doing   State = "doing"   // in a worker's hands, or a dead one's
+	Delay   State = "delay"   // due later: delivered so, or to be tried again
+	Suspect State = "suspect" // held by dying processes twice or more; taken one at a time a receiver
+	Dead    State = "dead"    // given up on
+)
+
+// States are all of them, in the order in which a message may meet them.
+var States = []State{Prepare, Doing, Delay, Suspect, Dead}
+
+// StateStats counts a channel's messages in one state.
+type StateStats struct {
+	Count int
+	// Oldest is how long ago the oldest was delivered; for Dead, how long ago it died; for Delay, how long the first is overdue, negative
+	// while it is not due. For Prepare it is that of the message to be taken next. Zero where there is none or it is a bare payload.
+	Oldest time.Duration
+}
+
+// Stats are a channel's, by state.
+type Stats map[State]StateStats
+
+// Entry is one message as it lies in Redis.
+type Entry struct {
+	Serial     string // empty for a bare payload
+	Payload    []byte
+	Headers    map[string]string
+	Attempts   int
+	Recoveries int
+	Failure    string    // of the last attempt
+	Delivered  time.Time // by the deliverer's clock; zero for a bare payload
+	At         time.Time // Delay: due; Dead: died; by the server's clock
+	Receiver   string    // Doing: the incarnation that holds it
+	Worker     int       // Doing
+
+	channel string
+	raw     []byte
+}
+
+// Receiver is an incarnation that is known to a channel.
+type Receiver struct {
+	Name    string
+	Workers int
+	Lease   time.Duration
+	Alive   bool
+	Until   time.Time // end of its lease; for a dead one, when it is looked at next
+	Holding int       // messages in its lists
+}
+
+// Channels lists all channels that were ever delivered to or received from, sorted; an operator may remove one with
+// SREM shunt.channels.
+func (q *Queue) Channels(ctx context.Context) ([]string, error) {
+	names, err := redis.Strings(q.look(ctx, "", func(c *link.Call) { c.Add("SMEMBERS", channelsKey) }))
+	slices.Sort(names)
+	return names, err
+}
+
+// look sends one command for an operator.
+func (q *Queue) look(ctx context.Context, channel string, fill func(*link.Call)) (any, error) {
+	vs, err := q.looks(ctx, channel, fill)
+	if err != nil {
+		return nil, err
+	}
+	return vs[0], nil
+}
+
+// looks sends commands for an operator in one pipeline; the first error is that of all.
+func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
+	if err := q.open(ctx); err != nil {
+		return nil, err
+	}
+	if channel != "" {
+		if err := checkChannel(channel); err != nil {
+			return nil, err
+		}
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.conf.DeliverTimeout)
+		defer cancel()
+	}
+	c := link.NewCall()
+	c.FailFast = true
+	fill(c)
+	if err := run(ctx, q.serverOf(channel).data, c); err != nil {
+		return nil, explain(err, "look at", channel)
+	}
+	vs := make([]any, len(c.Replies))
+	for i, r := range c.Replies {
+		vs[i] = r.Value
+	}
+	return vs, nil
+}
+
+// Receivers lists a channel's receivers, the living first, and what each holds.
+func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, error) {
+	k := keysOf(channel)
+	vs, err := q.looks(ctx, channel, func(c *link.Call) {
+		c.Add("ZRANGE", k.living, 0, -1, "WITHSCORES")
+		c.Add("ZRANGE", k.gone, 0, -1, "WITHSCORES")
+	})
+	if err != nil {
+		return nil, err
+	}
+	var rs []Receiver
+	var lists []any
+	for i, v := range vs {
+		ms, _ := redis.Strings(v, nil)
+		for j := 0; j+1 < len(ms); j += 2 {
+			dead, err := parseCorpse(ms[j])
+			if i == 0 {
+				dead.incarnation, err = parseIncarnation(ms[j])
+			}
+			if err != nil {
+				return nil, err
+			}
+			until, _ := redis.Int64([]byte(ms[j+1]), nil)
+			rs = append(rs, Receiver{Name: dead.name, Workers: dead.workers, Lease: dead.lease, Alive: i == 0, Until: time.UnixMilli(until)})
+			lists = append(lists, k.doings(dead.incarnation)...)
+		}
+	}
+	if len(lists) == 0 {
+		return nil, nil
+	}
+	vs, err = q.looks(ctx, channel, func(c *link.Call) {
+		for _, l := range lists {
+			c.Add("LLEN", l)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range rs {
+		for range rs[i].Workers {
+			n, _ := redis.Int(vs[0], nil)
+			rs[i].Holding += n
+			vs = vs[1:]
+		}
+	}
+	return rs, nil
+}
+
+// Stats counts a channel's messages in every state, and their ages by the server's clock. The counts are not of one moment.
+func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
+	k := keysOf(channel)
+	vs, err := q.looks(ctx, channel, func(c *link.Call) {
+		c.Add("TIME")
+		c.Add("LLEN", k.prepare)
+		c.Add("LINDEX", k.prepare, -1)
+		c.Add("LLEN", k.suspect)
+		c.Add("LINDEX", k.suspect, -1)
+		c.Add("ZCARD", k.delay)
+		c.Add("ZRANGE", k.delay, 0, 0, "WITHSCORES")
+		c.Add("ZCARD", k.dead)
+		c.Add("ZRANGE", k.dead, 0, 0, "WITHSCORES")
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := serverTime(vs[0])
+	count := func(v any) int { n, _ := redis.Int(v, nil); return n }
+	scored := func(v any) time.Duration {
+		es := entries(channel, v, true)
+		if len(es) == 0 {
+			return 0
+		}
+		return now.Sub(es[0].At)
+	}
+	s := Stats{
+		Prepare: {count(vs[1]), oldest(channel, now, vs[2:3])},
+		Suspect: {count(vs[3]), oldest(channel, now, vs[4:5])},
+		Delay:   {count(vs[5]), scored(vs[6])},
+		Dead:    {count(vs[7]), scored(vs[8])},
+	}
+	held, err := q.List(ctx, channel, Doing, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	var doing StateStats
+	for _, e := range held {
+		doing.Count++
+		if !e.Delivered.IsZero() {
+			doing.Oldest = max(doing.Oldest, now.Sub(e.Delivered))
+		}
+	}
+	s[Doing] = doing
+	return s, nil
+}
+
+func serverTime(v any) time.Time {
+	t, _ := redis.Int64s(v, nil)
+	if len(t) < 2 {
+		return time.Now()
+	}
+	return time.Unix(t[0], t[1]*1000)
+}
+
+// oldest is the age of the oldest of some elements.
+func oldest(channel string, now time.Time, elements []any) (age time.Duration) {
+	for _, e := range entries(channel, elements, false) {
+		if !e.Delivered.IsZero() {
+			age = max(age, now.Sub(e.Delivered))
+		}
+	}
+	return age
+}
+
+// entries decodes a reply of elements, each followed by its score or not.
+func entries(channel string, reply any, scores bool) []Entry {
+	vs, _ := redis.Values(reply, nil)
+	step := 1
+	if scores {
+		step = 2
+	}
+	var es []Entry
+	for i := 0; i+step <= len(vs); i += step {
+		raw, ok := vs[i].([]byte)
+		if !ok {
+			continue
+		}
+		el, _ := decode(raw)
+		e := Entry{Serial: el.name(), Payload: el.payload, Headers: el.headers, Attempts: el.attempts, Recoveries: el.recoveries,
+			Failure: el.failure, channel: channel, raw: raw}
+		if !el.bare {
+			e.Delivered = deliveredAt(el.serial)
+		}
+		if scores {
+			ms, _ := redis.Float64(vs[i+1], nil)
+			e.At = time.UnixMilli(int64(ms))
+		}
+		es = append(es, e)
+	}
+	return es
+}
+
+// List shows messages of one state: limit of them (0: all) from offset, the one to be taken next first, the one due first, the
+// latest dead first; those in hand by receiver and worker, always all of them. It reads, and locks nothing: a message that moves meanwhile may be missed or
+// seen twice.
+func (q *Queue) List(ctx context.Context, channel string, state State, offset, limit int) ([]Entry, error) {
+	if offset < 0 || limit < 0 {
+		return nil, fmt.Errorf("shunt: list %q: offset %d and limit %d: want 0 or more", channel, offset, limit)
+	}
+	k := keysOf(channel)
+	last := -1
+	if limit > 0 {
+		last = offset + limit - 1
+	}
+	list := func(key any) ([]Entry, error) { // from its taking end
+		from, to := -1-last, -1-offset
+		if limit == 0 {
+			from = 0
+		}
+		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add("LRANGE", key, from, to) })
+		es := entries(channel, v, false)
+		slices.Reverse(es)
+		return es, err
+	}
+	set := func(command string, key any) ([]Entry, error) {
+		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add(command, key, offset, last, "WITHSCORES") })
+		return entries(channel, v, true), err
+	}
+	switch state {
+	case Prepare:
+		return list(k.prepare)
+	case Suspect:
+		return list(k.suspect)
+	case Delay:
+		return set("ZRANGE", k.delay)
+	case Dead:
+		return set("ZREVRANGE", k.dead)
+	case Doing:
+		return q.held(ctx, &k)
+	}
+	return nil, fmt.Errorf("shunt: list %q: there is no state %q", channel, state)
+}
+
+// held lists what all receivers of a channel hold.
+func (q *Queue) held(ctx context.Context, k *keys) ([]Entry, error) {
+	rs, err := q.Receivers(ctx, k.channel)
+	if err != nil {
+		return nil, err
+	}
+	var es []Entry
+	for _, r := range rs {
+		if r.Holding == 0 {
+			continue
+		}
+		vs, err := q.looks(ctx, k.channel, func(c *link.Call) {
+			for _, l := range k.doings(incarnation{r.Name, r.Workers, r.Lease}) {
+				c.Add("LRANGE", l, 0, -1)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		for worker, v := range vs {
+			of := entries(k.channel, v, false)
+			slices.Reverse(of)
+			for i := range of {
+				of[i].Receiver, of[i].Worker = r.Name, worker
+			}
+			es = append(es, of...)
+		}
+	}
+	return es, nil
+}
+
+// RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind them. It
+// returns how many were still there.
+func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
+	return q.each(ctx, channel, dead, func(k *keys, c *link.Call, es []Entry) {
+		args := []any{k.dead, k.prepare}
+		for _, e := range es {
+			args = append(args, e.raw, revived(e.raw))
+		}
+		c.AddScript(reviveScript, 2, args...)
+	})
+}
+
+// revived is an element without its counts. One that a newer shunt wrote loses only the header that was put before it.
+func revived(raw []byte) []byte {
+	e, err := decode(raw)
+	if err != nil {
+		return raw
+	}
+	if inner, err := decode(e.payload); err != nil && inner.bare {
+		return e.payload
+	}
+	e.attempts, e.recoveries = 0, 0
+	if e.bare {
+		e.bare, e.serial = false, newSerial()
+	}
+	return e.encode()
+}
+
+// DeleteDead deletes dead messages, as List gave them, for good. It returns how many were still there.
+func (q *Queue) DeleteDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
+	return q.each(ctx, channel, dead, func(k *keys, c *link.Call, es []Entry) {
+		args := []any{k.dead}
+		for _, e := range es {
+			args = append(args, e.raw)
+		}
+		c.Add("ZREM", args...)
+	})
+}
+
+// each sends one command for every hundred entries and adds up the replies.
+func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(*keys, *link.Call, []Entry)) (int, error) {
+	for _, e := range all {
+		if e.channel != channel || e.raw == nil {
+			return 0, fmt.Errorf("shunt: entry %s is not from a List of channel %q", e.Serial, channel)
+		}
+	}
+	k := keysOf(channel)
+	sum := 0
+	for es := range slices.Chunk(all, 100) {
+		v, err := q.look(ctx, channel, func(c *link.Call) { add(&k, c, es) })
+		if err != nil {
+			return sum, err
+		}
+		n, _ := redis.Int(v, nil)
+		sum += n
+	}
+	return sum, nil
+}
+
+// Purge deletes every message of the given states, for good, and returns how many. What is Doing cannot be purged: shut its
+// receivers down.
+func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
+	k := keysOf(channel)
+	sum := 0
+	for _, s := range states {
+		count, key := "ZCARD", any(nil)
+		switch s {
+		case Prepare:
+			count, key = "LLEN", k.prepare
+		case Suspect:
+			count, key = "LLEN", k.suspect
+		case Delay:
+			key = k.delay
+		case Dead:
+			key = k.dead
+		default:
+			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect or dead", channel, s)
+		}
+		vs, err := q.looks(ctx, channel, func(c *link.Call) {
+			c.Add(count, key)
+			c.Add("DEL", key)
+		})
+		if err != nil {
+			return sum, err
+		}
+		n, _ := redis.Int(vs[0], nil)
+		sum += n
+	}
+	return sum, nil
+}
