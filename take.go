@@ -57,6 +57,16 @@ func (t *takes) add(call *link.Call) {
 	}
 }
 
+// suspecting says whether there may be suspects to take, and none is in hand.
+func (r *receiver) suspecting() bool {
+	for _, in := range r.intakes {
+		if in.suspects.Load() {
+			return !r.suspect.Load()
+		}
+	}
+	return false
+}
+
 // addTake asks the channels in turn, in one script.
 func (s *slot) addTake(call *link.Call, from []*intake, n int) {
 	args := make([]any, 0, 3*len(from)+1)

@@ -168,7 +168,7 @@ func (s *slot) step(call *link.Call) bool {
 		empty, err2 := takes.receive(call.Replies[len(sent):])
 		r.gate.RUnlock()
 		r.breaker.judge(r, or(err, err2))
-		if empty {
+		if empty && !r.suspecting() {
 			s.park()
 		} else if takes.got > 0 {
 			return true
@@ -327,6 +327,7 @@ func (s *slot) remove(it *item) {
 	if it.suspect {
 		it.suspect = false
 		s.r.suspect.Store(false)
+		s.r.parking.wakeOne() // there may be more, and this worker may be busy
 	}
 }
 

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// childAttr ends the server with this process, however that ends, where the system can do so.
+var childAttr *syscall.SysProcAttr
+
+// server is a redis-server of our own that keeps nothing on disk.
+type server struct {
+	addr   string     // host:port
+	conn   redis.Conn // for one goroutine; over a private socket, so that who answers is this server
+	dir    string
+	cmd    *exec.Cmd
+	log    bytes.Buffer  // to be read once exited is closed
+	exited chan struct{} // closed when cmd has ended
+}
+
+// startServer returns a server that answers.
+func startServer() (*server, error) {
+	bin := os.Getenv("REDIS_SERVER")
+	if bin == "" {
+		var err error
+		if bin, err = exec.LookPath("redis-server"); err != nil {
+			return nil, errors.New("no redis-server in PATH: install Redis 6.2 or later, or name the program in REDIS_SERVER")
+		}
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("find a free port: %w", err)
+	}
+	free.Close()
+	port := free.Addr().(*net.TCPAddr).Port
+	s := &server{addr: free.Addr().String(), exited: make(chan struct{})}
+	if s.dir, err = os.MkdirTemp("", "bench"); err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(s.dir, "s")
+	s.cmd = exec.Command(bin, "--bind", "127.0.0.1", "--port", fmt.Sprint(port), "--unixsocket", socket,
+		"--dir", s.dir, "--save", "", "--appendonly", "no", "--daemonize", "no")
+	s.cmd.Stdout, s.cmd.Stderr, s.cmd.SysProcAttr = &s.log, &s.log, childAttr
+	if err := s.cmd.Start(); err != nil {
+		os.RemoveAll(s.dir)
+		return nil, fmt.Errorf("start redis-server: %w", err)
+	}
+	go func() { // stop waits for it
+		defer close(s.exited)
+		_ = s.cmd.Wait() // what it had to say is in the log
+	}()
+
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for range 1000 {
+		select {
+		case <-s.exited:
+			s.stop()
+			return nil, fmt.Errorf("redis-server ended at once:\n%s", s.log.String())
+		case <-look.C:
+		}
+		if s.conn, err = redis.Dial("unix", socket); err == nil {
+			return s, nil
+		}
+	}
+	s.stop()
+	return nil, fmt.Errorf("redis-server does not answer: %w\n%s", err, s.log.String())
+}
+
+// stop ends the very process that was started.
+func (s *server) stop() {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	_ = s.cmd.Process.Kill() // an error means that it has ended already
+	<-s.exited
+	os.RemoveAll(s.dir)
+}

@@ -1,0 +1,5 @@
+package main
+
+import "syscall"
+
+func init() { childAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

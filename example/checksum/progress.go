@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// progress writes to standard error: a bar that moves on a terminal, a line every second elsewhere.
+type progress struct {
+	out      io.Writer
+	terminal bool
+
+	mu    sync.Mutex
+	drawn bool // there is a bar below the last line
+	next  time.Time
+	last  string
+}
+
+// barEvery and lineEvery are how often progress is told.
+const (
+	barEvery  = 100 * time.Millisecond
+	lineEvery = time.Second
+)
+
+func newProgress(out *os.File) *progress {
+	info, err := out.Stat()
+	return &progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, next: time.Now().Add(lineEvery)}
+}
+
+// say writes a line that stays.
+func (p *progress) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	fmt.Fprintf(p.out, "checksum: "+format+"\n", args...)
+}
+
+// clear takes the bar away. p.mu is held.
+func (p *progress) clear() {
+	if p.drawn {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.drawn = false
+	}
+}
+
+// show tells how far the run is: done of all files that are known, which are all there are once it has walked the directory.
+func (p *progress) show(done, known int, walked bool, bytes int64, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := fmt.Sprintf("%d of %d files, %s, %s/s", done, known, size(bytes), size(perSecond(bytes, took)))
+	if !walked {
+		text += ", still looking for more"
+	}
+	if !p.terminal {
+		if time.Now().After(p.next) && text != p.last {
+			fmt.Fprintln(p.out, "checksum:", text)
+			p.next, p.last = time.Now().Add(lineEvery), text
+		}
+		return
+	}
+	const width = 30
+	full := 0
+	if known > 0 {
+		full = width * done / known
+	}
+	p.clear()
+	fmt.Fprintf(p.out, "[%s%s] %3d%%  %s", strings.Repeat("#", full), strings.Repeat(".", width-full), 100*done/max(1, known), text)
+	p.drawn = true
+}
+
+func perSecond(n int64, took time.Duration) int64 {
+	return int64(float64(n) / max(took, time.Millisecond).Seconds())
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	f, units := float64(n), []string{"B", "kB", "MB", "GB", "TB"}
+	for f >= 999.5 && len(units) > 1 {
+		f, units = f/1000, units[1:]
+	}
+	if units[0] == "B" || f >= 99.5 {
+		return fmt.Sprintf("%.0f %s", f, units[0])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[0])
+}

@@ -1,0 +1,245 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// The test binary is also the worker process that tests kill: see worker below.
+func init() {
+	if os.Getenv("SHUNT_TEST_WORKER") != "" {
+		workerMain()
+		os.Exit(0)
+	}
+}
+
+// orders are what a worker process is told.
+type orders struct {
+	URL     string
+	Channel string
+	Log     string // each handling is a line there, written before the handler returns
+	Workers int
+	Lease   time.Duration
+	Takes   time.Duration // of a handler
+	Killer  int           // the message that kills the process; -1: none
+}
+
+func workerMain() {
+	var o orders
+	if err := json.Unmarshal([]byte(os.Getenv("SHUNT_TEST_WORKER")), &o); err != nil {
+		panic(err)
+	}
+	pool, err := NewPool(o.URL)
+	if err != nil {
+		panic(err)
+	}
+	log, err := os.OpenFile(o.Log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		panic(err)
+	}
+	q := &Queue{Pool: pool, Lease: o.Lease}
+	_, err = q.Receive(context.Background(), Define(o.Channel, func(ctx context.Context, i int) error {
+		if i == o.Killer {
+			self, _ := os.FindProcess(os.Getpid())
+			self.Kill()
+			select {}
+		}
+		time.Sleep(o.Takes)
+		_, err := fmt.Fprintf(log, "%d\n", i)
+		return err
+	}), o.Workers)
+	if err != nil {
+		panic(err)
+	}
+	os.Stdin.Read(make([]byte, 1)) // ends with the parent
+}
+
+// worker starts a worker process.
+func worker(t *testing.T, o orders) *process {
+	t.Helper()
+	b, _ := json.Marshal(o)
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), "SHUNT_TEST_WORKER="+string(b))
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{c.Process, make(chan struct{})}
+	go func() {
+		c.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		in.Close()
+		p.kill()
+	})
+	return p
+}
+
+// process is a worker process.
+type process struct {
+	*os.Process
+	ended chan struct{}
+}
+
+func (p *process) kill() {
+	p.Kill()
+	<-p.ended
+}
+
+func (p *process) gone() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// handled reads the log of worker processes.
+func handled(t *testing.T, path string) *tally {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	c := newTally()
+	for _, line := range strings.Fields(string(b)) {
+		if i, err := strconv.Atoi(line); err == nil {
+			c.add(i)
+		}
+	}
+	return c
+}
+
+func until(t *testing.T, limit time.Duration, what string, ok func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) > limit {
+			t.Fatalf("after %v: not yet: %s", limit, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// What a killed process held is handled by a survivor with a free worker.
+func TestKilledProcess(t *testing.T) {
+	for _, c := range []struct{ lease, limit time.Duration }{{2 * time.Second, 3 * time.Second}, {10 * time.Second, 15 * time.Second}} {
+		t.Run(c.lease.String(), func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			q := newBench(t, s.URL(), func(q *Queue) { q.Lease = c.lease })
+			log := filepath.Join(t.TempDir(), "log")
+			o := orders{URL: s.URL(), Channel: q.name, Log: log, Workers: 64, Lease: c.lease, Takes: time.Hour, Killer: -1}
+			dying := worker(t, o)
+			q.deliver(0, 64)
+			until(t, 10*time.Second, "64 in hand", func() bool {
+				st, err := q.Stats(context.Background(), q.name)
+				return err == nil && st[Doing].Count == 64
+			})
+			seen := newTally()
+			q.receive(64, func(_ context.Context, i int) error { seen.add(i); return nil })
+			dying.kill()
+			took := until(t, 2*c.limit, "all handled", func() bool { return seen.distinct() == 64 })
+			t.Logf("recovered after %v", took)
+			if took > c.limit {
+				t.Errorf("recovered after %v, not %v", took, c.limit)
+			}
+			if seen.extra() > 0 {
+				t.Errorf("%d duplicates", seen.extra())
+			}
+		})
+	}
+}
+
+// A message that kills its process each time ends in dead, and takes no innocent with it.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Second })
+	log := filepath.Join(t.TempDir(), "log")
+	const innocents = 1000
+	q.deliver(0, innocents/2)
+	q.deliver(innocents, innocents+1)
+	q.deliver(innocents/2, innocents)
+	o := orders{URL: s.URL(), Channel: q.name, Log: log, Workers: 64, Lease: time.Second, Takes: 10 * time.Millisecond, Killer: innocents}
+	deaths, began := 0, time.Now()
+	current := worker(t, o)
+	t.Cleanup(func() {
+		st, err := q.Stats(context.Background(), q.name)
+		rs, _ := q.Receivers(context.Background(), q.name)
+		t.Log(st, err, rs, handled(t, log).distinct())
+	})
+	until(t, 60*time.Second, "the killer is dead and the innocents are handled", func() bool {
+		if current.gone() {
+			deaths++
+			t.Logf("death %d after %v", deaths, time.Since(began))
+			current = worker(t, o)
+		}
+		st, err := q.Stats(context.Background(), q.name)
+		return err == nil && st[Dead].Count > 0 && handled(t, log).distinct() == innocents && st[Doing].Count == 0
+	})
+	es, err := q.List(context.Background(), q.name, Dead, 0, 0)
+	if err != nil || len(es) != 1 || string(es[0].Payload) != strconv.Itoa(innocents) || es[0].Recoveries != 4 || !strings.Contains(es[0].Failure, "dying process") {
+		t.Errorf("dead: %+v %v", es, err)
+	}
+	if deaths != 4 {
+		t.Errorf("%d processes died", deaths)
+	}
+	t.Logf("%d deaths, %d duplicates", deaths, handled(t, log).extra())
+}
+
+// A server at maxmemory takes nothing new and drains.
+func TestFullRedis(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "maxmemory 8mb", "maxmemory-policy noeviction")
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	ctx := context.Background()
+	n := 0
+	var err error
+	for ; err == nil; n++ {
+		err = q.Deliver(ctx, Raw(q.name, []byte(fmt.Sprintf(`"%0*d"`, 4096, n))))
+	}
+	n--
+	if !errors.Is(err, ErrFull) {
+		t.Fatalf("%d delivered, then %v", n, err)
+	}
+	t.Logf("%d delivered, then %v", n, err)
+	s.Do("CONFIG", "SET", "maxmemory", "4mb") // far beyond it, so that takes too are refused until half is drained
+	if err := q.Deliver(ctx, Raw(q.name, []byte("1")), In(time.Second)); !errors.Is(err, ErrFull) {
+		t.Errorf("later: %v", err)
+	}
+	var done atomic.Int64
+	began := time.Now()
+	shutdown, err := q.Receive(ctx, Define(q.name, func(_ context.Context, s string) error { done.Add(1); return nil }), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, 20*time.Second, "drained", func() bool { return int(done.Load()) == n })
+	t.Logf("drained after %v", time.Since(began))
+	if err := q.Deliver(ctx, Raw(q.name, []byte(`"x"`))); err != nil {
+		t.Error(err)
+	}
+	until(t, 5*time.Second, "the next is handled", func() bool { return int(done.Load()) == n+1 })
+	if err := shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+}

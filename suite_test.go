@@ -1,0 +1,196 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+// bench is a Queue under test with all that happened to it.
+type bench struct {
+	*Queue
+	t    testing.TB
+	name string // of its channel
+
+	mu     sync.Mutex
+	events []Event
+	more   chan struct{} // closed and replaced with each event
+}
+
+// newBench makes a Queue on the server or proxy at url; it is closed with the test.
+func newBench(t testing.TB, url string, set ...func(*Queue)) *bench {
+	t.Helper()
+	pool, err := NewPool(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, name: redistest.Name(t), more: make(chan struct{})}
+	b.Queue = &Queue{Pool: pool, Events: b.note}
+	for _, f := range set {
+		f(b.Queue)
+	}
+	t.Cleanup(func() {
+		done := make(chan error, 1)
+		go func() { done <- b.Close() }()
+		select {
+		case <-done:
+		case <-time.After(30 * time.Second):
+			t.Error("Close hangs")
+		}
+		pool.Close()
+		if t.Failed() {
+			t.Log(b.story())
+		}
+	})
+	return b
+}
+
+func (b *bench) note(e Event) {
+	b.mu.Lock()
+	b.events = append(b.events, e)
+	close(b.more)
+	b.more = make(chan struct{})
+	b.mu.Unlock()
+}
+
+// story is what happened, for a failed test.
+func (b *bench) story() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var s strings.Builder
+	for i, e := range b.events {
+		if i > 30 && i < len(b.events)-30 {
+			continue
+		}
+		fmt.Fprintf(&s, "%s %s %s attempt=%d n=%d worker=%d %v\n", e.Time.Format("05.000"), e.Kind, e.Serial, e.Attempt, e.N, e.Worker, e.Err)
+	}
+	return s.String()
+}
+
+// count sums what matching events stand for.
+func (b *bench) count(kind EventKind) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, e := range b.events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// sum adds up the N of the events of a kind.
+func (b *bench) sum(kind EventKind) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, e := range b.events {
+		if e.Kind == kind {
+			n += e.N
+		}
+	}
+	return n
+}
+
+// until waits for a condition; it looks after each event, and now and then.
+func (b *bench) until(limit time.Duration, what string, ok func() bool) {
+	b.t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	for {
+		b.mu.Lock()
+		more := b.more
+		b.mu.Unlock()
+		if ok() {
+			return
+		}
+		select {
+		case <-more:
+		case <-time.After(5 * time.Millisecond): // for what no Event tells
+		case <-deadline.C:
+			b.t.Fatalf("after %v: not yet: %s", limit, what)
+		}
+	}
+}
+
+// wait waits for n events of a kind.
+func (b *bench) wait(kind EventKind, n int, limit time.Duration) {
+	b.t.Helper()
+	b.until(limit, fmt.Sprintf("%d %s", n, kind), func() bool { return b.count(kind) >= n })
+}
+
+// receive starts a receiver that is shut down with the test.
+func (b *bench) receive(workers int, handle func(context.Context, int) error) Shutdown {
+	b.t.Helper()
+	shutdown, err := b.Receive(context.Background(), b.kind(handle), workers)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return shutdown
+}
+
+func (b *bench) kind(handle func(context.Context, int) error) *Kind[int] { return Define(b.name, handle) }
+
+// deliver puts the numbers from..to-1 into the bench's channel.
+func (b *bench) deliver(from, to int, opts ...Option) {
+	b.t.Helper()
+	k := b.kind(nil)
+	var ms []IMessage
+	for i := from; i < to; i++ {
+		ms = append(ms, k.Message(i))
+	}
+	if err := b.DeliverAll(context.Background(), ms, opts...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// tally counts handlings by number.
+type tally struct {
+	mu sync.Mutex
+	n  map[int]int
+}
+
+func newTally() *tally { return &tally{n: make(map[int]int)} }
+
+func (c *tally) add(i int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n[i]++
+	return c.n[i]
+}
+
+func (c *tally) distinct() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.n)
+}
+
+func (c *tally) extra() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, v := range c.n {
+		n += v - 1
+	}
+	return n
+}
+
+// keysLeft are the channel's keys that exist.
+func keysLeft(t testing.TB, b redistest.Backend, channel string) []string {
+	t.Helper()
+	var left []string
+	vs, _ := b.Do("KEYS", "{"+strings.NewReplacer("[", "\\[", "]", "\\]").Replace(channel)+"}*").([]any)
+	for _, v := range vs {
+		left = append(left, string(v.([]byte)))
+	}
+	return left
+}
