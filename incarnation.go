@@ -10,19 +10,14 @@ import (
 )
 
 // register enters an incarnation among the living of every channel; only then may it take.
-func (r *receiver) register(ctx context.Context, i incarnation) error {
-	sent := time.Now()
+func (r *receiver) register(ctx context.Context, i incarnation) (sent time.Time, err error) {
+	sent = time.Now()
 	c := link.NewCall()
 	c.FailFast = true
 	for _, in := range r.intakes {
 		c.AddScript(registerScript, 1, in.living, i.name, i.lease.Milliseconds())
 	}
-	err := r.all(ctx, c)
-	if err == nil {
-		r.lease.length = i.lease
-		r.lease.renew(sent)
-	}
-	return err
+	return sent, r.all(ctx, c)
 }
 
 // all sends a call on the receiver's own behalf.
@@ -111,6 +106,7 @@ func (r *receiver) handover(why error) {
 		return
 	}
 	r.live.Store(&h.next)
+	r.lease.renew(h.registered)
 	for _, in := range r.intakes {
 		in.doing = in.doings(h.next)
 	}
@@ -126,11 +122,12 @@ func rest(ctx context.Context, d time.Duration) {
 
 // handover is one under way. The gate is held alone.
 type handover struct {
-	r       *receiver
-	sources []incarnation // not yet known to be ended
-	next    incarnation
-	moved   bool // a script that may bring elements into next's lists was sent
-	held    int
+	r          *receiver
+	sources    []incarnation // not yet known to be ended
+	next       incarnation
+	registered time.Time
+	moved      bool // a script that may bring elements into next's lists was sent
+	held       int
 }
 
 // revoke forgets what has not begun: it goes back with everything else that no handler holds.
@@ -152,9 +149,11 @@ func (h *handover) revoke() {
 // ones are listed as dead.
 func (h *handover) try(ctx context.Context) error {
 	r := h.r
-	if err := r.register(ctx, h.next); err != nil {
+	sent, err := r.register(ctx, h.next)
+	if err != nil {
 		return err
 	}
+	h.registered = sent
 	if err := h.verdicts(ctx); err != nil {
 		return err
 	}

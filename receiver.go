@@ -133,10 +133,12 @@ func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage,
 	}
 	start, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := r.register(start, *r.live.Load()); err != nil {
+	sent, err := r.register(start, *r.live.Load())
+	if err != nil {
 		q.dismiss(r)
 		return nil, explain(err, "receive from", r.intakes[0].channel)
 	}
+	r.lease.renew(sent)
 	r.run(ctx)
 	return r.shutdown, nil
 }
@@ -198,6 +200,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	for n := range workers {
 		r.slots = append(r.slots, &slot{r: r, n: n, wake: make(chan struct{}, 1), limit: 1})
 	}
+	r.lease.length = q.conf.Lease
 	r.parking.init()
 	r.watcher.init()
 	r.large.bytes = semaphore.NewWeighted(largeInFlight)

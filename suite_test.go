@@ -138,7 +138,9 @@ func (b *bench) receive(workers int, handle func(context.Context, int) error) Sh
 	return shutdown
 }
 
-func (b *bench) kind(handle func(context.Context, int) error) *Kind[int] { return Define(b.name, handle) }
+func (b *bench) kind(handle func(context.Context, int) error) *Kind[int] {
+	return Define(b.name, handle)
+}
 
 // deliver puts the numbers from..to-1 into the bench's channel.
 func (b *bench) deliver(from, to int, opts ...Option) {

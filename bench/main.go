@@ -20,6 +20,15 @@ import (
 	"time"
 )
 
+const usage = `Usage: go run . [flags]
+
+Starts a redis-server of its own (the one REDIS_SERVER names, else the one in
+PATH), has every system deliver and handle the same messages on it, and prints
+the medians. A system that loses or doubles a message ends the run.
+
+Systems:
+`
+
 type options struct {
 	load
 	rounds int
@@ -29,24 +38,18 @@ type options struct {
 
 func main() {
 	o := options{load: load{size: 128, stall: 20 * time.Second}}
-	flag.IntVar(&o.rounds, "rounds", 3, "how `many` times everything is measured")
-	flag.IntVar(&o.n, "n", 50_000, "`messages` in each measurement")
+	flag.IntVar(&o.rounds, "rounds", 3, "`turns` that each system gets")
+	flag.IntVar(&o.n, "n", 100_000, "`messages` in each measurement")
 	flag.IntVar(&o.workers, "workers", 64, "`goroutines` that handle, or deliver, at once: 1 to 10000")
 	flag.StringVar(&o.only, "only", "", "measure only these `systems`, separated by commas")
 	flag.StringVar(&o.json, "json", "", "write the results as JSON to this `file` too")
 	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), `Usage: go run . [flags]
-
-Starts a redis-server of its own (the one REDIS_SERVER names, else the one in
-PATH), has every system deliver and handle the same messages on it, and prints
-the medians. A system that loses or doubles a message ends the run.
-
-Systems:
-`)
+		out := flag.CommandLine.Output()
+		fmt.Fprint(out, usage)
 		for _, s := range systems {
-			fmt.Fprintf(flag.CommandLine.Output(), "  %-8s %s\n", s.name, s.about)
+			fmt.Fprintf(out, "  %-8s %s\n", s.name, s.about)
 		}
-		fmt.Fprint(flag.CommandLine.Output(), "\nFlags:\n")
+		fmt.Fprint(out, "\nFlags:\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

@@ -99,7 +99,7 @@ type tally struct {
 	seen           []atomic.Bool // by number
 	count, doubled atomic.Int64  // numbers seen, and seen again
 
-	first, last time.Time     // each written once; read after all is closed
+	first, last time.Time     // each written once; to be read when the receiver has stopped
 	all         chan struct{} // closed with the last number
 }
 

@@ -46,8 +46,9 @@ func add(rows []*row, system string, samples []sample) []*row {
 	return rows
 }
 
-// summarize fills in the medians and ratios.
+// summarize fills in the medians and ratios, and brings each measure's systems together.
 func summarize(rows []*row) {
+	slices.SortStableFunc(rows, func(a, b *row) int { return strings.Compare(a.Measure, b.Measure) })
 	for _, r := range rows {
 		v := slices.Sorted(slices.Values(r.Rounds))
 		r.Value = (v[(len(v)-1)/2] + v[len(v)/2]) / 2
@@ -60,29 +61,26 @@ func summarize(rows []*row) {
 	}
 }
 
-// printTable groups the rows by measure, in the order in which measures and systems were first met.
 func printTable(w io.Writer, rows []*row) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "measure\tsystem\tmedian\tlowest\thighest\t\t÷ %s\t\n", reference)
-	var done []string
-	for _, first := range rows {
-		if slices.Contains(done, first.Measure) {
-			continue
+	for _, r := range rows {
+		ratio := "-"
+		if r.Ratio != nil {
+			ratio = fmt.Sprintf("%.2f", *r.Ratio)
 		}
-		done = append(done, first.Measure)
-		for _, r := range rows {
-			if r.Measure != first.Measure {
-				continue
-			}
-			ratio := "-"
-			if r.Ratio != nil {
-				ratio = fmt.Sprintf("%.2f", *r.Ratio)
-			}
-			fmt.Fprintf(t, "%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%s\t\n", r.Measure, r.System, r.Value,
-				slices.Min(r.Rounds), slices.Max(r.Rounds), r.Unit, ratio)
-		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Measure, r.System, short(r.Value),
+			short(slices.Min(r.Rounds)), short(slices.Max(r.Rounds)), r.Unit, ratio)
 	}
 	t.Flush()
+}
+
+// short is a value to three or more digits.
+func short(value float64) string {
+	if value < 100 {
+		return fmt.Sprintf("%.3g", value)
+	}
+	return fmt.Sprintf("%.0f", value)
 }
 
 // writeJSON writes the rows and all that one must know to judge them.
@@ -98,8 +96,7 @@ func writeJSON(w io.Writer, srv *server, rows []*row) error {
 				versions["asynq"] = m.Version
 			}
 		}
-		// shunt is the tree around this module, whose revision go build records and go run does not.
-		versions["shunt"] = "devel"
+		versions["shunt"] = "devel" // the tree around this module; go build records its revision, go run does not
 		for _, s := range build.Settings {
 			if s.Key == "vcs.revision" {
 				versions["shunt"] = s.Value

@@ -65,7 +65,7 @@ func startServer() (*server, error) {
 		select {
 		case <-s.exited:
 			s.stop()
-			return nil, fmt.Errorf("redis-server ended at once:\n%s", s.log.String())
+			return nil, fmt.Errorf("redis-server ended at once: %v\n%s", s.cmd.ProcessState, s.log.String())
 		case <-look.C:
 		}
 		if s.conn, err = redis.Dial("unix", socket); err == nil {

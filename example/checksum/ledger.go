@@ -105,8 +105,12 @@ func (l *ledger) enter(path string, s sum) error {
 	e := &entry{path: path, sum: s, written: make(chan error, 1)}
 	select {
 	case l.entries <- e:
-		return <-e.written
 	case <-l.quit:
+	}
+	select {
+	case err := <-e.written:
+		return err
+	case <-l.ended: // a handler that shutdown has given up
 		return errors.New("the run is over")
 	}
 }

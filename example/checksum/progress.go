@@ -47,14 +47,16 @@ func (p *progress) clear() {
 	}
 }
 
-// show tells how far the run is: done of all files that are known, which are all there are once it has walked the directory.
+// show tells how far the run is: done of all files that are known, with a + until the directory has been walked. A line has to
+// fit into 80 columns, or the bar could not be taken away.
 func (p *progress) show(done, known int, walked bool, bytes int64, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text := fmt.Sprintf("%d of %d files, %s, %s/s", done, known, size(bytes), size(perSecond(bytes, took)))
+	more := ""
 	if !walked {
-		text += ", still looking for more"
+		more = "+"
 	}
+	text := fmt.Sprintf("%d of %d%s files, %s, %s/s", done, known, more, size(bytes), size(perSecond(bytes, took)))
 	if !p.terminal {
 		if time.Now().After(p.next) && text != p.last {
 			fmt.Fprintln(p.out, "checksum:", text)
@@ -62,7 +64,7 @@ func (p *progress) show(done, known int, walked bool, bytes int64, took time.Dur
 		}
 		return
 	}
-	const width = 30
+	const width = 20
 	full := 0
 	if known > 0 {
 		full = width * done / known
