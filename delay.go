@@ -27,6 +27,7 @@ type promoter struct {
 	mu        sync.Mutex
 	listening bool      // the subscription is confirmed: only then may it be keeper
 	keeper    bool      // as last told
+	granted   bool      // Redis has it so
 	due       time.Time // when to promote next; zero: not known to be ever
 	hints     int       // heard so far: what was asked for before one cannot put the timer back
 }
@@ -97,6 +98,7 @@ func (p *promoter) asks(r *receiver) (name string, hints int) {
 func (p *promoter) told(keeper bool, ms int64, any bool, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.granted = keeper
 	p.keeper = keeper && p.listening
 	back := hints == p.hints
 	switch {
@@ -138,11 +140,21 @@ func (p *promoter) run() {
 	defer cancel()
 	r.s.hints.Forget(ctx, l)
 	p.mu.Lock()
-	keeper := p.keeper
 	p.keeper, p.listening = false, false
 	p.mu.Unlock()
-	if keeper {
-		r.pulseOne(ctx, yieldScript, 3, p.in.living, p.in.keeper, p.in.delay, r.keeperName)
+	p.yield()
+}
+
+// yield leaves the keeper's place to others, if it was given.
+func (p *promoter) yield() {
+	p.mu.Lock()
+	granted := p.granted
+	p.granted = false
+	p.mu.Unlock()
+	if granted {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		p.r.pulseOne(ctx, yieldScript, 3, p.in.living, p.in.keeper, p.in.delay, p.r.keeperName)
 	}
 }
 

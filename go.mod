@@ -15,4 +15,5 @@ require (
 	github.com/modern-go/concurrent v0.0.0-20180228061459-e0a39a4cb421 // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
 )

@@ -1,7 +1,9 @@
 package shunt
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -31,7 +33,7 @@ func (r *receiver) succeed() {
 		select {
 		case why := <-r.broken:
 			r.handover(why)
-		case <-r.quit:
+		case <-r.life.Done():
 			return
 		}
 	}
@@ -72,15 +74,7 @@ func (r *receiver) resume() {
 
 // handover ends the live incarnation in favour of a new one. It may take as long as Redis is away.
 func (r *receiver) handover(why error) {
-	life, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		select {
-		case <-r.quit:
-			cancel()
-		case <-life.Done():
-		}
-	}()
+	life := r.life
 	if !r.seize(life) {
 		return
 	}
@@ -315,43 +309,116 @@ func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
 		return int(r.returned.Load()), context.Cause(ctx)
 	}
 	defer r.resume()
-	inc := *r.live.Load()
-	held := false
-	for _, s := range r.slots {
-		s.mu.Lock()
-		held = held || len(s.items) > 0
-		s.mu.Unlock()
+	r.conclude(ctx)
+	n, err := r.putBack(ctx, running)
+	returned = int(r.returned.Add(int32(n)))
+	if err != nil {
+		return returned, err
 	}
 	for range 2 {
-		if held {
-			n, err := r.empty(ctx, inc)
-			r.returned.Add(int32(n))
-			if err != nil {
-				return int(r.returned.Load()), err
-			}
-		}
 		c := link.NewCall()
 		c.FailFast = true
 		for _, in := range r.intakes {
-			c.AddScript(unregisterScript, 1+len(r.slots), append(append([]any{in.living}, in.doing...), inc.name)...)
+			c.AddScript(unregisterScript, 1+len(r.slots), append(append([]any{in.living}, in.doing...), r.live.Load().name)...)
 		}
 		if err := r.all(ctx, c); err != nil {
-			return int(r.returned.Load()), err
+			return returned, err
 		}
-		held = false
+		left := false
 		for _, rep := range c.Replies {
 			n, _ := redis.Int(rep.Value, nil)
-			held = held || n == 0
+			left = left || n == 0
 		}
-		if !held {
-			return int(r.returned.Load()), nil
+		if !left {
+			return returned, nil
+		}
+		if err := r.empty(ctx); err != nil { // a verdict that could not be sent, or what a lost reply had left
+			return returned, err
 		}
 	}
-	return int(r.returned.Load()), nil // a sweep finds the rest
+	return returned, nil // a sweep finds the rest
 }
 
-// empty puts everything that the lists hold to the taking end.
-func (r *receiver) empty(ctx context.Context, inc incarnation) (int, error) {
+// conclude sends every verdict that is there. The gate is held alone.
+func (r *receiver) conclude(ctx context.Context) {
+	c := link.NewCall()
+	c.FailFast = true
+	of := make([][]*item, len(r.slots))
+	for i, s := range r.slots {
+		s.mu.Lock()
+		of[i] = s.collect(c, false)
+		s.mu.Unlock()
+	}
+	if c.Len() == 0 {
+		return
+	}
+	replies := make([]link.Reply, c.Len())
+	if err := r.s.data.Do(ctx, c); err == nil {
+		replies = c.Replies
+	} else {
+		for i := range replies {
+			replies[i].Err = err
+		}
+	}
+	for i, s := range r.slots {
+		s.settle(replies[:len(of[i])], of[i])
+		replies = replies[len(of[i]):]
+	}
+}
+
+// putBack sends the items of a state to the taking end, in one pipeline and the one taken last first, so that the one taken first
+// is next whichever worker had it. The gate is held alone. It returns how many were found; what fails stays in hand.
+func (r *receiver) putBack(ctx context.Context, state itemState) (n int, err error) {
+	type held struct {
+		s  *slot
+		it *item
+	}
+	var all []held
+	for _, s := range r.slots {
+		s.mu.Lock()
+		for _, it := range s.items {
+			if it.state == state {
+				all = append(all, held{s, it})
+			}
+		}
+		s.mu.Unlock()
+	}
+	if len(all) == 0 {
+		return 0, nil
+	}
+	slices.Reverse(all) // of one reply, the one taken last first
+	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.taken, a.it.taken) })
+	c := link.NewCall()
+	c.FailFast = true
+	for _, h := range all {
+		c.AddScript(releaseScript, 3, h.it.in.living, h.it.in.doing[h.s.n], h.it.in.prepare, h.it.identity(h.it.raw))
+	}
+	if err := r.all(ctx, c); ctx.Err() != nil || len(c.Replies) < len(all) {
+		return 0, err
+	}
+	for i, h := range all {
+		found, err2 := redis.Int(c.Replies[i].Value, c.Replies[i].Err)
+		err = or(err, err2)
+		if err2 != nil {
+			continue
+		}
+		n += found
+		h.s.mu.Lock()
+		if h.it.h != nil {
+			h.it.state = lost // its handler still runs; nobody wants its verdict
+		} else {
+			h.s.remove(h.it)
+		}
+		h.s.mu.Unlock()
+	}
+	if n > 0 {
+		r.q.events.emit(Event{Kind: Released, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, N: n})
+	}
+	return n, err
+}
+
+// empty puts what the lists hold, known or not, to the taking end.
+func (r *receiver) empty(ctx context.Context) error {
 	c := link.NewCall()
 	c.FailFast = true
 	for _, s := range r.slots {
@@ -359,25 +426,5 @@ func (r *receiver) empty(ctx context.Context, inc incarnation) (int, error) {
 			c.AddScript(handoverScript, 4, in.living, in.doing[s.n], in.doing[s.n], in.prepare)
 		}
 	}
-	if err := r.all(ctx, c); err != nil {
-		return 0, err
-	}
-	back := 0
-	for _, rep := range c.Replies {
-		if is, _ := redis.Ints(rep.Value, nil); len(is) > 0 {
-			back += is[0]
-		}
-	}
-	for _, s := range r.slots {
-		s.mu.Lock()
-		for _, it := range append([]*item(nil), s.items...) {
-			if it.h != nil && it.state == running {
-				it.state = lost
-			} else {
-				s.remove(it)
-			}
-		}
-		s.mu.Unlock()
-	}
-	return back, nil
+	return r.all(ctx, c)
 }

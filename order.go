@@ -57,7 +57,7 @@ func (s *slot) askHigher(it *item) *item {
 	t := takes{slot: s, n: 1, script: true, from: r.intakes[:it.in.index]}
 	s.addTake(call, t.from, 1)
 	r.exchange(call, true)
-	_, err := t.receive(call.Replies)
+	_, err := t.receive(call.Replies, call.Order)
 	r.breaker.judge(r, err)
 	s.mu.Lock()
 	revoked := it.state != waiting

@@ -129,7 +129,7 @@ func (r *receiver) block(in *intake, s *slot, d time.Duration) error {
 	if !ok {
 		return nil
 	}
-	it := newItem(in, raw)
+	it := newItem(in, raw, link.Order())
 	r.large.saw(len(raw))
 	s.mu.Lock()
 	s.items = append(s.items, it)

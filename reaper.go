@@ -46,12 +46,7 @@ func (r *receiver) lookSoon(in *intake) {
 
 // beat is the goroutine that keeps the receiver alive and looks after the dead.
 func (r *receiver) beat() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		<-r.quit
-		cancel()
-	}()
+	ctx := r.life
 	third := r.conf.Lease / 3
 	p := &pulse{since: *r.lease.last.Load(), good: *r.lease.last.Load()}
 	next := time.Now().Add(jitter(third))
@@ -66,7 +61,7 @@ func (r *receiver) beat() {
 			r.sweep(ctx, in, 0)
 			in.due = due
 			continue
-		case <-r.quit:
+		case <-ctx.Done():
 			return
 		}
 		wait, err := r.beatOnce(ctx, p)
@@ -191,6 +186,9 @@ func (r *receiver) sweep(ctx context.Context, in *intake, fence int64) error {
 		keeper, _ := redis.Int(vs[3], nil)
 		next, err := redis.Int64(vs[4], nil)
 		in.promoter.told(keeper == 1, next, err == nil, hints)
+		if r.stopped() {
+			in.promoter.yield() // it asked before
+		}
 		for _, m := range vs[5:] {
 			member, _ := redis.String(m, nil)
 			if err := r.bury(ctx, in, member, fence, age); err != nil {

@@ -40,14 +40,16 @@ type receiver struct {
 	live atomic.Pointer[incarnation]
 	gate sync.RWMutex
 
-	taking    context.Context // ends: nothing more is taken
-	stop      context.CancelFunc
-	hurried   chan struct{} // closed: handlers' contexts end
-	quit      chan struct{} // closed: whoever is left goes home
-	ended     chan struct{} // closed: err is set and shutdown returns
-	err       error
-	hurryOnce sync.Once
-	overOnce  sync.Once
+	taking   context.Context // ends: nothing more is taken
+	stop     context.CancelFunc
+	patience context.Context // ends: handlers' contexts end
+	hurry    context.CancelFunc
+	life     context.Context // ends: whoever is left goes home
+	die      context.CancelFunc
+	settled  chan struct{} // closed: stopped, and what had not begun is handed back
+	ended    chan struct{} // closed: err is set and shutdown returns
+	err      error
+	overOnce sync.Once
 
 	workers errgroup.Group // slots' goroutines, those of handlers that were given up too
 	others  errgroup.Group // all else
@@ -156,9 +158,11 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	r := &receiver{
 		q: q, conf: q.conf, order: o, values: context.WithoutCancel(ctx), broken: make(chan error, 1),
 		kicks: make(chan struct{}, 1), looks: make(chan *intake, 128),
-		hurried: make(chan struct{}), quit: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
+		settled: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
 	}
 	r.taking, r.stop = context.WithCancel(context.Background())
+	r.patience, r.hurry = context.WithCancel(context.Background())
+	r.life, r.die = context.WithCancel(context.Background())
 	r.handler = func(ctx context.Context, m IMessage) error { return m.Resolve(ctx) }
 	if wrap := q.conf.Wrap; wrap != nil {
 		var err error
@@ -272,6 +276,16 @@ func (r *receiver) run(ctx context.Context) {
 	}()
 }
 
+// isSettled says whether a worker that has nothing may go home: before, a waiter or a late reply might still bring it something.
+func (r *receiver) isSettled() bool {
+	select {
+	case <-r.settled:
+		return true
+	default:
+		return false
+	}
+}
+
 func (r *receiver) stopped() bool { return r.taking.Err() != nil }
 
 func (r *receiver) shutdown(ctx context.Context) error {
@@ -286,58 +300,57 @@ func (r *receiver) shutdown(ctx context.Context) error {
 	case <-r.ended:
 		return r.err
 	case <-ctx.Done():
-		r.hurryOnce.Do(func() { close(r.hurried) })
+		r.hurry()
 	}
 	<-r.ended
 	return r.err
 }
 
-// end is the way down: nothing more is taken, handlers end or are ended, what is left is handed back, the entry goes.
+// end is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is left is
+// handed back too, and the entry goes.
 func (r *receiver) end() {
 	<-r.taking.Done()
 	r.parking.wakeAll()
 	r.watcher.note(time.Now())
+	graced := r.graced()
+	if r.seize(graced) {
+		r.conclude(graced)
+		r.putBack(graced, waiting)
+		r.resume()
+	}
+	close(r.settled)
 	idle := make(chan struct{})
 	go func() {
 		r.workers.Wait()
 		close(idle)
 	}()
-	go r.unblock(func() bool { return !r.waiting() })
-	r.flushAll()
-	result := &ShutdownError{}
-	select {
-	case <-idle:
-	case <-r.over: // nothing is ours any more
-	case <-r.hurried:
-		r.cancelAll(ErrShutdown)
-		grace := time.NewTimer(r.conf.Grace)
-		select {
-		case <-idle:
-		case <-r.over:
-		case <-grace.C:
-		}
-		grace.Stop()
-	}
 	clean := false
 	select {
 	case <-idle:
 		clean = true
-	default:
+	case <-r.over: // nothing is ours any more
+	case <-graced.Done():
 	}
-	close(r.quit)
-	limit, cancel := context.WithTimeout(context.Background(), min(r.conf.Grace, time.Second))
+	r.die()
+	// Where all is well this takes a round trip or two. Where not, whoever calls shutdown is waiting beyond his time already.
+	limit, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	if clean {
-		cancel()
-		limit, cancel = context.WithTimeout(context.Background(), startTimeout)
+	if !clean {
+		limit, cancel = context.WithTimeout(limit, time.Second)
 		defer cancel()
 	}
+	if r.s.Why() != nil {
+		limit, cancel = context.WithTimeout(limit, 10*time.Millisecond)
+		defer cancel()
+	}
+	result := &ShutdownError{}
 	result.Returned, result.Err = r.handBack(limit)
 	result.Running = r.runningNow()
 	gone := make(chan struct{})
 	go func() {
 		r.others.Wait()
 		for _, in := range r.intakes {
+			in.promoter.yield()
 			in.waiter.Close()
 		}
 		r.large.close()
@@ -350,7 +363,20 @@ func (r *receiver) end() {
 	if result.Returned+result.Running > 0 || result.Err != nil {
 		r.err = result
 	}
+	r.hurry()
 	r.q.events.emit(Event{Kind: Stopped, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: r.err})
+}
+
+// graced ends a grace after the handlers' contexts were ended, which it does when patience is over.
+func (r *receiver) graced() context.Context {
+	ctx, cancel := context.WithCancel(r.life)
+	go func() {
+		defer cancel()
+		<-r.patience.Done()
+		r.cancelAll(ErrShutdown)
+		rest(ctx, r.conf.Grace)
+	}()
+	return ctx
 }
 
 // unblock ends the waiters' blocking commands, where the server allows it, until done; one that comes too early does nothing.

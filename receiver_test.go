@@ -3,7 +3,9 @@ package shunt
 import (
 	"context"
 	"errors"
+	"flag"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -168,5 +170,261 @@ func TestLostReply(t *testing.T) {
 				t.Errorf("%d duplicates", extra)
 			}
 		})
+	}
+}
+
+// An idle receiver costs next to nothing, and ends at once.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	shutdown := q.receive(64, func(context.Context, int) error { return nil })
+	until(t, 5*time.Second, "the waiter waits", func() bool { return p.Count(redistest.Command("BRPOPLPUSH")) > 0 })
+	time.Sleep(time.Second)
+	p.ResetCounts()
+	used := cpu(t)
+	time.Sleep(*idle)
+	n, used := p.Commands(), cpu(t)-used
+	t.Logf("idle for %v: %.2f commands a second, %.2f %% of a core (with the proxy and whatever else is tested)", *idle, float64(n)/idle.Seconds(), 100*used.Seconds()/idle.Seconds())
+	if float64(n) > idle.Seconds()+1 {
+		t.Errorf("%d commands in %v:\n%s", n, *idle, p.Log())
+	}
+	began := time.Now()
+	if err := shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	took := time.Since(began)
+	t.Logf("shutdown took %v", took)
+	if took > 100*time.Millisecond {
+		t.Errorf("shutdown took %v", took)
+	}
+	if left := keysLeft(t, s, q.name); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	q.Close()
+	if n := s.Connections(); n > 0 {
+		t.Errorf("%d connections left", n)
+	}
+}
+
+var idle = flag.Duration("idle", 10*time.Second, "how long TestIdle looks on; the stated bar is 30s")
+
+// A busy receiver ends as soon as its handlers do, and what it had not begun is there for others.
+func TestShutdownBusy(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL())
+		q.deliver(0, 200)
+		seen := newTally()
+		release := make(chan struct{})
+		var blocked atomic.Int32
+		shutdown := q.receive(8, func(_ context.Context, i int) error {
+			seen.add(i)
+			if i >= 100 && i < 200 && seen.add(1000) <= 8 {
+				blocked.Add(1)
+				<-release
+			}
+			return nil
+		})
+		q.until(5*time.Second, "8 run", func() bool { return blocked.Load() == 8 })
+		done := make(chan error, 3)
+		for range 3 {
+			go func() { done <- shutdown(context.Background()) }()
+		}
+		select {
+		case <-done:
+			t.Error("it did not wait")
+		case <-time.After(100 * time.Millisecond):
+		}
+		began := time.Now()
+		close(release)
+		for range 3 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > time.Second+100*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+		delete(seen.n, 1000)
+		es, err := q.List(context.Background(), q.name, Prepare, 0, 0)
+		if err != nil || len(es) != 200-seen.distinct() {
+			t.Errorf("%d are back, %d were handled: %v", len(es), seen.distinct(), err)
+		}
+		shutdown = q.receive(8, func(_ context.Context, i int) error { seen.add(i); return nil })
+		q.until(5*time.Second, "all", func() bool { return q.count(Acked) == 200 })
+		if err := shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if seen.extra() != 0 {
+			t.Errorf("%d duplicates", seen.extra())
+		}
+		if left := keysLeft(t, b, q.name); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// After the context's end handlers are cancelled, and after the grace what they hold is handed back in order.
+func TestShutdownHurried(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL(), func(q *Queue) { q.Grace = 200 * time.Millisecond })
+		q.deliver(0, 10)
+		block := make(chan struct{})
+		var running atomic.Int32
+		shutdown := q.receive(4, func(ctx context.Context, i int) error {
+			running.Add(1)
+			if i == 0 {
+				<-ctx.Done()
+				if context.Cause(ctx) != ErrShutdown {
+					t.Errorf("cause %v", context.Cause(ctx))
+				}
+				return ctx.Err()
+			}
+			<-block
+			return nil
+		})
+		q.until(5*time.Second, "4 run", func() bool { return running.Load() == 4 })
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		err := shutdown(ctx)
+		took := time.Since(began)
+		var e *ShutdownError
+		if !errors.As(err, &e) || e.Returned != 4 || e.Running != 3 {
+			t.Errorf("%v", err)
+		}
+		if took < 200*time.Millisecond || took > 600*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+		if again := shutdown(context.Background()); !errors.Is(again, err) && again.Error() != err.Error() {
+			t.Errorf("second: %v", again)
+		}
+		es, err := q.List(context.Background(), q.name, Prepare, 0, 0)
+		if err != nil || len(es) != 10 {
+			t.Fatalf("%d are back: %v", len(es), err)
+		}
+		for _, e := range es {
+			if e.Attempts != 0 || e.Recoveries != 0 {
+				t.Errorf("%+v", e)
+			}
+		}
+		close(block)
+		if left := keysLeft(t, b, q.name); len(left) != 1 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// What goes back is taken again in the order in which it was taken, whichever workers held it.
+func TestShutdownOrder(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL(), func(q *Queue) { q.Grace = 10 * time.Millisecond })
+		q.deliver(0, 200)
+		var blocked atomic.Int32
+		block := make(chan struct{})
+		defer close(block)
+		shutdown := q.receive(3, func(_ context.Context, i int) error {
+			if i >= 100 {
+				blocked.Add(1)
+				<-block
+			}
+			return nil
+		})
+		for blocked.Load() < 3 { // within the stall time, so no sleep
+			runtime.Gosched()
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		var e *ShutdownError
+		if err := shutdown(ended); !errors.As(err, &e) || e.Returned != 3 || e.Running != 3 {
+			t.Error(err)
+		}
+		es, err := q.List(context.Background(), q.name, Prepare, 0, 0)
+		if err != nil || len(es) != 100 {
+			t.Fatalf("%d are back: %v", len(es), err)
+		}
+		last := -1
+		for i, e := range es { // the three that had begun are next, then what had not
+			n, _ := strconv.Atoi(string(e.Payload))
+			if i == 3 {
+				last = -1
+			}
+			if n <= last {
+				t.Fatalf("place %d: %d after %d", i, n, last)
+			}
+			last = n
+		}
+	})
+}
+
+func TestShutdownInside(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	var shutdown Shutdown
+	ready := make(chan struct{})
+	got := make(chan error, 4)
+	shutdown = q.receive(2, func(ctx context.Context, i int) error {
+		<-ready
+		got <- shutdown(ctx)
+		got <- shutdown(context.Background())
+		got <- q.Close()
+		return nil
+	})
+	close(ready)
+	q.deliver(0, 1)
+	for range 3 {
+		if err := <-got; !errors.Is(err, ErrInHandler) {
+			t.Error(err)
+		}
+	}
+	q.wait(Acked, 1, 5*time.Second)
+	if err := shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close lets handlers deliver until they end, and nobody else.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	started, finish := make(chan struct{}), make(chan struct{})
+	result := make(chan error, 1)
+	q.receive(2, func(ctx context.Context, i int) error {
+		close(started)
+		<-finish
+		result <- q.Deliver(ctx, q.kind(nil).Message(7))
+		return nil
+	})
+	q.deliver(0, 1)
+	<-started
+	closed := make(chan error, 1)
+	go func() { closed <- q.Close() }()
+	until(t, 5*time.Second, "new deliveries are refused", func() bool {
+		return errors.Is(q.Deliver(context.Background(), q.kind(nil).Message(1)), ErrClosed)
+	})
+	close(finish)
+	if err := <-result; err != nil {
+		t.Errorf("a handler's delivery: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if _, err := q.Receive(context.Background(), q.kind(nil), 1); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -77,7 +77,7 @@ func (s *slot) addTake(call *link.Call, from []*intake, n int) {
 }
 
 // receive files what came. empty: there was nothing, so the worker may park.
-func (t *takes) receive(replies []link.Reply) (empty bool, trouble error) {
+func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble error) {
 	if t.n == 0 {
 		return false, nil
 	}
@@ -102,10 +102,10 @@ func (t *takes) receive(replies []link.Reply) (empty bool, trouble error) {
 		}
 		if t.script {
 			var err error
-			items, err = t.flat(items, rep.Value)
+			items, err = t.flat(items, rep.Value, order)
 			trouble = or(trouble, err)
 		} else if raw, ok := rep.Value.([]byte); ok {
-			items = append(items, newItem(r.intakes[0], raw))
+			items = append(items, newItem(r.intakes[0], raw, order))
 		}
 	}
 	t.got = len(items)
@@ -136,14 +136,14 @@ func (t *takes) receive(replies []link.Reply) (empty bool, trouble error) {
 }
 
 // flat reads the take script's reply: channel number and element in turns.
-func (t *takes) flat(items []*item, reply any) ([]*item, error) {
+func (t *takes) flat(items []*item, reply any, order int64) ([]*item, error) {
 	vs, err := redis.Values(reply, nil)
 	for i := 0; i+1 < len(vs); i += 2 {
 		c, _ := redis.Int(vs[i], nil)
 		raw, _ := redis.Bytes(vs[i+1], nil)
 		switch {
 		case c > 0 && c <= len(t.from):
-			items = append(items, newItem(t.from[c-1], raw))
+			items = append(items, newItem(t.from[c-1], raw, order))
 		case c < 0 && -c <= len(t.from):
 			err = redis.Error(raw)
 		}

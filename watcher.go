@@ -78,7 +78,7 @@ func (r *receiver) watch() {
 			select {
 			case <-timer.C:
 			case <-r.watcher.wake:
-			case <-r.quit:
+			case <-r.life.Done():
 				return
 			}
 		}
@@ -138,6 +138,9 @@ func (s *slot) time(h *handling, now time.Time) time.Time {
 		}
 		h.cancel(ErrTimeout)
 		r.q.events.emit(s.event(TimedOut, h, now))
+	}
+	if r.patience.Err() != nil {
+		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
 	}
 	if h.giveUp.IsZero() {
 		h.giveUp = now.Add(r.conf.Grace)

@@ -3,7 +3,6 @@ package shunt
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"time"
 
@@ -48,7 +47,8 @@ type item struct {
 	newer   error // the version is not known here
 	state   itemState
 	suspect bool
-	asked   bool // the higher channels had nothing when it was taken
+	taken   int64 // order of the replies that brought it
+	asked   bool  // the higher channels had nothing when it was taken
 
 	h       *handling // while it is handled
 	verdict verdict
@@ -74,8 +74,8 @@ type verdict struct {
 	took time.Duration
 }
 
-func newItem(in *intake, raw []byte) *item {
-	it := &item{in: in, raw: raw, arg: raw}
+func newItem(in *intake, raw []byte, taken int64) *item {
+	it := &item{in: in, raw: raw, arg: raw, taken: taken}
 	it.element, it.newer = decode(raw)
 	return it
 }
@@ -126,10 +126,8 @@ func (s *slot) work(turn int) {
 func (s *slot) step(call *link.Call) bool {
 	r := s.r
 	for {
-		select {
-		case <-r.quit:
+		if r.life.Err() != nil {
 			return false
-		default:
 		}
 		if !r.breaker.pass() {
 			s.rest()
@@ -145,7 +143,7 @@ func (s *slot) step(call *link.Call) bool {
 		call.Reset()
 		call.FailFast = true
 		s.mu.Lock()
-		sent := s.collect(call, stopped)
+		sent := s.collect(call, stopped && r.isSettled())
 		held, ready := len(s.items), s.next() != nil
 		s.mu.Unlock()
 		takes := takes{slot: s}
@@ -154,7 +152,7 @@ func (s *slot) step(call *link.Call) bool {
 		}
 		if call.Len() == 0 {
 			r.gate.RUnlock()
-			if held == 0 && stopped {
+			if held == 0 && stopped && r.isSettled() {
 				return false
 			}
 			if ready && !stopped && r.lease.fresh() {
@@ -165,7 +163,7 @@ func (s *slot) step(call *link.Call) bool {
 		}
 		r.exchange(call, takes.n > 0)
 		err := s.settle(call.Replies[:len(sent)], sent)
-		empty, err2 := takes.receive(call.Replies[len(sent):])
+		empty, err2 := takes.receive(call.Replies[len(sent):], call.Order)
 		r.gate.RUnlock()
 		r.breaker.judge(r, or(err, err2))
 		if empty && !r.suspecting() {
@@ -180,7 +178,7 @@ func (s *slot) step(call *link.Call) bool {
 func (s *slot) rest() {
 	select {
 	case <-s.wake:
-	case <-s.r.quit:
+	case <-s.r.life.Done():
 	case <-time.After(100 * time.Millisecond):
 	}
 }
@@ -450,22 +448,6 @@ func (s *slot) flush() {
 	r.exchange(call, false)
 	r.breaker.judge(r, s.settle(call.Replies, sent))
 	s.poke()
-}
-
-// flushAll hands back at once what no worker has begun.
-func (r *receiver) flushAll() {
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
-	for _, s := range r.slots {
-		s.mu.Lock()
-		any := len(s.items) > 0
-		s.mu.Unlock()
-		if any {
-			turns <- struct{}{}
-			wg.Go(func() { s.flush(); <-turns })
-		}
-	}
-	wg.Wait()
 }
 
 // exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never walks away from

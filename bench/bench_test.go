@@ -78,7 +78,7 @@ func TestFaultsAreErrors(t *testing.T) {
 	}
 	before := &faulty{messages: make(chan []byte, l.n+1)}
 	before.messages <- nil
-	if _, err := deliver(t.Context(), before, l); err == nil || !strings.Contains(err.Error(), "11 messages, not 10") {
+	if _, err := deliver(t.Context(), before, l); err == nil || !strings.Contains(err.Error(), "11 messages in Redis, not 10") {
 		t.Errorf("one message too many: %v", err)
 	}
 }

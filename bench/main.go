@@ -100,6 +100,9 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 				samples, err := take(ctx, srv, s, m, o.load)
 				if err != nil {
 					fmt.Fprintln(stderr)
+					if ctx.Err() != nil {
+						return context.Cause(ctx)
+					}
 					return fmt.Errorf("%s, %s: %w", s.name, m.name, err)
 				}
 				fmt.Fprintf(stderr, " %.0f %s\n", samples[0].value, samples[0].unit)

@@ -89,7 +89,7 @@ func expect(ctx context.Context, q queue, want int) error {
 		return fmt.Errorf("count what is left: %w", err)
 	}
 	if n != want {
-		return fmt.Errorf("Redis holds %d messages, not %d", n, want)
+		return fmt.Errorf("there are %d messages in Redis, not %d", n, want)
 	}
 	return nil
 }

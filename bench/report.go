@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -96,13 +97,10 @@ func writeJSON(w io.Writer, srv *server, rows []*row) error {
 				versions["asynq"] = m.Version
 			}
 		}
-		versions["shunt"] = "devel" // the tree around this module; go build records its revision, go run does not
-		for _, s := range build.Settings {
-			if s.Key == "vcs.revision" {
-				versions["shunt"] = s.Value
-			}
-		}
 	}
+	// shunt is the tree around this module: go run records no revision of it. Empty where git has none.
+	revision, _ := exec.Command("git", "describe", "--always", "--dirty").Output()
+	versions["shunt"] = strings.TrimSpace(string(revision))
 	cpu, _ := os.ReadFile("/proc/cpuinfo") // elsewhere the name stays empty
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

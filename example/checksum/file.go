@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt"
@@ -37,14 +38,14 @@ func (f *file) Backoff(int) time.Duration { return 200 * time.Millisecond }
 func (f *file) Resolve(ctx context.Context) error {
 	r := f.run
 	if !r.ledger.has(f.path) {
-		s, n, err := hash(ctx, r.name(f.path))
+		s, err := hash(ctx, r.name(f.path), &r.bytes)
 		if err != nil {
 			return err
 		}
 		if err := r.ledger.enter(f.path, s); err != nil {
 			return err
 		}
-		r.counted(n)
+		r.counted()
 	}
 	r.close(f.path)
 	return nil
@@ -56,11 +57,12 @@ type sum [sha256.Size]byte
 // buffers are large enough that the calls to read do not count.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
-// hash reads a file, but no longer than ctx lets it: the message then goes back untouched. Its error is the bare reason.
-func hash(ctx context.Context, name string) (s sum, size int64, err error) {
+// hash reads a file, but no longer than ctx lets it: the message then goes back untouched. It counts the bytes as they come. Its
+// error is the bare reason.
+func hash(ctx context.Context, name string, bytes *atomic.Int64) (s sum, err error) {
 	in, err := os.Open(name)
 	if err != nil {
-		return s, 0, reason(err)
+		return s, reason(err)
 	}
 	defer in.Close()
 	b := buffers.Get().(*[]byte)
@@ -68,17 +70,17 @@ func hash(ctx context.Context, name string) (s sum, size int64, err error) {
 	h := sha256.New()
 	for {
 		if ctx.Err() != nil {
-			return s, size, context.Cause(ctx)
+			return s, context.Cause(ctx)
 		}
 		n, err := in.Read(*b)
 		h.Write((*b)[:n])
-		size += int64(n)
+		bytes.Add(int64(n))
 		if err == io.EOF {
 			h.Sum(s[:0])
-			return s, size, nil
+			return s, nil
 		}
 		if err != nil {
-			return s, size, reason(err)
+			return s, reason(err)
 		}
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/shuntmq/shunt/example/internal/server"
@@ -50,7 +51,7 @@ func command(args []string) int {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "checksum: %v\nchecksum -h tells the usage\n", err)
+		fmt.Fprintf(os.Stderr, "checksum: %s\nchecksum -h tells the usage\n", strings.ReplaceAll(err.Error(), "\n", "\nchecksum: "))
 		return 2
 	}
 	s, err := server.Open(c.redis)
@@ -69,7 +70,7 @@ func command(args []string) int {
 func parse(args []string) (c config, err error) {
 	f := flag.NewFlagSet("checksum", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.StringVar(&c.redis, "redis", os.Getenv("REDIS_URL"), "`URL` of a Redis, by default $REDIS_URL; without either, a server inside this process")
+	f.StringVar(&c.redis, "redis", "", "`URL` of a Redis, by default $REDIS_URL; without either, a server inside this process")
 	f.IntVar(&c.workers, "workers", runtime.NumCPU(), "`number` of files that are hashed at once")
 	f.StringVar(&c.out, "out", "", "`file` for the manifest; a run that was killed is then continued by the same command")
 	f.IntVar(&c.crashAfter, "crash-after", 0, "end this process with SIGKILL after so `many` files, to see how the next run continues")
@@ -80,6 +81,9 @@ func parse(args []string) (c config, err error) {
 			f.PrintDefaults()
 		}
 		return c, err
+	}
+	if c.redis == "" {
+		c.redis = os.Getenv("REDIS_URL") // no flag's default, which -h would show with its password
 	}
 	if f.NArg() != 1 {
 		return c, fmt.Errorf("%d arguments after the flags: want one, the directory", f.NArg())
@@ -92,7 +96,7 @@ func parse(args []string) (c config, err error) {
 		}
 	}
 	info, err := os.Stat(c.dir)
-	check(err == nil, "%v", err)
+	check(err == nil, "%s: %v", c.dir, reason(err))
 	check(err != nil || info.IsDir(), "%s is not a directory", c.dir)
 	info, err = os.Stat(c.out)
 	check(err != nil || !info.IsDir(), "-out %s is a directory: want a file", c.out)

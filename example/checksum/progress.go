@@ -17,7 +17,7 @@ type progress struct {
 	mu    sync.Mutex
 	drawn bool // there is a bar below the last line
 	next  time.Time
-	last  string
+	last  [2]int64 // done and bytes, as told last
 }
 
 // barEvery and lineEvery are how often progress is told.
@@ -58,9 +58,9 @@ func (p *progress) show(done, known int, walked bool, bytes int64, took time.Dur
 	}
 	text := fmt.Sprintf("%d of %d%s files, %s, %s/s", done, known, more, size(bytes), size(perSecond(bytes, took)))
 	if !p.terminal {
-		if time.Now().After(p.next) && text != p.last {
+		if now := [2]int64{int64(done), bytes}; time.Now().After(p.next) && now != p.last {
 			fmt.Fprintln(p.out, "checksum:", text)
-			p.next, p.last = time.Now().Add(lineEvery), text
+			p.next, p.last = time.Now().Add(lineEvery), now
 		}
 		return
 	}

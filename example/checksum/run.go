@@ -45,6 +45,8 @@ type run struct {
 	deaths    chan struct{} // of capacity 1: a message went to dead
 	settled   chan struct{} // of capacity 1: nothing is open just now
 
+	met, away bool // Redis; the events' goroutine's
+
 	mu     sync.Mutex
 	wanted map[string]struct{} // the files that belong into the manifest
 	open   map[string]struct{} // those that are neither done nor failed
@@ -85,8 +87,16 @@ func (r *run) event(e shunt.Event) {
 		r.recovered.Add(int64(e.N))
 	case shunt.Rejected, shunt.Poisoned, shunt.Undecodable, shunt.EventsLost:
 		poke(r.deaths)
+	case shunt.Connected:
+		if r.away {
+			r.progress.say("Redis is back")
+		}
+		r.met, r.away = true, false
 	case shunt.Separated:
-		r.progress.say("Redis is away, waiting for it: %v", e.Err)
+		if r.met && !r.away {
+			r.progress.say("Redis is away, waiting for it: %v", e.Err)
+			r.away = true
+		}
 	case shunt.Trouble:
 		r.progress.say("trouble with Redis: %v", e.Err)
 	}
@@ -266,15 +276,18 @@ func (r *run) fail(path, why string) {
 
 // counted counts a file that this process has hashed, and here is where -crash-after strikes: its line is on the disk, its
 // message is still in Redis.
-func (r *run) counted(size int64) {
-	r.bytes.Add(size)
-	if n := r.hashed.Add(1); n == int64(r.crashAfter) {
+func (r *run) counted() {
+	n := r.hashed.Add(1)
+	if r.crashAfter == 0 || n < int64(r.crashAfter) {
+		return
+	}
+	if n == int64(r.crashAfter) {
 		r.progress.say("killing this process: hashed %d", n)
 		if p, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = p.Kill()
 		}
-		select {} // the signal is on its way
 	}
+	select {} // the signal is on its way
 }
 
 // handle delivers what has to be and waits until nothing is open.

