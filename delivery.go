@@ -222,7 +222,8 @@ func (q *Queue) ask(ctx context.Context, s *server, fill func(*link.Call)) (any,
 		if ctx.Err() != nil {
 			return nil, late(ctx, or(s.Why(), err))
 		}
-		if link.Code(err) == "NOSCRIPT" {
+		if link.Code(err) == "NOSCRIPT" && wait < time.Second {
+			wait = time.Second // at once, with its text, but only once
 			continue
 		}
 		select {

@@ -88,10 +88,8 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	for _, rep := range replies {
 		if rep.Err != nil {
 			switch class := link.Classify(rep.Err); {
-			case link.Code(rep.Err) == "OOM":
+			case link.Code(rep.Err) == "OOM" && !t.script:
 				r.full.Store(time.Now().Add(fullFor).UnixNano())
-				again = true
-			case link.Code(rep.Err) == "NOSCRIPT":
 				again = true
 			case class != link.Unknown:
 				trouble = rep.Err

@@ -289,10 +289,14 @@ func (b *breaker) judge(r *receiver, err error) {
 		return
 	}
 	class := link.Classify(err)
+	least := minTrouble
+	if link.Code(err) == "NOSCRIPT" {
+		least = minTrouble / 50 // next time it goes with its text
+	}
 	b.mu.Lock()
-	b.wait = min(max(2*b.wait, minTrouble), maxTrouble)
+	b.wait = min(max(2*b.wait, least), maxTrouble)
 	if !b.on.Swap(true) {
-		b.wait = minTrouble
+		b.wait = least
 	}
 	fatal := class == link.Fatal || class == link.Failed
 	if fatal {
@@ -300,5 +304,7 @@ func (b *breaker) judge(r *receiver, err error) {
 	}
 	b.until = time.Now().Add(jitter(b.wait))
 	b.mu.Unlock()
-	r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: err, Fatal: fatal})
+	if least == minTrouble {
+		r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: err, Fatal: fatal})
+	}
 }

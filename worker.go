@@ -166,12 +166,22 @@ func (s *slot) step(call *link.Call) bool {
 		empty, err2 := takes.receive(call.Replies[len(sent):], call.Order)
 		r.gate.RUnlock()
 		r.breaker.judge(r, or(err, err2))
-		if empty && !r.suspecting() {
-			s.park()
-		} else if takes.got > 0 {
+		switch {
+		case takes.got > 0:
 			return true
+		case empty && err == nil && !s.busy() && !r.suspecting():
+			s.park()
+		case s.busy(): // verdicts that were refused
+			s.rest()
 		}
 	}
+}
+
+// busy says whether something is in hand.
+func (s *slot) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.items) > 0
 }
 
 // rest waits for a sign that something has changed, out of the waiters' sight.
@@ -250,7 +260,6 @@ func (s *slot) settle(replies []link.Reply, sent []*item) error {
 				it.state = waiting
 			}
 			switch link.Code(rep.Err) {
-			case "NOSCRIPT": // sent with its text next time
 			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
 				s.refused = time.Now().Add(maxTrouble)
 				evs = append(evs, Event{Kind: Trouble, Channel: it.in.channel, Receiver: s.r.live.Load().name, Worker: s.n, Fatal: true, Err: rep.Err})
@@ -432,6 +441,9 @@ func (s *slot) want() int {
 // flush sends, from outside the slot's goroutine, what a stalled or stopping slot holds: verdicts, and what has not begun.
 func (s *slot) flush() {
 	r := s.r
+	if !r.breaker.pass() {
+		return
+	}
 	call := link.NewCall()
 	call.FailFast = true
 	r.gate.RLock()

@@ -47,7 +47,7 @@ func (f *file) Resolve(ctx context.Context) error {
 		}
 		r.counted()
 	}
-	r.close(f.path)
+	r.tally.close(f.path)
 	return nil
 }
 

@@ -224,6 +224,25 @@ func TestKilledRunsAreContinued(t *testing.T) {
 	clean(t, s)
 }
 
+func TestKilledBetweenLineAndAck(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	dir := t.TempDir()
+	names := tree(t, dir, 20)
+	out := filepath.Join(dir, "manifest")
+	common := []string{"-redis", s.URL(), "-workers", "1", "-out", out}
+	if r := execute(t, dir, append(common, "-crash-after", strconv.Itoa(len(names)), "tree")...); r.code != -1 {
+		t.Fatal("the first run ended by itself")
+	}
+	r := execute(t, dir, append(common, "tree")...)
+	if n := r.number(t, "hashed"); r.code != 0 || n != 0 || r.number(t, "recovered") == 0 {
+		t.Errorf("exit code %d, want 0, nothing hashed, and the last message recovered", r.code)
+	}
+	verify(t, dir, read(t, out), names)
+	gone(t, out)
+	clean(t, s)
+}
+
 func TestVanishedFileIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -375,7 +394,16 @@ func TestLine(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"\n", "00  a\n", strings.Repeat("g", 64) + "  a\n", `\` + strings.Repeat("0", 64) + "  a\\x\n", strings.Repeat("0", 64) + "  \n"} {
+	zeros := strings.Repeat("0", 64)
+	for name, want := range map[string]string{
+		"a b": zeros + "  a b\n", "\xff": zeros + "  \xff\n", `a\b`: `\` + zeros + `  a\\b` + "\n", "a\nb": `\` + zeros + `  a\nb` + "\n",
+		"a\rb": `\` + zeros + `  a\rb` + "\n", `a\nb`: `\` + zeros + `  a\\nb` + "\n",
+	} {
+		if got := string(appendLine(nil, sum{}, name)); got != want {
+			t.Errorf("%q became %q, want %q", name, got, want)
+		}
+	}
+	for _, bad := range []string{"\n", "00  a\n", strings.Repeat("g", 64) + "  a\n", `\` + zeros + "  a\\x\n", zeros + "  \n"} {
 		if _, _, ok := parseLine(bad); ok {
 			t.Errorf("%q was taken for a line", bad)
 		}

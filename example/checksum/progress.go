@@ -47,13 +47,14 @@ func (p *progress) clear() {
 	}
 }
 
-// show tells how far the run is: done of all files that are known, with a + until the directory has been walked. A line has to
+// show tells how far the run is: done of all files that are known, with a + while there may be more. A line has to
 // fit into 80 columns, or the bar could not be taken away.
-func (p *progress) show(done, known int, walked bool, bytes int64, took time.Duration) {
+func (p *progress) show(c counts, bytes int64, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	done, known := c.closed, c.known
 	more := ""
-	if !walked {
+	if !c.whole {
 		more = "+"
 	}
 	text := fmt.Sprintf("%d of %d%s files, %s, %s/s", done, known, more, size(bytes), size(perSecond(bytes, took)))

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +35,7 @@ type run struct {
 	channel  string
 	prefix   string // of names: DIR as it was given
 	ledger   *ledger
+	tally    *tally
 	progress *progress
 	began    time.Time
 
@@ -43,22 +43,14 @@ type run struct {
 	bytes     atomic.Int64
 	recovered atomic.Int64  // messages that a killed process had in hand
 	deaths    chan struct{} // of capacity 1: a message went to dead
-	settled   chan struct{} // of capacity 1: nothing is open just now
 
 	met, away bool // Redis; the events' goroutine's
-
-	mu     sync.Mutex
-	wanted map[string]struct{} // the files that belong into the manifest
-	open   map[string]struct{} // those that are neither done nor failed
-	failed map[string]string   // why, by path
-	walked bool
 }
 
 func newRun(c config, s *server.Server) *run {
 	r := &run{
-		config: c, server: s, progress: newProgress(os.Stderr), began: time.Now(),
-		prefix: strings.TrimRight(filepath.ToSlash(c.dir), "/") + "/", deaths: make(chan struct{}, 1), settled: make(chan struct{}, 1),
-		wanted: make(map[string]struct{}), open: make(map[string]struct{}), failed: make(map[string]string),
+		config: c, server: s, tally: newTally(), progress: newProgress(os.Stderr), began: time.Now(),
+		prefix: strings.TrimRight(filepath.ToSlash(c.dir), "/") + "/", deaths: make(chan struct{}, 1),
 	}
 	// The same command finds its messages again; other directories and manifests on the same Redis do not meet them.
 	id := sha256.Sum256([]byte(absolute(c.dir) + "\x00" + absolute(c.out)))
@@ -242,37 +234,7 @@ func (r *run) resume(ctx context.Context) error {
 }
 
 // want notes a file that belongs into the manifest, and says whether it has to be delivered.
-func (r *run) want(path string) bool {
-	done := r.ledger.has(path)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.wanted[path]; known {
-		return false
-	}
-	r.wanted[path] = struct{}{}
-	if done {
-		return false
-	}
-	r.open[path] = struct{}{}
-	return true
-}
-
-// close notes that a file is done, or has failed.
-func (r *run) close(path string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.open, path)
-	if len(r.open) == 0 {
-		poke(r.settled)
-	}
-}
-
-func (r *run) fail(path, why string) {
-	r.mu.Lock()
-	r.wanted[path], r.failed[path] = struct{}{}, why
-	r.mu.Unlock()
-	r.close(path)
-}
+func (r *run) want(path string) bool { return r.tally.want(path, r.ledger.has(path)) }
 
 // counted counts a file that this process has hashed, and here is where -crash-after strikes: its line is on the disk, its
 // message is still in Redis.
@@ -307,14 +269,14 @@ func (r *run) handle(ctx context.Context) error {
 	look := time.NewTicker(lease)
 	defer look.Stop()
 	empty := 0
-	for delivered != nil || r.left() > 0 {
+	for delivered != nil || r.tally.left() > 0 {
 		select {
 		case err := <-delivered:
 			delivered = nil
 			if err != nil {
 				return err
 			}
-		case <-r.settled:
+		case <-r.tally.settled:
 		case <-r.deaths:
 			if err := r.bury(ctx); err != nil {
 				return err
@@ -322,13 +284,18 @@ func (r *run) handle(ctx context.Context) error {
 		case <-r.ledger.failed:
 			return r.ledger.err
 		case <-tick.C:
-			r.show()
+			r.progress.show(r.tally.counts(), r.bytes.Load(), time.Since(r.began))
 		case <-look.C:
 			// Nobody else takes these messages, but a Redis that was flushed would let us wait for ever.
 			if holds, err := r.holds(ctx); delivered != nil || holds || err != nil {
 				empty = 0
 			} else if empty++; empty == 2 {
-				return fmt.Errorf("%d files are neither done nor in Redis, which must have lost them: run the same command again", r.left())
+				if err := r.bury(ctx); err != nil {
+					return err
+				}
+				if n := r.tally.left(); n > 0 {
+					return fmt.Errorf("%d files are neither done nor in Redis, which must have lost them: run the same command again", n)
+				}
 			}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -337,26 +304,13 @@ func (r *run) handle(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) left() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.open)
-}
-
-func (r *run) show() {
-	r.mu.Lock()
-	known, done, walked := len(r.wanted), len(r.wanted)-len(r.open), r.walked
-	r.mu.Unlock()
-	r.progress.show(done, known, walked, r.bytes.Load(), time.Since(r.began))
-}
-
 // deliver walks the directory. Handling has begun before it ends.
 func (r *run) deliver(ctx context.Context) error {
 	own := []string{absolute(r.out), absolute(r.out) + ".part", absolute(r.out) + ".tmp"}
 	var ms []shunt.IMessage
 	flush := func() error {
 		// The embedded server copies a list for each message that is pushed, so its lists are kept short.
-		for r.server.Embedded && r.left() > 4*batch && ctx.Err() == nil {
+		for r.server.Embedded && r.tally.left() > 4*batch && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 		defer func() { ms = ms[:0] }()
@@ -370,7 +324,7 @@ func (r *run) deliver(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			r.fail(path, reason(err).Error())
+			r.tally.fail(path, reason(err).Error())
 			return nil
 		case !d.Type().IsRegular() || r.out != "" && slices.Contains(own, absolute(found)) || !r.want(path):
 			return nil
@@ -384,9 +338,9 @@ func (r *run) deliver(ctx context.Context) error {
 	if err == nil && len(ms) > 0 {
 		err = flush()
 	}
-	r.mu.Lock()
-	r.walked = err == nil
-	r.mu.Unlock()
+	if err == nil {
+		r.tally.complete()
+	}
 	return err
 }
 
@@ -395,7 +349,7 @@ func (r *run) bury(ctx context.Context) error {
 	dead, err := r.q.List(ctx, r.channel, shunt.Dead, 0, 0)
 	for _, e := range dead {
 		if path := string(e.Payload); !r.ledger.has(path) {
-			r.fail(path, e.Failure)
+			r.tally.fail(path, e.Failure)
 		}
 	}
 	return err
@@ -452,7 +406,7 @@ func (r *run) tidy() error {
 // finish writes the manifest: each file once, sorted by name.
 func (r *run) finish() error {
 	var manifest []byte
-	for _, path := range slices.Sorted(maps.Keys(r.wanted)) {
+	for _, path := range slices.Sorted(maps.Keys(r.tally.wanted)) {
 		if s, done := r.ledger.sums[path]; done {
 			manifest = appendLine(manifest, s, r.name(path))
 		}
@@ -464,25 +418,19 @@ func (r *run) finish() error {
 	return err
 }
 
-// report tells which files are not in the manifest, and why.
+// report tells which files are not in the manifest, and why. It returns how many.
 func (r *run) report() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, path := range slices.Sorted(maps.Keys(r.failed)) {
-		r.progress.say("cannot read %q: %s", r.name(path), r.failed[path])
+	for _, path := range slices.Sorted(maps.Keys(r.tally.failed)) {
+		r.progress.say("cannot read %q: %s", r.name(path), r.tally.failed[path])
 	}
-	return len(r.failed)
+	return len(r.tally.failed)
 }
 
 func (r *run) summary(how string) {
 	if r.ledger == nil { // it had not begun
 		return
 	}
-	took, bytes := time.Since(r.began), r.bytes.Load()
-	r.mu.Lock()
-	known, failed := len(r.wanted), len(r.failed)
-	done := known - len(r.open) - failed
-	r.mu.Unlock()
-	r.progress.say("%s: %d of %d files; in this run hashed %d, %s in %.2f s, %s/s; recovered %d, failed %d", how, done, known,
-		r.hashed.Load(), size(bytes), took.Seconds(), size(perSecond(bytes, took)), r.recovered.Load(), failed)
+	took, bytes, c := time.Since(r.began), r.bytes.Load(), r.tally.counts()
+	r.progress.say("%s: %d of %d files; in this run hashed %d, %s in %.2f s, %s/s; recovered %d, failed %d", how, c.closed-c.failed, c.known,
+		r.hashed.Load(), size(bytes), took.Seconds(), size(perSecond(bytes, took)), r.recovered.Load(), c.failed)
 }

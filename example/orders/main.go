@@ -16,7 +16,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"strings"
@@ -86,7 +85,7 @@ func newShop(s *server.Server) *shop {
 		rooms: map[string]bool{"ann@example.org": true, "ben@example.org": true}}
 	o.q = &shunt.Queue{
 		Pool: s.Pool, Lease: 2 * time.Second, Events: o.event,
-		Backoff: func(attempt int) time.Duration { return time.Duration(attempt) * 400 * time.Millisecond },
+		Backoff: func(attempt int) time.Duration { return time.Duration(attempt) * 600 * time.Millisecond },
 	}
 	o.vip = shunt.Define("example.orders.vip", o.pack)
 	o.normal = shunt.Define("example.orders.normal", o.pack)
@@ -97,7 +96,7 @@ func newShop(s *server.Server) *shop {
 
 // pack is the handler of all three classes.
 func (o *shop) pack(_ context.Context, p Parcel) error {
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(250 * time.Millisecond)
 	o.count("packed")
 	o.tell("packed", "%-6s  %s", p.Class, p.Order)
 	o.did()
@@ -112,11 +111,11 @@ func (o *shop) send(ctx context.Context, m Mail) error {
 	o.mu.Unlock()
 	switch {
 	case !exists:
-		return fmt.Errorf("no mailbox %s", m.To)
+		return fmt.Errorf("%s: no such mailbox", m.To)
 	case m.To == "ann@example.org" && info.Attempt == 1:
-		return errors.New("the mail server does not answer")
+		return fmt.Errorf("%s: the server does not answer", m.To)
 	case m.To == "ann@example.org" && info.Attempt == 2:
-		return shunt.RetryAfter(1200*time.Millisecond, errors.New(http.StatusText(http.StatusTooManyRequests)))
+		return shunt.RetryAfter(1500*time.Millisecond, fmt.Errorf("%s: too many mails, come back in 1.5 s", m.To))
 	}
 	o.count("mailed")
 	o.tell("mailed", "%s: %s (attempt %d)", m.To, m.Text, info.Attempt)
@@ -129,10 +128,10 @@ func (o *shop) event(e shunt.Event) {
 	switch e.Kind {
 	case shunt.Retried:
 		o.count("retried")
-		o.tell("· retried", "attempt %d failed: %v; again in %.1f s", e.Attempt, e.Err, e.Due.Sub(e.Time).Seconds())
+		o.tell("· retried", "%v (attempt %d; again in %.1f s)", e.Err, e.Attempt, e.Due.Sub(e.Time).Seconds())
 	case shunt.Rejected:
 		o.count("given up")
-		o.tell("· dead", "attempt %d was the last: %v", e.Attempt, e.Err)
+		o.tell("· dead", "%v (attempt %d, the last)", e.Err, e.Attempt)
 		o.did()
 	case shunt.Recovered, shunt.Lost, shunt.Trouble, shunt.LeaseGone:
 		o.tell("· "+string(e.Kind), "%d %v", e.N, e.Err)
@@ -146,7 +145,11 @@ func (o *shop) tell(what, format string, args ...any) {
 	fmt.Printf("  %5.1f s  %-9s  %s\n", time.Since(o.began).Seconds(), what, fmt.Sprintf(format, args...))
 }
 
-func (o *shop) heading(act string) {
+// heading begins an act, after a pause to read the last one.
+func (o *shop) heading(ctx context.Context, act string) {
+	if o.act != "" {
+		_ = wait(ctx, 1200*time.Millisecond) // what comes next sees that ctx has ended
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.act = act
@@ -200,7 +203,7 @@ func (o *shop) received(shutdown shunt.Shutdown, err error) error {
 }
 
 func (o *shop) closing(ctx context.Context) error {
-	o.heading(fmt.Sprintf("1. Orders close themselves unless they are paid within %v", payWithin))
+	o.heading(ctx, fmt.Sprintf("1. Orders close themselves unless they are paid within %v", payWithin))
 	if err := o.received(o.q.Receive(ctx, &Unpaid{shop: o}, 4)); err != nil {
 		return err
 	}
@@ -224,7 +227,7 @@ func (o *shop) closing(ctx context.Context) error {
 }
 
 func (o *shop) packing(ctx context.Context) error {
-	o.heading("2. VIP before normal before bulk, however they come in")
+	o.heading(ctx, "2. VIP before normal before bulk, however they come in")
 	deliver := func(kind *shunt.Kind[Parcel], class string, orders ...string) error {
 		var ms []shunt.IMessage
 		for _, order := range orders {
@@ -255,7 +258,7 @@ func (o *shop) packing(ctx context.Context) error {
 }
 
 func (o *shop) mailing(ctx context.Context) error {
-	o.heading("3. A mail server that fails, and then says when to come back")
+	o.heading(ctx, "3. A mail server that fails, and then says when to come back")
 	if err := o.received(o.q.Receive(ctx, o.mail, 2)); err != nil {
 		return err
 	}
@@ -268,7 +271,7 @@ func (o *shop) mailing(ctx context.Context) error {
 }
 
 func (o *shop) reviving(ctx context.Context) error {
-	o.heading("4. What was given up on is not lost: look, mend, put back")
+	o.heading(ctx, "4. What was given up on is not lost: look, mend, put back")
 	dead, err := o.q.List(ctx, o.mail.Channel(), shunt.Dead, 0, 0)
 	if err != nil {
 		return err
@@ -278,7 +281,7 @@ func (o *shop) reviving(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		o.tell("in dead", "%s, after %d attempts: %s", m.(*shunt.Kind[Mail]).Value().To, e.Attempts, e.Failure)
+		o.tell("in dead", "%q after %d attempts: %s", m.(*shunt.Kind[Mail]).Value().Text, e.Attempts, e.Failure)
 	}
 	if err := wait(ctx, time.Second); err != nil {
 		return err
@@ -339,13 +342,12 @@ func (o *shop) play(ctx context.Context) error {
 	}
 	how := "All done"
 	if interrupted {
-		how = fmt.Sprintf("Interrupted in act %.1s, shut down in good order", o.act)
+		how = fmt.Sprintf("Interrupted in act %.1s and shut down", o.act)
 	}
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%s after %.1f s: %d orders closed, %d parcels packed, %d mails sent after %d retries, %d given up on and looked after, %d messages left over\n",
-		how, time.Since(o.began).Seconds(), o.counts["closed"], o.counts["packed"], o.counts["mailed"], o.counts["retried"], o.counts["given up"], left)
+	fmt.Printf("\n%s after %.1f s: closed %d, packed %d, mailed %d, retried %d, given up %d, left over %d\n", how, time.Since(o.began).Seconds(), o.counts["closed"], o.counts["packed"], o.counts["mailed"], o.counts["retried"], o.counts["given up"], left)
 	return nil
 }
 

@@ -1,0 +1,182 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// While the server is away a process dials it at most once a second, however many want it.
+func TestBackoff(t *testing.T) {
+	b := shared(t)
+	b.Refuse(true)
+	for range 8 {
+		b.link(patience).Post(b.push("kept"))
+	}
+	sub := NewSubscription(b.node)
+	l := sub.Listen(b.key, func(string) {}, func(bool) {})
+	ctx, cancel := context.WithCancel(context.Background())
+	var waiters sync.WaitGroup
+	for range 8 {
+		waiters.Go(func() {
+			w := NewWaiter(b.node, patience)
+			for ctx.Err() == nil {
+				if err := w.Connect(ctx); Classify(err) != NotExecuted {
+					t.Errorf("connected: %v", err)
+				}
+			}
+		})
+	}
+	last := <-b.dials
+	for range 3 {
+		at := <-b.dials
+		if gap := at.Sub(last); gap < minBackoff {
+			t.Errorf("dialled again after %v", gap)
+		}
+		last = at
+	}
+	if n := b.Dials(); n > 5 {
+		t.Errorf("%d connections in 3 s", n)
+	}
+	cancel()
+	waiters.Wait()
+	sub.Forget(b.within(patience), l)
+}
+
+// The wait grows to its bound, and by what no other process adds at the same time.
+func TestBackoffGrows(t *testing.T) {
+	t.Parallel()
+	const bound = 5 * time.Second
+	var down int
+	n := NewNode(nil, Settings{MaxBackoff: bound, Changed: func(up bool, err error) {
+		if !up {
+			down++
+		}
+	}})
+	waits := make(map[time.Duration]bool)
+	for i, want := range []time.Duration{1, 2, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5} {
+		want *= time.Second
+		n.until = time.Now().Add(-1) // the wait is over
+		before := time.Now()
+		n.failed(errEnough)
+		wait := n.until.Sub(before)
+		if wait < want || wait > want+want/8+time.Second/2 {
+			t.Errorf("failure %d: wait %v, want %v", i+1, wait, want)
+		}
+		waits[wait.Round(time.Millisecond)] = true
+		until := n.until
+		n.failed(errEnough) // somebody else finds the same
+		if n.until != until || n.fails != i+1 {
+			t.Errorf("failure %d was counted again", i+1)
+		}
+	}
+	if len(waits) < 8 {
+		t.Errorf("only %d different waits", len(waits))
+	}
+	if down != 1 {
+		t.Errorf("told %d times", down)
+	}
+	n.worked()
+	if n.fails != 0 || n.Why() != nil {
+		t.Error("still away")
+	}
+}
+
+// Whoever no longer wants a connection does not wait for one.
+func TestDialEndsWithItsContext(t *testing.T) {
+	b := shared(t)
+	b.Refuse(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 3)
+	for range cap(ended) { // one waits for the backoff and the others for their turn
+		go func() {
+			for {
+				if _, err := b.node.Dial(ctx); ctx.Err() != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+	}
+	b.hears(false)
+	cancel()
+	for range cap(ended) {
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("connected")
+			}
+		case <-time.After(minBackoff / 2):
+			t.Fatal("still waiting")
+		}
+	}
+}
+
+// A server that accepts and does not answer is not there; a dial that nobody waits for says nothing about it.
+func TestDialOfAMuteServer(t *testing.T) {
+	b := shared(t)
+	b.node.set.DialTimeout = 200 * time.Millisecond
+	b.Hole(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	began := time.Now()
+	if _, err := b.node.Dial(ctx); err == nil || time.Since(began) > 2*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	b.hears(false)
+	cancel()
+	fails := b.node.fails
+	if _, err := b.node.Dial(ctx); !errors.Is(err, context.Canceled) || b.node.fails != fails {
+		t.Errorf("%v, %d failures", err, b.node.fails)
+	}
+	b.Hole(false)
+	c, err := b.node.Dial(b.within(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.hears(true)
+	discard(c)
+}
+
+// A server that is not ready is not there either; one where nobody may PING is.
+func TestDialAsks(t *testing.T) {
+	for code, ok := range map[string]bool{"LOADING Redis is loading the dataset in memory": false, "NOAUTH Authentication required.": false,
+		"NOPERM this user has no permissions to run the 'ping' command": true} {
+		t.Run(code[:6], func(t *testing.T) {
+			b := shared(t)
+			b.On(redistest.Command("PING"), 1, redistest.ReplyError(code))
+			c, err := b.node.Dial(b.within(patience))
+			if (err == nil) != ok {
+				t.Fatal(err)
+			}
+			b.hears(ok)
+			if ok {
+				discard(c)
+			}
+		})
+	}
+}
+
+// What is discarded is not used again, and owes nobody anything.
+func TestDiscard(t *testing.T) {
+	b := shared(t)
+	for range 3 {
+		c, err := b.node.Dial(b.within(patience))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Send("BLPOP", b.key, 0)
+		c.Flush()
+		began := time.Now()
+		discard(c)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("took %v", took)
+		}
+	}
+	if n := b.pool.IdleCount(); n != 0 || b.Dials() != 3 {
+		t.Errorf("%d idle, %d connections", n, b.Dials())
+	}
+}

@@ -1,0 +1,214 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// ear is one Listen and what it hears, in order: true and false for the subscription, a string for a payload.
+type ear struct {
+	b *bed
+	*Listener
+	heard chan any
+}
+
+func (b *bed) ear(s *Subscription, channel string) *ear {
+	e := &ear{b: b, heard: make(chan any, 100)}
+	e.Listener = s.Listen(channel, func(payload string) { e.heard <- payload }, func(on bool) { e.heard <- on })
+	return e
+}
+
+func (e *ear) want(want any) {
+	e.b.t.Helper()
+	select {
+	case got := <-e.heard:
+		if got != want {
+			e.b.t.Fatalf("heard %v, want %v", got, want)
+		}
+	case <-time.After(patience):
+		e.b.t.Fatalf("never heard %v; commands:\n%s", want, strings.Join(e.b.Log(), "\n"))
+	}
+}
+
+func (e *ear) nothing() {
+	e.b.t.Helper()
+	select {
+	case got := <-e.heard:
+		e.b.t.Errorf("heard %v", got)
+	default:
+	}
+}
+
+// forget ends a Listen, which must not take long.
+func (b *bed) forget(s *Subscription, l *Listener) {
+	b.t.Helper()
+	ctx := b.within(5 * time.Second)
+	s.Forget(ctx, l)
+	if ctx.Err() != nil {
+		b.t.Error("Forget was not over by its context's end")
+	}
+}
+
+func TestSubscription(t *testing.T) {
+	b := shared(t)
+	s := NewSubscription(b.node)
+	if b.Dials() != 0 {
+		t.Errorf("%d connections before the first is wanted", b.Dials())
+	}
+	one := b.ear(s, b.key)
+	one.want(true)
+	b.s.Do("PUBLISH", b.key, "a")
+	b.s.Do("PUBLISH", b.key, "b")
+	b.s.Do("PUBLISH", b.key+"other", "not for it")
+	one.want("a")
+	one.want("b")
+
+	other := b.ear(s, b.key+"other")
+	other.want(true)
+	b.s.Do("PUBLISH", b.key+"other", "c")
+	other.want("c")
+	one.nothing()
+
+	// A second one on a channel is told that it is heard, and so is the first once more.
+	two := b.ear(s, b.key)
+	two.want(true)
+	one.want(true)
+	b.s.Do("PUBLISH", b.key, "d")
+	one.want("d")
+	two.want("d")
+
+	// Cut, all are told, and that they are heard again.
+	for range 2 {
+		b.CutAll()
+		for _, e := range []*ear{one, two, other} {
+			e.want(false)
+			e.want(true)
+		}
+		b.s.Do("PUBLISH", b.key, "e")
+		b.s.Do("PUBLISH", b.key+"other", "f")
+		one.want("e")
+		two.want("e")
+		other.want("f")
+	}
+	if n := b.Dials(); n != 3 {
+		t.Errorf("%d connections", n)
+	}
+
+	// One less on a channel changes nothing for the other.
+	b.forget(s, one.Listener)
+	b.s.Do("PUBLISH", b.key, "g")
+	two.want("g")
+	one.nothing()
+	if n := b.Count(redistest.Command("UNSUBSCRIBE")); n != 0 {
+		t.Errorf("%d UNSUBSCRIBE", n)
+	}
+	// The last one on a channel ends it, not the subscription.
+	b.forget(s, two.Listener)
+	b.s.Do("PUBLISH", b.key, "h")
+	b.s.Do("PUBLISH", b.key+"other", "i")
+	other.want("i")
+	two.nothing()
+	b.gone("NUMSUB", b.key)
+	// With the last of all the goroutine and the connection end.
+	b.forget(s, other.Listener)
+	b.gone("NUMSUB", b.key+"other")
+	if n := b.Conns(); n != 0 {
+		t.Errorf("%d connections left", n)
+	}
+	for _, e := range []*ear{one, two, other} {
+		e.nothing()
+	}
+
+	// And it can begin anew.
+	again := b.ear(s, b.key)
+	again.want(true)
+	b.s.Do("PUBLISH", b.key, "j")
+	again.want("j")
+	b.forget(s, again.Listener)
+	again.nothing()
+}
+
+// gone waits until the server has nobody on a channel.
+func (b *bed) gone(cmd, channel string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		if vs, _ := b.s.Do("PUBSUB", cmd, channel).([]any); len(vs) == 2 && vs[1] == int64(0) {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatal("somebody still listens")
+		}
+	}
+}
+
+// Many channels on one connection.
+func TestSubscriptionToMany(t *testing.T) {
+	b := shared(t)
+	s := NewSubscription(b.node)
+	var ears []*ear
+	for i := range 50 {
+		ears = append(ears, b.ear(s, fmt.Sprint(b.key, i)))
+	}
+	for _, e := range ears {
+		for on := false; !on; { // where the connection came between, it is told twice
+			on = <-e.heard == true
+		}
+	}
+	for i := range ears {
+		b.s.Do("PUBLISH", fmt.Sprint(b.key, i), i)
+	}
+	for i, e := range ears {
+		got := <-e.heard
+		for got == true {
+			got = <-e.heard
+		}
+		if got != fmt.Sprint(i) {
+			t.Errorf("%d heard %v", i, got)
+		}
+	}
+	if n := b.Dials(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+	for _, e := range ears {
+		b.forget(s, e.Listener)
+	}
+}
+
+// While the server is away a listener is told nothing; and it can go.
+func TestSubscriptionAway(t *testing.T) {
+	b := shared(t)
+	b.Refuse(true)
+	s := NewSubscription(b.node)
+	e := b.ear(s, b.key)
+	b.hears(false)
+	e.nothing()
+	b.forget(s, e.Listener)
+
+	e = b.ear(s, b.key)
+	b.Refuse(false)
+	e.want(true)
+	b.forget(s, e.Listener)
+	e.nothing()
+}
+
+// In a black hole too.
+func TestForgetInABlackHole(t *testing.T) {
+	b := shared(t)
+	s := NewSubscription(b.node)
+	e := b.ear(s, b.key)
+	e.want(true)
+	b.Hole(true)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	s.Forget(ctx, e.Listener)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	b.Hole(false) // now the goroutine can end
+}

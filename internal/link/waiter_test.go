@@ -1,0 +1,168 @@
+package link
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// waiter is closed with the test.
+func (b *bed) waiter(timeout time.Duration) *Waiter {
+	b.t.Helper()
+	w := NewWaiter(b.node, timeout)
+	b.t.Cleanup(w.Close)
+	if err := w.Connect(b.within(patience)); err != nil {
+		b.t.Fatal(err)
+	}
+	return w
+}
+
+func TestWaiter(t *testing.T) {
+	b := shared(t)
+	w := NewWaiter(b.node, patience)
+	if w.ID() != 0 || b.Dials() != 0 {
+		t.Errorf("id %d, %d connections before the first is wanted", w.ID(), b.Dials())
+	}
+	w = b.waiter(patience)
+	if id, err := redis.Int64(w.Do(0, "CLIENT", "ID")); err != nil || id != w.ID() || id == 0 {
+		t.Errorf("id %d, want %d, %v", w.ID(), id, err)
+	}
+	b.s.Do("LPUSH", b.key, "there")
+	if v, err := redis.String(w.Do(time.Second, "BRPOPLPUSH", b.key, b.key+"2", 1)); v != "there" || err != nil {
+		t.Errorf("%q, %v", v, err)
+	}
+	b.On(redistest.Command("BRPOPLPUSH"), 1, redistest.Call(func() { b.s.TryDo("LPUSH", b.key, "late") }))
+	if v, err := redis.String(w.Do(time.Second, "BRPOPLPUSH", b.key, b.key+"2", 1)); v != "late" || err != nil {
+		t.Errorf("%q, %v", v, err)
+	}
+	if v, err := w.Do(50*time.Millisecond, "BRPOPLPUSH", b.key, b.key+"2", "0.05"); v != nil || err != nil {
+		t.Errorf("%v, %v of an empty list", v, err)
+	}
+	if err := w.Connect(b.within(patience)); err != nil || b.Dials() != 1 {
+		t.Errorf("%v, %d connections", err, b.Dials())
+	}
+	w.Close()
+	if w.ID() != 0 {
+		t.Errorf("id %d of no connection", w.ID())
+	}
+	w.Close() // again
+}
+
+// A block is ended from outside, with or without an error, and the list is left alone.
+func TestWaiterUnblock(t *testing.T) {
+	for how, class := range map[string]Class{"TIMEOUT": Done, "ERROR": NotExecuted} {
+		t.Run(how, func(t *testing.T) {
+			b := shared(t)
+			w := b.waiter(patience)
+			type reply struct {
+				v   any
+				err error
+			}
+			done := make(chan reply, 1)
+			id := w.ID()
+			go func() {
+				v, err := w.Do(10*time.Second, "BRPOPLPUSH", b.key, b.key+"2", 10)
+				done <- reply{v, err}
+			}()
+			began := time.Now()
+			for { // one that comes before the block does nothing
+				if n, err := redis.Int(b.s.TryDo("CLIENT", "UNBLOCK", id, how)); err != nil {
+					t.Fatal(err)
+				} else if n == 1 {
+					break
+				}
+				runtime.Gosched()
+			}
+			r := <-done
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			b.want(class, r.err)
+			if r.v != nil {
+				t.Errorf("got %v", r.v)
+			}
+			if (w.ID() == id) != (class == Done) {
+				t.Errorf("id %d, was %d", w.ID(), id)
+			}
+			if err := w.Connect(b.within(patience)); err != nil {
+				t.Fatal(err)
+			}
+			b.s.Do("LPUSH", b.key, "next")
+			if v, err := redis.String(w.Do(time.Second, "BRPOPLPUSH", b.key, b.key+"2", 1)); v != "next" || err != nil {
+				t.Errorf("%q, %v", v, err)
+			}
+			if want := map[Class]int{Done: 1, NotExecuted: 2}[class]; b.Dials() != want {
+				t.Errorf("%d connections", b.Dials())
+			}
+		})
+	}
+}
+
+// A connection that breaks, or does not answer, leaves the outcome unknown; the next Connect makes a new one.
+func TestWaiterBreaks(t *testing.T) {
+	for name, c := range map[string]struct {
+		act   redistest.Action
+		class Class
+		moved bool
+		least time.Duration
+		again bool // on a new connection
+	}{
+		"cut before":   {redistest.CutBefore, Unknown, false, 0, true},
+		"cut after":    {redistest.CutAfter, Unknown, true, 0, true},
+		"lost reply":   {redistest.DropReply, Unknown, true, 200*time.Millisecond + blockMargin, true},
+		"full":         {redistest.ReplyError("OOM command not allowed when used memory > 'maxmemory'."), NotExecuted, false, 0, false},
+		"wrong type":   {redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"), Fatal, false, 0, false},
+		"replica":      {redistest.ReplyError("READONLY You can't write against a read only replica."), NotExecuted, false, 0, true},
+		"no such":      {redistest.ReplyError("ERR unknown command 'BRPOPLPUSH'"), Failed, false, 0, false},
+		"role changed": {redistest.ReplyError("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"), NotExecuted, false, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := shared(t)
+			w := b.waiter(100 * time.Millisecond)
+			id := w.ID()
+			b.s.Do("LPUSH", b.key, "e")
+			b.On(redistest.Command("BRPOPLPUSH"), 1, c.act)
+			began := time.Now()
+			v, err := w.Do(100*time.Millisecond, "BRPOPLPUSH", b.key, b.key+"2", "0.1")
+			if v != nil {
+				t.Errorf("got %v", v)
+			}
+			b.want(c.class, err)
+			if took := time.Since(began); took < c.least || took > c.least+3*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if n, err := redis.Int(b.s.Do("LLEN", b.key+"2"), nil); (n == 1) != c.moved || err != nil {
+				t.Errorf("%d moved, %v", n, err)
+			}
+			if (w.ID() == 0) != c.again {
+				t.Errorf("id %d", w.ID())
+			}
+			if err := w.Connect(b.within(patience)); err != nil {
+				t.Fatal(err)
+			}
+			if (w.ID() != id) != c.again {
+				t.Errorf("id %d, was %d", w.ID(), id)
+			}
+			if _, err := w.Do(0, "ECHO", "x"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Where CLIENT is refused there is no id, and all else works.
+func TestWaiterWithoutID(t *testing.T) {
+	b := shared(t)
+	b.On(redistest.Command("CLIENT"), 0, redistest.ReplyError("NOPERM this user has no permissions to run the 'client|id' command"))
+	w := b.waiter(patience)
+	if w.ID() != 0 {
+		t.Errorf("id %d", w.ID())
+	}
+	if v, err := redis.String(w.Do(0, "ECHO", "x")); v != "x" || err != nil {
+		t.Errorf("%q, %v", v, err)
+	}
+}

@@ -1,0 +1,427 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// letter is a message with a dependency.
+type letter struct {
+	To   string            `json:"to"`
+	Body []byte            `json:"body,omitempty"`
+	Tags map[string]string `json:"tags,omitempty"`
+
+	post  *strings.Builder // not exported: no part of the payload
+	Limit int              `json:"-"`
+}
+
+func (l *letter) Channel() string                      { return "letters" }
+func (l *letter) Marshal() ([]byte, error)             { return ToJSON(l) }
+func (l *letter) Unmarshal(p []byte) (IMessage, error) { return FromJSON(l, p) }
+func (l *letter) Resolve(context.Context) error        { _, err := l.post.WriteString(l.To); return err }
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	sent := &letter{To: "a <b> & \u2028", Body: []byte{0, 0xff}, Tags: map[string]string{"z": "1", "a": "2"}, Limit: 9}
+	payload, err := sent.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "{\"to\":\"a <b> & \u2028\",\"body\":\"AP8=\",\"tags\":{\"a\":\"2\",\"z\":\"1\"}}"; string(payload) != want &&
+		string(payload) != strings.Replace(want, "\u2028", `\u2028`, 1) {
+		t.Errorf("payload %s, want %s", payload, want)
+	}
+	prototype := &letter{post: new(strings.Builder), Limit: 3}
+	m, err := prototype.Unmarshal(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := m.(*letter)
+	if got == prototype || got.To != sent.To || string(got.Body) != string(sent.Body) || len(got.Tags) != 2 || got.Tags["z"] != "1" {
+		t.Errorf("got %+v", got)
+	}
+	if got.post != prototype.post || got.Limit != 3 {
+		t.Errorf("the dependencies were not copied: %+v", got)
+	}
+	if prototype.To != "" || prototype.Body != nil || prototype.Tags != nil || prototype.Limit != 3 {
+		t.Errorf("the prototype was written to: %+v", prototype)
+	}
+	for _, bad := range []string{"", "{", "7", `{"to":7}`, `{"to":"a"} trailing`, "\xc1"} {
+		if m, err := prototype.Unmarshal([]byte(bad)); err == nil || m != nil {
+			t.Errorf("%q: %v, %v", bad, m, err)
+		}
+	}
+	if _, err := ToJSON(make(chan int)); err == nil {
+		t.Error("a channel has become JSON")
+	}
+}
+
+// All workers call Unmarshal on one prototype at once; the race detector judges.
+func TestJSONConcurrently(t *testing.T) {
+	t.Parallel()
+	prototype := &letter{post: new(strings.Builder)}
+	var all sync.WaitGroup
+	for w := range 8 {
+		all.Go(func() {
+			for i := range 500 {
+				to := fmt.Sprint(w, ".", i)
+				m, err := prototype.Unmarshal(fmt.Appendf(nil, `{"to":%q,"tags":{"n":%q}}`, to, to))
+				if err != nil || m.(*letter).To != to || m.(*letter).Tags["n"] != to {
+					t.Errorf("%s: %+v, %v", to, m, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestDefine(t *testing.T) {
+	t.Parallel()
+	type welcome struct{ To string }
+	sad := errors.New("sad")
+	var handled []welcome
+	k := Define("welcome", func(ctx context.Context, w welcome) error {
+		handled = append(handled, w)
+		if ctx.Err() != nil {
+			return sad
+		}
+		return nil
+	})
+	var m IMessage = k.Message(welcome{"a"})
+	if m.Channel() != "welcome" || k.Channel() != "welcome" || k.Value() != (welcome{}) || k.Message(welcome{"b"}).Value().To != "b" {
+		t.Error(m.Channel(), k.Value())
+	}
+	payload, err := m.Marshal()
+	if err != nil || string(payload) != `{"To":"a"}` {
+		t.Fatalf("%s, %v", payload, err)
+	}
+	got, err := k.Unmarshal(payload)
+	if err != nil || got.Channel() != "welcome" || got.(*Kind[welcome]).Value().To != "a" || k.Value() != (welcome{}) {
+		t.Fatalf("%+v, %v; the prototype has %+v", got, err, k.Value())
+	}
+	ended, end := context.WithCancel(context.Background())
+	end()
+	if err := got.Resolve(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := got.Resolve(ended); err != sad {
+		t.Error(err)
+	}
+	if !slices.Equal(handled, []welcome{{"a"}, {"a"}}) {
+		t.Errorf("handled %v", handled)
+	}
+	if _, err := k.Unmarshal([]byte("{")); err == nil {
+		t.Error("half an object was read")
+	}
+	// Nothing of one message is left for the next.
+	tags := Define("tags", func(context.Context, map[string]int) error { return nil })
+	for _, p := range []string{`{"a":1}`, `{"b":2}`} {
+		if m, err := tags.Unmarshal([]byte(p)); err != nil || len(m.(*Kind[map[string]int]).Value()) != 1 {
+			t.Errorf("%s: %+v, %v", p, m, err)
+		}
+	}
+}
+
+func TestRaw(t *testing.T) {
+	t.Parallel()
+	for _, payload := range [][]byte{nil, {}, []byte("{}"), {0xc1, 0x10, 0}} {
+		m := Raw("c", payload)
+		got, err := m.Marshal()
+		if m.Channel() != "c" || err != nil || string(got) != string(payload) {
+			t.Errorf("%x: %s, %x, %v", payload, m.Channel(), got, err)
+		}
+		again, err := m.Unmarshal([]byte("other"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := again.Marshal(); again.Channel() != "c" || err != nil || string(got) != "other" {
+			t.Errorf("%s, %s, %v", again.Channel(), got, err)
+		}
+		var r rejection
+		if err := m.Resolve(context.Background()); !errors.As(err, &r) {
+			t.Errorf("a Raw message is handled with %v", err)
+		}
+	}
+}
+
+func TestVerdictErrors(t *testing.T) {
+	t.Parallel()
+	inner := fmt.Errorf("read: %w", io.ErrUnexpectedEOF)
+	own := &PanicError{What: "own"}
+	for _, c := range []struct {
+		err      error
+		text     string
+		rejects  bool
+		after    time.Duration
+		delays   bool
+		wrapsEOF bool
+	}{
+		{Reject(inner), inner.Error(), true, 0, false, true},
+		{Reject(nil), "rejected", true, 0, false, false},
+		{RetryAfter(time.Minute, inner), inner.Error(), false, time.Minute, true, true},
+		{RetryAfter(-time.Second, nil), "to be tried again", false, -time.Second, true, false},
+		{fmt.Errorf("handler: %w", Reject(inner)), "handler: " + inner.Error(), true, 0, false, true},
+		{errors.Join(io.EOF, RetryAfter(1, inner)), "EOF\n" + inner.Error(), false, 1, true, true},
+		{RetryAfter(time.Hour, Reject(inner)), inner.Error(), true, time.Hour, true, true},
+		{inner, inner.Error(), false, 0, false, true},
+	} {
+		var r rejection
+		var d delayed
+		if got := errors.As(c.err, &r); got != c.rejects {
+			t.Errorf("%v: rejects %v", c.err, got)
+		}
+		if got := errors.As(c.err, &d); got != c.delays || d.after != c.after {
+			t.Errorf("%v: delays %v by %v", c.err, got, d.after)
+		}
+		if got := errors.Is(c.err, io.ErrUnexpectedEOF); got != c.wrapsEOF {
+			t.Errorf("%v: wraps its cause: %v", c.err, got)
+		}
+		if c.err.Error() != c.text {
+			t.Errorf("text %q, want %q", c.err, c.text)
+		}
+	}
+	for _, err := range []error{Reject(own), RetryAfter(1, own)} {
+		var p *PanicError
+		if !errors.As(err, &p) || p != own {
+			t.Errorf("%v does not lead to its cause", err)
+		}
+	}
+}
+
+func TestHeaderBounds(t *testing.T) {
+	t.Parallel()
+	key, value := strings.Repeat("k", 255), strings.Repeat("v", 16<<10)
+	for _, c := range []struct {
+		key, value string
+		ok         bool
+	}{
+		{"k", "v", true}, {"k", "", true}, {key, value, true}, {"\x00\xff", "\xc1", true},
+		{"", "v", false}, {key + "k", "v", false}, {"k", value + "v", false},
+	} {
+		var d delivery
+		err := Header(c.key, c.value)(&d)
+		if (err == nil) != c.ok || c.ok && (len(d.element.headers) != 1 || d.element.headers[c.key] != c.value) || !c.ok && len(d.element.headers) != 0 {
+			t.Errorf("%d bytes of key, %d of value: %v, %d headers", len(c.key), len(c.value), err, len(d.element.headers))
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "shunt: header ") {
+			t.Error(err)
+		}
+	}
+	var d delivery
+	for _, o := range []Option{Header("a", "1"), Header("b", "2"), Header("a", "3")} {
+		if err := o(&d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if h := d.element.headers; len(h) != 2 || h["a"] != "3" || h["b"] != "2" {
+		t.Errorf("%v", h)
+	}
+}
+
+// The last of In and At counts, and what is not ahead is no delay.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	then := time.UnixMilli(1763726400000)
+	for _, c := range []struct {
+		opts  []Option
+		in    time.Duration
+		at    time.Time
+		later bool
+	}{
+		{nil, 0, time.Time{}, false},
+		{[]Option{In(time.Second)}, time.Second, time.Time{}, true},
+		{[]Option{In(1)}, 1, time.Time{}, true},
+		{[]Option{In(0)}, 0, time.Time{}, false},
+		{[]Option{In(-1)}, -1, time.Time{}, false},
+		{[]Option{At(then)}, 0, then, true},
+		{[]Option{At(time.Time{})}, 0, time.Time{}, false},
+		{[]Option{In(time.Second), At(then)}, 0, then, true},
+		{[]Option{At(then), In(time.Second)}, time.Second, time.Time{}, true},
+		{[]Option{At(then), In(0)}, 0, time.Time{}, false},
+	} {
+		var d delivery
+		for _, o := range c.opts {
+			if err := o(&d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d.in != c.in || !d.at.Equal(c.at) || d.later != c.later {
+			t.Errorf("in %v, at %v, later %v; want %+v", d.in, d.at, d.later, c)
+		}
+	}
+	var d delivery
+	for _, o := range []Option{Timeout(time.Hour), MaxAttempts(5), Timeout(-1), MaxAttempts(-1)} {
+		if err := o(&d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.element.timeout != -1 || d.element.maxAttempts != -1 {
+		t.Errorf("%+v", d.element)
+	}
+}
+
+func TestFromContextOfNoHandler(t *testing.T) {
+	t.Parallel()
+	if i, ok := FromContext(context.WithValue(context.Background(), infoKey{}, "foreign")); ok || i.Serial != "" {
+		t.Errorf("%+v", i)
+	}
+}
+
+// guarded runs f in a guard on a goroutine of its own, as a handler may end it. It tells what finish was called with, and
+// whether guard returned.
+func guarded(f func() error) (finished []error, returned bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		guard("Resolve", f, func(err error) { finished = append(finished, err) })
+		returned = true
+	}()
+	<-done
+	return finished, returned
+}
+
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	oh := errors.New("oh")
+	for _, c := range []struct {
+		name     string
+		f        func() error
+		returns  bool
+		is       error
+		panicked bool
+		goexit   bool
+		text     string
+	}{
+		{name: "nil", f: func() error { return nil }, returns: true},
+		{name: "an error", f: func() error { return oh }, returns: true, is: oh},
+		{name: "a panic", f: func() error { panic("oh") }, returns: true, panicked: true, text: "Resolve panicked: oh\n"},
+		{name: "a panic with an error", f: func() error { panic(fmt.Errorf("wrapped: %w", oh)) }, returns: true, panicked: true, is: oh, text: "Resolve panicked: wrapped: oh\n"},
+		{name: "a panic with nil", f: func() error { panic(nil) }, returns: true, panicked: true, text: "Resolve panicked: panic called with nil"},
+		{name: "a fault", f: func() error { var m map[string]int; m["a"] = 1; return nil }, returns: true, panicked: true, text: "Resolve panicked: assignment to entry in nil map\n"},
+		{name: "Goexit", f: func() error { runtime.Goexit(); return nil }, panicked: true, goexit: true, text: "Resolve called runtime.Goexit"},
+		{name: "Goexit, then a panic", f: func() error { defer func() { panic("oh") }(); runtime.Goexit(); return nil }, panicked: true, text: "Resolve panicked: oh\n"},
+		{name: "a panic, then Goexit", f: func() error { defer runtime.Goexit(); panic("oh") }, panicked: true, goexit: true, text: "Resolve called runtime.Goexit"},
+		{name: "a panic that is recovered", f: func() (err error) { defer func() { recover(); err = oh }(); panic("x") }, returns: true, is: oh},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			finished, returned := guarded(c.f)
+			if len(finished) != 1 {
+				t.Fatalf("finish was called %d times", len(finished))
+			}
+			err := finished[0]
+			if returned != c.returns {
+				t.Errorf("returned: %v", returned)
+			}
+			if c.is == nil && !c.panicked && err != nil || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("error %v, want %v", err, c.is)
+			}
+			var p *PanicError
+			if errors.As(err, &p) != c.panicked {
+				t.Fatalf("error %v", err)
+			}
+			if p == nil {
+				return
+			}
+			if p.What != "Resolve" || p.Goexit != c.goexit || c.goexit && p.Value != nil || !strings.Contains(string(p.Stack), "message_test.go") {
+				t.Errorf("%+v", p)
+			}
+			if !strings.HasPrefix(p.Error(), c.text) {
+				t.Errorf("text %q, want %q", p.Error(), c.text)
+			}
+		})
+	}
+}
+
+func TestCeilMilli(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	ms := at.UnixMilli()
+	for d, want := range map[time.Duration]int64{
+		0: ms, 1: ms + 1, time.Millisecond - 1: ms + 1, time.Millisecond: ms + 1, time.Millisecond + 1: ms + 2,
+		-1: ms, -time.Millisecond: ms - 1,
+	} {
+		if got := ceilMilli(at.Add(d)); got != want {
+			t.Errorf("%v: %d, want %d", d, got-ms, want-ms)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns"))
+		got := time.UnixMilli(ceilMilli(at))
+		if got.Before(at) || got.Sub(at) >= time.Millisecond {
+			t.Fatalf("%v became %v", at, got)
+		}
+	})
+}
+
+// Each draw is within its bounds, and no two waiters wait in step.
+func TestJitter(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{20 * time.Millisecond, time.Second, 5 * time.Second, 10 * time.Minute} {
+		draws := make(map[time.Duration]bool)
+		least, most := d, time.Duration(0)
+		for range 10000 {
+			j := jitter(d)
+			if j < d-d/10 || j > d {
+				t.Fatalf("%v became %v", d, j)
+			}
+			draws[j] = true
+			least, most = min(least, j), max(most, j)
+		}
+		if len(draws) < 9000 {
+			t.Errorf("%v: %d different waits of 10000", d, len(draws))
+		}
+		if least > d-d*9/100 || most < d-d/100 {
+			t.Errorf("%v: only %v to %v", d, least, most)
+		}
+	}
+	for _, d := range []time.Duration{0, 1, 9} {
+		if j := jitter(d); j != d {
+			t.Errorf("%v became %v", d, j)
+		}
+	}
+}
+
+// sidekiqBackoff is attempt⁴ + 15 s and up to 10 s × attempt.
+func TestSidekiqBackoff(t *testing.T) {
+	t.Parallel()
+	var total time.Duration
+	for attempt := 1; attempt <= 300; attempt++ {
+		n := time.Duration(min(attempt, 255))
+		least := (n*n*n*n + 15) * time.Second
+		most := least + n*10*time.Second
+		draws := make(map[time.Duration]bool)
+		low, high := time.Duration(math.MaxInt64), time.Duration(0)
+		for range 1000 {
+			d := sidekiqBackoff(attempt)
+			if d < least || d > most {
+				t.Fatalf("attempt %d: %v, want %v to %v", attempt, d, least, most)
+			}
+			draws[d] = true
+			low, high = min(low, d), max(high, d)
+		}
+		if len(draws) < 990 || low > least+n*time.Second || high < most-n*time.Second {
+			t.Errorf("attempt %d: %d different waits, %v to %v of %v to %v", attempt, len(draws), low, high, least, most)
+		}
+		if attempt < 25 {
+			total += least
+		}
+	}
+	if days := total.Hours() / 24; days < 19 || days > 23 {
+		t.Errorf("25 attempts take %.1f days", days)
+	}
+	if sidekiqBackoff(math.MaxInt) > maxWait*2 {
+		t.Error("unbounded")
+	}
+}
