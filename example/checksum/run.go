@@ -39,7 +39,8 @@ type run struct {
 	progress *progress
 	began    time.Time
 
-	hashed    atomic.Int64 // files, by this process
+	delivered atomic.Int64 // files, by this process
+	hashed    atomic.Int64 // likewise
 	bytes     atomic.Int64
 	recovered atomic.Int64  // messages that a killed process had in hand
 	deaths    chan struct{} // of capacity 1: a message went to dead
@@ -313,8 +314,12 @@ func (r *run) deliver(ctx context.Context) error {
 		for r.server.Embedded && r.tally.left() > 4*batch && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
-		defer func() { ms = ms[:0] }()
-		return r.q.DeliverAll(ctx, ms)
+		err := r.q.DeliverAll(ctx, ms)
+		if err == nil {
+			r.delivered.Add(int64(len(ms)))
+		}
+		ms = ms[:0]
+		return err
 	}
 	root := filepath.Clean(r.dir) + string(filepath.Separator) // so that a link to a directory is followed, if DIR is one
 	err := filepath.WalkDir(root, func(found string, d fs.DirEntry, err error) error {
@@ -431,6 +436,6 @@ func (r *run) summary(how string) {
 		return
 	}
 	took, bytes, c := time.Since(r.began), r.bytes.Load(), r.tally.counts()
-	r.progress.say("%s: %d of %d files; in this run hashed %d, %s in %.2f s, %s/s; recovered %d, failed %d", how, c.closed-c.failed, c.known,
-		r.hashed.Load(), size(bytes), took.Seconds(), size(perSecond(bytes, took)), r.recovered.Load(), c.failed)
+	r.progress.say("%s: %d of %d files; in this run delivered %d, hashed %d, %s in %.2f s, %s/s; recovered %d, failed %d", how, c.closed-c.failed, c.known,
+		r.delivered.Load(), r.hashed.Load(), size(bytes), took.Seconds(), size(perSecond(bytes, took)), r.recovered.Load(), c.failed)
 }

@@ -197,9 +197,9 @@ func TestCut(t *testing.T) {
 			l := b.link(patience)
 			ctx := b.within(patience)
 			b.want(Done, outcome(ctx, l, b.push("first")))
-			r := b.On(redistest.Command("RPUSH", "cut"), 1, c.act)
+			r := b.On(redistest.Command("RPUSH", "<cut>"), 1, c.act)
 			both := b.push("before")
-			both.Add("RPUSH", b.key, "cut")
+			both.Add("RPUSH", b.key, "<cut>")
 			both.Add("RPUSH", b.key, "behind")
 			if err := l.Do(ctx, both); err != nil {
 				t.Fatal(err)
@@ -211,7 +211,7 @@ func TestCut(t *testing.T) {
 			b.want(Unknown, both.Replies[1].Err)
 			b.want(Unknown, both.Replies[2].Err)
 			b.want(Done, outcome(ctx, l, b.push("last")))
-			if b.pushed("before") != 1 || b.pushed("cut") != c.runs || b.pushed("behind") != 0 || b.pushed("last") != 1 {
+			if b.pushed("before") != 1 || b.pushed("<cut>") != c.runs || b.pushed("behind") != 0 || b.pushed("last") != 1 {
 				t.Errorf("executed: %v", b.s.Do("LRANGE", b.key, 0, -1))
 			}
 			if n := b.Dials(); n != 2 {
@@ -317,9 +317,9 @@ func TestAway(t *testing.T) {
 	ctx := b.within(patience)
 	b.want(Done, outcome(ctx, l, b.push("first")))
 	b.hears(true)
-	b.On(redistest.Command("RPUSH", "cut"), 1, redistest.Call(func() { b.Refuse(true) }))
-	b.On(redistest.Command("RPUSH", "cut"), 1, redistest.CutBefore)
-	b.want(Unknown, outcome(ctx, l, b.push("cut")))
+	b.On(redistest.Command("RPUSH", "<cut>"), 1, redistest.Call(func() { b.Refuse(true) }))
+	b.On(redistest.Command("RPUSH", "<cut>"), 1, redistest.CutBefore)
+	b.want(Unknown, outcome(ctx, l, b.push("<cut>")))
 	const n = 10
 	kept := make(chan error, n)
 	for i := range n {
@@ -344,7 +344,7 @@ func TestAway(t *testing.T) {
 			t.Errorf("call %d was executed %d times", i, got)
 		}
 	}
-	if b.pushed("cut") != 0 || b.pushed("hurried") != 0 {
+	if b.pushed("<cut>") != 0 || b.pushed("hurried") != 0 {
 		t.Errorf("executed: %v", b.s.Do("LRANGE", b.key, 0, -1))
 	}
 }
@@ -559,8 +559,8 @@ func TestScripts(t *testing.T) {
 	run(c, Done)
 	sent(2, 5)
 	// A connection knows nothing of what the one before it had sent.
-	b.On(redistest.Command("RPUSH", "cut"), 1, redistest.CutBefore)
-	b.want(Unknown, outcome(ctx, l, b.push("cut")))
+	b.On(redistest.Command("RPUSH", "<cut>"), 1, redistest.CutBefore)
+	b.want(Unknown, outcome(ctx, l, b.push("<cut>")))
 	c.Rewind()
 	run(c, Done)
 	sent(3, 5)
