@@ -27,7 +27,7 @@ type promoter struct {
 	mu        sync.Mutex
 	listening bool      // the subscription is confirmed: only then may it be keeper
 	keeper    bool      // as last told
-	granted   bool      // Redis has it so
+	granted   string    // the name in which it is keeper in Redis, or empty
 	due       time.Time // when to promote next; zero: not known to be ever
 	hints     int       // heard so far: what was asked for before one cannot put the timer back
 }
@@ -89,17 +89,17 @@ func (p *promoter) asks(r *receiver) (name string, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.listening && !r.stopped() {
-		name = r.keeperName
+		name = r.live.Load().name
 	}
 	return name, p.hints
 }
 
-// told takes the sweep's answer: whether it is keeper, and the ms to the next due time, if there is one.
-func (p *promoter) told(keeper bool, ms int64, any bool, hints int) {
+// told takes the sweep's answer: in whose name it is keeper, if it is, and the ms to the next due time, if there is one.
+func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.granted = keeper
-	p.keeper = keeper && p.listening
+	p.keeper = keeper != "" && p.listening
 	back := hints == p.hints
 	switch {
 	case any && (p.keeper || ms < 0 || ms < sweepEvery.Milliseconds() && !p.listening):
@@ -149,12 +149,12 @@ func (p *promoter) run() {
 func (p *promoter) yield() {
 	p.mu.Lock()
 	granted := p.granted
-	p.granted = false
+	p.granted = ""
 	p.mu.Unlock()
-	if granted {
+	if granted != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		p.r.pulseOne(ctx, yieldScript, 3, p.in.living, p.in.keeper, p.in.delay, p.r.keeperName)
+		p.r.pulseOne(ctx, yieldScript, 3, p.in.living, p.in.keeper, p.in.delay, granted)
 	}
 }
 

@@ -98,7 +98,12 @@ func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)
 	c := link.NewCall()
 	c.FailFast = true
 	fill(c)
-	if err := run(ctx, q.serverOf(channel).data, c); err != nil {
+	err := run(ctx, q.serverOf(channel).data, c)
+	if link.Classify(err) == link.Unknown && ctx.Err() == nil { // whatever an operator sends may be sent again
+		c.Rewind()
+		err = run(ctx, q.serverOf(channel).data, c)
+	}
+	if err != nil {
 		return nil, explain(err, "look at", channel)
 	}
 	vs := make([]any, len(c.Replies))

@@ -43,7 +43,7 @@ func TestLogLevels(t *testing.T) {
 		LeaseGone: "ERROR", Trimmed: "ERROR", EventsLost: "ERROR",
 	}
 	for kind, want := range levels {
-		if line := logged(t, Event{Kind: kind}, slog.LevelDebug); !reflect.DeepEqual(line, map[string]any{"level": want, "msg": "shunt: " + string(kind)}) {
+		if line := logged(t, Event{Kind: kind}, slog.LevelDebug); line["level"] != want || line["msg"] != "shunt: "+string(kind) {
 			t.Errorf("%s: %v, want %s", kind, line, want)
 		}
 		if line := logged(t, Event{Kind: kind, Fatal: true}, slog.LevelDebug); line["level"] != "ERROR" {

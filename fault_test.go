@@ -243,3 +243,36 @@ func TestFullRedis(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A keeper that is killed leaves nothing behind, and its successor keeps the time.
+func TestKilledKeeper(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Second })
+	o := orders{URL: s.URL(), Channel: q.name, Log: filepath.Join(t.TempDir(), "log"), Workers: 1, Lease: time.Second, Killer: -1}
+	dying := worker(t, o)
+	keeper := "{" + q.name + "}.keeper"
+	until(t, 10*time.Second, "it keeps", func() bool { return s.Do("EXISTS", keeper).(int64) == 1 })
+	dying.kill()
+	seen := newTally()
+	shutdown := q.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
+	q.wait(Died, 1, 5*time.Second)
+	until(t, 5*time.Second, "it is succeeded", func() bool {
+		vs := s.Do("HGET", keeper, "name")
+		b, _ := vs.([]byte)
+		rs, err := q.Receivers(context.Background(), q.name)
+		return err == nil && len(rs) > 0 && rs[0].Alive && string(b) == rs[0].Name
+	})
+	began := time.Now()
+	q.deliver(0, 1, In(200*time.Millisecond))
+	until(t, 5*time.Second, "handled", func() bool { return seen.distinct() == 1 })
+	if took := time.Since(began); took < 200*time.Millisecond || took > time.Second {
+		t.Errorf("handled after %v", took)
+	}
+	if err := shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if left := keysLeft(t, s, q.name); len(left) != 1 || !strings.HasSuffix(left[0], "}.receivers.dead") {
+		t.Errorf("left: %v", left)
+	}
+}

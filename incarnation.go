@@ -103,6 +103,7 @@ func (r *receiver) handover(why error) {
 	r.lease.renew(h.registered)
 	for _, in := range r.intakes {
 		in.doing = in.doings(h.next)
+		r.lookSoon(in) // the old one may have been the keeper
 	}
 	r.q.events.emit(Event{Kind: Succeeded, Channel: r.intakes[0].channel, Receiver: h.next.name, N: h.held, Err: why})
 }
@@ -158,7 +159,7 @@ func (h *handover) try(ctx context.Context) error {
 	c.FailFast = true
 	for _, old := range h.sources {
 		for _, in := range r.intakes {
-			c.AddScript(supersedeScript, 2, in.living, in.gone, old.name)
+			c.AddScript(supersedeScript, 3, in.living, in.gone, in.keeper, old.name)
 		}
 	}
 	return r.all(ctx, c)

@@ -183,9 +183,11 @@ func (r *receiver) sweep(ctx context.Context, in *intake, fence int64) error {
 		if n, _ := redis.Int(vs[2], nil); n > 0 {
 			r.suspects(in)
 		}
-		keeper, _ := redis.Int(vs[3], nil)
+		if n, _ := redis.Int(vs[3], nil); n == 0 {
+			name = ""
+		}
 		next, err := redis.Int64(vs[4], nil)
-		in.promoter.told(keeper == 1, next, err == nil, hints)
+		in.promoter.told(name, next, err == nil, hints)
 		if r.stopped() {
 			in.promoter.yield() // it asked before
 		}

@@ -54,22 +54,21 @@ type receiver struct {
 	workers errgroup.Group // slots' goroutines, those of handlers that were given up too
 	others  errgroup.Group // all else
 
-	lease      lease
-	parking    parking
-	watcher    watcher
-	vacant     vacant
-	breaker    breaker
-	large      large
-	kicks      chan struct{} // of capacity 1: beat now
-	looks      chan *intake  // sweep now, without judging anybody
-	keeperName string        // of its promoters: an incarnation's would change with each handover
-	broken     chan error    // of capacity 1: why the incarnation has to end
-	pausing    atomic.Bool   // a handover wants the gate
-	suspect    atomic.Bool   // a suspect is in hand
-	full       atomic.Int64  // unix ns until which a full Redis is assumed
-	orphans    atomic.Int32
-	returned   atomic.Int32  // messages whose handlers ended early on our demand
-	over       chan struct{} // closed: stopped, and the lease is lost too
+	lease    lease
+	parking  parking
+	watcher  watcher
+	vacant   vacant
+	breaker  breaker
+	large    large
+	kicks    chan struct{} // of capacity 1: beat now
+	looks    chan *intake  // sweep now, without judging anybody
+	broken   chan error    // of capacity 1: why the incarnation has to end
+	pausing  atomic.Bool   // a handover wants the gate
+	suspect  atomic.Bool   // a suspect is in hand
+	full     atomic.Int64  // unix ns until which a full Redis is assumed
+	orphans  atomic.Int32
+	returned atomic.Int32  // messages whose handlers ended early on our demand
+	over     chan struct{} // closed: stopped, and the lease is lost too
 }
 
 // intake is one channel of a receiver.
@@ -174,7 +173,6 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	seen := make(map[string]bool)
 	inc := newIncarnation(workers, q.conf.Lease)
 	r.live.Store(&inc)
-	r.keeperName = inc.name
 	for i, p := range prototypes {
 		if isNil(p) {
 			return nil, fmt.Errorf("shunt: prototype %d is nil", i)

@@ -296,7 +296,7 @@ func (s *slot) outcome(it *item, reply any) bool {
 // drop takes an item whose verdict was executed out of hand. s.mu is held.
 func (s *slot) drop(it *item, found bool, evs []Event) []Event {
 	s.remove(it)
-	if it.verdict.kind == Released && it.h != nil && found {
+	if it.verdict.kind == Released && it.h != nil && found && s.r.patience.Err() != nil {
 		s.r.returned.Add(1)
 	}
 	if !s.r.q.events.on() {

@@ -30,6 +30,7 @@ if judge then
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now), 'LIMIT', 0, 64)) do
     redis.call('ZADD', KEYS[2], 'NX', ms(now), name .. ' ' .. ms(now) .. ' r')
     redis.call('ZREM', KEYS[1], name)
+    if redis.call('HGET', KEYS[5], 'name') == name then redis.call('DEL', KEYS[5]) end
     died = died + 1
   end
 end

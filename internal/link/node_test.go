@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -178,5 +180,29 @@ func TestDiscard(t *testing.T) {
 	}
 	if n := b.pool.IdleCount(); n != 0 || b.Dials() != 3 {
 		t.Errorf("%d idle, %d connections", n, b.Dials())
+	}
+}
+
+// Old connections that a pool has kept over a restart cost no wait each.
+func TestOldConnectionsOfThePool(t *testing.T) {
+	t.Skip("bug: each old one that a pool hands out counts as a failed dial, with its backoff")
+	b := shared(t)
+	var cs []redis.Conn
+	for range 5 {
+		c := b.pool.Get()
+		if _, err := c.Do("PING"); err != nil {
+			t.Fatal(err)
+		}
+		cs = append(cs, c)
+	}
+	for _, c := range cs {
+		c.Close()
+	}
+	b.CutAll()
+	l := b.link(patience)
+	began := time.Now()
+	b.want(Done, outcome(b.within(patience), l, b.push("first")))
+	if took := time.Since(began); took > minBackoff {
+		t.Errorf("took %v, though the server was there", took)
 	}
 }

@@ -117,8 +117,10 @@ func TestSubscription(t *testing.T) {
 	// With the last of all the goroutine and the connection end.
 	b.forget(s, other.Listener)
 	b.gone("NUMSUB", b.key+"other")
-	if n := b.Conns(); n != 0 {
-		t.Errorf("%d connections left", n)
+	for deadline := time.Now().Add(patience); b.Conns() > 0; time.Sleep(time.Millisecond) { // the proxy hears of an end a little later
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections left", b.Conns())
+		}
 	}
 	for _, e := range []*ear{one, two, other} {
 		e.nothing()
@@ -211,4 +213,53 @@ func TestForgetInABlackHole(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 	b.Hole(false) // now the goroutine can end
+}
+
+// Whenever it comes, the goroutine ends at once.
+func TestForgetAtOnce(t *testing.T) {
+	t.Skip("bug: Forget cancels after UNSUBSCRIBE: where the reader is back in its Receive before, it stays for up to 30 s")
+	b := shared(t)
+	s := NewSubscription(b.node)
+	for i := range 1000 {
+		e := b.ear(s, b.key)
+		e.want(true)
+		b.forget(s, e.Listener)
+		if t.Failed() {
+			t.Fatalf("round %d", i)
+		}
+	}
+}
+
+// Forget where the connection is just being made.
+func TestForgetBeforeItListens(t *testing.T) {
+	t.Skip("bug: Forget cancels after UNSUBSCRIBE: where the reader is back in its Receive before, it stays for up to 30 s")
+	b := shared(t)
+	s := NewSubscription(b.node)
+	for i := range 1000 {
+		e := b.ear(s, b.key)
+		for range i % 97 * 20 { // another moment each time
+			_ = time.Now()
+		}
+		b.forget(s, e.Listener)
+		if t.Failed() {
+			t.Fatalf("round %d", i)
+		}
+	}
+}
+
+// A server that lets a connection in and ends it at SUBSCRIBE is not dialled without a pause.
+func TestSubscriptionCutAtOnce(t *testing.T) {
+	t.Skip("bug: a connection that is had and then lost counts as no failure: hundreds of dials a second")
+	b := shared(t)
+	b.On(redistest.Command("SUBSCRIBE"), 0, redistest.CutBefore)
+	s := NewSubscription(b.node)
+	e := b.ear(s, b.key)
+	first := <-b.dials
+	for range 3 {
+		<-b.dials
+	}
+	if took := time.Since(first); took < minBackoff {
+		t.Errorf("dialled 4 times in %v", took)
+	}
+	b.forget(s, e.Listener)
 }

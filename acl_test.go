@@ -1,0 +1,359 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// aclLines are the lines of README.md that make and widen its Redis user: what shunt must be allowed, and what it can do without.
+func aclLines(t *testing.T) (must, may []string) {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines [][]string
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 4 && strings.Join(words[:3], " ") == "ACL SETUSER shunt" {
+			lines = append(lines, words[3:])
+		}
+	}
+	if len(lines) != 2 {
+		t.Fatalf("README.md has %d lines that begin with ACL SETUSER shunt: want what is needed, and what is optional", len(lines))
+	}
+	return lines[0], lines[1]
+}
+
+var aclUsers atomic.Int64
+
+// aclUser makes a user of a line's words and returns its name.
+func aclUser(s *redistest.Server, words ...string) string {
+	name := fmt.Sprintf("user%d", aclUsers.Add(1))
+	args := []any{"SETUSER", name}
+	for _, w := range words {
+		args = append(args, w)
+	}
+	s.Do("ACL", args...)
+	return name
+}
+
+// denials are what the server's ACL log says was refused to a user: commands, keys, channels.
+func denials(t *testing.T, s *redistest.Server, user string) map[string]bool {
+	t.Helper()
+	denied := make(map[string]bool)
+	log, err := redis.Values(s.Do("ACL", "LOG", 1000), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range log {
+		entry, err := redis.Values(v, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := make(map[string]string)
+		for i := 0; i+1 < len(entry); i += 2 {
+			k, _ := redis.String(entry[i], nil)
+			fields[k], _ = redis.String(entry[i+1], nil)
+		}
+		if fields["username"] == user {
+			denied[fields["object"]] = true
+		}
+	}
+	return denied
+}
+
+// workout takes messages through every transition as the user of a URL, with one lost reply on the way. It returns the first thing
+// that did not go well. hints: the user may hear when something is due; else it takes a look, which is every 5 s, to find out.
+func workout(t *testing.T, s *redistest.Server, user, password string, optional bool, limit time.Duration) (err error) {
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, fmt.Sprintf("redis://%s:%s@%s/0", user, password, p.Addr()), func(q *Queue) {
+		q.Lease = time.Second
+		q.Backoff = func(int) time.Duration { return 10 * time.Millisecond }
+		q.DeliverTimeout = limit
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	// refused is the first event that speaks of a permission.
+	refused := func() error {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		for _, e := range q.events {
+			if e.Err != nil && strings.Contains(e.Err.Error(), "NOPERM") {
+				return fmt.Errorf("event %s: %w", e.Kind, e.Err)
+			}
+		}
+		return nil
+	}
+	wait := func(what string, ok func() bool) error {
+		for {
+			q.mu.Lock()
+			more := q.more
+			q.mu.Unlock()
+			if err := refused(); err != nil {
+				return err
+			}
+			if ok() {
+				return nil
+			}
+			select {
+			case <-more:
+			case <-time.After(5 * time.Millisecond):
+			case <-ctx.Done():
+				return fmt.Errorf("after %v: not yet: %s", limit, what)
+			}
+		}
+	}
+
+	// A dead receiver that held one message for the first time, one for the second, and one once too often; a live one's entry
+	// whose lease has run out; a suspect.
+	k := keysOf(q.name)
+	for i, key := range []any{k.gone, k.living} {
+		dead := newIncarnation(2, time.Second)
+		s.Do("ZADD", key, 1, dead.name+[]string{" 1 r", ""}[i])
+		for recoveries := range 4 {
+			if recoveries != 2 {
+				e := element{recoveries: recoveries, serial: newSerial(), payload: strconv.AppendInt(nil, int64(100+10*i+recoveries), 10)}
+				s.Do("LPUSH", k.list(dead, 1), e.encode())
+			}
+		}
+	}
+	s.Do("LPUSH", k.suspect, "130")
+	want := []int{1, 2, 3, 4, 5, 6, 7, 100, 101, 110, 111, 130}
+
+	var mu sync.Mutex
+	attempts := make(map[int]int)
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	handle := func(_ context.Context, i int) error {
+		mu.Lock()
+		attempts[i]++
+		n := attempts[i]
+		mu.Unlock()
+		switch {
+		case i == 1 && n == 1:
+			return errors.New("once")
+		case i == 2 && n == 1:
+			return Reject(errors.New("never"))
+		case i == 6:
+			<-hold // over the handover
+		}
+		return nil
+	}
+	handled := func(is ...int) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, i := range is {
+			if attempts[i] == 0 {
+				return false
+			}
+		}
+		return true
+	}
+	kind := q.kind(handle)
+
+	shutdown, err := q.Receive(ctx, kind, 3)
+	if err != nil {
+		return fmt.Errorf("receive: %w", err)
+	}
+	stop := func() error {
+		release()
+		return shutdown(ctx)
+	}
+	defer func() { err = errors.Join(err, stop(), refused()) }()
+
+	for i := 1; i <= 2; i++ {
+		if err := q.Deliver(ctx, kind.Message(i)); err != nil {
+			return fmt.Errorf("deliver: %w", err)
+		}
+	}
+	if err := q.DeliverAll(ctx, []IMessage{kind.Message(3), kind.Message(4)}); err != nil {
+		return fmt.Errorf("deliver all: %w", err)
+	}
+	if err := q.Deliver(ctx, kind.Message(5), In(50*time.Millisecond)); err != nil {
+		return fmt.Errorf("deliver later: %w", err)
+	}
+	if err := wait("retried, rejected, promoted", func() bool {
+		return handled(1, 2, 3, 4, 5) && q.count(Acked) >= 4 && q.count(Rejected) == 1 && q.count(Promoted) > 0
+	}); err != nil {
+		return err
+	}
+	if err := wait("the dead receivers' messages", func() bool {
+		return handled(100, 101, 110, 111, 130) && q.sum(Recovered) == 2 && q.sum(Suspected) == 2 && q.sum(Poisoned) == 2 && q.sum(Died) == 1
+	}); err != nil {
+		return err
+	}
+
+	// The reply to a take is lost while a handler runs.
+	if err := q.Deliver(ctx, kind.Message(6)); err != nil {
+		return err
+	}
+	if err := wait("6 runs", func() bool { return handled(6) }); err != nil {
+		return err
+	}
+	lost := p.On(redistest.Command("RPOPLPUSH", q.name), 1, redistest.CutAfter)
+	if err := q.Deliver(ctx, kind.Message(7)); err != nil {
+		return err
+	}
+	if err := wait("the handover", func() bool { return lost.Struck() > 0 && q.count(Succeeded) > 0 && handled(7) }); err != nil {
+		return err
+	}
+	release()
+	if err := wait("all acked", func() bool { return q.count(Acked)+q.count(DoneOrLost) >= len(want) }); err != nil {
+		return err
+	}
+
+	// The desk.
+	if _, err := q.Receivers(ctx, q.name); err != nil {
+		return err
+	}
+	for _, state := range States {
+		if _, err := q.List(ctx, q.name, state, 0, 10); err != nil {
+			return err
+		}
+	}
+	dead, err := q.List(ctx, q.name, Dead, 0, 0)
+	if err != nil || len(dead) != 3 {
+		return fmt.Errorf("%d dead: %w", len(dead), err)
+	}
+	for _, e := range dead {
+		if string(e.Payload) == "2" {
+			_, err = q.RetryDead(ctx, q.name, e)
+		} else {
+			_, err = q.DeleteDead(ctx, q.name, e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := wait("the revived", func() bool { return q.count(Acked)+q.count(DoneOrLost) >= len(want)+1 }); err != nil {
+		return err
+	}
+	if optional {
+		if _, err := q.Channels(ctx); err != nil {
+			return err
+		}
+		if _, err := q.Purge(ctx, q.name, Dead); err != nil {
+			return err
+		}
+	}
+	st, err := q.Stats(ctx, q.name)
+	if err != nil {
+		return err
+	}
+	for state, s := range st {
+		if s.Count != 0 {
+			return fmt.Errorf("%d left in %s", s.Count, state)
+		}
+	}
+	if err := stop(); err != nil {
+		return fmt.Errorf("shutdown: %w", err)
+	}
+
+	var ordered atomic.Int64
+	ks := q.ranks(2, func(context.Context, int, int) error { ordered.Add(1); return nil })
+	for _, k := range ks {
+		if err := q.Deliver(ctx, k.Message(1)); err != nil {
+			return err
+		}
+	}
+	down, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1])
+	if err != nil {
+		return fmt.Errorf("receive ordered: %w", err)
+	}
+	return errors.Join(wait("both ranks", func() bool { return ordered.Load() == 2 }), down(ctx))
+}
+
+// aclServer has a log that is long enough.
+func aclServer(t *testing.T) *redistest.Server {
+	s := redistest.Start(t, "acllog-max-len 1000")
+	redistest.Leaks(t)
+	return s
+}
+
+// aclWords splits a line into the password, its commands, and the rest.
+func aclWords(line []string) (password string, commands, rest []string) {
+	for _, w := range line {
+		switch {
+		case strings.HasPrefix(w, ">"):
+			password = w[1:]
+			rest = append(rest, w)
+		case strings.HasPrefix(w, "+"):
+			commands = append(commands, w[1:])
+		default:
+			rest = append(rest, w)
+		}
+	}
+	return password, commands, rest
+}
+
+// A user with the first of README's lines does everything but what README calls optional, and hears of no refusal.
+func TestACLNeeded(t *testing.T) {
+	t.Parallel()
+	s := aclServer(t)
+	must, may := aclLines(t)
+	user := aclUser(s, must...)
+	password, _, _ := aclWords(must)
+	if err := workout(t, s, user, password, false, 30*time.Second); err != nil {
+		t.Error(err)
+	}
+	denied := denials(t, s, user)
+	for what := range denied {
+		optional := strings.HasSuffix(what, ".delay") // a pub/sub channel
+		for _, w := range may {
+			optional = optional || w == "+"+what || w == "~"+what
+		}
+		if !optional {
+			t.Errorf("%s was denied, and README does not call it optional", what)
+		}
+	}
+	if len(denied) == 0 {
+		t.Error("nothing was denied: the log says nothing")
+	}
+}
+
+// With both lines nothing at all is refused; without any one command of the first something fails, and without any one of the
+// second something is refused: so nothing is there in vain.
+func TestACLMinimal(t *testing.T) {
+	t.Parallel()
+	s := aclServer(t)
+	must, may := aclLines(t)
+	password, needed, _ := aclWords(must)
+	_, optional, _ := aclWords(may)
+	both := append(append([]string(nil), must...), may...)
+	t.Run("both", func(t *testing.T) {
+		t.Parallel()
+		user := aclUser(s, both...)
+		if err := workout(t, s, user, password, true, 30*time.Second); err != nil {
+			t.Error(err)
+		}
+		for what := range denials(t, s, user) {
+			t.Errorf("%s was denied", what)
+		}
+	})
+	for i, command := range append(needed, optional...) {
+		t.Run("-"+command, func(t *testing.T) {
+			t.Parallel()
+			user := aclUser(s, append(append([]string(nil), both...), "-"+command)...)
+			err := workout(t, s, user, password, true, 5*time.Second)
+			if err == nil && i < len(needed) {
+				t.Errorf("nothing fails without %s", command)
+			}
+			if !denials(t, s, user)[command] {
+				t.Errorf("%s was never denied: %v", command, err)
+			}
+		})
+	}
+}
