@@ -98,9 +98,13 @@ func (p *promoter) asks(r *receiver) (name string, hints int) {
 func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	was := p.keeper
 	p.granted = keeper
 	p.keeper = keeper != "" && p.listening
 	back := hints == p.hints
+	if !back && p.keeper && !was {
+		p.r.lookSoon(p.in) // a hint that came before this answer was nobody's
+	}
 	switch {
 	case any && (p.keeper || ms < 0 || ms < sweepEvery.Milliseconds() && !p.listening):
 		p.set(time.Now().Add(time.Duration(ms)*time.Millisecond), back)

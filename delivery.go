@@ -160,7 +160,7 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 		_, err = q.ask(ctx, s, func(c *link.Call) { c.Add("LPUSH", append([]any{k.prepare}, raws...)...) })
 		return due, explain(err, "deliver to", d.channel)
 	}
-	began := time.Now()
+	began, doubt := time.Now(), false
 	mode, ms := "in", (d.in + time.Millisecond - 1).Milliseconds()
 	if !d.at.IsZero() {
 		mode, ms = "at", ceilMilli(d.at)
@@ -176,6 +176,10 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 			}
 			return time.UnixMilli(at), explain(err, "deliver later to", d.channel)
 		}
+		if doubt && link.Classify(err) != link.Unknown { // the first one may have been executed all the same
+			err = &link.Error{Class: link.Unknown, Err: err}
+		}
+		doubt = true
 		// The element is unique and the script adds it once, so it may be sent again, but only while its due time is surely
 		// ahead: afterwards it may have been promoted, and even handled.
 		if mode == "at" {
@@ -187,6 +191,9 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 		}
 		if mode == "in" {
 			ms = left.Milliseconds()
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, began.Add(d.in-time.Second/2))
+			defer cancel()
 		}
 	}
 }

@@ -95,13 +95,16 @@ func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)
 		ctx, cancel = context.WithTimeout(ctx, q.conf.DeliverTimeout)
 		defer cancel()
 	}
-	c := link.NewCall()
-	c.FailFast = true
-	fill(c)
-	err := run(ctx, q.serverOf(channel).data, c)
-	if link.Classify(err) == link.Unknown && ctx.Err() == nil { // whatever an operator sends may be sent again
-		c.Rewind()
+	var c *link.Call
+	var err error
+	for range 2 { // whatever an operator sends may be sent again when its outcome is unknown
+		c = link.NewCall()
+		c.FailFast = true
+		fill(c)
 		err = run(ctx, q.serverOf(channel).data, c)
+		if link.Classify(err) != link.Unknown || ctx.Err() != nil {
+			break
+		}
 	}
 	if err != nil {
 		return nil, explain(err, "look at", channel)

@@ -42,16 +42,9 @@ func (r *receiver) succeed() {
 // seize takes the gate alone, when every command under way has ended. A blocked waiter is unblocked. False: ctx ended first.
 func (r *receiver) seize(ctx context.Context) bool {
 	r.pausing.Store(true)
-	done := make(chan struct{})
-	defer close(done)
-	go r.unblock(func() bool {
-		select {
-		case <-done:
-			return true
-		default:
-			return !r.waiting()
-		}
-	})
+	unblocking, done := context.WithCancel(ctx)
+	defer done()
+	go r.unblock(unblocking)
 	for !r.gate.TryLock() { // Lock would hold up those who are still to end
 		select {
 		case <-time.After(time.Millisecond):
@@ -66,6 +59,23 @@ func (r *receiver) seize(ctx context.Context) bool {
 func (r *receiver) resume() {
 	r.pausing.Store(false)
 	r.gate.Unlock()
+	r.wakeAll()
+}
+
+// enter takes the gate with others, for commands on the incarnation's lists. False: a handover is under way.
+func (r *receiver) enter() bool {
+	if !r.gate.TryRLock() {
+		return false
+	}
+	if r.pausing.Load() {
+		r.gate.RUnlock()
+		return false
+	}
+	return true
+}
+
+// wakeAll sends every worker and waiter to look whether something has changed for it.
+func (r *receiver) wakeAll() {
 	r.parking.wakeAll()
 	for _, s := range r.slots {
 		s.poke()
@@ -75,32 +85,40 @@ func (r *receiver) resume() {
 // handover ends the live incarnation in favour of a new one. It may take as long as Redis is away.
 func (r *receiver) handover(why error) {
 	life := r.life
-	if !r.seize(life) {
+	if life.Err() != nil || !r.seize(life) {
 		return
 	}
 	defer r.resume()
-	select { // one handover answers for all that broke so far
-	case <-r.broken:
-	default:
-	}
 	h := &handover{r: r, sources: []incarnation{*r.live.Load()}}
 	h.revoke()
 	h.next = newIncarnation(len(r.slots), r.conf.Lease)
-	for life.Err() == nil {
-		if err := h.try(life); err == nil {
+	wait := minTrouble
+	for {
+		err := h.try(life)
+		if err == nil {
 			break
 		}
-		if h.moved { // a late one of its commands may still bring something into next's lists
+		if h.sent { // what it sent may yet be executed, and then next is no longer new
 			h.sources = append(h.sources, h.next)
-			h.next, h.moved = newIncarnation(len(r.slots), r.conf.Lease), false
+			h.next, h.sent = newIncarnation(len(r.slots), r.conf.Lease), false
 		}
-		rest(life, jitter(minTrouble))
-	}
-	if life.Err() != nil {
-		return
+		if life.Err() != nil {
+			r.owed = h.sources
+			return
+		}
+		if class := link.Classify(err); class == link.Fatal || class == link.Failed {
+			r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: err, Fatal: true})
+			wait = min(2*wait, maxTrouble)
+		}
+		rest(life, jitter(wait))
 	}
 	r.live.Store(&h.next)
 	r.lease.renew(h.registered)
+	r.doubt.Store(false)
+	select { // it answers for all that broke so far
+	case <-r.broken:
+	default:
+	}
 	for _, in := range r.intakes {
 		in.doing = in.doings(h.next)
 		r.lookSoon(in) // the old one may have been the keeper
@@ -121,7 +139,7 @@ type handover struct {
 	sources    []incarnation // not yet known to be ended
 	next       incarnation
 	registered time.Time
-	moved      bool // a script that may bring elements into next's lists was sent
+	sent       bool // something that names next was sent
 	held       int
 }
 
@@ -145,6 +163,7 @@ func (h *handover) revoke() {
 func (h *handover) try(ctx context.Context) error {
 	r := h.r
 	sent, err := r.register(ctx, h.next)
+	h.sent = h.sent || link.Classify(err) != link.NotExecuted
 	if err != nil {
 		return err
 	}
@@ -259,7 +278,6 @@ func (h *handover) move(ctx context.Context) error {
 			}
 		}
 	}
-	h.moved = true
 	if err := r.all(ctx, c); err != nil {
 		return err
 	}
@@ -299,6 +317,7 @@ func (s *slot) lose(it *item) {
 		s.r.watcher.note(time.Now())
 		return
 	}
+	it.state = lost // also for a handler that is just about to start
 	s.remove(it)
 	s.r.q.events.emit(Event{Kind: Lost, Channel: it.in.channel, Serial: it.name(), Receiver: s.r.live.Load().name, Worker: s.n, Err: ErrLeaseLost})
 }
@@ -315,6 +334,9 @@ func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
 	returned = int(r.returned.Add(int32(n)))
 	if err != nil {
 		return returned, err
+	}
+	if r.doubt.Load() || len(r.owed) > 0 {
+		return returned, r.disown(ctx)
 	}
 	for range 2 {
 		c := link.NewCall()
@@ -333,11 +355,28 @@ func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
 		if !left {
 			return returned, nil
 		}
-		if err := r.empty(ctx); err != nil { // a verdict that could not be sent, or what a lost reply had left
+		if err := r.empty(ctx, *r.live.Load()); err != nil { // a verdict that could not be sent, or what a lost reply had left
 			return returned, err
 		}
 	}
 	return returned, nil // a sweep finds the rest
+}
+
+// disown ends all incarnations into whose lists a command without a reply may yet bring something: they are emptied and then
+// looked after as dead ones, not forgotten.
+func (r *receiver) disown(ctx context.Context) error {
+	owed := append([]incarnation{*r.live.Load()}, r.owed...)
+	c := link.NewCall()
+	c.FailFast = true
+	for _, i := range owed {
+		if err := r.empty(ctx, i); err != nil {
+			return err
+		}
+		for _, in := range r.intakes {
+			c.AddScript(supersedeScript, 3, in.living, in.gone, in.keeper, i.name)
+		}
+	}
+	return r.all(ctx, c)
 }
 
 // conclude sends every verdict that is there. The gate is held alone.
@@ -419,12 +458,13 @@ func (r *receiver) putBack(ctx context.Context, state itemState) (n int, err err
 }
 
 // empty puts what the lists hold, known or not, to the taking end.
-func (r *receiver) empty(ctx context.Context) error {
+func (r *receiver) empty(ctx context.Context, i incarnation) error {
 	c := link.NewCall()
 	c.FailFast = true
 	for _, s := range r.slots {
 		for _, in := range r.intakes {
-			c.AddScript(handoverScript, 4, in.living, in.doing[s.n], in.doing[s.n], in.prepare)
+			list := in.list(i, s.n)
+			c.AddScript(handoverScript, 4, in.living, list, list, in.prepare)
 		}
 	}
 	return r.all(ctx, c)

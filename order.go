@@ -1,7 +1,6 @@
 package shunt
 
 import (
-	"context"
 	"sync"
 
 	"github.com/shuntmq/shunt/internal/link"
@@ -55,8 +54,8 @@ func (s *slot) askHigher(it *item) *item {
 		return nil
 	}
 	t := takes{slot: s, n: 1, script: true, from: r.intakes[:it.in.index]}
-	s.addTake(call, t.from, 1)
-	r.exchange(call, true)
+	s.addTake(call, t.from, nil, 1)
+	r.exchange(call)
 	_, err := t.receive(call.Replies, call.Order)
 	r.breaker.judge(r, err)
 	s.mu.Lock()
@@ -72,6 +71,8 @@ func (s *slot) askHigher(it *item) *item {
 	r.gate.RUnlock()
 	if t.got > 0 && !revoked {
 		s.release(it)
+	} else if !it.asked {
+		return nil // the next step comes when the breaker lets it
 	}
 	return s.claim()
 }
@@ -91,7 +92,7 @@ func (s *slot) release(it *item) {
 	}
 	s.mu.Unlock()
 	if mine {
-		r.large.link(r).Do(context.Background(), call)
+		r.exchange(call)
 		r.breaker.judge(r, s.settle(call.Replies, []*item{it}))
 	}
 }

@@ -114,13 +114,15 @@ func (r *receiver) wait(in *intake) {
 
 // block runs one blocking take into s's list. What it brings is s's; the stall rule releases it if s is busy after all.
 func (r *receiver) block(in *intake, s *slot, d time.Duration) error {
-	r.gate.RLock()
-	defer r.gate.RUnlock()
-	if r.pausing.Load() || r.stopped() {
+	if !r.enter() {
 		return nil
 	}
+	defer r.gate.RUnlock()
 	in.blocked.Store(true)
 	defer in.blocked.Store(false)
+	if r.stopped() {
+		return nil
+	}
 	v, err := in.waiter.Do(d, "BRPOPLPUSH", in.prepare, in.doing[s.n], int(d/time.Second))
 	if err != nil {
 		return err
@@ -134,6 +136,7 @@ func (r *receiver) block(in *intake, s *slot, d time.Duration) error {
 	s.mu.Lock()
 	s.items = append(s.items, it)
 	s.mu.Unlock()
+	r.polls.Store(false)
 	r.parking.leave(s)
 	s.poke()
 	r.watcher.note(time.Now().Add(stall))
@@ -142,6 +145,7 @@ func (r *receiver) block(in *intake, s *slot, d time.Duration) error {
 
 // poll is what a waiter does where blocking is refused: about once a second it sends a worker to look.
 func (r *receiver) poll(in *intake) {
+	r.polls.Store(true)
 	select {
 	case <-time.After(jitter(1100 * time.Millisecond)):
 		r.parking.wakeOne()
@@ -151,6 +155,7 @@ func (r *receiver) poll(in *intake) {
 
 // breaks says that the incarnation has to end, because a connection broke that owed it a reply, or its lease is lost.
 func (r *receiver) breaks(why error) {
+	r.doubt.Store(true)
 	r.pausing.Store(true)
 	select {
 	case r.broken <- why:

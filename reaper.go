@@ -3,6 +3,7 @@ package shunt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -10,22 +11,25 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// A lease is extended every third of it, so that two beats may fail. A sweep follows a beat, every 5 s or when the beat saw a
-// lease that has run out; so what a killed receiver held is found at most one lease and a third of the finder's after its last beat.
+// A lease is extended every third of it, so that two beats may fail. A beat tells of leases that have run out or are about to, so
+// that what a killed receiver held is found as soon as its lease is over; a sweep every 5 s or so looks after all else.
 const (
 	sweepEvery  = 5 * time.Second
 	sweepClaims = 16       // dead receivers that one sweep looks after
 	reapSerials = 32       // elements that one script reaps
 	reapBytes   = 64 << 10 // after which it stops: some 0.4 ms
+	existsChunk = 1000     // lists that one pipeline asks for
 	keeperKeeps = 3 * sweepEvery
 )
 
 // pulse is what the beat's goroutine knows.
 type pulse struct {
-	good   time.Time // sending of the last beat that was answered in time, zero after one that was not
-	since  time.Time // of the first in the unbroken row of good ones
-	swept  time.Time // sending of the last sweep
-	refuse time.Duration
+	next   time.Time     // of the next beat
+	refuse time.Duration // the wait after beats that failed
+	good   time.Time     // sending of the last beat, if it was answered in time
+	server int64         // the server's time in ms then: the fence of what is judged after it
+	since  int64         // likewise of the first in an unbroken row of good ones
+	swept  time.Time     // when the sweep under way has to give way to the next beat
 }
 
 // kick makes the beat's goroutine beat at once.
@@ -36,7 +40,7 @@ func (r *receiver) kick() {
 	}
 }
 
-// lookSoon asks for a sweep of one channel that judges nobody, for what it says of delay.
+// lookSoon asks for a sweep of one channel, for what it says of delay.
 func (r *receiver) lookSoon(in *intake) {
 	select {
 	case r.looks <- in:
@@ -46,129 +50,130 @@ func (r *receiver) lookSoon(in *intake) {
 
 // beat is the goroutine that keeps the receiver alive and looks after the dead.
 func (r *receiver) beat() {
-	ctx := r.life
 	third := r.conf.Lease / 3
-	p := &pulse{since: *r.lease.last.Load(), good: *r.lease.last.Load()}
-	next := time.Now().Add(jitter(third))
-	timer := time.NewTimer(time.Until(next))
+	p := &pulse{next: time.Now().Add(jitter(third))}
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		next := p.next
+		for _, in := range r.intakes {
+			if in.due.Before(next) {
+				next = in.due
+			}
+		}
+		timer.Reset(time.Until(next))
 		select {
 		case <-timer.C:
 		case <-r.kicks:
+			p.next = time.Now()
 		case in := <-r.looks:
-			due := in.due
-			r.sweep(ctx, in, 0)
-			in.due = due
-			continue
-		case <-ctx.Done():
+			in.due = time.Now()
+		case <-r.life.Done():
 			return
 		}
-		wait, err := r.beatOnce(ctx, p)
-		if err != nil {
-			p.refuse = min(max(2*p.refuse, third/16), third/2)
-			wait = jitter(p.refuse)
-		} else {
-			p.refuse = 0
+		if !time.Now().Before(p.next) {
+			began := time.Now()
+			wait, err := r.beatOnce(p, began)
+			if err != nil {
+				p.refuse = min(max(2*p.refuse, third/16), third/2)
+				wait = time.Since(began) + jitter(p.refuse)
+				p.good = time.Time{}
+			} else {
+				p.refuse = 0
+			}
+			p.next = began.Add(wait)
 		}
-		timer.Reset(wait)
+		for _, in := range r.intakes {
+			if now := time.Now(); !now.Before(in.due) && !r.stopped() {
+				in.due = now.Add(jitter(sweepEvery))
+				p.swept = now.Add(r.conf.Lease / 6)
+				if r.sweep(p, in) != nil {
+					in.due = now.Add(jitter(min(third, sweepEvery)))
+				}
+			} else if r.stopped() {
+				in.due = now.Add(sweepEvery)
+			}
+		}
 	}
 }
 
-// beatOnce beats on every channel, sweeps if it may, and says when to beat again.
-func (r *receiver) beatOnce(ctx context.Context, p *pulse) (time.Duration, error) {
-	third := r.conf.Lease / 3
-	stale := !r.lease.fresh()
+// beatOnce beats on every channel and says how long after its sending to beat again.
+func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 	inc := *r.live.Load()
 	c := link.NewCall()
 	c.FailFast = true
 	for _, in := range r.intakes {
 		c.AddScript(beatScript, 1, in.living, inc.name, inc.lease.Milliseconds())
 	}
-	sent := time.Now()
-	err := r.s.pulse.Do(ctx, c)
-	took := time.Since(sent)
-	if err != nil {
+	if err := run(r.life, r.s.pulse, c); err != nil {
+		if class := link.Classify(err); class == link.Fatal || class == link.Failed {
+			r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].channel, Receiver: inc.name, Err: err, Fatal: true})
+		}
 		return 0, err
 	}
-	fences := make([]int64, len(r.intakes))
-	wait := jitter(third)
+	took := time.Since(sent)
+	wait := jitter(r.conf.Lease / 3)
 	gone := false
+	var server int64
 	for i, rep := range c.Replies {
-		if rep.Err != nil {
-			p.good = time.Time{}
-			if link.Code(rep.Err) == "NOSCRIPT" {
-				return 0, rep.Err
-			}
-			if class := link.Classify(rep.Err); class == link.Fatal || class == link.Failed {
-				r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[i].channel, Receiver: inc.name, Err: rep.Err, Fatal: true})
-			}
-			return 0, rep.Err
-		}
 		ns, err := redis.Int64s(rep.Value, nil)
 		if err != nil || len(ns) < 2 {
 			return 0, fmt.Errorf("shunt: beat answered %v", rep.Value)
 		}
 		gone = gone || ns[0] == 0
-		fences[i] = ns[1]
+		server = ns[1]
 		if len(ns) == 3 {
-			ends := time.Duration(ns[2]) * time.Millisecond
-			switch {
+			switch ends := time.Duration(ns[2]) * time.Millisecond; {
 			case ends < 0:
 				r.intakes[i].due = sent
-			case ends < wait: // somebody's lease ends before the next beat: a dead one's
+			case ends < wait: // somebody has not beaten for long
 				wait = ends + 5*time.Millisecond
 			}
 		}
 	}
-	if r.live.Load().name != inc.name {
-		return wait, nil // a handover came between
+	if r.pausing.Load() || r.live.Load().name != inc.name {
+		return wait, nil // the one that beat is ending, and why is known
 	}
 	if gone {
 		r.loseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))
 		return wait, nil
 	}
+	stale := !r.lease.fresh()
 	if !r.lease.lost.Load() {
 		r.lease.renew(sent)
 	}
 	if stale {
-		r.parking.wakeAll()
+		r.wakeAll()
 	}
+	// Only who has had Redis, and its clock, in sight all the time may call another dead.
+	steady := took <= r.conf.Lease/6 && !p.good.IsZero() && abs(sent.Sub(p.good).Milliseconds()-(server-p.server)) < (r.conf.Lease/4).Milliseconds()
+	if !steady {
+		p.since = server
+	}
+	p.good, p.server = sent, server
 	if took > r.conf.Lease/6 {
 		p.good = time.Time{}
-		return wait, nil
-	}
-	if p.good.IsZero() {
-		p.since = sent
-	}
-	p.good = sent
-	if r.stopped() {
-		return wait, nil
-	}
-	// Leases are judged only after a quarter of one in which Redis was there all the time: after a pause all have run out, and
-	// whoever was away with it needs the time to come back.
-	for i, in := range r.intakes {
-		fence := fences[i]
-		if sent.Sub(p.since) < r.conf.Lease/4 {
-			fence = 0
-		}
-		if !sent.Before(in.due) {
-			if err := r.sweep(ctx, in, fence); err != nil {
-				return 0, err
-			}
-		}
 	}
 	return wait, nil
 }
 
-// sweep runs the sweep script and looks after whom it claims. fence is the server's time of a good beat; 0: judge no lease.
-func (r *receiver) sweep(ctx context.Context, in *intake, fence int64) error {
-	in.due = time.Now().Add(jitter(sweepEvery))
+func abs(n int64) int64 { return max(n, -n) }
+
+// fence is the server's time that a sweep's judgement counts from, or 0 where the last beat allows none.
+func (p *pulse) fence() int64 {
+	if p.good.IsZero() {
+		return 0
+	}
+	return p.server
+}
+
+// sweep runs the sweep script and looks after whom it claims, until the next beat is due.
+func (r *receiver) sweep(p *pulse, in *intake) error {
 	age := (r.conf.Lease / 3).Milliseconds()
 	for {
 		name, hints := in.promoter.asks(r)
-		v, err := r.pulseOne(ctx, sweepScript, 5, in.living, in.gone, in.suspect, in.delay, in.keeper,
-			fence, age, sweepClaims, name, keeperKeeps.Milliseconds())
+		v, err := r.pulseOne(r.life, sweepScript, 5, in.living, in.gone, in.keys.suspect, in.delay, in.keeper,
+			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since)
 		if err != nil {
 			return err
 		}
@@ -193,14 +198,20 @@ func (r *receiver) sweep(ctx context.Context, in *intake, fence int64) error {
 		}
 		for _, m := range vs[5:] {
 			member, _ := redis.String(m, nil)
-			if err := r.bury(ctx, in, member, fence, age); err != nil {
+			if err := r.bury(p, in, member, age); err != nil {
 				return err
 			}
 		}
-		if len(vs)-5 < sweepClaims {
+		if len(vs)-5 < sweepClaims || r.late(p) {
 			return nil
 		}
 	}
+}
+
+// late says that a sweep has to give way to the beat; what it has claimed comes up again in 5 s.
+func (r *receiver) late(p *pulse) bool {
+	now := time.Now()
+	return now.After(p.swept) || now.After(p.next)
 }
 
 // suspects sends a worker for them.
@@ -210,48 +221,77 @@ func (r *receiver) suspects(in *intake) {
 }
 
 // bury reaps what a dead incarnation holds, and says when it is looked at again.
-func (r *receiver) bury(ctx context.Context, in *intake, member string, fence, age int64) error {
+func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	dead, err := parseCorpse(member)
 	if err != nil { // nothing that could be reaped
 		r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Err: err, Fatal: true})
 		return nil
 	}
 	lists := in.doings(dead.incarnation)
-	v, err := r.pulseOne(ctx, nil, 0, lists...)
+	fence := p.fence()
+	if dead.superseded {
+		fence = 0
+	} else if fence == 0 {
+		return nil
+	}
+	held, err := r.held(in, lists)
 	if err != nil {
 		return err
 	}
-	if n, _ := redis.Int(v, nil); n > 0 {
-		if dead.superseded {
-			fence = 0
-		} else if fence == 0 {
-			return nil
-		}
-		for _, list := range lists {
-			if ok, err := r.reap(ctx, in, dead, list, fence, age); !ok || err != nil {
-				return err
-			}
+	for _, list := range held {
+		if done, err := r.reap(p, in, dead, list, fence, age); !done || err != nil {
+			return err
 		}
 	}
-	_, err = r.pulseOne(ctx, finishScript, 2+len(lists), append(append([]any{in.living, in.gone}, lists...), member, dead.death)...)
+	if r.late(p) {
+		return nil
+	}
+	_, err = r.pulseOne(r.life, finishScript, 2+len(lists), append(append([]any{in.living, in.gone}, lists...), member, dead.death)...)
 	return err
 }
 
-// reap empties one list, a bounded part at a time. False: the fence is behind us.
-func (r *receiver) reap(ctx context.Context, in *intake, dead corpse, list any, fence, age int64) (bool, error) {
+// held finds out which of the lists there are: by one question for all, and only if there are some by one for each.
+func (r *receiver) held(in *intake, lists []any) (held []any, err error) {
+	for some := range slices.Chunk(lists, existsChunk) {
+		v, err := r.pulseOne(r.life, nil, 0, some...)
+		if err != nil {
+			return nil, err
+		}
+		if n, _ := redis.Int(v, nil); n == 0 {
+			continue
+		}
+		c := link.NewCall()
+		c.FailFast = true
+		for _, list := range some {
+			c.Add("EXISTS", list)
+		}
+		if err := run(r.life, r.s.pulse, c); err != nil {
+			return nil, err
+		}
+		for i, rep := range c.Replies {
+			if n, _ := redis.Int(rep.Value, nil); n > 0 {
+				held = append(held, some[i])
+			}
+		}
+	}
+	return held, nil
+}
+
+// reap empties one list, a bounded part at a time. False: it has to stop, because the fence is behind us or a beat is due.
+func (r *receiver) reap(p *pulse, in *intake, dead corpse, list any, fence, age int64) (bool, error) {
 	raise := 1
 	if dead.superseded {
 		raise = 0
 	}
 	reason := failureField("shunt: in the hands of a dying process 4 times")
-	for {
+	for !r.late(p) {
 		args := []any{in.living, list, in.prepare, in.keys.suspect, in.dead, fence, age, raise, reapBytes,
 			max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason}
 		for range reapSerials {
 			s := newSerial()
 			args = append(args, s[:])
 		}
-		v, err := r.pulseOne(ctx, reapScript, 5, args...)
+		v, err := r.pulseOne(r.life, reapScript, 5, args...)
 		if err != nil {
 			return false, err
 		}
@@ -271,6 +311,7 @@ func (r *receiver) reap(ctx context.Context, in *intake, dead corpse, list any, 
 			return true, nil
 		}
 	}
+	return false, nil
 }
 
 // pulseOne runs one script, or without one EXISTS, on the link that no element delays.

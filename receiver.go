@@ -63,8 +63,11 @@ type receiver struct {
 	kicks    chan struct{} // of capacity 1: beat now
 	looks    chan *intake  // sweep now, without judging anybody
 	broken   chan error    // of capacity 1: why the incarnation has to end
+	doubt    atomic.Bool   // it has to, and has not yet
+	owed     []incarnation // gate: what an unfinished handover leaves to the end
 	pausing  atomic.Bool   // a handover wants the gate
 	suspect  atomic.Bool   // a suspect is in hand
+	polls    atomic.Bool   // a waiter may not block
 	full     atomic.Int64  // unix ns until which a full Redis is assumed
 	orphans  atomic.Int32
 	returned atomic.Int32  // messages whose handlers ended early on our demand
@@ -134,9 +137,11 @@ func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage,
 	}
 	start, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	defer context.AfterFunc(r.taking, cancel)() // Close
 	sent, err := r.register(start, *r.live.Load())
 	if err != nil {
 		q.dismiss(r)
+		close(r.ended)
 		return nil, explain(err, "receive from", r.intakes[0].channel)
 	}
 	r.lease.renew(sent)
@@ -317,6 +322,7 @@ func (r *receiver) end() {
 		r.resume()
 	}
 	close(r.settled)
+	r.wakeAll()
 	idle := make(chan struct{})
 	go func() {
 		r.workers.Wait()
@@ -326,7 +332,6 @@ func (r *receiver) end() {
 	select {
 	case <-idle:
 		clean = true
-	case <-r.over: // nothing is ours any more
 	case <-graced.Done():
 	}
 	r.die()
@@ -341,6 +346,10 @@ func (r *receiver) end() {
 		limit, cancel = context.WithTimeout(limit, 10*time.Millisecond)
 		defer cancel()
 	}
+	defer context.AfterFunc(r.patience, func() {
+		rest(limit, max(r.conf.Grace, time.Second))
+		cancel()
+	})()
 	result := &ShutdownError{}
 	result.Returned, result.Err = r.handBack(limit)
 	result.Running = r.runningNow()
@@ -370,43 +379,32 @@ func (r *receiver) graced() context.Context {
 	ctx, cancel := context.WithCancel(r.life)
 	go func() {
 		defer cancel()
-		<-r.patience.Done()
-		r.cancelAll(ErrShutdown)
-		rest(ctx, r.conf.Grace)
+		select {
+		case <-r.patience.Done():
+			r.cancelAll(ErrShutdown)
+			rest(ctx, r.conf.Grace)
+		case <-r.over: // nothing is ours any more
+		}
 	}()
 	return ctx
 }
 
 // unblock ends the waiters' blocking commands, where the server allows it, until done; one that comes too early does nothing.
-func (r *receiver) unblock(done func() bool) {
+func (r *receiver) unblock(ctx context.Context) {
 	refused := false
-	for !done() {
+	for ctx.Err() == nil {
 		for _, in := range r.intakes {
 			if id := in.waiter.ID(); id != 0 && in.blocked.Load() && !refused {
 				c := link.NewCall()
 				c.FailFast = true
 				c.Add("CLIENT", "UNBLOCK", id)
-				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 				refused = r.s.pulse.Do(ctx, c) != nil || c.Replies[0].Err != nil
 				cancel()
 			}
 		}
-		select {
-		case <-r.ended:
-			return
-		case <-time.After(10 * time.Millisecond):
-		}
+		rest(ctx, 10*time.Millisecond)
 	}
-}
-
-// waiting says whether a waiter is in a blocking command.
-func (r *receiver) waiting() bool {
-	for _, in := range r.intakes {
-		if in.blocked.Load() {
-			return true
-		}
-	}
-	return false
 }
 
 // goroutine is the number of the calling goroutine, as its stack trace gives it. It serves only to tell a handler that it

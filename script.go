@@ -43,22 +43,32 @@ var (
 	reviveScript     = script("revive")
 )
 
-// run sends a call whose commands may all be sent twice, and returns the first of its errors, an unknown outcome before others.
-// Where the server has forgotten a script, the call goes once more, with the text.
+// run sends a call and returns the first of its errors, an unknown outcome before others. Scripts that the server has forgotten
+// are sent once more, with their text, and nothing else is.
 func run(ctx context.Context, l *link.Link, c *link.Call) error {
-	for again := true; ; again = false {
-		if err := l.Do(ctx, c); err != nil {
+	if err := l.Do(ctx, c); err != nil {
+		return err
+	}
+	var forgotten []int
+	for i, rep := range c.Replies {
+		if link.Code(rep.Err) == "NOSCRIPT" {
+			forgotten = append(forgotten, i)
+		}
+	}
+	if len(forgotten) > 0 {
+		again := c.Only(forgotten)
+		if err := l.Do(ctx, again); err != nil {
 			return err
 		}
-		var first error
-		for _, rep := range c.Replies {
-			if rep.Err != nil && (first == nil || link.Classify(rep.Err) == link.Unknown) {
-				first = rep.Err
-			}
+		for i, rep := range again.Replies {
+			c.Replies[forgotten[i]] = rep
 		}
-		if !again || link.Code(first) != "NOSCRIPT" {
-			return first
-		}
-		c.Rewind()
 	}
+	var first error
+	for _, rep := range c.Replies {
+		if rep.Err != nil && (first == nil || link.Classify(rep.Err) == link.Unknown) {
+			first = rep.Err
+		}
+	}
+	return first
 }

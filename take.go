@@ -36,20 +36,23 @@ func (t *takes) add(call *link.Call) {
 	for _, in := range r.intakes {
 		if in.suspects.Load() && r.suspect.CompareAndSwap(false, true) {
 			t.suspect, t.script, t.from = true, true, []*intake{in}
-			call.AddScript(takeScript, 3, in.living, in.suspect, in.doing[s.n], 1)
+			if r.order.strict() {
+				t.from = r.intakes[:in.index+1]
+			}
+			s.addTake(call, t.from, in.keys.suspect, 1)
 			return
 		}
 	}
 	if r.order != nil {
 		t.script, t.from = true, r.order.turn(r.intakes)
-		s.addTake(call, t.from, 1)
+		s.addTake(call, t.from, nil, 1)
 		return
 	}
 	in := r.intakes[0]
 	t.n = s.want()
 	if time.Now().UnixNano() < r.full.Load() {
 		t.script = true
-		s.addTake(call, t.from, t.n)
+		s.addTake(call, t.from, nil, t.n)
 		return
 	}
 	for range t.n {
@@ -67,11 +70,14 @@ func (r *receiver) suspecting() bool {
 	return false
 }
 
-// addTake asks the channels in turn, in one script.
-func (s *slot) addTake(call *link.Call, from []*intake, n int) {
+// addTake asks the channels in turn, in one script; the last one, where suspect is given, for a suspect.
+func (s *slot) addTake(call *link.Call, from []*intake, suspect any, n int) {
 	args := make([]any, 0, 3*len(from)+1)
 	for _, in := range from {
 		args = append(args, in.living, in.prepare, in.doing[s.n])
+	}
+	if suspect != nil {
+		args[len(args)-2] = suspect
 	}
 	call.AddScript(takeScript, 3*len(from), append(args, n)...)
 }
@@ -109,12 +115,12 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	t.got = len(items)
 	for _, it := range items {
 		it.asked = true
-		it.suspect = t.suspect
+		it.suspect = t.suspect && it.in == t.from[len(t.from)-1]
 		r.large.saw(len(it.raw))
 	}
-	if t.suspect && t.got == 0 {
-		if trouble == nil && !again {
-			t.from[0].suspects.Store(false)
+	if t.suspect && (t.got == 0 || !items[0].suspect) {
+		if t.got == 0 && trouble == nil && !again {
+			t.from[len(t.from)-1].suspects.Store(false)
 		}
 		r.suspect.Store(false)
 		again = true
@@ -127,8 +133,8 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	} else {
 		s.limit = max(1, t.got)
 	}
-	if t.got > 0 && t.script && r.full.Load() > 0 {
-		r.parking.wakeOne() // no waiter does it while Redis is full
+	if t.got > 0 && r.polls.Load() {
+		r.parking.wakeOne() // no waiter does it
 	}
 	return t.got == 0 && !again && trouble == nil, trouble
 }

@@ -35,9 +35,12 @@ func (l *lease) fresh() bool {
 // watcher keeps the times that no handler's goroutine can keep: timeouts, stalls, the end of the lease. It sleeps until the
 // earliest of them.
 type watcher struct {
-	next atomic.Int64  // unix ns
+	next atomic.Int64  // ns since began
 	wake chan struct{} // of capacity 1
 }
+
+// began is what the watcher's times are counted from, by a clock that nobody sets.
+var began = time.Now()
 
 func (w *watcher) init() {
 	w.wake = make(chan struct{}, 1)
@@ -46,7 +49,7 @@ func (w *watcher) init() {
 
 // note makes sure that the watcher looks at t, or before.
 func (w *watcher) note(t time.Time) {
-	ns := t.UnixNano()
+	ns := int64(t.Sub(began))
 	for {
 		next := w.next.Load()
 		if ns >= next {
@@ -70,7 +73,7 @@ func (r *receiver) watch() {
 		r.watcher.next.Store(math.MaxInt64) // so that what is noted while it looks is not missed
 		r.watcher.note(r.look())
 		for {
-			d := time.Until(time.Unix(0, r.watcher.next.Load()))
+			d := time.Duration(r.watcher.next.Load()) - time.Since(began)
 			if d <= 0 {
 				break
 			}
@@ -105,7 +108,7 @@ func (r *receiver) look() time.Time {
 	}
 	for _, s := range r.slots {
 		s.mu.Lock()
-		busy, rest := time.Time{}, false
+		busy, rest, vacant := time.Time{}, false, s.vacant
 		for _, it := range s.items {
 			switch {
 			case it.h != nil && (it.state == running || it.state == lost):
@@ -116,12 +119,17 @@ func (r *receiver) look() time.Time {
 			}
 		}
 		s.mu.Unlock()
+		if rest && vacant {
+			busy = began
+		}
 		if rest && !busy.IsZero() {
 			if t := busy.Add(stall); now.Before(t) {
 				soonest(t)
 			} else {
 				soonest(now.Add(stall))
-				r.others.Go(func() error { s.flush(); return nil })
+				if s.flushing.CompareAndSwap(false, true) {
+					r.others.Go(func() error { s.flush(); s.flushing.Store(false); return nil })
+				}
 			}
 		}
 	}
@@ -160,6 +168,7 @@ func (s *slot) time(h *handling, now time.Time) time.Time {
 			}
 			s.mu.Unlock()
 			s.poke()
+			r.watcher.note(time.Now())
 		}()
 	} else {
 		s.remove(it)
@@ -172,6 +181,7 @@ func (s *slot) time(h *handling, now time.Time) time.Time {
 		s.spawn()
 	} else {
 		s.turn++ // the handler's goroutine has lost the slot all the same
+		s.vacant = true
 		r.vacant.put(s)
 		r.q.events.emit(Event{Kind: SlotsEmpty, Channel: it.in.channel, Receiver: r.live.Load().name, N: n - len(r.slots)})
 	}
@@ -195,7 +205,7 @@ func (v *vacant) put(s *slot) {
 	v.mu.Unlock()
 }
 
-// orphanEnded gives an empty slot its goroutine back.
+// orphanEnded gives an empty slot its goroutine back. It is called from the orphan's own, while workers still counts that one.
 func (r *receiver) orphanEnded() {
 	r.orphans.Add(-1)
 	v := &r.vacant
@@ -206,11 +216,9 @@ func (r *receiver) orphanEnded() {
 	}
 	v.mu.Unlock()
 	if s != nil {
-		go func() { // the caller holds its own slot's mu, which may be this one's
-			s.mu.Lock()
-			s.spawn()
-			s.mu.Unlock()
-		}()
+		s.mu.Lock()
+		s.spawn()
+		s.mu.Unlock()
 	}
 }
 
@@ -266,25 +274,25 @@ type breaker struct {
 	until time.Time
 }
 
-// pass says whether a step may be made now; who gets yes in trouble is the only one until the next wait is over.
-func (b *breaker) pass() bool {
+// pass says how long to wait before a step; who gets zero in trouble is the only one until the next wait is over.
+func (b *breaker) pass() time.Duration {
 	if !b.on.Load() {
-		return true
+		return 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.on.Load() && time.Now().Before(b.until) {
-		return false
+	if d := time.Until(b.until); b.on.Load() && d > 0 {
+		return d
 	}
 	b.until = time.Now().Add(b.wait)
-	return true
+	return 0
 }
 
 // judge hears how a step went.
 func (b *breaker) judge(r *receiver, err error) {
 	if err == nil {
 		if b.on.Load() && b.on.Swap(false) {
-			r.parking.wakeAll()
+			r.wakeAll()
 		}
 		return
 	}

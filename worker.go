@@ -3,7 +3,9 @@ package shunt
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -31,7 +33,10 @@ type slot struct {
 	size  int           // likewise of an element
 	limit int           // slow start: what the last takes showed to be there
 
+	flushing atomic.Bool // from outside the goroutine; one at a time
+
 	mu         sync.Mutex
+	vacant     bool                // no goroutine works here until an orphan ends
 	refused    time.Time           // no verdict before: a key that they need is not shunt's
 	items      []*item             // in hand, the one taken first first
 	turn       int                 // of the goroutine that may work; one of an earlier turn goes home
@@ -91,6 +96,7 @@ func (s *slot) poke() {
 func (s *slot) spawn() {
 	s.turn++
 	turn := s.turn
+	s.vacant = false
 	s.r.workers.Go(func() error {
 		id := goroutine()
 		s.mu.Lock()
@@ -129,14 +135,12 @@ func (s *slot) step(call *link.Call) bool {
 		if r.life.Err() != nil {
 			return false
 		}
-		if !r.breaker.pass() {
-			s.rest()
+		if wait := r.breaker.pass(); wait > 0 {
+			s.rest(wait)
 			continue
 		}
-		r.gate.RLock()
-		if r.pausing.Load() {
-			r.gate.RUnlock()
-			s.rest()
+		if r.pausing.Load() || !r.enter() {
+			s.rest(time.Second)
 			continue
 		}
 		stopped := r.stopped()
@@ -158,10 +162,10 @@ func (s *slot) step(call *link.Call) bool {
 			if ready && !stopped && r.lease.fresh() {
 				return true // brought by a waiter
 			}
-			s.rest()
+			s.rest(stall)
 			continue
 		}
-		r.exchange(call, takes.n > 0)
+		r.exchange(call)
 		err := s.settle(call.Replies[:len(sent)], sent)
 		empty, err2 := takes.receive(call.Replies[len(sent):], call.Order)
 		r.gate.RUnlock()
@@ -172,7 +176,7 @@ func (s *slot) step(call *link.Call) bool {
 		case empty && err == nil && !s.busy() && !r.suspecting():
 			s.park()
 		case s.busy(): // verdicts that were refused
-			s.rest()
+			s.rest(stall)
 		}
 	}
 }
@@ -184,12 +188,12 @@ func (s *slot) busy() bool {
 	return len(s.items) > 0
 }
 
-// rest waits for a sign that something has changed, out of the waiters' sight.
-func (s *slot) rest() {
+// rest waits, out of the waiters' sight, for a sign that something has changed; at most for d.
+func (s *slot) rest(d time.Duration) {
 	select {
 	case <-s.wake:
 	case <-s.r.life.Done():
-	case <-time.After(100 * time.Millisecond):
+	case <-time.After(d):
 	}
 }
 
@@ -207,16 +211,23 @@ func (s *slot) park() {
 // items in the order of the replies. s.mu is held.
 func (s *slot) collect(call *link.Call, unstarted bool) []*item {
 	var out []*item
-	for _, it := range s.items {
-		if unstarted && it.state == waiting {
-			it.state = decided
-			it.verdict = verdict{kind: Released}
-		}
+	send := func(it *item) {
 		if it.state == decided && !it.unknown && time.Now().After(s.refused) {
 			it.state = sending
 			s.command(call, it, it.in.doing[s.n])
 			out = append(out, it)
 		}
+	}
+	for _, it := range s.items {
+		if unstarted && it.state == waiting {
+			it.state, it.verdict = decided, verdict{kind: Released}
+		}
+		if it.verdict.kind != Released {
+			send(it)
+		}
+	}
+	for _, it := range slices.Backward(s.items) { // the one taken first goes back last
+		send(it)
 	}
 	return out
 }
@@ -254,10 +265,11 @@ func (s *slot) settle(replies []link.Reply, sent []*item) error {
 			evs = s.drop(it, s.outcome(it, rep.Value), evs)
 		case link.Unknown: // the handover finds out
 			it.state, it.unknown = decided, true
+			s.r.breaks(rep.Err)
 		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
 			it.state = decided
 			if it.verdict.kind == Released && !s.r.stopped() && it.h == nil {
-				it.state = waiting
+				it.state, it.asked = waiting, false
 			}
 			switch link.Code(rep.Err) {
 			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
@@ -376,6 +388,11 @@ func (s *slot) handle(it *item, turn int) bool {
 		return true
 	}
 	it.h = h
+	if r.lease.lost.Load() { // whoever ended the others' contexts has not seen this one
+		h.cancel(ErrLeaseLost)
+	} else if r.patience.Err() != nil {
+		h.cancel(ErrShutdown)
+	}
 	more := len(s.items) > 1
 	s.mu.Unlock()
 	if more {
@@ -388,7 +405,9 @@ func (s *slot) handle(it *item, turn int) bool {
 		exits := errors.As(err, &p) && p.Goexit
 		v := h.judge(h.message, or(h.undecodable, err))
 		keeps = s.decide(it, turn, v)
-		if keeps {
+		if !keeps {
+			r.orphanEnded()
+		} else {
 			s.learn(v.took, len(it.raw))
 			if exits { // this goroutine ends with the guard
 				s.mu.Lock()
@@ -405,7 +424,6 @@ func (s *slot) decide(it *item, turn int, v verdict) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn != turn {
-		s.r.orphanEnded()
 		return false
 	}
 	switch it.state {
@@ -441,30 +459,26 @@ func (s *slot) want() int {
 // flush sends, from outside the slot's goroutine, what a stalled or stopping slot holds: verdicts, and what has not begun.
 func (s *slot) flush() {
 	r := s.r
-	if !r.breaker.pass() {
+	if r.breaker.pass() > 0 || !r.enter() {
 		return
 	}
+	defer r.gate.RUnlock()
 	call := link.NewCall()
 	call.FailFast = true
-	r.gate.RLock()
-	defer r.gate.RUnlock()
-	if r.pausing.Load() {
-		return
-	}
 	s.mu.Lock()
 	sent := s.collect(call, true)
 	s.mu.Unlock()
 	if len(sent) == 0 {
 		return
 	}
-	r.exchange(call, false)
+	r.exchange(call)
 	r.breaker.judge(r, s.settle(call.Replies, sent))
 	s.poke()
 }
 
 // exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never walks away from
 // a take. A reply that is lost ends the incarnation.
-func (r *receiver) exchange(call *link.Call, takes bool) {
+func (r *receiver) exchange(call *link.Call) {
 	r.large.link(r).Do(context.Background(), call)
 	for _, rep := range call.Replies {
 		if link.Classify(rep.Err) == link.Unknown {

@@ -8,9 +8,11 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local dead = now - tonumber(ARGV[2])
 if dead > 3600000 then
-  local unpack = unpack or table.unpack
-  local doing = {unpack(KEYS, 3)}
-  if redis.call('EXISTS', unpack(doing)) == 0 then
+  local held, unpack = 0, unpack or table.unpack
+  for i = 3, #KEYS, 1000 do -- unpack knows no more than some thousands at once
+    held = held + redis.call('EXISTS', unpack(KEYS, i, math.min(i + 999, #KEYS)))
+  end
+  if held == 0 then
     redis.call('ZREM', KEYS[2], ARGV[1])
     return 1
   end

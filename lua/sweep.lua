@@ -1,8 +1,10 @@
 -- Sweep: lists the living whose leases ran out as dead, claims dead ones whose lists are to be looked at, and looks after
--- suspects and delay on the way. It judges leases only within fence + age of the server's time, see docs/design.md.
+-- suspects and delay on the way. It judges a lease only within fence + age of the server's time, and
+-- only a quarter of that lease after Redis was seen to be back: after a pause all have run out.
 -- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper
 -- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims
 --      4 name that asks to be keeper, or ''  5 ms that a keeper keeps
+--      6 server's time in ms since when the caller has seen it there all the time
 -- reply: now, newly dead, suspects waiting, 1 if keeper, ms to the next due time or '' if none, claimed members…
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
@@ -28,10 +30,13 @@ end
 local died = 0
 if judge then
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now), 'LIMIT', 0, 64)) do
-    redis.call('ZADD', KEYS[2], 'NX', ms(now), name .. ' ' .. ms(now) .. ' r')
-    redis.call('ZREM', KEYS[1], name)
-    if redis.call('HGET', KEYS[5], 'name') == name then redis.call('DEL', KEYS[5]) end
-    died = died + 1
+    local lease = tonumber(string.match(name, '%-(%d+)$') or '') or 0
+    if now - tonumber(ARGV[6]) >= lease / 4 then
+      redis.call('ZADD', KEYS[2], 'NX', ms(now), name .. ' ' .. ms(now) .. ' r')
+      redis.call('ZREM', KEYS[1], name)
+      if redis.call('HGET', KEYS[5], 'name') == name then redis.call('DEL', KEYS[5]) end
+      died = died + 1
+    end
   end
 end
 

@@ -68,15 +68,20 @@ func (c *Call) Reset() {
 	c.state.Store(queued)
 }
 
-// Rewind readies the Call, once Do has returned nil, to be sent once more as it is.
-func (c *Call) Rewind() {
-	for _, cmd := range c.cmds {
+// Only is a new Call of some of the commands, as they were added.
+func (c *Call) Only(is []int) *Call {
+	o := NewCall()
+	o.FailFast = c.FailFast
+	for _, i := range is {
+		cmd := c.cmds[i]
 		if cmd.script != nil {
 			c.args[cmd.from] = cmd.script.digest
 		}
+		from := len(o.args)
+		o.args = append(o.args, c.args[cmd.from:cmd.to]...)
+		o.cmds = append(o.cmds, command{name: cmd.name, script: cmd.script, from: from, to: len(o.args)})
 	}
-	c.Replies = c.Replies[:0]
-	c.state.Store(queued)
+	return o
 }
 
 // Len counts the commands.

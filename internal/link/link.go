@@ -196,7 +196,7 @@ func (l *Link) ready() error {
 			if c.useless.Load() {
 				l.node.failed(errors.New("the server refused to serve"))
 				l.part()
-			} else if l.check && time.Since(c.idle) > staleAfter && !l.alive(c) {
+			} else if l.check && len(c.inflight) == 0 && time.Since(c.idle) > staleAfter && !l.alive(c) {
 				l.part()
 			}
 		}
@@ -220,7 +220,11 @@ func (l *Link) alive(c *conn) bool {
 	ping.Add("PING")
 	ping.state.Store(sent)
 	c.Send("PING")
-	c.inflight <- ping
+	select {
+	case c.inflight <- ping:
+	case <-c.gone:
+		return false
+	}
 	c.Flush()
 	select {
 	case <-ping.done:

@@ -134,7 +134,7 @@ func (n *Node) dial(ctx context.Context) (redis.Conn, error) {
 // discard ends a connection for good, with what it may still be owed: a pool takes back only what has no error. A reply
 // that is due in no time is such an error, and needs no answer from the server.
 func discard(c redis.Conn) {
-	if c.Err() == nil {
+	for c.Err() == nil { // what has been read already comes first
 		redis.ReceiveWithTimeout(c, time.Nanosecond)
 	}
 	c.Close()

@@ -73,14 +73,14 @@ func (s *Subscription) Forget(ctx context.Context, l *Listener) {
 		s.mu.Unlock()
 		return
 	}
-	cancel, ended := s.cancel, s.ended
+	ended := s.ended
+	s.cancel() // before the reply to what follows can come
 	s.cancel = nil
 	if s.conn != nil {
 		s.conn.Send("UNSUBSCRIBE") // its reply ends the reader's wait
 		s.conn.Flush()
 	}
 	s.mu.Unlock()
-	cancel()
 	select {
 	case <-ended:
 	case <-ctx.Done():
