@@ -2,6 +2,7 @@ package shunt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -87,8 +88,8 @@ func (r *receiver) beat() {
 			if now := time.Now(); !now.Before(in.due) && !r.stopped() {
 				in.due = now.Add(jitter(sweepEvery))
 				p.swept = now.Add(r.conf.Lease / 6)
-				if r.sweep(p, in) != nil {
-					in.due = now.Add(jitter(min(third, sweepEvery)))
+				if r.sweep(p, in) != nil { // what it has claimed comes up again
+					in.due = time.Now().Add(r.claim() + jitter(100*time.Millisecond))
 				}
 			} else if r.stopped() {
 				in.due = now.Add(sweepEvery)
@@ -173,7 +174,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 	for {
 		name, hints := in.promoter.asks(r)
 		v, err := r.pulseOne(r.life, sweepScript, 5, in.living, in.gone, in.keys.suspect, in.delay, in.keeper,
-			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since)
+			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
 		if err != nil {
 			return err
 		}
@@ -202,13 +203,21 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 				return err
 			}
 		}
-		if len(vs)-5 < sweepClaims || r.late(p) {
+		if len(vs)-5 < sweepClaims {
 			return nil
+		}
+		if r.late(p) {
+			return errLate
 		}
 	}
 }
 
-// late says that a sweep has to give way to the beat; what it has claimed comes up again in 5 s.
+// claim is for how long a claimed dead receiver is left to who claimed it.
+func (r *receiver) claim() time.Duration { return min(sweepEvery, r.conf.Lease/2) }
+
+var errLate = errors.New("shunt: a sweep gave way to a beat")
+
+// late says that a sweep has to give way to the beat.
 func (r *receiver) late(p *pulse) bool {
 	now := time.Now()
 	return now.After(p.swept) || now.After(p.next)
@@ -239,12 +248,12 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 		return err
 	}
 	for _, list := range held {
-		if done, err := r.reap(p, in, dead, list, fence, age); !done || err != nil {
+		if err := r.reap(p, in, dead, list, fence, age); err != nil {
 			return err
 		}
 	}
 	if r.late(p) {
-		return nil
+		return errLate
 	}
 	_, err = r.pulseOne(r.life, finishScript, 2+len(lists), append(append([]any{in.living, in.gone}, lists...), member, dead.death)...)
 	return err
@@ -277,8 +286,8 @@ func (r *receiver) held(in *intake, lists []any) (held []any, err error) {
 	return held, nil
 }
 
-// reap empties one list, a bounded part at a time. False: it has to stop, because the fence is behind us or a beat is due.
-func (r *receiver) reap(p *pulse, in *intake, dead corpse, list any, fence, age int64) (bool, error) {
+// reap empties one list, a bounded part at a time. errLate: it has to stop, because the fence is behind it or a beat is due.
+func (r *receiver) reap(p *pulse, in *intake, dead corpse, list any, fence, age int64) error {
 	raise := 1
 	if dead.superseded {
 		raise = 0
@@ -293,11 +302,11 @@ func (r *receiver) reap(p *pulse, in *intake, dead corpse, list any, fence, age 
 		}
 		v, err := r.pulseOne(r.life, reapScript, 5, args...)
 		if err != nil {
-			return false, err
+			return err
 		}
 		ns, err := redis.Ints(v, nil)
 		if err != nil || len(ns) < 5 {
-			return false, err
+			return or(err, errLate)
 		}
 		for i, kind := range []EventKind{Recovered, Suspected, Poisoned, Trimmed} {
 			if ns[i] > 0 {
@@ -308,10 +317,10 @@ func (r *receiver) reap(p *pulse, in *intake, dead corpse, list any, fence, age 
 			r.suspects(in)
 		}
 		if ns[4] == 0 {
-			return true, nil
+			return nil
 		}
 	}
-	return false, nil
+	return errLate
 }
 
 // pulseOne runs one script, or without one EXISTS, on the link that no element delays.

@@ -347,7 +347,7 @@ func (r *receiver) end() {
 		defer cancel()
 	}
 	defer context.AfterFunc(r.patience, func() {
-		rest(limit, max(r.conf.Grace, time.Second))
+		rest(limit, max(r.conf.Grace, 100*time.Millisecond))
 		cancel()
 	})()
 	result := &ShutdownError{}

@@ -4,7 +4,7 @@
 -- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper
 -- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims
 --      4 name that asks to be keeper, or ''  5 ms that a keeper keeps
---      6 server's time in ms since when the caller has seen it there all the time
+--      6 server's time in ms since when the caller has seen it there all the time  7 ms for which a claim keeps others away
 -- reply: now, newly dead, suspects waiting, 1 if keeper, ms to the next due time or '' if none, claimed members…
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
@@ -60,7 +60,7 @@ end
 
 local out = {now, died, suspects, keeper, first[2] and ms(tonumber(first[2]) - now) or ''}
 for i = 1, most do
-  redis.call('ZADD', KEYS[2], ms(now + 5000), claims[i][1])
+  redis.call('ZADD', KEYS[2], ms(now + tonumber(ARGV[7])), claims[i][1])
   out[#out + 1] = claims[i][1]
 end
 return out
