@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-
-	"github.com/shuntmq/shunt/internal/link"
 )
 
 // One promote script moves at most this much, so that it holds Redis up for well under 1 ms.
@@ -187,8 +185,7 @@ func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Lock()
 	p.set(time.Now().Add(jitter(time.Second)), false)
 	p.mu.Unlock()
-	if class := link.Classify(err); class == link.Fatal || class == link.Failed {
-		p.r.q.events.emit(Event{Kind: Trouble, Channel: p.in.channel, Receiver: p.r.live.Load().name, Err: err, Fatal: true})
+	if p.r.grave(p.in, err) {
 		rest(ctx, maxTrouble)
 	}
 	return err

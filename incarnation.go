@@ -106,8 +106,7 @@ func (r *receiver) handover(why error) {
 			r.owed = h.sources
 			return
 		}
-		if class := link.Classify(err); class == link.Fatal || class == link.Failed {
-			r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: err, Fatal: true})
+		if r.grave(r.intakes[0], err) {
 			wait = min(2*wait, maxTrouble)
 		}
 		rest(life, jitter(wait))

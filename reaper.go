@@ -88,7 +88,7 @@ func (r *receiver) beat() {
 			if now := time.Now(); !now.Before(in.due) && !r.stopped() {
 				in.due = now.Add(jitter(sweepEvery))
 				p.swept = now.Add(r.conf.Lease / 6)
-				if r.sweep(p, in) != nil { // what it has claimed comes up again
+				if err := r.sweep(p, in); err != nil && !r.grave(in, err) { // what it has claimed comes up again
 					in.due = time.Now().Add(r.claim() + jitter(100*time.Millisecond))
 				}
 			} else if r.stopped() {
@@ -107,9 +107,7 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 		c.AddScript(beatScript, 1, in.living, inc.name, inc.lease.Milliseconds())
 	}
 	if err := run(r.life, r.s.pulse, c); err != nil {
-		if class := link.Classify(err); class == link.Fatal || class == link.Failed {
-			r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].channel, Receiver: inc.name, Err: err, Fatal: true})
-		}
+		r.grave(r.intakes[0], err)
 		return 0, err
 	}
 	took := time.Since(sent)
@@ -156,6 +154,16 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 		p.good = time.Time{}
 	}
 	return wait, nil
+}
+
+// grave tells of an error that waiting does not mend, and says whether it is one.
+func (r *receiver) grave(in *intake, err error) bool {
+	class := link.Classify(err)
+	if class != link.Fatal && class != link.Failed {
+		return false
+	}
+	r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Receiver: r.live.Load().name, Err: err, Fatal: true})
+	return true
 }
 
 func abs(n int64) int64 { return max(n, -n) }
@@ -215,7 +223,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 // claim is for how long a claimed dead receiver is left to who claimed it.
 func (r *receiver) claim() time.Duration { return min(sweepEvery, r.conf.Lease/2) }
 
-var errLate = errors.New("shunt: a sweep gave way to a beat")
+var errLate = &link.Error{Class: link.NotExecuted, Err: errors.New("a sweep gave way to a beat")}
 
 // late says that a sweep has to give way to the beat.
 func (r *receiver) late(p *pulse) bool {
@@ -306,7 +314,10 @@ func (r *receiver) reap(p *pulse, in *intake, dead corpse, list any, fence, age 
 		}
 		ns, err := redis.Ints(v, nil)
 		if err != nil || len(ns) < 5 {
-			return or(err, errLate)
+			if err == nil {
+				err = errLate
+			}
+			return err
 		}
 		for i, kind := range []EventKind{Recovered, Suspected, Poisoned, Trimmed} {
 			if ns[i] > 0 {

@@ -1,0 +1,262 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// broken is a message type whose methods misbehave.
+type broken struct {
+	channel   string
+	marshal   func() ([]byte, error)
+	unmarshal func([]byte) (IMessage, error)
+}
+
+func (b *broken) Channel() string                      { return b.channel }
+func (b *broken) Marshal() ([]byte, error)             { return b.marshal() }
+func (b *broken) Unmarshal(p []byte) (IMessage, error) { return b.unmarshal(p) }
+func (b *broken) Resolve(context.Context) error        { return nil }
+
+// Bad input gets an error that names what is wrong and what to do.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	ctx := context.Background()
+	q := newBench(t, s.URL(), func(q *Queue) { q.MaxSize = 1000 })
+	good := q.kind(nil).Message(1)
+	says := func(what string, err error, words ...string) {
+		t.Helper()
+		if err == nil {
+			t.Errorf("%s: no error", what)
+			return
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %q does not say %q", what, err, w)
+			}
+		}
+	}
+	receive := func(workers int, p ...IMessage) error {
+		_, err := q.ReceiveOrdered(ctx, workers, p...)
+		return err
+	}
+	var typed *broken
+	says("nil message", q.Deliver(ctx, nil), "message is nil")
+	says("typed nil", q.Deliver(ctx, typed), "message is nil")
+	for _, name := range []string{"", "a b", "a{b", "a}", "tab\t", strings.Repeat("x", 201), "\xff"} {
+		says("channel "+name, q.Deliver(ctx, Raw(name, nil)), "channel's name")
+		says("receive "+name, receive(1, Define(name, func(context.Context, int) error { return nil })), "channel's name")
+	}
+	says("too large", q.Deliver(ctx, Raw(q.name, make([]byte, 1000))), "larger than Queue.MaxSize", "1021 bytes, 1000 are allowed")
+	if err := q.Deliver(ctx, Raw(q.name, make([]byte, 1000))); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+	says("marshal fails", q.Deliver(ctx, &broken{channel: q.name, marshal: func() ([]byte, error) { return nil, errors.New("no ink") }}), "marshal", "no ink")
+	says("marshal panics", q.Deliver(ctx, &broken{channel: q.name, marshal: func() ([]byte, error) { panic("no pen") }}), "Marshal panicked", "no pen")
+	says("header", q.Deliver(ctx, good, Header("", "x")), "header")
+	says("no workers", receive(0, good), "0 workers", "want 1 to")
+	says("negative workers", receive(-1, good), "-1 workers")
+	says("no prototype", receive(1), "want 1 to 64 prototypes")
+	says("nil prototype", receive(1, nil), "prototype 0 is nil")
+	says("raw prototype", receive(1, Raw(q.name, nil)), "no prototype")
+	says("twice", receive(1, good, good), "two prototypes")
+	_, err := q.ReceiveWeighted(ctx, 1, Share{good, 0})
+	says("weight", err, "weight 0")
+	_, err = q.List(ctx, q.name, "nowhere", 0, 0)
+	says("state", err, "nowhere")
+	_, err = q.Purge(ctx, q.name, Doing)
+	says("purge doing", err, "cannot be purged")
+	_, err = q.RetryDead(ctx, q.name, Entry{})
+	says("foreign entry", err, "not from a List")
+
+	var all *DeliveryError
+	err = q.DeliverAll(ctx, []IMessage{good, nil, Raw("a b", nil), good})
+	if !errors.As(err, &all) || len(all.Failed) != 2 || all.Failed[1] == nil || all.Failed[2] == nil || len(all.Unknown) != 0 {
+		t.Errorf("%+v", err)
+	}
+	says("some", err, "2 messages not delivered")
+
+	for _, bad := range []string{"localhost:6379", "http://x", "redis://x/y", "://", "redis:x", "unix:///s?db=x"} {
+		_, err := NewPool(bad)
+		says("URL "+bad, err, "shunt: redis URL")
+	}
+	says("no pool", (&Queue{}).Validate(), "Pool is nil", "NewPool")
+	says("all at once", (&Queue{Pool: q.Pool, Lease: 1, Grace: -1, Prefetch: -1}).Validate(), "Lease", "Grace", "Prefetch")
+	says("no pool used", (&Queue{}).Deliver(ctx, good), "Pool is nil")
+}
+
+// A server that is not there, or not ours, is told soon, and nothing is left running.
+func TestBadServer(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	ctx := context.Background()
+	try := func(url string, words ...string) {
+		t.Helper()
+		q := newBench(t, url, func(q *Queue) { q.DeliverTimeout = time.Second })
+		began := time.Now()
+		_, err := q.Receive(ctx, q.kind(nil), 1)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("Receive took %v", took)
+		}
+		err2 := q.Deliver(ctx, q.kind(nil).Message(1))
+		for _, err := range []error{err, err2} {
+			for _, w := range words {
+				if err == nil || !strings.Contains(err.Error(), w) {
+					t.Errorf("%v does not say %q", err, w)
+				}
+			}
+		}
+	}
+	absent := redistest.Start(t)
+	url := absent.URL()
+	absent.Kill()
+	try(url, "connect to redis", "refused")
+	locked := redistest.Start(t, "requirepass secret")
+	try(locked.URL(), "NOAUTH")
+	try(strings.Replace(locked.URL(), "redis://", "redis://:wrong@", 1), "WRONGPASS")
+}
+
+// Keys of the wrong type lose nothing, and the errors say what is in the way.
+func TestWrongType(t *testing.T) {
+	for _, suffix := range []string{"prepare", "delay", "dead", "suspect", "receivers", "receivers.dead", "keeper"} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			q := newBench(t, s.URL(), func(q *Queue) {
+				q.Lease = time.Second
+				q.Backoff = func(int) time.Duration { return 0 }
+			})
+			ctx := context.Background()
+			key := "{" + q.name + "}." + suffix
+			s.Do("SET", key, "not shunt's")
+			seen := newTally()
+			handle := func(_ context.Context, i int) error {
+				switch n := seen.add(i); {
+				case i == 1 && n == 1:
+					return errors.New("once")
+				case i == 2:
+					return Reject(errors.New("never"))
+				}
+				return nil
+			}
+			shutdown, err := q.Receive(ctx, q.kind(handle), 2)
+			if suffix == "receivers" {
+				if err == nil || !strings.Contains(err.Error(), "not shunt's") {
+					t.Errorf("Receive: %v", err)
+				}
+				s.Do("DEL", key)
+				shutdown, err = q.Receive(ctx, q.kind(handle), 2)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := 0
+			for i := range 4 {
+				err := q.Deliver(ctx, q.kind(nil).Message(i))
+				if suffix == "prepare" {
+					if err == nil || !strings.Contains(err.Error(), "not shunt's") {
+						t.Errorf("Deliver: %v", err)
+					}
+				} else if err != nil {
+					t.Error(err)
+				} else {
+					want++
+				}
+			}
+			if suffix != "receivers" && suffix != "dead" && suffix != "delay" {
+				q.until(10*time.Second, "it is told", func() bool { return q.count(Trouble) > 0 })
+			}
+			q.until(10*time.Second, "what can be is handled", func() bool { return seen.distinct() == want })
+			s.Do("DEL", key)
+			for i := want; i < 4; i++ {
+				q.deliver(i, i+1)
+			}
+			q.until(20*time.Second, "all is handled", func() bool {
+				st, err := q.Stats(ctx, q.name)
+				return err == nil && seen.distinct() == 4 && st[Dead].Count == 1 && st[Prepare].Count+st[Doing].Count+st[Delay].Count == 0 && q.count(Acked) >= 3
+			})
+			if err := shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Too small a pool is refused before it can stall anything.
+func TestSmallPool(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.Pool.MaxActive = 5 })
+	ctx := context.Background()
+	a, b := q.ranks(2, func(context.Context, int, int) error { return nil }), q.kind(func(context.Context, int) error { return nil })
+	if _, err := q.ReceiveOrdered(ctx, 1, a[0], a[1]); err == nil || !strings.Contains(err.Error(), "needs 6 connections") {
+		t.Error(err)
+	}
+	if _, err := q.Receive(ctx, b, 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := q.Receive(ctx, a[0], 1); err == nil || !strings.Contains(err.Error(), "MaxActive is 5") {
+		t.Error(err)
+	}
+	q.deliver(0, 10)
+	q.wait(Acked, 10, 5*time.Second)
+}
+
+// A payload that cannot be decoded goes to dead with the reason, once.
+func TestUndecodable(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL())
+		ctx := context.Background()
+		p := &broken{channel: q.name}
+		p.unmarshal = func(b []byte) (IMessage, error) {
+			switch string(b) {
+			case "panic":
+				panic("what is this")
+			case "nil":
+				return nil, nil
+			case "ok":
+				return p, nil
+			}
+			return nil, errors.New("not mine")
+		}
+		if _, err := q.Receive(ctx, p, 2); err != nil {
+			t.Fatal(err)
+		}
+		newer := append([]byte{0xC1, 0x20}, make([]byte, 30)...)
+		for _, payload := range []string{"panic", "nil", "other", string(newer)} {
+			b.Do("LPUSH", "{"+q.name+"}.prepare", payload)
+		}
+		if err := q.Deliver(ctx, Raw(q.name, []byte("ok"))); err != nil {
+			t.Fatal(err)
+		}
+		q.wait(Undecodable, 4, 10*time.Second)
+		q.wait(Acked, 1, 10*time.Second)
+		es, err := q.List(ctx, q.name, Dead, 0, 0)
+		if err != nil || len(es) != 4 {
+			t.Fatal(es, err)
+		}
+		reasons := ""
+		for _, e := range es {
+			reasons += string(e.Payload) + ": " + e.Failure + "\n"
+		}
+		for _, want := range []string{"panic: Unmarshal panicked: what is this", "nil: shunt: Unmarshal returned no message", "other: not mine", "newer version"} {
+			if !strings.Contains(reasons, want) {
+				t.Errorf("%q lacks %q", reasons, want)
+			}
+		}
+		// What a newer shunt wrote is put back as it was.
+		if n, err := q.RetryDead(ctx, q.name, es...); n != 4 || err != nil {
+			t.Error(n, err)
+		}
+		q.wait(Undecodable, 8, 10*time.Second)
+	})
+}
