@@ -1,0 +1,295 @@
+package shunt
+
+import (
+	"bufio"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// document is one of the pages that come with the package.
+func document(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// README's program is vetted, built and run, on a server of its own, and does what README says of it.
+func TestREADMEProgram(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no interrupt that a process could be sent")
+	}
+	s := redistest.Start(t)
+	readme := document(t, "README.md")
+	_, program, _ := strings.Cut(readme, "```go\npackage main")
+	program, _, found := strings.Cut(program, "```")
+	if !found {
+		t.Fatal("README.md has no program")
+	}
+	const url = "redis://localhost:6379"
+	if strings.Count(program, url) != 1 {
+		t.Fatalf("README's program does not say %s once", url)
+	}
+	program = "package main" + strings.Replace(program, url, s.URL(), 1)
+
+	// An overlay puts it into this module, in a directory that has no other program, and writes nothing there.
+	dir := t.TempDir()
+	write := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(root, "docs", "main.go"): write("main.go", []byte(program)),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "readme")
+	for _, args := range [][]string{{"vet"}, {"build", "-o", binary}} {
+		c := exec.Command("go", append(args, "-overlay", write("overlay.json", overlay), "./docs")...)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(c.Args, " "), err, out)
+		}
+	}
+
+	c := exec.Command(binary)
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hung := time.AfterFunc(20*time.Second, func() { c.Process.Kill() })
+	defer hung.Stop()
+	var printed []string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		printed = append(printed, lines.Text())
+		if len(printed) == 2 {
+			c.Process.Signal(os.Interrupt)
+		}
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+	if want := "[welcome, Ann welcome, Ben]"; fmt.Sprint(printed) != want {
+		t.Errorf("it printed %v, want %s", printed, want)
+	}
+	for _, line := range printed {
+		if !strings.Contains(readme, "`"+line+"`") {
+			t.Errorf("README.md does not say that it prints %q", line)
+		}
+	}
+}
+
+// sources are the parsed files of the package, without tests.
+func sources(t *testing.T) []*ast.File {
+	t.Helper()
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// row is the cells of the table row of README that begins with the given one.
+func row(readme, first string) []string {
+	_, rest, found := strings.Cut(readme, "\n| "+first+" |")
+	if !found {
+		return nil
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	cells := strings.Split(line, "|")
+	for i := range cells {
+		cells[i] = strings.TrimSpace(cells[i])
+	}
+	return cells
+}
+
+// Every field, option and optional method is in README's tables, with the default that a Queue takes.
+func TestREADMEConfiguration(t *testing.T) {
+	t.Parallel()
+	readme := document(t, "README.md")
+	pool, err := NewPool("redis://localhost:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &Queue{Pool: pool}
+	if err := q.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	def := reflect.ValueOf(q.conf).Elem()
+	for _, f := range reflect.VisibleFields(def.Type()) {
+		if !f.IsExported() {
+			continue
+		}
+		cells := row(readme, "`"+f.Name+"`")
+		if len(cells) < 3 {
+			t.Errorf("the field %s is not in README.md's table", f.Name)
+			continue
+		}
+		var want int64
+		switch f.Type.Kind() {
+		case reflect.Int, reflect.Int64:
+			want = def.FieldByIndex(f.Index).Int()
+		default:
+			continue
+		}
+		if got, err := quantity(cells[0]); err != nil || got != want {
+			t.Errorf("README.md says that the default of %s is %s, it is %d: %v", f.Name, cells[0], want, err)
+		}
+	}
+
+	ident := func(e ast.Expr) string {
+		if i, ok := e.(*ast.Ident); ok {
+			return i.Name
+		}
+		return ""
+	}
+	options, methods := 0, 0
+	for _, file := range sources(t) {
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() && f.Type.Results != nil && ident(f.Type.Results.List[0].Type) == "Option" {
+				options++
+				if !strings.Contains(readme, "\n| `"+f.Name.Name+"(") {
+					t.Errorf("the option %s is not in README.md's table", f.Name.Name)
+				}
+			}
+			g, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range g.Specs {
+				ts, ok := spec.(*ast.TypeSpec)
+				if !ok {
+					continue
+				}
+				i, ok := ts.Type.(*ast.InterfaceType)
+				if !ok || !ts.Name.IsExported() || ts.Name.Name == "IMessage" {
+					continue
+				}
+				methods++
+				if !strings.Contains(readme, "\n| `"+i.Methods.List[0].Names[0].Name+"(") || !strings.Contains(readme, "`"+ts.Name.Name+"`") {
+					t.Errorf("the optional method of %s is not in README.md's table", ts.Name.Name)
+				}
+			}
+		}
+	}
+	if options < 5 || methods < 3 {
+		t.Errorf("found %d options and %d optional methods: this test no longer sees them", options, methods)
+	}
+}
+
+// quantity reads "10 s", "30 days", "256 KB", "10,000".
+func quantity(s string) (int64, error) {
+	number, unit, _ := strings.Cut(strings.ReplaceAll(s, ",", ""), " ")
+	n, err := strconv.ParseInt(number, 10, 64)
+	units := map[string]int64{"": 1, "s": int64(time.Second), "min": int64(time.Minute), "days": int64(24 * time.Hour), "KB": 1 << 10, "MB": 1 << 20}
+	if units[unit] == 0 {
+		return 0, fmt.Errorf("no unit %q", unit)
+	}
+	return n * units[unit], err
+}
+
+// The version of Go that README names is that of go.mod.
+func TestREADMEGo(t *testing.T) {
+	t.Parallel()
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(document(t, "go.mod"))
+	if version == nil || !strings.Contains(document(t, "README.md"), "Go "+version[1]+" or later") {
+		t.Errorf("go.mod says %q", version)
+	}
+}
+
+// Links within the project lead somewhere.
+func TestREADMELinks(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	n := 0
+	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/lifecycle.md", "docs/design.md", "docs/operations.md"} {
+		for _, m := range link.FindAllStringSubmatch(document(t, page), -1) {
+			n++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+	if n < 5 {
+		t.Errorf("found %d links", n)
+	}
+}
+
+// What exists stands in the page that is there for it: each Event in operations.md, each script and key in lifecycle.md.
+func TestREADMEPages(t *testing.T) {
+	t.Parallel()
+	operations, lifecycle := document(t, "docs/operations.md"), document(t, "docs/lifecycle.md")
+	events := 0
+	for _, file := range sources(t) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if v, ok := n.(*ast.ValueSpec); ok && len(v.Values) == 1 {
+				if i, ok := v.Type.(*ast.Ident); ok && i.Name == "EventKind" {
+					events++
+					if !strings.Contains(operations, "`"+v.Names[0].Name+"`") {
+						t.Errorf("docs/operations.md does not tell what to do about the Event %s", v.Names[0].Name)
+					}
+				}
+			}
+			return true
+		})
+	}
+	if events < 20 {
+		t.Errorf("found %d kinds of Event: this test no longer sees them", events)
+	}
+	scripts, err := lua.ReadDir("lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scripts {
+		name := strings.TrimSuffix(s.Name(), ".lua")
+		if !strings.Contains(lifecycle, "`"+name+"`") {
+			t.Errorf("docs/lifecycle.md does not tell of lua/%s", s.Name())
+		}
+	}
+	k := keysOf("C")
+	for _, key := range []any{k.prepare, k.delay, k.suspect, k.dead, k.living, k.gone, k.keeper, channelsKey} {
+		if !strings.Contains(lifecycle, fmt.Sprintf("`%s`", key)) {
+			t.Errorf("docs/lifecycle.md does not tell of the key %s", key)
+		}
+	}
+}
