@@ -118,6 +118,9 @@ func (r *receiver) handover(why error) {
 	case <-r.broken:
 	default:
 	}
+	if r.lease.lost.Load() { // lost, as the watcher saw it, just when it was renewed
+		r.breaks(ErrLeaseLost)
+	}
 	for _, in := range r.intakes {
 		in.doing = in.doings(h.next)
 		r.lookSoon(in) // the old one may have been the keeper
