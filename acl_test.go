@@ -363,7 +363,7 @@ func TestACLDeliver(t *testing.T) {
 	if !found {
 		t.Fatal("README.md does not say what a user who only delivers needs")
 	}
-	words := []string{"on", ">secret", "~{*}.*", "resetchannels", "+client|setname"}
+	words := []string{"on", ">secret", "~{*}.*", "resetchannels"}
 	for i, command := range strings.Split(sentence, "`") {
 		if i%2 == 1 {
 			words = append(words, "+"+command)

@@ -170,7 +170,7 @@ func TestWrongType(t *testing.T) {
 					want++
 				}
 			}
-			if suffix != "receivers" && suffix != "dead" && suffix != "delay" {
+			if suffix != "receivers" && suffix != "dead" && suffix != "delay" && suffix != "keeper" {
 				q.until(10*time.Second, "it is told", func() bool { return q.count(Trouble) > 0 })
 			}
 			q.until(10*time.Second, "what can be is handled", func() bool { return seen.distinct() == want })

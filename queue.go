@@ -94,7 +94,7 @@ func NewPool(rawURL string) (*redis.Pool, error) {
 	}
 	options := []redis.DialOption{
 		redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(3 * time.Second), redis.DialWriteTimeout(3 * time.Second),
-		redis.DialKeepAlive(30 * time.Second), redis.DialClientName("shunt"),
+		redis.DialKeepAlive(30 * time.Second),
 	}
 	dial := func(ctx context.Context) (redis.Conn, error) { return redis.DialURLContext(ctx, rawURL, options...) }
 	switch u.Scheme {

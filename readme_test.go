@@ -2,6 +2,7 @@ package shunt
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -234,6 +235,91 @@ func TestREADMEGo(t *testing.T) {
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(document(t, "go.mod"))
 	if version == nil || !strings.Contains(document(t, "README.md"), "Go "+version[1]+" or later") {
 		t.Errorf("go.mod says %q", version)
+	}
+}
+
+// A Queue that only delivers and looks has one connection, one that receives as many as README's formula says.
+func TestREADMEConnections(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newBench(t, s.URL())
+	q.deliver(0, 10)
+	q.deliver(10, 20, In(time.Hour))
+	if _, err := q.Stats(t.Context(), q.name); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Connections(); n != 1 {
+		t.Errorf("a Queue that delivers has %d connections", n)
+	}
+	kinds := q.ranks(2, func(context.Context, int, int) error { return nil })
+	q.receive(16, func(context.Context, int) error { return nil })
+	if _, err := q.ReceiveOrdered(t.Context(), 16, kinds[0], kinds[1]); err != nil {
+		t.Fatal(err)
+	}
+	// The subscription, three waiters, and a connection for the large one of each receiver.
+	large := []byte("7" + strings.Repeat(" ", 2*largeElement))
+	for range 3 {
+		for _, channel := range []string{q.name, kinds[0].Channel()} {
+			if err := q.Deliver(t.Context(), Raw(channel, large)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	q.wait(Acked, 16, 10*time.Second)
+	most := 3 + (1 + 1) + (1 + 2)
+	q.until(10*time.Second, "all connections", func() bool { return s.Connections() == most })
+	if need := q.connections(); need != most {
+		t.Errorf("Receive counts %d", need)
+	}
+}
+
+// What operations.md says of moving a plain list keeps its order.
+func TestREADMEMove(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	operations := document(t, "docs/operations.md")
+	for _, c := range []struct {
+		push, first, move string
+		want              string
+	}{
+		{"LPUSH", "", "RENAMENX jobs {jobs}.prepare", "1 2 3"},
+		{"LPUSH", "4", "LMOVE jobs {jobs}.prepare LEFT RIGHT", "1 2 3 4"},
+		{"LPUSH", "4", "RPOPLPUSH jobs {jobs}.prepare", "4 1 2 3"},
+		{"RPUSH", "4", "LMOVE jobs {jobs}.prepare LEFT LEFT", "4 1 2 3"},
+	} {
+		if !strings.Contains(operations, "`"+c.move+"`") {
+			t.Errorf("docs/operations.md does not say %s", c.move)
+		}
+		s.Do("FLUSHALL")
+		q := newBench(t, s.URL())
+		s.Do(c.push, "jobs", "1", "2", "3")
+		if c.first != "" {
+			s.Do("LPUSH", "{jobs}.prepare", c.first)
+		}
+		words := strings.Fields(c.move)
+		var args []any
+		for _, w := range words[1:] {
+			args = append(args, w)
+		}
+		for i := range 4 {
+			if v, err := s.TryDo(words[0], args...); err != nil && i == 0 || v == nil {
+				if i == 0 {
+					t.Errorf("%s: %v", c.move, err)
+				}
+				break
+			}
+		}
+		es, err := q.List(t.Context(), "jobs", Prepare, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range es {
+			got = append(got, string(e.Payload))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: to be taken in the order %v, want %s", c.move, got, c.want)
+		}
 	}
 }
 

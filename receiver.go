@@ -61,7 +61,7 @@ type receiver struct {
 	breaker  breaker
 	large    large
 	kicks    chan struct{} // of capacity 1: beat now
-	looks    chan *intake  // sweep now, without judging anybody
+	looks    chan *intake  // sweep now
 	broken   chan error    // of capacity 1: why the incarnation has to end
 	doubt    atomic.Bool   // it has to, and has not yet
 	owed     []incarnation // gate: what an unfinished handover leaves to the end

@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"context"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -190,7 +191,7 @@ func (s *slot) time(h *handling, now time.Time) time.Time {
 
 func (s *slot) event(kind EventKind, h *handling, now time.Time) Event {
 	return Event{Kind: kind, Channel: h.it.in.channel, Serial: h.it.name(), Attempt: h.it.attempts + 1,
-		Receiver: s.r.live.Load().name, Worker: s.n, Took: now.Sub(h.started), Err: ErrTimeout}
+		Receiver: s.r.live.Load().name, Worker: s.n, Took: now.Sub(h.started), Err: context.Cause(h.Context)}
 }
 
 // vacant are the slots that stay empty because there are as many orphans as workers.

@@ -7,5 +7,5 @@ local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 redis.call('ZADD', KEYS[2], 'NX', now, ARGV[1] .. ' ' .. now .. ' s')
 redis.call('ZREM', KEYS[1], ARGV[1])
-if redis.call('HGET', KEYS[3], 'name') == ARGV[1] then redis.call('DEL', KEYS[3]) end
+if redis.pcall('HGET', KEYS[3], 'name') == ARGV[1] then redis.pcall('DEL', KEYS[3]) end
 return 1

@@ -34,7 +34,7 @@ if judge then
     if now - tonumber(ARGV[6]) >= lease / 4 then
       redis.call('ZADD', KEYS[2], 'NX', ms(now), name .. ' ' .. ms(now) .. ' r')
       redis.call('ZREM', KEYS[1], name)
-      if redis.call('HGET', KEYS[5], 'name') == name then redis.call('DEL', KEYS[5]) end
+      if redis.pcall('HGET', KEYS[5], 'name') == name then redis.pcall('DEL', KEYS[5]) end
       died = died + 1
     end
   end
@@ -50,11 +50,12 @@ local most = math.min(#claims, tonumber(ARGV[3]))
 
 local keeper = 0
 if ARGV[4] ~= '' then
-  local held = redis.call('HMGET', KEYS[5], 'name', 'until')
+  -- A keeper is only for speed: what is not allowed here, or is no hash, must not keep the dead from being found.
+  local held = redis.pcall('HMGET', KEYS[5], 'name', 'until')
   local ends = tonumber(held[2] or '0') or 0
-  if held[1] == ARGV[4] or ends <= now or ends > now + tonumber(ARGV[5]) then
-    redis.call('HSET', KEYS[5], 'name', ARGV[4], 'until', ms(now + tonumber(ARGV[5])))
-    keeper = 1
+  if not held.err and (held[1] == ARGV[4] or ends <= now or ends > now + tonumber(ARGV[5])) then
+    local set = redis.pcall('HSET', KEYS[5], 'name', ARGV[4], 'until', ms(now + tonumber(ARGV[5])))
+    if type(set) ~= 'table' then keeper = 1 end
   end
 end
 

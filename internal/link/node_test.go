@@ -206,3 +206,27 @@ func TestOldConnectionsOfThePool(t *testing.T) {
 		t.Errorf("took %v, though the server was there", took)
 	}
 }
+
+// A pool of connections that cannot be read with a timeout is an error, not a loop.
+func TestDialWithoutTimeouts(t *testing.T) {
+	t.Skip("bug: discard asks until the connection has an error, which such a one never has")
+	b := shared(t)
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
+		c, err := redis.Dial("tcp", b.Addr(), redis.DialReadTimeout(time.Second))
+		return struct{ redis.Conn }{c}, err
+	}}
+	t.Cleanup(func() { pool.Close() })
+	done := make(chan error, 1)
+	go func() {
+		_, err := NewNode(pool, Settings{DialTimeout: time.Second, MaxBackoff: time.Second}).Dial(context.Background())
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("connected")
+		}
+	case <-time.After(patience):
+		t.Fatal("never came back")
+	}
+}

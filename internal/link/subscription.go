@@ -140,9 +140,12 @@ func (s *Subscription) read(ctx context.Context, c redis.Conn) (refused bool) {
 	})
 	s.mu.Unlock()
 	defer ping.Stop()
-	for ctx.Err() == nil {
+	for listens := false; ctx.Err() == nil; {
 		v, err := redis.ReceiveWithTimeout(c, 2*pingEvery)
 		if err != nil {
+			if listens && Code(err) != "" {
+				continue // PING is not allowed; that is an answer too
+			}
 			return Code(err) != ""
 		}
 		m, _ := redis.Values(v, nil)
@@ -150,6 +153,7 @@ func (s *Subscription) read(ctx context.Context, c redis.Conn) (refused bool) {
 			continue // a pong
 		}
 		kind, _ := redis.String(m[0], nil)
+		listens = listens || kind == "subscribe"
 		channel, _ := redis.String(m[1], nil)
 		s.mu.Lock()
 		ls := slices.Clone(s.hears[channel])
