@@ -26,11 +26,12 @@ with-redis = REDIS_SERVER=$$(sh .ci/redis-server.sh); export REDIS_SERVER
 
 test: race fuzz
 
-# -count=1: the cache knows neither the server nor luck with a race.
+# -count=1: the cache knows neither the server nor luck with a race. -parallel:
+# most tests wait for a lease or a connection, not for a core.
 race:
 	@set -e; $(with-redis); for dir in $(MODULES); do \
 		echo "== go test -race $$dir"; \
-		(cd $$dir && $(GO) test -race -count=1 -timeout 10m ./...); \
+		(cd $$dir && $(GO) test -race -count=1 -parallel 8 -timeout 10m ./...); \
 	done
 
 # One target at a time, for each one takes every core. Up to Go 1.26 a run can
