@@ -129,10 +129,20 @@ func TestDialOfAMuteServer(t *testing.T) {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	b.hears(false)
-	cancel()
 	fails := b.node.fails
+	<-b.dials
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.node.Dial(ctx)
+		done <- err
+	}()
+	<-b.dials
+	cancel()
+	if err := <-done; err == nil || b.node.fails != fails {
+		t.Errorf("%v, %d failures, were %d", err, b.node.fails, fails)
+	}
 	if _, err := b.node.Dial(ctx); !errors.Is(err, context.Canceled) || b.node.fails != fails {
-		t.Errorf("%v, %d failures", err, b.node.fails)
+		t.Errorf("%v, %d failures, were %d", err, b.node.fails, fails)
 	}
 	b.Hole(false)
 	c, err := b.node.Dial(b.within(patience))
