@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // One promote script moves at most this much, so that it holds Redis up for well under 1 ms.
@@ -87,7 +89,7 @@ func (p *promoter) asks(r *receiver) (name string, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.listening && !r.stopped() {
-		name = r.live.Load().name
+		name = r.live.Load().Name
 	}
 	return name, p.hints
 }
@@ -114,7 +116,7 @@ func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 // run is the promoter's goroutine.
 func (p *promoter) run() {
 	r := p.r
-	channel := p.in.delay.(string)
+	channel := p.in.Delay.(string)
 	l := r.s.hints.Listen(channel, p.heard, p.heeds)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -156,7 +158,7 @@ func (p *promoter) yield() {
 	if granted != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		p.r.pulseOne(ctx, yieldScript, 3, p.in.living, p.in.keeper, p.in.delay, granted)
+		p.r.pulseOne(ctx, lists.Yield, 3, p.in.Living, p.in.Keeper, p.in.Delay, granted)
 	}
 }
 
@@ -166,13 +168,13 @@ func (p *promoter) promote(ctx context.Context) error {
 	hints := p.hints
 	p.due = time.Time{}
 	p.mu.Unlock()
-	v, err := p.r.pulseOne(ctx, promoteScript, 3, p.in.living, p.in.delay, p.in.prepare, promoteMost, promoteBytes)
+	v, err := p.r.pulseOne(ctx, lists.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
 	if err == nil {
 		var ns []int64
 		ns, err = redis.Int64s(v, nil)
 		if err == nil && len(ns) > 0 {
 			if ns[0] > 0 {
-				p.r.q.events.emit(Event{Kind: Promoted, Channel: p.in.channel, N: int(ns[0])})
+				p.r.q.events.emit(Event{Kind: Promoted, Channel: p.in.Channel, N: int(ns[0])})
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()

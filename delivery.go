@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // delivery is a message on its way into its channel.
@@ -19,7 +20,7 @@ type delivery struct {
 	at    time.Time
 	later bool
 
-	element element
+	element lists.Element
 	channel string
 	raw     []byte // the element's bytes
 }
@@ -43,7 +44,7 @@ func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
 	}
 	due, err := q.put(ctx, &d, []any{d.raw})
 	if err == nil && q.events.on() {
-		q.events.emit(Event{Kind: Delivered, Channel: d.channel, Serial: d.element.name(), N: 1, Due: due})
+		q.events.emit(Event{Kind: Delivered, Channel: d.channel, Serial: d.element.Name(), N: 1, Due: due})
 	}
 	return err
 }
@@ -125,7 +126,7 @@ func (q *Queue) newDelivery(m IMessage, opts []Option) (d delivery, err error) {
 	}
 	guard("Channel", func() error { d.channel = m.Channel(); return nil }, func(e error) { err = e })
 	if err == nil {
-		err = checkChannel(d.channel)
+		err = lists.CheckChannel(d.channel)
 	}
 	if err != nil {
 		return d, err
@@ -135,12 +136,12 @@ func (q *Queue) newDelivery(m IMessage, opts []Option) (d delivery, err error) {
 			return d, err
 		}
 	}
-	guard("Marshal", func() (err error) { d.element.payload, err = m.Marshal(); return err }, func(e error) { err = e })
+	guard("Marshal", func() (err error) { d.element.Payload, err = m.Marshal(); return err }, func(e error) { err = e })
 	if err != nil {
 		return d, fmt.Errorf("shunt: marshal a message for %q: %w", d.channel, err)
 	}
-	d.element.serial = newSerial()
-	d.raw = d.element.encode()
+	d.element.Serial = lists.NewSerial()
+	d.raw = d.element.Encode()
 	if len(d.raw) > q.conf.MaxSize {
 		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: deliver a reference to what is large", ErrTooLarge, d.channel, len(d.raw), q.conf.MaxSize)
 	}
@@ -157,7 +158,7 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 	k := q.keysFor(d.channel)
 	s := q.serverOf(d.channel)
 	if !d.later {
-		_, err = q.ask(ctx, s, func(c *link.Call) { c.Add("LPUSH", append([]any{k.prepare}, raws...)...) })
+		_, err = q.ask(ctx, s, func(c *link.Call) { c.Add("LPUSH", append([]any{k.Prepare}, raws...)...) })
 		return due, explain(err, "deliver to", d.channel)
 	}
 	began, doubt := time.Now(), false
@@ -167,7 +168,7 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 	}
 	for {
 		v, err := q.ask(ctx, s, func(c *link.Call) {
-			c.AddScript(laterScript, 1, append([]any{k.delay, mode, ms}, raws...)...)
+			c.AddScript(lists.Later, 1, append([]any{k.Delay, mode, ms}, raws...)...)
 		})
 		if err == nil {
 			at, err := redis.Int64(v, nil)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // handling is one handler's run, and its context. The context's deadline is the watcher's to keep, so that no message costs a timer.
@@ -30,7 +32,7 @@ func (u undecodable) Unwrap() error { return u.error }
 func newHandling(s *slot, it *item) *handling {
 	h := &handling{r: s.r, slot: s, it: it, started: time.Now()}
 	h.Context, h.cancel = context.WithCancelCause(s.r.values)
-	h.deadline = h.after(or(it.timeout, s.r.conf.Timeout))
+	h.deadline = h.after(or(it.Timeout, s.r.conf.Timeout))
 	return h
 }
 
@@ -69,7 +71,7 @@ func (h *handling) run() error {
 		return err
 	}
 	deadline := h.deadline
-	if t, ok := m.(Timeouter); ok && h.it.timeout == 0 {
+	if t, ok := m.(Timeouter); ok && h.it.Timeout == 0 {
 		if d := t.Timeout(); d != 0 {
 			deadline = h.after(d)
 		}
@@ -90,7 +92,7 @@ func (h *handling) unmarshal() (m IMessage, err error) {
 	// Set for the case that Unmarshal calls runtime.Goexit, after which nothing here runs but deferred calls.
 	h.undecodable = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
 	guard("Unmarshal", func() (err error) {
-		m, err = h.it.in.prototype.Unmarshal(h.it.payload)
+		m, err = h.it.in.prototype.Unmarshal(h.it.Payload)
 		return err
 	}, func(e error) { err = e })
 	if err == nil && isNil(m) {
@@ -116,7 +118,7 @@ func (h *handling) judge(m IMessage, err error) verdict {
 	var u undecodable
 	var r rejection
 	var d delayed
-	attempt := it.attempts + 1
+	attempt := it.Attempts + 1
 	most := h.maxAttempts(m)
 	switch {
 	case errors.As(err, &u):
@@ -128,17 +130,17 @@ func (h *handling) judge(m IMessage, err error) verdict {
 	default:
 		v.kind, v.wait = Retried, h.backoff(m, attempt)
 	}
-	e := it.element.next(err)
+	e := it.Element.Next(err)
 	if it.newer != nil { // its header cannot be written here, so it goes whole behind one of our own
-		e = element{serial: newSerial(), failure: failureText(err), payload: it.raw}
+		e = lists.Element{Serial: lists.NewSerial(), Failure: lists.FailureText(err), Payload: it.raw}
 	}
-	v.next = e.encode()
+	v.next = e.Encode()
 	return v
 }
 
 // maxAttempts is 0 where there is no bound.
 func (h *handling) maxAttempts(msg IMessage) int {
-	n := h.it.maxAttempts
+	n := h.it.MaxAttempts
 	if m, ok := msg.(MaxAttempter); n == 0 && ok {
 		h.ask("MaxAttempts", func() { n = m.MaxAttempts() })
 	}
@@ -169,7 +171,7 @@ func (h *handling) ask(what string, f func()) {
 		defer close(done)
 		guard(what, func() error { f(); return nil }, func(err error) {
 			if err != nil {
-				h.r.q.events.emit(Event{Kind: Trouble, Channel: h.it.in.channel, Serial: h.it.name(), Err: err})
+				h.r.q.events.emit(Event{Kind: Trouble, Channel: h.it.in.Channel, Serial: h.it.Name(), Err: err})
 			}
 		})
 	}()
@@ -178,10 +180,10 @@ func (h *handling) ask(what string, f func()) {
 
 func (h *handling) info() Info {
 	it := h.it
-	i := Info{Channel: it.in.channel, Serial: it.name(), Attempt: it.attempts + 1, Recoveries: it.recoveries, Headers: it.headers,
-		Failure: it.failure, Receiver: h.r.live.Load().name, Worker: h.slot.n}
-	if !it.bare {
-		i.Delivered = deliveredAt(it.serial)
+	i := Info{Channel: it.in.Channel, Serial: it.Name(), Attempt: it.Attempts + 1, Recoveries: it.Recoveries, Headers: it.Headers,
+		Failure: it.Failure, Receiver: h.r.live.Load().Name, Worker: h.slot.n}
+	if !it.Bare {
+		i.Delivered = lists.DeliveredAt(it.Serial)
 	}
 	return i
 }

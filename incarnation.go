@@ -9,21 +9,22 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // register enters an incarnation among the living of every channel; only then may it take.
-func (r *receiver) register(ctx context.Context, i incarnation) (sent time.Time, err error) {
+func (r *receiver) register(ctx context.Context, i lists.Incarnation) (sent time.Time, err error) {
 	sent = time.Now()
 	c := link.NewCall()
 	c.FailFast = true
 	for _, in := range r.intakes {
-		c.AddScript(registerScript, 1, in.living, i.name, i.lease.Milliseconds())
+		c.AddScript(lists.Register, 1, in.Living, i.Name, i.Lease.Milliseconds())
 	}
 	return sent, r.all(ctx, c)
 }
 
 // all sends a call on the receiver's own behalf.
-func (r *receiver) all(ctx context.Context, c *link.Call) error { return run(ctx, r.s.data, c) }
+func (r *receiver) all(ctx context.Context, c *link.Call) error { return r.s.data.Run(ctx, c) }
 
 // succeed waits for the incarnation's end and puts a new one in its place. A connection that broke while it owed a reply may have
 // moved an element into a list of this live receiver without anybody knowing, and a command that it carried may run even now: so the
@@ -89,9 +90,9 @@ func (r *receiver) handover(why error) {
 		return
 	}
 	defer r.resume()
-	h := &handover{r: r, sources: []incarnation{*r.live.Load()}}
+	h := &handover{r: r, sources: []lists.Incarnation{*r.live.Load()}}
 	h.revoke()
-	h.next = newIncarnation(len(r.slots), r.conf.Lease)
+	h.next = lists.NewIncarnation(len(r.slots), r.conf.Lease)
 	wait := minTrouble
 	for {
 		err := h.try(life)
@@ -100,7 +101,7 @@ func (r *receiver) handover(why error) {
 		}
 		if h.sent { // what it sent may yet be executed, and then next is no longer new
 			h.sources = append(h.sources, h.next)
-			h.next, h.sent = newIncarnation(len(r.slots), r.conf.Lease), false
+			h.next, h.sent = lists.NewIncarnation(len(r.slots), r.conf.Lease), false
 		}
 		if life.Err() != nil {
 			r.owed = h.sources
@@ -119,10 +120,10 @@ func (r *receiver) handover(why error) {
 	default:
 	}
 	for _, in := range r.intakes {
-		in.doing = in.doings(h.next)
+		in.doing = in.Doings(h.next)
 		r.lookSoon(in) // the old one may have been the keeper
 	}
-	r.q.events.emit(Event{Kind: Succeeded, Channel: r.intakes[0].channel, Receiver: h.next.name, N: h.held, Err: why})
+	r.q.events.emit(Event{Kind: Succeeded, Channel: r.intakes[0].Channel, Receiver: h.next.Name, N: h.held, Err: why})
 }
 
 func rest(ctx context.Context, d time.Duration) {
@@ -135,8 +136,8 @@ func rest(ctx context.Context, d time.Duration) {
 // handover is one under way. The gate is held alone.
 type handover struct {
 	r          *receiver
-	sources    []incarnation // not yet known to be ended
-	next       incarnation
+	sources    []lists.Incarnation // not yet known to be ended
+	next       lists.Incarnation
 	registered time.Time
 	sent       bool // something that names next was sent
 	held       int
@@ -177,7 +178,7 @@ func (h *handover) try(ctx context.Context) error {
 	c.FailFast = true
 	for _, old := range h.sources {
 		for _, in := range r.intakes {
-			c.AddScript(supersedeScript, 3, in.living, in.gone, in.keeper, old.name)
+			c.AddScript(lists.Supersede, 3, in.Living, in.Gone, in.Keeper, old.Name)
 		}
 	}
 	return r.all(ctx, c)
@@ -192,7 +193,7 @@ func (h *handover) verdicts(ctx context.Context) error {
 		var sent []*item
 		for i := 0; i < len(s.items); {
 			it := s.items[i]
-			if it.state == decided && it.unknown && it.bare {
+			if it.state == decided && it.unknown && it.Bare {
 				s.remove(it)
 				continue
 			}
@@ -209,7 +210,7 @@ func (h *handover) verdicts(ctx context.Context) error {
 			c := link.NewCall()
 			c.FailFast = true
 			for _, it := range sent {
-				s.command(c, it, it.in.list(old, s.n))
+				s.command(c, it, it.in.List(old, s.n))
 			}
 			if err := r.all(ctx, c); link.Classify(err) == link.Unknown || ctx.Err() != nil || len(c.Replies) < len(sent) {
 				s.mu.Lock()
@@ -266,13 +267,13 @@ func (h *handover) move(ctx context.Context) error {
 			for _, it := range s.items {
 				if it.in == in && it.state != lost {
 					p.held = append(p.held, it)
-					ids = append(ids, it.identity(it.raw))
+					ids = append(ids, it.Identity(it.raw))
 				}
 			}
 			s.mu.Unlock()
 			h.held += len(ids)
 			for _, old := range h.sources {
-				c.AddScript(handoverScript, 4, append([]any{in.living, in.list(old, s.n), in.list(h.next, s.n), in.prepare}, ids...)...)
+				c.AddScript(lists.Handover, 4, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare}, ids...)...)
 				parts = append(parts, p)
 			}
 		}
@@ -303,7 +304,7 @@ func (h *handover) move(ctx context.Context) error {
 		p.s.mu.Unlock()
 	}
 	if back > 0 {
-		r.q.events.emit(Event{Kind: Released, Channel: r.intakes[0].channel, N: back, Receiver: h.next.name})
+		r.q.events.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, N: back, Receiver: h.next.Name})
 	}
 	return nil
 }
@@ -318,7 +319,7 @@ func (s *slot) lose(it *item) {
 	}
 	it.state = lost // also for a handler that is just about to start
 	s.remove(it)
-	s.r.q.events.emit(Event{Kind: Lost, Channel: it.in.channel, Serial: it.name(), Receiver: s.r.live.Load().name, Worker: s.n, Err: ErrLeaseLost})
+	s.r.q.events.emit(Event{Kind: Lost, Channel: it.in.Channel, Serial: it.Name(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
 }
 
 // handBack empties, at the end of a shutdown, what is left in the lists, and takes the entry away. It returns how many messages
@@ -341,7 +342,7 @@ func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
 		c := link.NewCall()
 		c.FailFast = true
 		for _, in := range r.intakes {
-			c.AddScript(unregisterScript, 1+len(r.slots), append(append([]any{in.living}, in.doing...), r.live.Load().name)...)
+			c.AddScript(lists.Unregister, 1+len(r.slots), append(append([]any{in.Living}, in.doing...), r.live.Load().Name)...)
 		}
 		if err := r.all(ctx, c); err != nil {
 			return returned, err
@@ -364,7 +365,7 @@ func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
 // disown ends all incarnations into whose lists a command without a reply may yet bring something: they are emptied and then
 // looked after as dead ones, not forgotten.
 func (r *receiver) disown(ctx context.Context) error {
-	owed := append([]incarnation{*r.live.Load()}, r.owed...)
+	owed := append([]lists.Incarnation{*r.live.Load()}, r.owed...)
 	c := link.NewCall()
 	c.FailFast = true
 	for _, i := range owed {
@@ -372,7 +373,7 @@ func (r *receiver) disown(ctx context.Context) error {
 			return err
 		}
 		for _, in := range r.intakes {
-			c.AddScript(supersedeScript, 3, in.living, in.gone, in.keeper, i.name)
+			c.AddScript(lists.Supersede, 3, in.Living, in.Gone, in.Keeper, i.Name)
 		}
 	}
 	return r.all(ctx, c)
@@ -430,7 +431,7 @@ func (r *receiver) putBack(ctx context.Context, state itemState) (n int, err err
 	c := link.NewCall()
 	c.FailFast = true
 	for _, h := range all {
-		c.AddScript(releaseScript, 3, h.it.in.living, h.it.in.doing[h.s.n], h.it.in.prepare, h.it.identity(h.it.raw))
+		c.AddScript(lists.Release, 3, h.it.in.Living, h.it.in.doing[h.s.n], h.it.in.Prepare, h.it.Identity(h.it.raw))
 	}
 	if err := r.all(ctx, c); ctx.Err() != nil || len(c.Replies) < len(all) {
 		return 0, err
@@ -451,19 +452,19 @@ func (r *receiver) putBack(ctx context.Context, state itemState) (n int, err err
 		h.s.mu.Unlock()
 	}
 	if n > 0 {
-		r.q.events.emit(Event{Kind: Released, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, N: n})
+		r.q.events.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, N: n})
 	}
 	return n, err
 }
 
 // empty puts what the lists hold, known or not, to the taking end.
-func (r *receiver) empty(ctx context.Context, i incarnation) error {
+func (r *receiver) empty(ctx context.Context, i lists.Incarnation) error {
 	c := link.NewCall()
 	c.FailFast = true
 	for _, s := range r.slots {
 		for _, in := range r.intakes {
-			list := in.list(i, s.n)
-			c.AddScript(handoverScript, 4, in.living, list, list, in.prepare)
+			list := in.List(i, s.n)
+			c.AddScript(lists.Handover, 4, in.Living, list, list, in.Prepare)
 		}
 	}
 	return r.all(ctx, c)

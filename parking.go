@@ -102,11 +102,11 @@ func (r *receiver) wait(in *intake) {
 			r.breaks(err)
 		case link.NotExecuted:
 			if code := link.Code(err); code != "OOM" && code != "UNBLOCKED" {
-				r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Receiver: r.live.Load().name, Err: err})
+				r.q.events.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err})
 			}
 			r.poll(in)
 		default: // a server without the command, or a key that is not shunt's
-			r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Receiver: r.live.Load().name, Err: err, Fatal: true})
+			r.q.events.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
 			r.poll(in)
 		}
 	}
@@ -123,7 +123,7 @@ func (r *receiver) block(in *intake, s *slot, d time.Duration) error {
 	if r.stopped() {
 		return nil
 	}
-	v, err := in.waiter.Do(d, "BRPOPLPUSH", in.prepare, in.doing[s.n], int(d/time.Second))
+	v, err := in.waiter.Do(d, "BRPOPLPUSH", in.Prepare, in.doing[s.n], int(d/time.Second))
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // Queue delivers and receives messages through one Redis. Its exported fields are its configuration: a zero field means the
@@ -66,7 +67,7 @@ type Queue struct {
 	closing   chan struct{} // closed when Close has done its work
 	closeErr  error
 	receivers map[*receiver]struct{}
-	known     map[string]*keys // channels met so far
+	known     map[string]*lists.Keys // channels met so far
 
 	// Set by open and constant from then on.
 	conf   *Queue // the configuration with its defaults
@@ -173,7 +174,7 @@ func (q *Queue) open(ctx context.Context) error {
 	}
 	q.events = newEvents(q.Events)
 	q.receivers = make(map[*receiver]struct{})
-	q.known = make(map[string]*keys)
+	q.known = make(map[string]*lists.Keys)
 	// A dial and the wait before it take less than a third of a lease together, so that no absence that is over costs one.
 	third := q.conf.Lease / 3
 	node := link.NewNode(q.Pool, link.Settings{
@@ -201,11 +202,11 @@ func sidekiqBackoff(attempt int) time.Duration {
 func jitter(d time.Duration) time.Duration { return d - rand.N(d/10+1) }
 
 // keysFor is the channel's keys. The first time the channel is met it is listed for operators, out of the message's way.
-func (q *Queue) keysFor(channel string) *keys {
+func (q *Queue) keysFor(channel string) *lists.Keys {
 	q.mu.Lock()
 	k, ok := q.known[channel]
 	if !ok {
-		made := keysOf(channel)
+		made := lists.KeysOf(channel)
 		k = &made
 		q.known[channel] = k
 	}
@@ -213,7 +214,7 @@ func (q *Queue) keysFor(channel string) *keys {
 	if !ok {
 		c := link.NewCall()
 		c.FailFast = true
-		c.Add("SADD", channelsKey, channel)
+		c.Add("SADD", lists.ChannelsKey, channel)
 		q.serverOf(channel).data.Post(c) // the reply is nobody's
 	}
 	return k

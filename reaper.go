@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // A lease is extended every third of it, so that two beats may fail. A beat tells of leases that have run out or are about to, so
@@ -104,9 +105,9 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 	c := link.NewCall()
 	c.FailFast = true
 	for _, in := range r.intakes {
-		c.AddScript(beatScript, 1, in.living, inc.name, inc.lease.Milliseconds())
+		c.AddScript(lists.Beat, 1, in.Living, inc.Name, inc.Lease.Milliseconds())
 	}
-	if err := run(r.life, r.s.pulse, c); err != nil {
+	if err := r.s.pulse.Run(r.life, c); err != nil {
 		r.grave(r.intakes[0], err)
 		return 0, err
 	}
@@ -130,7 +131,7 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 			}
 		}
 	}
-	if r.pausing.Load() || r.live.Load().name != inc.name {
+	if r.pausing.Load() || r.live.Load().Name != inc.Name {
 		return wait, nil // the one that beat is ending, and why is known
 	}
 	if gone {
@@ -162,7 +163,7 @@ func (r *receiver) grave(in *intake, err error) bool {
 	if class != link.Fatal && class != link.Failed {
 		return false
 	}
-	r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Receiver: r.live.Load().name, Err: err, Fatal: true})
+	r.q.events.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
 	return true
 }
 
@@ -181,7 +182,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 	age := (r.conf.Lease / 3).Milliseconds()
 	for {
 		name, hints := in.promoter.asks(r)
-		v, err := r.pulseOne(r.life, sweepScript, 5, in.living, in.gone, in.keys.suspect, in.delay, in.keeper,
+		v, err := r.pulseOne(r.life, lists.Sweep, 5, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
 			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
 		if err != nil {
 			return err
@@ -192,7 +193,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		}
 		died, _ := redis.Int(vs[1], nil)
 		if died > 0 {
-			r.q.events.emit(Event{Kind: Died, Channel: in.channel, Receiver: r.live.Load().name, N: died})
+			r.q.events.emit(Event{Kind: Died, Channel: in.Channel, Receiver: r.live.Load().Name, N: died})
 		}
 		if n, _ := redis.Int(vs[2], nil); n > 0 {
 			r.suspects(in)
@@ -239,19 +240,19 @@ func (r *receiver) suspects(in *intake) {
 
 // bury reaps what a dead incarnation holds, and says when it is looked at again.
 func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
-	dead, err := parseCorpse(member)
+	dead, err := lists.ParseCorpse(member)
 	if err != nil { // nothing that could be reaped
-		r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Err: err, Fatal: true})
+		r.q.events.emit(Event{Kind: Trouble, Channel: in.Channel, Err: err, Fatal: true})
 		return nil
 	}
-	lists := in.doings(dead.incarnation)
+	doings := in.Doings(dead.Incarnation)
 	fence := p.fence()
-	if dead.superseded {
+	if dead.Superseded {
 		fence = 0
 	} else if fence == 0 {
 		return nil
 	}
-	held, err := r.held(in, lists)
+	held, err := r.held(in, doings)
 	if err != nil {
 		return err
 	}
@@ -263,13 +264,13 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	if r.late(p) {
 		return errLate
 	}
-	_, err = r.pulseOne(r.life, finishScript, 2+len(lists), append(append([]any{in.living, in.gone}, lists...), member, dead.death)...)
+	_, err = r.pulseOne(r.life, lists.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)
 	return err
 }
 
-// held finds out which of the lists there are: by one question for all, and only if there are some by one for each.
-func (r *receiver) held(in *intake, lists []any) (held []any, err error) {
-	for some := range slices.Chunk(lists, existsChunk) {
+// held finds out which of the doings there are: by one question for all, and only if there are some by one for each.
+func (r *receiver) held(in *intake, doings []any) (held []any, err error) {
+	for some := range slices.Chunk(doings, existsChunk) {
 		v, err := r.pulseOne(r.life, nil, 0, some...)
 		if err != nil {
 			return nil, err
@@ -282,7 +283,7 @@ func (r *receiver) held(in *intake, lists []any) (held []any, err error) {
 		for _, list := range some {
 			c.Add("EXISTS", list)
 		}
-		if err := run(r.life, r.s.pulse, c); err != nil {
+		if err := r.s.pulse.Run(r.life, c); err != nil {
 			return nil, err
 		}
 		for i, rep := range c.Replies {
@@ -295,20 +296,20 @@ func (r *receiver) held(in *intake, lists []any) (held []any, err error) {
 }
 
 // reap empties one list, a bounded part at a time. errLate: it has to stop, because the fence is behind it or a beat is due.
-func (r *receiver) reap(p *pulse, in *intake, dead corpse, list any, fence, age int64) error {
+func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, list any, fence, age int64) error {
 	raise := 1
-	if dead.superseded {
+	if dead.Superseded {
 		raise = 0
 	}
-	reason := failureField("shunt: in the hands of a dying process 4 times")
+	reason := lists.FailureField("shunt: in the hands of a dying process 4 times")
 	for !r.late(p) {
-		args := []any{in.living, list, in.prepare, in.keys.suspect, in.dead, fence, age, raise, reapBytes,
+		args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, fence, age, raise, reapBytes,
 			max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason}
 		for range reapSerials {
-			s := newSerial()
+			s := lists.NewSerial()
 			args = append(args, s[:])
 		}
-		v, err := r.pulseOne(r.life, reapScript, 5, args...)
+		v, err := r.pulseOne(r.life, lists.Reap, 5, args...)
 		if err != nil {
 			return err
 		}
@@ -321,7 +322,7 @@ func (r *receiver) reap(p *pulse, in *intake, dead corpse, list any, fence, age 
 		}
 		for i, kind := range []EventKind{Recovered, Suspected, Poisoned, Trimmed} {
 			if ns[i] > 0 {
-				r.q.events.emit(Event{Kind: kind, Channel: in.channel, Receiver: dead.name, N: ns[i]})
+				r.q.events.emit(Event{Kind: kind, Channel: in.Channel, Receiver: dead.Name, N: ns[i]})
 			}
 		}
 		if ns[1] > 0 {
@@ -343,7 +344,7 @@ func (r *receiver) pulseOne(ctx context.Context, s *link.Script, keys int, args 
 	} else {
 		c.AddScript(s, keys, args...)
 	}
-	if err := run(ctx, r.s.pulse, c); err != nil {
+	if err := r.s.pulse.Run(ctx, c); err != nil {
 		return nil, err
 	}
 	return c.Replies[0].Value, nil

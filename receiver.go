@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // Shutdown ends a receiver. It stops taking at once; handlers run on until ctx ends, then their contexts are cancelled with
@@ -37,7 +38,7 @@ type receiver struct {
 
 	// live is the incarnation. gate is held shared by whoever has commands under way on its lists, from before they are sent until
 	// their replies have been judged, and alone by the handover that ends it: so a handover sees every element in one known place.
-	live atomic.Pointer[incarnation]
+	live atomic.Pointer[lists.Incarnation]
 	gate sync.RWMutex
 
 	taking   context.Context // ends: nothing more is taken
@@ -60,15 +61,15 @@ type receiver struct {
 	vacant   vacant
 	breaker  breaker
 	large    large
-	kicks    chan struct{} // of capacity 1: beat now
-	looks    chan *intake  // sweep now, without judging anybody
-	broken   chan error    // of capacity 1: why the incarnation has to end
-	doubt    atomic.Bool   // it has to, and has not yet
-	owed     []incarnation // gate: what an unfinished handover leaves to the end
-	pausing  atomic.Bool   // a handover wants the gate
-	suspect  atomic.Bool   // a suspect is in hand
-	polls    atomic.Bool   // a waiter may not block
-	full     atomic.Int64  // unix ns until which a full Redis is assumed
+	kicks    chan struct{}       // of capacity 1: beat now
+	looks    chan *intake        // sweep now, without judging anybody
+	broken   chan error          // of capacity 1: why the incarnation has to end
+	doubt    atomic.Bool         // it has to, and has not yet
+	owed     []lists.Incarnation // gate: what an unfinished handover leaves to the end
+	pausing  atomic.Bool         // a handover wants the gate
+	suspect  atomic.Bool         // a suspect is in hand
+	polls    atomic.Bool         // a waiter may not block
+	full     atomic.Int64        // unix ns until which a full Redis is assumed
 	orphans  atomic.Int32
 	returned atomic.Int32  // messages whose handlers ended early on our demand
 	over     chan struct{} // closed: stopped, and the lease is lost too
@@ -76,7 +77,7 @@ type receiver struct {
 
 // intake is one channel of a receiver.
 type intake struct {
-	*keys
+	*lists.Keys
 	index     int
 	prototype IMessage
 	doing     []any       // of the live incarnation; gate
@@ -142,7 +143,7 @@ func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage,
 	if err != nil {
 		q.dismiss(r)
 		close(r.ended)
-		return nil, explain(err, "receive from", r.intakes[0].channel)
+		return nil, explain(err, "receive from", r.intakes[0].Channel)
 	}
 	r.lease.renew(sent)
 	r.run(ctx)
@@ -150,8 +151,8 @@ func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage,
 }
 
 func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMessage, o *order) (*receiver, error) {
-	if workers < 1 || workers > maxWorkers {
-		return nil, fmt.Errorf("shunt: %d workers: want 1 to %d", workers, maxWorkers)
+	if workers < 1 || workers > lists.MaxWorkers {
+		return nil, fmt.Errorf("shunt: %d workers: want 1 to %d", workers, lists.MaxWorkers)
 	}
 	if len(prototypes) == 0 || len(prototypes) > 64 {
 		return nil, fmt.Errorf("shunt: %d channels: want 1 to 64 prototypes", len(prototypes))
@@ -176,7 +177,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		}
 	}
 	seen := make(map[string]bool)
-	inc := newIncarnation(workers, q.conf.Lease)
+	inc := lists.NewIncarnation(workers, q.conf.Lease)
 	r.live.Store(&inc)
 	for i, p := range prototypes {
 		if isNil(p) {
@@ -186,7 +187,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		var err error
 		guard("Channel", func() error { channel = p.Channel(); return nil }, func(e error) { err = e })
 		if err == nil {
-			err = checkChannel(channel)
+			err = lists.CheckChannel(channel)
 		}
 		if err == nil && seen[channel] {
 			err = fmt.Errorf("shunt: two prototypes of channel %q: want one", channel)
@@ -200,7 +201,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		seen[channel] = true
 		r.s = q.serverOf(channel)
 		k := q.keysFor(channel)
-		in := &intake{keys: k, index: i, prototype: p, doing: k.doings(inc), waiter: link.NewWaiter(r.s.Node, q.conf.ReplyTimeout)}
+		in := &intake{Keys: k, index: i, prototype: p, doing: k.Doings(inc), waiter: link.NewWaiter(r.s.Node, q.conf.ReplyTimeout)}
 		in.promoter = newPromoter(r, in)
 		r.intakes = append(r.intakes, in)
 	}
@@ -256,7 +257,7 @@ func (q *Queue) dismiss(r *receiver) {
 
 // run starts the goroutines of a registered receiver.
 func (r *receiver) run(ctx context.Context) {
-	r.q.events.emit(Event{Kind: Started, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, N: len(r.slots)})
+	r.q.events.emit(Event{Kind: Started, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, N: len(r.slots)})
 	for _, s := range r.slots {
 		s.mu.Lock()
 		s.spawn()
@@ -371,7 +372,7 @@ func (r *receiver) end() {
 		r.err = result
 	}
 	r.hurry()
-	r.q.events.emit(Event{Kind: Stopped, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: r.err})
+	r.q.events.emit(Event{Kind: Stopped, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: r.err})
 }
 
 // graced ends a grace after the handlers' contexts were ended, which it does when patience is over.

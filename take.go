@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // takes are the takes of one step.
@@ -39,7 +40,7 @@ func (t *takes) add(call *link.Call) {
 			if r.order.strict() {
 				t.from = r.intakes[:in.index+1]
 			}
-			s.addTake(call, t.from, in.keys.suspect, 1)
+			s.addTake(call, t.from, in.Keys.Suspect, 1)
 			return
 		}
 	}
@@ -56,7 +57,7 @@ func (t *takes) add(call *link.Call) {
 		return
 	}
 	for range t.n {
-		call.Add("RPOPLPUSH", in.prepare, in.doing[s.n])
+		call.Add("RPOPLPUSH", in.Prepare, in.doing[s.n])
 	}
 }
 
@@ -74,12 +75,12 @@ func (r *receiver) suspecting() bool {
 func (s *slot) addTake(call *link.Call, from []*intake, suspect any, n int) {
 	args := make([]any, 0, 3*len(from)+1)
 	for _, in := range from {
-		args = append(args, in.living, in.prepare, in.doing[s.n])
+		args = append(args, in.Living, in.Prepare, in.doing[s.n])
 	}
 	if suspect != nil {
 		args[len(args)-2] = suspect
 	}
-	call.AddScript(takeScript, 3*len(from), append(args, n)...)
+	call.AddScript(lists.Take, 3*len(from), append(args, n)...)
 }
 
 // receive files what came. empty: there was nothing, so the worker may park.

@@ -183,14 +183,14 @@ func (s *slot) time(h *handling, now time.Time) time.Time {
 		s.turn++ // the handler's goroutine has lost the slot all the same
 		s.vacant = true
 		r.vacant.put(s)
-		r.q.events.emit(Event{Kind: SlotsEmpty, Channel: it.in.channel, Receiver: r.live.Load().name, N: n - len(r.slots)})
+		r.q.events.emit(Event{Kind: SlotsEmpty, Channel: it.in.Channel, Receiver: r.live.Load().Name, N: n - len(r.slots)})
 	}
 	return now.Add(time.Hour)
 }
 
 func (s *slot) event(kind EventKind, h *handling, now time.Time) Event {
-	return Event{Kind: kind, Channel: h.it.in.channel, Serial: h.it.name(), Attempt: h.it.attempts + 1,
-		Receiver: s.r.live.Load().name, Worker: s.n, Took: now.Sub(h.started), Err: ErrTimeout}
+	return Event{Kind: kind, Channel: h.it.in.Channel, Serial: h.it.Name(), Attempt: h.it.Attempts + 1,
+		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(h.started), Err: ErrTimeout}
 }
 
 // vacant are the slots that stay empty because there are as many orphans as workers.
@@ -241,7 +241,7 @@ func (r *receiver) loseLease(why error) {
 	if r.lease.lost.Swap(true) {
 		return
 	}
-	r.q.events.emit(Event{Kind: LeaseGone, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: why})
+	r.q.events.emit(Event{Kind: LeaseGone, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: why})
 	r.cancelAll(ErrLeaseLost)
 	r.breaks(ErrLeaseLost)
 }
@@ -313,6 +313,6 @@ func (b *breaker) judge(r *receiver, err error) {
 	b.until = time.Now().Add(jitter(b.wait))
 	b.mu.Unlock()
 	if least == minTrouble {
-		r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: err, Fatal: fatal})
+		r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 const (
@@ -48,7 +49,7 @@ type item struct {
 	in  *intake
 	raw []byte // as received: what is removed
 	arg any    // raw, boxed once
-	element
+	lists.Element
 	newer   error // the version is not known here
 	state   itemState
 	suspect bool
@@ -81,7 +82,7 @@ type verdict struct {
 
 func newItem(in *intake, raw []byte, taken int64) *item {
 	it := &item{in: in, raw: raw, arg: raw, taken: taken}
-	it.element, it.newer = decode(raw)
+	it.Element, it.newer = lists.Decode(raw)
 	return it
 }
 
@@ -240,11 +241,11 @@ func (s *slot) command(call *link.Call, it *item, doing any) {
 	case Acked:
 		call.Add("LREM", doing, one, it.arg)
 	case Retried:
-		call.AddScript(retryScript, 3, in.living, doing, in.delay, max(0, (v.wait+time.Millisecond-1).Milliseconds()), it.arg, v.next)
+		call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, max(0, (v.wait+time.Millisecond-1).Milliseconds()), it.arg, v.next)
 	case Rejected, Undecodable:
-		call.AddScript(rejectScript, 3, in.living, doing, in.dead, it.arg, v.next, max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds()))
+		call.AddScript(lists.Reject, 3, in.Living, doing, in.Dead, it.arg, v.next, max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds()))
 	case Released:
-		call.AddScript(releaseScript, 3, in.living, doing, in.prepare, it.identity(it.raw))
+		call.AddScript(lists.Release, 3, in.Living, doing, in.Prepare, it.Identity(it.raw))
 	}
 }
 
@@ -274,7 +275,7 @@ func (s *slot) settle(replies []link.Reply, sent []*item) error {
 			switch link.Code(rep.Err) {
 			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
 				s.refused = time.Now().Add(maxTrouble)
-				evs = append(evs, Event{Kind: Trouble, Channel: it.in.channel, Receiver: s.r.live.Load().name, Worker: s.n, Fatal: true, Err: rep.Err})
+				evs = append(evs, Event{Kind: Trouble, Channel: it.in.Channel, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: rep.Err})
 			default:
 				trouble = rep.Err
 			}
@@ -297,7 +298,7 @@ func (s *slot) outcome(it *item, reply any) bool {
 	case Rejected, Undecodable:
 		ns, _ := redis.Ints(reply, nil)
 		if len(ns) == 2 && ns[1] > 0 {
-			s.r.q.events.emit(Event{Kind: Trimmed, Channel: it.in.channel, N: ns[1]})
+			s.r.q.events.emit(Event{Kind: Trimmed, Channel: it.in.Channel, N: ns[1]})
 		}
 		return len(ns) == 2 && ns[0] == 1
 	}
@@ -315,8 +316,8 @@ func (s *slot) drop(it *item, found bool, evs []Event) []Event {
 		return nil
 	}
 	v := &it.verdict
-	e := Event{Kind: v.kind, Channel: it.in.channel, Serial: it.name(), Attempt: it.attempts + 1,
-		Receiver: s.r.live.Load().name, Worker: s.n, Took: v.took, Err: v.err}
+	e := Event{Kind: v.kind, Channel: it.in.Channel, Serial: it.Name(), Attempt: it.Attempts + 1,
+		Receiver: s.r.live.Load().Name, Worker: s.n, Took: v.took, Err: v.err}
 	switch {
 	case !found && it.unknown:
 		e.Kind = DoneOrLost
@@ -431,8 +432,8 @@ func (s *slot) decide(it *item, turn int, v verdict) bool {
 		it.verdict, it.state = v, decided
 	case lost:
 		s.remove(it)
-		s.r.q.events.emit(Event{Kind: Lost, Channel: it.in.channel, Serial: it.name(), Attempt: it.attempts + 1,
-			Receiver: s.r.live.Load().name, Worker: s.n, Took: v.took, Err: ErrLeaseLost})
+		s.r.q.events.emit(Event{Kind: Lost, Channel: it.in.Channel, Serial: it.Name(), Attempt: it.Attempts + 1,
+			Receiver: s.r.live.Load().Name, Worker: s.n, Took: v.took, Err: ErrLeaseLost})
 	}
 	return true
 }

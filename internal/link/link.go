@@ -92,6 +92,36 @@ func (l *Link) Do(ctx context.Context, c *Call) error {
 	}
 }
 
+// Run sends a call and returns the first of its errors, an unknown outcome before others. Scripts that the server has forgotten
+// are sent once more, with their text, and nothing else is.
+func (l *Link) Run(ctx context.Context, c *Call) error {
+	if err := l.Do(ctx, c); err != nil {
+		return err
+	}
+	var forgotten []int
+	for i, rep := range c.Replies {
+		if Code(rep.Err) == "NOSCRIPT" {
+			forgotten = append(forgotten, i)
+		}
+	}
+	if len(forgotten) > 0 {
+		again := c.Only(forgotten)
+		if err := l.Do(ctx, again); err != nil {
+			return err
+		}
+		for i, rep := range again.Replies {
+			c.Replies[forgotten[i]] = rep
+		}
+	}
+	var first error
+	for _, rep := range c.Replies {
+		if rep.Err != nil && (first == nil || Classify(rep.Err) == Unknown) {
+			first = rep.Err
+		}
+	}
+	return first
+}
+
 func (l *Link) poke() {
 	select {
 	case l.wake <- struct{}{}:
