@@ -14,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -335,7 +336,7 @@ func TestACLMinimal(t *testing.T) {
 					time.Sleep(50 * time.Millisecond)
 				}
 				if i < len(needed) {
-					rest(ctx, 3*time.Second)
+					link.Sleep(ctx, 3*time.Second)
 				}
 				cancel()
 			})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
@@ -117,7 +118,7 @@ func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 func (p *promoter) run() {
 	r := p.r
 	channel := p.in.Delay.(string)
-	l := r.s.hints.Listen(channel, p.heard, p.heeds)
+	l := r.s.Hints.Listen(channel, p.heard, p.heeds)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for !r.stopped() {
@@ -129,7 +130,7 @@ func (p *promoter) run() {
 		p.mu.Unlock()
 		if wait <= 0 {
 			if err := p.promote(r.taking); err != nil {
-				rest(r.taking, jitter(minTrouble))
+				link.Sleep(r.taking, link.Jitter(link.MinTrouble))
 			}
 			continue
 		}
@@ -142,7 +143,7 @@ func (p *promoter) run() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	r.s.hints.Forget(ctx, l)
+	r.s.Hints.Forget(ctx, l)
 	p.mu.Lock()
 	p.keeper, p.listening = false, false
 	p.mu.Unlock()
@@ -185,10 +186,10 @@ func (p *promoter) promote(ctx context.Context) error {
 		}
 	}
 	p.mu.Lock()
-	p.set(time.Now().Add(jitter(time.Second)), false)
+	p.set(time.Now().Add(link.Jitter(time.Second)), false)
 	p.mu.Unlock()
 	if p.r.grave(p.in, err) {
-		rest(ctx, maxTrouble)
+		link.Sleep(ctx, link.MaxTrouble)
 	}
 	return err
 }

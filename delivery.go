@@ -212,12 +212,12 @@ func ceilMilli(t time.Time) int64 {
 var calls = sync.Pool{New: func() any { return link.NewCall() }}
 
 // ask sends one command, again and again while it is surely not executed and that may change, until ctx ends.
-func (q *Queue) ask(ctx context.Context, s *server, fill func(*link.Call)) (any, error) {
+func (q *Queue) ask(ctx context.Context, s *link.Server, fill func(*link.Call)) (any, error) {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		c := calls.Get().(*link.Call)
 		c.Reset()
 		fill(c)
-		err := s.data.Do(ctx, c)
+		err := s.Data.Do(ctx, c)
 		var r link.Reply
 		if err == nil {
 			r = c.Replies[0]
@@ -235,7 +235,7 @@ func (q *Queue) ask(ctx context.Context, s *server, fill func(*link.Call)) (any,
 			continue
 		}
 		select {
-		case <-time.After(jitter(wait)):
+		case <-time.After(link.Jitter(wait)):
 		case <-ctx.Done():
 			return nil, late(ctx, err)
 		}

@@ -102,7 +102,7 @@ func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)
 		c = link.NewCall()
 		c.FailFast = true
 		fill(c)
-		err = q.serverOf(channel).data.Run(ctx, c)
+		err = q.serverOf(channel).Data.Run(ctx, c)
 		if link.Classify(err) != link.Unknown || ctx.Err() != nil {
 			break
 		}

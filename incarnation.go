@@ -24,7 +24,7 @@ func (r *receiver) register(ctx context.Context, i lists.Incarnation) (sent time
 }
 
 // all sends a call on the receiver's own behalf.
-func (r *receiver) all(ctx context.Context, c *link.Call) error { return r.s.data.Run(ctx, c) }
+func (r *receiver) all(ctx context.Context, c *link.Call) error { return r.s.Data.Run(ctx, c) }
 
 // succeed waits for the incarnation's end and puts a new one in its place. A connection that broke while it owed a reply may have
 // moved an element into a list of this live receiver without anybody knowing, and a command that it carried may run even now: so the
@@ -93,7 +93,7 @@ func (r *receiver) handover(why error) {
 	h := &handover{r: r, sources: []lists.Incarnation{*r.live.Load()}}
 	h.revoke()
 	h.next = lists.NewIncarnation(len(r.slots), r.conf.Lease)
-	wait := minTrouble
+	wait := link.MinTrouble
 	for {
 		err := h.try(life)
 		if err == nil {
@@ -108,9 +108,9 @@ func (r *receiver) handover(why error) {
 			return
 		}
 		if r.grave(r.intakes[0], err) {
-			wait = min(2*wait, maxTrouble)
+			wait = min(2*wait, link.MaxTrouble)
 		}
-		rest(life, jitter(wait))
+		link.Sleep(life, link.Jitter(wait))
 	}
 	r.live.Store(&h.next)
 	r.lease.renew(h.registered)
@@ -124,13 +124,6 @@ func (r *receiver) handover(why error) {
 		r.lookSoon(in) // the old one may have been the keeper
 	}
 	r.q.events.emit(Event{Kind: Succeeded, Channel: r.intakes[0].Channel, Receiver: h.next.Name, N: h.held, Err: why})
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // handover is one under way. The gate is held alone.
@@ -393,7 +386,7 @@ func (r *receiver) conclude(ctx context.Context) {
 		return
 	}
 	replies := make([]link.Reply, c.Len())
-	if err := r.s.data.Do(ctx, c); err == nil {
+	if err := r.s.Data.Do(ctx, c); err == nil {
 		replies = c.Replies
 	} else {
 		for i := range replies {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/shuntmq/shunt/internal/link"
 )
 
 // letter is a message with a dependency.
@@ -372,7 +374,7 @@ func TestJitter(t *testing.T) {
 		draws := make(map[time.Duration]bool)
 		least, most := d, time.Duration(0)
 		for range 10000 {
-			j := jitter(d)
+			j := link.Jitter(d)
 			if j < d-d/10 || j > d {
 				t.Fatalf("%v became %v", d, j)
 			}
@@ -387,7 +389,7 @@ func TestJitter(t *testing.T) {
 		}
 	}
 	for _, d := range []time.Duration{0, 1, 9} {
-		if j := jitter(d); j != d {
+		if j := link.Jitter(d); j != d {
 			t.Errorf("%v became %v", d, j)
 		}
 	}

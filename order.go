@@ -57,7 +57,7 @@ func (s *slot) askHigher(it *item) *item {
 	s.addTake(call, t.from, nil, 1)
 	r.exchange(call)
 	_, err := t.receive(call.Replies, call.Order)
-	r.breaker.judge(r, err)
+	r.breaker.Judge(err)
 	s.mu.Lock()
 	revoked := it.state != waiting
 	it.asked = err == nil && link.Classify(call.Replies[0].Err) == link.Done
@@ -93,6 +93,6 @@ func (s *slot) release(it *item) {
 	s.mu.Unlock()
 	if mine {
 		r.exchange(call)
-		r.breaker.judge(r, s.settle(call.Replies, []*item{it}))
+		r.breaker.Judge(s.settle(call.Replies, []*item{it}))
 	}
 }

@@ -147,7 +147,7 @@ func (r *receiver) block(in *intake, s *slot, d time.Duration) error {
 func (r *receiver) poll(in *intake) {
 	r.polls.Store(true)
 	select {
-	case <-time.After(jitter(1100 * time.Millisecond)):
+	case <-time.After(link.Jitter(1100 * time.Millisecond)):
 		r.parking.wakeOne()
 	case <-r.taking.Done():
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -71,57 +69,16 @@ type Queue struct {
 
 	// Set by open and constant from then on.
 	conf   *Queue // the configuration with its defaults
-	server *server
+	server *link.Server
 	events *events
 }
 
-// server is what shunt holds of one Redis node.
-type server struct {
-	*link.Node
-	data  *link.Link         // deliveries, takes, verdicts
-	pulse *link.Link         // beats, sweeps, promotes: no element ever delays a beat
-	hints *link.Subscription // new earliest times
-}
-
 // serverOf says which server holds a channel now: with Sentinel or Cluster the answer will change; nothing else asks.
-func (q *Queue) serverOf(channel string) *server { return q.server }
+func (q *Queue) serverOf(channel string) *link.Server { return q.server }
 
 // NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or unix:///path/to/socket[?db=n].
 // It dials nothing yet: a wrong host or password is told by the first use.
-func NewPool(rawURL string) (*redis.Pool, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return nil, fmt.Errorf("shunt: redis URL: %w", err)
-	}
-	options := []redis.DialOption{
-		redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(3 * time.Second), redis.DialWriteTimeout(3 * time.Second),
-		redis.DialKeepAlive(30 * time.Second), redis.DialClientName("shunt"),
-	}
-	dial := func(ctx context.Context) (redis.Conn, error) { return redis.DialURLContext(ctx, rawURL, options...) }
-	switch u.Scheme {
-	case "redis", "rediss":
-		if u.Opaque != "" || strings.Trim(u.Path, "/0123456789") != "" {
-			return nil, fmt.Errorf("shunt: redis URL: the path of %s is not /DB: want %s://[[user]:password@]host[:port][/db]", u.Redacted(), u.Scheme)
-		}
-	case "unix":
-		db := 0
-		if s := u.Query().Get("db"); s != "" {
-			if _, err := fmt.Sscanf(s, "%d", &db); err != nil {
-				return nil, fmt.Errorf("shunt: redis URL: db=%s of %s is no number", s, u.Redacted())
-			}
-		}
-		options = append(options, redis.DialDatabase(db))
-		if p, ok := u.User.Password(); ok {
-			options = append(options, redis.DialUsername(u.User.Username()), redis.DialPassword(p))
-		}
-		dial = func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialContext(ctx, "unix", u.Path, options...)
-		}
-	default:
-		return nil, fmt.Errorf("shunt: redis URL: the scheme of %q is not redis, rediss or unix: want redis://[[user]:password@]host[:port][/db]", u.Redacted())
-	}
-	return &redis.Pool{DialContext: dial, MaxIdle: 8, IdleTimeout: time.Minute}, nil
-}
+func NewPool(rawURL string) (*redis.Pool, error) { return link.NewPool(rawURL) }
 
 // Validate says what is wrong with the configuration, all of it at once. The first use of a Queue calls it.
 func (q *Queue) Validate() error {
@@ -187,7 +144,7 @@ func (q *Queue) open(ctx context.Context) error {
 			}
 		},
 	})
-	q.server = &server{Node: node, data: link.New(node, q.conf.ReplyTimeout, true), pulse: link.New(node, min(q.conf.ReplyTimeout, third), false), hints: link.NewSubscription(node)}
+	q.server = &link.Server{Node: node, Data: link.New(node, q.conf.ReplyTimeout, true), Pulse: link.New(node, min(q.conf.ReplyTimeout, third), false), Hints: link.NewSubscription(node)}
 	q.opened = true
 	return nil
 }
@@ -197,9 +154,6 @@ func sidekiqBackoff(attempt int) time.Duration {
 	n := min(attempt, 255)
 	return time.Duration(n*n*n*n+15)*time.Second + rand.N(time.Duration(n)*10*time.Second+1)
 }
-
-// jitter is d less up to a tenth: whoever waits for the same thing does not do so in step.
-func jitter(d time.Duration) time.Duration { return d - rand.N(d/10+1) }
 
 // keysFor is the channel's keys. The first time the channel is met it is listed for operators, out of the message's way.
 func (q *Queue) keysFor(channel string) *lists.Keys {
@@ -215,7 +169,7 @@ func (q *Queue) keysFor(channel string) *lists.Keys {
 		c := link.NewCall()
 		c.FailFast = true
 		c.Add("SADD", lists.ChannelsKey, channel)
-		q.serverOf(channel).data.Post(c) // the reply is nobody's
+		q.serverOf(channel).Data.Post(c) // the reply is nobody's
 	}
 	return k
 }
@@ -250,8 +204,8 @@ func (q *Queue) Close() error {
 		errs = append(errs, r.shutdown(context.Background()))
 	}
 	if s != nil {
-		s.data.Close()
-		s.pulse.Close()
+		s.Data.Close()
+		s.Pulse.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)
 		q.events.close(ctx)
 		cancel()

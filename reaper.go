@@ -53,7 +53,7 @@ func (r *receiver) lookSoon(in *intake) {
 // beat is the goroutine that keeps the receiver alive and looks after the dead.
 func (r *receiver) beat() {
 	third := r.conf.Lease / 3
-	p := &pulse{next: time.Now().Add(jitter(third))}
+	p := &pulse{next: time.Now().Add(link.Jitter(third))}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -78,7 +78,7 @@ func (r *receiver) beat() {
 			wait, err := r.beatOnce(p, began)
 			if err != nil {
 				p.refuse = min(max(2*p.refuse, third/16), third/2)
-				wait = time.Since(began) + jitter(p.refuse)
+				wait = time.Since(began) + link.Jitter(p.refuse)
 				p.good = time.Time{}
 			} else {
 				p.refuse = 0
@@ -87,10 +87,10 @@ func (r *receiver) beat() {
 		}
 		for _, in := range r.intakes {
 			if now := time.Now(); !now.Before(in.due) && !r.stopped() {
-				in.due = now.Add(jitter(sweepEvery))
+				in.due = now.Add(link.Jitter(sweepEvery))
 				p.swept = now.Add(r.conf.Lease / 6)
 				if err := r.sweep(p, in); err != nil && !r.grave(in, err) { // what it has claimed comes up again
-					in.due = time.Now().Add(r.claim() + jitter(100*time.Millisecond))
+					in.due = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
 				}
 			} else if r.stopped() {
 				in.due = now.Add(sweepEvery)
@@ -107,12 +107,12 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 	for _, in := range r.intakes {
 		c.AddScript(lists.Beat, 1, in.Living, inc.Name, inc.Lease.Milliseconds())
 	}
-	if err := r.s.pulse.Run(r.life, c); err != nil {
+	if err := r.s.Pulse.Run(r.life, c); err != nil {
 		r.grave(r.intakes[0], err)
 		return 0, err
 	}
 	took := time.Since(sent)
-	wait := jitter(r.conf.Lease / 3)
+	wait := link.Jitter(r.conf.Lease / 3)
 	gone := false
 	var server int64
 	for i, rep := range c.Replies {
@@ -283,7 +283,7 @@ func (r *receiver) held(in *intake, doings []any) (held []any, err error) {
 		for _, list := range some {
 			c.Add("EXISTS", list)
 		}
-		if err := r.s.pulse.Run(r.life, c); err != nil {
+		if err := r.s.Pulse.Run(r.life, c); err != nil {
 			return nil, err
 		}
 		for i, rep := range c.Replies {
@@ -344,7 +344,7 @@ func (r *receiver) pulseOne(ctx context.Context, s *link.Script, keys int, args 
 	} else {
 		c.AddScript(s, keys, args...)
 	}
-	if err := r.s.pulse.Run(ctx, c); err != nil {
+	if err := r.s.Pulse.Run(ctx, c); err != nil {
 		return nil, err
 	}
 	return c.Replies[0].Value, nil

@@ -28,7 +28,7 @@ type Shutdown func(ctx context.Context) error
 // receiver is one Receive call.
 type receiver struct {
 	q       *Queue
-	s       *server
+	s       *link.Server
 	conf    *Queue
 	handler Handler
 	values  context.Context // of handlers: Receive's values, not its end
@@ -59,7 +59,7 @@ type receiver struct {
 	parking  parking
 	watcher  watcher
 	vacant   vacant
-	breaker  breaker
+	breaker  link.Breaker
 	large    large
 	kicks    chan struct{}       // of capacity 1: beat now
 	looks    chan *intake        // sweep now, without judging anybody
@@ -209,6 +209,10 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		r.slots = append(r.slots, &slot{r: r, n: n, wake: make(chan struct{}, 1), limit: 1})
 	}
 	r.lease.length = q.conf.Lease
+	r.breaker.Over = r.wakeAll
+	r.breaker.Tells = func(err error, fatal bool) {
+		r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
+	}
 	r.parking.init()
 	r.watcher.init()
 	r.large.bytes = semaphore.NewWeighted(largeInFlight)
@@ -348,7 +352,7 @@ func (r *receiver) end() {
 		defer cancel()
 	}
 	defer context.AfterFunc(r.patience, func() {
-		rest(limit, max(r.conf.Grace, 100*time.Millisecond))
+		link.Sleep(limit, max(r.conf.Grace, 100*time.Millisecond))
 		cancel()
 	})()
 	result := &ShutdownError{}
@@ -383,7 +387,7 @@ func (r *receiver) graced() context.Context {
 		select {
 		case <-r.patience.Done():
 			r.cancelAll(ErrShutdown)
-			rest(ctx, r.conf.Grace)
+			link.Sleep(ctx, r.conf.Grace)
 		case <-r.over: // nothing is ours any more
 		}
 	}()
@@ -400,11 +404,11 @@ func (r *receiver) unblock(ctx context.Context) {
 				c.FailFast = true
 				c.Add("CLIENT", "UNBLOCK", id)
 				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-				refused = r.s.pulse.Do(ctx, c) != nil || c.Replies[0].Err != nil
+				refused = r.s.Pulse.Do(ctx, c) != nil || c.Replies[0].Err != nil
 				cancel()
 			}
 		}
-		rest(ctx, 10*time.Millisecond)
+		link.Sleep(ctx, 10*time.Millisecond)
 	}
 }
 

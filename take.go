@@ -198,7 +198,7 @@ func (l *large) release(n int64) {
 // link is the connection for the commands of a step.
 func (l *large) link(r *receiver) *link.Link {
 	if !l.on() {
-		return r.s.data
+		return r.s.Data
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/shuntmq/shunt/internal/link"
 )
 
 // lease is how long the receiver may think itself alive. It is counted from the sending of the last good beat, by the clock that a
@@ -259,60 +257,4 @@ func (r *receiver) runningNow() int {
 		s.mu.Unlock()
 	}
 	return n
-}
-
-const (
-	minTrouble = 250 * time.Millisecond
-	maxTrouble = 5 * time.Second
-)
-
-// breaker slows a whole receiver down while Redis refuses its commands: one step at a time, with a growing wait.
-type breaker struct {
-	on    atomic.Bool
-	mu    sync.Mutex
-	wait  time.Duration
-	until time.Time
-}
-
-// pass says how long to wait before a step; who gets zero in trouble is the only one until the next wait is over.
-func (b *breaker) pass() time.Duration {
-	if !b.on.Load() {
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if d := time.Until(b.until); b.on.Load() && d > 0 {
-		return d
-	}
-	b.until = time.Now().Add(b.wait)
-	return 0
-}
-
-// judge hears how a step went.
-func (b *breaker) judge(r *receiver, err error) {
-	if err == nil {
-		if b.on.Load() && b.on.Swap(false) {
-			r.wakeAll()
-		}
-		return
-	}
-	class := link.Classify(err)
-	least := minTrouble
-	if link.Code(err) == "NOSCRIPT" {
-		least = minTrouble / 50 // next time it goes with its text
-	}
-	b.mu.Lock()
-	b.wait = min(max(2*b.wait, least), maxTrouble)
-	if !b.on.Swap(true) {
-		b.wait = least
-	}
-	fatal := class == link.Fatal || class == link.Failed
-	if fatal {
-		b.wait = maxTrouble
-	}
-	b.until = time.Now().Add(jitter(b.wait))
-	b.mu.Unlock()
-	if least == minTrouble {
-		r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
-	}
 }

@@ -136,7 +136,7 @@ func (s *slot) step(call *link.Call) bool {
 		if r.life.Err() != nil {
 			return false
 		}
-		if wait := r.breaker.pass(); wait > 0 {
+		if wait := r.breaker.Pass(); wait > 0 {
 			s.rest(wait)
 			continue
 		}
@@ -170,7 +170,7 @@ func (s *slot) step(call *link.Call) bool {
 		err := s.settle(call.Replies[:len(sent)], sent)
 		empty, err2 := takes.receive(call.Replies[len(sent):], call.Order)
 		r.gate.RUnlock()
-		r.breaker.judge(r, or(err, err2))
+		r.breaker.Judge(or(err, err2))
 		switch {
 		case takes.got > 0:
 			return true
@@ -274,7 +274,7 @@ func (s *slot) settle(replies []link.Reply, sent []*item) error {
 			}
 			switch link.Code(rep.Err) {
 			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
-				s.refused = time.Now().Add(maxTrouble)
+				s.refused = time.Now().Add(link.MaxTrouble)
 				evs = append(evs, Event{Kind: Trouble, Channel: it.in.Channel, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: rep.Err})
 			default:
 				trouble = rep.Err
@@ -460,7 +460,7 @@ func (s *slot) want() int {
 // flush sends, from outside the slot's goroutine, what a stalled or stopping slot holds: verdicts, and what has not begun.
 func (s *slot) flush() {
 	r := s.r
-	if r.breaker.pass() > 0 || !r.enter() {
+	if r.breaker.Pass() > 0 || !r.enter() {
 		return
 	}
 	defer r.gate.RUnlock()
@@ -473,7 +473,7 @@ func (s *slot) flush() {
 		return
 	}
 	r.exchange(call)
-	r.breaker.judge(r, s.settle(call.Replies, sent))
+	r.breaker.Judge(s.settle(call.Replies, sent))
 	s.poke()
 }
 

@@ -103,7 +103,7 @@ func (n *Node) Dial(ctx context.Context) (redis.Conn, error) {
 		wait = 0
 	}
 	n.mu.Unlock()
-	if err := sleep(ctx, wait); err != nil {
+	if err := Sleep(ctx, wait); err != nil {
 		return nil, err
 	}
 	c, err := n.dial(ctx)
@@ -140,7 +140,8 @@ func discard(c redis.Conn) {
 	c.Close()
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or until ctx ends, which is then the error.
+func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
