@@ -53,7 +53,7 @@ func (p *promoter) set(due time.Time, back bool) {
 func (p *promoter) heard(payload string) {
 	ms, err := strconv.ParseInt(payload, 10, 64)
 	if err != nil {
-		p.r.lookSoon(p.in)
+		p.r.LookSoon(p.in.Intake)
 		return
 	}
 	p.mu.Lock()
@@ -82,15 +82,15 @@ func (p *promoter) heeds(listening bool) {
 		p.keeper = false
 	}
 	p.mu.Unlock()
-	p.r.lookSoon(p.in) // asked after the subscription, so that nothing falls between
+	p.r.LookSoon(p.in.Intake) // asked after the subscription, so that nothing falls between
 }
 
 // asks tells in whose name a sweep asks to be keeper, empty if it may not be, and how many hints had been heard.
 func (p *promoter) asks(r *receiver) (name string, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.listening && !r.stopped() {
-		name = r.live.Load().Name
+	if p.listening && !r.Stopped() {
+		name = r.Live().Name
 	}
 	return name, p.hints
 }
@@ -104,7 +104,7 @@ func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 	p.keeper = keeper != "" && p.listening
 	back := hints == p.hints
 	if !back && p.keeper && !was {
-		p.r.lookSoon(p.in) // a hint that came before this answer was nobody's
+		p.r.LookSoon(p.in.Intake) // a hint that came before this answer was nobody's
 	}
 	switch {
 	case any && (p.keeper || ms < 0 || ms < sweepEvery.Milliseconds() && !p.listening):
@@ -121,7 +121,7 @@ func (p *promoter) run() {
 	l := r.s.Hints.Listen(channel, p.heard, p.heeds)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for !r.stopped() {
+	for !r.Stopped() {
 		p.mu.Lock()
 		wait := time.Hour
 		if !p.due.IsZero() {
@@ -129,8 +129,8 @@ func (p *promoter) run() {
 		}
 		p.mu.Unlock()
 		if wait <= 0 {
-			if err := p.promote(r.taking); err != nil {
-				link.Sleep(r.taking, link.Jitter(link.MinTrouble))
+			if err := p.promote(r.Taking); err != nil {
+				link.Sleep(r.Taking, link.Jitter(link.MinTrouble))
 			}
 			continue
 		}
@@ -138,7 +138,7 @@ func (p *promoter) run() {
 		select {
 		case <-timer.C:
 		case <-p.wake:
-		case <-r.taking.Done():
+		case <-r.Taking.Done():
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -188,7 +188,7 @@ func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Lock()
 	p.set(time.Now().Add(link.Jitter(time.Second)), false)
 	p.mu.Unlock()
-	if p.r.grave(p.in, err) {
+	if p.r.Grave(p.in.Intake, err) {
 		link.Sleep(ctx, link.MaxTrouble)
 	}
 	return err

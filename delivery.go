@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -228,7 +229,7 @@ func (q *Queue) ask(ctx context.Context, s *link.Server, fill func(*link.Call)) 
 			return r.Value, err
 		}
 		if ctx.Err() != nil {
-			return nil, late(ctx, or(s.Why(), err))
+			return nil, late(ctx, cmp.Or(s.Why(), err))
 		}
 		if link.Code(err) == "NOSCRIPT" && wait < time.Second {
 			wait = time.Second // at once, with its text, but only once

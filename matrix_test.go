@@ -12,6 +12,7 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // A step is a command of shunt's that a fault can strike: where a message or an incarnation changes places.
@@ -149,7 +150,7 @@ func cell(t *testing.T, s *redistest.Server, st step, fault redistest.Action, nt
 			return Reject(errors.New("never"))
 		case i%1000 == 3 && i < 10000 && n == 1: // holds up its batch
 			select {
-			case <-time.After(3 * stall):
+			case <-time.After(3 * worker.Stall):
 			case <-ctx.Done():
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	jsoniter "github.com/json-iterator/go"
+
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // IMessage is what a user defines: a type whose values are delivered to a channel and handled by its receivers.
@@ -127,15 +129,13 @@ type Info struct {
 	Worker     int               // from 0
 }
 
-type infoKey struct{}
-
 // FromContext returns what is known of the message that the handler owning ctx was called for.
 func FromContext(ctx context.Context) (Info, bool) {
-	h, ok := ctx.Value(infoKey{}).(*handling)
+	h, ok := ctx.Value(worker.Key{}).(*worker.Handling)
 	if !ok {
 		return Info{}, false
 	}
-	return h.info(), true
+	return infoOf(h), true
 }
 
 // rejection is the error of Reject.

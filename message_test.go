@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // letter is a message with a dependency.
@@ -275,7 +276,7 @@ func TestOptions(t *testing.T) {
 
 func TestFromContextOfNoHandler(t *testing.T) {
 	t.Parallel()
-	if i, ok := FromContext(context.WithValue(context.Background(), infoKey{}, "foreign")); ok || i.Serial != "" {
+	if i, ok := FromContext(context.WithValue(context.Background(), worker.Key{}, "foreign")); ok || i.Serial != "" {
 		t.Errorf("%+v", i)
 	}
 }

@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // Queue delivers and receives messages through one Redis. Its exported fields are its configuration: a zero field means the
@@ -100,20 +102,12 @@ func (q *Queue) Validate() error {
 	return errors.Join(errs...)
 }
 
-// or is v, or def where v is zero.
-func or[T comparable](v, def T) T {
-	if v == *new(T) {
-		return def
-	}
-	return v
-}
-
 // open checks and starts what all methods need, once. A delivery from within a handler may still come while Close waits for it.
 func (q *Queue) open(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		if h, ok := ctx.Value(infoKey{}).(*handling); !ok || h.r.q != q || q.server == nil {
+		if r, ok := ctx.Value(ownerKey{}).(*receiver); !ok || r.q != q || q.server == nil {
 			return ErrClosed
 		}
 	}
@@ -124,10 +118,10 @@ func (q *Queue) open(ctx context.Context) error {
 		return err
 	}
 	q.conf = &Queue{
-		Lease: or(q.Lease, 10*time.Second), Grace: or(q.Grace, time.Second), Timeout: or(q.Timeout, 30*time.Minute),
-		MaxAttempts: or(q.MaxAttempts, 25), Backoff: q.Backoff, Prefetch: or(q.Prefetch, 16), PrefetchBytes: or(q.PrefetchBytes, 256<<10),
-		MaxSize: or(q.MaxSize, 16<<20), MaxDead: or(q.MaxDead, 10000), DeadFor: or(q.DeadFor, 30*24*time.Hour),
-		DeliverTimeout: or(q.DeliverTimeout, 10*time.Second), ReplyTimeout: or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
+		Lease: cmp.Or(q.Lease, 10*time.Second), Grace: cmp.Or(q.Grace, time.Second), Timeout: cmp.Or(q.Timeout, 30*time.Minute),
+		MaxAttempts: cmp.Or(q.MaxAttempts, 25), Backoff: q.Backoff, Prefetch: cmp.Or(q.Prefetch, 16), PrefetchBytes: cmp.Or(q.PrefetchBytes, 256<<10),
+		MaxSize: cmp.Or(q.MaxSize, 16<<20), MaxDead: cmp.Or(q.MaxDead, 10000), DeadFor: cmp.Or(q.DeadFor, 30*24*time.Hour),
+		DeliverTimeout: cmp.Or(q.DeliverTimeout, 10*time.Second), ReplyTimeout: cmp.Or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
 	}
 	q.events = newEvents(q.Events)
 	q.receivers = make(map[*receiver]struct{})
@@ -179,11 +173,11 @@ func (q *Queue) keysFor(channel string) *lists.Keys {
 // long they take: to bound that, call the receivers' shutdown first. The Pool is left alone. Calling it again waits for the first
 // call; from inside a handler it is ErrInHandler.
 func (q *Queue) Close() error {
-	id := goroutine()
+	id := worker.Goroutine()
 	q.mu.Lock()
 	var rs []*receiver
 	for r := range q.receivers {
-		if r.handles(id) {
+		if r.Handles(id) {
 			q.mu.Unlock()
 			return ErrInHandler
 		}

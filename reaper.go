@@ -34,22 +34,6 @@ type pulse struct {
 	swept  time.Time     // when the sweep under way has to give way to the next beat
 }
 
-// kick makes the beat's goroutine beat at once.
-func (r *receiver) kick() {
-	select {
-	case r.kicks <- struct{}{}:
-	default:
-	}
-}
-
-// lookSoon asks for a sweep of one channel, for what it says of delay.
-func (r *receiver) lookSoon(in *intake) {
-	select {
-	case r.looks <- in:
-	default: // a regular one will do
-	}
-}
-
 // beat is the goroutine that keeps the receiver alive and looks after the dead.
 func (r *receiver) beat() {
 	third := r.conf.Lease / 3
@@ -66,11 +50,11 @@ func (r *receiver) beat() {
 		timer.Reset(time.Until(next))
 		select {
 		case <-timer.C:
-		case <-r.kicks:
+		case <-r.Kicks:
 			p.next = time.Now()
-		case in := <-r.looks:
-			in.due = time.Now()
-		case <-r.life.Done():
+		case in := <-r.Looks:
+			r.intakes[in.Index].due = time.Now()
+		case <-r.Life.Done():
 			return
 		}
 		if !time.Now().Before(p.next) {
@@ -86,13 +70,13 @@ func (r *receiver) beat() {
 			p.next = began.Add(wait)
 		}
 		for _, in := range r.intakes {
-			if now := time.Now(); !now.Before(in.due) && !r.stopped() {
+			if now := time.Now(); !now.Before(in.due) && !r.Stopped() {
 				in.due = now.Add(link.Jitter(sweepEvery))
 				p.swept = now.Add(r.conf.Lease / 6)
-				if err := r.sweep(p, in); err != nil && !r.grave(in, err) { // what it has claimed comes up again
+				if err := r.sweep(p, in); err != nil && !r.Grave(in.Intake, err) { // what it has claimed comes up again
 					in.due = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
 				}
-			} else if r.stopped() {
+			} else if r.Stopped() {
 				in.due = now.Add(sweepEvery)
 			}
 		}
@@ -101,14 +85,14 @@ func (r *receiver) beat() {
 
 // beatOnce beats on every channel and says how long after its sending to beat again.
 func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
-	inc := *r.live.Load()
+	inc := r.Live()
 	c := link.NewCall()
 	c.FailFast = true
 	for _, in := range r.intakes {
 		c.AddScript(lists.Beat, 1, in.Living, inc.Name, inc.Lease.Milliseconds())
 	}
-	if err := r.s.Pulse.Run(r.life, c); err != nil {
-		r.grave(r.intakes[0], err)
+	if err := r.s.Pulse.Run(r.Life, c); err != nil {
+		r.Grave(r.intakes[0].Intake, err)
 		return 0, err
 	}
 	took := time.Since(sent)
@@ -131,20 +115,14 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 			}
 		}
 	}
-	if r.pausing.Load() || r.live.Load().Name != inc.Name {
+	if r.Pausing() || r.Live().Name != inc.Name {
 		return wait, nil // the one that beat is ending, and why is known
 	}
 	if gone {
-		r.loseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))
+		r.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))
 		return wait, nil
 	}
-	stale := !r.lease.fresh()
-	if !r.lease.lost.Load() {
-		r.lease.renew(sent)
-	}
-	if stale {
-		r.wakeAll()
-	}
+	r.Renew(sent)
 	// Only who has had Redis, and its clock, in sight all the time may call another dead.
 	steady := took <= r.conf.Lease/6 && !p.good.IsZero() && abs(sent.Sub(p.good).Milliseconds()-(server-p.server)) < (r.conf.Lease/4).Milliseconds()
 	if !steady {
@@ -155,16 +133,6 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 		p.good = time.Time{}
 	}
 	return wait, nil
-}
-
-// grave tells of an error that waiting does not mend, and says whether it is one.
-func (r *receiver) grave(in *intake, err error) bool {
-	class := link.Classify(err)
-	if class != link.Fatal && class != link.Failed {
-		return false
-	}
-	r.q.events.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
-	return true
 }
 
 func abs(n int64) int64 { return max(n, -n) }
@@ -182,7 +150,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 	age := (r.conf.Lease / 3).Milliseconds()
 	for {
 		name, hints := in.promoter.asks(r)
-		v, err := r.pulseOne(r.life, lists.Sweep, 5, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
+		v, err := r.pulseOne(r.Life, lists.Sweep, 5, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
 			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
 		if err != nil {
 			return err
@@ -193,17 +161,17 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		}
 		died, _ := redis.Int(vs[1], nil)
 		if died > 0 {
-			r.q.events.emit(Event{Kind: Died, Channel: in.Channel, Receiver: r.live.Load().Name, N: died})
+			r.q.events.emit(Event{Kind: Died, Channel: in.Channel, Receiver: r.Live().Name, N: died})
 		}
 		if n, _ := redis.Int(vs[2], nil); n > 0 {
-			r.suspects(in)
+			r.Suspects(in.Intake)
 		}
 		if n, _ := redis.Int(vs[3], nil); n == 0 {
 			name = ""
 		}
 		next, err := redis.Int64(vs[4], nil)
 		in.promoter.told(name, next, err == nil, hints)
-		if r.stopped() {
+		if r.Stopped() {
 			in.promoter.yield() // it asked before
 		}
 		for _, m := range vs[5:] {
@@ -232,12 +200,6 @@ func (r *receiver) late(p *pulse) bool {
 	return now.After(p.swept) || now.After(p.next)
 }
 
-// suspects sends a worker for them.
-func (r *receiver) suspects(in *intake) {
-	in.suspects.Store(true)
-	r.parking.wakeOne()
-}
-
 // bury reaps what a dead incarnation holds, and says when it is looked at again.
 func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	dead, err := lists.ParseCorpse(member)
@@ -264,14 +226,14 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	if r.late(p) {
 		return errLate
 	}
-	_, err = r.pulseOne(r.life, lists.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)
+	_, err = r.pulseOne(r.Life, lists.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)
 	return err
 }
 
 // held finds out which of the doings there are: by one question for all, and only if there are some by one for each.
 func (r *receiver) held(in *intake, doings []any) (held []any, err error) {
 	for some := range slices.Chunk(doings, existsChunk) {
-		v, err := r.pulseOne(r.life, nil, 0, some...)
+		v, err := r.pulseOne(r.Life, nil, 0, some...)
 		if err != nil {
 			return nil, err
 		}
@@ -283,7 +245,7 @@ func (r *receiver) held(in *intake, doings []any) (held []any, err error) {
 		for _, list := range some {
 			c.Add("EXISTS", list)
 		}
-		if err := r.s.Pulse.Run(r.life, c); err != nil {
+		if err := r.s.Pulse.Run(r.Life, c); err != nil {
 			return nil, err
 		}
 		for i, rep := range c.Replies {
@@ -309,7 +271,7 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, list any, fence
 			s := lists.NewSerial()
 			args = append(args, s[:])
 		}
-		v, err := r.pulseOne(r.life, lists.Reap, 5, args...)
+		v, err := r.pulseOne(r.Life, lists.Reap, 5, args...)
 		if err != nil {
 			return err
 		}
@@ -326,7 +288,7 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, list any, fence
 			}
 		}
 		if ns[1] > 0 {
-			r.suspects(in)
+			r.Suspects(in.Intake)
 		}
 		if ns[4] == 0 {
 			return nil

@@ -1,6 +1,7 @@
-package shunt
+package worker
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,7 @@ type takes struct {
 	got     int
 	script  bool
 	suspect bool
-	from    []*intake // where each channel number of the script's reply stands for
+	from    []*Intake // where each channel number of the script's reply stands for
 	bytes   int64     // reserved for large elements
 }
 
@@ -36,9 +37,9 @@ func (t *takes) add(call *link.Call) {
 	t.n, t.from = 1, r.intakes
 	for _, in := range r.intakes {
 		if in.suspects.Load() && r.suspect.CompareAndSwap(false, true) {
-			t.suspect, t.script, t.from = true, true, []*intake{in}
+			t.suspect, t.script, t.from = true, true, []*Intake{in}
 			if r.order.strict() {
-				t.from = r.intakes[:in.index+1]
+				t.from = r.intakes[:in.Index+1]
 			}
 			s.addTake(call, t.from, in.Keys.Suspect, 1)
 			return
@@ -62,7 +63,7 @@ func (t *takes) add(call *link.Call) {
 }
 
 // suspecting says whether there may be suspects to take, and none is in hand.
-func (r *receiver) suspecting() bool {
+func (r *Pool) suspecting() bool {
 	for _, in := range r.intakes {
 		if in.suspects.Load() {
 			return !r.suspect.Load()
@@ -71,8 +72,14 @@ func (r *receiver) suspecting() bool {
 	return false
 }
 
+// Suspects sends a worker for them.
+func (r *Pool) Suspects(in *Intake) {
+	in.suspects.Store(true)
+	r.parking.wakeOne()
+}
+
 // addTake asks the channels in turn, in one script; the last one, where suspect is given, for a suspect.
-func (s *slot) addTake(call *link.Call, from []*intake, suspect any, n int) {
+func (s *slot) addTake(call *link.Call, from []*Intake, suspect any, n int) {
 	args := make([]any, 0, 3*len(from)+1)
 	for _, in := range from {
 		args = append(args, in.Living, in.Prepare, in.doing[s.n])
@@ -90,7 +97,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	}
 	s, r := t.slot, t.slot.r
 	defer r.large.release(t.bytes)
-	var items []*item
+	var items []*Item
 	again := false
 	for _, rep := range replies {
 		if rep.Err != nil {
@@ -108,7 +115,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 		if t.script {
 			var err error
 			items, err = t.flat(items, rep.Value, order)
-			trouble = or(trouble, err)
+			trouble = cmp.Or(trouble, err)
 		} else if raw, ok := rep.Value.([]byte); ok {
 			items = append(items, newItem(r.intakes[0], raw, order))
 		}
@@ -116,8 +123,8 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	t.got = len(items)
 	for _, it := range items {
 		it.asked = true
-		it.suspect = t.suspect && it.in == t.from[len(t.from)-1]
-		r.large.saw(len(it.raw))
+		it.suspect = t.suspect && it.In == t.from[len(t.from)-1]
+		r.large.saw(len(it.Raw))
 	}
 	if t.suspect && (t.got == 0 || !items[0].suspect) {
 		if t.got == 0 && trouble == nil && !again {
@@ -141,7 +148,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 }
 
 // flat reads the take script's reply: channel number and element in turns.
-func (t *takes) flat(items []*item, reply any, order int64) ([]*item, error) {
+func (t *takes) flat(items []*Item, reply any, order int64) ([]*Item, error) {
 	vs, err := redis.Values(reply, nil)
 	for i := 0; i+1 < len(vs); i += 2 {
 		c, _ := redis.Int(vs[i], nil)
@@ -196,7 +203,7 @@ func (l *large) release(n int64) {
 }
 
 // link is the connection for the commands of a step.
-func (l *large) link(r *receiver) *link.Link {
+func (l *large) link(r *Pool) *link.Link {
 	if !l.on() {
 		return r.s.Data
 	}

@@ -1,6 +1,7 @@
-package shunt
+package worker
 
 import (
+	"cmp"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -64,7 +65,7 @@ func (w *watcher) note(t time.Time) {
 }
 
 // watch is the watcher's goroutine.
-func (r *receiver) watch() {
+func (r *Pool) watch() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -79,7 +80,7 @@ func (r *receiver) watch() {
 			select {
 			case <-timer.C:
 			case <-r.watcher.wake:
-			case <-r.life.Done():
+			case <-r.Life.Done():
 				return
 			}
 		}
@@ -87,18 +88,18 @@ func (r *receiver) watch() {
 }
 
 // look does what is due and returns when to look again at the latest.
-func (r *receiver) look() time.Time {
+func (r *Pool) look() time.Time {
 	now := time.Now()
 	mono, wall := r.lease.age()
 	if mono >= r.lease.length && !r.lease.lost.Load() {
-		r.loseLease(ErrLeaseLost)
+		r.LoseLease(ErrLeaseLost)
 	} else if wall >= r.lease.length*2/3 {
 		r.kick() // the machine was suspended, or its clock was set: the beat tells
 	}
-	if r.lease.lost.Load() && r.stopped() {
+	if r.lease.lost.Load() && r.Stopped() {
 		r.overOnce.Do(func() { close(r.over) })
 	}
-	next := now.Add(max(r.lease.length-mono, stall))
+	next := now.Add(max(r.lease.length-mono, Stall))
 	soonest := func(t time.Time) {
 		if t.Before(next) {
 			next = t
@@ -110,7 +111,7 @@ func (r *receiver) look() time.Time {
 		for _, it := range s.items {
 			switch {
 			case it.h != nil && (it.state == running || it.state == lost):
-				busy = it.h.started
+				busy = it.h.Started
 				soonest(s.time(it.h, now))
 			case it.state == waiting || it.state == decided && !it.unknown:
 				rest = true
@@ -121,10 +122,10 @@ func (r *receiver) look() time.Time {
 			busy = began
 		}
 		if rest && !busy.IsZero() {
-			if t := busy.Add(stall); now.Before(t) {
+			if t := busy.Add(Stall); now.Before(t) {
 				soonest(t)
 			} else {
-				soonest(now.Add(stall))
+				soonest(now.Add(Stall))
 				if s.flushing.CompareAndSwap(false, true) {
 					r.others.Go(func() error { s.flush(); s.flushing.Store(false); return nil })
 				}
@@ -136,14 +137,14 @@ func (r *receiver) look() time.Time {
 
 // time ends a handler's context at its deadline, and gives it up a grace after its context has ended; it returns when to look
 // again. s.mu is held.
-func (s *slot) time(h *handling, now time.Time) time.Time {
+func (s *slot) time(h *Handling, now time.Time) time.Time {
 	r := s.r
 	if h.Context.Err() == nil {
 		if h.deadline.IsZero() || now.Before(h.deadline) {
-			return or(h.deadline, now.Add(time.Hour))
+			return cmp.Or(h.deadline, now.Add(time.Hour))
 		}
 		h.cancel(ErrTimeout)
-		r.q.events.emit(s.event(TimedOut, h, now))
+		r.emit(s.event(TimedOut, h, now))
 	}
 	if r.patience.Err() != nil {
 		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
@@ -154,12 +155,12 @@ func (s *slot) time(h *handling, now time.Time) time.Time {
 	if now.Before(h.giveUp) {
 		return h.giveUp
 	}
-	it := h.it
+	it := h.Item
 	if it.state == running {
 		it.state = sending // nobody else's until its verdict is there
 		m := h.message
 		go func() {
-			v := h.judge(m, ErrTimeout)
+			v := r.conf.Judge(h, m, ErrTimeout)
 			s.mu.Lock()
 			if it.state == sending {
 				it.state, it.verdict = decided, v
@@ -174,21 +175,21 @@ func (s *slot) time(h *handling, now time.Time) time.Time {
 	n := int(r.orphans.Add(1))
 	e := s.event(Orphaned, h, now)
 	e.N = n
-	r.q.events.emit(e)
+	r.emit(e)
 	if n <= len(r.slots) {
 		s.spawn()
 	} else {
 		s.turn++ // the handler's goroutine has lost the slot all the same
 		s.vacant = true
 		r.vacant.put(s)
-		r.q.events.emit(Event{Kind: SlotsEmpty, Channel: it.in.Channel, Receiver: r.live.Load().Name, N: n - len(r.slots)})
+		r.emit(Event{Kind: SlotsEmpty, Channel: it.In.Channel, Receiver: r.live.Load().Name, N: n - len(r.slots)})
 	}
 	return now.Add(time.Hour)
 }
 
-func (s *slot) event(kind EventKind, h *handling, now time.Time) Event {
-	return Event{Kind: kind, Channel: h.it.in.Channel, Serial: h.it.Name(), Attempt: h.it.Attempts + 1,
-		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(h.started), Err: ErrTimeout}
+func (s *slot) event(kind Kind, h *Handling, now time.Time) Event {
+	return Event{Kind: kind, Channel: h.Item.In.Channel, Serial: h.Item.Name(), Attempt: h.Item.Attempts + 1,
+		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(h.Started), Err: ErrTimeout}
 }
 
 // vacant are the slots that stay empty because there are as many orphans as workers.
@@ -204,7 +205,7 @@ func (v *vacant) put(s *slot) {
 }
 
 // orphanEnded gives an empty slot its goroutine back. It is called from the orphan's own, while workers still counts that one.
-func (r *receiver) orphanEnded() {
+func (r *Pool) orphanEnded() {
 	r.orphans.Add(-1)
 	v := &r.vacant
 	v.mu.Lock()
@@ -221,7 +222,7 @@ func (r *receiver) orphanEnded() {
 }
 
 // cancelAll ends the context of every handler that runs.
-func (r *receiver) cancelAll(cause error) {
+func (r *Pool) cancelAll(cause error) {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		for _, it := range s.items {
@@ -234,18 +235,18 @@ func (r *receiver) cancelAll(cause error) {
 	r.watcher.note(time.Now())
 }
 
-// loseLease ends all handlers: what they hold may be another's already. A new incarnation follows when Redis is back.
-func (r *receiver) loseLease(why error) {
+// LoseLease ends all handlers: what they hold may be another's already. A new incarnation follows when Redis is back.
+func (r *Pool) LoseLease(why error) {
 	if r.lease.lost.Swap(true) {
 		return
 	}
-	r.q.events.emit(Event{Kind: LeaseGone, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: why})
+	r.emit(Event{Kind: LeaseGone, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: why})
 	r.cancelAll(ErrLeaseLost)
 	r.breaks(ErrLeaseLost)
 }
 
 // runningNow counts handlers that have not returned, given up or not.
-func (r *receiver) runningNow() int {
+func (r *Pool) runningNow() int {
 	n := int(r.orphans.Load())
 	for _, s := range r.slots {
 		s.mu.Lock()
@@ -257,4 +258,12 @@ func (r *receiver) runningNow() int {
 		s.mu.Unlock()
 	}
 	return n
+}
+
+// kick makes the beat's goroutine beat at once.
+func (r *Pool) kick() {
+	select {
+	case r.Kicks <- struct{}{}:
+	default:
+	}
 }

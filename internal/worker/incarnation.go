@@ -1,4 +1,4 @@
-package shunt
+package worker
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 )
 
 // register enters an incarnation among the living of every channel; only then may it take.
-func (r *receiver) register(ctx context.Context, i lists.Incarnation) (sent time.Time, err error) {
+func (r *Pool) register(ctx context.Context, i lists.Incarnation) (sent time.Time, err error) {
 	sent = time.Now()
 	c := link.NewCall()
 	c.FailFast = true
@@ -24,24 +24,24 @@ func (r *receiver) register(ctx context.Context, i lists.Incarnation) (sent time
 }
 
 // all sends a call on the receiver's own behalf.
-func (r *receiver) all(ctx context.Context, c *link.Call) error { return r.s.Data.Run(ctx, c) }
+func (r *Pool) all(ctx context.Context, c *link.Call) error { return r.s.Data.Run(ctx, c) }
 
 // succeed waits for the incarnation's end and puts a new one in its place. A connection that broke while it owed a reply may have
 // moved an element into a list of this live receiver without anybody knowing, and a command that it carried may run even now: so the
 // old lists are given up for good, and emptied.
-func (r *receiver) succeed() {
+func (r *Pool) succeed() {
 	for {
 		select {
 		case why := <-r.broken:
 			r.handover(why)
-		case <-r.life.Done():
+		case <-r.Life.Done():
 			return
 		}
 	}
 }
 
 // seize takes the gate alone, when every command under way has ended. A blocked waiter is unblocked. False: ctx ended first.
-func (r *receiver) seize(ctx context.Context) bool {
+func (r *Pool) seize(ctx context.Context) bool {
 	r.pausing.Store(true)
 	unblocking, done := context.WithCancel(ctx)
 	defer done()
@@ -57,14 +57,14 @@ func (r *receiver) seize(ctx context.Context) bool {
 }
 
 // resume lets the workers and waiters go on.
-func (r *receiver) resume() {
+func (r *Pool) resume() {
 	r.pausing.Store(false)
 	r.gate.Unlock()
 	r.wakeAll()
 }
 
 // enter takes the gate with others, for commands on the incarnation's lists. False: a handover is under way.
-func (r *receiver) enter() bool {
+func (r *Pool) enter() bool {
 	if !r.gate.TryRLock() {
 		return false
 	}
@@ -76,7 +76,7 @@ func (r *receiver) enter() bool {
 }
 
 // wakeAll sends every worker and waiter to look whether something has changed for it.
-func (r *receiver) wakeAll() {
+func (r *Pool) wakeAll() {
 	r.parking.wakeAll()
 	for _, s := range r.slots {
 		s.poke()
@@ -84,8 +84,8 @@ func (r *receiver) wakeAll() {
 }
 
 // handover ends the live incarnation in favour of a new one. It may take as long as Redis is away.
-func (r *receiver) handover(why error) {
-	life := r.life
+func (r *Pool) handover(why error) {
+	life := r.Life
 	if life.Err() != nil || !r.seize(life) {
 		return
 	}
@@ -107,7 +107,7 @@ func (r *receiver) handover(why error) {
 			r.owed = h.sources
 			return
 		}
-		if r.grave(r.intakes[0], err) {
+		if r.Grave(r.intakes[0], err) {
 			wait = min(2*wait, link.MaxTrouble)
 		}
 		link.Sleep(life, link.Jitter(wait))
@@ -121,14 +121,14 @@ func (r *receiver) handover(why error) {
 	}
 	for _, in := range r.intakes {
 		in.doing = in.Doings(h.next)
-		r.lookSoon(in) // the old one may have been the keeper
+		r.LookSoon(in) // the old one may have been the keeper
 	}
-	r.q.events.emit(Event{Kind: Succeeded, Channel: r.intakes[0].Channel, Receiver: h.next.Name, N: h.held, Err: why})
+	r.emit(Event{Kind: Succeeded, Channel: r.intakes[0].Channel, Receiver: h.next.Name, N: h.held, Err: why})
 }
 
 // handover is one under way. The gate is held alone.
 type handover struct {
-	r          *receiver
+	r          *Pool
 	sources    []lists.Incarnation // not yet known to be ended
 	next       lists.Incarnation
 	registered time.Time
@@ -141,7 +141,7 @@ func (h *handover) revoke() {
 	for _, s := range h.r.slots {
 		s.mu.Lock()
 		for i := 0; i < len(s.items); {
-			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict.kind == Released && it.h == nil {
+			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict.Kind == Released && it.h == nil {
 				s.remove(it)
 			} else {
 				i++
@@ -183,7 +183,7 @@ func (h *handover) verdicts(ctx context.Context) error {
 	r := h.r
 	for _, s := range r.slots {
 		s.mu.Lock()
-		var sent []*item
+		var sent []*Item
 		for i := 0; i < len(s.items); {
 			it := s.items[i]
 			if it.state == decided && it.unknown && it.Bare {
@@ -203,7 +203,7 @@ func (h *handover) verdicts(ctx context.Context) error {
 			c := link.NewCall()
 			c.FailFast = true
 			for _, it := range sent {
-				s.command(c, it, it.in.List(old, s.n))
+				s.command(c, it, it.In.List(old, s.n))
 			}
 			if err := r.all(ctx, c); link.Classify(err) == link.Unknown || ctx.Err() != nil || len(c.Replies) < len(sent) {
 				s.mu.Lock()
@@ -220,7 +220,7 @@ func (h *handover) verdicts(ctx context.Context) error {
 }
 
 // settle takes what was found, or on the last list was not, out of hand, and returns the rest. What was refused stays in hand.
-func (h *handover) settle(s *slot, sent []*item, replies []link.Reply, last bool) (left []*item) {
+func (h *handover) settle(s *slot, sent []*Item, replies []link.Reply, last bool) (left []*Item) {
 	var evs []Event
 	s.mu.Lock()
 	for i, it := range sent {
@@ -236,7 +236,7 @@ func (h *handover) settle(s *slot, sent []*item, replies []link.Reply, last bool
 		}
 	}
 	s.mu.Unlock()
-	s.r.q.events.emit(evs...)
+	s.r.emit(evs...)
 	return left
 }
 
@@ -245,8 +245,8 @@ func (h *handover) move(ctx context.Context) error {
 	r := h.r
 	type part struct {
 		s    *slot
-		in   *intake
-		held []*item
+		in   *Intake
+		held []*Item
 	}
 	var parts []part
 	c := link.NewCall()
@@ -258,9 +258,9 @@ func (h *handover) move(ctx context.Context) error {
 			var ids []any
 			s.mu.Lock()
 			for _, it := range s.items {
-				if it.in == in && it.state != lost {
+				if it.In == in && it.state != lost {
 					p.held = append(p.held, it)
-					ids = append(ids, it.Identity(it.raw))
+					ids = append(ids, it.Identity(it.Raw))
 				}
 			}
 			s.mu.Unlock()
@@ -274,7 +274,7 @@ func (h *handover) move(ctx context.Context) error {
 	if err := r.all(ctx, c); err != nil {
 		return err
 	}
-	found := make(map[*item]bool)
+	found := make(map[*Item]bool)
 	back := 0
 	for i, p := range parts {
 		is, _ := redis.Ints(c.Replies[i].Value, nil)
@@ -297,13 +297,13 @@ func (h *handover) move(ctx context.Context) error {
 		p.s.mu.Unlock()
 	}
 	if back > 0 {
-		r.q.events.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, N: back, Receiver: h.next.Name})
+		r.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, N: back, Receiver: h.next.Name})
 	}
 	return nil
 }
 
 // lose marks an item that somebody else has by now, and ends its handler. s.mu is held.
-func (s *slot) lose(it *item) {
+func (s *slot) lose(it *Item) {
 	if it.h != nil && it.state == running {
 		it.state = lost
 		it.h.cancel(ErrLeaseLost)
@@ -312,12 +312,12 @@ func (s *slot) lose(it *item) {
 	}
 	it.state = lost // also for a handler that is just about to start
 	s.remove(it)
-	s.r.q.events.emit(Event{Kind: Lost, Channel: it.in.Channel, Serial: it.Name(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
+	s.r.emit(Event{Kind: Lost, Channel: it.In.Channel, Serial: it.Name(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
 }
 
 // handBack empties, at the end of a shutdown, what is left in the lists, and takes the entry away. It returns how many messages
 // whose handlers had begun went to the taking end.
-func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
+func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 	if !r.seize(ctx) {
 		return int(r.returned.Load()), context.Cause(ctx)
 	}
@@ -357,7 +357,7 @@ func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
 
 // disown ends all incarnations into whose lists a command without a reply may yet bring something: they are emptied and then
 // looked after as dead ones, not forgotten.
-func (r *receiver) disown(ctx context.Context) error {
+func (r *Pool) disown(ctx context.Context) error {
 	owed := append([]lists.Incarnation{*r.live.Load()}, r.owed...)
 	c := link.NewCall()
 	c.FailFast = true
@@ -373,10 +373,10 @@ func (r *receiver) disown(ctx context.Context) error {
 }
 
 // conclude sends every verdict that is there. The gate is held alone.
-func (r *receiver) conclude(ctx context.Context) {
+func (r *Pool) conclude(ctx context.Context) {
 	c := link.NewCall()
 	c.FailFast = true
-	of := make([][]*item, len(r.slots))
+	of := make([][]*Item, len(r.slots))
 	for i, s := range r.slots {
 		s.mu.Lock()
 		of[i] = s.collect(c, false)
@@ -401,10 +401,10 @@ func (r *receiver) conclude(ctx context.Context) {
 
 // putBack sends the items of a state to the taking end, in one pipeline and the one taken last first, so that the one taken first
 // is next whichever worker had it. The gate is held alone. It returns how many were found; what fails stays in hand.
-func (r *receiver) putBack(ctx context.Context, state itemState) (n int, err error) {
+func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) {
 	type held struct {
 		s  *slot
-		it *item
+		it *Item
 	}
 	var all []held
 	for _, s := range r.slots {
@@ -424,14 +424,14 @@ func (r *receiver) putBack(ctx context.Context, state itemState) (n int, err err
 	c := link.NewCall()
 	c.FailFast = true
 	for _, h := range all {
-		c.AddScript(lists.Release, 3, h.it.in.Living, h.it.in.doing[h.s.n], h.it.in.Prepare, h.it.Identity(h.it.raw))
+		c.AddScript(lists.Release, 3, h.it.In.Living, h.it.In.doing[h.s.n], h.it.In.Prepare, h.it.Identity(h.it.Raw))
 	}
 	if err := r.all(ctx, c); ctx.Err() != nil || len(c.Replies) < len(all) {
 		return 0, err
 	}
 	for i, h := range all {
 		found, err2 := redis.Int(c.Replies[i].Value, c.Replies[i].Err)
-		err = or(err, err2)
+		err = cmp.Or(err, err2)
 		if err2 != nil {
 			continue
 		}
@@ -445,13 +445,13 @@ func (r *receiver) putBack(ctx context.Context, state itemState) (n int, err err
 		h.s.mu.Unlock()
 	}
 	if n > 0 {
-		r.q.events.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, N: n})
+		r.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, N: n})
 	}
 	return n, err
 }
 
 // empty puts what the lists hold, known or not, to the taking end.
-func (r *receiver) empty(ctx context.Context, i lists.Incarnation) error {
+func (r *Pool) empty(ctx context.Context, i lists.Incarnation) error {
 	c := link.NewCall()
 	c.FailFast = true
 	for _, s := range r.slots {
@@ -461,4 +461,22 @@ func (r *receiver) empty(ctx context.Context, i lists.Incarnation) error {
 		}
 	}
 	return r.all(ctx, c)
+}
+
+// LookSoon asks for a sweep of one channel, for what it says of delay.
+func (r *Pool) LookSoon(in *Intake) {
+	select {
+	case r.Looks <- in:
+	default: // a regular one will do
+	}
+}
+
+// Grave tells of an error that waiting does not mend, and says whether it is one.
+func (r *Pool) Grave(in *Intake, err error) bool {
+	class := link.Classify(err)
+	if class != link.Fatal && class != link.Failed {
+		return false
+	}
+	r.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
+	return true
 }
