@@ -14,6 +14,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -108,23 +110,23 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 
 	// A dead receiver that held one message for the first time, one for the second, and one once too often; a live one's entry
 	// whose lease has run out; a suspect.
-	k := keysOf(q.name)
+	k := lists.KeysOf(q.name)
 	do := func(cmd string, args ...any) {
 		if _, e := s.TryDo(cmd, args...); e != nil {
 			t.Error(e)
 		}
 	}
-	for i, key := range []any{k.gone, k.living} {
-		dead := newIncarnation(2, time.Second)
-		do("ZADD", key, 1, dead.name+[]string{" 1 r", ""}[i])
+	for i, key := range []any{k.Gone, k.Living} {
+		dead := lists.NewIncarnation(2, time.Second)
+		do("ZADD", key, 1, dead.Name+[]string{" 1 r", ""}[i])
 		for recoveries := range 4 {
 			if recoveries != 2 {
-				e := element{recoveries: recoveries, serial: newSerial(), payload: strconv.AppendInt(nil, int64(100+10*i+recoveries), 10)}
-				do("LPUSH", k.list(dead, 1), e.encode())
+				e := lists.Element{Recoveries: recoveries, Serial: lists.NewSerial(), Payload: strconv.AppendInt(nil, int64(100+10*i+recoveries), 10)}
+				do("LPUSH", k.List(dead, 1), e.Encode())
 			}
 		}
 	}
-	do("LPUSH", k.suspect, "130")
+	do("LPUSH", k.Suspect, "130")
 	const good = 11 // 1 to 7, and 5 of those, less one that is rejected
 
 	var mu sync.Mutex
@@ -199,8 +201,8 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 		return err
 	}
 	lost := p.On(redistest.Command("RPOPLPUSH", q.name), 1, redistest.CutAfter)
-	seventh := element{serial: newSerial(), payload: []byte("7")}
-	do("LPUSH", k.prepare, seventh.encode()) // not by the connection that is cut
+	seventh := lists.Element{Serial: lists.NewSerial(), Payload: []byte("7")}
+	do("LPUSH", k.Prepare, seventh.Encode()) // not by the connection that is cut
 	if err := wait("the handover", func() bool { return lost.Struck() > 0 && q.count(Succeeded) > 0 && handled(7) }); err != nil {
 		return err
 	}
@@ -334,7 +336,7 @@ func TestACLMinimal(t *testing.T) {
 					time.Sleep(50 * time.Millisecond)
 				}
 				if i < len(needed) {
-					rest(ctx, 3*time.Second)
+					link.Sleep(ctx, 3*time.Second)
 				}
 				cancel()
 			})

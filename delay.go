@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // One promote script moves at most this much, so that it holds Redis up for well under 1 ms.
@@ -50,7 +53,7 @@ func (p *promoter) set(due time.Time, back bool) {
 func (p *promoter) heard(payload string) {
 	ms, err := strconv.ParseInt(payload, 10, 64)
 	if err != nil {
-		p.r.lookSoon(p.in)
+		p.r.LookSoon(p.in.Intake)
 		return
 	}
 	p.mu.Lock()
@@ -79,15 +82,15 @@ func (p *promoter) heeds(listening bool) {
 		p.keeper = false
 	}
 	p.mu.Unlock()
-	p.r.lookSoon(p.in) // asked after the subscription, so that nothing falls between
+	p.r.LookSoon(p.in.Intake) // asked after the subscription, so that nothing falls between
 }
 
 // asks tells in whose name a sweep asks to be keeper, empty if it may not be, and how many hints had been heard.
 func (p *promoter) asks(r *receiver) (name string, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.listening && !r.stopped() {
-		name = r.live.Load().name
+	if p.listening && !r.Stopped() {
+		name = r.Live().Name
 	}
 	return name, p.hints
 }
@@ -101,7 +104,7 @@ func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 	p.keeper = keeper != "" && p.listening
 	back := hints == p.hints
 	if !back && p.keeper && !was {
-		p.r.lookSoon(p.in) // a hint that came before this answer was nobody's
+		p.r.LookSoon(p.in.Intake) // a hint that came before this answer was nobody's
 	}
 	switch {
 	case any && (p.keeper || ms < 0 || ms < sweepEvery.Milliseconds() && !p.listening):
@@ -114,11 +117,11 @@ func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 // run is the promoter's goroutine.
 func (p *promoter) run() {
 	r := p.r
-	channel := p.in.delay.(string)
-	l := r.s.hints.Listen(channel, p.heard, p.heeds)
+	channel := p.in.Delay.(string)
+	l := r.s.Hints.Listen(channel, p.heard, p.heeds)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for !r.stopped() {
+	for !r.Stopped() {
 		p.mu.Lock()
 		wait := time.Hour
 		if !p.due.IsZero() {
@@ -126,8 +129,8 @@ func (p *promoter) run() {
 		}
 		p.mu.Unlock()
 		if wait <= 0 {
-			if err := p.promote(r.taking); err != nil {
-				rest(r.taking, jitter(minTrouble))
+			if err := p.promote(r.Taking); err != nil {
+				link.Sleep(r.Taking, link.Jitter(link.MinTrouble))
 			}
 			continue
 		}
@@ -135,12 +138,12 @@ func (p *promoter) run() {
 		select {
 		case <-timer.C:
 		case <-p.wake:
-		case <-r.taking.Done():
+		case <-r.Taking.Done():
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	r.s.hints.Forget(ctx, l)
+	r.s.Hints.Forget(ctx, l)
 	p.mu.Lock()
 	p.keeper, p.listening = false, false
 	p.mu.Unlock()
@@ -156,7 +159,7 @@ func (p *promoter) yield() {
 	if granted != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		p.r.pulseOne(ctx, yieldScript, 3, p.in.living, p.in.keeper, p.in.delay, granted)
+		p.r.pulseOne(ctx, lists.Yield, 3, p.in.Living, p.in.Keeper, p.in.Delay, granted)
 	}
 }
 
@@ -166,13 +169,13 @@ func (p *promoter) promote(ctx context.Context) error {
 	hints := p.hints
 	p.due = time.Time{}
 	p.mu.Unlock()
-	v, err := p.r.pulseOne(ctx, promoteScript, 3, p.in.living, p.in.delay, p.in.prepare, promoteMost, promoteBytes)
+	v, err := p.r.pulseOne(ctx, lists.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
 	if err == nil {
 		var ns []int64
 		ns, err = redis.Int64s(v, nil)
 		if err == nil && len(ns) > 0 {
 			if ns[0] > 0 {
-				p.r.q.events.emit(Event{Kind: Promoted, Channel: p.in.channel, N: int(ns[0])})
+				p.r.q.events.emit(Event{Kind: Promoted, Channel: p.in.Channel, N: int(ns[0])})
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -183,10 +186,10 @@ func (p *promoter) promote(ctx context.Context) error {
 		}
 	}
 	p.mu.Lock()
-	p.set(time.Now().Add(jitter(time.Second)), false)
+	p.set(time.Now().Add(link.Jitter(time.Second)), false)
 	p.mu.Unlock()
-	if p.r.grave(p.in, err) {
-		rest(ctx, maxTrouble)
+	if p.r.Grave(p.in.Intake, err) {
+		link.Sleep(ctx, link.MaxTrouble)
 	}
 	return err
 }

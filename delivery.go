@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // delivery is a message on its way into its channel.
@@ -19,7 +21,7 @@ type delivery struct {
 	at    time.Time
 	later bool
 
-	element element
+	element lists.Element
 	channel string
 	raw     []byte // the element's bytes
 }
@@ -43,7 +45,7 @@ func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
 	}
 	due, err := q.put(ctx, &d, []any{d.raw})
 	if err == nil && q.events.on() {
-		q.events.emit(Event{Kind: Delivered, Channel: d.channel, Serial: d.element.name(), N: 1, Due: due})
+		q.events.emit(Event{Kind: Delivered, Channel: d.channel, Serial: d.element.Name(), N: 1, Due: due})
 	}
 	return err
 }
@@ -125,7 +127,7 @@ func (q *Queue) newDelivery(m IMessage, opts []Option) (d delivery, err error) {
 	}
 	guard("Channel", func() error { d.channel = m.Channel(); return nil }, func(e error) { err = e })
 	if err == nil {
-		err = checkChannel(d.channel)
+		err = lists.CheckChannel(d.channel)
 	}
 	if err != nil {
 		return d, err
@@ -135,12 +137,12 @@ func (q *Queue) newDelivery(m IMessage, opts []Option) (d delivery, err error) {
 			return d, err
 		}
 	}
-	guard("Marshal", func() (err error) { d.element.payload, err = m.Marshal(); return err }, func(e error) { err = e })
+	guard("Marshal", func() (err error) { d.element.Payload, err = m.Marshal(); return err }, func(e error) { err = e })
 	if err != nil {
 		return d, fmt.Errorf("shunt: marshal a message for %q: %w", d.channel, err)
 	}
-	d.element.serial = newSerial()
-	d.raw = d.element.encode()
+	d.element.Serial = lists.NewSerial()
+	d.raw = d.element.Encode()
 	if len(d.raw) > q.conf.MaxSize {
 		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: deliver a reference to what is large", ErrTooLarge, d.channel, len(d.raw), q.conf.MaxSize)
 	}
@@ -157,7 +159,7 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 	k := q.keysFor(d.channel)
 	s := q.serverOf(d.channel)
 	if !d.later {
-		_, err = q.ask(ctx, s, func(c *link.Call) { c.Add("LPUSH", append([]any{k.prepare}, raws...)...) })
+		_, err = q.ask(ctx, s, func(c *link.Call) { c.Add("LPUSH", append([]any{k.Prepare}, raws...)...) })
 		return due, explain(err, "deliver to", d.channel)
 	}
 	began, doubt := time.Now(), false
@@ -165,9 +167,9 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 	if !d.at.IsZero() {
 		mode, ms = "at", ceilMilli(d.at)
 	}
-	for {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		v, err := q.ask(ctx, s, func(c *link.Call) {
-			c.AddScript(laterScript, 1, append([]any{k.delay, mode, ms}, raws...)...)
+			c.AddScript(lists.Later, 1, append([]any{k.Delay, mode, ms}, raws...)...)
 		})
 		if err == nil {
 			at, err := redis.Int64(v, nil)
@@ -189,6 +191,8 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 		if link.Classify(err) != link.Unknown || ctx.Err() != nil || mode == "in" && left < time.Second {
 			return due, explain(err, "deliver later to", d.channel)
 		}
+		link.Sleep(ctx, link.Jitter(wait))
+		left = d.in - time.Since(began)
 		if mode == "in" {
 			ms = left.Milliseconds()
 			var cancel context.CancelFunc
@@ -211,12 +215,12 @@ func ceilMilli(t time.Time) int64 {
 var calls = sync.Pool{New: func() any { return link.NewCall() }}
 
 // ask sends one command, again and again while it is surely not executed and that may change, until ctx ends.
-func (q *Queue) ask(ctx context.Context, s *server, fill func(*link.Call)) (any, error) {
+func (q *Queue) ask(ctx context.Context, s *link.Server, fill func(*link.Call)) (any, error) {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		c := calls.Get().(*link.Call)
 		c.Reset()
 		fill(c)
-		err := s.data.Do(ctx, c)
+		err := s.Data.Do(ctx, c)
 		var r link.Reply
 		if err == nil {
 			r = c.Replies[0]
@@ -227,14 +231,14 @@ func (q *Queue) ask(ctx context.Context, s *server, fill func(*link.Call)) (any,
 			return r.Value, err
 		}
 		if ctx.Err() != nil {
-			return nil, late(ctx, or(s.Why(), err))
+			return nil, late(ctx, cmp.Or(s.Why(), err))
 		}
 		if link.Code(err) == "NOSCRIPT" && wait < time.Second {
 			wait = time.Second // at once, with its text, but only once
 			continue
 		}
 		select {
-		case <-time.After(jitter(wait)):
+		case <-time.After(link.Jitter(wait)):
 		case <-ctx.Done():
 			return nil, late(ctx, err)
 		}

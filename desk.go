@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // State is where in a channel a message is; its text is the key's suffix.
@@ -66,7 +67,7 @@ type Receiver struct {
 // Channels lists all channels that were ever delivered to or received from, sorted; an operator may remove one with
 // SREM shunt.channels.
 func (q *Queue) Channels(ctx context.Context) ([]string, error) {
-	names, err := redis.Strings(q.look(ctx, "", func(c *link.Call) { c.Add("SMEMBERS", channelsKey) }))
+	names, err := redis.Strings(q.look(ctx, "", func(c *link.Call) { c.Add("SMEMBERS", lists.ChannelsKey) }))
 	slices.Sort(names)
 	return names, err
 }
@@ -86,7 +87,7 @@ func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)
 		return nil, err
 	}
 	if channel != "" {
-		if err := checkChannel(channel); err != nil {
+		if err := lists.CheckChannel(channel); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +102,7 @@ func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)
 		c = link.NewCall()
 		c.FailFast = true
 		fill(c)
-		err = run(ctx, q.serverOf(channel).data, c)
+		err = q.serverOf(channel).Data.Run(ctx, c)
 		if link.Classify(err) != link.Unknown || ctx.Err() != nil {
 			break
 		}
@@ -118,36 +119,36 @@ func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)
 
 // Receivers lists a channel's receivers, the living first, and what each holds.
 func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, error) {
-	k := keysOf(channel)
+	k := lists.KeysOf(channel)
 	vs, err := q.looks(ctx, channel, func(c *link.Call) {
-		c.Add("ZRANGE", k.living, 0, -1, "WITHSCORES")
-		c.Add("ZRANGE", k.gone, 0, -1, "WITHSCORES")
+		c.Add("ZRANGE", k.Living, 0, -1, "WITHSCORES")
+		c.Add("ZRANGE", k.Gone, 0, -1, "WITHSCORES")
 	})
 	if err != nil {
 		return nil, err
 	}
 	var rs []Receiver
-	var lists []any
+	var held []any
 	for i, v := range vs {
 		ms, _ := redis.Strings(v, nil)
 		for j := 0; j+1 < len(ms); j += 2 {
-			dead, err := parseCorpse(ms[j])
+			dead, err := lists.ParseCorpse(ms[j])
 			if i == 0 {
-				dead.incarnation, err = parseIncarnation(ms[j])
+				dead.Incarnation, err = lists.ParseIncarnation(ms[j])
 			}
 			if err != nil {
 				return nil, err
 			}
 			until, _ := redis.Int64([]byte(ms[j+1]), nil)
-			rs = append(rs, Receiver{Name: dead.name, Workers: dead.workers, Lease: dead.lease, Alive: i == 0, Until: time.UnixMilli(until)})
-			lists = append(lists, k.doings(dead.incarnation)...)
+			rs = append(rs, Receiver{Name: dead.Name, Workers: dead.Workers, Lease: dead.Lease, Alive: i == 0, Until: time.UnixMilli(until)})
+			held = append(held, k.Doings(dead.Incarnation)...)
 		}
 	}
-	if len(lists) == 0 {
+	if len(held) == 0 {
 		return nil, nil
 	}
 	vs, err = q.looks(ctx, channel, func(c *link.Call) {
-		for _, l := range lists {
+		for _, l := range held {
 			c.Add("LLEN", l)
 		}
 	})
@@ -166,17 +167,17 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 
 // Stats counts a channel's messages in every state, and their ages by the server's clock. The counts are not of one moment.
 func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
-	k := keysOf(channel)
+	k := lists.KeysOf(channel)
 	vs, err := q.looks(ctx, channel, func(c *link.Call) {
 		c.Add("TIME")
-		c.Add("LLEN", k.prepare)
-		c.Add("LINDEX", k.prepare, -1)
-		c.Add("LLEN", k.suspect)
-		c.Add("LINDEX", k.suspect, -1)
-		c.Add("ZCARD", k.delay)
-		c.Add("ZRANGE", k.delay, 0, 0, "WITHSCORES")
-		c.Add("ZCARD", k.dead)
-		c.Add("ZRANGE", k.dead, 0, 0, "WITHSCORES")
+		c.Add("LLEN", k.Prepare)
+		c.Add("LINDEX", k.Prepare, -1)
+		c.Add("LLEN", k.Suspect)
+		c.Add("LINDEX", k.Suspect, -1)
+		c.Add("ZCARD", k.Delay)
+		c.Add("ZRANGE", k.Delay, 0, 0, "WITHSCORES")
+		c.Add("ZCARD", k.Dead)
+		c.Add("ZRANGE", k.Dead, 0, 0, "WITHSCORES")
 	})
 	if err != nil {
 		return nil, err
@@ -242,11 +243,11 @@ func entries(channel string, reply any, scores bool) []Entry {
 		if !ok {
 			continue
 		}
-		el, _ := decode(raw)
-		e := Entry{Serial: el.name(), Payload: el.payload, Headers: el.headers, Attempts: el.attempts, Recoveries: el.recoveries,
-			Failure: el.failure, channel: channel, raw: raw}
-		if !el.bare {
-			e.Delivered = deliveredAt(el.serial)
+		el, _ := lists.Decode(raw)
+		e := Entry{Serial: el.Name(), Payload: el.Payload, Headers: el.Headers, Attempts: el.Attempts, Recoveries: el.Recoveries,
+			Failure: el.Failure, channel: channel, raw: raw}
+		if !el.Bare {
+			e.Delivered = lists.DeliveredAt(el.Serial)
 		}
 		if scores {
 			ms, _ := redis.Float64(vs[i+1], nil)
@@ -264,7 +265,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 	if offset < 0 || limit < 0 {
 		return nil, fmt.Errorf("shunt: list %q: offset %d and limit %d: want 0 or more", channel, offset, limit)
 	}
-	k := keysOf(channel)
+	k := lists.KeysOf(channel)
 	last := -1
 	if limit > 0 {
 		last = offset + limit - 1
@@ -285,13 +286,13 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 	}
 	switch state {
 	case Prepare:
-		return list(k.prepare)
+		return list(k.Prepare)
 	case Suspect:
-		return list(k.suspect)
+		return list(k.Suspect)
 	case Delay:
-		return set("ZRANGE", k.delay)
+		return set("ZRANGE", k.Delay)
 	case Dead:
-		return set("ZREVRANGE", k.dead)
+		return set("ZREVRANGE", k.Dead)
 	case Doing:
 		return q.held(ctx, &k)
 	}
@@ -299,8 +300,8 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 }
 
 // held lists what all receivers of a channel hold.
-func (q *Queue) held(ctx context.Context, k *keys) ([]Entry, error) {
-	rs, err := q.Receivers(ctx, k.channel)
+func (q *Queue) held(ctx context.Context, k *lists.Keys) ([]Entry, error) {
+	rs, err := q.Receivers(ctx, k.Channel)
 	if err != nil {
 		return nil, err
 	}
@@ -309,8 +310,8 @@ func (q *Queue) held(ctx context.Context, k *keys) ([]Entry, error) {
 		if r.Holding == 0 {
 			continue
 		}
-		vs, err := q.looks(ctx, k.channel, func(c *link.Call) {
-			for _, l := range k.doings(incarnation{r.Name, r.Workers, r.Lease}) {
+		vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
+			for _, l := range k.Doings(lists.Incarnation{Name: r.Name, Workers: r.Workers, Lease: r.Lease}) {
 				c.Add("LRANGE", l, 0, -1)
 			}
 		})
@@ -318,7 +319,7 @@ func (q *Queue) held(ctx context.Context, k *keys) ([]Entry, error) {
 			return nil, err
 		}
 		for worker, v := range vs {
-			of := entries(k.channel, v, false)
+			of := entries(k.Channel, v, false)
 			slices.Reverse(of)
 			for i := range of {
 				of[i].Receiver, of[i].Worker = r.Name, worker
@@ -332,35 +333,35 @@ func (q *Queue) held(ctx context.Context, k *keys) ([]Entry, error) {
 // RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind them. It
 // returns how many were still there.
 func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
-	return q.each(ctx, channel, dead, func(k *keys, c *link.Call, es []Entry) {
-		args := []any{k.dead, k.prepare}
+	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
+		args := []any{k.Dead, k.Prepare}
 		for _, e := range es {
 			args = append(args, e.raw, revived(e.raw))
 		}
-		c.AddScript(reviveScript, 2, args...)
+		c.AddScript(lists.Revive, 2, args...)
 	})
 }
 
 // revived is an element without its counts. One that a newer shunt wrote loses only the header that was put before it.
 func revived(raw []byte) []byte {
-	e, err := decode(raw)
+	e, err := lists.Decode(raw)
 	if err != nil {
 		return raw
 	}
-	if inner, err := decode(e.payload); err != nil && inner.bare {
-		return e.payload
+	if inner, err := lists.Decode(e.Payload); err != nil && inner.Bare {
+		return e.Payload
 	}
-	e.attempts, e.recoveries = 0, 0
-	if e.bare {
-		e.bare, e.serial = false, newSerial()
+	e.Attempts, e.Recoveries = 0, 0
+	if e.Bare {
+		e.Bare, e.Serial = false, lists.NewSerial()
 	}
-	return e.encode()
+	return e.Encode()
 }
 
 // DeleteDead deletes dead messages, as List gave them, for good. It returns how many were still there.
 func (q *Queue) DeleteDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
-	return q.each(ctx, channel, dead, func(k *keys, c *link.Call, es []Entry) {
-		args := []any{k.dead}
+	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
+		args := []any{k.Dead}
 		for _, e := range es {
 			args = append(args, e.raw)
 		}
@@ -369,13 +370,13 @@ func (q *Queue) DeleteDead(ctx context.Context, channel string, dead ...Entry) (
 }
 
 // each sends one command for every hundred entries and adds up the replies.
-func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(*keys, *link.Call, []Entry)) (int, error) {
+func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(*lists.Keys, *link.Call, []Entry)) (int, error) {
 	for _, e := range all {
 		if e.channel != channel || e.raw == nil {
 			return 0, fmt.Errorf("shunt: entry %s is not from a List of channel %q", e.Serial, channel)
 		}
 	}
-	k := keysOf(channel)
+	k := lists.KeysOf(channel)
 	sum := 0
 	for es := range slices.Chunk(all, 100) {
 		v, err := q.look(ctx, channel, func(c *link.Call) { add(&k, c, es) })
@@ -391,19 +392,19 @@ func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(
 // Purge deletes every message of the given states, for good, and returns how many. What is Doing cannot be purged: shut its
 // receivers down.
 func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
-	k := keysOf(channel)
+	k := lists.KeysOf(channel)
 	sum := 0
 	for _, s := range states {
 		count, key := "ZCARD", any(nil)
 		switch s {
 		case Prepare:
-			count, key = "LLEN", k.prepare
+			count, key = "LLEN", k.Prepare
 		case Suspect:
-			count, key = "LLEN", k.suspect
+			count, key = "LLEN", k.Suspect
 		case Delay:
-			key = k.delay
+			key = k.Delay
 		case Dead:
-			key = k.dead
+			key = k.Dead
 		default:
 			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect or dead", channel, s)
 		}

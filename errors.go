@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 var (
@@ -17,11 +19,11 @@ var (
 	// ErrTooLarge says that an element is larger than Queue.MaxSize.
 	ErrTooLarge = errors.New("shunt: larger than Queue.MaxSize")
 	// ErrTimeout is the cause of a handler's ended context, and the reason of its retry, when its timeout had passed.
-	ErrTimeout = errors.New("shunt: the handler's timeout has passed")
+	ErrTimeout = worker.ErrTimeout
 	// ErrLeaseLost is the cause of a handler's ended context when the message is no longer surely its own.
-	ErrLeaseLost = errors.New("shunt: the lease was lost: another receiver may handle the message")
+	ErrLeaseLost = worker.ErrLeaseLost
 	// ErrShutdown is the cause of a handler's ended context when the context given to shutdown has ended.
-	ErrShutdown = errors.New("shunt: the receiver is shutting down")
+	ErrShutdown = worker.ErrShutdown
 	// ErrInHandler is returned by shutdown and Close when they would wait for the handler that called them. Nothing was begun.
 	ErrInHandler = errors.New("shunt: called from inside a handler, for which it would wait: call it from a goroutine of its own")
 )

@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
-	all := []error{ErrClosed, ErrUnknown, ErrFull, ErrTooLarge, ErrTimeout, ErrLeaseLost, ErrShutdown, ErrInHandler, errNewerVersion}
+	all := []error{ErrClosed, ErrUnknown, ErrFull, ErrTooLarge, ErrTimeout, ErrLeaseLost, ErrShutdown, ErrInHandler, lists.ErrNewerVersion}
 	for i, err := range all {
 		if !strings.HasPrefix(err.Error(), "shunt: ") || seen[err.Error()] {
 			t.Errorf("%q", err)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // EventKind names what happened. The comment of each tells which fields of the Event are set besides Kind, Time and Channel.
@@ -144,6 +146,16 @@ func (e *events) emit(evs ...Event) {
 	}
 	e.mu.Unlock()
 	e.poke()
+}
+
+// tell emits what happens in a pool.
+func (e *events) tell(evs ...worker.Event) {
+	out := make([]Event, len(evs))
+	for i, v := range evs {
+		out[i] = Event{Kind: EventKind(v.Kind), Channel: v.Channel, Serial: v.Serial, Attempt: v.Attempt, Receiver: v.Receiver,
+			Worker: v.Worker, N: v.N, Took: v.Took, Due: v.Due, Fatal: v.Fatal, Err: v.Err}
+	}
+	e.emit(out...)
 }
 
 func (e *events) poke() {

@@ -16,7 +16,7 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// The test binary is also the worker process that tests kill: see worker below.
+// The test binary is also the worker process that tests kill: see startWorker below.
 func init() {
 	if os.Getenv("SHUNT_TEST_WORKER") != "" {
 		workerMain()
@@ -65,8 +65,8 @@ func workerMain() {
 	os.Stdin.Read(make([]byte, 1)) // ends with the parent
 }
 
-// worker starts a worker process.
-func worker(t *testing.T, o orders) *process {
+// startWorker starts a worker process.
+func startWorker(t *testing.T, o orders) *process {
 	t.Helper()
 	b, _ := json.Marshal(o)
 	c := exec.Command(os.Args[0])
@@ -148,7 +148,7 @@ func TestKilledProcess(t *testing.T) {
 			q := newBench(t, s.URL(), func(q *Queue) { q.Lease = c.lease })
 			log := filepath.Join(t.TempDir(), "log")
 			o := orders{URL: s.URL(), Channel: q.name, Log: log, Workers: 64, Lease: c.lease, Takes: time.Hour, Killer: -1}
-			dying := worker(t, o)
+			dying := startWorker(t, o)
 			q.deliver(0, 64)
 			until(t, 10*time.Second, "64 in hand", func() bool {
 				st, err := q.Stats(context.Background(), q.name)
@@ -181,7 +181,7 @@ func TestPoison(t *testing.T) {
 	q.deliver(innocents/2, innocents)
 	o := orders{URL: s.URL(), Channel: q.name, Log: log, Workers: 64, Lease: time.Second, Takes: 10 * time.Millisecond, Killer: innocents}
 	deaths, began := 0, time.Now()
-	current := worker(t, o)
+	current := startWorker(t, o)
 	t.Cleanup(func() {
 		st, err := q.Stats(context.Background(), q.name)
 		rs, _ := q.Receivers(context.Background(), q.name)
@@ -191,7 +191,7 @@ func TestPoison(t *testing.T) {
 		if current.gone() {
 			deaths++
 			t.Logf("death %d after %v", deaths, time.Since(began))
-			current = worker(t, o)
+			current = startWorker(t, o)
 		}
 		st, err := q.Stats(context.Background(), q.name)
 		return err == nil && st[Dead].Count > 0 && handled(t, log).distinct() == innocents && st[Doing].Count == 0
@@ -250,7 +250,7 @@ func TestKilledKeeper(t *testing.T) {
 	s := redistest.Shared(t)
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Second })
 	o := orders{URL: s.URL(), Channel: q.name, Log: filepath.Join(t.TempDir(), "log"), Workers: 1, Lease: time.Second, Killer: -1}
-	dying := worker(t, o)
+	dying := startWorker(t, o)
 	keeper := "{" + q.name + "}.keeper"
 	until(t, 10*time.Second, "it keeps", func() bool { return s.Do("EXISTS", keeper).(int64) == 1 })
 	dying.kill()

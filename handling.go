@@ -1,25 +1,19 @@
 package shunt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
-// handling is one handler's run, and its context. The context's deadline is the watcher's to keep, so that no message costs a timer.
+// handling is one handler's run, as its receiver sees it.
 type handling struct {
-	context.Context // cancelled with the cause
-	cancel          context.CancelCauseFunc
-	r               *receiver
-	slot            *slot
-	it              *item
-	started         time.Time
-	undecodable     error // from Unmarshal; the handler's goroutine's
-
-	// Written under the slot's mu.
-	message  IMessage
-	deadline time.Time // zero: none
-	giveUp   time.Time // when a handler whose context has ended loses its slot; zero while that goes on
+	*worker.Handling
+	r *receiver
 }
 
 // undecodable marks an error of Unmarshal.
@@ -27,70 +21,31 @@ type undecodable struct{ error }
 
 func (u undecodable) Unwrap() error { return u.error }
 
-func newHandling(s *slot, it *item) *handling {
-	h := &handling{r: s.r, slot: s, it: it, started: time.Now()}
-	h.Context, h.cancel = context.WithCancelCause(s.r.values)
-	h.deadline = h.after(or(it.timeout, s.r.conf.Timeout))
-	return h
-}
-
-func (h *handling) after(timeout time.Duration) time.Time {
-	if timeout < 0 {
-		return time.Time{}
-	}
-	return h.started.Add(timeout)
-}
-
-// Deadline is when the handler's context ends by its timeout.
-func (h *handling) Deadline() (time.Time, bool) { return h.deadline, !h.deadline.IsZero() }
-
-// Err tells a timeout as the context package does.
-func (h *handling) Err() error {
-	err := h.Context.Err()
-	if err != nil && context.Cause(h.Context) == ErrTimeout {
-		return context.DeadlineExceeded
-	}
-	return err
-}
-
-// Value gives the receiver's values, and the handling itself for FromContext.
-func (h *handling) Value(key any) any {
-	if key == (infoKey{}) {
-		return h
-	}
-	return h.Context.Value(key)
-}
-
 // run decodes the message and calls its handler.
-func (h *handling) run() error {
+func (h handling) run() error {
 	m, err := h.unmarshal()
-	h.undecodable = err
+	h.Undecodable = err
 	if err != nil {
 		return err
 	}
-	deadline := h.deadline
-	if t, ok := m.(Timeouter); ok && h.it.timeout == 0 {
+	deadline, _ := h.Deadline()
+	if t, ok := m.(Timeouter); ok && h.Item.Timeout == 0 {
 		if d := t.Timeout(); d != 0 {
-			deadline = h.after(d)
+			deadline = h.After(d)
 		}
 	}
-	h.slot.mu.Lock()
-	h.message, h.deadline = m, deadline
-	h.slot.mu.Unlock()
-	if !deadline.IsZero() {
-		h.r.watcher.note(deadline)
-	}
-	return h.r.handler(h, m)
+	h.Decoded(m, deadline)
+	return h.r.handler(h.Handling, m)
 }
 
-func (h *handling) unmarshal() (m IMessage, err error) {
-	if h.it.newer != nil {
-		return nil, undecodable{h.it.newer}
+func (h handling) unmarshal() (m IMessage, err error) {
+	if h.Item.Newer != nil {
+		return nil, undecodable{h.Item.Newer}
 	}
 	// Set for the case that Unmarshal calls runtime.Goexit, after which nothing here runs but deferred calls.
-	h.undecodable = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
+	h.Undecodable = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
 	guard("Unmarshal", func() (err error) {
-		m, err = h.it.in.prototype.Unmarshal(h.it.payload)
+		m, err = h.r.intakes[h.Item.In.Index].prototype.Unmarshal(h.Item.Payload)
 		return err
 	}, func(e error) { err = e })
 	if err == nil && isNil(m) {
@@ -103,52 +58,52 @@ func (h *handling) unmarshal() (m IMessage, err error) {
 }
 
 // judge makes a verdict of what the handler returned. It runs on the handler's goroutine, or the watcher's for one that was given up.
-func (h *handling) judge(m IMessage, err error) verdict {
-	it := h.it
-	v := verdict{kind: Acked, err: err, took: time.Since(h.started)}
+func (h handling) judge(m IMessage, err error) worker.Verdict {
+	it := h.Item
+	v := worker.Verdict{Kind: worker.Acked, Err: err, Took: time.Since(h.Started)}
 	if err == nil {
 		return v
 	}
 	if cause := context.Cause(h.Context); cause == ErrLeaseLost || cause == ErrShutdown {
-		v.kind = Released // that was not the message's fault, so it is no attempt
+		v.Kind = worker.Released // that was not the message's fault, so it is no attempt
 		return v
 	}
 	var u undecodable
 	var r rejection
 	var d delayed
-	attempt := it.attempts + 1
+	attempt := it.Attempts + 1
 	most := h.maxAttempts(m)
 	switch {
 	case errors.As(err, &u):
-		v.kind = Undecodable
+		v.Kind = worker.Undecodable
 	case errors.As(err, &r), most > 0 && attempt >= most:
-		v.kind = Rejected
+		v.Kind = worker.Rejected
 	case errors.As(err, &d):
-		v.kind, v.wait = Retried, d.after
+		v.Kind, v.Wait = worker.Retried, d.after
 	default:
-		v.kind, v.wait = Retried, h.backoff(m, attempt)
+		v.Kind, v.Wait = worker.Retried, h.backoff(m, attempt)
 	}
-	e := it.element.next(err)
-	if it.newer != nil { // its header cannot be written here, so it goes whole behind one of our own
-		e = element{serial: newSerial(), failure: failureText(err), payload: it.raw}
+	e := it.Element.Next(err)
+	if it.Newer != nil { // its header cannot be written here, so it goes whole behind one of our own
+		e = lists.Element{Serial: lists.NewSerial(), Failure: lists.FailureText(err), Payload: it.Raw}
 	}
-	v.next = e.encode()
+	v.Next = e.Encode()
 	return v
 }
 
 // maxAttempts is 0 where there is no bound.
-func (h *handling) maxAttempts(msg IMessage) int {
-	n := h.it.maxAttempts
+func (h handling) maxAttempts(msg IMessage) int {
+	n := h.Item.MaxAttempts
 	if m, ok := msg.(MaxAttempter); n == 0 && ok {
 		h.ask("MaxAttempts", func() { n = m.MaxAttempts() })
 	}
-	if n = or(n, h.r.conf.MaxAttempts); n < 0 || n > 255 {
+	if n = cmp.Or(n, h.r.conf.MaxAttempts); n < 0 || n > 255 {
 		return 0
 	}
 	return n
 }
 
-func (h *handling) backoff(m IMessage, attempt int) time.Duration {
+func (h handling) backoff(m IMessage, attempt int) time.Duration {
 	wait := sidekiqBackoff(attempt) // what holds if the user's func fails
 	if b, ok := m.(Backoffer); ok {
 		h.ask("Backoff", func() { wait = b.Backoff(attempt) })
@@ -163,25 +118,26 @@ const maxWait = 100 * 365 * 24 * time.Hour
 
 // ask runs a method of the user's that a verdict depends on. It has a goroutine of its own, because this may be one that is
 // ending already, which could not survive another runtime.Goexit. A failure leaves the default and is told.
-func (h *handling) ask(what string, f func()) {
+func (h handling) ask(what string, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		guard(what, func() error { f(); return nil }, func(err error) {
 			if err != nil {
-				h.r.q.events.emit(Event{Kind: Trouble, Channel: h.it.in.channel, Serial: h.it.name(), Err: err})
+				h.r.q.events.emit(Event{Kind: Trouble, Channel: h.Item.In.Channel, Serial: h.Item.Name(), Err: err})
 			}
 		})
 	}()
 	<-done
 }
 
-func (h *handling) info() Info {
-	it := h.it
-	i := Info{Channel: it.in.channel, Serial: it.name(), Attempt: it.attempts + 1, Recoveries: it.recoveries, Headers: it.headers,
-		Failure: it.failure, Receiver: h.r.live.Load().name, Worker: h.slot.n}
-	if !it.bare {
-		i.Delivered = deliveredAt(it.serial)
+// infoOf is what FromContext gives.
+func infoOf(h *worker.Handling) Info {
+	it := h.Item
+	i := Info{Channel: it.In.Channel, Serial: it.Name(), Attempt: it.Attempts + 1, Recoveries: it.Recoveries, Headers: it.Headers,
+		Failure: it.Failure, Receiver: h.Receiver(), Worker: h.Worker()}
+	if !it.Bare {
+		i.Delivered = lists.DeliveredAt(it.Serial)
 	}
 	return i
 }

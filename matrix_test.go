@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // A step is a command of shunt's that a fault can strike: where a message or an incarnation changes places.
@@ -46,24 +48,24 @@ func byScript(s *link.Script, suffix string) func(*bench) redistest.Match {
 
 var steps = []step{
 	{name: "deliver", match: byName("LPUSH", ".prepare")},
-	{name: "deliver later", match: byScript(laterScript, "")},
+	{name: "deliver later", match: byScript(lists.Later, "")},
 	{name: "take", match: byName("RPOPLPUSH", ".prepare")},
 	{name: "take by the waiter", match: byName("BRPOPLPUSH", ".prepare")},
-	{name: "take a suspect", match: byScript(takeScript, "")},
+	{name: "take a suspect", match: byScript(lists.Take, "")},
 	{name: "ack", match: byName("LREM", ".doing")},
-	{name: "retry", match: byScript(retryScript, "")},
-	{name: "reject", match: byScript(rejectScript, "")},
-	{name: "promote", match: byScript(promoteScript, "")},
-	{name: "register", match: byScript(registerScript, ""), breaks: true},
-	{name: "beat", match: byScript(beatScript, "")},
-	{name: "sweep", match: byScript(sweepScript, "")},
-	{name: "reap", match: byScript(reapScript, "")},
-	{name: "finish", match: byScript(finishScript, "")},
-	{name: "release", match: byScript(releaseScript, "")},
-	{name: "handover", match: byScript(handoverScript, ""), breaks: true},
-	{name: "supersede", match: byScript(supersedeScript, ""), breaks: true},
-	{name: "unregister", match: byScript(unregisterScript, ""), late: true},
-	{name: "yield", match: byScript(yieldScript, ""), late: true},
+	{name: "retry", match: byScript(lists.Retry, "")},
+	{name: "reject", match: byScript(lists.Reject, "")},
+	{name: "promote", match: byScript(lists.Promote, "")},
+	{name: "register", match: byScript(lists.Register, ""), breaks: true},
+	{name: "beat", match: byScript(lists.Beat, "")},
+	{name: "sweep", match: byScript(lists.Sweep, "")},
+	{name: "reap", match: byScript(lists.Reap, "")},
+	{name: "finish", match: byScript(lists.Finish, "")},
+	{name: "release", match: byScript(lists.Release, "")},
+	{name: "handover", match: byScript(lists.Handover, ""), breaks: true},
+	{name: "supersede", match: byScript(lists.Supersede, ""), breaks: true},
+	{name: "unregister", match: byScript(lists.Unregister, ""), late: true},
+	{name: "yield", match: byScript(lists.Yield, ""), late: true},
 }
 
 // refusals are an error reply of each kind, as Redis writes it.
@@ -122,20 +124,20 @@ func cell(t *testing.T, s *redistest.Server, st step, fault redistest.Action, nt
 	ctx := context.Background()
 
 	// A corpse whose list is to be reaped, and two suspects.
-	dead := newIncarnation(2, time.Second)
-	k := keysOf(q.name)
-	s.Do("RPUSH", k.list(dead, 1), "10000", "10001")
-	s.Do("ZADD", k.gone, 0, dead.name+" 1 s")
-	s.Do("RPUSH", k.suspect, "10002", "10003")
+	dead := lists.NewIncarnation(2, time.Second)
+	k := lists.KeysOf(q.name)
+	s.Do("RPUSH", k.List(dead, 1), "10000", "10001")
+	s.Do("ZADD", k.Gone, 0, dead.Name+" 1 s")
+	s.Do("RPUSH", k.Suspect, "10002", "10003")
 	want := []int{10000, 10001, 10002, 10003}
 	// What any language can deliver, enough for workers to take in batches; among it some that hold up their batch.
 	for i := range 200 {
 		if slow := 3 + 1000*(i/40); i%40 == 39 { // 3, 1003, 2003…
 			want = append(want, slow)
-			s.Do("LPUSH", k.prepare, strconv.Itoa(slow))
+			s.Do("LPUSH", k.Prepare, strconv.Itoa(slow))
 		}
 		want = append(want, 20000+i)
-		s.Do("LPUSH", k.prepare, strconv.Itoa(20000+i))
+		s.Do("LPUSH", k.Prepare, strconv.Itoa(20000+i))
 	}
 
 	seen := newTally()
@@ -148,7 +150,7 @@ func cell(t *testing.T, s *redistest.Server, st step, fault redistest.Action, nt
 			return Reject(errors.New("never"))
 		case i%1000 == 3 && i < 10000 && n == 1: // holds up its batch
 			select {
-			case <-time.After(3 * stall):
+			case <-time.After(3 * worker.Stall):
 			case <-ctx.Done():
 			}
 		}

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	jsoniter "github.com/json-iterator/go"
-	"github.com/oklog/ulid/v2"
+
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // IMessage is what a user defines: a type whose values are delivered to a channel and handled by its receivers.
@@ -128,15 +129,13 @@ type Info struct {
 	Worker     int               // from 0
 }
 
-type infoKey struct{}
-
 // FromContext returns what is known of the message that the handler owning ctx was called for.
 func FromContext(ctx context.Context) (Info, bool) {
-	h, ok := ctx.Value(infoKey{}).(*handling)
+	h, ok := ctx.Value(worker.Key{}).(*worker.Handling)
 	if !ok {
 		return Info{}, false
 	}
-	return h.info(), true
+	return infoOf(h), true
 }
 
 // rejection is the error of Reject.
@@ -190,13 +189,13 @@ func At(t time.Time) Option {
 
 // Header adds a small pair that travels in the element: 1 to 255 bytes of key, up to 16 KB of value. A later value of a key wins.
 func Header(key, value string) Option {
-	return func(v *delivery) error { return v.element.setHeader(key, value) }
+	return func(v *delivery) error { return v.element.SetHeader(key, value) }
 }
 
 // Timeout bounds each handling of this delivery, in place of the method and the Queue's field; negative means no bound.
 func Timeout(d time.Duration) Option {
 	return func(v *delivery) error {
-		v.element.timeout = d
+		v.element.Timeout = d
 		return nil
 	}
 }
@@ -204,7 +203,7 @@ func Timeout(d time.Duration) Option {
 // MaxAttempts bounds how often this delivery is handled, in place of the method and the Queue's field; negative means no bound.
 func MaxAttempts(n int) Option {
 	return func(v *delivery) error {
-		v.element.maxAttempts = n
+		v.element.MaxAttempts = n
 		return nil
 	}
 }
@@ -250,6 +249,3 @@ func (p *PanicError) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err
 }
-
-// deliveredAt is the time in a serial, by the clock of the process that delivered.
-func deliveredAt(serial ulid.ULID) time.Time { return ulid.Time(serial.Time()) }

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // letter is a message with a dependency.
@@ -211,8 +214,8 @@ func TestHeaderBounds(t *testing.T) {
 	} {
 		var d delivery
 		err := Header(c.key, c.value)(&d)
-		if (err == nil) != c.ok || c.ok && (len(d.element.headers) != 1 || d.element.headers[c.key] != c.value) || !c.ok && len(d.element.headers) != 0 {
-			t.Errorf("%d bytes of key, %d of value: %v, %d headers", len(c.key), len(c.value), err, len(d.element.headers))
+		if (err == nil) != c.ok || c.ok && (len(d.element.Headers) != 1 || d.element.Headers[c.key] != c.value) || !c.ok && len(d.element.Headers) != 0 {
+			t.Errorf("%d bytes of key, %d of value: %v, %d headers", len(c.key), len(c.value), err, len(d.element.Headers))
 		}
 		if err != nil && !strings.HasPrefix(err.Error(), "shunt: header ") {
 			t.Error(err)
@@ -224,7 +227,7 @@ func TestHeaderBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if h := d.element.headers; len(h) != 2 || h["a"] != "3" || h["b"] != "2" {
+	if h := d.element.Headers; len(h) != 2 || h["a"] != "3" || h["b"] != "2" {
 		t.Errorf("%v", h)
 	}
 }
@@ -266,14 +269,14 @@ func TestOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if d.element.timeout != -1 || d.element.maxAttempts != -1 {
+	if d.element.Timeout != -1 || d.element.MaxAttempts != -1 {
 		t.Errorf("%+v", d.element)
 	}
 }
 
 func TestFromContextOfNoHandler(t *testing.T) {
 	t.Parallel()
-	if i, ok := FromContext(context.WithValue(context.Background(), infoKey{}, "foreign")); ok || i.Serial != "" {
+	if i, ok := FromContext(context.WithValue(context.Background(), worker.Key{}, "foreign")); ok || i.Serial != "" {
 		t.Errorf("%+v", i)
 	}
 }
@@ -372,7 +375,7 @@ func TestJitter(t *testing.T) {
 		draws := make(map[time.Duration]bool)
 		least, most := d, time.Duration(0)
 		for range 10000 {
-			j := jitter(d)
+			j := link.Jitter(d)
 			if j < d-d/10 || j > d {
 				t.Fatalf("%v became %v", d, j)
 			}
@@ -387,7 +390,7 @@ func TestJitter(t *testing.T) {
 		}
 	}
 	for _, d := range []time.Duration{0, 1, 9} {
-		if j := jitter(d); j != d {
+		if j := link.Jitter(d); j != d {
 			t.Errorf("%v became %v", d, j)
 		}
 	}

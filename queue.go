@@ -1,18 +1,19 @@
 package shunt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // Queue delivers and receives messages through one Redis. Its exported fields are its configuration: a zero field means the
@@ -66,61 +67,20 @@ type Queue struct {
 	closing   chan struct{} // closed when Close has done its work
 	closeErr  error
 	receivers map[*receiver]struct{}
-	known     map[string]*keys // channels met so far
+	known     map[string]*lists.Keys // channels met so far
 
 	// Set by open and constant from then on.
 	conf   *Queue // the configuration with its defaults
-	server *server
+	server *link.Server
 	events *events
 }
 
-// server is what shunt holds of one Redis node.
-type server struct {
-	*link.Node
-	data  *link.Link         // deliveries, takes, verdicts
-	pulse *link.Link         // beats, sweeps, promotes: no element ever delays a beat
-	hints *link.Subscription // new earliest times
-}
-
 // serverOf says which server holds a channel now: with Sentinel or Cluster the answer will change; nothing else asks.
-func (q *Queue) serverOf(channel string) *server { return q.server }
+func (q *Queue) serverOf(channel string) *link.Server { return q.server }
 
 // NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or unix:///path/to/socket[?db=n].
 // It dials nothing yet: a wrong host or password is told by the first use.
-func NewPool(rawURL string) (*redis.Pool, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return nil, fmt.Errorf("shunt: redis URL: %w", err)
-	}
-	options := []redis.DialOption{
-		redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(3 * time.Second), redis.DialWriteTimeout(3 * time.Second),
-		redis.DialKeepAlive(30 * time.Second),
-	}
-	dial := func(ctx context.Context) (redis.Conn, error) { return redis.DialURLContext(ctx, rawURL, options...) }
-	switch u.Scheme {
-	case "redis", "rediss":
-		if u.Opaque != "" || strings.Trim(u.Path, "/0123456789") != "" {
-			return nil, fmt.Errorf("shunt: redis URL: the path of %s is not /DB: want %s://[[user]:password@]host[:port][/db]", u.Redacted(), u.Scheme)
-		}
-	case "unix":
-		db := 0
-		if s := u.Query().Get("db"); s != "" {
-			if _, err := fmt.Sscanf(s, "%d", &db); err != nil {
-				return nil, fmt.Errorf("shunt: redis URL: db=%s of %s is no number", s, u.Redacted())
-			}
-		}
-		options = append(options, redis.DialDatabase(db))
-		if p, ok := u.User.Password(); ok {
-			options = append(options, redis.DialUsername(u.User.Username()), redis.DialPassword(p))
-		}
-		dial = func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialContext(ctx, "unix", u.Path, options...)
-		}
-	default:
-		return nil, fmt.Errorf("shunt: redis URL: the scheme of %q is not redis, rediss or unix: want redis://[[user]:password@]host[:port][/db]", u.Redacted())
-	}
-	return &redis.Pool{DialContext: dial, MaxIdle: 8, IdleTimeout: time.Minute}, nil
-}
+func NewPool(rawURL string) (*redis.Pool, error) { return link.NewPool(rawURL) }
 
 // Validate says what is wrong with the configuration, all of it at once. The first use of a Queue calls it.
 func (q *Queue) Validate() error {
@@ -142,20 +102,12 @@ func (q *Queue) Validate() error {
 	return errors.Join(errs...)
 }
 
-// or is v, or def where v is zero.
-func or[T comparable](v, def T) T {
-	if v == *new(T) {
-		return def
-	}
-	return v
-}
-
 // open checks and starts what all methods need, once. A delivery from within a handler may still come while Close waits for it.
 func (q *Queue) open(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		if h, ok := ctx.Value(infoKey{}).(*handling); !ok || h.r.q != q || q.server == nil {
+		if r, ok := ctx.Value(ownerKey{}).(*receiver); !ok || r.q != q || q.server == nil {
 			return ErrClosed
 		}
 	}
@@ -166,14 +118,14 @@ func (q *Queue) open(ctx context.Context) error {
 		return err
 	}
 	q.conf = &Queue{
-		Lease: or(q.Lease, 10*time.Second), Grace: or(q.Grace, time.Second), Timeout: or(q.Timeout, 30*time.Minute),
-		MaxAttempts: or(q.MaxAttempts, 25), Backoff: q.Backoff, Prefetch: or(q.Prefetch, 16), PrefetchBytes: or(q.PrefetchBytes, 256<<10),
-		MaxSize: or(q.MaxSize, 16<<20), MaxDead: or(q.MaxDead, 10000), DeadFor: or(q.DeadFor, 30*24*time.Hour),
-		DeliverTimeout: or(q.DeliverTimeout, 10*time.Second), ReplyTimeout: or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
+		Lease: cmp.Or(q.Lease, 10*time.Second), Grace: cmp.Or(q.Grace, time.Second), Timeout: cmp.Or(q.Timeout, 30*time.Minute),
+		MaxAttempts: cmp.Or(q.MaxAttempts, 25), Backoff: q.Backoff, Prefetch: cmp.Or(q.Prefetch, 16), PrefetchBytes: cmp.Or(q.PrefetchBytes, 256<<10),
+		MaxSize: cmp.Or(q.MaxSize, 16<<20), MaxDead: cmp.Or(q.MaxDead, 10000), DeadFor: cmp.Or(q.DeadFor, 30*24*time.Hour),
+		DeliverTimeout: cmp.Or(q.DeliverTimeout, 10*time.Second), ReplyTimeout: cmp.Or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
 	}
 	q.events = newEvents(q.Events)
 	q.receivers = make(map[*receiver]struct{})
-	q.known = make(map[string]*keys)
+	q.known = make(map[string]*lists.Keys)
 	// A dial and the wait before it take less than a third of a lease together, so that no absence that is over costs one.
 	third := q.conf.Lease / 3
 	node := link.NewNode(q.Pool, link.Settings{
@@ -186,7 +138,7 @@ func (q *Queue) open(ctx context.Context) error {
 			}
 		},
 	})
-	q.server = &server{Node: node, data: link.New(node, q.conf.ReplyTimeout, true), pulse: link.New(node, min(q.conf.ReplyTimeout, third), false), hints: link.NewSubscription(node)}
+	q.server = &link.Server{Node: node, Data: link.New(node, q.conf.ReplyTimeout, true), Pulse: link.New(node, min(q.conf.ReplyTimeout, third), false), Hints: link.NewSubscription(node)}
 	q.opened = true
 	return nil
 }
@@ -197,15 +149,12 @@ func sidekiqBackoff(attempt int) time.Duration {
 	return time.Duration(n*n*n*n+15)*time.Second + rand.N(time.Duration(n)*10*time.Second+1)
 }
 
-// jitter is d less up to a tenth: whoever waits for the same thing does not do so in step.
-func jitter(d time.Duration) time.Duration { return d - rand.N(d/10+1) }
-
 // keysFor is the channel's keys. The first time the channel is met it is listed for operators, out of the message's way.
-func (q *Queue) keysFor(channel string) *keys {
+func (q *Queue) keysFor(channel string) *lists.Keys {
 	q.mu.Lock()
 	k, ok := q.known[channel]
 	if !ok {
-		made := keysOf(channel)
+		made := lists.KeysOf(channel)
 		k = &made
 		q.known[channel] = k
 	}
@@ -213,8 +162,8 @@ func (q *Queue) keysFor(channel string) *keys {
 	if !ok {
 		c := link.NewCall()
 		c.FailFast = true
-		c.Add("SADD", channelsKey, channel)
-		q.serverOf(channel).data.Post(c) // the reply is nobody's
+		c.Add("SADD", lists.ChannelsKey, channel)
+		q.serverOf(channel).Data.Post(c) // the reply is nobody's
 	}
 	return k
 }
@@ -224,11 +173,11 @@ func (q *Queue) keysFor(channel string) *keys {
 // long they take: to bound that, call the receivers' shutdown first. The Pool is left alone. Calling it again waits for the first
 // call; from inside a handler it is ErrInHandler.
 func (q *Queue) Close() error {
-	id := goroutine()
+	id := worker.Goroutine()
 	q.mu.Lock()
 	var rs []*receiver
 	for r := range q.receivers {
-		if r.handles(id) {
+		if r.Handles(id) {
 			q.mu.Unlock()
 			return ErrInHandler
 		}
@@ -249,8 +198,8 @@ func (q *Queue) Close() error {
 		errs = append(errs, r.shutdown(context.Background()))
 	}
 	if s != nil {
-		s.data.Close()
-		s.pulse.Close()
+		s.Data.Close()
+		s.Pulse.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)
 		q.events.close(ctx)
 		cancel()

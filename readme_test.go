@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -257,7 +258,7 @@ func TestREADMEConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The subscription, three waiters, and a connection for the large one of each receiver.
-	large := []byte("7" + strings.Repeat(" ", 2*largeElement))
+	large := []byte("7" + strings.Repeat(" ", 128<<10))
 	for range 3 {
 		for _, channel := range []string{q.name, kinds[0].Channel()} {
 			if err := q.Deliver(t.Context(), Raw(channel, large)); err != nil {
@@ -362,18 +363,18 @@ func TestREADMEPages(t *testing.T) {
 	if events < 20 {
 		t.Errorf("found %d kinds of Event: this test no longer sees them", events)
 	}
-	scripts, err := lua.ReadDir("lua")
+	scripts, err := os.ReadDir("internal/lists/lua")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range scripts {
 		name := strings.TrimSuffix(s.Name(), ".lua")
 		if !strings.Contains(lifecycle, "`"+name+"`") {
-			t.Errorf("docs/lifecycle.md does not tell of lua/%s", s.Name())
+			t.Errorf("docs/lifecycle.md does not tell of internal/lists/lua/%s", s.Name())
 		}
 	}
-	k := keysOf("C")
-	for _, key := range []any{k.prepare, k.delay, k.suspect, k.dead, k.living, k.gone, k.keeper, channelsKey} {
+	k := lists.KeysOf("C")
+	for _, key := range []any{k.Prepare, k.Delay, k.Suspect, k.Dead, k.Living, k.Gone, k.Keeper, lists.ChannelsKey} {
 		if !strings.Contains(lifecycle, fmt.Sprintf("`%s`", key)) {
 			t.Errorf("docs/lifecycle.md does not tell of the key %s", key)
 		}

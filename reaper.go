@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // A lease is extended every third of it, so that two beats may fail. A beat tells of leases that have run out or are about to, so
@@ -33,26 +34,10 @@ type pulse struct {
 	swept  time.Time     // when the sweep under way has to give way to the next beat
 }
 
-// kick makes the beat's goroutine beat at once.
-func (r *receiver) kick() {
-	select {
-	case r.kicks <- struct{}{}:
-	default:
-	}
-}
-
-// lookSoon asks for a sweep of one channel, for what it says of delay.
-func (r *receiver) lookSoon(in *intake) {
-	select {
-	case r.looks <- in:
-	default: // a regular one will do
-	}
-}
-
 // beat is the goroutine that keeps the receiver alive and looks after the dead.
 func (r *receiver) beat() {
 	third := r.conf.Lease / 3
-	p := &pulse{next: time.Now().Add(jitter(third))}
+	p := &pulse{next: time.Now().Add(link.Jitter(third))}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -65,11 +50,13 @@ func (r *receiver) beat() {
 		timer.Reset(time.Until(next))
 		select {
 		case <-timer.C:
-		case <-r.kicks:
-			p.next = time.Now()
-		case in := <-r.looks:
-			in.due = time.Now()
-		case <-r.life.Done():
+		case <-r.Kicks:
+			if p.refuse == 0 {
+				p.next = time.Now()
+			}
+		case in := <-r.Looks:
+			r.intakes[in.Index].due = time.Now()
+		case <-r.Life.Done():
 			return
 		}
 		if !time.Now().Before(p.next) {
@@ -77,7 +64,7 @@ func (r *receiver) beat() {
 			wait, err := r.beatOnce(p, began)
 			if err != nil {
 				p.refuse = min(max(2*p.refuse, third/16), third/2)
-				wait = time.Since(began) + jitter(p.refuse)
+				wait = time.Since(began) + link.Jitter(p.refuse)
 				p.good = time.Time{}
 			} else {
 				p.refuse = 0
@@ -85,13 +72,16 @@ func (r *receiver) beat() {
 			p.next = began.Add(wait)
 		}
 		for _, in := range r.intakes {
-			if now := time.Now(); !now.Before(in.due) && !r.stopped() {
-				in.due = now.Add(jitter(sweepEvery))
+			if !time.Now().Before(p.next) {
+				break // with many channels and a slow line the rest has to wait for the beat
+			}
+			if now := time.Now(); !now.Before(in.due) && !r.Stopped() {
+				in.due = now.Add(link.Jitter(sweepEvery))
 				p.swept = now.Add(r.conf.Lease / 6)
-				if err := r.sweep(p, in); err != nil && !r.grave(in, err) { // what it has claimed comes up again
-					in.due = time.Now().Add(r.claim() + jitter(100*time.Millisecond))
+				if err := r.sweep(p, in); err != nil && !r.Grave(in.Intake, err) { // what it has claimed comes up again
+					in.due = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
 				}
-			} else if r.stopped() {
+			} else if r.Stopped() {
 				in.due = now.Add(sweepEvery)
 			}
 		}
@@ -100,18 +90,18 @@ func (r *receiver) beat() {
 
 // beatOnce beats on every channel and says how long after its sending to beat again.
 func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
-	inc := *r.live.Load()
+	inc := r.Live()
 	c := link.NewCall()
 	c.FailFast = true
 	for _, in := range r.intakes {
-		c.AddScript(beatScript, 1, in.living, inc.name, inc.lease.Milliseconds())
+		c.AddScript(lists.Beat, 1, in.Living, inc.Name, inc.Lease.Milliseconds())
 	}
-	if err := run(r.life, r.s.pulse, c); err != nil {
-		r.grave(r.intakes[0], err)
+	if err := r.s.Pulse.Run(r.Life, c); err != nil {
+		r.Grave(r.intakes[0].Intake, err)
 		return 0, err
 	}
 	took := time.Since(sent)
-	wait := jitter(r.conf.Lease / 3)
+	wait := link.Jitter(r.conf.Lease / 3)
 	gone := false
 	var server int64
 	for i, rep := range c.Replies {
@@ -130,20 +120,14 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 			}
 		}
 	}
-	if r.pausing.Load() || r.live.Load().name != inc.name {
+	if r.Pausing() || r.Live().Name != inc.Name {
 		return wait, nil // the one that beat is ending, and why is known
 	}
 	if gone {
-		r.loseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))
+		r.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))
 		return wait, nil
 	}
-	stale := !r.lease.fresh()
-	if !r.lease.lost.Load() {
-		r.lease.renew(sent)
-	}
-	if stale {
-		r.wakeAll()
-	}
+	r.Renew(sent)
 	// Only who has had Redis, and its clock, in sight all the time may call another dead.
 	steady := took <= r.conf.Lease/6 && !p.good.IsZero() && abs(sent.Sub(p.good).Milliseconds()-(server-p.server)) < (r.conf.Lease/4).Milliseconds()
 	if !steady {
@@ -154,16 +138,6 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 		p.good = time.Time{}
 	}
 	return wait, nil
-}
-
-// grave tells of an error that waiting does not mend, and says whether it is one.
-func (r *receiver) grave(in *intake, err error) bool {
-	class := link.Classify(err)
-	if class != link.Fatal && class != link.Failed {
-		return false
-	}
-	r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Receiver: r.live.Load().name, Err: err, Fatal: true})
-	return true
 }
 
 func abs(n int64) int64 { return max(n, -n) }
@@ -181,7 +155,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 	age := (r.conf.Lease / 3).Milliseconds()
 	for {
 		name, hints := in.promoter.asks(r)
-		v, err := r.pulseOne(r.life, sweepScript, 5, in.living, in.gone, in.keys.suspect, in.delay, in.keeper,
+		v, err := r.pulseOne(r.Life, lists.Sweep, 5, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
 			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
 		if err != nil {
 			return err
@@ -192,17 +166,17 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		}
 		died, _ := redis.Int(vs[1], nil)
 		if died > 0 {
-			r.q.events.emit(Event{Kind: Died, Channel: in.channel, Receiver: r.live.Load().name, N: died})
+			r.q.events.emit(Event{Kind: Died, Channel: in.Channel, Receiver: r.Live().Name, N: died})
 		}
 		if n, _ := redis.Int(vs[2], nil); n > 0 {
-			r.suspects(in)
+			r.Suspects(in.Intake)
 		}
 		if n, _ := redis.Int(vs[3], nil); n == 0 {
 			name = ""
 		}
 		next, err := redis.Int64(vs[4], nil)
 		in.promoter.told(name, next, err == nil, hints)
-		if r.stopped() {
+		if r.Stopped() {
 			in.promoter.yield() // it asked before
 		}
 		for _, m := range vs[5:] {
@@ -231,27 +205,21 @@ func (r *receiver) late(p *pulse) bool {
 	return now.After(p.swept) || now.After(p.next)
 }
 
-// suspects sends a worker for them.
-func (r *receiver) suspects(in *intake) {
-	in.suspects.Store(true)
-	r.parking.wakeOne()
-}
-
 // bury reaps what a dead incarnation holds, and says when it is looked at again.
 func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
-	dead, err := parseCorpse(member)
+	dead, err := lists.ParseCorpse(member)
 	if err != nil { // nothing that could be reaped
-		r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Err: err, Fatal: true})
+		r.q.events.emit(Event{Kind: Trouble, Channel: in.Channel, Err: err, Fatal: true})
 		return nil
 	}
-	lists := in.doings(dead.incarnation)
+	doings := in.Doings(dead.Incarnation)
 	fence := p.fence()
-	if dead.superseded {
+	if dead.Superseded {
 		fence = 0
 	} else if fence == 0 {
 		return nil
 	}
-	held, err := r.held(in, lists)
+	held, err := r.held(in, doings)
 	if err != nil {
 		return err
 	}
@@ -263,14 +231,14 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	if r.late(p) {
 		return errLate
 	}
-	_, err = r.pulseOne(r.life, finishScript, 2+len(lists), append(append([]any{in.living, in.gone}, lists...), member, dead.death)...)
+	_, err = r.pulseOne(r.Life, lists.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)
 	return err
 }
 
-// held finds out which of the lists there are: by one question for all, and only if there are some by one for each.
-func (r *receiver) held(in *intake, lists []any) (held []any, err error) {
-	for some := range slices.Chunk(lists, existsChunk) {
-		v, err := r.pulseOne(r.life, nil, 0, some...)
+// held finds out which of the doings there are: by one question for all, and only if there are some by one for each.
+func (r *receiver) held(in *intake, doings []any) (held []any, err error) {
+	for some := range slices.Chunk(doings, existsChunk) {
+		v, err := r.pulseOne(r.Life, nil, 0, some...)
 		if err != nil {
 			return nil, err
 		}
@@ -282,7 +250,7 @@ func (r *receiver) held(in *intake, lists []any) (held []any, err error) {
 		for _, list := range some {
 			c.Add("EXISTS", list)
 		}
-		if err := run(r.life, r.s.pulse, c); err != nil {
+		if err := r.s.Pulse.Run(r.Life, c); err != nil {
 			return nil, err
 		}
 		for i, rep := range c.Replies {
@@ -295,20 +263,20 @@ func (r *receiver) held(in *intake, lists []any) (held []any, err error) {
 }
 
 // reap empties one list, a bounded part at a time. errLate: it has to stop, because the fence is behind it or a beat is due.
-func (r *receiver) reap(p *pulse, in *intake, dead corpse, list any, fence, age int64) error {
+func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, list any, fence, age int64) error {
 	raise := 1
-	if dead.superseded {
+	if dead.Superseded {
 		raise = 0
 	}
-	reason := failureField("shunt: in the hands of a dying process 4 times")
+	reason := lists.FailureField("shunt: in the hands of a dying process 4 times")
 	for !r.late(p) {
-		args := []any{in.living, list, in.prepare, in.keys.suspect, in.dead, fence, age, raise, reapBytes,
+		args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, fence, age, raise, reapBytes,
 			max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason}
 		for range reapSerials {
-			s := newSerial()
+			s := lists.NewSerial()
 			args = append(args, s[:])
 		}
-		v, err := r.pulseOne(r.life, reapScript, 5, args...)
+		v, err := r.pulseOne(r.Life, lists.Reap, 5, args...)
 		if err != nil {
 			return err
 		}
@@ -321,11 +289,11 @@ func (r *receiver) reap(p *pulse, in *intake, dead corpse, list any, fence, age 
 		}
 		for i, kind := range []EventKind{Recovered, Suspected, Poisoned, Trimmed} {
 			if ns[i] > 0 {
-				r.q.events.emit(Event{Kind: kind, Channel: in.channel, Receiver: dead.name, N: ns[i]})
+				r.q.events.emit(Event{Kind: kind, Channel: in.Channel, Receiver: dead.Name, N: ns[i]})
 			}
 		}
 		if ns[1] > 0 {
-			r.suspects(in)
+			r.Suspects(in.Intake)
 		}
 		if ns[4] == 0 {
 			return nil
@@ -343,7 +311,7 @@ func (r *receiver) pulseOne(ctx context.Context, s *link.Script, keys int, args 
 	} else {
 		c.AddScript(s, keys, args...)
 	}
-	if err := run(ctx, r.s.pulse, c); err != nil {
+	if err := r.s.Pulse.Run(ctx, c); err != nil {
 		return nil, err
 	}
 	return c.Replies[0].Value, nil

@@ -1,21 +1,15 @@
 package shunt
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
-
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // Shutdown ends a receiver. It stops taking at once; handlers run on until ctx ends, then their contexts are cancelled with
@@ -24,68 +18,29 @@ import (
 // get the same result. From inside a handler of the receiver it is ErrInHandler, and nothing has begun.
 type Shutdown func(ctx context.Context) error
 
-// receiver is one Receive call.
+// receiver is one Receive call: a pool of workers, what its messages are, and the goroutines that look after the dead and the due.
 type receiver struct {
+	*worker.Pool
 	q       *Queue
-	s       *server
+	s       *link.Server
 	conf    *Queue
 	handler Handler
-	values  context.Context // of handlers: Receive's values, not its end
-	intakes []*intake       // the channels, the highest first
-	order   *order          // of several channels; nil for one
-	slots   []*slot
+	intakes []*intake // the channels, the highest first
 
-	// live is the incarnation. gate is held shared by whoever has commands under way on its lists, from before they are sent until
-	// their replies have been judged, and alone by the handover that ends it: so a handover sees every element in one known place.
-	live atomic.Pointer[incarnation]
-	gate sync.RWMutex
-
-	taking   context.Context // ends: nothing more is taken
-	stop     context.CancelFunc
-	patience context.Context // ends: handlers' contexts end
-	hurry    context.CancelFunc
-	life     context.Context // ends: whoever is left goes home
-	die      context.CancelFunc
-	settled  chan struct{} // closed: stopped, and what had not begun is handed back
-	ended    chan struct{} // closed: err is set and shutdown returns
-	err      error
-	overOnce sync.Once
-
-	workers errgroup.Group // slots' goroutines, those of handlers that were given up too
-	others  errgroup.Group // all else
-
-	lease    lease
-	parking  parking
-	watcher  watcher
-	vacant   vacant
-	breaker  breaker
-	large    large
-	kicks    chan struct{} // of capacity 1: beat now
-	looks    chan *intake  // sweep now
-	broken   chan error    // of capacity 1: why the incarnation has to end
-	doubt    atomic.Bool   // it has to, and has not yet
-	owed     []incarnation // gate: what an unfinished handover leaves to the end
-	pausing  atomic.Bool   // a handover wants the gate
-	suspect  atomic.Bool   // a suspect is in hand
-	polls    atomic.Bool   // a waiter may not block
-	full     atomic.Int64  // unix ns until which a full Redis is assumed
-	orphans  atomic.Int32
-	returned atomic.Int32  // messages whose handlers ended early on our demand
-	over     chan struct{} // closed: stopped, and the lease is lost too
+	ended chan struct{} // closed: err is set and shutdown returns
+	err   error
 }
 
 // intake is one channel of a receiver.
 type intake struct {
-	*keys
-	index     int
+	*worker.Intake
 	prototype IMessage
-	doing     []any       // of the live incarnation; gate
-	suspects  atomic.Bool // there may be some to take
 	promoter  *promoter
-	waiter    *link.Waiter
-	blocked   atomic.Bool // the waiter's connection is in a blocking command
-	due       time.Time   // beat's: of the next sweep
+	due       time.Time // beat's: of the next sweep
 }
+
+// ownerKey is the context key under which a handler's context gives its receiver.
+type ownerKey struct{}
 
 // Receive starts workers, 1 to 10,000 goroutines that each take messages from the prototype's channel into a list of their own
 // and handle them. ctx ending is the first step of shutdown; handlers get its values, not its end. The error says what is wrong with
@@ -98,7 +53,7 @@ func (q *Queue) Receive(ctx context.Context, prototype IMessage, workers int) (S
 // ReceiveOrdered is Receive for several channels in strict order: no worker starts a message while a channel named earlier has
 // one. A message of a later channel may wait for ever; ReceiveWeighted starves none.
 func (q *Queue) ReceiveOrdered(ctx context.Context, workers int, prototypes ...IMessage) (Shutdown, error) {
-	return q.receive(ctx, workers, prototypes, &order{})
+	return q.receive(ctx, workers, prototypes, worker.NewOrder(nil))
 }
 
 // Share is a channel's part in ReceiveWeighted.
@@ -110,21 +65,18 @@ type Share struct {
 // ReceiveWeighted is Receive for several channels that each get their weight's share of the starts while all have messages; what
 // one leaves goes to the others, the channel named earlier first.
 func (q *Queue) ReceiveWeighted(ctx context.Context, workers int, shares ...Share) (Shutdown, error) {
-	o := &order{weights: make([]int, len(shares)), credit: make([]int, len(shares))}
+	weights := make([]int, len(shares))
 	prototypes := make([]IMessage, len(shares))
 	for i, s := range shares {
 		if s.Weight < 1 || s.Weight > 1e6 {
 			return nil, fmt.Errorf("shunt: share %d has weight %d: want 1 to 1,000,000", i, s.Weight)
 		}
-		o.weights[i], prototypes[i] = s.Weight, s.Prototype
+		weights[i], prototypes[i] = s.Weight, s.Prototype
 	}
-	return q.receive(ctx, workers, prototypes, o)
+	return q.receive(ctx, workers, prototypes, worker.NewOrder(weights))
 }
 
-// startTimeout bounds the start of a receiver, where Redis may be absent.
-const startTimeout = 5 * time.Second
-
-func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage, o *order) (Shutdown, error) {
+func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order) (Shutdown, error) {
 	if err := q.open(context.Background()); err != nil {
 		return nil, err
 	}
@@ -135,23 +87,21 @@ func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage,
 	if err := q.admit(r); err != nil {
 		return nil, err
 	}
-	start, cancel := context.WithTimeout(ctx, startTimeout)
+	start, cancel := context.WithTimeout(ctx, worker.StartTimeout)
 	defer cancel()
-	defer context.AfterFunc(r.taking, cancel)() // Close
-	sent, err := r.register(start, *r.live.Load())
-	if err != nil {
+	defer context.AfterFunc(r.Taking, cancel)() // Close
+	if err := r.Join(start); err != nil {
 		q.dismiss(r)
 		close(r.ended)
-		return nil, explain(err, "receive from", r.intakes[0].channel)
+		return nil, explain(err, "receive from", r.intakes[0].Channel)
 	}
-	r.lease.renew(sent)
 	r.run(ctx)
 	return r.shutdown, nil
 }
 
-func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMessage, o *order) (*receiver, error) {
-	if workers < 1 || workers > maxWorkers {
-		return nil, fmt.Errorf("shunt: %d workers: want 1 to %d", workers, maxWorkers)
+func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order) (*receiver, error) {
+	if workers < 1 || workers > lists.MaxWorkers {
+		return nil, fmt.Errorf("shunt: %d workers: want 1 to %d", workers, lists.MaxWorkers)
 	}
 	if len(prototypes) == 0 || len(prototypes) > 64 {
 		return nil, fmt.Errorf("shunt: %d channels: want 1 to 64 prototypes", len(prototypes))
@@ -159,14 +109,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	if len(prototypes) == 1 {
 		o = nil // one channel is in order by itself
 	}
-	r := &receiver{
-		q: q, conf: q.conf, order: o, values: context.WithoutCancel(ctx), broken: make(chan error, 1),
-		kicks: make(chan struct{}, 1), looks: make(chan *intake, 128),
-		settled: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
-	}
-	r.taking, r.stop = context.WithCancel(context.Background())
-	r.patience, r.hurry = context.WithCancel(context.Background())
-	r.life, r.die = context.WithCancel(context.Background())
+	r := &receiver{q: q, conf: q.conf, ended: make(chan struct{})}
 	r.handler = func(ctx context.Context, m IMessage) error { return m.Resolve(ctx) }
 	if wrap := q.conf.Wrap; wrap != nil {
 		var err error
@@ -176,8 +119,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		}
 	}
 	seen := make(map[string]bool)
-	inc := newIncarnation(workers, q.conf.Lease)
-	r.live.Store(&inc)
+	var intakes []*worker.Intake
 	for i, p := range prototypes {
 		if isNil(p) {
 			return nil, fmt.Errorf("shunt: prototype %d is nil", i)
@@ -186,7 +128,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		var err error
 		guard("Channel", func() error { channel = p.Channel(); return nil }, func(e error) { err = e })
 		if err == nil {
-			err = checkChannel(channel)
+			err = lists.CheckChannel(channel)
 		}
 		if err == nil && seen[channel] {
 			err = fmt.Errorf("shunt: two prototypes of channel %q: want one", channel)
@@ -200,17 +142,24 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		seen[channel] = true
 		r.s = q.serverOf(channel)
 		k := q.keysFor(channel)
-		in := &intake{keys: k, index: i, prototype: p, doing: k.doings(inc), waiter: link.NewWaiter(r.s.Node, q.conf.ReplyTimeout)}
+		in := &intake{Intake: &worker.Intake{Keys: k}, prototype: p}
 		in.promoter = newPromoter(r, in)
-		r.intakes = append(r.intakes, in)
+		in.Own, in.Yield = in.promoter.own, in.promoter.yield
+		r.intakes, intakes = append(r.intakes, in), append(intakes, in.Intake)
 	}
-	for n := range workers {
-		r.slots = append(r.slots, &slot{r: r, n: n, wake: make(chan struct{}, 1), limit: 1})
+	conf := worker.Config{
+		Lease: q.conf.Lease, Grace: q.conf.Grace, Timeout: q.conf.Timeout, ReplyTimeout: q.conf.ReplyTimeout,
+		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxDead: q.conf.MaxDead, DeadFor: q.conf.DeadFor,
+		Order: o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle,
+		Judge: func(h *worker.Handling, message any, err error) worker.Verdict {
+			m, _ := message.(IMessage)
+			return handling{h, r}.judge(m, err)
+		},
 	}
-	r.lease.length = q.conf.Lease
-	r.parking.init()
-	r.watcher.init()
-	r.large.bytes = semaphore.NewWeighted(largeInFlight)
+	if q.events.on() {
+		conf.Emit = q.events.tell
+	}
+	r.Pool = worker.NewPool(r.s, workers, intakes, conf)
 	return r, nil
 }
 
@@ -256,175 +205,48 @@ func (q *Queue) dismiss(r *receiver) {
 
 // run starts the goroutines of a registered receiver.
 func (r *receiver) run(ctx context.Context) {
-	r.q.events.emit(Event{Kind: Started, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, N: len(r.slots)})
-	for _, s := range r.slots {
-		s.mu.Lock()
-		s.spawn()
-		s.mu.Unlock()
-	}
-	other := func(f func()) { r.others.Go(func() error { f(); return nil }) }
+	r.q.events.emit(Event{Kind: Started, Channel: r.intakes[0].Channel, Receiver: r.Live().Name, N: r.Live().Workers})
+	others := []func(){r.beat}
 	for _, in := range r.intakes {
-		other(func() { r.wait(in) })
-		other(in.promoter.run)
+		others = append(others, in.promoter.run)
 	}
-	other(r.beat)
-	other(r.watch)
-	other(r.succeed)
-	forget := context.AfterFunc(ctx, r.stop)
+	r.Start(others...)
+	forget := context.AfterFunc(ctx, r.Stop)
 	go func() {
-		r.end()
+		result := &ShutdownError{}
+		result.Returned, result.Running, result.Err = r.End()
+		if result.Returned+result.Running > 0 || result.Err != nil {
+			r.err = result
+		}
+		r.q.events.emit(Event{Kind: Stopped, Channel: r.intakes[0].Channel, Receiver: r.Live().Name, Err: r.err})
 		forget()
 		r.q.dismiss(r)
 		close(r.ended)
 	}()
 }
 
-// isSettled says whether a worker that has nothing may go home: before, a waiter or a late reply might still bring it something.
-func (r *receiver) isSettled() bool {
-	select {
-	case <-r.settled:
-		return true
-	default:
-		return false
-	}
+// handle runs a handler for the pool.
+func (r *receiver) handle(h *worker.Handling, finish func(err error, exits bool)) {
+	guard("Resolve", handling{h, r}.run, func(err error) {
+		var p *PanicError
+		finish(err, errors.As(err, &p) && p.Goexit)
+	})
 }
 
-func (r *receiver) stopped() bool { return r.taking.Err() != nil }
-
 func (r *receiver) shutdown(ctx context.Context) error {
-	if r.handles(goroutine()) {
+	if r.Handles(worker.Goroutine()) {
 		return ErrInHandler
 	}
-	if h, ok := ctx.Value(infoKey{}).(*handling); ok && h.r == r {
+	if owner, _ := ctx.Value(ownerKey{}).(*receiver); owner == r {
 		return ErrInHandler
 	}
-	r.stop()
+	r.Stop()
 	select {
 	case <-r.ended:
 		return r.err
 	case <-ctx.Done():
-		r.hurry()
+		r.Hurry()
 	}
 	<-r.ended
 	return r.err
-}
-
-// end is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is left is
-// handed back too, and the entry goes.
-func (r *receiver) end() {
-	<-r.taking.Done()
-	r.parking.wakeAll()
-	r.watcher.note(time.Now())
-	graced := r.graced()
-	if r.seize(graced) {
-		r.conclude(graced)
-		r.putBack(graced, waiting)
-		r.resume()
-	}
-	close(r.settled)
-	r.wakeAll()
-	idle := make(chan struct{})
-	go func() {
-		r.workers.Wait()
-		close(idle)
-	}()
-	clean := false
-	select {
-	case <-idle:
-		clean = true
-	case <-graced.Done():
-	}
-	r.die()
-	// Where all is well this takes a round trip or two. Where not, whoever calls shutdown is waiting beyond his time already.
-	limit, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	if !clean {
-		limit, cancel = context.WithTimeout(limit, time.Second)
-		defer cancel()
-	}
-	if r.s.Why() != nil {
-		limit, cancel = context.WithTimeout(limit, 10*time.Millisecond)
-		defer cancel()
-	}
-	defer context.AfterFunc(r.patience, func() {
-		rest(limit, max(r.conf.Grace, 100*time.Millisecond))
-		cancel()
-	})()
-	result := &ShutdownError{}
-	result.Returned, result.Err = r.handBack(limit)
-	result.Running = r.runningNow()
-	gone := make(chan struct{})
-	go func() {
-		r.others.Wait()
-		for _, in := range r.intakes {
-			in.promoter.yield()
-			in.waiter.Close()
-		}
-		r.large.close()
-		close(gone)
-	}()
-	select {
-	case <-gone:
-	case <-limit.Done():
-	}
-	if result.Returned+result.Running > 0 || result.Err != nil {
-		r.err = result
-	}
-	r.hurry()
-	r.q.events.emit(Event{Kind: Stopped, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: r.err})
-}
-
-// graced ends a grace after the handlers' contexts were ended, which it does when patience is over.
-func (r *receiver) graced() context.Context {
-	ctx, cancel := context.WithCancel(r.life)
-	go func() {
-		defer cancel()
-		select {
-		case <-r.patience.Done():
-			r.cancelAll(ErrShutdown)
-			rest(ctx, r.conf.Grace)
-		case <-r.over: // nothing is ours any more
-		}
-	}()
-	return ctx
-}
-
-// unblock ends the waiters' blocking commands, where the server allows it, until done; one that comes too early does nothing.
-func (r *receiver) unblock(ctx context.Context) {
-	refused := false
-	for ctx.Err() == nil {
-		for _, in := range r.intakes {
-			if id := in.waiter.ID(); id != 0 && in.blocked.Load() && !refused {
-				c := link.NewCall()
-				c.FailFast = true
-				c.Add("CLIENT", "UNBLOCK", id)
-				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-				refused = r.s.pulse.Do(ctx, c) != nil || c.Replies[0].Err != nil
-				cancel()
-			}
-		}
-		rest(ctx, 10*time.Millisecond)
-	}
-}
-
-// goroutine is the number of the calling goroutine, as its stack trace gives it. It serves only to tell a handler that it
-// would wait for itself: a handler need not pass its context on.
-func goroutine() uint64 {
-	var buf [64]byte
-	fields := bytes.Fields(buf[:runtime.Stack(buf[:], false)])
-	id, _ := strconv.ParseUint(string(fields[1]), 10, 64)
-	return id
-}
-
-// handles says whether the goroutine is one of the receiver's that run handlers.
-func (r *receiver) handles(id uint64) bool {
-	for _, s := range r.slots {
-		s.mu.Lock()
-		_, is := s.goroutines[id]
-		s.mu.Unlock()
-		if is {
-			return true
-		}
-	}
-	return false
 }

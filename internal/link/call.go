@@ -24,7 +24,9 @@ func (s *Script) Digest() string { return s.digest.(string) }
 // Reset and use it again; but a Call whose Do returned before all replies were there (its context ended) is the link's for ever.
 type Call struct {
 	Replies []Reply // one a command, in order, once Do has returned
-	Order   int64   // of the calls of one link, by when their replies came
+	// Answered says that Do waited to the end: only then may Replies be read.
+	Answered bool
+	Order    int64 // of the calls of one link, by when their replies came
 
 	// FailFast calls are not kept while the server is away: they come back as NotExecuted after the next failed dial.
 	FailFast bool

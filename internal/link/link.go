@@ -75,9 +75,11 @@ func (l *Link) Post(c *Call) {
 // Do sends the call and waits for its replies. It returns early, with the error, only when ctx ends: NotExecuted where
 // nothing had been sent, Unknown otherwise. Errors of the commands stand in their Replies.
 func (l *Link) Do(ctx context.Context, c *Call) error {
+	c.Answered = false
 	l.Post(c)
 	select {
 	case <-c.done:
+		c.Answered = true
 		return nil
 	case <-ctx.Done():
 	}
@@ -86,10 +88,44 @@ func (l *Link) Do(ctx context.Context, c *Call) error {
 	}
 	select {
 	case <-c.done:
+		c.Answered = true
 		return nil
 	default:
 		return &Error{Unknown, context.Cause(ctx)}
 	}
+}
+
+// Run sends a call and returns the first of its errors, an unknown outcome before others. Scripts that the server has forgotten
+// are sent once more, with their text, and nothing else is.
+func (l *Link) Run(ctx context.Context, c *Call) error {
+	if err := l.Do(ctx, c); err != nil {
+		return err
+	}
+	var forgotten []int
+	for i, rep := range c.Replies {
+		if Code(rep.Err) == "NOSCRIPT" {
+			forgotten = append(forgotten, i)
+		}
+	}
+	if len(forgotten) > 0 {
+		again := c.Only(forgotten)
+		if err := l.Do(ctx, again); err != nil {
+			for _, i := range forgotten {
+				c.Replies[i].Err = err
+			}
+			return err
+		}
+		for i, rep := range again.Replies {
+			c.Replies[forgotten[i]] = rep
+		}
+	}
+	var first error
+	for _, rep := range c.Replies {
+		if rep.Err != nil && (first == nil || Classify(rep.Err) == Unknown) {
+			first = rep.Err
+		}
+	}
+	return first
 }
 
 func (l *Link) poke() {

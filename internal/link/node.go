@@ -24,8 +24,8 @@ type Settings struct {
 // however many connections it wants.
 const minBackoff = time.Second
 
-// Node is one Redis server as its connections see it. Connections are dialled one after another, and while the server is
-// away whoever wants one waits for the one whose turn it is to try. Safe for concurrent use.
+// Node is one Redis server as its connections see it. Unless it has just been seen there, connections are dialled
+// one after another, and while it is away with a growing wait. Safe for concurrent use.
 type Node struct {
 	pool *redis.Pool
 	set  Settings
@@ -35,6 +35,7 @@ type Node struct {
 	fails int       // dials that failed since the last that worked
 	until time.Time // no dial before
 	why   error     // of the last failed dial
+	seen  time.Time // the last dial that worked
 	told  state
 }
 
@@ -66,7 +67,7 @@ func (n *Node) failed(err error) {
 
 func (n *Node) worked() {
 	n.mu.Lock()
-	n.fails, n.why = 0, nil
+	n.fails, n.why, n.seen = 0, nil, time.Now()
 	n.mu.Unlock()
 	n.tell(up, nil)
 }
@@ -91,11 +92,16 @@ func (n *Node) tell(s state, err error) {
 
 // Dial gets a connection that has answered. It first waits for its turn and, while the server is away, for the backoff.
 func (n *Node) Dial(ctx context.Context) (redis.Conn, error) {
-	select {
-	case n.turn <- struct{}{}:
-		defer func() { <-n.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	n.mu.Lock()
+	seen := n.fails == 0 && time.Since(n.seen) < minBackoff
+	n.mu.Unlock()
+	if !seen {
+		select {
+		case n.turn <- struct{}{}:
+			defer func() { <-n.turn }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	n.mu.Lock()
 	wait := time.Until(n.until)
@@ -103,7 +109,7 @@ func (n *Node) Dial(ctx context.Context) (redis.Conn, error) {
 		wait = 0
 	}
 	n.mu.Unlock()
-	if err := sleep(ctx, wait); err != nil {
+	if err := Sleep(ctx, wait); err != nil {
 		return nil, err
 	}
 	c, err := n.dial(ctx)
@@ -140,7 +146,8 @@ func discard(c redis.Conn) {
 	c.Close()
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or until ctx ends, which is then the error.
+func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}

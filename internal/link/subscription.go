@@ -120,7 +120,7 @@ func (s *Subscription) run(ctx context.Context, ended chan struct{}) {
 			l.listening(false)
 		}
 		if refused { // an ACL without it: hints are optional
-			sleep(ctx, pingEvery)
+			Sleep(ctx, pingEvery)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package shunt
+package lists
 
 import (
 	"crypto/rand"
@@ -51,35 +51,38 @@ const (
 	maxHeaderValue = 16 << 10
 )
 
-var errNewerVersion = errors.New("shunt: the element was written by a newer version of shunt: upgrade this receiver")
+var ErrNewerVersion = errors.New("shunt: the element was written by a newer version of shunt: upgrade this receiver")
 
-// element is a decoded element. Its slices share memory with the bytes that it was decoded from.
-type element struct {
-	bare        bool // no header yet: no serial, no counts
+// Element is a decoded element. Its slices share memory with the bytes that it was decoded from.
+type Element struct {
+	Bare        bool // no header yet: no serial, no counts
 	flags       byte
-	recoveries  int
-	attempts    int
-	serial      ulid.ULID
-	failure     string
-	headers     map[string]string
-	timeout     time.Duration // 0: not given
-	maxAttempts int           // 0: not given
+	Recoveries  int
+	Attempts    int
+	Serial      ulid.ULID
+	Failure     string
+	Headers     map[string]string
+	Timeout     time.Duration // 0: not given
+	MaxAttempts int           // 0: not given
 	unknown     []byte        // fields of other tags, as they came
-	payload     []byte
+	Payload     []byte
 }
 
-// newSerial makes a serial from the system's random source, so that no two processes can agree on one by chance.
-func newSerial() ulid.ULID { return ulid.MustNew(ulid.Now(), rand.Reader) }
+// NewSerial makes a serial from the system's random source, so that no two processes can agree on one by chance.
+func NewSerial() ulid.ULID { return ulid.MustNew(ulid.Now(), rand.Reader) }
 
-// decode reads the bytes of an element. It fails only on a version that it does not know; no bytes make it panic.
-func decode(b []byte) (element, error) {
+// DeliveredAt is the time in a serial, by the clock of the process that delivered.
+func DeliveredAt(serial ulid.ULID) time.Time { return ulid.Time(serial.Time()) }
+
+// Decode reads the bytes of an element. It fails only on a version that it does not know; no bytes make it panic.
+func Decode(b []byte) (Element, error) {
 	if len(b) < 2 || b[0] != magic {
-		return element{bare: true, payload: b}, nil
+		return Element{Bare: true, Payload: b}, nil
 	}
 	switch b[1] >> 4 {
 	case 0:
 		if b[1] == 0 {
-			return element{bare: true, payload: b[2:]}, nil
+			return Element{Bare: true, Payload: b[2:]}, nil
 		}
 	case version1 >> 4:
 		if e, ok := decode1(b); ok {
@@ -87,29 +90,29 @@ func decode(b []byte) (element, error) {
 		}
 	default:
 		if len(b) > fixedBytes {
-			return element{bare: true, payload: b}, errNewerVersion
+			return Element{Bare: true, Payload: b}, ErrNewerVersion
 		}
 	}
-	return element{bare: true, payload: b}, nil
+	return Element{Bare: true, Payload: b}, nil
 }
 
-func decode1(b []byte) (element, bool) {
+func decode1(b []byte) (Element, bool) {
 	if len(b) <= fixedBytes {
-		return element{}, false
+		return Element{}, false
 	}
-	e := element{flags: b[1] & 0x0f, recoveries: int(b[2]), attempts: int(b[3])}
-	copy(e.serial[:], b[4:fixedBytes])
+	e := Element{flags: b[1] & 0x0f, Recoveries: int(b[2]), Attempts: int(b[3])}
+	copy(e.Serial[:], b[4:fixedBytes])
 	for p := b[fixedBytes:]; ; {
 		if p[0] == tagEnd {
-			e.payload = p[1:]
+			e.Payload = p[1:]
 			return e, true
 		}
 		if len(p) < 3 {
-			return element{}, false
+			return Element{}, false
 		}
 		end := 3 + int(binary.BigEndian.Uint16(p[1:]))
 		if len(p) <= end { // at least the end mark must follow
-			return element{}, false
+			return Element{}, false
 		}
 		e.field(p[0], p[3:end], p[:end])
 		p = p[end:]
@@ -117,56 +120,56 @@ func decode1(b []byte) (element, bool) {
 }
 
 // field takes in one field; of a repeated one the first counts, because a script can only put its own before the others.
-func (e *element) field(tag byte, value, whole []byte) {
+func (e *Element) field(tag byte, value, whole []byte) {
 	switch {
 	case tag == tagFailure:
-		if e.failure == "" {
-			e.failure = string(value)
+		if e.Failure == "" {
+			e.Failure = string(value)
 		}
 		return
 	case tag == tagHeader && len(value) > 0 && int(value[0]) < len(value):
 		k := string(value[1 : 1+value[0]])
-		if _, given := e.headers[k]; !given {
-			if e.headers == nil {
-				e.headers = make(map[string]string)
+		if _, given := e.Headers[k]; !given {
+			if e.Headers == nil {
+				e.Headers = make(map[string]string)
 			}
-			e.headers[k] = string(value[1+value[0]:])
+			e.Headers[k] = string(value[1+value[0]:])
 		}
 		return
 	case tag == tagTimeout && len(value) == 8:
-		e.timeout = time.Duration(binary.BigEndian.Uint64(value))
+		e.Timeout = time.Duration(binary.BigEndian.Uint64(value))
 		return
 	case tag == tagMaxAttempts && len(value) == 8:
-		e.maxAttempts = int(int64(binary.BigEndian.Uint64(value)))
+		e.MaxAttempts = int(int64(binary.BigEndian.Uint64(value)))
 		return
 	}
 	e.unknown = append(e.unknown, whole...)
 }
 
-// encode writes version 1, with the header that a bare payload lacks.
-func (e *element) encode() []byte {
-	n := fixedBytes + 1 + len(e.payload) + len(e.unknown)
-	if e.failure != "" {
-		n += 3 + len(e.failure)
+// Encode writes version 1, with the header that a bare payload lacks.
+func (e *Element) Encode() []byte {
+	n := fixedBytes + 1 + len(e.Payload) + len(e.unknown)
+	if e.Failure != "" {
+		n += 3 + len(e.Failure)
 	}
-	b := make([]byte, fixedBytes, n+64*len(e.headers)+22)
-	b[0], b[1], b[2], b[3] = magic, version1|e.flags, saturate(e.recoveries), saturate(e.attempts)
-	copy(b[4:], e.serial[:])
-	if e.failure != "" {
-		b = append(appendField(b, tagFailure, len(e.failure)), e.failure...)
+	b := make([]byte, fixedBytes, n+64*len(e.Headers)+22)
+	b[0], b[1], b[2], b[3] = magic, version1|e.flags, saturate(e.Recoveries), saturate(e.Attempts)
+	copy(b[4:], e.Serial[:])
+	if e.Failure != "" {
+		b = append(appendField(b, tagFailure, len(e.Failure)), e.Failure...)
 	}
-	for _, k := range slices.Sorted(maps.Keys(e.headers)) {
-		v := e.headers[k]
+	for _, k := range slices.Sorted(maps.Keys(e.Headers)) {
+		v := e.Headers[k]
 		b = append(appendField(b, tagHeader, 1+len(k)+len(v)), byte(len(k)))
 		b = append(append(b, k...), v...)
 	}
-	if e.timeout != 0 {
-		b = binary.BigEndian.AppendUint64(appendField(b, tagTimeout, 8), uint64(e.timeout))
+	if e.Timeout != 0 {
+		b = binary.BigEndian.AppendUint64(appendField(b, tagTimeout, 8), uint64(e.Timeout))
 	}
-	if e.maxAttempts != 0 {
-		b = binary.BigEndian.AppendUint64(appendField(b, tagMaxAttempts, 8), uint64(e.maxAttempts))
+	if e.MaxAttempts != 0 {
+		b = binary.BigEndian.AppendUint64(appendField(b, tagMaxAttempts, 8), uint64(e.MaxAttempts))
 	}
-	return append(append(append(b, e.unknown...), tagEnd), e.payload...)
+	return append(append(append(b, e.unknown...), tagEnd), e.Payload...)
 }
 
 func appendField(b []byte, tag byte, length int) []byte {
@@ -175,22 +178,22 @@ func appendField(b []byte, tag byte, length int) []byte {
 
 func saturate(n int) byte { return byte(min(max(n, 0), 255)) }
 
-// next is the element as it is written back after a handling: one attempt more, cleared of its recoveries, with its failure.
-func (e element) next(failure error) element {
-	if e.bare {
-		e.bare, e.serial = false, newSerial()
+// Next is the element as it is written back after a handling: one attempt more, cleared of its recoveries, with its failure.
+func (e Element) Next(failure error) Element {
+	if e.Bare {
+		e.Bare, e.Serial = false, NewSerial()
 	}
-	e.attempts++
-	e.recoveries = 0
-	e.failure = ""
+	e.Attempts++
+	e.Recoveries = 0
+	e.Failure = ""
 	if failure != nil {
-		e.failure = failureText(failure)
+		e.Failure = FailureText(failure)
 	}
 	return e
 }
 
-// failureText cuts an error's text to what may travel, at a whole character.
-func failureText(err error) string {
+// FailureText cuts an error's text to what may travel, at a whole character.
+func FailureText(err error) string {
 	s := err.Error()
 	if len(s) <= maxFailure {
 		return s
@@ -202,35 +205,35 @@ func failureText(err error) string {
 	return s
 }
 
-// failureField is a failure as the field that a script inserts behind the fixed bytes.
-func failureField(text string) string {
+// FailureField is a failure as the field that a script inserts behind the fixed bytes.
+func FailureField(text string) string {
 	return string(appendField(nil, tagFailure, len(text))) + text
 }
 
-// identity is how scripts recognise an element in a list: its serial, or a bare one's SHA-1.
-func (e *element) identity(raw []byte) string {
-	if !e.bare {
-		return string(e.serial[:])
+// Identity is how scripts recognise an element in a list: its serial, or a bare one's SHA-1.
+func (e *Element) Identity(raw []byte) string {
+	if !e.Bare {
+		return string(e.Serial[:])
 	}
 	sum := sha1.Sum(raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// name is the serial as people read it, empty for a bare payload.
-func (e *element) name() string {
-	if e.bare {
+// Name is the serial as people read it, empty for a bare payload.
+func (e *Element) Name() string {
+	if e.Bare {
 		return ""
 	}
-	return e.serial.String()
+	return e.Serial.String()
 }
 
-func (e *element) setHeader(key, value string) error {
+func (e *Element) SetHeader(key, value string) error {
 	if len(key) == 0 || len(key) > maxHeaderKey || len(value) > maxHeaderValue {
 		return fmt.Errorf("shunt: header %.40q: a key has 1 to %d bytes and a value at most %d", key, maxHeaderKey, maxHeaderValue)
 	}
-	if e.headers == nil {
-		e.headers = make(map[string]string)
+	if e.Headers == nil {
+		e.Headers = make(map[string]string)
 	}
-	e.headers[key] = value
+	e.Headers[key] = value
 	return nil
 }

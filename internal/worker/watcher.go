@@ -1,13 +1,12 @@
-package shunt
+package worker
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/shuntmq/shunt/internal/link"
 )
 
 // lease is how long the receiver may think itself alive. It is counted from the sending of the last good beat, by the clock that a
@@ -18,7 +17,11 @@ type lease struct {
 	lost   atomic.Bool // until there is a new incarnation
 }
 
+// renew begins a new incarnation's lease.
 func (l *lease) renew(sent time.Time) { l.last.Store(&sent); l.lost.Store(false) }
+
+// extend goes on with it; one that is lost stays so.
+func (l *lease) extend(sent time.Time) { l.last.Store(&sent) }
 
 // age is by the monotonic clock, and by the wall clock.
 func (l *lease) age() (mono, wall time.Duration) {
@@ -67,7 +70,7 @@ func (w *watcher) note(t time.Time) {
 }
 
 // watch is the watcher's goroutine.
-func (r *receiver) watch() {
+func (r *Pool) watch() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -82,7 +85,7 @@ func (r *receiver) watch() {
 			select {
 			case <-timer.C:
 			case <-r.watcher.wake:
-			case <-r.life.Done():
+			case <-r.Life.Done():
 				return
 			}
 		}
@@ -90,18 +93,19 @@ func (r *receiver) watch() {
 }
 
 // look does what is due and returns when to look again at the latest.
-func (r *receiver) look() time.Time {
+func (r *Pool) look() time.Time {
 	now := time.Now()
 	mono, wall := r.lease.age()
 	if mono >= r.lease.length && !r.lease.lost.Load() {
-		r.loseLease(ErrLeaseLost)
-	} else if wall >= r.lease.length*2/3 {
+		r.LoseLease(ErrLeaseLost)
+	} else if wall >= r.lease.length*2/3 && wall-mono > r.lease.length/6 && r.kicked != r.lease.last.Load() && !r.pausing.Load() {
+		r.kicked = r.lease.last.Load()
 		r.kick() // the machine was suspended, or its clock was set: the beat tells
 	}
-	if r.lease.lost.Load() && r.stopped() {
+	if r.lease.lost.Load() && r.Stopped() {
 		r.overOnce.Do(func() { close(r.over) })
 	}
-	next := now.Add(max(r.lease.length-mono, stall))
+	next := now.Add(max(r.lease.length-mono, Stall))
 	soonest := func(t time.Time) {
 		if t.Before(next) {
 			next = t
@@ -113,7 +117,7 @@ func (r *receiver) look() time.Time {
 		for _, it := range s.items {
 			switch {
 			case it.h != nil && (it.state == running || it.state == lost):
-				busy = it.h.started
+				busy = it.h.Started
 				soonest(s.time(it.h, now))
 			case it.state == waiting || it.state == decided && !it.unknown:
 				rest = true
@@ -124,10 +128,10 @@ func (r *receiver) look() time.Time {
 			busy = began
 		}
 		if rest && !busy.IsZero() {
-			if t := busy.Add(stall); now.Before(t) {
+			if t := busy.Add(Stall); now.Before(t) {
 				soonest(t)
 			} else {
-				soonest(now.Add(stall))
+				soonest(now.Add(Stall))
 				if s.flushing.CompareAndSwap(false, true) {
 					r.others.Go(func() error { s.flush(); s.flushing.Store(false); return nil })
 				}
@@ -139,14 +143,14 @@ func (r *receiver) look() time.Time {
 
 // time ends a handler's context at its deadline, and gives it up a grace after its context has ended; it returns when to look
 // again. s.mu is held.
-func (s *slot) time(h *handling, now time.Time) time.Time {
+func (s *slot) time(h *Handling, now time.Time) time.Time {
 	r := s.r
 	if h.Context.Err() == nil {
 		if h.deadline.IsZero() || now.Before(h.deadline) {
-			return or(h.deadline, now.Add(time.Hour))
+			return cmp.Or(h.deadline, now.Add(time.Hour))
 		}
 		h.cancel(ErrTimeout)
-		r.q.events.emit(s.event(TimedOut, h, now))
+		r.emit(s.event(TimedOut, h, now))
 	}
 	if r.patience.Err() != nil {
 		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
@@ -157,12 +161,12 @@ func (s *slot) time(h *handling, now time.Time) time.Time {
 	if now.Before(h.giveUp) {
 		return h.giveUp
 	}
-	it := h.it
+	it := h.Item
 	if it.state == running {
 		it.state = sending // nobody else's until its verdict is there
 		m := h.message
 		go func() {
-			v := h.judge(m, ErrTimeout)
+			v := r.conf.Judge(h, m, ErrTimeout)
 			s.mu.Lock()
 			if it.state == sending {
 				it.state, it.verdict = decided, v
@@ -177,21 +181,21 @@ func (s *slot) time(h *handling, now time.Time) time.Time {
 	n := int(r.orphans.Add(1))
 	e := s.event(Orphaned, h, now)
 	e.N = n
-	r.q.events.emit(e)
+	r.emit(e)
 	if n <= len(r.slots) {
 		s.spawn()
 	} else {
 		s.turn++ // the handler's goroutine has lost the slot all the same
 		s.vacant = true
 		r.vacant.put(s)
-		r.q.events.emit(Event{Kind: SlotsEmpty, Channel: it.in.channel, Receiver: r.live.Load().name, N: n - len(r.slots)})
+		r.emit(Event{Kind: SlotsEmpty, Channel: it.In.Channel, Receiver: r.live.Load().Name, N: n - len(r.slots)})
 	}
 	return now.Add(time.Hour)
 }
 
-func (s *slot) event(kind EventKind, h *handling, now time.Time) Event {
-	return Event{Kind: kind, Channel: h.it.in.channel, Serial: h.it.name(), Attempt: h.it.attempts + 1,
-		Receiver: s.r.live.Load().name, Worker: s.n, Took: now.Sub(h.started), Err: context.Cause(h.Context)}
+func (s *slot) event(kind Kind, h *Handling, now time.Time) Event {
+	return Event{Kind: kind, Channel: h.Item.In.Channel, Serial: h.Item.Name(), Attempt: h.Item.Attempts + 1,
+		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(h.Started), Err: context.Cause(h.Context)}
 }
 
 // vacant are the slots that stay empty because there are as many orphans as workers.
@@ -207,7 +211,7 @@ func (v *vacant) put(s *slot) {
 }
 
 // orphanEnded gives an empty slot its goroutine back. It is called from the orphan's own, while workers still counts that one.
-func (r *receiver) orphanEnded() {
+func (r *Pool) orphanEnded() {
 	r.orphans.Add(-1)
 	v := &r.vacant
 	v.mu.Lock()
@@ -224,7 +228,7 @@ func (r *receiver) orphanEnded() {
 }
 
 // cancelAll ends the context of every handler that runs.
-func (r *receiver) cancelAll(cause error) {
+func (r *Pool) cancelAll(cause error) {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		for _, it := range s.items {
@@ -237,18 +241,18 @@ func (r *receiver) cancelAll(cause error) {
 	r.watcher.note(time.Now())
 }
 
-// loseLease ends all handlers: what they hold may be another's already. A new incarnation follows when Redis is back.
-func (r *receiver) loseLease(why error) {
+// LoseLease ends all handlers: what they hold may be another's already. A new incarnation follows when Redis is back.
+func (r *Pool) LoseLease(why error) {
 	if r.lease.lost.Swap(true) {
 		return
 	}
-	r.q.events.emit(Event{Kind: LeaseGone, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: why})
+	r.emit(Event{Kind: LeaseGone, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: why})
 	r.cancelAll(ErrLeaseLost)
 	r.breaks(ErrLeaseLost)
 }
 
 // runningNow counts handlers that have not returned, given up or not.
-func (r *receiver) runningNow() int {
+func (r *Pool) runningNow() int {
 	n := int(r.orphans.Load())
 	for _, s := range r.slots {
 		s.mu.Lock()
@@ -262,58 +266,10 @@ func (r *receiver) runningNow() int {
 	return n
 }
 
-const (
-	minTrouble = 250 * time.Millisecond
-	maxTrouble = 5 * time.Second
-)
-
-// breaker slows a whole receiver down while Redis refuses its commands: one step at a time, with a growing wait.
-type breaker struct {
-	on    atomic.Bool
-	mu    sync.Mutex
-	wait  time.Duration
-	until time.Time
-}
-
-// pass says how long to wait before a step; who gets zero in trouble is the only one until the next wait is over.
-func (b *breaker) pass() time.Duration {
-	if !b.on.Load() {
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if d := time.Until(b.until); b.on.Load() && d > 0 {
-		return d
-	}
-	b.until = time.Now().Add(b.wait)
-	return 0
-}
-
-// judge hears how a step went.
-func (b *breaker) judge(r *receiver, err error) {
-	if err == nil {
-		if b.on.Load() && b.on.Swap(false) {
-			r.wakeAll()
-		}
-		return
-	}
-	class := link.Classify(err)
-	least := minTrouble
-	if link.Code(err) == "NOSCRIPT" {
-		least = minTrouble / 50 // next time it goes with its text
-	}
-	b.mu.Lock()
-	b.wait = min(max(2*b.wait, least), maxTrouble)
-	if !b.on.Swap(true) {
-		b.wait = least
-	}
-	fatal := class == link.Fatal || class == link.Failed
-	if fatal {
-		b.wait = maxTrouble
-	}
-	b.until = time.Now().Add(jitter(b.wait))
-	b.mu.Unlock()
-	if least == minTrouble {
-		r.q.events.emit(Event{Kind: Trouble, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, Err: err, Fatal: fatal})
+// kick makes the beat's goroutine beat at once.
+func (r *Pool) kick() {
+	select {
+	case r.Kicks <- struct{}{}:
+	default:
 	}
 }

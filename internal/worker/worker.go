@@ -1,8 +1,8 @@
-package shunt
+package worker
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,20 +11,21 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 const (
 	// prefetchTime is how long a worker's handler may take for all that it holds: what it takes more often than once a
 	// millisecond it takes in batches.
 	prefetchTime = time.Millisecond
-	// stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted released.
-	stall = 50 * time.Millisecond
+	// Stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted released.
+	Stall = 50 * time.Millisecond
 )
 
 // slot is a worker's place: its doing list, and the goroutine that works there now. A handler that is given up takes its
 // goroutine with it, and the slot gets a fresh one.
 type slot struct {
-	r    *receiver
+	r    *Pool
 	n    int
 	wake chan struct{} // of capacity 1
 
@@ -38,26 +39,28 @@ type slot struct {
 	mu         sync.Mutex
 	vacant     bool                // no goroutine works here until an orphan ends
 	refused    time.Time           // no verdict before: a key that they need is not shunt's
-	items      []*item             // in hand, the one taken first first
+	items      []*Item             // in hand, the one taken first first
 	turn       int                 // of the goroutine that may work; one of an earlier turn goes home
 	goroutines map[uint64]struct{} // that run handlers here
 }
 
-// item is one message in hand. Its state is guarded by its slot's mu.
-type item struct {
-	in  *intake
-	raw []byte // as received: what is removed
+// Item is one message in hand. Its state is guarded by its slot's mu.
+type Item struct {
+	In  *Intake
+	Raw []byte // as received: what is removed
 	arg any    // raw, boxed once
-	element
-	newer   error // the version is not known here
+	lists.Element
+	Newer   error // the version is not known here
 	state   itemState
 	suspect bool
 	taken   int64 // order of the replies that brought it
 	asked   bool  // the higher channels had nothing when it was taken
 
-	h       *handling // while it is handled
-	verdict verdict
+	h       *Handling // while it is handled
+	verdict Verdict
 	unknown bool // the verdict was sent, and no reply came
+	doubt   bool // that was so once
+	back    bool // handed back while its handler ran
 }
 
 type itemState int
@@ -70,18 +73,18 @@ const (
 	lost    // somebody else's by now; its handler's verdict will be dropped
 )
 
-// verdict is what becomes of a message.
-type verdict struct {
-	kind EventKind     // Acked, Retried, Rejected, Undecodable or Released
-	wait time.Duration // of Retried
-	next []byte        // the new element of all but Acked and Released
-	err  error
-	took time.Duration
+// Verdict is what becomes of a message.
+type Verdict struct {
+	Kind Kind          // Acked, Retried, Rejected, Undecodable or Released
+	Wait time.Duration // of Retried
+	Next []byte        // the new element of all but Acked and Released
+	Err  error
+	Took time.Duration
 }
 
-func newItem(in *intake, raw []byte, taken int64) *item {
-	it := &item{in: in, raw: raw, arg: raw, taken: taken}
-	it.element, it.newer = decode(raw)
+func newItem(in *Intake, raw []byte, taken int64) *Item {
+	it := &Item{In: in, Raw: raw, arg: raw, taken: taken}
+	it.Element, it.Newer = lists.Decode(raw)
 	return it
 }
 
@@ -98,7 +101,7 @@ func (s *slot) spawn() {
 	turn := s.turn
 	s.vacant = false
 	s.r.workers.Go(func() error {
-		id := goroutine()
+		id := Goroutine()
 		s.mu.Lock()
 		if s.goroutines == nil {
 			s.goroutines = make(map[uint64]struct{})
@@ -132,10 +135,10 @@ func (s *slot) work(turn int) {
 func (s *slot) step(call *link.Call) bool {
 	r := s.r
 	for {
-		if r.life.Err() != nil {
+		if r.Life.Err() != nil {
 			return false
 		}
-		if wait := r.breaker.pass(); wait > 0 {
+		if wait := r.breaker.Pass(); wait > 0 {
 			s.rest(wait)
 			continue
 		}
@@ -143,7 +146,7 @@ func (s *slot) step(call *link.Call) bool {
 			s.rest(time.Second)
 			continue
 		}
-		stopped := r.stopped()
+		stopped := r.Stopped()
 		call.Reset()
 		call.FailFast = true
 		s.mu.Lock()
@@ -162,21 +165,21 @@ func (s *slot) step(call *link.Call) bool {
 			if ready && !stopped && r.lease.fresh() {
 				return true // brought by a waiter
 			}
-			s.rest(stall)
+			s.rest(Stall)
 			continue
 		}
 		r.exchange(call)
 		err := s.settle(call.Replies[:len(sent)], sent)
 		empty, err2 := takes.receive(call.Replies[len(sent):], call.Order)
 		r.gate.RUnlock()
-		r.breaker.judge(r, or(err, err2))
+		r.breaker.Judge(cmp.Or(err, err2))
 		switch {
 		case takes.got > 0:
 			return true
 		case empty && err == nil && !s.busy() && !r.suspecting():
 			s.park()
 		case s.busy(): // verdicts that were refused
-			s.rest(stall)
+			s.rest(Stall)
 		}
 	}
 }
@@ -192,7 +195,7 @@ func (s *slot) busy() bool {
 func (s *slot) rest(d time.Duration) {
 	select {
 	case <-s.wake:
-	case <-s.r.life.Done():
+	case <-s.r.Life.Done():
 	case <-time.After(d):
 	}
 }
@@ -203,26 +206,26 @@ func (s *slot) park() {
 	defer s.r.parking.leave(s)
 	select {
 	case <-s.wake:
-	case <-s.r.taking.Done():
+	case <-s.r.Taking.Done():
 	}
 }
 
 // collect adds the commands of all verdicts to the call, and with unstarted the release of what has not begun; it returns the
 // items in the order of the replies. s.mu is held.
-func (s *slot) collect(call *link.Call, unstarted bool) []*item {
-	var out []*item
-	send := func(it *item) {
+func (s *slot) collect(call *link.Call, unstarted bool) []*Item {
+	var out []*Item
+	send := func(it *Item) {
 		if it.state == decided && !it.unknown && time.Now().After(s.refused) {
 			it.state = sending
-			s.command(call, it, it.in.doing[s.n])
+			s.command(call, it, it.In.doing[s.n])
 			out = append(out, it)
 		}
 	}
 	for _, it := range s.items {
 		if unstarted && it.state == waiting {
-			it.state, it.verdict = decided, verdict{kind: Released}
+			it.state, it.verdict = decided, Verdict{Kind: Released}
 		}
-		if it.verdict.kind != Released {
+		if it.verdict.Kind != Released {
 			send(it)
 		}
 	}
@@ -233,25 +236,25 @@ func (s *slot) collect(call *link.Call, unstarted bool) []*item {
 }
 
 // command adds the one command that makes an item's verdict true, with the element in the given doing list.
-func (s *slot) command(call *link.Call, it *item, doing any) {
-	in, v := it.in, &it.verdict
+func (s *slot) command(call *link.Call, it *Item, doing any) {
+	in, v := it.In, &it.verdict
 	conf := s.r.conf
-	switch v.kind {
+	switch v.Kind {
 	case Acked:
 		call.Add("LREM", doing, one, it.arg)
 	case Retried:
-		call.AddScript(retryScript, 3, in.living, doing, in.delay, max(0, (v.wait+time.Millisecond-1).Milliseconds()), it.arg, v.next)
+		call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, max(0, (v.Wait+time.Millisecond-1).Milliseconds()), it.arg, v.Next)
 	case Rejected, Undecodable:
-		call.AddScript(rejectScript, 3, in.living, doing, in.dead, it.arg, v.next, max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds()))
+		call.AddScript(lists.Reject, 3, in.Living, doing, in.Dead, it.arg, v.Next, max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds()))
 	case Released:
-		call.AddScript(releaseScript, 3, in.living, doing, in.prepare, it.identity(it.raw))
+		call.AddScript(lists.Release, 3, in.Living, doing, in.Prepare, it.Identity(it.Raw))
 	}
 }
 
 var one any = 1
 
 // settle judges each reply to a verdict alone. It returns an error where the receiver should slow down.
-func (s *slot) settle(replies []link.Reply, sent []*item) error {
+func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	if len(sent) == 0 {
 		return nil
 	}
@@ -264,40 +267,40 @@ func (s *slot) settle(replies []link.Reply, sent []*item) error {
 		case link.Done:
 			evs = s.drop(it, s.outcome(it, rep.Value), evs)
 		case link.Unknown: // the handover finds out
-			it.state, it.unknown = decided, true
+			it.state, it.unknown, it.doubt = decided, true, true
 			s.r.breaks(rep.Err)
 		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
 			it.state = decided
-			if it.verdict.kind == Released && !s.r.stopped() && it.h == nil {
+			if it.verdict.Kind == Released && !s.r.Stopped() && it.h == nil {
 				it.state, it.asked = waiting, false
 			}
 			switch link.Code(rep.Err) {
 			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
-				s.refused = time.Now().Add(maxTrouble)
-				evs = append(evs, Event{Kind: Trouble, Channel: it.in.channel, Receiver: s.r.live.Load().name, Worker: s.n, Fatal: true, Err: rep.Err})
+				s.refused = time.Now().Add(link.MaxTrouble)
+				evs = append(evs, Event{Kind: Trouble, Channel: it.In.Channel, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: rep.Err})
 			default:
 				trouble = rep.Err
 			}
 		}
 	}
 	s.mu.Unlock()
-	s.r.q.events.emit(evs...)
+	s.r.emit(evs...)
 	return trouble
 }
 
 // outcome says whether the verdict's reply means that the element was there.
-func (s *slot) outcome(it *item, reply any) bool {
-	switch it.verdict.kind {
+func (s *slot) outcome(it *Item, reply any) bool {
+	switch it.verdict.Kind {
 	case Retried:
 		due, _ := redis.Int64(reply, nil)
 		if due > 0 {
-			it.in.promoter.own(it.verdict.wait)
+			it.In.Own(it.verdict.Wait)
 		}
 		return due > 0
 	case Rejected, Undecodable:
 		ns, _ := redis.Ints(reply, nil)
 		if len(ns) == 2 && ns[1] > 0 {
-			s.r.q.events.emit(Event{Kind: Trimmed, Channel: it.in.channel, N: ns[1]})
+			s.r.emit(Event{Kind: Trimmed, Channel: it.In.Channel, N: ns[1]})
 		}
 		return len(ns) == 2 && ns[0] == 1
 	}
@@ -306,37 +309,37 @@ func (s *slot) outcome(it *item, reply any) bool {
 }
 
 // drop takes an item whose verdict was executed out of hand. s.mu is held.
-func (s *slot) drop(it *item, found bool, evs []Event) []Event {
+func (s *slot) drop(it *Item, found bool, evs []Event) []Event {
 	s.remove(it)
-	if it.verdict.kind == Released && it.h != nil && found && s.r.patience.Err() != nil {
+	if it.verdict.Kind == Released && it.h != nil && found && s.r.patience.Err() != nil {
 		s.r.returned.Add(1)
 	}
-	if !s.r.q.events.on() {
+	if s.r.conf.Emit == nil {
 		return nil
 	}
 	v := &it.verdict
-	e := Event{Kind: v.kind, Channel: it.in.channel, Serial: it.name(), Attempt: it.attempts + 1,
-		Receiver: s.r.live.Load().name, Worker: s.n, Took: v.took, Err: v.err}
+	e := Event{Kind: v.Kind, Channel: it.In.Channel, Serial: it.Name(), Attempt: it.Attempts + 1,
+		Receiver: s.r.live.Load().Name, Worker: s.n, Took: v.Took, Err: v.Err}
 	switch {
-	case !found && it.unknown:
+	case !found && it.doubt:
 		e.Kind = DoneOrLost
-	case !found && v.kind == Released:
+	case !found && v.Kind == Released:
 		return evs // reaped or released by somebody else
 	case !found:
 		e.Kind = Lost
 		if e.Err == nil {
 			e.Err = ErrLeaseLost
 		}
-	case v.kind == Retried:
-		e.Due = time.Now().Add(v.wait)
-	case v.kind == Released:
+	case v.Kind == Retried:
+		e.Due = time.Now().Add(v.Wait)
+	case v.Kind == Released:
 		e.N, e.Attempt = 1, 0
 	}
 	return append(evs, e)
 }
 
 // remove takes an item out of hand. s.mu is held.
-func (s *slot) remove(it *item) {
+func (s *slot) remove(it *Item) {
 	for i, o := range s.items {
 		if o == it {
 			s.items = append(s.items[:i], s.items[i+1:]...)
@@ -351,13 +354,13 @@ func (s *slot) remove(it *item) {
 }
 
 // claim gives the next item to start, unless the receiver may start nothing now.
-func (s *slot) claim() *item {
-	if s.r.stopped() || s.r.pausing.Load() || !s.r.lease.fresh() {
+func (s *slot) claim() *Item {
+	if s.r.Stopped() || s.r.pausing.Load() || !s.r.lease.fresh() {
 		return nil
 	}
 	s.mu.Lock()
 	next := s.next()
-	ask := next != nil && !next.asked && next.in.index > 0 && s.r.order.strict()
+	ask := next != nil && !next.asked && next.In.Index > 0 && s.r.order.strict()
 	if next != nil && !ask {
 		next.state = running
 	}
@@ -369,7 +372,7 @@ func (s *slot) claim() *item {
 }
 
 // next is the item to start next. s.mu is held.
-func (s *slot) next() *item {
+func (s *slot) next() *Item {
 	for _, it := range s.items {
 		if it.state == waiting {
 			return it
@@ -379,7 +382,7 @@ func (s *slot) next() *item {
 }
 
 // handle runs the handler on the slot's goroutine. False: the goroutine has lost its slot and goes home.
-func (s *slot) handle(it *item, turn int) bool {
+func (s *slot) handle(it *Item, turn int) bool {
 	r := s.r
 	h := newHandling(s, it)
 	s.mu.Lock()
@@ -396,19 +399,17 @@ func (s *slot) handle(it *item, turn int) bool {
 	more := len(s.items) > 1
 	s.mu.Unlock()
 	if more {
-		r.watcher.note(h.started.Add(stall))
+		r.watcher.note(h.Started.Add(Stall))
 	}
 	keeps := true
-	guard("Resolve", h.run, func(err error) {
+	r.conf.Handle(h, func(err error, exits bool) {
 		h.cancel(context.Canceled)
-		var p *PanicError
-		exits := errors.As(err, &p) && p.Goexit
-		v := h.judge(h.message, or(h.undecodable, err))
+		v := r.conf.Judge(h, h.message, cmp.Or(h.Undecodable, err))
 		keeps = s.decide(it, turn, v)
 		if !keeps {
 			r.orphanEnded()
 		} else {
-			s.learn(v.took, len(it.raw))
+			s.learn(v.Took, len(it.Raw))
 			if exits { // this goroutine ends with the guard
 				s.mu.Lock()
 				s.spawn()
@@ -420,7 +421,7 @@ func (s *slot) handle(it *item, turn int) bool {
 }
 
 // decide files the verdict of a handler that has returned. False: it had been given up, and so has the goroutine.
-func (s *slot) decide(it *item, turn int, v verdict) bool {
+func (s *slot) decide(it *Item, turn int, v Verdict) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn != turn {
@@ -431,8 +432,11 @@ func (s *slot) decide(it *item, turn int, v verdict) bool {
 		it.verdict, it.state = v, decided
 	case lost:
 		s.remove(it)
-		s.r.q.events.emit(Event{Kind: Lost, Channel: it.in.channel, Serial: it.name(), Attempt: it.attempts + 1,
-			Receiver: s.r.live.Load().name, Worker: s.n, Took: v.took, Err: ErrLeaseLost})
+		if it.back {
+			break
+		}
+		s.r.emit(Event{Kind: Lost, Channel: it.In.Channel, Serial: it.Name(), Attempt: it.Attempts + 1,
+			Receiver: s.r.live.Load().Name, Worker: s.n, Took: v.Took, Err: ErrLeaseLost})
 	}
 	return true
 }
@@ -459,7 +463,7 @@ func (s *slot) want() int {
 // flush sends, from outside the slot's goroutine, what a stalled or stopping slot holds: verdicts, and what has not begun.
 func (s *slot) flush() {
 	r := s.r
-	if r.breaker.pass() > 0 || !r.enter() {
+	if r.breaker.Pass() > 0 || !r.enter() {
 		return
 	}
 	defer r.gate.RUnlock()
@@ -472,13 +476,13 @@ func (s *slot) flush() {
 		return
 	}
 	r.exchange(call)
-	r.breaker.judge(r, s.settle(call.Replies, sent))
+	r.breaker.Judge(s.settle(call.Replies, sent))
 	s.poke()
 }
 
 // exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never walks away from
 // a take. A reply that is lost ends the incarnation.
-func (r *receiver) exchange(call *link.Call) {
+func (r *Pool) exchange(call *link.Call) {
 	r.large.link(r).Do(context.Background(), call)
 	for _, rep := range call.Replies {
 		if link.Classify(rep.Err) == link.Unknown {

@@ -1,4 +1,4 @@
-package shunt
+package lists
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func TestCheckChannel(t *testing.T) {
 		{"a\xff", false},
 		{"\xc3", false},
 	} {
-		err := checkChannel(c.name)
+		err := CheckChannel(c.name)
 		if (err == nil) != c.ok {
 			t.Errorf("%q: %v", c.name, err)
 		}
@@ -55,20 +55,20 @@ func TestCheckChannel(t *testing.T) {
 
 func TestIncarnationNames(t *testing.T) {
 	t.Parallel()
-	for _, workers := range []int{1, 2, 64, maxWorkers} {
+	for _, workers := range []int{1, 2, 64, MaxWorkers} {
 		for _, lease := range []time.Duration{time.Second, 10 * time.Second, 1500 * time.Millisecond, 10 * time.Minute} {
-			i := newIncarnation(workers, lease)
-			got, err := parseIncarnation(i.name)
-			if err != nil || got != i || got.workers != workers || got.lease != lease {
+			i := NewIncarnation(workers, lease)
+			got, err := ParseIncarnation(i.Name)
+			if err != nil || got != i || got.Workers != workers || got.Lease != lease {
 				t.Errorf("%d workers, %v: %+v, %v", workers, lease, got, err)
 			}
-			if again := newIncarnation(workers, lease); again.name == i.name {
-				t.Errorf("two are called %s", i.name)
+			if again := NewIncarnation(workers, lease); again.Name == i.Name {
+				t.Errorf("two are called %s", i.Name)
 			}
 			for _, how := range []string{"r", "s"} {
-				member := i.name + " 1763726400000 " + how
-				c, err := parseCorpse(member)
-				if want := (corpse{i, member, "1763726400000", how == "s"}); err != nil || c != want {
+				member := i.Name + " 1763726400000 " + how
+				c, err := ParseCorpse(member)
+				if want := (Corpse{i, member, "1763726400000", how == "s"}); err != nil || c != want {
 					t.Errorf("%q: %+v, %v", member, c, err)
 				}
 			}
@@ -80,7 +80,7 @@ func TestIncarnationNames(t *testing.T) {
 func TestJunkNames(t *testing.T) {
 	t.Parallel()
 	const id = "01J3SWF8DJRFAEBXG730MKMJTW"
-	if _, err := parseIncarnation(id + "-8-10000"); err != nil {
+	if _, err := ParseIncarnation(id + "-8-10000"); err != nil {
 		t.Fatal(err)
 	}
 	junk := []string{
@@ -91,18 +91,18 @@ func TestJunkNames(t *testing.T) {
 		id + "-8-10000 ", " " + id + "-8-10000", id + "-8-10000\n", strings.Repeat("x", 1<<16),
 	}
 	for _, name := range junk {
-		i, err := parseIncarnation(name)
-		if err == nil || i != (incarnation{}) {
+		i, err := ParseIncarnation(name)
+		if err == nil || i != (Incarnation{}) {
 			t.Errorf("%.80q: %+v, %v", name, i, err)
 		} else if len(err.Error()) > 500 {
 			t.Errorf("%.80q: an error of %d bytes", name, len(err.Error()))
 		}
-		if _, err := parseCorpse(name + " 1763726400000 r"); err == nil && strings.TrimSpace(name) != id+"-8-10000" {
+		if _, err := ParseCorpse(name + " 1763726400000 r"); err == nil && strings.TrimSpace(name) != id+"-8-10000" {
 			t.Errorf("dead %.80q was taken for an entry", name)
 		}
 	}
 	for _, member := range []string{"", " ", id + "-8-10000", id + "-8-10000 1", id + "-8-10000 1 r r", "1 r", " 1 r", "x 1 r"} {
-		if c, err := parseCorpse(member); err == nil {
+		if c, err := ParseCorpse(member); err == nil {
 			t.Errorf("%q: %+v", member, c)
 		}
 	}
@@ -112,9 +112,9 @@ func TestJunkNames(t *testing.T) {
 func TestJunkDeaths(t *testing.T) {
 	t.Parallel()
 	t.Skip("bug: parseCorpse takes any words for the time and the manner of a death")
-	name := newIncarnation(8, 10*time.Second).name
+	name := NewIncarnation(8, 10*time.Second).Name
 	for _, member := range []string{name + " x r", name + " 1.5 r", name + " -1 r", name + " 1 x", name + " 1 rs", name + " 99999999999999999999999 r"} {
-		if c, err := parseCorpse(member); err == nil {
+		if c, err := ParseCorpse(member); err == nil {
 			t.Errorf("%q: %+v", member, c)
 		}
 	}
@@ -133,15 +133,15 @@ func hashTag(key string) string {
 // All keys of a channel are in one slot, no two are the same, and none is another channel's.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	if tag := hashTag(channelsKey); tag != channelsKey || checkChannel(channelsKey) != nil {
+	if tag := hashTag(ChannelsKey); tag != ChannelsKey || CheckChannel(ChannelsKey) != nil {
 		t.Errorf("the set of channels hashes %q", tag)
 	}
 	seen := make(map[string]string)
-	for _, channel := range []string{"a", "a.doing", "a.receivers", "prepare", "*", "注文", strings.Repeat("c", 200), channelsKey} {
-		if err := checkChannel(channel); err != nil {
+	for _, channel := range []string{"a", "a.doing", "a.receivers", "prepare", "*", "注文", strings.Repeat("c", 200), ChannelsKey} {
+		if err := CheckChannel(channel); err != nil {
 			t.Fatal(err)
 		}
-		k := keysOf(channel)
+		k := KeysOf(channel)
 		var all []any
 		v := reflect.ValueOf(k)
 		for i := range v.NumField() {
@@ -152,13 +152,13 @@ func TestKeys(t *testing.T) {
 		if len(all) != 7 {
 			t.Fatalf("%d keys", len(all))
 		}
-		for _, i := range []incarnation{newIncarnation(3, time.Second), newIncarnation(11, time.Second)} {
-			doings := k.doings(i)
-			if len(doings) != i.workers {
-				t.Errorf("%d lists of %d workers", len(doings), i.workers)
+		for _, i := range []Incarnation{NewIncarnation(3, time.Second), NewIncarnation(11, time.Second)} {
+			doings := k.Doings(i)
+			if len(doings) != i.Workers {
+				t.Errorf("%d lists of %d workers", len(doings), i.Workers)
 			}
 			for w, d := range doings {
-				if d != k.list(i, w) || d != fmt.Sprintf("{%s}.doing.%s.%d", channel, i.name, w) {
+				if d != k.List(i, w) || d != fmt.Sprintf("{%s}.doing.%s.%d", channel, i.Name, w) {
 					t.Errorf("worker %d: %v", w, d)
 				}
 			}
@@ -175,10 +175,10 @@ func TestKeys(t *testing.T) {
 			seen[key] = channel
 		}
 	}
-	k := keysOf("C")
+	k := KeysOf("C")
 	for got, want := range map[any]string{
-		k.prepare: "{C}.prepare", k.delay: "{C}.delay", k.suspect: "{C}.suspect", k.dead: "{C}.dead",
-		k.living: "{C}.receivers", k.gone: "{C}.receivers.dead", k.keeper: "{C}.keeper",
+		k.Prepare: "{C}.prepare", k.Delay: "{C}.delay", k.Suspect: "{C}.suspect", k.Dead: "{C}.dead",
+		k.Living: "{C}.receivers", k.Gone: "{C}.receivers.dead", k.Keeper: "{C}.keeper",
 	} {
 		if got != want {
 			t.Errorf("%v, want %s", got, want)

@@ -1,4 +1,4 @@
-package shunt
+package worker
 
 import (
 	"cmp"
@@ -9,38 +9,48 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // register enters an incarnation among the living of every channel; only then may it take.
-func (r *receiver) register(ctx context.Context, i incarnation) (sent time.Time, err error) {
+func (r *Pool) register(ctx context.Context, i lists.Incarnation) (sent time.Time, err error) {
 	sent = time.Now()
 	c := link.NewCall()
 	c.FailFast = true
 	for _, in := range r.intakes {
-		c.AddScript(registerScript, 1, in.living, i.name, i.lease.Milliseconds())
+		c.AddScript(lists.Register, 1, in.Living, i.Name, i.Lease.Milliseconds())
 	}
 	return sent, r.all(ctx, c)
 }
 
 // all sends a call on the receiver's own behalf.
-func (r *receiver) all(ctx context.Context, c *link.Call) error { return run(ctx, r.s.data, c) }
+func (r *Pool) all(ctx context.Context, c *link.Call) error { return r.s.Data.Run(ctx, c) }
 
 // succeed waits for the incarnation's end and puts a new one in its place. A connection that broke while it owed a reply may have
 // moved an element into a list of this live receiver without anybody knowing, and a command that it carried may run even now: so the
 // old lists are given up for good, and emptied.
-func (r *receiver) succeed() {
+func (r *Pool) succeed() {
+	const maxCalm = 2 * link.MaxTrouble // after which a break is not taken for the last one's consequence
+	var last time.Time                  // of the last handover's end
+	var wait time.Duration
 	for {
 		select {
 		case why := <-r.broken:
+			if time.Since(last) > maxCalm {
+				wait = 0
+			}
+			link.Sleep(r.Life, wait) // what breaks a connection each time does not do so at full speed
+			wait = min(max(2*wait, link.MinTrouble/2), link.MaxTrouble)
 			r.handover(why)
-		case <-r.life.Done():
+			last = time.Now()
+		case <-r.Life.Done():
 			return
 		}
 	}
 }
 
 // seize takes the gate alone, when every command under way has ended. A blocked waiter is unblocked. False: ctx ended first.
-func (r *receiver) seize(ctx context.Context) bool {
+func (r *Pool) seize(ctx context.Context) bool {
 	r.pausing.Store(true)
 	unblocking, done := context.WithCancel(ctx)
 	defer done()
@@ -56,14 +66,14 @@ func (r *receiver) seize(ctx context.Context) bool {
 }
 
 // resume lets the workers and waiters go on.
-func (r *receiver) resume() {
+func (r *Pool) resume() {
 	r.pausing.Store(false)
 	r.gate.Unlock()
 	r.wakeAll()
 }
 
 // enter takes the gate with others, for commands on the incarnation's lists. False: a handover is under way.
-func (r *receiver) enter() bool {
+func (r *Pool) enter() bool {
 	if !r.gate.TryRLock() {
 		return false
 	}
@@ -75,7 +85,7 @@ func (r *receiver) enter() bool {
 }
 
 // wakeAll sends every worker and waiter to look whether something has changed for it.
-func (r *receiver) wakeAll() {
+func (r *Pool) wakeAll() {
 	r.parking.wakeAll()
 	for _, s := range r.slots {
 		s.poke()
@@ -83,33 +93,34 @@ func (r *receiver) wakeAll() {
 }
 
 // handover ends the live incarnation in favour of a new one. It may take as long as Redis is away.
-func (r *receiver) handover(why error) {
-	life := r.life
+func (r *Pool) handover(why error) {
+	life := r.Life
 	if life.Err() != nil || !r.seize(life) {
 		return
 	}
 	defer r.resume()
-	h := &handover{r: r, sources: []incarnation{*r.live.Load()}}
+	h := &handover{r: r, sources: []lists.Incarnation{*r.live.Load()}}
 	h.revoke()
-	h.next = newIncarnation(len(r.slots), r.conf.Lease)
-	wait := minTrouble
+	h.next = lists.NewIncarnation(len(r.slots), r.conf.Lease)
+	wait := link.MinTrouble
 	for {
 		err := h.try(life)
 		if err == nil {
 			break
 		}
-		if h.sent { // what it sent may yet be executed, and then next is no longer new
+		if class := link.Classify(err); h.sent && (class == link.Unknown || time.Since(h.registered) > r.conf.Lease/3) {
+			// What was sent may yet be executed, or others may have found that next does not beat: it is no longer new.
 			h.sources = append(h.sources, h.next)
-			h.next, h.sent = newIncarnation(len(r.slots), r.conf.Lease), false
+			h.next, h.sent = lists.NewIncarnation(len(r.slots), r.conf.Lease), false
 		}
 		if life.Err() != nil {
 			r.owed = h.sources
 			return
 		}
-		if r.grave(r.intakes[0], err) {
-			wait = min(2*wait, maxTrouble)
+		if r.Grave(r.intakes[0], err) {
+			wait = min(2*wait, link.MaxTrouble)
 		}
-		rest(life, jitter(wait))
+		link.Sleep(life, link.Jitter(wait))
 	}
 	r.live.Store(&h.next)
 	r.lease.renew(h.registered)
@@ -122,24 +133,17 @@ func (r *receiver) handover(why error) {
 		r.breaks(ErrLeaseLost)
 	}
 	for _, in := range r.intakes {
-		in.doing = in.doings(h.next)
-		r.lookSoon(in) // the old one may have been the keeper
+		in.doing = in.Doings(h.next)
+		r.LookSoon(in) // the old one may have been the keeper
 	}
-	r.q.events.emit(Event{Kind: Succeeded, Channel: r.intakes[0].channel, Receiver: h.next.name, N: h.held, Err: why})
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
+	r.emit(Event{Kind: Succeeded, Channel: r.intakes[0].Channel, Receiver: h.next.Name, N: h.held, Err: why})
 }
 
 // handover is one under way. The gate is held alone.
 type handover struct {
-	r          *receiver
-	sources    []incarnation // not yet known to be ended
-	next       incarnation
+	r          *Pool
+	sources    []lists.Incarnation // not yet known to be ended
+	next       lists.Incarnation
 	registered time.Time
 	sent       bool // something that names next was sent
 	held       int
@@ -150,7 +154,8 @@ func (h *handover) revoke() {
 	for _, s := range h.r.slots {
 		s.mu.Lock()
 		for i := 0; i < len(s.items); {
-			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict.kind == Released && it.h == nil {
+			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict.Kind == Released && it.h == nil {
+				it.state = lost // for whoever is just looking at it
 				s.remove(it)
 			} else {
 				i++
@@ -180,7 +185,7 @@ func (h *handover) try(ctx context.Context) error {
 	c.FailFast = true
 	for _, old := range h.sources {
 		for _, in := range r.intakes {
-			c.AddScript(supersedeScript, 3, in.living, in.gone, in.keeper, old.name)
+			c.AddScript(lists.Supersede, 3, in.Living, in.Gone, in.Keeper, old.Name)
 		}
 	}
 	return r.all(ctx, c)
@@ -192,10 +197,10 @@ func (h *handover) verdicts(ctx context.Context) error {
 	r := h.r
 	for _, s := range r.slots {
 		s.mu.Lock()
-		var sent []*item
+		var sent []*Item
 		for i := 0; i < len(s.items); {
 			it := s.items[i]
-			if it.state == decided && it.unknown && it.bare {
+			if it.state == decided && it.unknown && it.Bare {
 				s.remove(it)
 				continue
 			}
@@ -212,12 +217,12 @@ func (h *handover) verdicts(ctx context.Context) error {
 			c := link.NewCall()
 			c.FailFast = true
 			for _, it := range sent {
-				s.command(c, it, it.in.list(old, s.n))
+				s.command(c, it, it.In.List(old, s.n))
 			}
-			if err := r.all(ctx, c); link.Classify(err) == link.Unknown || ctx.Err() != nil || len(c.Replies) < len(sent) {
+			if err := r.all(ctx, c); link.Classify(err) == link.Unknown || !c.Answered {
 				s.mu.Lock()
 				for _, it := range sent {
-					it.unknown = true
+					it.unknown, it.doubt = true, true
 				}
 				s.mu.Unlock()
 				return err
@@ -229,7 +234,7 @@ func (h *handover) verdicts(ctx context.Context) error {
 }
 
 // settle takes what was found, or on the last list was not, out of hand, and returns the rest. What was refused stays in hand.
-func (h *handover) settle(s *slot, sent []*item, replies []link.Reply, last bool) (left []*item) {
+func (h *handover) settle(s *slot, sent []*Item, replies []link.Reply, last bool) (left []*Item) {
 	var evs []Event
 	s.mu.Lock()
 	for i, it := range sent {
@@ -245,7 +250,7 @@ func (h *handover) settle(s *slot, sent []*item, replies []link.Reply, last bool
 		}
 	}
 	s.mu.Unlock()
-	s.r.q.events.emit(evs...)
+	s.r.emit(evs...)
 	return left
 }
 
@@ -254,8 +259,8 @@ func (h *handover) move(ctx context.Context) error {
 	r := h.r
 	type part struct {
 		s    *slot
-		in   *intake
-		held []*item
+		in   *Intake
+		held []*Item
 	}
 	var parts []part
 	c := link.NewCall()
@@ -267,23 +272,30 @@ func (h *handover) move(ctx context.Context) error {
 			var ids []any
 			s.mu.Lock()
 			for _, it := range s.items {
-				if it.in == in && it.state != lost {
+				if it.In == in && it.state != lost {
 					p.held = append(p.held, it)
-					ids = append(ids, it.identity(it.raw))
+					ids = append(ids, it.Identity(it.Raw))
 				}
 			}
 			s.mu.Unlock()
 			h.held += len(ids)
 			for _, old := range h.sources {
-				c.AddScript(handoverScript, 4, append([]any{in.living, in.list(old, s.n), in.list(h.next, s.n), in.prepare}, ids...)...)
+				c.AddScript(lists.Handover, 4, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare}, ids...)...)
 				parts = append(parts, p)
 			}
 		}
 	}
-	if err := r.all(ctx, c); err != nil {
+	if err := r.all(ctx, c); !c.Answered {
 		return err
 	}
-	found := make(map[*item]bool)
+	// A channel with a key that is not shunt's does not hold up the others: its lists stay with the old incarnations, which are
+	// looked after as dead ones.
+	for i, rep := range c.Replies {
+		if rep.Err != nil && !r.Grave(parts[i].in, rep.Err) {
+			return rep.Err
+		}
+	}
+	found := make(map[*Item]bool)
 	back := 0
 	for i, p := range parts {
 		is, _ := redis.Ints(c.Replies[i].Value, nil)
@@ -306,13 +318,13 @@ func (h *handover) move(ctx context.Context) error {
 		p.s.mu.Unlock()
 	}
 	if back > 0 {
-		r.q.events.emit(Event{Kind: Released, Channel: r.intakes[0].channel, N: back, Receiver: h.next.name})
+		r.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, N: back, Receiver: h.next.Name})
 	}
 	return nil
 }
 
 // lose marks an item that somebody else has by now, and ends its handler. s.mu is held.
-func (s *slot) lose(it *item) {
+func (s *slot) lose(it *Item) {
 	if it.h != nil && it.state == running {
 		it.state = lost
 		it.h.cancel(ErrLeaseLost)
@@ -321,12 +333,16 @@ func (s *slot) lose(it *item) {
 	}
 	it.state = lost // also for a handler that is just about to start
 	s.remove(it)
-	s.r.q.events.emit(Event{Kind: Lost, Channel: it.in.channel, Serial: it.name(), Receiver: s.r.live.Load().name, Worker: s.n, Err: ErrLeaseLost})
+	kind := Lost
+	if it.doubt {
+		kind = DoneOrLost
+	}
+	s.r.emit(Event{Kind: kind, Channel: it.In.Channel, Serial: it.Name(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
 }
 
 // handBack empties, at the end of a shutdown, what is left in the lists, and takes the entry away. It returns how many messages
 // whose handlers had begun went to the taking end.
-func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
+func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 	if !r.seize(ctx) {
 		return int(r.returned.Load()), context.Cause(ctx)
 	}
@@ -344,7 +360,7 @@ func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
 		c := link.NewCall()
 		c.FailFast = true
 		for _, in := range r.intakes {
-			c.AddScript(unregisterScript, 1+len(r.slots), append(append([]any{in.living}, in.doing...), r.live.Load().name)...)
+			c.AddScript(lists.Unregister, 1+len(r.slots), append(append([]any{in.Living}, in.doing...), r.live.Load().Name)...)
 		}
 		if err := r.all(ctx, c); err != nil {
 			return returned, err
@@ -366,8 +382,8 @@ func (r *receiver) handBack(ctx context.Context) (returned int, err error) {
 
 // disown ends all incarnations into whose lists a command without a reply may yet bring something: they are emptied and then
 // looked after as dead ones, not forgotten.
-func (r *receiver) disown(ctx context.Context) error {
-	owed := append([]incarnation{*r.live.Load()}, r.owed...)
+func (r *Pool) disown(ctx context.Context) error {
+	owed := append([]lists.Incarnation{*r.live.Load()}, r.owed...)
 	c := link.NewCall()
 	c.FailFast = true
 	for _, i := range owed {
@@ -375,17 +391,17 @@ func (r *receiver) disown(ctx context.Context) error {
 			return err
 		}
 		for _, in := range r.intakes {
-			c.AddScript(supersedeScript, 3, in.living, in.gone, in.keeper, i.name)
+			c.AddScript(lists.Supersede, 3, in.Living, in.Gone, in.Keeper, i.Name)
 		}
 	}
 	return r.all(ctx, c)
 }
 
 // conclude sends every verdict that is there. The gate is held alone.
-func (r *receiver) conclude(ctx context.Context) {
+func (r *Pool) conclude(ctx context.Context) {
 	c := link.NewCall()
 	c.FailFast = true
-	of := make([][]*item, len(r.slots))
+	of := make([][]*Item, len(r.slots))
 	for i, s := range r.slots {
 		s.mu.Lock()
 		of[i] = s.collect(c, false)
@@ -395,7 +411,7 @@ func (r *receiver) conclude(ctx context.Context) {
 		return
 	}
 	replies := make([]link.Reply, c.Len())
-	if err := r.s.data.Do(ctx, c); err == nil {
+	if err := r.all(ctx, c); c.Answered {
 		replies = c.Replies
 	} else {
 		for i := range replies {
@@ -410,10 +426,10 @@ func (r *receiver) conclude(ctx context.Context) {
 
 // putBack sends the items of a state to the taking end, in one pipeline and the one taken last first, so that the one taken first
 // is next whichever worker had it. The gate is held alone. It returns how many were found; what fails stays in hand.
-func (r *receiver) putBack(ctx context.Context, state itemState) (n int, err error) {
+func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) {
 	type held struct {
 		s  *slot
-		it *item
+		it *Item
 	}
 	var all []held
 	for _, s := range r.slots {
@@ -433,41 +449,59 @@ func (r *receiver) putBack(ctx context.Context, state itemState) (n int, err err
 	c := link.NewCall()
 	c.FailFast = true
 	for _, h := range all {
-		c.AddScript(releaseScript, 3, h.it.in.living, h.it.in.doing[h.s.n], h.it.in.prepare, h.it.identity(h.it.raw))
+		c.AddScript(lists.Release, 3, h.it.In.Living, h.it.In.doing[h.s.n], h.it.In.Prepare, h.it.Identity(h.it.Raw))
 	}
-	if err := r.all(ctx, c); ctx.Err() != nil || len(c.Replies) < len(all) {
+	if err := r.all(ctx, c); !c.Answered {
 		return 0, err
 	}
 	for i, h := range all {
 		found, err2 := redis.Int(c.Replies[i].Value, c.Replies[i].Err)
-		err = or(err, err2)
+		err = cmp.Or(err, err2)
 		if err2 != nil {
 			continue
 		}
 		n += found
 		h.s.mu.Lock()
-		if h.it.h != nil {
-			h.it.state = lost // its handler still runs; nobody wants its verdict
-		} else {
+		running := h.it.h != nil
+		h.it.state, h.it.back = lost, true // where its handler still runs, nobody wants its verdict
+		if !running {
 			h.s.remove(h.it)
 		}
 		h.s.mu.Unlock()
 	}
 	if n > 0 {
-		r.q.events.emit(Event{Kind: Released, Channel: r.intakes[0].channel, Receiver: r.live.Load().name, N: n})
+		r.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, N: n})
 	}
 	return n, err
 }
 
 // empty puts what the lists hold, known or not, to the taking end.
-func (r *receiver) empty(ctx context.Context, i incarnation) error {
+func (r *Pool) empty(ctx context.Context, i lists.Incarnation) error {
 	c := link.NewCall()
 	c.FailFast = true
 	for _, s := range r.slots {
 		for _, in := range r.intakes {
-			list := in.list(i, s.n)
-			c.AddScript(handoverScript, 4, in.living, list, list, in.prepare)
+			list := in.List(i, s.n)
+			c.AddScript(lists.Handover, 4, in.Living, list, list, in.Prepare)
 		}
 	}
 	return r.all(ctx, c)
+}
+
+// LookSoon asks for a sweep of one channel, for what it says of delay.
+func (r *Pool) LookSoon(in *Intake) {
+	select {
+	case r.Looks <- in:
+	default: // a regular one will do
+	}
+}
+
+// Grave tells of an error that waiting does not mend, and says whether it is one.
+func (r *Pool) Grave(in *Intake, err error) bool {
+	class := link.Classify(err)
+	if class != link.Fatal && class != link.Failed {
+		return false
+	}
+	r.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
+	return true
 }

@@ -1,7 +1,7 @@
-package shunt
+package worker
 
 import (
-	"context"
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // takes are the takes of one step.
@@ -19,7 +20,7 @@ type takes struct {
 	got     int
 	script  bool
 	suspect bool
-	from    []*intake // where each channel number of the script's reply stands for
+	from    []*Intake // where each channel number of the script's reply stands for
 	bytes   int64     // reserved for large elements
 }
 
@@ -30,16 +31,18 @@ const fullFor = 10 * time.Second
 func (t *takes) add(call *link.Call) {
 	s, r := t.slot, t.slot.r
 	if r.large.on() {
-		t.bytes = r.large.reserve()
+		if t.bytes = r.large.reserve(); t.bytes == 0 {
+			return // too much is under way
+		}
 	}
 	t.n, t.from = 1, r.intakes
 	for _, in := range r.intakes {
 		if in.suspects.Load() && r.suspect.CompareAndSwap(false, true) {
-			t.suspect, t.script, t.from = true, true, []*intake{in}
+			t.suspect, t.script, t.from = true, true, []*Intake{in}
 			if r.order.strict() {
-				t.from = r.intakes[:in.index+1]
+				t.from = append(sound(r.intakes[:in.Index:in.Index]), in)
 			}
-			s.addTake(call, t.from, in.keys.suspect, 1)
+			s.addTake(call, t.from, in.Keys.Suspect, 1)
 			return
 		}
 	}
@@ -56,12 +59,12 @@ func (t *takes) add(call *link.Call) {
 		return
 	}
 	for range t.n {
-		call.Add("RPOPLPUSH", in.prepare, in.doing[s.n])
+		call.Add("RPOPLPUSH", in.Prepare, in.doing[s.n])
 	}
 }
 
 // suspecting says whether there may be suspects to take, and none is in hand.
-func (r *receiver) suspecting() bool {
+func (r *Pool) suspecting() bool {
 	for _, in := range r.intakes {
 		if in.suspects.Load() {
 			return !r.suspect.Load()
@@ -70,16 +73,22 @@ func (r *receiver) suspecting() bool {
 	return false
 }
 
+// Suspects sends a worker for them.
+func (r *Pool) Suspects(in *Intake) {
+	in.suspects.Store(true)
+	r.parking.wakeOne()
+}
+
 // addTake asks the channels in turn, in one script; the last one, where suspect is given, for a suspect.
-func (s *slot) addTake(call *link.Call, from []*intake, suspect any, n int) {
+func (s *slot) addTake(call *link.Call, from []*Intake, suspect any, n int) {
 	args := make([]any, 0, 3*len(from)+1)
 	for _, in := range from {
-		args = append(args, in.living, in.prepare, in.doing[s.n])
+		args = append(args, in.Living, in.Prepare, in.doing[s.n])
 	}
 	if suspect != nil {
 		args[len(args)-2] = suspect
 	}
-	call.AddScript(takeScript, 3*len(from), append(args, n)...)
+	call.AddScript(lists.Take, 3*len(from), append(args, n)...)
 }
 
 // receive files what came. empty: there was nothing, so the worker may park.
@@ -89,7 +98,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	}
 	s, r := t.slot, t.slot.r
 	defer r.large.release(t.bytes)
-	var items []*item
+	var items []*Item
 	again := false
 	for _, rep := range replies {
 		if rep.Err != nil {
@@ -107,7 +116,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 		if t.script {
 			var err error
 			items, err = t.flat(items, rep.Value, order)
-			trouble = or(trouble, err)
+			trouble = cmp.Or(trouble, err)
 		} else if raw, ok := rep.Value.([]byte); ok {
 			items = append(items, newItem(r.intakes[0], raw, order))
 		}
@@ -115,8 +124,8 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	t.got = len(items)
 	for _, it := range items {
 		it.asked = true
-		it.suspect = t.suspect && it.in == t.from[len(t.from)-1]
-		r.large.saw(len(it.raw))
+		it.suspect = t.suspect && it.In == t.from[len(t.from)-1]
+		r.large.saw(len(it.Raw))
 	}
 	if t.suspect && (t.got == 0 || !items[0].suspect) {
 		if t.got == 0 && trouble == nil && !again {
@@ -140,7 +149,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 }
 
 // flat reads the take script's reply: channel number and element in turns.
-func (t *takes) flat(items []*item, reply any, order int64) ([]*item, error) {
+func (t *takes) flat(items []*Item, reply any, order int64) ([]*Item, error) {
 	vs, err := redis.Values(reply, nil)
 	for i := 0; i+1 < len(vs); i += 2 {
 		c, _ := redis.Int(vs[i], nil)
@@ -149,7 +158,13 @@ func (t *takes) flat(items []*item, reply any, order int64) ([]*item, error) {
 		case c > 0 && c <= len(t.from):
 			items = append(items, newItem(t.from[c-1], raw, order))
 		case c < 0 && -c <= len(t.from):
-			err = redis.Error(raw)
+			in, refusal := t.from[-c-1], redis.Error(raw)
+			if len(t.from) > 1 && link.Classify(refusal) == link.Fatal {
+				in.bad.Store(time.Now().Add(link.MaxTrouble).UnixNano())
+				t.slot.r.Grave(in, refusal)
+			} else {
+				err = refusal
+			}
 		}
 	}
 	return items, err
@@ -167,8 +182,9 @@ type large struct {
 	biggest atomic.Int64
 	bytes   *semaphore.Weighted
 
-	mu sync.Mutex
-	l  *link.Link
+	mu     sync.Mutex
+	l      *link.Link
+	closed bool
 }
 
 func (l *large) saw(n int) {
@@ -182,9 +198,12 @@ func (l *large) saw(n int) {
 
 func (l *large) on() bool { return l.left.Load() > 0 }
 
+// reserve returns 0 if there is no room now.
 func (l *large) reserve() int64 {
 	n := min(max(l.biggest.Load(), 1), largeInFlight)
-	l.bytes.Acquire(context.Background(), n) // whoever has it needs nothing but Redis's reply
+	if !l.bytes.TryAcquire(n) {
+		return 0
+	}
 	return n
 }
 
@@ -195,12 +214,15 @@ func (l *large) release(n int64) {
 }
 
 // link is the connection for the commands of a step.
-func (l *large) link(r *receiver) *link.Link {
+func (l *large) link(r *Pool) *link.Link {
 	if !l.on() {
-		return r.s.data
+		return r.s.Data
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return r.s.Data
+	}
 	if l.l == nil {
 		l.l = link.New(r.s.Node, r.conf.ReplyTimeout, true)
 	}
@@ -210,6 +232,7 @@ func (l *large) link(r *receiver) *link.Link {
 func (l *large) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true
 	if l.l != nil {
 		l.l.Close()
 		l.l = nil

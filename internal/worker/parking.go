@@ -1,4 +1,4 @@
-package shunt
+package worker
 
 import (
 	"sync"
@@ -53,6 +53,13 @@ func (p *parking) wakeOne() {
 	}
 }
 
+// signal sends the waiters to look whether something has changed.
+func (p *parking) signal() {
+	p.mu.Lock()
+	p.some.Broadcast()
+	p.mu.Unlock()
+}
+
 // wakeAll sends all to look whether something has changed, the waiters too.
 func (p *parking) wakeAll() {
 	p.mu.Lock()
@@ -66,13 +73,13 @@ func (p *parking) wakeAll() {
 }
 
 // target blocks until some worker is parked, and tells one, as far as possible another for each waiter. nil: the receiver stops.
-func (r *receiver) target(in *intake) *slot {
+func (r *Pool) target(in *Intake) *slot {
 	p := &r.parking
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for !r.stopped() {
+	for !r.Stopped() {
 		if n := len(p.parked); n > 0 && !r.pausing.Load() && r.lease.fresh() {
-			return p.parked[n-1-in.index%n]
+			return p.parked[n-1-in.Index%n]
 		}
 		p.some.Wait()
 	}
@@ -81,14 +88,14 @@ func (r *receiver) target(in *intake) *slot {
 
 // wait is a waiter, one goroutine a channel: while some worker is parked it blocks on the channel, on a connection of its own
 // and into that worker's list, so that an idle receiver costs next to nothing and a message wakes it at once.
-func (r *receiver) wait(in *intake) {
+func (r *Pool) wait(in *Intake) {
 	block := max(time.Second, min(maxBlock, r.conf.Lease/3).Truncate(time.Second)) // whole seconds: servers before 6.0 know no others
 	for {
 		s := r.target(in)
 		if s == nil {
 			return
 		}
-		if in.waiter.Connect(r.taking) != nil {
+		if in.waiter.Connect(r.Taking) != nil {
 			continue // Dial has waited
 		}
 		b := block
@@ -99,32 +106,34 @@ func (r *receiver) wait(in *intake) {
 		switch link.Classify(err) {
 		case link.Done:
 		case link.Unknown:
-			r.breaks(err)
 		case link.NotExecuted:
 			if code := link.Code(err); code != "OOM" && code != "UNBLOCKED" {
-				r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Receiver: r.live.Load().name, Err: err})
+				r.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err})
 			}
 			r.poll(in)
 		default: // a server without the command, or a key that is not shunt's
-			r.q.events.emit(Event{Kind: Trouble, Channel: in.channel, Receiver: r.live.Load().name, Err: err, Fatal: true})
+			r.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
 			r.poll(in)
 		}
 	}
 }
 
 // block runs one blocking take into s's list. What it brings is s's; the stall rule releases it if s is busy after all.
-func (r *receiver) block(in *intake, s *slot, d time.Duration) error {
+func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
 	if !r.enter() {
 		return nil
 	}
 	defer r.gate.RUnlock()
 	in.blocked.Store(true)
 	defer in.blocked.Store(false)
-	if r.stopped() {
+	if r.Stopped() {
 		return nil
 	}
-	v, err := in.waiter.Do(d, "BRPOPLPUSH", in.prepare, in.doing[s.n], int(d/time.Second))
+	v, err := in.waiter.Do(d, "BRPOPLPUSH", in.Prepare, in.doing[s.n], int(d/time.Second))
 	if err != nil {
+		if link.Classify(err) == link.Unknown {
+			r.breaks(err) // before the gate is left: whoever takes it alone must know
+		}
 		return err
 	}
 	raw, ok := v.([]byte)
@@ -139,22 +148,22 @@ func (r *receiver) block(in *intake, s *slot, d time.Duration) error {
 	r.polls.Store(false)
 	r.parking.leave(s)
 	s.poke()
-	r.watcher.note(time.Now().Add(stall))
+	r.watcher.note(time.Now().Add(Stall))
 	return nil
 }
 
 // poll is what a waiter does where blocking is refused: about once a second it sends a worker to look.
-func (r *receiver) poll(in *intake) {
+func (r *Pool) poll(in *Intake) {
 	r.polls.Store(true)
 	select {
-	case <-time.After(jitter(1100 * time.Millisecond)):
+	case <-time.After(link.Jitter(1100 * time.Millisecond)):
 		r.parking.wakeOne()
-	case <-r.taking.Done():
+	case <-r.Taking.Done():
 	}
 }
 
 // breaks says that the incarnation has to end, because a connection broke that owed it a reply, or its lease is lost.
-func (r *receiver) breaks(why error) {
+func (r *Pool) breaks(why error) {
 	r.doubt.Store(true)
 	r.pausing.Store(true)
 	select {

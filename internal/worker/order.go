@@ -1,25 +1,32 @@
-package shunt
+package worker
 
 import (
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// order says in which order a receiver of several channels asks them.
-type order struct {
+// Order says in which order a receiver of several channels asks them.
+type Order struct {
 	weights []int // nil: strict
 
 	mu     sync.Mutex
 	credit []int // smooth weighted round robin, as nginx does it: over any sum-of-weights starts each has exactly its share
 }
 
-func (o *order) strict() bool { return o != nil && o.weights == nil }
+// NewOrder is strict without weights; with them each channel gets its share.
+func NewOrder(weights []int) *Order {
+	return &Order{weights: weights, credit: make([]int, len(weights))}
+}
+
+func (o *Order) strict() bool { return o != nil && o.weights == nil }
 
 // turn is the channels in the order to ask them now.
-func (o *order) turn(all []*intake) []*intake {
+func (o *Order) turn(all []*Intake) []*Intake {
 	if o.weights == nil {
-		return all
+		return sound(all)
 	}
 	o.mu.Lock()
 	first, sum := 0, 0
@@ -32,19 +39,33 @@ func (o *order) turn(all []*intake) []*intake {
 	}
 	o.credit[first] -= sum
 	o.mu.Unlock()
-	turn := make([]*intake, 0, len(all))
+	turn := make([]*Intake, 0, len(all))
 	turn = append(turn, all[first])
 	for i, in := range all {
 		if i != first {
 			turn = append(turn, in)
 		}
 	}
-	return turn
+	return sound(turn)
+}
+
+// sound leaves out the channels that lately could not be read, for a key of a wrong type or a missing right, so that they do not
+// stop the others; if none is left, all.
+func sound(all []*Intake) []*Intake {
+	now := time.Now().UnixNano()
+	bad := func(in *Intake) bool { return now < in.bad.Load() }
+	if !slices.ContainsFunc(all, bad) {
+		return all
+	}
+	if left := slices.DeleteFunc(slices.Clone(all), bad); len(left) > 0 {
+		return left
+	}
+	return all
 }
 
 // askHigher asks, before an item that a waiter brought is started, the channels above its own once more. What they have is started
 // in its place, and the item goes back to where it came from.
-func (s *slot) askHigher(it *item) *item {
+func (s *slot) askHigher(it *Item) *Item {
 	r := s.r
 	call := link.NewCall()
 	call.FailFast = true
@@ -53,11 +74,11 @@ func (s *slot) askHigher(it *item) *item {
 		r.gate.RUnlock()
 		return nil
 	}
-	t := takes{slot: s, n: 1, script: true, from: r.intakes[:it.in.index]}
+	t := takes{slot: s, n: 1, script: true, from: sound(r.intakes[:it.In.Index])}
 	s.addTake(call, t.from, nil, 1)
 	r.exchange(call)
 	_, err := t.receive(call.Replies, call.Order)
-	r.breaker.judge(r, err)
+	r.breaker.Judge(err)
 	s.mu.Lock()
 	revoked := it.state != waiting
 	it.asked = err == nil && link.Classify(call.Replies[0].Err) == link.Done
@@ -65,7 +86,7 @@ func (s *slot) askHigher(it *item) *item {
 		higher := s.items[len(s.items)-1]
 		copy(s.items[1:], s.items[:len(s.items)-1])
 		s.items[0] = higher
-		it.state, it.verdict = decided, verdict{kind: Released}
+		it.state, it.verdict = decided, Verdict{Kind: Released}
 	}
 	s.mu.Unlock()
 	r.gate.RUnlock()
@@ -78,7 +99,7 @@ func (s *slot) askHigher(it *item) *item {
 }
 
 // release hands an item back at once; if that fails its verdict is sent with the next step's.
-func (s *slot) release(it *item) {
+func (s *slot) release(it *Item) {
 	r := s.r
 	call := link.NewCall()
 	call.FailFast = true
@@ -88,11 +109,11 @@ func (s *slot) release(it *item) {
 	mine := it.state == decided && !r.pausing.Load()
 	if mine {
 		it.state = sending
-		s.command(call, it, it.in.doing[s.n])
+		s.command(call, it, it.In.doing[s.n])
 	}
 	s.mu.Unlock()
 	if mine {
 		r.exchange(call)
-		r.breaker.judge(r, s.settle(call.Replies, []*item{it}))
+		r.breaker.Judge(s.settle(call.Replies, []*Item{it}))
 	}
 }

@@ -1,0 +1,113 @@
+// Package lists is what lies in Redis: the bytes of an element, the keys of a channel and the names in them, and every script
+// that moves an element from one place to another.
+package lists
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// ChannelsKey is the set of every channel that was delivered to or received from, kept by best effort for operators.
+const ChannelsKey = "shunt.channels"
+
+// Keys of one channel share its name as hash tag, so that any script on one channel is legal on Redis Cluster. They are kept
+// as any because commands take them so.
+type Keys struct {
+	Channel string
+	Prepare any // list: elements ready to be taken; LPUSH in, RPOP out
+	Delay   any // zset: elements by due time, ms of the server's clock; also the pub/sub channel of new earliest times
+	Suspect any // list: elements that were in a dying process's hands twice or more
+	Dead    any // zset: elements given up on, by time of death
+	Living  any // zset {C}.receivers: live incarnations by end of lease
+	Gone    any // zset {C}.receivers.dead: dead incarnations by the time of their next sweep
+	Keeper  any // hash: who keeps delay's time, and until when
+}
+
+func KeysOf(channel string) Keys {
+	k := func(suffix string) any { return "{" + channel + "}." + suffix }
+	return Keys{channel, k("prepare"), k("delay"), k("suspect"), k("dead"), k("receivers"), k("receivers.dead"), k("keeper")}
+}
+
+// List is the doing list of what a worker of an incarnation holds.
+func (k Keys) List(i Incarnation, worker int) any {
+	return "{" + k.Channel + "}.doing." + i.Name + "." + strconv.Itoa(worker)
+}
+
+// Doings are the lists of all workers of an incarnation.
+func (k Keys) Doings(i Incarnation) []any {
+	all := make([]any, i.Workers)
+	for w := range all {
+		all[w] = k.List(i, w)
+	}
+	return all
+}
+
+// Incarnation is a receiver's hold on Redis; all that others must know of it is in its name: a ULID, the number of its
+// workers, and its lease in ms.
+type Incarnation struct {
+	Name    string
+	Workers int
+	Lease   time.Duration
+}
+
+func NewIncarnation(workers int, lease time.Duration) Incarnation {
+	name := fmt.Sprintf("%s-%d-%d", NewSerial(), workers, lease.Milliseconds())
+	return Incarnation{name, workers, lease}
+}
+
+// MaxWorkers of one Receive: what a name may promise, so that no foreign entry makes a sweep ask for millions of keys.
+const MaxWorkers = 10000
+
+func ParseIncarnation(name string) (Incarnation, error) {
+	part := strings.Split(name, "-")
+	if len(part) == 3 {
+		_, bad := ulid.ParseStrict(part[0])
+		workers, bad2 := strconv.Atoi(part[1])
+		lease, bad3 := strconv.ParseInt(part[2], 10, 40)
+		if bad == nil && bad2 == nil && bad3 == nil && workers > 0 && workers <= MaxWorkers && lease > 0 {
+			return Incarnation{name, workers, time.Duration(lease) * time.Millisecond}, nil
+		}
+	}
+	return Incarnation{}, fmt.Errorf("shunt: %.80q among the receivers is no incarnation's name: remove it", name)
+}
+
+// Corpse is a member of {C}.receivers.dead.
+type Corpse struct {
+	Incarnation
+	member     string
+	Death      string // ms
+	Superseded bool
+}
+
+func ParseCorpse(member string) (Corpse, error) {
+	part := strings.Fields(member)
+	if len(part) != 3 {
+		return Corpse{}, fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
+	}
+	i, err := ParseIncarnation(part[0])
+	return Corpse{i, member, part[1], part[2] == "s"}, err
+}
+
+// CheckChannel says what is wrong with a channel's name.
+func CheckChannel(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("shunt: the channel's name is empty: Channel() returns 1 to 200 bytes")
+	case len(name) > 200:
+		return fmt.Errorf("shunt: the channel's name %.40q… has %d bytes: at most 200", name, len(name))
+	case !utf8.ValidString(name):
+		return fmt.Errorf("shunt: the channel's name %.80q is not UTF-8", name)
+	}
+	for _, r := range name {
+		if r == '{' || r == '}' || unicode.IsSpace(r) || unicode.IsControl(r) {
+			return fmt.Errorf("shunt: the channel's name %.80q contains %q: no braces, blanks or control characters", name, r)
+		}
+	}
+	return nil
+}

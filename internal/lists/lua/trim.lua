@@ -1,0 +1,15 @@
+-- trim drops at most 100 of the oldest from dead: those over its count, and those over its age. Put before every script that
+-- adds there; it comes when all is done, so it fails without a word.
+local function trim(dead, now, most, age)
+  local n = 0
+  if age > 0 then
+    local old = redis.pcall('ZRANGEBYSCORE', dead, '-inf', string.format('%.0f', now - age), 'LIMIT', 0, 100)
+    n = #old
+  end
+  if most > 0 then
+    local count = redis.pcall('ZCARD', dead)
+    if type(count) == 'number' then n = math.max(n, math.min(100, count - most)) end
+  end
+  if n > 0 and redis.pcall('ZREMRANGEBYRANK', dead, 0, n - 1) == n then return n end
+  return 0
+end

@@ -1,0 +1,356 @@
+// Package worker is the pool of workers of one receiver: it takes elements in order, has them handled, makes the verdicts true,
+// and hands over or back what it holds when a connection breaks, a lease is lost or a shutdown comes. What a message is, and
+// what a failure of its handler means, it is told by the functions of its Config. The beat that keeps it alive, and the care of the
+// dead and of the due, are the receiver's.
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+)
+
+// Causes of a handler's ended context; shunt exports and explains them.
+var (
+	ErrTimeout   = errors.New("shunt: the handler's timeout has passed")
+	ErrLeaseLost = errors.New("shunt: the lease was lost: another receiver may handle the message")
+	ErrShutdown  = errors.New("shunt: the receiver is shutting down")
+)
+
+// StartTimeout bounds the start and the end of a receiver, where Redis may be absent.
+const StartTimeout = 5 * time.Second
+
+// Config is what a pool is told; shunt.Queue explains what is named as there.
+type Config struct {
+	Lease, Grace, Timeout, ReplyTimeout time.Duration
+	Prefetch, PrefetchBytes             int
+	MaxDead                             int
+	DeadFor                             time.Duration
+
+	Order  *Order          // of several channels; nil for one
+	Values context.Context // of handlers' contexts
+
+	// Handle decodes a message and runs its handler, and calls finish with what came of it whatever the handler does; exits says
+	// that the goroutine ends with that call.
+	Handle func(h *Handling, finish func(err error, exits bool))
+	// Judge makes a verdict of it. It is given what Decoded was, and runs on the handler's goroutine, or on another one for a
+	// handler that was given up.
+	Judge func(h *Handling, message any, err error) Verdict
+	// Emit is told what happens; nil where nobody wants to know.
+	Emit func(...Event)
+}
+
+// Kind names what happened, as shunt.EventKind does.
+type Kind string
+
+const (
+	Acked       Kind = "acked"
+	Retried     Kind = "retried"
+	Rejected    Kind = "rejected"
+	Undecodable Kind = "undecodable"
+	Released    Kind = "released"
+	Lost        Kind = "lost"
+	DoneOrLost  Kind = "done-or-lost"
+	Trimmed     Kind = "trimmed"
+	TimedOut    Kind = "timed-out"
+	Orphaned    Kind = "orphaned"
+	SlotsEmpty  Kind = "slots-empty"
+	Succeeded   Kind = "succeeded"
+	LeaseGone   Kind = "lease-gone"
+	Trouble     Kind = "trouble"
+)
+
+// Event is one thing that happened; its fields are those of shunt.Event.
+type Event struct {
+	Kind     Kind
+	Channel  string
+	Serial   string
+	Attempt  int
+	Receiver string
+	Worker   int
+	N        int
+	Took     time.Duration
+	Due      time.Time
+	Fatal    bool
+	Err      error
+}
+
+// Pool is the workers of one receiver, with all that keeps them in step: each takes elements into a list of its own, has them
+// handled, and makes the verdicts true.
+type Pool struct {
+	conf    *Config
+	s       *link.Server
+	intakes []*Intake // the channels, the highest first
+	order   *Order    // of several channels; nil for one
+	slots   []*slot
+
+	// live is the incarnation. gate is held shared by whoever has commands under way on its lists, from before they are sent until
+	// their replies have been judged, and alone by the handover that ends it: so a handover sees every element in one known place.
+	live atomic.Pointer[lists.Incarnation]
+	gate sync.RWMutex
+
+	Taking   context.Context // ends: nothing more is taken
+	Stop     context.CancelFunc
+	patience context.Context // ends: handlers' contexts end
+	Hurry    context.CancelFunc
+	Life     context.Context // ends: whoever is left goes home
+	die      context.CancelFunc
+	settled  chan struct{} // closed: stopped, and what had not begun is handed back
+	overOnce sync.Once
+	kicked   *time.Time // watcher's: the lease that the last kick was for
+
+	workers errgroup.Group // slots' goroutines, those of handlers that were given up too
+	others  errgroup.Group // all else
+
+	lease    lease
+	parking  parking
+	watcher  watcher
+	vacant   vacant
+	breaker  link.Breaker
+	large    large
+	Kicks    chan struct{}       // of capacity 1: beat now
+	Looks    chan *Intake        // sweep now
+	broken   chan error          // of capacity 1: why the incarnation has to end
+	doubt    atomic.Bool         // it has to, and has not yet
+	owed     []lists.Incarnation // gate: what an unfinished handover leaves to the end
+	pausing  atomic.Bool         // a handover wants the gate
+	suspect  atomic.Bool         // a suspect is in hand
+	polls    atomic.Bool         // a waiter may not block
+	full     atomic.Int64        // unix ns until which a full Redis is assumed
+	orphans  atomic.Int32
+	returned atomic.Int32  // messages whose handlers ended early on our demand
+	over     chan struct{} // closed: stopped, and the lease is lost too
+}
+
+// Intake is one channel of a pool.
+type Intake struct {
+	*lists.Keys
+	Own   func(wait time.Duration) // told of each retry that the pool has written to delay
+	Yield func()                   // leaves the keeper's place to others, when all has ended
+
+	Index    int          // in the Pool; set by NewPool
+	doing    []any        // of the live incarnation; gate
+	suspects atomic.Bool  // there may be some to take
+	bad      atomic.Int64 // unix ns until which it is left out, because it could not be read
+	waiter   *link.Waiter
+	blocked  atomic.Bool // the waiter's connection is in a blocking command
+}
+
+// NewPool makes a pool of channels, the highest first, and starts nothing.
+func NewPool(s *link.Server, workers int, intakes []*Intake, conf Config) *Pool {
+	r := &Pool{
+		conf: &conf, s: s, intakes: intakes, order: conf.Order, broken: make(chan error, 1),
+		Kicks: make(chan struct{}, 1), Looks: make(chan *Intake, 128),
+		settled: make(chan struct{}), over: make(chan struct{}),
+	}
+	r.Taking, r.Stop = context.WithCancel(context.Background())
+	r.patience, r.Hurry = context.WithCancel(context.Background())
+	r.Life, r.die = context.WithCancel(context.Background())
+	inc := lists.NewIncarnation(workers, conf.Lease)
+	r.live.Store(&inc)
+	for i, in := range intakes {
+		in.Index, in.doing, in.waiter = i, in.Doings(inc), link.NewWaiter(s.Node, conf.ReplyTimeout)
+	}
+	for n := range workers {
+		r.slots = append(r.slots, &slot{r: r, n: n, wake: make(chan struct{}, 1), limit: 1})
+	}
+	r.lease.length = conf.Lease
+	r.breaker.Over = r.wakeAll
+	r.breaker.Tells = func(err error, fatal bool) {
+		r.emit(Event{Kind: Trouble, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
+	}
+	r.parking.init()
+	r.watcher.init()
+	r.large.bytes = semaphore.NewWeighted(largeInFlight)
+	return r
+}
+
+func (r *Pool) emit(evs ...Event) {
+	if r.conf.Emit != nil && len(evs) > 0 {
+		r.conf.Emit(evs...)
+	}
+}
+
+// Live is the incarnation that the pool is now.
+func (r *Pool) Live() lists.Incarnation { return *r.live.Load() }
+
+// Join makes the pool known to Redis; only then may it start.
+func (r *Pool) Join(ctx context.Context) error {
+	sent, err := r.register(ctx, *r.live.Load())
+	if err == nil {
+		r.lease.renew(sent)
+	}
+	return err
+}
+
+// Renew takes in a good beat, sent then.
+func (r *Pool) Renew(sent time.Time) {
+	stale := !r.lease.fresh()
+	r.lease.extend(sent)
+	r.parking.signal()
+	if stale {
+		r.wakeAll()
+	}
+}
+
+// Pausing says that the incarnation is ending.
+func (r *Pool) Pausing() bool { return r.pausing.Load() }
+
+// Start starts the goroutines, with others that end when Life has ended. End waits for all of them.
+func (r *Pool) Start(others ...func()) {
+	for _, s := range r.slots {
+		s.mu.Lock()
+		s.spawn()
+		s.mu.Unlock()
+	}
+	other := func(f func()) { r.others.Go(func() error { f(); return nil }) }
+	for _, in := range r.intakes {
+		other(func() { r.wait(in) })
+	}
+	for _, f := range others {
+		other(f)
+	}
+	other(r.watch)
+	other(r.succeed)
+}
+
+// isSettled says whether a worker that has nothing may go home: before, a waiter or a late reply might still bring it something.
+func (r *Pool) isSettled() bool {
+	select {
+	case <-r.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Stopped says that nothing more is taken.
+func (r *Pool) Stopped() bool { return r.Taking.Err() != nil }
+
+// End is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is left is
+// handed back too, and the entry goes. It returns how many messages whose handlers had begun were handed back, how many handlers
+// still run, and what kept Redis from being told.
+func (r *Pool) End() (returned, still int, err error) {
+	<-r.Taking.Done()
+	r.parking.wakeAll()
+	r.watcher.note(time.Now())
+	graced := r.graced()
+	if r.seize(graced) {
+		r.conclude(graced)
+		r.putBack(graced, waiting)
+		r.resume()
+	}
+	close(r.settled)
+	r.wakeAll()
+	idle := make(chan struct{})
+	go func() {
+		r.workers.Wait()
+		close(idle)
+	}()
+	clean := false
+	select {
+	case <-idle:
+		clean = true
+	case <-graced.Done():
+	}
+	r.die()
+	// Where all is well this takes a round trip or two. Where not, whoever calls shutdown is waiting beyond his time already.
+	limit, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
+	if !clean {
+		limit, cancel = context.WithTimeout(limit, time.Second)
+		defer cancel()
+	}
+	if r.s.Why() != nil {
+		limit, cancel = context.WithTimeout(limit, 10*time.Millisecond)
+		defer cancel()
+	}
+	defer context.AfterFunc(r.patience, func() {
+		link.Sleep(limit, max(r.conf.Grace, 100*time.Millisecond))
+		cancel()
+	})()
+	returned, err = r.handBack(limit)
+	still = r.runningNow()
+	gone := make(chan struct{})
+	go func() {
+		r.others.Wait()
+		for _, in := range r.intakes {
+			in.Yield()
+			in.waiter.Close()
+		}
+		r.large.close()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-limit.Done():
+	}
+	r.Hurry()
+	return returned, still, err
+}
+
+// graced ends a grace after the handlers' contexts were ended, which it does when patience is over.
+func (r *Pool) graced() context.Context {
+	ctx, cancel := context.WithCancel(r.Life)
+	go func() {
+		defer cancel()
+		select {
+		case <-r.patience.Done():
+			r.cancelAll(ErrShutdown)
+			link.Sleep(ctx, r.conf.Grace)
+		case <-r.over: // nothing is ours any more
+		}
+	}()
+	return ctx
+}
+
+// unblock ends the waiters' blocking commands, where the server allows it, until done; one that comes too early does nothing.
+func (r *Pool) unblock(ctx context.Context) {
+	refused := false
+	for ctx.Err() == nil {
+		for _, in := range r.intakes {
+			if id := in.waiter.ID(); id != 0 && in.blocked.Load() && !refused {
+				c := link.NewCall()
+				c.FailFast = true
+				c.Add("CLIENT", "UNBLOCK", id)
+				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				refused = r.s.Pulse.Do(ctx, c) == nil && link.Code(c.Replies[0].Err) != ""
+				cancel()
+			}
+		}
+		link.Sleep(ctx, 10*time.Millisecond)
+	}
+}
+
+// Goroutine is the number of the calling goroutine, as its stack trace gives it. It serves only to tell a handler that it
+// would wait for itself: a handler need not pass its context on.
+func Goroutine() uint64 {
+	var buf [64]byte
+	fields := bytes.Fields(buf[:runtime.Stack(buf[:], false)])
+	id, _ := strconv.ParseUint(string(fields[1]), 10, 64)
+	return id
+}
+
+// Handles says whether the goroutine is one of the receiver's that run handlers.
+func (r *Pool) Handles(id uint64) bool {
+	for _, s := range r.slots {
+		s.mu.Lock()
+		_, is := s.goroutines[id]
+		s.mu.Unlock()
+		if is {
+			return true
+		}
+	}
+	return false
+}
