@@ -163,9 +163,13 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 		return due, explain(err, "deliver to", d.channel)
 	}
 	began, doubt := time.Now(), false
-	mode, ms := "in", (d.in + time.Millisecond - 1).Milliseconds()
+	mode, ms := "in", (min(d.in, maxWait) + time.Millisecond - 1).Milliseconds()
 	if !d.at.IsZero() {
-		mode, ms = "at", ceilMilli(d.at)
+		at := d.at
+		if far := began.Add(maxWait); at.After(far) {
+			at = far
+		}
+		mode, ms = "at", ceilMilli(at)
 	}
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		v, err := q.ask(ctx, s, func(c *link.Call) {
@@ -192,7 +196,7 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 			return due, explain(err, "deliver later to", d.channel)
 		}
 		link.Sleep(ctx, link.Jitter(wait))
-		left = d.in - time.Since(began)
+		left = min(d.in, maxWait) - time.Since(began)
 		if mode == "in" {
 			ms = left.Milliseconds()
 			var cancel context.CancelFunc

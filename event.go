@@ -3,6 +3,7 @@ package shunt
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,6 +69,10 @@ func LogEvents(l *slog.Logger) func(Event) {
 		switch e.Kind {
 		case Delivered, Acked, Promoted, Released:
 			level = slog.LevelDebug
+		case Stopped:
+			if e.Err != nil {
+				level = slog.LevelWarn
+			}
 		case Rejected, Poisoned, Undecodable, Lost, Orphaned, SlotsEmpty, LeaseGone, Trimmed, EventsLost:
 			level = slog.LevelError
 		case Retried, DoneOrLost, Recovered, Suspected, TimedOut, Succeeded, Died, Trouble, Separated:
@@ -90,7 +95,7 @@ func LogEvents(l *slog.Logger) func(Event) {
 		add(e.Serial != "", slog.String("serial", e.Serial))
 		add(e.Attempt != 0, slog.Int("attempt", e.Attempt))
 		add(e.Receiver != "", slog.String("receiver", e.Receiver))
-		add(e.Attempt != 0, slog.Int("worker", e.Worker))
+		add(e.Attempt != 0 || e.Kind == Released || e.Kind == Lost || e.Kind == DoneOrLost || e.Kind == Undecodable, slog.Int("worker", e.Worker))
 		add(e.N != 0, slog.Int("n", e.N))
 		add(e.Took != 0, slog.Duration("took", e.Took))
 		add(!e.Due.IsZero(), slog.Time("due", e.Due))
@@ -106,6 +111,10 @@ const eventBuffer = 16384
 // events carries what happens to the user's func on a goroutine of its own, so that no slow func holds up a beat or the link.
 type events struct {
 	to func(Event)
+
+	// run's own.
+	rest    []Event // of the batch under way
+	dropped int     // still to be told
 
 	mu      sync.Mutex
 	waiting []Event
@@ -172,7 +181,11 @@ func (e *events) run() {
 			close(e.done)
 			return
 		}
-		go e.run() // the user's func called runtime.Goexit
+		e.mu.Lock() // the user's func called runtime.Goexit
+		e.waiting = append(slices.Clone(e.rest), e.waiting...)
+		e.lost += e.dropped
+		e.mu.Unlock()
+		go e.run()
 		e.poke()
 	}()
 	var batch []Event
@@ -180,14 +193,16 @@ func (e *events) run() {
 		for {
 			e.mu.Lock()
 			batch, e.waiting = e.waiting, batch[:0]
-			lost, closed := e.lost, e.closed
-			e.lost = 0
+			closed := e.closed
+			e.dropped, e.lost = e.lost, 0
 			e.mu.Unlock()
-			for _, ev := range batch {
+			for i, ev := range batch {
+				e.rest = batch[i+1:]
 				e.call(ev)
 			}
-			if lost > 0 {
-				e.call(Event{Kind: EventsLost, Time: time.Now(), N: lost})
+			if n := e.dropped; n > 0 {
+				e.dropped = 0
+				e.call(Event{Kind: EventsLost, Time: time.Now(), N: n})
 			}
 			if len(batch) == 0 {
 				if closed {

@@ -3,6 +3,7 @@ package shunt
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -258,5 +259,28 @@ func TestUndecodable(t *testing.T) {
 			t.Error(n, err)
 		}
 		q.wait(Undecodable, 8, 10*time.Second)
+	})
+}
+
+// A wait beyond all bounds is a long one, not none.
+func TestFarFuture(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		q := newBench(t, b.URL())
+		ctx := context.Background()
+		for _, o := range []Option{In(math.MaxInt64), At(time.Unix(1<<60, 0))} {
+			if err := q.Deliver(ctx, q.kind(nil).Message(1), o); err != nil {
+				t.Error(err)
+			}
+		}
+		es, err := q.List(ctx, q.name, Delay, 0, 0)
+		if err != nil || len(es) != 2 {
+			t.Fatal(es, err)
+		}
+		for _, e := range es {
+			if time.Until(e.At) < 50*365*24*time.Hour {
+				t.Errorf("due %v", e.At)
+			}
+		}
 	})
 }

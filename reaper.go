@@ -32,6 +32,7 @@ type pulse struct {
 	server int64         // the server's time in ms then: the fence of what is judged after it
 	since  int64         // likewise of the first in an unbroken row of good ones
 	swept  time.Time     // when the sweep under way has to give way to the next beat
+	reaped bool          // that sweep has reaped something: one script it may always run, or on a slow line it never would
 }
 
 // beat is the goroutine that keeps the receiver alive and looks after the dead.
@@ -77,7 +78,7 @@ func (r *receiver) beat() {
 			}
 			if now := time.Now(); !now.Before(in.due) && !r.Stopped() {
 				in.due = now.Add(link.Jitter(sweepEvery))
-				p.swept = now.Add(r.conf.Lease / 6)
+				p.swept, p.reaped = now.Add(r.conf.Lease/6), false
 				if err := r.sweep(p, in); err != nil && !r.Grave(in.Intake, err) { // what it has claimed comes up again
 					in.due = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
 				}
@@ -269,7 +270,8 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, list any, fence
 		raise = 0
 	}
 	reason := lists.FailureField("shunt: in the hands of a dying process 4 times")
-	for !r.late(p) {
+	for !r.late(p) || !p.reaped {
+		p.reaped = true
 		args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, fence, age, raise, reapBytes,
 			max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason}
 		for range reapSerials {

@@ -320,13 +320,13 @@ func (l *Link) part() {
 
 // read is the reader goroutine of one connection: it ends with the connection, or when the writer closes inflight.
 func (c *conn) read(timeout time.Duration) {
-	defer close(c.gone)
 	for call := range c.inflight {
 		for range call.cmds {
 			v, err := redis.ReceiveWithTimeout(c.Conn, timeout)
 			if err != nil {
 				if _, reply := err.(redis.Error); !reply {
 					c.err = err
+					close(c.gone) // first, so that whoever hears of it does not come again the same way
 					call.fail(Unknown, err)
 					return
 				}
@@ -342,4 +342,5 @@ func (c *conn) read(timeout time.Duration) {
 		call.done <- struct{}{}
 	}
 	c.err = ErrClosed
+	close(c.gone)
 }

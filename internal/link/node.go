@@ -124,24 +124,32 @@ func (n *Node) Dial(ctx context.Context) (redis.Conn, error) {
 func (n *Node) dial(ctx context.Context) (redis.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.set.DialTimeout)
 	defer cancel()
-	c, err := n.pool.GetContext(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("connect to redis: %w", err)
-	}
-	// The pool's connection may be an old one, and a new one may be to a server that is not ready. A user who may not PING is
-	// as good as one who may.
-	if _, err := redis.DoWithTimeout(c, n.set.DialTimeout, "PING"); err != nil && Code(err) != "NOPERM" {
+	for {
+		old := n.pool.IdleCount() > 0
+		c, err := n.pool.GetContext(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("connect to redis: %w", err)
+		}
+		// The pool's connection may be an old one, and a new one may be to a server that is not ready. A user who may not PING
+		// is as good as one who may.
+		_, err = redis.DoWithTimeout(c, n.set.DialTimeout, "PING")
+		if err == nil || Code(err) == "NOPERM" {
+			return c, nil
+		}
 		discard(c)
-		return nil, fmt.Errorf("connect to redis: %w", err)
+		if !old || Code(err) != "" || ctx.Err() != nil {
+			return nil, fmt.Errorf("connect to redis: %w", err)
+		}
 	}
-	return c, nil
 }
 
 // discard ends a connection for good, with what it may still be owed: a pool takes back only what has no error. A reply
 // that is due in no time is such an error, and needs no answer from the server.
 func discard(c redis.Conn) {
 	for c.Err() == nil { // what has been read already comes first
-		redis.ReceiveWithTimeout(c, time.Nanosecond)
+		if _, err := redis.ReceiveWithTimeout(c, time.Nanosecond); err != nil && Code(err) == "" {
+			break
+		}
 	}
 	c.Close()
 }

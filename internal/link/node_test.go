@@ -195,7 +195,6 @@ func TestDiscard(t *testing.T) {
 
 // Old connections that a pool has kept over a restart cost no wait each.
 func TestOldConnectionsOfThePool(t *testing.T) {
-	t.Skip("bug: each old one that a pool hands out counts as a failed dial, with its backoff")
 	b := shared(t)
 	var cs []redis.Conn
 	for range 5 {
@@ -219,7 +218,6 @@ func TestOldConnectionsOfThePool(t *testing.T) {
 
 // A pool of connections that cannot be read with a timeout is an error, not a loop.
 func TestDialWithoutTimeouts(t *testing.T) {
-	t.Skip("bug: discard asks until the connection has an error, which such a one never has")
 	b := shared(t)
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
 		c, err := redis.Dial("tcp", b.Addr(), redis.DialReadTimeout(time.Second))

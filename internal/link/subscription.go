@@ -89,11 +89,13 @@ func (s *Subscription) Forget(ctx context.Context, l *Listener) {
 
 func (s *Subscription) run(ctx context.Context, ended chan struct{}) {
 	defer close(ended)
+	wait := time.Duration(0)
 	for ctx.Err() == nil {
 		c, err := s.node.Dial(ctx)
 		if err != nil {
 			continue // Dial waits
 		}
+		began := time.Now()
 		s.mu.Lock()
 		if ctx.Err() == nil {
 			s.conn = c
@@ -119,8 +121,14 @@ func (s *Subscription) run(ctx context.Context, ended chan struct{}) {
 		for _, l := range lost {
 			l.listening(false)
 		}
-		if refused { // an ACL without it: hints are optional
+		switch {
+		case refused: // an ACL without it: hints are optional
 			Sleep(ctx, pingEvery)
+		case time.Since(began) > MaxTrouble:
+			wait = 0
+		default: // had and lost at once
+			wait = min(max(2*wait, minBackoff), MaxTrouble)
+			Sleep(ctx, wait)
 		}
 	}
 }

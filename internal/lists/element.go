@@ -128,12 +128,13 @@ func (e *Element) field(tag byte, value, whole []byte) {
 		}
 		return
 	case tag == tagHeader && len(value) > 0 && int(value[0]) < len(value):
-		k := string(value[1 : 1+value[0]])
+		end := 1 + int(value[0])
+		k := string(value[1:end])
 		if _, given := e.Headers[k]; !given {
 			if e.Headers == nil {
 				e.Headers = make(map[string]string)
 			}
-			e.Headers[k] = string(value[1+value[0]:])
+			e.Headers[k] = string(value[end:])
 		}
 		return
 	case tag == tagTimeout && len(value) == 8:
@@ -194,15 +195,16 @@ func (e Element) Next(failure error) Element {
 
 // FailureText cuts an error's text to what may travel, at a whole character.
 func FailureText(err error) string {
-	s := err.Error()
+	s := fmt.Sprint(err) // which survives an Error method that panics
 	if len(s) <= maxFailure {
 		return s
 	}
-	s = s[:maxFailure]
-	for i := 0; i < utf8.UTFMax-1 && len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]); i++ {
-		s = s[:len(s)-1]
+	for i := maxFailure; i > maxFailure-utf8.UTFMax; i-- {
+		if utf8.RuneStart(s[i]) {
+			return s[:i]
+		}
 	}
-	return s
+	return s[:maxFailure] // no text
 }
 
 // FailureField is a failure as the field that a script inserts behind the fixed bytes.

@@ -91,6 +91,9 @@ func ParseCorpse(member string) (Corpse, error) {
 		return Corpse{}, fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
 	}
 	i, err := ParseIncarnation(part[0])
+	if _, bad := strconv.ParseUint(part[1], 10, 63); err == nil && (bad != nil || part[2] != "s" && part[2] != "r") {
+		err = fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
+	}
 	return Corpse{i, member, part[1], part[2] == "s"}, err
 }
 

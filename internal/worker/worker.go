@@ -138,6 +138,9 @@ func (s *slot) step(call *link.Call) bool {
 		if r.Life.Err() != nil {
 			return false
 		}
+		if r.Stopped() && r.isSettled() && !s.busy() {
+			return false
+		}
 		if wait := r.breaker.Pass(); wait > 0 {
 			s.rest(wait)
 			continue

@@ -1,0 +1,795 @@
+package shunt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// Faults that a hostile reading once found, each with the schedule that showed it.
+
+// idles starts a receiver behind the proxy and waits until it waits for a message.
+func (b *bench) idles(p *redistest.Proxy, workers int, handle func(context.Context, int) error) Shutdown {
+	b.t.Helper()
+	blocks := p.On(byName("BRPOPLPUSH", ".prepare")(b), 1, redistest.Pass)
+	shutdown := b.receive(workers, handle)
+	strikes(b.t, blocks, 1)
+	return shutdown
+}
+
+// leaves says what a channel still has, by state.
+func (b *bench) leaves(channel string) (left Stats, n int) {
+	b.t.Helper()
+	left, err := b.Stats(context.Background(), channel)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, st := range left {
+		n += st.Count
+	}
+	return left, n
+}
+
+// strikes waits for a rule.
+func strikes(t testing.TB, r *redistest.Rule, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := r.Wait(ctx, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// away takes Redis away from who is behind the proxy.
+func away(p *redistest.Proxy) {
+	p.Refuse(true)
+	p.CutAll()
+}
+
+// members are a sorted set's.
+func members(t *testing.T, s *redistest.Server, key any) []string {
+	t.Helper()
+	ms, err := redis.Strings(s.Do("ZRANGE", key, 0, -1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ms
+}
+
+// The handover held the gate for as long as Redis was away, and the way down waited for the gate.
+func TestShutdownWithRedisAway(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, q *bench, p *redistest.Proxy){
+		"in a handover": func(t *testing.T, q *bench, p *redistest.Proxy) {
+			ack := byName("LREM", ".doing")(q)
+			p.On(ack, 1, redistest.Call(func() { p.Refuse(true) }))
+			p.On(ack, 1, redistest.CutAfter)
+			q.deliver(0, 1)
+			q.wait(Separated, 1, 5*time.Second) // so the handover has dialled
+			p.CutAll()
+		},
+		"idle": func(t *testing.T, q *bench, p *redistest.Proxy) {
+			p.Hole(true)
+			t.Cleanup(func() { p.Hole(false) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			p := redistest.NewProxy(t, s.Addr())
+			q := newBench(t, p.URL(), func(q *Queue) { q.Grace = 200 * time.Millisecond })
+			shutdown := q.idles(p, 2, func(context.Context, int) error { return nil })
+			leave(t, q, p)
+			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			err := shutdown(ctx)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("ctx and Grace are 200 ms each, shutdown took %v: %v", took, err)
+			}
+			p.Hole(false)
+			p.Refuse(false)
+		})
+	}
+}
+
+// While a handover waited for Redis, every look of the watcher left one more goroutine for each stalled slot at the gate.
+func TestAbsenceStartsNoGoroutines(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	label := redistest.Name(t)
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("absence", label)))
+	defer pprof.SetGoroutineLabels(context.Background())
+	goroutines := func() (sum int) {
+		var b bytes.Buffer
+		pprof.Lookup("goroutine").WriteTo(&b, 1)
+		for stack := range strings.SplitSeq(b.String(), "\n\n") {
+			if strings.Contains(stack, label) {
+				n := 0
+				fmt.Sscan(stack[strings.LastIndex(stack[:strings.Index(stack, " @ ")], "\n")+1:], &n)
+				sum += n
+			}
+		}
+		return sum
+	}
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	release := make(chan struct{})
+	defer close(release)
+	// What a worker has handled without an ack on its way is decided and in its hands.
+	var open [2]atomic.Int32
+	acks := byName("LREM", ".doing")(q)
+	p.On(func(args [][]byte) bool {
+		if acks(args) {
+			open[args[1][len(args[1])-1]-'0'].Add(-1)
+		}
+		return false
+	}, 0, redistest.Pass)
+	var stalled atomic.Bool
+	q.deliver(0, 3000)
+	q.receive(2, func(ctx context.Context, _ int) error {
+		info, _ := FromContext(ctx)
+		if open[info.Worker].Add(1) > 1 && stalled.CompareAndSwap(false, true) {
+			take := byName("RPOPLPUSH", ".prepare")(q) // the other worker's, so that nothing but a reply is lost
+			p.On(take, 1, redistest.Call(func() { p.Refuse(true) }))
+			p.On(take, 1, redistest.CutAfter)
+			<-release
+		}
+		return nil
+	})
+	q.wait(Separated, 1, 5*time.Second)
+	time.Sleep(100 * time.Millisecond)
+	before := goroutines()
+	time.Sleep(time.Second)
+	if after := goroutines(); before == 0 || after > before+5 {
+		t.Errorf("%d goroutines, a second later %d", before, after)
+	}
+	p.Refuse(false)
+}
+
+// The beat was sent while the lease was fresh and answered when it was not; the waiter had come back in between, and nobody
+// woke it any more.
+func TestIdleGoesOnAfterLateBeat(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
+	beats := byScript(lists.Beat, "")(q)
+	refused := p.On(beats, 0, redistest.ReplyError("TRYAGAIN not now"))
+	seen := newTally()
+	began := time.Now()
+	q.idles(p, 2, func(_ context.Context, i int) error { seen.add(i); return nil })
+	time.Sleep(time.Until(began.Add(1350 * time.Millisecond)))
+	late := p.On(beats, 1, redistest.Delay(950*time.Millisecond)) // within the 1 s that a beat has
+	refused.Remove()
+	strikes(t, late, 1)
+	time.Sleep(time.Until(began.Add(2150 * time.Millisecond))) // two thirds of the lease are over
+	clients, _ := redis.String(s.Do("CLIENT", "LIST"), nil)
+	for line := range strings.Lines(clients) {
+		if strings.Contains(line, " cmd=brpoplpush ") {
+			var id int
+			fmt.Sscanf(line, "id=%d ", &id)
+			s.Do("CLIENT", "UNBLOCK", id)
+		}
+	}
+	time.Sleep(time.Until(began.Add(2900 * time.Millisecond))) // the beat is answered
+	q.deliver(0, 5)
+	q.until(3*time.Second, "all handled", func() bool { return seen.distinct() == 5 })
+}
+
+// The reply to the release of a lower channel's message was lost, and nobody took the incarnation for broken.
+func TestLostReleaseBeforeHigher(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	seen := newTally()
+	ks := q.ranks(2, func(_ context.Context, _, i int) error { seen.add(i); return nil })
+	ctx := context.Background()
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, blocks, 2)
+	on := func(i int, script *link.Script, act redistest.Action) *redistest.Rule {
+		return p.On(byScript(script, "")(&bench{name: ks[i].channel}), 1, act)
+	}
+	on(0, lists.Take, redistest.Call(func() { s.TryDo("LPUSH", lists.KeysOf(ks[0].channel).Prepare, "100", "101", "102") }))
+	lost := on(1, lists.Release, redistest.CutAfter)
+	if err := q.Deliver(ctx, ks[1].Message(1)); err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, lost, 1)
+	q.until(5*time.Second, "all handled", func() bool { return seen.distinct() == 4 })
+	for i, k := range ks {
+		if err := q.Deliver(ctx, k.Message(2+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.until(5*time.Second, "it goes on", func() bool { return seen.distinct() == 6 })
+	for _, k := range ks {
+		q.until(5*time.Second, "nothing is left", func() bool { _, n := q.leaves(k.channel); return n == 0 })
+	}
+}
+
+// As many orphans as workers: the verdict of the one that left its slot empty waited there for a worker.
+func TestVerdictInVacantSlot(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL(), func(q *Queue) {
+		q.Grace = 50 * time.Millisecond
+		q.Backoff = func(int) time.Duration { return 0 }
+	})
+	block := make(chan struct{})
+	defer close(block)
+	q.receive(1, func(context.Context, int) error { <-block; return nil })
+	q.deliver(0, 2, Timeout(50*time.Millisecond))
+	q.wait(SlotsEmpty, 1, 5*time.Second)
+	seen := newTally()
+	other := newBench(t, s.URL())
+	other.name = q.name
+	other.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
+	q.until(5*time.Second, "another handles both", func() bool { return seen.distinct() == 2 })
+}
+
+// A slow handler in the midst of a batch: what came after it was released the oldest first, so that the newest was next.
+func TestReleasedKeepOrder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	const n = 2000
+	var order []int
+	done := make(chan struct{})
+	q.deliver(0, n)
+	q.receive(1, func(_ context.Context, i int) error {
+		order = append(order, i)
+		if i%300 == 299 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if len(order) == n {
+			close(done)
+		}
+		return nil
+	})
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("not all handled")
+	}
+	for i, got := range order {
+		if got != i {
+			t.Fatalf("place %d: %v", i, order[max(0, i-3):min(n, i+20)])
+		}
+	}
+	if q.count(Released) == 0 {
+		t.Error("nothing was released")
+	}
+}
+
+// A take of a connection that broke was still to be executed when shutdown came; the entry was taken away with its lists empty,
+// and nobody looked at them again.
+func TestLateTakeAfterShutdown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Grace = 500 * time.Millisecond })
+	shutdown := q.idles(p, 1, func(context.Context, int) error { return nil })
+	handover := p.On(byScript(lists.Register, "")(q), 0, redistest.ReplyError("TRYAGAIN not now"))
+	cut := p.On(byName("BRPOPLPUSH", ".prepare")(q), 1, redistest.CutUnread)
+	q.deliver(0, 1) // ends the block under way
+	strikes(t, cut, 1)
+	strikes(t, handover, 1) // and nobody unblocks the waiter any more
+	k := lists.KeysOf(q.name)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := shutdown(ended); err != nil {
+		t.Error(err)
+	}
+	if living, gone := members(t, s, k.Living), members(t, s, k.Gone); len(living) != 0 || len(gone) == 0 {
+		t.Errorf("living %v, dead %v", living, gone)
+	}
+	s.Do("LPUSH", k.Prepare, "1") // the server still blocks for the old take
+	until(t, time.Second, "it is taken", func() bool { return s.Do("LLEN", k.Prepare).(int64) == 0 })
+	seen := newTally()
+	other := newBench(t, s.URL())
+	other.name = q.name
+	other.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	q.until(5*time.Second, "it is found", func() bool { return seen.distinct() == 1 })
+}
+
+// A handover's register was executed without a reply, its entry ran out and was listed as dead, and then it was registered again.
+func TestNeverLiveAndDead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	lease := func(q *Queue) { q.Lease = time.Second }
+	q, other := newBench(t, p.URL(), lease), newBench(t, s.URL(), lease)
+	other.name = q.name
+	handle := func(context.Context, int) error { return nil }
+	q.idles(p, 2, handle)
+	register := byScript(lists.Register, "")(q)
+	p.On(register, 1, redistest.Call(func() { p.Refuse(true) }))
+	lost := p.On(register, 1, redistest.CutAfter)
+	p.On(byName("LREM", "")(q), 1, redistest.CutAfter)
+	q.deliver(0, 1)
+	strikes(t, lost, 1)
+	p.CutAll()
+	other.receive(1, handle)
+	other.until(5*time.Second, "both entries are dead", func() bool { return other.sum(Died) == 2 })
+	p.Refuse(false)
+	q.wait(Succeeded, 1, 5*time.Second)
+	k := lists.KeysOf(q.name)
+	dead := strings.Join(members(t, s, k.Gone), "\n")
+	for _, name := range members(t, s, k.Living) {
+		if strings.Contains(dead, name) {
+			t.Errorf("%s is among the living and among\n%s", name, dead)
+		}
+	}
+}
+
+// Close waited for a receiver whose Receive failed, and that never was to end.
+func TestCloseBesideFailingReceive(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	p.Hole(true)
+	defer p.Hole(false)
+	q := newBench(t, p.URL())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := q.Receive(context.Background(), q.kind(nil), 1)
+		failed <- err
+	}()
+	until(t, 5*time.Second, "Receive is under way", func() bool { return p.Dials() > 0 })
+	time.Sleep(100 * time.Millisecond)
+	closed := make(chan error, 1)
+	go func() { closed <- q.Close() }()
+	select {
+	case <-closed:
+	case <-time.After(3 * time.Second):
+		t.Error("Close hangs")
+	}
+	if err := <-failed; err == nil {
+		t.Error("Receive did not fail")
+	}
+}
+
+// A delivery for later whose reply is lost is sent again while Redis comes and goes.
+func TestDeliverLaterInDoubt(t *testing.T) {
+	setup := func(t *testing.T) (*redistest.Server, *redistest.Proxy, *bench) {
+		t.Parallel()
+		s := redistest.Shared(t)
+		redistest.Leaks(t)
+		p := redistest.NewProxy(t, s.Addr())
+		q := newBench(t, p.URL())
+		match := byScript(lists.Later, "")(q)
+		p.On(match, 1, redistest.Call(func() { p.Refuse(true) }))
+		p.On(match, 1, redistest.CutAfter)
+		return s, p, q
+	}
+	// The first one was handled before Redis was back for the second, which added it once more.
+	t.Run("twice", func(t *testing.T) {
+		s, p, q := setup(t)
+		seen := newTally()
+		other := newBench(t, s.URL())
+		other.name = q.name
+		other.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+		told := make(chan error, 1)
+		go func() { told <- q.Deliver(context.Background(), q.kind(nil).Message(1), In(1600*time.Millisecond)) }()
+		other.wait(Acked, 1, 5*time.Second)
+		p.Refuse(false)
+		if err := <-told; !errors.Is(err, ErrUnknown) {
+			t.Errorf("the reply was lost, and it is handled: %v", err)
+		}
+		if left, n := other.leaves(q.name); n > 0 || seen.extra() > 0 {
+			t.Errorf("it is there again: %v, handled %v", left, seen.n)
+		}
+	})
+	// The second was not sent at all, and its error stood for both.
+	t.Run("not at all", func(t *testing.T) {
+		s, _, q := setup(t)
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		err := q.Deliver(ctx, q.kind(nil).Message(1), In(time.Hour))
+		if n := s.Do("ZCARD", lists.KeysOf(q.name).Delay).(int64); n != 1 || !errors.Is(err, ErrUnknown) {
+			t.Errorf("%d are there: %v", n, err)
+		}
+	})
+}
+
+// After an absence of Redis all leases have run out. The receiver with the short lease was back first, and judged the other after
+// a quarter of its own.
+func TestShortLeaseJudgesNoLongOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	pLong, pShort := redistest.NewProxy(t, s.Addr()), redistest.NewProxy(t, s.Addr())
+	long := newBench(t, pLong.URL())
+	short := newBench(t, pShort.URL(), func(q *Queue) { q.Lease = time.Second })
+	short.name = long.name
+	handle := func(context.Context, int) error { return nil }
+	beats := pLong.On(byScript(lists.Beat, "")(long), 0, redistest.Pass)
+	began := time.Now()
+	long.receive(1, handle) // beats after 3 s
+	k := lists.KeysOf(long.name)
+	name := members(t, s, k.Living)[0]
+	short.idles(pShort, 1, handle)
+	away(pShort)
+	time.Sleep(time.Until(began.Add(1300 * time.Millisecond)))
+	s.Do("ZADD", k.Living, "XX", 1, name) // as after 10 s
+	sweeps := pShort.On(byScript(lists.Sweep, "")(short), 0, redistest.Pass)
+	pShort.Refuse(false)
+	strikes(t, beats, 1) // within 2.5 s
+	if took := time.Since(began); sweeps.Struck() < 3 || took > 3600*time.Millisecond {
+		t.Skipf("too slow a machine: %d sweeps, the beat after %v", sweeps.Struck(), took)
+	}
+	if short.count(Died) > 0 || long.count(LeaseGone) > 0 {
+		t.Error("the living was judged")
+	}
+}
+
+// An idle receiver took one suspect with each sweep, which is every 5 s.
+func TestSuspectsOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	seen := newTally()
+	q.idles(p, 4, func(_ context.Context, i int) error { seen.add(i); return nil })
+	k := lists.KeysOf(q.name)
+	until(t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", k.Keeper).(int64) == 1 })
+	time.Sleep(100 * time.Millisecond) // all are parked
+	s.Do("LPUSH", k.Suspect, "0", "1", "2", "3", "4", "5")
+	s.Do("PUBLISH", k.Delay, "vacant") // so it looks once
+	q.until(3*time.Second, "all suspects are handled", func() bool { return seen.distinct() == 6 })
+}
+
+// A beat in the old name, sent while the handover had ended that one but not yet heard of it, was taken for a lost lease.
+func TestBeatWhileSuperseding(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
+	started, finish := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	q.receive(2, func(ctx context.Context, i int) error {
+		if i > 0 {
+			return nil
+		}
+		once.Do(func() { close(started) })
+		select {
+		case <-finish:
+		case <-ctx.Done():
+			t.Errorf("cancelled: %v", context.Cause(ctx))
+		}
+		return nil
+	})
+	defer sync.OnceFunc(func() { close(finish) })()
+	q.deliver(0, 1)
+	<-started
+	p.On(byScript(lists.Supersede, "")(q), 1, redistest.Delay(500*time.Millisecond))
+	beats := p.On(byScript(lists.Beat, "")(q), 0, redistest.Pass)
+	p.On(byName("LREM", "")(q), 1, redistest.CutAfter)
+	q.deliver(1, 2)
+	until(t, 5*time.Second, "it is superseded", func() bool { return s.Do("ZCARD", lists.KeysOf(q.name).Gone).(int64) > 0 })
+	strikes(t, beats, beats.Struck()+1)
+	if q.count(Succeeded) > 0 {
+		t.Log("too slow a machine: the beat came too late")
+	}
+	q.wait(Succeeded, 1, 5*time.Second)
+	if q.count(LeaseGone) > 0 {
+		t.Error("the lease is gone")
+	}
+}
+
+// With 1,025 calls without an answer the link could owe no more; the question whether it lives, due after a second, waited for
+// the reader that had gone.
+func TestLinkOutlivesManyUnanswered(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := redistest.Start(t)
+	pool, err := NewPool(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	node := link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: 50 * time.Millisecond})
+	l := link.New(node, 1700*time.Millisecond, true)
+	ask := func() error {
+		c := link.NewCall()
+		c.Add("PING")
+		l.Do(context.Background(), c)
+		return c.Replies[0].Err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	var back atomic.Int32
+	var all sync.WaitGroup
+	for range 1025 {
+		all.Go(func() { ask(); back.Add(1) })
+	}
+	time.Sleep(1200 * time.Millisecond) // until the connection counts as stale
+	all.Go(func() { ask(); back.Add(1) })
+	time.Sleep(700 * time.Millisecond) // beyond the link's patience
+	s.Cont()
+	until(t, 5*time.Second, "all calls are back", func() bool { return back.Load() == 1026 })
+	all.Wait()
+	until(t, 5*time.Second, "the link works", func() bool { return ask() == nil })
+	l.Close()
+}
+
+// A key of a higher channel that is not shunt's: a worker with a lower channel's message asked for it again and again.
+func TestBrokenHigherChannel(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Grace = 500 * time.Millisecond })
+	seen := newTally()
+	ks := q.ranks(2, func(_ context.Context, _, i int) error { seen.add(i); return nil })
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	shutdown, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, blocks, 2)
+	broken := lists.KeysOf(ks[0].channel).Prepare
+	s.Do("SET", broken, "x")
+	p.ResetCounts()
+	s.Do("LPUSH", lists.KeysOf(ks[1].channel).Prepare, "1")
+	q.wait(Trouble, 1, 5*time.Second)
+	time.Sleep(500 * time.Millisecond)
+	if n := p.Commands(); n > 50 {
+		t.Errorf("%d commands in half a second", n)
+	}
+	ended, cancel := context.WithCancel(context.Background()) // a clean end would wait for what a WRONGTYPE costs: 5 s
+	cancel()
+	if err := shutdown(ended); err != nil {
+		t.Error(err)
+	}
+	s.Do("DEL", broken)
+	if left, n := q.leaves(ks[1].channel); n+seen.distinct() != 1 {
+		t.Errorf("left: %v, handled: %d", left, seen.distinct())
+	}
+}
+
+// The scripts that ask for all lists of a receiver gave Lua's unpack more than it takes.
+func TestManyWorkers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	k := lists.KeysOf(q.name)
+	s.Do("ZADD", k.Gone, 1, lists.NewIncarnation(9000, time.Second).Name+" 1 s") // dead for more than an hour
+	seen := newTally()
+	shutdown := q.receive(9000, func(_ context.Context, i int) error { seen.add(i); return nil })
+	q.deliver(0, 100)
+	q.until(10*time.Second, "all handled", func() bool { return q.count(Acked) == 100 })
+	until(t, 10*time.Second, "the dead one is forgotten", func() bool { return s.Do("EXISTS", k.Gone).(int64) == 0 })
+	if err := shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if left := keysLeft(t, s, q.name); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Each list of a dead receiver cost a round trip, and the time in which its judgement held was over before the far ones.
+func TestFarListIsReaped(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
+	dead := lists.NewIncarnation(1000, 2*time.Second)
+	k := lists.KeysOf(q.name)
+	s.Do("ZADD", k.Living, 1, dead.Name)
+	s.Do("LPUSH", k.List(dead, 1), "1")
+	s.Do("LPUSH", k.List(dead, 900), "2")
+	p.Slow(500*time.Microsecond, 0, 0)
+	seen := newTally()
+	q.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
+	q.until(5*time.Second, "both are handled", func() bool { return seen.distinct() == 2 })
+}
+
+// Orphans that ended while shutdown waited for the workers gave their slots fresh goroutines, on a group that was at zero.
+func TestOrphansEndAtShutdown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	for round := range 8 {
+		q := newBench(t, s.URL(), func(q *Queue) {
+			q.Grace = 20 * time.Millisecond
+			q.Backoff = func(int) time.Duration { return time.Hour }
+		})
+		block := make(chan struct{})
+		shutdown := q.receive(2, func(context.Context, int) error { <-block; return nil })
+		q.deliver(0, 4, Timeout(20*time.Millisecond))
+		q.wait(Orphaned, 4, 5*time.Second)
+		time.AfterFunc(time.Duration(round)*100*time.Microsecond, func() { close(block) })
+		if err := shutdown(context.Background()); err != nil {
+			t.Error(round, err)
+		}
+		if left, n := q.leaves(q.name); left[Delay].Count != 4 || n != 4 {
+			t.Errorf("round %d: %v", round, left)
+		}
+	}
+}
+
+// Cuts at every command and on every side of its execution, for 5 s: each message is handled to its end, and nothing stays.
+func TestCutsEverywhere(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) {
+		q.Lease = 2 * time.Second
+		q.Grace = 100 * time.Millisecond
+		q.Backoff = func(int) time.Duration { return 10 * time.Millisecond }
+		q.MaxAttempts = -1
+	})
+	source := newBench(t, s.URL())
+	source.name = q.name
+	seen := newTally()
+	handle := func(ctx context.Context, i int) error {
+		first := seen.add(i) == 1
+		switch {
+		case first && i%50 == 7:
+			return errors.New("once")
+		case first && i%211 == 0:
+			runtime.Goexit()
+		case i%97 == 0:
+			select {
+			case <-time.After(300 * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+	down := []Shutdown{q.receive(8, handle), q.receive(4, handle)}
+	commands := []string{"RPOPLPUSH", "BRPOPLPUSH", "LREM", "EVALSHA", "EVAL", ""}
+	cuts := []redistest.Action{redistest.CutAfter, redistest.CutBefore, redistest.CutUnread}
+	n, struck := 0, 0
+	for round, end := 0, time.Now().Add(5*time.Second); time.Now().Before(end); round++ {
+		source.deliver(n, n+200)
+		n += 200
+		r := p.On(redistest.Command(commands[round%len(commands)]), 1+round%7, cuts[round/2%len(cuts)])
+		time.Sleep(time.Duration(50+round%5*60) * time.Millisecond)
+		r.Remove()
+		struck += r.Struck()
+		if round%10 == 9 {
+			p.CutAll()
+		}
+	}
+	if struck < 5 {
+		t.Errorf("only %d cuts", struck)
+	}
+	source.until(15*time.Second, "nothing is left", func() bool { _, left := source.leaves(q.name); return left == 0 })
+	if seen.distinct() != n {
+		t.Errorf("%d delivered, %d handled", n, seen.distinct())
+	}
+	for _, shutdown := range down {
+		if err := shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	if living := members(t, s, lists.KeysOf(q.name).Living); len(living) > 0 {
+		t.Errorf("still among the living: %v", living)
+	}
+	t.Logf("%d messages, %d cuts, %d handovers, %d extra", n, struck, q.count(Succeeded), seen.extra())
+}
+
+// The goroutine that beats emptied the lists of a dead receiver one by one, for longer than its own lease.
+func TestReapingStarvesNoBeat(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
+	dead := lists.NewIncarnation(1000, 2*time.Second)
+	k := lists.KeysOf(q.name)
+	s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
+	s.Do("EVAL", "for i = 0, 999 do redis.call('LPUSH', string.gsub(KEYS[1], '%.0$', '.' .. i), i) end", 1, k.List(dead, 0))
+	p.Slow(time.Millisecond, 0, 0)
+	beats := p.On(byScript(lists.Beat, "")(q), 0, redistest.Pass)
+	looks := p.On(redistest.Command("EXISTS", "{"+q.name+"}"), 0, redistest.Pass)
+	q.receive(2, func(context.Context, int) error { return nil })
+	began := time.Now()
+	strikes(t, beats, 5)
+	if took := time.Since(began); took > 4500*time.Millisecond {
+		t.Errorf("5 beats took %v", took)
+	}
+	if q.count(LeaseGone) > 0 || looks.Struck() == 0 {
+		t.Errorf("leases lost: %d; asked for %d lists", q.count(LeaseGone), looks.Struck())
+	}
+}
+
+// A sweep, and finding out which lists there are, took longer than a sweep may, a sixth of the lease: each began anew, and none
+// came to reap. Three round trips of 80 ms are enough.
+func TestSlowReapingGetsOn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
+	dead := lists.NewIncarnation(1, time.Second)
+	k := lists.KeysOf(q.name)
+	s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
+	s.Do("LPUSH", k.List(dead, 0), "1")
+	p.Slow(40*time.Millisecond, 0, 0)
+	seen := newTally()
+	q.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	q.until(5*time.Second, "it is handled", func() bool { return seen.distinct() == 1 })
+}
+
+// The hint of a new earliest message came after the sweep had read delay and made its caller the keeper, and before the answer.
+func TestHintBeforeKeeperKnows(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	sweep := byScript(lists.Sweep, "")(q)
+	p.On(func(args [][]byte) bool { return sweep(args) && len(args) > 11 && len(args[11]) > 0 }, 1, redistest.Delay(400*time.Millisecond))
+	at := make(chan time.Time, 1)
+	q.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
+	until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", lists.KeysOf(q.name).Keeper).(int64) == 1 })
+	other := newBench(t, s.URL())
+	due := time.Now().Add(500 * time.Millisecond)
+	if err := other.Deliver(context.Background(), q.kind(nil).Message(1), At(due)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case a := <-at:
+		if late := a.Sub(due); late > time.Second {
+			t.Errorf("late by %v", late)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("not handled")
+	}
+}
+
+// The look for what no hint tells of came with a beat, which is every 20 s at a lease of a minute.
+func TestLooksOftenWithLongLease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Minute })
+	at := make(chan time.Time, 1)
+	q.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
+	until(t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", lists.KeysOf(q.name).Keeper).(int64) == 1 })
+	due := time.Now()
+	s.Do("ZADD", lists.KeysOf(q.name).Delay, due.UnixMilli(), "1") // by another hand, which does not publish
+	select {
+	case a := <-at:
+		t.Logf("late by %v", a.Sub(due))
+	case <-time.After(6500 * time.Millisecond):
+		t.Error("not handled")
+	}
+}
