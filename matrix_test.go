@@ -89,7 +89,10 @@ var refusals = []string{
 // TestMatrix strikes every command with every fault, while messages go through every transition: nothing is lost, nothing stays
 // anywhere, nothing spins, and only a lost reply may cost a duplicate.
 func TestMatrix(t *testing.T) {
-	s := redistest.Shared(t)
+	redistest.Each(t, matrix)
+}
+
+func matrix(t *testing.T, s redistest.Backend) {
 	for _, st := range steps {
 		for name, cut := range map[string]redistest.Action{"cut before": redistest.CutBefore, "cut unread": redistest.CutUnread, "cut after": redistest.CutAfter} {
 			t.Run(st.name+"/"+name, func(t *testing.T) {
@@ -101,6 +104,9 @@ func TestMatrix(t *testing.T) {
 			code, _, _ := strings.Cut(text, " ")
 			t.Run(st.name+"/"+code, func(t *testing.T) {
 				t.Parallel()
+				if code != "TRYAGAIN" { // one is looked at there too
+					redistest.Cannot(t, s, "end a wait early (CLIENT UNBLOCK), so each cell takes 1 s more: there TRYAGAIN stands for all refusals")
+				}
 				cell(t, s, st, redistest.ReplyError(text), 0)
 			})
 		}
@@ -110,7 +116,7 @@ func TestMatrix(t *testing.T) {
 // refusing is how long an error reply goes on.
 const refusing = 400 * time.Millisecond
 
-func cell(t *testing.T, s *redistest.Server, st step, fault redistest.Action, nth int) {
+func cell(t *testing.T, s redistest.Backend, st step, fault redistest.Action, nth int) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) {

@@ -121,8 +121,8 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 			}
 		}
 	}
-	if r.Pausing() || r.Live().Name != inc.Name {
-		return wait, nil // the one that beat is ending, and why is known
+	if r.Live().Name != inc.Name || gone && r.Pausing() {
+		return wait, nil // the one that beat has ended or is ending, and why is known
 	}
 	if gone {
 		r.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))

@@ -1,8 +1,10 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -105,7 +107,8 @@ func Cannot(t *testing.T, b Backend, reason string) {
 	t.Skip("miniredis cannot: " + reason)
 }
 
-// PrintCannot prints what Cannot noted as a table on standard output; nothing when it noted nothing.
+// PrintCannot prints what Cannot noted as a table: the cells of one test in a row, with their number and their reason. It goes to
+// standard output and, because go test shows that of a failed package only, to the end of the file that REDISTEST_CANNOT names.
 func PrintCannot() {
 	mainMu.Lock()
 	defer mainMu.Unlock()
@@ -115,13 +118,29 @@ func PrintCannot() {
 	// A run with -count notes each cell again.
 	slices.SortFunc(cannots, func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) })
 	cannots = slices.Compact(cannots)
-	width := 0
+	var rows [][2]string
+	cells := make(map[[2]string]int)
 	for _, c := range cannots {
-		width = max(width, len(c[0]))
+		row := [2]string{path.Dir(c[0]), c[1]}
+		if cells[row]++; cells[row] == 1 {
+			rows = append(rows, row)
+		}
 	}
-	fmt.Println("not on miniredis, on the real server only:")
-	for _, c := range cannots {
-		fmt.Printf("  %-*s  %s\n", width, c[0], c[1])
+	var table strings.Builder
+	fmt.Fprintln(&table, "on the real server only, because miniredis cannot:")
+	for _, row := range rows {
+		fmt.Fprintf(&table, "  %4d of %-40s %s\n", cells[row], row[0], row[1])
+	}
+	fmt.Print(table.String())
+	if name := os.Getenv("REDISTEST_CANNOT"); name != "" {
+		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err == nil {
+			_, err = f.WriteString(table.String())
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "redistest:", err)
+		}
 	}
 }
 
