@@ -9,11 +9,11 @@ require (
 	github.com/oklog/ulid/v2 v2.1.2
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.22.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
 	github.com/modern-go/concurrent v0.0.0-20180228061459-e0a39a4cb421 // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
-	pgregory.net/rapid v1.3.0 // indirect
 )

@@ -443,3 +443,25 @@ func TestClose(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// oddError is an error whose method fails on a nil pointer.
+type oddError struct{ text string }
+
+func (e *oddError) Error() string { return e.text }
+
+// What is wrong with a handler's error stays that message's affair.
+func TestOddError(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 1 })
+	q.receive(1, func(_ context.Context, i int) error {
+		if i == 0 {
+			return (*oddError)(nil)
+		}
+		return nil
+	})
+	q.deliver(0, 2)
+	q.wait(Rejected, 1, 5*time.Second)
+	q.wait(Acked, 1, 5*time.Second)
+}
