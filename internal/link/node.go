@@ -21,7 +21,7 @@ type Settings struct {
 }
 
 // minBackoff is the first wait after a failed dial, so that a process dials an absent server at most once a second
-// however many connections it wants.
+// however many connections it wants, unless MaxBackoff, which a short lease demands, is less.
 const minBackoff = time.Second
 
 // Node is one Redis server as its connections see it. Unless it has just been seen there, connections are dialled
