@@ -23,6 +23,7 @@ type delivery struct {
 
 	element lists.Element
 	channel string
+	keys    *lists.Keys
 	raw     []byte // the element's bytes
 }
 
@@ -127,13 +128,13 @@ func (q *Queue) newDelivery(m IMessage, opts []Option) (d delivery, err error) {
 	}
 	guard("Channel", func() error { d.channel = m.Channel(); return nil }, func(e error) { err = e })
 	if err == nil {
-		err = lists.CheckChannel(d.channel)
+		d.keys, err = q.keysFor(d.channel)
 	}
 	if err != nil {
 		return d, err
 	}
-	for _, o := range opts {
-		if err := o(&d); err != nil {
+	if len(opts) > 0 {
+		if d, err = d.with(opts); err != nil {
 			return d, err
 		}
 	}
@@ -149,18 +150,37 @@ func (q *Queue) newDelivery(m IMessage, opts []Option) (d delivery, err error) {
 	return d, nil
 }
 
+// with is the delivery that the options make of d.
+func (d delivery) with(opts []Option) (delivery, error) {
+	for _, o := range opts {
+		if err := o(&d); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
 // put brings elements into d's channel in one step. It tells the due time of those for later.
 func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time, err error) {
+	var limit time.Duration
 	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, q.conf.DeliverTimeout)
-		defer cancel()
+		limit = q.conf.DeliverTimeout
 	}
-	k := q.keysFor(d.channel)
-	s := q.serverOf(d.channel)
-	if !d.later {
-		_, err = q.ask(ctx, s, func(c *link.Call) { c.Add("LPUSH", append([]any{k.Prepare}, raws...)...) })
-		return due, explain(err, "deliver to", d.channel)
+	if d.later {
+		return q.putLater(ctx, limit, d, raws)
+	}
+	_, err = q.ask(ctx, limit, d, func(c *link.Call) {
+		c.Add("LPUSH", d.keys.Prepare)
+		c.Extend(raws...)
+	})
+	return due, explain(err, "deliver to", d.channel)
+}
+
+func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, raws []any) (due time.Time, err error) {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
 	}
 	began, doubt := time.Now(), false
 	mode, ms := "in", (min(d.in, maxWait) + time.Millisecond - 1).Milliseconds()
@@ -172,8 +192,9 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 		mode, ms = "at", ceilMilli(at)
 	}
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		v, err := q.ask(ctx, s, func(c *link.Call) {
-			c.AddScript(lists.Later, 1, append([]any{k.Delay, mode, ms}, raws...)...)
+		v, err := q.ask(ctx, 0, d, func(c *link.Call) {
+			c.AddScript(lists.Later, 1, d.keys.Delay, mode, ms)
+			c.Extend(raws...)
 		})
 		if err == nil {
 			at, err := redis.Int64(v, nil)
@@ -218,13 +239,22 @@ func ceilMilli(t time.Time) int64 {
 // calls are those whose replies have all come: the link is done with them.
 var calls = sync.Pool{New: func() any { return link.NewCall() }}
 
-// ask sends one command, again and again while it is surely not executed and that may change, until ctx ends.
-func (q *Queue) ask(ctx context.Context, s *link.Server, fill func(*link.Call)) (any, error) {
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+// ask sends one command of a delivery, again and again while it is surely not executed and that may change, until ctx ends or, where
+// limit is not 0, for so long.
+func (q *Queue) ask(ctx context.Context, limit time.Duration, d *delivery, fill func(*link.Call)) (any, error) {
+	s := q.serverOf(d.channel)
+	began, left := time.Now(), limit
+	over := func() error {
+		if limit > 0 && left <= 0 {
+			return context.DeadlineExceeded
+		}
+		return ctx.Err()
+	}
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		c := calls.Get().(*link.Call)
 		c.Reset()
 		fill(c)
-		err := s.Data.Do(ctx, c)
+		err := s.Data.Within(ctx, left, c)
 		var r link.Reply
 		if err == nil {
 			r = c.Replies[0]
@@ -234,24 +264,31 @@ func (q *Queue) ask(ctx context.Context, s *link.Server, fill func(*link.Call)) 
 		if err == nil || link.Classify(err) != link.NotExecuted || errors.Is(err, link.ErrClosed) || link.Code(err) == "OOM" {
 			return r.Value, err
 		}
-		if ctx.Err() != nil {
-			return nil, late(ctx, cmp.Or(s.Why(), err))
+		if limit > 0 {
+			left = limit - time.Since(began)
+		}
+		if over() != nil {
+			return nil, late(over(), cmp.Or(s.Why(), err))
 		}
 		if link.Code(err) == "NOSCRIPT" && wait < time.Second {
 			wait = time.Second // at once, with its text, but only once
 			continue
 		}
-		select {
-		case <-time.After(link.Jitter(wait)):
-		case <-ctx.Done():
-			return nil, late(ctx, err)
+		if limit > 0 {
+			link.Sleep(ctx, min(link.Jitter(wait), left))
+			left = limit - time.Since(began)
+		} else {
+			link.Sleep(ctx, link.Jitter(wait))
+		}
+		if over() != nil {
+			return nil, late(over(), err)
 		}
 	}
 }
 
-// late is the error of a command that was not sent before ctx ended, with what had kept it.
-func late(ctx context.Context, why error) error {
-	return &link.Error{Class: link.NotExecuted, Err: fmt.Errorf("%w (%w)", why, ctx.Err())}
+// late is the error of a command that was not sent in time, with what had kept it.
+func late(over, why error) error {
+	return &link.Error{Class: link.NotExecuted, Err: fmt.Errorf("%w (%w)", why, over)}
 }
 
 // explain gives an error of the link the name that users know it by, and what was attempted.

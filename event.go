@@ -157,14 +157,19 @@ func (e *events) emit(evs ...Event) {
 	e.poke()
 }
 
-// tell emits what happens in a pool.
+// tell emits what happens in a pool, which may be every message: so it copies each but once.
 func (e *events) tell(evs ...worker.Event) {
-	out := make([]Event, len(evs))
-	for i, v := range evs {
-		out[i] = Event{Kind: EventKind(v.Kind), Channel: v.Channel, Serial: v.Serial, Attempt: v.Attempt, Receiver: v.Receiver,
-			Worker: v.Worker, N: v.N, Took: v.Took, Due: v.Due, Fatal: v.Fatal, Err: v.Err}
+	now := time.Now()
+	e.mu.Lock()
+	room := min(len(evs), max(0, eventBuffer-len(e.waiting)))
+	e.lost += len(evs) - room
+	for i := range evs[:room] {
+		v := &evs[i]
+		e.waiting = append(e.waiting, Event{Time: now, Kind: EventKind(v.Kind), Channel: v.Channel, Serial: v.Serial, Attempt: v.Attempt,
+			Receiver: v.Receiver, Worker: v.Worker, N: v.N, Took: v.Took, Due: v.Due, Fatal: v.Fatal, Err: v.Err})
 	}
-	e.emit(out...)
+	e.mu.Unlock()
+	e.poke()
 }
 
 func (e *events) poke() {

@@ -2,7 +2,6 @@ package shunt
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"time"
 
@@ -21,6 +20,8 @@ type undecodable struct{ error }
 
 func (u undecodable) Unwrap() error { return u.error }
 
+var errExited error = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
+
 // run decodes the message and calls its handler.
 func (h handling) run() error {
 	m, err := h.unmarshal()
@@ -28,13 +29,11 @@ func (h handling) run() error {
 	if err != nil {
 		return err
 	}
-	deadline, _ := h.Deadline()
+	var timeout time.Duration
 	if t, ok := m.(Timeouter); ok && h.Item.Timeout == 0 {
-		if d := t.Timeout(); d != 0 {
-			deadline = h.After(d)
-		}
+		timeout = t.Timeout()
 	}
-	h.Decoded(m, deadline)
+	h.Decoded(m, timeout)
 	return h.r.handler(h.Handling, m)
 }
 
@@ -43,7 +42,7 @@ func (h handling) unmarshal() (m IMessage, err error) {
 		return nil, undecodable{h.Item.Newer}
 	}
 	// Set for the case that Unmarshal calls runtime.Goexit, after which nothing here runs but deferred calls.
-	h.Undecodable = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
+	h.Undecodable = errExited
 	guard("Unmarshal", func() (err error) {
 		m, err = h.r.intakes[h.Item.In.Index].prototype.Unmarshal(h.Item.Payload)
 		return err
@@ -60,11 +59,11 @@ func (h handling) unmarshal() (m IMessage, err error) {
 // judge makes a verdict of what the handler returned. It runs on the handler's goroutine, or the watcher's for one that was given up.
 func (h handling) judge(m IMessage, err error) worker.Verdict {
 	it := h.Item
-	v := worker.Verdict{Kind: worker.Acked, Err: err, Took: time.Since(h.Started)}
+	v := worker.Verdict{Kind: worker.Acked, Err: err}
 	if err == nil {
 		return v
 	}
-	if cause := context.Cause(h.Context); cause == ErrLeaseLost || cause == ErrShutdown {
+	if cause := h.Cause(); cause == ErrLeaseLost || cause == ErrShutdown {
 		v.Kind = worker.Released // that was not the message's fault, so it is no attempt
 		return v
 	}
@@ -85,7 +84,7 @@ func (h handling) judge(m IMessage, err error) worker.Verdict {
 	}
 	e := it.Element.Next(err)
 	if it.Newer != nil { // its header cannot be written here, so it goes whole behind one of our own
-		e = lists.Element{Serial: lists.NewSerial(), Failure: lists.FailureText(err), Payload: it.Raw}
+		e = lists.Element{Serial: lists.NewSerial(), Failure: lists.FailureText(err), Payload: it.Raw()}
 	}
 	v.Next = e.Encode()
 	return v

@@ -218,15 +218,15 @@ func guard(what string, f func() error, finish func(error)) {
 			finish(err)
 			return
 		}
-		if p := recover(); p != nil {
-			err = &PanicError{What: what, Value: p, Stack: debug.Stack()}
-		} else {
-			err = &PanicError{What: what, Goexit: true, Stack: debug.Stack()}
-		}
-		finish(err)
+		finish(panicked(what, recover()))
 	}()
 	err = f()
 	returned = true
+}
+
+// panicked is the error of a call that did not return; without a panic's value it was runtime.Goexit.
+func panicked(what string, value any) *PanicError {
+	return &PanicError{What: what, Value: value, Goexit: value == nil, Stack: debug.Stack()}
 }
 
 // PanicError is the error of a user's method that panicked or called runtime.Goexit.

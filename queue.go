@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -67,8 +68,11 @@ type Queue struct {
 	closing   chan struct{} // closed when Close has done its work
 	closeErr  error
 	receivers map[*receiver]struct{}
-	known     map[string]*lists.Keys // channels met so far
 
+	knownMu sync.RWMutex
+	known   map[string]*lists.Keys // channels met so far
+
+	ready atomic.Bool // open has nothing to do: opened and not closed
 	// Set by open and constant from then on.
 	conf   *Queue // the configuration with its defaults
 	server *link.Server
@@ -104,6 +108,9 @@ func (q *Queue) Validate() error {
 
 // open checks and starts what all methods need, once. A delivery from within a handler may still come while Close waits for it.
 func (q *Queue) open(ctx context.Context) error {
+	if q.ready.Load() {
+		return nil
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -141,6 +148,7 @@ func (q *Queue) open(ctx context.Context) error {
 	})
 	q.server = &link.Server{Node: node, Data: link.New(node, q.conf.ReplyTimeout, true), Pulse: link.New(node, min(q.conf.ReplyTimeout, third), false), Hints: link.NewSubscription(node)}
 	q.opened = true
+	q.ready.Store(true)
 	return nil
 }
 
@@ -150,23 +158,32 @@ func sidekiqBackoff(attempt int) time.Duration {
 	return time.Duration(n*n*n*n+15)*time.Second + rand.N(time.Duration(n)*10*time.Second+1)
 }
 
-// keysFor is the channel's keys. The first time the channel is met it is listed for operators, out of the message's way.
-func (q *Queue) keysFor(channel string) *lists.Keys {
-	q.mu.Lock()
-	k, ok := q.known[channel]
-	if !ok {
-		made := lists.KeysOf(channel)
+// keysFor is the channel's keys, if that is a channel's name. The first time the channel is met it is listed for operators, out of the
+// message's way.
+func (q *Queue) keysFor(channel string) (*lists.Keys, error) {
+	q.knownMu.RLock()
+	k := q.known[channel]
+	q.knownMu.RUnlock()
+	if k != nil {
+		return k, nil
+	}
+	if err := lists.CheckChannel(channel); err != nil {
+		return nil, err
+	}
+	made := lists.KeysOf(channel)
+	q.knownMu.Lock()
+	if k = q.known[channel]; k == nil {
 		k = &made
 		q.known[channel] = k
 	}
-	q.mu.Unlock()
-	if !ok {
+	q.knownMu.Unlock()
+	if k == &made {
 		c := link.NewCall()
 		c.FailFast = true
 		c.Add("SADD", lists.ChannelsKey, channel)
 		q.serverOf(channel).Data.Post(c) // the reply is nobody's
 	}
-	return k
+	return k, nil
 }
 
 // Close ends what the Queue has begun: new deliveries get ErrClosed, receivers shut down and their handlers run to their end, during
@@ -191,6 +208,7 @@ func (q *Queue) Close() error {
 		return q.closeErr
 	}
 	q.closed, q.closing = true, make(chan struct{})
+	q.ready.Store(false)
 	s := q.server
 	q.mu.Unlock()
 

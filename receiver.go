@@ -127,8 +127,9 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		var channel string
 		var err error
 		guard("Channel", func() error { channel = p.Channel(); return nil }, func(e error) { err = e })
+		var k *lists.Keys
 		if err == nil {
-			err = lists.CheckChannel(channel)
+			k, err = q.keysFor(channel)
 		}
 		if err == nil && seen[channel] {
 			err = fmt.Errorf("shunt: two prototypes of channel %q: want one", channel)
@@ -141,7 +142,6 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		}
 		seen[channel] = true
 		r.s = q.serverOf(channel)
-		k := q.keysFor(channel)
 		in := &intake{Intake: &worker.Intake{Keys: k}, prototype: p}
 		in.promoter = newPromoter(r, in)
 		in.Own, in.Yield = in.promoter.own, in.promoter.yield
@@ -225,12 +225,20 @@ func (r *receiver) run(ctx context.Context) {
 	}()
 }
 
-// handle runs a handler for the pool.
-func (r *receiver) handle(h *worker.Handling, finish func(err error, exits bool)) {
-	guard("Resolve", handling{h, r}.run, func(err error) {
-		var p *PanicError
-		finish(err, errors.As(err, &p) && p.Goexit)
-	})
+// handle runs a handler for the pool. It is guard for one that is called for every message.
+func (r *receiver) handle(h *worker.Handling) {
+	returned := false
+	var err error
+	defer func() {
+		exits := false
+		if !returned {
+			p := panicked("Resolve", recover())
+			err, exits = p, p.Goexit
+		}
+		h.Finish(err, exits)
+	}()
+	err = handling{h, r}.run()
+	returned = true
 }
 
 func (r *receiver) shutdown(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"sync/atomic"
+	"time"
 )
 
 // Script is a Lua script that the link sends by its digest once the connection has seen its text.
@@ -35,6 +36,7 @@ type Call struct {
 	args  []any
 	state atomic.Int32
 	done  chan struct{} // of capacity 1
+	timer *time.Timer   // Within's, kept
 }
 
 var order atomic.Int64
@@ -94,6 +96,12 @@ func (c *Call) Add(name string, args ...any) {
 	from := len(c.args)
 	c.args = append(c.args, args...)
 	c.cmds = append(c.cmds, command{name: name, from: from, to: len(c.args)})
+}
+
+// Extend appends arguments to the last command.
+func (c *Call) Extend(args ...any) {
+	c.args = append(c.args, args...)
+	c.cmds[len(c.cmds)-1].to = len(c.args)
 }
 
 // AddScript appends a script's run; keys counts those of its arguments that are keys.

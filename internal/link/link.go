@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,7 @@ type Link struct {
 // conn is one connection of the link.
 type conn struct {
 	redis.Conn
+	wire
 	loaded   map[*Script]bool // writer's: whose text has been sent
 	idle     time.Time        // writer's: of the last send
 	inflight chan *Call
@@ -74,24 +76,40 @@ func (l *Link) Post(c *Call) {
 
 // Do sends the call and waits for its replies. It returns early, with the error, only when ctx ends: NotExecuted where
 // nothing had been sent, Unknown otherwise. Errors of the commands stand in their Replies.
-func (l *Link) Do(ctx context.Context, c *Call) error {
+func (l *Link) Do(ctx context.Context, c *Call) error { return l.Within(ctx, 0, c) }
+
+// Within is Do with a limit, where it is not 0, on the waiting. It is a timer that the call keeps, which a context would make anew each time.
+func (l *Link) Within(ctx context.Context, limit time.Duration, c *Call) error {
 	c.Answered = false
+	var late <-chan time.Time
+	if limit > 0 {
+		if c.timer == nil {
+			c.timer = time.NewTimer(limit)
+		} else {
+			c.timer.Reset(limit)
+		}
+		defer c.timer.Stop()
+		late = c.timer.C
+	}
 	l.Post(c)
+	why := context.DeadlineExceeded
 	select {
 	case <-c.done:
 		c.Answered = true
 		return nil
 	case <-ctx.Done():
+		why = context.Cause(ctx)
+	case <-late:
 	}
 	if c.state.CompareAndSwap(queued, cancelled) {
-		return &Error{NotExecuted, context.Cause(ctx)}
+		return &Error{NotExecuted, why}
 	}
 	select {
 	case <-c.done:
 		c.Answered = true
 		return nil
 	default:
-		return &Error{Unknown, context.Cause(ctx)}
+		return &Error{Unknown, why}
 	}
 }
 
@@ -212,7 +230,11 @@ func (l *Link) fail(calls []*Call, hurried bool, err error) []*Call {
 func (l *Link) rest() {
 	var gone chan struct{}
 	if l.conn != nil {
-		l.conn.Flush() // an error ends the reader too
+		runtime.Gosched()
+		if l.more() {
+			return
+		}
+		l.conn.flush() // an error ends the reader too
 		gone = l.conn.gone
 	}
 	select {
@@ -220,6 +242,13 @@ func (l *Link) rest() {
 	case <-gone:
 		l.part()
 	}
+}
+
+// more says whether there is something to send.
+func (l *Link) more() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue) > 0
 }
 
 // ready makes sure that there is a connection to send on.
@@ -240,11 +269,14 @@ func (l *Link) ready() error {
 	if l.conn != nil {
 		return nil
 	}
-	rc, err := l.node.Dial(l.ctx)
+	rc, socket, err := l.node.Dial(l.ctx)
 	if err != nil {
 		return err
 	}
-	c := &conn{Conn: rc, loaded: make(map[*Script]bool), idle: time.Now(), inflight: make(chan *Call, maxInflight), gone: make(chan struct{})}
+	c := &conn{Conn: rc, wire: foreign{rc}, loaded: make(map[*Script]bool), idle: time.Now(), inflight: make(chan *Call, maxInflight), gone: make(chan struct{})}
+	if socket != nil {
+		c.wire = newStream(socket, l.timeout)
+	}
 	l.conn = c
 	go c.read(l.timeout)
 	return nil
@@ -255,13 +287,13 @@ func (l *Link) alive(c *conn) bool {
 	ping := NewCall()
 	ping.Add("PING")
 	ping.state.Store(sent)
-	c.Send("PING")
+	c.send("PING", nil)
 	select {
 	case c.inflight <- ping:
 	case <-c.gone:
 		return false
 	}
-	c.Flush()
+	c.flush()
 	select {
 	case <-ping.done:
 		return Classify(ping.Replies[0].Err) != Unknown
@@ -284,7 +316,7 @@ func (l *Link) send(c *Call) {
 			name, c.args[cmd.from] = "EVAL", cmd.script.text
 			l.conn.loaded[cmd.script] = true
 		}
-		if l.conn.Send(name, c.args[cmd.from:cmd.to]...) != nil {
+		if l.conn.send(name, c.args[cmd.from:cmd.to]) != nil {
 			break // the connection is at its end; the reader will see it
 		}
 	}
@@ -294,7 +326,7 @@ func (l *Link) send(c *Call) {
 		return
 	default:
 	}
-	l.conn.Flush()
+	l.conn.flush()
 	select {
 	case l.conn.inflight <- c:
 	case <-l.conn.gone:
@@ -309,7 +341,7 @@ func (l *Link) part() {
 		return
 	}
 	l.conn = nil
-	c.Flush()
+	c.flush()
 	close(c.inflight)
 	<-c.gone
 	for call := range c.inflight {
@@ -322,7 +354,7 @@ func (l *Link) part() {
 func (c *conn) read(timeout time.Duration) {
 	for call := range c.inflight {
 		for range call.cmds {
-			v, err := redis.ReceiveWithTimeout(c.Conn, timeout)
+			v, err := c.receive(timeout)
 			if err != nil {
 				if _, reply := err.(redis.Error); !reply {
 					c.err = err

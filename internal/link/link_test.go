@@ -34,10 +34,12 @@ func newBed(t *testing.T, s *redistest.Server) *bed {
 	t.Helper()
 	p := redistest.NewProxy(t, s.Addr())
 	b := &bed{Proxy: p, t: t, s: s, key: "{" + redistest.Name(t) + "}", told: make(chan bool, 100), dials: make(chan time.Time, 10000)}
-	b.pool = &redis.Pool{MaxIdle: 8, DialContext: func(ctx context.Context) (redis.Conn, error) {
+	b.pool, _ = NewPool("redis://" + p.Addr())
+	dial := b.pool.DialContext
+	b.pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
 		b.dials <- time.Now()
-		return redis.DialContext(ctx, "tcp", p.Addr(), redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(3*time.Second), redis.DialWriteTimeout(3*time.Second))
-	}}
+		return dial(ctx)
+	}
 	t.Cleanup(func() { b.pool.Close() })
 	b.node = NewNode(b.pool, Settings{DialTimeout: time.Second, MaxBackoff: time.Second, Changed: func(up bool, err error) {
 		if up != (err == nil) {

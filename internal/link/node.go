@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
@@ -90,8 +91,9 @@ func (n *Node) tell(s state, err error) {
 	}
 }
 
-// Dial gets a connection that has answered. It first waits for its turn and, while the server is away, for the backoff.
-func (n *Node) Dial(ctx context.Context) (redis.Conn, error) {
+// Dial gets a connection that has answered, and its socket where that is known: it is a pool of NewPool's, without TLS. It first waits
+// for its turn and, while the server is away, for the backoff.
+func (n *Node) Dial(ctx context.Context) (redis.Conn, net.Conn, error) {
 	n.mu.Lock()
 	seen := n.fails == 0 && time.Since(n.seen) < minBackoff
 	n.mu.Unlock()
@@ -100,7 +102,7 @@ func (n *Node) Dial(ctx context.Context) (redis.Conn, error) {
 		case n.turn <- struct{}{}:
 			defer func() { <-n.turn }()
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
 	}
 	n.mu.Lock()
@@ -110,35 +112,36 @@ func (n *Node) Dial(ctx context.Context) (redis.Conn, error) {
 	}
 	n.mu.Unlock()
 	if err := Sleep(ctx, wait); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c, err := n.dial(ctx)
+	c, socket, err := n.dial(ctx)
 	if err == nil {
 		n.worked()
 	} else if ctx.Err() == nil {
 		n.failed(err)
 	}
-	return c, err
+	return c, socket, err
 }
 
-func (n *Node) dial(ctx context.Context) (redis.Conn, error) {
+func (n *Node) dial(ctx context.Context) (redis.Conn, net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.set.DialTimeout)
 	defer cancel()
 	for {
 		old := n.pool.IdleCount() > 0
-		c, err := n.pool.GetContext(ctx)
+		var socket net.Conn
+		c, err := n.pool.GetContext(revealed(ctx, &socket))
 		if err != nil {
-			return nil, fmt.Errorf("connect to redis: %w", err)
+			return nil, nil, fmt.Errorf("connect to redis: %w", err)
 		}
 		// The pool's connection may be an old one, and a new one may be to a server that is not ready. A user who may not PING
 		// is as good as one who may.
 		_, err = redis.DoWithTimeout(c, n.set.DialTimeout, "PING")
 		if err == nil || Code(err) == "NOPERM" {
-			return c, nil
+			return c, socket, nil
 		}
 		discard(c)
 		if !old || Code(err) != "" || ctx.Err() != nil {
-			return nil, fmt.Errorf("connect to redis: %w", err)
+			return nil, nil, fmt.Errorf("connect to redis: %w", err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -23,6 +24,9 @@ func NewPool(rawURL string) (*redis.Pool, error) {
 			c, err := (&net.Dialer{Timeout: time.Second, KeepAlive: 30 * time.Second}).DialContext(ctx, network, addr)
 			if err != nil {
 				return nil, err
+			}
+			if to, ok := ctx.Value(revealKey{}).(*net.Conn); ok && u.Scheme != "rediss" { // TLS comes on top of it
+				*to = c
 			}
 			return &progress{Conn: c}, nil
 		}),
@@ -50,56 +54,70 @@ func NewPool(rawURL string) (*redis.Pool, error) {
 	default:
 		return nil, fmt.Errorf("shunt: redis URL: the scheme of %q is not redis, rediss or unix: want redis://[[user]:password@]host[:port][/db]", u.Redacted())
 	}
-	return &redis.Pool{DialContext: dial, MaxIdle: 8, IdleTimeout: time.Minute}, nil
+	return &redis.Pool{
+		DialContext: dial, MaxIdle: 8, IdleTimeout: time.Minute,
+		TestOnBorrowContext: func(ctx context.Context, _ redis.Conn, _ time.Time) error {
+			if ctx.Value(revealKey{}) != nil {
+				return errors.New("a link wants a connection of its own") // the socket of an old one is not known any more
+			}
+			return nil
+		},
+	}, nil
 }
 
 // progress is a connection whose deadlines are for progress, not for a whole reply or command: a large element on a slow line takes
-// its time, a line on which nothing moves is given up all the same. One goroutine reads, one writes.
+// its time, a line on which nothing moves is given up all the same. One goroutine reads, one writes. A deadline is set when the socket
+// is read or written, not before, because redigo sets one for each reply, and most of these are in its buffer already.
 type progress struct {
 	net.Conn
-	read, write time.Duration // what the last deadline allowed; 0: for ever
+	read, write deadline // each its goroutine's
 }
 
 const progressChunk = 64 << 10 // bytes that a write may take its whole time for
 
 func (p *progress) SetDeadline(t time.Time) error {
-	p.read, p.write = allowed(t), allowed(t)
+	p.read.set(t)
+	p.write.set(t)
 	return p.Conn.SetDeadline(t)
 }
 
-func (p *progress) SetReadDeadline(t time.Time) error {
-	p.read = allowed(t)
-	return p.Conn.SetReadDeadline(t)
-}
-
-func (p *progress) SetWriteDeadline(t time.Time) error {
-	p.write = allowed(t)
-	return p.Conn.SetWriteDeadline(t)
-}
-
-func allowed(t time.Time) time.Duration {
-	if t.IsZero() {
-		return 0
-	}
-	return time.Until(t)
-}
+func (p *progress) SetReadDeadline(t time.Time) error  { p.read.set(t); return nil }
+func (p *progress) SetWriteDeadline(t time.Time) error { p.write.set(t); return nil }
 
 func (p *progress) Read(b []byte) (int, error) {
-	n, err := p.Conn.Read(b)
-	if n > 0 && p.read > 0 {
-		p.Conn.SetReadDeadline(time.Now().Add(p.read))
+	if err := p.Conn.SetReadDeadline(p.read.next()); err != nil {
+		return 0, err
 	}
-	return n, err
+	return p.Conn.Read(b)
 }
 
 func (p *progress) Write(b []byte) (n int, err error) {
 	for {
+		if err := p.Conn.SetWriteDeadline(p.write.next()); err != nil {
+			return n, err
+		}
 		m, err := p.Conn.Write(b[n:min(n+progressChunk, len(b))])
 		if n += m; err != nil || n == len(b) {
 			return n, err
 		}
-		if p.write > 0 {
-			p.Conn.SetWriteDeadline(time.Now().Add(p.write))
-		}
 	}
+}
+
+// deadline is one that begins anew with each step.
+type deadline struct {
+	at      time.Time     // of the first step
+	allowed time.Duration // for each one after it; 0: not known yet
+}
+
+func (d *deadline) set(t time.Time) { d.at, d.allowed = t, 0 }
+
+func (d *deadline) next() time.Time {
+	switch {
+	case d.at.IsZero():
+		return d.at // for ever
+	case d.allowed == 0:
+		d.allowed = max(time.Until(d.at), 1)
+		return d.at
+	}
+	return time.Now().Add(d.allowed)
 }

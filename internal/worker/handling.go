@@ -3,53 +3,94 @@ package worker
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
 )
 
-// Handling is one handler's run, and its context. The context's deadline is the watcher's to keep, so that no message costs a timer.
+// Handling is one handler's run, and its context. The context's deadline is the watcher's to keep, so that no message costs a timer;
+// and what a context proper costs is paid only by a handler that asks its own for more than whether it has ended.
 type Handling struct {
-	context.Context // cancelled with the cause
-	cancel          context.CancelCauseFunc
-	r               *Pool
-	slot            *slot
-	Item            *Item
-	Started         time.Time
-	Undecodable     error // Handle's, for a goroutine that ends with it: the outcome in place of what ended it
+	slot        *slot
+	turn        int32 // of the goroutine that it runs on
+	orphan      bool  // Finish's: the goroutine has lost its slot
+	Item        *Item
+	Started     time.Time
+	Undecodable error // Handle's, for a goroutine that ends with it: the outcome in place of what ended it
 
 	// Written under the slot's mu.
-	message  any
-	deadline time.Time // zero: none
-	giveUp   time.Time // when a handler whose context has ended loses its slot; zero while that goes on
+	message any
+	timeout time.Duration // negative: none
+	giveUp  time.Duration // since Started: when a handler whose context has ended loses its slot; zero while that goes on
+
+	mu    sync.Mutex
+	cause error // why the context has ended; nil while it has not
+	inner context.Context
+	end   context.CancelCauseFunc // of inner
 }
 
 // Key is the context key under which a handler's context gives its Handling.
 type Key struct{}
 
-func newHandling(s *slot, it *Item) *Handling {
-	h := &Handling{r: s.r, slot: s, Item: it, Started: time.Now()}
-	h.Context, h.cancel = context.WithCancelCause(s.r.conf.Values)
-	h.deadline = h.After(cmp.Or(it.Timeout, s.r.conf.Timeout))
-	return h
+// begin makes an item's handling.
+func (s *slot) begin(it *Item, turn int32, now time.Time) {
+	it.h = &it.handling
+	h := it.h
+	h.slot, h.turn, h.Item, h.Started = s, turn, it, now
+	h.timeout = cmp.Or(it.Timeout, s.r.conf.Timeout)
 }
 
-// After is the end of a timeout; zero where there is none.
-func (h *Handling) After(timeout time.Duration) time.Time {
-	if timeout < 0 {
-		return time.Time{}
+// cancel ends the context; the first cause counts.
+func (h *Handling) cancel(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cause == nil {
+		h.cause = cause
 	}
-	return h.Started.Add(timeout)
+	if h.end != nil {
+		h.end(h.cause)
+	}
+}
+
+// Cause is why the context has ended; nil while it has not.
+func (h *Handling) Cause() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cause
+}
+
+// proper is the context of the context package that knows how to end what is derived from it.
+func (h *Handling) proper() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.inner == nil {
+		h.inner, h.end = context.WithCancelCause(h.slot.r.conf.Values)
+		if h.cause != nil {
+			h.end(h.cause)
+		}
+	}
+	return h.inner
 }
 
 // Deadline is when the handler's context ends by its timeout.
-func (h *Handling) Deadline() (time.Time, bool) { return h.deadline, !h.deadline.IsZero() }
+func (h *Handling) Deadline() (time.Time, bool) {
+	if h.timeout < 0 {
+		return time.Time{}, false
+	}
+	return h.Started.Add(h.timeout), true
+}
+
+// Done is closed when the context has ended.
+func (h *Handling) Done() <-chan struct{} { return h.proper().Done() }
 
 // Err tells a timeout as the context package does.
 func (h *Handling) Err() error {
-	err := h.Context.Err()
-	if err != nil && context.Cause(h.Context) == ErrTimeout {
+	switch h.Cause() {
+	case nil:
+		return nil
+	case ErrTimeout:
 		return context.DeadlineExceeded
 	}
-	return err
+	return context.Canceled
 }
 
 // Value gives the receiver's values, and the Handling itself for Key.
@@ -57,21 +98,42 @@ func (h *Handling) Value(key any) any {
 	if key == (Key{}) {
 		return h
 	}
-	return h.Context.Value(key)
+	return h.proper().Value(key)
 }
 
-// Decoded takes in the message, and the deadline that it asks for.
-func (h *Handling) Decoded(message any, deadline time.Time) {
+// Decoded takes in the message, and the timeout that it asks for: zero for the one that holds without.
+func (h *Handling) Decoded(message any, timeout time.Duration) {
 	h.slot.mu.Lock()
-	h.message, h.deadline = message, deadline
+	h.message, h.timeout = message, cmp.Or(timeout, h.timeout)
 	h.slot.mu.Unlock()
-	if !deadline.IsZero() {
-		h.r.watcher.note(deadline)
+	if end, ok := h.Deadline(); ok {
+		h.slot.r.watcher.note(end)
+	}
+}
+
+// Finish files what came of the handler. It is called on the handler's goroutine, once; exits says that the goroutine ends with the call.
+func (h *Handling) Finish(err error, exits bool) {
+	s, r := h.slot, h.slot.r
+	h.cancel(context.Canceled)
+	now := time.Now()
+	v := r.conf.Judge(h, h.message, cmp.Or(h.Undecodable, err))
+	v.Took = now.Sub(h.Started)
+	if !s.decide(h.Item, h.turn, v) {
+		h.orphan = true
+		r.orphanEnded()
+		return
+	}
+	s.now = now
+	s.learn(v.Took, len(h.Item.Raw()))
+	if exits {
+		s.mu.Lock()
+		s.spawn()
+		s.mu.Unlock()
 	}
 }
 
 // Receiver is the incarnation that holds the message.
-func (h *Handling) Receiver() string { return h.r.live.Load().Name }
+func (h *Handling) Receiver() string { return h.slot.r.live.Load().Name }
 
 // Worker is the number of the worker that handles it.
 func (h *Handling) Worker() int { return h.slot.n }

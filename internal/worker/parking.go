@@ -78,7 +78,7 @@ func (r *Pool) target(in *Intake) *slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !r.Stopped() {
-		if n := len(p.parked); n > 0 && !r.pausing.Load() && r.lease.fresh() {
+		if n := len(p.parked); n > 0 && !r.pausing.Load() && r.lease.fresh(time.Now()) {
 			return p.parked[n-1-in.Index%n]
 		}
 		p.some.Wait()
@@ -136,12 +136,11 @@ func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
 		}
 		return err
 	}
-	raw, ok := v.([]byte)
-	if !ok {
+	if v == nil {
 		return nil
 	}
-	it := newItem(in, raw, link.Order())
-	r.large.saw(len(raw))
+	it := newItem(in, v, link.Order())
+	r.large.saw(len(it.Raw()))
 	s.mu.Lock()
 	s.items = append(s.items, it)
 	s.mu.Unlock()

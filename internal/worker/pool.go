@@ -41,10 +41,9 @@ type Config struct {
 	Order  *Order          // of several channels; nil for one
 	Values context.Context // of handlers' contexts
 
-	// Handle decodes a message and runs its handler, and calls finish with what came of it whatever the handler does; exits says
-	// that the goroutine ends with that call.
-	Handle func(h *Handling, finish func(err error, exits bool))
-	// Judge makes a verdict of it. It is given what Decoded was, and runs on the handler's goroutine, or on another one for a
+	// Handle decodes a message and runs its handler, and calls h.Finish with what came of it whatever the handler does.
+	Handle func(h *Handling)
+	// Judge makes a verdict of it, Took excepted. It is given what Decoded was, and runs on the handler's goroutine, or on another one for a
 	// handler that was given up.
 	Judge func(h *Handling, message any, err error) Verdict
 	// Emit is told what happens; nil where nobody wants to know.
@@ -196,7 +195,7 @@ func (r *Pool) Join(ctx context.Context) error {
 
 // Renew takes in a good beat, sent then.
 func (r *Pool) Renew(sent time.Time) {
-	stale := !r.lease.fresh()
+	stale := !r.lease.fresh(time.Now())
 	r.lease.extend(sent)
 	r.parking.signal()
 	if stale {
@@ -238,101 +237,6 @@ func (r *Pool) isSettled() bool {
 // Stopped says that nothing more is taken.
 func (r *Pool) Stopped() bool { return r.Taking.Err() != nil }
 
-// End is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is left is
-// handed back too, and the entry goes. It returns how many messages whose handlers had begun were handed back, how many handlers
-// still run, and what kept Redis from being told.
-func (r *Pool) End() (returned, still int, err error) {
-	<-r.Taking.Done()
-	r.parking.wakeAll()
-	r.watcher.note(time.Now())
-	graced := r.graced()
-	if r.seize(graced) {
-		r.conclude(graced)
-		r.putBack(graced, waiting)
-		r.resume()
-	}
-	close(r.settled)
-	r.wakeAll()
-	idle := make(chan struct{})
-	go func() {
-		r.workers.Wait()
-		close(idle)
-	}()
-	clean := false
-	select {
-	case <-idle:
-		clean = true
-	case <-graced.Done():
-	}
-	r.die()
-	// Where all is well this takes a round trip or two. Where not, whoever calls shutdown is waiting beyond his time already.
-	limit, cancel := context.WithTimeout(context.Background(), StartTimeout)
-	defer cancel()
-	if !clean {
-		limit, cancel = context.WithTimeout(limit, time.Second)
-		defer cancel()
-	}
-	if r.s.Why() != nil {
-		limit, cancel = context.WithTimeout(limit, 10*time.Millisecond)
-		defer cancel()
-	}
-	defer context.AfterFunc(r.patience, func() {
-		link.Sleep(limit, max(r.conf.Grace, 100*time.Millisecond))
-		cancel()
-	})()
-	returned, err = r.handBack(limit)
-	still = r.runningNow()
-	gone := make(chan struct{})
-	go func() {
-		r.others.Wait()
-		for _, in := range r.intakes {
-			in.Yield()
-			in.waiter.Close()
-		}
-		r.large.close()
-		close(gone)
-	}()
-	select {
-	case <-gone:
-	case <-limit.Done():
-	}
-	r.Hurry()
-	return returned, still, err
-}
-
-// graced ends a grace after the handlers' contexts were ended, which it does when patience is over.
-func (r *Pool) graced() context.Context {
-	ctx, cancel := context.WithCancel(r.Life)
-	go func() {
-		defer cancel()
-		select {
-		case <-r.patience.Done():
-			r.cancelAll(ErrShutdown)
-			link.Sleep(ctx, r.conf.Grace)
-		case <-r.over: // nothing is ours any more
-		}
-	}()
-	return ctx
-}
-
-// unblock ends the waiters' blocking commands, where the server allows it, until done; one that comes too early does nothing.
-func (r *Pool) unblock(ctx context.Context) {
-	refused := false
-	for ctx.Err() == nil {
-		for _, in := range r.intakes {
-			if id := in.waiter.ID(); id != 0 && in.blocked.Load() && !refused {
-				c := link.NewCall()
-				c.FailFast = true
-				c.Add("CLIENT", "UNBLOCK", id)
-				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-				refused = r.s.Pulse.Do(ctx, c) == nil && link.Code(c.Replies[0].Err) != ""
-				cancel()
-			}
-		}
-		link.Sleep(ctx, 10*time.Millisecond)
-	}
-}
-
 // Goroutine is the number of the calling goroutine, as its stack trace gives it. It serves only to tell a handler that it
 // would wait for itself: a handler need not pass its context on.
 func Goroutine() uint64 {
@@ -353,4 +257,22 @@ func (r *Pool) Handles(id uint64) bool {
 		}
 	}
 	return false
+}
+
+// LookSoon asks for a sweep of one channel, for what it says of delay.
+func (r *Pool) LookSoon(in *Intake) {
+	select {
+	case r.Looks <- in:
+	default: // a regular one will do
+	}
+}
+
+// Grave tells of an error that waiting does not mend, and says whether it is one.
+func (r *Pool) Grave(in *Intake, err error) bool {
+	class := link.Classify(err)
+	if class != link.Fatal && class != link.Failed {
+		return false
+	}
+	r.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
+	return true
 }

@@ -98,7 +98,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	}
 	s, r := t.slot, t.slot.r
 	defer r.large.release(t.bytes)
-	var items []*Item
+	items := s.took[:0]
 	again := false
 	for _, rep := range replies {
 		if rep.Err != nil {
@@ -117,15 +117,15 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 			var err error
 			items, err = t.flat(items, rep.Value, order)
 			trouble = cmp.Or(trouble, err)
-		} else if raw, ok := rep.Value.([]byte); ok {
-			items = append(items, newItem(r.intakes[0], raw, order))
+		} else if rep.Value != nil {
+			items = append(items, newItem(r.intakes[0], rep.Value, order))
 		}
 	}
 	t.got = len(items)
 	for _, it := range items {
 		it.asked = true
 		it.suspect = t.suspect && it.In == t.from[len(t.from)-1]
-		r.large.saw(len(it.Raw))
+		r.large.saw(len(it.Raw()))
 	}
 	if t.suspect && (t.got == 0 || !items[0].suspect) {
 		if t.got == 0 && trouble == nil && !again {
@@ -137,6 +137,8 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	s.mu.Lock()
 	s.items = append(s.items, items...)
 	s.mu.Unlock()
+	clear(items)
+	s.took = items
 	if t.got == t.n {
 		s.limit = min(2*s.limit, r.conf.Prefetch)
 	} else {
@@ -153,10 +155,10 @@ func (t *takes) flat(items []*Item, reply any, order int64) ([]*Item, error) {
 	vs, err := redis.Values(reply, nil)
 	for i := 0; i+1 < len(vs); i += 2 {
 		c, _ := redis.Int(vs[i], nil)
-		raw, _ := redis.Bytes(vs[i+1], nil)
+		raw, _ := vs[i+1].([]byte)
 		switch {
 		case c > 0 && c <= len(t.from):
-			items = append(items, newItem(t.from[c-1], raw, order))
+			items = append(items, newItem(t.from[c-1], vs[i+1], order))
 		case c < 0 && -c <= len(t.from):
 			in, refusal := t.from[-c-1], redis.Error(raw)
 			if len(t.from) > 1 && link.Classify(refusal) == link.Fatal {

@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"cmp"
-	"context"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -24,15 +22,14 @@ func (l *lease) renew(sent time.Time) { l.last.Store(&sent); l.lost.Store(false)
 func (l *lease) extend(sent time.Time) { l.last.Store(&sent) }
 
 // age is by the monotonic clock, and by the wall clock.
-func (l *lease) age() (mono, wall time.Duration) {
+func (l *lease) age(now time.Time) (mono, wall time.Duration) {
 	last := *l.last.Load()
-	now := time.Now()
 	return now.Sub(last), now.Round(0).Sub(last.Round(0))
 }
 
-// fresh says whether something may be taken and started: for the first two thirds of the lease.
-func (l *lease) fresh() bool {
-	mono, wall := l.age()
+// fresh says whether something may be taken and started now: for the first two thirds of the lease.
+func (l *lease) fresh(now time.Time) bool {
+	mono, wall := l.age(now)
 	return max(mono, wall) < l.length*2/3 && !l.lost.Load()
 }
 
@@ -95,7 +92,7 @@ func (r *Pool) watch() {
 // look does what is due and returns when to look again at the latest.
 func (r *Pool) look() time.Time {
 	now := time.Now()
-	mono, wall := r.lease.age()
+	mono, wall := r.lease.age(now)
 	if mono >= r.lease.length && !r.lease.lost.Load() {
 		r.LoseLease(ErrLeaseLost)
 	} else if wall >= r.lease.length*2/3 && wall-mono > r.lease.length/6 && r.kicked != r.lease.last.Load() && !r.pausing.Load() {
@@ -145,9 +142,11 @@ func (r *Pool) look() time.Time {
 // again. s.mu is held.
 func (s *slot) time(h *Handling, now time.Time) time.Time {
 	r := s.r
-	if h.Context.Err() == nil {
-		if h.deadline.IsZero() || now.Before(h.deadline) {
-			return cmp.Or(h.deadline, now.Add(time.Hour))
+	if h.Cause() == nil {
+		if end, ok := h.Deadline(); !ok {
+			return now.Add(time.Hour)
+		} else if now.Before(end) {
+			return end
 		}
 		h.cancel(ErrTimeout)
 		r.emit(s.event(TimedOut, h, now))
@@ -155,11 +154,11 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 	if r.patience.Err() != nil {
 		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
 	}
-	if h.giveUp.IsZero() {
-		h.giveUp = now.Add(r.conf.Grace)
+	if h.giveUp == 0 {
+		h.giveUp = now.Sub(h.Started) + r.conf.Grace
 	}
-	if now.Before(h.giveUp) {
-		return h.giveUp
+	if end := h.Started.Add(h.giveUp); now.Before(end) {
+		return end
 	}
 	it := h.Item
 	if it.state == running {
@@ -167,6 +166,7 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 		m := h.message
 		go func() {
 			v := r.conf.Judge(h, m, ErrTimeout)
+			v.Took = now.Sub(h.Started)
 			s.mu.Lock()
 			if it.state == sending {
 				it.state, it.verdict = decided, v
@@ -195,7 +195,7 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 
 func (s *slot) event(kind Kind, h *Handling, now time.Time) Event {
 	return Event{Kind: kind, Channel: h.Item.In.Channel, Serial: h.Item.Name(), Attempt: h.Item.Attempts + 1,
-		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(h.Started), Err: context.Cause(h.Context)}
+		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(h.Started), Err: h.Cause()}
 }
 
 // vacant are the slots that stay empty because there are as many orphans as workers.

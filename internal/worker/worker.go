@@ -3,15 +3,11 @@ package worker
 import (
 	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 )
 
 const (
@@ -33,6 +29,9 @@ type slot struct {
 	mean  time.Duration // running mean of its handler's time; 0: not known yet
 	size  int           // likewise of an element
 	limit int           // slow start: what the last takes showed to be there
+	now   time.Time     // lately: of the last step's or handler's end, so that the clock is asked once a message
+	sent  []*Item       // of step; kept for their memory, as took is
+	took  []*Item
 
 	flushing atomic.Bool // from outside the goroutine; one at a time
 
@@ -40,52 +39,9 @@ type slot struct {
 	vacant     bool                // no goroutine works here until an orphan ends
 	refused    time.Time           // no verdict before: a key that they need is not shunt's
 	items      []*Item             // in hand, the one taken first first
-	turn       int                 // of the goroutine that may work; one of an earlier turn goes home
+	evs        []Event             // settle's, for their memory
+	turn       int32               // of the goroutine that may work; one of an earlier turn goes home
 	goroutines map[uint64]struct{} // that run handlers here
-}
-
-// Item is one message in hand. Its state is guarded by its slot's mu.
-type Item struct {
-	In  *Intake
-	Raw []byte // as received: what is removed
-	arg any    // raw, boxed once
-	lists.Element
-	Newer   error // the version is not known here
-	state   itemState
-	suspect bool
-	taken   int64 // order of the replies that brought it
-	asked   bool  // the higher channels had nothing when it was taken
-
-	h       *Handling // while it is handled
-	verdict Verdict
-	unknown bool // the verdict was sent, and no reply came
-	doubt   bool // that was so once
-	back    bool // handed back while its handler ran
-}
-
-type itemState int
-
-const (
-	waiting itemState = iota // to be started
-	running
-	decided // a verdict is there
-	sending // a verdict or a release is under way
-	lost    // somebody else's by now; its handler's verdict will be dropped
-)
-
-// Verdict is what becomes of a message.
-type Verdict struct {
-	Kind Kind          // Acked, Retried, Rejected, Undecodable or Released
-	Wait time.Duration // of Retried
-	Next []byte        // the new element of all but Acked and Released
-	Err  error
-	Took time.Duration
-}
-
-func newItem(in *Intake, raw []byte, taken int64) *Item {
-	it := &Item{In: in, Raw: raw, arg: raw, taken: taken}
-	it.Element, it.Newer = lists.Decode(raw)
-	return it
 }
 
 func (s *slot) poke() {
@@ -119,7 +75,7 @@ func (s *slot) spawn() {
 }
 
 // work is the life of a worker: step, handle what the step brought, and again.
-func (s *slot) work(turn int) {
+func (s *slot) work(turn int32) {
 	call := link.NewCall()
 	for s.step(call) {
 		for it := s.claim(); it != nil; it = s.claim() {
@@ -152,29 +108,37 @@ func (s *slot) step(call *link.Call) bool {
 		stopped := r.Stopped()
 		call.Reset()
 		call.FailFast = true
+		s.now = time.Now()
+		fresh := r.lease.fresh(s.now)
 		s.mu.Lock()
-		sent := s.collect(call, stopped && r.isSettled())
-		held, ready := len(s.items), s.next() != nil
+		held, ready, all := len(s.items), s.next() != nil, s.settles()
 		s.mu.Unlock()
 		takes := takes{slot: s}
-		if held == len(sent) && !stopped && r.lease.fresh() {
-			takes.add(call)
+		if all && !stopped && fresh {
+			takes.add(call) // first, so that the list, which would be empty in between, need not be made anew
 		}
+		took := call.Len()
+		s.mu.Lock()
+		sent := s.collect(s.sent[:0], call, stopped && r.isSettled())
+		s.mu.Unlock()
+		s.sent = sent
 		if call.Len() == 0 {
 			r.gate.RUnlock()
 			if held == 0 && stopped && r.isSettled() {
 				return false
 			}
-			if ready && !stopped && r.lease.fresh() {
+			if ready && !stopped && fresh {
 				return true // brought by a waiter
 			}
 			s.rest(Stall)
 			continue
 		}
 		r.exchange(call)
-		err := s.settle(call.Replies[:len(sent)], sent)
-		empty, err2 := takes.receive(call.Replies[len(sent):], call.Order)
+		err := s.settle(call.Replies[took:], sent)
+		clear(sent)
+		empty, err2 := takes.receive(call.Replies[:took], call.Order)
 		r.gate.RUnlock()
+		s.now = time.Now()
 		r.breaker.Judge(cmp.Or(err, err2))
 		switch {
 		case takes.got > 0:
@@ -213,152 +177,9 @@ func (s *slot) park() {
 	}
 }
 
-// collect adds the commands of all verdicts to the call, and with unstarted the release of what has not begun; it returns the
-// items in the order of the replies. s.mu is held.
-func (s *slot) collect(call *link.Call, unstarted bool) []*Item {
-	var out []*Item
-	send := func(it *Item) {
-		if it.state == decided && !it.unknown && time.Now().After(s.refused) {
-			it.state = sending
-			s.command(call, it, it.In.doing[s.n])
-			out = append(out, it)
-		}
-	}
-	for _, it := range s.items {
-		if unstarted && it.state == waiting {
-			it.state, it.verdict = decided, Verdict{Kind: Released}
-		}
-		if it.verdict.Kind != Released {
-			send(it)
-		}
-	}
-	for _, it := range slices.Backward(s.items) { // the one taken first goes back last
-		send(it)
-	}
-	return out
-}
-
-// command adds the one command that makes an item's verdict true, with the element in the given doing list.
-func (s *slot) command(call *link.Call, it *Item, doing any) {
-	in, v := it.In, &it.verdict
-	conf := s.r.conf
-	switch v.Kind {
-	case Acked:
-		call.Add("LREM", doing, one, it.arg)
-	case Retried:
-		call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, max(0, (v.Wait+time.Millisecond-1).Milliseconds()), it.arg, v.Next)
-	case Rejected, Undecodable:
-		call.AddScript(lists.Reject, 3, in.Living, doing, in.Dead, it.arg, v.Next, max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds()))
-	case Released:
-		call.AddScript(lists.Release, 3, in.Living, doing, in.Prepare, it.Identity(it.Raw))
-	}
-}
-
-var one any = 1
-
-// settle judges each reply to a verdict alone. It returns an error where the receiver should slow down.
-func (s *slot) settle(replies []link.Reply, sent []*Item) error {
-	if len(sent) == 0 {
-		return nil
-	}
-	var trouble error
-	var evs []Event
-	s.mu.Lock()
-	for i, it := range sent {
-		rep := replies[i]
-		switch link.Classify(rep.Err) {
-		case link.Done:
-			evs = s.drop(it, s.outcome(it, rep.Value), evs)
-		case link.Unknown: // the handover finds out
-			it.state, it.unknown, it.doubt = decided, true, true
-			s.r.breaks(rep.Err)
-		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
-			it.state = decided
-			if it.verdict.Kind == Released && !s.r.Stopped() && it.h == nil {
-				it.state, it.asked = waiting, false
-			}
-			switch link.Code(rep.Err) {
-			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
-				s.refused = time.Now().Add(link.MaxTrouble)
-				evs = append(evs, Event{Kind: Trouble, Channel: it.In.Channel, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: rep.Err})
-			default:
-				trouble = rep.Err
-			}
-		}
-	}
-	s.mu.Unlock()
-	s.r.emit(evs...)
-	return trouble
-}
-
-// outcome says whether the verdict's reply means that the element was there.
-func (s *slot) outcome(it *Item, reply any) bool {
-	switch it.verdict.Kind {
-	case Retried:
-		due, _ := redis.Int64(reply, nil)
-		if due > 0 {
-			it.In.Own(it.verdict.Wait)
-		}
-		return due > 0
-	case Rejected, Undecodable:
-		ns, _ := redis.Ints(reply, nil)
-		if len(ns) == 2 && ns[1] > 0 {
-			s.r.emit(Event{Kind: Trimmed, Channel: it.In.Channel, N: ns[1]})
-		}
-		return len(ns) == 2 && ns[0] == 1
-	}
-	n, _ := redis.Int64(reply, nil)
-	return n > 0
-}
-
-// drop takes an item whose verdict was executed out of hand. s.mu is held.
-func (s *slot) drop(it *Item, found bool, evs []Event) []Event {
-	s.remove(it)
-	if it.verdict.Kind == Released && it.h != nil && found && s.r.patience.Err() != nil {
-		s.r.returned.Add(1)
-	}
-	if s.r.conf.Emit == nil {
-		return nil
-	}
-	v := &it.verdict
-	e := Event{Kind: v.Kind, Channel: it.In.Channel, Serial: it.Name(), Attempt: it.Attempts + 1,
-		Receiver: s.r.live.Load().Name, Worker: s.n, Took: v.Took, Err: v.Err}
-	switch {
-	case !found && it.doubt:
-		e.Kind = DoneOrLost
-	case !found && v.Kind == Released:
-		return evs // reaped or released by somebody else
-	case !found:
-		e.Kind = Lost
-		if e.Err == nil {
-			e.Err = ErrLeaseLost
-		}
-	case v.Kind == Retried:
-		e.Due = time.Now().Add(v.Wait)
-	case v.Kind == Released:
-		e.N, e.Attempt = 1, 0
-	}
-	return append(evs, e)
-}
-
-// remove takes an item out of hand. s.mu is held.
-func (s *slot) remove(it *Item) {
-	for i, o := range s.items {
-		if o == it {
-			s.items = append(s.items[:i], s.items[i+1:]...)
-			break
-		}
-	}
-	if it.suspect {
-		it.suspect = false
-		s.r.suspect.Store(false)
-		s.r.parking.wakeOne() // there may be more, and this worker may be busy
-	}
-}
-
 // claim gives the next item to start, unless the receiver may start nothing now.
 func (s *slot) claim() *Item {
-	if s.r.Stopped() || s.r.pausing.Load() || !s.r.lease.fresh() {
+	if s.r.Stopped() || s.r.pausing.Load() || !s.r.lease.fresh(s.now) {
 		return nil
 	}
 	s.mu.Lock()
@@ -385,15 +206,15 @@ func (s *slot) next() *Item {
 }
 
 // handle runs the handler on the slot's goroutine. False: the goroutine has lost its slot and goes home.
-func (s *slot) handle(it *Item, turn int) bool {
+func (s *slot) handle(it *Item, turn int32) bool {
 	r := s.r
-	h := newHandling(s, it)
 	s.mu.Lock()
 	if it.state != running { // revoked since it was claimed
 		s.mu.Unlock()
 		return true
 	}
-	it.h = h
+	s.begin(it, turn, s.now)
+	h := it.h
 	if r.lease.lost.Load() { // whoever ended the others' contexts has not seen this one
 		h.cancel(ErrLeaseLost)
 	} else if r.patience.Err() != nil {
@@ -404,27 +225,12 @@ func (s *slot) handle(it *Item, turn int) bool {
 	if more {
 		r.watcher.note(h.Started.Add(Stall))
 	}
-	keeps := true
-	r.conf.Handle(h, func(err error, exits bool) {
-		h.cancel(context.Canceled)
-		v := r.conf.Judge(h, h.message, cmp.Or(h.Undecodable, err))
-		keeps = s.decide(it, turn, v)
-		if !keeps {
-			r.orphanEnded()
-		} else {
-			s.learn(v.Took, len(it.Raw))
-			if exits { // this goroutine ends with the guard
-				s.mu.Lock()
-				s.spawn()
-				s.mu.Unlock()
-			}
-		}
-	})
-	return keeps
+	r.conf.Handle(h)
+	return !h.orphan
 }
 
 // decide files the verdict of a handler that has returned. False: it had been given up, and so has the goroutine.
-func (s *slot) decide(it *Item, turn int, v Verdict) bool {
+func (s *slot) decide(it *Item, turn int32, v Verdict) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn != turn {
@@ -461,26 +267,6 @@ func (s *slot) want() int {
 	}
 	n := min(s.r.conf.Prefetch, int(prefetchTime/s.mean), s.r.conf.PrefetchBytes/max(1, s.size), s.limit)
 	return max(1, n)
-}
-
-// flush sends, from outside the slot's goroutine, what a stalled or stopping slot holds: verdicts, and what has not begun.
-func (s *slot) flush() {
-	r := s.r
-	if r.breaker.Pass() > 0 || !r.enter() {
-		return
-	}
-	defer r.gate.RUnlock()
-	call := link.NewCall()
-	call.FailFast = true
-	s.mu.Lock()
-	sent := s.collect(call, true)
-	s.mu.Unlock()
-	if len(sent) == 0 {
-		return
-	}
-	r.exchange(call)
-	r.breaker.Judge(s.settle(call.Replies, sent))
-	s.poke()
 }
 
 // exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never walks away from

@@ -1,9 +1,7 @@
 package worker
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -242,9 +240,11 @@ func (h *handover) settle(s *slot, sent []*Item, replies []link.Reply, last bool
 		case rep.Err != nil: // whether an earlier one was executed is seen when the lists are moved
 			it.unknown = false
 		case s.outcome(it, rep.Value):
-			evs = s.drop(it, true, evs)
+			s.remove(it)
+			evs = s.report(it, true, evs)
 		case last:
-			evs = s.drop(it, false, evs)
+			s.remove(it)
+			evs = s.report(it, false, evs)
 		default:
 			left = append(left, it)
 		}
@@ -274,7 +274,7 @@ func (h *handover) move(ctx context.Context) error {
 			for _, it := range s.items {
 				if it.In == in && it.state != lost {
 					p.held = append(p.held, it)
-					ids = append(ids, it.Identity(it.Raw))
+					ids = append(ids, it.Identity(it.Raw()))
 				}
 			}
 			s.mu.Unlock()
@@ -338,170 +338,4 @@ func (s *slot) lose(it *Item) {
 		kind = DoneOrLost
 	}
 	s.r.emit(Event{Kind: kind, Channel: it.In.Channel, Serial: it.Name(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
-}
-
-// handBack empties, at the end of a shutdown, what is left in the lists, and takes the entry away. It returns how many messages
-// whose handlers had begun went to the taking end.
-func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
-	if !r.seize(ctx) {
-		return int(r.returned.Load()), context.Cause(ctx)
-	}
-	defer r.resume()
-	r.conclude(ctx)
-	n, err := r.putBack(ctx, running)
-	returned = int(r.returned.Add(int32(n)))
-	if err != nil {
-		return returned, err
-	}
-	if r.doubt.Load() || len(r.owed) > 0 {
-		return returned, r.disown(ctx)
-	}
-	for range 2 {
-		c := link.NewCall()
-		c.FailFast = true
-		for _, in := range r.intakes {
-			c.AddScript(lists.Unregister, 1+len(r.slots), append(append([]any{in.Living}, in.doing...), r.live.Load().Name)...)
-		}
-		if err := r.all(ctx, c); err != nil {
-			return returned, err
-		}
-		left := false
-		for _, rep := range c.Replies {
-			n, _ := redis.Int(rep.Value, nil)
-			left = left || n == 0
-		}
-		if !left {
-			return returned, nil
-		}
-		if err := r.empty(ctx, *r.live.Load()); err != nil { // a verdict that could not be sent, or what a lost reply had left
-			return returned, err
-		}
-	}
-	return returned, nil // a sweep finds the rest
-}
-
-// disown ends all incarnations into whose lists a command without a reply may yet bring something: they are emptied and then
-// looked after as dead ones, not forgotten.
-func (r *Pool) disown(ctx context.Context) error {
-	owed := append([]lists.Incarnation{*r.live.Load()}, r.owed...)
-	c := link.NewCall()
-	c.FailFast = true
-	for _, i := range owed {
-		if err := r.empty(ctx, i); err != nil {
-			return err
-		}
-		for _, in := range r.intakes {
-			c.AddScript(lists.Supersede, 3, in.Living, in.Gone, in.Keeper, i.Name)
-		}
-	}
-	return r.all(ctx, c)
-}
-
-// conclude sends every verdict that is there. The gate is held alone.
-func (r *Pool) conclude(ctx context.Context) {
-	c := link.NewCall()
-	c.FailFast = true
-	of := make([][]*Item, len(r.slots))
-	for i, s := range r.slots {
-		s.mu.Lock()
-		of[i] = s.collect(c, false)
-		s.mu.Unlock()
-	}
-	if c.Len() == 0 {
-		return
-	}
-	replies := make([]link.Reply, c.Len())
-	if err := r.all(ctx, c); c.Answered {
-		replies = c.Replies
-	} else {
-		for i := range replies {
-			replies[i].Err = err
-		}
-	}
-	for i, s := range r.slots {
-		s.settle(replies[:len(of[i])], of[i])
-		replies = replies[len(of[i]):]
-	}
-}
-
-// putBack sends the items of a state to the taking end, in one pipeline and the one taken last first, so that the one taken first
-// is next whichever worker had it. The gate is held alone. It returns how many were found; what fails stays in hand.
-func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) {
-	type held struct {
-		s  *slot
-		it *Item
-	}
-	var all []held
-	for _, s := range r.slots {
-		s.mu.Lock()
-		for _, it := range s.items {
-			if it.state == state {
-				all = append(all, held{s, it})
-			}
-		}
-		s.mu.Unlock()
-	}
-	if len(all) == 0 {
-		return 0, nil
-	}
-	slices.Reverse(all) // of one reply, the one taken last first
-	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.taken, a.it.taken) })
-	c := link.NewCall()
-	c.FailFast = true
-	for _, h := range all {
-		c.AddScript(lists.Release, 3, h.it.In.Living, h.it.In.doing[h.s.n], h.it.In.Prepare, h.it.Identity(h.it.Raw))
-	}
-	if err := r.all(ctx, c); !c.Answered {
-		return 0, err
-	}
-	for i, h := range all {
-		found, err2 := redis.Int(c.Replies[i].Value, c.Replies[i].Err)
-		err = cmp.Or(err, err2)
-		if err2 != nil {
-			continue
-		}
-		n += found
-		h.s.mu.Lock()
-		running := h.it.h != nil
-		h.it.state, h.it.back = lost, true // where its handler still runs, nobody wants its verdict
-		if !running {
-			h.s.remove(h.it)
-		}
-		h.s.mu.Unlock()
-	}
-	if n > 0 {
-		r.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, N: n})
-	}
-	return n, err
-}
-
-// empty puts what the lists hold, known or not, to the taking end.
-func (r *Pool) empty(ctx context.Context, i lists.Incarnation) error {
-	c := link.NewCall()
-	c.FailFast = true
-	for _, s := range r.slots {
-		for _, in := range r.intakes {
-			list := in.List(i, s.n)
-			c.AddScript(lists.Handover, 4, in.Living, list, list, in.Prepare)
-		}
-	}
-	return r.all(ctx, c)
-}
-
-// LookSoon asks for a sweep of one channel, for what it says of delay.
-func (r *Pool) LookSoon(in *Intake) {
-	select {
-	case r.Looks <- in:
-	default: // a regular one will do
-	}
-}
-
-// Grave tells of an error that waiting does not mend, and says whether it is one.
-func (r *Pool) Grave(in *Intake, err error) bool {
-	class := link.Classify(err)
-	if class != link.Fatal && class != link.Failed {
-		return false
-	}
-	r.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
-	return true
 }

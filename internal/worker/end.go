@@ -1,0 +1,256 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+)
+
+// End is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is left is
+// handed back too, and the entry goes. It returns how many messages whose handlers had begun were handed back, how many handlers
+// still run, and what kept Redis from being told.
+func (r *Pool) End() (returned, still int, err error) {
+	<-r.Taking.Done()
+	r.parking.wakeAll()
+	r.watcher.note(time.Now())
+	graced := r.graced()
+	if r.seize(graced) {
+		r.conclude(graced)
+		r.putBack(graced, waiting)
+		r.resume()
+	}
+	close(r.settled)
+	r.wakeAll()
+	idle := make(chan struct{})
+	go func() {
+		r.workers.Wait()
+		close(idle)
+	}()
+	clean := false
+	select {
+	case <-idle:
+		clean = true
+	case <-graced.Done():
+	}
+	r.die()
+	// Where all is well this takes a round trip or two. Where not, whoever calls shutdown is waiting beyond his time already.
+	limit, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
+	if !clean {
+		limit, cancel = context.WithTimeout(limit, time.Second)
+		defer cancel()
+	}
+	if r.s.Why() != nil {
+		limit, cancel = context.WithTimeout(limit, 10*time.Millisecond)
+		defer cancel()
+	}
+	defer context.AfterFunc(r.patience, func() {
+		link.Sleep(limit, max(r.conf.Grace, 100*time.Millisecond))
+		cancel()
+	})()
+	returned, err = r.handBack(limit)
+	still = r.runningNow()
+	gone := make(chan struct{})
+	go func() {
+		r.others.Wait()
+		for _, in := range r.intakes {
+			in.Yield()
+			in.waiter.Close()
+		}
+		r.large.close()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-limit.Done():
+	}
+	r.Hurry()
+	return returned, still, err
+}
+
+// graced ends a grace after the handlers' contexts were ended, which it does when patience is over.
+func (r *Pool) graced() context.Context {
+	ctx, cancel := context.WithCancel(r.Life)
+	go func() {
+		defer cancel()
+		select {
+		case <-r.patience.Done():
+			r.cancelAll(ErrShutdown)
+			link.Sleep(ctx, r.conf.Grace)
+		case <-r.over: // nothing is ours any more
+		}
+	}()
+	return ctx
+}
+
+// unblock ends the waiters' blocking commands, where the server allows it, until done; one that comes too early does nothing.
+func (r *Pool) unblock(ctx context.Context) {
+	refused := false
+	for ctx.Err() == nil {
+		for _, in := range r.intakes {
+			if id := in.waiter.ID(); id != 0 && in.blocked.Load() && !refused {
+				c := link.NewCall()
+				c.FailFast = true
+				c.Add("CLIENT", "UNBLOCK", id)
+				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				refused = r.s.Pulse.Do(ctx, c) == nil && link.Code(c.Replies[0].Err) != ""
+				cancel()
+			}
+		}
+		link.Sleep(ctx, 10*time.Millisecond)
+	}
+}
+
+// handBack empties, at the end of a shutdown, what is left in the lists, and takes the entry away. It returns how many messages
+// whose handlers had begun went to the taking end.
+func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
+	if !r.seize(ctx) {
+		return int(r.returned.Load()), context.Cause(ctx)
+	}
+	defer r.resume()
+	r.conclude(ctx)
+	n, err := r.putBack(ctx, running)
+	returned = int(r.returned.Add(int32(n)))
+	if err != nil {
+		return returned, err
+	}
+	if r.doubt.Load() || len(r.owed) > 0 {
+		return returned, r.disown(ctx)
+	}
+	for range 2 {
+		c := link.NewCall()
+		c.FailFast = true
+		for _, in := range r.intakes {
+			c.AddScript(lists.Unregister, 1+len(r.slots), append(append([]any{in.Living}, in.doing...), r.live.Load().Name)...)
+		}
+		if err := r.all(ctx, c); err != nil {
+			return returned, err
+		}
+		left := false
+		for _, rep := range c.Replies {
+			n, _ := redis.Int(rep.Value, nil)
+			left = left || n == 0
+		}
+		if !left {
+			return returned, nil
+		}
+		if err := r.empty(ctx, *r.live.Load()); err != nil { // a verdict that could not be sent, or what a lost reply had left
+			return returned, err
+		}
+	}
+	return returned, nil // a sweep finds the rest
+}
+
+// disown ends all incarnations into whose lists a command without a reply may yet bring something: they are emptied and then
+// looked after as dead ones, not forgotten.
+func (r *Pool) disown(ctx context.Context) error {
+	owed := append([]lists.Incarnation{*r.live.Load()}, r.owed...)
+	c := link.NewCall()
+	c.FailFast = true
+	for _, i := range owed {
+		if err := r.empty(ctx, i); err != nil {
+			return err
+		}
+		for _, in := range r.intakes {
+			c.AddScript(lists.Supersede, 3, in.Living, in.Gone, in.Keeper, i.Name)
+		}
+	}
+	return r.all(ctx, c)
+}
+
+// conclude sends every verdict that is there. The gate is held alone.
+func (r *Pool) conclude(ctx context.Context) {
+	c := link.NewCall()
+	c.FailFast = true
+	of := make([][]*Item, len(r.slots))
+	for i, s := range r.slots {
+		s.mu.Lock()
+		of[i] = s.collect(nil, c, false)
+		s.mu.Unlock()
+	}
+	if c.Len() == 0 {
+		return
+	}
+	replies := make([]link.Reply, c.Len())
+	if err := r.all(ctx, c); c.Answered {
+		replies = c.Replies
+	} else {
+		for i := range replies {
+			replies[i].Err = err
+		}
+	}
+	for i, s := range r.slots {
+		s.settle(replies[:len(of[i])], of[i])
+		replies = replies[len(of[i]):]
+	}
+}
+
+// putBack sends the items of a state to the taking end, in one pipeline and the one taken last first, so that the one taken first
+// is next whichever worker had it. The gate is held alone. It returns how many were found; what fails stays in hand.
+func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) {
+	type held struct {
+		s  *slot
+		it *Item
+	}
+	var all []held
+	for _, s := range r.slots {
+		s.mu.Lock()
+		for _, it := range s.items {
+			if it.state == state {
+				all = append(all, held{s, it})
+			}
+		}
+		s.mu.Unlock()
+	}
+	if len(all) == 0 {
+		return 0, nil
+	}
+	slices.Reverse(all) // of one reply, the one taken last first
+	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.taken, a.it.taken) })
+	c := link.NewCall()
+	c.FailFast = true
+	for _, h := range all {
+		c.AddScript(lists.Release, 3, h.it.In.Living, h.it.In.doing[h.s.n], h.it.In.Prepare, h.it.Identity(h.it.Raw()))
+	}
+	if err := r.all(ctx, c); !c.Answered {
+		return 0, err
+	}
+	for i, h := range all {
+		found, err2 := redis.Int(c.Replies[i].Value, c.Replies[i].Err)
+		err = cmp.Or(err, err2)
+		if err2 != nil {
+			continue
+		}
+		n += found
+		h.s.mu.Lock()
+		running := h.it.h != nil
+		h.it.state, h.it.back = lost, true // where its handler still runs, nobody wants its verdict
+		if !running {
+			h.s.remove(h.it)
+		}
+		h.s.mu.Unlock()
+	}
+	if n > 0 {
+		r.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, N: n})
+	}
+	return n, err
+}
+
+// empty puts what the lists hold, known or not, to the taking end.
+func (r *Pool) empty(ctx context.Context, i lists.Incarnation) error {
+	c := link.NewCall()
+	c.FailFast = true
+	for _, s := range r.slots {
+		for _, in := range r.intakes {
+			list := in.List(i, s.n)
+			c.AddScript(lists.Handover, 4, in.Living, list, list, in.Prepare)
+		}
+	}
+	return r.all(ctx, c)
+}

@@ -1,0 +1,255 @@
+package worker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+)
+
+// Item is one message in hand. Its state is guarded by its slot's mu.
+type Item struct {
+	In  *Intake
+	arg any // the bytes as received, which are what is removed; boxed once
+	lists.Element
+	Newer error // the version is not known here
+	taken int64 // order of the replies that brought it
+
+	h        *Handling // while it is handled
+	handling Handling  // what h points to
+	verdict  Verdict
+
+	state   itemState
+	suspect bool
+	asked   bool // the higher channels had nothing when it was taken
+	unknown bool // the verdict was sent, and no reply came
+	doubt   bool // that was so once
+	back    bool // handed back while its handler ran
+	gone    bool // no longer in hand; for settle
+}
+
+type itemState uint8
+
+const (
+	waiting itemState = iota // to be started
+	running
+	decided // a verdict is there
+	sending // a verdict or a release is under way
+	lost    // somebody else's by now; its handler's verdict will be dropped
+)
+
+// Verdict is what becomes of a message.
+type Verdict struct {
+	Kind Kind          // Acked, Retried, Rejected, Undecodable or Released
+	Wait time.Duration // of Retried
+	Next []byte        // the new element of all but Acked and Released
+	Err  error
+	Took time.Duration
+}
+
+// newItem takes the bytes boxed, as they came.
+func newItem(in *Intake, arg any, taken int64) *Item {
+	it := &Item{In: in, arg: arg, taken: taken}
+	it.Element, it.Newer = lists.Decode(it.Raw())
+	return it
+}
+
+// Raw is the bytes as received.
+func (it *Item) Raw() []byte { return it.arg.([]byte) }
+
+// collect adds the commands of all verdicts to the call, and with unstarted the release of what has not begun; it appends the
+// items to out in the order of the replies. s.mu is held.
+func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
+	if !s.refused.IsZero() && time.Now().Before(s.refused) {
+		return out
+	}
+	back := false
+	send := func(it *Item) {
+		if it.state == decided && !it.unknown {
+			it.state = sending
+			s.command(call, it, it.In.doing[s.n])
+			out = append(out, it)
+		}
+	}
+	for _, it := range s.items {
+		if unstarted && it.state == waiting {
+			it.state, it.verdict = decided, Verdict{Kind: Released}
+		}
+		if it.verdict.Kind == Released {
+			back = true
+		} else {
+			send(it)
+		}
+	}
+	if back {
+		for _, it := range slices.Backward(s.items) { // the one taken first goes back last
+			send(it)
+		}
+	}
+	return out
+}
+
+// settles says whether all that is in hand is decided and may be sent. s.mu is held.
+func (s *slot) settles() bool {
+	for _, it := range s.items {
+		if it.state != decided || it.unknown {
+			return false
+		}
+	}
+	return s.refused.IsZero() || !time.Now().Before(s.refused)
+}
+
+// command adds the one command that makes an item's verdict true, with the element in the given doing list.
+func (s *slot) command(call *link.Call, it *Item, doing any) {
+	in, v := it.In, &it.verdict
+	conf := s.r.conf
+	switch v.Kind {
+	case Acked:
+		call.Add("LREM", doing, fromTail, it.arg)
+	case Retried:
+		call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, max(0, (v.Wait+time.Millisecond-1).Milliseconds()), it.arg, v.Next)
+	case Rejected, Undecodable:
+		call.AddScript(lists.Reject, 3, in.Living, doing, in.Dead, it.arg, v.Next, max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds()))
+	case Released:
+		call.AddScript(lists.Release, 3, in.Living, doing, in.Prepare, it.Identity(it.Raw()))
+	}
+}
+
+// fromTail removes one element, looked for from the end where the one taken first is.
+var fromTail any = -1
+
+// settle judges each reply to a verdict alone. It returns an error where the receiver should slow down.
+func (s *slot) settle(replies []link.Reply, sent []*Item) error {
+	if len(sent) == 0 {
+		return nil
+	}
+	var trouble error
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	evs := s.evs[:0]
+	for i, it := range sent {
+		rep := replies[i]
+		switch link.Classify(rep.Err) {
+		case link.Done:
+			it.gone = true
+			evs = s.report(it, s.outcome(it, rep.Value), evs)
+		case link.Unknown: // the handover finds out
+			it.state, it.unknown, it.doubt = decided, true, true
+			s.r.breaks(rep.Err)
+		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
+			it.state = decided
+			if it.verdict.Kind == Released && !s.r.Stopped() && it.h == nil {
+				it.state, it.asked = waiting, false
+			}
+			switch link.Code(rep.Err) {
+			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
+				s.refused = time.Now().Add(link.MaxTrouble)
+				evs = append(evs, Event{Kind: Trouble, Channel: it.In.Channel, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: rep.Err})
+			default:
+				trouble = rep.Err
+			}
+		}
+	}
+	s.items = slices.DeleteFunc(s.items, func(it *Item) bool {
+		if it.gone {
+			s.cleared(it)
+		}
+		return it.gone
+	})
+	s.r.emit(evs...)
+	clear(evs)
+	s.evs = evs
+	return trouble
+}
+
+// outcome says whether the verdict's reply means that the element was there.
+func (s *slot) outcome(it *Item, reply any) bool {
+	switch it.verdict.Kind {
+	case Retried:
+		due, _ := redis.Int64(reply, nil)
+		if due > 0 {
+			it.In.Own(it.verdict.Wait)
+		}
+		return due > 0
+	case Rejected, Undecodable:
+		ns, _ := redis.Ints(reply, nil)
+		if len(ns) == 2 && ns[1] > 0 {
+			s.r.emit(Event{Kind: Trimmed, Channel: it.In.Channel, N: ns[1]})
+		}
+		return len(ns) == 2 && ns[0] == 1
+	}
+	n, _ := redis.Int64(reply, nil)
+	return n > 0
+}
+
+// report adds what an item whose verdict was executed came to. s.mu is held.
+func (s *slot) report(it *Item, found bool, evs []Event) []Event {
+	if it.verdict.Kind == Released && it.h != nil && found && s.r.patience.Err() != nil {
+		s.r.returned.Add(1)
+	}
+	if s.r.conf.Emit == nil {
+		return nil
+	}
+	v := &it.verdict
+	e := Event{Kind: v.Kind, Channel: it.In.Channel, Serial: it.Name(), Attempt: it.Attempts + 1,
+		Receiver: s.r.live.Load().Name, Worker: s.n, Took: v.Took, Err: v.Err}
+	switch {
+	case !found && it.doubt:
+		e.Kind = DoneOrLost
+	case !found && v.Kind == Released:
+		return evs // reaped or released by somebody else
+	case !found:
+		e.Kind = Lost
+		if e.Err == nil {
+			e.Err = ErrLeaseLost
+		}
+	case v.Kind == Retried:
+		e.Due = time.Now().Add(v.Wait)
+	case v.Kind == Released:
+		e.N, e.Attempt = 1, 0
+	}
+	return append(evs, e)
+}
+
+// remove takes an item out of hand. s.mu is held.
+func (s *slot) remove(it *Item) {
+	for i, o := range s.items {
+		if o == it {
+			s.items = slices.Delete(s.items, i, i+1)
+			break
+		}
+	}
+	s.cleared(it)
+}
+
+// cleared makes room for the next suspect, if the item was one.
+func (s *slot) cleared(it *Item) {
+	if it.suspect {
+		it.suspect = false
+		s.r.suspect.Store(false)
+		s.r.parking.wakeOne() // there may be more, and this worker may be busy
+	}
+}
+
+// flush sends, from outside the slot's goroutine, what a stalled or stopping slot holds: verdicts, and what has not begun.
+func (s *slot) flush() {
+	r := s.r
+	if r.breaker.Pass() > 0 || !r.enter() {
+		return
+	}
+	defer r.gate.RUnlock()
+	call := link.NewCall()
+	call.FailFast = true
+	s.mu.Lock()
+	sent := s.collect(nil, call, true)
+	s.mu.Unlock()
+	if len(sent) == 0 {
+		return
+	}
+	r.exchange(call)
+	r.breaker.Judge(s.settle(call.Replies, sent))
+	s.poke()
+}
