@@ -44,7 +44,7 @@ func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	due, err := q.put(ctx, &d, []any{d.raw})
+	due, err := q.put(ctx, &d, nil)
 	if err == nil && q.events.on() {
 		q.events.emit(Event{Kind: Delivered, Channel: d.channel, Serial: d.element.Name(), N: 1, Due: due})
 	}
@@ -160,7 +160,7 @@ func (d delivery) with(opts []Option) (delivery, error) {
 	return d, nil
 }
 
-// put brings elements into d's channel in one step. It tells the due time of those for later.
+// put brings elements into d's channel in one step, or without any d's own. It tells the due time of those for later.
 func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time, err error) {
 	var limit time.Duration
 	if _, ok := ctx.Deadline(); !ok {
@@ -170,6 +170,10 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 		return q.putLater(ctx, limit, d, raws)
 	}
 	_, err = q.ask(ctx, limit, d, func(c *link.Call) {
+		if raws == nil {
+			c.AddElement(d.raw, "LPUSH", d.keys.Prepare)
+			return
+		}
 		c.Add("LPUSH", d.keys.Prepare)
 		c.Extend(raws...)
 	})
@@ -181,6 +185,9 @@ func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, 
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
+	}
+	if raws == nil {
+		raws = []any{d.raw}
 	}
 	began, doubt := time.Now(), false
 	mode, ms := "in", (min(d.in, maxWait) + time.Millisecond - 1).Milliseconds()

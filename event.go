@@ -4,8 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/worker"
 )
@@ -159,17 +162,35 @@ func (e *events) emit(evs ...Event) {
 
 // tell emits what happens in a pool, which may be every message: so it copies each but once.
 func (e *events) tell(evs ...worker.Event) {
-	now := time.Now()
+	now, names := time.Now(), serials(evs)
 	e.mu.Lock()
 	room := min(len(evs), max(0, eventBuffer-len(e.waiting)))
 	e.lost += len(evs) - room
 	for i := range evs[:room] {
 		v := &evs[i]
-		e.waiting = append(e.waiting, Event{Time: now, Kind: EventKind(v.Kind), Channel: v.Channel, Serial: v.Serial, Attempt: v.Attempt,
+		serial := ""
+		if !v.Serial.IsZero() {
+			serial, names = names[:ulid.EncodedSize], names[ulid.EncodedSize:]
+		}
+		e.waiting = append(e.waiting, Event{Time: now, Kind: EventKind(v.Kind), Channel: v.Channel, Serial: serial, Attempt: v.Attempt,
 			Receiver: v.Receiver, Worker: v.Worker, N: v.N, Took: v.Took, Due: v.Due, Fatal: v.Fatal, Err: v.Err})
 	}
 	e.mu.Unlock()
 	e.poke()
+}
+
+// serials are the names of all, one behind the other: one piece of memory.
+func serials(evs []worker.Event) string {
+	var all strings.Builder
+	all.Grow(len(evs) * ulid.EncodedSize)
+	for i := range evs {
+		if s := &evs[i].Serial; !s.IsZero() {
+			var name [ulid.EncodedSize]byte
+			s.MarshalTextTo(name[:])
+			all.Write(name[:])
+		}
+	}
+	return all.String()
 }
 
 func (e *events) poke() {

@@ -57,12 +57,12 @@ func (h handling) unmarshal() (m IMessage, err error) {
 }
 
 // judge makes a verdict of what the handler returned. It runs on the handler's goroutine, or the watcher's for one that was given up.
-func (h handling) judge(m IMessage, err error) worker.Verdict {
-	it := h.Item
-	v := worker.Verdict{Kind: worker.Acked, Err: err}
+func (h handling) judge(m IMessage, err error) *worker.Verdict {
 	if err == nil {
-		return v
+		return worker.Ack
 	}
+	it := h.Item
+	v := &worker.Verdict{Err: err}
 	if cause := h.Cause(); cause == ErrLeaseLost || cause == ErrShutdown {
 		v.Kind = worker.Released // that was not the message's fault, so it is no attempt
 		return v
@@ -84,7 +84,7 @@ func (h handling) judge(m IMessage, err error) worker.Verdict {
 	}
 	e := it.Element.Next(err)
 	if it.Newer != nil { // its header cannot be written here, so it goes whole behind one of our own
-		e = lists.Element{Serial: lists.NewSerial(), Failure: lists.FailureText(err), Payload: it.Raw()}
+		e = lists.Element{Serial: lists.NewSerial(), Failure: lists.FailureText(err), Payload: it.Raw}
 	}
 	v.Next = e.Encode()
 	return v

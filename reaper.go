@@ -22,6 +22,7 @@ const (
 	reapBytes   = 64 << 10 // after which it stops: some 0.4 ms
 	existsChunk = 1000     // lists that one pipeline asks for
 	keeperKeeps = 3 * sweepEvery
+	minRefuse   = 200 * time.Millisecond // between beats that fail: 5 a second, and several within the shortest lease
 )
 
 // pulse is what the beat's goroutine knows.
@@ -64,7 +65,7 @@ func (r *receiver) beat() {
 			began := time.Now()
 			wait, err := r.beatOnce(p, began)
 			if err != nil {
-				p.refuse = min(max(2*p.refuse, third/16), third/2)
+				p.refuse = max(min(max(2*p.refuse, third/16), third/2), minRefuse)
 				wait = time.Since(began) + link.Jitter(p.refuse)
 				p.good = time.Time{}
 			} else {

@@ -151,7 +151,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		Lease: q.conf.Lease, Grace: q.conf.Grace, Timeout: q.conf.Timeout, ReplyTimeout: q.conf.ReplyTimeout,
 		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxDead: q.conf.MaxDead, DeadFor: q.conf.DeadFor,
 		Order: o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle,
-		Judge: func(h *worker.Handling, message any, err error) worker.Verdict {
+		Judge: func(h *worker.Handling, message any, err error) *worker.Verdict {
 			m, _ := message.(IMessage)
 			return handling{h, r}.judge(m, err)
 		},

@@ -47,13 +47,15 @@ func Order() int64 { return order.Add(1) }
 // Reply is what one command came to.
 type Reply struct {
 	Value any
+	Bulk  []byte // in place of Value: a string that is the whole reply, as elements come; nil where there was none
 	Err   error
 }
 
 type command struct {
 	name     string
 	script   *Script
-	from, to int // its arguments in args
+	from, to int    // its arguments in args
+	raw      []byte // the last one, if it is not nil: an element, which needs no memory as an any
 }
 
 const (
@@ -68,6 +70,7 @@ func NewCall() *Call { return &Call{done: make(chan struct{}, 1)} }
 // Reset empties the Call for its next use and keeps its memory.
 func (c *Call) Reset() {
 	clear(c.args)
+	clear(c.cmds)
 	c.cmds, c.args, c.Replies = c.cmds[:0], c.args[:0], c.Replies[:0]
 	c.state.Store(queued)
 }
@@ -83,7 +86,7 @@ func (c *Call) Only(is []int) *Call {
 		}
 		from := len(o.args)
 		o.args = append(o.args, c.args[cmd.from:cmd.to]...)
-		o.cmds = append(o.cmds, command{name: cmd.name, script: cmd.script, from: from, to: len(o.args)})
+		o.cmds = append(o.cmds, command{name: cmd.name, script: cmd.script, from: from, to: len(o.args), raw: cmd.raw})
 	}
 	return o
 }
@@ -96,6 +99,12 @@ func (c *Call) Add(name string, args ...any) {
 	from := len(c.args)
 	c.args = append(c.args, args...)
 	c.cmds = append(c.cmds, command{name: name, from: from, to: len(c.args)})
+}
+
+// AddElement appends a command with an element as its last argument.
+func (c *Call) AddElement(element []byte, name string, args ...any) {
+	c.Add(name, args...)
+	c.cmds[len(c.cmds)-1].raw = element
 }
 
 // Extend appends arguments to the last command.

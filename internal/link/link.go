@@ -287,7 +287,7 @@ func (l *Link) alive(c *conn) bool {
 	ping := NewCall()
 	ping.Add("PING")
 	ping.state.Store(sent)
-	c.send("PING", nil)
+	c.send("PING", nil, nil)
 	select {
 	case c.inflight <- ping:
 	case <-c.gone:
@@ -316,7 +316,7 @@ func (l *Link) send(c *Call) {
 			name, c.args[cmd.from] = "EVAL", cmd.script.text
 			l.conn.loaded[cmd.script] = true
 		}
-		if l.conn.send(name, c.args[cmd.from:cmd.to]) != nil {
+		if l.conn.send(name, c.args[cmd.from:cmd.to], cmd.raw) != nil {
 			break // the connection is at its end; the reader will see it
 		}
 	}
@@ -350,15 +350,25 @@ func (l *Link) part() {
 	discard(c.Conn)
 }
 
-// read is the reader goroutine of one connection: it ends with the connection, or when the writer closes inflight.
+// read is the reader goroutine of one connection: it ends with the connection, or when the writer closes inflight. Whoever waits
+// for replies that came together is woken when all of these are read, so that what they send next goes together too.
 func (c *conn) read(timeout time.Duration) {
+	var answered []*Call
+	wake := func() {
+		for _, call := range answered {
+			call.done <- struct{}{}
+		}
+		clear(answered)
+		answered = answered[:0]
+	}
 	for call := range c.inflight {
 		for range call.cmds {
-			v, err := c.receive(timeout)
+			v, bulk, err := c.receive(timeout, wake)
 			if err != nil {
 				if _, reply := err.(redis.Error); !reply {
 					c.err = err
 					close(c.gone) // first, so that whoever hears of it does not come again the same way
+					wake()
 					call.fail(Unknown, err)
 					return
 				}
@@ -368,11 +378,14 @@ func (c *conn) read(timeout time.Duration) {
 					c.useless.Store(true)
 				}
 			}
-			call.Replies = append(call.Replies, Reply{v, err})
+			call.Replies = append(call.Replies, Reply{v, bulk, err})
 		}
 		call.Order = Order()
-		call.done <- struct{}{}
+		if answered = append(answered, call); len(c.inflight) == 0 {
+			wake()
+		}
 	}
+	wake()
 	c.err = ErrClosed
 	close(c.gone)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,6 +36,11 @@ func newBed(t *testing.T, s *redistest.Server) *bed {
 	p := redistest.NewProxy(t, s.Addr())
 	b := &bed{Proxy: p, t: t, s: s, key: "{" + redistest.Name(t) + "}", told: make(chan bool, 100), dials: make(chan time.Time, 10000)}
 	b.pool, _ = NewPool("redis://" + p.Addr())
+	if strings.Contains(t.Name(), "Foreign") {
+		b.pool = &redis.Pool{MaxIdle: 8, DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialContext(ctx, "tcp", p.Addr(), redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(3*time.Second), redis.DialWriteTimeout(3*time.Second))
+		}}
+	}
 	dial := b.pool.DialContext
 	b.pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
 		b.dials <- time.Now()
@@ -149,7 +155,7 @@ func TestPipelining(t *testing.T) {
 				}
 				for j, r := range c.Replies {
 					want := fmt.Sprint(g, ".", i, ".", j, b.key)
-					if got, err := redis.String(r.Value, r.Err); j == 3 && Classify(err) != Failed || j != 3 && (err != nil || got != want) {
+					if got, err := redis.String(r.Bulk, r.Err); j == 3 && Classify(err) != Failed || j != 3 && (err != nil || got != want) {
 						t.Errorf("%q, %v, want %q", got, err, want)
 						return
 					}
@@ -175,7 +181,7 @@ func TestMoreThanInflight(t *testing.T) {
 			c.Add("ECHO", i)
 			if err := l.Do(context.Background(), c); err != nil {
 				t.Error(err)
-			} else if n, err := redis.Int(c.Replies[0].Value, c.Replies[0].Err); err != nil || n != i {
+			} else if n, err := redis.Int(c.Replies[0].Bulk, c.Replies[0].Err); err != nil || n != i {
 				t.Errorf("%d, %v, want %d", n, err, i)
 			}
 		})
@@ -432,7 +438,7 @@ func TestCancelAfterTheSend(t *testing.T) {
 	if err := l.Do(b.within(patience), c); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := redis.String(c.Replies[0].Value, c.Replies[0].Err); got != "own" || err != nil {
+	if got, err := redis.String(c.Replies[0].Bulk, c.Replies[0].Err); got != "own" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	if b.pushed("sent") != 1 || r.Struck() != 1 || b.Dials() != 1 {
@@ -610,7 +616,7 @@ func TestOnly(t *testing.T) {
 			}
 			var missing []int
 			for j, r := range o.Replies {
-				got, err := redis.String(r.Value, r.Err)
+				got, err := redis.String(r.Bulk, r.Err)
 				if Code(err) == "NOSCRIPT" && again == 0 {
 					missing = append(missing, j)
 				} else if want := all[is[j]]; got != want || err != nil {
@@ -672,7 +678,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 	go func() {
 		for i := range c {
 			<-c[i].done
-			n, err := redis.Int(c[i].Replies[0].Value, c[i].Replies[0].Err)
+			n, err := redis.Int(c[i].Replies[0].Bulk, c[i].Replies[0].Err)
 			if err == nil && n != i {
 				err = fmt.Errorf("%d is the reply to %d", n, i)
 			}

@@ -15,18 +15,29 @@ import (
 
 // wire is how a link speaks on its connection. One goroutine sends, one receives, as redigo has it.
 type wire interface {
-	send(name string, args []any) error // it may write before flush
+	send(name string, args []any, last []byte) error // last may be nil; it may write before flush
 	flush() error
-	receive(timeout time.Duration) (any, error) // a redis.Error is a reply, any other error the connection's end
+	// receive tells by waits that it may have to wait for the reply. A redis.Error is a reply, any other error the connection's end.
+	receive(timeout time.Duration, waits func()) (value any, bulk []byte, err error)
 }
 
 // foreign is the wire on a connection of a pool that is not NewPool's: redigo's own.
 type foreign struct{ redis.Conn }
 
-func (f foreign) send(name string, args []any) error { return f.Send(name, args...) }
-func (f foreign) flush() error                       { return f.Flush() }
-func (f foreign) receive(timeout time.Duration) (any, error) {
-	return redis.ReceiveWithTimeout(f.Conn, timeout)
+func (f foreign) send(name string, args []any, last []byte) error {
+	if last != nil {
+		args = append(args[:len(args):len(args)], last)
+	}
+	return f.Send(name, args...)
+}
+func (f foreign) flush() error { return f.Flush() }
+func (f foreign) receive(timeout time.Duration, waits func()) (any, []byte, error) {
+	waits() // redigo does not tell what it has
+	v, err := redis.ReceiveWithTimeout(f.Conn, timeout)
+	if b, ok := v.([]byte); ok {
+		return nil, b, err
+	}
+	return v, nil, err
 }
 
 // stream is the wire on a connection that NewPool has dialled. redigo has buffers of 4 KB, and asks the clock and sets a deadline
@@ -41,6 +52,7 @@ type stream struct {
 
 	in      *bufio.Reader // receiver's
 	timeout time.Duration // likewise, for the next read
+	waits   func()        // likewise
 }
 
 const (
@@ -56,16 +68,19 @@ func newStream(c net.Conn, limit time.Duration) *stream {
 }
 
 // send appends a command to what is to be written.
-func (s *stream) send(name string, args []any) error {
-	b := appendHead(s.out, '*', 1+len(args))
+func (s *stream) send(name string, args []any, last []byte) error {
+	n := 1 + len(args)
+	if last != nil {
+		n++
+	}
+	b := appendHead(s.out, '*', n)
 	b = appendText(b, name)
 	for _, a := range args {
 		switch a := a.(type) {
 		case string:
 			b = appendText(b, a)
 		case []byte:
-			b = appendHead(b, '$', len(a))
-			b = append(append(b, a...), '\r', '\n')
+			b = appendBytes(b, a)
 		case int:
 			b = appendNumber(b, int64(a))
 		case int64:
@@ -74,6 +89,9 @@ func (s *stream) send(name string, args []any) error {
 			b = appendText(b, fmt.Sprint(a))
 		}
 	}
+	if last != nil {
+		b = appendBytes(b, last)
+	}
 	if s.out = b; len(b) >= streamBuffer {
 		return s.flush()
 	}
@@ -81,6 +99,9 @@ func (s *stream) send(name string, args []any) error {
 }
 
 func appendHead(b []byte, kind byte, n int) []byte {
+	if n < 10 {
+		return append(b, kind, '0'+byte(n), '\r', '\n')
+	}
 	b = strconv.AppendInt(append(b, kind), int64(n), 10)
 	return append(b, '\r', '\n')
 }
@@ -88,6 +109,11 @@ func appendHead(b []byte, kind byte, n int) []byte {
 func appendText(b []byte, s string) []byte {
 	b = appendHead(b, '$', len(s))
 	return append(append(b, s...), '\r', '\n')
+}
+
+func appendBytes(b, a []byte) []byte {
+	b = appendHead(b, '$', len(a))
+	return append(append(b, a...), '\r', '\n')
 }
 
 func appendNumber(b []byte, n int64) []byte {
@@ -116,65 +142,74 @@ func (s *stream) flush() error {
 type reader struct{ s *stream }
 
 func (r reader) Read(b []byte) (int, error) {
+	r.s.waits()
 	r.s.net.SetReadDeadline(time.Now().Add(r.s.timeout))
 	return r.s.net.Read(b)
 }
 
 // receive reads a reply, in the types that redigo gives it.
-func (s *stream) receive(timeout time.Duration) (any, error) {
-	s.timeout = timeout
-	v, err := s.reply(0)
+func (s *stream) receive(timeout time.Duration, waits func()) (any, []byte, error) {
+	s.timeout, s.waits = timeout, waits
+	kind, line, err := s.head()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if kind == '$' {
+		b, err := s.bulk(line)
+		return nil, b, err
+	}
+	v, err := s.reply(kind, line, 0)
+	if err != nil {
+		return nil, nil, err
 	}
 	if e, ok := v.(redis.Error); ok {
-		return nil, e
+		return nil, nil, e
 	}
-	return v, nil
+	return v, nil, nil
 }
 
 var errProtocol = errors.New("redis sent what is no reply")
 
-func (s *stream) reply(depth int) (any, error) {
-	line, err := s.in.ReadSlice('\n')
+// head reads the first line of a reply, which stays only until the next read.
+func (s *stream) head() (kind byte, line []byte, err error) {
+	line, err = s.in.ReadSlice('\n')
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	if len(line) < 3 || line[len(line)-2] != '\r' {
-		return nil, errProtocol
+		return 0, nil, errProtocol
 	}
-	kind, line := line[0], line[1:len(line)-2]
+	return line[0], line[1 : len(line)-2], nil
+}
+
+func (s *stream) reply(kind byte, line []byte, depth int) (any, error) {
 	switch kind {
 	case '+':
 		return string(line), nil
 	case '-':
 		return redis.Error(line), nil
-	}
-	n, ok := number(line)
-	if !ok {
-		return nil, errProtocol
-	}
-	switch {
-	case kind == ':':
-		return n, nil
-	case n == -1 && (kind == '$' || kind == '*'):
-		return nil, nil
-	case kind == '$' && n >= 0 && n <= maxBulk:
-		b := make([]byte, n)
-		if _, err := io.ReadFull(s.in, b); err != nil {
+	case '$':
+		b, err := s.bulk(line)
+		if b == nil {
 			return nil, err
 		}
-		if cr, err := s.in.ReadByte(); err != nil || cr != '\r' {
-			return nil, cmpErr(err)
-		}
-		if lf, err := s.in.ReadByte(); err != nil || lf != '\n' {
-			return nil, cmpErr(err)
-		}
-		return b, nil
+		return b, err
+	}
+	n, ok := number(line)
+	switch {
+	case !ok:
+	case kind == ':':
+		return n, nil
+	case kind == '*' && n == -1:
+		return nil, nil
 	case kind == '*' && n >= 0 && n <= maxBulk && depth < maxDepth:
 		all := make([]any, 0, min(n, 1024))
 		for range n {
-			v, err := s.reply(depth + 1)
+			kind, line, err := s.head()
+			if err != nil {
+				return nil, err
+			}
+			v, err := s.reply(kind, line, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -185,11 +220,28 @@ func (s *stream) reply(depth int) (any, error) {
 	return nil, errProtocol
 }
 
-func cmpErr(err error) error {
-	if err == nil {
+// bulk reads a string; nil is Redis's nil.
+func (s *stream) bulk(line []byte) ([]byte, error) {
+	n, ok := number(line)
+	if n == -1 && ok {
+		return nil, nil
+	}
+	if !ok || n < 0 || n > maxBulk {
+		return nil, errProtocol
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(s.in, b); err != nil {
+		return nil, err
+	}
+	end, err := s.in.Peek(2)
+	if err == nil && string(end) != "\r\n" {
 		err = errProtocol
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	s.in.Discard(2)
+	return b, nil
 }
 
 // number reads a decimal number, without the memory that strconv's string would take.
@@ -208,9 +260,9 @@ func number(b []byte) (n int64, ok bool) {
 		n = 10*n + int64(c-'0')
 	}
 	if negative {
-		n = -n
+		return -n, n > 0
 	}
-	return n, n >= 0 != negative || n == 0
+	return n, n >= 0
 }
 
 // revealKey is the context key under which whoever dials through a pool leaves a *net.Conn; NewPool's dialer puts there what it has

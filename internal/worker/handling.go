@@ -117,14 +117,14 @@ func (h *Handling) Finish(err error, exits bool) {
 	h.cancel(context.Canceled)
 	now := time.Now()
 	v := r.conf.Judge(h, h.message, cmp.Or(h.Undecodable, err))
-	v.Took = now.Sub(h.Started)
-	if !s.decide(h.Item, h.turn, v) {
+	took, size := now.Sub(h.Started), len(h.Item.Raw)
+	if !s.decide(h.Item, h.turn, v, took) {
 		h.orphan = true
 		r.orphanEnded()
 		return
 	}
 	s.now = now
-	s.learn(v.Took, len(h.Item.Raw()))
+	s.learn(took, size)
 	if exits {
 		s.mu.Lock()
 		s.spawn()

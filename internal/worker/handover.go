@@ -115,10 +115,12 @@ func (r *Pool) handover(why error) {
 			r.owed = h.sources
 			return
 		}
-		if r.Grave(r.intakes[0], err) {
-			wait = min(2*wait, link.MaxTrouble)
-		}
 		link.Sleep(life, link.Jitter(wait))
+		most := time.Second
+		if r.Grave(r.intakes[0], err) {
+			most = link.MaxTrouble
+		}
+		wait = max(wait, min(2*wait, most))
 	}
 	r.live.Store(&h.next)
 	r.lease.renew(h.registered)
@@ -152,7 +154,7 @@ func (h *handover) revoke() {
 	for _, s := range h.r.slots {
 		s.mu.Lock()
 		for i := 0; i < len(s.items); {
-			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict.Kind == Released && it.h == nil {
+			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict == release && it.h == nil {
 				it.state = lost // for whoever is just looking at it
 				s.remove(it)
 			} else {
@@ -274,7 +276,7 @@ func (h *handover) move(ctx context.Context) error {
 			for _, it := range s.items {
 				if it.In == in && it.state != lost {
 					p.held = append(p.held, it)
-					ids = append(ids, it.Identity(it.Raw()))
+					ids = append(ids, it.Identity(it.Raw))
 				}
 			}
 			s.mu.Unlock()
@@ -337,5 +339,5 @@ func (s *slot) lose(it *Item) {
 	if it.doubt {
 		kind = DoneOrLost
 	}
-	s.r.emit(Event{Kind: kind, Channel: it.In.Channel, Serial: it.Name(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
+	s.r.emit(Event{Kind: kind, Channel: it.In.Channel, Serial: it.Serial, Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
 }

@@ -13,14 +13,15 @@ import (
 // Item is one message in hand. Its state is guarded by its slot's mu.
 type Item struct {
 	In  *Intake
-	arg any // the bytes as received, which are what is removed; boxed once
+	Raw []byte // as received: what is removed
 	lists.Element
 	Newer error // the version is not known here
 	taken int64 // order of the replies that brought it
 
 	h        *Handling // while it is handled
 	handling Handling  // what h points to
-	verdict  Verdict
+	verdict  *Verdict
+	took     time.Duration // by the handler
 
 	state   itemState
 	suspect bool
@@ -41,24 +42,24 @@ const (
 	lost    // somebody else's by now; its handler's verdict will be dropped
 )
 
-// Verdict is what becomes of a message.
+// Verdict is what becomes of a message; it is not written to any more.
 type Verdict struct {
 	Kind Kind          // Acked, Retried, Rejected, Undecodable or Released
 	Wait time.Duration // of Retried
 	Next []byte        // the new element of all but Acked and Released
 	Err  error
-	Took time.Duration
 }
 
-// newItem takes the bytes boxed, as they came.
-func newItem(in *Intake, arg any, taken int64) *Item {
-	it := &Item{In: in, arg: arg, taken: taken}
-	it.Element, it.Newer = lists.Decode(it.Raw())
-	return it
-}
+// Ack is the verdict on most messages.
+var Ack = &Verdict{Kind: Acked}
 
-// Raw is the bytes as received.
-func (it *Item) Raw() []byte { return it.arg.([]byte) }
+// release is the verdict on what was not begun.
+var release = &Verdict{Kind: Released}
+
+func (it *Item) fill(in *Intake, raw []byte, taken int64) {
+	it.In, it.Raw, it.taken = in, raw, taken
+	it.Element, it.Newer = lists.Decode(raw)
+}
 
 // collect adds the commands of all verdicts to the call, and with unstarted the release of what has not begun; it appends the
 // items to out in the order of the replies. s.mu is held.
@@ -76,9 +77,9 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	}
 	for _, it := range s.items {
 		if unstarted && it.state == waiting {
-			it.state, it.verdict = decided, Verdict{Kind: Released}
+			it.state, it.verdict = decided, release
 		}
-		if it.verdict.Kind == Released {
+		if it.verdict == release {
 			back = true
 		} else {
 			send(it)
@@ -104,17 +105,17 @@ func (s *slot) settles() bool {
 
 // command adds the one command that makes an item's verdict true, with the element in the given doing list.
 func (s *slot) command(call *link.Call, it *Item, doing any) {
-	in, v := it.In, &it.verdict
+	in, v := it.In, it.verdict
 	conf := s.r.conf
 	switch v.Kind {
 	case Acked:
-		call.Add("LREM", doing, fromTail, it.arg)
+		call.AddElement(it.Raw, "LREM", doing, fromTail)
 	case Retried:
-		call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, max(0, (v.Wait+time.Millisecond-1).Milliseconds()), it.arg, v.Next)
+		call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, max(0, (v.Wait+time.Millisecond-1).Milliseconds()), it.Raw, v.Next)
 	case Rejected, Undecodable:
-		call.AddScript(lists.Reject, 3, in.Living, doing, in.Dead, it.arg, v.Next, max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds()))
+		call.AddScript(lists.Reject, 3, in.Living, doing, in.Dead, it.Raw, v.Next, max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds()))
 	case Released:
-		call.AddScript(lists.Release, 3, in.Living, doing, in.Prepare, it.Identity(it.Raw()))
+		call.AddScript(lists.Release, 3, in.Living, doing, in.Prepare, it.Identity(it.Raw))
 	}
 }
 
@@ -157,6 +158,9 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 		if it.gone {
 			s.cleared(it)
 		}
+		if it.gone && it.verdict == Ack {
+			it.Raw, it.Payload = nil, nil // whoever keeps the handler's context keeps the items of the same take, and need not keep these
+		}
 		return it.gone
 	})
 	s.r.emit(evs...)
@@ -193,9 +197,9 @@ func (s *slot) report(it *Item, found bool, evs []Event) []Event {
 	if s.r.conf.Emit == nil {
 		return nil
 	}
-	v := &it.verdict
-	e := Event{Kind: v.Kind, Channel: it.In.Channel, Serial: it.Name(), Attempt: it.Attempts + 1,
-		Receiver: s.r.live.Load().Name, Worker: s.n, Took: v.Took, Err: v.Err}
+	v := it.verdict
+	e := Event{Kind: v.Kind, Channel: it.In.Channel, Serial: it.Serial, Attempt: it.Attempts + 1,
+		Receiver: s.r.live.Load().Name, Worker: s.n, Took: it.took, Err: v.Err}
 	switch {
 	case !found && it.doubt:
 		e.Kind = DoneOrLost

@@ -86,7 +86,7 @@ func (s *slot) askHigher(it *Item) *Item {
 		higher := s.items[len(s.items)-1]
 		copy(s.items[1:], s.items[:len(s.items)-1])
 		s.items[0] = higher
-		it.state, it.verdict = decided, Verdict{Kind: Released}
+		it.state, it.verdict = decided, release
 	}
 	s.mu.Unlock()
 	r.gate.RUnlock()

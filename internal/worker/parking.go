@@ -136,11 +136,13 @@ func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
 		}
 		return err
 	}
-	if v == nil {
+	raw, ok := v.([]byte)
+	if !ok {
 		return nil
 	}
-	it := newItem(in, v, link.Order())
-	r.large.saw(len(it.Raw()))
+	it := new(Item)
+	it.fill(in, raw, link.Order())
+	r.large.saw(len(it.Raw))
 	s.mu.Lock()
 	s.items = append(s.items, it)
 	s.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/oklog/ulid/v2"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
@@ -43,9 +44,9 @@ type Config struct {
 
 	// Handle decodes a message and runs its handler, and calls h.Finish with what came of it whatever the handler does.
 	Handle func(h *Handling)
-	// Judge makes a verdict of it, Took excepted. It is given what Decoded was, and runs on the handler's goroutine, or on another one for a
+	// Judge makes a verdict of it, Ack or a new one. It is given what Decoded was, and runs on the handler's goroutine, or on another one for a
 	// handler that was given up.
-	Judge func(h *Handling, message any, err error) Verdict
+	Judge func(h *Handling, message any, err error) *Verdict
 	// Emit is told what happens; nil where nobody wants to know.
 	Emit func(...Event)
 }
@@ -74,7 +75,7 @@ const (
 type Event struct {
 	Kind     Kind
 	Channel  string
-	Serial   string
+	Serial   ulid.ULID // zero for a bare payload
 	Attempt  int
 	Receiver string
 	Worker   int

@@ -100,7 +100,15 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	defer r.large.release(t.bytes)
 	items := s.took[:0]
 	again := false
-	for _, rep := range replies {
+	var chunk []Item // of one piece of memory
+	add := func(in *Intake, raw []byte, more int) {
+		if len(chunk) == 0 {
+			chunk = make([]Item, 1+more)
+		}
+		chunk[0].fill(in, raw, order)
+		items, chunk = append(items, &chunk[0]), chunk[1:]
+	}
+	for i, rep := range replies {
 		if rep.Err != nil {
 			switch class := link.Classify(rep.Err); {
 			case link.Code(rep.Err) == "OOM" && !t.script:
@@ -115,17 +123,21 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 		}
 		if t.script {
 			var err error
-			items, err = t.flat(items, rep.Value, order)
+			err = t.flat(rep.Value, add)
 			trouble = cmp.Or(trouble, err)
-		} else if rep.Value != nil {
-			items = append(items, newItem(r.intakes[0], rep.Value, order))
+		} else if rep.Bulk != nil {
+			more := len(replies) - 1 - i
+			if len(chunk) == 0 && replies[len(replies)-1].Bulk == nil {
+				more = 0 // the list's end
+			}
+			add(r.intakes[0], rep.Bulk, more)
 		}
 	}
 	t.got = len(items)
 	for _, it := range items {
 		it.asked = true
 		it.suspect = t.suspect && it.In == t.from[len(t.from)-1]
-		r.large.saw(len(it.Raw()))
+		r.large.saw(len(it.Raw))
 	}
 	if t.suspect && (t.got == 0 || !items[0].suspect) {
 		if t.got == 0 && trouble == nil && !again {
@@ -151,14 +163,14 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 }
 
 // flat reads the take script's reply: channel number and element in turns.
-func (t *takes) flat(items []*Item, reply any, order int64) ([]*Item, error) {
+func (t *takes) flat(reply any, add func(in *Intake, raw []byte, more int)) error {
 	vs, err := redis.Values(reply, nil)
 	for i := 0; i+1 < len(vs); i += 2 {
 		c, _ := redis.Int(vs[i], nil)
 		raw, _ := vs[i+1].([]byte)
 		switch {
 		case c > 0 && c <= len(t.from):
-			items = append(items, newItem(t.from[c-1], vs[i+1], order))
+			add(t.from[c-1], raw, 0)
 		case c < 0 && -c <= len(t.from):
 			in, refusal := t.from[-c-1], redis.Error(raw)
 			if len(t.from) > 1 && link.Classify(refusal) == link.Fatal {
@@ -169,7 +181,7 @@ func (t *takes) flat(items []*Item, reply any, order int64) ([]*Item, error) {
 			}
 		}
 	}
-	return items, err
+	return err
 }
 
 const (

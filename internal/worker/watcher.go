@@ -166,10 +166,9 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 		m := h.message
 		go func() {
 			v := r.conf.Judge(h, m, ErrTimeout)
-			v.Took = now.Sub(h.Started)
 			s.mu.Lock()
 			if it.state == sending {
-				it.state, it.verdict = decided, v
+				it.state, it.verdict, it.took = decided, v, now.Sub(h.Started)
 			}
 			s.mu.Unlock()
 			s.poke()
@@ -194,7 +193,7 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 }
 
 func (s *slot) event(kind Kind, h *Handling, now time.Time) Event {
-	return Event{Kind: kind, Channel: h.Item.In.Channel, Serial: h.Item.Name(), Attempt: h.Item.Attempts + 1,
+	return Event{Kind: kind, Channel: h.Item.In.Channel, Serial: h.Item.Serial, Attempt: h.Item.Attempts + 1,
 		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(h.Started), Err: h.Cause()}
 }
 

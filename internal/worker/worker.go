@@ -230,7 +230,7 @@ func (s *slot) handle(it *Item, turn int32) bool {
 }
 
 // decide files the verdict of a handler that has returned. False: it had been given up, and so has the goroutine.
-func (s *slot) decide(it *Item, turn int32, v Verdict) bool {
+func (s *slot) decide(it *Item, turn int32, v *Verdict, took time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn != turn {
@@ -238,14 +238,14 @@ func (s *slot) decide(it *Item, turn int32, v Verdict) bool {
 	}
 	switch it.state {
 	case running:
-		it.verdict, it.state = v, decided
+		it.verdict, it.took, it.state = v, took, decided
 	case lost:
 		s.remove(it)
 		if it.back {
 			break
 		}
-		s.r.emit(Event{Kind: Lost, Channel: it.In.Channel, Serial: it.Name(), Attempt: it.Attempts + 1,
-			Receiver: s.r.live.Load().Name, Worker: s.n, Took: v.Took, Err: ErrLeaseLost})
+		s.r.emit(Event{Kind: Lost, Channel: it.In.Channel, Serial: it.Serial, Attempt: it.Attempts + 1,
+			Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: ErrLeaseLost})
 	}
 	return true
 }

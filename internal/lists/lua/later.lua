@@ -6,7 +6,9 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local due = tonumber(ARGV[2])
-if ARGV[1] == 'in' then due = now + due end
+if ARGV[1] == 'in' then
+  due = time[1] * 1000 + math.ceil(time[2] / 1000) + due -- never before
+end
 if ARGV[1] == 'again' and due <= now then return 0 end
 local score = string.format('%.0f', due)
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')

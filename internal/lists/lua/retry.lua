@@ -4,7 +4,7 @@
 -- reply: due time in ms; 0 where the old one was not there, and then nothing has changed
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
-local due = time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[1])
+local due = time[1] * 1000 + math.ceil(time[2] / 1000) + tonumber(ARGV[1]) -- never before
 local score = string.format('%.0f', due)
 local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
 local added = redis.call('ZADD', KEYS[3], 'NX', score, ARGV[3])
