@@ -14,8 +14,8 @@ import (
 
 // One promote script moves at most this much, so that it holds Redis up for well under 1 ms.
 const (
-	promoteMost  = 200
-	promoteBytes = 64 << 10
+	promoteMost  = 128
+	promoteBytes = 32 << 10
 )
 
 // promoter brings one channel's due messages from delay to prepare. The due time is kept by a local timer. One promoter of a

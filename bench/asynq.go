@@ -2,27 +2,53 @@ package main
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/hibiken/asynq"
 )
 
 type asynqQueue struct {
-	opt    asynq.RedisClientOpt
-	client *asynq.Client
+	opt       asynq.RedisClientOpt
+	client    *asynq.Client
+	inspector *asynq.Inspector
+	check     time.Duration // TaskCheckInterval
+	delayed   time.Duration // DelayedTaskCheckInterval
+	name      string        // of asynq's queue
 }
 
-func openAsynq(addr string) (queue, error) {
-	opt := asynq.RedisClientOpt{Addr: addr}
-	return asynqQueue{opt, asynq.NewClient(opt)}, nil
+func openAsynq(check, delayed time.Duration) func(task) (queue, error) {
+	return func(t task) (queue, error) {
+		opt := asynq.RedisClientOpt{Addr: t.srv.addr}
+		if check > 0 {
+			opt.PoolSize = t.workers // the default, 10 a core, makes them wait for each other
+		}
+		return asynqQueue{opt, asynq.NewClient(opt), asynq.NewInspector(opt), check, delayed, "default"}, nil
+	}
 }
 
-func (a asynqQueue) deliver(ctx context.Context, payload []byte) error {
-	_, err := a.client.EnqueueContext(ctx, asynq.NewTask("bench", payload))
-	return err
+func (a asynqQueue) sender() func(context.Context, []byte) error {
+	options := []asynq.Option{asynq.Queue(a.name)}
+	return func(ctx context.Context, payload []byte) error {
+		_, err := a.client.EnqueueContext(ctx, asynq.NewTask("bench", payload), options...)
+		return err
+	}
+}
+
+func (a asynqQueue) laterSender() func(context.Context, [][]byte, time.Time) error {
+	return func(ctx context.Context, payloads [][]byte, due time.Time) error {
+		for _, payload := range payloads {
+			if _, err := a.client.EnqueueContext(ctx, asynq.NewTask("bench", payload), asynq.Queue(a.name), asynq.ProcessAt(due)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 func (a asynqQueue) receive(_ context.Context, workers int, handle func([]byte)) (func() error, error) {
-	srv := asynq.NewServer(a.opt, asynq.Config{Concurrency: workers, LogLevel: asynq.FatalLevel})
+	srv := asynq.NewServer(a.opt, asynq.Config{Concurrency: workers, Queues: map[string]int{a.name: 1},
+		TaskCheckInterval: a.check, DelayedTaskCheckInterval: a.delayed, LogLevel: asynq.FatalLevel})
 	err := srv.Start(asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error {
 		handle(t.Payload())
 		return nil
@@ -30,14 +56,22 @@ func (a asynqQueue) receive(_ context.Context, workers int, handle func([]byte))
 	return func() error { srv.Shutdown(); return nil }, err
 }
 
-func (a asynqQueue) left(context.Context) (int, error) {
-	inspector := asynq.NewInspector(a.opt)
-	defer inspector.Close()
-	info, err := inspector.GetQueueInfo("default")
-	if err != nil {
-		return 0, err
-	}
-	return info.Size, nil
+func (a asynqQueue) channel(name string) queue {
+	a.name = name
+	return a
 }
 
-func (a asynqQueue) close() error { return a.client.Close() }
+func (a asynqQueue) left(context.Context) (int, error) {
+	names, err := a.inspector.Queues()
+	n := 0
+	for _, name := range names {
+		info, err := a.inspector.GetQueueInfo(name)
+		if err != nil {
+			return 0, err
+		}
+		n += info.Size
+	}
+	return n, err
+}
+
+func (a asynqQueue) close() error { return errors.Join(a.client.Close(), a.inspector.Close()) }

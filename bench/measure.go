@@ -2,27 +2,43 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
-// load is the work that every system is given.
-type load struct {
-	n, workers int
-	size       int           // of a payload, in bytes, at least 8
-	stall      time.Duration // once nothing was handled for so long, what is missing is lost
+// measure is one way to look at a system. It is given an empty queue on a server of its own.
+type measure struct {
+	name, about string
+	fits        func(system) bool
+	run         func(context.Context, queue, task) ([]sample, error)
+	quick       bool // part of -quick
+	once        bool // rounds would tell nothing more; all systems are measured at once, because it takes time and no core
 }
 
-// measure is one way to look at a system. It is given an empty queue, and its first sample is the one it is named after.
-type measure struct {
-	name string
-	run  func(context.Context, queue, load) ([]sample, error)
+var measures = []measure{
+	{name: "process", about: "a backlog, by a handler that does nothing; also CPU and allocations a message", fits: every, run: process, quick: true},
+	{name: "process-100us", about: "the same, by one that sleeps 100 µs", fits: handles, run: processWaiting("process-100us", 100*time.Microsecond)},
+	{name: "process-5ms", about: "the same, by one that sleeps 5 ms", fits: handles, run: processWaiting("process-5ms", 5*time.Millisecond)},
+	{name: "deliver", about: "one message a call, from as many goroutines as -workers", fits: every, run: deliverOne, quick: true},
+	{name: "deliver-100", about: "100 messages a call", fits: func(s system) bool { return can[batcher](s.kind) || can[deliverer](s.kind) }, run: deliverMany},
+	{name: "wake", about: "from the call that delivers a message to its handler, when the receiver was idle", fits: every, run: wake, quick: true},
+	{name: "late", about: "from when a message is due to its handler, with 1,000,000 others that are not", fits: fits[delayer], run: late},
+	{name: "promote", about: "how fast due messages become ready, and the longest call of Redis in it", fits: fits[promoter], run: promote},
+	{name: "ordered", about: "the lowest of three channels in order, the others empty", fits: fits[orderer], run: ordered},
+	{name: "bytes", about: "Redis' memory a queued message", fits: every, run: bytesEach, quick: true, once: true},
+	{name: "backlog", about: "process, by the size of the backlog", fits: grows, run: backlogs},
+	{name: "workers", about: "process, by the number of workers", fits: grows, run: pools},
+	{name: "channels", about: "process, by the number of channels in one process", fits: grows, run: channels},
+	{name: "processes", about: "process, by the number of processes", fits: grows, run: processes},
+	{name: "receivers", about: "what Redis uses of its core while so many receivers of one channel are idle", fits: grows, run: receivers, once: true},
+	{name: "idle", about: "commands a second that an idle receiver sends", fits: every, run: idle, quick: true, once: true},
+	{name: "recovery", about: "from kill -9 to the next handling of what the process held", fits: func(s system) bool { return s.recovers }, run: recovery, once: true},
 }
+
+func every(system) bool         { return true }
+func grows(s system) bool       { return s.grows }
+func handles(s system) bool     { return s.name != reference }
+func fits[T any](s system) bool { return can[T](s.kind) }
 
 type sample struct {
 	measure string
@@ -30,116 +46,107 @@ type sample struct {
 	unit    string
 }
 
-var measures = []measure{{"process", process}, {"deliver", deliver}}
+const (
+	// Units of which more is better.
+	perSecond = "msg/s"
+	ofIdeal   = "of the workers"
+	// Units of which the limit has next to none, so that no ratio to it tells anything.
+	perMessage  = "allocs/msg"
+	ofCore      = "% of a core"
+	connections = "connections"
+)
 
-// process drains a backlog with a handler that does nothing. The rate counts from the call that starts the receiver to the
-// last message handled; start is the part before the first.
-func process(ctx context.Context, q queue, l load) ([]sample, error) {
-	if err := fill(ctx, q, l); err != nil {
-		return nil, err
-	}
-	t := &tally{seen: make([]atomic.Bool, l.n), all: make(chan struct{})}
-	began := time.Now()
-	stop, err := q.receive(ctx, l.workers, t.handle)
+// process drains a backlog with a handler that does nothing.
+func process(ctx context.Context, q queue, t task) ([]sample, error) {
+	w, err := fillAndDrain(ctx, q, t)
 	if err != nil {
-		return nil, fmt.Errorf("receive: %w", err)
-	}
-	// The verdict comes after the end, because a double may come after the last.
-	if err := errors.Join(t.wait(ctx, l.stall), stop(), t.verdict()); err != nil {
 		return nil, err
 	}
-	return []sample{
-		{"process", float64(l.n) / t.last.Sub(began).Seconds(), "msg/s"},
-		{"start", t.first.Sub(began).Seconds() * 1000, "ms"},
-	}, expect(ctx, q, 0)
+	samples := []sample{{"process", w.rate, perSecond}, {"redis-cpu", w.redis, "µs/msg"}, {"client-cpu", w.client, "µs/msg"}}
+	return w.addAllocs(samples, "allocs"), nil
 }
 
-// deliver puts messages into the queue, one a call.
-func deliver(ctx context.Context, q queue, l load) ([]sample, error) {
-	began := time.Now()
-	if err := fill(ctx, q, l); err != nil {
-		return nil, err
+// processWaiting drains one with a handler that waits. It waits longer than it is told to, on every system: so what the workers
+// could reach at best is judged by how long it took in truth.
+func processWaiting(name string, wait time.Duration) func(context.Context, queue, task) ([]sample, error) {
+	return func(ctx context.Context, q queue, t task) ([]sample, error) {
+		t.wait = wait
+		t.n = min(t.n, t.workers*t.waves)
+		w, err := fillAndDrain(ctx, q, t)
+		if err != nil {
+			return nil, err
+		}
+		ideal := float64(t.workers) / w.mean.Seconds()
+		return []sample{{name, w.rate, perSecond}, {name + "-share", w.rate / ideal, ofIdeal}}, nil
 	}
-	took := time.Since(began)
-	return []sample{{"deliver", float64(l.n) / took.Seconds(), "msg/s"}}, expect(ctx, q, l.n)
 }
 
-// fill delivers n messages, each with its number in its first 8 bytes.
-func fill(ctx context.Context, q queue, l load) error {
-	var next atomic.Int64
-	g, ctx := errgroup.WithContext(ctx)
-	for range l.workers {
-		g.Go(func() error {
-			for i := next.Add(1) - 1; i < int64(l.n); i = next.Add(1) - 1 {
-				payload := make([]byte, l.size)
-				binary.BigEndian.PutUint64(payload, uint64(i))
-				if err := q.deliver(ctx, payload); err != nil {
-					return fmt.Errorf("deliver message %d: %w", i, err)
-				}
-			}
-			return nil
-		})
+func fillAndDrain(ctx context.Context, q queue, t task) (work, error) {
+	t.want = t.n
+	if err := fill(ctx, q, t); err != nil {
+		return work{}, err
 	}
-	return g.Wait()
+	return drain(ctx, q, t)
 }
 
-func expect(ctx context.Context, q queue, want int) error {
-	n, err := q.left(ctx)
+// deliverOne puts messages into the queue, one a call.
+func deliverOne(ctx context.Context, q queue, t task) ([]sample, error) {
+	t.batch = 1
+	w, err := deliver(ctx, q, t)
 	if err != nil {
-		return fmt.Errorf("count what is left: %w", err)
+		return nil, err
 	}
-	if n != want {
-		return fmt.Errorf("there are %d messages in Redis, not %d", n, want)
-	}
-	return nil
+	return w.addAllocs([]sample{{"deliver", w.rate, perSecond}}, "deliver-allocs"), expect(ctx, q, t.n)
 }
 
-// tally sees to it that every message is handled exactly once.
-type tally struct {
-	seen           []atomic.Bool // by number
-	count, doubled atomic.Int64  // numbers seen, and seen again
-
-	first, last time.Time     // each written once; to be read when the receiver has stopped
-	all         chan struct{} // closed with the last number
+func deliverMany(ctx context.Context, q queue, t task) ([]sample, error) {
+	t.batch = 100
+	t.n *= 4 // for it is so much faster
+	w, err := deliver(ctx, q, t)
+	return []sample{{"deliver-100", w.rate, perSecond}}, errors.Join(err, expect(ctx, q, t.n))
 }
 
-func (t *tally) handle(payload []byte) {
-	if t.seen[binary.BigEndian.Uint64(payload)].Swap(true) {
-		t.doubled.Add(1)
-		return
-	}
-	n := t.count.Add(1)
-	if n == 1 {
-		t.first = time.Now()
-	}
-	if n == int64(len(t.seen)) {
-		t.last = time.Now()
-		close(t.all)
-	}
+// orderer is a queue that can be received from after others.
+type orderer interface {
+	ordered(higher ...string) queue
 }
 
-// wait returns when every number has come, or none for as long as stall.
-func (t *tally) wait(ctx context.Context, stall time.Duration) error {
-	look := time.NewTicker(stall)
-	defer look.Stop()
-	for before := int64(-1); ; before = t.count.Load() {
-		select {
-		case <-t.all:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-look.C:
-			if t.count.Load() == before {
-				return fmt.Errorf("nothing more was handled for %v", stall)
-			}
+// ordered drains a channel while two that come before it are empty.
+func ordered(ctx context.Context, q queue, t task) ([]sample, error) {
+	w, err := fillAndDrain(ctx, q.(orderer).ordered("bench-high", "bench-mid"), t)
+	return []sample{{"ordered", w.rate, perSecond}}, err
+}
+
+// bytesEach is what Redis needs for a message. What it needs for the connections that deliver is not part of it, so they are closed
+// before it is looked at again.
+func bytesEach(ctx context.Context, q queue, t task) ([]sample, error) {
+	t.bare = true
+	clients, err := t.srv.info("clients", "connected_clients")
+	if err != nil {
+		return nil, err
+	}
+	before, err := t.srv.info("memory", "used_memory")
+	if err != nil {
+		return nil, err
+	}
+	deliverer, err := t.system.open(t)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(fill(ctx, deliverer, t), deliverer.close()); err != nil {
+		return nil, err
+	}
+	for now := clients + 1; now > clients; {
+		if now, err = t.srv.info("clients", "connected_clients"); err != nil {
+			return nil, err
+		}
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			return nil, err
 		}
 	}
-}
-
-func (t *tally) verdict() error {
-	lost, doubled := int64(len(t.seen))-t.count.Load(), t.doubled.Load()
-	if lost == 0 && doubled == 0 {
-		return nil
+	after, err := t.srv.info("memory", "used_memory")
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Errorf("of %d messages %d were not handled, %d were handled again", len(t.seen), lost, doubled)
+	return []sample{{"bytes", (after - before) / float64(t.n), "bytes"}}, expect(ctx, q, t.n)
 }

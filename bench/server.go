@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,7 +18,10 @@ import (
 // childAttr ends the server with this process, however that ends, where the system can do so.
 var childAttr *syscall.SysProcAttr
 
-// server is a redis-server of our own that keeps nothing on disk.
+// starting keeps two servers from being given the same free port.
+var starting sync.Mutex
+
+// server is a redis-server of our own.
 type server struct {
 	addr   string     // host:port
 	conn   redis.Conn // for one goroutine; over a private socket, so that who answers is this server
@@ -27,8 +31,10 @@ type server struct {
 	exited chan struct{} // closed when cmd has ended
 }
 
-// startServer returns a server that answers.
-func startServer() (*server, error) {
+// startServer returns a server that answers. It keeps nothing on disk or, with aof, an append-only file.
+func startServer(aof bool) (*server, error) {
+	starting.Lock()
+	defer starting.Unlock()
 	bin := os.Getenv("REDIS_SERVER")
 	if bin == "" {
 		var err error
@@ -46,9 +52,10 @@ func startServer() (*server, error) {
 	if s.dir, err = os.MkdirTemp("", "bench"); err != nil {
 		return nil, err
 	}
+	appendonly := map[bool]string{false: "no", true: "yes"}[aof]
 	socket := filepath.Join(s.dir, "s")
 	s.cmd = exec.Command(bin, "--bind", "127.0.0.1", "--port", fmt.Sprint(port), "--unixsocket", socket,
-		"--dir", s.dir, "--save", "", "--appendonly", "no", "--daemonize", "no")
+		"--dir", s.dir, "--save", "", "--appendonly", appendonly, "--appendfsync", "everysec", "--daemonize", "no")
 	s.cmd.Stdout, s.cmd.Stderr, s.cmd.SysProcAttr = &s.log, &s.log, childAttr
 	if err := s.cmd.Start(); err != nil {
 		os.RemoveAll(s.dir)

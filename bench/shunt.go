@@ -3,38 +3,86 @@ package main
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt"
 )
 
-type shuntQueue struct{ q *shunt.Queue }
-
-func openShunt(addr string, prefetch int) (queue, error) {
-	pool, err := shunt.NewPool("redis://" + addr)
-	if err != nil {
-		return nil, err
-	}
-	return shuntQueue{&shunt.Queue{Pool: pool, Prefetch: prefetch}}, nil
+// shuntQueue is a channel of a Queue.
+type shuntQueue struct {
+	q    *shunt.Queue
+	name string
 }
 
-// shuntTask's handle is its prototype's.
-type shuntTask struct {
+// shuntEvents is what the counter has counted: Events cost what they cost with the least that one can do with them.
+var shuntEvents atomic.Int64
+
+func openShunt(prefetch int) func(task) (queue, error) {
+	return func(t task) (queue, error) {
+		pool, err := shunt.NewPool("redis://" + t.srv.addr)
+		if err != nil {
+			return nil, err
+		}
+		count := func(shunt.Event) { shuntEvents.Add(1) }
+		s := shuntQueue{&shunt.Queue{Pool: pool, Prefetch: prefetch, Lease: t.lease, Events: count}, "bench"}
+		if prefetch == 1 {
+			return plain{s}, nil
+		}
+		return s, nil
+	}
+}
+
+// shuntMessage's handle is its prototype's.
+type shuntMessage struct {
+	channel string
 	payload []byte
 	handle  func([]byte)
 }
 
-func (t *shuntTask) Channel() string                            { return "bench" }
-func (t *shuntTask) Marshal() ([]byte, error)                   { return t.payload, nil }
-func (t *shuntTask) Unmarshal(b []byte) (shunt.IMessage, error) { return &shuntTask{b, t.handle}, nil }
-func (t *shuntTask) Resolve(context.Context) error              { t.handle(t.payload); return nil }
+func (m *shuntMessage) Channel() string               { return m.channel }
+func (m *shuntMessage) Marshal() ([]byte, error)      { return m.payload, nil }
+func (m *shuntMessage) Resolve(context.Context) error { m.handle(m.payload); return nil }
+func (m *shuntMessage) Unmarshal(payload []byte) (shunt.IMessage, error) {
+	return &shuntMessage{m.channel, payload, m.handle}, nil
+}
 
-func (s shuntQueue) deliver(ctx context.Context, payload []byte) error {
-	return s.q.Deliver(ctx, &shuntTask{payload: payload})
+func (s shuntQueue) sender() func(context.Context, []byte) error {
+	m := &shuntMessage{channel: s.name}
+	return func(ctx context.Context, payload []byte) error {
+		m.payload = payload
+		return s.q.Deliver(ctx, m)
+	}
+}
+
+func (s shuntQueue) batchSender() func(context.Context, [][]byte) error {
+	deliver := s.deliverer()
+	return func(ctx context.Context, payloads [][]byte) error { return deliver(ctx, payloads) }
+}
+
+// deliverer gives one goroutine what it delivers many messages with.
+func (s shuntQueue) deliverer() func(ctx context.Context, payloads [][]byte, opts ...shunt.Option) error {
+	var own []shuntMessage
+	var ms []shunt.IMessage
+	return func(ctx context.Context, payloads [][]byte, opts ...shunt.Option) error {
+		if len(own) < len(payloads) {
+			own, ms = make([]shuntMessage, len(payloads)), make([]shunt.IMessage, len(payloads))
+			for i := range own {
+				own[i].channel, ms[i] = s.name, &own[i]
+			}
+		}
+		for i, p := range payloads {
+			own[i].payload = p
+		}
+		return s.q.DeliverAll(ctx, ms[:len(payloads)], opts...)
+	}
 }
 
 func (s shuntQueue) receive(ctx context.Context, workers int, handle func([]byte)) (func() error, error) {
-	shutdown, err := s.q.Receive(ctx, &shuntTask{handle: handle}, workers)
+	return stopper(s.q.Receive(ctx, &shuntMessage{channel: s.name, handle: handle}, workers))
+}
+
+func stopper(shutdown shunt.Shutdown, err error) (func() error, error) {
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -42,13 +90,47 @@ func (s shuntQueue) receive(ctx context.Context, workers int, handle func([]byte
 	}, err
 }
 
-func (s shuntQueue) left(ctx context.Context) (int, error) {
-	stats, err := s.q.Stats(ctx, "bench")
-	n := 0
-	for _, state := range stats {
-		n += state.Count
+func (s shuntQueue) laterSender() func(context.Context, [][]byte, time.Time) error {
+	deliver := s.deliverer()
+	return func(ctx context.Context, payloads [][]byte, due time.Time) error {
+		return deliver(ctx, payloads, shunt.At(due))
 	}
-	return n, err
+}
+
+// shuntLowest is received from when the channels that come before it have nothing.
+type shuntLowest struct {
+	shuntQueue
+	higher []string
+}
+
+func (s shuntQueue) ordered(higher ...string) queue { return shuntLowest{s, higher} }
+
+func (s shuntLowest) receive(ctx context.Context, workers int, handle func([]byte)) (func() error, error) {
+	var prototypes []shunt.IMessage
+	for _, name := range append(s.higher, s.name) {
+		prototypes = append(prototypes, &shuntMessage{channel: name, handle: handle})
+	}
+	return stopper(s.q.ReceiveOrdered(ctx, workers, prototypes...))
+}
+
+func (s shuntQueue) channel(name string) queue { return shuntQueue{s.q, name} }
+
+func (s shuntQueue) left(ctx context.Context) (int, error) {
+	names, err := s.q.Channels(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, name := range names {
+		stats, err := s.q.Stats(ctx, name)
+		if err != nil {
+			return 0, err
+		}
+		for _, state := range stats {
+			n += state.Count
+		}
+	}
+	return n, nil
 }
 
 func (s shuntQueue) close() error { return errors.Join(s.q.Close(), s.q.Pool.Close()) }

@@ -17,8 +17,8 @@ const (
 )
 
 // Link is one connection shared by many callers: a writer goroutine sends what they enqueue and flushes when there is no
-// more, a reader goroutine hands out the replies in order. redigo allows one of each and nothing else. When the connection
-// breaks, what was sent comes back as Unknown, and what was not waits for the next connection. Safe for concurrent use.
+// more, a reader goroutine hands out the replies in order. redigo allows one of each and nothing else. While little is under way a
+// caller does the writer's work itself, which saves waking it. When the connection breaks, what was sent comes back as Unknown, and what was not waits for the next connection. Safe for concurrent use.
 type Link struct {
 	node    *Node
 	timeout time.Duration // for the next reply of a connection that owes one
@@ -33,7 +33,7 @@ type Link struct {
 	queue  []*Call
 	closed bool
 
-	// The writer's own.
+	turn  sync.Mutex // to send: what follows is its holder's; only the writer dials, and parts
 	conn  *conn
 	spare []*Call
 }
@@ -42,8 +42,8 @@ type Link struct {
 type conn struct {
 	redis.Conn
 	wire
-	loaded   map[*Script]bool // writer's: whose text has been sent
-	idle     time.Time        // writer's: of the last send
+	loaded   map[*Script]bool // sender's: whose text has been sent
+	idle     time.Time        // sender's: of the last send
 	inflight chan *Call
 	gone     chan struct{} // closed when the reader has returned
 	err      error         // why, once gone is closed
@@ -71,7 +71,55 @@ func (l *Link) Post(c *Call) {
 		c.fail(NotExecuted, ErrClosed)
 		return
 	}
-	l.poke()
+	for l.waiting() > 0 && l.turn.TryLock() { // who has the turn looks again when he has given it back
+		swift := l.swift()
+		l.turn.Unlock()
+		if !swift {
+			l.poke()
+			return
+		}
+	}
+}
+
+// A caller sends only what the socket surely takes at once: it must not wait beyond its context where nothing is read any more.
+const (
+	swiftCalls = 16      // that wait for replies
+	swiftBytes = 4 << 10 // to be written
+)
+
+// swift does the writer's work for a caller who has the turn, and says whether it is done.
+func (l *Link) swift() bool {
+	c := l.conn
+	if c == nil || c.useless.Load() || l.waiting()+len(c.inflight) > swiftCalls || l.check && time.Since(c.idle) > staleAfter {
+		return false
+	}
+	select {
+	case <-c.gone:
+		return false
+	default:
+	}
+	calls, closed := l.take()
+	if closed {
+		l.back(calls)
+		return false
+	}
+	for _, call := range calls {
+		l.send(call)
+	}
+	clear(calls)
+	l.spare = calls[:0]
+	if c.pending() > swiftBytes {
+		return false
+	}
+	c.flush()
+	return true
+}
+
+// back puts calls before what has come since.
+func (l *Link) back(calls []*Call) {
+	l.mu.Lock()
+	l.queue = append(calls, l.queue...)
+	l.mu.Unlock()
 }
 
 // Do sends the call and waits for its replies. It returns early, with the error, only when ctx ends: NotExecuted where
@@ -167,15 +215,40 @@ func (l *Link) Close() {
 func (l *Link) write() {
 	defer close(l.ended)
 	for {
+		l.turn.Lock()
+		closed := l.drain()
+		conn := l.conn
+		l.turn.Unlock()
+		if closed {
+			return
+		}
+		if l.waiting() == 0 {
+			l.rest(conn)
+		}
+	}
+}
+
+// drain sends all that is queued, and flushes; true: the link is closed, and its connection has ended. The turn is held.
+func (l *Link) drain() bool {
+	for {
 		calls, closed := l.take()
 		if closed {
 			l.fail(calls, false, ErrClosed)
 			l.part()
-			return
+			return true
 		}
 		if len(calls) == 0 {
-			l.rest()
-			continue
+			if l.conn == nil {
+				return false
+			}
+			if len(l.conn.inflight) > swiftCalls {
+				runtime.Gosched() // what those have who have just been answered goes with the same write
+			}
+			if l.waiting() > 0 {
+				continue
+			}
+			l.conn.flush() // an error ends the reader too
+			return false
 		}
 		for i, c := range calls {
 			if err := l.ready(); err != nil {
@@ -198,17 +271,13 @@ func (l *Link) take() ([]*Call, bool) {
 	return calls, l.closed
 }
 
-// keep puts back, before what came since, the calls that outlive a failed dial.
+// keep puts back the calls that outlive a failed dial.
 func (l *Link) keep(calls []*Call, err error) {
 	l.mu.Lock()
 	calls = append(append([]*Call(nil), calls...), l.queue...)
 	l.queue = nil
 	l.mu.Unlock()
-	calls = l.fail(calls, true, err)
-	l.mu.Lock()
-	l.queue = append(calls, l.queue...)
-	l.mu.Unlock()
-	l.poke()
+	l.back(l.fail(calls, true, err))
 }
 
 // fail ends calls that were not sent, all or only those in a hurry, and returns the others.
@@ -226,29 +295,26 @@ func (l *Link) fail(calls []*Call, hurried bool, err error) []*Call {
 	return kept
 }
 
-// rest flushes, and waits for more to send or for the connection's end.
-func (l *Link) rest() {
+// rest waits for more to send or for the connection's end.
+func (l *Link) rest(c *conn) {
 	var gone chan struct{}
-	if l.conn != nil {
-		runtime.Gosched()
-		if l.more() {
-			return
-		}
-		l.conn.flush() // an error ends the reader too
-		gone = l.conn.gone
+	if c != nil {
+		gone = c.gone
 	}
 	select {
 	case <-l.wake:
 	case <-gone:
+		l.turn.Lock()
 		l.part()
+		l.turn.Unlock()
 	}
 }
 
-// more says whether there is something to send.
-func (l *Link) more() bool {
+// waiting counts the calls that are to be sent.
+func (l *Link) waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queue) > 0
+	return len(l.queue)
 }
 
 // ready makes sure that there is a connection to send on.

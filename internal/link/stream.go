@@ -17,6 +17,7 @@ import (
 type wire interface {
 	send(name string, args []any, last []byte) error // last may be nil; it may write before flush
 	flush() error
+	pending() int // bytes to be flushed, as far as it is known
 	// receive tells by waits that it may have to wait for the reply. A redis.Error is a reply, any other error the connection's end.
 	receive(timeout time.Duration, waits func()) (value any, bulk []byte, err error)
 }
@@ -30,6 +31,7 @@ func (f foreign) send(name string, args []any, last []byte) error {
 	}
 	return f.Send(name, args...)
 }
+func (f foreign) pending() int { return 0 } // redigo has at most 4 KB
 func (f foreign) flush() error { return f.Flush() }
 func (f foreign) receive(timeout time.Duration, waits func()) (any, []byte, error) {
 	waits() // redigo does not tell what it has
@@ -137,6 +139,8 @@ func (s *stream) flush() error {
 	}
 	return s.err
 }
+
+func (s *stream) pending() int { return len(s.out) }
 
 // reader reads the socket with a deadline for each read: it is for progress, not for a whole reply.
 type reader struct{ s *stream }

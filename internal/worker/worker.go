@@ -14,6 +14,10 @@ const (
 	// prefetchTime is how long a worker's handler may take for all that it holds: what it takes more often than once a
 	// millisecond it takes in batches.
 	prefetchTime = time.Millisecond
+	// A worker may hold a few all the same, as long as they take no more than a fraction of Stall: so the round trip for the next, which a
+	// handler of some ms would feel, is made for several at once.
+	spares    = 3
+	spareTime = 20 * time.Millisecond
 	// Stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted released.
 	Stall = 50 * time.Millisecond
 )
@@ -265,8 +269,8 @@ func (s *slot) want() int {
 	if s.r.order != nil || s.mean == 0 || s.r.large.on() {
 		return 1
 	}
-	n := min(s.r.conf.Prefetch, int(prefetchTime/s.mean), s.r.conf.PrefetchBytes/max(1, s.size), s.limit)
-	return max(1, n)
+	n := max(int(prefetchTime/s.mean), min(spares, int(spareTime/s.mean)))
+	return max(1, min(n, s.r.conf.Prefetch, s.r.conf.PrefetchBytes/max(1, s.size), s.limit))
 }
 
 // exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never walks away from

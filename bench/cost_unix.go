@@ -1,0 +1,18 @@
+//go:build unix
+
+package main
+
+import (
+	"syscall"
+	"time"
+)
+
+func init() {
+	cpuTime = func() time.Duration {
+		var u syscall.Rusage
+		if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+			return 0
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+}
