@@ -173,7 +173,7 @@ func spans(r *report, low, high, title string) *plot.Plot {
 		hole.GlyphStyle = draw.GlyphStyle{Color: color.White, Radius: 2.5, Shape: draw.CircleGlyph{}}
 		price := ""
 		if idle := r.find(w.System, "idle"); idle != nil && idle.Value > 10 {
-			price = fmt.Sprintf(", for %s commands a second while idle", short(idle.Value))
+			price = fmt.Sprintf(", and %s commands/s while idle", short(idle.Value))
 		}
 		p.Add(span, dots[0], hole, dots[1], label(to, y, fmt.Sprintf("   %s to %s%s", short(from), short(to), price)))
 	}

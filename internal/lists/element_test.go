@@ -509,3 +509,31 @@ func TestFailureTextOfAnyLength(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkEncode(b *testing.B) {
+	b.ReportAllocs()
+	payload := make([]byte, 128)
+	for b.Loop() {
+		e := Element{Serial: NewSerial(), Payload: payload}
+		if len(e.Encode()) != fixedBytes+1+len(payload) {
+			b.Fatal("another length")
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	b.ReportAllocs()
+	plain := Element{Serial: NewSerial(), Payload: make([]byte, 128)}
+	full := plain
+	full.Failure, full.Timeout, full.Headers = "it failed", time.Second, map[string]string{"tenant": "7", "trace": "00-4bf92f35"}
+	for name, raw := range map[string][]byte{"plain": plain.Encode(), "fields": full.Encode(), "bare": make([]byte, 128)} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if e, err := Decode(raw); err != nil || len(e.Payload) != 128 {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -122,9 +122,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 			continue
 		}
 		if t.script {
-			var err error
-			err = t.flat(rep.Value, add)
-			trouble = cmp.Or(trouble, err)
+			trouble = cmp.Or(trouble, t.flat(rep.Value, add))
 		} else if rep.Bulk != nil {
 			more := len(replies) - 1 - i
 			if len(chunk) == 0 && replies[len(replies)-1].Bulk == nil {

@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// BenchmarkStep is a message taken, handled by nothing, and acked, on a real server.
+func BenchmarkStep(b *testing.B) {
+	for _, prefetch := range []int{1, 16} {
+		for _, workers := range []int{1, 64} {
+			b.Run(fmt.Sprintf("prefetch=%d/workers=%d", prefetch, workers), func(b *testing.B) { benchmarkStep(b, prefetch, workers) })
+		}
+	}
+}
+
+func benchmarkStep(b *testing.B, prefetch, workers int) {
+	b.ReportAllocs()
+	s := redistest.Shared(b)
+	pool, err := link.NewPool(s.URL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer pool.Close()
+	node := link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: time.Second})
+	server := &link.Server{Node: node, Data: link.New(node, 3*time.Second, true), Pulse: link.New(node, time.Second, false)}
+	defer server.Data.Close()
+	defer server.Pulse.Close()
+
+	keys := lists.KeysOf(redistest.Name(b))
+	for left := b.N; left > 0; left -= 1000 {
+		args := []any{keys.Prepare}
+		for range min(left, 1000) {
+			e := lists.Element{Serial: lists.NewSerial(), Payload: make([]byte, 128)}
+			args = append(args, e.Encode())
+		}
+		s.Do("LPUSH", args...)
+	}
+	var n atomic.Int64
+	all := make(chan struct{})
+	in := &Intake{Keys: &keys, Own: func(time.Duration) {}, Yield: func() {}}
+	r := NewPool(server, workers, []*Intake{in}, Config{
+		Lease: 10 * time.Minute, Grace: time.Second, Timeout: time.Minute, ReplyTimeout: 3 * time.Second,
+		Prefetch: prefetch, PrefetchBytes: 256 << 10, Values: context.Background(),
+		Judge: func(*Handling, any, error) *Verdict { return Ack },
+		Handle: func(h *Handling) {
+			if n.Add(1) == int64(b.N) {
+				close(all)
+			}
+			h.Finish(nil, false)
+		},
+	})
+	if err := r.Join(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	r.Start()
+	<-all
+	b.StopTimer()
+	r.Stop()
+	if returned, still, err := r.End(); returned != 0 || still != 0 || err != nil {
+		b.Errorf("%d returned, %d still run, %v", returned, still, err)
+	}
+	if left := s.Do("LLEN", keys.Prepare); left != int64(0) {
+		b.Errorf("%v left", left)
+	}
+}
