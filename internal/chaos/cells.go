@@ -1,0 +1,556 @@
+//go:build chaos
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// cell is one place of the matrix at which one fault strikes, once. Its receiver lives in this process.
+type cell struct {
+	row, name string
+	run       func(w *world)
+	own       bool // needs a server of its own
+	drain     time.Duration
+}
+
+// play is one cell. Where server is nil it starts one.
+func (c *cell) play(t testing.TB, server *redistest.Server) *verdict {
+	t.Helper()
+	if server == nil {
+		server = redistest.Start(t)
+	}
+	w := newWorld(t, server, "")
+	c.run(w)
+	return w.end(max(c.drain, 10*time.Second))
+}
+
+// receive starts a receiver in this process, through the world's proxy. Its shutdown is the cell's to call; it says so in the ledger.
+func (w *world) receive(o orders) (q *shunt.Queue, shutdown func(clean bool)) {
+	w.Helper()
+	log := &ledger{by: "cell", file: w.log.file}
+	if o.Lease == 0 {
+		o.Lease = time.Second
+	}
+	q = w.queue(log.by, w.proxy.URL(), o)
+	var down shunt.Shutdown
+	w.until(10*time.Second, "it starts", func() bool {
+		var err error
+		down, err = q.Receive(context.Background(), &message{channel: w.channels[0], log: log, hang: w.hang}, o.Workers)
+		return err == nil
+	})
+	return q, func(clean bool) {
+		w.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := down(ctx); err != nil && clean {
+			w.Errorf("shutdown: %v", err)
+		}
+		if err := q.Close(); err != nil { // all events have been told
+			w.Error(err)
+		}
+		log.say(entry{Op: closed, Phase: ok})
+	}
+}
+
+// step is a command at which a fault can strike: where a message or an incarnation changes places.
+type step struct {
+	name  string
+	match func(w *world) redistest.Match
+	when  when
+}
+
+type when int
+
+const (
+	early   when = iota // it comes by itself
+	broken              // it comes with a lost reply that ends the incarnation
+	late                // it comes with shutdown
+	idle                // it comes when there is nothing to do
+	largely             // it comes after a large element
+)
+
+func command(name, suffix string) func(*world) redistest.Match {
+	return func(w *world) redistest.Match { return redistest.Command(name, "{"+w.channels[0]+"}"+suffix) }
+}
+
+// script matches a script however it is sent.
+func script(s *link.Script) func(*world) redistest.Match {
+	return func(w *world) redistest.Match {
+		key := "{" + w.channels[0] + "}"
+		return func(args [][]byte) bool {
+			if len(args) < 4 || !strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") {
+				return false
+			}
+			text := string(args[1])
+			if text != s.Digest() && link.NewScript(text).Digest() != s.Digest() {
+				return false
+			}
+			return strings.HasPrefix(string(args[3]), key)
+		}
+	}
+}
+
+var steps = []step{
+	{"deliver", command("LPUSH", ".prepare"), early},
+	{"deliver later", script(lists.Later), early},
+	{"take", command("RPOPLPUSH", ".prepare"), early},
+	{"take by the waiter", command("BRPOPLPUSH", ".prepare"), idle},
+	{"take after a large one", command("RPOPLPUSH", ".prepare"), largely},
+	{"take a suspect", script(lists.Take), early},
+	{"ack", command("LREM", ".doing"), early},
+	{"retry", script(lists.Retry), early},
+	{"reject", script(lists.Reject), early},
+	{"promote", script(lists.Promote), early},
+	{"register", script(lists.Register), broken},
+	{"beat", script(lists.Beat), early},
+	{"sweep", script(lists.Sweep), early},
+	{"reap", script(lists.Reap), early},
+	{"finish", script(lists.Finish), early},
+	{"release", script(lists.Release), early},
+	{"verdict again, in the handover", command("LREM", ".doing"), broken},
+	{"handover", script(lists.Handover), broken},
+	{"supersede", script(lists.Supersede), broken},
+	{"unregister", script(lists.Unregister), late},
+	{"yield", script(lists.Yield), late},
+}
+
+// refusals are an error reply of each kind, as Redis writes it.
+var refusals = []string{
+	"LOADING Redis is loading the dataset in memory",
+	"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+	"OOM command not allowed when used memory > 'maxmemory'.",
+	"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+	"READONLY You can't write against a read only replica.",
+	"NOREPLICAS Not enough good replicas to write.",
+	"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+	"CLUSTERDOWN Hash slot not served",
+	"TRYAGAIN Multiple keys request during rehashing of slot",
+	"NOSCRIPT No matching script. Please use EVAL.",
+	"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+	"NOPERM User default has no permissions to run this command",
+	"WRONGTYPE Operation against a key holding the wrong kind of value",
+	"ERR something that nobody foresaw",
+}
+
+// cells are all of F4, F6, F12, F13 and F22.
+func cells() (all []cell) {
+	for _, plan := range []string{planPanic, planGoexit, planHang, planTimeout, planDeaf + "250", planRetry, planReject, planTwice} {
+		all = append(all, cell{row: "F4", name: plan, run: func(w *world) { handlers(w, plan) }})
+	}
+	for _, s := range steps {
+		for _, cut := range []struct {
+			name string
+			act  redistest.Action
+		}{{"cut before the send", redistest.CutBefore}, {"cut before it is executed", redistest.CutUnread}, {"cut before the reply", redistest.CutAfter}} {
+			all = append(all, cell{row: "F6", name: s.name + "/" + cut.name, run: func(w *world) { strike(w, s, cut.act, "") }})
+		}
+	}
+	all = append(all, cell{row: "F6", name: "verdict unsent", run: unsent})
+	for _, s := range steps {
+		for _, text := range refusals {
+			code, _, _ := strings.Cut(text, " ")
+			all = append(all, cell{row: "F12", name: s.name + "/" + code, run: func(w *world) { strike(w, s, redistest.ReplyError(text), text) }})
+		}
+	}
+	for _, key := range []string{"prepare", "delay", "suspect", "dead", "receivers", "receivers.dead", "keeper", "doing"} {
+		all = append(all, cell{row: "F12", name: "wrong type/" + key, run: func(w *world) { wrongType(w, key) }, drain: 15 * time.Second})
+	}
+	for _, what := range []string{"SCRIPT FLUSH", "CLIENT KILL TYPE normal SKIPME yes", "CLIENT KILL TYPE pubsub SKIPME yes"} {
+		for _, busy := range []bool{true, false} {
+			name := map[bool]string{true: "busy", false: "idle"}[busy]
+			all = append(all, cell{row: "F13", name: what + "/" + name, own: true, run: func(w *world) { flush(w, what, busy) }})
+		}
+	}
+	return append(all, payloadCells()...)
+}
+
+// handlers misbehave, and the pool keeps all its workers.
+func handlers(w *world, plan string) {
+	const n = 4
+	_, shutdown := w.receive(orders{Workers: n, Timeout: 150 * time.Millisecond})
+	w.Cleanup(func() { close(w.hang) })
+	w.deliver(n, plan) // of handlers that never end there may be as many as workers
+	if plan != planHang {
+		w.deliver(2*n, plan)
+	}
+	w.struck(plan)
+	w.drained(10 * time.Second)
+	most := atomic.Int32{}
+	if !w.within(5*time.Second, func() bool { // all workers are there to be had at once
+		w.deliver(n, planSlow+"100")
+		most.Store(int32(w.openHandlers()))
+		return w.openHandlers() >= n
+	}) {
+		w.Errorf("%d workers of %d are left", most.Load(), n)
+	}
+	w.drained(5 * time.Second)
+	shutdown(plan != planHang) // which says that they still run
+}
+
+// openHandlers counts handlers of this process that run in good order.
+func (w *world) openHandlers() int {
+	es, err := readLedgers(w.dir)
+	if err != nil {
+		w.Fatal(err)
+	}
+	open := 0
+	for _, e := range es {
+		if e.Op == handle && e.Phase == invoke {
+			open++
+		} else if e.Op == handle || e.Op == "orphaned" {
+			open--
+		}
+	}
+	return open
+}
+
+const (
+	refusing = 1200 * time.Millisecond // how long an error reply goes on
+	perSec   = 5                       // attempts that are no spinning
+	oneBurst = 15 * time.Millisecond   // commands of one pipeline
+)
+
+// strike has messages go through every transition while one command is struck: once by a cut, or for a while by an error reply.
+func strike(w *world, st step, act redistest.Action, refusal string) {
+	c := w.channels[0]
+	k := lists.KeysOf(c)
+	nth := 1
+	if refusal != "" {
+		nth = 0
+	}
+	put := func(key any, id, plan string) {
+		m := &message{id: c + "/" + id, plan: plan}
+		w.log.say(entry{Op: deliver, Phase: invoke, ID: m.id, Note: plan}, entry{Op: deliver, Phase: ok, ID: m.id, Note: plan})
+		w.server.Do("LPUSH", key, m.payload())
+	}
+	// A corpse whose list is to be reaped, two suspects, and a batch in which one holds up the others.
+	dead := lists.NewIncarnation(2, time.Second)
+	put(k.List(dead, 1), "corpse1", planOK)
+	put(k.List(dead, 1), "corpse2", planRetry)
+	w.server.Do("ZADD", k.Gone, 0, dead.Name+" 1 s")
+	put(k.Suspect, "suspect1", planOK)
+	put(k.Suspect, "suspect2", planOK)
+	for i := range 120 {
+		plan := planOK
+		if i%40 == 39 {
+			plan = planSlow + "150"
+		}
+		put(k.Prepare, fmt.Sprint("bare", i), plan)
+	}
+	match := st.match(w)
+	if st.when == largely {
+		plain := match
+		match = func(args [][]byte) bool { return w.began("/large") && plain(args) }
+	}
+	var rule *redistest.Rule
+	strike := func() { rule = w.proxy.On(match, nth, act) }
+	if st.when != broken && st.when != late && st.name != "register" {
+		strike()
+	}
+	q, shutdown := w.receive(orders{Workers: 2, Lease: time.Second})
+	log := &ledger{by: "cell", file: w.log.file}
+	post := func(id, plan string, bytes int) {
+		_ = post(context.Background(), q, log, &message{channel: c, id: c + "/" + id, plan: plan, filler: make([]byte, bytes)})
+	}
+	if st.when == largely {
+		post("large", planOK, 100<<10)
+	}
+	if st.when == broken {
+		first := 2
+		if strings.HasPrefix(st.name, "verdict") {
+			first = 1
+		}
+		broke := w.proxy.On(redistest.Command("LREM", c), first, redistest.CutAfter)
+		if first == 1 {
+			rule = w.proxy.On(match, 2*nth, act) // of those that the handover sends
+		} else {
+			strike()
+		}
+		defer broke.Remove()
+	}
+	w.load.Go(func() {
+		for i, plan := range []string{planOK, planRetry, planReject, planOK, planSlow + "100", planOK + "+50", planRetry + "+30", planOK} {
+			post(fmt.Sprint(i), plan, 0)
+		}
+	})
+	if st.when == idle {
+		w.load.Wait()
+		w.within(2*time.Second, func() bool { return w.busy() == 0 })
+		w.load.Go(func() { post("wakes", planOK, 0) })
+	}
+	if st.when != late {
+		w.until(10*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
+		if refusal != "" {
+			time.Sleep(refusing)
+			rule.Remove()
+			w.spins(rule, refusal)
+		}
+		w.load.Wait()
+		w.drained(15 * time.Second)
+		w.strikes(st, refusal)
+		shutdown(true)
+		return
+	}
+	w.load.Wait()
+	w.drained(10 * time.Second)
+	strike()
+	shutdown(false)
+	if rule.Struck() == 0 {
+		w.Error("the fault never struck")
+	}
+	rule.Remove()
+	w.strikes(st, refusal)
+}
+
+// strikes notes the fault, with the duplicates that a cut allows: what both workers had in flight, in the two incarnations that
+// it may cost. An error reply allows none, unless it costs the lease.
+func (w *world) strikes(st step, refusal string) {
+	allowed := 0
+	if refusal == "" || st.name == "beat" || st.when == broken || strings.HasPrefix(refusal, "UNBLOCKED") {
+		allowed = 2 * 2 * 16
+	}
+	w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: st.name, N: allowed})
+}
+
+// spins complains where a refused command was tried again too often: commands of one pipeline are one attempt.
+func (w *world) spins(rule *redistest.Rule, refusal string) {
+	w.Helper()
+	bursts, last := 0, time.Time{}
+	for _, at := range rule.Times() {
+		if at.Sub(last) > oneBurst {
+			bursts++
+		}
+		last = at
+	}
+	w.Logf("%d attempts in %v", bursts, refusing)
+	most := int(perSec * refusing.Seconds())
+	if strings.HasPrefix(refusal, "NOSCRIPT") {
+		most *= 2 // no server says it to EVAL, so what comes after it comes at once
+	}
+	if bursts > most {
+		w.Errorf("it spins: %d attempts in %v, %d allowed", bursts, refusing, most)
+	}
+}
+
+// began says whether a message of that name has been begun.
+func (w *world) began(name string) bool {
+	es, _ := readLedgers(w.dir)
+	for _, e := range es {
+		if e.Op == handle && e.Phase == invoke && strings.HasSuffix(e.ID, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// unsent breaks the connection while a handler runs, and has its verdict come while there is none.
+func unsent(w *world) {
+	_, shutdown := w.receive(orders{Workers: 2})
+	w.deliver(1, planSlow+"300")
+	w.until(5*time.Second, "it runs", func() bool { return w.begun("harness") > 0 })
+	rule := w.proxy.On(command("BRPOPLPUSH", ".prepare")(w), 1, redistest.CutAfter)
+	w.until(5*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 || w.post(w.channels[0], planOK, nil) != nil })
+	w.proxy.Refuse(true)
+	w.proxy.CutAll()
+	time.Sleep(400 * time.Millisecond)
+	w.proxy.Refuse(false)
+	w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: "unsent", N: 32})
+	w.drained(10 * time.Second)
+	shutdown(true)
+}
+
+// wrongType puts something that is not shunt's where a key of shunt's belongs.
+func wrongType(w *world, name string) {
+	c := w.channels[0]
+	key := "{" + c + "}." + name
+	if name != "doing" && name != "receivers" {
+		w.server.Do("SET", key, "not shunt's")
+	}
+	q, shutdown := w.receive(orders{Workers: 2})
+	log := &ledger{by: "cell", file: w.log.file}
+	keys := []string{key}
+	if name == "doing" || name == "receivers" {
+		names, _ := redis.Strings(w.server.TryDo("ZRANGE", "{"+c+"}.receivers", 0, -1))
+		if name == "receivers" {
+			w.server.Do("RENAME", key, key+".kept")
+		} else {
+			keys = nil
+			for n := range 2 {
+				keys = append(keys, fmt.Sprintf("{%s}.doing.%s.%d", c, names[0], n))
+			}
+		}
+		for _, k := range keys {
+			w.server.Do("SET", k, "not shunt's")
+		}
+	}
+	deliver := func(from int) {
+		for i, plan := range []string{planOK, planRetry, planReject, planOK + "+30", planOK} {
+			_ = post(context.Background(), q, log, &message{channel: c, id: fmt.Sprintf("%s/%d", c, from+i), plan: plan})
+		}
+	}
+	deliver(0)
+	time.Sleep(refusing)
+	for _, k := range keys {
+		w.server.Do("DEL", k)
+	}
+	if name == "receivers" {
+		w.server.Do("RENAME", key+".kept", key)
+	}
+	deliver(10)
+	w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: "wrong type", N: 64})
+	w.drained(15 * time.Second)
+	shutdown(true)
+}
+
+// flush is what an operator does to all connections or scripts at once.
+func flush(w *world, what string, busy bool) {
+	_, shutdown := w.receive(orders{Workers: 4})
+	if busy {
+		w.flow(200, usual...)
+	}
+	words := strings.Fields(what)
+	var args []any
+	for _, a := range words[1:] {
+		args = append(args, a)
+	}
+	for range 5 {
+		time.Sleep(150 * time.Millisecond)
+		w.server.Do(words[0], args...)
+		allowed := 0
+		if words[0] == "CLIENT" {
+			allowed = 64
+		}
+		w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: words[0], N: allowed})
+		for i := range 3 {
+			if !busy && w.post(w.channels[0], usual[i*2], nil) != nil {
+				w.Log("a delivery of unknown outcome") // its connection, too, was killed
+			}
+		}
+	}
+	w.drained(15 * time.Second)
+	shutdown(true)
+}
+
+// payloads are bytes that a careless program would stumble over.
+func payloadCells() (all []cell) {
+	kinds := map[string][]byte{
+		"empty": {}, "1 byte": {7}, "CRLF": []byte("\r\n$3\r\n*1\r\n"), "NUL": []byte("a\x00b"), "invalid UTF-8": []byte("\xff\xfe\xc3\x28"),
+		"0xC1": []byte("\xc1\x10\x00\x00 like a header"), "0xC1 0x00": []byte("\xc1\x00\x00"), "0xC1 0x20": []byte("\xc1\x20 too short"),
+		"64 KB": make([]byte, 64<<10), "16 MB": make([]byte, 16<<20-1024),
+	}
+	for name, p := range kinds {
+		for _, bare := range []bool{false, true} {
+			if bare && name == "16 MB" {
+				continue
+			}
+			all = append(all, cell{row: "F22", name: name + map[bool]string{true: ", bare"}[bare], run: func(w *world) { payloads(w, p, bare, 3) }})
+		}
+	}
+	return append(all, cell{row: "F22", name: "10,000 identical", run: func(w *world) { payloads(w, []byte("twin"), false, 10000) }},
+		cell{row: "F22", name: "10,000 identical, bare", run: func(w *world) { payloads(w, []byte("twin"), true, 10000) }})
+}
+
+// blob is a message without a form.
+type blob struct {
+	channel string
+	payload []byte
+	want    string
+	log     *ledger
+	hold    *atomic.Int32 // how many may yet be acked
+}
+
+func (b *blob) Channel() string           { return b.channel }
+func (b *blob) Marshal() ([]byte, error)  { return b.payload, nil }
+func (b *blob) Backoff(int) time.Duration { return backoff }
+func (b *blob) Unmarshal(p []byte) (shunt.IMessage, error) {
+	return &blob{channel: b.channel, payload: p, want: b.want, log: b.log, hold: b.hold}, nil
+}
+func (b *blob) Resolve(ctx context.Context) error {
+	i, _ := shunt.FromContext(ctx)
+	e := entry{Op: handle, Phase: invoke, ID: b.channel + "/blob", Serial: i.Serial, Attempt: i.Attempt}
+	if string(b.payload) != b.want {
+		e.ID = fmt.Sprintf("corrupt %.40q", b.payload)
+	}
+	b.log.say(e)
+	e.At, e.Phase = time.Time{}, ok
+	if b.hold.Add(-1) < 0 {
+		<-ctx.Done()
+		e.Phase = info
+		b.log.say(e)
+		return ctx.Err()
+	}
+	b.log.say(e)
+	return nil
+}
+
+// payloads delivers n of the same, has one of them handled while its twins are held, sees that it is that one alone which goes, and
+// then has all handled.
+func payloads(w *world, p []byte, bare bool, n int) {
+	c := w.channels[0]
+	log := &ledger{by: "cell", file: w.log.file}
+	hold := &atomic.Int32{}
+	hold.Store(1)
+	b := &blob{channel: c, payload: p, want: string(p), log: log, hold: hold}
+	wire := p
+	if bare && len(p) > 0 && p[0] == 0xC1 {
+		wire = append([]byte{0xC1, 0}, p...)
+	}
+	if bare && strings.HasPrefix(string(p), "\xc1\x20") {
+		wire = p // as a whole no header, so it needs no mark
+	}
+	for range n {
+		w.log.say(entry{Op: deliver, Phase: invoke, ID: c + "/blob", Note: planOK})
+		var err error
+		if bare {
+			_, err = w.server.TryDo("LPUSH", "{"+c+"}.prepare", wire)
+		} else {
+			err = w.direct.Deliver(context.Background(), b)
+		}
+		w.log.say(entry{Op: deliver, Phase: outcome(err), ID: c + "/blob", Note: planOK})
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+	w.struck("payload")
+	receive := func() func() {
+		q := w.queue(log.by, w.proxy.URL(), orders{Lease: lease})
+		var shutdown shunt.Shutdown
+		w.until(10*time.Second, "it starts", func() bool {
+			var err error
+			shutdown, err = q.Receive(context.Background(), b, 4)
+			return err == nil
+		})
+		return func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = shutdown(ctx) // those that are held go back
+			if err := q.Close(); err != nil {
+				w.Error(err)
+			}
+		}
+	}
+	stop := receive()
+	w.until(20*time.Second, "one is gone", func() bool { return w.busy() == n-1 })
+	time.Sleep(50 * time.Millisecond)
+	stop()
+	if left := w.busy(); left != n-1 {
+		w.Errorf("%d are left of %d", left, n)
+	}
+	hold.Store(1 << 30)
+	stop = receive()
+	w.drained(30 * time.Second)
+	stop()
+}

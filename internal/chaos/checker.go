@@ -1,0 +1,568 @@
+//go:build chaos
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// place is where a message lies in Redis when all is over.
+type place struct {
+	ID         string
+	State      string // prepare, doing, delay, suspect, dead
+	Key        string
+	Recoveries int
+	Failure    string
+}
+
+// history is all that is known of a run at a quiet point: what every process said, and what is in Redis.
+type history struct {
+	entries []entry
+	left    []place
+	ranks   []string // prefixes of ids, the highest channel first, where strict order is promised
+	lossy   bool     // the server's durability promises nothing
+	recover time.Duration
+	late    time.Duration // p99 of the lateness of what was due; 0: not judged
+}
+
+// Orders of magnitude of the invariants' own bounds.
+const (
+	orderMargin  = 100 * time.Millisecond // between a worker's question and its handler's first word
+	clockStep    = time.Millisecond       // the server's clock has whole ones, and its now is one that has passed
+	longestLease = 5 * time.Second        // of the runs in which leases are judged, with the time that judging takes
+	aftermath    = 2 * time.Second        // of a fault that is over: reconnecting, and finding out
+	poisonTimes  = 4                      // in dying hands, as dead's reason says
+)
+
+// verdict is what the checker found, in Jepsen's words.
+type verdict struct {
+	Attempted  int // messages whose delivery was begun
+	Delivered  int // K: whose delivery returned nil
+	Unknown    int // whose delivery has an unknown outcome
+	Recovered  int // of these, those that were there after all
+	Handled    int // D: handled to an end
+	Dead       int
+	Acked      int // acks that returned 1
+	LateAcks   int // acks that returned 0, and said so
+	Allowed    int // duplicates that the faults allow
+	Duplicated int
+	Lost       int
+	Unexpected int
+	Orphaned   int
+	Recovery   []time.Duration // fault to redelivery
+	Lateness   []time.Duration // due to handled
+	Faults     map[string]int
+
+	breaches  []breach
+	chronicle string // of the run, for the first breach's sake
+}
+
+// breach is one invariant that does not hold, for one message where it is a message's.
+type breach struct {
+	invariant, id, what string
+	story               []entry
+}
+
+func (b breach) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s: %s: %s\n", b.invariant, b.id, b.what)
+	for _, e := range b.story {
+		s.WriteString("    " + e.At.Format("15:04:05.000000") + " " + strings.Join(strings.Split(strings.TrimSpace(e.String()), "\t")[1:], " ") + "\n")
+	}
+	return s.String()
+}
+
+// broke says which invariants do not hold.
+func (v *verdict) broke() []string {
+	set := make(map[string]bool)
+	for _, b := range v.breaches {
+		set[b.invariant] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// caught says whether messages were lost, stranded or doubled beyond what faults allow, or the living taken for dead: what a seeded
+// defect has to bring about.
+func (v *verdict) caught() bool {
+	for _, name := range v.broke() {
+		switch name {
+		case "I1 lost", "I2 not drained", "I5 duplicated", "I5 unexplained", "I7 orphaned", "I7 judged":
+			return true
+		}
+	}
+	return false
+}
+
+// Err tells of the breaches, at most ten of each invariant, with the history of each offending message.
+func (v *verdict) Err() error {
+	if len(v.breaches) == 0 {
+		return nil
+	}
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s\n", v)
+	told := make(map[string]int)
+	for _, b := range v.breaches {
+		if told[b.invariant]++; told[b.invariant] <= 10 {
+			s.WriteString(b.String())
+		}
+	}
+	for _, name := range v.broke() {
+		fmt.Fprintf(&s, "%s: %d breaches\n", name, told[name])
+	}
+	s.WriteString(v.chronicle)
+	return fmt.Errorf("%s", s.String())
+}
+
+func (v *verdict) String() string {
+	return fmt.Sprintf("delivered %d (unknown %d, recovered %d), handled %d, dead %d: lost %d, duplicated %d (allowed %d), unexpected %d, orphaned %d; acked %d, late acks %d",
+		v.Delivered, v.Unknown, v.Recovered, v.Handled, v.Dead, v.Lost, v.Duplicated, v.Allowed, v.Unexpected, v.Orphaned, v.Acked, v.LateAcks)
+}
+
+// subject is what the ledgers say of one id; there may be several deliveries of one, which then have the same payload.
+type subject struct {
+	plan                 string
+	invoked, known, info int
+	left, dead           int
+	done                 map[int]int // handlings that came to an end, by attempt
+	ok                   int
+	acked, doubt         int  // verdicts that took it out of Redis, surely and perhaps
+	bare                 bool // handled without a serial, so verdicts cannot be told from its twins'
+	story                []entry
+}
+
+// check judges a history by the twelve invariants.
+func check(h *history) *verdict {
+	v := &verdict{Faults: make(map[string]int)}
+	all := make(map[string]*subject)
+	of := func(id string) *subject {
+		s := all[id]
+		if s == nil {
+			s = &subject{done: make(map[int]int)}
+			all[id] = s
+		}
+		return s
+	}
+	broke := func(invariant, id, what string, args ...any) {
+		b := breach{invariant: invariant, id: id, what: fmt.Sprintf(what, args...)}
+		if s := all[id]; s != nil {
+			b.story = s.story
+		}
+		v.breaches = append(v.breaches, b)
+	}
+	acks := make(map[string]int)       // by serial
+	serials := make(map[string]string) // to ids
+	ends := make(map[string]bool)      // processes that handled, and whether they have said all
+	mute := make(map[string]bool)      // whose events did not all fit
+	for _, e := range h.entries {
+		if e.ID != "" && (e.Op == deliver || e.Op == handle) {
+			s := of(e.ID)
+			s.story = append(s.story, e)
+			if e.Serial != "" {
+				serials[e.Serial] = e.ID
+			}
+		} else if id, known := serials[e.Serial]; known && e.Serial != "" {
+			s := all[id]
+			s.story = append(s.story, e)
+			switch e.Op {
+			case "acked":
+				s.acked++
+			case "done-or-lost", "lost":
+				s.doubt++
+			}
+		}
+		switch e.Op {
+		case deliver:
+			s := of(e.ID)
+			switch e.Phase {
+			case invoke:
+				s.invoked++
+				s.plan = e.Note
+			case ok:
+				s.known++
+			case info:
+				s.info++
+			case fail:
+				s.invoked--
+			}
+		case handle:
+			s := of(e.ID)
+			if _, heard := ends[e.By]; !heard {
+				ends[e.By] = false
+			}
+			s.bare = s.bare || e.Serial == ""
+			if e.Phase == ok || e.Phase == fail {
+				s.done[e.Attempt]++
+			}
+			if e.Phase == ok {
+				s.ok++
+			}
+		case "acked":
+			v.Acked++
+			if acks[e.Serial]++; acks[e.Serial] == 2 && e.Serial != "" && !h.lossy {
+				broke("I4 double ack", serials[e.Serial], "serial %s", e.Serial)
+			}
+		case "lost", "done-or-lost":
+			v.LateAcks++
+		case fault:
+			v.Faults[e.ID]++
+			v.Allowed += e.N
+		case closed:
+			ends[e.By] = true
+		case "events-lost":
+			mute[e.By] = true
+		}
+	}
+	whole := true // everybody has said all
+	for by := range ends {
+		ends[by] = ends[by] && !mute[by]
+		whole = whole && ends[by]
+	}
+	for _, p := range h.left {
+		s := of(p.ID)
+		s.left++
+		s.story = append(s.story, entry{At: time.Now(), Op: "left in " + p.Key, Phase: info, ID: p.ID, N: p.Recoveries, Note: p.Failure})
+		if p.State == "dead" {
+			s.dead++
+			v.Dead++
+		}
+	}
+	for _, p := range h.left {
+		switch {
+		case p.State == "doing":
+			v.Orphaned++
+			broke("I7 orphaned", p.ID, "in %s", p.Key)
+		case p.State != "dead":
+			broke("I2 not drained", p.ID, "in %s", p.Key)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		s := all[id]
+		v.Attempted += s.invoked
+		v.Delivered += s.known
+		v.Unknown += s.info
+		if s.ok > 0 || len(s.done) > 0 {
+			v.Handled++
+		}
+		seen := s.left
+		for _, n := range s.done {
+			seen += n
+		}
+		if s.invoked == 0 && seen > 0 {
+			v.Unexpected++
+			broke("I3 unexpected", id, "nobody delivered it")
+			continue
+		}
+		if s.known == 0 && s.info > 0 && seen > 0 {
+			v.Recovered++
+		}
+		if missing := s.known - s.ok - s.left; missing > 0 {
+			v.Lost += missing
+			if !h.lossy {
+				broke("I1 lost", id, "delivered %d times, handled to the end %d times, and %d times in Redis", s.known, s.ok, s.left)
+			}
+		}
+		// Each delivery is in one place: in Redis, or taken out of it by one ack.
+		if over := s.left + s.acked - s.known - s.info; !h.lossy && (over > 0 || whole && !s.bare && s.known > s.left+s.acked+s.doubt) {
+			broke("I6 conservation", id, "delivered %d times (%d more perhaps), acked %d times (%d more perhaps), and %d times in Redis", s.known, s.info, s.acked, s.doubt, s.left)
+		}
+		for attempt, n := range s.done {
+			if extra := n - s.known - s.info; extra > 0 && s.known+s.info > 0 {
+				v.Duplicated += extra
+				if v.Allowed == 0 {
+					broke("I5 duplicated", id, "attempt %d came to an end %d times", attempt, n)
+				}
+			}
+		}
+		poisonous := s.plan == planKill
+		if s.dead > 0 && !poisonous && !strings.HasPrefix(s.plan, planReject) {
+			broke("I12 poison", id, "an innocent is dead")
+		}
+		if poisonous && s.known > 0 && s.dead == 0 {
+			broke("I12 poison", id, "what kills is not dead")
+		}
+	}
+	for _, p := range h.left {
+		if s := all[p.ID]; p.State == "dead" && s.plan == planKill && (p.Recoveries != poisonTimes || !strings.Contains(p.Failure, "dying process")) {
+			broke("I12 poison", p.ID, "dead after %d recoveries because %q", p.Recoveries, p.Failure)
+		}
+	}
+	if v.Duplicated > v.Allowed {
+		for _, id := range slices.Sorted(maps.Keys(all)) {
+			for attempt, n := range all[id].done {
+				if s := all[id]; v.Allowed > 0 && n > s.known+s.info && s.known+s.info > 0 {
+					broke("I5 duplicated", id, "attempt %d came to an end %d times, and in all %d more than the %d allowed", attempt, n, v.Duplicated, v.Allowed)
+				}
+			}
+		}
+	}
+	h.unexplained(all, broke)
+	h.silent(ends, broke)
+	h.judgements(broke)
+	h.stranded(broke)
+	h.times(v, broke)
+	h.order(broke)
+	h.liveness(broke)
+	return v
+}
+
+// hand is one handling of a message.
+type hand struct {
+	by       string
+	from, to time.Time // to when its verdict was known to be executed
+	end      time.Time
+}
+
+// unexplained finds duplicates that no fault can have caused (I5): none struck those who handled the message while they had it.
+func (h *history) unexplained(all map[string]*subject, broke func(string, string, string, ...any)) {
+	faults := make(map[string][]entry)
+	for _, e := range h.entries {
+		if e.Op == fault && e.N > 0 {
+			faults[e.By] = append(faults[e.By], e)
+		}
+	}
+	far := time.Unix(1<<40, 0)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		s := all[id]
+		for attempt, n := range s.done {
+			if n <= s.known+s.info || s.known+s.info == 0 {
+				continue
+			}
+			var hands []hand
+			for _, e := range s.story {
+				switch {
+				case e.Op == handle && e.Attempt == attempt && e.Phase == invoke:
+					hands = append(hands, hand{by: e.By, from: e.At, to: far})
+				case e.Op == handle && e.Attempt == attempt:
+					for i := range hands {
+						if hands[i].by == e.By && hands[i].end.IsZero() {
+							hands[i].end = e.At
+							break
+						}
+					}
+				case e.Op == "acked" || e.Op == "retried" || e.Op == "rejected":
+					for i := range hands {
+						if hands[i].by == e.By && e.Attempt == attempt && hands[i].to == far {
+							hands[i].to = e.At
+							break
+						}
+					}
+				}
+			}
+			struck := false
+			for _, x := range hands {
+				for _, f := range faults[x.by] {
+					ends := f.At
+					if f.Due.After(ends) {
+						ends = f.Due
+					}
+					struck = struck || f.At.Before(x.to.Add(aftermath/10)) && ends.Add(aftermath).After(x.from)
+				}
+			}
+			if !struck {
+				broke("I5 unexplained", id, "attempt %d came to an end %d times, and no fault had struck who had it", attempt, n)
+			}
+		}
+	}
+}
+
+// judgements finds the living whom others took for dead, although no fault had kept them from beating.
+func (h *history) judgements(broke func(string, string, string, ...any)) {
+	owner := make(map[string]string) // of an incarnation
+	faults := make(map[string][]entry)
+	for _, e := range h.entries {
+		switch {
+		case e.Op == "started" || e.Op == "succeeded" || e.Op == handle && e.Phase == invoke:
+			name, _, _ := strings.Cut(e.Note, " ")
+			owner[name] = e.By
+		case e.Op == fault:
+			faults[e.By] = append(faults[e.By], e)
+		}
+	}
+	for _, e := range h.entries {
+		by, known := owner[e.Note]
+		if e.Op != judged || !known {
+			continue
+		}
+		struck := false
+		for _, f := range faults[by] {
+			ends := f.At.Add(longestLease)
+			if f.Due.After(f.At) {
+				ends = f.Due.Add(longestLease)
+			}
+			struck = struck || f.At.Before(e.At) && ends.After(e.At)
+		}
+		if !struck {
+			broke("I7 judged", "", "%s of %s was judged dead at %s, and no fault had struck it", e.Note, by, e.At.Format("15:04:05.000"))
+		}
+	}
+}
+
+// stranded finds what nobody had begun at the end of a calm in which there was all the time for it (I2).
+func (h *history) stranded(broke func(string, string, string, ...any)) {
+	waiting := make(map[string]time.Time) // since when it could have been
+	for _, e := range h.entries {
+		switch {
+		case e.Op == deliver && e.Phase == invoke && !e.Due.IsZero():
+			waiting[e.ID] = e.Due
+		case e.Op == deliver && e.Phase == ok:
+			if t, known := waiting[e.ID]; !known || t.Before(e.At) {
+				waiting[e.ID] = e.At
+			}
+		case e.Op == deliver && e.Phase != invoke:
+			delete(waiting, e.ID)
+		case e.Op == handle:
+			waiting[e.ID] = time.Unix(1<<40, 0)
+		case e.Op == quiet:
+			for id, since := range waiting {
+				if since.Before(e.Due) {
+					broke("I2 not drained", id, "nobody had begun it at %s, and no fault had struck since %s", e.At.Format("15:04:05.000"), e.Due.Format("15:04:05.000"))
+				}
+			}
+		}
+	}
+}
+
+// silent finds verdicts of which a process that ended in order never said what came of them (I4).
+func (h *history) silent(ends map[string]bool, broke func(string, string, string, ...any)) {
+	said := make(map[[2]string]int)
+	for _, e := range h.entries {
+		switch e.Op {
+		case "acked", "retried", "rejected", "undecodable", "lost", "done-or-lost", "orphaned":
+			said[[2]string{e.By, e.Serial}]++
+		}
+	}
+	for _, e := range h.entries {
+		if e.Op != handle || e.Serial == "" || e.Phase != ok && e.Phase != fail || !ends[e.By] {
+			continue
+		}
+		if k := [2]string{e.By, e.Serial}; said[k] == 0 {
+			broke("I4 silent ack", e.ID, "%s handled %s and never said what became of the verdict", e.By, e.Serial)
+		}
+	}
+}
+
+// times judges recovery (I8) and delay (I9).
+func (h *history) times(v *verdict, broke func(string, string, string, ...any)) {
+	type hand struct{ by, id string }
+	open := make(map[hand]entry)
+	waiting := make(map[string]time.Time) // what a struck process held, since when
+	due := make(map[string]map[int]time.Time)
+	for _, e := range h.entries {
+		switch {
+		case e.Op == deliver && e.Phase == invoke && !e.Due.IsZero():
+			due[e.ID] = map[int]time.Time{1: e.Due}
+		case e.Op == fault:
+			for k := range open {
+				if k.by == e.By {
+					waiting[k.id] = e.At
+					delete(open, k)
+				}
+			}
+		case e.Op == healing:
+			for id := range waiting {
+				waiting[id] = e.At
+			}
+		case e.Op == handle && e.Phase == invoke:
+			if since, struck := waiting[e.ID]; struck {
+				v.Recovery = append(v.Recovery, e.At.Sub(since))
+				delete(waiting, e.ID)
+			}
+			open[hand{e.By, e.ID}] = e
+			if t, given := due[e.ID][e.Attempt]; given {
+				if t := t.Add(-clockStep); e.At.Before(t) {
+					broke("I9 early", e.ID, "attempt %d was handled %v before it was due", e.Attempt, t.Sub(e.At))
+				} else {
+					v.Lateness = append(v.Lateness, e.At.Sub(t))
+				}
+			}
+		case e.Op == handle:
+			delete(open, hand{e.By, e.ID})
+			if e.Phase == ok {
+				delete(waiting, e.ID) // a zombie was there first
+			}
+			if e.Phase == fail && !e.Due.IsZero() {
+				if due[e.ID] == nil {
+					due[e.ID] = make(map[int]time.Time)
+				}
+				if was := due[e.ID][e.Attempt+1]; was.IsZero() || e.Due.Before(was) { // of twins the first to be due
+					due[e.ID][e.Attempt+1] = e.Due
+				}
+			}
+		}
+	}
+	if p := percentile(v.Recovery, 99); h.recover > 0 && p > h.recover {
+		broke("I8 recovery", "", "p99 %v of %d, %v allowed", p, len(v.Recovery), h.recover)
+	}
+	if p := percentile(v.Lateness, 99); h.late > 0 && p > h.late {
+		broke("I9 late", "", "p99 %v of %d, %v allowed", p, len(v.Lateness), h.late)
+	}
+}
+
+// order finds what was started although something higher was surely ready (I10): delivered a margin before, and started by
+// nobody until a margin after.
+func (h *history) order(broke func(string, string, string, ...any)) {
+	type span struct{ from, to time.Time }
+	ready := make([]map[string]span, len(h.ranks))
+	rank := func(id string) int {
+		return slices.IndexFunc(h.ranks, func(r string) bool { return strings.HasPrefix(id, r) })
+	}
+	for i := range ready {
+		ready[i] = make(map[string]span)
+	}
+	for _, e := range h.entries {
+		r := rank(e.ID)
+		if r < 0 {
+			continue
+		}
+		s := ready[r][e.ID] // a handler's first word may come before the delivery's last
+		if e.Op == deliver && e.Phase == ok && s.from.IsZero() {
+			s.from = e.At
+		} else if e.Op == handle && e.Phase == invoke && s.to.IsZero() {
+			s.to = e.At
+		}
+		ready[r][e.ID] = s
+	}
+	for _, e := range h.entries {
+		r := rank(e.ID)
+		if e.Op != handle || e.Phase != invoke || e.Attempt != 1 {
+			continue
+		}
+		for higher := 0; higher < r; higher++ {
+			for id, s := range ready[higher] {
+				if !s.from.IsZero() && s.from.Add(orderMargin).Before(e.At) && (s.to.IsZero() || s.to.After(e.At.Add(orderMargin))) {
+					broke("I10 order", e.ID, "started at %s although %s was ready from %s to %s", e.At, id, s.from, s.to)
+				}
+			}
+		}
+	}
+}
+
+// liveness compares what was counted before and after (I11).
+func (h *history) liveness(broke func(string, string, string, ...any)) {
+	before := make(map[[2]string]int)
+	for _, e := range h.entries {
+		k := [2]string{e.Op, e.ID}
+		switch {
+		case e.Op != count && e.Op != pace:
+		case e.Phase == invoke:
+			before[k] = e.N
+		case e.Op == count && e.N > before[k]:
+			broke("I11 liveness", "", "%s: %d, and %d before", e.ID, e.N, before[k])
+		case e.Op == pace && e.N*10 < before[k]*9:
+			broke("I11 liveness", "", "%s: %d a second, and %d before", e.ID, e.N, before[k])
+		}
+	}
+}
+
+// percentile of some durations; 0 of none.
+func percentile(ds []time.Duration, p int) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(ds))
+	return s[min(len(s)-1, (len(s)*p+99)/100-1)]
+}

@@ -1,0 +1,363 @@
+//go:build chaos
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// edit is one textual change to a file of the module. The old text must be there exactly once.
+type edit struct{ file, old, new string }
+
+// build makes the harness's program, whose worker processes run the package as changed. Nothing in the tree is written to: the
+// changed files lie over it (go build -overlay).
+func build(dir string, edits ...edit) (bin string, err error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	changed := make(map[string]string) // file to text
+	for _, e := range edits {
+		text, there := changed[e.file]
+		if !there {
+			b, err := os.ReadFile(filepath.Join(root, e.file))
+			if err != nil && (e.old != "" || !errors.Is(err, fs.ErrNotExist)) {
+				return "", err
+			}
+			text = string(b)
+		}
+		if e.old == "" {
+			changed[e.file] = e.new // a whole file
+			continue
+		}
+		if n := strings.Count(text, e.old); n != 1 {
+			return "", fmt.Errorf("%s has %q %d times: the code has moved, and the defect has to be seeded anew", e.file, e.old, n)
+		}
+		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
+	}
+	overlay := struct{ Replace map[string]string }{make(map[string]string)}
+	for file, text := range changed {
+		over := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(over, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+		overlay.Replace[filepath.Join(root, file)] = over
+	}
+	b, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(list, b, 0o644); err != nil {
+		return "", err
+	}
+	bin = filepath.Join(dir, "chaos")
+	c := exec.Command("go", "build", "-overlay", list, "-ldflags=-s -w", "-o", bin, "./internal/chaos")
+	c.Dir = root
+	c.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return bin, nil
+}
+
+var moduleRoot = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	root := filepath.Dir(string(bytes.TrimSpace(out)))
+	if _, err2 := os.Stat(filepath.Join(root, "internal", "chaos")); err == nil && err2 != nil {
+		err = fmt.Errorf("the harness runs in the tree of its module: %w", err2)
+	}
+	return root, err
+})
+
+// defect is a mistake that the harness has to catch.
+type defect struct {
+	name  string
+	edits []edit
+	// schedule strikes at the place where the mistake shows.
+	schedule func(w *world)
+	drain    time.Duration
+}
+
+// play runs the defect's schedule.
+func (d *defect) play(t testing.TB, s *redistest.Server, bin string) *verdict {
+	t.Helper()
+	w := newWorld(t, s, bin)
+	d.schedule(w)
+	return w.end(cmp.Or(d.drain, 4*time.Second))
+}
+
+const (
+	importLists = "\t\"github.com/shuntmq/shunt/internal/lists\"\n"
+	importLink  = "\t\"github.com/shuntmq/shunt/internal/link\"\n"
+)
+
+// defects are those of the fault matrix. Each is caught on its own schedule, which the package as it is passes, and by the random mix.
+var defects = []defect{
+	{
+		name: "ack before the handler",
+		edits: []edit{
+			{"handling.go", importLists, importLink + importLists},
+			{"handling.go", "\treturn h.r.handler(h.Handling, m)\n", `	ack := link.NewCall()
+	ack.Add("LREM", h.Item.In.List(h.r.Live(), h.Worker()), 1, h.Item.Encode())
+	h.r.s.Data.Run(h.Handling, ack)
+	return h.r.handler(h.Handling, m)
+`},
+		},
+		schedule: killHolding,
+	},
+	{
+		name: "a reaper that does LREM and then LPUSH as two commands",
+		edits: []edit{
+			{"reaper.go", "\t\tv, err := r.pulseOne(r.Life, lists.Reap, 5, args...)\n", `		v, err := r.pulseTwo(list, in.Prepare)
+`},
+			{"reaper.go", "// pulseOne runs", `func (r *receiver) pulseTwo(list, prepare any) (any, error) {
+	c := link.NewCall()
+	c.Add("LRANGE", list, 0, -1)
+	if err := r.s.Pulse.Run(r.Life, c); err != nil {
+		return nil, err
+	}
+	es, _ := redis.Values(c.Replies[0].Value, nil)
+	for _, e := range es {
+		for _, cmd := range [][]any{{"LREM", list, 1, e}, {"RPUSH", prepare, e}} {
+			c := link.NewCall()
+			c.Add(cmd[0].(string), cmd[1:]...)
+			if err := r.s.Pulse.Run(r.Life, c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	n := int64(len(es))
+	return []any{n, int64(0), int64(0), int64(0), int64(0)}, nil
+}
+
+// pulseOne runs`},
+		},
+		schedule: cutReapers,
+	},
+	{
+		name: "a reaper that ignores the lease",
+		edits: []edit{
+			{"internal/lists/lua/sweep.lua", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now),", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf',"},
+		},
+		schedule: killBesideHolders,
+	},
+	{
+		name: "no new incarnation after a lost reply",
+		edits: []edit{
+			{"internal/worker/parking.go", "func (r *Pool) breaks(why error) {\n", "func (r *Pool) breaks(why error) {\n\tif why != ErrLeaseLost {\n\t\treturn\n\t}\n"},
+		},
+		schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("RPOPLPUSH", "}.prepare")) },
+	},
+	{
+		name: "a promoter that does ZREM and then LPUSH as two commands",
+		edits: []edit{
+			{"delay.go", "p.r.pulseOne(ctx, lists.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)", "p.pulseTwo(ctx)"},
+			{"delay.go", "// promote moves one batch", `func (p *promoter) pulseTwo(ctx context.Context) (any, error) {
+	do := func(name string, args ...any) (any, error) {
+		c := link.NewCall()
+		c.Add(name, args...)
+		err := p.r.s.Pulse.Run(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return c.Replies[0].Value, nil
+	}
+	v, err := do("ZRANGEBYSCORE", p.in.Delay, "-inf", time.Now().UnixMilli(), "LIMIT", 0, 100)
+	es, _ := redis.Values(v, err)
+	if len(es) > 0 {
+		if _, err = do("ZREM", append([]any{p.in.Delay}, es...)...); err == nil {
+			_, err = do("LPUSH", append([]any{p.in.Prepare}, es...)...)
+		}
+	}
+	return []any{int64(len(es)), int64(100)}, err
+}
+
+// promote moves one batch`},
+		},
+		schedule: cutPromoters,
+	},
+	{
+		name: "a script that removes first, with a .prepare of the wrong type",
+		edits: []edit{
+			{"internal/lists/lua/promote.lua", "  redis.call('LPUSH', KEYS[3], unpack(es))\n", "  redis.call('ZREM', KEYS[2], unpack(es))\n  redis.call('LPUSH', KEYS[3], unpack(es))\n"},
+		},
+		schedule: func(w *world) {
+			w.deliver(20, planOK+"+500")
+			w.start(orders{Workers: 2})
+			key := "{" + w.channels[0] + "}.prepare"
+			w.server.Do("SET", key, "not shunt's")
+			w.struck("wrong type")
+			time.Sleep(1200 * time.Millisecond)
+			w.server.Do("DEL", key)
+		},
+		drain: 8 * time.Second,
+	},
+	{
+		name: "an undo without NX",
+		edits: []edit{
+			{"internal/lists/lua/retry.lua", "  if added == 1 then redis.call('ZREM', KEYS[3], ARGV[3]) end\n", "  redis.call('ZREM', KEYS[3], ARGV[3])\n"},
+		},
+		schedule: func(w *world) {
+			loseReply(w, planAfter+"1500", func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
+				return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") && touches(args, "}.doing.") && touches(args, "}.delay")
+			})
+		},
+	},
+	{
+		name: "one serial for two bare payloads",
+		edits: []edit{
+			{"internal/lists/lua/reap.lua", "ARGV[7 + n]", "ARGV[8]"},
+		},
+		schedule: func(w *world) {
+			victim := w.start(orders{Workers: 1, Lease: time.Second})
+			w.deliver(1, planHold+victim.Name)
+			w.holds(victim, 1)
+			k := "{" + w.channels[0] + "}"
+			id := w.channels[0] + "/twin"
+			for range 2 {
+				w.bare(w.channels[0], id, planRetry)
+			}
+			// The victim takes no more than it can handle, so its list is filled for it, as a prefetch would.
+			keys, _ := w.server.TryDo("KEYS", k+".doing.*")
+			list := keys.([]any)[0]
+			for range 2 {
+				w.server.Do("RPOPLPUSH", k+".prepare", list)
+			}
+			w.kill(victim)
+			w.start(orders{Workers: 1, Lease: time.Second})
+		},
+	},
+	{
+		name: "a waiter's break without a new incarnation",
+		edits: []edit{
+			{"internal/worker/parking.go", "\t\t\tr.breaks(err) // before", "\t\t\t// before"},
+		},
+		schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("BRPOPLPUSH", "}.prepare")) },
+	},
+	{
+		name: "a sweep without its fence",
+		edits: []edit{
+			{"internal/lists/lua/sweep.lua", "local judge = fence > 0 and now - fence <= tonumber(ARGV[2])", "local judge = true"},
+		},
+		schedule: stopAtSweep,
+		drain:    3 * time.Second,
+	},
+}
+
+// killHolding kills a process in the midst of its handlers, beside a survivor.
+func killHolding(w *world) {
+	dying := w.start(orders{Workers: 8, Lease: time.Second})
+	w.deliver(8, planHold+dying.Name)
+	w.holds(dying, 8)
+	w.start(orders{Workers: 8, Lease: time.Second})
+	w.kill(dying)
+}
+
+// cutReapers has each of several reapers cut off and killed when its n-th command about a dead one's lists has been executed.
+func cutReapers(w *world) { reapers(w, newRand(1), false) }
+
+// killBesideHolders kills one process beside others whose handlers outlast their lease.
+func killBesideHolders(w *world) {
+	a, b := w.start(orders{Workers: 4, Lease: time.Second}), w.start(orders{Workers: 4, Lease: time.Second})
+	w.deliver(8, planDeaf+"3500")
+	w.until(10*time.Second, "all in hand", func() bool { return w.begun(a.Name)+w.begun(b.Name) >= 8 })
+	dying := w.start(orders{Workers: 4, Lease: time.Second})
+	w.until(5*time.Second, "it has begun", func() bool { return w.told(dying.Name, "started") > 0 })
+	dying.Kill()
+	w.log.say(entry{By: dying.Name, Op: fault, Phase: info, ID: "kill", Due: forEver}) // it held nothing
+	w.forget(dying)
+}
+
+// loseReply lets a command be executed and its reply be lost, thrice.
+func loseReply(w *world, plan string, match redistest.Match) {
+	x := w.start(orders{Workers: 4, Lease: time.Second})
+	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
+	for n := range 3 {
+		rule := x.proxy.On(match, 1+n, redistest.CutAfter)
+		w.until(5*time.Second, "the fault strikes", func() bool {
+			w.deliver(2, plan)
+			return rule.Struck() > 0
+		})
+		w.struck("lost reply", x)
+		if !w.drained(3 * time.Second) {
+			return
+		}
+	}
+}
+
+// cutPromoters loses the reply to each of the first commands of a promotion.
+func cutPromoters(w *world) {
+	x := w.start(orders{Workers: 4, Lease: time.Second})
+	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
+	for n := range 3 {
+		rule := x.proxy.On(func(args [][]byte) bool {
+			return !strings.EqualFold(string(args[0]), "SUBSCRIBE") && touches(args, "}.delay") && (touches(args, "}.prepare") || strings.HasPrefix(string(args[0]), "Z"))
+		}, 1+n, redistest.CutAfter)
+		w.until(8*time.Second, "the fault strikes", func() bool {
+			w.deliver(1, planOK+"+30")
+			time.Sleep(20 * time.Millisecond)
+			return rule.Struck() > 0
+		})
+		w.struck("cut off amid a promotion", x)
+	}
+}
+
+// stopAtSweep stops the server with a sweep under way, for longer than a lease, with one who holds messages, who is stopped a little longer.
+func stopAtSweep(w *world) {
+	const lease = 5 * time.Second
+	held := w.start(orders{Workers: 4, Lease: lease, Grace: time.Minute})
+	w.deliver(4, planDeaf+"7300@"+held.Name)
+	w.holds(held, 4)
+	judge := w.start(orders{Workers: 1, Lease: time.Second})
+	w.until(5*time.Second, "it has begun", func() bool { return w.told(judge.Name, "started") > 0 })
+	stopped := make(chan struct{})
+	judge.proxy.On(func(args [][]byte) bool {
+		return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") && touches(args, "}.receivers.dead") && touches(args, "}.suspect")
+	}, 2, redistest.Call(func() { // the first comes before any beat
+		_ = held.Stop()
+		w.server.Stop()
+		close(stopped)
+	}))
+	k := lists.KeysOf(w.channels[0])
+	sweep := func() { _, _ = w.server.TryDo("PUBLISH", k.Delay, "vacant") } // which makes it look
+	w.until(5*time.Second, "a sweep comes", func() bool {
+		select {
+		case <-stopped:
+			return true
+		default:
+			sweep()
+			time.Sleep(100 * time.Millisecond)
+			return false
+		}
+	})
+	w.struck("stop the server")
+	w.log.say(entry{By: judge.Name, Op: fault, Phase: info, ID: "stop the server", Due: time.Now().Add(lease)}, // all leases run out,
+		entry{By: held.Name, Op: fault, Phase: info, ID: "stop the server", Due: time.Now().Add(lease)}) // and nothing may be doubled
+	time.Sleep(lease + 100*time.Millisecond)
+	w.server.Cont()
+	w.within(1100*time.Millisecond, func() bool {
+		sweep()
+		n, _ := redis.Int(w.server.TryDo("LLEN", k.Prepare))
+		return n+w.begun(judge.Name) > 0 // it was reaped
+	})
+	_ = held.Cont() // before the quarter of its lease is over that it is given to come back
+	w.within(5*time.Second, func() bool { return w.told(held.Name, handle+"\t"+ok) >= 4 })
+}

@@ -1,0 +1,630 @@
+//go:build chaos
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// row is one line of the fault matrix that takes worker processes and a server of its own.
+type row struct {
+	id, what string
+	conf     []string // lines of redis.conf
+	channels []string // beside the first
+	run      func(w *world, r *rand.Rand, long bool)
+	rounds   int           // of the long form
+	short    bool          // has a place in make test
+	drain    time.Duration // for what is left to be drained once all is healed
+	recover  time.Duration // p99 of fault to redelivery
+	late     time.Duration // p99 of due to handled
+	lossy    bool          // the durability setting promises nothing
+}
+
+// play is one round of a row, on a server of its own.
+func (r *row) play(t testing.TB, s *redistest.Server, bin string, seed uint64, long bool) *verdict {
+	t.Helper()
+	w := newWorld(t, s, bin, r.channels...)
+	w.h = history{lossy: r.lossy, recover: r.recover, late: r.late}
+	r.run(w, newRand(seed), long)
+	return w.end(r.drain)
+}
+
+const (
+	lease = 2 * time.Second
+	soon  = 3 * time.Second // a killed process's messages are handled again, at that lease
+)
+
+// usual is a load in which every verdict has its part.
+var usual = []string{planOK, planOK, planRetry, planOK, "after:50", planOK, planSlow + "20", planOK, planOK, planReject, planOK, planPanic,
+	planOK, planTwice, planOK + "+100", planGoexit, planOK, planRetry + "+50", planOK, planOK}
+
+var always = []string{"appendonly yes", "appendfsync always"}
+
+// rows are all of them; those of single cells are in cells.go.
+var rows = []row{
+	{id: "F0", what: "no fault", run: calm, rounds: 1, drain: 10 * time.Second, late: 5 * time.Millisecond},
+	{id: "F0 order", what: "no fault, strict order", channels: []string{"low"}, run: ordered, rounds: 1, drain: 20 * time.Second},
+	{id: "F1", what: "SIGKILL of a worker, again and again", run: kills, rounds: 6, short: true, drain: 20 * time.Second, recover: soon},
+	{id: "F1 survivor", what: "SIGKILL of 64 one-second handlers, one survivor", run: survivor, rounds: 3, drain: 20 * time.Second, recover: soon},
+	{id: "F2", what: "SIGSTOP for three leases, then SIGCONT", run: zombies, rounds: 10, short: true, drain: 20 * time.Second, recover: soon},
+	{id: "F2 swept", what: "the same, with its entry swept away", run: forgotten, rounds: 2, drain: 20 * time.Second, recover: soon},
+	{id: "F3", what: "SIGSTOP for half a lease; redis-server stopped for 0.9 of a lease under 8 receivers", run: pauses, rounds: 3, drain: 20 * time.Second},
+	{id: "F4 poison", what: "a message that kills its process, among 1,000", run: poison, rounds: 2, drain: 60 * time.Second},
+	{id: "F5", what: "SIGTERM under load", run: terms, rounds: 10, short: true, drain: 20 * time.Second},
+	{id: "F7", what: "a black hole", run: holes, rounds: 1, drain: 30 * time.Second},
+	{id: "F8", what: "replies dropped for 10 s", run: mute, rounds: 2, drain: 30 * time.Second},
+	{id: "F9", what: "a slow line: +200 ms, 1 KB/s, slices of 1 byte", run: slow, rounds: 1, drain: 60 * time.Second},
+	{id: "F10", what: "redis-server: SIGKILL and restart, AOF always", conf: always, run: crashes, rounds: 6, short: true, drain: 30 * time.Second},
+	{id: "F10 everysec", what: "redis-server: SIGKILL and restart, AOF everysec", conf: []string{"appendonly yes", "appendfsync everysec"}, run: crashes, rounds: 2, drain: 30 * time.Second, lossy: true},
+	{id: "F11", what: "redis-server: SIGSTOP, then SIGCONT", run: freezes, rounds: 1, drain: 30 * time.Second},
+	{id: "F13", what: "SCRIPT FLUSH and CLIENT KILL, at random", run: flushes, rounds: 2, drain: 20 * time.Second, short: true},
+	{id: "F14", what: "maxmemory reached, noeviction", conf: []string{"maxmemory-policy noeviction"}, run: full, rounds: 2, short: true, drain: 60 * time.Second},
+	{id: "F17", what: "clocks wrong by 5 min and a day, and jumping", run: clocks, rounds: 2, drain: 20 * time.Second, recover: soon},
+	{id: "F20", what: "five reapers at once, cut off at each step of a reap", run: reapers, rounds: 5, drain: 20 * time.Second},
+	{id: "F21", what: "five promoters, killed amid promotion", run: promoters, rounds: 1, drain: 120 * time.Second},
+	{id: "F23", what: "password changed; idle link cut by timeout; waiters killed; pool exhausted", run: evictions, rounds: 1, drain: 30 * time.Second},
+	{id: "versions", what: "a rolling upgrade to a version that writes what this one does not know, and back", run: upgrade, rounds: 2, drain: 20 * time.Second},
+}
+
+func calm(w *world, r *rand.Rand, long bool) {
+	n := 2000
+	if long {
+		n = 20000
+	}
+	w.start(orders{})
+	w.start(orders{})
+	w.deliver(n, planOK, planOK, planReject, planOK, planPanic, planOK, planGoexit, planOK)
+	w.drained(30 * time.Second)
+	for range n / 20 { // lateness is measured where workers are free
+		w.deliver(1, planOK+"+150")
+		time.Sleep(3 * time.Millisecond)
+	}
+	w.struck("none")
+}
+
+func ordered(w *world, r *rand.Rand, long bool) {
+	w.h.ranks = []string{w.channels[0] + "/", w.channels[1] + "/"}
+	w.start(orders{Workers: 4})
+	for range 300 {
+		w.deliver(10, planSlow+"5") // in turn: as many high as low
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.struck("none")
+}
+
+func kills(w *world, r *rand.Rand, long bool) {
+	n, rate := 4, 300
+	if long {
+		n, rate = 10, 2200 // over 100,000 in all
+	}
+	for range 3 {
+		w.start(orders{})
+	}
+	w.flow(rate, usual...)
+	for range n {
+		time.Sleep(time.Duration(500+r.IntN(800)) * time.Millisecond)
+		xs := w.all()
+		x := xs[r.IntN(len(xs))]
+		w.kill(x)
+		w.start(orders{})
+	}
+}
+
+func survivor(w *world, r *rand.Rand, long bool) {
+	dying := w.start(orders{Workers: 64})
+	w.deliver(64, planDeaf+"1000")
+	w.holds(dying, 64)
+	w.start(orders{Workers: 64})
+	time.Sleep(lease / 2)
+	w.kill(dying)
+}
+
+// zombies are stopped with handlers that do not look at their context, so that their verdicts come too late.
+func zombies(w *world, r *rand.Rand, long bool) {
+	n := 1
+	if long {
+		n = 2
+	}
+	w.start(orders{})
+	for range n {
+		x := w.start(orders{Lease: time.Second})
+		w.flow(100, planOK, planDeaf+"300", planSlow+"100")
+		w.holds(x, 10)
+		_ = x.Stop()
+		w.struck("stop", x)
+		time.Sleep(3 * time.Second)
+		_ = x.Cont()
+		w.still()
+	}
+}
+
+// forgotten is a zombie of which nothing is left in Redis when it wakes: what an hour does.
+func forgotten(w *world, r *rand.Rand, long bool) {
+	w.start(orders{})
+	x := w.start(orders{Lease: time.Second})
+	w.deliver(40, planDeaf+"500")
+	w.holds(x, 4)
+	_ = x.Stop()
+	w.struck("stop", x)
+	k := lists.KeysOf(w.channels[0])
+	w.until(20*time.Second, "it is dead and its lists are empty", func() bool {
+		n, _ := redis.Int(w.server.TryDo("ZCARD", k.Gone))
+		return n > 0 && w.busy() == 0
+	})
+	w.server.Do("DEL", k.Gone)
+	_ = x.Cont()
+	w.until(10*time.Second, "it finds out", func() bool { return w.told(x.Name, "lease-gone") > 0 })
+	w.deliver(100)
+}
+
+func pauses(w *world, r *rand.Rand, long bool) {
+	for range 8 {
+		w.start(orders{Workers: 2})
+	}
+	w.flow(200, planOK, planSlow+"50", planDeaf+"200")
+	for range 2 {
+		time.Sleep(lease)
+		x := w.all()[r.IntN(8)]
+		_ = x.Stop()
+		w.struck("stop")
+		time.Sleep(lease / 2)
+		_ = x.Cont()
+		time.Sleep(lease)
+		w.struck("stop the server")
+		w.server.Stop()
+		time.Sleep(lease * 9 / 10)
+		w.server.Cont()
+	}
+	time.Sleep(lease)
+}
+
+func poison(w *world, r *rand.Rand, long bool) {
+	w.deliver(500)
+	w.deliver(1, planKill)
+	w.deliver(500)
+	x := w.start(orders{Workers: 64, Lease: time.Second})
+	w.until(60*time.Second, "the killer is dead", func() bool {
+		if x.Gone() {
+			w.kill(x)
+			x = w.start(orders{Workers: 64, Lease: time.Second})
+		}
+		ps, _ := w.places()
+		return len(ps) == 1 && ps[0].State == "dead"
+	})
+}
+
+func terms(w *world, r *rand.Rand, long bool) {
+	n := 3
+	if long {
+		n = 5
+	}
+	w.start(orders{})
+	w.start(orders{})
+	w.flow(400, planOK, planSlow+"30", planRetry, planDeaf+"20", planOK+"+50")
+	for range n {
+		time.Sleep(time.Duration(300+r.IntN(500)) * time.Millisecond)
+		x := w.all()[0]
+		_ = x.Term()
+		w.struck("term")
+		<-x.Ended()
+		if x.Code() != 0 {
+			w.Errorf("%s ended with %d: %s", x.Name, x.Code(), x.Said())
+		}
+		delete(w.workers, x.Name)
+		w.start(orders{})
+	}
+	w.drained(20 * time.Second)
+	w.stop()
+	keys, _ := redis.Strings(w.server.TryDo("KEYS", "{"+w.channels[0]+"}.*"))
+	w.log.say(entry{Op: count, ID: "keys", Phase: invoke}, entry{Op: count, ID: "keys", Phase: ok, N: len(keys), Note: strings.Join(keys, " ")})
+}
+
+// rate is how many messages are handled a second, over a while.
+func (w *world) rate(d time.Duration) int {
+	handled := func() (n int) {
+		for _, x := range w.all() {
+			n += w.told(x.Name, "acked")
+		}
+		return n
+	}
+	was, began := handled(), time.Now()
+	time.Sleep(d)
+	return int(float64(handled()-was) / time.Since(began).Seconds())
+}
+
+// lively has the rate of handling compared before and after a fault that do makes and mends.
+func (w *world) lively(do func()) {
+	w.log.say(entry{Op: pace, ID: "handled", Phase: invoke, N: w.rate(2 * time.Second)})
+	do()
+	w.log.say(entry{Op: healing, Phase: info})
+	time.Sleep(8 * time.Second)
+	w.log.say(entry{Op: pace, ID: "handled", Phase: ok, N: w.rate(2 * time.Second)})
+}
+
+func holes(w *world, r *rand.Rand, long bool) {
+	w.start(orders{})
+	w.start(orders{})
+	caller := w.queue("caller", w.proxy.URL(), orders{Quiet: true})
+	w.flow(100, planOK, planRetry, planOK+"+50", planSlow+"20")
+	lengths := []time.Duration{time.Second, 4 * time.Second}
+	if long {
+		lengths[1] = 30 * time.Second
+	}
+	for _, d := range lengths {
+		w.lively(func() {
+			w.proxy.Hole(true)
+			w.struck("hole", w.all()...)
+			end := time.After(d)
+			ctx, cancel := context.WithTimeout(context.Background(), d/2)
+			began := time.Now()
+			m := &message{channel: w.channels[0], id: fmt.Sprintf("%s/%d", w.channels[0], w.next.Add(1)), plan: planOK}
+			w.log.say(entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan})
+			err := caller.Deliver(ctx, m)
+			w.log.say(entry{Op: deliver, Phase: outcome(err), ID: m.id, Note: fmt.Sprint(err)})
+			if took := time.Since(began); err == nil || took > d/2+time.Second {
+				w.Errorf("Deliver into a black hole: %v after %v", err, took)
+			}
+			cancel()
+			<-end
+			w.proxy.Hole(false)
+		})
+	}
+}
+
+func mute(w *world, r *rand.Rand, long bool) {
+	d := 3 * time.Second
+	if long {
+		d = 10 * time.Second
+	}
+	w.start(orders{})
+	w.start(orders{})
+	w.flow(100, planOK, planRetry, planOK+"+50", planReject)
+	w.lively(func() {
+		w.proxy.DropReplies(true)
+		w.struck("mute", w.all()...)
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+			for _, x := range w.all() { // each new connection may lose replies again
+				w.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: "mute", N: x.flight()})
+			}
+		}
+		w.proxy.DropReplies(false)
+	})
+}
+
+func slow(w *world, r *rand.Rand, long bool) {
+	w.start(orders{Workers: 2})
+	w.start(orders{Workers: 2})
+	for _, line := range []struct {
+		latency     time.Duration
+		rate, slice int
+	}{{latency: 200 * time.Millisecond}, {rate: 1024}, {slice: 1}} {
+		w.proxy.Slow(line.latency, line.rate, line.slice)
+		w.struck("slow", w.all()...)
+		for range 5 {
+			w.deliver(8, planOK, planRetry, planReject, planOK+"+100")
+			time.Sleep(time.Second)
+		}
+	}
+	w.proxy.Slow(0, 0, 0)
+}
+
+func crashes(w *world, r *rand.Rand, long bool) {
+	n := 1
+	if long {
+		n = 6
+	}
+	w.start(orders{})
+	w.start(orders{})
+	w.flow(300, usual...)
+	for range n {
+		time.Sleep(time.Duration(700+r.IntN(800)) * time.Millisecond)
+		w.server.Kill()
+		w.struck("kill the server", w.all()...)
+		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+		w.server.Restart()
+		w.log.say(entry{Op: healing, Phase: info})
+	}
+	time.Sleep(time.Second)
+}
+
+func freezes(w *world, r *rand.Rand, long bool) {
+	lengths := []time.Duration{2 * time.Second}
+	if long {
+		lengths = []time.Duration{5 * time.Second, 30 * time.Second}
+	}
+	for range 4 {
+		w.start(orders{})
+	}
+	w.flow(200, usual...)
+	for _, d := range lengths {
+		time.Sleep(time.Second)
+		w.server.Stop()
+		w.struck("freeze the server", w.all()...)
+		time.Sleep(d)
+		w.server.Cont()
+		w.log.say(entry{Op: healing, Phase: info})
+		time.Sleep(2 * time.Second)
+	}
+}
+
+func flushes(w *world, r *rand.Rand, long bool) {
+	n := 10
+	if long {
+		n = 200
+	}
+	w.start(orders{})
+	w.start(orders{})
+	w.flow(200, usual...)
+	for range n {
+		time.Sleep(time.Duration(100+r.IntN(200)) * time.Millisecond)
+		if r.IntN(2) == 0 {
+			w.server.Do("SCRIPT", "FLUSH")
+			w.struck("script flush")
+		} else {
+			w.server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			w.struck("client kill", w.all()...)
+		}
+	}
+}
+
+// full squeezes a server until deliveries are refused and takes, too, and then has it drained.
+func full(w *world, r *rand.Rand, long bool) {
+	used := func() int {
+		text, _ := redis.String(w.server.TryDo("INFO", "memory"))
+		_, rest, _ := strings.Cut(text, "\nused_memory:")
+		var n int
+		fmt.Sscan(rest, &n)
+		return n
+	}
+	base := used()
+	w.server.Do("CONFIG", "SET", "maxmemory", base+6<<20)
+	filler := make([]byte, 4096)
+	var err error
+	n := 0
+	for ; err == nil && n < 10000; n++ {
+		err = w.post(w.channels[0], usual[n%len(usual)], filler)
+	}
+	if !errors.Is(err, shunt.ErrFull) {
+		w.Errorf("%d delivered, then %v", n, err)
+	}
+	w.server.Do("CONFIG", "SET", "maxmemory", base+3<<20) // far beyond it: takes are refused until half is drained
+	w.struck("full")
+	if err := w.post(w.channels[0], planOK+"+100", nil); !errors.Is(err, shunt.ErrFull) {
+		w.Errorf("later: %v", err)
+	}
+	w.start(orders{})
+	w.start(orders{})
+	w.drained(60 * time.Second)
+	w.until(20*time.Second, "it takes messages again", func() bool { return w.post(w.channels[0], planOK, nil) == nil })
+}
+
+// reapers all look after one that was killed, and each is cut off and killed at another step of it.
+func reapers(w *world, r *rand.Rand, long bool) {
+	victim := w.start(orders{Workers: 16, Lease: time.Second, Prefetch: 1})
+	k := lists.KeysOf(w.channels[0])
+	w.deliver(8, planHold+victim.Name)
+	for i := range 8 {
+		w.bare(w.channels[0], fmt.Sprintf("%s/bare%d", w.channels[0], i), planHold+victim.Name)
+	}
+	w.holds(victim, 16)
+	names, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Living, 0, -1))
+	if len(names) != 1 {
+		w.Fatalf("living: %v", names)
+	}
+	w.kill(victim)
+	for i := range 5 {
+		x := w.start(orders{Lease: time.Second})
+		cut := redistest.CutAfter
+		if long && r.IntN(3) == 0 {
+			cut = redistest.CutBefore
+		}
+		rule := x.proxy.On(func(args [][]byte) bool { // first what finds the lists, then what empties them
+			return touches(args, ".doing."+names[0]) && strings.EqualFold(string(args[0]), "EXISTS") == (i == 0)
+		}, max(1, i), cut)
+		w.load.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+			defer cancel()
+			if rule.Wait(ctx, 1) == nil {
+				w.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: "cut off at a step of a reap", N: x.flight()})
+				x.Kill()
+			}
+		})
+	}
+	w.load.Wait()
+	for name, x := range w.workers {
+		if x.Gone() {
+			delete(w.workers, name)
+		}
+	}
+	w.start(orders{})
+}
+
+// promoters are cut off, and killed, at each step of a promotion.
+func promoters(w *world, r *rand.Rand, long bool) {
+	n := 2000
+	if long {
+		n = 1_000_000
+	}
+	ctx := context.Background()
+	const batch = 1000
+	due := time.Now().Add(time.Duration(2+n/100_000) * time.Second)
+	for from := 0; from < n; from += batch {
+		var ms []shunt.IMessage
+		var es []entry
+		for range batch {
+			m := &message{channel: w.channels[0], id: fmt.Sprintf("%s/%d", w.channels[0], w.next.Add(1)), plan: planOK}
+			ms = append(ms, m)
+			es = append(es, entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan, Due: due})
+		}
+		w.log.say(es...)
+		err := w.direct.DeliverAll(ctx, ms, shunt.At(due))
+		for i := range es {
+			es[i].At, es[i].Phase = time.Time{}, outcome(err)
+		}
+		w.log.say(es...)
+	}
+	for i := range 5 {
+		x := w.start(orders{Workers: 4, Lease: time.Second})
+		rule := x.proxy.On(func(args [][]byte) bool {
+			return len(args) > 4 && touches(args, "}.delay") && touches(args, "}.prepare")
+		}, 2+3*i, redistest.CutAfter)
+		w.load.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			if rule.Wait(ctx, 1) == nil {
+				w.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: "cut off amid a promotion", N: x.flight()})
+				x.Kill()
+			}
+		})
+	}
+	w.load.Wait()
+	for name, x := range w.workers {
+		if x.Gone() {
+			delete(w.workers, name)
+		}
+	}
+	w.start(orders{Workers: 16})
+}
+
+func touches(args [][]byte, what string) bool {
+	for _, a := range args[1:] {
+		if strings.Contains(string(a), what) {
+			return true
+		}
+	}
+	return false
+}
+
+// evictions are what a server or an operator does to connections, each alone.
+func evictions(w *world, r *rand.Rand, long bool) {
+	w.start(orders{})
+	w.start(orders{})
+	w.deliver(50, planOK, planRetry)
+	w.drained(10 * time.Second)
+	w.server.Do("CONFIG", "SET", "timeout", "1") // cuts what is idle for a second
+	for range 5 {
+		time.Sleep(1500 * time.Millisecond)
+		w.struck("timeout")
+		w.deliver(10)
+	}
+	w.server.Do("CONFIG", "SET", "timeout", "0")
+	for range 10 { // the waiters, which are what blocks
+		time.Sleep(200 * time.Millisecond)
+		text, _ := redis.String(w.server.TryDo("CLIENT", "LIST"))
+		for line := range strings.Lines(text) {
+			var id int
+			if strings.Contains(line, "cmd=brpoplpush") {
+				fmt.Sscanf(line, "id=%d", &id)
+				_, _ = w.server.TryDo("CLIENT", "KILL", "ID", id)
+				w.struck("kill of a waiter", w.all()...)
+			}
+		}
+		w.deliver(5)
+	}
+	large := make([]byte, 200<<10)
+	for i := range 10 { // the connections of large elements
+		large[i] = byte(i)
+		_ = w.post(w.channels[0], planOK, large)
+		w.server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		w.struck("client kill", w.all()...)
+		time.Sleep(100 * time.Millisecond)
+	}
+	w.drained(20 * time.Second)
+	w.server.Do("CONFIG", "SET", "requirepass", "secret") // the old connections stay, new ones are refused
+	w.server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	w.struck("password", w.all()...)
+	time.Sleep(2 * time.Second)
+	for _, x := range w.all() {
+		if w.told(x.Name, "separated")+w.told(x.Name, "trouble") == 0 {
+			w.Errorf("%s said nothing of the password", x.Name)
+		}
+	}
+	w.server.Do("CONFIG", "SET", "requirepass", "")
+	w.deliver(50)
+}
+
+// clocks are those of the processes; the server's is right, and so is the harness's.
+func clocks(w *world, r *rand.Rand, long bool) {
+	edits, err := clockEdits()
+	if err == nil {
+		w.bin, err = build(w.dir, edits...)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, wrong := range []string{"5m", "-5m", "24h", "-24h", "jump:5m"} {
+		w.start(orders{Clock: wrong})
+		w.struck("clock wrong by " + wrong)
+	}
+	deliverer := w.start(orders{Clock: "24h", Deliver: 50, Plans: usual})
+	w.flow(100, usual...)
+	for range 3 {
+		time.Sleep(2 * time.Second)
+		x := w.all()[r.IntN(5)]
+		w.kill(x)
+		w.start(orders{Clock: x.Clock})
+	}
+	time.Sleep(2 * time.Second)
+	w.still()
+	_ = deliverer.Term()
+	<-deliverer.Ended()
+}
+
+// upgrade replaces every process by one of the next version, one after another, and goes back.
+func upgrade(w *world, r *rand.Rand, long bool) {
+	now := w.bin
+	next, err := build(w.dir, nextEdits...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.flow(100, usual...)
+	var old, young *worker
+	for _, bin := range []string{now, next, now} {
+		w.bin = bin
+		for range 2 {
+			w.start(orders{})
+			time.Sleep(500 * time.Millisecond)
+			if xs := w.all(); len(xs) > 2 {
+				_ = xs[0].Term()
+				<-xs[0].Ended()
+				w.forget(xs[0])
+			}
+		}
+		w.struck("upgrade")
+		if bin == next {
+			young = w.start(orders{Name: "young", Deliver: 50, Plans: usual})
+		} else if old == nil {
+			old = w.start(orders{Name: "old", Deliver: 50, Plans: usual})
+		}
+	}
+	for _, x := range []*worker{old, young} {
+		_ = x.Term()
+		<-x.Ended()
+	}
+	w.drained(20 * time.Second)
+	// What the next version wrote, this one has retried and rejected without dropping what it does not know.
+	raws, _ := redis.Strings(w.server.TryDo("ZRANGE", "{"+w.channels[0]+"}.dead", 0, -1))
+	n := 0
+	for _, raw := range raws {
+		if strings.Contains(raw, "/young.") {
+			if n++; !strings.Contains(raw, nextField) || raw[1]&4 == 0 {
+				w.Errorf("what the next version wrote was lost: %q", raw)
+			}
+		}
+	}
+	if n == 0 {
+		w.Error("nothing of the next version is in dead")
+	}
+}

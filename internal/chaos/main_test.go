@@ -1,0 +1,12 @@
+//go:build chaos
+
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }

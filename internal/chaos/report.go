@@ -1,0 +1,152 @@
+//go:build chaos
+
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// result is one line of the table: all rounds of a row.
+type result struct {
+	Row, What                                  string
+	Rounds, Struck                             int
+	Faults                                     map[string]int
+	Attempted, Delivered, Unknown, Recovered   int
+	Handled, Dead, Acked, LateAcks             int
+	Lost, Duplicated, Allowed                  int
+	Unexpected, Orphaned                       int
+	RecoveryP50, RecoveryP99, LateP50, LateP99 time.Duration
+	Lossy                                      bool
+	Breaches                                   []string // with their histories
+
+	recovery, lateness []time.Duration
+}
+
+// add takes in a round.
+func (r *result) add(v *verdict) {
+	r.Rounds++
+	if r.Faults == nil {
+		r.Faults = make(map[string]int)
+	}
+	for what, n := range v.Faults {
+		r.Struck += n
+		r.Faults[what] += n
+	}
+	r.Attempted += v.Attempted
+	r.Delivered += v.Delivered
+	r.Unknown += v.Unknown
+	r.Recovered += v.Recovered
+	r.Handled += v.Handled
+	r.Dead += v.Dead
+	r.Acked += v.Acked
+	r.LateAcks += v.LateAcks
+	r.Lost += v.Lost
+	r.Duplicated += v.Duplicated
+	r.Allowed += v.Allowed
+	r.Unexpected += v.Unexpected
+	r.Orphaned += v.Orphaned
+	r.recovery = append(r.recovery, v.Recovery...)
+	r.lateness = append(r.lateness, v.Lateness...)
+	r.RecoveryP50, r.RecoveryP99 = percentile(r.recovery, 50), percentile(r.recovery, 99)
+	r.LateP50, r.LateP99 = percentile(r.lateness, 50), percentile(r.lateness, 99)
+	if err := v.Err(); err != nil {
+		r.Breaches = append(r.Breaches, err.Error())
+	}
+}
+
+// passed says whether the row holds; one whose fault never struck proves nothing.
+func (r *result) passed() bool { return len(r.Breaches) == 0 && r.Struck > 0 }
+
+// report is what is published: docs/reliability.md and the raw figures beside it. Nothing else writes them.
+type report struct {
+	Date, Commit, Command, Redis, System string
+	Seed                                 uint64
+	Results                              []*result
+	Mixes                                []*result
+	Defects                              []*catch
+}
+
+// catch is how a seeded defect was caught.
+type catch struct {
+	Name          string
+	OnSchedule    string        // the invariants that did not hold
+	ByMix         string        // likewise; empty: not tried
+	MixSeed       uint64        // of the mix that caught it
+	MixTook       time.Duration // all mixes until then
+	SoundSchedule bool          // the package as it is passes the same schedule
+}
+
+//go:embed reliability.md.tmpl
+var page string
+
+// write puts the report where it belongs in the module's tree.
+func (r *report) write() error {
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	ms := func(d time.Duration) string {
+		switch {
+		case d == 0:
+			return ""
+		case d < 10*time.Millisecond:
+			return fmt.Sprintf("%.1f ms", float64(d)/1e6)
+		case d < time.Second:
+			return fmt.Sprintf("%d ms", d.Milliseconds())
+		}
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	verdict := func(x *result) string {
+		switch {
+		case x.Struck == 0:
+			return "never struck"
+		case x.passed():
+			return "holds"
+		}
+		return "**does not hold**"
+	}
+	t, err := template.New("page").Funcs(template.FuncMap{"ms": ms, "verdict": verdict}).Parse(page)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, r); err != nil {
+		return err
+	}
+	raw, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, "docs", "reliability.md"), b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, "docs", "reliability.json"), append(raw, '\n'), 0o644)
+}
+
+// setting is what a report says of where it was made.
+func (r *report) setting() {
+	line := func(name string, args ...string) string {
+		out, _ := exec.Command(name, args...).Output()
+		return strings.TrimSpace(string(out))
+	}
+	r.Date = time.Now().UTC().Format("2006-01-02")
+	r.Commit = line("git", "rev-parse", "--short=12", "HEAD")
+	if line("git", "status", "--porcelain", "--", "*.go", "*.lua") != "" {
+		r.Commit += " and changes that are not committed"
+	}
+	server := os.Getenv("REDIS_SERVER")
+	if server == "" {
+		server = "redis-server"
+	}
+	r.Redis, _, _ = strings.Cut(line(server, "--version"), " sha=")
+	r.System = line("uname", "-sr") + ", " + line("go", "version") + ", " + line("nproc") + " cores"
+}

@@ -1,0 +1,83 @@
+//go:build chaos
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// One round of each row that make test has time for, or of all with -long.
+func TestRows(t *testing.T) {
+	for _, r := range rows {
+		t.Run(r.id, func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() && !r.short {
+				t.Skip("make chaos has it")
+			}
+			v := r.play(t, redistest.Start(t, r.conf...), "", 1, false)
+			t.Log(v)
+			if err := v.Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Each seeded defect is caught on its own schedule, and the package as it is passes the very same one.
+func TestDefects(t *testing.T) {
+	sound, err := build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range defects {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			bin, err := build(t.TempDir(), d.edits...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, bin := range map[string]string{"sound": sound, "seeded": bin} {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					began := time.Now()
+					v := d.play(t, redistest.Start(t), bin)
+					t.Logf("after %v: %s: %v", time.Since(began), v, v.broke())
+					err := v.Err()
+					switch {
+					case name == "sound" && err != nil:
+						t.Error(err)
+					case name == "seeded" && !v.caught():
+						t.Errorf("not caught: %v\n%s", err, v.chronicle)
+					case name == "seeded":
+						text, _, _ := strings.Cut(err.Error(), "\n\n")
+						t.Logf("%.1500s", text)
+					}
+				})
+			}
+		})
+	}
+}
+
+// Every cell of F4, F6, F12, F13 and F22.
+func TestCells(t *testing.T) {
+	n := make(map[string]int)
+	for _, c := range cells() {
+		n[c.row]++
+		t.Run(c.row+"/"+c.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Shared(t)
+			if c.own {
+				server = nil
+			}
+			v := c.play(t, server)
+			if err := v.Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Logf("cells: %v", n)
+}

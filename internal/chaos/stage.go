@@ -1,0 +1,78 @@
+//go:build chaos
+
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// stage is the testing.TB of a run that is no test.
+type stage struct {
+	testing.TB // nil: what is not here, nobody calls
+	name       string
+
+	mu       sync.Mutex
+	cleanups []func()
+	errors   []string
+	log      []string
+}
+
+func (s *stage) Helper()      {}
+func (s *stage) Name() string { return s.name }
+func (s *stage) Failed() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.errors) > 0 }
+
+func (s *stage) Cleanup(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cleanups = append(s.cleanups, f)
+}
+
+func (s *stage) Log(args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = append(s.log, fmt.Sprintln(args...))
+}
+func (s *stage) Logf(format string, args ...any) { s.Log(fmt.Sprintf(format, args...)) }
+
+func (s *stage) Error(args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errors = append(s.errors, s.name+": "+fmt.Sprint(args...))
+}
+func (s *stage) Errorf(format string, args ...any) { s.Error(fmt.Sprintf(format, args...)) }
+func (s *stage) Fatal(args ...any)                 { s.Error(args...); runtime.Goexit() }
+func (s *stage) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
+
+// play runs one round, cleans up after it, and takes its verdict in. What the round complains of besides is a breach too.
+func (r *result) play(f func(*stage) *verdict) (v *verdict) {
+	s := &stage{name: r.Row}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			for len(s.cleanups) > 0 {
+				last := len(s.cleanups) - 1
+				f := s.cleanups[last]
+				s.cleanups = s.cleanups[:last]
+				f()
+			}
+		}()
+		v = f(s)
+	}()
+	<-done
+	if v == nil {
+		v = &verdict{}
+	}
+	if len(s.errors) > 0 {
+		v.breaches = append(v.breaches, breach{invariant: "run", what: strings.Join(append(s.errors, s.log...), "\n")})
+	}
+	r.add(v)
+	if len(v.breaches) > 0 {
+		r.Breaches[len(r.Breaches)-1] += strings.Join(s.log, "\n")
+	}
+	return v
+}

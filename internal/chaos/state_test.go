@@ -1,0 +1,520 @@
+//go:build chaos
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
+	"pgregory.net/rapid"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// target is one server that must do as the model does.
+type target struct {
+	name    string
+	link    *link.Link
+	do      doer
+	restart func()
+}
+
+func newTarget(t *testing.T, name, addr string, restart func()) *target {
+	pool := redistest.Pool(t, addr)
+	l := link.New(link.NewNode(pool, link.Settings{DialTimeout: 2 * time.Second, MaxBackoff: 10 * time.Millisecond}), 5*time.Second, true)
+	t.Cleanup(l.Close)
+	do := func(cmd string, args ...any) (any, error) {
+		c := link.NewCall()
+		c.Add(cmd, args...)
+		err := l.Run(context.Background(), c)
+		return c.Replies[0].Value, err
+	}
+	return &target{name, l, do, restart}
+}
+
+// model is a channel as it should be: lists with their left end first. Of a sorted set it knows what is due at once and what is not
+// due for an hour; what is in dead.
+type model struct {
+	prepare, suspect []string
+	doing            map[string][]string
+	due, later, dead []string
+	living           []lists.Incarnation
+	gone             []lists.Incarnation // superseded or not
+	superseded       map[string]bool
+}
+
+// machine drives a channel of both servers and the model through the same history.
+type machine struct {
+	*rapid.T
+	servers []*target
+	k       lists.Keys
+	m       model
+	n       int
+}
+
+const hour = 3600_000
+
+// script runs one of shunt's scripts on each server and returns what both replied; norm hides what may differ, which is times.
+func (b *machine) script(norm func(any) any, s *link.Script, keys int, args ...any) string {
+	b.Helper()
+	return b.all(norm, func(c *link.Call) { c.AddScript(s, keys, args...) })
+}
+
+func (b *machine) command(name string, args ...any) string {
+	b.Helper()
+	return b.all(nil, func(c *link.Call) { c.Add(name, args...) })
+}
+
+func (b *machine) all(norm func(any) any, fill func(*link.Call)) string {
+	b.Helper()
+	first := ""
+	for i, s := range b.servers {
+		c := link.NewCall()
+		fill(c)
+		if err := s.link.Run(context.Background(), c); err != nil {
+			b.Fatalf("%s: %v", s.name, err)
+		}
+		v := c.Replies[0].Value
+		if norm != nil {
+			v = norm(v)
+		}
+		if reply := fmt.Sprintf("%q", v); i == 0 {
+			first = reply
+		} else if reply != first {
+			b.Fatalf("%s replied %s, %s %s", b.servers[0].name, first, s.name, reply)
+		}
+	}
+	return first
+}
+
+func (b *machine) expect(got string, want any) {
+	b.Helper()
+	if s := fmt.Sprintf("%q", want); got != s {
+		b.Fatalf("replied %s, and the model says %s", got, s)
+	}
+}
+
+// sign hides a time and tells whether there is one.
+func sign(v any) any {
+	if n, _ := redis.Int64(v, nil); n > 0 {
+		return int64(1)
+	}
+	return int64(0)
+}
+
+// head hides all of a reply but its first n numbers.
+func head(n int) func(any) any {
+	return func(v any) any {
+		vs, _ := redis.Values(v, nil)
+		return vs[:min(n, len(vs))]
+	}
+}
+
+func (b *machine) serial() (s [16]byte) {
+	b.n++
+	copy(s[:], fmt.Sprintf("%016d", b.n))
+	return s
+}
+
+// drawn is an element as any producer may put it: with a header, bare, a twin of another.
+func (b *machine) drawn() string {
+	p := rapid.SampledFrom([]string{"x", "\xc1", "\xc1\x00y", "twin", "z" + string(bytes.Repeat([]byte("z"), 300)), "\xc1\x20newer, for it is longer than 20 bytes"}).Draw(b.T, "payload")
+	if rapid.Bool().Draw(b.T, "bare") {
+		return p
+	}
+	e := lists.Element{Serial: b.serial(), Payload: []byte(p), Recoveries: rapid.IntRange(0, 4).Draw(b.T, "recoveries")}
+	return string(e.Encode())
+}
+
+func (b *machine) list(of []lists.Incarnation, full bool) (string, lists.Incarnation) {
+	var some []string
+	owner := make(map[string]lists.Incarnation)
+	for _, i := range of {
+		for w := range i.Workers {
+			if l := b.k.List(i, w).(string); !full || len(b.m.doing[l]) > 0 {
+				some = append(some, l)
+				owner[l] = i
+			}
+		}
+	}
+	if len(some) == 0 {
+		b.Skip("no such list")
+	}
+	l := rapid.SampledFrom(some).Draw(b.T, "list")
+	return l, owner[l]
+}
+
+func cut(list []string, e string) ([]string, bool) {
+	i := slices.Index(list, e)
+	if i < 0 {
+		return list, false
+	}
+	return slices.Delete(slices.Clone(list), i, i+1), true
+}
+
+func identity(raw string) string {
+	e, _ := lists.Decode([]byte(raw))
+	return e.Identity([]byte(raw))
+}
+
+// next is an element after a failed handling, as a receiver writes it.
+func (b *machine) next(raw string) string {
+	e, _ := lists.Decode([]byte(raw))
+	bare := e.Bare
+	e = e.Next(fmt.Errorf("failed"))
+	if bare {
+		e.Serial = b.serial() // and not one by chance, which no history could repeat
+	}
+	return string(e.Encode())
+}
+
+// verdict is a retry or a reject: of something that is held, or too late.
+func (b *machine) verdict(f func(doing, old, next string) (replied string), to *[]string) {
+	doing, _ := b.list(append(slices.Clone(b.m.living), b.m.gone...), false)
+	old := b.drawn()
+	if held := b.m.doing[doing]; len(held) > 0 && rapid.IntRange(0, 3).Draw(b.T, "late") > 0 {
+		old = rapid.SampledFrom(held).Draw(b.T, "held")
+	}
+	next := b.next(old)
+	for range 1 + rapid.IntRange(0, 1).Draw(b.T, "again") { // sent again, it changes nothing
+		left, found := cut(b.m.doing[doing], old)
+		b.m.doing[doing] = left
+		if found && !slices.Contains(*to, next) {
+			*to = append(*to, next)
+		}
+		want := int64(0)
+		if found {
+			want = 1
+		}
+		b.expect(f(doing, old, next), want)
+	}
+}
+
+func (b *machine) actions() map[string]func(*rapid.T) {
+	k, m := &b.k, &b.m
+	one := func(n int) int64 { return int64(n) }
+	acts := map[string]func(){
+		"deliver": func() {
+			e := b.drawn()
+			m.prepare = append([]string{e}, m.prepare...)
+			b.expect(b.command("LPUSH", k.Prepare, e), one(len(m.prepare)))
+		},
+		"deliver later": func() {
+			e, at := b.drawn(), int64(hour)
+			to := &m.later
+			if rapid.Bool().Draw(b.T, "due") {
+				at, to = 0, &m.due
+			}
+			if slices.Contains(m.due, e) || slices.Contains(m.later, e) {
+				b.Skip("a set holds it once, at the time of the first")
+			}
+			*to = append(*to, e)
+			b.expect(b.script(sign, lists.Later, 1, k.Delay, "in", at, e), one(1))
+		},
+		"register": func() {
+			i := lists.Incarnation{Workers: 1 + b.n%2, Lease: time.Hour}
+			s := b.serial()
+			i.Name = fmt.Sprintf("%s-%d-%d", lists.Element{Serial: s}.Serial, i.Workers, hour)
+			m.living = append(m.living, i)
+			b.expect(b.script(sign, lists.Register, 1, k.Living, i.Name, hour), one(1))
+		},
+		"beat": func() {
+			i := rapid.SampledFrom(append(slices.Clone(m.living), m.gone...)).Draw(b.T, "incarnation")
+			there := one(0)
+			if slices.Contains(m.living, i) {
+				there = 1
+			}
+			b.expect(b.script(head(1), lists.Beat, 1, k.Living, i.Name, hour), []any{there})
+		},
+		"take": func() {
+			l, _ := b.list(m.living, false)
+			from, key := &m.prepare, k.Prepare
+			if rapid.IntRange(0, 3).Draw(b.T, "suspect") == 0 {
+				from, key = &m.suspect, k.Suspect
+			}
+			var want []any
+			n := rapid.IntRange(1, 3).Draw(b.T, "n")
+			for range min(n, len(*from)) {
+				e := (*from)[len(*from)-1]
+				*from = (*from)[:len(*from)-1]
+				m.doing[l] = append([]string{e}, m.doing[l]...)
+				want = append(want, one(1), []byte(e))
+			}
+			if n == 1 && rapid.Bool().Draw(b.T, "plain") {
+				var e any
+				if len(want) > 0 {
+					e = want[1]
+				}
+				b.expect(b.command("RPOPLPUSH", key, l), e)
+				return
+			}
+			if want == nil {
+				want = []any{}
+			}
+			b.expect(b.script(nil, lists.Take, 3, k.Living, key, l, n), want)
+		},
+		"ack": func() {
+			l, _ := b.list(append(slices.Clone(m.living), m.gone...), false)
+			e := b.drawn()
+			if held := m.doing[l]; len(held) > 0 && rapid.IntRange(0, 3).Draw(b.T, "late") > 0 {
+				e = rapid.SampledFrom(held).Draw(b.T, "held")
+			}
+			left, found := cut(m.doing[l], e)
+			m.doing[l] = left
+			want := one(0)
+			if found {
+				want = 1
+			}
+			b.expect(b.command("LREM", l, 1, e), want)
+		},
+		"retry": func() {
+			wait, to := int64(hour), &m.later
+			if rapid.Bool().Draw(b.T, "due") {
+				wait, to = 0, &m.due
+			}
+			b.verdict(func(doing, old, next string) string {
+				return b.script(sign, lists.Retry, 3, k.Living, doing, k.Delay, wait, old, next)
+			}, to)
+		},
+		"reject": func() {
+			b.verdict(func(doing, old, next string) string {
+				return b.script(func(v any) any { return v.([]any)[0] }, lists.Reject, 3, k.Living, doing, k.Dead, old, next, 0, 0)
+			}, &m.dead)
+		},
+		"promote": func() {
+			// Of one and the same due time, or of some, the order is that of the scores; which of them is whose the servers need not
+			// agree on, because each has its own clock: so one at a time.
+			for len(m.due) > 0 {
+				got := b.script(func(v any) any { return v.([]any)[0] }, lists.Promote, 3, k.Living, k.Delay, k.Prepare, 1, 1<<20)
+				b.expect(got, one(1))
+				var e string
+				for i, s := range b.servers {
+					v, err := redis.String(s.do("LINDEX", k.Prepare, 0))
+					if err != nil || !slices.Contains(m.due, v) {
+						b.Fatalf("%s promoted %q: %v", s.name, v, err)
+					}
+					if i == 0 {
+						e = v
+					} else if v != e {
+						b.Fatalf("promoted %q and %q", e, v)
+					}
+				}
+				m.due, _ = cut(m.due, e)
+				m.prepare = append([]string{e}, m.prepare...)
+			}
+			b.expect(b.script(func(v any) any { return v.([]any)[0] }, lists.Promote, 3, k.Living, k.Delay, k.Prepare, 10, 1<<20), one(0))
+		},
+		"release": func() {
+			l, _ := b.list(m.living, true)
+			held := m.doing[l]
+			ids := []any{identity(rapid.SampledFrom(held).Draw(b.T, "held"))}
+			var left []string
+			n := 0
+			for _, e := range held { // the newest first
+				if n == 0 && identity(e) == ids[0] {
+					m.prepare = append(m.prepare, e)
+					n++
+				} else {
+					left = append(left, e)
+				}
+			}
+			m.doing[l] = left
+			b.expect(b.script(nil, lists.Release, 3, append([]any{k.Living, l, k.Prepare}, ids...)...), one(n))
+		},
+		"hand over": func() {
+			l, from := b.list(append(slices.Clone(m.living), m.gone...), true)
+			to, _ := b.list(m.living, false)
+			if to == l {
+				b.Skip("to itself")
+			}
+			_ = from
+			var ids []any
+			for _, e := range m.doing[l] {
+				if rapid.Bool().Draw(b.T, "keeps") {
+					ids = append(ids, identity(e))
+				}
+			}
+			held := make(map[string][]int)
+			for i, id := range ids {
+				held[id.(string)] = append(held[id.(string)], i+1)
+			}
+			back, found := 0, []any{}
+			for _, e := range m.doing[l] {
+				if is := held[identity(e)]; len(is) > 0 {
+					found = append(found, one(is[len(is)-1]))
+					held[identity(e)] = is[:len(is)-1]
+					m.doing[to] = append(m.doing[to], e)
+				} else {
+					back++
+					m.prepare = append(m.prepare, e)
+				}
+			}
+			m.doing[l] = nil
+			b.expect(b.script(nil, lists.Handover, 4, append([]any{k.Living, l, to, k.Prepare}, ids...)...), append([]any{one(back)}, found...))
+		},
+		"supersede": func() {
+			if len(m.living) < 2 {
+				b.Skip("the last one stays")
+			}
+			i := rapid.SampledFrom(m.living).Draw(b.T, "incarnation")
+			m.living = slices.DeleteFunc(m.living, func(o lists.Incarnation) bool { return o == i })
+			m.gone = append(m.gone, i)
+			m.superseded[i.Name] = true
+			b.expect(b.script(nil, lists.Supersede, 3, k.Living, k.Gone, k.Keeper, i.Name), one(1))
+		},
+		"reap": func() {
+			l, owner := b.list(m.gone, true)
+			raise := one(1)
+			if m.superseded[owner.Name] && rapid.Bool().Draw(b.T, "superseded") {
+				raise = 0
+			}
+			args := []any{k.Living, l, k.Prepare, k.Suspect, k.Dead, 0, 1000, raise, 1 << 20, 0, 0, lists.FailureField("poison")}
+			var serials [][16]byte
+			for range 1 + rapid.IntRange(0, 3).Draw(b.T, "serials") {
+				s := b.serial()
+				serials = append(serials, s)
+				args = append(args, string(s[:]))
+			}
+			n := min(len(serials), len(m.doing[l]))
+			counts := make([]int64, 3)
+			var suspects []string
+			for i, raw := range m.doing[l][:n] {
+				e, err := lists.Decode([]byte(raw))
+				recoveries := 0
+				if raise == 1 && err == nil {
+					if e.Bare {
+						e.Bare, e.Serial = false, serials[i]
+					}
+					e.Recoveries = min(e.Recoveries+1, 255)
+					recoveries = e.Recoveries
+					raw = string(e.Encode())
+				}
+				switch {
+				case recoveries < 2:
+					m.prepare = append(m.prepare, raw)
+					counts[0]++
+				case recoveries < 4:
+					suspects = append(suspects, raw)
+					counts[1]++
+				default:
+					e.Failure = "poison"
+					if raw = string(e.Encode()); !slices.Contains(m.dead, raw) {
+						m.dead = append(m.dead, raw)
+					}
+					counts[2]++
+				}
+			}
+			m.suspect = append(suspects, m.suspect...)
+			m.doing[l] = slices.Clone(m.doing[l][n:])
+			b.expect(b.script(nil, lists.Reap, 5, args...), []any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l]))})
+		},
+		"revive": func() {
+			if len(m.dead) == 0 {
+				b.Skip("nothing is dead")
+			}
+			e := rapid.SampledFrom(m.dead).Draw(b.T, "dead")
+			m.dead, _ = cut(m.dead, e)
+			m.prepare = append([]string{e}, m.prepare...)
+			b.expect(b.script(nil, lists.Revive, 2, k.Dead, k.Prepare, e, e), one(1))
+		},
+		"unregister": func() {
+			if len(m.living) < 2 {
+				b.Skip("the last one stays")
+			}
+			i := rapid.SampledFrom(m.living).Draw(b.T, "incarnation")
+			held := 0
+			for _, l := range k.Doings(i) {
+				held += len(m.doing[l.(string)])
+			}
+			want := one(0)
+			if held == 0 {
+				want = 1
+				m.living = slices.DeleteFunc(m.living, func(o lists.Incarnation) bool { return o == i })
+			}
+			b.expect(b.script(nil, lists.Unregister, 1+i.Workers, append(append([]any{k.Living}, k.Doings(i)...), i.Name)...), want)
+		},
+		"restart": func() {
+			if rapid.IntRange(0, 4).Draw(b.T, "seldom") > 0 {
+				b.Skip("seldom")
+			}
+			for _, s := range b.servers {
+				s.restart()
+				for _, err := s.do("PING"); err != nil; _, err = s.do("PING") { // the link learns that its connection is gone
+				}
+			}
+		},
+	}
+	out := map[string]func(*rapid.T){"": func(t *rapid.T) { b.T = t; b.check() }}
+	for name, f := range acts {
+		out[name] = func(t *rapid.T) { b.T = t; f() }
+	}
+	return out
+}
+
+// check compares all that lies in Redis with the model.
+func (b *machine) check() {
+	b.Helper()
+	m := &b.m
+	for _, s := range b.servers {
+		list := func(what string, key any, want []string) {
+			got, err := redis.Strings(s.do("LRANGE", key, 0, -1))
+			if err != nil || !slices.Equal(got, want) {
+				b.Fatalf("%s: %s is %q, and the model says %q (%v)", s.name, what, got, want, err)
+			}
+		}
+		set := func(what string, key any, want []string) {
+			got, err := redis.Strings(s.do("ZRANGE", key, 0, -1))
+			if err != nil || !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+				b.Fatalf("%s: %s is %q, and the model says %q (%v)", s.name, what, got, want, err)
+			}
+		}
+		list("prepare", b.k.Prepare, m.prepare)
+		list("suspect", b.k.Suspect, m.suspect)
+		for _, l := range slices.Sorted(maps.Keys(m.doing)) {
+			list(l, l, m.doing[l])
+		}
+		set("delay", b.k.Delay, append(slices.Clone(m.due), m.later...))
+		set("dead", b.k.Dead, m.dead)
+		var names []string
+		for _, i := range m.living {
+			names = append(names, i.Name)
+		}
+		set("living", b.k.Living, names)
+	}
+}
+
+// F24: the same history of every transition on miniredis and on redis-server, against a model: same replies, same end.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, always...)
+	mini := miniredis.RunT(t)
+	servers := []*target{
+		newTarget(t, "miniredis", mini.Addr(), func() {
+			mini.Close()
+			if err := mini.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}),
+		newTarget(t, "redis-server", s.Addr(), func() { s.Kill(); s.Restart() }),
+	}
+	histories := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		histories++
+		b := &machine{T: rt, servers: servers, k: lists.KeysOf("h" + strconv.Itoa(histories))}
+		b.m.doing, b.m.superseded = make(map[string][]string), make(map[string]bool)
+		acts := b.actions()
+		acts["register"](rt)
+		rt.Repeat(acts)
+	})
+	t.Logf("%d histories", histories)
+}

@@ -1,0 +1,235 @@
+//go:build chaos
+
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt"
+)
+
+// ordersEnv tells a process that it is a worker, and of what kind.
+const ordersEnv = "SHUNT_CHAOS_ORDERS"
+
+// orders are what a worker process is told.
+type orders struct {
+	Name     string
+	URL      string
+	Dir      string   // of the ledgers
+	Channels []string // the highest first
+	Weights  []int    // one a channel: weighted; else several channels are in strict order
+	Workers  int
+	Lease    time.Duration
+	Reply    time.Duration
+	Timeout  time.Duration
+	Grace    time.Duration
+	Prefetch int
+	Quiet    bool // no events: of a load that is to be fast
+	Deliver  int  // messages a second, instead of receiving; to each channel in turn
+	Plans    []string
+	Bytes    int
+	Clock    string // by how much it is wrong, in a build that has such a clock
+
+	wrong *atomic.Bool // that clock has been seen to be
+}
+
+func init() {
+	if text := os.Getenv(ordersEnv); text != "" {
+		if err := work(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+// work is a worker process. It ends in order at SIGTERM or when it is told "stop", and at once when its parent is gone.
+func work(text string) error {
+	var o orders
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	log, err := openLedger(o.Dir, o.Name)
+	if err != nil {
+		return err
+	}
+	pool, err := shunt.NewPool(o.URL)
+	if err != nil {
+		return err
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	go func() {
+		in := bufio.NewScanner(os.Stdin)
+		for in.Scan() {
+			if in.Text() == "stop" {
+				stop <- syscall.SIGTERM
+			}
+		}
+		os.Exit(2)
+	}()
+	o.wrong = new(atomic.Bool)
+	q := o.queue(pool, log)
+	if o.Deliver > 0 {
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() { <-stop; cancel() }()
+		o.load(ctx, q, log)
+		return q.Close()
+	}
+	var prototypes []shunt.IMessage
+	var shares []shunt.Share
+	for i, c := range o.Channels {
+		p := &message{channel: c, log: log}
+		prototypes = append(prototypes, p)
+		if len(o.Weights) > 0 {
+			shares = append(shares, shunt.Share{Prototype: p, Weight: o.Weights[i]})
+		}
+	}
+	var shutdown shunt.Shutdown
+	for {
+		switch ctx := context.Background(); {
+		case len(o.Weights) > 0:
+			shutdown, err = q.ReceiveWeighted(ctx, o.Workers, shares...)
+		default:
+			shutdown, err = q.ReceiveOrdered(ctx, o.Workers, prototypes...)
+		}
+		if err == nil {
+			break
+		}
+		log.say(entry{Op: "refused", Phase: fail, Note: err.Error()}) // Redis may be away just now
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-stop:
+			return err
+		}
+	}
+	<-stop
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err = shutdown(ctx)
+	if err2 := q.Close(); err == nil {
+		err = err2
+	}
+	pool.Close()
+	signal.Stop(stop)
+	left := runtime.NumGoroutine()
+	for end := time.Now().Add(time.Second); left > 5 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		left = runtime.NumGoroutine() // main, stdin, signals, and what is just going
+	}
+	if err == nil && o.Clock != "" && !o.wrong.Load() {
+		err = errors.New("the clock was never wrong")
+	}
+	if err != nil {
+		log.say(entry{Op: "unclean", Phase: fail, Note: err.Error()})
+		return err
+	}
+	log.say(entry{Op: closed, Phase: ok, N: left})
+	return nil
+}
+
+// queue is what every process of a run works with.
+func (o *orders) queue(pool *redis.Pool, log *ledger) *shunt.Queue {
+	q := &shunt.Queue{Pool: pool, Lease: o.Lease, ReplyTimeout: o.Reply, Timeout: o.Timeout, Prefetch: o.Prefetch,
+		Grace: cmp.Or(o.Grace, 200*time.Millisecond), MaxAttempts: -1}
+	if !o.Quiet {
+		q.Events = events(log)
+	}
+	if tell := q.Events; o.Clock != "" && tell != nil {
+		q.Events = func(e shunt.Event) {
+			if wrong := time.Since(e.Time.Round(0)).Abs(); wrong > time.Minute {
+				o.wrong.Store(true)
+			}
+			e.Time = time.Time{} // the ledger's own is right
+			tell(e)
+		}
+	}
+	return q
+}
+
+// events puts what a Queue tells into a ledger. A delivery is said where it is made.
+func events(log *ledger) func(shunt.Event) {
+	return func(e shunt.Event) {
+		if e.Kind == shunt.Delivered {
+			return
+		}
+		out := entry{At: e.Time, Op: string(e.Kind), Phase: info, Serial: e.Serial, Attempt: e.Attempt, N: e.N, Note: e.Receiver}
+		if e.Err != nil {
+			text, _, _ := strings.Cut(e.Err.Error(), "\n") // without a panic's stack
+			out.Note += " " + text
+		}
+		log.say(out)
+	}
+}
+
+// load delivers until ctx ends.
+func (o *orders) load(ctx context.Context, q *shunt.Queue, log *ledger) {
+	tick := time.NewTicker(time.Second / time.Duration(o.Deliver))
+	defer tick.Stop()
+	for i := 0; ctx.Err() == nil; i++ {
+		plan := planOK
+		if len(o.Plans) > 0 {
+			plan = o.Plans[i%len(o.Plans)]
+		}
+		c := o.Channels[i%len(o.Channels)]
+		m := &message{channel: c, id: fmt.Sprintf("%s/%s.%d", c, o.Name, i), plan: plan}
+		if o.Bytes > 0 {
+			m.filler = slices.Repeat([]byte{byte(i)}, o.Bytes)
+		}
+		post(ctx, q, log, m)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// post delivers one message, now or as its plan's "+ms" says, and says what came of it.
+func post(ctx context.Context, q *shunt.Queue, log *ledger, m *message) error {
+	var opts []shunt.Option
+	e := entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan, At: time.Now()}
+	if plan, ms, later := strings.Cut(m.plan, "+"); later {
+		var wait time.Duration
+		fmt.Sscan(ms, &wait)
+		wait *= time.Millisecond
+		m.plan, e.Note = plan, plan
+		e.Due = e.At.Add(wait)
+		opts = append(opts, shunt.In(wait))
+	}
+	if m.plan == planTimeout || m.plan == planHang {
+		opts = append(opts, shunt.Timeout(100*time.Millisecond))
+	}
+	log.say(e)
+	err := q.Deliver(context.WithoutCancel(ctx), m, opts...)
+	e.At, e.Phase = time.Time{}, outcome(err)
+	if err != nil {
+		e.Note = err.Error()
+	}
+	log.say(e)
+	return err
+}
+
+// outcome is what an error of Deliver says of it.
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return ok
+	case errors.Is(err, shunt.ErrUnknown):
+		return info
+	}
+	return fail
+}
