@@ -115,12 +115,10 @@ func (r *Pool) handover(why error) {
 			r.owed = h.sources
 			return
 		}
-		link.Sleep(life, link.Jitter(wait))
-		most := time.Second
 		if r.Grave(r.intakes[0], err) {
-			most = link.MaxTrouble
+			wait = min(2*wait, link.MaxTrouble)
 		}
-		wait = max(wait, min(2*wait, most))
+		link.Sleep(life, link.Jitter(wait))
 	}
 	r.live.Store(&h.next)
 	r.lease.renew(h.registered)
