@@ -106,10 +106,11 @@ func (r *Pool) handover(why error) {
 		if err == nil {
 			break
 		}
-		if class := link.Classify(err); h.sent && (class == link.Unknown || time.Since(h.registered) > r.conf.Lease/3) {
-			// What was sent may yet be executed, or others may have found that next does not beat: it is no longer new.
+		if class := link.Classify(err); h.sent && (class == link.Unknown || h.moved || time.Since(h.registered) > r.conf.Lease/3) {
+			// What was sent may yet be executed, or next holds elements already, where their verdicts must find them, or others may have found
+			// that it does not beat: it is no longer new.
 			h.sources = append(h.sources, h.next)
-			h.next, h.sent = lists.NewIncarnation(len(r.slots), r.conf.Lease), false
+			h.next, h.sent, h.moved = lists.NewIncarnation(len(r.slots), r.conf.Lease), false, false
 		}
 		if life.Err() != nil {
 			r.owed = h.sources
@@ -144,6 +145,7 @@ type handover struct {
 	next       lists.Incarnation
 	registered time.Time
 	sent       bool // something that names next was sent
+	moved      bool // elements may lie in the lists of next
 	held       int
 }
 
@@ -176,6 +178,7 @@ func (h *handover) try(ctx context.Context) error {
 	if err := h.verdicts(ctx); err != nil {
 		return err
 	}
+	h.moved = true
 	if err := h.move(ctx); err != nil {
 		return err
 	}
