@@ -505,6 +505,50 @@ func TestBeatWhileSuperseding(t *testing.T) {
 	}
 }
 
+// The last step of a handover was refused, when what handlers held lay in the new lists already: the next attempt looked for it in the
+// old ones only, called it lost, and left it in the new ones for as long as the receiver lived.
+func TestSupersedeRefused(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []string{"between two attempts", "after both"} {
+		t.Run(ends, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			p := redistest.NewProxy(t, s.Addr())
+			q := newBench(t, p.URL())
+			started, finish := make(chan struct{}), make(chan struct{})
+			q.receive(2, func(ctx context.Context, i int) error {
+				if i > 0 {
+					return nil
+				}
+				close(started)
+				select {
+				case <-finish:
+				case <-ctx.Done():
+					t.Errorf("cancelled: %v", context.Cause(ctx))
+				}
+				return nil
+			})
+			end := sync.OnceFunc(func() { close(finish) })
+			defer end()
+			q.deliver(0, 1)
+			<-started
+			refused := p.On(byScript(lists.Supersede, "")(q), 1, redistest.ReplyError("CLUSTERDOWN Hash slot not served"))
+			p.On(byName("LREM", "")(q), 1, redistest.CutAfter)
+			q.deliver(1, 2)
+			strikes(t, refused, 1)
+			if ends == "after both" {
+				q.wait(Succeeded, 1, 5*time.Second)
+			}
+			end()
+			q.until(5*time.Second, "nothing is left", func() bool { _, n := q.leaves(q.name); return n == 0 })
+			if n := q.count(Lost); n > 0 {
+				t.Errorf("%d lost", n)
+			}
+		})
+	}
+}
+
 // With 1,025 calls without an answer the link could owe no more; the question whether it lives, due after a second, waited for
 // the reader that had gone.
 func TestLinkOutlivesManyUnanswered(t *testing.T) {
