@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -71,13 +72,16 @@ func (q limitQueue) receive(ctx context.Context, _ int, handle func([]byte)) (fu
 	}
 	ctx, stop := context.WithCancel(ctx)
 	var g errgroup.Group
+	var busy sync.Mutex // what is handled is removed too, before the connection ends
 	g.Go(func() error {
-		defer context.AfterFunc(ctx, func() { c.Close() })()
+		defer context.AfterFunc(ctx, func() { busy.Lock(); c.Close(); busy.Unlock() })()
 		for {
 			payload, err := redis.Bytes(redis.DoWithTimeout(c, 0, "BRPOPLPUSH", "prepare", "doing", 0))
 			if err == nil {
+				busy.Lock()
 				handle(payload)
 				_, err = c.Do("LREM", "doing", -1, payload)
+				busy.Unlock()
 			}
 			if ctx.Err() != nil {
 				return nil
