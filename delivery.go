@@ -24,7 +24,6 @@ type delivery struct {
 	element lists.Element
 	channel string
 	keys    *lists.Keys
-	raw     []byte // the element's bytes
 }
 
 const (
@@ -40,11 +39,12 @@ func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
 	if err := q.open(ctx); err != nil {
 		return err
 	}
-	d, err := q.newDelivery(m, opts)
+	d, err := q.newDelivery(m, opts, time.Now())
 	if err != nil {
 		return err
 	}
-	due, err := q.put(ctx, &d, nil)
+	raw := [1][]byte{d.element.Encode()}
+	due, err := q.put(ctx, &d, raw[:])
 	if err == nil && q.events.on() {
 		q.events.emit(Event{Kind: Delivered, Channel: d.channel, Serial: d.element.Name(), N: 1, Due: due})
 	}
@@ -59,70 +59,110 @@ func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) e
 	if err := q.open(ctx); err != nil {
 		return err
 	}
-	failed := &DeliveryError{Failed: make(map[int]error), Unknown: make(map[int]error)}
-	chunks := make(map[string][]*chunk)
+	var failed failures
+	byChannel := make(map[string][]*chunk, 1)
+	now := time.Now()
 	for i, m := range ms {
-		d, err := q.newDelivery(m, opts)
+		d, err := q.newDelivery(m, opts, now)
 		if err != nil {
-			failed.Failed[i] = err
+			failed.add(err, i)
 			continue
 		}
-		of := chunks[d.channel]
-		if n := len(of); n == 0 || !of[n-1].add(i, &d) {
-			c := &chunk{delivery: d}
-			c.add(i, &d)
-			chunks[d.channel] = append(of, c)
+		of := byChannel[d.channel]
+		if n := len(of); n == 0 || !of[n-1].add(i, &d.element) {
+			c := newChunk(d)
+			c.add(i, &d.element)
+			byChannel[d.channel] = append(of, c)
 		}
 	}
-	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(chunkChannels)
-	for _, of := range chunks {
+	for _, of := range byChannel {
 		g.Go(func() error {
 			for _, c := range of {
 				due, err := q.put(ctx, &c.delivery, c.raws)
-				if err == nil {
-					q.events.emit(Event{Kind: Delivered, Channel: c.channel, N: len(c.raws), Due: due})
+				if err != nil {
+					failed.add(err, c.indexes...)
 					continue
 				}
-				mu.Lock()
-				for _, i := range c.indexes {
-					if errors.Is(err, ErrUnknown) {
-						failed.Unknown[i] = err
-					} else {
-						failed.Failed[i] = err
-					}
+				q.events.emit(Event{Kind: Delivered, Channel: c.channel, N: len(c.raws), Due: due})
+				if !c.later { // which may have been sent more than once
+					c.free()
 				}
-				mu.Unlock()
 			}
 			return nil
 		})
 	}
 	g.Wait()
-	if len(failed.Failed)+len(failed.Unknown) > 0 {
-		return failed
+	return failed.err()
+}
+
+// failures gathers what becomes a DeliveryError.
+type failures struct {
+	mu  sync.Mutex
+	all *DeliveryError
+}
+
+func (f *failures) add(err error, indexes ...int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.all == nil {
+		f.all = &DeliveryError{Failed: make(map[int]error), Unknown: make(map[int]error)}
 	}
-	return nil
+	of := f.all.Failed
+	if errors.Is(err, ErrUnknown) {
+		of = f.all.Unknown
+	}
+	for _, i := range indexes {
+		of[i] = err
+	}
+}
+
+func (f *failures) err() error {
+	if f.all == nil {
+		return nil
+	}
+	return f.all
 }
 
 // chunk is what one command of DeliverAll carries; its delivery is its first message's.
 type chunk struct {
 	delivery
 	indexes []int
-	raws    []any
-	bytes   int
+	raws    [][]byte // the elements, parts of bytes
+	bytes   []byte
 }
 
-func (c *chunk) add(i int, d *delivery) bool {
-	if len(c.raws) >= chunkElements || len(c.raws) > 0 && c.bytes+len(d.raw) > chunkBytes {
+// chunks are those that the link is done with.
+var chunks = sync.Pool{New: func() any { return new(chunk) }}
+
+func newChunk(first delivery) *chunk {
+	c := chunks.Get().(*chunk)
+	c.delivery = first
+	return c
+}
+
+func (c *chunk) free() {
+	if cap(c.bytes) > 2*chunkBytes {
+		return
+	}
+	clear(c.raws)
+	*c = chunk{indexes: c.indexes[:0], raws: c.raws[:0], bytes: c.bytes[:0]}
+	chunks.Put(c)
+}
+
+func (c *chunk) add(i int, e *lists.Element) bool {
+	from := len(c.bytes)
+	if len(c.raws) >= chunkElements || from > 0 && from+e.Size() > chunkBytes {
 		return false
 	}
-	c.indexes, c.raws, c.bytes = append(c.indexes, i), append(c.raws, d.raw), c.bytes+len(d.raw)
+	c.bytes = e.Append(c.bytes) // what it outgrows stays whole for the elements before
+	c.indexes, c.raws = append(c.indexes, i), append(c.raws, c.bytes[from:])
 	return true
 }
 
-// newDelivery makes the element and checks all that can be checked before Redis is asked.
-func (q *Queue) newDelivery(m IMessage, opts []Option) (d delivery, err error) {
+// newDelivery makes the element, and checks all that can be checked before Redis is asked.
+func (q *Queue) newDelivery(m IMessage, opts []Option, now time.Time) (d delivery, err error) {
 	if isNil(m) {
 		return d, errors.New("shunt: the message is nil")
 	}
@@ -142,10 +182,9 @@ func (q *Queue) newDelivery(m IMessage, opts []Option) (d delivery, err error) {
 	if err != nil {
 		return d, fmt.Errorf("shunt: marshal a message for %q: %w", d.channel, err)
 	}
-	d.element.Serial = lists.NewSerial()
-	d.raw = d.element.Encode()
-	if len(d.raw) > q.conf.MaxSize {
-		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: deliver a reference to what is large", ErrTooLarge, d.channel, len(d.raw), q.conf.MaxSize)
+	d.element.Serial = lists.NewSerialAt(now)
+	if n := d.element.Size(); n > q.conf.MaxSize {
+		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: deliver a reference to what is large", ErrTooLarge, d.channel, n, q.conf.MaxSize)
 	}
 	return d, nil
 }
@@ -160,8 +199,8 @@ func (d delivery) with(opts []Option) (delivery, error) {
 	return d, nil
 }
 
-// put brings elements into d's channel in one step, or without any d's own. It tells the due time of those for later.
-func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time, err error) {
+// put brings elements into d's channel in one step. It tells the due time of those for later.
+func (q *Queue) put(ctx context.Context, d *delivery, raws [][]byte) (due time.Time, err error) {
 	var limit time.Duration
 	if _, ok := ctx.Deadline(); !ok {
 		limit = q.conf.DeliverTimeout
@@ -170,24 +209,17 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws []any) (due time.Time
 		return q.putLater(ctx, limit, d, raws)
 	}
 	_, err = q.ask(ctx, limit, d, func(c *link.Call) {
-		if raws == nil {
-			c.AddElement(d.raw, "LPUSH", d.keys.Prepare)
-			return
-		}
 		c.Add("LPUSH", d.keys.Prepare)
-		c.Extend(raws...)
+		c.AddElements(raws...)
 	})
 	return due, explain(err, "deliver to", d.channel)
 }
 
-func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, raws []any) (due time.Time, err error) {
+func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, raws [][]byte) (due time.Time, err error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
-	}
-	if raws == nil {
-		raws = []any{d.raw}
 	}
 	began, doubt := time.Now(), false
 	mode, ms := "in", (min(d.in, maxWait) + time.Millisecond - 1).Milliseconds()
@@ -201,7 +233,7 @@ func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, 
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		v, err := q.ask(ctx, 0, d, func(c *link.Call) {
 			c.AddScript(lists.Later, 1, d.keys.Delay, mode, ms)
-			c.Extend(raws...)
+			c.AddElements(raws...)
 		})
 		if err == nil {
 			at, err := redis.Int64(v, nil)

@@ -34,6 +34,7 @@ type Call struct {
 
 	cmds  []command
 	args  []any
+	elems [][]byte
 	state atomic.Int32
 	done  chan struct{} // of capacity 1
 	timer *time.Timer   // Within's, kept
@@ -54,8 +55,8 @@ type Reply struct {
 type command struct {
 	name     string
 	script   *Script
-	from, to int    // its arguments in args
-	raw      []byte // the last one, if it is not nil: an element, which needs no memory as an any
+	from, to int // its arguments in args
+	first, n int // those that follow, in elems: elements, which need no memory as an any
 }
 
 const (
@@ -71,7 +72,8 @@ func NewCall() *Call { return &Call{done: make(chan struct{}, 1)} }
 func (c *Call) Reset() {
 	clear(c.args)
 	clear(c.cmds)
-	c.cmds, c.args, c.Replies = c.cmds[:0], c.args[:0], c.Replies[:0]
+	clear(c.elems)
+	c.cmds, c.args, c.elems, c.Replies = c.cmds[:0], c.args[:0], c.elems[:0], c.Replies[:0]
 	c.state.Store(queued)
 }
 
@@ -86,7 +88,8 @@ func (c *Call) Only(is []int) *Call {
 		}
 		from := len(o.args)
 		o.args = append(o.args, c.args[cmd.from:cmd.to]...)
-		o.cmds = append(o.cmds, command{name: cmd.name, script: cmd.script, from: from, to: len(o.args), raw: cmd.raw})
+		o.cmds = append(o.cmds, command{name: cmd.name, script: cmd.script, from: from, to: len(o.args), first: len(o.elems)})
+		o.AddElements(c.elements(cmd)...)
 	}
 	return o
 }
@@ -98,28 +101,24 @@ func (c *Call) Len() int { return len(c.cmds) }
 func (c *Call) Add(name string, args ...any) {
 	from := len(c.args)
 	c.args = append(c.args, args...)
-	c.cmds = append(c.cmds, command{name: name, from: from, to: len(c.args)})
-}
-
-// AddElement appends a command with an element as its last argument.
-func (c *Call) AddElement(element []byte, name string, args ...any) {
-	c.Add(name, args...)
-	c.cmds[len(c.cmds)-1].raw = element
-}
-
-// Extend appends arguments to the last command.
-func (c *Call) Extend(args ...any) {
-	c.args = append(c.args, args...)
-	c.cmds[len(c.cmds)-1].to = len(c.args)
+	c.cmds = append(c.cmds, command{name: name, from: from, to: len(c.args), first: len(c.elems)})
 }
 
 // AddScript appends a script's run; keys counts those of its arguments that are keys.
 func (c *Call) AddScript(s *Script, keys int, args ...any) {
-	from := len(c.args)
-	c.args = append(c.args, s.digest, keys)
+	c.Add("EVALSHA", s.digest, keys)
 	c.args = append(c.args, args...)
-	c.cmds = append(c.cmds, command{name: "EVALSHA", script: s, from: from, to: len(c.args)})
+	cmd := &c.cmds[len(c.cmds)-1]
+	cmd.script, cmd.to = s, len(c.args)
 }
+
+// AddElements appends elements to the arguments of the last command.
+func (c *Call) AddElements(elements ...[]byte) {
+	c.elems = append(c.elems, elements...)
+	c.cmds[len(c.cmds)-1].n += len(elements)
+}
+
+func (c *Call) elements(cmd command) [][]byte { return c.elems[cmd.first : cmd.first+cmd.n] }
 
 // fail ends the call with the same error for every command without a reply.
 func (c *Call) fail(class Class, err error) {

@@ -17,8 +17,9 @@ const (
 )
 
 // Link is one connection shared by many callers: a writer goroutine sends what they enqueue and flushes when there is no
-// more, a reader goroutine hands out the replies in order. redigo allows one of each and nothing else. While little is under way a
-// caller does the writer's work itself, which saves waking it. When the connection breaks, what was sent comes back as Unknown, and what was not waits for the next connection. Safe for concurrent use.
+// more, a reader goroutine hands out the replies in order. redigo allows one of each and nothing else. While little is under way
+// a caller does the writer's work itself, which saves waking it. When the connection breaks, what was sent comes back as Unknown,
+// and what was not waits for the next connection. Safe for concurrent use.
 type Link struct {
 	node    *Node
 	timeout time.Duration // for the next reply of a connection that owes one
@@ -42,6 +43,7 @@ type Link struct {
 type conn struct {
 	redis.Conn
 	wire
+	buffers  bool             // nothing is written before flush
 	loaded   map[*Script]bool // sender's: whose text has been sent
 	idle     time.Time        // sender's: of the last send
 	inflight chan *Call
@@ -90,7 +92,7 @@ const (
 // swift does the writer's work for a caller who has the turn, and says whether it is done.
 func (l *Link) swift() bool {
 	c := l.conn
-	if c == nil || c.useless.Load() || l.waiting()+len(c.inflight) > swiftCalls || l.check && time.Since(c.idle) > staleAfter {
+	if c == nil || !c.buffers || c.useless.Load() || l.waiting()+len(c.inflight) > swiftCalls || l.check && time.Since(c.idle) > staleAfter {
 		return false
 	}
 	select {
@@ -256,6 +258,9 @@ func (l *Link) drain() bool {
 				break
 			}
 			l.send(c)
+			if l.conn.pending() >= streamBuffer {
+				l.conn.flush()
+			}
 		}
 		clear(calls)
 		l.spare = calls[:0]
@@ -341,7 +346,7 @@ func (l *Link) ready() error {
 	}
 	c := &conn{Conn: rc, wire: foreign{rc}, loaded: make(map[*Script]bool), idle: time.Now(), inflight: make(chan *Call, maxInflight), gone: make(chan struct{})}
 	if socket != nil {
-		c.wire = newStream(socket, l.timeout)
+		c.wire, c.buffers = newStream(socket, l.timeout), true
 	}
 	l.conn = c
 	go c.read(l.timeout)
@@ -382,7 +387,7 @@ func (l *Link) send(c *Call) {
 			name, c.args[cmd.from] = "EVAL", cmd.script.text
 			l.conn.loaded[cmd.script] = true
 		}
-		if l.conn.send(name, c.args[cmd.from:cmd.to], cmd.raw) != nil {
+		if l.conn.send(name, c.args[cmd.from:cmd.to], c.elements(cmd)) != nil {
 			break // the connection is at its end; the reader will see it
 		}
 	}

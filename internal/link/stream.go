@@ -15,7 +15,7 @@ import (
 
 // wire is how a link speaks on its connection. One goroutine sends, one receives, as redigo has it.
 type wire interface {
-	send(name string, args []any, last []byte) error // last may be nil; it may write before flush
+	send(name string, args []any, elements [][]byte) error // redigo's may write before flush
 	flush() error
 	pending() int // bytes to be flushed, as far as it is known
 	// receive tells by waits that it may have to wait for the reply. A redis.Error is a reply, any other error the connection's end.
@@ -25,9 +25,10 @@ type wire interface {
 // foreign is the wire on a connection of a pool that is not NewPool's: redigo's own.
 type foreign struct{ redis.Conn }
 
-func (f foreign) send(name string, args []any, last []byte) error {
-	if last != nil {
-		args = append(args[:len(args):len(args)], last)
+func (f foreign) send(name string, args []any, elements [][]byte) error {
+	args = args[:len(args):len(args)]
+	for _, e := range elements {
+		args = append(args, e)
 	}
 	return f.Send(name, args...)
 }
@@ -70,12 +71,8 @@ func newStream(c net.Conn, limit time.Duration) *stream {
 }
 
 // send appends a command to what is to be written.
-func (s *stream) send(name string, args []any, last []byte) error {
-	n := 1 + len(args)
-	if last != nil {
-		n++
-	}
-	b := appendHead(s.out, '*', n)
+func (s *stream) send(name string, args []any, elements [][]byte) error {
+	b := appendHead(s.out, '*', 1+len(args)+len(elements))
 	b = appendText(b, name)
 	for _, a := range args {
 		switch a := a.(type) {
@@ -91,12 +88,10 @@ func (s *stream) send(name string, args []any, last []byte) error {
 			b = appendText(b, fmt.Sprint(a))
 		}
 	}
-	if last != nil {
-		b = appendBytes(b, last)
+	for _, e := range elements {
+		b = appendBytes(b, e)
 	}
-	if s.out = b; len(b) >= streamBuffer {
-		return s.flush()
-	}
+	s.out = b
 	return s.err
 }
 

@@ -101,14 +101,14 @@ func TestStreamRefuses(t *testing.T) {
 // What a stream sends is what redigo sends.
 func TestStreamSends(t *testing.T) {
 	t.Parallel()
-	for _, last := range [][]byte{nil, {}, []byte("element\r\n\x00"), bytes.Repeat([]byte("x"), 200<<10)} {
+	for _, elements := range [][][]byte{nil, {{}}, {[]byte("element\r\n\x00"), nil, []byte("another")}, {bytes.Repeat([]byte("x"), 300<<10)}} {
 		args := []any{"key", []byte{0xff, '\r'}, 7, int64(-12345678901), "", nil, 1.5}
 		a, b := &said{}, &said{}
 		s := newStream(a, time.Second)
 		other := foreign{redis.NewConn(b, time.Second, time.Second)}
 		for _, w := range []wire{s, other} {
 			for _, args := range [][]any{args[:5], nil} {
-				if err := errors.Join(w.send("LPUSH", args, last), w.flush()); err != nil {
+				if err := errors.Join(w.send("LPUSH", args, elements), w.flush()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -150,6 +150,7 @@ func TestLinkGetsItsSocket(t *testing.T) {
 // BenchmarkWire is a command sent and its reply received, a hundred at a time.
 func BenchmarkWire(b *testing.B) {
 	element := bytes.Repeat([]byte("e"), 149)
+	elements := [][]byte{element}
 	answer := append(append([]byte("$149\r\n"), element...), '\r', '\n')
 	answers := bytes.Repeat(answer, 100)
 	for _, c := range []struct {
@@ -169,7 +170,7 @@ func BenchmarkWire(b *testing.B) {
 					r.Reset(answers)
 					server.heard.Reset()
 				}
-				w.send("LREM", []any{"{bench}.doing.01KAJ8M0ABCDEFGHJKMNPQRSTV-64-10000.12", -1}, element)
+				w.send("LREM", []any{"{bench}.doing.01KAJ8M0ABCDEFGHJKMNPQRSTV-64-10000.12", -1}, elements)
 				if _, bulk, err := w.receive(time.Second, func() {}); bulk == nil || err != nil {
 					b.Fatal(err)
 				}

@@ -68,10 +68,13 @@ type Element struct {
 	Payload     []byte
 }
 
-// NewSerial makes a serial of the time and 80 bits of the runtime's generator, which the system's random source seeds for each process: no two
-// can agree on one by chance. The system's source itself would cost a system call a message.
-func NewSerial() (u ulid.ULID) {
-	if err := u.SetTime(ulid.Now()); err != nil {
+// NewSerial makes a serial of now and 80 bits of the runtime's generator, which the system's random source seeds for each process:
+// no two can agree on one by chance. The system's source itself would cost a system call a message.
+func NewSerial() ulid.ULID { return NewSerialAt(time.Now()) }
+
+// NewSerialAt is NewSerial for one who makes many and has asked the clock.
+func NewSerialAt(now time.Time) (u ulid.ULID) {
+	if err := u.SetTime(ulid.Timestamp(now)); err != nil {
 		panic(err) // in the year 10889
 	}
 	binary.BigEndian.PutUint16(u[6:], uint16(rand.Uint32()))
@@ -156,17 +159,30 @@ func (e *Element) field(tag byte, value, whole []byte) {
 }
 
 // Encode writes version 1, with the header that a bare payload lacks.
-func (e *Element) Encode() []byte {
-	n := fixedBytes + 1 + len(e.Payload) + len(e.unknown)
+func (e *Element) Encode() []byte { return e.Append(make([]byte, 0, e.Size())) }
+
+// Size is the length of what Encode writes.
+func (e *Element) Size() int {
+	n := fixedBytes + len(e.unknown) + 1 + len(e.Payload)
 	if e.Failure != "" {
 		n += 3 + len(e.Failure)
 	}
-	if e.Timeout != 0 || e.MaxAttempts != 0 {
-		n += 22
+	for k, v := range e.Headers {
+		n += 4 + len(k) + len(v)
 	}
-	b := make([]byte, fixedBytes, n+64*len(e.Headers))
-	b[0], b[1], b[2], b[3] = magic, version1|e.flags, saturate(e.Recoveries), saturate(e.Attempts)
-	copy(b[4:], e.Serial[:])
+	if e.Timeout != 0 {
+		n += 11
+	}
+	if e.MaxAttempts != 0 {
+		n += 11
+	}
+	return n
+}
+
+// Append is Encode behind what b holds.
+func (e *Element) Append(b []byte) []byte {
+	b = append(b, magic, version1|e.flags, saturate(e.Recoveries), saturate(e.Attempts))
+	b = append(b, e.Serial[:]...)
 	if e.Failure != "" {
 		b = append(appendField(b, tagFailure, len(e.Failure)), e.Failure...)
 	}

@@ -257,6 +257,9 @@ func FuzzDecode(f *testing.F) {
 		}
 		again := e.Encode()
 		got, err := Decode(again)
+		if len(again) != e.Size() {
+			t.Fatalf("%d bytes, and Size says %d", len(again), e.Size())
+		}
 		if err != nil || !alike(got, e) {
 			t.Fatalf("decoded again: %v\n%+v, want\n%+v", err, got, e)
 		}

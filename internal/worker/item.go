@@ -109,7 +109,8 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 	conf := s.r.conf
 	switch v.Kind {
 	case Acked:
-		call.AddElement(it.Raw, "LREM", doing, fromTail)
+		call.Add("LREM", doing, fromTail)
+		call.AddElements(it.Raw)
 	case Retried:
 		call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, max(0, (v.Wait+time.Millisecond-1).Milliseconds()), it.Raw, v.Next)
 	case Rejected, Undecodable:
