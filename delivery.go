@@ -301,7 +301,7 @@ func (q *Queue) ask(ctx context.Context, limit time.Duration, d *delivery, fill 
 			calls.Put(c)
 		}
 		if err == nil || link.Classify(err) != link.NotExecuted || errors.Is(err, link.ErrClosed) || link.Code(err) == "OOM" {
-			return r.Value, err
+			return r.Any(), err
 		}
 		if limit > 0 {
 			left = limit - time.Since(began)

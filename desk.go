@@ -112,7 +112,7 @@ func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)
 	}
 	vs := make([]any, len(c.Replies))
 	for i, r := range c.Replies {
-		vs[i] = r.Value
+		vs[i] = r.Any()
 	}
 	return vs, nil
 }

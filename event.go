@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -108,7 +109,7 @@ func LogEvents(l *slog.Logger) func(Event) {
 	}
 }
 
-// eventBuffer bounds the events that wait for a slow Events func: some 2 MB.
+// eventBuffer bounds the events that wait for a slow Events func: some 3 MB.
 const eventBuffer = 16384
 
 // events carries what happens to the user's func on a goroutine of its own, so that no slow func holds up a beat or the link.
@@ -116,8 +117,9 @@ type events struct {
 	to func(Event)
 
 	// run's own.
-	rest    []Event // of the batch under way
-	dropped int     // still to be told
+	rest    []Event      // of the batch under way
+	dropped int          // still to be told
+	left    atomic.Int64 // events of the batch that have not begun
 
 	mu      sync.Mutex
 	waiting []Event
@@ -146,7 +148,7 @@ func (e *events) emit(evs ...Event) {
 	now := time.Now()
 	e.mu.Lock()
 	for i := range evs {
-		if len(e.waiting) >= eventBuffer {
+		if e.room() <= 0 {
 			e.lost += len(evs) - i
 			break
 		}
@@ -164,7 +166,7 @@ func (e *events) emit(evs ...Event) {
 func (e *events) tell(evs ...worker.Event) {
 	now, names := time.Now(), serials(evs)
 	e.mu.Lock()
-	room := min(len(evs), max(0, eventBuffer-len(e.waiting)))
+	room := min(len(evs), max(0, e.room()))
 	e.lost += len(evs) - room
 	for i := range evs[:room] {
 		v := &evs[i]
@@ -178,6 +180,9 @@ func (e *events) tell(evs ...worker.Event) {
 	e.mu.Unlock()
 	e.poke()
 }
+
+// room is for how many more may wait. mu is held.
+func (e *events) room() int { return eventBuffer - len(e.waiting) - int(e.left.Load()) }
 
 // serials are the names of all, one behind the other: one piece of memory.
 func serials(evs []worker.Event) string {
@@ -209,6 +214,7 @@ func (e *events) run() {
 		}
 		e.mu.Lock() // the user's func called runtime.Goexit
 		e.waiting = append(slices.Clone(e.rest), e.waiting...)
+		e.left.Store(0)
 		e.lost += e.dropped
 		e.mu.Unlock()
 		go e.run()
@@ -221,11 +227,14 @@ func (e *events) run() {
 			batch, e.waiting = e.waiting, batch[:0]
 			closed := e.closed
 			e.dropped, e.lost = e.lost, 0
+			e.left.Store(int64(len(batch)))
 			e.mu.Unlock()
 			for i, ev := range batch {
 				e.rest = batch[i+1:]
+				e.left.Store(int64(len(e.rest)))
 				e.call(ev)
 			}
+			clear(batch)
 			if n := e.dropped; n > 0 {
 				e.dropped = 0
 				e.call(Event{Kind: EventsLost, Time: time.Now(), N: n})

@@ -61,6 +61,15 @@ func (h handling) judge(m IMessage, err error) *worker.Verdict {
 	if err == nil {
 		return worker.Ack
 	}
+	var v *worker.Verdict
+	if bad := h.ask("the handler's error", func() { v = h.verdict(m, err) }); bad != nil {
+		v = h.verdict(m, bad) // a method of err's failed: one of a nil pointer, perhaps
+	}
+	return v
+}
+
+// verdict is judge's of an error.
+func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	it := h.Item
 	v := &worker.Verdict{Err: err}
 	if cause := h.Cause(); cause == ErrLeaseLost || cause == ErrShutdown {
@@ -82,7 +91,8 @@ func (h handling) judge(m IMessage, err error) *worker.Verdict {
 	default:
 		v.Kind, v.Wait = worker.Retried, h.backoff(m, attempt)
 	}
-	e := it.Element.Next(err)
+	e, _ := lists.Decode(it.Raw) // anew, for the handler may have written to what it was given
+	e = e.Next(err)
 	if it.Newer != nil { // its header cannot be written here, so it goes whole behind one of our own
 		e = lists.Element{Serial: lists.NewSerial(), Failure: lists.FailureText(err), Payload: it.Raw}
 	}
@@ -117,17 +127,17 @@ const maxWait = 100 * 365 * 24 * time.Hour
 
 // ask runs a method of the user's that a verdict depends on. It has a goroutine of its own, because this may be one that is
 // ending already, which could not survive another runtime.Goexit. A failure leaves the default and is told.
-func (h handling) ask(what string, f func()) {
+func (h handling) ask(what string, f func()) (err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		guard(what, func() error { f(); return nil }, func(err error) {
-			if err != nil {
-				h.r.q.events.emit(Event{Kind: Trouble, Channel: h.Item.In.Channel, Serial: h.Item.Name(), Err: err})
-			}
-		})
+		guard(what, func() error { f(); return nil }, func(e error) { err = e })
 	}()
 	<-done
+	if err != nil {
+		h.r.q.events.emit(Event{Kind: Trouble, Channel: h.Item.In.Channel, Serial: h.Item.Name(), Err: err})
+	}
+	return err
 }
 
 // infoOf is what FromContext gives.

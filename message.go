@@ -23,7 +23,7 @@ type IMessage interface {
 	// Marshal makes the payload. It is called once a delivery.
 	Marshal() ([]byte, error)
 	// Unmarshal, called on a prototype, returns a new message made of payload, with the prototype's dependencies.
-	// It must not write to the prototype; payload is its to keep. An error sends the message to dead with its text: it
+	// It must not write to the prototype; payload is its to keep, and to write to. An error sends the message to dead with its text: it
 	// is never tried again.
 	Unmarshal(payload []byte) (IMessage, error)
 	// Resolve handles the message. nil acks it; an error retries it after the backoff until its attempts are used up;

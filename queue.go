@@ -24,8 +24,8 @@ type Queue struct {
 	// Pool gives the connections: NewPool's, or any other whose connections can be read with a timeout. Required.
 	Pool *redis.Pool
 
-	// Lease is how long a receiver that is not heard of is believed alive: 1 s to 10 min, default 10 s. What a killed process
-	// held is handled again after at most about 1.3 leases. Receivers that share a channel may differ.
+	// Lease is how long a receiver, or Redis, may be away without its messages being given to others: 1 s to 10 min, default 10 s.
+	// What a killed process held is handled again after 1 to 1.4 leases. Receivers that share a channel may differ.
 	Lease time.Duration
 	// Grace is how long a handler may go on after its context has ended, before it is given up: default 1 s.
 	Grace time.Duration
@@ -58,7 +58,7 @@ type Queue struct {
 
 	// Wrap is middleware around every Resolve, called once a Receive for the outermost Handler.
 	Wrap func(next Handler) Handler
-	// Events is told what happens, one Event at a time, on a goroutine of its own. Where it is slower than what happens, up to
+	// Events is told what happens, one Event at a time, on a goroutine of its own; from there Close waits Grace for it. Where it is slower than what happens, up to
 	// 16,384 wait for it and the rest are dropped and counted.
 	Events func(Event)
 

@@ -96,7 +96,7 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 	c := link.NewCall()
 	c.FailFast = true
 	for _, in := range r.intakes {
-		c.AddScript(lists.Beat, 1, in.Living, inc.Name, inc.Lease.Milliseconds())
+		c.AddScript(lists.Beat, 1, in.Living, inc.Name, inc.Term().Milliseconds())
 	}
 	if err := r.s.Pulse.Run(r.Life, c); err != nil {
 		r.Grave(r.intakes[0].Intake, err)
@@ -317,5 +317,5 @@ func (r *receiver) pulseOne(ctx context.Context, s *link.Script, keys int, args 
 	if err := r.s.Pulse.Run(ctx, c); err != nil {
 		return nil, err
 	}
-	return c.Replies[0].Value, nil
+	return c.Replies[0].Any(), nil
 }

@@ -174,11 +174,11 @@ func TestIdleGoesOnAfterLateBeat(t *testing.T) {
 	seen := newTally()
 	began := time.Now()
 	q.idles(p, 2, func(_ context.Context, i int) error { seen.add(i); return nil })
-	time.Sleep(time.Until(began.Add(1350 * time.Millisecond)))
+	time.Sleep(time.Until(began.Add(1950 * time.Millisecond)))
 	late := p.On(beats, 1, redistest.Delay(950*time.Millisecond)) // within the 1 s that a beat has
 	refused.Remove()
 	strikes(t, late, 1)
-	time.Sleep(time.Until(began.Add(2150 * time.Millisecond))) // two thirds of the lease are over
+	time.Sleep(time.Until(began.Add(2800 * time.Millisecond))) // two thirds of the term are over
 	clients, _ := redis.String(s.Do("CLIENT", "LIST"), nil)
 	for line := range strings.Lines(clients) {
 		if strings.Contains(line, " cmd=brpoplpush ") {
@@ -187,7 +187,7 @@ func TestIdleGoesOnAfterLateBeat(t *testing.T) {
 			s.Do("CLIENT", "UNBLOCK", id)
 		}
 	}
-	time.Sleep(time.Until(began.Add(2900 * time.Millisecond))) // the beat is answered
+	time.Sleep(time.Until(began.Add(3200 * time.Millisecond))) // the beat is answered
 	q.deliver(0, 5)
 	q.until(3*time.Second, "all handled", func() bool { return seen.distinct() == 5 })
 }
@@ -835,5 +835,329 @@ func TestLooksOftenWithLongLease(t *testing.T) {
 		t.Logf("late by %v", a.Sub(due))
 	case <-time.After(6500 * time.Millisecond):
 		t.Error("not handled")
+	}
+}
+
+// What is listed as the age of the oldest was always zero: a string that is a whole reply had got a field of its own.
+func TestOldest(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		q := newBench(t, b.URL())
+		q.deliver(0, 1)
+		q.until(5*time.Second, "the message that waits has an age", func() bool {
+			st, err := q.Stats(t.Context(), q.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st[Prepare].Count == 1 && st[Prepare].Oldest > 0
+		})
+	})
+}
+
+// sealed decodes in place, as cipher.AEAD's Open(payload[:0], …) does.
+type sealed struct {
+	channel string
+	text    string
+	handle  func(text string) error
+}
+
+func (s sealed) Channel() string          { return s.channel }
+func (s sealed) Marshal() ([]byte, error) { return invert([]byte(s.text)), nil }
+func (s sealed) Unmarshal(p []byte) (IMessage, error) {
+	s.text = string(invert(p))
+	return s, nil
+}
+func (s sealed) Resolve(context.Context) error { return s.handle(s.text) }
+
+func invert(p []byte) []byte {
+	for i := range p {
+		p[i] ^= 0x55
+	}
+	return p
+}
+
+// An Unmarshal that decodes in place wrote into the element that was to be removed: the ack found nothing, and the element stayed.
+func TestPayloadIsWritten(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		q := newBench(t, b.URL())
+		var mu sync.Mutex
+		handled := make(map[string]int)
+		s := sealed{q.name, "", func(text string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if handled[text]++; handled[text] == 1 {
+				return RetryAfter(0, errors.New("once more"))
+			}
+			return nil
+		}}
+		var ms []IMessage
+		for i := range 40 {
+			ms = append(ms, sealed{q.name, strings.Repeat(fmt.Sprint(i, " "), 1+100*(i%5)), nil})
+		}
+		if err := q.DeliverAll(t.Context(), ms); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Receive(t.Context(), s, 2); err != nil {
+			t.Fatal(err)
+		}
+		q.wait(Acked, len(ms), 10*time.Second)
+		if _, n := q.leaves(q.name); n > 0 || q.count(Lost) > 0 || len(handled) != len(ms) {
+			t.Errorf("%d left, %d lost, %d texts of %d", n, q.count(Lost), len(handled), len(ms))
+		}
+	})
+}
+
+// A verdict that was refused did not keep its worker from taking more and more.
+func TestRefusedVerdictStopsTakes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	r := p.On(byName("LREM", ".doing")(q), 0, redistest.ReplyError("NOREPLICAS Not enough good replicas to write."))
+	seen := newTally()
+	q.deliver(0, 500)
+	q.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	strikes(t, r, 5)
+	if n := seen.distinct(); n > 16 {
+		t.Errorf("one worker with Prefetch 16 has handled %d, of which none could be acked", n)
+	}
+	r.Remove()
+	q.until(10*time.Second, "all is handled and acked", func() bool { _, n := q.leaves(q.name); return seen.distinct() == 500 && n == 0 })
+}
+
+// Two handovers in a row asked the lists of both old incarnations for the same bare payload, and each gave one: the second was nobody's.
+func TestTwinsInTwoIncarnations(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	k := lists.KeysOf(q.name)
+	var handled atomic.Int64
+	release := make(chan struct{})
+	q.idles(p, 2, func(context.Context, int) error { handled.Add(1); <-release; return nil })
+	blocks := p.On(byName("BRPOPLPUSH", ".prepare")(q), 1, redistest.Pass)
+	s.Do("LPUSH", k.Prepare, "7")
+	until(t, 5*time.Second, "it is handled", func() bool { return handled.Load() == 1 })
+	strikes(t, blocks, 1)
+	old := members(t, s, k.Living)[0]
+	i, _ := lists.ParseIncarnation(old)
+	super := byScript(lists.Supersede, "")(q)
+	worker := 0
+	if s.Do("LLEN", k.List(i, 0)).(int64) == 0 {
+		worker = 1
+	}
+	p.On(super, 1, redistest.Call(func() { s.TryDo("LPUSH", k.List(i, worker), "7") })) // what the broken connection's take does late
+	p.On(super, 1, redistest.ReplyError("CLUSTERDOWN The cluster is down"))
+	p.CutAll() // the waiter's block loses its reply
+	func() {
+		defer func() {
+			if t.Failed() {
+				close(release)
+			}
+		}()
+		q.wait(Succeeded, 1, 10*time.Second)
+	}()
+	live := ""
+	until(t, 5*time.Second, "one is live", func() bool {
+		m := members(t, s, k.Living)
+		if len(m) == 1 {
+			live = m[0]
+		}
+		return len(m) == 1
+	})
+	l, _ := lists.ParseIncarnation(live)
+	t.Logf("live list: %q", s.Do("LRANGE", k.List(l, worker), 0, -1))
+	close(release)
+	time.Sleep(3 * time.Second)
+	left, n := q.leaves(q.name)
+	t.Logf("handled %d, left %v", handled.Load(), left)
+	if n > 0 || handled.Load() < 2 {
+		t.Errorf("two were delivered, %d handled, %v left, receivers %v", handled.Load(), left, members(t, s, k.Living))
+	}
+}
+
+// The register of a handover was executed by one channel and refused by the other; when it was tried again, a lease later, the
+// same incarnation was among the dead already.
+func TestRegisteredByHalf(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	lease := func(q *Queue) { q.Lease = time.Second }
+	q, other := newBench(t, p.URL(), lease), newBench(t, s.URL(), lease)
+	ks := q.ranks(2, func(context.Context, int, int) error { return nil })
+	ctx := context.Background()
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, blocks, 2)
+	ko := Define(ks[0].channel, func(context.Context, int) error { return nil })
+	if _, err := other.Receive(ctx, ko, 1); err != nil {
+		t.Fatal(err)
+	}
+	second := byScript(lists.Register, "")(&bench{name: ks[1].channel})
+	r := p.On(second, 1, redistest.ReplyError("READONLY You can't write against a read only replica."))
+	p.CutAll() // whatever waits
+	strikes(t, r, 1)
+	time.Sleep(20 * time.Millisecond)
+	away(p)
+	other.until(15*time.Second, "both entries are dead", func() bool { return other.sum(Died) >= 2 })
+	p.Refuse(false)
+	q.wait(Succeeded, 1, 10*time.Second)
+	k := lists.KeysOf(ks[0].channel)
+	t.Logf("living %v\ngone %v", members(t, s, k.Living), members(t, s, k.Gone))
+	gone := fmt.Sprint(members(t, s, k.Gone))
+	for _, name := range members(t, s, k.Living) {
+		if bytes.Contains([]byte(gone), []byte(name)) {
+			t.Errorf("%s is among the living and among %s", name, gone)
+		}
+	}
+}
+
+// A delivery whose context had ended before was sent all the same, and then called unknown.
+func TestDeliverCancelledBefore(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL())
+	q.deliver(0, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := q.Deliver(ctx, q.kind(nil).Message(1))
+	q.deliver(2, 3) // behind it on the same connection
+	_, n := q.leaves(q.name)
+	if errors.Is(err, ErrUnknown) || n != 2 {
+		t.Errorf("%v; %d are there", err, n)
+	}
+}
+
+// Twice as many events waited as the bound says.
+func TestEventBuffer(t *testing.T) {
+	t.Parallel()
+	told, lost := 0, 0
+	gate := make(chan struct{})
+	e := newEvents(func(ev Event) {
+		if told++; told <= 2 {
+			gate <- struct{}{}
+			gate <- struct{}{}
+		}
+		lost += ev.N
+	})
+	e.emit(Event{})
+	<-gate // the first is being told
+	for range eventBuffer {
+		e.emit(Event{})
+	}
+	<-gate
+	<-gate // the first of a full batch is
+	for range eventBuffer {
+		e.emit(Event{})
+	}
+	<-gate
+	e.close(t.Context())
+	if told < eventBuffer+1 || told > eventBuffer+3 || lost != eventBuffer-1 {
+		t.Errorf("%d were told and %d lost", told, lost)
+	}
+}
+
+// nilError's nil pointer is an error whose Unwrap panics.
+type nilError struct{ inner error }
+
+func (e *nilError) Error() string { return "nil" }
+func (e *nilError) Unwrap() error { return e.inner }
+
+// An error whose methods panic took the process down.
+func TestErrorThatPanics(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL())
+	q.receive(1, func(context.Context, int) error { var e *nilError; return e })
+	q.deliver(0, 1)
+	q.wait(Retried, 1, 5*time.Second)
+	q.wait(Trouble, 1, 5*time.Second)
+}
+
+// What a lower channel had brought was started after two thirds of the term, and its timeout ran while the higher ones were asked.
+func TestAskedHigherLate(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
+	began := time.Now()
+	started := make(chan [2]time.Duration, 1)
+	ks := q.ranks(2, func(ctx context.Context, _, _ int) error {
+		end, _ := ctx.Deadline()
+		started <- [2]time.Duration{time.Since(began), time.Until(end)}
+		return nil
+	})
+	beats := byScript(lists.Beat, "")(&bench{name: ks[0].channel})
+	p.On(beats, 0, redistest.ReplyError("TRYAGAIN not now"))
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	joined := time.Since(began)
+	strikes(t, blocks, 2)
+	time.Sleep(time.Second)
+	p.On(byScript(lists.Take, "")(&bench{name: ks[0].channel}), 1, redistest.Delay(1500*time.Millisecond))
+	if err := q.Deliver(context.Background(), ks[1].Message(1), Timeout(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case at := <-started:
+		t.Logf("joined after %v", joined)
+		if at[0] > 2667*time.Millisecond+joined || at[1] < 900*time.Millisecond {
+			t.Errorf("started %v after the last good beat at a term of 4s; of a timeout of 1s %v was left", at[0], at[1])
+		}
+	case <-time.After(2 * time.Second):
+		t.Log("not started")
+	}
+}
+
+// A handover sent each worker's verdicts in a round trip of its own, one after another, while nobody beat for the new incarnation.
+func TestHandoverOfMany(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	lease := func(q *Queue) { q.Lease = 3 * time.Second }
+	q, other := newBench(t, p.URL(), lease), newBench(t, s.URL(), lease)
+	other.name = q.name
+	const n = 200
+	var running atomic.Int32
+	release := make(chan struct{})
+	var mu sync.Mutex
+	var causes []error
+	seen := newTally()
+	q.deliver(0, n)
+	q.receive(n+1, func(ctx context.Context, i int) error {
+		seen.add(i)
+		running.Add(1)
+		<-release
+		if i == 0 { // one that goes on
+			select {
+			case <-ctx.Done():
+				mu.Lock()
+				causes = append(causes, context.Cause(ctx))
+				mu.Unlock()
+			case <-time.After(15 * time.Second):
+			}
+		}
+		return nil
+	})
+	until(t, 20*time.Second, "all run", func() bool { return running.Load() == n })
+	time.Sleep(500 * time.Millisecond)
+	p.On(byScript(lists.Register, "")(q), 1, redistest.Call(func() { close(release); time.Sleep(200 * time.Millisecond) }))
+	other.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	p.Slow(20*time.Millisecond, 0, 0)
+	p.CutAll() // one worker is parked, so the waiter is owed an answer
+	began := time.Now()
+	q.wait(Succeeded, 1, 60*time.Second)
+	t.Logf("handover took %v", time.Since(began))
+	time.Sleep(5 * time.Second) // more than a term
+	mu.Lock()
+	t.Logf("lease-gone %d, succeeded %d, died seen by the other %d, extra %d, causes %v", q.count(LeaseGone), q.count(Succeeded), other.sum(Died), seen.extra(), causes)
+	mu.Unlock()
+	if q.count(LeaseGone) > 0 || len(causes) > 0 || seen.extra() > 0 {
+		t.Errorf("the new incarnation's lease was lost in its own handover: %d", q.count(LeaseGone))
 	}
 }

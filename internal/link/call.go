@@ -35,6 +35,7 @@ type Call struct {
 	cmds  []command
 	args  []any
 	elems [][]byte
+	size  int64 // bytes sent, as far as the link counts them
 	state atomic.Int32
 	done  chan struct{} // of capacity 1
 	timer *time.Timer   // Within's, kept
@@ -50,6 +51,14 @@ type Reply struct {
 	Value any
 	Bulk  []byte // in place of Value: a string that is the whole reply, as elements come; nil where there was none
 	Err   error
+}
+
+// Any is the reply as redigo would give it.
+func (r Reply) Any() any {
+	if r.Bulk != nil {
+		return r.Bulk
+	}
+	return r.Value
 }
 
 type command struct {
@@ -92,6 +101,14 @@ func (c *Call) Only(is []int) *Call {
 		o.AddElements(c.elements(cmd)...)
 	}
 	return o
+}
+
+// Err is the error of one reply; nil where there is none yet.
+func (c *Call) Err(i int) error {
+	if !c.Answered {
+		return nil
+	}
+	return c.Replies[i].Err
 }
 
 // Len counts the commands.

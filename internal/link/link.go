@@ -47,6 +47,7 @@ type conn struct {
 	loaded   map[*Script]bool // sender's: whose text has been sent
 	idle     time.Time        // sender's: of the last send
 	inflight chan *Call
+	owed     atomic.Int64  // bytes of the calls in flight
 	gone     chan struct{} // closed when the reader has returned
 	err      error         // why, once gone is closed
 	forgot   atomic.Bool   // a script was not there
@@ -83,16 +84,17 @@ func (l *Link) Post(c *Call) {
 	}
 }
 
-// A caller sends only what the socket surely takes at once: it must not wait beyond its context where nothing is read any more.
+// A caller sends only what the socket surely takes at once, even where nothing is read any more: it must not wait beyond its context.
 const (
-	swiftCalls = 16      // that wait for replies
-	swiftBytes = 4 << 10 // to be written
+	swiftCalls = 16       // that wait for replies
+	swiftOwed  = 32 << 10 // bytes of these
+	swiftBytes = 4 << 10  // to be written
 )
 
 // swift does the writer's work for a caller who has the turn, and says whether it is done.
 func (l *Link) swift() bool {
 	c := l.conn
-	if c == nil || !c.buffers || c.useless.Load() || l.waiting()+len(c.inflight) > swiftCalls || l.check && time.Since(c.idle) > staleAfter {
+	if c == nil || !c.buffers || c.useless.Load() || c.owed.Load() > swiftOwed || l.waiting()+len(c.inflight) > swiftCalls || l.check && time.Since(c.idle) > staleAfter {
 		return false
 	}
 	select {
@@ -131,6 +133,9 @@ func (l *Link) Do(ctx context.Context, c *Call) error { return l.Within(ctx, 0, 
 // Within is Do with a limit, where it is not 0, on the waiting. It is a timer that the call keeps, which a context would make anew each time.
 func (l *Link) Within(ctx context.Context, limit time.Duration, c *Call) error {
 	c.Answered = false
+	if ctx.Err() != nil {
+		return &Error{NotExecuted, context.Cause(ctx)}
+	}
 	var late <-chan time.Time
 	if limit > 0 {
 		if c.timer == nil {
@@ -340,7 +345,7 @@ func (l *Link) ready() error {
 	if l.conn != nil {
 		return nil
 	}
-	rc, socket, err := l.node.Dial(l.ctx)
+	rc, socket, err := l.node.DialOwn(l.ctx)
 	if err != nil {
 		return err
 	}
@@ -381,6 +386,7 @@ func (l *Link) send(c *Call) {
 	if l.conn.forgot.Swap(false) {
 		clear(l.conn.loaded)
 	}
+	before := l.conn.pending()
 	for _, cmd := range c.cmds {
 		name := cmd.name
 		if cmd.script != nil && !l.conn.loaded[cmd.script] {
@@ -391,6 +397,8 @@ func (l *Link) send(c *Call) {
 			break // the connection is at its end; the reader will see it
 		}
 	}
+	c.size = int64(l.conn.pending() - before)
+	l.conn.owed.Add(c.size)
 	l.conn.idle = time.Now()
 	select {
 	case l.conn.inflight <- c:
@@ -452,6 +460,7 @@ func (c *conn) read(timeout time.Duration) {
 			call.Replies = append(call.Replies, Reply{v, bulk, err})
 		}
 		call.Order = Order()
+		c.owed.Add(-call.size)
 		if answered = append(answered, call); len(c.inflight) == 0 {
 			wake()
 		}

@@ -809,3 +809,41 @@ func TestBreakWithAllInFlight(t *testing.T) {
 	}
 	l.Close()
 }
+
+// A call whose context has ended is not sent.
+func TestCancelledBefore(t *testing.T) {
+	b := shared(t)
+	l := b.link(patience)
+	b.want(Done, outcome(b.within(patience), l, b.push("first")))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	sent := 0
+	for i := range 100 {
+		if err := outcome(ctx, l, b.push(fmt.Sprint(i))); Classify(err) != NotExecuted {
+			sent++
+		}
+	}
+	if sent > 0 {
+		t.Errorf("%d of 100 were sent though their context had ended before", sent)
+	}
+}
+
+// Only a link parts with the idle connections of its pool.
+func TestDialLeavesIdle(t *testing.T) {
+	b := shared(t)
+	var cs []redis.Conn
+	for range 5 {
+		c := b.pool.Get()
+		c.Do("PING")
+		cs = append(cs, c)
+	}
+	for _, c := range cs {
+		c.Close()
+	}
+	w := NewWaiter(b.node, time.Second)
+	w.Connect(context.Background())
+	defer w.Close()
+	if n := b.pool.IdleCount(); n < 4 {
+		t.Errorf("5 idle before a waiter dialled, %d after", n)
+	}
+}

@@ -91,9 +91,17 @@ func (n *Node) tell(s state, err error) {
 	}
 }
 
-// Dial gets a connection that has answered, and its socket where that is known: it is a pool of NewPool's, without TLS. It first waits
-// for its turn and, while the server is away, for the backoff.
-func (n *Node) Dial(ctx context.Context) (redis.Conn, net.Conn, error) {
+// Dial gets a connection that has answered. It first waits for its turn and, while the server is away, for the backoff.
+func (n *Node) Dial(ctx context.Context) (redis.Conn, error) { return n.dialInTurn(ctx, nil) }
+
+// DialOwn is Dial for one who wants the socket too, where that can be had: of a pool of NewPool's, without TLS. Such a pool dials anew
+// for it, and parts with its idle connections.
+func (n *Node) DialOwn(ctx context.Context) (c redis.Conn, socket net.Conn, err error) {
+	c, err = n.dialInTurn(ctx, &socket)
+	return c, socket, err
+}
+
+func (n *Node) dialInTurn(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 	n.mu.Lock()
 	seen := n.fails == 0 && time.Since(n.seen) < minBackoff
 	n.mu.Unlock()
@@ -102,7 +110,7 @@ func (n *Node) Dial(ctx context.Context) (redis.Conn, net.Conn, error) {
 		case n.turn <- struct{}{}:
 			defer func() { <-n.turn }()
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 	n.mu.Lock()
@@ -112,36 +120,38 @@ func (n *Node) Dial(ctx context.Context) (redis.Conn, net.Conn, error) {
 	}
 	n.mu.Unlock()
 	if err := Sleep(ctx, wait); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	c, socket, err := n.dial(ctx)
+	c, err := n.dial(ctx, socket)
 	if err == nil {
 		n.worked()
 	} else if ctx.Err() == nil {
 		n.failed(err)
 	}
-	return c, socket, err
+	return c, err
 }
 
-func (n *Node) dial(ctx context.Context) (redis.Conn, net.Conn, error) {
+func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.set.DialTimeout)
 	defer cancel()
+	if socket != nil {
+		ctx = revealed(ctx, socket)
+	}
 	for {
 		old := n.pool.IdleCount() > 0
-		var socket net.Conn
-		c, err := n.pool.GetContext(revealed(ctx, &socket))
+		c, err := n.pool.GetContext(ctx)
 		if err != nil {
-			return nil, nil, fmt.Errorf("connect to redis: %w", err)
+			return nil, fmt.Errorf("connect to redis: %w", err)
 		}
 		// The pool's connection may be an old one, and a new one may be to a server that is not ready. A user who may not PING
 		// is as good as one who may.
 		_, err = redis.DoWithTimeout(c, n.set.DialTimeout, "PING")
 		if err == nil || Code(err) == "NOPERM" {
-			return c, socket, nil
+			return c, nil
 		}
 		discard(c)
 		if !old || Code(err) != "" || ctx.Err() != nil {
-			return nil, nil, fmt.Errorf("connect to redis: %w", err)
+			return nil, fmt.Errorf("connect to redis: %w", err)
 		}
 	}
 }

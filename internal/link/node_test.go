@@ -97,7 +97,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	for range cap(ended) { // one waits for the backoff and the others for their turn
 		go func() {
 			for {
-				if _, _, err := b.node.Dial(ctx); ctx.Err() != nil {
+				if _, err := b.node.Dial(ctx); ctx.Err() != nil {
 					ended <- err
 					return
 				}
@@ -125,7 +125,7 @@ func TestDialOfAMuteServer(t *testing.T) {
 	b.Hole(true)
 	ctx, cancel := context.WithCancel(context.Background())
 	began := time.Now()
-	if _, _, err := b.node.Dial(ctx); err == nil || time.Since(began) > 2*time.Second {
+	if _, err := b.node.Dial(ctx); err == nil || time.Since(began) > 2*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	b.hears(false)
@@ -133,7 +133,7 @@ func TestDialOfAMuteServer(t *testing.T) {
 	<-b.dials
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := b.node.Dial(ctx)
+		_, err := b.node.Dial(ctx)
 		done <- err
 	}()
 	<-b.dials
@@ -141,11 +141,11 @@ func TestDialOfAMuteServer(t *testing.T) {
 	if err := <-done; err == nil || b.node.fails != fails {
 		t.Errorf("%v, %d failures, were %d", err, b.node.fails, fails)
 	}
-	if _, _, err := b.node.Dial(ctx); !errors.Is(err, context.Canceled) || b.node.fails != fails {
+	if _, err := b.node.Dial(ctx); !errors.Is(err, context.Canceled) || b.node.fails != fails {
 		t.Errorf("%v, %d failures, were %d", err, b.node.fails, fails)
 	}
 	b.Hole(false)
-	c, _, err := b.node.Dial(b.within(patience))
+	c, err := b.node.Dial(b.within(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestDialAsks(t *testing.T) {
 		t.Run(code[:6], func(t *testing.T) {
 			b := shared(t)
 			b.On(redistest.Command("PING"), 1, redistest.ReplyError(code))
-			c, _, err := b.node.Dial(b.within(patience))
+			c, err := b.node.Dial(b.within(patience))
 			if (err == nil) != ok {
 				t.Fatal(err)
 			}
@@ -176,7 +176,7 @@ func TestDialAsks(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	b := shared(t)
 	for range 3 {
-		c, _, err := b.node.Dial(b.within(patience))
+		c, err := b.node.Dial(b.within(patience))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestDialWithoutTimeouts(t *testing.T) {
 	t.Cleanup(func() { pool.Close() })
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := NewNode(pool, Settings{DialTimeout: time.Second, MaxBackoff: time.Second}).Dial(context.Background())
+		_, err := NewNode(pool, Settings{DialTimeout: time.Second, MaxBackoff: time.Second}).Dial(context.Background())
 		done <- err
 	}()
 	select {

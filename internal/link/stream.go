@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"time"
@@ -259,7 +260,7 @@ func number(b []byte) (n int64, ok bool) {
 		n = 10*n + int64(c-'0')
 	}
 	if negative {
-		return -n, n > 0
+		return -n, n > 0 || n == math.MinInt64
 	}
 	return n, n >= 0
 }

@@ -50,7 +50,7 @@ func read(w wire) reply {
 
 // replies from a server, whole, cut and wrong.
 var spoken = []string{
-	"+OK\r\n", "+\r\n", "-ERR no\r\n", ":0\r\n", ":-12\r\n", ":9223372036854775807\r\n", "$0\r\n\r\n", "$3\r\na\r\n\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n",
+	"+OK\r\n", "+\r\n", "-ERR no\r\n", ":0\r\n", ":-12\r\n", ":9223372036854775807\r\n", ":-9223372036854775808\r\n", "$0\r\n\r\n", "$3\r\na\r\n\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n",
 	"*2\r\n$1\r\na\r\n$-1\r\n", "*3\r\n:1\r\n-OOM full\r\n*1\r\n+x\r\n", "$12\r\n0123456789ab\r\n:1\r\n",
 	"", "\r\n", "+", "+OK", "+OK\n", ":x\r\n", ":\r\n", ":--1\r\n", "$-2\r\n", "$3\r\nabc", "$3\r\nabcd\r\n", "$3\r\nabc\r", "$3\r\nabcxx", "*1\r\n", "*-2\r\n", "!3\r\nabc\r\n",
 	"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
@@ -84,13 +84,13 @@ func FuzzStream(f *testing.F) {
 // A stream ends the connection on what is no reply, at once.
 func TestStreamRefuses(t *testing.T) {
 	t.Parallel()
-	for _, s := range spoken[14:] {
+	for _, s := range spoken[15:] {
 		w := newStream(&said{Reader: bytes.NewReader([]byte(s))}, time.Second)
 		if got := read(w); got.err != "the end" {
 			t.Errorf("%q: %+v", s, got)
 		}
 	}
-	for _, s := range spoken[:14] {
+	for _, s := range spoken[:15] {
 		w := newStream(&said{Reader: bytes.NewReader([]byte(s))}, time.Second)
 		if got := read(w); got.err == "the end" {
 			t.Errorf("%q: %+v", s, got)
@@ -140,7 +140,7 @@ func TestLinkGetsItsSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.Close()
-	c, socket, err := b.node.Dial(b.within(patience))
+	c, socket, err := b.node.DialOwn(b.within(patience))
 	if err != nil || socket == nil {
 		t.Fatalf("socket %v, %v", socket, err)
 	}

@@ -91,7 +91,7 @@ func (s *Subscription) run(ctx context.Context, ended chan struct{}) {
 	defer close(ended)
 	wait := time.Duration(0)
 	for ctx.Err() == nil {
-		c, _, err := s.node.Dial(ctx)
+		c, err := s.node.Dial(ctx)
 		if err != nil {
 			continue // Dial waits
 		}

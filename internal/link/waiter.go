@@ -32,7 +32,7 @@ func (w *Waiter) Connect(ctx context.Context) error {
 	if w.conn != nil {
 		return nil
 	}
-	c, _, err := w.node.Dial(ctx)
+	c, err := w.node.Dial(ctx)
 	if err != nil {
 		return &Error{NotExecuted, err}
 	}

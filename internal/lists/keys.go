@@ -61,6 +61,10 @@ func NewIncarnation(workers int, lease time.Duration) Incarnation {
 	return Incarnation{name, workers, lease}
 }
 
+// Term is how long the entry outlives its last beat: a lease from when the next one would have come, so that whatever is shorter
+// than a lease costs none, whenever it begins.
+func (i Incarnation) Term() time.Duration { return i.Lease * 4 / 3 }
+
 // MaxWorkers of one Receive: what a name may promise, so that no foreign entry makes a sweep ask for millions of keys.
 const MaxWorkers = 10000
 

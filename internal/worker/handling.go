@@ -82,7 +82,8 @@ func (h *Handling) Deadline() (time.Time, bool) {
 // Done is closed when the context has ended.
 func (h *Handling) Done() <-chan struct{} { return h.proper().Done() }
 
-// Err tells a timeout as the context package does.
+// Err tells a timeout as the context package does. A context derived from it says Canceled then, because the package does not let
+// others end one for a deadline; its Cause is the same.
 func (h *Handling) Err() error {
 	switch h.Cause() {
 	case nil:

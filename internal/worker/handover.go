@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -10,15 +12,14 @@ import (
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
-// register enters an incarnation among the living of every channel; only then may it take.
-func (r *Pool) register(ctx context.Context, i lists.Incarnation) (sent time.Time, err error) {
-	sent = time.Now()
+// register enters an incarnation among the living of every channel; only then may it take. The call tells what came of each.
+func (r *Pool) register(ctx context.Context, i lists.Incarnation) (*link.Call, error) {
 	c := link.NewCall()
 	c.FailFast = true
 	for _, in := range r.intakes {
-		c.AddScript(lists.Register, 1, in.Living, i.Name, i.Lease.Milliseconds())
+		c.AddScript(lists.Register, 1, in.Living, i.Name, i.Term().Milliseconds())
 	}
-	return sent, r.all(ctx, c)
+	return c, r.all(ctx, c)
 }
 
 // all sends a call on the receiver's own behalf.
@@ -99,18 +100,20 @@ func (r *Pool) handover(why error) {
 	defer r.resume()
 	h := &handover{r: r, sources: []lists.Incarnation{*r.live.Load()}}
 	h.revoke()
-	h.next = lists.NewIncarnation(len(r.slots), r.conf.Lease)
+	h.begin()
 	wait := link.MinTrouble
 	for {
 		err := h.try(life)
 		if err == nil {
 			break
 		}
-		if class := link.Classify(err); h.sent && (class == link.Unknown || h.moved || time.Since(h.registered) > r.conf.Lease/3) {
+		if h.moved || h.known(func(since time.Time) bool {
+			return link.Classify(err) == link.Unknown || time.Since(since) > r.conf.Lease/3
+		}) {
 			// What was sent may yet be executed, or next holds elements already, where their verdicts must find them, or others may have found
 			// that it does not beat: it is no longer new.
 			h.sources = append(h.sources, h.next)
-			h.next, h.sent, h.moved = lists.NewIncarnation(len(r.slots), r.conf.Lease), false, false
+			h.begin()
 		}
 		if life.Err() != nil {
 			r.owed = h.sources
@@ -143,10 +146,21 @@ type handover struct {
 	r          *Pool
 	sources    []lists.Incarnation // not yet known to be ended
 	next       lists.Incarnation
-	registered time.Time
-	sent       bool // something that names next was sent
-	moved      bool // elements may lie in the lists of next
+	registered time.Time   // sending of the last register that all channels executed
+	since      []time.Time // of the last that each of them executed, or may have; zero where that is none
+	moved      bool        // elements may lie in the lists of next
 	held       int
+}
+
+// begin makes another next.
+func (h *handover) begin() {
+	h.next = lists.NewIncarnation(len(h.r.slots), h.r.conf.Lease)
+	h.since, h.moved = make([]time.Time, len(h.r.intakes)), false
+}
+
+// known says whether next may be known to a channel, and has been for as long as old says.
+func (h *handover) known(old func(since time.Time) bool) bool {
+	return slices.ContainsFunc(h.since, func(t time.Time) bool { return !t.IsZero() && old(t) })
 }
 
 // revoke forgets what has not begun: it goes back with everything else that no handler holds.
@@ -169,8 +183,16 @@ func (h *handover) revoke() {
 // ones are listed as dead.
 func (h *handover) try(ctx context.Context) error {
 	r := h.r
-	sent, err := r.register(ctx, h.next)
-	h.sent = h.sent || link.Classify(err) != link.NotExecuted
+	sent := time.Now()
+	c, err := r.register(ctx, h.next)
+	for i := range h.since {
+		switch {
+		case c.Answered && c.Replies[i].Err == nil:
+			h.since[i] = sent
+		case h.since[i].IsZero() && link.Classify(cmp.Or(c.Err(i), err)) == link.Unknown:
+			h.since[i] = sent
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -182,7 +204,7 @@ func (h *handover) try(ctx context.Context) error {
 	if err := h.move(ctx); err != nil {
 		return err
 	}
-	c := link.NewCall()
+	c = link.NewCall()
 	c.FailFast = true
 	for _, old := range h.sources {
 		for _, in := range r.intakes {
@@ -192,53 +214,61 @@ func (h *handover) try(ctx context.Context) error {
 	return r.all(ctx, c)
 }
 
-// verdicts sends what handlers have decided, sent before or not. A bare payload's verdict whose outcome is unknown is not sent
-// again, because it might hit another payload of the same bytes: its message is handled again.
+// verdicts sends what handlers have decided, sent before or not; all at once, for next grows old meanwhile. A bare payload's verdict
+// whose outcome is unknown is not sent again, because it might hit another payload of the same bytes: its message is handled again.
 func (h *handover) verdicts(ctx context.Context) error {
 	r := h.r
+	var sent []held
 	for _, s := range r.slots {
 		s.mu.Lock()
-		var sent []*Item
-		for i := 0; i < len(s.items); {
-			it := s.items[i]
-			if it.state == decided && it.unknown && it.Bare {
-				s.remove(it)
-				continue
+		s.items = slices.DeleteFunc(s.items, func(it *Item) bool {
+			again := it.state == decided && it.unknown && it.Bare
+			if again {
+				s.cleared(it)
 			}
+			return again
+		})
+		for _, it := range s.items {
 			if it.state == decided {
-				sent = append(sent, it)
+				sent = append(sent, held{s, it})
 			}
-			i++
 		}
 		s.mu.Unlock()
-		for _, old := range h.sources {
-			if len(sent) == 0 {
-				break
-			}
-			c := link.NewCall()
-			c.FailFast = true
-			for _, it := range sent {
-				s.command(c, it, it.In.List(old, s.n))
-			}
-			if err := r.all(ctx, c); link.Classify(err) == link.Unknown || !c.Answered {
-				s.mu.Lock()
-				for _, it := range sent {
-					it.unknown, it.doubt = true, true
-				}
-				s.mu.Unlock()
-				return err
-			}
-			sent = h.settle(s, sent, c.Replies, old == h.sources[len(h.sources)-1])
+	}
+	for i, old := range h.sources {
+		if len(sent) == 0 {
+			break
 		}
+		c := link.NewCall()
+		c.FailFast = true
+		for _, o := range sent {
+			o.s.command(c, o.it, o.it.In.List(old, o.s.n))
+		}
+		if err := r.all(ctx, c); link.Classify(err) == link.Unknown || !c.Answered {
+			for _, o := range sent {
+				o.s.mu.Lock()
+				o.it.unknown, o.it.doubt = true, true
+				o.s.mu.Unlock()
+			}
+			return err
+		}
+		sent = h.settle(sent, c.Replies, i == len(h.sources)-1)
 	}
 	return nil
 }
 
+// held is what a worker has in hand.
+type held struct {
+	s  *slot
+	it *Item
+}
+
 // settle takes what was found, or on the last list was not, out of hand, and returns the rest. What was refused stays in hand.
-func (h *handover) settle(s *slot, sent []*Item, replies []link.Reply, last bool) (left []*Item) {
+func (h *handover) settle(sent []held, replies []link.Reply, last bool) (left []held) {
 	var evs []Event
-	s.mu.Lock()
-	for i, it := range sent {
+	for i, o := range sent {
+		s, it := o.s, o.it
+		s.mu.Lock()
 		switch rep := replies[i]; {
 		case rep.Err != nil: // whether an earlier one was executed is seen when the lists are moved
 			it.unknown = false
@@ -249,81 +279,102 @@ func (h *handover) settle(s *slot, sent []*Item, replies []link.Reply, last bool
 			s.remove(it)
 			evs = s.report(it, false, evs)
 		default:
-			left = append(left, it)
+			left = append(left, o)
 		}
+		s.mu.Unlock()
 	}
-	s.mu.Unlock()
-	s.r.emit(evs...)
+	h.r.emit(evs...)
 	return left
 }
 
-// move empties all old lists: what a handler holds, or a verdict waits for, goes to the new ones.
+// move empties all old lists: what a handler holds, or a verdict waits for, goes to the new ones. One incarnation after the other is
+// asked, and only for what those before did not have: of bare payloads with the same bytes each may have one.
 func (h *handover) move(ctx context.Context) error {
 	r := h.r
-	type part struct {
-		s    *slot
-		in   *Intake
-		held []*Item
-	}
-	var parts []part
-	c := link.NewCall()
-	c.FailFast = true
-	h.held = 0
+	var missing []held
 	for _, s := range r.slots {
-		for _, in := range r.intakes {
-			p := part{s: s, in: in}
-			var ids []any
-			s.mu.Lock()
-			for _, it := range s.items {
-				if it.In == in && it.state != lost {
-					p.held = append(p.held, it)
-					ids = append(ids, it.Identity(it.Raw))
-				}
-			}
-			s.mu.Unlock()
-			h.held += len(ids)
-			for _, old := range h.sources {
-				c.AddScript(lists.Handover, 4, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare}, ids...)...)
-				parts = append(parts, p)
+		s.mu.Lock()
+		for _, it := range s.items {
+			if it.state != lost {
+				missing = append(missing, held{s, it})
 			}
 		}
+		s.mu.Unlock()
 	}
-	if err := r.all(ctx, c); !c.Answered {
-		return err
-	}
-	// A channel with a key that is not shunt's does not hold up the others: its lists stay with the old incarnations, which are
-	// looked after as dead ones.
-	for i, rep := range c.Replies {
-		if rep.Err != nil && !r.Grave(parts[i].in, rep.Err) {
-			return rep.Err
-		}
-	}
-	found := make(map[*Item]bool)
+	h.held = len(missing)
 	back := 0
-	for i, p := range parts {
-		is, _ := redis.Ints(c.Replies[i].Value, nil)
-		for j, n := range is {
-			if j == 0 {
-				back += n
-			} else if n >= 1 && n <= len(p.held) {
-				found[p.held[n-1]] = true
-			}
+	for _, old := range h.sources {
+		found, n, err := h.empty(ctx, old, missing)
+		if err != nil {
+			return err
 		}
+		back += n
+		missing = slices.DeleteFunc(missing, func(o held) bool { return found[o.it] })
 	}
-	for _, p := range parts {
-		p.s.mu.Lock()
-		for _, it := range p.held {
-			if !found[it] && it.state != lost {
-				h.held--
-				p.s.lose(it)
-			}
+	for _, o := range missing {
+		o.s.mu.Lock()
+		if o.it.state != lost {
+			h.held--
+			o.s.lose(o.it)
 		}
-		p.s.mu.Unlock()
+		o.s.mu.Unlock()
 	}
 	if back > 0 {
 		r.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, N: back, Receiver: h.next.Name})
 	}
 	return nil
+}
+
+// empty does so with the lists of one incarnation; it says what was there of wanted, and how much else.
+func (h *handover) empty(ctx context.Context, old lists.Incarnation, wanted []held) (found map[*Item]bool, back int, err error) {
+	r := h.r
+	type part struct {
+		in    *Intake
+		items []*Item
+	}
+	var parts []part
+	c := link.NewCall()
+	c.FailFast = true
+	for _, s := range r.slots {
+		n := 0 // wanted is in the order of the slots
+		for n < len(wanted) && wanted[n].s == s {
+			n++
+		}
+		for _, in := range r.intakes {
+			p := part{in: in}
+			var ids []any
+			for _, o := range wanted[:n] {
+				if o.it.In == in {
+					p.items, ids = append(p.items, o.it), append(ids, o.it.Identity(o.it.Raw))
+				}
+			}
+			c.AddScript(lists.Handover, 4, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare}, ids...)...)
+			parts = append(parts, p)
+		}
+		wanted = wanted[n:]
+	}
+	if err := r.all(ctx, c); !c.Answered {
+		return nil, 0, err
+	}
+	// A channel with a key that is not shunt's does not hold up the others: its lists stay with the old incarnations, which are
+	// looked after as dead ones.
+	for i, rep := range c.Replies {
+		if rep.Err != nil && !r.Grave(parts[i].in, rep.Err) {
+			return nil, 0, rep.Err
+		}
+	}
+	found = make(map[*Item]bool)
+	for i, p := range parts {
+		is, _ := redis.Ints(c.Replies[i].Value, nil)
+		for j, n := range is {
+			if j == 0 {
+				back += n
+			} else if n >= 1 && n <= len(p.items) {
+				found[p.items[n-1]] = true
+			}
+		}
+	}
+	return found, back, nil
 }
 
 // lose marks an item that somebody else has by now, and ends its handler. s.mu is held.

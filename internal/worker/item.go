@@ -27,6 +27,7 @@ type Item struct {
 	suspect bool
 	asked   bool // the higher channels had nothing when it was taken
 	unknown bool // the verdict was sent, and no reply came
+	refused bool // it was not executed
 	doubt   bool // that was so once
 	back    bool // handed back while its handler ran
 	gone    bool // no longer in hand; for settle
@@ -96,7 +97,7 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 // settles says whether all that is in hand is decided and may be sent. s.mu is held.
 func (s *slot) settles() bool {
 	for _, it := range s.items {
-		if it.state != decided || it.unknown {
+		if it.state != decided || it.unknown || it.refused {
 			return false
 		}
 	}
@@ -142,9 +143,9 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 			it.state, it.unknown, it.doubt = decided, true, true
 			s.r.breaks(rep.Err)
 		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
-			it.state = decided
+			it.state, it.refused = decided, true
 			if it.verdict.Kind == Released && !s.r.Stopped() && it.h == nil {
-				it.state, it.asked = waiting, false
+				it.state, it.asked, it.refused = waiting, false, false
 			}
 			switch link.Code(rep.Err) {
 			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
@@ -160,7 +161,8 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 			s.cleared(it)
 		}
 		if it.gone && it.verdict == Ack {
-			it.Raw, it.Payload = nil, nil // whoever keeps the handler's context keeps the items of the same take, and need not keep these
+			// Whoever keeps the handler's context keeps the items of the same take, and need not keep these.
+			it.Raw, it.Payload, it.handling.message = nil, nil, nil
 		}
 		return it.gone
 	})

@@ -77,6 +77,7 @@ func (s *slot) askHigher(it *Item) *Item {
 	t := takes{slot: s, n: 1, script: true, from: sound(r.intakes[:it.In.Index])}
 	s.addTake(call, t.from, nil, 1)
 	r.exchange(call)
+	s.now = time.Now()
 	_, err := t.receive(call.Replies, call.Order)
 	r.breaker.Judge(err)
 	s.mu.Lock()

@@ -142,6 +142,7 @@ func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
 	}
 	it := new(Item)
 	it.fill(in, raw, link.Order())
+	own([]*Item{it})
 	r.large.saw(len(it.Raw))
 	s.mu.Lock()
 	s.items = append(s.items, it)

@@ -165,7 +165,7 @@ func NewPool(s *link.Server, workers int, intakes []*Intake, conf Config) *Pool 
 	for n := range workers {
 		r.slots = append(r.slots, &slot{r: r, n: n, wake: make(chan struct{}, 1), limit: 1})
 	}
-	r.lease.length = conf.Lease
+	r.lease.length = inc.Term()
 	r.breaker.Over = r.wakeAll
 	r.breaker.Tells = func(err error, fatal bool) {
 		r.emit(Event{Kind: Trouble, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
@@ -187,7 +187,8 @@ func (r *Pool) Live() lists.Incarnation { return *r.live.Load() }
 
 // Join makes the pool known to Redis; only then may it start.
 func (r *Pool) Join(ctx context.Context) error {
-	sent, err := r.register(ctx, *r.live.Load())
+	sent := time.Now()
+	_, err := r.register(ctx, *r.live.Load())
 	if err == nil {
 		r.lease.renew(sent)
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"cmp"
 	"sync"
 	"sync/atomic"
@@ -132,6 +133,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 		}
 	}
 	t.got = len(items)
+	own(items)
 	for _, it := range items {
 		it.asked = true
 		it.suspect = t.suspect && it.In == t.from[len(t.from)-1]
@@ -158,6 +160,29 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 		r.parking.wakeOne() // no waiter does it
 	}
 	return t.got == 0 && !again && trouble == nil, trouble
+}
+
+// ownTogether bounds the payloads that share a piece of memory, which all of them keep alive.
+const ownTogether = 1 << 10
+
+// own gives each message a payload that it may write to: Raw is what is removed in the end.
+func own(items []*Item) {
+	n := 0
+	for _, it := range items {
+		if len(it.Payload) <= ownTogether {
+			n += len(it.Payload)
+		}
+	}
+	all := make([]byte, 0, n)
+	for _, it := range items {
+		if len(it.Payload) > ownTogether {
+			it.Payload = bytes.Clone(it.Payload)
+			continue
+		}
+		from := len(all)
+		all = append(all, it.Payload...)
+		it.Payload = all[from:len(all):len(all)]
+	}
 }
 
 // flat reads the take script's reply: channel number and element in turns.

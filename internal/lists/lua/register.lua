@@ -1,6 +1,6 @@
 -- Register: enters an incarnation among the living.
 -- KEYS 1 receivers
--- ARGV 1 name  2 lease in ms
+-- ARGV 1 name  2 ms that the entry lives
 -- reply: the server's time in ms
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')

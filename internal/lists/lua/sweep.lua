@@ -20,7 +20,8 @@ local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
 local last = redis.call('ZREVRANGE', KEYS[1], 0, 7, 'WITHSCORES')
 for i = 1, #last, 2 do
   local lease = tonumber(string.match(last[i], '%-(%d+)$') or '')
-  if lease and tonumber(last[i + 1]) > now + lease then redis.call('ZADD', KEYS[1], ms(now + lease), last[i]) end
+  local ends = lease and now + math.floor(lease * 4 / 3)
+  if ends and tonumber(last[i + 1]) > ends then redis.call('ZADD', KEYS[1], ms(ends), last[i]) end
 end
 last = redis.call('ZREVRANGE', KEYS[2], 0, 7, 'WITHSCORES')
 for i = 1, #last, 2 do
