@@ -103,7 +103,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // percentile is the smallest that so many percent are no larger than, in ms.
-func percentile(all []time.Duration, percent int) float64 {
+func percentile(all []time.Duration, percent int) float64 { return thousandth(all, 10*percent) }
+
+// thousandth is the same of so many in a thousand.
+func thousandth(all []time.Duration, n int) float64 {
 	sorted := slices.Sorted(slices.Values(all))
-	return float64(sorted[(len(sorted)*percent+99)/100-1]) / float64(time.Millisecond)
+	return float64(sorted[(len(sorted)*n+999)/1000-1]) / float64(time.Millisecond)
 }
