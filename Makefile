@@ -2,6 +2,10 @@
 #              detector, then each fuzz target of the root for FUZZTIME
 # make lint    gofmt, go vet on three systems, staticcheck
 # make bench   the benchmarks
+# make chaos   the whole fault matrix at length, and the random mix; writes
+#              docs/reliability.md and .json. ROUNDS=n rounds a row, SEED=n,
+#              TIME=90s of each mix, MIXES=20; ONLY='F1,F2*,cells,mix,defects'
+#              runs a part, and then writes nothing
 #
 # The tests run on a real redis-server: the one REDIS_SERVER names, else the
 # one in PATH. On Debian and Ubuntu, root gets it installed where there is
@@ -21,20 +25,24 @@ export GOWORK := off
 # REDIS_SERVER tells the tests that a real server is there, so they may not skip it.
 with-redis = REDIS_SERVER=$$(sh .ci/redis-server.sh); export REDIS_SERVER
 
-.PHONY: test race fuzz lint bench
+.PHONY: test race fuzz lint bench chaos
 .NOTPARALLEL:
 
 test: race fuzz
 
 # -count=1: the cache knows neither the server nor luck with a race. -parallel:
-# most tests wait for a lease or a connection, not for a core. At the end it
-# prints what was tried on the real server only, and why.
+# most tests wait for a lease or a connection, not for a core; those of the
+# fault harness do little else, so they have a line of their own. -short: what
+# is long there is for make chaos. At the end it prints what tests have to tell
+# although they passed.
 race:
-	@set -e; $(with-redis); REDISTEST_CANNOT=$$(mktemp); export REDISTEST_CANNOT; \
-	trap 'cat $$REDISTEST_CANNOT; rm -f $$REDISTEST_CANNOT' EXIT; for dir in $(MODULES); do \
+	@set -e; $(with-redis); REDISTEST_TELLS=$$(mktemp); export REDISTEST_TELLS; \
+	trap 'cat $$REDISTEST_TELLS; rm -f $$REDISTEST_TELLS' EXIT; for dir in $(MODULES); do \
 		echo "== go test -race $$dir"; \
-		(cd $$dir && $(GO) test -race -count=1 -parallel 8 -timeout 10m ./...); \
-	done
+		(cd $$dir && $(GO) test -race -short -count=1 -parallel 8 -timeout 10m $$($(GO) list ./... | grep -v /internal/chaos$$)); \
+	done; \
+	echo "== go test -race ./internal/chaos"; \
+	$(GO) test -race -short -count=1 -parallel 24 -timeout 10m ./internal/chaos
 
 # One target at a time, for each one takes every core. Up to Go 1.26 a run can
 # end in a bare "context deadline exceeded" when its time is up
@@ -72,3 +80,7 @@ lint:
 
 bench:
 	cd bench && $(GO) run .
+
+chaos:
+	@set -e; $(with-redis); export ROUNDS='$(ROUNDS)' SEED='$(SEED)' TIME='$(TIME)' MIXES='$(MIXES)' ONLY='$(ONLY)'; \
+	$(GO) run ./internal/chaos

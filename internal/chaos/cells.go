@@ -1,11 +1,11 @@
-//go:build chaos
-
 package main
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,13 +55,16 @@ func (w *world) receive(o orders) (q *shunt.Queue, shutdown func(clean bool)) {
 		w.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := down(ctx); err != nil && clean {
-			w.Errorf("shutdown: %v", err)
+		end := entry{Op: closed, Phase: ok}
+		if err := down(ctx); err != nil {
+			if end.Phase = fail; clean {
+				w.Errorf("shutdown: %v", err)
+			}
 		}
 		if err := q.Close(); err != nil { // all events have been told
 			w.Error(err)
 		}
-		log.say(entry{Op: closed, Phase: ok})
+		log.say(end)
 	}
 }
 
@@ -217,10 +220,16 @@ func (w *world) openHandlers() int {
 	return open
 }
 
+// repaired promises that all that was there at a time has been begun so much later (I8).
+func (w *world) repaired(since time.Time, within time.Duration) {
+	w.log.say(entry{At: since.Add(within), Op: quiet, Phase: info, Due: since})
+}
+
 const (
-	refusing = 1200 * time.Millisecond // how long an error reply goes on
-	perSec   = 5                       // attempts that are no spinning
-	oneBurst = 15 * time.Millisecond   // commands of one pipeline
+	lostReply = 5 * time.Second         // from its detection, and of a black hole from its healing
+	refusing  = 1200 * time.Millisecond // how long an error reply goes on
+	perSecond = 5                       // attempts that are no spinning
+	oneBurst  = 15 * time.Millisecond   // commands of one pipeline
 )
 
 // strike has messages go through every transition while one command is struck: once by a cut, or for a while by an error reply.
@@ -256,7 +265,8 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 		match = func(args [][]byte) bool { return w.began("/large") && plain(args) }
 	}
 	var rule *redistest.Rule
-	strike := func() { rule = w.proxy.On(match, nth, act) }
+	var tries attempts
+	strike := func() { rule = w.proxy.On(tries.of(match), nth, act) }
 	if st.when != broken && st.when != late && st.name != "register" {
 		strike()
 	}
@@ -275,7 +285,7 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 		}
 		broke := w.proxy.On(redistest.Command("LREM", c), first, redistest.CutAfter)
 		if first == 1 {
-			rule = w.proxy.On(match, 2*nth, act) // of those that the handover sends
+			rule = w.proxy.On(tries.of(match), 2*nth, act) // of those that the handover sends
 		} else {
 			strike()
 		}
@@ -293,10 +303,12 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	}
 	if st.when != late {
 		w.until(10*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
-		if refusal != "" {
+		if refusal == "" {
+			w.repaired(time.Now(), lostReply)
+		} else {
 			time.Sleep(refusing)
 			rule.Remove()
-			w.spins(rule, refusal)
+			tries.spin(w)
 		}
 		w.load.Wait()
 		w.drained(15 * time.Second)
@@ -325,23 +337,52 @@ func (w *world) strikes(st step, refusal string) {
 	w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: st.name, N: allowed})
 }
 
-// spins complains where a refused command was tried again too often: commands of one pipeline are one attempt.
-func (w *world) spins(rule *redistest.Rule, refusal string) {
-	w.Helper()
-	bursts, last := 0, time.Time{}
-	for _, at := range rule.Times() {
-		if at.Sub(last) > oneBurst {
-			bursts++
+// attempts are the times at which commands were tried, by their name, or a script's digest. What a command could not do it may do
+// again, but at most 5 times in any second; commands of one pipeline are one attempt.
+type attempts struct {
+	mu sync.Mutex
+	at map[string][]time.Time
+}
+
+// of is a match that notes what it matches.
+func (a *attempts) of(match redistest.Match) redistest.Match {
+	return func(args [][]byte) bool {
+		if !match(args) {
+			return false
 		}
-		last = at
+		name := strings.ToUpper(string(args[0]))
+		if strings.HasPrefix(name, "EVAL") {
+			name += fmt.Sprintf(" %.40q", args[1])
+		}
+		now := time.Now()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.at == nil {
+			a.at = make(map[string][]time.Time)
+		}
+		if at := a.at[name]; len(at) == 0 || now.Sub(at[len(at)-1]) > oneBurst {
+			a.at[name] = append(at, now)
+		}
+		return true
 	}
-	w.Logf("%d attempts in %v", bursts, refusing)
-	most := int(perSec * refusing.Seconds())
-	if strings.HasPrefix(refusal, "NOSCRIPT") {
-		most *= 2 // no server says it to EVAL, so what comes after it comes at once
-	}
-	if bursts > most {
-		w.Errorf("it spins: %d attempts in %v, %d allowed", bursts, refusing, most)
+}
+
+// spin complains of commands that were tried too often.
+func (a *attempts) spin(w *world) {
+	w.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, at := range a.at {
+		for i := range at {
+			if n := i + perSecond; n < len(at) && at[n].Sub(at[i]) < time.Second {
+				var since []time.Duration
+				for _, t := range at {
+					since = append(since, t.Sub(at[0]).Round(time.Millisecond))
+				}
+				w.Errorf("it spins: %s was tried after %v", name, since)
+				break
+			}
+		}
 	}
 }
 
@@ -401,8 +442,14 @@ func wrongType(w *world, name string) {
 			_ = post(context.Background(), q, log, &message{channel: c, id: fmt.Sprintf("%s/%d", c, from+i), plan: plan})
 		}
 	}
+	var tries attempts
+	rule := w.proxy.On(tries.of(func(args [][]byte) bool {
+		return slices.ContainsFunc(keys, func(k string) bool { return touches(args, k) })
+	}), 0, redistest.Pass)
 	deliver(0)
 	time.Sleep(refusing)
+	rule.Remove()
+	tries.spin(w)
 	for _, k := range keys {
 		w.server.Do("DEL", k)
 	}

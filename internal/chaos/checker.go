@@ -1,5 +1,3 @@
-//go:build chaos
-
 package main
 
 import (
@@ -23,8 +21,9 @@ type place struct {
 type history struct {
 	entries []entry
 	left    []place
-	ranks   []string // prefixes of ids, the highest channel first, where strict order is promised
-	lossy   bool     // the server's durability promises nothing
+	ranks   []string       // prefixes of ids, the highest channel first, where strict order is promised
+	shares  map[string]int // weights by prefixes of ids, where shares are promised
+	lossy   bool           // the server's durability promises nothing
 	recover time.Duration
 	late    time.Duration // p99 of the lateness of what was due; 0: not judged
 }
@@ -32,8 +31,8 @@ type history struct {
 // Orders of magnitude of the invariants' own bounds.
 const (
 	orderMargin  = 100 * time.Millisecond // between a worker's question and its handler's first word
-	clockStep    = time.Millisecond       // the server's clock has whole ones, and its now is one that has passed
 	longestLease = 5 * time.Second        // of the runs in which leases are judged, with the time that judging takes
+	shareError   = 5                      // percent of all starts
 	aftermath    = 2 * time.Second        // of a fault that is over: reconnecting, and finding out
 	poisonTimes  = 4                      // in dying hands, as dead's reason says
 )
@@ -305,6 +304,7 @@ func check(h *history) *verdict {
 	h.stranded(broke)
 	h.times(v, broke)
 	h.order(broke)
+	h.weights(broke)
 	h.liveness(broke)
 	return v
 }
@@ -378,7 +378,7 @@ func (h *history) judgements(broke func(string, string, string, ...any)) {
 		case e.Op == "started" || e.Op == "succeeded" || e.Op == handle && e.Phase == invoke:
 			name, _, _ := strings.Cut(e.Note, " ")
 			owner[name] = e.By
-		case e.Op == fault:
+		case e.Op == fault && e.Note != spared:
 			faults[e.By] = append(faults[e.By], e)
 		}
 	}
@@ -473,7 +473,7 @@ func (h *history) times(v *verdict, broke func(string, string, string, ...any)) 
 			}
 			open[hand{e.By, e.ID}] = e
 			if t, given := due[e.ID][e.Attempt]; given {
-				if t := t.Add(-clockStep); e.At.Before(t) {
+				if e.At.Before(t) {
 					broke("I9 early", e.ID, "attempt %d was handled %v before it was due", e.Attempt, t.Sub(e.At))
 				} else {
 					v.Lateness = append(v.Lateness, e.At.Sub(t))
@@ -541,17 +541,66 @@ func (h *history) order(broke func(string, string, string, ...any)) {
 	}
 }
 
-// liveness compares what was counted before and after (I11).
-func (h *history) liveness(broke func(string, string, string, ...any)) {
-	before := make(map[[2]string]int)
+// weights compares what was started of each channel with its share, for as long as all had something (I10): what is delivered before the
+// first start counts.
+func (h *history) weights(broke func(string, string, string, ...any)) {
+	if h.shares == nil {
+		return
+	}
+	left, sum := make(map[string]int), 0
+	of := func(id string) string {
+		for prefix := range h.shares {
+			if strings.HasPrefix(id, prefix) {
+				return prefix
+			}
+		}
+		return ""
+	}
+	for _, weight := range h.shares {
+		sum += weight
+	}
+	started, n := make(map[string]int), 0
 	for _, e := range h.entries {
-		k := [2]string{e.Op, e.ID}
+		switch prefix := of(e.ID); {
+		case prefix == "":
+		case e.Op == deliver && e.Phase == ok && n == 0:
+			left[prefix]++
+		case e.Op == handle && e.Phase == invoke:
+			n++
+			started[prefix]++
+			if left[prefix]--; left[prefix] > 0 {
+				continue
+			}
+			for prefix, weight := range h.shares { // the first one to run out ends it
+				if got, want := started[prefix]*sum*100, n*weight*100; max(got-want, want-got) > n*sum*shareError {
+					broke("I10 share", "", "%s had %d of %d starts, at a weight of %d in %d", prefix, started[prefix], n, weight, sum)
+				}
+			}
+			return
+		}
+	}
+	broke("I10 share", "", "no channel ran out after %d starts", n)
+}
+
+// liveness compares what was counted before and after, and finds what somebody who shut down in order has left behind (I11).
+func (h *history) liveness(broke func(string, string, string, ...any)) {
+	before, owner, clean := make(map[[3]string]int), make(map[string]string), make(map[string]bool)
+	for _, e := range h.entries {
+		k := [3]string{e.Op, e.ID, e.By}
+		if e.Op == "started" || e.Op == "succeeded" {
+			name, _, _ := strings.Cut(e.Note, " ")
+			owner[name] = e.By
+		}
 		switch {
+		case e.Op == closed:
+			clean[e.By] = e.Phase == ok
+		case e.Op == remains && clean[owner[e.Note]]:
+			broke("I11 liveness", "", "%s of %s, who shut down in order, is still in %s", e.Note, owner[e.Note], e.ID)
 		case e.Op != count && e.Op != pace:
 		case e.Phase == invoke:
 			before[k] = e.N
 		case e.Op == count && e.N > before[k]:
-			broke("I11 liveness", "", "%s: %d, and %d before", e.ID, e.N, before[k])
+			broke("I11 liveness", "", "%s of %s: %d, and %d before %s", e.ID, e.By, e.N, before[k], e.Note)
 		case e.Op == pace && e.N*10 < before[k]*9:
 			broke("I11 liveness", "", "%s: %d a second, and %d before", e.ID, e.N, before[k])
 		}

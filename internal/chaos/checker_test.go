@@ -1,5 +1,3 @@
-//go:build chaos
-
 package main
 
 import (
@@ -143,6 +141,10 @@ func TestChecker(t *testing.T) {
 		{"a living one judged", func(h *history) {
 			h.entries = append(h.entries, entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"}, entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})
 		}, []string{"I7 judged"}},
+		{"a living one judged for a fault that is no excuse", func(h *history) {
+			h.entries = append(h.entries, entry{At: time.Unix(999, 0), By: "w1", Op: fault, ID: "stop server at a sweep", N: 1, Note: spared}, entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})
+		}, []string{"I7 judged"}},
 		{"a dead one judged", func(h *history) {
 			h.entries = append(h.entries, entry{At: time.Unix(1000, 0), By: "w2", Op: "started", Note: "inc"}, entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})
 		}, nil},
@@ -152,6 +154,13 @@ func TestChecker(t *testing.T) {
 		{"late", more("h deliver invoke z plan=ok due=0", "h deliver ok z", "w1 handle invoke z", "w1 handle ok z", "w1 acked info z"), []string{"I9 late"}},
 		{"lower first", both(more("h deliver invoke hi/1 plan=ok", "h deliver ok hi/1", "h deliver invoke lo/1 plan=ok", "h deliver ok lo/1", "w1 handle invoke lo/1 at=300", "w1 handle ok lo/1 at=301", "w1 acked info lo/1 at=302",
 			"w1 handle invoke hi/1 at=500", "w1 handle ok hi/1 at=501", "w1 acked info hi/1 at=502"), func(h *history) { h.ranks = []string{"hi/", "lo/"} }), []string{"I10 order"}},
+		{"a fair share", both(more("h deliver invoke hi/1 plan=ok", "h deliver ok hi/1", "h deliver invoke lo/1 plan=ok", "h deliver ok lo/1", "w1 handle invoke hi/1", "w1 handle ok hi/1", "w1 acked info hi/1",
+			"w1 handle invoke lo/1", "w1 handle ok lo/1", "w1 acked info lo/1"), func(h *history) { h.shares = map[string]int{"hi/": 99, "lo/": 1} }), nil},
+		{"less than its share", both(more("h deliver invoke hi/1 plan=ok", "h deliver ok hi/1", "h deliver invoke lo/1 plan=ok", "h deliver ok lo/1", "w1 handle invoke hi/1", "w1 handle ok hi/1", "w1 acked info hi/1",
+			"w1 handle invoke lo/1", "w1 handle ok lo/1", "w1 acked info lo/1"), func(h *history) { h.shares = map[string]int{"hi/": 1, "lo/": 1} }), []string{"I10 share"}},
+		{"still entered after its end", func(h *history) {
+			h.entries = append(h.entries, entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"}, entry{At: time.Unix(1e6, 0), Op: remains, Note: "inc"})
+		}, []string{"I11 liveness"}},
 		{"more keys than before", more("h count ok keys n=03"), []string{"I11 liveness"}},
 		{"slower than before", more("h pace ok rate n=44"), []string{"I11 liveness"}},
 		{"an innocent dead", both(more("h deliver invoke z plan=ok", "h deliver ok z"), left(place{ID: "z", State: "dead"})), []string{"I12 poison"}},

@@ -1,5 +1,3 @@
-//go:build chaos
-
 package main
 
 import (
@@ -7,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +29,7 @@ type row struct {
 	recover  time.Duration // p99 of fault to redelivery
 	late     time.Duration // p99 of due to handled
 	lossy    bool          // the durability setting promises nothing
+	alone    bool          // measures, or loads the machine: nothing else goes on beside it in the long form
 }
 
 // play is one round of a row, on a server of its own.
@@ -44,6 +44,8 @@ func (r *row) play(t testing.TB, s *redistest.Server, bin string, seed uint64, l
 const (
 	lease = 2 * time.Second
 	soon  = 3 * time.Second // a killed process's messages are handled again, at that lease
+
+	replyTimeout = 3 * time.Second // of a Queue by default: until then a lost reply is not detected
 )
 
 // usual is a load in which every verdict has its part.
@@ -54,17 +56,18 @@ var always = []string{"appendonly yes", "appendfsync always"}
 
 // rows are all of them; those of single cells are in cells.go.
 var rows = []row{
-	{id: "F0", what: "no fault", run: calm, rounds: 1, drain: 10 * time.Second, late: 5 * time.Millisecond},
+	{id: "F0", what: "no fault", run: calm, rounds: 1, drain: 10 * time.Second, late: 5 * time.Millisecond, alone: true},
 	{id: "F0 order", what: "no fault, strict order", channels: []string{"low"}, run: ordered, rounds: 1, drain: 20 * time.Second},
-	{id: "F1", what: "SIGKILL of a worker, again and again", run: kills, rounds: 6, short: true, drain: 20 * time.Second, recover: soon},
-	{id: "F1 survivor", what: "SIGKILL of 64 one-second handlers, one survivor", run: survivor, rounds: 3, drain: 20 * time.Second, recover: soon},
+	{id: "F0 shares", what: "no fault, weighted channels", channels: []string{"low"}, run: shared, rounds: 1, drain: 20 * time.Second},
+	{id: "F1", what: "SIGKILL of a worker, again and again", run: kills, rounds: 6, short: true, drain: 20 * time.Second, recover: soon, alone: true},
+	{id: "F1 survivor", what: "SIGKILL of 64 one-second handlers, one survivor, at the default lease", run: survivor, rounds: 3, drain: 20 * time.Second, recover: 15 * time.Second},
 	{id: "F2", what: "SIGSTOP for three leases, then SIGCONT", run: zombies, rounds: 10, short: true, drain: 20 * time.Second, recover: soon},
 	{id: "F2 swept", what: "the same, with its entry swept away", run: forgotten, rounds: 2, drain: 20 * time.Second, recover: soon},
 	{id: "F3", what: "SIGSTOP for half a lease; redis-server stopped for 0.9 of a lease under 8 receivers", run: pauses, rounds: 3, drain: 20 * time.Second},
 	{id: "F4 poison", what: "a message that kills its process, among 1,000", run: poison, rounds: 2, drain: 60 * time.Second},
 	{id: "F5", what: "SIGTERM under load", run: terms, rounds: 10, short: true, drain: 20 * time.Second},
-	{id: "F7", what: "a black hole", run: holes, rounds: 1, drain: 30 * time.Second},
-	{id: "F8", what: "replies dropped for 10 s", run: mute, rounds: 2, drain: 30 * time.Second},
+	{id: "F7", what: "a black hole", run: holes, rounds: 1, drain: 30 * time.Second, recover: lostReply},
+	{id: "F8", what: "replies dropped for 10 s", run: mute, rounds: 2, drain: 30 * time.Second, recover: replyTimeout + lostReply},
 	{id: "F9", what: "a slow line: +200 ms, 1 KB/s, slices of 1 byte", run: slow, rounds: 1, drain: 60 * time.Second},
 	{id: "F10", what: "redis-server: SIGKILL and restart, AOF always", conf: always, run: crashes, rounds: 6, short: true, drain: 30 * time.Second},
 	{id: "F10 everysec", what: "redis-server: SIGKILL and restart, AOF everysec", conf: []string{"appendonly yes", "appendfsync everysec"}, run: crashes, rounds: 2, drain: 30 * time.Second, lossy: true},
@@ -73,8 +76,13 @@ var rows = []row{
 	{id: "F14", what: "maxmemory reached, noeviction", conf: []string{"maxmemory-policy noeviction"}, run: full, rounds: 2, short: true, drain: 60 * time.Second},
 	{id: "F17", what: "clocks wrong by 5 min and a day, and jumping", run: clocks, rounds: 2, drain: 20 * time.Second, recover: soon},
 	{id: "F20", what: "five reapers at once, cut off at each step of a reap", run: reapers, rounds: 5, drain: 20 * time.Second},
-	{id: "F21", what: "five promoters, killed amid promotion", run: promoters, rounds: 1, drain: 120 * time.Second},
+	{id: "F21", what: "five promoters, killed amid promotion", run: promoters, rounds: 1, drain: 120 * time.Second, alone: true},
 	{id: "F23", what: "password changed; idle link cut by timeout; waiters killed; pool exhausted", run: evictions, rounds: 1, drain: 30 * time.Second},
+	{id: "F24", what: "the same histories on miniredis and on redis-server, against a model", conf: always, run: func(w *world, r *rand.Rand, long bool) {
+		for range states(w, w.server) {
+			w.struck("history")
+		}
+	}, rounds: 1},
 	{id: "versions", what: "a rolling upgrade to a version that writes what this one does not know, and back", run: upgrade, rounds: 2, drain: 20 * time.Second},
 }
 
@@ -104,6 +112,18 @@ func ordered(w *world, r *rand.Rand, long bool) {
 	w.struck("none")
 }
 
+// shared has two channels with more than enough in each.
+func shared(w *world, r *rand.Rand, long bool) {
+	n := 400
+	if long {
+		n = 4000
+	}
+	w.h.shares = map[string]int{w.channels[0] + "/": 3, w.channels[1] + "/": 1}
+	w.deliver(2*n, planOK)
+	w.start(orders{Workers: 4, Weights: []int{3, 1}})
+	w.struck("none")
+}
+
 func kills(w *world, r *rand.Rand, long bool) {
 	n, rate := 4, 300
 	if long {
@@ -123,11 +143,12 @@ func kills(w *world, r *rand.Rand, long bool) {
 }
 
 func survivor(w *world, r *rand.Rand, long bool) {
-	dying := w.start(orders{Workers: 64})
+	const byDefault = 10 * time.Second
+	dying := w.start(orders{Workers: 64, Lease: byDefault})
 	w.deliver(64, planDeaf+"1000")
 	w.holds(dying, 64)
-	w.start(orders{Workers: 64})
-	time.Sleep(lease / 2)
+	survivor := w.start(orders{Workers: 64, Lease: byDefault})
+	w.until(5*time.Second, "it has begun", func() bool { return w.told(survivor.Name, "started") > 0 })
 	w.kill(dying)
 }
 
@@ -188,6 +209,11 @@ func pauses(w *world, r *rand.Rand, long bool) {
 		w.server.Cont()
 	}
 	time.Sleep(lease)
+	for _, x := range w.all() {
+		if n := w.told(x.Name, "lease-gone"); n > 0 {
+			w.Errorf("%s lost its lease %d times", x.Name, n)
+		}
+	}
 }
 
 func poison(w *world, r *rand.Rand, long bool) {
@@ -222,7 +248,7 @@ func terms(w *world, r *rand.Rand, long bool) {
 		if x.Code() != 0 {
 			w.Errorf("%s ended with %d: %s", x.Name, x.Code(), x.Said())
 		}
-		delete(w.workers, x.Name)
+		w.forget(x)
 		w.start(orders{})
 	}
 	w.drained(20 * time.Second)
@@ -244,11 +270,12 @@ func (w *world) rate(d time.Duration) int {
 	return int(float64(handled()-was) / time.Since(began).Seconds())
 }
 
-// lively has the rate of handling compared before and after a fault that do makes and mends.
+// lively has the rate of handling compared before and after a fault that do makes and mends, and what it has stranded back in time.
 func (w *world) lively(do func()) {
 	w.log.say(entry{Op: pace, ID: "handled", Phase: invoke, N: w.rate(2 * time.Second)})
 	do()
 	w.log.say(entry{Op: healing, Phase: info})
+	w.repaired(time.Now(), w.h.recover)
 	time.Sleep(8 * time.Second)
 	w.log.say(entry{Op: pace, ID: "handled", Phase: ok, N: w.rate(2 * time.Second)})
 }
@@ -381,14 +408,7 @@ func flushes(w *world, r *rand.Rand, long bool) {
 
 // full squeezes a server until deliveries are refused and takes, too, and then has it drained.
 func full(w *world, r *rand.Rand, long bool) {
-	used := func() int {
-		text, _ := redis.String(w.server.TryDo("INFO", "memory"))
-		_, rest, _ := strings.Cut(text, "\nused_memory:")
-		var n int
-		fmt.Sscan(rest, &n)
-		return n
-	}
-	base := used()
+	base := w.server.Memory()
 	w.server.Do("CONFIG", "SET", "maxmemory", base+6<<20)
 	filler := make([]byte, 4096)
 	var err error
@@ -416,7 +436,9 @@ func reapers(w *world, r *rand.Rand, long bool) {
 	k := lists.KeysOf(w.channels[0])
 	w.deliver(8, planHold+victim.Name)
 	for i := range 8 {
-		w.bare(w.channels[0], fmt.Sprintf("%s/bare%d", w.channels[0], i), planHold+victim.Name)
+		if err := w.bare(w.channels[0], fmt.Sprintf("%s/bare%d", w.channels[0], i), planHold+victim.Name); err != nil {
+			w.Fatal(err)
+		}
 	}
 	w.holds(victim, 16)
 	names, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Living, 0, -1))
@@ -430,24 +452,11 @@ func reapers(w *world, r *rand.Rand, long bool) {
 		if long && r.IntN(3) == 0 {
 			cut = redistest.CutBefore
 		}
-		rule := x.proxy.On(func(args [][]byte) bool { // first what finds the lists, then what empties them
+		w.dies("cut off at a step of a reap", x, 4*time.Second, x.proxy.On(func(args [][]byte) bool { // first what finds the lists, then what empties them
 			return touches(args, ".doing."+names[0]) && strings.EqualFold(string(args[0]), "EXISTS") == (i == 0)
-		}, max(1, i), cut)
-		w.load.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
-			defer cancel()
-			if rule.Wait(ctx, 1) == nil {
-				w.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: "cut off at a step of a reap", N: x.flight()})
-				x.Kill()
-			}
-		})
+		}, max(1, i), cut))
 	}
 	w.load.Wait()
-	for name, x := range w.workers {
-		if x.Gone() {
-			delete(w.workers, name)
-		}
-	}
 	w.start(orders{})
 }
 
@@ -477,25 +486,23 @@ func promoters(w *world, r *rand.Rand, long bool) {
 	}
 	for i := range 5 {
 		x := w.start(orders{Workers: 4, Lease: time.Second})
-		rule := x.proxy.On(func(args [][]byte) bool {
-			return len(args) > 4 && touches(args, "}.delay") && touches(args, "}.prepare")
-		}, 2+3*i, redistest.CutAfter)
-		w.load.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-			defer cancel()
-			if rule.Wait(ctx, 1) == nil {
-				w.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: "cut off amid a promotion", N: x.flight()})
-				x.Kill()
-			}
-		})
+		w.dies("cut off amid a promotion", x, 30*time.Second, x.proxy.On(redistest.Command("", "}.delay", "}.prepare"), 2+3*i, redistest.CutAfter))
 	}
 	w.load.Wait()
-	for name, x := range w.workers {
-		if x.Gone() {
-			delete(w.workers, name)
-		}
-	}
 	w.start(orders{Workers: 16})
+}
+
+// dies kills a worker when a rule has struck it.
+func (w *world) dies(what string, x *worker, limit time.Duration, rule *redistest.Rule) {
+	w.load.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		if rule.Wait(ctx, 1) == nil {
+			w.struck(what, x)
+			x.Kill()
+			w.forget(x)
+		}
+	})
 }
 
 func touches(args [][]byte, what string) bool {
@@ -553,6 +560,55 @@ func evictions(w *world, r *rand.Rand, long bool) {
 	}
 	w.server.Do("CONFIG", "SET", "requirepass", "")
 	w.deliver(50)
+	w.exhausted()
+}
+
+// exhausted has somebody else take all of a Pool's connections while a receiver has lost its own: it says so, and goes on when they are
+// given back. A Pool that can never have enough is refused at once.
+func (w *world) exhausted() {
+	pool, err := shunt.NewPool(w.proxy.URL())
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer pool.Close()
+	log := &ledger{by: "exhausted", file: w.log.file}
+	o := orders{Lease: lease}
+	prototype := &message{channel: w.channels[0], log: log}
+	pool.MaxActive = 4
+	if _, err = o.queue(pool, log).Receive(context.Background(), prototype, 2); err == nil || !strings.Contains(err.Error(), "MaxActive") {
+		w.Errorf("Receive with too few connections: %v", err)
+	}
+	pool.MaxActive = 5
+	q := o.queue(pool, log)
+	shutdown, err := q.Receive(context.Background(), prototype, 2)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.proxy.CutAll()
+	w.struck("pool exhausted", append(w.all(), &worker{orders: orders{Name: log.by, Workers: 2}})...)
+	var taken []redis.Conn
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if c := pool.Get(); c.Err() == nil {
+			taken = append(taken, c)
+		}
+	}
+	w.deliver(20)
+	for _, c := range taken {
+		c.Close()
+	}
+	es, err := readLedgers(w.dir)
+	if told := slices.ContainsFunc(es, func(e entry) bool { return e.By == log.by && strings.Contains(e.Note, "exhausted") }); !told || err != nil {
+		w.Errorf("nothing was said of the pool, of which %d connections were taken: %v", len(taken), err)
+	}
+	w.deliver(20)
+	w.drained(10 * time.Second)
+	if err := shutdown(context.Background()); err != nil {
+		w.Error(err)
+	}
+	if err := q.Close(); err != nil {
+		w.Error(err)
+	}
+	log.say(entry{Op: closed, Phase: ok})
 }
 
 // clocks are those of the processes; the server's is right, and so is the harness's.

@@ -1,5 +1,3 @@
-//go:build chaos
-
 package main
 
 import (
@@ -26,14 +24,18 @@ const (
 const (
 	deliver = "deliver"
 	handle  = "handle"
-	fault   = "fault"   // N duplicates are allowed for it, By is who was struck
-	closed  = "closed"  // By has shut down and said all that it had to say
-	count   = "count"   // ID is what was counted, first as invoke and at the end as ok: the second may not be more
+	fault   = "fault"   // N duplicates are allowed for it, By is who was struck, Note may be spared
+	closed  = "closed"  // By has shut down, in order if it is ok, and said all that it had to say
+	count   = "count"   // By counted what ID names, first as invoke and at the end as ok: the second may not be more
 	pace    = "pace"    // likewise, messages a second: the second may not be less than nine tenths
 	healing = "healing" // the fault is over
 	quiet   = "quiet"   // no fault since Due: what was delivered before has been handled by now
 	judged  = "judged"  // Note is an incarnation whose lease was found to be over
+	remains = "remains" // Note is an incarnation that is still entered in the key ID
 )
+
+// spared notes a fault that is no excuse for taking its victims for dead.
+const spared = "spared"
 
 // entry is one line of a ledger.
 type entry struct {

@@ -1,5 +1,3 @@
-//go:build chaos
-
 // Chaos tries to lose a message and cannot: it runs the fault matrix of shunt against the package and a real redis-server, has
 // every process say what it does, and judges what was said by twelve invariants. go test ./internal/chaos is the short form; make chaos, which
 // is go run ./internal/chaos, the long one, and writes docs/reliability.md.
@@ -14,21 +12,38 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
+	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// plan is what a long run is told, by flags or by ROUNDS=, SEED=, TIME= and ONLY= of the environment.
+// plan is what a long run is told, by flags or by ROUNDS=, SEED=, TIME=, MIXES= and ONLY= of the environment.
 type plan struct {
 	rounds int
 	seed   uint64
 	time   time.Duration
 	mixes  int
 	only   string
+	out    string
+
+	mu   sync.Mutex // of what follows, and of standard output
+	well bool
 }
+
+// Most of a run is waiting, so some of it goes on at once; what measures rates or loads the machine does not.
+const (
+	rowsAtOnce  = 2
+	cellsAtOnce = 16
+	mixesAtOnce = 2
+	mixOfHunt   = 40 * time.Second // two storms and two lulls
+	hunting     = 2 * time.Minute
+)
 
 func (p *plan) read() {
 	number := func(name string, otherwise int) int {
@@ -46,102 +61,155 @@ func (p *plan) read() {
 	flag.Uint64Var(&p.seed, "seed", uint64(number("SEED", int(time.Now().Unix()))), "of all that is drawn")
 	flag.DurationVar(&p.time, "time", length, "of each random mix")
 	flag.IntVar(&p.mixes, "mixes", number("MIXES", 20), "how many random mixes, of seeds that follow each other")
-	flag.StringVar(&p.only, "only", os.Getenv("ONLY"), "rows to run, by patterns with commas between them, as of path.Match; cells, mix and defects are rows, too. Then nothing is written")
+	flag.StringVar(&p.only, "only", os.Getenv("ONLY"), "rows to run, by patterns with commas between them, as of path.Match; cells, mix, defects and the names of defects are rows, too. Then nothing is written")
+	flag.StringVar(&p.out, "out", "", "directory to write to, also of a part; empty: docs, and of a part nowhere")
 	flag.Parse()
 }
 
-func (p *plan) wants(id string) bool {
+func (p *plan) wants(ids ...string) bool {
+	if p.only == "" {
+		return true
+	}
 	for pattern := range strings.SplitSeq(p.only, ",") {
-		if is, _ := path.Match(pattern, id); is || p.only == "" {
-			return true
+		for _, id := range ids {
+			if is, _ := path.Match(pattern, id); is {
+				return true
+			}
 		}
 	}
 	return false
 }
 
 func main() {
-	var p plan
+	testing.Init() // rapid, which plays F24, asks for its flags
+	p := plan{well: true}
 	p.read()
-	r := &report{Seed: p.seed, Command: "make chaos " + fmt.Sprintf("ROUNDS=%d SEED=%d TIME=%s MIXES=%d", p.rounds, p.seed, p.time, p.mixes)}
+	// It is told by flags only, and need not note what fails, for its seed is ours.
+	_ = flag.Set("rapid.seed", fmt.Sprint(p.seed))
+	_ = flag.Set("rapid.nofailfile", "true")
+	_ = flag.Set("rapid.checks", "1000")
+	began := time.Now()
+	r := &report{Seed: p.seed, Command: fmt.Sprintf("make chaos ROUNDS=%d SEED=%d TIME=%s MIXES=%d", p.rounds, p.seed, p.time, p.mixes)}
 	r.setting()
 	fmt.Println(r.Command, r.Commit)
-	well := p.run(r)
-	if p.only == "" {
-		if err := r.write(); err != nil {
+	p.run(r)
+	r.Took = time.Since(began).Round(time.Second)
+	if p.out != "" || p.only == "" {
+		if err := r.write(p.out); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			well = false
+			p.well = false
 		}
 	}
-	if !well {
+	fmt.Println(r.Took)
+	if !p.well {
 		fmt.Println("it does not hold")
 		os.Exit(1)
 	}
 }
 
-// run is all of a long run; what it finds it says at once.
-func (p *plan) run(r *report) (well bool) {
-	well = true
-	done := func(res *result) {
-		fmt.Printf("%-14s rounds %d, struck %d, delivered %d, lost %d, duplicated %d (allowed %d), orphaned %d, recovery p50 %v p99 %v, late p99 %v\n",
-			res.Row, res.Rounds, res.Struck, res.Delivered, res.Lost, res.Duplicated, res.Allowed, res.Orphaned,
-			res.RecoveryP50.Round(time.Millisecond), res.RecoveryP99.Round(time.Millisecond), res.LateP99.Round(10*time.Microsecond))
-		for _, b := range res.Breaches {
-			fmt.Println(b)
-		}
-		well = well && res.passed()
+// atOnce runs f(0) to f(n-1), no more than width at a time.
+func atOnce(width, n int, f func(i int)) {
+	var g errgroup.Group
+	g.SetLimit(width)
+	for i := range n {
+		g.Go(func() error { f(i); return nil })
 	}
-	for _, row := range rows {
-		if !p.wants(row.id) {
-			continue
+	_ = g.Wait()
+}
+
+// done says of a result what there is to say, as soon as it is there.
+func (p *plan) done(res *result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.well = p.well && res.passed()
+	fmt.Printf("%-12s rounds %3d, struck %4d, delivered %7d, lost %d, duplicated %d (allowed %d), orphaned %d, recovery p50 %v p99 %v, late p99 %v, took %v\n",
+		res.Row, res.Rounds, res.Struck, res.Delivered, res.Lost, res.Duplicated, res.Allowed, res.Orphaned,
+		res.RecoveryP50.Round(time.Millisecond), res.RecoveryP99.Round(time.Millisecond), res.LateP99.Round(10*time.Microsecond), res.Took.Round(time.Second))
+	if res.Struck == 0 {
+		fmt.Println("its fault never struck")
+	}
+	for _, b := range res.Breaches {
+		fmt.Println(b)
+	}
+}
+
+// run is all of a long run.
+func (p *plan) run(r *report) {
+	p.rows(r)
+	p.cells(r)
+	p.randomly(r)
+	for _, d := range defects {
+		if p.wants("defects", d.name) {
+			c := p.hunt(&d)
+			r.Defects = append(r.Defects, c)
+			fmt.Println(c)
+			p.well = p.well && c.OnSchedule != "" && c.ByMix != "" && c.SoundSchedule
 		}
-		res := &result{Row: row.id, What: row.what, Lossy: row.lossy}
+	}
+}
+
+func (p *plan) rows(r *report) {
+	play := func(res *result, row *row) {
 		for round := range cmp.Or(p.rounds, row.rounds) {
 			res.play(func(t *stage) *verdict {
 				return row.play(t, redistest.Start(t, row.conf...), "", p.seed+uint64(round), true)
 			})
 		}
-		r.Results = append(r.Results, res)
-		done(res)
+		p.done(res)
 	}
-	byRow := make(map[string]*result)
+	for _, alone := range []bool{false, true} {
+		var some []*row
+		var results []*result
+		for i := range rows {
+			if row := &rows[i]; p.wants(row.id) && row.alone == alone {
+				res := &result{Row: row.id, What: row.what, Lossy: row.lossy}
+				some, results, r.Results = append(some, row), append(results, res), append(r.Results, res)
+			}
+		}
+		width := rowsAtOnce
+		if alone {
+			width = 1
+		}
+		atOnce(width, len(some), func(i int) { play(results[i], some[i]) })
+	}
+	r.sort()
+}
+
+func (p *plan) cells(r *report) {
+	var some []cell
+	results := make(map[string]*result)
 	for _, c := range cells() {
-		if !p.wants(c.row) && !p.wants("cells") {
+		if !p.wants(c.row, "cells") {
 			continue
 		}
-		res := byRow[c.row]
-		if res == nil {
-			res = &result{Row: c.row + " cells", What: cellsOf[c.row]}
-			byRow[c.row] = res
-			r.Results = append(r.Results, res)
+		if results[c.row] == nil {
+			results[c.row] = &result{Row: c.row + " cells", What: cellsOf[c.row]}
+			r.Results = append(r.Results, results[c.row])
 		}
-		res.play(func(t *stage) *verdict { t.name = c.row + "/" + c.name; return c.play(t, nil) })
+		some = append(some, c)
 	}
-	for _, res := range byRow {
-		done(res)
-	}
-	for n := range p.mixes {
-		if !p.wants("mix") {
-			break
+	host := &result{} // of the server that they share
+	host.play(func(t *stage) *verdict {
+		if len(some) == 0 {
+			return nil
 		}
-		seed := p.seed + uint64(n)
-		res := &result{Row: fmt.Sprint("mix ", seed), What: fmt.Sprintf("random mix of %v, seed %d", p.time, seed)}
-		for _, b := range plot(seed, p.time) {
-			fmt.Println(b)
-		}
-		res.play(func(t *stage) *verdict { return mix(t, redistest.Start(t, always...), "", seed, p.time) })
-		r.Mixes = append(r.Mixes, res)
-		done(res)
+		server := redistest.Start(t)
+		atOnce(cellsAtOnce, len(some), func(i int) {
+			c := &some[i]
+			results[c.row].play(func(t *stage) *verdict {
+				t.name = c.row + "/" + c.name
+				if c.own {
+					return c.play(t, nil)
+				}
+				return c.play(t, server)
+			})
+		})
+		return nil
+	})
+	for _, res := range results {
+		p.done(res)
 	}
-	for _, d := range defects {
-		if !p.wants("defects") {
-			break
-		}
-		c := p.hunt(&d)
-		r.Defects = append(r.Defects, c)
-		fmt.Printf("%+v\n", *c)
-		well = well && c.OnSchedule != "" && c.ByMix != "" && c.SoundSchedule
-	}
-	return well
+	r.sort()
 }
 
 // cellsOf says what the single cells of a row are.
@@ -151,7 +219,27 @@ var cellsOf = map[string]string{
 	"F22": "identical, empty, large and binary payloads",
 }
 
-// hunt has one seeded defect caught, on its schedule and by random mixes of 2 minutes at most.
+func (p *plan) randomly(r *report) {
+	if !p.wants("mix") {
+		return
+	}
+	r.Mixes = make([]*result, p.mixes)
+	atOnce(mixesAtOnce, p.mixes, func(i int) {
+		seed := p.seed + uint64(i)
+		res := &result{Row: fmt.Sprint("mix ", seed), What: fmt.Sprintf("random mix of %v, seed %d", p.time, seed)}
+		for _, b := range plot(seed, p.time) {
+			res.Plan = append(res.Plan, b.String())
+		}
+		p.mu.Lock()
+		fmt.Printf("%s\n%s\n", res.What, strings.Join(res.Plan, "\n"))
+		p.mu.Unlock()
+		res.play(func(t *stage) *verdict { return mix(t, redistest.Start(t, always...), "", seed, p.time) })
+		r.Mixes[i] = res
+		p.done(res)
+	})
+}
+
+// hunt has one seeded defect caught, on its schedule, which the package as it is has to pass, and by random mixes within 2 minutes.
 func (p *plan) hunt(d *defect) *catch {
 	c := &catch{Name: d.name}
 	dir, err := os.MkdirTemp("", "chaos")
@@ -159,25 +247,31 @@ func (p *plan) hunt(d *defect) *catch {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	sound := &result{}
-	sound.play(func(t *stage) *verdict { return d.play(t, redistest.Start(t), "") })
-	c.SoundSchedule = len(sound.Breaches) == 0
 	bin, err := build(dir, d.edits...)
 	if err != nil {
-		c.OnSchedule = ""
 		fmt.Println(err)
 		return c
 	}
-	seeded := &result{}
-	v := seeded.play(func(t *stage) *verdict { return d.play(t, redistest.Start(t), bin) })
-	if v != nil && v.caught() {
-		c.OnSchedule = strings.Join(v.broke(), ", ")
-	}
-	for began, seed := time.Now(), p.seed; time.Since(began) < 2*time.Minute && c.ByMix == ""; seed++ {
-		v := (&result{}).play(func(t *stage) *verdict { return mix(t, redistest.Start(t, always...), bin, seed, 40*time.Second) })
-		if v != nil && v.caught() {
-			c.ByMix, c.MixSeed, c.MixTook = strings.Join(v.broke(), ", "), seed, time.Since(began)
+	atOnce(2, 2, func(i int) {
+		v := (&result{}).play(func(t *stage) *verdict { return d.play(t, redistest.Start(t), []string{"", bin}[i]) })
+		if i == 0 {
+			c.SoundSchedule = len(v.breaches) == 0
+		} else if v.caught() {
+			c.OnSchedule = strings.Join(v.broke(), ", ")
 		}
+	})
+	var mu sync.Mutex
+	began := time.Now()
+	for seed := p.seed; time.Since(began) < hunting-mixOfHunt && c.ByMix == ""; seed += mixesAtOnce {
+		atOnce(mixesAtOnce, mixesAtOnce, func(i int) {
+			seed := seed + uint64(i)
+			v := (&result{}).play(func(t *stage) *verdict { return mix(t, redistest.Start(t, always...), bin, seed, mixOfHunt) })
+			mu.Lock()
+			defer mu.Unlock()
+			if took := time.Since(began); v.caught() && c.ByMix == "" && took < hunting {
+				c.ByMix, c.MixSeed, c.MixTook = strings.Join(v.broke(), ", "), seed, took
+			}
+		})
 	}
 	return c
 }

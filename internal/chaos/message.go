@@ -1,5 +1,3 @@
-//go:build chaos
-
 package main
 
 import (
@@ -30,7 +28,7 @@ const (
 	planHang    = "hang"    // once, for ever, whatever its context says
 	planKill    = "kill"    // kills its process, each time
 	planSlow    = "slow:"   // and gives up when its context ends
-	planDeaf    = "deaf:"   // and does not look at its context; with a process's name behind @, only there
+	planDeaf    = "deaf:"   // and does not look at its context
 	planTimeout = "timeout" // once, until its context ends
 	planHold    = "hold:"   // for ever, in the process of that name
 )
@@ -126,11 +124,8 @@ func (m *message) act(ctx context.Context, attempt int) error {
 			return ctx.Err()
 		}
 	}
-	plan, where, _ := strings.Cut(m.plan, "@")
-	if ms, is := millis(plan, planDeaf); is {
-		if where == "" || where == m.log.by {
-			time.Sleep(ms)
-		}
+	if ms, is := millis(m.plan, planDeaf); is {
+		time.Sleep(ms)
 		return nil
 	}
 	if m.plan == planReject || m.plan == planTwice && attempt > 1 {

@@ -1,15 +1,16 @@
-//go:build chaos
-
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"strings"
+	"slices"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -35,34 +36,68 @@ var hands = [][]string{
 	{"kill server", "stop server", "stop server", "stop server", "script flush", "client kill", "client kill", "squeeze", "wrong type", "wrong type"},
 }
 
+// aims are what a blow can be aimed at: commands by their names and keys, so that a script is met whatever its text is.
+var aims = map[string]redistest.Match{
+	"any":        redistest.Command(""),
+	"script":     redistest.Command("EVALSHA"),
+	"deliver":    redistest.Command("LPUSH"),
+	"take":       redistest.Command("RPOPLPUSH"),
+	"waiter":     redistest.Command("BRPOPLPUSH"),
+	"ack":        redistest.Command("LREM"),
+	"retry":      redistest.Command("", ".doing.", "}.delay"),
+	"long retry": longRetry,
+	"reject":     redistest.Command("", ".doing.", "}.dead"),
+	"put back":   redistest.Command("", ".doing.", "}.prepare"),
+	"promote":    redistest.Command("", "}.delay", "}.prepare"),
+	"receivers":  redistest.Command("", "}.receivers"),
+	"sweep":      redistest.Command("", "}.receivers.dead", "}.suspect"),
+}
+
 var (
-	// A command's name, or the keys that it goes by, from one to the other.
-	struckAt = []string{"RPOPLPUSH", "BRPOPLPUSH", "LREM", "LPUSH", "EVALSHA", ".doing.>}.delay", ".doing.>}.delay", ".doing.>}.dead",
-		".doing.>}.prepare", "}.delay>}.prepare", "}.receivers", ""}
+	aimed    = slices.Sorted(maps.Keys(aims))
+	parting  = []string{"waiter", "waiter", "waiter", "waiter", "long retry", "long retry", "take", "ack", "retry", "reject", "promote", "put back"}
 	mistaken = []string{"prepare", "prepare", "suspect", "delay", "dead", "keeper"}
 )
 
-// Every lull the hands rest: what is doubled then, no fault can have caused, and what was there before it has to be handled
-// when it ends, be it in whose hands it may.
+// longRetry matches a retry that is still in delay when a handover sends it again.
+func longRetry(args [][]byte) bool {
+	if len(args) != 9 || !bytes.Contains(args[4], []byte(".doing.")) || !bytes.HasSuffix(args[5], []byte("}.delay")) {
+		return false
+	}
+	ms, err := strconv.Atoi(string(args[6]))
+	return err == nil && ms >= 1000
+}
+
+// After every storm the hands rest, but for a parting shot at each process: a lost reply at one command, and nothing after it that would mend
+// what it strands. Then comes a lull: what is doubled in it, no fault can have caused, and what was there before has to be handled
+// when it ends, be it in whose hands it may. Late in the lull, when nothing excuses any more that a living one is judged dead,
+// redis-server stops with a sweep on its way, until every entry is too old: who was away only because Redis was is not dead.
 const (
-	storm = 12 * time.Second
-	lull  = 10 * time.Second
+	storm  = 8 * time.Second
+	shots  = 3 * time.Second
+	lull   = 9 * time.Second
+	paused = longestLease + 100*time.Millisecond // into the lull
+	cycle  = storm + shots + lull
 )
 
 // plot draws all blows of a mix.
 func plot(seed uint64, length time.Duration) []blow {
 	var all []blow
+	add := func(b blow) bool {
+		fits := b.At+b.For <= length
+		if fits {
+			all = append(all, b)
+		}
+		return fits
+	}
+	between := func(r *rand.Rand, least, most time.Duration) time.Duration {
+		return least + time.Duration(r.Int64N(int64(most-least)))
+	}
 	for i, kinds := range hands {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		between := func(least, most time.Duration) time.Duration {
-			return least + time.Duration(r.Int64N(int64(most-least)))
-		}
+		between := func(least, most time.Duration) time.Duration { return between(r, least, most) }
 		for at := time.Second; ; {
-			at += between(100*time.Millisecond, 2*time.Second)
-			if into := at % (storm + lull); into > storm {
-				at += storm + lull - into
-			}
-			b := blow{At: at, Kind: kinds[r.IntN(len(kinds))], Who: r.IntN(4), Nth: 1 + r.IntN(5)}
+			b := blow{Kind: kinds[r.IntN(len(kinds))], Who: r.IntN(4), Nth: 1 + r.IntN(5)}
 			switch b.Kind {
 			case "stop":
 				b.For = between(100*time.Millisecond, 3*lease)
@@ -76,10 +111,10 @@ func plot(seed uint64, length time.Duration) []blow {
 			case "kill server":
 				b.For = between(0, 2*time.Second)
 			case "cut before", "cut unread", "cut after":
-				b.For, b.What = between(100*time.Millisecond, 800*time.Millisecond), struckAt[r.IntN(len(struckAt))]
+				b.For, b.What = between(100*time.Millisecond, 800*time.Millisecond), aimed[r.IntN(len(aimed))]
 			case "error":
 				b.For, b.What = between(200*time.Millisecond, 2*time.Second), refusals[r.IntN(len(refusals))]
-				b.Nth = r.IntN(len(struckAt))
+				b.Nth = r.IntN(len(aimed))
 			case "wrong type":
 				b.For, b.What = between(200*time.Millisecond, 1500*time.Millisecond), mistaken[r.IntN(len(mistaken))]
 			case "hole", "mute", "slow", "slice", "squeeze", "refuse":
@@ -88,11 +123,23 @@ func plot(seed uint64, length time.Duration) []blow {
 			if r.IntN(3) == 0 && b.Kind != "corpse" {
 				b.Who = -1
 			}
-			if b.At+b.For > length {
+			at += between(100*time.Millisecond, 2*time.Second)
+			if into := at % cycle; into+b.For > storm {
+				at += cycle - into + between(0, time.Second)
+			}
+			if b.At = at; !add(b) {
 				break
 			}
-			all = append(all, b)
 			at += b.For
+		}
+	}
+	r := rand.New(rand.NewPCG(seed, uint64(len(hands))))
+	for at := storm; ; at += cycle {
+		for who := range 4 {
+			add(blow{At: at, For: shots, Kind: "shot", Who: who, Nth: 1 + r.IntN(2), What: parting[r.IntN(len(parting))]})
+		}
+		if !add(blow{At: at + shots + paused, For: entryLives(lease) + between(r, 0, 200*time.Millisecond), Kind: "pause", Who: -1, Nth: r.IntN(3)}) {
+			break
 		}
 	}
 	return all
@@ -109,26 +156,29 @@ func mix(t testing.TB, s *redistest.Server, bin string, seed uint64, length time
 		m.join(w.channels[1:])
 	}
 	deliverer := w.start(orders{Name: "deliverer", Deliver: 60, Channels: w.channels, Plans: usual})
-	w.flow(150, planOK, planRetry, planSlow+"30", "after:50", planOK+"+100", planReject, planAfter+"1500", planDeaf+"1200", planOK, planTwice, planOK+"+40", planPanic, planOK, planGoexit)
+	w.flow(150, planOK, planRetry, planSlow+"30", "after:50", planOK+"+100", planReject, planAfter+"1500", planDeaf+"800", planOK, planTwice, planAfter+"1800", planOK+"+40", planPanic, planOK, planGoexit)
 	w.load.Go(m.oddities)
-	blows := plot(seed, length)
-	for i := range hands {
+	// What one hand does it does one after another; shots and pauses are nobody's, and wait for nobody.
+	turn := make(map[int][]blow)
+	for _, b := range plot(seed, length) {
+		if hand := handOf(b.Kind); hand >= 0 {
+			turn[hand] = append(turn[hand], b)
+		} else {
+			w.load.Go(func() { m.strikeAt(b) })
+		}
+	}
+	for _, blows := range turn {
 		w.load.Go(func() {
 			for _, b := range blows {
-				if handOf(b.Kind) == i {
-					time.Sleep(time.Until(m.began.Add(b.At)))
-					m.strike(b)
-				}
+				m.strikeAt(b)
 			}
 		})
 	}
-	for end := m.began.Add(length); time.Now().Before(end); {
-		next := time.Since(m.began)/(storm+lull)*(storm+lull) + storm + lull
-		time.Sleep(min(time.Until(m.began.Add(next)), time.Until(end)))
-		if calm := m.began.Add(next - lull); time.Now().Before(end) {
-			w.log.say(entry{Op: quiet, Phase: info, Due: calm})
-		}
+	for at := cycle; at <= length; at += cycle {
+		time.Sleep(time.Until(m.began.Add(at)))
+		w.log.say(entry{Op: quiet, Phase: info, Due: m.began.Add(at - lull)})
 	}
+	time.Sleep(time.Until(m.began.Add(length)))
 	close(m.over)
 	w.still()
 	m.heal()
@@ -137,15 +187,9 @@ func mix(t testing.TB, s *redistest.Server, bin string, seed uint64, length time
 	return w.end(40 * time.Second)
 }
 
+// handOf says which hand a blow is; -1: none.
 func handOf(kind string) int {
-	for i, kinds := range hands {
-		for _, k := range kinds {
-			if k == kind {
-				return i
-			}
-		}
-	}
-	panic(kind)
+	return slices.IndexFunc(hands, func(kinds []string) bool { return slices.Contains(kinds, kind) })
 }
 
 // mixer strikes the blows of one mix.
@@ -157,7 +201,7 @@ type mixer struct {
 
 // join starts a worker process on some channels.
 func (m *mixer) join(channels []string) *worker {
-	return m.start(orders{Channels: channels, Workers: 6, Grace: 2 * time.Second})
+	return m.start(orders{Channels: channels, Workers: 8, Grace: 2 * time.Second})
 }
 
 // oddities deliver, beside the flow, what is large and what has a twin.
@@ -174,27 +218,12 @@ func (m *mixer) oddities() {
 		} else {
 			id := fmt.Sprintf("%s/twin%d", c, i)
 			e := &message{id: id, plan: planRetry}
-			m.push(id, planRetry, 2, func() error {
+			_ = m.push(id, planRetry, 2, func() error {
 				_, err := m.server.TryDo("LPUSH", "{"+c+"}.prepare", e.payload(), e.payload())
 				return err
 			})
 		}
 	}
-}
-
-// push says of n deliveries at once, by somebody who is no shunt, what came of them.
-func (m *mixer) push(id, plan string, n int, do func() error) {
-	say := func(phase string) {
-		for range n {
-			m.log.say(entry{Op: deliver, Phase: phase, ID: id, Note: plan})
-		}
-	}
-	say(invoke)
-	if do() != nil {
-		say(info)
-		return
-	}
-	say(ok)
 }
 
 // corpse leaves in Redis what a process that died with full lists leaves there, and cuts off who looks after it, in the midst of it.
@@ -212,8 +241,14 @@ func (m *mixer) corpse(b blow) {
 	rule := m.proxy.On(redistest.Command("", k.List(dead, 0).(string)), b.Nth, redistest.CutAfter)
 	defer rule.Remove()
 	m.lasting(b.Kind, b.For, m.all()...)
-	m.push(id, planRetry, 1+b.Nth, func() error { _, err := m.server.TryDo("EVAL", args...); return err })
+	_ = m.push(id, planRetry, 1+b.Nth, func() error { _, err := m.server.TryDo("EVAL", args...); return err })
 	time.Sleep(b.For)
+}
+
+// strikeAt strikes a blow when its time has come.
+func (m *mixer) strikeAt(b blow) {
+	time.Sleep(time.Until(m.began.Add(b.At)))
+	m.strike(b)
 }
 
 // strike strikes one blow, and mends what can be mended of it.
@@ -230,12 +265,6 @@ func (m *mixer) strike(b blow) {
 		m.lasting(b.Kind, b.For, whom...)
 		time.Sleep(b.For)
 		r.Remove()
-	}
-	at := func(what string) redistest.Match {
-		if strings.ContainsAny(what, "}.") {
-			return redistest.Command("", strings.Split(what, ">")...)
-		}
-		return redistest.Command(what)
 	}
 	switch b.Kind {
 	case "kill":
@@ -255,13 +284,41 @@ func (m *mixer) strike(b blow) {
 	case "corpse":
 		m.corpse(b)
 	case "cut before":
-		rule(at(b.What), b.Nth, redistest.CutBefore)
+		rule(aims[b.What], b.Nth, redistest.CutBefore)
 	case "cut unread":
-		rule(at(b.What), b.Nth, redistest.CutUnread)
+		rule(aims[b.What], b.Nth, redistest.CutUnread)
 	case "cut after":
-		rule(at(b.What), b.Nth, redistest.CutAfter)
+		rule(aims[b.What], b.Nth, redistest.CutAfter)
 	case "error":
-		rule(at(struckAt[b.Nth]), 0, redistest.ReplyError(b.What))
+		rule(aims[aimed[b.Nth]], 0, redistest.ReplyError(b.What))
+	case "shot":
+		ctx, cancel := context.WithTimeout(context.Background(), b.For)
+		defer cancel()
+		r := px.On(aims[b.What], b.Nth, redistest.CutAfter)
+		if r.Wait(ctx, 1) == nil {
+			m.lasting(b.Kind, 0, whom...)
+		}
+		r.Remove()
+	case "pause":
+		var once sync.Once // it is stopped, or it is too late for that
+		stopped, late := make(chan struct{}), make(chan struct{})
+		r := px.On(aims["sweep"], 1, redistest.Call(func() { once.Do(func() { m.server.Stop(); close(stopped) }) }))
+		do("PUBLISH", lists.KeysOf(m.channels[b.Nth%3]).Delay, "vacant") // which makes them sweep
+		select {
+		case <-stopped:
+		case <-time.After(time.Second):
+			once.Do(func() { close(late) })
+		}
+		r.Remove()
+		select {
+		case <-stopped:
+			for _, x := range xs {
+				m.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: "stop server at a sweep", N: x.flight(), Due: time.Now().Add(b.For), Note: spared})
+			}
+			time.Sleep(b.For)
+			m.server.Cont()
+		case <-late:
+		}
 	case "cut all":
 		m.lasting(b.Kind, 0, whom...)
 		px.CutAll()
@@ -311,12 +368,8 @@ func (m *mixer) strike(b blow) {
 		m.lasting(b.Kind, 0, xs...)
 		do("CLIENT", "KILL", "TYPE", []string{"normal", "pubsub"}[b.Nth%2], "SKIPME", "yes")
 	case "squeeze":
-		text, _ := redis.String(m.server.TryDo("INFO", "memory"))
-		_, rest, _ := strings.Cut(text, "\nused_memory:")
-		var used int
-		fmt.Sscan(rest, &used)
 		m.struck(b.Kind)
-		do("CONFIG", "SET", "maxmemory", used+100<<10)
+		do("CONFIG", "SET", "maxmemory", m.server.Memory()+100<<10)
 		time.Sleep(b.For)
 		do("CONFIG", "SET", "maxmemory", 0)
 	case "wrong type":

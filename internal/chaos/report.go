@@ -1,16 +1,17 @@
-//go:build chaos
-
 package main
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"text/template"
 	"time"
 )
@@ -26,14 +27,20 @@ type result struct {
 	Unexpected, Orphaned                       int
 	RecoveryP50, RecoveryP99, LateP50, LateP99 time.Duration
 	Lossy                                      bool
-	Breaches                                   []string // with their histories
+	Breaches                                   []string      // with their histories
+	Plan                                       []string      `json:",omitempty"` // what was drawn
+	Took                                       time.Duration // all rounds, one after another
 
+	mu                 sync.Mutex
 	recovery, lateness []time.Duration
 }
 
 // add takes in a round.
-func (r *result) add(v *verdict) {
+func (r *result) add(v *verdict, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.Rounds++
+	r.Took += took
 	if r.Faults == nil {
 		r.Faults = make(map[string]int)
 	}
@@ -70,29 +77,48 @@ func (r *result) passed() bool { return len(r.Breaches) == 0 && r.Struck > 0 }
 type report struct {
 	Date, Commit, Command, Redis, System string
 	Seed                                 uint64
+	Took                                 time.Duration
 	Results                              []*result
 	Mixes                                []*result
 	Defects                              []*catch
+}
+
+// sort puts the rows into the order of the matrix: F1 before F10.
+func (r *report) sort() {
+	number := func(id string) (n int) {
+		if _, err := fmt.Sscanf(id, "F%d", &n); err != nil {
+			return 1000 // what has no number comes last
+		}
+		return n
+	}
+	slices.SortStableFunc(r.Results, func(a, b *result) int { return cmp.Compare(number(a.Row), number(b.Row)) })
 }
 
 // catch is how a seeded defect was caught.
 type catch struct {
 	Name          string
 	OnSchedule    string        // the invariants that did not hold
-	ByMix         string        // likewise; empty: not tried
+	ByMix         string        // likewise; empty: not caught
 	MixSeed       uint64        // of the mix that caught it
 	MixTook       time.Duration // all mixes until then
 	SoundSchedule bool          // the package as it is passes the same schedule
 }
 
+func (c *catch) String() string {
+	return fmt.Sprintf("%s: on its schedule %q (sound %t), by the mix of seed %d after %v %q", c.Name, c.OnSchedule, c.SoundSchedule, c.MixSeed, c.MixTook.Round(time.Second), c.ByMix)
+}
+
 //go:embed reliability.md.tmpl
 var page string
 
-// write puts the report where it belongs in the module's tree.
-func (r *report) write() error {
-	root, err := moduleRoot()
-	if err != nil {
-		return err
+// write puts the report into a directory; empty: where it belongs in the module's tree.
+func (r *report) write(dir string) error {
+	if dir == "" {
+		root, err := moduleRoot()
+		if err != nil {
+			return err
+		}
+		dir = filepath.Join(root, "docs")
 	}
 	ms := func(d time.Duration) string {
 		switch {
@@ -126,10 +152,10 @@ func (r *report) write() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(root, "docs", "reliability.md"), b.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "reliability.md"), b.Bytes(), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(root, "docs", "reliability.json"), append(raw, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(dir, "reliability.json"), append(raw, '\n'), 0o644)
 }
 
 // setting is what a report says of where it was made.

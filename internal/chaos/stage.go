@@ -1,5 +1,3 @@
-//go:build chaos
-
 package main
 
 import (
@@ -8,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // stage is the testing.TB of a run that is no test.
@@ -24,6 +23,7 @@ type stage struct {
 func (s *stage) Helper()      {}
 func (s *stage) Name() string { return s.name }
 func (s *stage) Failed() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.errors) > 0 }
+func (s *stage) FailNow()     { runtime.Goexit() }
 
 func (s *stage) Cleanup(f func()) {
 	s.mu.Lock()
@@ -44,35 +44,40 @@ func (s *stage) Error(args ...any) {
 	s.errors = append(s.errors, s.name+": "+fmt.Sprint(args...))
 }
 func (s *stage) Errorf(format string, args ...any) { s.Error(fmt.Sprintf(format, args...)) }
-func (s *stage) Fatal(args ...any)                 { s.Error(args...); runtime.Goexit() }
+func (s *stage) Fatal(args ...any)                 { s.Error(args...); s.FailNow() }
 func (s *stage) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
 
+// cleanup does what Cleanup was given, the last first; one of them may give it more.
+func (s *stage) cleanup() {
+	for {
+		s.mu.Lock()
+		n := len(s.cleanups)
+		if n == 0 {
+			s.mu.Unlock()
+			return
+		}
+		f := s.cleanups[n-1]
+		s.cleanups = s.cleanups[:n-1]
+		s.mu.Unlock()
+		f()
+	}
+}
+
 // play runs one round, cleans up after it, and takes its verdict in. What the round complains of besides is a breach too.
-func (r *result) play(f func(*stage) *verdict) (v *verdict) {
-	s := &stage{name: r.Row}
+func (r *result) play(f func(*stage) *verdict) *verdict {
+	s, v, began := &stage{name: r.Row}, &verdict{}, time.Now()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer func() {
-			for len(s.cleanups) > 0 {
-				last := len(s.cleanups) - 1
-				f := s.cleanups[last]
-				s.cleanups = s.cleanups[:last]
-				f()
-			}
-		}()
-		v = f(s)
+		defer s.cleanup()
+		if found := f(s); found != nil {
+			v = found
+		}
 	}()
 	<-done
-	if v == nil {
-		v = &verdict{}
-	}
 	if len(s.errors) > 0 {
 		v.breaches = append(v.breaches, breach{invariant: "run", what: strings.Join(append(s.errors, s.log...), "\n")})
 	}
-	r.add(v)
-	if len(v.breaches) > 0 {
-		r.Breaches[len(r.Breaches)-1] += strings.Join(s.log, "\n")
-	}
+	r.add(v, time.Since(began))
 	return v
 }

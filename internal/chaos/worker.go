@@ -1,5 +1,3 @@
-//go:build chaos
-
 package main
 
 import (
@@ -84,6 +82,8 @@ func work(text string) error {
 		os.Exit(2)
 	}()
 	o.wrong = new(atomic.Bool)
+	goroutines := runtime.NumGoroutine()
+	log.say(entry{Op: count, Phase: invoke, ID: "goroutines", N: goroutines}, entry{Op: count, Phase: invoke, ID: "connections"})
 	q := o.queue(pool, log)
 	if o.Deliver > 0 {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -125,12 +125,9 @@ func work(text string) error {
 	if err2 := q.Close(); err == nil {
 		err = err2
 	}
+	used := pool.Stats() // what is idle there is the user's to close
 	pool.Close()
-	signal.Stop(stop)
-	left := runtime.NumGoroutine()
-	for end := time.Now().Add(time.Second); left > 5 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		left = runtime.NumGoroutine() // main, stdin, signals, and what is just going
-	}
+	left, stacks := settled(goroutines)
 	if err == nil && o.Clock != "" && !o.wrong.Load() {
 		err = errors.New("the clock was never wrong")
 	}
@@ -138,8 +135,23 @@ func work(text string) error {
 		log.say(entry{Op: "unclean", Phase: fail, Note: err.Error()})
 		return err
 	}
-	log.say(entry{Op: closed, Phase: ok, N: left})
+	log.say(entry{Op: count, Phase: ok, ID: "goroutines", N: left, Note: stacks}, entry{Op: count, Phase: ok, ID: "connections", N: used.ActiveCount - used.IdleCount},
+		entry{Op: closed, Phase: ok})
 	return nil
+}
+
+// settled is how many goroutines there are once those that are just going are gone, at most a second, and what they are at if there are
+// more than before.
+func settled(before int) (left int, stacks string) {
+	left = runtime.NumGoroutine()
+	for end := time.Now().Add(time.Second); left > before && time.Now().Before(end); left = runtime.NumGoroutine() {
+		time.Sleep(time.Millisecond)
+	}
+	if left > before {
+		text := make([]byte, 16<<10)
+		stacks = string(text[:runtime.Stack(text, true)])
+	}
+	return left, stacks
 }
 
 // queue is what every process of a run works with.

@@ -1,5 +1,3 @@
-//go:build chaos
-
 package main
 
 import (
@@ -209,16 +207,30 @@ func (w *world) post(channel, plan string, filler []byte) error {
 	return post(context.Background(), w.direct, w.log, &message{channel: channel, id: id, plan: plan, filler: filler})
 }
 
-// bare puts a payload into a channel as another language would. Given an id again, it is a twin.
-func (w *world) bare(channel, id, plan string) {
-	w.Helper()
-	m := &message{id: id, plan: plan}
-	w.log.say(entry{Op: deliver, Phase: invoke, ID: id, Note: plan})
-	_, err := w.server.TryDo("LPUSH", "{"+channel+"}.prepare", m.payload())
-	w.log.say(entry{Op: deliver, Phase: outcome(err), ID: id, Note: plan})
-	if err != nil {
-		w.Fatal(err)
+// push says of n deliveries at once, by somebody who is no shunt, what came of them.
+func (w *world) push(id, plan string, n int, do func() error) error {
+	say := func(phase string) {
+		for range n {
+			w.log.say(entry{Op: deliver, Phase: phase, ID: id, Note: plan})
+		}
 	}
+	say(invoke)
+	err := do()
+	if err != nil {
+		say(info)
+	} else {
+		say(ok)
+	}
+	return err
+}
+
+// bare puts a payload into a channel as another language would. Given an id again, it is a twin.
+func (w *world) bare(channel, id, plan string) error {
+	m := &message{id: id, plan: plan}
+	return w.push(id, plan, 1, func() error {
+		_, err := w.server.TryDo("LPUSH", lists.KeysOf(channel).Prepare, m.payload())
+		return err
+	})
 }
 
 // flow delivers so many a second in this process until still is called.
@@ -238,14 +250,7 @@ func (w *world) flow(perSecond int, plans ...string) {
 				}
 				m := &message{channel: c, id: fmt.Sprintf("%s/%d", c, n), plan: plan}
 				if n%64 == 0 { // like what any language delivers
-					w.log.say(entry{Op: deliver, Phase: invoke, ID: m.id, Note: planOK})
-					m.plan = planOK
-					_, err := w.server.TryDo("LPUSH", "{"+c+"}.prepare", m.payload())
-					phase := outcome(err)
-					if err != nil {
-						phase = info
-					}
-					w.log.say(entry{Op: deliver, Phase: phase, ID: m.id, Note: planOK})
+					_ = w.bare(c, m.id, planOK)
 				} else {
 					post(ctx, w.direct, w.log, m)
 				}
@@ -448,21 +453,28 @@ func (w *world) judge() *verdict {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.h.entries = append(es, w.judged()...)
+	w.h.entries = append(es, w.entered()...)
 	v := check(&w.h)
 	v.chronicle = chronicle(es)
 	return v
 }
 
-// judged are the leases that some receiver has found to be over, as Redis keeps them for an hour.
-func (w *world) judged() (es []entry) {
+// entered is what Redis still knows of receivers: the leases that some receiver has found to be over, which it keeps for an hour, and who
+// is among the living.
+func (w *world) entered() (es []entry) {
+	now := time.Now()
 	for _, c := range w.channels {
-		members, _ := redis.Strings(w.server.TryDo("ZRANGE", "{"+c+"}.receivers.dead", 0, -1))
+		k := lists.KeysOf(c)
+		members, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Gone, 0, -1))
 		for _, m := range members {
 			if dead, err := lists.ParseCorpse(m); err == nil && !dead.Superseded {
 				ms, _ := strconv.ParseInt(dead.Death, 10, 64)
 				es = append(es, entry{At: time.UnixMilli(ms), By: "redis", Op: judged, Phase: info, Note: dead.Name})
 			}
+		}
+		living, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Living, 0, -1))
+		for _, name := range living {
+			es = append(es, entry{At: now, By: "redis", Op: remains, Phase: info, ID: k.Living.(string), Note: name})
 		}
 	}
 	return es

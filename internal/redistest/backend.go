@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,7 +64,6 @@ var (
 	inMain    bool
 	shared    *process
 	sharedErr error
-	cannots   [][2]string // test name, reason
 )
 
 var names atomic.Int64
@@ -94,48 +90,14 @@ func Shared(t testing.TB) *Server {
 	return &Server{t: t, p: shared, shared: true}
 }
 
-// Cannot notes that miniredis cannot do what follows, with the reason, and skips the rest of the test there. On a real server
-// it does nothing.
-func Cannot(t *testing.T, b Backend, reason string) {
-	t.Helper()
-	if _, ok := b.(*mini); !ok {
-		return
-	}
-	mainMu.Lock()
-	cannots = append(cannots, [2]string{t.Name(), reason})
-	mainMu.Unlock()
-	t.Skip("miniredis cannot: " + reason)
-}
-
-// PrintCannot prints what Cannot noted as a table: the cells of one test in a row, with their number and their reason. It goes to
-// standard output and, because go test shows that of a failed package only, to the end of the file that REDISTEST_CANNOT names.
-func PrintCannot() {
-	mainMu.Lock()
-	defer mainMu.Unlock()
-	if len(cannots) == 0 {
-		return
-	}
-	// A run with -count notes each cell again.
-	slices.SortFunc(cannots, func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) })
-	cannots = slices.Compact(cannots)
-	var rows [][2]string
-	cells := make(map[[2]string]int)
-	for _, c := range cannots {
-		row := [2]string{path.Dir(c[0]), c[1]}
-		if cells[row]++; cells[row] == 1 {
-			rows = append(rows, row)
-		}
-	}
-	var table strings.Builder
-	fmt.Fprintln(&table, "on the real server only, because miniredis cannot:")
-	for _, row := range rows {
-		fmt.Fprintf(&table, "  %4d of %-40s %s\n", cells[row], row[0], row[1])
-	}
-	fmt.Print(table.String())
-	if name := os.Getenv("REDISTEST_CANNOT"); name != "" {
+// Tell says what is worth knowing of a run that passes: on standard output and, because go test shows that of a failed package only, at the
+// end of the file that REDISTEST_TELLS names.
+func Tell(text string) {
+	fmt.Print(text)
+	if name := os.Getenv("REDISTEST_TELLS"); name != "" {
 		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err == nil {
-			_, err = f.WriteString(table.String())
+			_, err = f.WriteString(text)
 			err = errors.Join(err, f.Close())
 		}
 		if err != nil {
@@ -144,7 +106,7 @@ func PrintCannot() {
 	}
 }
 
-// Main runs the tests, ends the shared server, prints the table of Cannot, fails a run that leaves goroutines behind, and
+// Main runs the tests, ends the shared server, fails a run that leaves goroutines behind, and
 // returns the exit code.
 func Main(m *testing.M) int {
 	mainMu.Lock()
@@ -159,7 +121,6 @@ func Main(m *testing.M) int {
 		shared = nil
 	}
 	mainMu.Unlock()
-	PrintCannot()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, "redistest: the tests left goroutines behind:", err)

@@ -89,7 +89,6 @@ type Rule struct {
 
 	// Guarded by p.mu.
 	seen, struck int
-	times        []time.Time   // of the first of them
 	changed      chan struct{} // closed when struck rises; nil while no one waits
 }
 
@@ -99,16 +98,6 @@ func (r *Rule) Struck() int {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	return r.struck
-}
-
-// keepStrikes bounds what Times tells of.
-const keepStrikes = 10_000
-
-// Times returns when the rule struck, of the first 10,000 times.
-func (r *Rule) Times() []time.Time {
-	r.p.mu.Lock()
-	defer r.p.mu.Unlock()
-	return slices.Clone(r.times)
 }
 
 // Wait returns once the rule has struck n times, or with an error when ctx ends.
@@ -148,9 +137,6 @@ func (r *Rule) strike() {
 
 func (r *Rule) strikeLocked() {
 	r.struck++
-	if len(r.times) < keepStrikes {
-		r.times = append(r.times, time.Now())
-	}
 	if r.changed != nil {
 		close(r.changed)
 		r.changed = nil

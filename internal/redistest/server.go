@@ -79,6 +79,13 @@ func (s *Server) CPU() time.Duration {
 	return time.Duration((user + sys) * float64(time.Second))
 }
 
+// Memory returns the bytes that the server has allocated.
+func (s *Server) Memory() (n int) {
+	s.t.Helper()
+	s.info("memory", "used_memory", &n)
+	return n
+}
+
 // info scans one field of INFO into value, a pointer to a number.
 func (s *Server) info(section, field string, value any) {
 	s.t.Helper()

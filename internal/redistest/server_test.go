@@ -1,7 +1,8 @@
 package redistest
 
 import (
-	"slices"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -134,25 +135,16 @@ func TestEach(t *testing.T) {
 		if _, err := p.Do("PING"); err != nil {
 			t.Error(err)
 		}
-		Cannot(t, b, "CLIENT LIST")
-		b.Do("CLIENT", "LIST")
 	})
 }
 
-func TestCannotIsNoted(t *testing.T) {
-	t.Parallel()
-	var went []string
-	t.Run("cell", func(t *testing.T) {
-		Each(t, func(t *testing.T, b Backend) {
-			Cannot(t, b, "the rest of this cell, as a test of Cannot")
-			went = append(went, t.Name())
-		})
-	})
-	mainMu.Lock()
-	defer mainMu.Unlock()
-	noted := slices.ContainsFunc(cannots, func(c [2]string) bool { return c[0] == t.Name()+"/cell/miniredis" })
-	if !noted || len(went) != 1 || !strings.HasSuffix(went[0], "/redis") {
-		t.Errorf("noted %v, went on in %v", noted, went)
+func TestTell(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "tells")
+	t.Setenv("REDISTEST_TELLS", name)
+	Tell("one\n")
+	Tell("two\n")
+	if text, err := os.ReadFile(name); string(text) != "one\ntwo\n" || err != nil {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 

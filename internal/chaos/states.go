@@ -1,5 +1,3 @@
-//go:build chaos
-
 package main
 
 import (
@@ -12,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"pgregory.net/rapid"
 
@@ -29,7 +26,7 @@ type target struct {
 	restart func()
 }
 
-func newTarget(t *testing.T, name, addr string, restart func()) *target {
+func newTarget(t testing.TB, name, addr string, restart func()) *target {
 	pool := redistest.Pool(t, addr)
 	l := link.New(link.NewNode(pool, link.Settings{DialTimeout: 2 * time.Second, MaxBackoff: 10 * time.Millisecond}), 5*time.Second, true)
 	t.Cleanup(l.Close)
@@ -37,9 +34,17 @@ func newTarget(t *testing.T, name, addr string, restart func()) *target {
 		c := link.NewCall()
 		c.Add(cmd, args...)
 		err := l.Run(context.Background(), c)
-		return c.Replies[0].Value, err
+		return value(c.Replies[0]), err
 	}
 	return &target{name, l, do, restart}
+}
+
+// value is a reply as redigo would give it.
+func value(r link.Reply) any {
+	if r.Bulk != nil {
+		return r.Bulk
+	}
+	return r.Value
 }
 
 // model is a channel as it should be: lists with their left end first. Of a sorted set it knows what is due at once and what is not
@@ -84,7 +89,7 @@ func (b *machine) all(norm func(any) any, fill func(*link.Call)) string {
 		if err := s.link.Run(context.Background(), c); err != nil {
 			b.Fatalf("%s: %v", s.name, err)
 		}
-		v := c.Replies[0].Value
+		v := value(c.Replies[0])
 		if norm != nil {
 			v = norm(v)
 		}
@@ -210,16 +215,16 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			b.expect(b.command("LPUSH", k.Prepare, e), one(len(m.prepare)))
 		},
 		"deliver later": func() {
-			e, at := b.drawn(), int64(hour)
+			e, mode, at := b.drawn(), "in", int64(hour)
 			to := &m.later
 			if rapid.Bool().Draw(b.T, "due") {
-				at, to = 0, &m.due
+				mode, at, to = "at", 1, &m.due
 			}
 			if slices.Contains(m.due, e) || slices.Contains(m.later, e) {
 				b.Skip("a set holds it once, at the time of the first")
 			}
 			*to = append(*to, e)
-			b.expect(b.script(sign, lists.Later, 1, k.Delay, "in", at, e), one(1))
+			b.expect(b.script(sign, lists.Later, 1, k.Delay, mode, at, e), one(1))
 		},
 		"register": func() {
 			i := lists.Incarnation{Workers: 1 + b.n%2, Lease: time.Hour}
@@ -280,7 +285,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 		"retry": func() {
 			wait, to := int64(hour), &m.later
 			if rapid.Bool().Draw(b.T, "due") {
-				wait, to = 0, &m.due
+				wait, to = -1, &m.due // now is rounded up
 			}
 			b.verdict(func(doing, old, next string) string {
 				return b.script(sign, lists.Retry, 3, k.Living, doing, k.Delay, wait, old, next)
@@ -493,11 +498,10 @@ func (b *machine) check() {
 	}
 }
 
-// F24: the same history of every transition on miniredis and on redis-server, against a model: same replies, same end.
-func TestStates(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t, always...)
-	mini := miniredis.RunT(t)
+// states plays the same histories of every transition on miniredis and on redis-server, against a model: same replies, same end (F24).
+// It returns how many.
+func states(t testing.TB, s *redistest.Server) (histories int) {
+	mini := redistest.Mini(t)
 	servers := []*target{
 		newTarget(t, "miniredis", mini.Addr(), func() {
 			mini.Close()
@@ -507,7 +511,6 @@ func TestStates(t *testing.T) {
 		}),
 		newTarget(t, "redis-server", s.Addr(), func() { s.Kill(); s.Restart() }),
 	}
-	histories := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		histories++
 		b := &machine{T: rt, servers: servers, k: lists.KeysOf("h" + strconv.Itoa(histories))}
@@ -516,5 +519,5 @@ func TestStates(t *testing.T) {
 		acts["register"](rt)
 		rt.Repeat(acts)
 	})
-	t.Logf("%d histories", histories)
+	return histories
 }
