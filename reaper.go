@@ -22,7 +22,7 @@ const (
 	reapBytes   = 64 << 10 // after which it stops: some 0.4 ms
 	existsChunk = 1000     // lists that one pipeline asks for
 	keeperKeeps = 3 * sweepEvery
-	minRefuse   = 200 * time.Millisecond // between beats that fail: 5 a second, and several within the shortest lease
+	minRefuse   = 225 * time.Millisecond // between beats that fail, less the jitter: 5 a second, and several within the shortest lease
 )
 
 // pulse is what the beat's goroutine knows.

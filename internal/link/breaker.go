@@ -15,15 +15,48 @@ const (
 	MaxTrouble = 5 * time.Second
 )
 
+// Holdoff is a wait that grows with each refusal in a row.
+type Holdoff struct {
+	wait   time.Duration
+	until  time.Time
+	forgot bool // the last refusal was the first NOSCRIPT in a row
+}
+
+// Refuse takes in a refusal, and returns how long to wait. What waiting does not mend waits longest; a script that was forgotten goes with
+// its text next time, and almost at once.
+func (h *Holdoff) Refuse(err error) time.Duration {
+	class := Classify(err)
+	switch {
+	case Code(err) == "NOSCRIPT" && !h.forgot:
+		h.forgot = true
+		h.until = time.Now().Add(MinTrouble / 50)
+		return MinTrouble / 50
+	case class == Fatal || class == Failed:
+		h.wait = MaxTrouble
+	default:
+		h.wait = min(max(2*h.wait, MinTrouble), MaxTrouble)
+	}
+	wait := Jitter(h.wait)
+	h.until = time.Now().Add(wait)
+	return wait
+}
+
+// Left is how long it still lasts; zero or less: it is over.
+func (h *Holdoff) Left() time.Duration {
+	if h.until.IsZero() {
+		return 0
+	}
+	return time.Until(h.until)
+}
+
 // Breaker slows a whole receiver down while Redis refuses its commands: one step at a time, with a growing wait.
 type Breaker struct {
 	Over  func()                      // told when the refusals have ended
 	Tells func(err error, fatal bool) // told of each refusal that is worth it
 
-	on    atomic.Bool
-	mu    sync.Mutex
-	wait  time.Duration
-	until time.Time
+	on  atomic.Bool
+	mu  sync.Mutex
+	off Holdoff
 }
 
 // Pass says how long to wait before a step; who gets zero in trouble is the only one until the next wait is over.
@@ -33,10 +66,10 @@ func (b *Breaker) Pass() time.Duration {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d := time.Until(b.until); b.on.Load() && d > 0 {
+	if d := b.off.Left(); b.on.Load() && d > 0 {
 		return d
 	}
-	b.until = time.Now().Add(b.wait)
+	b.off.until = time.Now().Add(max(b.off.wait, MinTrouble/50))
 	return 0
 }
 
@@ -48,23 +81,15 @@ func (b *Breaker) Judge(err error) {
 		}
 		return
 	}
-	class := Classify(err)
-	least := MinTrouble
-	if Code(err) == "NOSCRIPT" {
-		least = MinTrouble / 50 // next time it goes with its text
-	}
 	b.mu.Lock()
-	b.wait = min(max(2*b.wait, least), MaxTrouble)
 	if !b.on.Swap(true) {
-		b.wait = least
+		b.off = Holdoff{}
 	}
-	fatal := class == Fatal || class == Failed
-	if fatal {
-		b.wait = MaxTrouble
-	}
-	b.until = time.Now().Add(Jitter(b.wait))
+	again := b.off.forgot
+	b.off.Refuse(err)
+	forgot := b.off.forgot && !again
 	b.mu.Unlock()
-	if least == MinTrouble {
-		b.Tells(err, fatal)
+	if class := Classify(err); !forgot {
+		b.Tells(err, class == Fatal || class == Failed)
 	}
 }

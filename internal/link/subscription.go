@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type Subscription struct {
 	mu     sync.Mutex
 	hears  map[string][]*Listener
 	conn   redis.Conn // nil while away; writes hold mu, reads are the goroutine's
+	socket net.Conn   // of conn, where it is known
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
@@ -73,7 +75,7 @@ func (s *Subscription) Forget(ctx context.Context, l *Listener) {
 		s.mu.Unlock()
 		return
 	}
-	ended := s.ended
+	ended, socket := s.ended, s.socket
 	s.cancel() // before the reply to what follows can come
 	s.cancel = nil
 	if s.conn != nil {
@@ -84,6 +86,10 @@ func (s *Subscription) Forget(ctx context.Context, l *Listener) {
 	select {
 	case <-ended:
 	case <-ctx.Done():
+		if socket != nil { // mute; where it is not known the reader's timeout ends it
+			socket.Close()
+			<-ended
+		}
 	}
 }
 
@@ -91,14 +97,14 @@ func (s *Subscription) run(ctx context.Context, ended chan struct{}) {
 	defer close(ended)
 	wait := time.Duration(0)
 	for ctx.Err() == nil {
-		c, err := s.node.Dial(ctx)
+		c, socket, err := s.node.DialOwn(ctx)
 		if err != nil {
 			continue // Dial waits
 		}
 		began := time.Now()
 		s.mu.Lock()
 		if ctx.Err() == nil {
-			s.conn = c
+			s.conn, s.socket = c, socket
 			for channel := range s.hears {
 				c.Send("SUBSCRIBE", channel)
 			}
@@ -108,7 +114,7 @@ func (s *Subscription) run(ctx context.Context, ended chan struct{}) {
 		refused := s.read(ctx, c)
 		s.mu.Lock()
 		if s.conn == c {
-			s.conn = nil
+			s.conn, s.socket = nil, nil
 		}
 		var lost []*Listener
 		if ctx.Err() == nil {

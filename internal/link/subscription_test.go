@@ -260,3 +260,23 @@ func TestSubscriptionCutAtOnce(t *testing.T) {
 	}
 	b.forget(s, e.Listener)
 }
+
+// A connection on which nothing comes any more was left open after the last Forget, with its reader, for a minute.
+func TestForgetMute(t *testing.T) {
+	b := shared(t)
+	s := NewSubscription(b.node)
+	e := b.ear(s, b.key)
+	e.want(true)
+	ended := s.ended
+	b.DropReplies(true)
+	began := time.Now()
+	s.Forget(b.within(200*time.Millisecond), e.Listener)
+	select {
+	case <-ended:
+	default:
+		t.Error("the reader goes on")
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -65,7 +66,7 @@ func (it *Item) fill(in *Intake, raw []byte, taken int64) {
 // collect adds the commands of all verdicts to the call, and with unstarted the release of what has not begun; it appends the
 // items to out in the order of the replies. s.mu is held.
 func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
-	if !s.refused.IsZero() && time.Now().Before(s.refused) {
+	if s.refused.Left() > 0 {
 		return out
 	}
 	back := false
@@ -101,7 +102,7 @@ func (s *slot) settles() bool {
 			return false
 		}
 	}
-	return s.refused.IsZero() || !time.Now().Before(s.refused)
+	return s.refused.Left() <= 0
 }
 
 // command adds the one command that makes an item's verdict true, with the element in the given doing list.
@@ -129,7 +130,7 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	if len(sent) == 0 {
 		return nil
 	}
-	var trouble error
+	var trouble, refused error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	evs := s.evs[:0]
@@ -147,14 +148,19 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 			if it.verdict.Kind == Released && !s.r.Stopped() && it.h == nil {
 				it.state, it.asked, it.refused = waiting, false, false
 			}
+			refused = cmp.Or(refused, rep.Err)
 			switch link.Code(rep.Err) {
 			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
-				s.refused = time.Now().Add(link.MaxTrouble)
 				evs = append(evs, Event{Kind: Trouble, Channel: it.In.Channel, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: rep.Err})
 			default:
 				trouble = rep.Err
 			}
 		}
+	}
+	if refused != nil {
+		s.refused.Refuse(refused)
+	} else {
+		s.refused = link.Holdoff{}
 	}
 	s.items = slices.DeleteFunc(s.items, func(it *Item) bool {
 		if it.gone {

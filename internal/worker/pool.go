@@ -113,24 +113,26 @@ type Pool struct {
 	workers errgroup.Group // slots' goroutines, those of handlers that were given up too
 	others  errgroup.Group // all else
 
-	lease    lease
-	parking  parking
-	watcher  watcher
-	vacant   vacant
-	breaker  link.Breaker
-	large    large
-	Kicks    chan struct{}       // of capacity 1: beat now
-	Looks    chan *Intake        // sweep now
-	broken   chan error          // of capacity 1: why the incarnation has to end
-	doubt    atomic.Bool         // it has to, and has not yet
-	owed     []lists.Incarnation // gate: what an unfinished handover leaves to the end
-	pausing  atomic.Bool         // a handover wants the gate
-	suspect  atomic.Bool         // a suspect is in hand
-	polls    atomic.Bool         // a waiter may not block
-	full     atomic.Int64        // unix ns until which a full Redis is assumed
-	orphans  atomic.Int32
-	returned atomic.Int32  // messages whose handlers ended early on our demand
-	over     chan struct{} // closed: stopped, and the lease is lost too
+	lease       lease
+	parking     parking
+	watcher     watcher
+	vacant      vacant
+	breaker     link.Breaker
+	large       large
+	Kicks       chan struct{}       // of capacity 1: beat now
+	Looks       chan *Intake        // sweep now
+	broken      chan error          // of capacity 1: why the incarnation has to end
+	doubt       atomic.Bool         // it has to, and has not yet
+	owed        []lists.Incarnation // gate: what an unfinished handover leaves to the end
+	pausing     atomic.Bool         // a handover wants the gate
+	suspect     atomic.Bool         // a suspect is in hand, or asked for
+	suspectsOff link.Holdoff        // of takes of suspects; whose suspect is
+	spared      atomic.Int64        // unix ns until which no suspect is asked for
+	polls       atomic.Bool         // a waiter may not block
+	full        atomic.Int64        // unix ns until which a full Redis is assumed
+	orphans     atomic.Int32
+	returned    atomic.Int32  // messages whose handlers ended early on our demand
+	over        chan struct{} // closed: stopped, and the lease is lost too
 }
 
 // Intake is one channel of a pool.

@@ -38,7 +38,7 @@ func (t *takes) add(call *link.Call) {
 	}
 	t.n, t.from = 1, r.intakes
 	for _, in := range r.intakes {
-		if in.suspects.Load() && r.suspect.CompareAndSwap(false, true) {
+		if in.suspects.Load() && time.Now().UnixNano() >= r.spared.Load() && r.suspect.CompareAndSwap(false, true) {
 			t.suspect, t.script, t.from = true, true, []*Intake{in}
 			if r.order.strict() {
 				t.from = append(sound(r.intakes[:in.Index:in.Index]), in)
@@ -67,7 +67,7 @@ func (t *takes) add(call *link.Call) {
 // suspecting says whether there may be suspects to take, and none is in hand.
 func (r *Pool) suspecting() bool {
 	for _, in := range r.intakes {
-		if in.suspects.Load() {
+		if in.suspects.Load() && time.Now().UnixNano() >= r.spared.Load() {
 			return !r.suspect.Load()
 		}
 	}
@@ -138,6 +138,13 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 		it.asked = true
 		it.suspect = t.suspect && it.In == t.from[len(t.from)-1]
 		r.large.saw(len(it.Raw))
+	}
+	if t.suspect && trouble != nil { // other workers have no part in it, so their breaker does not grow
+		wait := r.suspectsOff.Refuse(trouble)
+		r.spared.Store(time.Now().Add(wait).UnixNano())
+		time.AfterFunc(wait, r.parking.wakeOne)
+	} else if t.suspect {
+		r.suspectsOff = link.Holdoff{}
 	}
 	if t.suspect && (t.got == 0 || !items[0].suspect) {
 		if t.got == 0 && trouble == nil && !again {

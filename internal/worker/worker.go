@@ -41,7 +41,7 @@ type slot struct {
 
 	mu         sync.Mutex
 	vacant     bool                // no goroutine works here until an orphan ends
-	refused    time.Time           // no verdict before: a key that they need is not shunt's
+	refused    link.Holdoff        // of verdicts, whatever other workers are told
 	items      []*Item             // in hand, the one taken first first
 	evs        []Event             // settle's, for their memory
 	turn       int32               // of the goroutine that may work; one of an earlier turn goes home
