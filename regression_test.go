@@ -1161,3 +1161,24 @@ func TestHandoverOfMany(t *testing.T) {
 		t.Errorf("the new incarnation's lease was lost in its own handover: %d", q.count(LeaseGone))
 	}
 }
+
+// One link was sent away by a Redis that served the other; a shutdown just then gave up after 10 ms, and left its entry.
+func TestShutdownWhileBeatsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
+	shutdown := q.idles(p, 2, func(context.Context, int) error { return nil })
+	refused := p.On(byScript(lists.Beat, "")(q), 0, redistest.ReplyError("READONLY You can't write against a read only replica."))
+	strikes(t, refused, 2)
+	p.Refuse(true) // new connections, so that it stays away
+	until(t, 5*time.Second, "the link has been sent away", func() bool { return q.server.Why() != nil })
+	p.On(byScript(lists.Unregister, "")(q), 1, redistest.Delay(50*time.Millisecond))
+	if err := shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := members(t, s, lists.KeysOf(q.name).Living); len(left) > 0 {
+		t.Errorf("%v is still among the living", left)
+	}
+}

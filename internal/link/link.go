@@ -34,6 +34,8 @@ type Link struct {
 	queue  []*Call
 	closed bool
 
+	up atomic.Bool // there is a connection, as far as is known
+
 	turn  sync.Mutex // to send: what follows is its holder's; only the writer dials, and parts
 	conn  *conn
 	spare []*Call
@@ -208,6 +210,9 @@ func (l *Link) poke() {
 	}
 }
 
+// Up says whether the link has a connection, as far as it knows.
+func (l *Link) Up() bool { return l.up.Load() }
+
 // Close lets what was sent get its replies, within the reply timeout, and ends the goroutines; what was not sent fails.
 func (l *Link) Close() {
 	l.mu.Lock()
@@ -354,6 +359,7 @@ func (l *Link) ready() error {
 		c.wire, c.buffers = newStream(socket, l.timeout), true
 	}
 	l.conn = c
+	l.up.Store(true)
 	go c.read(l.timeout)
 	return nil
 }
@@ -420,6 +426,7 @@ func (l *Link) part() {
 		return
 	}
 	l.conn = nil
+	l.up.Store(false)
 	c.flush()
 	close(c.inflight)
 	<-c.gone

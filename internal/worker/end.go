@@ -46,7 +46,7 @@ func (r *Pool) End() (returned, still int, err error) {
 		limit, cancel = context.WithTimeout(limit, time.Second)
 		defer cancel()
 	}
-	if r.s.Why() != nil {
+	if r.s.Why() != nil && !r.s.Data.Up() {
 		limit, cancel = context.WithTimeout(limit, 10*time.Millisecond)
 		defer cancel()
 	}
