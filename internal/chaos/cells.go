@@ -229,7 +229,7 @@ const (
 	lostReply = 5 * time.Second         // from its detection, and of a black hole from its healing
 	refusing  = 1200 * time.Millisecond // how long an error reply goes on
 	perSecond = 5                       // attempts that are no spinning
-	oneBurst  = 15 * time.Millisecond   // commands of one pipeline
+	oneBurst  = 60 * time.Millisecond   // commands of one pipeline, and a forgotten script's next; what spins shows all the same
 )
 
 // strike has messages go through every transition while one command is struck: once by a cut, or for a while by an error reply.
