@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/pprof"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -1180,5 +1182,89 @@ func TestShutdownWhileBeatsAreRefused(t *testing.T) {
 	}
 	if left := members(t, s, lists.KeysOf(q.name).Living); len(left) > 0 {
 		t.Errorf("%v is still among the living", left)
+	}
+}
+
+// The server's clock was cut to the millisecond before the wait was added: a message was due up to 1 ms early.
+func TestDueIsNeverEarly(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL())
+	now := func() int64 { // µs
+		at, err := redis.Int64s(s.TryDo("TIME"))
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		return at[0]*1_000_000 + at[1]
+	}
+	const wait = time.Hour
+	dues := func() []int64 { // ms
+		var vs []int64
+		raw, _ := redis.Strings(s.Do("ZRANGE", lists.KeysOf(q.name).Delay, 0, -1, "WITHSCORES"), nil)
+		for i := 1; i < len(raw); i += 2 {
+			due, err := strconv.ParseInt(raw[i], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			vs = append(vs, due)
+		}
+		return vs
+	}
+	check := func(what string, said []int64) {
+		t.Helper()
+		got := dues()
+		slices.Sort(said)
+		if len(got) != len(said) {
+			t.Fatalf("%s: %d in delay, want %d", what, len(got), len(said))
+		}
+		for i, due := range got {
+			if early := time.Duration(said[i]+wait.Microseconds()-due*1000) * time.Microsecond; early > 0 {
+				t.Errorf("%s: due %v early", what, early)
+			}
+		}
+	}
+	var mu sync.Mutex
+	var said []int64
+	for i := range 100 {
+		said = append(said, now())
+		q.deliver(i, i+1, In(wait))
+	}
+	check("In", said)
+	s.Do("DEL", lists.KeysOf(q.name).Delay)
+	said = nil
+	q.receive(1, func(context.Context, int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, now())
+		return RetryAfter(wait, errors.New("later"))
+	})
+	for i := range 100 {
+		q.deliver(i, i+1)
+		q.wait(Retried, i+1, 5*time.Second)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	check("RetryAfter", said)
+}
+
+// Redis stood still for nine tenths of a lease, from up to a third after the last beat: most receivers lost theirs.
+func TestLeaseOutlivesPause(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
+	for range 4 {
+		q.receive(2, func(context.Context, int) error { return nil })
+	}
+	for i := range 3 {
+		time.Sleep(500*time.Millisecond + time.Duration(i)*200*time.Millisecond) // anywhere between two beats
+		s.Stop()
+		time.Sleep(1800 * time.Millisecond)
+		s.Cont()
+		q.deliver(i, i+1)
+		q.wait(Acked, i+1, 5*time.Second)
+	}
+	if n, died := q.count(LeaseGone), q.sum(Died); n+died > 0 {
+		t.Errorf("%d leases lost, %d called dead", n, died)
 	}
 }
