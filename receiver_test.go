@@ -5,7 +5,9 @@ import (
 	"errors"
 	"flag"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -464,4 +466,26 @@ func TestOddError(t *testing.T) {
 	q.deliver(0, 2)
 	q.wait(Rejected, 1, 5*time.Second)
 	q.wait(Acked, 1, 5*time.Second)
+}
+
+// A step takes first and acks behind it: were it the other way round, the list would be empty in between, and made anew each time.
+func TestTakesComeBeforeAcks(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	q.deliver(0, 40)
+	q.receive(1, func(context.Context, int) error { return nil })
+	q.wait(Acked, 40, 5*time.Second)
+	var order []string
+	for _, line := range p.Log() {
+		for _, name := range []string{"RPOPLPUSH", "LREM"} {
+			if fields := strings.Fields(line); len(fields) > 1 && fields[1] == name {
+				order = append(order, name)
+			}
+		}
+	}
+	if i := slices.Index(order, "LREM"); i < 2 {
+		t.Errorf("%d takes before the first ack: %v", i, order[:min(len(order), 12)])
+	}
 }

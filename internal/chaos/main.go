@@ -31,6 +31,7 @@ type plan struct {
 	mixes  int
 	only   string
 	out    string
+	render bool
 
 	mu   sync.Mutex // of what follows, and of standard output
 	well bool
@@ -63,6 +64,7 @@ func (p *plan) read() {
 	flag.IntVar(&p.mixes, "mixes", number("MIXES", 20), "how many random mixes, of seeds that follow each other")
 	flag.StringVar(&p.only, "only", os.Getenv("ONLY"), "rows to run, by patterns with commas between them, as of path.Match; cells, mix, defects and the names of defects are rows, too. Then nothing is written")
 	flag.StringVar(&p.out, "out", "", "directory to write to, also of a part; empty: docs, and of a part nowhere")
+	flag.BoolVar(&p.render, "render", false, "run nothing: write the page anew from the figures beside it")
 	flag.Parse()
 }
 
@@ -88,6 +90,13 @@ func main() {
 	_ = flag.Set("rapid.seed", fmt.Sprint(p.seed))
 	_ = flag.Set("rapid.nofailfile", "true")
 	_ = flag.Set("rapid.checks", "1000")
+	if p.render {
+		if err := render(p.out); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	began := time.Now()
 	r := &report{Seed: p.seed, Command: fmt.Sprintf("make chaos ROUNDS=%d SEED=%d TIME=%s MIXES=%d", p.rounds, p.seed, p.time, p.mixes)}
 	r.setting()

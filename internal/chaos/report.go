@@ -111,14 +111,37 @@ func (c *catch) String() string {
 //go:embed reliability.md.tmpl
 var page string
 
-// write puts the report into a directory; empty: where it belongs in the module's tree.
+// home is dir or, where that is empty, where the report belongs in the module's tree.
+func home(dir string) (string, error) {
+	if dir != "" {
+		return dir, nil
+	}
+	root, err := moduleRoot()
+	return filepath.Join(root, "docs"), err
+}
+
+// render writes the page anew from the figures of an earlier run.
+func render(dir string) error {
+	dir, err := home(dir)
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "reliability.json"))
+	if err != nil {
+		return err
+	}
+	var r report
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return err
+	}
+	return r.write(dir)
+}
+
+// write puts the report into a directory.
 func (r *report) write(dir string) error {
-	if dir == "" {
-		root, err := moduleRoot()
-		if err != nil {
-			return err
-		}
-		dir = filepath.Join(root, "docs")
+	dir, err := home(dir)
+	if err != nil {
+		return err
 	}
 	ms := func(d time.Duration) string {
 		switch {

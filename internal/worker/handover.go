@@ -120,7 +120,7 @@ func (r *Pool) handover(why error) {
 			return
 		}
 		if r.Grave(r.intakes[0], err) {
-			wait = min(2*wait, link.MaxTrouble)
+			wait = min(2*wait, link.MaxTrouble, max(r.conf.Lease/4, link.MinTrouble)) // next would grow old
 		}
 		link.Sleep(life, link.Jitter(wait))
 	}

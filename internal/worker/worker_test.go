@@ -72,3 +72,36 @@ func benchmarkStep(b *testing.B, prefetch, workers int) {
 		b.Errorf("%v left", left)
 	}
 }
+
+// How many messages a worker takes at once is told by what its handler took lately.
+func TestWant(t *testing.T) {
+	for _, c := range []struct {
+		mean time.Duration // of the handler
+		size int           // of an element
+		want int
+	}{
+		{0, 0, 1}, // not known yet
+		{time.Microsecond, 200, 16},
+		{100 * time.Microsecond, 200, 10}, // all within 1 ms
+		{400 * time.Microsecond, 200, 3},  // three within 20 ms
+		{6 * time.Millisecond, 200, 3},
+		{7 * time.Millisecond, 200, 2},
+		{11 * time.Millisecond, 200, 1},
+		{time.Minute, 200, 1},
+		{time.Microsecond, 64 << 10, 4}, // within PrefetchBytes
+		{time.Microsecond, 1 << 20, 1},
+	} {
+		s := &slot{r: &Pool{conf: &Config{Prefetch: 16, PrefetchBytes: 256 << 10}}, mean: c.mean, size: c.size, limit: 16}
+		if got := s.want(); got != c.want {
+			t.Errorf("a handler of %v, elements of %d bytes: %d, want %d", c.mean, c.size, got, c.want)
+		}
+		s.r.conf.Prefetch = 1
+		if got := s.want(); got != 1 {
+			t.Errorf("with Prefetch 1: %d", got)
+		}
+		s.limit, s.r.conf.Prefetch = 2, 16
+		if got := s.want(); got > 2 {
+			t.Errorf("slow start at 2: %d", got)
+		}
+	}
+}
