@@ -2,8 +2,11 @@ package shunt
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,4 +60,81 @@ func TestDeliverAllReuses(t *testing.T) {
 		}
 		q.until(5*time.Second, fmt.Sprintf("%d Delivered", len(seen)), func() bool { return q.sum(Delivered) == len(seen) })
 	})
+}
+
+// A chunk whose reply is lost is unknown, message by message; the others are there.
+func TestDeliverAllTellsEach(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	var ms []IMessage
+	var odd []int
+	for i := range 10 {
+		ms = append(ms, Raw(fmt.Sprint(q.name, i%2), []byte{byte(i)}))
+		if i%2 == 1 {
+			odd = append(odd, i)
+		}
+	}
+	ms[4] = Raw("no channel", nil)
+	lost := p.On(byName("LPUSH", ".prepare")(&bench{name: q.name + "1"}), 1, redistest.CutAfter)
+	err := q.DeliverAll(t.Context(), ms)
+	strikes(t, lost, 1)
+	var told *DeliveryError
+	if !errors.As(err, &told) || !errors.Is(told.Unknown[1], ErrUnknown) {
+		t.Fatal(err)
+	}
+	// What was on its way on the same connection may be unknown too.
+	for _, i := range odd {
+		if told.Unknown[i] == nil {
+			t.Errorf("message %d is not unknown: %v", i, err)
+		}
+	}
+	if failed := slices.Collect(maps.Keys(told.Failed)); !slices.Equal(failed, []int{4}) {
+		t.Errorf("failed: %v", failed)
+	}
+	for i, want := range []int64{4, 5} {
+		got := s.Do("LLEN", lists.KeysOf(fmt.Sprint(q.name, i)).Prepare)
+		if got != want && (i == 1 || got != int64(0) || told.Unknown[0] == nil) { // a chunk is there as a whole or not at all
+			t.Errorf("%v in channel %d, want %d", got, i, want)
+		}
+	}
+}
+
+// Chunks have at most 1,000 elements or 1 MB, and keep the order.
+func TestDeliverAllChunks(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	deliver := func(n, size int) {
+		t.Helper()
+		var ms []IMessage
+		for i := range n {
+			ms = append(ms, Raw(q.name, fmt.Appendf(bytes.Repeat([]byte("."), size), "%04d", i)))
+		}
+		if err := q.DeliverAll(t.Context(), ms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pushes := byName("LPUSH", ".prepare")(q)
+	deliver(2500, 0)
+	if n := p.Count(pushes); n != 3 {
+		t.Errorf("2,500 messages went in %d commands, want 3", n)
+	}
+	elements, err := redis.ByteSlices(s.Do("LRANGE", lists.KeysOf(q.name).Prepare, 0, -1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, raw := range slices.Backward(elements) {
+		e, _ := lists.Decode(raw)
+		if want := fmt.Sprintf("%04d", len(elements)-1-i); string(e.Payload) != want {
+			t.Fatalf("%q at the place of %s", e.Payload, want)
+		}
+	}
+	p.ResetCounts()
+	deliver(5, 400<<10)
+	if n := p.Count(pushes); n != 3 {
+		t.Errorf("5 messages of 400 KB went in %d commands, want 3", n)
+	}
 }

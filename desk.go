@@ -30,7 +30,8 @@ var States = []State{Prepare, Doing, Delay, Suspect, Dead}
 type StateStats struct {
 	Count int
 	// Oldest is how long ago the oldest was delivered; for Dead, how long ago it died; for Delay, how long the first is overdue, negative
-	// while it is not due. For Prepare it is that of the message to be taken next. Zero where there is none or it is a bare payload.
+	// while it is not due. For Prepare and Suspect it is that of the message to be taken next. Zero where there is none or it is a bare
+	// payload.
 	Oldest time.Duration
 }
 
@@ -60,7 +61,7 @@ type Receiver struct {
 	Workers int
 	Lease   time.Duration
 	Alive   bool
-	Until   time.Time // end of its lease; for a dead one, when it is looked at next
+	Until   time.Time // end of its term; for a dead one, when it is looked at next
 	Holding int       // messages in its lists
 }
 
@@ -258,9 +259,9 @@ func entries(channel string, reply any, scores bool) []Entry {
 	return es
 }
 
-// List shows messages of one state: limit of them (0: all) from offset, the one to be taken next first, the one due first, the
-// latest dead first; those in hand by receiver and worker, always all of them. It reads, and locks nothing: a message that moves meanwhile may be missed or
-// seen twice.
+// List shows messages of one state: limit of them (0: all) from offset, the one to be taken next first, the one due first, the latest
+// dead first; those in hand by receiver and worker, always all of them. It reads, and locks nothing: a message that moves meanwhile may
+// be missed or seen twice.
 func (q *Queue) List(ctx context.Context, channel string, state State, offset, limit int) ([]Entry, error) {
 	if offset < 0 || limit < 0 {
 		return nil, fmt.Errorf("shunt: list %q: offset %d and limit %d: want 0 or more", channel, offset, limit)

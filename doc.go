@@ -35,8 +35,8 @@
 //   - A receiver is one call of [Queue.Receive], [Queue.ReceiveOrdered] or [Queue.ReceiveWeighted]; a worker is one of its
 //     goroutines, each with a doing list of its own. A waiter is what wakes a receiver that has nothing to do.
 //   - An incarnation is a receiver's hold on Redis: it ends, and another follows, when a connection breaks that owed it an answer.
-//   - A lease is how long an incarnation that is not heard of is believed alive. A beat extends it, a sweep looks after those
-//     whose lease has run out.
+//   - A lease is how long an incarnation may be away: it is believed alive for a term of four thirds of it after its last beat. A
+//     sweep looks after those whose term is over.
 //   - A suspect is an element that was in the hands of dying processes twice or more. A receiver handles one at a time; one that
 //     was there four times goes to dead.
 //

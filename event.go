@@ -15,6 +15,7 @@ import (
 )
 
 // EventKind names what happened. The comment of each tells which fields of the Event are set besides Kind, Time and Channel.
+// What concerns a whole receiver has the Channel that was named first; Connected, Separated and EventsLost have none.
 type EventKind string
 
 const (
@@ -35,7 +36,7 @@ const (
 
 	// A handler's faults.
 	TimedOut   EventKind = "timed-out"   // its context was ended; Serial, Attempt, Receiver, Worker, Took
-	Orphaned   EventKind = "orphaned"    // it ignored that, was given up, and its goroutine is left to itself; the same and N orphans so far
+	Orphaned   EventKind = "orphaned"    // it ignored its ended context and was given up: its goroutine is left to itself; the same and N such orphans now
 	SlotsEmpty EventKind = "slots-empty" // as many orphans as workers: N slots stay empty until one ends
 
 	// A receiver's life.
@@ -44,9 +45,9 @@ const (
 	Succeeded  EventKind = "succeeded"   // Receiver is the new incarnation, Err why the old one ended; N handlers kept their message
 	LeaseGone  EventKind = "lease-gone"  // the lease was lost; Receiver
 	Died       EventKind = "died"        // N other receivers' leases ran out; Receiver is who saw it
-	Trouble    EventKind = "trouble"     // Redis refuses or does not answer a receiver: Err; Fatal if waiting will not help
+	Trouble    EventKind = "trouble"     // Redis refuses or does not answer a receiver, or a method of the user's failed beside its handler: Err; Fatal if waiting will not help
 	Connected  EventKind = "connected"   // to Redis, first or again
-	Separated  EventKind = "separated"   // from Redis: Err; it is dialled again with a growing wait of up to 5 s
+	Separated  EventKind = "separated"   // from Redis: Err; it is dialled again with a growing wait, at most 5 s and at most 0.15 of a lease
 	EventsLost EventKind = "events-lost" // N events were dropped before this one: Events is slower than what happens
 )
 

@@ -302,8 +302,6 @@ func TestEventsFuncFailsInABatch(t *testing.T) {
 	for name, fail := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if name == "Goexit" {
-			}
 			redistest.Leaks(t)
 			s := &stream{do: func(e Event) {
 				if e.N%3 != 2 {

@@ -31,7 +31,10 @@ func (h handling) run() error {
 	}
 	var timeout time.Duration
 	if t, ok := m.(Timeouter); ok && h.Item.Timeout == 0 {
-		timeout = t.Timeout()
+		guard("Timeout", func() error { timeout = t.Timeout(); return nil }, func(e error) { err = e })
+		if err != nil {
+			return err
+		}
 	}
 	h.Decoded(m, timeout)
 	return h.r.handler(h.Handling, m)
@@ -87,7 +90,7 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	case errors.As(err, &r), most > 0 && attempt >= most:
 		v.Kind = worker.Rejected
 	case errors.As(err, &d):
-		v.Kind, v.Wait = worker.Retried, d.after
+		v.Kind, v.Wait = worker.Retried, min(d.after, maxWait)
 	default:
 		v.Kind, v.Wait = worker.Retried, h.backoff(m, attempt)
 	}

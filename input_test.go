@@ -273,8 +273,11 @@ func TestFarFuture(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		q.deliver(1, 2)
+		q.receive(1, func(context.Context, int) error { return RetryAfter(math.MaxInt64, nil) })
+		q.wait(Retried, 1, 5*time.Second)
 		es, err := q.List(ctx, q.name, Delay, 0, 0)
-		if err != nil || len(es) != 2 {
+		if err != nil || len(es) != 3 {
 			t.Fatal(es, err)
 		}
 		for _, e := range es {

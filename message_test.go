@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"pgregory.net/rapid"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
@@ -427,4 +429,86 @@ func TestSidekiqBackoff(t *testing.T) {
 	if sidekiqBackoff(math.MaxInt) > maxWait*2 {
 		t.Error("unbounded")
 	}
+}
+
+// strict has the optional methods.
+type strict struct {
+	*Kind[int]
+	timeout  time.Duration
+	attempts int
+}
+
+func (s strict) Timeout() time.Duration { return s.timeout }
+func (s strict) MaxAttempts() int       { return s.attempts }
+func (s strict) Unmarshal(p []byte) (IMessage, error) {
+	m, err := s.Kind.Unmarshal(p)
+	if err != nil {
+		return nil, err
+	}
+	s.Kind = m.(*Kind[int])
+	return s, nil
+}
+
+// An option comes before the method, the method before the field; zero stands for what comes next.
+func TestOptionMethodField(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		for _, c := range []struct {
+			name           string
+			method, field  time.Duration
+			attempts, most int
+			opts           []Option
+			timeout        time.Duration // 0: none
+			rejectedAfter  int
+		}{
+			{"field", 0, time.Minute, 0, 3, nil, time.Minute, 3},
+			{"method", time.Hour, time.Minute, 2, 3, nil, time.Hour, 2},
+			{"option", time.Hour, time.Minute, 2, 3, []Option{Timeout(2 * time.Hour), MaxAttempts(1)}, 2 * time.Hour, 1},
+			{"none by field", 0, -1, 0, 1, nil, 0, 1},
+			{"none by method", -1, time.Minute, 0, 1, nil, 0, 1},
+			{"none by option", time.Hour, time.Minute, 0, 1, []Option{Timeout(-1)}, 0, 1},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				q := newBench(t, b.URL(), func(q *Queue) {
+					q.Timeout, q.MaxAttempts, q.Backoff = c.field, c.most, func(int) time.Duration { return 0 }
+				})
+				left := make(chan time.Duration, 10)
+				k := strict{q.kind(func(ctx context.Context, _ int) error {
+					end, ok := ctx.Deadline()
+					if !ok {
+						left <- 0
+					} else {
+						left <- time.Until(end)
+					}
+					return errors.New("no")
+				}), c.method, c.attempts}
+				if _, err := q.Receive(t.Context(), k, 1); err != nil {
+					t.Fatal(err)
+				}
+				if err := q.Deliver(t.Context(), q.kind(nil).Message(1), c.opts...); err != nil {
+					t.Fatal(err)
+				}
+				q.wait(Rejected, 1, 10*time.Second)
+				if n := len(left); n != c.rejectedAfter {
+					t.Errorf("handled %d times, want %d", n, c.rejectedAfter)
+				}
+				if got := <-left; got > c.timeout || got < c.timeout-10*time.Second {
+					t.Errorf("%v left, want %v", got, c.timeout)
+				}
+			})
+		}
+	})
+}
+
+// A socket's URL, with a database.
+func TestUnixURL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newBench(t, "unix://"+s.Socket()+"?db=3")
+	q.deliver(0, 1)
+	if n, err := redis.Int(s.TryDo("DBSIZE")); err != nil || n != 0 {
+		t.Errorf("%d keys in database 0, %v", n, err)
+	}
+	q.receive(1, func(context.Context, int) error { return nil })
+	q.wait(Acked, 1, 5*time.Second)
 }

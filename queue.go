@@ -37,8 +37,9 @@ type Queue struct {
 	// attempt⁴ + 15 s and up to 10 s × attempt of jitter, 25 attempts in some three weeks.
 	Backoff func(attempt int) time.Duration
 
-	// Prefetch is how many messages a worker may hold: 1 to 1000, default 16. It holds more than one only while its handler
-	// takes less than 1 ms for all of them, or up to three if it takes less than 20 ms for these. 1 turns it off.
+	// Prefetch is how many messages a worker may hold: 1 to 1000, default 16, beside those whose verdicts are on their way. It holds more
+	// than one only while its handler takes less than 1 ms for all of them, or up to three if it takes less than 20 ms for these. 1 turns
+	// it off.
 	Prefetch int
 	// PrefetchBytes bounds the same by their size: default 256 KB.
 	PrefetchBytes int
@@ -52,14 +53,14 @@ type Queue struct {
 
 	// DeliverTimeout bounds a delivery whose context has no deadline: default 10 s.
 	DeliverTimeout time.Duration
-	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, at least 100 ms. Below a third of Lease
-	// no pause of Redis that it notices costs a lease.
+	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, at least 100 ms.
+	// Beats wait for a third of Lease at most.
 	ReplyTimeout time.Duration
 
 	// Wrap is middleware around every Resolve, called once a Receive for the outermost Handler.
 	Wrap func(next Handler) Handler
-	// Events is told what happens, one Event at a time, on a goroutine of its own; from there Close waits Grace for it. Where it is slower than what happens, up to
-	// 16,384 wait for it and the rest are dropped and counted.
+	// Events is told what happens, one Event at a time, on a goroutine of its own; from there Close waits Grace for it. Where it is slower
+	// than what happens, up to 16,384 wait for it and the rest are dropped and counted.
 	Events func(Event)
 
 	mu        sync.Mutex

@@ -13,8 +13,9 @@ import (
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
-// A lease is extended every third of it, so that two beats may fail. A beat tells of leases that have run out or are about to, so
-// that what a killed receiver held is found as soon as its lease is over; a sweep every 5 s or so looks after all else.
+// An entry outlives its last beat by four thirds of a lease and is extended every third, so that three beats may fail. A beat tells of
+// those that have run out or are about to, so that what a killed receiver held is found as soon as its term is over; a sweep every 5 s
+// or so looks after all else.
 const (
 	sweepEvery  = 5 * time.Second
 	sweepClaims = 16       // dead receivers that one sweep looks after

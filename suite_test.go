@@ -75,7 +75,7 @@ func (b *bench) story() string {
 	return s.String()
 }
 
-// count sums what matching events stand for.
+// count counts the events of a kind.
 func (b *bench) count(kind EventKind) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(redistest.Main(m))
 }
 
-// execute runs the program; at the first line that contains interrupt, if that is not empty, it sends one. It returns the output, line by line.
+// execute runs the program; at the first line that contains interrupt, if that is not empty, it sends one. It returns the output, line
+// by line.
 func execute(t *testing.T, interrupt string, args ...string) []string {
 	t.Helper()
 	c := exec.Command(os.Args[0], args...)

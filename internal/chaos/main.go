@@ -1,5 +1,5 @@
-// Chaos tries to lose a message and cannot: it runs the fault matrix of shunt against the package and a real redis-server, has
-// every process say what it does, and judges what was said by twelve invariants. go test ./internal/chaos is the short form; make chaos, which
+// Chaos tries to lose a message and cannot: it runs the fault matrix of shunt against the package and a real redis-server, has every
+// process say what it does, and judges what was said by twelve invariants. go test ./internal/chaos is the short form; make chaos, which
 // is go run ./internal/chaos, the long one, and writes docs/reliability.md.
 package main
 

@@ -68,8 +68,8 @@ func longRetry(args [][]byte) bool {
 	return err == nil && ms >= 1000
 }
 
-// After every storm the hands rest, but for a parting shot at each process: a lost reply at one command, and nothing after it that would mend
-// what it strands. Then comes a lull: what is doubled in it, no fault can have caused, and what was there before has to be handled
+// After every storm the hands rest, but for a parting shot at each process: a lost reply at one command, and nothing after it that would
+// mend what it strands. Then comes a lull: what is doubled in it, no fault can have caused, and what was there before has to be handled
 // when it ends, be it in whose hands it may. Late in the lull, when nothing excuses any more that a living one is judged dead,
 // redis-server stops with a sweep on its way, until every entry is too old: who was away only because Redis was is not dead.
 const (

@@ -12,7 +12,7 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// One round of each row that make test has time for, or of all with -long.
+// One round of each row that make test has time for, or of all without -short.
 func TestRows(t *testing.T) {
 	for _, r := range rows {
 		t.Run(r.id, func(t *testing.T) {

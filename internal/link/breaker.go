@@ -19,11 +19,11 @@ const (
 type Holdoff struct {
 	wait   time.Duration
 	until  time.Time
-	forgot bool // the last refusal was the first NOSCRIPT in a row
+	forgot bool // a NOSCRIPT was among these refusals
 }
 
-// Refuse takes in a refusal, and returns how long to wait. What waiting does not mend waits longest; a script that was forgotten goes with
-// its text next time, and almost at once.
+// Refuse takes in a refusal, and returns how long to wait. What waiting does not mend waits longest; a script that was forgotten, the first
+// time, goes again with its text almost at once.
 func (h *Holdoff) Refuse(err error) time.Duration {
 	class := Classify(err)
 	switch {

@@ -57,7 +57,8 @@ func (s *Subscription) Listen(channel string, heard func(payload string), listen
 	return l
 }
 
-// Forget ends a Listen; with the last one the connection and the goroutine end, for which it waits until ctx is over.
+// Forget ends a Listen; with the last one the connection and the goroutine end, for which it waits. When ctx is over
+// a connection that is mute is cut, where its socket is known.
 func (s *Subscription) Forget(ctx context.Context, l *Listener) {
 	s.mu.Lock()
 	channel := l.channel

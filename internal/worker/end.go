@@ -171,6 +171,7 @@ func (r *Pool) conclude(ctx context.Context) {
 	of := make([][]*Item, len(r.slots))
 	for i, s := range r.slots {
 		s.mu.Lock()
+		s.refused = link.Holdoff{} // there is no later
 		of[i] = s.collect(nil, c, false)
 		s.mu.Unlock()
 	}
@@ -194,10 +195,6 @@ func (r *Pool) conclude(ctx context.Context) {
 // putBack sends the items of a state to the taking end, in one pipeline and the one taken last first, so that the one taken first
 // is next whichever worker had it. The gate is held alone. It returns how many were found; what fails stays in hand.
 func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) {
-	type held struct {
-		s  *slot
-		it *Item
-	}
 	var all []held
 	for _, s := range r.slots {
 		s.mu.Lock()

@@ -63,8 +63,8 @@ func (it *Item) fill(in *Intake, raw []byte, taken int64) {
 	it.Element, it.Newer = lists.Decode(raw)
 }
 
-// collect adds the commands of all verdicts to the call, and with unstarted the release of what has not begun; it appends the
-// items to out in the order of the replies. s.mu is held.
+// collect adds the commands of all verdicts to the call, unless they are held off, and with unstarted the release of what has not begun;
+// it appends the items to out in the order of the replies. s.mu is held.
 func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	if s.refused.Left() > 0 {
 		return out

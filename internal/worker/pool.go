@@ -44,8 +44,8 @@ type Config struct {
 
 	// Handle decodes a message and runs its handler, and calls h.Finish with what came of it whatever the handler does.
 	Handle func(h *Handling)
-	// Judge makes a verdict of it, Ack or a new one. It is given what Decoded was, and runs on the handler's goroutine, or on another one for a
-	// handler that was given up.
+	// Judge makes a verdict of it, Ack or a new one. It is given what Decoded was, and runs on the handler's goroutine, or on another one
+	// for a handler that was given up.
 	Judge func(h *Handling, message any, err error) *Verdict
 	// Emit is told what happens; nil where nobody wants to know.
 	Emit func(...Event)
@@ -126,7 +126,7 @@ type Pool struct {
 	owed        []lists.Incarnation // gate: what an unfinished handover leaves to the end
 	pausing     atomic.Bool         // a handover wants the gate
 	suspect     atomic.Bool         // a suspect is in hand, or asked for
-	suspectsOff link.Holdoff        // of takes of suspects; whose suspect is
+	suspectsOff link.Holdoff        // of takes of suspects; belongs to whoever has set suspect
 	spared      atomic.Int64        // unix ns until which no suspect is asked for
 	polls       atomic.Bool         // a waiter may not block
 	full        atomic.Int64        // unix ns until which a full Redis is assumed

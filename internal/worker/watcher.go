@@ -27,7 +27,7 @@ func (l *lease) age(now time.Time) (mono, wall time.Duration) {
 	return now.Sub(last), now.Round(0).Sub(last.Round(0))
 }
 
-// fresh says whether something may be taken and started now: for the first two thirds of the lease.
+// fresh says whether something may be taken and started now: for the first two thirds of the term.
 func (l *lease) fresh(now time.Time) bool {
 	mono, wall := l.age(now)
 	return max(mono, wall) < l.length*2/3 && !l.lost.Load()
