@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -63,7 +64,7 @@ func (p *plan) read() {
 	flag.DurationVar(&p.time, "time", length, "of each random mix")
 	flag.IntVar(&p.mixes, "mixes", number("MIXES", 20), "how many random mixes, of seeds that follow each other")
 	flag.StringVar(&p.only, "only", os.Getenv("ONLY"), "rows to run, by patterns with commas between them, as of path.Match; cells, mix, defects and the names of defects are rows, too. Then nothing is written")
-	flag.StringVar(&p.out, "out", "", "directory to write to, also of a part; empty: docs, and of a part nowhere")
+	flag.StringVar(&p.out, "out", "", "directory to write to; empty: docs, and of a part nowhere. The rows of a part take the place of those that are there")
 	flag.BoolVar(&p.render, "render", false, "run nothing: write the page anew from the figures beside it")
 	flag.Parse()
 }
@@ -98,13 +99,13 @@ func main() {
 		return
 	}
 	began := time.Now()
-	r := &report{Seed: p.seed, Command: fmt.Sprintf("make chaos ROUNDS=%d SEED=%d TIME=%s MIXES=%d", p.rounds, p.seed, p.time, p.mixes)}
+	r := &report{Seed: p.seed, Command: strings.TrimSuffix(fmt.Sprintf("make chaos ROUNDS=%d SEED=%d TIME=%s MIXES=%d ONLY='%s'", p.rounds, p.seed, p.time, p.mixes, p.only), " ONLY=''")}
 	r.setting()
 	fmt.Println(r.Command, r.Commit)
 	p.run(r)
 	r.Took = time.Since(began).Round(time.Second)
 	if p.out != "" || p.only == "" {
-		if err := r.write(p.out); err != nil {
+		if err := p.publish(r); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			p.well = false
 		}
@@ -114,6 +115,20 @@ func main() {
 		fmt.Println("it does not hold")
 		os.Exit(1)
 	}
+}
+
+// publish writes a report; that of a part goes into the one that is there.
+func (p *plan) publish(r *report) error {
+	if p.only != "" {
+		whole, err := r.into(p.out)
+		if err == nil {
+			return whole.write(p.out)
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return r.write(p.out)
 }
 
 // atOnce runs f(0) to f(n-1), no more than width at a time.
@@ -264,6 +279,9 @@ func (p *plan) hunt(d *defect) *catch {
 	atOnce(2, 2, func(i int) {
 		v := (&result{}).play(func(t *stage) *verdict { return d.play(t, redistest.Start(t), []string{"", bin}[i]) })
 		if i == 0 {
+			if err := v.Err(); err != nil {
+				fmt.Printf("the package as it is, on the schedule of %q: %v\n", d.name, err)
+			}
 			c.SoundSchedule = len(v.breaches) == 0
 		} else if v.caught() {
 			c.OnSchedule = strings.Join(v.broke(), ", ")

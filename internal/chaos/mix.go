@@ -199,9 +199,10 @@ type mixer struct {
 	over  chan struct{}
 }
 
-// join starts a worker process on some channels.
+// join starts a worker process on some channels, with so many workers that a backlog of high is gone before a calm is over: low has
+// no turn before.
 func (m *mixer) join(channels []string) *worker {
-	return m.start(orders{Channels: channels, Workers: 8, Grace: 2 * time.Second})
+	return m.start(orders{Channels: channels, Workers: 16, Grace: 2 * time.Second})
 }
 
 // oddities deliver, beside the flow, what is large and what has a twin.

@@ -78,6 +78,7 @@ type report struct {
 	Date, Commit, Command, Redis, System string
 	Seed                                 uint64
 	Took                                 time.Duration
+	Again                                []*report `json:",omitempty"` // parts that were run again later, without what they came to
 	Results                              []*result
 	Mixes                                []*result
 	Defects                              []*catch
@@ -122,19 +123,53 @@ func home(dir string) (string, error) {
 
 // render writes the page anew from the figures of an earlier run.
 func render(dir string) error {
-	dir, err := home(dir)
+	r, err := read(dir)
 	if err != nil {
-		return err
-	}
-	raw, err := os.ReadFile(filepath.Join(dir, "reliability.json"))
-	if err != nil {
-		return err
-	}
-	var r report
-	if err := json.Unmarshal(raw, &r); err != nil {
 		return err
 	}
 	return r.write(dir)
+}
+
+// read gets the figures of an earlier run.
+func read(dir string) (*report, error) {
+	dir, err := home(dir)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "reliability.json"))
+	if err != nil {
+		return nil, err
+	}
+	r := new(report)
+	return r, json.Unmarshal(raw, r)
+}
+
+// into takes the rows of a part that was run later into the report that is in a directory.
+func (r *report) into(dir string) (*report, error) {
+	whole, err := read(dir)
+	if err != nil {
+		return nil, err
+	}
+	whole.Results = instead(whole.Results, r.Results, func(x *result) string { return x.Row })
+	whole.Mixes = instead(whole.Mixes, r.Mixes, func(x *result) string { return x.Row })
+	whole.Defects = instead(whole.Defects, r.Defects, func(c *catch) string { return c.Name })
+	part := *r
+	part.Results, part.Mixes, part.Defects = nil, nil, nil
+	whole.Again = append(whole.Again, &part)
+	return whole, nil
+}
+
+// instead puts each of the new in the place of the old one of the same name.
+func instead[T any](old, now []T, name func(T) string) []T {
+	for _, x := range now {
+		i := slices.IndexFunc(old, func(y T) bool { return name(y) == name(x) })
+		if i < 0 {
+			old = append(old, x)
+		} else {
+			old[i] = x
+		}
+	}
+	return old
 }
 
 // write puts the report into a directory.

@@ -73,6 +73,16 @@ func (b *Breaker) Pass() time.Duration {
 	return 0
 }
 
+// Back gives the right to a step back, of one who had nothing to send: otherwise nobody would try until the next wait is over.
+func (b *Breaker) Back() {
+	if !b.on.Load() {
+		return
+	}
+	b.mu.Lock()
+	b.off.until = time.Now()
+	b.mu.Unlock()
+}
+
 // Judge hears how a step went.
 func (b *Breaker) Judge(err error) {
 	if err == nil {

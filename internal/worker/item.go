@@ -250,7 +250,11 @@ func (s *slot) cleared(it *Item) {
 // flush sends, from outside the slot's goroutine, what a stalled or stopping slot holds: verdicts, and what has not begun.
 func (s *slot) flush() {
 	r := s.r
-	if r.breaker.Pass() > 0 || !r.enter() {
+	if r.breaker.Pass() > 0 {
+		return
+	}
+	if !r.enter() {
+		r.breaker.Back()
 		return
 	}
 	defer r.gate.RUnlock()
@@ -260,6 +264,7 @@ func (s *slot) flush() {
 	sent := s.collect(nil, call, true)
 	s.mu.Unlock()
 	if len(sent) == 0 {
+		r.breaker.Back()
 		return
 	}
 	r.exchange(call)

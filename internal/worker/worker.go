@@ -106,6 +106,7 @@ func (s *slot) step(call *link.Call) bool {
 			continue
 		}
 		if r.pausing.Load() || !r.enter() {
+			r.breaker.Back()
 			s.rest(time.Second)
 			continue
 		}
@@ -128,6 +129,7 @@ func (s *slot) step(call *link.Call) bool {
 		s.sent = sent
 		if call.Len() == 0 {
 			r.gate.RUnlock()
+			r.breaker.Back()
 			if held == 0 && stopped && r.isSettled() {
 				return false
 			}
