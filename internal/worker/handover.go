@@ -29,7 +29,10 @@ func (r *Pool) all(ctx context.Context, c *link.Call) error { return r.s.Data.Ru
 // moved an element into a list of this live receiver without anybody knowing, and a command that it carried may run even now: so the
 // old lists are given up for good, and emptied.
 func (r *Pool) succeed() {
-	const maxCalm = 2 * link.MaxTrouble // after which a break is not taken for the last one's consequence
+	const (
+		maxCalm = 2 * link.MaxTrouble // after which a break is not taken for the last one's consequence
+		maxWait = time.Second         // for all that time nothing is taken
+	)
 	var last time.Time                  // of the last handover's end
 	var wait time.Duration
 	for {
@@ -39,7 +42,7 @@ func (r *Pool) succeed() {
 				wait = 0
 			}
 			link.Sleep(r.Life, wait) // what breaks a connection each time does not do so at full speed
-			wait = min(max(2*wait, link.MinTrouble/2), link.MaxTrouble)
+			wait = min(max(2*wait, link.MinTrouble/2), maxWait)
 			r.handover(why)
 			last = time.Now()
 		case <-r.Life.Done():
