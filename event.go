@@ -26,7 +26,7 @@ const (
 	Rejected    EventKind = "rejected"     // went to dead: the same, and Err
 	Released    EventKind = "released"     // N unstarted or handed back messages went to the taking end; Receiver, Worker
 	Lost        EventKind = "lost"         // a verdict came too late: the lease was lost and another has the message; Serial, Receiver, Worker, Err
-	DoneOrLost  EventKind = "done-or-lost" // a verdict of unknown outcome was sent again and found nothing; the same
+	DoneOrLost  EventKind = "done-or-lost" // a verdict of unknown outcome was sent again and found nothing, or the receiver ended before; the same
 	Recovered   EventKind = "recovered"    // N messages of a dead receiver went to the taking end; Receiver is the dead one
 	Suspected   EventKind = "suspected"    // N of them went to suspect
 	Poisoned    EventKind = "poisoned"     // N of them went to dead

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -55,6 +56,7 @@ func (r *Pool) End() (returned, still int, err error) {
 		cancel()
 	})()
 	returned, err = r.handBack(limit)
+	r.confess()
 	still = r.runningNow()
 	gone := make(chan struct{})
 	go func() {
@@ -104,6 +106,25 @@ func (r *Pool) unblock(ctx context.Context) {
 			}
 		}
 		link.Sleep(ctx, 10*time.Millisecond)
+	}
+}
+
+// errEnded is told of verdicts that nobody hears of any more.
+var errEnded = errors.New("shunt: the receiver ended before it was known what became of the verdict")
+
+// confess tells of the verdicts that could not be sent, or whose replies did not come: those messages may be handled again.
+func (r *Pool) confess() {
+	for _, s := range r.slots {
+		var evs []Event
+		s.mu.Lock()
+		for _, it := range s.items {
+			if (it.state == decided || it.state == sending) && it.verdict.Kind != Released {
+				evs = append(evs, Event{Kind: DoneOrLost, Channel: it.In.Channel, Serial: it.Serial, Attempt: it.Attempts + 1,
+					Receiver: r.live.Load().Name, Worker: s.n, Took: it.took, Err: errEnded})
+			}
+		}
+		s.mu.Unlock()
+		r.emit(evs...)
 	}
 }
 
