@@ -33,7 +33,7 @@ func (r *Pool) succeed() {
 		maxCalm = 2 * link.MaxTrouble // after which a break is not taken for the last one's consequence
 		maxWait = time.Second         // for all that time nothing is taken
 	)
-	var last time.Time                  // of the last handover's end
+	var last time.Time // of the last handover's end
 	var wait time.Duration
 	for {
 		select {
