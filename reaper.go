@@ -80,9 +80,13 @@ func (r *receiver) beat() {
 			}
 			if now := time.Now(); !now.Before(in.due) && !r.Stopped() {
 				in.due = now.Add(link.Jitter(sweepEvery))
+				if in.again.After(now) { // this one came before its time, by a hint
+					in.due = in.again
+				}
 				p.swept, p.reaped = now.Add(r.conf.Lease/6), false
 				if err := r.sweep(p, in); err != nil && !r.Grave(in.Intake, err) { // what it has claimed comes up again
-					in.due = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
+					in.again = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
+					in.due = in.again
 				}
 			} else if r.Stopped() {
 				in.due = now.Add(sweepEvery)

@@ -37,6 +37,7 @@ type intake struct {
 	prototype IMessage
 	promoter  *promoter
 	due       time.Time // beat's: of the next sweep
+	again     time.Time // likewise: when what a sweep had claimed that failed comes up again
 }
 
 // ownerKey is the context key under which a handler's context gives its receiver.
