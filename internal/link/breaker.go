@@ -54,9 +54,10 @@ type Breaker struct {
 	Over  func()                      // told when the refusals have ended
 	Tells func(err error, fatal bool) // told of each refusal that is worth it
 
-	on  atomic.Bool
-	mu  sync.Mutex
-	off Holdoff
+	on    atomic.Bool
+	mu    sync.Mutex
+	off   Holdoff
+	given bool // the right to try, to one who has not been judged yet
 }
 
 // Pass says how long to wait before a step; who gets zero in trouble is the only one until the next wait is over.
@@ -70,6 +71,7 @@ func (b *Breaker) Pass() time.Duration {
 		return d
 	}
 	b.off.until = time.Now().Add(max(b.off.wait, MinTrouble/50))
+	b.given = true
 	return 0
 }
 
@@ -79,7 +81,9 @@ func (b *Breaker) Back() {
 		return
 	}
 	b.mu.Lock()
-	b.off.until = time.Now()
+	if b.given { // not a wait that began since
+		b.off.until, b.given = time.Now(), false
+	}
 	b.mu.Unlock()
 }
 
@@ -95,11 +99,10 @@ func (b *Breaker) Judge(err error) {
 	if !b.on.Swap(true) {
 		b.off = Holdoff{}
 	}
-	again := b.off.forgot
-	b.off.Refuse(err)
-	forgot := b.off.forgot && !again
+	b.given = false
+	wait := b.off.Refuse(err)
 	b.mu.Unlock()
-	if class := Classify(err); !forgot {
+	if class := Classify(err); wait > MinTrouble/50 {
 		b.Tells(err, class == Fatal || class == Failed)
 	}
 }

@@ -103,14 +103,6 @@ func (c *Call) Only(is []int) *Call {
 	return o
 }
 
-// Err is the error of one reply; nil where there is none yet.
-func (c *Call) Err(i int) error {
-	if !c.Answered {
-		return nil
-	}
-	return c.Replies[i].Err
-}
-
 // Len counts the commands.
 func (c *Call) Len() int { return len(c.cmds) }
 

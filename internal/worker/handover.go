@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -189,10 +188,11 @@ func (h *handover) try(ctx context.Context) error {
 	sent := time.Now()
 	c, err := r.register(ctx, h.next)
 	for i := range h.since {
-		switch {
-		case c.Answered && c.Replies[i].Err == nil:
-			h.since[i] = sent
-		case h.since[i].IsZero() && link.Classify(cmp.Or(c.Err(i), err)) == link.Unknown:
+		class := link.Classify(err)
+		if c.Answered {
+			class = link.Classify(c.Replies[i].Err)
+		}
+		if class == link.Done || class == link.Unknown && h.since[i].IsZero() {
 			h.since[i] = sent
 		}
 	}
