@@ -3,10 +3,12 @@ package shunt
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/lists"
@@ -49,8 +51,12 @@ func (p *promoter) set(due time.Time, back bool) {
 	}
 }
 
-// heard takes a hint: the ms until a new earliest due time, or that the keeper's place is vacant.
+// heard takes a hint: the ms until a new earliest due time, that the keeper's place is vacant, or that a message is cancelled.
 func (p *promoter) heard(payload string) {
+	if serial, is := strings.CutPrefix(payload, "cancel "); is && len(serial) == len(ulid.ULID{}) {
+		p.r.Pool.Cancel(p.in.Intake, ulid.ULID([]byte(serial)))
+		return
+	}
 	ms, err := strconv.ParseInt(payload, 10, 64)
 	if err != nil {
 		p.r.LookSoon(p.in.Intake)

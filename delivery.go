@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,7 +34,8 @@ const (
 )
 
 // Deliver puts a message into its channel, now or, with In and At, later. nil means that Redis has it. ErrUnknown means that it
-// may have it, and Deliver does not try again by itself: delivering is not idempotent. Any other error means that it has it not.
+// may have it, and Deliver does not try again by itself: delivering is not idempotent, but for a message with an ID or Expire. Any
+// other error means that it has it not.
 // While Redis is away Deliver waits for it until ctx ends, or for DeliverTimeout where ctx has no deadline.
 func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
 	if err := q.open(ctx); err != nil {
@@ -44,9 +46,17 @@ func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
 		return err
 	}
 	raw := [1][]byte{d.element.Encode()}
-	due, err := q.put(ctx, &d, raw[:])
+	var due time.Time
+	if d.tracked() {
+		var taken []error
+		if due, taken, err = q.putTracked(ctx, &d, []*lists.Element{&d.element}, raw[:]); err == nil {
+			err = taken[0]
+		}
+	} else {
+		due, err = q.put(ctx, &d, raw[:])
+	}
 	if err == nil && q.events.on() {
-		q.events.emit(Event{Kind: Delivered, Channel: d.channel, Serial: d.element.Name(), N: 1, Due: due})
+		q.events.emit(Event{Kind: Delivered, Channel: d.channel, Serial: d.element.Name(), ID: d.element.ID(), N: 1, Due: due})
 	}
 	return err
 }
@@ -69,9 +79,9 @@ func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) e
 			continue
 		}
 		of := byChannel[d.channel]
-		if n := len(of); n == 0 || !of[n-1].add(i, &d.element) {
+		if n := len(of); n == 0 || !of[n-1].add(i, &d) {
 			c := newChunk(d)
-			c.add(i, &d.element)
+			c.add(i, &d)
 			byChannel[d.channel] = append(of, c)
 		}
 	}
@@ -80,13 +90,29 @@ func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) e
 	for _, of := range byChannel {
 		g.Go(func() error {
 			for _, c := range of {
-				due, err := q.put(ctx, &c.delivery, c.raws)
+				n := len(c.raws)
+				var due time.Time
+				var taken []error
+				var err error
+				if c.elements != nil {
+					due, taken, err = q.putTracked(ctx, &c.delivery, c.elements, c.raws)
+				} else {
+					due, err = q.put(ctx, &c.delivery, c.raws)
+				}
 				if err != nil {
 					failed.add(err, c.indexes...)
 					continue
 				}
-				q.events.emit(Event{Kind: Delivered, Channel: c.channel, N: len(c.raws), Due: due})
-				if !c.later { // which may have been sent more than once
+				for j, err := range taken {
+					if err != nil {
+						failed.add(err, c.indexes[j])
+						n--
+					}
+				}
+				if n > 0 {
+					q.events.emit(Event{Kind: Delivered, Channel: c.channel, N: n, Due: due})
+				}
+				if !c.later && c.elements == nil { // which may have been sent more than once
 					c.free()
 				}
 			}
@@ -128,9 +154,10 @@ func (f *failures) err() error {
 // chunk is what one command of DeliverAll carries; its delivery is its first message's.
 type chunk struct {
 	delivery
-	indexes []int
-	raws    [][]byte // the elements, parts of bytes
-	bytes   []byte
+	indexes  []int
+	raws     [][]byte // the elements, parts of bytes
+	bytes    []byte
+	elements []*lists.Element // likewise, where they are tracked
 }
 
 // chunks are those that the link is done with.
@@ -151,10 +178,14 @@ func (c *chunk) free() {
 	chunks.Put(c)
 }
 
-func (c *chunk) add(i int, e *lists.Element) bool {
-	from := len(c.bytes)
-	if len(c.raws) >= chunkElements || from > 0 && from+e.Size() > chunkBytes {
+func (c *chunk) add(i int, d *delivery) bool {
+	e, from := &d.element, len(c.bytes)
+	if len(c.raws) >= chunkElements || from > 0 && from+e.Size() > chunkBytes || d.in != c.in || !d.at.Equal(c.at) || d.tracked() != c.tracked() {
 		return false
+	}
+	if d.tracked() {
+		own := *e
+		c.elements = append(c.elements, &own)
 	}
 	c.bytes = e.Append(c.bytes) // what it outgrows stays whole for the elements before
 	c.indexes, c.raws = append(c.indexes, i), append(c.raws, c.bytes[from:])
@@ -163,6 +194,9 @@ func (c *chunk) add(i int, e *lists.Element) bool {
 
 // newDelivery makes the element, and checks all that can be checked before Redis is asked.
 func (q *Queue) newDelivery(m IMessage, opts []Option, now time.Time) (d delivery, err error) {
+	if w, ok := m.(*with); ok && w != nil {
+		m, opts = w.IMessage, append(slices.Clip(opts), w.opts...)
+	}
 	if isNil(m) {
 		return d, errors.New("shunt: the message is nil")
 	}
@@ -175,6 +209,16 @@ func (q *Queue) newDelivery(m IMessage, opts []Option, now time.Time) (d deliver
 	}
 	if len(opts) > 0 {
 		if d, err = d.with(opts); err != nil {
+			return d, err
+		}
+	}
+	if n, ok := m.(Identifier); ok && d.element.ID() == "" {
+		if err := d.identify(n); err != nil {
+			return d, err
+		}
+	}
+	if d.element.Extra != nil {
+		if err := d.checkExtra(now); err != nil {
 			return d, err
 		}
 	}
@@ -197,6 +241,22 @@ func (d delivery) with(opts []Option) (delivery, error) {
 		}
 	}
 	return d, nil
+}
+
+// identify takes the name that a message gives itself.
+func (d *delivery) identify(n Identifier) (err error) {
+	var id string
+	guard("MessageID", func() error { id = n.MessageID(); return nil }, func(e error) { err = e })
+	if err != nil || id == "" {
+		return err
+	}
+	return ID(id)(d)
+}
+
+// tracked says whether a script has to bring it: a plain one is not more than its element.
+func (d *delivery) tracked() bool {
+	x := d.element.Extra
+	return x != nil && (x.ID != "" || x.Expires != 0)
 }
 
 // put brings elements into d's channel in one step. It tells the due time of those for later.
@@ -222,14 +282,7 @@ func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, 
 		defer cancel()
 	}
 	began, doubt := time.Now(), false
-	mode, ms := "in", (min(d.in, maxWait) + time.Millisecond - 1).Milliseconds()
-	if !d.at.IsZero() {
-		at := d.at
-		if far := began.Add(maxWait); at.After(far) {
-			at = far
-		}
-		mode, ms = "at", ceilMilli(at)
-	}
+	mode, ms := d.when(began)
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		v, err := q.ask(ctx, 0, d, func(c *link.Call) {
 			c.AddScript(lists.Later, 1, d.keys.Delay, mode, ms)
@@ -264,6 +317,21 @@ func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, 
 			defer cancel()
 		}
 	}
+}
+
+// when is the due time as scripts take it: now, in so many ms, or at that ms since 1970.
+func (d *delivery) when(now time.Time) (mode string, ms int64) {
+	switch {
+	case !d.later:
+		return "now", 0
+	case d.at.IsZero():
+		return "in", (min(d.in, maxWait) + time.Millisecond - 1).Milliseconds()
+	}
+	at := d.at
+	if far := now.Add(maxWait); at.After(far) {
+		at = far
+	}
+	return "at", ceilMilli(at)
 }
 
 // ceilMilli is the first whole millisecond that is not before t.

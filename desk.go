@@ -21,10 +21,11 @@ const (
 	Delay   State = "delay"   // due later: delivered so, or to be tried again
 	Suspect State = "suspect" // held by dying processes twice or more; taken one at a time a receiver
 	Dead    State = "dead"    // given up on
+	Done    State = "done"    // over, and kept as Retain asked
 )
 
 // States are all of them, in the order in which a message may meet them.
-var States = []State{Prepare, Doing, Delay, Suspect, Dead}
+var States = []State{Prepare, Doing, Delay, Suspect, Dead, Done}
 
 // StateStats counts a channel's messages in one state.
 type StateStats struct {
@@ -41,15 +42,17 @@ type Stats map[State]StateStats
 // Entry is one message as it lies in Redis.
 type Entry struct {
 	Serial     string // empty for a bare payload
+	ID         string
 	Payload    []byte
 	Headers    map[string]string
 	Attempts   int
 	Recoveries int
 	Failure    string    // of the last attempt
 	Delivered  time.Time // by the deliverer's clock; zero for a bare payload
-	At         time.Time // Delay: due; Dead: died; by the server's clock
+	At         time.Time // Delay: due; Dead: died; Done: ended; by the server's clock
 	Receiver   string    // Doing: the incarnation that holds it
 	Worker     int       // Doing
+	Outcome    Outcome   // Done, which has no payload
 
 	channel string
 	raw     []byte
@@ -179,6 +182,9 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 		c.Add("ZRANGE", k.Delay, 0, 0, "WITHSCORES")
 		c.Add("ZCARD", k.Dead)
 		c.Add("ZRANGE", k.Dead, 0, 0, "WITHSCORES")
+		c.Add("SCARD", k.Cancelled)
+		c.Add("ZCARD", k.DoneAt)
+		c.Add("ZRANGE", k.DoneAt, 0, 0, "WITHSCORES")
 	})
 	if err != nil {
 		return nil, err
@@ -193,10 +199,11 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 		return now.Sub(es[0].At)
 	}
 	s := Stats{
-		Prepare: {count(vs[1]), oldest(channel, now, vs[2:3])},
+		Prepare: {max(0, count(vs[1])-count(vs[9])), oldest(channel, now, vs[2:3])},
 		Suspect: {count(vs[3]), oldest(channel, now, vs[4:5])},
 		Delay:   {count(vs[5]), scored(vs[6])},
 		Dead:    {count(vs[7]), scored(vs[8])},
+		Done:    {count(vs[10]), scored(vs[11])},
 	}
 	held, err := q.List(ctx, channel, Doing, 0, 0)
 	if err != nil {
@@ -245,7 +252,7 @@ func entries(channel string, reply any, scores bool) []Entry {
 			continue
 		}
 		el, _ := lists.Decode(raw)
-		e := Entry{Serial: el.Name(), Payload: el.Payload, Headers: el.Headers, Attempts: el.Attempts, Recoveries: el.Recoveries,
+		e := Entry{Serial: el.Name(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers, Attempts: el.Attempts, Recoveries: el.Recoveries,
 			Failure: el.Failure, channel: channel, raw: raw}
 		if !el.Bare {
 			e.Delivered = lists.DeliveredAt(el.Serial)
@@ -260,8 +267,8 @@ func entries(channel string, reply any, scores bool) []Entry {
 }
 
 // List shows messages of one state: limit of them (0: all) from offset, the one to be taken next first, the one due first, the latest
-// dead first; those in hand by receiver and worker, always all of them. It reads, and locks nothing: a message that moves meanwhile may
-// be missed or seen twice.
+// dead and the latest done first; those in hand by receiver and worker, always all of them. What is cancelled is left out, so there may be
+// less than limit. It reads, and locks nothing: a message that moves meanwhile may be missed or seen twice.
 func (q *Queue) List(ctx context.Context, channel string, state State, offset, limit int) ([]Entry, error) {
 	if offset < 0 || limit < 0 {
 		return nil, fmt.Errorf("shunt: list %q: offset %d and limit %d: want 0 or more", channel, offset, limit)
@@ -279,11 +286,18 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add("LRANGE", key, from, to) })
 		es := entries(channel, v, false)
 		slices.Reverse(es)
+		if err == nil {
+			es, err = q.uncancelled(ctx, &k, es)
+		}
 		return es, err
 	}
 	set := func(command string, key any) ([]Entry, error) {
 		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add(command, key, offset, last, "WITHSCORES") })
-		return entries(channel, v, true), err
+		es := entries(channel, v, true)
+		if err == nil {
+			es, err = q.uncancelled(ctx, &k, es)
+		}
+		return es, err
 	}
 	switch state {
 	case Prepare:
@@ -296,6 +310,8 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		return set("ZREVRANGE", k.Dead)
 	case Doing:
 		return q.held(ctx, &k)
+	case Done:
+		return q.listDone(ctx, &k, offset, last)
 	}
 	return nil, fmt.Errorf("shunt: list %q: there is no state %q", channel, state)
 }
@@ -331,15 +347,65 @@ func (q *Queue) held(ctx context.Context, k *lists.Keys) ([]Entry, error) {
 	return es, nil
 }
 
+// uncancelled leaves out what is cancelled, and only waits to be dropped.
+func (q *Queue) uncancelled(ctx context.Context, k *lists.Keys, es []Entry) ([]Entry, error) {
+	if !slices.ContainsFunc(es, func(e Entry) bool { return e.ID != "" }) {
+		return es, nil
+	}
+	vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
+		for _, e := range es {
+			c.Add("SISMEMBER", k.Cancelled, e.serial())
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var left []Entry
+	for i, e := range es {
+		if n, _ := redis.Int(vs[i], nil); n == 0 {
+			left = append(left, e)
+		}
+	}
+	return left, nil
+}
+
+// serial is as scripts know it.
+func (e *Entry) serial() []byte {
+	el, _ := lists.Decode(e.raw)
+	return el.Serial[:]
+}
+
+// listDone lists what is kept of messages that are over.
+func (q *Queue) listDone(ctx context.Context, k *lists.Keys, offset, last int) ([]Entry, error) {
+	ids, err := redis.Strings(q.look(ctx, k.Channel, func(c *link.Call) { c.Add("ZREVRANGE", k.DoneAt, offset, last) }))
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
+		for _, id := range ids {
+			c.Add("HGET", k.Done, id)
+		}
+	})
+	var es []Entry
+	for i, v := range vs {
+		if raw, ok := v.([]byte); ok {
+			s := ended(ids[i], raw)
+			es = append(es, Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, Delivered: s.Delivered, At: s.Outcome.Ended,
+				Outcome: s.Outcome, channel: k.Channel})
+		}
+	}
+	return es, err
+}
+
 // RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind them. It
-// returns how many were still there.
+// returns how many were still there; one whose ID is another's by now stays dead.
 func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
 	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
-		args := []any{k.Dead, k.Prepare}
+		args := []any{k.Dead, k.Prepare, k.IDs}
 		for _, e := range es {
-			args = append(args, e.raw, revived(e.raw))
+			args = append(args, e.raw, revived(e.raw), e.ID)
 		}
-		c.AddScript(lists.Revive, 2, args...)
+		c.AddScript(lists.Revive, 3, args...)
 	})
 }
 
@@ -394,30 +460,40 @@ func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(
 // receivers down.
 func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
 	k := lists.KeysOf(channel)
+	of := map[State]struct {
+		kind string
+		key  any
+	}{Prepare: {"list", k.Prepare}, Suspect: {"list", k.Suspect}, Delay: {"set", k.Delay}, Dead: {"set", k.Dead}}
 	sum := 0
 	for _, s := range states {
-		count, key := "ZCARD", any(nil)
-		switch s {
-		case Prepare:
-			count, key = "LLEN", k.Prepare
-		case Suspect:
-			count, key = "LLEN", k.Suspect
-		case Delay:
-			key = k.Delay
-		case Dead:
-			key = k.Dead
-		default:
-			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect or dead", channel, s)
+		if s == Done {
+			vs, err := q.looks(ctx, channel, func(c *link.Call) {
+				c.Add("ZCARD", k.DoneAt)
+				c.Add("DEL", k.Done)
+				c.Add("DEL", k.DoneAt)
+			})
+			if err != nil {
+				return sum, err
+			}
+			n, _ := redis.Int(vs[0], nil)
+			sum += n
+			continue
 		}
-		vs, err := q.looks(ctx, channel, func(c *link.Call) {
-			c.Add(count, key)
-			c.Add("DEL", key)
-		})
-		if err != nil {
-			return sum, err
+		what, ok := of[s]
+		if !ok {
+			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect, dead or done", channel, s)
 		}
-		n, _ := redis.Int(vs[0], nil)
-		sum += n
+		for left := 1; left > 0; {
+			v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Purge, 3, what.key, k.IDs, k.Cancelled, what.kind, 100) })
+			if err != nil {
+				return sum, err
+			}
+			ns, err := redis.Ints(v, nil)
+			if err != nil || len(ns) < 2 {
+				return sum, fmt.Errorf("shunt: purge %q: Redis answered %v", channel, v)
+			}
+			sum, left = sum+ns[0], ns[1]
+		}
 	}
 	return sum, nil
 }

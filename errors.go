@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"time"
 
 	"github.com/shuntmq/shunt/internal/worker"
 )
@@ -24,6 +25,18 @@ var (
 	ErrLeaseLost = worker.ErrLeaseLost
 	// ErrShutdown is the cause of a handler's ended context when the context given to shutdown has ended.
 	ErrShutdown = worker.ErrShutdown
+	// ErrCancelled is the cause of a handler's ended context when Cancel was called for its message.
+	ErrCancelled = worker.ErrCancelled
+	// ErrDeadline is the cause of a handler's ended context, and the reason of a dead message, when its Deadline had passed.
+	ErrDeadline = worker.ErrDeadline
+	// ErrExpired is the reason of a message that ExpireToDead sent to dead.
+	ErrExpired = worker.ErrExpired
+	// ErrDuplicate is what a *DuplicateError is.
+	ErrDuplicate = errors.New("shunt: the id is taken")
+	// ErrNotFound says that no message of an id is there, nor what became of one.
+	ErrNotFound = errors.New("shunt: no message of this id is waiting, delayed or being handled, and nothing is kept of one")
+	// ErrRunning says that a message is in a worker's hands.
+	ErrRunning = errors.New("shunt: the message is being handled")
 	// ErrInHandler is returned by shutdown and Close when they would wait for the handler that called them. Nothing was begun.
 	ErrInHandler = errors.New("shunt: called from inside a handler, for which it would wait: call it from a goroutine of its own")
 )
@@ -88,3 +101,17 @@ func (e *ShutdownError) Error() string {
 }
 
 func (e *ShutdownError) Unwrap() error { return e.Err }
+
+// DuplicateError says that a message was not delivered because its ID is another's, and what is known of that one. errors.Is finds
+// ErrDuplicate in it.
+type DuplicateError struct {
+	Channel string
+	Status  Status // of the one that has the ID; its State is Done within UniqueFor of its end
+}
+
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("shunt: deliver to %q: id %q is taken by a message in state %s, delivered %s", e.Channel, e.Status.ID, e.Status.State,
+		e.Status.Delivered.Format(time.RFC3339))
+}
+
+func (e *DuplicateError) Unwrap() error { return ErrDuplicate }

@@ -33,6 +33,10 @@ const (
 	Promoted    EventKind = "promoted"     // N due messages went from delay to prepare
 	Trimmed     EventKind = "trimmed"      // N messages were dropped from dead, by count or age
 	Undecodable EventKind = "undecodable"  // went to dead: its Unmarshal failed; Serial, Receiver, Worker, Err
+	Cancelled   EventKind = "cancelled"    // dropped by Cancel, met or stopped by a worker: Serial, ID, Attempt, Receiver, Worker; Took if it ran, and Err
+	Expired     EventKind = "expired"      // dropped, as Expire asked: Serial, ID, Receiver, Worker
+	Postponed   EventKind = "postponed"    // taken before its time, which Postpone had changed, and put off: Serial, ID, Receiver, Worker, Due
+	Duplicate   EventKind = "duplicate"    // a follow-up, or a recurring message, was not delivered, because its ID is taken: Serial, ID
 
 	// A handler's faults.
 	TimedOut   EventKind = "timed-out"   // its context was ended; Serial, Attempt, Receiver, Worker, Took
@@ -57,6 +61,7 @@ type Event struct {
 	Time     time.Time
 	Channel  string
 	Serial   string // ULID of the delivery
+	ID       string // of a message that has one
 	Attempt  int    // counted from 1
 	Receiver string // incarnation
 	Worker   int    // from 0
@@ -72,7 +77,7 @@ func LogEvents(l *slog.Logger) func(Event) {
 	return func(e Event) {
 		level := slog.LevelInfo
 		switch e.Kind {
-		case Delivered, Acked, Promoted, Released:
+		case Delivered, Acked, Promoted, Released, Postponed, Duplicate:
 			level = slog.LevelDebug
 		case Stopped:
 			if e.Err != nil {
@@ -98,6 +103,7 @@ func LogEvents(l *slog.Logger) func(Event) {
 		}
 		add(e.Channel != "", slog.String("channel", e.Channel))
 		add(e.Serial != "", slog.String("serial", e.Serial))
+		add(e.ID != "", slog.String("id", e.ID))
 		add(e.Attempt != 0, slog.Int("attempt", e.Attempt))
 		add(e.Receiver != "", slog.String("receiver", e.Receiver))
 		add(e.Attempt != 0 || e.Kind == Released || e.Kind == Lost || e.Kind == DoneOrLost || e.Kind == Undecodable, slog.Int("worker", e.Worker))
@@ -175,7 +181,7 @@ func (e *events) tell(evs ...worker.Event) {
 		if !v.Serial.IsZero() {
 			serial, names = names[:ulid.EncodedSize], names[ulid.EncodedSize:]
 		}
-		e.waiting = append(e.waiting, Event{Time: now, Kind: EventKind(v.Kind), Channel: v.Channel, Serial: serial, Attempt: v.Attempt,
+		e.waiting = append(e.waiting, Event{Time: now, Kind: EventKind(v.Kind), Channel: v.Channel, Serial: serial, ID: v.ID, Attempt: v.Attempt,
 			Receiver: v.Receiver, Worker: v.Worker, N: v.N, Took: v.Took, Due: v.Due, Fatal: v.Fatal, Err: v.Err})
 	}
 	e.mu.Unlock()

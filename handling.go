@@ -62,7 +62,7 @@ func (h handling) unmarshal() (m IMessage, err error) {
 // judge makes a verdict of what the handler returned. It runs on the handler's goroutine, or the watcher's for one that was given up.
 func (h handling) judge(m IMessage, err error) *worker.Verdict {
 	if err == nil {
-		return worker.Ack
+		return h.Ack()
 	}
 	var v *worker.Verdict
 	if bad := h.ask("the handler's error", func() { v = h.verdict(m, err) }); bad != nil {
@@ -75,8 +75,13 @@ func (h handling) judge(m IMessage, err error) *worker.Verdict {
 func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	it := h.Item
 	v := &worker.Verdict{Err: err}
-	if cause := h.Cause(); cause == ErrLeaseLost || cause == ErrShutdown {
+	cause := h.Cause()
+	switch cause {
+	case ErrLeaseLost, ErrShutdown:
 		v.Kind = worker.Released // that was not the message's fault, so it is no attempt
+		return v
+	case ErrCancelled:
+		v.Kind = worker.Cancelled
 		return v
 	}
 	var u undecodable
@@ -87,7 +92,7 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	switch {
 	case errors.As(err, &u):
 		v.Kind = worker.Undecodable
-	case errors.As(err, &r), most > 0 && attempt >= most:
+	case errors.As(err, &r), most > 0 && attempt >= most, cause == ErrDeadline:
 		v.Kind = worker.Rejected
 	case errors.As(err, &d):
 		v.Kind, v.Wait = worker.Retried, min(d.after, maxWait)
@@ -146,7 +151,7 @@ func (h handling) ask(what string, f func()) (err error) {
 // infoOf is what FromContext gives.
 func infoOf(h *worker.Handling) Info {
 	it := h.Item
-	i := Info{Channel: it.In.Channel, Serial: it.Name(), Attempt: it.Attempts + 1, Recoveries: it.Recoveries, Headers: it.Headers,
+	i := Info{Channel: it.In.Channel, Serial: it.Name(), ID: it.ID(), Attempt: it.Attempts + 1, Recoveries: it.Recoveries, Headers: it.Headers,
 		Failure: it.Failure, Receiver: h.Receiver(), Worker: h.Worker()}
 	if !it.Bare {
 		i.Delivered = lists.DeliveredAt(it.Serial)

@@ -43,6 +43,8 @@ type (
 	Backoffer interface {
 		Backoff(attempt int) time.Duration
 	}
+	// Identifier names a message, as the option ID does; an empty name is none.
+	Identifier interface{ MessageID() string }
 )
 
 // Handler handles one message; Queue.Wrap puts middleware around the innermost one, which calls m.Resolve.
@@ -120,6 +122,7 @@ func (r raw) Resolve(context.Context) error {
 type Info struct {
 	Channel    string
 	Serial     string            // the delivery's own ULID; empty for a bare payload not yet rewritten
+	ID         string            // as given by ID; mostly empty
 	Attempt    int               // this handling, counted from 1
 	Recoveries int               // how often a dead receiver held it, since it was last handled to an end
 	Delivered  time.Time         // by the deliverer's clock; zero for a bare payload
@@ -166,46 +169,6 @@ func RetryAfter(d time.Duration, err error) error {
 		err = errors.New("to be tried again")
 	}
 	return delayed{err, d}
-}
-
-// Option is what one delivery wants.
-type Option func(*delivery) error
-
-// In delivers after d, counted on the server's clock from when the delivery reaches it. Zero or less means now.
-func In(d time.Duration) Option {
-	return func(v *delivery) error {
-		v.in, v.at, v.later = d, time.Time{}, d > 0
-		return nil
-	}
-}
-
-// At delivers at t, judged by the server's clock to the millisecond and never before it. A time that is past means now.
-func At(t time.Time) Option {
-	return func(v *delivery) error {
-		v.at, v.in, v.later = t, 0, !t.IsZero()
-		return nil
-	}
-}
-
-// Header adds a small pair that travels in the element: 1 to 255 bytes of key, up to 16 KB of value. A later value of a key wins.
-func Header(key, value string) Option {
-	return func(v *delivery) error { return v.element.SetHeader(key, value) }
-}
-
-// Timeout bounds each handling of this delivery, in place of the method and the Queue's field; negative means no bound.
-func Timeout(d time.Duration) Option {
-	return func(v *delivery) error {
-		v.element.Timeout = d
-		return nil
-	}
-}
-
-// MaxAttempts bounds how often this delivery is handled, in place of the method and the Queue's field; negative means no bound.
-func MaxAttempts(n int) Option {
-	return func(v *delivery) error {
-		v.element.MaxAttempts = n
-		return nil
-	}
 }
 
 // guard runs what a user wrote: a panic and a runtime.Goexit become errors with their stack. On Goexit the goroutine ends

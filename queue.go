@@ -51,6 +51,12 @@ type Queue struct {
 	// DeadFor bounds how long: default 30 days; negative: no bound.
 	DeadFor time.Duration
 
+	// MaxDone bounds of how many messages a channel keeps what became of them, as Retain asks; the oldest are dropped: default 10,000;
+	// negative: no bound.
+	MaxDone int
+	// MaxDoneBytes bounds the same by size: default 64 MB; negative: no bound.
+	MaxDoneBytes int
+
 	// DeliverTimeout bounds a delivery whose context has no deadline: default 10 s.
 	DeliverTimeout time.Duration
 	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, at least 100 ms.
@@ -72,6 +78,8 @@ type Queue struct {
 
 	knownMu sync.RWMutex
 	known   map[string]*lists.Keys // channels met so far
+
+	receipts receipts
 
 	ready atomic.Bool // open has nothing to do: opened and not closed
 	// Set by open and constant from then on.
@@ -129,6 +137,7 @@ func (q *Queue) open(ctx context.Context) error {
 		Lease: cmp.Or(q.Lease, 10*time.Second), Grace: cmp.Or(q.Grace, time.Second), Timeout: cmp.Or(q.Timeout, 30*time.Minute),
 		MaxAttempts: cmp.Or(q.MaxAttempts, 25), Backoff: q.Backoff, Prefetch: cmp.Or(q.Prefetch, 16), PrefetchBytes: cmp.Or(q.PrefetchBytes, 256<<10),
 		MaxSize: cmp.Or(q.MaxSize, 16<<20), MaxDead: cmp.Or(q.MaxDead, 10000), DeadFor: cmp.Or(q.DeadFor, 30*24*time.Hour),
+		MaxDone: cmp.Or(q.MaxDone, 10000), MaxDoneBytes: cmp.Or(q.MaxDoneBytes, 64<<20),
 		DeliverTimeout: cmp.Or(q.DeliverTimeout, 10*time.Second), ReplyTimeout: cmp.Or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
 	}
 	q.events = newEvents(q.Events)
@@ -218,6 +227,7 @@ func (q *Queue) Close() error {
 		errs = append(errs, r.shutdown(context.Background()))
 	}
 	if s != nil {
+		q.receipts.forget(q)
 		s.Data.Close()
 		s.Pulse.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)

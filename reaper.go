@@ -162,7 +162,8 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 	age := (r.conf.Lease / 3).Milliseconds()
 	for {
 		name, hints := in.promoter.asks(r)
-		v, err := r.pulseOne(r.Life, lists.Sweep, 5, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
+		v, err := r.pulseOne(r.Life, lists.Sweep, 11, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
+			in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept, in.Receipts,
 			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
 		if err != nil {
 			return err
@@ -178,8 +179,11 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		if n, _ := redis.Int(vs[2], nil); n > 0 {
 			r.Suspects(in.Intake)
 		}
-		if n, _ := redis.Int(vs[3], nil); n == 0 {
+		switch n, _ := redis.Int(vs[3], nil); n {
+		case 0:
 			name = ""
+		case 2:
+			in.due = time.Now().Add(10 * time.Millisecond)
 		}
 		next, err := redis.Int64(vs[4], nil)
 		in.promoter.told(name, next, err == nil, hints)
@@ -193,12 +197,38 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 			}
 		}
 		if len(vs)-5 < sweepClaims {
-			return nil
+			return r.cancels(in)
 		}
 		if r.late(p) {
 			return errLate
 		}
 	}
+}
+
+// cancels ends the handlers of messages that were cancelled while nobody here could hear it.
+func (r *receiver) cancels(in *intake) error {
+	held := r.Tracked(in.Intake)
+	if len(held) == 0 {
+		return nil
+	}
+	ids := make([]string, 0, len(held))
+	args := []any{in.IDs}
+	for id := range held {
+		ids, args = append(ids, id), append(args, id)
+	}
+	c := link.NewCall()
+	c.FailFast = true
+	c.Add("HMGET", args...)
+	if err := r.s.Pulse.Run(r.Life, c); err != nil {
+		return err
+	}
+	vs, _ := redis.Values(c.Replies[0].Value, nil)
+	for i, v := range vs {
+		if raw, ok := v.([]byte); ok && statusOf(ids[i], raw, time.Time{}).Cancelled {
+			r.Pool.Cancel(in.Intake, held[ids[i]])
+		}
+	}
+	return nil
 }
 
 // claim is for how long a claimed dead receiver is left to who claimed it.
@@ -278,13 +308,14 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, list any, fence
 	reason := lists.FailureField("shunt: in the hands of a dying process 4 times")
 	for !r.late(p) || !p.reaped {
 		p.reaped = true
-		args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, fence, age, raise, reapBytes,
-			max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason}
+		args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
+			fence, age, raise, reapBytes, max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason,
+			max(0, r.conf.MaxDone), max(0, r.conf.MaxDoneBytes)}
 		for range reapSerials {
 			s := lists.NewSerial()
 			args = append(args, s[:])
 		}
-		v, err := r.pulseOne(r.Life, lists.Reap, 5, args...)
+		v, err := r.pulseOne(r.Life, lists.Reap, 10, args...)
 		if err != nil {
 			return err
 		}

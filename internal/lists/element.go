@@ -36,16 +36,22 @@ const (
 	fixedBytes = 20
 )
 
-// Tags of fields. 1 (expiry) and 3 (trace context) are reserved.
+// Tags of fields. 3 (trace context) is reserved.
 const (
 	tagEnd         = 0
-	tagFailure     = 2 // text of the last failure
-	tagHeader      = 4 // key length (1 byte), key, value
-	tagTimeout     = 5 // ns as int64, negative: none
-	tagMaxAttempts = 6 // int64, negative: no bound
+	tagExpires     = 1  // ms since 1970, and a byte that says what then; first of the fields, because the script that delivers sets the ms
+	tagFailure     = 2  // text of the last failure
+	tagHeader      = 4  // key length (1 byte), key, value
+	tagTimeout     = 5  // ns as int64, negative: none
+	tagMaxAttempts = 6  // int64, negative: no bound
+	tagID          = 11 // as given
+	tagDeadline    = 8  // ms since 1970
+	tagRetain      = 9  // ms
+	tagUnique      = 10 // ms
 )
 
 const (
+	MaxID          = 255
 	maxFailure     = 2048 // bytes of failure text that travel in an element
 	maxHeaderKey   = 255
 	maxHeaderValue = 16 << 10
@@ -64,8 +70,35 @@ type Element struct {
 	Headers     map[string]string
 	Timeout     time.Duration // 0: not given
 	MaxAttempts int           // 0: not given
+	Extra       *Extra        // nil for a plain message
 	unknown     []byte        // fields of other tags, as they came
 	Payload     []byte
+}
+
+// Extra is what a message has that is addressed by id or bound to a time; its times are ms of the server's clock, 0 where not given.
+type Extra struct {
+	ID       string
+	Expires  int64 // it is dropped if it was not taken by then
+	ToDead   bool  // in dead
+	Deadline int64
+	Retain   int64 // for so long what became of it is kept
+	Unique   int64 // for so long its id stays taken after success
+}
+
+// extra is where a field of Extra goes.
+func (e *Element) extra() *Extra {
+	if e.Extra == nil {
+		e.Extra = new(Extra)
+	}
+	return e.Extra
+}
+
+// ID is its id, empty where it has none.
+func (e *Element) ID() string {
+	if e.Extra == nil {
+		return ""
+	}
+	return e.Extra.ID
 }
 
 // NewSerial makes a serial of now and 80 bits of the runtime's generator, which the system's random source seeds for each process:
@@ -154,6 +187,23 @@ func (e *Element) field(tag byte, value, whole []byte) {
 	case tag == tagMaxAttempts && len(value) == 8:
 		e.MaxAttempts = int(int64(binary.BigEndian.Uint64(value)))
 		return
+	case tag == tagExpires && len(value) == 9:
+		e.extra().Expires, e.extra().ToDead = int64(binary.BigEndian.Uint64(value)), value[8] == 1
+		return
+	case tag == tagID && len(value) > 0 && len(value) <= MaxID:
+		if x := e.extra(); x.ID == "" {
+			x.ID = string(value)
+		}
+		return
+	case tag == tagDeadline && len(value) == 8:
+		e.extra().Deadline = int64(binary.BigEndian.Uint64(value))
+		return
+	case tag == tagRetain && len(value) == 8:
+		e.extra().Retain = int64(binary.BigEndian.Uint64(value))
+		return
+	case tag == tagUnique && len(value) == 8:
+		e.extra().Unique = int64(binary.BigEndian.Uint64(value))
+		return
 	}
 	e.unknown = append(e.unknown, whole...)
 }
@@ -176,6 +226,19 @@ func (e *Element) Size() int {
 	if e.MaxAttempts != 0 {
 		n += 11
 	}
+	if x := e.Extra; x != nil {
+		if x.Expires != 0 {
+			n += 12
+		}
+		if x.ID != "" {
+			n += 3 + len(x.ID)
+		}
+		for _, v := range [...]int64{x.Deadline, x.Retain, x.Unique} {
+			if v != 0 {
+				n += 11
+			}
+		}
+	}
 	return n
 }
 
@@ -183,6 +246,12 @@ func (e *Element) Size() int {
 func (e *Element) Append(b []byte) []byte {
 	b = append(b, magic, version1|e.flags, saturate(e.Recoveries), saturate(e.Attempts))
 	b = append(b, e.Serial[:]...)
+	if x := e.Extra; x != nil && x.Expires != 0 {
+		b = append(binary.BigEndian.AppendUint64(appendField(b, tagExpires, 9), uint64(x.Expires)), 0)
+		if x.ToDead {
+			b[len(b)-1] = 1
+		}
+	}
 	if e.Failure != "" {
 		b = append(appendField(b, tagFailure, len(e.Failure)), e.Failure...)
 	}
@@ -193,11 +262,15 @@ func (e *Element) Append(b []byte) []byte {
 			b = append(append(b, k...), v...)
 		}
 	}
-	if e.Timeout != 0 {
-		b = binary.BigEndian.AppendUint64(appendField(b, tagTimeout, 8), uint64(e.Timeout))
-	}
-	if e.MaxAttempts != 0 {
-		b = binary.BigEndian.AppendUint64(appendField(b, tagMaxAttempts, 8), uint64(e.MaxAttempts))
+	b = appendInt(b, tagTimeout, int64(e.Timeout))
+	b = appendInt(b, tagMaxAttempts, int64(e.MaxAttempts))
+	if x := e.Extra; x != nil {
+		if x.ID != "" {
+			b = append(appendField(b, tagID, len(x.ID)), x.ID...)
+		}
+		b = appendInt(b, tagDeadline, x.Deadline)
+		b = appendInt(b, tagRetain, x.Retain)
+		b = appendInt(b, tagUnique, x.Unique)
 	}
 	return append(append(append(b, e.unknown...), tagEnd), e.Payload...)
 }
@@ -206,12 +279,26 @@ func appendField(b []byte, tag byte, length int) []byte {
 	return binary.BigEndian.AppendUint16(append(b, tag), uint16(length))
 }
 
+// appendInt appends a field of a number, unless it is 0.
+func appendInt(b []byte, tag byte, n int64) []byte {
+	if n == 0 {
+		return b
+	}
+	return binary.BigEndian.AppendUint64(appendField(b, tag, 8), uint64(n))
+}
+
 func saturate(n int) byte { return byte(min(max(n, 0), 255)) }
 
-// Next is the element as it is written back after a handling: one attempt more, cleared of its recoveries, with its failure.
+// Next is the element as it is written back after a handling: one attempt more, cleared of its recoveries, with its failure; it was
+// taken, so it does not expire any more.
 func (e Element) Next(failure error) Element {
 	if e.Bare {
 		e.Bare, e.Serial = false, NewSerial()
+	}
+	if x := e.Extra; x != nil && x.Expires != 0 {
+		taken := *x
+		taken.Expires, taken.ToDead = 0, false
+		e.Extra = &taken
 	}
 	e.Attempts++
 	e.Recoveries = 0

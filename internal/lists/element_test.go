@@ -122,6 +122,9 @@ func alike(a, b Element) bool {
 		if e.Headers == nil {
 			e.Headers = map[string]string{}
 		}
+		if e.Extra == nil {
+			e.Extra = new(Extra)
+		}
 	}
 	return reflect.DeepEqual(a, b)
 }
@@ -292,8 +295,16 @@ func known(b []byte) (n int) {
 			if len(v) > 0 && int(v[0])+1 <= len(v) {
 				n++
 			}
-		case 5, 6:
+		case 5, 6, 8, 9, 10:
 			if len(v) == 8 {
+				n++
+			}
+		case 1:
+			if len(v) == 9 {
+				n++
+			}
+		case 11:
+			if len(v) > 0 && len(v) <= MaxID {
 				n++
 			}
 		}
@@ -401,9 +412,14 @@ func anyElement(t *rapid.T) Element {
 			t.Fatal(err)
 		}
 	}
+	if rapid.Bool().Draw(t, "extra") {
+		e.Extra = &Extra{ID: rapid.StringN(0, 60, MaxID).Draw(t, "id"), Expires: rapid.Int64().Draw(t, "expires"), Deadline: rapid.Int64().Draw(t, "deadline"),
+			Retain: rapid.Int64().Draw(t, "retain"), Unique: rapid.Int64().Draw(t, "unique")}
+		e.Extra.ToDead = e.Extra.Expires != 0 && rapid.Bool().Draw(t, "to dead")
+	}
 	for range rapid.IntRange(0, 3).Draw(t, "unknown fields") {
 		v := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "value")
-		tag := rapid.SampledFrom([]byte{1, 3, 7, 100, 255}).Draw(t, "tag")
+		tag := rapid.SampledFrom([]byte{3, 7, 100, 255}).Draw(t, "tag")
 		e.unknown = append(appendField(e.unknown, tag, len(v)), v...)
 	}
 	return e
@@ -440,6 +456,11 @@ func TestNext(t *testing.T) {
 		}
 		want := before
 		want.Attempts, want.Recoveries, want.Failure = before.Attempts+1, 0, failure
+		if x := before.Extra; x != nil && x.Expires != 0 { // it was taken
+			taken := *x
+			taken.Expires, taken.ToDead = 0, false
+			want.Extra = &taken
+		}
 		if !alike(n, want) {
 			t.Fatalf("next is\n%+v, want\n%+v", n, want)
 		}

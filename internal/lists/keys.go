@@ -27,11 +27,20 @@ type Keys struct {
 	Living  any // zset {C}.receivers: live incarnations by end of lease
 	Gone    any // zset {C}.receivers.dead: dead incarnations by the time of their next sweep
 	Keeper  any // hash: who keeps delay's time, and until when
+
+	IDs       any // hash: the record of each id that is taken; lua/ids.lua has its form
+	Cancelled any // set: serials of what was cancelled while it waited, until it is met
+	Receipts  any // zset: serials of deliveries that may be sent again, by when they came
+	Done      any // hash: what became of finished messages, by id
+	DoneAt    any // zset: their ids by when they finished
+	Kept      any // zset: what is to be forgotten, by when
+	Recur     any // hash: recurring messages by name
 }
 
 func KeysOf(channel string) Keys {
 	k := func(suffix string) any { return "{" + channel + "}." + suffix }
-	return Keys{channel, k("prepare"), k("delay"), k("suspect"), k("dead"), k("receivers"), k("receivers.dead"), k("keeper")}
+	return Keys{channel, k("prepare"), k("delay"), k("suspect"), k("dead"), k("receivers"), k("receivers.dead"), k("keeper"),
+		k("ids"), k("cancelled"), k("receipts"), k("done"), k("done.at"), k("kept"), k("recur")}
 }
 
 // List is the doing list of what a worker of an incarnation holds.

@@ -119,7 +119,7 @@ func (r *Pool) confess() {
 		s.mu.Lock()
 		for _, it := range s.items {
 			if (it.state == decided || it.state == sending) && it.verdict.Kind != Released {
-				evs = append(evs, Event{Kind: DoneOrLost, Channel: it.In.Channel, Serial: it.Serial, Attempt: it.Attempts + 1,
+				evs = append(evs, Event{Kind: DoneOrLost, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempts + 1,
 					Receiver: r.live.Load().Name, Worker: s.n, Took: it.took, Err: errEnded})
 			}
 		}
@@ -234,7 +234,7 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 	c := link.NewCall()
 	c.FailFast = true
 	for _, h := range all {
-		c.AddScript(lists.Release, 3, h.it.In.Living, h.it.In.doing[h.s.n], h.it.In.Prepare, h.it.Identity(h.it.Raw))
+		c.AddScript(lists.Release, 4, h.it.In.Living, h.it.In.doing[h.s.n], h.it.In.Prepare, h.it.In.IDs, h.it.Identity(h.it.Raw))
 	}
 	if err := r.all(ctx, c); !c.Answered {
 		return 0, err
@@ -267,7 +267,7 @@ func (r *Pool) empty(ctx context.Context, i lists.Incarnation) error {
 	for _, s := range r.slots {
 		for _, in := range r.intakes {
 			list := in.List(i, s.n)
-			c.AddScript(lists.Handover, 4, in.Living, list, list, in.Prepare)
+			c.AddScript(lists.Handover, 5, in.Living, list, list, in.Prepare, in.IDs, "")
 		}
 	}
 	return r.all(ctx, c)

@@ -19,6 +19,8 @@ type Handling struct {
 
 	// Written under the slot's mu.
 	message any
+	result  []byte
+	then    []Follow
 	timeout time.Duration // negative: none
 	giveUp  time.Duration // since Started: when a handler whose context has ended loses its slot; zero while that goes on
 
@@ -71,12 +73,17 @@ func (h *Handling) proper() context.Context {
 	return h.inner
 }
 
-// Deadline is when the handler's context ends by its timeout.
-func (h *Handling) Deadline() (time.Time, bool) {
+// Deadline is when the handler's context ends by its timeout, or by its message's deadline.
+func (h *Handling) Deadline() (end time.Time, ok bool) {
+	until := h.Item.until
 	if h.timeout < 0 {
-		return time.Time{}, false
+		return until, !until.IsZero()
 	}
-	return h.Started.Add(h.timeout), true
+	end = h.Started.Add(h.timeout)
+	if !until.IsZero() && until.Before(end) {
+		end = until
+	}
+	return end, true
 }
 
 // Done is closed when the context has ended.
@@ -88,7 +95,7 @@ func (h *Handling) Err() error {
 	switch h.Cause() {
 	case nil:
 		return nil
-	case ErrTimeout:
+	case ErrTimeout, ErrDeadline:
 		return context.DeadlineExceeded
 	}
 	return context.Canceled
@@ -131,6 +138,30 @@ func (h *Handling) Finish(err error, exits bool) {
 		s.spawn()
 		s.mu.Unlock()
 	}
+}
+
+// SetResult sets what is kept of the message once it is acked.
+func (h *Handling) SetResult(result []byte) {
+	h.slot.mu.Lock()
+	h.result = result
+	h.slot.mu.Unlock()
+}
+
+// Then adds to what is delivered with the ack.
+func (h *Handling) Then(fs []Follow) {
+	h.slot.mu.Lock()
+	h.then = append(h.then, fs...)
+	h.slot.mu.Unlock()
+}
+
+// Ack is the verdict on success.
+func (h *Handling) Ack() *Verdict {
+	h.slot.mu.Lock()
+	defer h.slot.mu.Unlock()
+	if h.result == nil && h.then == nil {
+		return Ack
+	}
+	return &Verdict{Kind: Acked, Result: h.result, Then: h.then}
 }
 
 // Receiver is the incarnation that holds the message.

@@ -351,7 +351,7 @@ func (h *handover) empty(ctx context.Context, old lists.Incarnation, wanted []he
 					p.items, ids = append(p.items, o.it), append(ids, o.it.Identity(o.it.Raw))
 				}
 			}
-			c.AddScript(lists.Handover, 4, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare}, ids...)...)
+			c.AddScript(lists.Handover, 5, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare, in.IDs, holder(h.next, s.n)}, ids...)...)
 			parts = append(parts, p)
 		}
 		wanted = wanted[n:]
@@ -394,5 +394,5 @@ func (s *slot) lose(it *Item) {
 	if it.doubt {
 		kind = DoneOrLost
 	}
-	s.r.emit(Event{Kind: kind, Channel: it.In.Channel, Serial: it.Serial, Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
+	s.r.emit(Event{Kind: kind, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
 }

@@ -26,12 +26,15 @@ type Item struct {
 
 	state   itemState
 	suspect bool
-	asked   bool // the higher channels had nothing when it was taken
-	unknown bool // the verdict was sent, and no reply came
-	refused bool // it was not executed
-	doubt   bool // that was so once
-	back    bool // handed back while its handler ran
-	gone    bool // no longer in hand; for settle
+	asked   bool      // the higher channels had nothing when it was taken
+	unknown bool      // the verdict was sent, and no reply came
+	refused bool      // it was not executed
+	doubt   bool      // that was so once
+	back    bool      // handed back while its handler ran
+	begun   bool      // Redis was told, of one with an Extra, that it is about to be handled
+	called  bool      // off: it was cancelled
+	until   time.Time // its deadline, by the clock here; zero: none
+	gone    bool      // no longer in hand; for settle
 }
 
 type itemState uint8
@@ -46,10 +49,22 @@ const (
 
 // Verdict is what becomes of a message; it is not written to any more.
 type Verdict struct {
-	Kind Kind          // Acked, Retried, Rejected, Undecodable or Released
-	Wait time.Duration // of Retried
-	Next []byte        // the new element of all but Acked and Released
-	Err  error
+	Kind   Kind          // Acked, Retried, Rejected, Undecodable, Released, Cancelled, Expired or Postponed
+	Wait   time.Duration // of Retried and Postponed
+	Next   []byte        // the new element of Retried, Rejected and Undecodable
+	Result []byte        // of Acked
+	Then   []Follow      // of Acked: what follows it
+	Err    error
+}
+
+// Follow is a message that is delivered when another is acked.
+type Follow struct {
+	*lists.Keys
+	Mode    string // now, in or at
+	MS      int64
+	Expires int64 // ms after its delivery; 0: never
+	lists.Element
+	Raw []byte
 }
 
 // Ack is the verdict on most messages.
@@ -107,18 +122,64 @@ func (s *slot) settles() bool {
 
 // command adds the one command that makes an item's verdict true, with the element in the given doing list.
 func (s *slot) command(call *link.Call, it *Item, doing any) {
-	in, v := it.In, it.verdict
+	in, v, id := it.In, it.verdict, it.ID()
 	conf := s.r.conf
 	switch v.Kind {
-	case Acked:
-		call.Add("LREM", doing, fromTail)
-		call.AddElements(it.Raw)
-	case Retried:
-		call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, max(0, (v.Wait+time.Millisecond-1).Milliseconds()), it.Raw, v.Next)
+	case Acked, Cancelled, Expired:
+		if id == "" && v.Then == nil {
+			call.Add("LREM", doing, fromTail)
+			call.AddElements(it.Raw)
+			break
+		}
+		kind, attempt, retain, unique := "a", it.Attempts+1, int64(0), int64(0)
+		if x := it.Extra; x != nil {
+			retain, unique = max(0, x.Retain), max(0, x.Unique)
+		}
+		switch v.Kind {
+		case Cancelled:
+			kind = "c"
+		case Expired:
+			kind, attempt = "x", it.Attempts
+		}
+		args := []any{in.Living, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept}
+		for i := range v.Then {
+			args = append(args, v.Then[i].Prepare, v.Then[i].Delay, v.Then[i].IDs)
+		}
+		keys := len(args)
+		args = append(args, it.Raw, id, it.Serial[:], kind, attempt, v.Result, retain, unique, max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
+		if v.Then == nil {
+			call.AddScript(lists.Settle, keys, args...)
+			break
+		}
+		for i := range v.Then {
+			f := &v.Then[i]
+			args = append(args, f.Mode, f.MS, f.ID(), f.Expires, f.Raw)
+		}
+		call.AddScript(lists.Follow, keys, args...)
+	case Retried, Postponed:
+		next, over, wait := v.Next, it.Attempts+1, max(0, (v.Wait+time.Millisecond-1).Milliseconds())
+		failure := ""
+		if v.Kind == Postponed {
+			next, over, failure = it.Raw, it.Attempts, it.Failure
+		} else if id != "" {
+			failure = lists.FailureText(v.Err)
+		}
+		if id == "" {
+			call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, wait, it.Raw, next)
+			break
+		}
+		call.AddScript(lists.Retry, 8, in.Living, doing, in.Delay, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, wait, it.Raw, next,
+			id, it.Serial[:], over, failure)
 	case Rejected, Undecodable:
-		call.AddScript(lists.Reject, 3, in.Living, doing, in.Dead, it.Raw, v.Next, max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds()))
+		most, age := max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds())
+		if id == "" {
+			call.AddScript(lists.Reject, 3, in.Living, doing, in.Dead, it.Raw, v.Next, most, age)
+			break
+		}
+		call.AddScript(lists.Reject, 8, in.Living, doing, in.Dead, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, it.Raw, v.Next, most, age,
+			id, it.Serial[:], it.Attempts+1, lists.FailureText(v.Err), max(0, it.Extra.Retain), max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
 	case Released:
-		call.AddScript(lists.Release, 3, in.Living, doing, in.Prepare, it.Identity(it.Raw))
+		call.AddScript(lists.Release, 4, in.Living, doing, in.Prepare, in.IDs, it.Identity(it.Raw))
 	}
 }
 
@@ -181,12 +242,18 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 // outcome says whether the verdict's reply means that the element was there.
 func (s *slot) outcome(it *Item, reply any) bool {
 	switch it.verdict.Kind {
-	case Retried:
+	case Retried, Postponed:
 		due, _ := redis.Int64(reply, nil)
 		if due > 0 {
 			it.In.Own(it.verdict.Wait)
+		} else if due < 0 {
+			it.verdict = &Verdict{Kind: Cancelled, Err: it.verdict.Err}
 		}
-		return due > 0
+		return due != 0
+	case Acked:
+		if it.verdict.Then != nil {
+			return s.followed(it, reply)
+		}
 	case Rejected, Undecodable:
 		ns, _ := redis.Ints(reply, nil)
 		if len(ns) == 2 && ns[1] > 0 {
@@ -198,6 +265,25 @@ func (s *slot) outcome(it *Item, reply any) bool {
 	return n > 0
 }
 
+// followed tells of what was delivered with an ack.
+func (s *slot) followed(it *Item, reply any) bool {
+	ns, _ := redis.Ints(reply, nil)
+	if len(ns) == 0 || ns[0] == 0 {
+		return false
+	}
+	if s.r.conf.Emit != nil {
+		for i, n := range ns[1:] {
+			f := &it.verdict.Then[i]
+			e := Event{Kind: Delivered, Channel: f.Channel, Serial: f.Serial, ID: f.ID(), N: 1}
+			if n == 0 {
+				e.Kind = Duplicate
+			}
+			s.r.emit(e)
+		}
+	}
+	return true
+}
+
 // report adds what an item whose verdict was executed came to. s.mu is held.
 func (s *slot) report(it *Item, found bool, evs []Event) []Event {
 	if it.verdict.Kind == Released && it.h != nil && found && s.r.patience.Err() != nil {
@@ -207,7 +293,7 @@ func (s *slot) report(it *Item, found bool, evs []Event) []Event {
 		return nil
 	}
 	v := it.verdict
-	e := Event{Kind: v.Kind, Channel: it.In.Channel, Serial: it.Serial, Attempt: it.Attempts + 1,
+	e := Event{Kind: v.Kind, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempts + 1,
 		Receiver: s.r.live.Load().Name, Worker: s.n, Took: it.took, Err: v.Err}
 	switch {
 	case !found && it.doubt:
@@ -219,7 +305,7 @@ func (s *slot) report(it *Item, found bool, evs []Event) []Event {
 		if e.Err == nil {
 			e.Err = ErrLeaseLost
 		}
-	case v.Kind == Retried:
+	case v.Kind == Retried, v.Kind == Postponed:
 		e.Due = time.Now().Add(v.Wait)
 	case v.Kind == Released:
 		e.N, e.Attempt = 1, 0

@@ -27,6 +27,9 @@ var (
 	ErrTimeout   = errors.New("shunt: the handler's timeout has passed")
 	ErrLeaseLost = errors.New("shunt: the lease was lost: another receiver may handle the message")
 	ErrShutdown  = errors.New("shunt: the receiver is shutting down")
+	ErrCancelled = errors.New("shunt: the message was cancelled")
+	ErrDeadline  = errors.New("shunt: the message's deadline has passed")
+	ErrExpired   = errors.New("shunt: the message expired before it was taken")
 )
 
 // StartTimeout bounds the start and the end of a receiver, where Redis may be absent.
@@ -36,7 +39,7 @@ const StartTimeout = 5 * time.Second
 type Config struct {
 	Lease, Grace, Timeout, ReplyTimeout time.Duration
 	Prefetch, PrefetchBytes             int
-	MaxDead                             int
+	MaxDead, MaxDone, MaxDoneBytes      int
 	DeadFor                             time.Duration
 
 	Order  *Order          // of several channels; nil for one
@@ -63,6 +66,11 @@ const (
 	Lost        Kind = "lost"
 	DoneOrLost  Kind = "done-or-lost"
 	Trimmed     Kind = "trimmed"
+	Cancelled   Kind = "cancelled"
+	Expired     Kind = "expired"
+	Postponed   Kind = "postponed"
+	Delivered   Kind = "delivered"
+	Duplicate   Kind = "duplicate"
 	TimedOut    Kind = "timed-out"
 	Orphaned    Kind = "orphaned"
 	SlotsEmpty  Kind = "slots-empty"
@@ -76,6 +84,7 @@ type Event struct {
 	Kind     Kind
 	Channel  string
 	Serial   ulid.ULID // zero for a bare payload
+	ID       string
 	Attempt  int
 	Receiver string
 	Worker   int

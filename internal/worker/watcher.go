@@ -148,7 +148,11 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 		} else if now.Before(end) {
 			return end
 		}
-		h.cancel(ErrTimeout)
+		cause := ErrTimeout
+		if until := h.Item.until; !until.IsZero() && !now.Before(until) {
+			cause = ErrDeadline
+		}
+		h.cancel(cause)
 		r.emit(s.event(TimedOut, h, now))
 	}
 	if r.patience.Err() != nil {
@@ -165,7 +169,7 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 		it.state = sending // nobody else's until its verdict is there
 		m := h.message
 		go func() {
-			v := r.conf.Judge(h, m, ErrTimeout)
+			v := r.conf.Judge(h, m, h.Cause())
 			s.mu.Lock()
 			if it.state == sending {
 				it.state, it.verdict, it.took = decided, v, now.Sub(h.Started)
@@ -193,7 +197,7 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 }
 
 func (s *slot) event(kind Kind, h *Handling, now time.Time) Event {
-	return Event{Kind: kind, Channel: h.Item.In.Channel, Serial: h.Item.Serial, Attempt: h.Item.Attempts + 1,
+	return Event{Kind: kind, Channel: h.Item.In.Channel, Serial: h.Item.Serial, ID: h.Item.ID(), Attempt: h.Item.Attempts + 1,
 		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(h.Started), Err: h.Cause()}
 }
 

@@ -190,12 +190,19 @@ func (s *slot) claim() *Item {
 	}
 	s.mu.Lock()
 	next := s.next()
-	ask := next != nil && !next.asked && next.In.Index > 0 && s.r.order.strict()
-	if next != nil && !ask {
+	begin := next != nil && next.Extra != nil && !next.begun
+	ask := next != nil && !begin && !next.asked && next.In.Index > 0 && s.r.order.strict()
+	if next != nil && !begin && !ask {
 		next.state = running
 	}
 	s.mu.Unlock()
-	if ask {
+	switch {
+	case begin:
+		if !s.start(next.In) {
+			return nil
+		}
+		return s.claim()
+	case ask:
 		return s.askHigher(next)
 	}
 	return next
@@ -225,6 +232,8 @@ func (s *slot) handle(it *Item, turn int32) bool {
 		h.cancel(ErrLeaseLost)
 	} else if r.patience.Err() != nil {
 		h.cancel(ErrShutdown)
+	} else if it.called {
+		h.cancel(ErrCancelled)
 	}
 	more := len(s.items) > 1
 	s.mu.Unlock()

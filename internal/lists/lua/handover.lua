@@ -1,23 +1,30 @@
 -- Handover: empties one doing list of an incarnation that ends: what a handler holds goes to the same worker's list of the
 -- next incarnation, everything else to the taking end, the newest first.
--- KEYS 1 receivers  2 the old doing list  3 the new one  4 prepare
--- ARGV the identities that a handler holds
+-- KEYS 1 receivers  2 the old doing list  3 the new one  4 prepare  5 ids
+-- ARGV 1 the new holder  2.. the identities that a handler holds
 -- reply: number put back, then the number in ARGV of each identity that was found
 redis.call('ZREM', KEYS[1], '')
 redis.call('LLEN', KEYS[3])
 redis.call('LLEN', KEYS[4])
-local held, out = {}, {0}
-for i, id in ipairs(ARGV) do held[id] = held[id] or {}; table.insert(held[id], i) end
+local held, out, tracked = {}, {0}, redis.call('EXISTS', KEYS[5]) == 1
+for i = 2, #ARGV do
+  local id = ARGV[i]
+  held[id] = held[id] or {}
+  table.insert(held[id], i - 1)
+end
 local es = redis.call('LRANGE', KEYS[2], 0, -1)
 for _, e in ipairs(es) do
-  local is = #ARGV > 0 and held[identity(e)]
+  local is = #ARGV > 1 and held[identity(e)]
+  local holder = nil
   if is and #is > 0 then
     out[#out + 1] = table.remove(is)
     redis.call('RPUSH', KEYS[3], e)
+    holder = ARGV[1]
   else
     out[1] = out[1] + 1
     redis.call('RPUSH', KEYS[4], e)
   end
+  if tracked and header(e) then pcall(wait, KEYS[5], idOf(e), string.sub(e, 5, 20), holder) end
 end
 if #es > 0 then redis.call('LTRIM', KEYS[2], #es, -1) end
 return out

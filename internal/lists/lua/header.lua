@@ -27,3 +27,30 @@ local function identity(e)
   if header(e) then return string.sub(e, 5, 20) end
   return redis.sha1hex(e)
 end
+
+-- field is the value of an element's first field with a tag, or nil.
+local function field(e, want)
+  if not header(e) then return nil end
+  local p = 21
+  while true do
+    local tag, high, low = string.byte(e, p, p + 2)
+    if tag == 0 then return nil end
+    local n = high * 256 + low
+    if tag == want then return string.sub(e, p + 3, p + 2 + n) end
+    p = p + 3 + n
+  end
+end
+
+-- idOf is an element's id, or nil.
+local function idOf(e)
+  local id = field(e, 11)
+  if id and #id > 0 and #id < 256 then return id end
+  return nil
+end
+
+-- number is a field's eight bytes as one.
+local function number(bytes)
+  local n = 0
+  for i = 1, #(bytes or '') do n = n * 256 + string.byte(bytes, i) end
+  return n
+end

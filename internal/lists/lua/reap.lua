@@ -1,9 +1,10 @@
 -- Reap: moves what a dead incarnation's worker held to where it is taken again, the newest first, so that what was taken
 -- first is next. An element that was in a dying process's hands once goes to the taking end, two or three times to
 -- suspect, more often to dead.
--- KEYS 1 receivers  2 the doing list  3 prepare  4 suspect  5 dead
+-- KEYS 1 receivers  2 the doing list  3 prepare  4 suspect  5 dead  6 ids  7 cancelled  8 done  9 done.at  10 kept
 -- ARGV 1 fence and 2 age as in sweep; fence 0: of a superseded one, which may be reaped at any time  3 1: raise the recovery count
---      4 bytes after which it stops  5 most kept in dead  6 ms kept in dead  7 the failure field for dead  8.. a serial for each element
+--      4 bytes after which it stops  5 most kept in dead  6 ms kept in dead  7 the failure field for dead  8 most results kept
+--      9 most bytes of these  10.. a serial for each element
 -- reply: -1 outside the fence; else to prepare, to suspect, to dead, trimmed, still there
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
@@ -16,7 +17,7 @@ redis.call('LLEN', KEYS[4])
 redis.call('ZCARD', KEYS[5])
 
 local prepare, suspect, dead, n, bytes = {}, {}, {}, 0, 0
-while n < #ARGV - 7 and bytes < budget do
+while n < #ARGV - 9 and bytes < budget do
   local e = redis.call('LINDEX', KEYS[2], n)
   if not e then break end
   n = n + 1
@@ -29,7 +30,7 @@ while n < #ARGV - 7 and bytes < budget do
     else
       recoveries = 1
       if string.sub(e, 1, 2) == '\193\0' then e = string.sub(e, 3) end
-      e = '\193\16\1\0' .. ARGV[7 + n] .. '\0' .. e
+      e = '\193\16\1\0' .. ARGV[9 + n] .. '\0' .. e
     end
   end
   if recoveries < 2 then
@@ -44,6 +45,20 @@ for _, e in ipairs(dead) do redis.call('ZADD', KEYS[5], 'NX', string.format('%.0
 for i = #suspect, 1, -1 do redis.call('LPUSH', KEYS[4], suspect[i]) end
 for _, e in ipairs(prepare) do redis.call('RPUSH', KEYS[3], e) end
 if n > 0 then redis.call('LTRIM', KEYS[2], n, -1) end
+if redis.call('EXISTS', KEYS[6], KEYS[7]) > 0 then
+  for _, to in ipairs({prepare, suspect, dead}) do
+    for _, e in ipairs(to) do
+      local id = idOf(e)
+      if id and to ~= dead then
+        pcall(wait, KEYS[6], id, string.sub(e, 5, 20))
+      elseif id then
+        local m = {serial = string.sub(e, 5, 20), kind = 'd', attempt = string.byte(e, 4), failure = string.sub(ARGV[7], 4), result = '',
+          retain = number(field(e, 9)), unique = 0, most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9])}
+        pcall(finish, {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]}, id, m, now)
+      end
+    end
+  end
+end
 local trimmed = 0
 if #dead > 0 then trimmed = trim(KEYS[5], now, tonumber(ARGV[5]), tonumber(ARGV[6])) end
 return {#prepare, #suspect, #dead, trimmed, redis.call('LLEN', KEYS[2])}

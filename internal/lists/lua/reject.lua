@@ -1,6 +1,7 @@
--- Reject: replaces an element in a doing list by its last form in dead, and trims dead by count and age.
--- KEYS 1 receivers  2 doing  3 dead
--- ARGV 1 old element  2 new element  3 most elements kept, 0: no bound  4 ms they are kept, 0: no bound
+-- Reject: replaces an element in a doing list by its last form in dead, and trims dead by count and age. An id is free then.
+-- KEYS 1 receivers  2 doing  3 dead; with an id  4 ids  5 cancelled  6 done  7 done.at  8 kept
+-- ARGV 1 old element  2 new element  3 most elements kept, 0: no bound  4 ms they are kept, 0: no bound; with an id  5 id  6 serial
+--      7 attempts  8 failure  9 ms to keep what became of it  10 most kept  11 most bytes kept
 -- reply: 0 where the old one was not there, and then nothing has changed; else 1 and the number trimmed
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
@@ -11,5 +12,10 @@ if removed ~= 1 then
   if added == 1 then redis.call('ZREM', KEYS[3], ARGV[2]) end
   if type(removed) == 'table' then return removed end
   return {0, 0}
+end
+if ARGV[5] then
+  local m = {serial = ARGV[6], kind = 'd', attempt = tonumber(ARGV[7]), failure = ARGV[8], result = '', retain = tonumber(ARGV[9]),
+    unique = 0, most = tonumber(ARGV[10]), bytes = tonumber(ARGV[11])}
+  pcall(finish, {KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]}, ARGV[5], m, now)
 end
 return {1, trim(KEYS[3], now, tonumber(ARGV[3]), tonumber(ARGV[4]))}

@@ -1,13 +1,20 @@
--- Revive: an operator's retry: puts dead elements, with their counts at zero, where they are taken last.
--- KEYS 1 dead  2 prepare
--- ARGV old and new form in turns
+-- Revive: an operator's retry: puts dead elements, with their counts at zero, where they are taken last. One whose id is another's by
+-- now stays.
+-- KEYS 1 dead  2 prepare  3 ids
+-- ARGV old and new form and id, or '', in turns
 -- reply: number revived
 local n = 0
 redis.call('LLEN', KEYS[2])
-for i = 1, #ARGV, 2 do
-  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then
-    redis.call('LPUSH', KEYS[2], ARGV[i + 1])
-    redis.call('ZREM', KEYS[1], ARGV[i])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for i = 3, #ARGV, 3 do
+  if ARGV[i] ~= '' then redis.call('HLEN', KEYS[3]) end -- a key of the wrong type ends the script here
+end
+for i = 1, #ARGV, 3 do
+  local old, new, id = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if redis.call('ZSCORE', KEYS[1], old) and (id == '' or enter(KEYS[3], id, string.sub(new, 5, 20), 'p', now, now, 0)) then
+    redis.call('LPUSH', KEYS[2], new)
+    redis.call('ZREM', KEYS[1], old)
     n = n + 1
   end
 end

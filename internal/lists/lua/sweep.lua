@@ -1,11 +1,11 @@
 -- Sweep: lists the living whose leases ran out as dead, claims dead ones whose lists are to be looked at, and looks after
 -- suspects and delay on the way. It judges a lease only within fence + age of the server's time, and
 -- only a quarter of that lease after Redis was seen to be back: after a pause all have run out.
--- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper
+-- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper  6 ids  7 cancelled  8 done  9 done.at  10 kept  11 receipts
 -- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims
 --      4 name that asks to be keeper, or ''  5 ms that a keeper keeps
 --      6 server's time in ms since when the caller has seen it there all the time  7 ms for which a claim keeps others away
--- reply: now, newly dead, suspects waiting, 1 if keeper, ms to the next due time or '' if none, claimed members…
+-- reply: now, newly dead, suspects waiting, 1 if keeper (2: more is to be forgotten), ms to the next due time or '' if none, claimed members…
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -57,6 +57,13 @@ if ARGV[4] ~= '' then
   if not held.err and (held[1] == ARGV[4] or ends <= now or ends > now + tonumber(ARGV[5])) then
     local set = redis.pcall('HSET', KEYS[5], 'name', ARGV[4], 'until', ms(now + tonumber(ARGV[5])))
     if type(set) ~= 'table' then keeper = 1 end
+  end
+  if keeper == 1 then
+    if redis.call('EXISTS', KEYS[10]) == 1 then
+      local ok, n = pcall(tidy, {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]}, now, 100)
+      if ok and n == 100 then keeper = 2 end
+    end
+    if redis.call('EXISTS', KEYS[11]) == 1 then redis.pcall('ZREMRANGEBYSCORE', KEYS[11], '-inf', ms(now - 3600000)) end
   end
 end
 

@@ -1,0 +1,419 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// status is what is known of an id, or fails the test.
+func (b *bench) status(id string) Status {
+	b.t.Helper()
+	s, err := b.Status(context.Background(), b.name, id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+// noID fails the test unless nothing is known of the id.
+func (b *bench) noID(id string) {
+	b.t.Helper()
+	if s, err := b.Status(context.Background(), b.name, id); !errors.Is(err, ErrNotFound) {
+		b.t.Fatalf("%q is still known: %+v, %v", id, s, err)
+	}
+}
+
+// one delivers a number with an id.
+func (b *bench) one(i int, opts ...Option) error {
+	return b.Deliver(context.Background(), b.kind(nil).Message(i), opts...)
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// An id is taken while its message waits, is delayed and is in hand, and free when it is acked; the error tells where the first one is.
+func TestIDIsUnique(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		taken := func(state State) {
+			t.Helper()
+			var dup *DuplicateError
+			if err := b.one(2, ID("a")); !errors.Is(err, ErrDuplicate) || !errors.As(err, &dup) || dup.Status.State != state || dup.Status.ID != "a" {
+				t.Fatalf("in %s: %v", state, err)
+			}
+		}
+		b.must(b.one(1, ID("a"), In(time.Hour)))
+		taken(Delay)
+		if st := b.status("a"); st.State != Delay || time.Until(st.Due) < 50*time.Minute || st.Serial == "" {
+			t.Fatalf("delayed: %+v", st)
+		}
+		b.must(b.Promote(context.Background(), b.name, "a"))
+		taken(Prepare)
+		in, out := make(chan struct{}), make(chan struct{})
+		b.receive(1, func(ctx context.Context, i int) error {
+			in <- struct{}{}
+			<-out
+			return nil
+		})
+		<-in
+		taken(Doing)
+		if st := b.status("a"); st.State != Doing || st.Attempt != 1 || st.Receiver == "" || time.Since(st.Since) > time.Minute {
+			t.Fatalf("in hand: %+v", st)
+		}
+		close(out)
+		b.wait(Acked, 1, 5*time.Second)
+		b.noID("a")
+		b.must(b.one(3, ID("a")))
+		<-in
+		b.wait(Acked, 2, 5*time.Second)
+		if n := b.count(Acked); n != 2 {
+			t.Fatalf("%d acked", n)
+		}
+		if n := s.Do("EXISTS", lists.KeysOf(b.name).IDs).(int64); n != 0 {
+			t.Fatal("ids are left")
+		}
+	})
+}
+
+// Retries keep the id, dead frees it and no dead letter holds it; a revived one takes it again, unless it is another's.
+func TestIDOfTheDead(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		ctx := context.Background()
+		b := newBench(t, s.URL(), func(q *Queue) {
+			q.MaxAttempts = 2
+			q.Backoff = func(int) time.Duration { return time.Hour }
+		})
+		b.receive(1, func(ctx context.Context, i int) error { return errors.New("no") })
+		b.must(b.one(1, ID("a")))
+		b.wait(Retried, 1, 5*time.Second)
+		if st := b.status("a"); st.State != Delay || st.Attempt != 1 || st.Failure != "no" {
+			t.Fatalf("after a failure: %+v", st)
+		}
+		b.must(b.Promote(ctx, b.name, "a"))
+		b.wait(Rejected, 1, 5*time.Second)
+		b.noID("a")
+		dead, err := b.List(ctx, b.name, Dead, 0, 0)
+		if err != nil || len(dead) != 1 || dead[0].ID != "a" {
+			t.Fatalf("dead: %+v, %v", dead, err)
+		}
+		b.must(b.one(2, ID("a"), In(time.Hour)))
+		if n, err := b.RetryDead(ctx, b.name, dead...); n != 0 || err != nil {
+			t.Fatalf("revived %d beside another of its id: %v", n, err)
+		}
+		_, err = b.Cancel(ctx, b.name, "a")
+		b.must(err)
+		if n, err := b.RetryDead(ctx, b.name, dead...); n != 1 || err != nil {
+			t.Fatalf("revived %d: %v", n, err)
+		}
+		b.wait(Retried, 2, 5*time.Second)
+		if st := b.status("a"); st.State != Delay {
+			t.Fatalf("revived: %+v", st)
+		}
+	})
+}
+
+// What waits or is delayed is never handled after Cancel, its id is free at once, and counts do not count it.
+func TestCancelWaiting(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		ctx := context.Background()
+		b := newBench(t, s.URL())
+		b.must(b.one(1, ID("waits")))
+		b.must(b.one(2, ID("later"), In(200*time.Millisecond)))
+		b.must(b.one(3))
+		for _, id := range []string{"waits", "later"} {
+			if st, err := b.Cancel(ctx, b.name, id); err != nil || st.State != map[string]State{"waits": Prepare, "later": Delay}[id] {
+				t.Fatalf("cancel %s: %+v, %v", id, st, err)
+			}
+			b.noID(id)
+			if _, err := b.Cancel(ctx, b.name, id); !errors.Is(err, ErrNotFound) {
+				t.Fatalf("again: %v", err)
+			}
+		}
+		st, err := b.Stats(ctx, b.name)
+		if err != nil || st[Prepare].Count != 1 || st[Delay].Count != 0 {
+			t.Fatalf("stats %+v, %v", st, err)
+		}
+		if es, err := b.List(ctx, b.name, Prepare, 0, 0); err != nil || len(es) != 1 {
+			t.Fatalf("list %+v, %v", es, err)
+		}
+		b.must(b.one(4, ID("waits"))) // a new one of the same name is handled
+		seen := newTally()
+		b.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
+		b.wait(Acked, 2, 5*time.Second)
+		b.wait(Cancelled, 1, 5*time.Second)
+		if seen.n[3] != 1 || seen.n[4] != 1 || len(seen.n) != 2 {
+			t.Fatalf("handled %v", seen.n)
+		}
+		if n := s.Do("EXISTS", lists.KeysOf(b.name).Cancelled).(int64); n != 0 {
+			t.Fatal("a tombstone is left")
+		}
+	})
+}
+
+// A running one's context is ended in whichever process, with a cause, soon; then it is dropped.
+func TestCancelRunning(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		ctx := context.Background()
+		b := newBench(t, s.URL())
+		other := newBench(t, s.URL()) // as another process
+		in := make(chan struct{})
+		b.receive(1, func(ctx context.Context, i int) error {
+			in <- struct{}{}
+			<-ctx.Done()
+			if context.Cause(ctx) != ErrCancelled {
+				t.Errorf("cause %v", context.Cause(ctx))
+			}
+			return ctx.Err()
+		})
+		b.must(b.one(1, ID("a")))
+		<-in
+		began := time.Now()
+		if st, err := other.Cancel(ctx, b.name, "a"); err != nil || st.State != Doing {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		b.wait(Cancelled, 1, 5*time.Second)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("took %v", took)
+		}
+		b.noID("a")
+		if n := b.count(Retried) + b.count(Acked); n != 0 {
+			t.Errorf("%d other verdicts", n)
+		}
+	})
+}
+
+// Postpone moves a message to another time, wherever it lies.
+func TestPostpone(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		ctx := context.Background()
+		b := newBench(t, s.URL())
+		b.must(b.one(1, ID("waits")))
+		b.must(b.one(2, ID("later"), In(time.Hour)))
+		due := time.Now().Add(300 * time.Millisecond)
+		b.must(b.Postpone(ctx, b.name, "waits", At(due)))
+		b.must(b.Postpone(ctx, b.name, "later", At(due)))
+		for _, id := range []string{"waits", "later"} {
+			if st := b.status(id); st.State != Delay || st.Due.Sub(due).Abs() > 2*time.Millisecond {
+				t.Fatalf("%s: %+v, want %v", id, st, due)
+			}
+		}
+		early := make(chan time.Time, 2)
+		b.receive(1, func(context.Context, int) error { early <- time.Now(); return nil })
+		for range 2 {
+			if at := <-early; at.Before(due.Truncate(time.Millisecond)) {
+				t.Errorf("handled %v before its time", due.Sub(at))
+			}
+		}
+		b.wait(Acked, 2, 5*time.Second)
+		if err := b.Postpone(ctx, b.name, "waits", In(time.Hour)); !errors.Is(err, ErrNotFound) {
+			t.Errorf("when it is over: %v", err)
+		}
+		if n := s.Do("EXISTS", lists.KeysOf(b.name).IDs).(int64); n != 0 {
+			t.Fatal("ids are left")
+		}
+	})
+}
+
+// What became of a message is kept as long as it asked, with its result; whoever waits is told at once, in whichever process.
+func TestRetainAndWait(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		b := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 1 })
+		other := newBench(t, s.URL())
+		type end struct {
+			o   Outcome
+			err error
+		}
+		wait := func(id string) chan end {
+			c := make(chan end, 1)
+			go func() { o, err := other.Wait(ctx, b.name, id); c <- end{o, err} }()
+			return c
+		}
+		b.must(b.one(1, ID("good"), Retain(time.Hour)))
+		b.must(b.one(2, ID("bad"), Retain(time.Hour)))
+		b.must(b.one(3, ID("gone"), In(time.Hour)))
+		good, bad, gone := wait("good"), wait("bad"), wait("gone")
+		k := lists.KeysOf(b.name)
+		other.until(10*time.Second, "three who wait", func() bool {
+			n := 0
+			for _, id := range []string{"good", "bad", "gone"} {
+				raw := s.Do("HGET", k.IDs, id).([]byte)
+				n += int(raw[17] - '0')
+			}
+			return n == 3
+		})
+		_, err := b.Cancel(ctx, b.name, "gone")
+		b.must(err)
+		b.receive(1, func(ctx context.Context, i int) error {
+			if i == 2 {
+				return errors.New("broken")
+			}
+			return SetResult(ctx, []byte("42"))
+		})
+		if e := <-good; e.err != nil || e.o.Kind != Acked || string(e.o.Result) != "42" || e.o.Attempt != 1 {
+			t.Errorf("good: %+v", e)
+		}
+		if e := <-bad; e.err != nil || e.o.Kind != Rejected || e.o.Failure != "broken" {
+			t.Errorf("bad: %+v", e)
+		}
+		if e := <-gone; e.err != nil || e.o.Kind != Cancelled {
+			t.Errorf("gone: %+v", e)
+		}
+		if o, err := b.Wait(ctx, b.name, "good"); err != nil || string(o.Result) != "42" {
+			t.Errorf("afterwards: %+v, %v", o, err)
+		}
+		if st := b.status("bad"); st.State != Done || st.Outcome.Kind != Rejected || st.Failure != "broken" {
+			t.Errorf("status %+v", st)
+		}
+		es, err := b.List(ctx, b.name, Done, 0, 0)
+		if err != nil || len(es) != 2 {
+			t.Errorf("done: %+v, %v", es, err)
+		}
+		if _, err := b.Wait(ctx, b.name, "nobody"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("nobody: %v", err)
+		}
+		b.must(b.one(4, ID("good"), In(time.Hour))) // a kept result does not hold the id
+		if st := b.status("good"); st.State != Delay {
+			t.Errorf("the living one comes first: %+v", st)
+		}
+	})
+}
+
+// Results are bounded by count and by bytes, and forgotten when their time is over.
+func TestRetainIsBounded(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		ctx := context.Background()
+		b := newBench(t, s.URL(), func(q *Queue) { q.MaxDone = 3 })
+		b.receive(1, func(ctx context.Context, i int) error { return SetResult(ctx, []byte(strings.Repeat("x", i))) })
+		for i := range 10 {
+			b.must(b.one(i, ID(fmt.Sprint(i)), Retain(time.Hour)))
+		}
+		b.wait(Acked, 10, 5*time.Second)
+		es, err := b.List(ctx, b.name, Done, 0, 0)
+		if err != nil || len(es) != 3 {
+			t.Fatalf("%d kept: %v", len(es), err)
+		}
+		small := newBench(t, s.URL(), func(q *Queue) { q.MaxDoneBytes = 2500 })
+		small.name += "-bytes"
+		small.receive(1, func(ctx context.Context, i int) error { return SetResult(ctx, make([]byte, 1000)) })
+		for i := range 5 {
+			small.must(small.one(i, ID(fmt.Sprint(i)), Retain(time.Hour)))
+		}
+		small.wait(Acked, 5, 5*time.Second)
+		if es, err := b.List(ctx, small.name, Done, 0, 0); err != nil || len(es) != 2 {
+			t.Fatalf("%d kept: %v", len(es), err)
+		}
+		if n, err := b.Purge(ctx, b.name, Done); n != 3 || err != nil {
+			t.Fatalf("purged %d: %v", n, err)
+		}
+	})
+}
+
+// UniqueFor keeps the id taken after success, and only for so long.
+func TestUniqueFor(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		var n atomic.Int32
+		b.receive(1, func(context.Context, int) error { n.Add(1); return nil })
+		b.must(b.one(1, ID("a"), UniqueFor(300*time.Millisecond)))
+		b.wait(Acked, 1, 5*time.Second)
+		if err := b.one(2, ID("a")); !errors.Is(err, ErrDuplicate) {
+			t.Fatal(err)
+		}
+		b.until(5*time.Second, "a free id", func() bool { return b.one(3, ID("a")) == nil })
+		b.wait(Acked, 2, 5*time.Second)
+	})
+}
+
+// Follow-ups come with the ack and not without it.
+func TestThen(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+		next := Define(b.name+".next", func(context.Context, int) error { return nil })
+		b.receive(2, func(ctx context.Context, i int) error {
+			info, _ := FromContext(ctx)
+			if err := Then(ctx, next.Message(i), With(next.Message(i+100), ID(fmt.Sprint(i)), In(time.Hour))); err != nil {
+				return err
+			}
+			if info.Attempt == 1 {
+				return errors.New("again")
+			}
+			return nil
+		})
+		b.must(b.one(1))
+		b.must(b.one(2, ID("two")))
+		b.wait(Acked, 2, 5*time.Second)
+		st, err := b.Stats(context.Background(), b.name+".next")
+		if err != nil || st[Prepare].Count != 2 || st[Delay].Count != 2 {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		if st, err := b.Status(context.Background(), b.name+".next", "1"); err != nil || st.State != Delay {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		b.noID("two")
+	})
+}
+
+// What was not taken in time is dropped, or goes to dead; what was taken is not.
+func TestExpire(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		b.must(b.one(1, Expire(time.Millisecond)))
+		b.must(b.one(2, ExpireToDead(time.Millisecond), ID("a")))
+		b.must(b.one(3, Expire(time.Hour)))
+		b.until(time.Second, "the id of an expired one is free", func() bool { return b.one(4, ID("a")) == nil })
+		seen := newTally()
+		b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+		b.wait(Acked, 2, 5*time.Second)
+		b.wait(Expired, 1, 5*time.Second)
+		b.wait(Rejected, 1, 5*time.Second)
+		if seen.n[3] != 1 || seen.n[4] != 1 || len(seen.n) != 2 {
+			t.Fatalf("handled %v", seen.n)
+		}
+	})
+}
+
+// A deadline ends the handler, and what is late is not handled.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		b.receive(1, func(ctx context.Context, i int) error {
+			<-ctx.Done()
+			if context.Cause(ctx) != ErrDeadline {
+				t.Errorf("cause %v", context.Cause(ctx))
+			}
+			return ctx.Err()
+		})
+		at := time.Now().Add(200 * time.Millisecond)
+		b.must(b.one(1, Deadline(at)))
+		b.must(b.one(2, Deadline(at)))
+		b.wait(Rejected, 2, 5*time.Second)
+		if n := b.count(TimedOut); n != 1 {
+			t.Errorf("%d were handled", n)
+		}
+	})
+}

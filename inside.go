@@ -1,0 +1,41 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/inside"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+)
+
+// door is what recur may ask of a Queue.
+type door struct{ q *Queue }
+
+func init() {
+	inside.Open = func(queue any) (inside.Door, error) {
+		q, _ := queue.(*Queue)
+		if q == nil {
+			return nil, errors.New("shunt: the Queue is nil")
+		}
+		return door{q}, q.open(context.Background())
+	}
+}
+
+func (d door) Looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
+	return d.q.looks(ctx, channel, fill)
+}
+
+func (d door) Encode(message, options any) (channel string, e lists.Element, in time.Duration, at time.Time, err error) {
+	m, _ := message.(IMessage)
+	opts, _ := options.([]Option)
+	v, err := d.q.newDelivery(m, opts, time.Now())
+	return v.channel, v.element, v.in, v.at, err
+}
+
+func (d door) Hints(channel string) *link.Subscription { return d.q.serverOf(channel).Hints }
+
+func (d door) Emit(kind, channel, serial string, n int, due time.Time, err error) {
+	d.q.events.emit(Event{Kind: EventKind(kind), Channel: channel, Serial: serial, N: n, Due: due, Err: err})
+}

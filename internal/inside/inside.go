@@ -1,0 +1,26 @@
+// Package inside is the door by which shunt's other packages reach what a Queue keeps from its users.
+package inside
+
+import (
+	"context"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+)
+
+// Door is what they may ask of a Queue.
+type Door interface {
+	// Looks sends commands that may be sent twice, in one pipeline; the first error is that of all.
+	Looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error)
+	// Encode makes the element of a message, a shunt.IMessage, with options, a []shunt.Option. when is the time that In and At ask for: a wait,
+	// or a time of day, both zero for now.
+	Encode(message, options any) (channel string, e lists.Element, in time.Duration, at time.Time, err error)
+	// Hints is the subscription of the Queue.
+	Hints(channel string) *link.Subscription
+	// Emit tells an Event.
+	Emit(kind, channel, serial string, n int, due time.Time, err error)
+}
+
+// Open is set by shunt: the door of a *shunt.Queue.
+var Open func(queue any) (Door, error)

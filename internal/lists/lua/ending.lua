@@ -1,0 +1,69 @@
+-- What became of a message with an id is kept, where it asked for that, in the hash done:
+--   serial (16 bytes)  kind  ' ' attempt  ' ' ms of its end  ' ' ms until which it is kept  ' ' bytes of failure  '\n' failure result
+-- kind: a acked, d dead, c cancelled, x expired. The field '' counts the bytes of all.
+-- k: the keys ids, cancelled, done, done.at, kept.
+
+-- forget removes what is kept of an id.
+local function forget(k, id, out)
+  redis.call('HDEL', k[3], id)
+  redis.call('ZREM', k[4], id)
+  redis.call('ZREM', k[5], 'r' .. id)
+  if redis.call('HINCRBY', k[3], '', -#out) <= 0 then redis.call('HDEL', k[3], '') end
+end
+
+-- tidy forgets up to n things whose time is over; it tells how many those were.
+local function tidy(k, now, n)
+  local over = redis.call('ZRANGEBYSCORE', k[5], '-inf', string.format('%.0f', now), 'LIMIT', 0, n)
+  for _, member in ipairs(over) do
+    local id = string.sub(member, 2)
+    if string.sub(member, 1, 1) == 'r' then
+      local out = redis.call('HGET', k[3], id)
+      if out then forget(k, id, out) end
+    else
+      local p = parsed(redis.call('HGET', k[1], id))
+      if p and p.state == 'u' and p.at <= now then redis.call('HDEL', k[1], id) end
+    end
+    redis.call('ZREM', k[5], member)
+  end
+  return #over
+end
+
+-- keep keeps what became of an id, and drops the oldest beyond so many and so many bytes.
+local function keep(k, id, out, now, retain, most, bytes)
+  local old = redis.call('HGET', k[3], id)
+  redis.call('HSET', k[3], id, out)
+  redis.call('ZADD', k[4], string.format('%.0f', now), id)
+  redis.call('ZADD', k[5], string.format('%.0f', now + retain), 'r' .. id)
+  local sum = redis.call('HINCRBY', k[3], '', #out - (old and #old or 0))
+  tidy(k, now, 4)
+  for _ = 1, 16 do
+    local count = redis.call('ZCARD', k[4])
+    if count <= 1 or (most <= 0 or count <= most) and (bytes <= 0 or sum <= bytes) then return end
+    local first = redis.call('ZRANGE', k[4], 0, 0)[1]
+    local gone = redis.call('HGET', k[3], first)
+    if gone then
+      sum = sum - #gone
+      forget(k, first, gone)
+    else
+      redis.call('ZREM', k[4], first)
+    end
+  end
+end
+
+-- finish ends a message: its id is free, or kept taken; what became of it is kept, and told to whoever waits for it. m has serial, kind,
+-- attempt, failure, result, retain, unique, most and bytes. It comes last in a script, when the message has left its list.
+local function finish(k, id, m, now)
+  local p = own(k[1], id, m.serial)
+  if p and m.unique > 0 and m.kind == 'a' then
+    write(k[1], id, {serial = m.serial, flags = 0}, 'u', m.attempt, now + m.unique, '', '')
+    redis.call('ZADD', k[5], string.format('%.0f', now + m.unique), 'u' .. id)
+  elseif p then
+    redis.call('HDEL', k[1], id)
+  end
+  redis.call('SREM', k[2], m.serial)
+  local waited = p and flag(p, 1)
+  if not waited and m.retain <= 0 then return end
+  local out = m.serial .. m.kind .. string.format(' %d %.0f %.0f %d\n', m.attempt, now, now + m.retain, #m.failure) .. m.failure .. m.result
+  if m.retain > 0 and m.kind ~= 'c' then keep(k, id, out, now, m.retain, m.most, m.bytes) end
+  if waited then redis.pcall('PUBLISH', k[3], string.format('%d ', #id) .. id .. out) end
+end

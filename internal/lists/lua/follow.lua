@@ -1,0 +1,64 @@
+-- Follow: acks a message and delivers what is to follow it, all or nothing.
+-- KEYS 1 receivers  2 doing  3 ids  4 cancelled  5 done  6 done.at  7 kept; then for each that follows its prepare, delay and ids
+-- ARGV 1 to 10 as of settle, the id may be ''; then for each that follows 'now', 'in' or 'at', ms, its id or '', ms after which it
+--      expires or 0, the element
+-- reply: 0 where it was not there, and then nothing has changed; else 1, then for each 1, or 0 where its id was taken
+redis.call('ZREM', KEYS[1], '')
+local at = redis.pcall('LPOS', KEYS[2], ARGV[1])
+if type(at) == 'table' then -- before 6.0.6
+  at = false
+  for _, e in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do at = at or e == ARGV[1] end
+end
+if at == false or at == nil then return {0} end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local out, added, hints, k = {1}, {}, {}, 8
+for i = 11, #ARGV, 5 do
+  local mode, ms, id, ttl, e = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4]
+  local prepare, delay, ids = KEYS[k], KEYS[k + 1], KEYS[k + 2]
+  k = k + 3
+  local to, expires = now, 0
+  if mode == 'in' then to = time[1] * 1000 + math.ceil(time[2] / 1000) + ms elseif mode == 'at' then to = math.max(now, ms) end
+  if ttl > 0 then
+    expires = now + ttl
+    e = stamp(e, expires)
+  end
+  local free, err = true, nil
+  if id ~= '' then
+    local there, taken = redis.pcall('HLEN', ids), nil
+    if type(there) == 'table' then err = there else free, taken = enter(ids, id, string.sub(e, 5, 20), to > now and 'd' or 'p', now, to, expires) end
+  end
+  if free and not err then
+    local first = {}
+    local done
+    if to > now then
+      first = redis.pcall('ZRANGE', delay, 0, 0, 'WITHSCORES')
+      done = redis.pcall('ZADD', delay, 'NX', string.format('%.0f', to), e)
+    else
+      done = redis.pcall('LPUSH', prepare, e)
+    end
+    if type(done) == 'table' then
+      err = done
+      if id ~= '' then redis.call('HDEL', ids, id) end
+    else
+      added[#added + 1] = {to > now and delay or prepare, to > now, e, ids, id}
+      if to > now and (not first[2] or to < tonumber(first[2])) then hints[#hints + 1] = {delay, string.format('%.0f', to - now)} end
+    end
+  end
+  if err then
+    for _, a in ipairs(added) do
+      if a[2] then redis.call('ZREM', a[1], a[3]) else redis.call('LREM', a[1], 1, a[3]) end
+      if a[5] ~= '' then redis.call('HDEL', a[4], a[5]) end
+    end
+    return err
+  end
+  out[#out + 1] = free and 1 or 0
+end
+redis.call('LREM', KEYS[2], -1, ARGV[1])
+if ARGV[2] ~= '' then
+  local m = {serial = ARGV[3], kind = ARGV[4], attempt = tonumber(ARGV[5]), failure = '', result = ARGV[6], retain = tonumber(ARGV[7]),
+    unique = tonumber(ARGV[8]), most = tonumber(ARGV[9]), bytes = tonumber(ARGV[10])}
+  pcall(finish, {KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]}, ARGV[2], m, now)
+end
+for _, h in ipairs(hints) do redis.pcall('PUBLISH', h[1], h[2]) end
+return out

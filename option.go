@@ -1,0 +1,159 @@
+package shunt
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/lists"
+)
+
+// Option is what one delivery wants.
+type Option func(*delivery) error
+
+// In delivers after d, counted on the server's clock from when the delivery reaches it. Zero or less means now.
+func In(d time.Duration) Option {
+	return func(v *delivery) error {
+		v.in, v.at, v.later = d, time.Time{}, d > 0
+		return nil
+	}
+}
+
+// At delivers at t, judged by the server's clock to the millisecond and never before it. A time that is past means now.
+func At(t time.Time) Option {
+	return func(v *delivery) error {
+		v.at, v.in, v.later = t, 0, !t.IsZero()
+		return nil
+	}
+}
+
+// Header adds a small pair that travels in the element: 1 to 255 bytes of key, up to 16 KB of value. A later value of a key wins.
+func Header(key, value string) Option {
+	return func(v *delivery) error { return v.element.SetHeader(key, value) }
+}
+
+// Expire drops the message, with an Event, if no worker has taken it d after it was delivered, by the server's clock: 1 ms or more, and more than
+// it is delayed by. What was taken once does not expire any more; Deadline bounds its handlings.
+func Expire(d time.Duration) Option { return expire(d, false) }
+
+// ExpireToDead is Expire for a message that then goes to dead, with ErrExpired as its reason.
+func ExpireToDead(d time.Duration) Option { return expire(d, true) }
+
+func expire(d time.Duration, toDead bool) Option {
+	return func(v *delivery) error {
+		if d < time.Millisecond {
+			return fmt.Errorf("shunt: Expire(%v): want 1ms or more", d)
+		}
+		v.extra().Expires, v.extra().ToDead = min(d, maxWait).Milliseconds(), toDead
+		return nil
+	}
+}
+
+// Deadline ends the contexts of the message's handlers at t, by the server's clock, with ErrDeadline as cause; from then on it is not handled
+// any more but goes to dead. A t that is past is an error.
+func Deadline(t time.Time) Option {
+	return func(v *delivery) error {
+		if !t.After(time.Now()) {
+			return fmt.Errorf("shunt: Deadline(%v) has passed", t)
+		}
+		v.extra().Deadline = min(t.UnixMilli(), time.Now().Add(maxWait).UnixMilli())
+		return nil
+	}
+}
+
+// ID names the message, with 1 to 255 bytes: on its channel the name is taken for as long as the message lives, that is until it is acked,
+// dead, cancelled or expired, and Deliver of another one of that name is a *DuplicateError. By its name it is found: see Status, Cancel,
+// Postpone, Wait. Deliver resolves an unknown outcome by itself.
+func ID(id string) Option {
+	return func(v *delivery) error {
+		if err := checkID(id); err != nil {
+			return err
+		}
+		v.extra().ID = id
+		return nil
+	}
+}
+
+// UniqueFor keeps the ID taken for d after the message was acked, by the server's clock: 1 ms or more.
+func UniqueFor(d time.Duration) Option {
+	return func(v *delivery) error {
+		if d < time.Millisecond {
+			return fmt.Errorf("shunt: UniqueFor(%v): want 1ms or more", d)
+		}
+		v.extra().Unique = min(d, maxWait).Milliseconds()
+		return nil
+	}
+}
+
+// Retain keeps for d, 1 ms or more, what became of the message with an ID: its end, when that was, its last failure, and what SetResult set. Status
+// and Wait find it, List with Done lists it. Queue.MaxDone and MaxDoneBytes bound what a channel keeps.
+func Retain(d time.Duration) Option {
+	return func(v *delivery) error {
+		if d < time.Millisecond {
+			return fmt.Errorf("shunt: Retain(%v): want 1ms or more", d)
+		}
+		v.extra().Retain = min(d, maxWait).Milliseconds()
+		return nil
+	}
+}
+
+// Timeout bounds each handling of this delivery, in place of the method and the Queue's field; negative means no bound.
+func Timeout(d time.Duration) Option {
+	return func(v *delivery) error {
+		v.element.Timeout = d
+		return nil
+	}
+}
+
+// MaxAttempts bounds how often this delivery is handled, in place of the method and the Queue's field; negative means no bound.
+func MaxAttempts(n int) Option {
+	return func(v *delivery) error {
+		v.element.MaxAttempts = n
+		return nil
+	}
+}
+
+// extra is what the message asks for beyond a plain one.
+func (d *delivery) extra() *lists.Extra {
+	if d.element.Extra == nil {
+		d.element.Extra = new(lists.Extra)
+	}
+	return d.element.Extra
+}
+
+// checkExtra says which options do not go together.
+func (d *delivery) checkExtra(now time.Time) error {
+	x := d.element.Extra
+	wait := d.in
+	if !d.at.IsZero() {
+		wait = d.at.Sub(now)
+	}
+	switch {
+	case x.ID == "" && x.Retain > 0:
+		return errors.New("shunt: Retain without an ID, by which it would be found: add ID")
+	case x.ID == "" && x.Unique > 0:
+		return errors.New("shunt: UniqueFor without an ID: add ID")
+	case x.Expires > 0 && wait.Milliseconds() >= x.Expires:
+		return fmt.Errorf("shunt: Expire(%v) of a message that is due in %v", time.Duration(x.Expires)*time.Millisecond, wait.Round(time.Millisecond))
+	case x.Deadline > 0 && now.Add(wait).UnixMilli() >= x.Deadline:
+		return fmt.Errorf("shunt: Deadline(%v) of a message that is due in %v", time.UnixMilli(x.Deadline), wait.Round(time.Millisecond))
+	}
+	return nil
+}
+
+func checkID(id string) error {
+	if len(id) == 0 || len(id) > lists.MaxID {
+		return fmt.Errorf("shunt: the id %.40q has %d bytes: want 1 to %d", id, len(id), lists.MaxID)
+	}
+	return nil
+}
+
+// with is a message with options of its own.
+type with struct {
+	IMessage
+	opts []Option
+}
+
+// With is the message with options of its own, which count before those of the delivery: for DeliverAll and Then, where each message may have
+// another ID or due time.
+func With(m IMessage, opts ...Option) IMessage { return &with{m, opts} }

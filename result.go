@@ -1,0 +1,139 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/worker"
+)
+
+// ErrNotKept says that a message is over, and that what became of it was not kept.
+var ErrNotKept = errors.New("shunt: the message is over, and what became of it was not kept: deliver it with Retain")
+
+// maxResult bounds what SetResult takes.
+const maxResult = 1 << 20
+
+// errNoHandling says that a context is not a handler's.
+var errNoHandling = errors.New("shunt: the context is not that of a handler")
+
+// SetResult sets, from within a handler, what is kept with the message's end if it has an ID and Retain, and told to who waits for it: up to
+// 1 MB. The last one counts; it is kept if the message is acked. The slice is shunt's from then on.
+func SetResult(ctx context.Context, result []byte) error {
+	h, ok := ctx.Value(worker.Key{}).(*worker.Handling)
+	switch {
+	case !ok:
+		return errNoHandling
+	case len(result) > maxResult:
+		return fmt.Errorf("%w: a result has %d bytes, %d are allowed: keep a reference to what is large", ErrTooLarge, len(result), maxResult)
+	}
+	h.SetResult(result)
+	return nil
+}
+
+// waitEvery is how often a Wait looks for what it may have missed.
+const waitEvery = 5 * time.Second
+
+// Wait returns when the message with that id is over, and says what became of it; at once if that is kept already. It is told by the
+// server, over the Queue's subscription, and does not poll. ctx alone bounds it. ErrNotFound: there is no such message; ErrNotKept: its
+// end was missed, because the connection was away, and nothing was kept of it.
+func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
+	if err := checkID(id); err != nil {
+		return Outcome{}, err
+	}
+	if err := lists.CheckChannel(channel); err != nil {
+		return Outcome{}, err
+	}
+	if err := q.open(ctx); err != nil {
+		return Outcome{}, err
+	}
+	k := lists.KeysOf(channel)
+	told, look := make(chan Status, 16), make(chan struct{}, 1)
+	hints := q.serverOf(channel).Hints
+	l := hints.Listen(k.Done.(string), func(payload string) {
+		if s, ok := published(payload, id); ok {
+			select {
+			case told <- s:
+			default:
+			}
+		}
+	}, func(bool) {
+		select {
+		case look <- struct{}{}:
+		default:
+		}
+	})
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		hints.Forget(ctx, l)
+	}()
+	serial := "" // of the one that is waited for
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case s := <-told:
+			if serial == "" || s.Serial == serial {
+				return s.Outcome, nil
+			}
+			continue
+		case <-look:
+		case <-timer.C:
+		case <-ctx.Done():
+			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, context.Cause(ctx))
+		}
+		timer.Reset(link.Jitter(waitEvery))
+		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Wait, 3, k.Living, k.IDs, k.Done, id) })
+		if err != nil {
+			if link.Classify(err) != link.NotExecuted && link.Classify(err) != link.Unknown || errors.Is(err, ErrClosed) {
+				return Outcome{}, err
+			}
+			continue // Redis is away
+		}
+		vs, _ := redis.Values(v, nil)
+		if len(vs) == 0 {
+			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: Redis answered %v", id, channel, v)
+		}
+		lives, _ := redis.Int(vs[0], nil)
+		var found Status // the one that lives, or whose end is kept
+		if len(vs) > 1 {
+			raw, _ := vs[1].([]byte)
+			found = ended(id, raw)
+		}
+		switch same := serial == "" || serial == found.Serial; {
+		case lives == 1 && same:
+			serial = found.Serial
+		case found.Serial != "" && same:
+			return found.Outcome, nil
+		case serial == "":
+			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, ErrNotFound)
+		default:
+			select { // told just now
+			case s := <-told:
+				if s.Serial == serial {
+					return s.Outcome, nil
+				}
+			default:
+			}
+			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, ErrNotKept)
+		}
+	}
+}
+
+// published reads what is told of a message's end: bytes of its id, the id, and what would be kept.
+func published(payload, id string) (Status, bool) {
+	n, rest, _ := strings.Cut(payload, " ")
+	length, err := strconv.Atoi(n)
+	if err != nil || length != len(id) || !strings.HasPrefix(rest, id) {
+		return Status{}, false
+	}
+	return ended(id, []byte(rest[length:])), true
+}

@@ -1,0 +1,290 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+)
+
+// Status is what is known of a message with an ID.
+type Status struct {
+	ID        string
+	Serial    string
+	State     State // Prepare, Delay or Doing while it lives; Done when it is over
+	Attempt   int   // Doing and Done: the last one, counted from 1; else how many have failed
+	Delivered time.Time
+	Due       time.Time // Delay; Done within UniqueFor: when the ID will be free
+	Since     time.Time // Doing
+	Receiver  string    // Doing
+	Worker    int       // Doing
+	Cancelled bool      // Doing: Cancel was called, and the handler has not ended yet
+	Failure   string    // of the last attempt
+	Outcome   Outcome   // Done, unless only its ID is still taken
+}
+
+// Outcome is what became of a message.
+type Outcome struct {
+	Kind    EventKind // Acked, Rejected (it went to dead), Expired or Cancelled; empty: not known
+	Ended   time.Time
+	Until   time.Time // when it is forgotten
+	Attempt int
+	Failure string
+	Result  []byte // as SetResult set it
+}
+
+// lookedThrough bounds the messages due at the very millisecond that a script looks through for one.
+const lookedThrough = 128
+
+// Status tells what is known of the message with that id: of the living one, else of the last whose end is kept. It is one look, however
+// many messages wait. ErrNotFound: there is none.
+func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) {
+	if err := checkID(id); err != nil {
+		return Status{}, err
+	}
+	k := lists.KeysOf(channel)
+	vs, err := q.looks(ctx, channel, func(c *link.Call) {
+		c.Add("HGET", k.IDs, id)
+		c.Add("HGET", k.Done, id)
+		c.Add("TIME")
+	})
+	if err != nil {
+		return Status{}, err
+	}
+	var held Status // only its id is taken
+	if raw, ok := vs[0].([]byte); ok {
+		if held = statusOf(id, raw, serverTime(vs[2])); held.State != Done {
+			return held, nil
+		}
+	}
+	if raw, ok := vs[1].([]byte); ok {
+		return ended(id, raw), nil
+	}
+	if held.State == Done && held.Due.After(serverTime(vs[2])) {
+		return held, nil
+	}
+	return Status{}, fmt.Errorf("shunt: status of %q on %q: %w", id, channel, ErrNotFound)
+}
+
+// statusOf reads the record of an id; lua/ids.lua has its form. Where now is zero, what is due is not told from what waits.
+func statusOf(id string, raw []byte, now time.Time) Status {
+	s := Status{ID: id}
+	if len(raw) < 18 {
+		return s
+	}
+	serial := ulid.ULID(raw[:16])
+	s.Serial, s.Delivered = serial.String(), lists.DeliveredAt(serial)
+	head, failure, _ := strings.Cut(string(raw[16:]), "\n")
+	s.Failure = failure
+	f := strings.Split(head[1:], " ")
+	if len(f) < 5 {
+		return s
+	}
+	flags, _ := strconv.Atoi(f[0])
+	s.Attempt, _ = strconv.Atoi(f[1])
+	ms, _ := strconv.ParseInt(f[2], 10, 64)
+	at := time.UnixMilli(ms)
+	switch head[0] {
+	case 'p':
+		s.State = Prepare
+	case 'd':
+		s.State, s.Due = Delay, at
+		if !now.IsZero() && !at.After(now) {
+			s.State, s.Due = Prepare, time.Time{}
+		}
+	case 'r':
+		s.State, s.Since, s.Cancelled = Doing, at, flags&2 != 0
+		receiver, worker, _ := strings.Cut(f[4], "/")
+		s.Receiver = receiver
+		s.Worker, _ = strconv.Atoi(worker)
+	case 'u':
+		s.State, s.Due = Done, at
+	}
+	return s
+}
+
+// outcomes are the kinds of lua/ending.lua.
+var outcomes = map[byte]EventKind{'a': Acked, 'd': Rejected, 'c': Cancelled, 'x': Expired}
+
+// ended reads what is kept of a message that is over; lua/ending.lua has its form.
+func ended(id string, raw []byte) Status {
+	s := Status{ID: id, State: Done}
+	if len(raw) < 16 {
+		return s
+	}
+	serial := ulid.ULID(raw[:16])
+	s.Serial, s.Delivered = serial.String(), lists.DeliveredAt(serial)
+	if len(raw) == 16 {
+		return s
+	}
+	head, rest, _ := strings.Cut(string(raw[17:]), "\n")
+	o := &s.Outcome
+	o.Kind = outcomes[raw[16]]
+	f := strings.Fields(head)
+	if len(f) < 4 {
+		return s
+	}
+	number := func(i int) int64 { n, _ := strconv.ParseInt(f[i], 10, 64); return n }
+	o.Attempt, o.Ended, o.Until = int(number(0)), time.UnixMilli(number(1)), time.UnixMilli(number(2))
+	if n := number(3); n >= 0 && n <= int64(len(rest)) {
+		o.Failure = rest[:n]
+		if int(n) < len(rest) {
+			o.Result = []byte(rest[n:])
+		}
+	}
+	s.Attempt, s.Failure = o.Attempt, o.Failure
+	return s
+}
+
+// Cancel ends the message with that id. One that waits or is due later is not handled once Cancel has returned, and its id is free. One in
+// a worker's hands has its handler's context ended, in whichever process, with ErrCancelled as cause: if the handler then returns an error
+// the message is dropped, if nil it is acked; until then its id stays taken. Cancel tells what it was before. ErrNotFound: there is none.
+func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) {
+	if err := checkID(id); err != nil {
+		return Status{}, err
+	}
+	k := lists.KeysOf(channel)
+	v, err := q.look(ctx, channel, func(c *link.Call) {
+		c.AddScript(lists.Cancel, 5, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, id, lookedThrough)
+	})
+	raw, _ := v.([]byte)
+	if err == nil && len(raw) == 0 {
+		err = fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, ErrNotFound)
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	return statusOf(id, raw, time.Time{}), nil
+}
+
+// Postpone gives the message with that id another due time, In or At; without one, or with one that is past, it is due now. ErrRunning:
+// it is in a worker's hands. ErrNotFound: there is none.
+func (q *Queue) Postpone(ctx context.Context, channel, id string, to Option) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	var d delivery
+	if err := to(&d); err != nil {
+		return err
+	}
+	if d.element.Extra != nil || d.element.Headers != nil || d.element.Timeout != 0 || d.element.MaxAttempts != 0 {
+		return fmt.Errorf("shunt: postpone %q on %q: want In or At", id, channel)
+	}
+	return q.postpone(ctx, channel, id, &d)
+}
+
+// Promote makes the message with that id due now, wherever it waits; one that is not delayed stays as it is. The errors are those of
+// Postpone.
+func (q *Queue) Promote(ctx context.Context, channel, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return q.postpone(ctx, channel, id, &delivery{})
+}
+
+func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) error {
+	k := lists.KeysOf(channel)
+	mode, ms := d.when(time.Now())
+	if mode == "now" {
+		mode, ms = "at", 0
+	}
+	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, id, mode, ms, lookedThrough}
+	for {
+		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Postpone, 4, args...) })
+		if err != nil {
+			return err
+		}
+		vs, _ := redis.Values(v, nil)
+		if len(vs) < 2 {
+			return fmt.Errorf("shunt: postpone %q on %q: Redis answered %v", id, channel, v)
+		}
+		raw, _ := vs[0].([]byte)
+		s := statusOf(id, raw, time.Time{})
+		switch done, _ := redis.Int(vs[1], nil); {
+		case len(raw) == 0:
+			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, ErrNotFound)
+		case s.State == Doing:
+			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, ErrRunning)
+		case done == 1:
+			return nil
+		}
+		// It is one of many that are due at the same time: it is looked for from here, and handed to the script.
+		e, err := q.dueAt(ctx, &k, s)
+		if err != nil {
+			return err
+		}
+		args = append(args[:8:8], e.raw)
+	}
+}
+
+// dueAt looks for a message among those that are due when it is.
+func (q *Queue) dueAt(ctx context.Context, k *lists.Keys, s Status) (Entry, error) {
+	const page = 1000
+	at := s.Due.UnixMilli()
+	return q.find(s, func(n int) ([]Entry, error) {
+		v, err := q.look(ctx, k.Channel, func(c *link.Call) { c.Add("ZRANGEBYSCORE", k.Delay, at, at, "WITHSCORES", "LIMIT", n*page, page) })
+		return entries(k.Channel, v, true), err
+	})
+}
+
+// find is the message among pages of others; the last page is empty.
+func (q *Queue) find(s Status, page func(n int) ([]Entry, error)) (Entry, error) {
+	for n := 0; ; n++ {
+		es, err := page(n)
+		if err != nil {
+			return Entry{}, err
+		}
+		for _, e := range es {
+			if e.Serial == s.Serial {
+				return e, nil
+			}
+		}
+		if len(es) == 0 {
+			return Entry{}, ErrNotFound
+		}
+	}
+}
+
+// Peek shows the message with that id, with its payload, as it lies in Redis. Where it waits among n others that takes a look at up to n,
+// a thousand at a time from the taking end, and while the list moves it may be missed: ErrNotFound.
+func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
+	s, err := q.Status(ctx, channel, id)
+	if err != nil {
+		return Entry{}, err
+	}
+	const page = 1000
+	k := lists.KeysOf(channel)
+	var e Entry
+	switch s.State {
+	case Delay:
+		if e, err = q.dueAt(ctx, &k, s); err == nil {
+			return e, nil
+		}
+		fallthrough // one that was put off lies in prepare
+	case Prepare:
+		if e, err = q.find(s, func(n int) ([]Entry, error) { return q.List(ctx, channel, Prepare, n*page, page) }); err != nil {
+			e, err = q.find(s, func(n int) ([]Entry, error) { return q.List(ctx, channel, Suspect, n*page, page) })
+		}
+	case Doing:
+		e, err = q.find(s, func(n int) ([]Entry, error) {
+			if n > 0 {
+				return nil, nil
+			}
+			return q.held(ctx, &k)
+		})
+	default:
+		return Entry{ID: s.ID, Serial: s.Serial, Delivered: s.Delivered, Attempts: s.Attempt, Failure: s.Failure, At: s.Outcome.Ended,
+			Outcome: s.Outcome, channel: channel}, nil
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("shunt: peek at %q on %q: %w", id, channel, err)
+	}
+	return e, nil
+}

@@ -1,0 +1,45 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/worker"
+)
+
+// Then delivers messages when the message that the handler owning ctx was called for is acked: both are one step in Redis, so that none of
+// them is lost or doubled, and none is delivered where the lease was lost or the handler fails. It may be called several times; With
+// gives a message options of its own. One whose ID is taken then is not delivered, which an Event tells. An error says what is wrong
+// with a message, and nothing of this call is taken.
+//
+// Where a channel lives on another server than the handler's, its messages are delivered before the ack: a crash in between doubles them.
+func Then(ctx context.Context, ms ...IMessage) error {
+	h, ok := ctx.Value(worker.Key{}).(*worker.Handling)
+	r, _ := ctx.Value(ownerKey{}).(*receiver)
+	if !ok || r == nil {
+		return errNoHandling
+	}
+	now := time.Now()
+	fs := make([]worker.Follow, 0, len(ms))
+	var errs []error
+	for i, m := range ms {
+		d, err := r.q.newDelivery(m, nil, now)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("message %d: %w", i, err))
+			continue
+		}
+		f := worker.Follow{Keys: d.keys, Element: d.element, Raw: d.element.Encode()}
+		f.Mode, f.MS = d.when(now)
+		if x := d.element.Extra; x != nil {
+			f.Expires = x.Expires
+		}
+		fs = append(fs, f)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	h.Then(fs)
+	return nil
+}
