@@ -94,6 +94,14 @@ func (g *golden) read(word, rest string) (err error) {
 		e.Timeout, err = time.ParseDuration(rest)
 	case "unknown":
 		e.unknown, err = hex.DecodeString(rest)
+	case "id":
+		text(&e.extra().ID)
+	case "expires", "deadline", "retain", "unique":
+		x := e.extra()
+		to := map[string]*int64{"expires": &x.Expires, "deadline": &x.Deadline, "retain": &x.Retain, "unique": &x.Unique}[word]
+		*to, err = strconv.ParseInt(rest, 10, 64)
+	case "dead":
+		e.extra().ToDead = rest == "yes"
 	case "failure":
 		text(&e.Failure)
 	case "header":
@@ -315,13 +323,13 @@ func known(b []byte) (n int) {
 // probe is what the scripts make of an element.
 type probe struct {
 	header, newer bool
-	identity      string
+	identity, id  string
 }
 
 // expected is what element.go makes of it.
 func expected(b []byte) probe {
 	e, err := Decode(b)
-	return probe{header: !e.Bare, newer: err == ErrNewerVersion, identity: e.Identity(b)}
+	return probe{header: !e.Bare, newer: err == ErrNewerVersion, identity: e.Identity(b), id: e.ID()}
 }
 
 // probeScript is header.lua and a return.
@@ -331,13 +339,13 @@ func probeScript(t testing.TB) *redis.Script {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return redis.NewScript(0, string(text)+"\nlocal e = ARGV[1]\nreturn {header(e) and 1 or 0, newer(e) and 1 or 0, identity(e)}")
+	return redis.NewScript(0, string(text)+"\nlocal e = ARGV[1]\nreturn {header(e) and 1 or 0, newer(e) and 1 or 0, identity(e), idOf(e) or ''}")
 }
 
 func probed(s *redis.Script, c redis.Conn, b []byte) (p probe, err error) {
 	vs, err := redis.Values(s.Do(c, b))
 	if err == nil {
-		_, err = redis.Scan(vs, &p.header, &p.newer, &p.identity)
+		_, err = redis.Scan(vs, &p.header, &p.newer, &p.identity, &p.id)
 	}
 	return p, err
 }

@@ -28,29 +28,25 @@ local function identity(e)
   return redis.sha1hex(e)
 end
 
--- field is the value of an element's first field with a tag, or nil.
-local function field(e, want)
+-- field is the value of an element's first field with a tag and a length that it may have, or nil.
+local function field(e, want, least, most)
   if not header(e) then return nil end
   local p = 21
   while true do
     local tag, high, low = string.byte(e, p, p + 2)
     if tag == 0 then return nil end
     local n = high * 256 + low
-    if tag == want then return string.sub(e, p + 3, p + 2 + n) end
+    if tag == want and n >= least and n <= most then return string.sub(e, p + 3, p + 2 + n) end
     p = p + 3 + n
   end
 end
 
 -- idOf is an element's id, or nil.
-local function idOf(e)
-  local id = field(e, 11)
-  if id and #id > 0 and #id < 256 then return id end
-  return nil
-end
+local function idOf(e) return field(e, 11, 1, 255) end
 
--- number is a field's eight bytes as one.
-local function number(bytes)
+-- number is a field of eight bytes, 0 where there is none.
+local function number(e, tag)
   local n = 0
-  for i = 1, #(bytes or '') do n = n * 256 + string.byte(bytes, i) end
+  for _, byte in ipairs({string.byte(field(e, tag, 8, 8) or '', 1, -1)}) do n = n * 256 + byte end
   return n
 end

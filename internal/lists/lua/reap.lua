@@ -53,7 +53,7 @@ if redis.call('EXISTS', KEYS[6], KEYS[7]) > 0 then
         pcall(wait, KEYS[6], id, string.sub(e, 5, 20))
       elseif id then
         local m = {serial = string.sub(e, 5, 20), kind = 'd', attempt = string.byte(e, 4), failure = string.sub(ARGV[7], 4), result = '',
-          retain = number(field(e, 9)), unique = 0, most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9])}
+          retain = number(e, 9), unique = 0, most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9])}
         pcall(finish, {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]}, id, m, now)
       end
     end

@@ -1,0 +1,113 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+)
+
+// RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind them. It
+// returns how many were still there; one whose ID is another's by now stays dead.
+func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
+	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
+		args := []any{k.Dead, k.Prepare, k.IDs}
+		for _, e := range es {
+			args = append(args, e.raw, revived(e.raw), e.ID)
+		}
+		c.AddScript(lists.Revive, 3, args...)
+	})
+}
+
+// revived is an element without its counts. One that a newer shunt wrote loses only the header that was put before it.
+func revived(raw []byte) []byte {
+	e, err := lists.Decode(raw)
+	if err != nil {
+		return raw
+	}
+	if inner, err := lists.Decode(e.Payload); err != nil && inner.Bare {
+		return e.Payload
+	}
+	e.Attempts, e.Recoveries = 0, 0
+	if e.Bare {
+		e.Bare, e.Serial = false, lists.NewSerial()
+	}
+	return e.Encode()
+}
+
+// DeleteDead deletes dead messages, as List gave them, for good. It returns how many were still there.
+func (q *Queue) DeleteDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
+	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
+		args := []any{k.Dead}
+		for _, e := range es {
+			args = append(args, e.raw)
+		}
+		c.Add("ZREM", args...)
+	})
+}
+
+// each sends one command for every hundred entries and adds up the replies.
+func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(*lists.Keys, *link.Call, []Entry)) (int, error) {
+	for _, e := range all {
+		if e.channel != channel || e.raw == nil {
+			return 0, fmt.Errorf("shunt: entry %s is not from a List of channel %q", e.Serial, channel)
+		}
+	}
+	k := lists.KeysOf(channel)
+	sum := 0
+	for es := range slices.Chunk(all, 100) {
+		v, err := q.look(ctx, channel, func(c *link.Call) { add(&k, c, es) })
+		if err != nil {
+			return sum, err
+		}
+		n, _ := redis.Int(v, nil)
+		sum += n
+	}
+	return sum, nil
+}
+
+// Purge deletes every message of the given states, for good, and returns how many. What is Doing cannot be purged: shut its
+// receivers down.
+func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
+	k := lists.KeysOf(channel)
+	of := map[State]struct {
+		kind string
+		key  any
+	}{Prepare: {"list", k.Prepare}, Suspect: {"list", k.Suspect}, Delay: {"set", k.Delay}, Dead: {"set", k.Dead}}
+	sum := 0
+	for _, s := range states {
+		if s == Done {
+			vs, err := q.looks(ctx, channel, func(c *link.Call) {
+				c.Add("ZCARD", k.DoneAt)
+				c.Add("DEL", k.Done)
+				c.Add("DEL", k.DoneAt)
+			})
+			if err != nil {
+				return sum, err
+			}
+			n, _ := redis.Int(vs[0], nil)
+			sum += n
+			continue
+		}
+		what, ok := of[s]
+		if !ok {
+			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect, dead or done", channel, s)
+		}
+		for left := 1; left > 0; {
+			v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Purge, 3, what.key, k.IDs, k.Cancelled, what.kind, 100) })
+			if err != nil {
+				return sum, err
+			}
+			ns, err := redis.Ints(v, nil)
+			if err != nil || len(ns) < 2 {
+				return sum, fmt.Errorf("shunt: purge %q: Redis answered %v", channel, v)
+			}
+			sum, left = sum+ns[0], ns[1]
+		}
+	}
+	return sum, nil
+}
