@@ -11,7 +11,7 @@ import (
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
-// RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind them. It
+// RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind them, no Expire and no Deadline. It
 // returns how many were still there; one whose ID is another's by now stays dead.
 func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
 	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
@@ -33,6 +33,9 @@ func revived(raw []byte) []byte {
 		return e.Payload
 	}
 	e.Attempts, e.Recoveries = 0, 0
+	if e.Extra != nil { // its time is over: whoever revives it wants it handled
+		e.Extra.Expires, e.Extra.ToDead, e.Extra.Deadline = 0, false, 0
+	}
 	if e.Bare {
 		e.Bare, e.Serial = false, lists.NewSerial()
 	}

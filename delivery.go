@@ -29,6 +29,7 @@ type delivery struct {
 
 const (
 	chunkElements = 1000    // of one command of DeliverAll
+	chunkTracked  = 100     // of one script: some 0.5 ms
 	chunkBytes    = 1 << 20 // likewise, unless one element alone is larger
 	chunkChannels = 8       // channels that DeliverAll delivers to at once
 )
@@ -62,7 +63,8 @@ func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
 }
 
 // DeliverAll puts many messages into their channels, of which there may be several, with the same options for each. Those of
-// one channel keep their order and go in chunks of up to 1,000 elements or 1 MB; each chunk is there as a whole or not at all.
+// one channel keep their order and go in chunks of up to 1,000 elements or 1 MB, of those with an ID or Expire up to 100; each chunk is there
+// as a whole or not at all, but for those whose ID is taken.
 // Its error is a *DeliveryError that says what became of each message by its index, or what Deliver says of a closed or
 // misconfigured Queue. Where ctx has no deadline each chunk has DeliverTimeout.
 func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) error {
@@ -184,6 +186,9 @@ func (c *chunk) add(i int, d *delivery) bool {
 		return false
 	}
 	if d.tracked() {
+		if len(c.raws) >= chunkTracked {
+			return false
+		}
 		own := *e
 		c.elements = append(c.elements, &own)
 	}

@@ -2,6 +2,7 @@ package shunt
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,13 +20,19 @@ type receipts struct {
 	had map[string][]any // by channel
 }
 
-// receiptsMost bounds what is told at once, and what is remembered of a channel that nothing is delivered to any more.
-const receiptsMost = 64
+const (
+	receiptsTold = 200   // at once
+	receiptsKept = 10000 // of a channel: what is beyond goes after an hour
+)
 
 func (r *receipts) take(channel string) []any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	had := r.had[channel]
+	if n := len(had) - receiptsTold; n > 0 {
+		r.had[channel] = had[:n:n]
+		return had[n:]
+	}
 	delete(r.had, channel)
 	return had
 }
@@ -36,7 +43,7 @@ func (r *receipts) put(channel string, serials []any) {
 	if r.had == nil {
 		r.had = make(map[string][]any)
 	}
-	if had := r.had[channel]; len(had) < receiptsMost*chunkElements {
+	if had := r.had[channel]; len(had) < receiptsKept {
 		r.had[channel] = append(had, serials...)
 	}
 }
@@ -45,11 +52,13 @@ func (r *receipts) put(channel string, serials []any) {
 func (r *receipts) forget(q *Queue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for channel, had := range r.had {
-		c := link.NewCall()
-		c.FailFast = true
-		c.Add("ZREM", append([]any{lists.KeysOf(channel).Receipts}, had...)...)
-		q.serverOf(channel).Data.Post(c)
+	for channel, all := range r.had {
+		for had := range slices.Chunk(all, receiptsTold) {
+			c := link.NewCall()
+			c.FailFast = true
+			c.Add("ZREM", append([]any{lists.KeysOf(channel).Receipts}, had...)...)
+			q.serverOf(channel).Data.Post(c)
+		}
 	}
 	r.had = nil
 }

@@ -417,3 +417,98 @@ func TestDeadline(t *testing.T) {
 		}
 	})
 }
+
+// A delivery with an id whose reply was lost is looked for, not sent blindly: also when its message was handled, and the id is free, by then.
+func TestDeliverByIDResolves(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for _, cut := range []redistest.Action{redistest.CutAfter, redistest.CutBefore, redistest.CutUnread} {
+		for _, opts := range [][]Option{{ID("a")}, {ID("a"), In(50 * time.Millisecond)}, {Expire(time.Hour)}} {
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, p.URL())
+			quick := newBench(t, s.URL()) // handles it before the deliverer is back
+			quick.name = b.name
+			seen := newTally()
+			quick.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+			lost := p.On(redistest.ByScript(lists.Deliver)(b.name), 1, cut)
+			b.must(b.one(1, opts...))
+			quick.wait(Acked, 1, 5*time.Second)
+			if lost.Struck() != 1 {
+				t.Fatalf("%d replies were lost", lost.Struck())
+			}
+			b.must(b.one(2, opts...))
+			quick.wait(Acked, 2, 5*time.Second)
+			if seen.extra() != 0 || seen.distinct() != 2 {
+				t.Errorf("handled %v", seen.n)
+			}
+		}
+	}
+}
+
+// Receipts go with the next delivery, and with Close.
+func TestReceiptsGo(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		for i := range 500 {
+			b.must(b.one(i, ID(fmt.Sprint(i))))
+		}
+		k := lists.KeysOf(b.name)
+		if n := s.Do("ZCARD", k.Receipts).(int64); n != 1 {
+			t.Errorf("%d receipts", n)
+		}
+		var ms []IMessage
+		for i := range 500 {
+			ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint("all-", i))))
+		}
+		b.must(b.DeliverAll(context.Background(), ms))
+		var failed *DeliveryError
+		if err := b.DeliverAll(context.Background(), ms[490:]); !errors.As(err, &failed) || len(failed.Failed) != 10 || !errors.Is(err, ErrDuplicate) {
+			t.Errorf("again: %v", err)
+		}
+		if n := s.Do("HLEN", k.IDs).(int64); n != 1000 {
+			t.Errorf("%d ids", n)
+		}
+		b.must(b.Close())
+		if n := s.Do("EXISTS", k.Receipts).(int64); n != 0 {
+			t.Errorf("%d receipts are left", s.Do("ZCARD", k.Receipts))
+		}
+		again := newBench(t, s.URL())
+		if n, err := again.Purge(context.Background(), b.name, Prepare); n != 1000 || err != nil {
+			t.Errorf("purged %d: %v", n, err)
+		}
+		if n := s.Do("EXISTS", k.IDs).(int64); n != 0 {
+			t.Error("a purge leaves ids")
+		}
+	})
+}
+
+// What is bad is refused before Redis is asked.
+func TestBadIDsAndTimes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	past := time.Now().Add(-time.Second)
+	for name, opts := range map[string][]Option{
+		"the id \"\" has 0 bytes":                   {ID("")},
+		"has 256 bytes: want 1 to 255":              {ID(strings.Repeat("x", 256))},
+		"Retain without an ID":                      {Retain(time.Hour)},
+		"UniqueFor without an ID":                   {UniqueFor(time.Hour)},
+		"Expire(0s): want 1ms":                      {Expire(0)},
+		"has passed":                                {Deadline(past)},
+		"Expire(1s) of a message that is due in 2s": {Expire(time.Second), In(2 * time.Second)},
+		"due in 1h0m0s":                             {Deadline(time.Now().Add(time.Minute)), In(time.Hour)},
+	} {
+		if err := b.one(1, opts...); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %q", err, name)
+		}
+	}
+	if err := b.Postpone(context.Background(), b.name, "a", ID("b")); err == nil || !strings.Contains(err.Error(), "want In or At") {
+		t.Error(err)
+	}
+	if err := SetResult(context.Background(), nil); !errors.Is(err, errNoHandling) {
+		t.Error(err)
+	}
+	if err := Then(context.Background()); !errors.Is(err, errNoHandling) {
+		t.Error(err)
+	}
+}

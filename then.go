@@ -9,8 +9,11 @@ import (
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
+// thenMost bounds what one script delivers: some 2 ms.
+const thenMost = 1000
+
 // Then delivers messages when the message that the handler owning ctx was called for is acked: both are one step in Redis, so that none of
-// them is lost or doubled, and none is delivered where the lease was lost or the handler fails. It may be called several times; With
+// them is lost or doubled, and none is delivered where the lease was lost or the handler fails. It takes up to 1,000 a call, and may be called several times; With
 // gives a message options of its own. One whose ID is taken then is not delivered, which an Event tells. An error says what is wrong
 // with a message, and nothing of this call is taken.
 //
@@ -20,6 +23,9 @@ func Then(ctx context.Context, ms ...IMessage) error {
 	r, _ := ctx.Value(ownerKey{}).(*receiver)
 	if !ok || r == nil {
 		return errNoHandling
+	}
+	if len(ms) > thenMost {
+		return fmt.Errorf("shunt: %d messages follow: want at most %d", len(ms), thenMost)
 	}
 	now := time.Now()
 	fs := make([]worker.Follow, 0, len(ms))

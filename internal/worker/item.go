@@ -41,6 +41,7 @@ type itemState uint8
 
 const (
 	waiting itemState = iota // to be started
+	asking                   // whether it is still to be
 	running
 	decided // a verdict is there
 	sending // a verdict or a release is under way

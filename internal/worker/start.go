@@ -38,6 +38,7 @@ func (s *slot) start(in *Intake) bool {
 		}
 		args = append(args, it.Extra.ID, it.Serial[:], expires, it.Attempts+1)
 		asked = append(asked, it)
+		it.state = asking // so that nobody releases it meanwhile, which the record would not show
 	}
 	s.mu.Unlock()
 	if len(asked) == 0 {
@@ -50,23 +51,23 @@ func (s *slot) start(in *Intake) bool {
 	err := call.Replies[0].Err
 	r.breaker.Judge(err)
 	replies, _ := redis.Int64s(call.Replies[0].Value, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, it := range asked {
+		it.state = waiting
+	}
 	if len(replies) != 1+len(asked) {
 		return false
 	}
 	server := replies[0]
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i, it := range asked {
-		if it.state != waiting { // revoked, or cancelled
-			continue
-		}
 		it.begun = true
 		it.asked = it.asked && !r.order.strict() // it took a while
 		if d := it.Extra.Deadline; d > 0 {
 			it.until = sent.Add(time.Duration(d-server) * time.Millisecond)
 		}
 		switch reply := replies[1+i]; {
-		case reply == 1:
+		case reply == 1, it.called:
 			it.decide(&Verdict{Kind: Cancelled})
 		case reply == 2 && !it.Extra.ToDead:
 			it.decide(&Verdict{Kind: Expired})

@@ -57,6 +57,7 @@ local function finish(k, id, m, now)
   if p and m.unique > 0 and m.kind == 'a' then
     write(k[1], id, {serial = m.serial, flags = 0}, 'u', m.attempt, now + m.unique, '', '')
     redis.call('ZADD', k[5], string.format('%.0f', now + m.unique), 'u' .. id)
+    tidy(k, now, 4)
   elseif p then
     redis.call('HDEL', k[1], id)
   end
