@@ -10,7 +10,7 @@ import (
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
-// door is what recur may ask of a Queue.
+// door is what recur and shunttest may ask of a Queue.
 type door struct{ q *Queue }
 
 func init() {

@@ -1,0 +1,247 @@
+package shunttest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/shuntmq/shunt"
+)
+
+// Delivery is a message that waits in its channel.
+type Delivery struct {
+	shunt.Entry
+	Channel string
+	State   shunt.State // Prepare, or Delay for one that is due later
+}
+
+// In is how long after its delivery it is due; 0 if it was for now.
+func (d *Delivery) In() time.Duration {
+	if d.State != shunt.Delay {
+		return 0
+	}
+	return d.At.Sub(d.Delivered)
+}
+
+// Delivered returns what was delivered to a channel and was not taken since: what is ready, in the order in which it will be taken, then
+// what is due later, the one due first first. What was handled and is to be tried again is among them, with its Attempts.
+func (q *Queue) Delivered(channel string) []Delivery {
+	q.t.Helper()
+	ds, err := q.delivered(channel)
+	if err != nil {
+		q.t.Fatalf("shunttest: %v", err)
+	}
+	return ds
+}
+
+// delivered lists several channels, one after another.
+func (q *Queue) delivered(channels ...string) (ds []Delivery, err error) {
+	for _, channel := range channels {
+		for _, state := range []shunt.State{shunt.Prepare, shunt.Delay} {
+			es, err := q.desk.List(context.Background(), channel, state, 0, 0)
+			if err != nil {
+				return nil, err
+			}
+			for _, e := range es {
+				ds = append(ds, Delivery{Entry: e, Channel: channel, State: state})
+			}
+		}
+	}
+	return ds, nil
+}
+
+// Condition is what AssertDelivered asks of a message besides its payload.
+type Condition func(*expectation)
+
+type expectation struct {
+	times   int
+	in      *time.Duration
+	headers map[string]string
+}
+
+// inTolerance is for the time that passes between the program's asking the clock, or the test's, and the delivery.
+const inTolerance = time.Second
+
+// In asks that the message is due d after its delivery, give or take a second. In(0) asks that it was delivered for now.
+func In(d time.Duration) Condition { return func(x *expectation) { x.in = &d } }
+
+// Header asks for one pair that travels with the message. There may be others.
+func Header(key, value string) Condition {
+	return func(x *expectation) {
+		if x.headers == nil {
+			x.headers = make(map[string]string)
+		}
+		x.headers[key] = value
+	}
+}
+
+// Times asks that there are n such messages instead of one.
+func Times(n int) Condition { return func(x *expectation) { x.times = n } }
+
+func (x *expectation) holds(d *Delivery) bool {
+	if x.in != nil {
+		later := d.State == shunt.Delay
+		if later != (*x.in > 0) || later && (d.In()-*x.in).Abs() > inTolerance {
+			return false
+		}
+	}
+	for k, v := range x.headers {
+		if got, ok := d.Headers[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// AssertDelivered fails the test, which goes on, unless exactly one message with m's payload, the bytes that Marshal makes, waits in m's
+// channel and meets the conditions. Without In it may be due at any time.
+func (q *Queue) AssertDelivered(m shunt.IMessage, conditions ...Condition) {
+	q.t.Helper()
+	q.assert(m, 1, conditions)
+}
+
+// AssertNotDelivered fails the test, which goes on, if a message with m's payload waits in m's channel and meets the conditions.
+func (q *Queue) AssertNotDelivered(m shunt.IMessage, conditions ...Condition) {
+	q.t.Helper()
+	q.assert(m, 0, conditions)
+}
+
+func (q *Queue) assert(m shunt.IMessage, times int, conditions []Condition) {
+	q.t.Helper()
+	x := expectation{times: times}
+	for _, c := range conditions {
+		c(&x)
+	}
+	payload, err := m.Marshal()
+	if err != nil {
+		q.t.Fatalf("shunttest: marshal the message that is asked for: %v", err)
+	}
+	channel := m.Channel()
+	there := q.Delivered(channel)
+	n := 0
+	for i := range there {
+		if bytes.Equal(there[i].Payload, payload) && x.holds(&there[i]) {
+			n++
+		}
+	}
+	if n != x.times {
+		q.t.Errorf("shunttest: delivered to %q: %d of this message, want %d\n%s", channel, n, x.times, x.table(payload, there))
+	}
+}
+
+// AssertEmpty fails the test, which goes on, if a message is ready, due later, suspect or in hand in one of the channels; without an
+// argument, in any. Dead ones do not count.
+func (q *Queue) AssertEmpty(channels ...string) {
+	q.t.Helper()
+	if len(channels) == 0 {
+		channels = channelsOf(q.redis)
+	}
+	for _, channel := range channels {
+		there := q.Delivered(channel)
+		for _, state := range []shunt.State{shunt.Suspect, shunt.Doing} {
+			es, err := q.desk.List(context.Background(), channel, state, 0, 0)
+			if err != nil {
+				q.t.Fatalf("shunttest: %v", err)
+			}
+			for _, e := range es {
+				there = append(there, Delivery{Entry: e, Channel: channel, State: state})
+			}
+		}
+		if len(there) > 0 {
+			q.t.Errorf("shunttest: %q is not empty: %d messages\n%s", channel, len(there), table(rows(there)))
+		}
+	}
+}
+
+// row is one message in a failure's text.
+type row struct{ lead, when, payload, rest string }
+
+// table lists what was asked for above what there is, payload under payload, so that a difference meets the eye.
+func (x *expectation) table(payload []byte, there []Delivery) string {
+	want := row{lead: "want", when: "any time", payload: show(payload), rest: showHeaders(x.headers)}
+	if x.in != nil {
+		want.when = when(*x.in)
+	}
+	all := append([]row{want}, rows(there)...)
+	if len(there) == 0 {
+		all = append(all, row{lead: "have", when: "nothing"})
+	}
+	return table(all)
+}
+
+// shown bounds how many messages a failure lists, and shownBytes how much of a payload.
+const (
+	shown      = 20
+	shownBytes = 500
+)
+
+func rows(there []Delivery) []row {
+	var all []row
+	for i := range there {
+		d := &there[i]
+		if i == shown {
+			all = append(all, row{when: "…", payload: fmt.Sprintf("and %d more", len(there)-shown)})
+			break
+		}
+		r := row{when: when(d.In()), payload: show(d.Payload), rest: showHeaders(d.Headers)}
+		if d.State != shunt.Prepare && d.State != shunt.Delay {
+			r.when = string(d.State)
+		}
+		if d.Attempts > 0 {
+			r.rest += fmt.Sprintf("  handled %d times: %s", d.Attempts, d.Failure)
+		}
+		all = append(all, r)
+	}
+	if len(all) > 0 {
+		all[0].lead = "have"
+	}
+	return all
+}
+
+func table(all []row) string {
+	width := 0
+	for _, r := range all {
+		width = max(width, utf8.RuneCountInString(r.when))
+	}
+	var b strings.Builder
+	for _, r := range all {
+		line := fmt.Sprintf("\t%-4s  %-*s  %s%s", r.lead, width, r.when, r.payload, r.rest)
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func when(in time.Duration) string {
+	if in == 0 {
+		return "now"
+	}
+	if in > time.Minute {
+		return "in " + in.Round(time.Second).String()
+	}
+	return "in " + in.Round(100*time.Millisecond).String()
+}
+
+// show is a payload as one line of text.
+func show(payload []byte) string {
+	text, more := payload, ""
+	if len(payload) > shownBytes {
+		text, more = payload[:shownBytes], fmt.Sprintf("… (%d bytes)", len(payload))
+	}
+	if !utf8.Valid(payload) || bytes.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
+		return fmt.Sprintf("%q%s", text, more)
+	}
+	return strings.ToValidUTF8(string(text), "") + more // it may have been cut within a character
+}
+
+func showHeaders(headers map[string]string) string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(headers)) {
+		fmt.Fprintf(&b, "  %s=%q", k, headers[k])
+	}
+	return b.String()
+}
