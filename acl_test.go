@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,23 +19,20 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// aclLines are the lines of README.md that make and widen its Redis user: what shunt must be allowed, and what it can do without.
-func aclLines(t *testing.T) (must, may []string) {
+// aclLines are the lines of README.md that make and widen its Redis user: what shunt must be allowed, what it can do without, and what
+// ids and the like need besides.
+func aclLines(t *testing.T) (must, may, ids []string) {
 	t.Helper()
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var lines [][]string
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(document(t, "README.md")) {
 		if words := strings.Fields(line); len(words) > 4 && strings.Join(words[:3], " ") == "ACL SETUSER shunt" {
 			lines = append(lines, words[3:])
 		}
 	}
-	if len(lines) != 2 {
-		t.Fatalf("README.md has %d lines that begin with ACL SETUSER shunt: want what is needed, and what is optional", len(lines))
+	if len(lines) != 3 {
+		t.Fatalf("README.md has %d lines that begin with ACL SETUSER shunt: want what is needed, what is optional, and what ids need", len(lines))
 	}
-	return lines[0], lines[1]
+	return lines[0], lines[1], lines[2]
 }
 
 var aclUsers atomic.Int64
@@ -276,7 +273,7 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 func TestACLNeeded(t *testing.T) {
 	t.Parallel()
 	s := aclServer(t)
-	must, may := aclLines(t)
+	must, may, ids := aclLines(t)
 	user := aclUser(s, must...)
 	password, _ := aclWords(must)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -287,7 +284,7 @@ func TestACLNeeded(t *testing.T) {
 	denied := denials(s, user)
 	for what := range denied {
 		optional := strings.HasSuffix(what, ".delay") // a pub/sub channel
-		for _, w := range may {
+		for _, w := range append(may, ids...) {
 			optional = optional || w == "+"+what || w == "~"+what
 		}
 		if !optional {
@@ -299,21 +296,21 @@ func TestACLNeeded(t *testing.T) {
 	}
 }
 
-// With both lines nothing at all is refused; without any one command of the first something fails, and without any one of the
+// With all lines nothing at all is refused; without any one command of the first something fails, and without any one of the
 // second something is refused: so nothing is there in vain.
 func TestACLMinimal(t *testing.T) {
 	t.Parallel()
 	s := aclServer(t)
-	must, may := aclLines(t)
+	must, may, ids := aclLines(t)
 	password, needed := aclWords(must)
 	_, optional := aclWords(may)
-	both := append(append([]string(nil), must...), may...)
+	whole := slices.Concat(must, may, ids)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 
 	// All at once, however few tests may run in parallel: most of them wait.
 	var g sync.WaitGroup
-	all := aclUser(s, both...)
+	all := aclUser(s, whole...)
 	g.Go(func() {
 		if err := workout(ctx, t, s, all, password, true); err != nil {
 			t.Error(err)
@@ -327,7 +324,7 @@ func TestACLMinimal(t *testing.T) {
 		}
 	})
 	for i, command := range append(needed, optional...) {
-		user := aclUser(s, append(append([]string(nil), both...), "-"+command)...)
+		user := aclUser(s, append(slices.Clone(whole), "-"+command)...)
 		g.Go(func() {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -356,11 +353,7 @@ func TestACLMinimal(t *testing.T) {
 func TestACLDeliver(t *testing.T) {
 	t.Parallel()
 	s := aclServer(t)
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, sentence, _ := strings.Cut(string(text), "A user who only delivers needs ")
+	_, sentence, _ := strings.Cut(document(t, "README.md"), "A user who only delivers needs ")
 	sentence, _, found := strings.Cut(sentence, ".")
 	if !found {
 		t.Fatal("README.md does not say what a user who only delivers needs")

@@ -12,7 +12,8 @@ import (
 )
 
 // RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind them, no Expire and no Deadline. It
-// returns how many were still there; one whose ID is another's by now stays dead.
+// returns how many were still there; one whose ID is another's by now stays dead. After a lost reply it asks once more, and what the
+// first time had done is not counted.
 func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
 	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
 		args := []any{k.Dead, k.Prepare, k.IDs}
@@ -42,7 +43,8 @@ func revived(raw []byte) []byte {
 	return e.Encode()
 }
 
-// DeleteDead deletes dead messages, as List gave them, for good. It returns how many were still there.
+// DeleteDead deletes dead messages, as List gave them, for good. It returns how many were still there, counted as
+// by RetryDead.
 func (q *Queue) DeleteDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
 	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
 		args := []any{k.Dead}
@@ -73,8 +75,8 @@ func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(
 	return sum, nil
 }
 
-// Purge deletes every message of the given states, for good, and returns how many. What is Doing cannot be purged: shut its
-// receivers down.
+// Purge deletes every message of the given states, for good, and returns how many, counted as by RetryDead. What is Doing cannot be
+// purged: shut its receivers down.
 func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
 	k := lists.KeysOf(channel)
 	of := map[State]struct {

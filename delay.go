@@ -29,6 +29,7 @@ type promoter struct {
 
 	mu        sync.Mutex
 	listening bool      // the subscription is confirmed: only then may it be keeper
+	ended     bool      // it promotes no more
 	keeper    bool      // as last told
 	granted   string    // the name in which it is keeper in Redis, or empty
 	due       time.Time // when to promote next; zero: not known to be ever
@@ -83,8 +84,8 @@ func (p *promoter) own(wait time.Duration) {
 // heeds is told whether hints are heard from now on.
 func (p *promoter) heeds(listening bool) {
 	p.mu.Lock()
-	p.listening = listening
-	if !listening {
+	p.listening = listening && !p.ended
+	if !p.listening {
 		p.keeper = false
 	}
 	p.mu.Unlock()
@@ -147,13 +148,16 @@ func (p *promoter) run() {
 		case <-r.Taking.Done():
 		}
 	}
+	p.mu.Lock()
+	p.keeper, p.listening, p.ended = false, false, true
+	p.mu.Unlock()
+	p.yield()
+	if len(r.Tracked(p.in.Intake)) > 0 { // handlers run on, and may be cancelled
+		<-r.Life.Done()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	r.s.Hints.Forget(ctx, l)
-	p.mu.Lock()
-	p.keeper, p.listening = false, false
-	p.mu.Unlock()
-	p.yield()
 }
 
 // yield leaves the keeper's place to others, if it was given.

@@ -63,8 +63,9 @@ func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
 }
 
 // DeliverAll puts many messages into their channels, of which there may be several, with the same options for each. Those of
-// one channel keep their order and go in chunks of up to 1,000 elements or 1 MB, of those with an ID or Expire up to 100; each chunk is there
-// as a whole or not at all, but for those whose ID is taken.
+// one channel keep their order and go in chunks of up to 1,000 elements or 1 MB, of those with an ID or Expire up to 100, to 8 channels at
+// once; each chunk is there as a whole or not at all, but for those whose ID is taken. All are marshalled before the first is sent, so it
+// takes the memory of all payloads.
 // Its error is a *DeliveryError that says what became of each message by its index, or what Deliver says of a closed or
 // misconfigured Queue. Where ctx has no deadline each chunk has DeliverTimeout.
 func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) error {
@@ -199,8 +200,15 @@ func (c *chunk) add(i int, d *delivery) bool {
 
 // newDelivery makes the element, and checks all that can be checked before Redis is asked.
 func (q *Queue) newDelivery(m IMessage, opts []Option, now time.Time) (d delivery, err error) {
-	if w, ok := m.(*with); ok && w != nil {
-		m, opts = w.IMessage, append(slices.Clip(opts), w.opts...)
+	for own := []Option(nil); ; {
+		w, ok := m.(*with)
+		if !ok || w == nil {
+			if own != nil {
+				opts = append(slices.Clip(opts), own...)
+			}
+			break
+		}
+		m, own = w.IMessage, append(slices.Clip(w.opts), own...)
 	}
 	if isNil(m) {
 		return d, errors.New("shunt: the message is nil")
@@ -408,12 +416,12 @@ func explain(err error, what, channel string) error {
 	switch {
 	case err == nil:
 		return nil
+	case link.Classify(err) == link.Unknown && !errors.Is(err, ErrUnknown):
+		err = fmt.Errorf("%w (%w)", ErrUnknown, err)
 	case errors.Is(err, link.ErrClosed):
 		err = ErrClosed
 	case link.Code(err) == "OOM":
 		err = fmt.Errorf("%w (%w)", ErrFull, err)
-	case link.Classify(err) == link.Unknown && !errors.Is(err, ErrUnknown):
-		err = fmt.Errorf("%w (%w)", ErrUnknown, err)
 	case link.Code(err) == "WRONGTYPE":
 		err = fmt.Errorf("a key of the channel holds something that is not shunt's: see docs/lifecycle.md for the keys: %w", err)
 	}

@@ -77,7 +77,7 @@ func TestDeliverAllTellsEach(t *testing.T) {
 		}
 	}
 	ms[4] = Raw("no channel", nil)
-	lost := p.On(byName("LPUSH", ".prepare")(&bench{name: q.name + "1"}), 1, redistest.CutAfter)
+	lost := p.On(redistest.ByName("LPUSH", ".prepare")(q.name+"1"), 1, redistest.CutAfter)
 	err := q.DeliverAll(t.Context(), ms)
 	strikes(t, lost, 1)
 	var told *DeliveryError
@@ -117,7 +117,7 @@ func TestDeliverAllChunks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pushes := byName("LPUSH", ".prepare")(q)
+	pushes := redistest.ByName("LPUSH", ".prepare")(q.name)
 	deliver(2500, 0)
 	if n := p.Count(pushes); n != 3 {
 		t.Errorf("2,500 messages went in %d commands, want 3", n)

@@ -87,6 +87,19 @@ func (q *Queue) look(ctx context.Context, channel string, fill func(*link.Call))
 
 // looks sends commands for an operator in one pipeline; the first error is that of all.
 func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
+	return q.sends(ctx, channel, fill, nil)
+}
+
+// lookAgain is look; lost says that it was sent twice, because the first reply was lost.
+func (q *Queue) lookAgain(ctx context.Context, channel string, fill func(*link.Call)) (v any, lost bool, err error) {
+	vs, err := q.sends(ctx, channel, fill, &lost)
+	if err != nil {
+		return nil, lost, err
+	}
+	return vs[0], lost, nil
+}
+
+func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call), lost *bool) ([]any, error) {
 	if err := q.open(ctx); err != nil {
 		return nil, err
 	}
@@ -100,25 +113,26 @@ func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)
 		ctx, cancel = context.WithTimeout(ctx, q.conf.DeliverTimeout)
 		defer cancel()
 	}
-	var c *link.Call
-	var err error
-	for range 2 { // whatever an operator sends may be sent again when its outcome is unknown
-		c = link.NewCall()
+	for again := false; ; again = true { // whatever an operator sends may be sent again when its outcome is unknown
+		c := link.NewCall()
 		c.FailFast = true
 		fill(c)
-		err = q.serverOf(channel).Data.Run(ctx, c)
-		if link.Classify(err) != link.Unknown || ctx.Err() != nil {
-			break
+		err := q.serverOf(channel).Data.Run(ctx, c)
+		if link.Classify(err) == link.Unknown && ctx.Err() == nil && !again {
+			if lost != nil {
+				*lost = true
+			}
+			continue
 		}
+		if err != nil {
+			return nil, explain(err, "look at", channel)
+		}
+		vs := make([]any, len(c.Replies))
+		for i, r := range c.Replies {
+			vs[i] = r.Any()
+		}
+		return vs, nil
 	}
-	if err != nil {
-		return nil, explain(err, "look at", channel)
-	}
-	vs := make([]any, len(c.Replies))
-	for i, r := range c.Replies {
-		vs[i] = r.Any()
-	}
-	return vs, nil
 }
 
 // Receivers lists a channel's receivers, the living first, and what each holds.

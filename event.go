@@ -55,6 +55,9 @@ const (
 	EventsLost EventKind = "events-lost" // N events were dropped before this one: Events is slower than what happens
 )
 
+// missedTicks is package recur's.
+const missedTicks EventKind = "missed-ticks"
+
 // Event is one thing that happened. Which fields are set stands beside its Kind; a zero field says nothing.
 type Event struct {
 	Kind     EventKind
@@ -85,7 +88,7 @@ func LogEvents(l *slog.Logger) func(Event) {
 			}
 		case Rejected, Poisoned, Undecodable, Lost, Orphaned, SlotsEmpty, LeaseGone, Trimmed, EventsLost:
 			level = slog.LevelError
-		case Retried, DoneOrLost, Recovered, Suspected, TimedOut, Succeeded, Died, Trouble, Separated:
+		case missedTicks, Retried, DoneOrLost, Recovered, Suspected, TimedOut, Succeeded, Died, Trouble, Separated:
 			level = slog.LevelWarn
 		}
 		if e.Fatal {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -65,50 +64,20 @@ func workerMain() {
 	os.Stdin.Read(make([]byte, 1)) // ends with the parent
 }
 
-// startWorker starts a worker process.
-func startWorker(t *testing.T, o orders) *process {
+// startWorker starts a worker process, with more environment than the test's own.
+func startWorker(t *testing.T, o orders, env ...string) *redistest.Child {
 	t.Helper()
-	b, _ := json.Marshal(o)
-	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), "SHUNT_TEST_WORKER="+string(b))
-	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
+	b, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p := &process{c.Process, make(chan struct{})}
-	go func() {
-		c.Wait()
-		close(p.ended)
-	}()
+	c := redistest.Run(t, append(env, "SHUNT_TEST_WORKER="+string(b)), os.Args[0])
 	t.Cleanup(func() {
-		in.Close()
-		p.kill()
+		if t.Failed() {
+			t.Logf("the worker process said: %s", c.Said())
+		}
 	})
-	return p
-}
-
-// process is a worker process.
-type process struct {
-	*os.Process
-	ended chan struct{}
-}
-
-func (p *process) kill() {
-	p.Kill()
-	<-p.ended
-}
-
-func (p *process) gone() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
+	return c
 }
 
 // handled reads the log of worker processes.
@@ -127,18 +96,6 @@ func handled(t *testing.T, path string) *tally {
 	return c
 }
 
-func until(t *testing.T, limit time.Duration, what string, ok func() bool) time.Duration {
-	t.Helper()
-	began := time.Now()
-	for !ok() {
-		if time.Since(began) > limit {
-			t.Fatalf("after %v: not yet: %s", limit, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return time.Since(began)
-}
-
 // What a killed process held is handled by a survivor with a free worker.
 func TestKilledProcess(t *testing.T) {
 	for _, c := range []struct{ lease, limit time.Duration }{{2 * time.Second, 3 * time.Second}, {10 * time.Second, 15 * time.Second}} {
@@ -150,14 +107,14 @@ func TestKilledProcess(t *testing.T) {
 			o := orders{URL: s.URL(), Channel: q.name, Log: log, Workers: 64, Lease: c.lease, Takes: time.Hour, Killer: -1}
 			dying := startWorker(t, o)
 			q.deliver(0, 64)
-			until(t, 10*time.Second, "64 in hand", func() bool {
+			redistest.Until(t, 10*time.Second, "64 in hand", func() bool {
 				st, err := q.Stats(context.Background(), q.name)
 				return err == nil && st[Doing].Count == 64
 			})
 			seen := newTally()
 			q.receive(64, func(_ context.Context, i int) error { seen.add(i); return nil })
-			dying.kill()
-			took := until(t, 2*c.limit, "all handled", func() bool { return seen.distinct() == 64 })
+			dying.Kill()
+			took := redistest.Until(t, 2*c.limit, "all handled", func() bool { return seen.distinct() == 64 })
 			t.Logf("recovered after %v", took)
 			if took > c.limit {
 				t.Errorf("recovered after %v, not %v", took, c.limit)
@@ -187,8 +144,8 @@ func TestPoison(t *testing.T) {
 		rs, _ := q.Receivers(context.Background(), q.name)
 		t.Log(st, err, rs, handled(t, log).distinct())
 	})
-	until(t, 60*time.Second, "the killer is dead and the innocents are handled", func() bool {
-		if current.gone() {
+	redistest.Until(t, 60*time.Second, "the killer is dead and the innocents are handled", func() bool {
+		if current.Gone() {
 			deaths++
 			t.Logf("death %d after %v", deaths, time.Since(began))
 			current = startWorker(t, o)
@@ -233,12 +190,12 @@ func TestFullRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, 20*time.Second, "drained", func() bool { return int(done.Load()) == n })
+	redistest.Until(t, 20*time.Second, "drained", func() bool { return int(done.Load()) == n })
 	t.Logf("drained after %v", time.Since(began))
 	if err := q.Deliver(ctx, Raw(q.name, []byte(`"x"`))); err != nil {
 		t.Error(err)
 	}
-	until(t, 5*time.Second, "the next is handled", func() bool { return int(done.Load()) == n+1 })
+	redistest.Until(t, 5*time.Second, "the next is handled", func() bool { return int(done.Load()) == n+1 })
 	if err := shutdown(ctx); err != nil {
 		t.Error(err)
 	}
@@ -252,12 +209,12 @@ func TestKilledKeeper(t *testing.T) {
 	o := orders{URL: s.URL(), Channel: q.name, Log: filepath.Join(t.TempDir(), "log"), Workers: 1, Lease: time.Second, Killer: -1}
 	dying := startWorker(t, o)
 	keeper := "{" + q.name + "}.keeper"
-	until(t, 10*time.Second, "it keeps", func() bool { return s.Do("EXISTS", keeper).(int64) == 1 })
-	dying.kill()
+	redistest.Until(t, 10*time.Second, "it keeps", func() bool { return s.Do("EXISTS", keeper).(int64) == 1 })
+	dying.Kill()
 	seen := newTally()
 	shutdown := q.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
 	q.wait(Died, 1, 5*time.Second)
-	until(t, 5*time.Second, "it is succeeded", func() bool {
+	redistest.Until(t, 5*time.Second, "it is succeeded", func() bool {
 		vs := s.Do("HGET", keeper, "name")
 		b, _ := vs.([]byte)
 		rs, err := q.Receivers(context.Background(), q.name)
@@ -265,7 +222,7 @@ func TestKilledKeeper(t *testing.T) {
 	})
 	began := time.Now()
 	q.deliver(0, 1, In(200*time.Millisecond))
-	until(t, 5*time.Second, "handled", func() bool { return seen.distinct() == 1 })
+	redistest.Until(t, 5*time.Second, "handled", func() bool { return seen.distinct() == 1 })
 	if took := time.Since(began); took < 200*time.Millisecond || took > time.Second {
 		t.Errorf("handled after %v", took)
 	}

@@ -2,6 +2,7 @@ package shunt
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -96,12 +97,11 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 			at, taken := d.admitted(vs, es)
 			return at, taken, nil
 		}
-		unknown := link.Classify(err) == link.Unknown
-		doubt = doubt || unknown
-		if doubt && !unknown { // the first one may have been executed all the same
+		doubt = doubt || link.Classify(err) == link.Unknown
+		if doubt { // whatever this one came to, the first one may have been executed
 			err = &link.Error{Class: link.Unknown, Err: err}
 		}
-		if !unknown || ctx.Err() != nil {
+		if !doubt || ctx.Err() != nil || errors.Is(err, link.ErrClosed) {
 			if !doubt {
 				q.receipts.put(d.channel, had)
 			}

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/worker"
@@ -18,54 +16,33 @@ import (
 // A step is a command of shunt's that a fault can strike: where a message or an incarnation changes places.
 type step struct {
 	name  string
-	match func(q *bench) redistest.Match
+	match func(channel string) redistest.Match
 	// breaks: the fault needs another one to come to this command, a lost reply that ends the incarnation.
 	breaks bool
 	// late: the command comes with shutdown.
 	late bool
 }
 
-func byName(name, suffix string) func(*bench) redistest.Match {
-	return func(q *bench) redistest.Match { return redistest.Command(name, "{"+q.name+"}"+suffix) }
-}
-
-// byScript matches a script however it is sent.
-func byScript(s *link.Script, suffix string) func(*bench) redistest.Match {
-	return func(q *bench) redistest.Match {
-		key := "{" + q.name + "}" + suffix
-		return func(args [][]byte) bool {
-			if len(args) < 4 || !strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") {
-				return false
-			}
-			text := string(args[1])
-			if text != s.Digest() && link.NewScript(text).Digest() != s.Digest() {
-				return false
-			}
-			return strings.HasPrefix(string(args[3]), key)
-		}
-	}
-}
-
 var steps = []step{
-	{name: "deliver", match: byName("LPUSH", ".prepare")},
-	{name: "deliver later", match: byScript(lists.Later, "")},
-	{name: "take", match: byName("RPOPLPUSH", ".prepare")},
-	{name: "take by the waiter", match: byName("BRPOPLPUSH", ".prepare")},
-	{name: "take a suspect", match: byScript(lists.Take, "")},
-	{name: "ack", match: byName("LREM", ".doing")},
-	{name: "retry", match: byScript(lists.Retry, "")},
-	{name: "reject", match: byScript(lists.Reject, "")},
-	{name: "promote", match: byScript(lists.Promote, "")},
-	{name: "register", match: byScript(lists.Register, ""), breaks: true},
-	{name: "beat", match: byScript(lists.Beat, "")},
-	{name: "sweep", match: byScript(lists.Sweep, "")},
-	{name: "reap", match: byScript(lists.Reap, "")},
-	{name: "finish", match: byScript(lists.Finish, "")},
-	{name: "release", match: byScript(lists.Release, "")},
-	{name: "handover", match: byScript(lists.Handover, ""), breaks: true},
-	{name: "supersede", match: byScript(lists.Supersede, ""), breaks: true},
-	{name: "unregister", match: byScript(lists.Unregister, ""), late: true},
-	{name: "yield", match: byScript(lists.Yield, ""), late: true},
+	{name: "deliver", match: redistest.ByName("LPUSH", ".prepare")},
+	{name: "deliver later", match: redistest.ByScript(lists.Later)},
+	{name: "take", match: redistest.ByName("RPOPLPUSH", ".prepare")},
+	{name: "take by the waiter", match: redistest.ByName("BRPOPLPUSH", ".prepare")},
+	{name: "take a suspect", match: redistest.ByScript(lists.Take)},
+	{name: "ack", match: redistest.ByName("LREM", ".doing")},
+	{name: "retry", match: redistest.ByScript(lists.Retry)},
+	{name: "reject", match: redistest.ByScript(lists.Reject)},
+	{name: "promote", match: redistest.ByScript(lists.Promote)},
+	{name: "register", match: redistest.ByScript(lists.Register), breaks: true},
+	{name: "beat", match: redistest.ByScript(lists.Beat)},
+	{name: "sweep", match: redistest.ByScript(lists.Sweep)},
+	{name: "reap", match: redistest.ByScript(lists.Reap)},
+	{name: "finish", match: redistest.ByScript(lists.Finish)},
+	{name: "release", match: redistest.ByScript(lists.Release)},
+	{name: "handover", match: redistest.ByScript(lists.Handover), breaks: true},
+	{name: "supersede", match: redistest.ByScript(lists.Supersede), breaks: true},
+	{name: "unregister", match: redistest.ByScript(lists.Unregister), late: true},
+	{name: "yield", match: redistest.ByScript(lists.Yield), late: true},
 }
 
 // TestMatrix strikes every command with every cut, and with one refusal, on miniredis: what users' tests run on keeps the promise,
@@ -124,12 +101,12 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 		nth = 0
 	}
 	var rule *redistest.Rule
-	strike := func() { rule = p.On(st.match(q), nth, fault) }
+	strike := func() { rule = p.On(st.match(q.name), nth, fault) }
 	if !st.breaks && !st.late {
 		strike()
 	}
 	var shutdown Shutdown
-	until(t, 10*time.Second, "it starts", func() bool { // a fault that strikes the start is Receive's to return
+	redistest.Until(t, 10*time.Second, "it starts", func() bool { // a fault that strikes the start is Receive's to return
 		var err error
 		shutdown, err = q.Receive(ctx, q.kind(handle), 2)
 		return err == nil
@@ -155,9 +132,9 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 		delivered <- unexpected
 	}()
 	if !st.late {
-		until(t, 10*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
+		redistest.Until(t, 10*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
 		if refused {
-			time.Sleep(200 * time.Millisecond) // for so long it goes on
+			time.Sleep(200 * time.Millisecond) // the fault's own length
 			rule.Remove()
 		}
 	}
@@ -179,14 +156,15 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 		return err
 	}
 	var err error
-	for end := time.Now().Add(15 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if err = handled(); err == nil || time.Now().After(end) {
-			break
+	defer func() {
+		if err != nil { // what until was not told before it gave up
+			t.Error(err)
 		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	}()
+	q.until(15*time.Second, "all are handled", func() bool {
+		err = handled()
+		return err == nil
+	})
 	if st.late {
 		strike()
 	}

@@ -11,7 +11,8 @@ import (
 // Option is what one delivery wants.
 type Option func(*delivery) error
 
-// In delivers after d, counted on the server's clock from when the delivery reaches it. Zero or less means now.
+// In delivers after d, counted on the server's clock from when the delivery reaches it. Zero or less means now; more than 100 years are
+// cut to them.
 func In(d time.Duration) Option {
 	return func(v *delivery) error {
 		v.in, v.at, v.later = d, time.Time{}, d > 0
@@ -19,7 +20,8 @@ func In(d time.Duration) Option {
 	}
 }
 
-// At delivers at t, judged by the server's clock to the millisecond and never before it. A time that is past means now.
+// At delivers at t, judged by the server's clock to the millisecond and never before it. A time that is past means now; one more
+// than 100 years ahead is cut to them.
 func At(t time.Time) Option {
 	return func(v *delivery) error {
 		v.at, v.in, v.later = t, 0, !t.IsZero()
@@ -97,7 +99,8 @@ func Retain(d time.Duration) Option {
 	}
 }
 
-// Timeout bounds each handling of this delivery, in place of the method and the Queue's field; negative means no bound.
+// Timeout bounds each handling of this delivery, in place of the method and the Queue's field; negative means no bound, zero leaves it to
+// them.
 func Timeout(d time.Duration) Option {
 	return func(v *delivery) error {
 		v.element.Timeout = d
@@ -105,7 +108,8 @@ func Timeout(d time.Duration) Option {
 	}
 }
 
-// MaxAttempts bounds how often this delivery is handled, in place of the method and the Queue's field; negative means no bound.
+// MaxAttempts bounds how often this delivery is handled, 1 to 255, in place of the method and the Queue's field; negative or more than 255
+// means no bound, zero leaves it to them.
 func MaxAttempts(n int) Option {
 	return func(v *delivery) error {
 		v.element.MaxAttempts = n

@@ -109,7 +109,7 @@ func TestOrderBusy(t *testing.T) {
 				}
 			}
 			// Waiters that still block may take one each; they are released, in the end to where they came from.
-			until(t, 5*time.Second, "all are ready", func() bool {
+			redistest.Until(t, 5*time.Second, "all are ready", func() bool {
 				n := 0
 				for _, k := range ks {
 					st, err := q.Stats(ctx, k.channel)

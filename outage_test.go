@@ -69,16 +69,19 @@ func TestOutage(t *testing.T) {
 					}
 				})
 			}
-			until(t, 20*time.Second, "load", func() bool { return seen.distinct() > 2000 })
+			redistest.Until(t, 20*time.Second, "load", func() bool { return seen.distinct() > 2000 })
+			end := time.Now().Add(*outage)
 			if kind == "kill" {
 				s.Kill()
 				p.Refuse(true)
+				for _, q := range qs { // what is measured is the rest
+					q.wait(Separated, 1, 5*time.Second)
+				}
 			} else {
 				s.Stop()
 			}
-			time.Sleep(time.Second) // until all have noticed: what is measured is the rest
 			dials, used, began := p.Dials(), cpu(t), time.Now()
-			time.Sleep(*outage - time.Second)
+			time.Sleep(time.Until(end)) // the fault's own length
 			dials, used = p.Dials()-dials, cpu(t)-used
 			away := time.Since(began)
 			if kind == "kill" {
@@ -88,10 +91,10 @@ func TestOutage(t *testing.T) {
 				s.Cont()
 			}
 			before := seen.distinct()
-			back := until(t, 20*time.Second, "resumed", func() bool { return seen.distinct() > before+1000 })
+			back := redistest.Until(t, 20*time.Second, "resumed", func() bool { return seen.distinct() > before+1000 })
 			stop()
 			load.Wait()
-			until(t, 20*time.Second, "drained", func() bool {
+			redistest.Until(t, 20*time.Second, "drained", func() bool {
 				st, err := qs[0].Stats(context.Background(), qs[0].name)
 				return err == nil && st[Prepare].Count+st[Doing].Count+st[Delay].Count+st[Suspect].Count == 0
 			})

@@ -46,9 +46,11 @@ type Queue struct {
 	// MaxSize bounds an element that is delivered, header included: default 16 MB, at most 512 MB.
 	MaxSize int
 
-	// MaxDead bounds how many dead messages a channel keeps; the oldest are dropped, with an Event: default 10,000; negative: no bound.
+	// MaxDead bounds how many dead messages a channel keeps: 1 or more, default 10,000; negative: no bound. The oldest are dropped, with
+	// an Event, when another one dies, at most 100 with each.
 	MaxDead int
-	// DeadFor bounds how long: default 30 days; negative: no bound.
+	// DeadFor likewise bounds how long, by the server's clock: 1 ms or more, default 30 days; negative: no bound. What is older stays until
+	// another one dies.
 	DeadFor time.Duration
 
 	// MaxDone bounds of how many messages a channel keeps what became of them, as Retain asks; the oldest are dropped: default 10,000;
@@ -57,7 +59,8 @@ type Queue struct {
 	// MaxDoneBytes bounds the same by size: default 64 MB; negative: no bound.
 	MaxDoneBytes int
 
-	// DeliverTimeout bounds a delivery whose context has no deadline: default 10 s.
+	// DeliverTimeout bounds a delivery whose context has no deadline, and each question that Stats, List and their neighbours then ask
+	// Redis: default 10 s.
 	DeliverTimeout time.Duration
 	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, at least 100 ms.
 	// Beats wait for a third of Lease at most.
@@ -72,6 +75,7 @@ type Queue struct {
 	mu        sync.Mutex
 	opened    bool
 	closed    bool
+	over      chan struct{} // closed when Close begins
 	closing   chan struct{} // closed when Close has done its work
 	closeErr  error
 	receivers map[*receiver]struct{}
@@ -80,6 +84,7 @@ type Queue struct {
 	known   map[string]*lists.Keys // channels met so far
 
 	receipts receipts
+	waits    sync.WaitGroup // calls of Wait; begun under mu
 
 	ready atomic.Bool // open has nothing to do: opened and not closed
 	// Set by open and constant from then on.
@@ -92,7 +97,11 @@ type Queue struct {
 func (q *Queue) serverOf(channel string) *link.Server { return q.server }
 
 // NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or unix:///path/to/socket[?db=n].
-// It dials nothing yet: a wrong host or password is told by the first use.
+// It dials nothing yet: a wrong host or password is told by the first use. TLS trusts what the system does; for an authority of one's
+// own make a redis.Pool with redis.DialTLSConfig.
+//
+// A dial takes at most 1 s, and a read or write on which nothing moves 3 s. There is no bound on connections (MaxActive); 8 that are
+// idle are kept (MaxIdle), for a minute. The fields of the Pool may be set until its first use.
 func NewPool(rawURL string) (*redis.Pool, error) { return link.NewPool(rawURL) }
 
 // Validate says what is wrong with the configuration, all of it at once. The first use of a Queue calls it.
@@ -141,7 +150,7 @@ func (q *Queue) open(ctx context.Context) error {
 		DeliverTimeout: cmp.Or(q.DeliverTimeout, 10*time.Second), ReplyTimeout: cmp.Or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
 	}
 	q.events = newEvents(q.Events)
-	q.receivers = make(map[*receiver]struct{})
+	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
 	q.known = make(map[string]*lists.Keys)
 	// A dial and the wait before it take less than a third of a lease together, so that no absence that is over costs one:
 	// a half, and two fifths with an eighth of jitter.
@@ -159,6 +168,17 @@ func (q *Queue) open(ctx context.Context) error {
 	q.server = &link.Server{Node: node, Data: link.New(node, q.conf.ReplyTimeout, true), Pulse: link.New(node, min(q.conf.ReplyTimeout, third), false), Hints: link.NewSubscription(node)}
 	q.opened = true
 	q.ready.Store(true)
+	return nil
+}
+
+// begin counts a call of Wait, for which Close waits.
+func (q *Queue) begin() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return ErrClosed
+	}
+	q.waits.Add(1)
 	return nil
 }
 
@@ -198,8 +218,8 @@ func (q *Queue) keysFor(channel string) (*lists.Keys, error) {
 
 // Close ends what the Queue has begun: new deliveries get ErrClosed, receivers shut down and their handlers run to their end, during
 // which they may deliver; a delivery under way gets its reply or ErrUnknown within ReplyTimeout. It waits for handlers however
-// long they take: to bound that, call the receivers' shutdown first. The Pool is left alone. Calling it again waits for the first
-// call; from inside a handler it is ErrInHandler.
+// long they take: to bound that, call the receivers' shutdown first. Its error joins theirs: nil where all ended clean. The Pool is left
+// alone. Calling it again waits for the first call and gives its error; from inside a handler it is ErrInHandler.
 func (q *Queue) Close() error {
 	id := worker.Goroutine()
 	q.mu.Lock()
@@ -218,6 +238,9 @@ func (q *Queue) Close() error {
 		return q.closeErr
 	}
 	q.closed, q.closing = true, make(chan struct{})
+	if q.over != nil {
+		close(q.over)
+	}
 	q.ready.Store(false)
 	s := q.server
 	q.mu.Unlock()
@@ -226,6 +249,7 @@ func (q *Queue) Close() error {
 	for _, r := range rs {
 		errs = append(errs, r.shutdown(context.Background()))
 	}
+	q.waits.Wait()
 	if s != nil {
 		q.receipts.forget(q)
 		s.Data.Close()

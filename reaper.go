@@ -275,11 +275,11 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 // held finds out which of the doings there are: by one question for all, and only if there are some by one for each.
 func (r *receiver) held(in *intake, doings []any) (held []any, err error) {
 	for some := range slices.Chunk(doings, existsChunk) {
-		v, err := r.pulseOne(r.Life, nil, 0, some...)
+		n, err := r.count(some)
 		if err != nil {
 			return nil, err
 		}
-		if n, _ := redis.Int(v, nil); n == 0 {
+		if n == 0 {
 			continue
 		}
 		c := link.NewCall()
@@ -297,6 +297,17 @@ func (r *receiver) held(in *intake, doings []any) (held []any, err error) {
 		}
 	}
 	return held, nil
+}
+
+// count is how many of some lists there are.
+func (r *receiver) count(of []any) (int, error) {
+	c := link.NewCall()
+	c.FailFast = true
+	c.Add("EXISTS", of...)
+	if err := r.s.Pulse.Run(r.Life, c); err != nil {
+		return 0, err
+	}
+	return redis.Int(c.Replies[0].Value, nil)
 }
 
 // reap empties one list, a bounded part at a time. errLate: it has to stop, because the fence is behind it or a beat is due.
@@ -341,15 +352,11 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, list any, fence
 	return errLate
 }
 
-// pulseOne runs one script, or without one EXISTS, on the link that no element delays.
+// pulseOne runs one script on the link that no element delays.
 func (r *receiver) pulseOne(ctx context.Context, s *link.Script, keys int, args ...any) (any, error) {
 	c := link.NewCall()
 	c.FailFast = true
-	if s == nil {
-		c.Add("EXISTS", args...)
-	} else {
-		c.AddScript(s, keys, args...)
-	}
+	c.AddScript(s, keys, args...)
 	if err := r.s.Pulse.Run(ctx, c); err != nil {
 		return nil, err
 	}

@@ -48,13 +48,14 @@ type ownerKey struct{}
 // the arguments, the Pool (see README for the connections needed) or Redis, after at most 5 s, and then nothing is left running. A Redis
 // that goes away later is waited for.
 func (q *Queue) Receive(ctx context.Context, prototype IMessage, workers int) (Shutdown, error) {
-	return q.receive(ctx, workers, []IMessage{prototype}, nil)
+	return q.receive(ctx, workers, []IMessage{prototype}, nil, nil)
 }
 
-// ReceiveOrdered is Receive for several channels in strict order: no worker starts a message while a channel named earlier has
-// one. A message of a later channel may wait for ever; ReceiveWeighted starves none.
+// ReceiveOrdered is Receive for 1 to 64 channels in strict order: no worker starts a message while a channel named earlier has
+// one. A message of a later channel may wait for ever; ReceiveWeighted starves none. A worker holds one message at a time, whatever
+// Prefetch says, unless there is but one channel.
 func (q *Queue) ReceiveOrdered(ctx context.Context, workers int, prototypes ...IMessage) (Shutdown, error) {
-	return q.receive(ctx, workers, prototypes, worker.NewOrder(nil))
+	return q.receive(ctx, workers, prototypes, worker.NewOrder(nil), nil)
 }
 
 // Share is a channel's part in ReceiveWeighted.
@@ -63,8 +64,8 @@ type Share struct {
 	Weight    int // 1 to 1,000,000
 }
 
-// ReceiveWeighted is Receive for several channels that each get their weight's share of the starts while all have messages; what
-// one leaves goes to the others, the channel named earlier first.
+// ReceiveWeighted is Receive for 1 to 64 channels that each get their weight's share of the starts while all have messages; what
+// one leaves goes to the others, the channel named earlier first. A worker holds one message at a time, as with ReceiveOrdered.
 func (q *Queue) ReceiveWeighted(ctx context.Context, workers int, shares ...Share) (Shutdown, error) {
 	weights := make([]int, len(shares))
 	prototypes := make([]IMessage, len(shares))
@@ -74,14 +75,15 @@ func (q *Queue) ReceiveWeighted(ctx context.Context, workers int, shares ...Shar
 		}
 		weights[i], prototypes[i] = s.Weight, s.Prototype
 	}
-	return q.receive(ctx, workers, prototypes, worker.NewOrder(weights))
+	return q.receive(ctx, workers, prototypes, worker.NewOrder(weights), nil)
 }
 
-func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order) (Shutdown, error) {
+// receive starts a receiver. g, which may be nil, makes batches of its messages.
+func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *gatherer) (Shutdown, error) {
 	if err := q.open(context.Background()); err != nil {
 		return nil, err
 	}
-	r, err := q.newReceiver(ctx, workers, prototypes, o)
+	r, err := q.newReceiver(ctx, workers, prototypes, o, g)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +102,7 @@ func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage,
 	return r.shutdown, nil
 }
 
-func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order) (*receiver, error) {
+func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *gatherer) (*receiver, error) {
 	if workers < 1 || workers > lists.MaxWorkers {
 		return nil, fmt.Errorf("shunt: %d workers: want 1 to %d", workers, lists.MaxWorkers)
 	}
@@ -112,6 +114,9 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	}
 	r := &receiver{q: q, conf: q.conf, ended: make(chan struct{})}
 	r.handler = func(ctx context.Context, m IMessage) error { return m.Resolve(ctx) }
+	if g != nil {
+		r.handler = g.join
+	}
 	if wrap := q.conf.Wrap; wrap != nil {
 		var err error
 		guard("Wrap", func() error { r.handler = wrap(r.handler); return nil }, func(e error) { err = e })
@@ -151,6 +156,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	conf := worker.Config{
 		Lease: q.conf.Lease, Grace: q.conf.Grace, Timeout: q.conf.Timeout, ReplyTimeout: q.conf.ReplyTimeout,
 		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxDead: q.conf.MaxDead, DeadFor: q.conf.DeadFor,
+		MaxDone: q.conf.MaxDone, MaxDoneBytes: q.conf.MaxDoneBytes,
 		Order: o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle,
 		Judge: func(h *worker.Handling, message any, err error) *worker.Verdict {
 			m, _ := message.(IMessage)
@@ -160,7 +166,13 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	if q.events.on() {
 		conf.Emit = q.events.tell
 	}
+	if g != nil {
+		conf.Prefetch = 1 // what a worker holds besides could not be part of the batch that it waits for
+	}
 	r.Pool = worker.NewPool(r.s, workers, intakes, conf)
+	if g != nil {
+		g.serve(r)
+	}
 	return r, nil
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -183,7 +185,7 @@ func TestIdle(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
 	shutdown := q.receive(64, func(context.Context, int) error { return nil })
-	until(t, 5*time.Second, "the waiter waits", func() bool { return p.Count(redistest.Command("BRPOPLPUSH")) > 0 })
+	redistest.Until(t, 5*time.Second, "the waiter waits", func() bool { return p.Count(redistest.Command("BRPOPLPUSH")) > 0 })
 	time.Sleep(time.Second)
 	p.ResetCounts()
 	used := cpu(t)
@@ -206,7 +208,7 @@ func TestIdle(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	q.Close()
-	until(t, 5*time.Second, "no connection is left", func() bool { return s.Connections() == 0 })
+	redistest.Until(t, 5*time.Second, "no connection is left", func() bool { return s.Connections() == 0 })
 }
 
 var idle = flag.Duration("idle", 10*time.Second, "how long TestIdle looks on; the stated bar is 30s")
@@ -428,7 +430,7 @@ func TestClose(t *testing.T) {
 	<-started
 	closed := make(chan error, 1)
 	go func() { closed <- q.Close() }()
-	until(t, 5*time.Second, "new deliveries are refused", func() bool {
+	redistest.Until(t, 5*time.Second, "new deliveries are refused", func() bool {
 		return errors.Is(q.Deliver(context.Background(), q.kind(nil).Message(1)), ErrClosed)
 	})
 	close(finish)
@@ -444,6 +446,121 @@ func TestClose(t *testing.T) {
 	if err := q.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// The end of Receive's context is the first step of shutdown: nothing more is taken, and handlers, which have its values, run on until
+// they end, or until the context that shutdown is called with does.
+func TestReceiveContextEnds(t *testing.T) {
+	type key struct{}
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		for _, hurried := range []bool{false, true} {
+			t.Run(fmt.Sprintf("hurried=%t", hurried), func(t *testing.T) {
+				t.Parallel()
+				redistest.Leaks(t)
+				q := newBench(t, b.URL())
+				handler, over := make(chan context.Context, 1), make(chan struct{})
+				release := sync.OnceFunc(func() { close(over) })
+				defer release()
+				ctx, end := context.WithCancel(context.WithValue(context.Background(), key{}, "value"))
+				defer end()
+				shutdown, err := q.Receive(ctx, q.kind(func(ctx context.Context, _ int) error {
+					handler <- ctx
+					select {
+					case <-over:
+					case <-ctx.Done():
+					}
+					return ctx.Err()
+				}), 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q.deliver(0, 1)
+				h := <-handler
+				end()
+				q.until(5*time.Second, "it takes no more", func() bool {
+					q.Queue.mu.Lock()
+					defer q.Queue.mu.Unlock()
+					for r := range q.receivers {
+						return r.Stopped()
+					}
+					return false
+				})
+				q.deliver(1, 2)
+				if h.Err() != nil || h.Value(key{}) != "value" {
+					t.Errorf("the handler's context: error %v, value %v", h.Err(), h.Value(key{}))
+				}
+				left := 1
+				if hurried {
+					hurry, cancel := context.WithCancel(context.Background())
+					cancel()
+					var e *ShutdownError
+					if err := shutdown(hurry); !errors.As(err, &e) || e.Returned != 1 || e.Running != 0 {
+						t.Errorf("shutdown: %v", err)
+					}
+					if context.Cause(h) != ErrShutdown {
+						t.Errorf("cause %v", context.Cause(h))
+					}
+					left = 2
+				} else {
+					release()
+					q.wait(Stopped, 1, 5*time.Second) // nobody has called shutdown
+					if err := shutdown(context.Background()); err != nil {
+						t.Errorf("shutdown: %v", err)
+					}
+					q.wait(Acked, 1, 5*time.Second)
+				}
+				if es, err := q.List(context.Background(), q.name, Prepare, 0, 0); len(es) != left || err != nil {
+					t.Errorf("%d are left, want %d: %v", len(es), left, err)
+				}
+				if left := keysLeft(t, b, q.name); len(left) != 1 {
+					t.Errorf("left: %v", left)
+				}
+			})
+		}
+	})
+}
+
+// Wrap is called once a Receive, however many channels and messages it has; what it returns is around each Resolve.
+func TestWrap(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		var wraps, inside, outside atomic.Int32
+		q := newBench(t, b.URL(), func(q *Queue) {
+			q.Wrap = func(next Handler) Handler {
+				wraps.Add(1)
+				return func(ctx context.Context, m IMessage) error {
+					outside.Add(1)
+					return next(ctx, m)
+				}
+			}
+		})
+		q.deliver(0, 50)
+		if n := wraps.Load(); n != 0 {
+			t.Errorf("called %d times by deliveries", n)
+		}
+		ks := q.ranks(2, func(context.Context, int, int) error { inside.Add(1); return nil })
+		for _, k := range ks {
+			if err := q.Deliver(t.Context(), k.Message(1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		q.receive(4, func(context.Context, int) error { inside.Add(1); return nil })
+		q.wait(Acked, 50, 5*time.Second)
+		if n := wraps.Load(); n != 1 {
+			t.Errorf("called %d times by Receive", n)
+		}
+		if _, err := q.ReceiveOrdered(t.Context(), 4, ks[0], ks[1]); err != nil {
+			t.Fatal(err)
+		}
+		q.wait(Acked, 52, 5*time.Second)
+		if n := wraps.Load(); n != 2 {
+			t.Errorf("called %d times by Receive and ReceiveOrdered", n)
+		}
+		if inside.Load() != 52 || outside.Load() != 52 {
+			t.Errorf("%d handled, %d through what Wrap returned, want 52", inside.Load(), outside.Load())
+		}
+	})
 }
 
 // oddError is an error whose method fails on a nil pointer.

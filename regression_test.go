@@ -27,7 +27,7 @@ import (
 // idles starts a receiver behind the proxy and waits until it waits for a message.
 func (b *bench) idles(p *redistest.Proxy, workers int, handle func(context.Context, int) error) Shutdown {
 	b.t.Helper()
-	blocks := p.On(byName("BRPOPLPUSH", ".prepare")(b), 1, redistest.Pass)
+	blocks := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(b.name), 1, redistest.Pass)
 	shutdown := b.receive(workers, handle)
 	strikes(b.t, blocks, 1)
 	return shutdown
@@ -76,7 +76,7 @@ func members(t *testing.T, s *redistest.Server, key any) []string {
 func TestShutdownWithRedisAway(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, q *bench, p *redistest.Proxy){
 		"in a handover": func(t *testing.T, q *bench, p *redistest.Proxy) {
-			ack := byName("LREM", ".doing")(q)
+			ack := redistest.ByName("LREM", ".doing")(q.name)
 			p.On(ack, 1, redistest.Call(func() { p.Refuse(true) }))
 			p.On(ack, 1, redistest.CutAfter)
 			q.deliver(0, 1)
@@ -137,7 +137,7 @@ func TestAbsenceStartsNoGoroutines(t *testing.T) {
 	defer close(release)
 	// What a worker has handled without an ack on its way is decided and in its hands.
 	var open [2]atomic.Int32
-	acks := byName("LREM", ".doing")(q)
+	acks := redistest.ByName("LREM", ".doing")(q.name)
 	p.On(func(args [][]byte) bool {
 		if acks(args) {
 			open[args[1][len(args[1])-1]-'0'].Add(-1)
@@ -149,7 +149,7 @@ func TestAbsenceStartsNoGoroutines(t *testing.T) {
 	q.receive(2, func(ctx context.Context, _ int) error {
 		info, _ := FromContext(ctx)
 		if open[info.Worker].Add(1) > 1 && stalled.CompareAndSwap(false, true) {
-			take := byName("RPOPLPUSH", ".prepare")(q) // the other worker's, so that nothing but a reply is lost
+			take := redistest.ByName("RPOPLPUSH", ".prepare")(q.name) // the other worker's, so that nothing but a reply is lost
 			p.On(take, 1, redistest.Call(func() { p.Refuse(true) }))
 			p.On(take, 1, redistest.CutAfter)
 			<-release
@@ -174,7 +174,7 @@ func TestIdleGoesOnAfterLateBeat(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
-	beats := byScript(lists.Beat, "")(q)
+	beats := redistest.ByScript(lists.Beat)(q.name)
 	refused := p.On(beats, 0, redistest.ReplyError("TRYAGAIN not now"))
 	seen := newTally()
 	began := time.Now()
@@ -213,7 +213,7 @@ func TestLostReleaseBeforeHigher(t *testing.T) {
 	}
 	strikes(t, blocks, 2)
 	on := func(i int, script *link.Script, act redistest.Action) *redistest.Rule {
-		return p.On(byScript(script, "")(&bench{name: ks[i].channel}), 1, act)
+		return p.On(redistest.ByScript(script)(ks[i].channel), 1, act)
 	}
 	on(0, lists.Take, redistest.Call(func() { s.TryDo("LPUSH", lists.KeysOf(ks[0].channel).Prepare, "100", "101", "102") }))
 	lost := on(1, lists.Release, redistest.CutAfter)
@@ -298,8 +298,8 @@ func TestLateTakeAfterShutdown(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Grace = 500 * time.Millisecond })
 	shutdown := q.idles(p, 1, func(context.Context, int) error { return nil })
-	handover := p.On(byScript(lists.Register, "")(q), 0, redistest.ReplyError("TRYAGAIN not now"))
-	cut := p.On(byName("BRPOPLPUSH", ".prepare")(q), 1, redistest.CutUnread)
+	handover := p.On(redistest.ByScript(lists.Register)(q.name), 0, redistest.ReplyError("TRYAGAIN not now"))
+	cut := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(q.name), 1, redistest.CutUnread)
 	q.deliver(0, 1) // ends the block under way
 	strikes(t, cut, 1)
 	strikes(t, handover, 1) // and nobody unblocks the waiter any more
@@ -313,7 +313,7 @@ func TestLateTakeAfterShutdown(t *testing.T) {
 		t.Errorf("living %v, dead %v", living, gone)
 	}
 	s.Do("LPUSH", k.Prepare, "1") // the server still blocks for the old take
-	until(t, time.Second, "it is taken", func() bool { return s.Do("LLEN", k.Prepare).(int64) == 0 })
+	redistest.Until(t, time.Second, "it is taken", func() bool { return s.Do("LLEN", k.Prepare).(int64) == 0 })
 	seen := newTally()
 	other := newBench(t, s.URL())
 	other.name = q.name
@@ -332,10 +332,10 @@ func TestNeverLiveAndDead(t *testing.T) {
 	other.name = q.name
 	handle := func(context.Context, int) error { return nil }
 	q.idles(p, 2, handle)
-	register := byScript(lists.Register, "")(q)
+	register := redistest.ByScript(lists.Register)(q.name)
 	p.On(register, 1, redistest.Call(func() { p.Refuse(true) }))
 	lost := p.On(register, 1, redistest.CutAfter)
-	p.On(byName("LREM", "")(q), 1, redistest.CutAfter)
+	p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
 	q.deliver(0, 1)
 	strikes(t, lost, 1)
 	p.CutAll()
@@ -366,7 +366,7 @@ func TestCloseBesideFailingReceive(t *testing.T) {
 		_, err := q.Receive(context.Background(), q.kind(nil), 1)
 		failed <- err
 	}()
-	until(t, 5*time.Second, "Receive is under way", func() bool { return p.Dials() > 0 })
+	redistest.Until(t, 5*time.Second, "Receive is under way", func() bool { return p.Dials() > 0 })
 	time.Sleep(100 * time.Millisecond)
 	closed := make(chan error, 1)
 	go func() { closed <- q.Close() }()
@@ -388,7 +388,7 @@ func TestDeliverLaterInDoubt(t *testing.T) {
 		redistest.Leaks(t)
 		p := redistest.NewProxy(t, s.Addr())
 		q := newBench(t, p.URL())
-		match := byScript(lists.Later, "")(q)
+		match := redistest.ByScript(lists.Later)(q.name)
 		p.On(match, 1, redistest.Call(func() { p.Refuse(true) }))
 		p.On(match, 1, redistest.CutAfter)
 		return s, p, q
@@ -434,7 +434,7 @@ func TestShortLeaseJudgesNoLongOne(t *testing.T) {
 	short := newBench(t, pShort.URL(), func(q *Queue) { q.Lease = time.Second })
 	short.name = long.name
 	handle := func(context.Context, int) error { return nil }
-	beats := pLong.On(byScript(lists.Beat, "")(long), 0, redistest.Pass)
+	beats := pLong.On(redistest.ByScript(lists.Beat)(long.name), 0, redistest.Pass)
 	began := time.Now()
 	long.receive(1, handle) // beats after 3 s
 	k := lists.KeysOf(long.name)
@@ -443,7 +443,7 @@ func TestShortLeaseJudgesNoLongOne(t *testing.T) {
 	away(pShort)
 	time.Sleep(time.Until(began.Add(1300 * time.Millisecond)))
 	s.Do("ZADD", k.Living, "XX", 1, name) // as after 10 s
-	sweeps := pShort.On(byScript(lists.Sweep, "")(short), 0, redistest.Pass)
+	sweeps := pShort.On(redistest.ByScript(lists.Sweep)(short.name), 0, redistest.Pass)
 	pShort.Refuse(false)
 	strikes(t, beats, 1) // within 2.5 s
 	if took := time.Since(began); sweeps.Struck() < 3 || took > 3600*time.Millisecond {
@@ -464,7 +464,7 @@ func TestSuspectsOneAfterAnother(t *testing.T) {
 	seen := newTally()
 	q.idles(p, 4, func(_ context.Context, i int) error { seen.add(i); return nil })
 	k := lists.KeysOf(q.name)
-	until(t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", k.Keeper).(int64) == 1 })
+	redistest.Until(t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", k.Keeper).(int64) == 1 })
 	time.Sleep(100 * time.Millisecond) // all are parked
 	s.Do("LPUSH", k.Suspect, "0", "1", "2", "3", "4", "5")
 	s.Do("PUBLISH", k.Delay, "vacant") // so it looks once
@@ -495,11 +495,11 @@ func TestBeatWhileSuperseding(t *testing.T) {
 	defer sync.OnceFunc(func() { close(finish) })()
 	q.deliver(0, 1)
 	<-started
-	p.On(byScript(lists.Supersede, "")(q), 1, redistest.Delay(500*time.Millisecond))
-	beats := p.On(byScript(lists.Beat, "")(q), 0, redistest.Pass)
-	p.On(byName("LREM", "")(q), 1, redistest.CutAfter)
+	p.On(redistest.ByScript(lists.Supersede)(q.name), 1, redistest.Delay(500*time.Millisecond))
+	beats := p.On(redistest.ByScript(lists.Beat)(q.name), 0, redistest.Pass)
+	p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
 	q.deliver(1, 2)
-	until(t, 5*time.Second, "it is superseded", func() bool { return s.Do("ZCARD", lists.KeysOf(q.name).Gone).(int64) > 0 })
+	redistest.Until(t, 5*time.Second, "it is superseded", func() bool { return s.Do("ZCARD", lists.KeysOf(q.name).Gone).(int64) > 0 })
 	strikes(t, beats, beats.Struck()+1)
 	if q.count(Succeeded) > 0 {
 		t.Log("too slow a machine: the beat came too late")
@@ -538,8 +538,8 @@ func TestSupersedeRefused(t *testing.T) {
 			defer end()
 			q.deliver(0, 1)
 			<-started
-			refused := p.On(byScript(lists.Supersede, "")(q), 1, redistest.ReplyError("CLUSTERDOWN Hash slot not served"))
-			p.On(byName("LREM", "")(q), 1, redistest.CutAfter)
+			refused := p.On(redistest.ByScript(lists.Supersede)(q.name), 1, redistest.ReplyError("CLUSTERDOWN Hash slot not served"))
+			p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
 			q.deliver(1, 2)
 			strikes(t, refused, 1)
 			if ends == "after both" {
@@ -586,9 +586,9 @@ func TestLinkOutlivesManyUnanswered(t *testing.T) {
 	all.Go(func() { ask(); back.Add(1) })
 	time.Sleep(700 * time.Millisecond) // beyond the link's patience
 	s.Cont()
-	until(t, 5*time.Second, "all calls are back", func() bool { return back.Load() == 1026 })
+	redistest.Until(t, 5*time.Second, "all calls are back", func() bool { return back.Load() == 1026 })
 	all.Wait()
-	until(t, 5*time.Second, "the link works", func() bool { return ask() == nil })
+	redistest.Until(t, 5*time.Second, "the link works", func() bool { return ask() == nil })
 	l.Close()
 }
 
@@ -639,7 +639,7 @@ func TestManyWorkers(t *testing.T) {
 	shutdown := q.receive(9000, func(_ context.Context, i int) error { seen.add(i); return nil })
 	q.deliver(0, 100)
 	q.until(10*time.Second, "all handled", func() bool { return q.count(Acked) == 100 })
-	until(t, 10*time.Second, "the dead one is forgotten", func() bool { return s.Do("EXISTS", k.Gone).(int64) == 0 })
+	redistest.Until(t, 10*time.Second, "the dead one is forgotten", func() bool { return s.Do("EXISTS", k.Gone).(int64) == 0 })
 	if err := shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -766,7 +766,7 @@ func TestReapingStarvesNoBeat(t *testing.T) {
 	s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
 	s.Do("EVAL", "for i = 0, 999 do redis.call('LPUSH', string.gsub(KEYS[1], '%.0$', '.' .. i), i) end", 1, k.List(dead, 0))
 	p.Slow(time.Millisecond, 0, 0)
-	beats := p.On(byScript(lists.Beat, "")(q), 0, redistest.Pass)
+	beats := p.On(redistest.ByScript(lists.Beat)(q.name), 0, redistest.Pass)
 	looks := p.On(redistest.Command("EXISTS", "{"+q.name+"}"), 0, redistest.Pass)
 	q.receive(2, func(context.Context, int) error { return nil })
 	began := time.Now()
@@ -804,11 +804,15 @@ func TestHintBeforeKeeperKnows(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
-	sweep := byScript(lists.Sweep, "")(q)
-	p.On(func(args [][]byte) bool { return sweep(args) && len(args) > 11 && len(args[11]) > 0 }, 1, redistest.Delay(400*time.Millisecond))
+	sweep := redistest.ByScript(lists.Sweep)(q.name)
+	asks := func(args [][]byte) bool { // to be keeper
+		keys, err := strconv.Atoi(string(args[2]))
+		return err == nil && len(args) > keys+6 && len(args[keys+6]) > 0
+	}
+	p.On(func(args [][]byte) bool { return sweep(args) && asks(args) }, 1, redistest.Delay(400*time.Millisecond))
 	at := make(chan time.Time, 1)
 	q.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
-	until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", lists.KeysOf(q.name).Keeper).(int64) == 1 })
+	redistest.Until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", lists.KeysOf(q.name).Keeper).(int64) == 1 })
 	other := newBench(t, s.URL())
 	due := time.Now().Add(500 * time.Millisecond)
 	if err := other.Deliver(context.Background(), q.kind(nil).Message(1), At(due)); err != nil {
@@ -832,7 +836,7 @@ func TestLooksOftenWithLongLease(t *testing.T) {
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Minute })
 	at := make(chan time.Time, 1)
 	q.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
-	until(t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", lists.KeysOf(q.name).Keeper).(int64) == 1 })
+	redistest.Until(t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", lists.KeysOf(q.name).Keeper).(int64) == 1 })
 	due := time.Now()
 	s.Do("ZADD", lists.KeysOf(q.name).Delay, due.UnixMilli(), "1") // by another hand, which does not publish
 	select {
@@ -919,7 +923,7 @@ func TestRefusedVerdictStopsTakes(t *testing.T) {
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
-	r := p.On(byName("LREM", ".doing")(q), 0, redistest.ReplyError("NOREPLICAS Not enough good replicas to write."))
+	r := p.On(redistest.ByName("LREM", ".doing")(q.name), 0, redistest.ReplyError("NOREPLICAS Not enough good replicas to write."))
 	seen := newTally()
 	q.deliver(0, 500)
 	q.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
@@ -941,13 +945,13 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	var handled atomic.Int64
 	release := make(chan struct{})
 	q.idles(p, 2, func(context.Context, int) error { handled.Add(1); <-release; return nil })
-	blocks := p.On(byName("BRPOPLPUSH", ".prepare")(q), 1, redistest.Pass)
+	blocks := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(q.name), 1, redistest.Pass)
 	s.Do("LPUSH", k.Prepare, "7")
-	until(t, 5*time.Second, "it is handled", func() bool { return handled.Load() == 1 })
+	redistest.Until(t, 5*time.Second, "it is handled", func() bool { return handled.Load() == 1 })
 	strikes(t, blocks, 1)
 	old := members(t, s, k.Living)[0]
 	i, _ := lists.ParseIncarnation(old)
-	super := byScript(lists.Supersede, "")(q)
+	super := redistest.ByScript(lists.Supersede)(q.name)
 	worker := 0
 	if s.Do("LLEN", k.List(i, 0)).(int64) == 0 {
 		worker = 1
@@ -964,7 +968,7 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 		q.wait(Succeeded, 1, 10*time.Second)
 	}()
 	live := ""
-	until(t, 5*time.Second, "one is live", func() bool {
+	redistest.Until(t, 5*time.Second, "one is live", func() bool {
 		m := members(t, s, k.Living)
 		if len(m) == 1 {
 			live = m[0]
@@ -1001,7 +1005,7 @@ func TestRegisteredByHalf(t *testing.T) {
 	if _, err := other.Receive(ctx, ko, 1); err != nil {
 		t.Fatal(err)
 	}
-	second := byScript(lists.Register, "")(&bench{name: ks[1].channel})
+	second := redistest.ByScript(lists.Register)(ks[1].channel)
 	r := p.On(second, 1, redistest.ReplyError("READONLY You can't write against a read only replica."))
 	p.CutAll() // whatever waits
 	strikes(t, r, 1)
@@ -1095,7 +1099,7 @@ func TestAskedHigherLate(t *testing.T) {
 		started <- [2]time.Duration{time.Since(began), time.Until(end)}
 		return nil
 	})
-	beats := byScript(lists.Beat, "")(&bench{name: ks[0].channel})
+	beats := redistest.ByScript(lists.Beat)(ks[0].channel)
 	p.On(beats, 0, redistest.ReplyError("TRYAGAIN not now"))
 	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
 	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
@@ -1104,7 +1108,7 @@ func TestAskedHigherLate(t *testing.T) {
 	joined := time.Since(began)
 	strikes(t, blocks, 2)
 	time.Sleep(time.Second)
-	p.On(byScript(lists.Take, "")(&bench{name: ks[0].channel}), 1, redistest.Delay(1500*time.Millisecond))
+	p.On(redistest.ByScript(lists.Take)(ks[0].channel), 1, redistest.Delay(1500*time.Millisecond))
 	if err := q.Deliver(context.Background(), ks[1].Message(1), Timeout(time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -1149,9 +1153,9 @@ func TestHandoverOfMany(t *testing.T) {
 		}
 		return nil
 	})
-	until(t, 20*time.Second, "all run", func() bool { return running.Load() == n })
+	redistest.Until(t, 20*time.Second, "all run", func() bool { return running.Load() == n })
 	time.Sleep(500 * time.Millisecond)
-	p.On(byScript(lists.Register, "")(q), 1, redistest.Call(func() { close(release); time.Sleep(200 * time.Millisecond) }))
+	p.On(redistest.ByScript(lists.Register)(q.name), 1, redistest.Call(func() { close(release); time.Sleep(200 * time.Millisecond) }))
 	other.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
 	p.Slow(20*time.Millisecond, 0, 0)
 	p.CutAll() // one worker is parked, so the waiter is owed an answer
@@ -1175,11 +1179,11 @@ func TestShutdownWhileBeatsAreRefused(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
 	shutdown := q.idles(p, 2, func(context.Context, int) error { return nil })
-	refused := p.On(byScript(lists.Beat, "")(q), 0, redistest.ReplyError("READONLY You can't write against a read only replica."))
+	refused := p.On(redistest.ByScript(lists.Beat)(q.name), 0, redistest.ReplyError("READONLY You can't write against a read only replica."))
 	strikes(t, refused, 2)
 	p.Refuse(true) // new connections, so that it stays away
-	until(t, 5*time.Second, "the link has been sent away", func() bool { return q.server.Why() != nil })
-	p.On(byScript(lists.Unregister, "")(q), 1, redistest.Delay(50*time.Millisecond))
+	redistest.Until(t, 5*time.Second, "the link has been sent away", func() bool { return q.server.Why() != nil })
+	p.On(redistest.ByScript(lists.Unregister)(q.name), 1, redistest.Delay(50*time.Millisecond))
 	if err := shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -1270,4 +1274,31 @@ func TestLeaseOutlivesPause(t *testing.T) {
 	if n, died := q.count(LeaseGone), q.sum(Died); n+died > 0 {
 		t.Errorf("%d leases lost, %d called dead", n, died)
 	}
+}
+
+// A sweep's reply was lost with whom it had claimed. A hint in between swept at once, found the claim, and put the next sweep off by 5 s.
+func TestHintBesideFailedSweep(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 4 * time.Second }) // a claim lasts half of it
+	k, gone := lists.KeysOf(q.name), lists.NewIncarnation(1, time.Second)
+	s.Do("LPUSH", k.List(gone, 0), "1")
+	s.Do("ZADD", k.Gone, 1, gone.Name+" 1 s")
+	claimed := redistest.ByScript(lists.Sweep)(q.name)
+	lost, sweeps := p.On(claimed, 1, redistest.CutAfter), p.On(claimed, 0, redistest.Pass)
+	q.receive(1, func(context.Context, int) error { return nil })
+	strikes(t, lost, 1)
+	began := time.Now()
+	before := sweeps.Struck()
+	redistest.Until(t, time.Second, "it sweeps on the hint", func() bool {
+		s.Do("PUBLISH", k.Delay, "vacant")
+		return sweeps.Struck() > before
+	})
+	q.wait(Recovered, 1, 10*time.Second)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("recovered after %v, which is not when the claim was over", took)
+	}
+	q.wait(Acked, 1, 5*time.Second)
 }

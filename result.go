@@ -42,8 +42,8 @@ func SetResult(ctx context.Context, result []byte) error {
 const waitEvery = 5 * time.Second
 
 // Wait returns when the message with that id is over, and says what became of it; at once if that is kept already. It is told by the
-// server, over the Queue's subscription, and does not poll. ctx alone bounds it. ErrNotFound: there is no such message; ErrNotKept: its
-// end was missed, because the connection was away, and nothing was kept of it.
+// server, over the Queue's subscription, and does not poll. ctx alone bounds it, and Close. What somebody waits for is kept for 10 s at least.
+// ErrNotFound: there is no such message; ErrNotKept: its end was missed, because the connection was away for longer, and nothing is kept of it.
 func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 	if err := checkID(id); err != nil {
 		return Outcome{}, err
@@ -56,7 +56,10 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 	}
 	k := lists.KeysOf(channel)
 	told, look := make(chan Status, 16), make(chan struct{}, 1)
-	hints := q.serverOf(channel).Hints
+	if err := q.begin(); err != nil {
+		return Outcome{}, err
+	}
+	hints, listens := q.serverOf(channel).Hints, false
 	l := hints.Listen(k.Done.(string), func(payload string) {
 		if s, ok := published(payload, id); ok {
 			select {
@@ -64,12 +67,16 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 			default:
 			}
 		}
-	}, func(bool) {
-		select {
-		case look <- struct{}{}:
-		default:
+	}, func(listening bool) { // from one goroutine
+		if listening && !listens {
+			select {
+			case look <- struct{}{}:
+			default:
+			}
 		}
+		listens = listening // each new Wait of the channel has it confirmed to all
 	})
+	defer q.waits.Done()
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -87,6 +94,8 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 			continue
 		case <-look:
 		case <-timer.C:
+		case <-q.over:
+			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, ErrClosed)
 		case <-ctx.Done():
 			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, context.Cause(ctx))
 		}

@@ -2,6 +2,7 @@ package shunt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -151,17 +152,28 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 		return Status{}, err
 	}
 	k := lists.KeysOf(channel)
-	v, err := q.look(ctx, channel, func(c *link.Call) {
-		c.AddScript(lists.Cancel, 5, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, id, lookedThrough)
-	})
-	raw, _ := v.([]byte)
-	if err == nil && len(raw) == 0 {
-		err = fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, ErrNotFound)
+	// Which one it is, is asked first: so that what is sent twice cannot end another of the same id.
+	v, err := q.look(ctx, channel, func(c *link.Call) { c.Add("HGET", k.IDs, id) })
+	found, _ := v.([]byte)
+	if err == nil && len(found) < 16 {
+		err = ErrNotFound
+	}
+	lost := false
+	if err == nil {
+		v, lost, err = q.lookAgain(ctx, channel, func(c *link.Call) {
+			c.AddScript(lists.Cancel, 7, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, id, found[:16], lookedThrough,
+				max(0, q.conf.MaxDone), max(0, q.conf.MaxDoneBytes))
+		})
+	}
+	if raw, _ := v.([]byte); len(raw) > 0 {
+		found = raw
+	} else if err == nil && !lost {
+		err = ErrNotFound
 	}
 	if err != nil {
-		return Status{}, err
+		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)
 	}
-	return statusOf(id, raw, time.Time{}), nil
+	return statusOf(id, found, time.Time{}), nil
 }
 
 // Postpone gives the message with that id another due time, In or At; without one, or with one that is past, it is due now. ErrRunning:
@@ -217,10 +229,13 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 		}
 		// It is one of many that are due at the same time: it is looked for from here, and handed to the script.
 		e, err := q.dueAt(ctx, &k, s)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrNotFound) { // else it has moved since
 			return err
 		}
-		args = append(args[:8:8], e.raw)
+		args = args[:8:8]
+		if err == nil {
+			args = append(args, e.raw)
+		}
 	}
 }
 

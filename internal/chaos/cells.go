@@ -13,7 +13,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -71,7 +70,7 @@ func (w *world) receive(o orders) (q *shunt.Queue, shutdown func(clean bool)) {
 // step is a command at which a fault can strike: where a message or an incarnation changes places.
 type step struct {
 	name  string
-	match func(w *world) redistest.Match
+	match func(channel string) redistest.Match
 	when  when
 }
 
@@ -85,49 +84,28 @@ const (
 	largely             // it comes after a large element
 )
 
-func command(name, suffix string) func(*world) redistest.Match {
-	return func(w *world) redistest.Match { return redistest.Command(name, "{"+w.channels[0]+"}"+suffix) }
-}
-
-// script matches a script however it is sent.
-func script(s *link.Script) func(*world) redistest.Match {
-	return func(w *world) redistest.Match {
-		key := "{" + w.channels[0] + "}"
-		return func(args [][]byte) bool {
-			if len(args) < 4 || !strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") {
-				return false
-			}
-			text := string(args[1])
-			if text != s.Digest() && link.NewScript(text).Digest() != s.Digest() {
-				return false
-			}
-			return strings.HasPrefix(string(args[3]), key)
-		}
-	}
-}
-
 var steps = []step{
-	{"deliver", command("LPUSH", ".prepare"), early},
-	{"deliver later", script(lists.Later), early},
-	{"take", command("RPOPLPUSH", ".prepare"), early},
-	{"take by the waiter", command("BRPOPLPUSH", ".prepare"), idle},
-	{"take after a large one", command("RPOPLPUSH", ".prepare"), largely},
-	{"take a suspect", script(lists.Take), early},
-	{"ack", command("LREM", ".doing"), early},
-	{"retry", script(lists.Retry), early},
-	{"reject", script(lists.Reject), early},
-	{"promote", script(lists.Promote), early},
-	{"register", script(lists.Register), broken},
-	{"beat", script(lists.Beat), early},
-	{"sweep", script(lists.Sweep), early},
-	{"reap", script(lists.Reap), early},
-	{"finish", script(lists.Finish), early},
-	{"release", script(lists.Release), early},
-	{"verdict again, in the handover", command("LREM", ".doing"), broken},
-	{"handover", script(lists.Handover), broken},
-	{"supersede", script(lists.Supersede), broken},
-	{"unregister", script(lists.Unregister), late},
-	{"yield", script(lists.Yield), late},
+	{"deliver", redistest.ByName("LPUSH", ".prepare"), early},
+	{"deliver later", redistest.ByScript(lists.Later), early},
+	{"take", redistest.ByName("RPOPLPUSH", ".prepare"), early},
+	{"take by the waiter", redistest.ByName("BRPOPLPUSH", ".prepare"), idle},
+	{"take after a large one", redistest.ByName("RPOPLPUSH", ".prepare"), largely},
+	{"take a suspect", redistest.ByScript(lists.Take), early},
+	{"ack", redistest.ByName("LREM", ".doing"), early},
+	{"retry", redistest.ByScript(lists.Retry), early},
+	{"reject", redistest.ByScript(lists.Reject), early},
+	{"promote", redistest.ByScript(lists.Promote), early},
+	{"register", redistest.ByScript(lists.Register), broken},
+	{"beat", redistest.ByScript(lists.Beat), early},
+	{"sweep", redistest.ByScript(lists.Sweep), early},
+	{"reap", redistest.ByScript(lists.Reap), early},
+	{"finish", redistest.ByScript(lists.Finish), early},
+	{"release", redistest.ByScript(lists.Release), early},
+	{"verdict again, in the handover", redistest.ByName("LREM", ".doing"), broken},
+	{"handover", redistest.ByScript(lists.Handover), broken},
+	{"supersede", redistest.ByScript(lists.Supersede), broken},
+	{"unregister", redistest.ByScript(lists.Unregister), late},
+	{"yield", redistest.ByScript(lists.Yield), late},
 }
 
 // refusals are an error reply of each kind, as Redis writes it.
@@ -148,16 +126,19 @@ var refusals = []string{
 	"ERR something that nobody foresaw",
 }
 
-// cells are all of F4, F6, F12, F13 and F22.
+// cuts are a connection's end on each side of a command's execution.
+var cuts = []struct {
+	name string
+	act  redistest.Action
+}{{"cut before the send", redistest.CutBefore}, {"cut before it is executed", redistest.CutUnread}, {"cut before the reply", redistest.CutAfter}}
+
+// cells are all of F4, F6, F12, F13 and F22, and those of IDs.
 func cells() (all []cell) {
 	for _, plan := range []string{planPanic, planGoexit, planHang, planTimeout, planDeaf + "250", planRetry, planReject, planTwice} {
 		all = append(all, cell{row: "F4", name: plan, run: func(w *world) { handlers(w, plan) }})
 	}
 	for _, s := range steps {
-		for _, cut := range []struct {
-			name string
-			act  redistest.Action
-		}{{"cut before the send", redistest.CutBefore}, {"cut before it is executed", redistest.CutUnread}, {"cut before the reply", redistest.CutAfter}} {
+		for _, cut := range cuts {
 			all = append(all, cell{row: "F6", name: s.name + "/" + cut.name, run: func(w *world) { strike(w, s, cut.act, "") }})
 		}
 	}
@@ -177,7 +158,7 @@ func cells() (all []cell) {
 			all = append(all, cell{row: "F13", name: what + "/" + name, own: true, run: func(w *world) { flush(w, what, busy) }})
 		}
 	}
-	return append(all, payloadCells()...)
+	return append(append(all, idCells()...), payloadCells()...)
 }
 
 // handlers misbehave, and the pool keeps all its workers.
@@ -259,7 +240,7 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 		}
 		put(k.Prepare, fmt.Sprint("bare", i), plan)
 	}
-	match := st.match(w)
+	match := st.match(w.channels[0])
 	if st.when == largely {
 		plain := match
 		match = func(args [][]byte) bool { return w.began("/large") && plain(args) }
@@ -402,7 +383,7 @@ func unsent(w *world) {
 	_, shutdown := w.receive(orders{Workers: 2})
 	w.deliver(1, planSlow+"300")
 	w.until(5*time.Second, "it runs", func() bool { return w.begun("harness") > 0 })
-	rule := w.proxy.On(command("BRPOPLPUSH", ".prepare")(w), 1, redistest.CutAfter)
+	rule := w.proxy.On(redistest.ByName("BRPOPLPUSH", ".prepare")(w.channels[0]), 1, redistest.CutAfter)
 	w.until(5*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 || w.post(w.channels[0], planOK, nil) != nil })
 	w.proxy.Refuse(true)
 	w.proxy.CutAll()

@@ -89,7 +89,7 @@ func (v *verdict) broke() []string {
 func (v *verdict) caught() bool {
 	for _, name := range v.broke() {
 		switch name {
-		case "I1 lost", "I2 not drained", "I5 duplicated", "I5 unexplained", "I7 orphaned", "I7 judged":
+		case "I1 lost", "I2 not drained", "I5 duplicated", "I5 unexplained", "I7 orphaned", "I7 judged", "I13 ids left", "I14 doubled", "I15 two of one id", "I16 cancelled", "I17 refused":
 			return true
 		}
 	}
@@ -133,9 +133,12 @@ type subject struct {
 	story                []entry
 }
 
-// check judges a history by the twelve invariants.
+// check judges a history by the invariants.
 func check(h *history) *verdict {
 	v := &verdict{Faults: make(map[string]int)}
+	names := h.names()
+	spare := names.spare()
+	h.follow(spare)
 	all := make(map[string]*subject)
 	of := func(id string) *subject {
 		s := all[id]
@@ -258,14 +261,14 @@ func check(h *history) *verdict {
 		if s.known == 0 && s.info > 0 && seen > 0 {
 			v.Recovered++
 		}
-		if missing := s.known - s.ok - s.left; missing > 0 {
+		if missing := s.known - s.ok - s.left; missing > 0 && !spare[id] {
 			v.Lost += missing
 			if !h.lossy {
 				broke("I1 lost", id, "delivered %d times, handled to the end %d times, and %d times in Redis", s.known, s.ok, s.left)
 			}
 		}
 		// Each delivery is in one place: in Redis, or taken out of it by one ack.
-		if over := s.left + s.acked - s.known - s.info; !h.lossy && (over > 0 || whole && !s.bare && s.known > s.left+s.acked+s.doubt) {
+		if over := s.left + s.acked - s.known - s.info; !h.lossy && (over > 0 || whole && !s.bare && !spare[id] && s.known > s.left+s.acked+s.doubt) {
 			broke("I6 conservation", id, "delivered %d times (%d more perhaps), acked %d times (%d more perhaps), and %d times in Redis", s.known, s.info, s.acked, s.doubt, s.left)
 		}
 		for attempt, n := range s.done {
@@ -300,6 +303,7 @@ func check(h *history) *verdict {
 	}
 	h.unexplained(all, broke)
 	h.silent(ends, broke)
+	h.named(names, spare, broke)
 	h.judgements(broke)
 	h.stranded(broke)
 	h.times(v, broke)
@@ -431,7 +435,7 @@ func (h *history) silent(ends map[string]bool, broke func(string, string, string
 	said := make(map[[2]string]int)
 	for _, e := range h.entries {
 		switch e.Op {
-		case "acked", "retried", "rejected", "undecodable", "lost", "done-or-lost", "orphaned":
+		case "acked", "retried", "rejected", "undecodable", "cancelled", "lost", "done-or-lost", "orphaned":
 			said[[2]string{e.By, e.Serial}]++
 		}
 	}

@@ -90,6 +90,7 @@ type defect struct {
 	// schedule strikes at the place where the mistake shows.
 	schedule func(w *world)
 	drain    time.Duration
+	row      string // that strikes at random, in place of the random mix
 }
 
 // play runs the defect's schedule.
@@ -122,7 +123,7 @@ var defects = []defect{
 	{
 		name: "a reaper that does LREM and then LPUSH as two commands",
 		edits: []edit{
-			{"reaper.go", "\t\tv, err := r.pulseOne(r.Life, lists.Reap, 5, args...)\n", `		v, err := r.pulseTwo(list, in.Prepare)
+			{"reaper.go", "\t\tv, err := r.pulseOne(r.Life, lists.Reap, 10, args...)\n", `		v, err := r.pulseTwo(list, in.Prepare)
 `},
 			{"reaper.go", "// pulseOne runs", `func (r *receiver) pulseTwo(list, prepare any) (any, error) {
 	c := link.NewCall()
@@ -220,7 +221,7 @@ var defects = []defect{
 	{
 		name: "one serial for two bare payloads",
 		edits: []edit{
-			{"internal/lists/lua/reap.lua", "ARGV[7 + n]", "ARGV[8]"},
+			{"internal/lists/lua/reap.lua", "ARGV[9 + n]", "ARGV[10]"},
 		},
 		schedule: func(w *world) {
 			victim := w.start(orders{Workers: 1, Lease: time.Second})
@@ -257,6 +258,39 @@ var defects = []defect{
 		},
 		schedule: stopAtSweep,
 		drain:    3 * time.Second,
+	},
+	{
+		name: "an ack that does not free its id",
+		edits: []edit{
+			{"internal/lists/lua/settle.lua", "pcall(finish, ", "local _ = ({"},
+			{"internal/lists/lua/settle.lua", " + math.floor(time[2] / 1000))\nreturn 1", " + math.floor(time[2] / 1000)})\nreturn 1"},
+		},
+		schedule: endNames,
+		row:      "ids",
+	},
+	{
+		name: "a deliver that does not look for its receipt",
+		edits: []edit{
+			{"internal/lists/lua/deliver.lua", "  if new == 1 then\n    if ttl", "  if new then\n    if ttl"},
+		},
+		schedule: loseDeliveries,
+		row:      "ids",
+	},
+	{
+		name: "a start that does not look for what was cancelled",
+		edits: []edit{
+			{"internal/lists/lua/start.lua", "local any = redis.call('EXISTS', KEYS[3]) == 1", "local any = false"},
+		},
+		schedule: callOffWaiting,
+		row:      "ids",
+	},
+	{
+		name: "an ack that delivers what follows although it finds nothing",
+		edits: []edit{
+			{"internal/lists/lua/follow.lua", "if at == false or at == nil then return {0} end\n", ""},
+		},
+		schedule: loseFollows,
+		row:      "chains",
 	},
 }
 
@@ -329,7 +363,7 @@ func stopAtSweep(w *world) {
 	for _, x := range []*worker{away, judge} {
 		w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	}
-	beats := judge.proxy.On(script(lists.Beat)(w), 0, redistest.Pass)
+	beats := judge.proxy.On(redistest.ByScript(lists.Beat)(w.channels[0]), 0, redistest.Pass)
 	w.until(5*time.Second, "it beats", func() bool { return beats.Struck() >= 2 })
 	stopped := make(chan struct{})
 	sweep := func(args [][]byte) bool { // whose text the defect changes, so it is known by its keys

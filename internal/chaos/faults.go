@@ -83,14 +83,21 @@ var rows = []row{
 			w.struck("history")
 		}
 	}, rounds: 1},
+	{id: "chains", what: "SIGKILL of workers whose messages follow each other, some at the ack that delivers", run: chains, rounds: 1, short: true, drain: 90 * time.Second, alone: true},
+	{id: "ids", what: "messages with IDs, cancelled and postponed: kills, of redis-server too (AOF always), cuts, poison", conf: always, run: ids, rounds: 4, short: true, drain: 60 * time.Second},
 	{id: "versions", what: "a rolling upgrade to a version that writes what this one does not know, and back", run: upgrade, rounds: 2, drain: 20 * time.Second},
 }
 
-func calm(w *world, r *rand.Rand, long bool) {
-	n := 2000
+// sized is how much of something a row's form wants.
+func sized[T any](long bool, brief, lengthy T) T {
 	if long {
-		n = 20000
+		return lengthy
 	}
+	return brief
+}
+
+func calm(w *world, r *rand.Rand, long bool) {
+	n := sized(long, 2000, 20000)
 	w.start(orders{})
 	w.start(orders{})
 	w.deliver(n, planOK, planOK, planReject, planOK, planPanic, planOK, planGoexit, planOK)
@@ -114,10 +121,7 @@ func ordered(w *world, r *rand.Rand, long bool) {
 
 // shared has two channels with more than enough in each.
 func shared(w *world, r *rand.Rand, long bool) {
-	n := 400
-	if long {
-		n = 4000
-	}
+	n := sized(long, 400, 4000)
 	w.h.shares = map[string]int{w.channels[0] + "/": 3, w.channels[1] + "/": 1}
 	w.deliver(2*n, planOK)
 	w.start(orders{Workers: 4, Weights: []int{3, 1}})
@@ -125,16 +129,13 @@ func shared(w *world, r *rand.Rand, long bool) {
 }
 
 func kills(w *world, r *rand.Rand, long bool) {
-	n, rate := 4, 300
-	if long {
-		n, rate = 10, 2200 // over 100,000 in all
-	}
+	n, rate := sized(long, 4, 10), sized(long, 300, 2200) // over 100,000 in all in the long form
 	for range 3 {
 		w.start(orders{})
 	}
 	w.flow(rate, usual...)
 	for range n {
-		time.Sleep(time.Duration(500+r.IntN(800)) * time.Millisecond)
+		time.Sleep(between(r, 500*time.Millisecond, 1300*time.Millisecond))
 		xs := w.all()
 		x := xs[r.IntN(len(xs))]
 		w.kill(x)
@@ -154,10 +155,7 @@ func survivor(w *world, r *rand.Rand, long bool) {
 
 // zombies are stopped with handlers that do not look at their context, so that their verdicts come too late.
 func zombies(w *world, r *rand.Rand, long bool) {
-	n := 1
-	if long {
-		n = 2
-	}
+	n := sized(long, 1, 2)
 	w.start(orders{})
 	for range n {
 		x := w.start(orders{Lease: time.Second})
@@ -232,15 +230,12 @@ func poison(w *world, r *rand.Rand, long bool) {
 }
 
 func terms(w *world, r *rand.Rand, long bool) {
-	n := 3
-	if long {
-		n = 5
-	}
+	n := sized(long, 3, 5)
 	w.start(orders{})
 	w.start(orders{})
 	w.flow(400, planOK, planSlow+"30", planRetry, planDeaf+"20", planOK+"+50")
 	for range n {
-		time.Sleep(time.Duration(300+r.IntN(500)) * time.Millisecond)
+		time.Sleep(between(r, 300*time.Millisecond, 800*time.Millisecond))
 		x := w.all()[0]
 		_ = x.Term()
 		w.struck("term")
@@ -285,11 +280,7 @@ func holes(w *world, r *rand.Rand, long bool) {
 	w.start(orders{})
 	caller := w.queue("caller", w.proxy.URL(), orders{Quiet: true})
 	w.flow(100, planOK, planRetry, planOK+"+50", planSlow+"20")
-	lengths := []time.Duration{time.Second, 4 * time.Second}
-	if long {
-		lengths[1] = 30 * time.Second
-	}
-	for _, d := range lengths {
+	for _, d := range []time.Duration{time.Second, sized(long, 4*time.Second, 30*time.Second)} {
 		w.lively(func() {
 			w.proxy.Hole(true)
 			w.struck("hole", w.all()...)
@@ -311,10 +302,7 @@ func holes(w *world, r *rand.Rand, long bool) {
 }
 
 func mute(w *world, r *rand.Rand, long bool) {
-	d := 3 * time.Second
-	if long {
-		d = 10 * time.Second
-	}
+	d := sized(long, 3*time.Second, 10*time.Second)
 	w.start(orders{})
 	w.start(orders{})
 	w.flow(100, planOK, planRetry, planOK+"+50", planReject)
@@ -348,18 +336,15 @@ func slow(w *world, r *rand.Rand, long bool) {
 }
 
 func crashes(w *world, r *rand.Rand, long bool) {
-	n := 1
-	if long {
-		n = 6
-	}
+	n := sized(long, 1, 6)
 	w.start(orders{})
 	w.start(orders{})
 	w.flow(300, usual...)
 	for range n {
-		time.Sleep(time.Duration(700+r.IntN(800)) * time.Millisecond)
+		time.Sleep(between(r, 700*time.Millisecond, 1500*time.Millisecond))
 		w.server.Kill()
 		w.struck("kill the server", w.all()...)
-		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+		time.Sleep(between(r, 0, 1500*time.Millisecond))
 		w.server.Restart()
 		w.log.say(entry{Op: healing, Phase: info})
 	}
@@ -367,15 +352,11 @@ func crashes(w *world, r *rand.Rand, long bool) {
 }
 
 func freezes(w *world, r *rand.Rand, long bool) {
-	lengths := []time.Duration{2 * time.Second}
-	if long {
-		lengths = []time.Duration{5 * time.Second, 30 * time.Second}
-	}
 	for range 4 {
 		w.start(orders{})
 	}
 	w.flow(200, usual...)
-	for _, d := range lengths {
+	for _, d := range sized(long, []time.Duration{2 * time.Second}, []time.Duration{5 * time.Second, 30 * time.Second}) {
 		time.Sleep(time.Second)
 		w.server.Stop()
 		w.struck("freeze the server", w.all()...)
@@ -387,15 +368,12 @@ func freezes(w *world, r *rand.Rand, long bool) {
 }
 
 func flushes(w *world, r *rand.Rand, long bool) {
-	n := 10
-	if long {
-		n = 200
-	}
+	n := sized(long, 10, 200)
 	w.start(orders{})
 	w.start(orders{})
 	w.flow(200, usual...)
 	for range n {
-		time.Sleep(time.Duration(100+r.IntN(200)) * time.Millisecond)
+		time.Sleep(between(r, 100*time.Millisecond, 300*time.Millisecond))
 		if r.IntN(2) == 0 {
 			w.server.Do("SCRIPT", "FLUSH")
 			w.struck("script flush")
@@ -462,10 +440,7 @@ func reapers(w *world, r *rand.Rand, long bool) {
 
 // promoters are cut off, and killed, at each step of a promotion.
 func promoters(w *world, r *rand.Rand, long bool) {
-	n := 2000
-	if long {
-		n = 1_000_000
-	}
+	n := sized(long, 2000, 1_000_000)
 	ctx := context.Background()
 	const batch = 1000
 	due := time.Now().Add(time.Duration(2+n/100_000) * time.Second)

@@ -241,6 +241,7 @@ var cellsOf = map[string]string{
 	"F4": "handlers that panic, exit, hang, ignore their context", "F6": "a cut at each command, on each side of its execution",
 	"F12": "each error reply to each command; a wrong type at each key", "F13": "SCRIPT FLUSH and CLIENT KILL, busy and idle",
 	"F22": "identical, empty, large and binary payloads",
+	"ids": "of messages with IDs, and what follows: a cut, an error reply, SCRIPT FLUSH and CLIENT KILL at each script",
 }
 
 func (p *plan) randomly(r *report) {
@@ -292,7 +293,7 @@ func (p *plan) hunt(d *defect) *catch {
 	for seed := p.seed; time.Since(began) < hunting-mixOfHunt && c.ByMix == ""; seed += mixesAtOnce {
 		atOnce(mixesAtOnce, mixesAtOnce, func(i int) {
 			seed := seed + uint64(i)
-			v := (&result{}).play(func(t *stage) *verdict { return mix(t, redistest.Start(t, always...), bin, seed, mixOfHunt) })
+			v := (&result{}).play(func(t *stage) *verdict { return d.atRandom(t, bin, seed) })
 			mu.Lock()
 			defer mu.Unlock()
 			if took := time.Since(began); v.caught() && c.ByMix == "" && took < hunting {

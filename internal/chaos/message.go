@@ -136,6 +136,9 @@ func (m *message) act(ctx context.Context, attempt int) error {
 		_ = self.Kill()
 		select {}
 	}
+	if n := following(m.plan); n > 0 {
+		return m.follow(ctx, attempt, n)
+	}
 	if attempt > 1 {
 		return nil
 	}

@@ -80,6 +80,11 @@ const (
 	cycle  = storm + shots + lull
 )
 
+// between draws from least to below most.
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(r.Int64N(int64(most-least)))
+}
+
 // plot draws all blows of a mix.
 func plot(seed uint64, length time.Duration) []blow {
 	var all []blow
@@ -89,9 +94,6 @@ func plot(seed uint64, length time.Duration) []blow {
 			all = append(all, b)
 		}
 		return fits
-	}
-	between := func(r *rand.Rand, least, most time.Duration) time.Duration {
-		return least + time.Duration(r.Int64N(int64(most-least)))
 	}
 	for i, kinds := range hands {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))

@@ -41,6 +41,8 @@ type orders struct {
 	Deliver  int  // messages a second, instead of receiving; to each channel in turn
 	Plans    []string
 	Bytes    int
+	Names    int // deliver to so many IDs, and cancel, postpone and wait for what has them
+	Seed     uint64
 	Clock    string // by how much it is wrong, in a build that has such a clock
 
 	wrong *atomic.Bool // that clock has been seen to be
@@ -190,6 +192,10 @@ func events(log *ledger) func(shunt.Event) {
 
 // load delivers until ctx ends.
 func (o *orders) load(ctx context.Context, q *shunt.Queue, log *ledger) {
+	if o.Names > 0 {
+		o.name(ctx, q, log)
+		return
+	}
 	tick := time.NewTicker(time.Second / time.Duration(o.Deliver))
 	defer tick.Stop()
 	for i := 0; ctx.Err() == nil; i++ {

@@ -117,11 +117,7 @@ func TestSubscription(t *testing.T) {
 	// With the last of all the goroutine and the connection end.
 	b.forget(s, other.Listener)
 	b.gone("NUMSUB", b.key+"other")
-	for deadline := time.Now().Add(patience); b.Conns() > 0; time.Sleep(time.Millisecond) { // the proxy hears of an end a little later
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections left", b.Conns())
-		}
-	}
+	redistest.Until(t, patience, "no connection is left", func() bool { return b.Conns() == 0 })
 	for _, e := range []*ear{one, two, other} {
 		e.nothing()
 	}
@@ -138,14 +134,10 @@ func TestSubscription(t *testing.T) {
 // gone waits until the server has nobody on a channel.
 func (b *bed) gone(cmd, channel string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		if vs, _ := b.s.Do("PUBSUB", cmd, channel).([]any); len(vs) == 2 && vs[1] == int64(0) {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatal("somebody still listens")
-		}
-	}
+	redistest.Until(b.t, patience, "nobody listens", func() bool {
+		vs, _ := b.s.Do("PUBSUB", cmd, channel).([]any)
+		return len(vs) == 2 && vs[1] == int64(0)
+	})
 }
 
 // Many channels on one connection.

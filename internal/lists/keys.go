@@ -93,7 +93,7 @@ func ParseIncarnation(name string) (Incarnation, error) {
 // Corpse is a member of {C}.receivers.dead.
 type Corpse struct {
 	Incarnation
-	member     string
+
 	Death      string // ms
 	Superseded bool
 }
@@ -107,7 +107,7 @@ func ParseCorpse(member string) (Corpse, error) {
 	if _, bad := strconv.ParseUint(part[1], 10, 63); err == nil && (bad != nil || part[2] != "s" && part[2] != "r") {
 		err = fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
 	}
-	return Corpse{i, member, part[1], part[2] == "s"}, err
+	return Corpse{i, part[1], part[2] == "s"}, err
 }
 
 // CheckChannel says what is wrong with a channel's name.

@@ -68,7 +68,7 @@ func TestIncarnationNames(t *testing.T) {
 			for _, how := range []string{"r", "s"} {
 				member := i.Name + " 1763726400000 " + how
 				c, err := ParseCorpse(member)
-				if want := (Corpse{i, member, "1763726400000", how == "s"}); err != nil || c != want {
+				if want := (Corpse{i, "1763726400000", how == "s"}); err != nil || c != want {
 					t.Errorf("%q: %+v, %v", member, c, err)
 				}
 			}

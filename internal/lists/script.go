@@ -45,7 +45,7 @@ var (
 	Yield      = script("yield")
 	Revive     = script("ids", "revive")
 	Purge      = script("header", "ids", "purge")
-	Cancel     = script("ids", "cancel")
+	Cancel     = script("ids", "ending", "cancel")
 	Postpone   = script("ids", "postpone")
 	Wait       = script("ids", "wait")
 )

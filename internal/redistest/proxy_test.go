@@ -106,8 +106,8 @@ func TestCuts(t *testing.T) {
 				t.Fatalf("got %v over a cut link", v)
 			}
 			wantStruck(t, r, 1)
-			eventually(t, "the list "+c.list, func() bool { return b.list(t) == c.list })
-			eventually(t, "no connection", func() bool { return b.Conns() == 0 })
+			Until(t, 5*time.Second, "the list "+c.list, func() bool { return b.list(t) == c.list })
+			Until(t, 5*time.Second, "no connection", func() bool { return b.Conns() == 0 })
 			c2 := dial(t, "tcp", b.Addr())
 			if _, err := c2.Do("LLEN", b.key); err != nil || b.Dials() != 2 {
 				t.Errorf("a new connection: %v, %d dials", err, b.Dials())
@@ -149,7 +149,7 @@ func TestCutUnreadStrandsBlocked(t *testing.T) {
 	}
 	wantStruck(t, r, 1)
 	b.s.Do("LPUSH", b.key, "x")
-	eventually(t, "the blocked take runs without its client", func() bool {
+	Until(t, 5*time.Second, "the blocked take runs without its client", func() bool {
 		return b.s.Do("LLEN", b.key+"to") == int64(1)
 	})
 }
@@ -233,7 +233,7 @@ func TestDropReplies(t *testing.T) {
 	if _, err := b.c.Do("RPUSH", b.key, "x"); err == nil {
 		t.Error("a reply came through")
 	}
-	eventually(t, "the request passed", func() bool { return b.list(t) == "x" })
+	Until(t, 5*time.Second, "the request passed", func() bool { return b.list(t) == "x" })
 	b.DropReplies(false)
 	do(t, other, "PING") // it had lost none
 	if _, err := raw.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
@@ -293,7 +293,7 @@ func TestHole(t *testing.T) {
 	if v, err := b.c.Receive(); v != int64(1) && v != int64(2) {
 		t.Errorf("what was held back: %v, %v", v, err)
 	}
-	eventually(t, "the request of a client that gave up flows on", func() bool { return len(b.list(t)) == len("x late") })
+	Until(t, 5*time.Second, "the request of a client that gave up flows on", func() bool { return len(b.list(t)) == len("x late") })
 }
 
 func TestHoleHidesTheEnd(t *testing.T) {
@@ -412,7 +412,7 @@ func TestBlockingCommand(t *testing.T) {
 		_, err := b.c.Do("BRPOPLPUSH", b.key, b.key+"to", 0)
 		got <- err
 	}()
-	eventually(t, "a blocked client", func() bool { return b.Commands() == 1 })
+	Until(t, 5*time.Second, "a blocked client", func() bool { return b.Commands() == 1 })
 	b.s.Do("LPUSH", b.key, "x")
 	if err := r.Wait(within(t, 5*time.Second), 1); err != nil {
 		t.Fatal(err)
@@ -431,9 +431,9 @@ func TestBlockingCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = gone.Flush()
-	eventually(t, "a blocked client", func() bool { return b.Count(Command("BRPOPLPUSH", "none")) == 1 })
+	Until(t, 5*time.Second, "a blocked client", func() bool { return b.Count(Command("BRPOPLPUSH", "none")) == 1 })
 	_ = gone.Close()
-	eventually(t, "one link", func() bool {
+	Until(t, 5*time.Second, "one link", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.links) == 1

@@ -3,6 +3,7 @@ package redistest
 import (
 	"bytes"
 	"context"
+	"crypto/sha1"
 	"fmt"
 	"slices"
 	"time"
@@ -24,6 +25,30 @@ func Command(name string, more ...string) Match {
 			}
 		}
 		return true
+	}
+}
+
+// ByName is Command for one of a channel's keys, as far as suffix goes, where the channel is named later: in tables.
+func ByName(name, suffix string) func(channel string) Match {
+	return func(channel string) Match { return Command(name, "{"+channel+"}"+suffix) }
+}
+
+// ByScript likewise matches a script, by its SHA-1, however it is sent: with EVAL or with EVALSHA. Its first key is the channel's.
+func ByScript(s interface{ Digest() string }) func(channel string) Match {
+	return func(channel string) Match {
+		key := []byte("{" + channel + "}")
+		return func(args [][]byte) bool {
+			if len(args) < 4 || !bytes.HasPrefix(args[3], key) {
+				return false
+			}
+			switch string(bytes.ToUpper(args[0])) {
+			case "EVALSHA":
+				return string(args[1]) == s.Digest()
+			case "EVAL":
+				return fmt.Sprintf("%x", sha1.Sum(args[1])) == s.Digest()
+			}
+			return false
+		}
 	}
 }
 

@@ -10,21 +10,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// eventually polls for a state that the server reaches on its own.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	poll, bound := time.NewTicker(2*time.Millisecond), time.NewTimer(5*time.Second)
-	defer poll.Stop()
-	defer bound.Stop()
-	for !ok() {
-		select {
-		case <-poll.C:
-		case <-bound.C:
-			t.Fatalf("not within 5 s: %s", what)
-		}
-	}
-}
-
 func dial(t *testing.T, network, addr string, more ...redis.DialOption) redis.Conn {
 	t.Helper()
 	c, err := redis.Dial(network, addr, append([]redis.DialOption{redis.DialReadTimeout(5 * time.Second)}, more...)...)
@@ -71,7 +56,7 @@ func TestServerStopsAndContinues(t *testing.T) {
 		t.Fatal("a stopped server answered")
 	}
 	s.Cont()
-	eventually(t, "the old command runs late", func() bool { return s.Do("LLEN", "l") == int64(1) })
+	Until(t, 5*time.Second, "the old command runs late", func() bool { return s.Do("LLEN", "l") == int64(1) })
 	s.Stop() // and the cleanup ends a stopped server
 }
 
@@ -92,7 +77,7 @@ func TestServerConfAndCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	dial(t, "unix", s.Socket())
-	eventually(t, "two clients", func() bool { return s.Connections() == 2 })
+	Until(t, 5*time.Second, "two clients", func() bool { return s.Connections() == 2 })
 	if s.CPU() <= 0 {
 		t.Error("a server that used no CPU")
 	}

@@ -234,7 +234,7 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 	c := link.NewCall()
 	c.FailFast = true
 	for _, h := range all {
-		c.AddScript(lists.Release, 4, h.it.In.Living, h.it.In.doing[h.s.n], h.it.In.Prepare, h.it.In.IDs, h.it.Identity(h.it.Raw))
+		c.AddScript(lists.Release, 4, h.it.In.Living, h.it.In.doing[h.s.n], h.it.In.Prepare, h.it.In.IDs, h.it.began(), h.it.Identity(h.it.Raw))
 	}
 	if err := r.all(ctx, c); !c.Answered {
 		return 0, err

@@ -159,9 +159,9 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 		call.AddScript(lists.Follow, keys, args...)
 	case Retried, Postponed:
 		next, over, wait := v.Next, it.Attempts+1, max(0, (v.Wait+time.Millisecond-1).Milliseconds())
-		failure := ""
+		failure, off := "", 0
 		if v.Kind == Postponed {
-			next, over, failure = it.Raw, it.Attempts, it.Failure
+			next, over, failure, off = it.Raw, it.Attempts, it.Failure, 1
 		} else if id != "" {
 			failure = lists.FailureText(v.Err)
 		}
@@ -170,7 +170,7 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 			break
 		}
 		call.AddScript(lists.Retry, 8, in.Living, doing, in.Delay, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, wait, it.Raw, next,
-			id, it.Serial[:], over, failure)
+			id, it.Serial[:], over, failure, off)
 	case Rejected, Undecodable:
 		most, age := max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds())
 		if id == "" {
@@ -180,8 +180,16 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 		call.AddScript(lists.Reject, 8, in.Living, doing, in.Dead, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, it.Raw, v.Next, most, age,
 			id, it.Serial[:], it.Attempts+1, lists.FailureText(v.Err), max(0, it.Extra.Retain), max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
 	case Released:
-		call.AddScript(lists.Release, 4, in.Living, doing, in.Prepare, in.IDs, it.Identity(it.Raw))
+		call.AddScript(lists.Release, 4, in.Living, doing, in.Prepare, in.IDs, it.began(), it.Identity(it.Raw))
 	}
+}
+
+// began is 1 if its handler was called.
+func (it *Item) began() int {
+	if it.h != nil {
+		return 1
+	}
+	return 0
 }
 
 // fromTail removes one element, looked for from the end where the one taken first is.
@@ -260,7 +268,10 @@ func (s *slot) outcome(it *Item, reply any) bool {
 		if len(ns) == 2 && ns[1] > 0 {
 			s.r.emit(Event{Kind: Trimmed, Channel: it.In.Channel, N: ns[1]})
 		}
-		return len(ns) == 2 && ns[0] == 1
+		if len(ns) == 2 && ns[0] < 0 {
+			it.verdict = &Verdict{Kind: Cancelled, Err: it.verdict.Err}
+		}
+		return len(ns) == 2 && ns[0] != 0
 	}
 	n, _ := redis.Int64(reply, nil)
 	return n > 0

@@ -32,11 +32,11 @@ func (s *slot) start(in *Intake) bool {
 		if it.In != in || it.state != waiting || it.Extra == nil || it.begun {
 			continue
 		}
-		expires := it.Extra.Expires
-		if it.Attempts+it.Recoveries > 0 { // it was taken before
-			expires = 0
+		taken := 0
+		if it.Attempts+it.Recoveries > 0 {
+			taken = 1
 		}
-		args = append(args, it.Extra.ID, it.Serial[:], expires, it.Attempts+1)
+		args = append(args, it.Extra.ID, it.Serial[:], it.Extra.Expires, it.Attempts+1, taken)
 		asked = append(asked, it)
 		it.state = asking // so that nobody releases it meanwhile, which the record would not show
 	}

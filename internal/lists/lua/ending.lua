@@ -50,21 +50,31 @@ local function keep(k, id, out, now, retain, most, bytes)
   end
 end
 
+-- gone says whether a message was cancelled: in a worker's hands, or before.
+local function gone(k, id, serial)
+  local p = own(k[1], id, serial)
+  return p and flag(p, 2) or redis.pcall('SISMEMBER', k[2], serial) == 1
+end
+
 -- finish ends a message: its id is free, or kept taken; what became of it is kept, and told to whoever waits for it. m has serial, kind,
--- attempt, failure, result, retain, unique, most and bytes. It comes last in a script, when the message has left its list.
+-- attempt, failure, result, retain, unique, most and bytes, was: its record, where the id is another's by now, and waits: it
+-- lies in its list until it is met. Else it comes last in a script, when the message has left its list.
 local function finish(k, id, m, now)
-  local p = own(k[1], id, m.serial)
-  if p and m.unique > 0 and m.kind == 'a' then
+  local p = m.was or own(k[1], id, m.serial)
+  if m.was then
+    -- what follows it has its id
+  elseif p and m.unique > 0 and m.kind == 'a' then
     write(k[1], id, {serial = m.serial, flags = 0}, 'u', m.attempt, now + m.unique, '', '')
     redis.call('ZADD', k[5], string.format('%.0f', now + m.unique), 'u' .. id)
     tidy(k, now, 4)
   elseif p then
     redis.call('HDEL', k[1], id)
   end
-  redis.call('SREM', k[2], m.serial)
-  local waited = p and flag(p, 1)
-  if not waited and m.retain <= 0 then return end
-  local out = m.serial .. m.kind .. string.format(' %d %.0f %.0f %d\n', m.attempt, now, now + m.retain, #m.failure) .. m.failure .. m.result
-  if m.retain > 0 and m.kind ~= 'c' then keep(k, id, out, now, m.retain, m.most, m.bytes) end
+  if not m.waits then redis.call('SREM', k[2], m.serial) end
+  local waited, retain = p and flag(p, 1), m.kind ~= 'c' and m.retain or 0
+  if waited then retain = math.max(retain, 10000) end -- for whoever is just about to hear of it
+  if retain <= 0 then return end
+  local out = m.serial .. m.kind .. string.format(' %d %.0f %.0f %d\n', m.attempt, now, now + retain, #m.failure) .. m.failure .. m.result
+  keep(k, id, out, now, retain, m.most, m.bytes)
   if waited then redis.pcall('PUBLISH', k[3], string.format('%d ', #id) .. id .. out) end
 end

@@ -13,6 +13,7 @@ if at == false or at == nil then return {0} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local out, added, hints, k = {1}, {}, {}, 8
+local was, mine = nil, nil -- its own record, once what follows has its id
 for i = 11, #ARGV, 5 do
   local mode, ms, id, ttl, e = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4]
   local prepare, delay, ids = KEYS[k], KEYS[k + 1], KEYS[k + 2]
@@ -25,8 +26,16 @@ for i = 11, #ARGV, 5 do
   end
   local free, err = true, nil
   if id ~= '' then
-    local there, taken = redis.pcall('HLEN', ids), nil
-    if type(there) == 'table' then err = there else free, taken = enter(ids, id, string.sub(e, 5, 20), to > now and 'd' or 'p', now, to, expires) end
+    local there, serial, state = redis.pcall('HLEN', ids), string.sub(e, 5, 20), to > now and 'd' or 'p'
+    if type(there) == 'table' then
+      err = there
+    elseif id == ARGV[2] and ids == KEYS[3] and not was and own(ids, id, ARGV[3]) then
+      mine = redis.call('HGET', ids, id)
+      was = parsed(mine)
+      redis.call('HSET', ids, id, record(serial, state, 0, 0, to, expires, '', ''))
+    else
+      free = enter(ids, id, serial, state, now, to, expires)
+    end
   end
   if free and not err then
     local first = {}
@@ -50,6 +59,7 @@ for i = 11, #ARGV, 5 do
       if a[2] then redis.call('ZREM', a[1], a[3]) else redis.call('LREM', a[1], 1, a[3]) end
       if a[5] ~= '' then redis.call('HDEL', a[4], a[5]) end
     end
+    if was then redis.call('HSET', KEYS[3], ARGV[2], mine) end
     return err
   end
   out[#out + 1] = free and 1 or 0
@@ -57,7 +67,7 @@ end
 redis.call('LREM', KEYS[2], -1, ARGV[1])
 if ARGV[2] ~= '' then
   local m = {serial = ARGV[3], kind = ARGV[4], attempt = tonumber(ARGV[5]), failure = '', result = ARGV[6], retain = tonumber(ARGV[7]),
-    unique = tonumber(ARGV[8]), most = tonumber(ARGV[9]), bytes = tonumber(ARGV[10])}
+    unique = tonumber(ARGV[8]), most = tonumber(ARGV[9]), bytes = tonumber(ARGV[10]), was = was}
   pcall(finish, {KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]}, ARGV[2], m, now)
 end
 for _, h in ipairs(hints) do redis.pcall('PUBLISH', h[1], h[2]) end

@@ -19,16 +19,17 @@ end
 -- flag says whether a record has one.
 local function flag(p, bit) return math.floor(p.flags / bit) % 2 == 1 end
 
--- own is the record of an id if it is that of a message, else nil.
+-- own is the record of an id if it is that of a message, else nil. An index that cannot be read holds up no message.
 local function own(ids, id, serial)
-  local p = parsed(redis.call('HGET', ids, id))
+  local r = redis.pcall('HGET', ids, id)
+  local p = type(r) == 'string' and parsed(r)
   if p and p.serial == serial then return p end
   return nil
 end
 
 -- write puts a record back with another state.
 local function write(ids, id, p, state, attempt, at, holder, failure)
-  redis.call('HSET', ids, id, record(p.serial, state, p.flags, attempt, at, 0, holder, failure))
+  redis.pcall('HSET', ids, id, record(p.serial, state, p.flags, attempt, at, 0, holder, failure))
 end
 
 -- enter takes an id for a message that waits, or is due later. Where it is taken it gives false and the record that has it.

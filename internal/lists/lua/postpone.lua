@@ -30,7 +30,7 @@ if p.state == 'd' and not flag(p, 4) then
     redis.call('ZREM', KEYS[3], e)
     mark('p', plain, now)
     return {r, 1}
-  elseif p.at > now and to < p.at then
+  elseif p.at > now then
     return {r, 0} -- it is among more that are due at the same time
   end
 end

@@ -16,7 +16,15 @@ redis.call('LLEN', KEYS[3])
 redis.call('LLEN', KEYS[4])
 redis.call('ZCARD', KEYS[5])
 
-local prepare, suspect, dead, n, bytes = {}, {}, {}, 0, 0
+local k, tracked = {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]}, redis.call('EXISTS', KEYS[6], KEYS[7]) > 0
+-- ended ends a message with an id, for the reason given.
+local function ended(e, id, kind)
+  local m = {serial = string.sub(e, 5, 20), kind = kind, attempt = string.byte(e, 4), failure = string.sub(ARGV[7], 4), result = '',
+    retain = number(e, 9), unique = 0, most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9])}
+  pcall(finish, k, id, m, now)
+end
+
+local prepare, suspect, dead, dropped, n, bytes = {}, {}, {}, {}, 0, 0
 while n < #ARGV - 9 and bytes < budget do
   local e = redis.call('LINDEX', KEYS[2], n)
   if not e then break end
@@ -38,26 +46,30 @@ while n < #ARGV - 9 and bytes < budget do
   elseif recoveries < 4 then
     suspect[#suspect + 1] = e
   else
-    dead[#dead + 1] = string.sub(e, 1, 20) .. ARGV[7] .. string.sub(e, 21)
+    local id = tracked and idOf(e)
+    if id and gone(k, id, string.sub(e, 5, 20)) then
+      dropped[#dropped + 1] = {e, id}
+    else
+      dead[#dead + 1] = string.sub(e, 1, 20) .. ARGV[7] .. string.sub(e, 21)
+    end
   end
 end
 for _, e in ipairs(dead) do redis.call('ZADD', KEYS[5], 'NX', string.format('%.0f', now), e) end
 for i = #suspect, 1, -1 do redis.call('LPUSH', KEYS[4], suspect[i]) end
 for _, e in ipairs(prepare) do redis.call('RPUSH', KEYS[3], e) end
 if n > 0 then redis.call('LTRIM', KEYS[2], n, -1) end
-if redis.call('EXISTS', KEYS[6], KEYS[7]) > 0 then
+if tracked then
   for _, to in ipairs({prepare, suspect, dead}) do
     for _, e in ipairs(to) do
       local id = idOf(e)
-      if id and to ~= dead then
-        pcall(wait, KEYS[6], id, string.sub(e, 5, 20))
+      if id and to == dead then
+        ended(e, id, 'd')
       elseif id then
-        local m = {serial = string.sub(e, 5, 20), kind = 'd', attempt = string.byte(e, 4), failure = string.sub(ARGV[7], 4), result = '',
-          retain = number(e, 9), unique = 0, most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9])}
-        pcall(finish, {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]}, id, m, now)
+        pcall(wait, KEYS[6], id, string.sub(e, 5, 20))
       end
     end
   end
+  for _, d in ipairs(dropped) do ended(d[1], d[2], 'c') end
 end
 local trimmed = 0
 if #dead > 0 then trimmed = trim(KEYS[5], now, tonumber(ARGV[5]), tonumber(ARGV[6])) end

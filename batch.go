@@ -1,0 +1,289 @@
+package shunt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/worker"
+)
+
+// Batch says how ReceiveBatch gathers messages, and what handles them.
+type Batch struct {
+	// Most is how many messages one call of Handle gets: 1 to 1000, default 100.
+	Most int
+	// Within is how long a message waits at most for others to fill its batch: up to 5 min, default 1 s. A shutdown ends the wait.
+	Within time.Duration
+	// Handle handles a batch, in place of the messages' Resolve, and returns a verdict for each by its index, as Resolve would. nil in
+	// place of the slice acks all. A slice of another length, a panic or a runtime.Goexit is an error of every message's, so what
+	// one of them may do to the others is better caught within. It may be called by several goroutines at once; the slice is its to keep.
+	//
+	// ctx has the values of ReceiveBatch's, and MemberContext gives that of one message. It ends, with that cause, as soon as the context of
+	// one of them ends by timeout, by loss of the lease or by shutdown; not when one is cancelled alone.
+	Handle func(ctx context.Context, ms []IMessage) []error
+}
+
+// ReceiveBatch is Receive for messages that are better handled together, such as rows for one INSERT: it gathers up to b.Most of them, or what
+// came within b.Within, for one call of b.Handle. At most workers calls run at once. A batch is no unit to Redis: each message is taken,
+// retried, rejected, timed and recovered as any other.
+//
+// A message's timeout, its Took and its middleware begin when it was taken, and count the wait for its batch; Queue.Wrap's innermost Handler is
+// that wait with the call. While all workers are busy the next batches wait. So a receiver holds up to workers × Most
+// messages, each with a goroutine and a list of its own, Prefetch notwithstanding: that product is at most 10,000. A Handle that ignores its
+// ended context for Queue.Grace is given up with its messages, and another call takes its place: at most twice as many calls as workers run.
+func (q *Queue) ReceiveBatch(ctx context.Context, prototype IMessage, workers int, b Batch) (Shutdown, error) {
+	g, err := newGatherer(ctx, workers, b)
+	if err != nil {
+		return nil, err
+	}
+	return q.receive(ctx, workers*g.Most, []IMessage{prototype}, nil, g)
+}
+
+// MemberContext gives the context of one message of a batch, where ctx is that of Batch.Handle: FromContext says of it what is known
+// of the message, its values are those that middleware gave it, and it ends alone where the message's handling does. It is ctx itself where
+// there is no such message.
+func MemberContext(ctx context.Context, i int) context.Context {
+	c, _ := ctx.Value(callKey{}).(*call)
+	if c == nil || i < 0 || i >= len(c.members) {
+		return ctx
+	}
+	return c.members[i].ctx
+}
+
+// gatherer makes batches of one receiver's messages. Each message's handler joins it, waits for the call that it becomes part of, and
+// returns its own verdict. The call runs on the goroutine of its first member: so whoever looks after a handler looks after it too.
+type gatherer struct {
+	Batch
+	workers int
+	values  context.Context // of calls' contexts
+	r       *receiver
+
+	mu      sync.Mutex
+	timer   *time.Timer // of the one that waits longest
+	waiting []*member   // in the order in which they came, but that who is alone comes first
+	running int         // calls
+	overdue int         // of them: those that ignored their ended context for a grace
+}
+
+// member is a message in its handler.
+type member struct {
+	ctx   context.Context
+	m     IMessage
+	since time.Time
+	alone bool
+	call  *call         // once it is part of one; gatherer's mu, until ready
+	ready chan struct{} // closed: the call is its to run, if it is the first of it, or has ended
+	err   error         // its verdict then
+}
+
+// call is one call of Handle, and its context.
+type call struct {
+	context.Context
+	g       *gatherer
+	members []*member // the first one runs it
+	over    bool      // gatherer's mu
+	overdue bool      // likewise
+}
+
+// callKey is the context key under which a call's context gives the call.
+type callKey struct{}
+
+func newGatherer(ctx context.Context, workers int, b Batch) (*gatherer, error) {
+	b.Most, b.Within = cmp.Or(b.Most, 100), cmp.Or(b.Within, time.Second)
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("shunt: "+format, args...))
+		}
+	}
+	check(b.Most >= 1 && b.Most <= 1000, "Batch.Most is %d: want 1 to 1000, or 0 for 100", b.Most)
+	check(b.Within > 0 && b.Within <= 5*time.Minute, "Batch.Within is %v: want up to 5m, or 0 for 1s", b.Within)
+	check(b.Handle != nil, "Batch.Handle is nil")
+	check(workers >= 1 && workers <= lists.MaxWorkers/max(1, b.Most), "%d workers of batches of %d: want at least 1, and a product of at most %d",
+		workers, b.Most, lists.MaxWorkers)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return &gatherer{Batch: b, workers: workers, values: context.WithoutCancel(ctx)}, nil
+}
+
+// serve readies it for a receiver that has not started.
+func (g *gatherer) serve(r *receiver) {
+	g.r, g.values = r, context.WithValue(g.values, ownerKey{}, r)
+	g.timer = time.AfterFunc(g.Within, func() {
+		g.mu.Lock()
+		g.start()
+		g.mu.Unlock()
+	})
+	context.AfterFunc(r.Taking, func() {
+		g.mu.Lock()
+		g.timer.Stop()
+		g.start()
+		g.mu.Unlock()
+	})
+}
+
+// join is the innermost Handler: it returns the message's verdict. Whose context ends before its call has begun leaves.
+func (g *gatherer) join(ctx context.Context, m IMessage) error {
+	me := &member{ctx: ctx, m: m, since: time.Now(), ready: make(chan struct{})}
+	if h, ok := ctx.Value(worker.Key{}).(*worker.Handling); ok && h.Item.Recoveries >= 2 {
+		me.alone = true // a suspect: in company the one that kills its process could not be told from the innocent
+	}
+	g.mu.Lock()
+	if me.alone {
+		g.waiting = slices.Insert(g.waiting, 0, me)
+	} else {
+		g.waiting = append(g.waiting, me)
+	}
+	g.start()
+	g.mu.Unlock()
+	select {
+	case <-me.ready:
+	case <-ctx.Done():
+		if g.leave(me) {
+			return context.Cause(ctx)
+		}
+		<-me.ready
+	}
+	if me == me.call.members[0] {
+		me.call.run()
+	}
+	return me.err
+}
+
+// leave says whether the member has left: not if it is part of a call.
+func (g *gatherer) leave(me *member) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = slices.DeleteFunc(g.waiting, func(m *member) bool { return m == me })
+	return me.call == nil
+}
+
+// start begins the calls that are due, as far as there are places. mu is held.
+func (g *gatherer) start() {
+	for len(g.waiting) > 0 && g.running-min(g.overdue, g.workers) < g.workers {
+		first, n := g.waiting[0], len(g.waiting)
+		wait := g.Within - time.Since(first.since)
+		if n < g.Most && wait > 0 && !first.alone && !g.r.Stopped() {
+			g.timer.Reset(wait)
+			return
+		}
+		g.waiting = slices.DeleteFunc(g.waiting, func(m *member) bool { return m.ctx.Err() != nil }) // one would end the call for all
+		if len(g.waiting) < n {
+			continue
+		}
+		n = min(n, g.Most)
+		if first.alone {
+			n = 1
+		}
+		c := &call{g: g, members: slices.Clone(g.waiting[:n])}
+		g.waiting = slices.Delete(g.waiting, 0, n)
+		for _, m := range c.members {
+			m.call = c
+		}
+		g.running++
+		close(c.members[0].ready)
+	}
+}
+
+// run calls Handle, and gives each member its verdict, even if the goroutine ends with it.
+func (c *call) run() {
+	ctx, cancel := context.WithCancelCause(c.g.values)
+	c.Context = ctx
+	ms := make([]IMessage, len(c.members))
+	stops := []func() bool{context.AfterFunc(ctx, func() { time.AfterFunc(c.g.r.conf.Grace, c.lapse) })}
+	for i, m := range c.members {
+		ms[i] = m.m
+		stops = append(stops, context.AfterFunc(m.ctx, func() {
+			if cause := context.Cause(m.ctx); endsAll(cause) {
+				cancel(cause)
+			}
+		}))
+	}
+	var verdicts []error
+	guard("Batch.Handle", func() error {
+		verdicts = c.g.Handle(c, ms)
+		if n := len(c.members); verdicts != nil && len(verdicts) != n {
+			return fmt.Errorf("shunt: Batch.Handle returned %d verdicts on %d messages", len(verdicts), n)
+		}
+		return nil
+	}, func(err error) {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(context.Canceled)
+		for i, m := range c.members {
+			if m.err = err; err == nil && verdicts != nil {
+				m.err = verdicts[i]
+			}
+		}
+		c.end()
+	})
+}
+
+// endsAll says whether what ended one member's context ends its call: what the others are about to meet as well. A cancellation is no such
+// thing.
+func endsAll(cause error) bool {
+	return cause == ErrTimeout || cause == ErrLeaseLost || cause == ErrShutdown || cause == context.DeadlineExceeded
+}
+
+// lapse gives the place of a call to another: its context ended a grace ago, and its members are being given up.
+func (c *call) lapse() {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	if !c.over {
+		c.overdue = true
+		c.g.overdue++
+		c.g.start()
+	}
+}
+
+// end lets the members go, and the next call begin.
+func (c *call) end() {
+	c.g.mu.Lock()
+	c.over = true
+	c.g.running--
+	if c.overdue {
+		c.g.overdue--
+	}
+	c.g.start()
+	c.g.mu.Unlock()
+	for _, m := range c.members[1:] {
+		close(m.ready)
+	}
+}
+
+// Deadline is the earliest of the members'.
+func (c *call) Deadline() (first time.Time, ok bool) {
+	for _, m := range c.members {
+		if t, has := m.ctx.Deadline(); has && (!ok || t.Before(first)) {
+			first, ok = t, true
+		}
+	}
+	return first, ok
+}
+
+// Err tells a timeout as the context package does, as Handling's does.
+func (c *call) Err() error {
+	if c.Context.Err() != nil && context.Cause(c.Context) == ErrTimeout {
+		return context.DeadlineExceeded
+	}
+	return c.Context.Err()
+}
+
+// Value gives the receiver's values, and the call itself for callKey. There is no Handling in them, though ReceiveBatch may have been called
+// in a handler.
+func (c *call) Value(key any) any {
+	switch key {
+	case callKey{}:
+		return c
+	case worker.Key{}:
+		return nil
+	}
+	return c.Context.Value(key)
+}

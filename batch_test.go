@@ -1,0 +1,578 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/worker"
+)
+
+// gather starts a receiver of batches; g shows what waits in it.
+func (b *bench) gather(workers int, batch Batch) (g *gatherer, shutdown Shutdown) {
+	b.t.Helper()
+	g, err := newGatherer(context.Background(), workers, batch)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	shutdown, err = b.Queue.receive(context.Background(), workers*g.Most, []IMessage{b.kind(nil)}, nil, g)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return g, shutdown
+}
+
+// untilWaiting waits until n members wait for a call.
+func (b *bench) untilWaiting(g *gatherer, n int) {
+	b.t.Helper()
+	b.until(5*time.Second, fmt.Sprintf("%d wait", n), func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.waiting) == n
+	})
+}
+
+// batches notes the sizes of calls.
+type batches struct {
+	mu    sync.Mutex
+	sizes []int
+}
+
+func (c *batches) add(n int) (before int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sizes = append(c.sizes, n)
+	return len(c.sizes) - 1
+}
+
+func (c *batches) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprint(c.sizes)
+}
+
+func number(m IMessage) int { return m.(*Kind[int]).Value() }
+
+// at is the index of a number's message, or -1.
+func at(ms []IMessage, n int) int {
+	for i, m := range ms {
+		if number(m) == n {
+			return i
+		}
+	}
+	return -1
+}
+
+func TestBatchArguments(t *testing.T) {
+	t.Parallel()
+	q := &Queue{}
+	handle := func(context.Context, []IMessage) []error { return nil }
+	for _, c := range []struct {
+		workers int
+		batch   Batch
+		want    string
+	}{
+		{1, Batch{}, "Handle is nil"},
+		{1, Batch{Most: 1001, Handle: handle}, "Most is 1001"},
+		{1, Batch{Most: -1, Handle: handle}, "Most is -1"},
+		{1, Batch{Within: -1, Handle: handle}, "Within is -1ns"},
+		{1, Batch{Within: 6 * time.Minute, Handle: handle}, "Within is 6m0s"},
+		{0, Batch{Handle: handle}, "0 workers of batches of 100"},
+		{101, Batch{Handle: handle}, "101 workers of batches of 100"},
+		{1 << 62, Batch{Most: 4, Handle: handle}, "workers of batches of 4"},
+		{100, Batch{Handle: handle}, "Pool is nil"}, // the Queue's own complaint: the rest is right
+		{10, Batch{Most: 1000, Within: 5 * time.Minute, Handle: handle}, "Pool is nil"},
+	} {
+		if _, err := q.ReceiveBatch(context.Background(), Define[int]("c", nil), c.workers, c.batch); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d workers, %+v: %v, want %q", c.workers, c.batch, err, c.want)
+		}
+	}
+}
+
+// Messages that are there come in full batches, whose calls do not wait for time; what is left over waits for it.
+func TestBatchGathers(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL())
+		const within = 2 * time.Second
+		var c batches
+		seen := newTally()
+		_, shutdown := q.gather(2, Batch{Most: 100, Within: within, Handle: func(_ context.Context, ms []IMessage) []error {
+			for _, m := range ms {
+				seen.add(number(m))
+			}
+			c.add(len(ms))
+			return nil
+		}})
+		began := time.Now()
+		q.deliver(0, 303)
+		q.wait(Acked, 300, 10*time.Second)
+		if took := time.Since(began); took >= within {
+			t.Errorf("full batches took %v", took)
+		}
+		q.wait(Acked, 303, 10*time.Second)
+		if took := time.Since(began); took < within {
+			t.Errorf("the last came after %v", took)
+		}
+		if got := c.String(); got != "[100 100 100 3]" {
+			t.Errorf("calls of %s", got)
+		}
+		if err := shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if seen.distinct() != 303 || seen.extra() != 0 {
+			t.Errorf("%d distinct, %d extra", seen.distinct(), seen.extra())
+		}
+		if left := keysLeft(t, b, q.name); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// Each member has a verdict of its own, and a context that tells of it.
+func TestBatchVerdicts(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+		type key struct{}
+		q.Wrap = func(next Handler) Handler {
+			return func(ctx context.Context, m IMessage) error { return next(context.WithValue(ctx, key{}, number(m)), m) }
+		}
+		var c batches
+		q.gather(1, Batch{Most: 5, Within: 300 * time.Millisecond, Handle: func(ctx context.Context, ms []IMessage) []error {
+			first := c.add(len(ms)) == 0
+			if _, ok := FromContext(ctx); ok {
+				t.Error("one message's info for all")
+			}
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Minute {
+				t.Errorf("deadline %v, %v", end, ok)
+			}
+			verdicts := make([]error, len(ms))
+			for i, m := range ms {
+				mine := MemberContext(ctx, i)
+				info, ok := FromContext(mine)
+				want := 1
+				if !first {
+					want = 2
+				}
+				if n := number(m); !ok || info.Attempt != want || info.Headers["of"] != "batch" || mine.Value(key{}) != n {
+					t.Errorf("%d: %+v, %v", n, info, mine.Value(key{}))
+				}
+				switch n := number(m); {
+				case first && n == 1:
+					verdicts[i] = errors.New("again")
+				case n == 2:
+					verdicts[i] = Reject(errors.New("never"))
+				case first && n == 3:
+					verdicts[i] = RetryAfter(10*time.Millisecond, errors.New("later"))
+				}
+			}
+			for _, i := range []int{-1, len(ms)} {
+				if MemberContext(ctx, i) != ctx {
+					t.Errorf("there is no member %d", i)
+				}
+			}
+			return verdicts
+		}})
+		q.deliver(0, 5, Header("of", "batch"), Timeout(time.Minute))
+		q.wait(Acked, 4, 10*time.Second)
+		for kind, want := range map[EventKind]int{Acked: 4, Retried: 2, Rejected: 1} {
+			if got := q.count(kind); got != want {
+				t.Errorf("%d %s, want %d", got, kind, want)
+			}
+		}
+		es, err := q.List(context.Background(), q.name, Dead, 0, 0)
+		if err != nil || len(es) != 1 || es[0].Failure != "never" || string(es[0].Payload) != "2" {
+			t.Errorf("dead: %+v, %v", es, err)
+		}
+	})
+}
+
+// What is wrong with a call is every member's error, and nobody waits for ever.
+func TestBatchFaults(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault func() []error
+		want  func(err error) bool
+	}{
+		{"too few", func() []error { return []error{nil, nil} }, func(err error) bool { return strings.Contains(err.Error(), "2 verdicts on 5 messages") }},
+		{"none", func() []error { return []error{} }, func(err error) bool { return strings.Contains(err.Error(), "0 verdicts on 5 messages") }},
+		{"panic", func() []error { panic("oh") }, func(err error) bool {
+			var p *PanicError
+			return errors.As(err, &p) && p.Value == "oh" && p.What == "Batch.Handle"
+		}},
+		{"Goexit", func() []error { runtime.Goexit(); return nil }, func(err error) bool {
+			var p *PanicError
+			return errors.As(err, &p) && p.Goexit
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+				t.Parallel()
+				redistest.Leaks(t)
+				q := newBench(t, b.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+				var calls batches
+				_, shutdown := q.gather(1, Batch{Most: 5, Within: time.Minute, Handle: func(context.Context, []IMessage) []error {
+					if calls.add(0) < 2 {
+						return c.fault()
+					}
+					return nil
+				}})
+				q.deliver(0, 5)
+				q.wait(Acked, 5, 10*time.Second)
+				q.mu.Lock()
+				retried := 0
+				for _, e := range q.events {
+					if e.Kind == Retried {
+						retried++
+						if !c.want(e.Err) {
+							t.Errorf("retried for %v", e.Err)
+						}
+					}
+				}
+				q.mu.Unlock()
+				if retried != 10 {
+					t.Errorf("%d retried, want 10", retried)
+				}
+				if err := shutdown(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A shutdown does not wait for a batch to fill.
+func TestBatchShutdown(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL())
+		var c batches
+		var inside error
+		var shutdown Shutdown
+		g, s := q.gather(2, Batch{Most: 5, Within: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+			c.add(len(ms))
+			elsewhere := make(chan error)
+			go func() { elsewhere <- shutdown(ctx) }()
+			inside = errors.Join(<-elsewhere, shutdown(context.Background()))
+			return nil
+		}})
+		shutdown = s
+		q.deliver(0, 3)
+		q.untilWaiting(g, 3)
+		began := time.Now()
+		if err := shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if got := c.String(); got != "[3]" || q.count(Acked) != 3 {
+			t.Errorf("calls of %s, %d acked", got, q.count(Acked))
+		}
+		if e, ok := inside.(interface{ Unwrap() []error }); !ok || len(e.Unwrap()) != 2 || !errors.Is(e.Unwrap()[0], ErrInHandler) || !errors.Is(e.Unwrap()[1], ErrInHandler) {
+			t.Errorf("from inside: %v", inside)
+		}
+		if left := keysLeft(t, b, q.name); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// At shutdown's deadline both those in a call and those that wait for a place go back, as no attempt.
+func TestBatchShutdownHurried(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL(), func(q *Queue) { q.Grace = 100 * time.Millisecond })
+		block, begun, cause := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		defer close(block)
+		g, shutdown := q.gather(1, Batch{Most: 4, Within: 200 * time.Millisecond, Handle: func(ctx context.Context, ms []IMessage) []error {
+			close(begun)
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			<-block
+			return nil
+		}})
+		q.deliver(0, 3)
+		<-begun
+		g.mu.Lock()
+		in := 3 - len(g.waiting)
+		g.mu.Unlock()
+		q.deliver(3, 4)
+		q.untilWaiting(g, 4-in)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		err := shutdown(ctx)
+		var e *ShutdownError
+		if !errors.As(err, &e) || e.Returned != 4 || e.Running != in {
+			t.Errorf("%v, with %d in the call", err, in)
+		}
+		if err := <-cause; err != ErrShutdown {
+			t.Errorf("cause %v", err)
+		}
+		es, err := q.List(context.Background(), q.name, Prepare, 0, 0)
+		if err != nil || len(es) != 4 {
+			t.Errorf("%d are back: %v", len(es), err)
+		}
+		for _, e := range es {
+			if e.Attempts != 0 || e.Recoveries != 0 {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
+
+// A call that ignores its ended context gives its place to another, at most once a worker.
+func TestBatchOrphaned(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL(), func(q *Queue) {
+			q.Grace = 50 * time.Millisecond
+			q.Backoff = func(int) time.Duration { return time.Hour }
+		})
+		block := make(chan struct{})
+		release := sync.OnceFunc(func() { close(block) })
+		defer release()
+		g, shutdown := q.gather(1, Batch{Most: 2, Within: 1, Handle: func(ctx context.Context, ms []IMessage) []error {
+			if number(ms[0]) < 2 {
+				<-ctx.Done()
+				if ctx.Err() != context.DeadlineExceeded || context.Cause(ctx) != ErrTimeout {
+					t.Errorf("ended with %v, cause %v", ctx.Err(), context.Cause(ctx))
+				}
+				<-block
+			}
+			return nil
+		}})
+		for i := range 2 {
+			q.deliver(i, i+1, Timeout(100*time.Millisecond))
+			q.wait(Orphaned, i+1, 10*time.Second)
+			q.wait(Retried, i+1, 10*time.Second)
+		}
+		q.deliver(2, 3)
+		q.untilWaiting(g, 1) // though there is a worker for it
+		release()
+		q.wait(Acked, 1, 10*time.Second)
+		if err := shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if g.running != 0 || g.overdue != 0 {
+			t.Errorf("at the end %d run, %d of them overdue", g.running, g.overdue)
+		}
+	})
+}
+
+// A lease that is lost ends a call, and makes no attempt of it.
+func TestBatchLeaseLost(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL())
+		begun := make(chan struct{})
+		var c batches
+		g, _ := q.gather(1, Batch{Most: 3, Within: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+			if c.add(len(ms)) == 0 {
+				close(begun)
+				<-ctx.Done()
+				if ctx.Err() != context.Canceled || context.Cause(ctx) != ErrLeaseLost {
+					t.Errorf("ended with %v, cause %v", ctx.Err(), context.Cause(ctx))
+				}
+				return []error{ctx.Err(), ctx.Err(), ctx.Err()}
+			}
+			for i := range ms {
+				if info, _ := FromContext(MemberContext(ctx, i)); info.Attempt != 1 {
+					t.Errorf("%+v", info)
+				}
+			}
+			return nil
+		}})
+		q.deliver(0, 3)
+		<-begun
+		g.r.LoseLease(ErrLeaseLost)
+		q.wait(Acked, 3, 10*time.Second)
+	})
+}
+
+// The end of one member's context alone is its own affair: before the call it leaves, in the call it stays for its verdict.
+func TestBatchMemberAlone(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return time.Hour } })
+		gone := errors.New("gone")
+		var cancels [4]context.CancelCauseFunc
+		q.Wrap = func(next Handler) Handler {
+			return func(ctx context.Context, m IMessage) error {
+				ctx, cancel := context.WithCancelCause(ctx)
+				defer cancel(nil)
+				cancels[number(m)] = cancel
+				return next(ctx, m)
+			}
+		}
+		g, _ := q.gather(1, Batch{Most: 3, Within: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+			if at(ms, 0) >= 0 {
+				t.Error("one that had left")
+			}
+			cancels[1](gone)
+			<-MemberContext(ctx, at(ms, 1)).Done()
+			select {
+			case <-ctx.Done():
+				t.Errorf("it ended for all: %v", context.Cause(ctx))
+			case <-time.After(100 * time.Millisecond):
+			}
+			return nil
+		}})
+		q.deliver(0, 1)
+		q.untilWaiting(g, 1)
+		cancels[0](gone)
+		q.wait(Retried, 1, 5*time.Second)
+		q.untilWaiting(g, 0)
+		q.deliver(1, 4)
+		q.wait(Acked, 3, 5*time.Second)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		for _, e := range q.events {
+			if e.Kind == Retried && e.Err != gone {
+				t.Errorf("retried for %v", e.Err)
+			}
+		}
+	})
+}
+
+// One whose context has ended, and who has not left yet, is no part of a call: it would end it for all.
+func TestBatchEndedBefore(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	k := Define[int]("c", nil)
+	sizes := make(chan int, 1)
+	g, err := newGatherer(context.Background(), 1, Batch{Most: 3, Within: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+		sizes <- len(ms)
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.serve(&receiver{conf: &Queue{}, Pool: worker.NewPool(nil, 3, nil, worker.Config{})})
+	ended, end := context.WithCancel(context.Background())
+	end()
+	g.waiting = []*member{{ctx: ended, m: k}}
+	var joined errgroup.Group
+	for range 3 {
+		joined.Go(func() error { return g.join(context.Background(), k) })
+	}
+	if err := joined.Wait(); err != nil {
+		t.Error(err)
+	}
+	if n := <-sizes; n != 3 {
+		t.Errorf("a call of %d, want 3", n)
+	}
+}
+
+// A receiver that a handler starts does not take that handler's message for its own.
+func TestBatchInHandler(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	other := Define[int](q.name+".other", nil)
+	q.receive(1, func(ctx context.Context, _ int) error {
+		_, err := q.ReceiveBatch(context.WithoutCancel(ctx), other, 1, Batch{Most: 1, Handle: func(ctx context.Context, _ []IMessage) []error {
+			if info, ok := FromContext(ctx); ok {
+				t.Errorf("%+v", info)
+			}
+			if info, _ := FromContext(MemberContext(ctx, 0)); info.Channel != other.Channel() {
+				t.Errorf("%+v", info)
+			}
+			return nil
+		}})
+		return errors.Join(err, q.Deliver(ctx, other.Message(1)))
+	})
+	q.deliver(0, 1)
+	q.wait(Acked, 2, 5*time.Second)
+}
+
+// A suspect has a call of its own, at once.
+func TestBatchSuspectAlone(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL())
+		var c batches
+		g, shutdown := q.gather(1, Batch{Most: 10, Within: time.Minute, Handle: func(_ context.Context, ms []IMessage) []error {
+			c.add(len(ms))
+			return nil
+		}})
+		q.deliver(0, 2)
+		q.untilWaiting(g, 2)
+		e := lists.Element{Serial: lists.NewSerial(), Recoveries: 2, Payload: []byte("7")}
+		b.Do("LPUSH", "{"+q.name+"}.prepare", e.Encode())
+		q.wait(Acked, 1, 5*time.Second)
+		q.untilWaiting(g, 2)
+		if err := shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if got := c.String(); got != "[1 2]" {
+			t.Errorf("calls of %s", got)
+		}
+	})
+}
+
+// Under load each message is handled once, in about as few calls as there can be, and no more at once than workers.
+func TestBatchLoad(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+		const n, most, workers = 5000, 50, 4
+		var c batches
+		var running atomic.Int32
+		seen, failed := newTally(), newTally()
+		_, shutdown := q.gather(workers, Batch{Most: most, Within: 500 * time.Millisecond, Handle: func(_ context.Context, ms []IMessage) []error {
+			if now := running.Add(1); now > workers {
+				t.Errorf("%d calls at once", now)
+			}
+			defer running.Add(-1)
+			c.add(len(ms))
+			verdicts := make([]error, len(ms))
+			for i, m := range ms {
+				if number(m)%10 == 0 && failed.add(number(m)) == 1 {
+					verdicts[i] = errors.New("the first time")
+				} else {
+					seen.add(number(m))
+				}
+			}
+			return verdicts
+		}})
+		for i := 0; i < n; i += 500 {
+			q.deliver(i, i+500)
+		}
+		q.wait(Acked, n, 60*time.Second)
+		if err := shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if seen.distinct() != n || seen.extra() != 0 {
+			t.Errorf("%d distinct, %d extra", seen.distinct(), seen.extra())
+		}
+		least := (n + n/10 + most - 1) / most
+		if got := len(c.sizes); got < least || got > least*3/2 {
+			t.Errorf("%d calls, %d would do: %s", got, least, &c)
+		}
+		if left := keysLeft(t, b, q.name); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}

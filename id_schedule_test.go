@@ -1,0 +1,811 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// Many tracked deliveries at once leave more receipts than Lua unpacks.
+func TestManyReceipts(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	ctx := context.Background()
+	var g sync.WaitGroup
+	var bad atomic.Int32
+	var mu sync.Mutex
+	var first error
+	for w := range 24 {
+		g.Add(1)
+		go func() {
+			defer g.Done()
+			var ms []IMessage
+			for i := range 1000 {
+				ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(w, "-", i))))
+			}
+			if err := b.DeliverAll(ctx, ms); err != nil {
+				bad.Add(1)
+				mu.Lock()
+				first = err
+				mu.Unlock()
+			}
+		}()
+	}
+	g.Wait()
+	st, _ := b.Stats(ctx, b.name)
+	e1 := b.one(1, ID("x"))
+	_, e2 := b.Status(ctx, b.name, "x")
+	e3 := b.one(1, ID("y"))
+	t.Logf("bad calls %d (%.150v), prepare %d; one more: %v, its status: %v; and one more: %v", bad.Load(), first, st[Prepare].Count, e1, e2, e3)
+	if bad.Load() > 0 || e1 != nil {
+		t.Fail()
+	}
+}
+
+// RetryDead of an expired one.
+func TestReviveExpired(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	b := newBench(t, s.URL())
+	b.must(b.one(1, ExpireToDead(time.Millisecond)))
+	b.must(b.one(2, ExpireToDead(time.Millisecond), ID("x")))
+	time.Sleep(20 * time.Millisecond)
+	seen := newTally()
+	b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	b.wait(Rejected, 2, 5*time.Second)
+	dead, err := b.List(ctx, b.name, Dead, 0, 0)
+	b.must(err)
+	n, err := b.RetryDead(ctx, b.name, dead...)
+	b.must(err)
+	b.until(5*time.Second, "the end", func() bool { return b.count(Rejected)+b.count(Acked)+b.count(Expired) >= 4 })
+	t.Logf("revived %d; handled %v, rejected %d expired %d", n, seen.n, b.count(Rejected), b.count(Expired))
+	if len(seen.n) != 2 {
+		t.Fail()
+	}
+}
+
+// A plain Expire that was reaped to dead, revived: dropped.
+func TestReviveDropped(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	b := newBench(t, s.URL())
+	b.must(b.one(1, Expire(50*time.Millisecond)))
+	k := lists.KeysOf(b.name)
+	raw := s.Do("RPOP", k.Prepare).([]byte)
+	raw[2] = 4 // as reap does with what four dying processes held
+	s.Do("ZADD", k.Dead, time.Now().UnixMilli(), raw)
+	time.Sleep(60 * time.Millisecond)
+	dead, err := b.List(ctx, b.name, Dead, 0, 0)
+	b.must(err)
+	n, err := b.RetryDead(ctx, b.name, dead...)
+	b.must(err)
+	seen := newTally()
+	b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	b.until(5*time.Second, "the end", func() bool { return b.count(Acked)+b.count(Expired) >= 1 })
+	t.Logf("revived %d; handled %v, expired %d", n, seen.n, b.count(Expired))
+	if len(seen.n) != 1 {
+		t.Fail()
+	}
+}
+
+// Deadline.
+func TestReviveLate(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	b := newBench(t, s.URL())
+	b.must(b.one(1, Deadline(time.Now().Add(30*time.Millisecond))))
+	time.Sleep(50 * time.Millisecond)
+	seen := newTally()
+	b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	b.wait(Rejected, 1, 5*time.Second)
+	dead, err := b.List(ctx, b.name, Dead, 0, 0)
+	b.must(err)
+	_, err = b.RetryDead(ctx, b.name, dead...)
+	b.must(err)
+	b.until(5*time.Second, "the end", func() bool { return b.count(Rejected)+b.count(Acked) >= 2 })
+	if len(seen.n) != 1 {
+		t.Errorf("dead again")
+	}
+}
+
+// Taken, handed back, expired.
+func TestReleasedDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for _, id := range []bool{false, true} {
+		t.Run(fmt.Sprint(id), func(t *testing.T) {
+			b := newBench(t, s.URL(), func(q *Queue) { q.Grace = time.Millisecond })
+			in := make(chan struct{}, 1)
+			stop := b.receive(1, func(ctx context.Context, i int) error { in <- struct{}{}; <-ctx.Done(); return ctx.Err() })
+			opts := []Option{Expire(500 * time.Millisecond)}
+			if id {
+				opts = append(opts, ID("a"))
+			}
+			b.must(b.one(1, opts...))
+			<-in
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			t.Log(stop(ctx))
+			time.Sleep(600 * time.Millisecond)
+			var n atomic.Int32
+			b.receive(1, func(ctx context.Context, i int) error { n.Add(1); return nil })
+			b.until(5*time.Second, "end", func() bool { return b.count(Acked)+b.count(Expired) >= 1 })
+			if n.Load() != 1 {
+				t.Errorf("taken once, handed back, and then dropped as expired: Expired %d", b.count(Expired))
+			}
+		})
+	}
+}
+
+// Wait that begins before the subscription is confirmed.
+func TestWaitForQuick(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	w := newBench(t, p.URL())
+	w.name = b.name
+	go_, in := make(chan struct{}), make(chan struct{})
+	b.receive(1, func(context.Context, int) error { close(in); <-go_; return nil })
+	b.must(b.one(1, ID("a")))
+	<-in
+	sub := p.On(redistest.Command("SUBSCRIBE", ".done"), 1, redistest.Delay(200*time.Millisecond))
+	_ = sub
+	asked := p.On(redistest.ByScript(lists.Wait)(b.name), 1, redistest.Pass)
+	type end struct {
+		o   Outcome
+		err error
+	}
+	c := make(chan end, 1)
+	go func() { o, err := w.Wait(context.Background(), b.name, "a"); c <- end{o, err} }()
+	strikes(t, asked, 1)
+	time.Sleep(20 * time.Millisecond)
+	close(go_)
+	e := <-c
+	if e.err != nil {
+		t.Errorf("%+v", e)
+	}
+}
+
+// The same with nothing delayed at all.
+func TestWaitForQuickUnkept(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	missed, n := 0, 300
+	b.receive(4, func(context.Context, int) error { return nil })
+	for i := range n {
+		id := fmt.Sprint(i)
+		b.must(b.one(i, ID(id), In(time.Duration(rand.IntN(4))*time.Millisecond)))
+		_, err := b.Wait(context.Background(), b.name, id)
+		if errors.Is(err, ErrNotKept) {
+			missed++
+		} else if err != nil && !errors.Is(err, ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d of %d Waits missed the end", missed, n)
+	if missed > 0 {
+		t.Fail()
+	}
+}
+
+// Close ends a Wait.
+func TestWaitEndsWithClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	b.must(b.one(1, ID("a")))
+	ended := make(chan error, 1)
+	go func() { _, err := b.Wait(context.Background(), b.name, "a"); ended <- err }()
+	time.Sleep(300 * time.Millisecond)
+	b.must(b.Close())
+	began := time.Now()
+	err := <-ended
+	t.Logf("ended %v after Close with %v", time.Since(began), err)
+	if time.Since(began) > time.Second {
+		t.Fail()
+	}
+}
+
+// Many Waits.
+func TestManyWaits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	const n = 200
+	for i := range n {
+		b.must(b.one(i, ID(fmt.Sprint(i))))
+	}
+	asks := p.On(redistest.ByScript(lists.Wait)(b.name), 0, redistest.Pass)
+	var g sync.WaitGroup
+	for i := range n {
+		g.Add(1)
+		go func() {
+			defer g.Done()
+			if o, err := b.Wait(context.Background(), b.name, fmt.Sprint(i)); err != nil || o.Kind != Acked {
+				t.Errorf("%v %v", o, err)
+			}
+		}()
+		time.Sleep(2 * time.Millisecond)
+	}
+	time.Sleep(500 * time.Millisecond)
+	k := asks.Struck()
+	t.Logf("%d Waits asked %d times", n, k)
+	b.receive(4, func(context.Context, int) error { return nil })
+	g.Wait()
+	if k > 4*n {
+		t.Errorf("%d Waits asked %d times", n, k)
+	}
+}
+
+// Cancel while the receiver shuts down.
+func TestCancelDuringShutdown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	o := newBench(t, s.URL())
+	in, ended := make(chan struct{}), make(chan struct{})
+	stop := b.receive(1, func(ctx context.Context, i int) error { close(in); <-ctx.Done(); close(ended); return ctx.Err() })
+	b.must(b.one(1, ID("a")))
+	<-in
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	defer cancel()
+	go stop(ctx)
+	time.Sleep(300 * time.Millisecond)
+	_, err := o.Cancel(context.Background(), b.name, "a")
+	b.must(err)
+	began := time.Now()
+	<-ended
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+// Postpone among more than 128 of a ms.
+func TestPostponeAmongMany(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	b := newBench(t, s.URL())
+	at := time.Now().Add(time.Hour)
+	var ms []IMessage
+	for i := range 300 {
+		ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(i))))
+	}
+	b.must(b.DeliverAll(ctx, ms, At(at)))
+	es, err := b.List(ctx, b.name, Delay, 299, 1)
+	b.must(err)
+	id := es[0].ID
+	b.must(b.Postpone(ctx, b.name, id, In(2*time.Hour)))
+	b.must(b.Promote(ctx, b.name, id))
+	st, _ := b.Stats(ctx, b.name)
+	t.Logf("status %v, prepare %d, delay %d", b.status(id).State, st[Prepare].Count, st[Delay].Count)
+	if st[Prepare].Count != 1 {
+		t.Errorf("promoted, but still in delay for an hour")
+	}
+}
+
+// Promote between start's "put off" and the retry that puts it off.
+func TestPromoteWhilePutOff(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	o := newBench(t, s.URL())
+	o.name = b.name
+	o.must(o.one(1, ID("a")))
+	o.must(o.Postpone(ctx, b.name, "a", In(time.Hour)))
+	errs := make(chan error, 1)
+	p.On(redistest.ByScript(lists.Retry)(b.name), 1, redistest.Call(func() { errs <- o.Promote(ctx, b.name, "a") }))
+	b.receive(1, func(context.Context, int) error { return nil })
+	b.must(<-errs)
+	b.wait(Postponed, 1, 5*time.Second)
+	time.Sleep(500 * time.Millisecond)
+	if st, err := o.Status(ctx, b.name, "a"); err == nil {
+		t.Errorf("Promote returned nil, and it is due %v", st.Due)
+	}
+}
+
+// Cancel just before the last attempt's reject.
+func TestCancelAtLastAttempt(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.MaxAttempts = 1 })
+	o := newBench(t, s.URL())
+	b.must(b.one(1, ID("a")))
+	p.On(redistest.ByScript(lists.Reject)(b.name), 1, redistest.Call(func() {
+		st, err := o.Cancel(ctx, b.name, "a")
+		t.Log(st.State, err)
+	}))
+	b.receive(1, func(context.Context, int) error { return errors.New("no") })
+	b.until(5*time.Second, "end", func() bool { return b.count(Cancelled)+b.count(Rejected) > 0 })
+	st, _ := b.Stats(ctx, b.name)
+	if st[Dead].Count != 0 {
+		t.Errorf("cancelled, failed, and in dead")
+	}
+}
+
+// In doubt, then refused for want of memory, or closed.
+func TestDoubtThenRefused(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	b.must(b.one(0, ID("warm")))
+	p.On(redistest.ByScript(lists.Deliver)(b.name), 1, redistest.CutAfter)
+	p.On(redistest.ByScript(lists.Deliver)(b.name), 2, redistest.ReplyError("OOM command not allowed when used memory > 'maxmemory'."))
+	err := b.one(1, ID("a"))
+	_, err2 := b.Status(ctx, b.name, "a")
+	t.Logf("%v; status: %v", err, err2)
+	if err != nil && !errors.Is(err, ErrUnknown) && err2 == nil {
+		t.Error("Deliver says that Redis has it not, but it has")
+	}
+}
+
+// Options within options all count.
+func TestWithinWith(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	b.must(b.Deliver(context.Background(), With(With(b.kind(nil).Message(1), ID("a")), In(time.Hour))))
+	if _, err := b.Status(context.Background(), b.name, "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Then with the own id.
+func TestThenOwnID(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	b.receive(1, func(ctx context.Context, i int) error {
+		if i == 2 {
+			return nil
+		}
+		return Then(ctx, With(b.kind(nil).Message(2), ID("a")))
+	})
+	b.must(b.one(1, ID("a")))
+	b.wait(Acked, 1, 5*time.Second)
+	time.Sleep(200 * time.Millisecond)
+	if b.count(Acked) != 2 {
+		t.Errorf("%d acked, %d duplicate", b.count(Acked), b.count(Duplicate))
+	}
+}
+
+// A start that is executed late meets a record that only keeps the id taken.
+func TestLateStart(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	b := newBench(t, s.URL())
+	k := lists.KeysOf(b.name)
+	var serial atomic.Value
+	b.receive(1, func(ctx context.Context, i int) error {
+		info, _ := FromContext(ctx)
+		st, _ := b.Status(ctx, b.name, "a")
+		_ = info
+		serial.Store(st.Serial)
+		return nil
+	})
+	b.must(b.one(1, ID("a"), UniqueFor(200*time.Millisecond)))
+	b.wait(Acked, 1, 5*time.Second)
+	raw := s.Do("HGET", k.IDs, "a").([]byte)
+	_, err := b.look(ctx, b.name, func(c *link.Call) {
+		c.AddScript(lists.Start, 3, k.Living, k.IDs, k.Cancelled, "x/0", "a", raw[:16], 0, 1)
+	})
+	b.must(err)
+	time.Sleep(300 * time.Millisecond)
+	if err := b.one(2, ID("a")); err != nil {
+		t.Errorf("taken for ever: %v", err)
+	}
+}
+
+// Taken in time, its process died before start, expired since, id taken by another: both are handled.
+func TestExpiredRecovered(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	k := lists.KeysOf(b.name)
+	b.must(b.one(1, ID("a"), Expire(50*time.Millisecond)))
+	raw := s.Do("RPOP", k.Prepare).([]byte) // taken, and reaped
+	raw[2] = 1
+	s.Do("RPUSH", k.Prepare, raw)
+	time.Sleep(60 * time.Millisecond)
+	b.must(b.one(2, ID("a")))
+	var now, most atomic.Int32
+	b.receive(2, func(context.Context, int) error {
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		time.Sleep(300 * time.Millisecond)
+		now.Add(-1)
+		return nil
+	})
+	b.until(5*time.Second, "end", func() bool { return b.count(Acked)+b.count(Expired) >= 2 })
+	if most.Load() > 1 {
+		t.Errorf("%d of one id at once", most.Load())
+	}
+}
+
+// Cancel whose reply is lost, sent again.
+func TestCancelSentAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	o := newBench(t, s.URL())
+	o.name = b.name
+	b.must(b.one(1, ID("a")))
+	p.On(redistest.ByScript(lists.Cancel)(b.name), 1, redistest.CutAfter)
+	st, err := b.Cancel(ctx, b.name, "a")
+	t.Logf("%v %v", st.State, err)
+	if errors.Is(err, ErrNotFound) {
+		t.Error("it was cancelled by this very call")
+	}
+}
+
+// Outcome.Ended of one that was cancelled when its retry came.
+func TestCancelledRetryEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return time.Hour } })
+	o := newBench(t, s.URL())
+	o.name = b.name
+	b.must(b.one(1, ID("a")))
+	done := make(chan Outcome, 1)
+	go func() { oc, _ := o.Wait(ctx, b.name, "a"); done <- oc }()
+	time.Sleep(300 * time.Millisecond)
+	p.On(redistest.ByScript(lists.Retry)(b.name), 1, redistest.Call(func() { o.Cancel(ctx, b.name, "a") }))
+	b.receive(1, func(context.Context, int) error { return errors.New("no") })
+	oc := <-done
+	if d := time.Until(oc.Ended); d > time.Second {
+		t.Errorf("%v ended in %v", oc.Kind, d)
+	}
+}
+
+// A bad key of one channel holds up what does not need it.
+func TestBadIndex(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for _, key := range []string{"ids", "cancelled", "done", "done.at", "kept", "receipts"} {
+		t.Run(key, func(t *testing.T) {
+			b := newBench(t, s.URL())
+			b.must(b.one(1, ID("a"), Retain(time.Hour)))
+			s.Do("DEL", "{"+b.name+"}."+key)
+			s.Do("SET", "{"+b.name+"}."+key, "x")
+			seen := newTally()
+			b.receive(4, func(_ context.Context, i int) error { seen.add(i); return nil })
+			for i := 2; i < 50; i++ {
+				b.must(b.one(i))
+			}
+			deadline := time.Now().Add(4 * time.Second)
+			for seen.distinct() < 49 && time.Now().Before(deadline) {
+				time.Sleep(10 * time.Millisecond)
+			}
+			t.Logf("handled %d of 49 in 4 s, the one with the id %v; acked %d trouble %d", seen.distinct(), seen.n[1], b.count(Acked), b.count(Trouble))
+			if seen.distinct() < 48 {
+				t.Error("plain messages are held up")
+			}
+			if err := b.one(100, ID("new")); err != nil {
+				t.Log("deliver:", err)
+			}
+			_, err := b.Purge(context.Background(), b.name, Prepare)
+			t.Log("purge:", err)
+			s.Do("DEL", "{"+b.name+"}."+key)
+		})
+	}
+}
+
+// Any bytes.
+func TestIDsOfAnyBytes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	b := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 2; q.Backoff = func(int) time.Duration { return 0 } })
+	ids := []string{"\n", "\x00", "a\nb", strings.Repeat("\xff", 255), " ", "r", "0", "p0 0 0 0 \n", "\r\n$3\r\n", "%s%d", string([]byte{1, 2, 3, 0xc1, 0x10})}
+	fail := "\x00 17 \n\xff\xfe r2 3 4 5 6/7\nx %s"
+	for i, id := range ids {
+		b.must(b.one(i, ID(id), Retain(time.Hour)))
+		if st := b.status(id); st.State != Prepare {
+			t.Errorf("%q %+v", id, st)
+		}
+	}
+	b.receive(2, func(ctx context.Context, i int) error {
+		info, _ := FromContext(ctx)
+		if info.Attempt == 1 || i%2 == 0 {
+			return errors.New(fail)
+		}
+		return SetResult(ctx, []byte(fail+ids[i]))
+	})
+	for i, id := range ids {
+		c, cancel := context.WithTimeout(ctx, 8*time.Second)
+		o, err := b.Wait(c, b.name, id)
+		cancel()
+		if err != nil || i%2 == 0 && (o.Kind != Rejected || o.Failure != fail) || i%2 == 1 && (o.Kind != Acked || string(o.Result) != fail+id) {
+			t.Errorf("%q %+v %v", id, o, err)
+		}
+	}
+	if n := s.Do("EXISTS", lists.KeysOf(b.name).IDs).(int64); n != 0 {
+		t.Error("ids left")
+	}
+}
+
+// Then with many.
+func TestThenMany(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	next := Define(b.name+".next", func(context.Context, int) error { return nil })
+	b.receive(1, func(ctx context.Context, i int) error {
+		var ms []IMessage
+		for j := range 1000 {
+			ms = append(ms, With(next.Message(j), ID(fmt.Sprint(j)), In(time.Duration(j%2)*time.Hour)))
+		}
+		return Then(ctx, ms...)
+	})
+	b.must(b.one(1))
+	b.wait(Acked, 1, 10*time.Second)
+	st, _ := b.Stats(context.Background(), b.name+".next")
+	if st[Prepare].Count != 500 || st[Delay].Count != 500 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Lost replies at each script, then a handover: nothing lost, doubled or leaked.
+func TestLostRepliesOfIDs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	scripts := map[string]*link.Script{"start": lists.Start, "settle": lists.Settle, "follow": lists.Follow, "retry": lists.Retry, "reject": lists.Reject,
+		"release": lists.Release, "deliver": lists.Deliver, "handover": lists.Handover}
+	for name, script := range scripts {
+		for kind, act := range map[string]redistest.Action{"after": redistest.CutAfter, "before": redistest.CutBefore, "unread": redistest.CutUnread} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				p := redistest.NewProxy(t, s.Addr())
+				b := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 }; q.Lease = 2 * time.Second })
+				o := newBench(t, s.URL())
+				o.name = b.name
+				next := Define(b.name+".next", func(context.Context, int) error { return nil })
+				for i := 1; i <= 4; i++ {
+					p.On(redistest.ByScript(script)(b.name), 3*i, act)
+				}
+				if name != "handover" {
+					p.On(redistest.ByScript(lists.Handover)(b.name), 2, redistest.CutAfter)
+				} else {
+					p.On(redistest.ByScript(lists.Settle)(b.name), 3, redistest.CutAfter)
+				}
+				seen := newTally()
+				b.receive(3, func(ctx context.Context, i int) error {
+					seen.add(i)
+					if i%10 == 7 {
+						time.Sleep(60 * time.Millisecond)
+					}
+					info, _ := FromContext(ctx)
+					switch i % 4 {
+					case 1:
+						if info.Attempt == 1 {
+							return errors.New("again")
+						}
+					case 2:
+						return Then(ctx, With(next.Message(i), ID(fmt.Sprint("n", i))), next.Message(i+1000))
+					case 3:
+						return Reject(errors.New("no"))
+					}
+					return nil
+				})
+				const n = 60
+				for i := range n {
+					var err error
+					for range 3 {
+						if err = b.one(i, ID(fmt.Sprint(i)), Retain(time.Hour)); err == nil || errors.Is(err, ErrDuplicate) {
+							break
+						}
+					}
+					if err != nil {
+						t.Errorf("deliver %d: %v", i, err)
+					}
+				}
+				k := lists.KeysOf(b.name)
+				o.until(20*time.Second, "the end", func() bool {
+					left, m := o.leaves(b.name)
+					return m-left[Dead].Count-left[Done].Count == 0
+				})
+				time.Sleep(100 * time.Millisecond)
+				if v := s.Do("HGETALL", k.IDs).([]any); len(v) != 0 {
+					t.Errorf("ids are left: %q", v)
+				}
+				if v := s.Do("EXISTS", k.Cancelled).(int64); v != 0 {
+					t.Error("tombstones")
+				}
+				if seen.distinct() != n {
+					t.Errorf("%d handled", seen.distinct())
+				}
+				es, err := o.List(context.Background(), b.name+".next", Prepare, 0, 0)
+				if err != nil || len(es) != n/2 {
+					t.Errorf("%d followed, want %d: %v", len(es), n/2, err)
+				}
+				done, err := o.List(context.Background(), b.name, Done, 0, 0)
+				if err != nil || len(done) != n {
+					t.Errorf("%d kept, want %d: %v", len(done), n, err)
+				}
+				st, _ := o.Stats(context.Background(), b.name)
+				if st[Dead].Count != n/4 {
+					t.Errorf("dead %d", st[Dead].Count)
+				}
+				t.Logf("extra handlings %d, done-or-lost %d lost %d succeeded %d", seen.extra(), b.count(DoneOrLost), b.count(Lost), b.count(Succeeded))
+			})
+		}
+	}
+}
+
+// Cancels and postpones at every point, under faults.
+func TestIDStorm(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) {
+		q.Backoff = func(int) time.Duration { return time.Duration(rand.IntN(5)) * time.Millisecond }
+		q.Lease = 2 * time.Second
+		q.MaxAttempts = 3
+	})
+	o := newBench(t, s.URL())
+	o.name = b.name
+	var cancelled sync.Map // number → handled must not be seen after
+	var late atomic.Int32
+	handle := func(ctx context.Context, i int) error {
+		if _, off := cancelled.Load(i); off {
+			late.Add(1)
+			t.Errorf("%d handled after Cancel", i)
+		}
+		switch i % 5 {
+		case 0:
+			select {
+			case <-time.After(time.Duration(rand.IntN(5)) * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case 1:
+			return errors.New("no")
+		}
+		return nil
+	}
+	b.receive(3, handle)
+	o2 := newBench(t, s.URL(), func(q *Queue) { q.Backoff, q.MaxAttempts = b.Queue.Backoff, 3 })
+	o2.name = b.name
+	o2.receive(2, handle)
+	end := time.Now().Add(6 * time.Second)
+	var g sync.WaitGroup
+	var num atomic.Int64
+	for w := range 6 {
+		g.Add(1)
+		go func() {
+			defer g.Done()
+			for time.Now().Before(end) {
+				i := int(num.Add(1))
+				id := fmt.Sprint(w, "-", rand.IntN(3))
+				opts := []Option{ID(id)}
+				switch rand.IntN(5) {
+				case 0:
+					opts = append(opts, In(time.Duration(rand.IntN(8))*time.Millisecond))
+				case 1:
+					opts = append(opts, UniqueFor(3*time.Millisecond))
+				case 2:
+					opts = append(opts, Expire(3*time.Millisecond))
+				case 3:
+					opts = append(opts, Retain(50*time.Millisecond))
+				}
+				err := o.one(i, opts...)
+				if err != nil && !errors.Is(err, ErrDuplicate) {
+					t.Error(err)
+				}
+				if rand.IntN(4) == 0 {
+					o.Postpone(ctx, b.name, id, In(time.Duration(rand.IntN(10))*time.Millisecond))
+				}
+				if err == nil && rand.IntN(3) == 0 {
+					if rand.IntN(2) == 0 {
+						time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+					}
+					st, err := o.Cancel(ctx, b.name, id)
+					if err == nil && st.State != Doing {
+						cancelled.Store(i, true)
+					}
+				}
+			}
+		}()
+	}
+	go func() {
+		for time.Now().Before(end) {
+			time.Sleep(700 * time.Millisecond)
+			p.CutAll()
+		}
+	}()
+	g.Wait()
+	k := lists.KeysOf(b.name)
+	o.until(20*time.Second, "the end", func() bool {
+		left, m := o.leaves(b.name)
+		return m-left[Dead].Count-left[Done].Count == 0
+	})
+	time.Sleep(200 * time.Millisecond)
+	v := s.Do("HGETALL", k.IDs).([]any)
+	for i := 0; i+1 < len(v); i += 2 {
+		if st := statusOf("", v[i+1].([]byte), time.Time{}); st.State != Done {
+			t.Errorf("leaked: %q", v[i:i+2])
+		}
+	}
+	if v := s.Do("SMEMBERS", k.Cancelled).([]any); len(v) != 0 {
+		t.Errorf("%d tombstones left", len(v))
+	}
+	t.Logf("%d messages", num.Load())
+}
+
+// A full Redis drains.
+func TestFullRedisWithIDs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "maxmemory-policy noeviction")
+	ctx := context.Background()
+	b := newBench(t, s.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+	var ms []IMessage
+	for i := range 400 {
+		ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(i)), Retain(time.Hour)))
+	}
+	b.must(b.DeliverAll(ctx, ms))
+	b.must(b.one(1000, ID("c"), In(time.Hour)))
+	b.must(b.one(1001, ID("d"), In(time.Hour)))
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	if err := b.one(2, ID("new")); !errors.Is(err, ErrFull) {
+		t.Errorf("%v", err)
+	}
+	if _, err := b.Cancel(ctx, b.name, "c"); err != nil {
+		t.Error(err)
+	}
+	if err := b.Promote(ctx, b.name, "d"); err != nil {
+		t.Error(err)
+	}
+	next := Define(b.name+".next", func(context.Context, int) error { return nil })
+	b.receive(2, func(ctx context.Context, i int) error {
+		info, _ := FromContext(ctx)
+		switch {
+		case i%3 == 0 && info.Attempt == 1:
+			return errors.New("x")
+		case i%3 == 1:
+			return Then(ctx, next.Message(i))
+		case i%30 == 2:
+			return Reject(errors.New("no"))
+		}
+		return nil
+	})
+	b.until(10*time.Second, "all", func() bool { return b.count(Acked)+b.count(Rejected) >= 401 })
+	k := lists.KeysOf(b.name)
+	if v := s.Do("HLEN", k.IDs).(int64); v != 0 {
+		t.Errorf("%d ids left", v)
+	}
+	dead, err := b.List(ctx, b.name, Dead, 0, 0)
+	b.must(err)
+	n, err := b.RetryDead(ctx, b.name, dead[:1]...)
+	t.Log("revive on a full one:", n, err)
+	s.Do("CONFIG", "SET", "maxmemory", "0")
+}

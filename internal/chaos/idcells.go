@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// nameSteps are the scripts of messages with IDs. A caller's have a connection of their own: what a cut there costs is no receiver's.
+var nameSteps = []struct {
+	step
+	caller bool
+}{
+	{step{"deliver with an ID", redistest.ByScript(lists.Deliver), early}, true},
+	{step{"cancel", redistest.ByScript(lists.Cancel), early}, true},
+	{step{"postpone", redistest.ByScript(lists.Postpone), early}, true},
+	{step{"wait", redistest.ByScript(lists.Wait), early}, true},
+	{step{"start", redistest.ByScript(lists.Start), early}, false},
+	{step{"settle", redistest.ByScript(lists.Settle), early}, false},
+	{step{"follow", redistest.ByScript(lists.Follow), early}, false},
+	{step{"retry with an ID", redistest.ByScript(lists.Retry), early}, false},
+	{step{"reject with an ID", redistest.ByScript(lists.Reject), early}, false},
+	{step{"settle again, in the handover", redistest.ByScript(lists.Settle), broken}, false},
+	{step{"follow again, in the handover", redistest.ByScript(lists.Follow), broken}, false},
+}
+
+// idCells are those of messages with IDs.
+func idCells() (all []cell) {
+	for _, s := range nameSteps {
+		for _, cut := range cuts {
+			all = append(all, cell{row: "ids", name: s.name + "/" + cut.name, run: func(w *world) { strikeName(w, s.step, s.caller, cut.act, "") }})
+		}
+		for _, text := range refusals {
+			code, _, _ := strings.Cut(text, " ")
+			switch code { // one of each kind
+			case "LOADING", "OOM", "READONLY", "NOSCRIPT", "WRONGTYPE":
+				all = append(all, cell{row: "ids", name: s.name + "/" + code, run: func(w *world) { strikeName(w, s.step, s.caller, redistest.ReplyError(text), text) }})
+			}
+		}
+	}
+	for _, other := range []bool{false, true} {
+		name := "over before the reconnect" + map[bool]string{true: ", and its ID another's"}[other]
+		all = append(all, cell{row: "ids", name: name, run: func(w *world) { overBefore(w, other) }})
+	}
+	for _, what := range []string{"SCRIPT FLUSH", "CLIENT KILL TYPE normal SKIPME yes", "CLIENT KILL TYPE pubsub SKIPME yes"} {
+		all = append(all, cell{row: "ids", name: what, own: true, run: func(w *world) { flushNames(w, what) }})
+	}
+	return all
+}
+
+// strikeName has messages with IDs meet all that can become of them while one of their scripts is struck: once by a cut, or for a while by an
+// error reply.
+func strikeName(w *world, st step, caller bool, act redistest.Action, refusal string) {
+	calls := redistest.NewProxy(w.TB, w.server.Addr())
+	px, nth := w.proxy, 1
+	if caller {
+		px = calls
+	}
+	if refusal != "" {
+		nth = 0
+	}
+	var tries attempts
+	match := tries.of(st.match(w.channels[0]))
+	var rule *redistest.Rule
+	if st.when == broken {
+		broke := px.On(st.match(w.channels[0]), 1, redistest.CutAfter)
+		defer broke.Remove()
+		nth *= 2
+	}
+	rule = px.On(match, nth, act)
+	_, shutdown := w.receive(orders{Workers: 2})
+	n := &namer{q: w.queue("caller", calls.URL(), orders{Quiet: true}), log: w.log, channel: w.channels[0]}
+	w.tell(n, refusal == "")
+	w.until(10*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
+	if refusal != "" {
+		time.Sleep(refusing)
+		rule.Remove()
+		if !caller { // of callers there are many, and each asks for itself
+			tries.spin(w)
+		}
+	}
+	w.load.Wait()
+	if err := n.deliver(n.channel+"/last", planOK, asked{}); err != nil { // and forgets the receipts of those before
+		w.Error(err)
+	}
+	w.drained(10 * time.Second)
+	w.freed(3*time.Second, false)
+	if caller {
+		w.struck(st.name)
+		w.receipted(1 + tales) // which may all have been on their way
+	} else {
+		w.strikes(st, refusal)
+		w.receipted(1)
+	}
+	shutdown(true)
+}
+
+const tales = 7
+
+// tell is what becomes of messages with IDs, each in a goroutine of its own. cut says that a fault strikes but once: then each call but the one
+// that it strikes comes to what it should, and every delivery is made.
+func (w *world) tell(n *namer, cut bool) {
+	id := func(tale string) string { return n.channel + "/" + tale }
+	deliver := func(tale, plan string, a asked) bool {
+		err := n.deliver(id(tale), plan, a)
+		if cut && err != nil {
+			w.Errorf("%s: %v", tale, err)
+		}
+		return err == nil
+	}
+	// again repeats what may be, by id, until it is done.
+	again := func(tale string, call func() error) {
+		var err error
+		if !w.within(8*time.Second, func() bool {
+			if err = call(); err != nil && !errors.Is(err, shunt.ErrNotFound) {
+				time.Sleep(200 * time.Millisecond)
+				return false
+			}
+			return true
+		}) {
+			w.Errorf("%s: %v", tale, err)
+		}
+	}
+	over := func(tale string) {
+		if !w.within(8*time.Second, func() bool {
+			_, err := w.direct.Status(context.Background(), n.channel, id(tale))
+			return errors.Is(err, shunt.ErrNotFound)
+		}) {
+			w.Errorf("%s: its ID is never free", tale)
+		}
+	}
+	w.load.Go(func() { // an ID is free when its message is over, however that ends
+		for _, plan := range []string{planOK, planRetry, planReject, planOK} {
+			if deliver("again", plan, asked{}) {
+				over("again")
+			}
+		}
+	})
+	w.load.Go(func() {
+		if deliver("taken", planSlow+"300", asked{}) {
+			_ = n.deliver(id("taken"), planOK, asked{})
+		}
+	})
+	w.load.Go(func() {
+		if deliver("later", planOK, asked{in: time.Hour}) {
+			again("later", func() error { return n.callOff(id("later")) })
+			deliver("later", planOK, asked{in: 50 * time.Millisecond})
+		}
+	})
+	w.load.Go(func() {
+		if deliver("running", planSlow+"4000", asked{}) {
+			w.within(5*time.Second, func() bool { return w.begunOnce(id("running")) })
+			again("running", func() error { return n.callOff(id("running")) })
+		}
+	})
+	w.load.Go(func() {
+		if deliver("postponed", planOK, asked{in: time.Hour}) {
+			again("postponed", func() error { return n.putOff(id("postponed"), 100*time.Millisecond) })
+		}
+	})
+	w.load.Go(func() {
+		deliver("chain", planThen+"2", asked{})
+		deliver("falters", planFalter+"2", asked{})
+	})
+	w.load.Go(func() {
+		if !deliver("awaited", planSlow+"200", asked{retain: 20 * time.Second}) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+		defer cancel()
+		if o, err := n.q.Wait(ctx, n.channel, id("awaited")); (err != nil || o.Kind != shunt.Acked) && link.Code(err) != "WRONGTYPE" {
+			w.Errorf("wait: %+v, %v", o, err)
+		}
+	})
+}
+
+// begunOnce says whether a message of that ID has been begun.
+func (w *world) begunOnce(id string) bool {
+	es, _ := readLedgers(w.dir)
+	for _, e := range es {
+		if e.Op == handle && e.Phase == invoke && nameOf(e.ID) == id {
+			return true
+		}
+	}
+	return false
+}
+
+// overBefore loses the reply to a delivery whose message is over, and its ID perhaps taken by another one, before its deliverer is back: it is
+// delivered, once, and handled, once.
+func overBefore(w *world, other bool) {
+	calls := redistest.NewProxy(w.TB, w.server.Addr())
+	_, shutdown := w.receive(orders{Workers: 2})
+	n := &namer{q: w.queue("caller", calls.URL(), orders{Quiet: true}), log: w.log, channel: w.channels[0]}
+	id := n.channel + "/quick"
+	rule := calls.On(redistest.ByScript(lists.Deliver)(n.channel), 1, redistest.CutAfter)
+	w.load.Go(func() {
+		if err := n.deliver(id, planOK, asked{}); err != nil {
+			w.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := rule.Wait(ctx, 1); err != nil {
+		w.Fatal(err)
+	}
+	calls.Refuse(true)
+	calls.CutAll()
+	w.struck("lost reply")
+	w.until(5*time.Second, "it is over", func() bool { return w.begunOnce(id) && w.busy() == 0 })
+	if other {
+		if err := (&namer{q: w.direct, log: &ledger{by: "other", file: w.log.file}, channel: n.channel}).deliver(id, planSlow+"500", asked{}); err != nil {
+			w.Error(err)
+		}
+	}
+	calls.Refuse(false)
+	w.load.Wait()
+	w.drained(5 * time.Second)
+	w.freed(3*time.Second, true)
+	w.receipted(2) // the other's deliverer has not been asked for another one yet
+	shutdown(true)
+}
+
+// flushNames is flush for a load of IDs.
+func flushNames(w *world, what string) {
+	_, shutdown := w.receive(orders{Workers: 4})
+	o := orders{Channels: w.channels, Deliver: 100, Names: 20, Seed: 1}
+	ctx, still := context.WithCancel(context.Background())
+	q := w.queue("caller", w.server.URL(), orders{Quiet: true})
+	w.load.Go(func() { o.name(ctx, q, &ledger{by: "namer", file: w.log.file}) })
+	words := strings.Fields(what)
+	var args []any
+	for _, a := range words[1:] {
+		args = append(args, a)
+	}
+	for range 5 {
+		time.Sleep(150 * time.Millisecond)
+		w.server.Do(words[0], args...)
+		allowed := 0
+		if words[0] == "CLIENT" {
+			allowed = 64
+		}
+		w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: words[0], N: allowed})
+	}
+	still()
+	w.load.Wait()
+	w.drained(15 * time.Second)
+	w.freed(15*time.Second, true)
+	shutdown(true)
+}

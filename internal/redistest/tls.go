@@ -1,0 +1,94 @@
+package redistest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TLS starts a port of loopback that speaks TLS 1.2 or later and passes what it hears on to the server at addr, as a redis-server's
+// tls-port would: that may be built without one. Its certificate, for 127.0.0.1, is signed by itself, so nobody trusts it who was not
+// given it. The test's cleanup closes the port and its connections.
+func TLS(t testing.TB, addr string) (at string, certificate *x509.Certificate) {
+	t.Helper()
+	pair, err := selfSigned()
+	if err != nil {
+		t.Fatalf("redistest: certificate: %v", err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		t.Fatalf("redistest: TLS: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		cancel()
+		work.Wait()
+	})
+	work.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			work.Go(func() { passOn(ctx, client.(*tls.Conn), addr) })
+		}
+	})
+	return l.Addr().String(), pair.Leaf
+}
+
+// passOn joins a client and the server at addr until either goes or ctx ends.
+func passOn(ctx context.Context, client *tls.Conn, addr string) {
+	defer client.Close()
+	if client.HandshakeContext(ctx) != nil {
+		return // the client does not trust us, and knows why
+	}
+	server, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return // the client sees its connection end
+	}
+	defer server.Close()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var work sync.WaitGroup
+	for _, way := range [][2]net.Conn{{server, client}, {client, server}} {
+		work.Go(func() {
+			defer end()
+			_, _ = io.Copy(way[0], way[1])
+		})
+	}
+	<-ctx.Done()
+	_ = client.Close()
+	_ = server.Close()
+	work.Wait()
+}
+
+// selfSigned makes a certificate and its key, good for an hour on either side of now.
+func selfSigned() (pair tls.Certificate, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return pair, err
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "redistest"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		return pair, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
+}

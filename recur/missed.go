@@ -1,0 +1,83 @@
+package recur
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/shuntmq/shunt"
+)
+
+// Grace is how late a tick may be delivered before it is missed.
+const Grace = time.Second
+
+// Policy says what becomes of missed ticks: how many of the latest are delivered when somebody runs again.
+type Policy int
+
+const (
+	Skip Policy = 0 // none: the next tick is the next that comes
+	One  Policy = 1 // one message for all of them: the latest; the default
+)
+
+// MissedTicks is the Kind of the Event that tells of missed ticks: Due is the first of them, N how many messages were delivered for them all the same, and
+// Err names the recurring message and its Policy.
+const MissedTicks shunt.EventKind = "missed-ticks"
+
+// MaxAll bounds All.
+const MaxAll = 1000
+
+// All delivers a message for each missed tick, the latest n at most: 1 to MaxAll. They are delivered in order, all at once.
+func All(n int) Policy { return Policy(n) }
+
+func (p Policy) String() string {
+	switch p {
+	case Skip:
+		return "skip"
+	case One:
+		return "one"
+	}
+	return "all " + strconv.Itoa(int(p))
+}
+
+func (p Policy) check() error {
+	if p < 0 || p > MaxAll {
+		return fmt.Errorf("recur: All(%d): want 1 to %d", int(p), MaxAll)
+	}
+	return nil
+}
+
+// onTime says whether a tick that is due is not missed. All times here are ms since 1970 by the clock of Redis.
+func onTime(tick, now int64) bool { return now-tick <= Grace.Milliseconds() }
+
+// due is which ticks are to be delivered at now, in order, where next is the first that was not, and the tick that comes after now; 0 if none does.
+// next counts as a tick whatever the Spec says: whoever wrote it may know another version of the zones.
+func (s Spec) due(next, now int64, p Policy) (ticks []int64, after int64) {
+	n := int(p)
+	if onTime(next, now) {
+		n = int(Grace/MinInterval) + 1
+	}
+	ticks = s.latest(next, now, n)
+	if len(ticks) < n {
+		ticks = slices.Insert(ticks, 0, next)
+	}
+	return ticks, s.next(now)
+}
+
+// latest is the n latest ticks after a time and not after now. It looks back over times that double, because there is no way to ask for
+// the tick before.
+func (s Spec) latest(after, now int64, n int) []int64 {
+	if n == 0 {
+		return nil
+	}
+	for back := int64(1000); ; back *= 2 {
+		from := max(after, now-back)
+		var ticks []int64
+		for t := s.next(from); t != 0 && t <= now; t = s.next(t) {
+			ticks = append(ticks, t)
+		}
+		if len(ticks) >= n || from == after {
+			return ticks[max(0, len(ticks)-n):]
+		}
+	}
+}
