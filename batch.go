@@ -24,18 +24,20 @@ type Batch struct {
 	// one of them may do to the others is better caught within. It may be called by several goroutines at once; the slice is its to keep.
 	//
 	// ctx has the values of ReceiveBatch's, and MemberContext gives that of one message. It ends, with that cause, as soon as the context of
-	// one of them ends by timeout, by loss of the lease or by shutdown; not when one is cancelled alone.
+	// one of them ends by its timeout or Deadline, by loss of the lease or by shutdown; not when one is cancelled. An error that is
+	// returned then is an attempt of those whose own context has not ended.
 	Handle func(ctx context.Context, ms []IMessage) []error
 }
 
 // ReceiveBatch is Receive for messages that are better handled together, such as rows for one INSERT: it gathers up to b.Most of them, or what
 // came within b.Within, for one call of b.Handle. At most workers calls run at once. A batch is no unit to Redis: each message is taken,
-// retried, rejected, timed and recovered as any other.
+// retried, rejected, timed and recovered as any other. One that dying processes held twice has a call of its own.
 //
 // A message's timeout, its Took and its middleware begin when it was taken, and count the wait for its batch; Queue.Wrap's innermost Handler is
 // that wait with the call. While all workers are busy the next batches wait. So a receiver holds up to workers × Most
 // messages, each with a goroutine and a list of its own, Prefetch notwithstanding: that product is at most 10,000. A Handle that ignores its
-// ended context for Queue.Grace is given up with its messages, and another call takes its place: at most twice as many calls as workers run.
+// ended context for Queue.Grace loses its place to another call, and its messages are given up as any others: at most twice as many calls as
+// workers run.
 func (q *Queue) ReceiveBatch(ctx context.Context, prototype IMessage, workers int, b Batch) (Shutdown, error) {
 	g, err := newGatherer(ctx, workers, b)
 	if err != nil {
@@ -44,9 +46,8 @@ func (q *Queue) ReceiveBatch(ctx context.Context, prototype IMessage, workers in
 	return q.receive(ctx, workers*g.Most, []IMessage{prototype}, nil, g)
 }
 
-// MemberContext gives the context of one message of a batch, where ctx is that of Batch.Handle: FromContext says of it what is known
-// of the message, its values are those that middleware gave it, and it ends alone where the message's handling does. It is ctx itself where
-// there is no such message.
+// MemberContext gives the context of the message ms[i] of a batch, where ctx is that of Batch.Handle. It is what FromContext, SetResult and Then
+// want; its values are those that middleware gave it, and its end is that message's alone. It is ctx itself where there is no such message.
 func MemberContext(ctx context.Context, i int) context.Context {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil || i < 0 || i >= len(c.members) {
@@ -226,10 +227,14 @@ func (c *call) run() {
 	})
 }
 
-// endsAll says whether what ended one member's context ends its call: what the others are about to meet as well. A cancellation is no such
-// thing.
+// endsAll says whether what ended one member's context ends its call: time, which Deadline has told of, and what the others meet as well. A
+// cancellation concerns one alone.
 func endsAll(cause error) bool {
-	return cause == ErrTimeout || cause == ErrLeaseLost || cause == ErrShutdown || cause == context.DeadlineExceeded
+	switch cause {
+	case ErrTimeout, ErrDeadline, context.DeadlineExceeded, ErrLeaseLost, ErrShutdown:
+		return true
+	}
+	return false
 }
 
 // lapse gives the place of a call to another: its context ended a grace ago, and its members are being given up.
@@ -270,7 +275,8 @@ func (c *call) Deadline() (first time.Time, ok bool) {
 
 // Err tells a timeout as the context package does, as Handling's does.
 func (c *call) Err() error {
-	if c.Context.Err() != nil && context.Cause(c.Context) == ErrTimeout {
+	switch context.Cause(c.Context) {
+	case ErrTimeout, ErrDeadline:
 		return context.DeadlineExceeded
 	}
 	return c.Context.Err()

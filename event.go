@@ -56,7 +56,7 @@ const (
 )
 
 // missedTicks is package recur's.
-const missedTicks EventKind = "missed-ticks"
+const missedTicks = "missed-ticks"
 
 // Event is one thing that happened. Which fields are set stands beside its Kind; a zero field says nothing.
 type Event struct {

@@ -88,12 +88,12 @@ func ExampleQueue_Cancel() {
 	}
 	<-started
 	before, err = q.Cancel(ctx, "export", "orders")
-	fmt.Println(before.State, err)
 	wait(shunt.Cancelled, 1)
+	fmt.Println(before.State, err)
 	// Output:
 	// delay <nil>
-	// doing <nil>
 	// shunt: the message was cancelled
+	// doing <nil>
 }
 
 // The steps of a chain: each is delivered when the one before it is acked, and not otherwise.

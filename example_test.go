@@ -517,6 +517,7 @@ func ExampleQueue_Stats() {
 	// delay 1
 	// suspect 0
 	// dead 0
+	// done 0
 }
 
 // dead gives up on three messages in the channel mail.
@@ -608,7 +609,7 @@ func ExampleQueue_Purge() {
 	fmt.Println(err)
 	// Output:
 	// purged: 3 <nil>
-	// shunt: purge "mail": state "doing" cannot be purged: want prepare, delay, suspect or dead
+	// shunt: purge "mail": state "doing" cannot be purged: want prepare, delay, suspect, dead or done
 }
 
 func ExampleQueue_Channels() {

@@ -46,6 +46,50 @@ func (a asynqQueue) laterSender() func(context.Context, [][]byte, time.Time) err
 	}
 }
 
+// asynqIDs gives every task an id of ours; one of asynq's own it has anyway.
+type asynqIDs struct{ asynqQueue }
+
+func (a asynqQueue) ids() queue { return asynqIDs{a} }
+
+func (a asynqIDs) sender() func(context.Context, []byte) error {
+	return func(ctx context.Context, payload []byte) error {
+		_, err := a.client.EnqueueContext(ctx, asynq.NewTask("bench", payload), asynq.Queue(a.name), asynq.TaskID(idOf(payload)))
+		return err
+	}
+}
+
+func (a asynqIDs) laterSender() func(context.Context, [][]byte, time.Time) error {
+	return func(ctx context.Context, payloads [][]byte, due time.Time) error {
+		for _, p := range payloads {
+			_, err := a.client.EnqueueContext(ctx, asynq.NewTask("bench", p), asynq.Queue(a.name), asynq.TaskID(idOf(p)), asynq.ProcessAt(due))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// taken: an id is a part of its task's key.
+func (a asynqQueue) taken(ctx context.Context) (int, error) { return a.left(ctx) }
+
+func (a asynqQueue) status(_ context.Context, id string) (due time.Time, found bool, err error) {
+	info, err := a.inspector.GetTaskInfo(a.name, id)
+	switch {
+	case errors.Is(err, asynq.ErrTaskNotFound):
+		return due, false, nil
+	case err != nil:
+		return due, false, err
+	case info.State == asynq.TaskStateScheduled:
+		due = info.NextProcessAt
+	}
+	return due, info.ID == id, nil
+}
+
+func (a asynqQueue) cancel(_ context.Context, id string) error {
+	return a.inspector.DeleteTask(a.name, id)
+}
+
 func (a asynqQueue) receive(_ context.Context, workers int, handle func([]byte)) (func() error, error) {
 	srv := asynq.NewServer(a.opt, asynq.Config{Concurrency: workers, Queues: map[string]int{a.name: 1},
 		TaskCheckInterval: a.check, DelayedTaskCheckInterval: a.delayed, LogLevel: asynq.FatalLevel})

@@ -41,7 +41,7 @@ func deliver(ctx context.Context, q queue, t task) (work, error) {
 	}
 	m := t.srv.meter()
 	began := time.Now()
-	err := send(ctx, q, t, 0, t.n, t.workers, t.batch)
+	err := send(ctx, q, t, t.first, t.n, t.workers, t.batch)
 	took := time.Since(began)
 	if err != nil {
 		return work{}, err

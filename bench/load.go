@@ -13,10 +13,13 @@ type load struct {
 	waves        int           // of messages that each worker waits 5 ms for
 	wakes        int           // messages that come one at a time
 	wakeFor      time.Duration // and no more of them after so long
-	waiting      int           // messages far in the future
+	waiting      int           // messages far in the future, or with ids
 	waitFor      time.Duration // and no more of them after so long
 	due          int           // messages that come due
 	dueFor       time.Duration // over so long
+	alive        int           // messages with ids while others are delivered
+	calls        int           // by id
+	callFor      time.Duration // and no more of them after so long
 	overdue      int           // messages to promote
 	overdueBytes int           // and no more of them than so many bytes
 	settle       time.Duration // until a receiver has nothing to do but its routine
@@ -41,6 +44,7 @@ func sized(quick bool, n, workers int) load {
 		n: n, slowed: 1, workers: workers, size: 128, stall: 20 * time.Second,
 		waves: 400, wakes: 500, wakeFor: 10 * time.Second,
 		waiting: 1_000_000, waitFor: 15 * time.Second, due: 500, dueFor: 3 * time.Second,
+		alive: 10_000, calls: 4000, callFor: 20 * time.Second,
 		overdue: 300_000, overdueBytes: 256 << 20,
 		settle: 3 * time.Second, idleFor: 10 * time.Second, patience: 3 * time.Minute,
 		backlogs: []int{10_000, 1_000_000, 10_000_000}, handled: 1_000_000,
@@ -60,6 +64,7 @@ type task struct {
 	note   func(format string, args ...any) // of what the figures do not show
 
 	want   int           // messages, of n, that are to be handled
+	first  int           // number of the first one that is delivered
 	batch  int           // of a delivery
 	wait   time.Duration // of a handler
 	over   int           // channels that the messages are spread over; 0: one

@@ -25,7 +25,16 @@ var measures = []measure{
 	{name: "late", about: "from when a message is due to its handler, with 1,000,000 others that are not", fits: fits[delayer], run: late},
 	{name: "promote", about: "how fast due messages become ready, and the longest call of Redis in it", fits: fits[promoter], run: promote},
 	{name: "ordered", about: "the lowest of three channels in order, the others empty", fits: fits[orderer], run: ordered},
+	{name: "process-id", about: "process of messages with ids", fits: fits[identifier], run: processIDs},
+	{name: "deliver-id", about: "deliver of messages with ids, with 10,000 of them there", fits: fits[identifier],
+		run: deliverIDs("deliver-id", func(l load) int { return l.alive })},
+	{name: "deliver-id-1M", about: "the same with 1,000,000", fits: fits[identifier],
+		run: deliverIDs("deliver-id-1M", func(l load) int { return l.waiting })},
+	{name: "status", about: "a call that finds a message by its id, with 1,000,000 others", fits: fits[finder], run: status},
+	{name: "cancel", about: "the same for one that cancels it", fits: fits[canceller], run: cancel},
+	{name: "postpone", about: "the same for one that gives it another due time", fits: fits[postponer], run: postpone},
 	{name: "bytes", about: "Redis' memory a queued message", fits: every, run: bytesEach, quick: true, once: true},
+	{name: "bytes-id", about: "the same of one with an id", fits: fits[identifier], run: bytesIDs, once: true},
 	{name: "backlog", about: "process, by the size of the backlog", fits: grows, run: backlogs},
 	{name: "workers", about: "process, by the number of workers", fits: grows, run: pools},
 	{name: "channels", about: "process, by the number of channels in one process", fits: grows, run: channels},
@@ -57,13 +66,16 @@ const (
 )
 
 // process drains a backlog with a handler that does nothing.
-func process(ctx context.Context, q queue, t task) ([]sample, error) {
+func process(ctx context.Context, q queue, t task) ([]sample, error) { return processAs(ctx, q, t, "") }
+
+// processAs is process whose figures' names end so.
+func processAs(ctx context.Context, q queue, t task, suffix string) ([]sample, error) {
 	w, err := fillAndDrain(ctx, q, t)
 	if err != nil {
 		return nil, err
 	}
-	samples := []sample{{"process", w.rate, perSecond}, {"redis-cpu", w.redis, "µs/msg"}, {"client-cpu", w.client, "µs/msg"}}
-	return w.addAllocs(samples, "allocs"), nil
+	samples := []sample{{"process" + suffix, w.rate, perSecond}, {"redis-cpu" + suffix, w.redis, "µs/msg"}, {"client-cpu" + suffix, w.client, "µs/msg"}}
+	return w.addAllocs(samples, "allocs"+suffix), nil
 }
 
 // processWaiting drains one with a handler that waits. It waits longer than it is told to, on every system: so what the workers
@@ -120,6 +132,11 @@ func ordered(ctx context.Context, q queue, t task) ([]sample, error) {
 // bytesEach is what Redis needs for a message. What it needs for the connections that deliver is not part of it, so they are closed
 // before it is looked at again.
 func bytesEach(ctx context.Context, q queue, t task) ([]sample, error) {
+	return bytesAs(ctx, q, t, "bytes", func(q queue) queue { return q })
+}
+
+// bytesAs is bytesEach of the messages that the queue which as makes of q delivers.
+func bytesAs(ctx context.Context, q queue, t task, name string, as func(queue) queue) ([]sample, error) {
 	t.bare = true
 	clients, err := t.srv.info("clients", "connected_clients")
 	if err != nil {
@@ -133,7 +150,7 @@ func bytesEach(ctx context.Context, q queue, t task) ([]sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(fill(ctx, deliverer, t), deliverer.close()); err != nil {
+	if err := errors.Join(fill(ctx, as(deliverer), t), deliverer.close()); err != nil {
 		return nil, err
 	}
 	for now := clients + 1; now > clients; {
@@ -148,5 +165,5 @@ func bytesEach(ctx context.Context, q queue, t task) ([]sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []sample{{"bytes", (after - before) / float64(t.n), "bytes"}}, expect(ctx, q, t.n)
+	return []sample{{name, (after - before) / float64(t.n), "bytes"}}, expect(ctx, q, t.n)
 }

@@ -120,6 +120,14 @@ func (r *report) summarize() {
 		share := ordered.Value / single.Value
 		r.Rows = append(r.Rows, &row{System: "shunt", Measure: "ordered-share", Value: share, Unit: "of shunt-1", Rounds: []float64{share}})
 	}
+	for _, m := range []struct{ name, plain string }{{"process-id", "process"}, {"deliver-id", "deliver"}, {"deliver-id-1M", "deliver"}} {
+		for _, s := range systems {
+			if w, plain := r.find(s.name, m.name), r.find(s.name, m.plain); w != nil && plain != nil {
+				share := w.Value / plain.Value
+				r.Rows = append(r.Rows, &row{System: s.name, Measure: m.name + "-share", Value: share, Unit: "of " + m.plain, Rounds: []float64{share}})
+			}
+		}
+	}
 	for _, w := range r.Rows {
 		none := w.Unit == perMessage || w.Unit == connections || w.Unit == ofCore
 		if base := r.find(reference, w.Measure); base != nil && base.Value != 0 && !none {

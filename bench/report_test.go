@@ -18,7 +18,7 @@ func TestSummary(t *testing.T) {
 	for _, v := range []float64{7, 1, 4} {
 		r.add("limit", []sample{{"process", v / 2, perSecond}})
 		r.add("shunt-1", []sample{{"wake-p50", v, "ms"}, {"process", 5, perSecond}})
-		r.add("shunt", []sample{{"ordered", v, perSecond}, {"process", v, perSecond}})
+		r.add("shunt", []sample{{"ordered", v, perSecond}, {"process", v, perSecond}, {"process-id", v / 4, perSecond}})
 	}
 	r.summarize()
 	if w := r.find("shunt", "process"); w.Value != 4 || w.PerLimit == nil || *w.PerLimit != 2 || w.Lower || len(w.Rounds) != 3 {
@@ -29,6 +29,9 @@ func TestSummary(t *testing.T) {
 	}
 	if w := r.find("shunt", "ordered-share"); w == nil || w.Value != 0.8 {
 		t.Errorf("ordered-share: %+v", w)
+	}
+	if w := r.find("shunt", "process-id-share"); w == nil || w.Value != 0.25 || w.Unit != "of process" {
+		t.Errorf("process-id-share: %+v", w)
 	}
 	if got := names(r.Rows[:3], func(w *row) string { return w.System + " " + w.Measure }); got != "shunt process, shunt-1 process, limit process" {
 		t.Errorf("the order: %s", got)

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt"
 )
 
@@ -95,6 +97,57 @@ func (s shuntQueue) laterSender() func(context.Context, [][]byte, time.Time) err
 	return func(ctx context.Context, payloads [][]byte, due time.Time) error {
 		return deliver(ctx, payloads, shunt.At(due))
 	}
+}
+
+// shuntIDs gives every message an id.
+type shuntIDs struct{ shuntQueue }
+
+func (s shuntQueue) ids() queue { return shuntIDs{s} }
+
+func (s shuntIDs) sender() func(context.Context, []byte) error {
+	m := &shuntMessage{channel: s.name}
+	return func(ctx context.Context, payload []byte) error {
+		m.payload = payload
+		return s.q.Deliver(ctx, m, shunt.ID(idOf(payload)))
+	}
+}
+
+func (s shuntIDs) batchSender() func(context.Context, [][]byte) error {
+	deliver := s.laterSender()
+	return func(ctx context.Context, payloads [][]byte) error { return deliver(ctx, payloads, time.Time{}) }
+}
+
+func (s shuntIDs) laterSender() func(context.Context, [][]byte, time.Time) error {
+	return func(ctx context.Context, payloads [][]byte, due time.Time) error {
+		ms := make([]shunt.IMessage, len(payloads))
+		for i, p := range payloads {
+			ms[i] = shunt.With(&shuntMessage{channel: s.name, payload: p}, shunt.ID(idOf(p)))
+		}
+		return s.q.DeliverAll(ctx, ms, shunt.At(due))
+	}
+}
+
+func (s shuntQueue) taken(context.Context) (int, error) {
+	c := s.q.Pool.Get()
+	defer c.Close()
+	return redis.Int(c.Do("HLEN", "{"+s.name+"}.ids"))
+}
+
+func (s shuntQueue) status(ctx context.Context, id string) (due time.Time, found bool, err error) {
+	st, err := s.q.Status(ctx, s.name, id)
+	if errors.Is(err, shunt.ErrNotFound) {
+		return due, false, nil
+	}
+	return st.Due, st.ID == id, err
+}
+
+func (s shuntQueue) cancel(ctx context.Context, id string) error {
+	_, err := s.q.Cancel(ctx, s.name, id)
+	return err
+}
+
+func (s shuntQueue) postpone(ctx context.Context, id string, due time.Time) error {
+	return s.q.Postpone(ctx, s.name, id, shunt.At(due))
 }
 
 // shuntLowest is received from when the channels that come before it have nothing.

@@ -22,6 +22,7 @@ var tiny = load{
 	n: 300, slowed: 1, workers: 4, size: 128, stall: 20 * time.Second,
 	waves: 5, wakes: 3, wakeFor: 100 * time.Millisecond,
 	waiting: 700, waitFor: 20 * time.Second, due: 5, dueFor: 100 * time.Millisecond,
+	alive: 50, calls: 40, callFor: 20 * time.Second,
 	overdue: 300, overdueBytes: 1 << 20,
 	settle: 300 * time.Millisecond, idleFor: 200 * time.Millisecond, patience: 3 * time.Second, lease: time.Second,
 	backlogs: []int{100, 400, 2000}, handled: 400, pools: []int{1, 8}, channels: []int{1, 10}, processes: []int{1, 2}, receivers: []int{1, 3},
@@ -38,15 +39,22 @@ var figures = map[string][]string{
 	"late":          {"late-p50", "late-p99", "late-early"},
 	"promote": {"promote", "promote-p99.9-128", "promote-longest-128", "promote-p99.9-1024", "promote-longest-1024",
 		"promote-p99.9-8192", "promote-longest-8192", "promote-p99.9-65536", "promote-longest-65536"},
-	"ordered":   {"ordered"},
-	"bytes":     {"bytes"},
-	"backlog":   {"backlog-100", "backlog-400", "backlog-2k"},
-	"workers":   {"workers-1", "workers-8"},
-	"channels":  {"channels-1", "channels-1-connections", "channels-10", "channels-10-connections"},
-	"processes": {"processes-1", "processes-2"},
-	"receivers": {"receivers-1", "receivers-3"},
-	"idle":      {"idle"},
-	"recovery":  {"recovery"},
+	"ordered":       {"ordered"},
+	"process-id":    {"process-id", "redis-cpu-id", "client-cpu-id", "allocs-id"},
+	"deliver-id":    {"deliver-id", "deliver-id-allocs"},
+	"deliver-id-1M": {"deliver-id-1M", "deliver-id-1M-allocs"},
+	"status":        {"status-p50", "status-p99"},
+	"cancel":        {"cancel-p50", "cancel-p99"},
+	"postpone":      {"postpone-p50", "postpone-p99"},
+	"bytes-id":      {"bytes-id"},
+	"bytes":         {"bytes"},
+	"backlog":       {"backlog-100", "backlog-400", "backlog-2k"},
+	"workers":       {"workers-1", "workers-8"},
+	"channels":      {"channels-1", "channels-1-connections", "channels-10", "channels-10-connections"},
+	"processes":     {"processes-1", "processes-2"},
+	"receivers":     {"receivers-1", "receivers-3"},
+	"idle":          {"idle"},
+	"recovery":      {"recovery"},
 }
 
 // TestSmoke takes every measure of every system.
@@ -69,7 +77,7 @@ func TestSmoke(t *testing.T) {
 				var got []string
 				for _, a := range samples {
 					got = append(got, a.measure)
-					bad := a.unit == ofIdeal && a.value > 1.05 || a.measure == "process-5ms" && a.value > 850 || a.measure == "bytes" && a.value < 128
+					bad := a.unit == ofIdeal && a.value > 1.05 || a.measure == "process-5ms" && a.value > 850 || strings.HasPrefix(a.measure, "bytes") && a.value < 128
 					if zero := a.value == 0 && slices.Contains([]string{"idle", "late-early"}, a.measure); a.value <= 0 && !zero && m.name != "late" || a.unit == "" || bad {
 						t.Errorf("%+v", a)
 					}
