@@ -16,11 +16,11 @@ import (
 // first time had done is not counted.
 func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
 	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
-		args := []any{k.Dead, k.Prepare, k.IDs}
+		args := []any{k.Dead, k.Prepare, k.IDs, k.Running}
 		for _, e := range es {
 			args = append(args, e.raw, revived(e.raw), e.ID)
 		}
-		c.AddScript(lists.Revive, 3, args...)
+		c.AddScript(lists.Revive, 4, args...)
 	})
 }
 
@@ -86,24 +86,21 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 	sum := 0
 	for _, s := range states {
 		if s == Done {
-			vs, err := q.looks(ctx, channel, func(c *link.Call) {
-				c.Add("ZCARD", k.DoneAt)
-				c.Add("DEL", k.Done)
-				c.Add("DEL", k.DoneAt)
-			})
+			n, err := q.purgeDone(ctx, &k)
+			sum += n
 			if err != nil {
 				return sum, err
 			}
-			n, _ := redis.Int(vs[0], nil)
-			sum += n
 			continue
 		}
 		what, ok := of[s]
 		if !ok {
 			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect, dead or done", channel, s)
 		}
-		for left := 1; left > 0; {
-			v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Purge, 3, what.key, k.IDs, k.Cancelled, what.kind, 100) })
+		for left, first := 1, true; left > 0; first = false { // what was there at first, so that a producer does not keep it busy
+			v, err := q.look(ctx, channel, func(c *link.Call) {
+				c.AddScript(lists.Purge, 4, what.key, k.IDs, k.Cancelled, k.Waited, what.kind, 100)
+			})
 			if err != nil {
 				return sum, err
 			}
@@ -111,8 +108,33 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 			if err != nil || len(ns) < 2 {
 				return sum, fmt.Errorf("shunt: purge %q: Redis answered %v", channel, v)
 			}
-			sum, left = sum+ns[0], ns[1]
+			if first {
+				left = ns[0] + ns[1]
+			}
+			sum, left = sum+ns[0], left-ns[0]
+			if ns[0] == 0 {
+				break
+			}
 		}
 	}
 	return sum, nil
+}
+
+// purgeDone forgets what became of messages.
+func (q *Queue) purgeDone(ctx context.Context, k *lists.Keys) (int, error) {
+	ids, err := redis.Strings(q.look(ctx, k.Channel, func(c *link.Call) { c.Add("ZRANGE", k.DoneAt, 0, -1) }))
+	if err != nil {
+		return 0, err
+	}
+	_, err = q.looks(ctx, k.Channel, func(c *link.Call) {
+		c.Add("DEL", k.Done)
+		c.Add("DEL", k.DoneAt)
+		for some := range slices.Chunk(ids, 500) {
+			c.Add("ZREM", k.Kept)
+			for _, id := range some {
+				c.AddElements([]byte("r" + id))
+			}
+		}
+	})
+	return len(ids), err
 }

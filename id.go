@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -8,45 +9,56 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
-// receipts are serials of tracked deliveries whose replies have come: the server is told with the next of their channel, and needs to remember
-// them no more. One that was ever in doubt is not among them: a command of a broken connection may be executed late, and has to find its
-// receipt; an hour later nothing is left of either.
+// receipts are serials of tracked deliveries whose replies have come: the server is told, some at a time, with another delivery to their channel,
+// and needs to remember them no more. One that was ever in doubt is not among them: a command of a broken connection may be executed
+// late, and has to find its receipt; a day later nothing is left of either.
 type receipts struct {
 	mu  sync.Mutex
-	had map[string][]any // by channel
+	had map[string][][]byte // by channel
 }
 
 const (
-	receiptsTold = 200   // at once
-	receiptsKept = 10000 // of a channel: what is beyond goes after an hour
+	receiptsTold = 32    // at once
+	receiptsMost = 10000 // of a channel: what is beyond is forgotten here
 )
 
-func (r *receipts) take(channel string) []any {
+// take is what is to be told now, if it is enough.
+func (r *receipts) take(channel string) [][]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	had := r.had[channel]
-	if n := len(had) - receiptsTold; n > 0 {
-		r.had[channel] = had[:n:n]
-		return had[n:]
+	n := len(had) - receiptsTold
+	if n < 0 {
+		return nil
 	}
-	delete(r.had, channel)
-	return had
+	r.had[channel] = had[:n]
+	return slices.Clone(had[n:])
 }
 
-func (r *receipts) put(channel string, serials []any) {
+// put takes in serials, or elements, which have theirs in their header.
+func (r *receipts) put(channel string, serials [][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.had == nil {
-		r.had = make(map[string][]any)
+		r.had = make(map[string][][]byte)
 	}
-	if had := r.had[channel]; len(had) < receiptsKept {
-		r.had[channel] = append(had, serials...)
+	had := r.had[channel]
+	for _, s := range serials {
+		if len(had) >= receiptsMost {
+			break
+		}
+		if len(s) > len(ulid.ULID{}) {
+			s = bytes.Clone(s[4:20])
+		}
+		had = append(had, s)
 	}
+	r.had[channel] = had
 }
 
 // forget tells what has not been told yet, as far as that can be done at once: the replies are nobody's.
@@ -54,10 +66,11 @@ func (r *receipts) forget(q *Queue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for channel, all := range r.had {
-		for had := range slices.Chunk(all, receiptsTold) {
+		for had := range slices.Chunk(all, 1000) {
 			c := link.NewCall()
 			c.FailFast = true
-			c.Add("ZREM", append([]any{lists.KeysOf(channel).Receipts}, had...)...)
+			c.Add("SREM", lists.KeysOf(channel).Receipts)
+			c.AddElements(had...)
 			q.serverOf(channel).Data.Post(c)
 		}
 	}
@@ -76,28 +89,51 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 	mode, ms := d.when(began)
 	had := q.receipts.take(d.channel)
 	k := d.keys
+	simple := mode == "now" && !slices.ContainsFunc(es, func(e *lists.Element) bool { return e.Extra.ID == "" || e.Extra.Expires != 0 })
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		v, err := q.ask(ctx, 0, d, func(c *link.Call) {
-			args := make([]any, 0, 7+len(had)+3*len(es))
-			args = append(append(args, k.Prepare, k.Delay, k.IDs, k.Receipts, mode, ms, len(had)), had...)
+			if simple {
+				c.AddScript(lists.Enter, 3, k.Prepare, k.IDs, k.Receipts, len(had))
+				c.AddElements(had...)
+				for i, e := range es {
+					c.AddElements([]byte(e.Extra.ID), raws[i])
+				}
+				return
+			}
+			args := make([]any, 0, 8+len(had)+3*len(es))
+			args = append(args, k.Prepare, k.Delay, k.IDs, k.Receipts, k.Running, mode, ms, len(had))
+			for _, serial := range had {
+				args = append(args, serial)
+			}
 			for i, e := range es {
 				args = append(args, e.Extra.ID, e.Extra.Expires, raws[i])
 			}
-			c.AddScript(lists.Deliver, 4, args...)
+			c.AddScript(lists.Deliver, 5, args...)
 		})
 		if err == nil {
-			if !doubt {
-				serials := make([]any, len(es))
-				for i, e := range es {
-					serials[i] = e.Serial[:]
-				}
-				q.receipts.put(d.channel, serials)
-			}
 			vs, _ := redis.Values(v, nil)
-			at, taken := d.admitted(vs, es)
+			if simple {
+				vs = append([]any{int64(0)}, vs...)
+			}
+			at, taken, again := d.admitted(vs, es)
+			if simple && again { // an id that is taken may be so no more: the other script finds out
+				simple, had = false, nil
+				if err := q.forgetReceipts(ctx, d, raws, taken); err != nil {
+					return due, nil, err
+				}
+				continue
+			}
+			if !doubt {
+				q.receipts.put(d.channel, raws)
+			}
+			q.inHand(ctx, d, taken)
 			return at, taken, nil
 		}
 		doubt = doubt || link.Classify(err) == link.Unknown
+		if doubt && link.Code(err) == "OOM" && q.remembered(ctx, d, es) {
+			return due, make([]error, len(es)), nil
+		}
+		simple = simple && !doubt
 		if doubt { // whatever this one came to, the first one may have been executed
 			err = &link.Error{Class: link.Unknown, Err: err}
 		}
@@ -111,8 +147,57 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 	}
 }
 
-// admitted reads the reply of the script.
-func (d *delivery) admitted(vs []any, es []*lists.Element) (due time.Time, taken []error) {
+// forgetReceipts makes deliveries that were refused, and never in doubt, new ones.
+func (q *Queue) forgetReceipts(ctx context.Context, d *delivery, raws [][]byte, refused []error) error {
+	_, err := q.look(ctx, d.channel, func(c *link.Call) {
+		c.Add("SREM", d.keys.Receipts)
+		for i, raw := range raws {
+			if refused[i] != nil {
+				c.AddElements(raw[4:20])
+			}
+		}
+	})
+	return err
+}
+
+// inHand completes what is known of the messages that have the ids: whether a worker has them.
+func (q *Queue) inHand(ctx context.Context, d *delivery, taken []error) {
+	var dups []*DuplicateError
+	for _, err := range taken {
+		if dup, ok := err.(*DuplicateError); ok && dup.Status.State != Done {
+			dups = append(dups, dup)
+		}
+	}
+	if len(dups) == 0 {
+		return
+	}
+	vs, err := q.looks(ctx, d.channel, func(c *link.Call) {
+		for _, dup := range dups {
+			serial, _ := ulid.ParseStrict(dup.Status.Serial)
+			c.Add("HGET", d.keys.Running, serial[:])
+		}
+	})
+	if err != nil {
+		return // it is as well known as it can be
+	}
+	for i, dup := range dups {
+		holder, _ := vs[i].([]byte)
+		dup.Status = statusOf(dup.Status.ID, dup.record, holder, time.Time{})
+	}
+}
+
+// remembered says whether there is a receipt of every message: a full Redis does not run the script that would tell.
+func (q *Queue) remembered(ctx context.Context, d *delivery, es []*lists.Element) bool {
+	vs, err := q.looks(ctx, d.channel, func(c *link.Call) {
+		for _, e := range es {
+			c.Add("SISMEMBER", d.keys.Receipts, e.Serial[:])
+		}
+	})
+	return err == nil && !slices.ContainsFunc(vs, func(v any) bool { n, _ := redis.Int(v, nil); return n == 0 })
+}
+
+// admitted reads the reply of the script. again: an id that is taken may be so no more.
+func (d *delivery) admitted(vs []any, es []*lists.Element) (due time.Time, taken []error, again bool) {
 	taken = make([]error, len(es))
 	for i, v := range vs {
 		if i == 0 {
@@ -120,8 +205,10 @@ func (d *delivery) admitted(vs []any, es []*lists.Element) (due time.Time, taken
 				due = time.UnixMilli(at)
 			}
 		} else if raw, ok := v.([]byte); ok && i <= len(es) {
-			taken[i-1] = &DuplicateError{Channel: d.channel, Status: statusOf(es[i-1].Extra.ID, raw, time.Time{})}
+			r, _ := lists.ParseRecord(raw)
+			again = again || r.State == 'u' || r.Expires > 0
+			taken[i-1] = &DuplicateError{Channel: d.channel, Status: statusOf(es[i-1].Extra.ID, raw, nil, time.Time{}), record: raw}
 		}
 	}
-	return due, taken
+	return due, taken, again
 }

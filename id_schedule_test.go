@@ -396,28 +396,46 @@ func TestThenOwnID(t *testing.T) {
 func TestLateStart(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	ctx := context.Background()
 	b := newBench(t, s.URL())
 	k := lists.KeysOf(b.name)
-	var serial atomic.Value
-	b.receive(1, func(ctx context.Context, i int) error {
-		info, _ := FromContext(ctx)
-		st, _ := b.Status(ctx, b.name, "a")
-		_ = info
-		serial.Store(st.Serial)
-		return nil
-	})
+	b.receive(1, func(context.Context, int) error { return nil })
 	b.must(b.one(1, ID("a"), UniqueFor(200*time.Millisecond)))
 	b.wait(Acked, 1, 5*time.Second)
 	raw := s.Do("HGET", k.IDs, "a").([]byte)
-	_, err := b.look(ctx, b.name, func(c *link.Call) {
-		c.AddScript(lists.Start, 3, k.Living, k.IDs, k.Cancelled, "x/0", "a", raw[:16], 0, 1)
-	})
-	b.must(err)
+	s.Do("HSET", k.Running, raw[:16], "gone/0 1 1")
 	time.Sleep(300 * time.Millisecond)
 	if err := b.one(2, ID("a")); err != nil {
 		t.Errorf("taken for ever: %v", err)
 	}
+}
+
+// What faults leave of messages with an id is removed by the upkeep, and nothing else is.
+func TestUpkeep(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		b.must(b.one(1))
+		k := lists.KeysOf(b.name)
+		living, dead := lists.NewIncarnation(1, time.Second), lists.NewIncarnation(1, time.Second)
+		s.Do("ZADD", k.Living, 1, living.Name)
+		s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
+		for i, name := range []string{living.Name, dead.Name, "forgotten"} {
+			s.Do("HSET", k.Running, fmt.Sprint(i), name+"/0 1 1")
+		}
+		for _, ago := range []time.Duration{0, 23 * time.Hour, 25 * time.Hour} {
+			serial := lists.NewSerialAt(time.Now().Add(-ago))
+			s.Do("SADD", k.Receipts, serial[:])
+		}
+		r, err := b.newReceiver(context.Background(), 1, []IMessage{b.kind(nil)}, nil, nil)
+		b.must(err)
+		b.must(r.upkeep(r.intakes[0], time.Now()))
+		if n := s.Do("HLEN", k.Running).(int64); n != 2 || s.Do("HGET", k.Running, "2") != nil {
+			t.Errorf("%d marks are left", n)
+		}
+		if n := s.Do("SCARD", k.Receipts).(int64); n != 2 {
+			t.Errorf("%d receipts are left", n)
+		}
+	})
 }
 
 // Taken in time, its process died before start, expired since, id taken by another: both are handled.
@@ -655,7 +673,6 @@ func TestLostRepliesOfIDs(t *testing.T) {
 				if st[Dead].Count != n/4 {
 					t.Errorf("dead %d", st[Dead].Count)
 				}
-				t.Logf("extra handlings %d, done-or-lost %d lost %d succeeded %d", seen.extra(), b.count(DoneOrLost), b.count(Lost), b.count(Succeeded))
 			})
 		}
 	}
@@ -752,7 +769,7 @@ func TestIDStorm(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	v := s.Do("HGETALL", k.IDs).([]any)
 	for i := 0; i+1 < len(v); i += 2 {
-		if st := statusOf("", v[i+1].([]byte), time.Time{}); st.State != Done {
+		if st := statusOf("", v[i+1].([]byte), nil, time.Time{}); st.State != Done {
 			t.Errorf("leaked: %q", v[i:i+2])
 		}
 	}

@@ -254,12 +254,7 @@ func TestRetainAndWait(t *testing.T) {
 		good, bad, gone := wait("good"), wait("bad"), wait("gone")
 		k := lists.KeysOf(b.name)
 		other.until(10*time.Second, "three who wait", func() bool {
-			n := 0
-			for _, id := range []string{"good", "bad", "gone"} {
-				raw := s.Do("HGET", k.IDs, id).([]byte)
-				n += int(raw[17] - '0')
-			}
-			return n == 3
+			return s.Do("SCARD", k.Waited).(int64) == 3
 		})
 		_, err := b.Cancel(ctx, b.name, "gone")
 		b.must(err)
@@ -423,14 +418,18 @@ func TestDeliverByIDResolves(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	for _, cut := range []redistest.Action{redistest.CutAfter, redistest.CutBefore, redistest.CutUnread} {
-		for _, opts := range [][]Option{{ID("a")}, {ID("a"), In(50 * time.Millisecond)}, {Expire(time.Hour)}} {
+		for i, opts := range [][]Option{{ID("a")}, {ID("a"), In(50 * time.Millisecond)}, {Expire(time.Hour)}} {
 			p := redistest.NewProxy(t, s.Addr())
 			b := newBench(t, p.URL())
 			quick := newBench(t, s.URL()) // handles it before the deliverer is back
 			quick.name = b.name
 			seen := newTally()
 			quick.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
-			lost := p.On(redistest.ByScript(lists.Deliver)(b.name), 1, cut)
+			script := lists.Deliver
+			if len(opts) == 1 && i == 0 {
+				script = lists.Enter
+			}
+			lost := p.On(redistest.ByScript(script)(b.name), 1, cut)
 			b.must(b.one(1, opts...))
 			quick.wait(Acked, 1, 5*time.Second)
 			if lost.Struck() != 1 {
@@ -454,7 +453,7 @@ func TestReceiptsGo(t *testing.T) {
 			b.must(b.one(i, ID(fmt.Sprint(i))))
 		}
 		k := lists.KeysOf(b.name)
-		if n := s.Do("ZCARD", k.Receipts).(int64); n != 1 {
+		if n := s.Do("SCARD", k.Receipts).(int64); n >= 2*receiptsTold {
 			t.Errorf("%d receipts", n)
 		}
 		var ms []IMessage
@@ -471,7 +470,7 @@ func TestReceiptsGo(t *testing.T) {
 		}
 		b.must(b.Close())
 		if n := s.Do("EXISTS", k.Receipts).(int64); n != 0 {
-			t.Errorf("%d receipts are left", s.Do("ZCARD", k.Receipts))
+			t.Errorf("%d receipts are left", s.Do("SCARD", k.Receipts))
 		}
 		again := newBench(t, s.URL())
 		if n, err := again.Purge(context.Background(), b.name, Prepare); n != 1000 || err != nil {

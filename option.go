@@ -88,7 +88,7 @@ func UniqueFor(d time.Duration) Option {
 }
 
 // Retain keeps for d, 1 ms or more, what became of the message with an ID: its end, when that was, its last failure, and what SetResult set. Status
-// and Wait find it, List with Done lists it. Queue.MaxDone and MaxDoneBytes bound what a channel keeps.
+// and Wait find it, List with Done lists it; one that was cancelled is not kept. Queue.MaxDone and MaxDoneBytes bound what a channel keeps.
 func Retain(d time.Duration) Option {
 	return func(v *delivery) error {
 		if d < time.Millisecond {

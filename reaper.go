@@ -162,8 +162,8 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 	age := (r.conf.Lease / 3).Milliseconds()
 	for {
 		name, hints := in.promoter.asks(r)
-		v, err := r.pulseOne(r.Life, lists.Sweep, 11, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
-			in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept, in.Receipts,
+		v, err := r.pulseOne(r.Life, lists.Sweep, 12, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
+			in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
 			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
 		if err != nil {
 			return err
@@ -197,6 +197,12 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 			}
 		}
 		if len(vs)-5 < sweepClaims {
+			if name != "" {
+				ms, _ := redis.Int64(vs[0], nil)
+				if err := r.upkeep(in, time.UnixMilli(ms)); err != nil {
+					return err
+				}
+			}
 			return r.cancels(in)
 		}
 		if r.late(p) {
@@ -211,21 +217,17 @@ func (r *receiver) cancels(in *intake) error {
 	if len(held) == 0 {
 		return nil
 	}
-	ids := make([]string, 0, len(held))
-	args := []any{in.IDs}
-	for id := range held {
-		ids, args = append(ids, id), append(args, id)
-	}
 	c := link.NewCall()
 	c.FailFast = true
-	c.Add("HMGET", args...)
+	for _, serial := range held {
+		c.Add("SISMEMBER", in.Keys.Cancelled, serial[:])
+	}
 	if err := r.s.Pulse.Run(r.Life, c); err != nil {
 		return err
 	}
-	vs, _ := redis.Values(c.Replies[0].Value, nil)
-	for i, v := range vs {
-		if raw, ok := v.([]byte); ok && statusOf(ids[i], raw, time.Time{}).Cancelled {
-			r.Pool.Cancel(in.Intake, held[ids[i]])
+	for i, serial := range held {
+		if n, _ := redis.Int(c.Replies[i].Value, nil); n == 1 {
+			r.Pool.Cancel(in.Intake, serial)
 		}
 	}
 	return nil
@@ -320,13 +322,14 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, list any, fence
 	for !r.late(p) || !p.reaped {
 		p.reaped = true
 		args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
+			in.Running, in.Waited,
 			fence, age, raise, reapBytes, max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason,
 			max(0, r.conf.MaxDone), max(0, r.conf.MaxDoneBytes)}
 		for range reapSerials {
 			s := lists.NewSerial()
 			args = append(args, s[:])
 		}
-		v, err := r.pulseOne(r.Life, lists.Reap, 10, args...)
+		v, err := r.pulseOne(r.Life, lists.Reap, 12, args...)
 		if err != nil {
 			return err
 		}

@@ -38,6 +38,9 @@ type intake struct {
 	promoter  *promoter
 	due       time.Time // beat's: of the next sweep
 	again     time.Time // likewise: when what a sweep had claimed that failed comes up again
+	kept      time.Time // likewise: of the last upkeep
+	marks     string    // likewise: where its scans of running and of receipts go on
+	receipts  string
 }
 
 // ownerKey is the context key under which a handler's context gives its receiver.
@@ -148,7 +151,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		}
 		seen[channel] = true
 		r.s = q.serverOf(channel)
-		in := &intake{Intake: &worker.Intake{Keys: k}, prototype: p}
+		in := &intake{Intake: &worker.Intake{Keys: k}, prototype: p, marks: "0", receipts: "0"}
 		in.promoter = newPromoter(r, in)
 		in.Own, in.Yield = in.promoter.own, in.promoter.yield
 		r.intakes, intakes = append(r.intakes, in), append(intakes, in.Intake)

@@ -24,6 +24,9 @@ const maxResult = 1 << 20
 // errNoHandling says that a context is not a handler's.
 var errNoHandling = errors.New("shunt: the context is not that of a handler")
 
+// errReturned says that a handler has its verdict already.
+var errReturned = errors.New("shunt: the handler has returned: what it sets must be set before")
+
 // SetResult sets, from within a handler, what is kept with the message's end if it has an ID and Retain, and told to who waits for it: up to
 // 1 MB. The last one counts; it is kept if the message is acked. The slice is shunt's from then on.
 func SetResult(ctx context.Context, result []byte) error {
@@ -31,6 +34,8 @@ func SetResult(ctx context.Context, result []byte) error {
 	switch {
 	case !ok:
 		return errNoHandling
+	case h.Cause() == context.Canceled:
+		return errReturned
 	case len(result) > maxResult:
 		return fmt.Errorf("%w: a result has %d bytes, %d are allowed: keep a reference to what is large", ErrTooLarge, len(result), maxResult)
 	}
@@ -100,7 +105,7 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, context.Cause(ctx))
 		}
 		timer.Reset(link.Jitter(waitEvery))
-		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Wait, 3, k.Living, k.IDs, k.Done, id) })
+		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Wait, 4, k.Living, k.IDs, k.Done, k.Waited, id) })
 		if err != nil {
 			if link.Classify(err) != link.NotExecuted && link.Classify(err) != link.Unknown || errors.Is(err, ErrClosed) {
 				return Outcome{}, err

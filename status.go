@@ -23,7 +23,7 @@ type Status struct {
 	Attempt   int   // Doing and Done: the last one, counted from 1; else how many have failed
 	Delivered time.Time
 	Due       time.Time // Delay; Done within UniqueFor: when the ID will be free
-	Since     time.Time // Doing
+	Since     time.Time // Doing, by the clock of the process that handles it
 	Receiver  string    // Doing
 	Worker    int       // Doing
 	Cancelled bool      // Doing: Cancel was called, and the handler has not ended yet
@@ -33,7 +33,7 @@ type Status struct {
 
 // Outcome is what became of a message.
 type Outcome struct {
-	Kind    EventKind // Acked, Rejected (it went to dead), Expired or Cancelled; empty: not known
+	Kind    EventKind // Acked, Rejected (it went to dead), Expired or, of one that somebody waited for, Cancelled; empty: not known
 	Ended   time.Time
 	Until   time.Time // when it is forgotten
 	Attempt int
@@ -51,62 +51,57 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 		return Status{}, err
 	}
 	k := lists.KeysOf(channel)
-	vs, err := q.looks(ctx, channel, func(c *link.Call) {
-		c.Add("HGET", k.IDs, id)
-		c.Add("HGET", k.Done, id)
-		c.Add("TIME")
-	})
+	v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Status, 4, k.IDs, k.Running, k.Cancelled, k.Done, id) })
 	if err != nil {
 		return Status{}, err
 	}
-	var held Status // only its id is taken
-	if raw, ok := vs[0].([]byte); ok {
-		if held = statusOf(id, raw, serverTime(vs[2])); held.State != Done {
-			return held, nil
-		}
+	vs, _ := redis.Values(v, nil)
+	if len(vs) < 5 {
+		return Status{}, fmt.Errorf("shunt: status of %q on %q: Redis answered %v", id, channel, v)
 	}
-	if raw, ok := vs[1].([]byte); ok {
-		return ended(id, raw), nil
-	}
-	if held.State == Done && held.Due.After(serverTime(vs[2])) {
+	ms, _ := redis.Int64(vs[0], nil)
+	now := time.UnixMilli(ms)
+	record, _ := vs[1].([]byte)
+	holder, _ := vs[2].([]byte)
+	kept, _ := vs[4].([]byte)
+	held := statusOf(id, record, holder, now)
+	held.Cancelled = held.State == Doing && vs[3] == int64(1)
+	switch {
+	case len(record) > 0 && held.State != Done:
+		return held, nil
+	case len(kept) > 0:
+		return ended(id, kept), nil
+	case len(record) > 0 && held.Due.After(now): // only its id is taken
 		return held, nil
 	}
 	return Status{}, fmt.Errorf("shunt: status of %q on %q: %w", id, channel, ErrNotFound)
 }
 
-// statusOf reads the record of an id; lua/ids.lua has its form. Where now is zero, what is due is not told from what waits.
-func statusOf(id string, raw []byte, now time.Time) Status {
+// statusOf reads the record of an id, and who has its message. Where now is zero, what is due is not told from what waits.
+func statusOf(id string, record, holder []byte, now time.Time) Status {
 	s := Status{ID: id}
-	if len(raw) < 18 {
+	r, ok := lists.ParseRecord(record)
+	if !ok {
 		return s
 	}
-	serial := ulid.ULID(raw[:16])
-	s.Serial, s.Delivered = serial.String(), lists.DeliveredAt(serial)
-	head, failure, _ := strings.Cut(string(raw[16:]), "\n")
-	s.Failure = failure
-	f := strings.Split(head[1:], " ")
-	if len(f) < 5 {
-		return s
-	}
-	flags, _ := strconv.Atoi(f[0])
-	s.Attempt, _ = strconv.Atoi(f[1])
-	ms, _ := strconv.ParseInt(f[2], 10, 64)
-	at := time.UnixMilli(ms)
-	switch head[0] {
-	case 'p':
-		s.State = Prepare
-	case 'd':
-		s.State, s.Due = Delay, at
-		if !now.IsZero() && !at.After(now) {
-			s.State, s.Due = Prepare, time.Time{}
-		}
-	case 'r':
-		s.State, s.Since, s.Cancelled = Doing, at, flags&2 != 0
-		receiver, worker, _ := strings.Cut(f[4], "/")
+	s.Serial, s.Delivered, s.Attempt, s.Failure = r.Serial.String(), lists.DeliveredAt(r.Serial), r.Attempts, r.Failure
+	at := time.UnixMilli(r.At)
+	f := strings.Fields(string(holder))
+	switch {
+	case len(f) == 3 && !(r.Off && !now.IsZero() && at.After(now)): // else it is just being put off
+		s.State = Doing
+		receiver, worker, _ := strings.Cut(f[0], "/")
 		s.Receiver = receiver
 		s.Worker, _ = strconv.Atoi(worker)
-	case 'u':
+		s.Attempt, _ = strconv.Atoi(f[1])
+		ms, _ := strconv.ParseInt(f[2], 10, 64)
+		s.Since = time.UnixMilli(ms)
+	case r.State == 'u':
 		s.State, s.Due = Done, at
+	case r.State == 'd' && (now.IsZero() || at.After(now)):
+		s.State, s.Due = Delay, at
+	default:
+		s.State = Prepare
 	}
 	return s
 }
@@ -153,27 +148,30 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 	}
 	k := lists.KeysOf(channel)
 	// Which one it is, is asked first: so that what is sent twice cannot end another of the same id.
-	v, err := q.look(ctx, channel, func(c *link.Call) { c.Add("HGET", k.IDs, id) })
-	found, _ := v.([]byte)
-	if err == nil && len(found) < 16 {
-		err = ErrNotFound
-	}
-	lost := false
-	if err == nil {
-		v, lost, err = q.lookAgain(ctx, channel, func(c *link.Call) {
-			c.AddScript(lists.Cancel, 7, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, id, found[:16], lookedThrough,
-				max(0, q.conf.MaxDone), max(0, q.conf.MaxDoneBytes))
-		})
-	}
-	if raw, _ := v.([]byte); len(raw) > 0 {
-		found = raw
-	} else if err == nil && !lost {
+	before, err := q.Status(ctx, channel, id)
+	if err == nil && before.State == Done {
 		err = ErrNotFound
 	}
 	if err != nil {
 		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)
 	}
-	return statusOf(id, found, time.Time{}), nil
+	serial, _ := ulid.ParseStrict(before.Serial)
+	v, lost, err := q.lookAgain(ctx, channel, func(c *link.Call) {
+		c.AddScript(lists.Cancel, 9, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, id, serial[:], lookedThrough,
+			max(0, q.conf.MaxDone), max(0, q.conf.MaxDoneBytes))
+	})
+	if err != nil {
+		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)
+	}
+	switch vs, _ := redis.Values(v, nil); {
+	case len(vs) == 2:
+		record, _ := vs[0].([]byte)
+		holder, _ := vs[1].([]byte)
+		return statusOf(id, record, holder, time.Time{}), nil
+	case lost: // the first one has done it
+		return before, nil
+	}
+	return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, ErrNotFound)
 }
 
 // Postpone gives the message with that id another due time, In or At; without one, or with one that is past, it is due now. ErrRunning:
@@ -207,9 +205,9 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 	if mode == "now" {
 		mode, ms = "at", 0
 	}
-	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, id, mode, ms, lookedThrough}
+	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, k.Running, id, mode, ms, lookedThrough}
 	for {
-		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Postpone, 4, args...) })
+		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Postpone, 5, args...) })
 		if err != nil {
 			return err
 		}
@@ -218,24 +216,21 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 			return fmt.Errorf("shunt: postpone %q on %q: Redis answered %v", id, channel, v)
 		}
 		raw, _ := vs[0].([]byte)
-		s := statusOf(id, raw, time.Time{})
+		s := statusOf(id, raw, nil, time.Time{})
 		switch done, _ := redis.Int(vs[1], nil); {
 		case len(raw) == 0:
 			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, ErrNotFound)
-		case s.State == Doing:
+		case done == 2:
 			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, ErrRunning)
 		case done == 1:
 			return nil
 		}
 		// It is one of many that are due at the same time: it is looked for from here, and handed to the script.
 		e, err := q.dueAt(ctx, &k, s)
-		if err != nil && !errors.Is(err, ErrNotFound) { // else it has moved since
+		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		args = args[:8:8]
-		if err == nil {
-			args = append(args, e.raw)
-		}
+		args = append(args[:9:9], e.raw) // without one: it is not there any more
 	}
 }
 

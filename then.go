@@ -24,6 +24,9 @@ func Then(ctx context.Context, ms ...IMessage) error {
 	if !ok || r == nil {
 		return errNoHandling
 	}
+	if h.Cause() == context.Canceled {
+		return errReturned
+	}
 	if len(ms) > thenMost {
 		return fmt.Errorf("shunt: %d messages follow: want at most %d", len(ms), thenMost)
 	}

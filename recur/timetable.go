@@ -311,7 +311,7 @@ func addFire(c *link.Call, channel, name, old, head string, from, until int64, f
 	if first.Extra != nil {
 		expires = first.Extra.Expires
 	}
-	c.AddScript(lists.RecurFire, 3, k.Recur, k.Prepare, k.IDs, name, old, head, from, until, first.ID(), expires)
+	c.AddScript(lists.RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, name, old, head, from, until, first.ID(), expires)
 	c.AddElements(elements...)
 }
 

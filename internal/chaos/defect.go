@@ -123,7 +123,7 @@ var defects = []defect{
 	{
 		name: "a reaper that does LREM and then LPUSH as two commands",
 		edits: []edit{
-			{"reaper.go", "\t\tv, err := r.pulseOne(r.Life, lists.Reap, 10, args...)\n", `		v, err := r.pulseTwo(list, in.Prepare)
+			{"reaper.go", "\t\tv, err := r.pulseOne(r.Life, lists.Reap, 12, args...)\n", `		v, err := r.pulseTwo(list, in.Prepare)
 `},
 			{"reaper.go", "// pulseOne runs", `func (r *receiver) pulseTwo(list, prepare any) (any, error) {
 	c := link.NewCall()
@@ -262,8 +262,7 @@ var defects = []defect{
 	{
 		name: "an ack that does not free its id",
 		edits: []edit{
-			{"internal/lists/lua/settle.lua", "pcall(finish, ", "local _ = ({"},
-			{"internal/lists/lua/settle.lua", " + math.floor(time[2] / 1000))\nreturn 1", " + math.floor(time[2] / 1000)})\nreturn 1"},
+			{"internal/lists/lua/settle.lua", "  redis.pcall('HDEL', KEYS[2], unpack(ids))\n", ""},
 		},
 		schedule: endNames,
 		row:      "ids",
@@ -272,6 +271,7 @@ var defects = []defect{
 		name: "a deliver that does not look for its receipt",
 		edits: []edit{
 			{"internal/lists/lua/deliver.lua", "  if new == 1 then\n    if ttl", "  if new then\n    if ttl"},
+			{"internal/lists/lua/enter.lua", "redis.call('SADD', KEYS[3], serial) == 0", "redis.call('SADD', KEYS[3], serial) == 2"},
 		},
 		schedule: loseDeliveries,
 		row:      "ids",
@@ -279,7 +279,7 @@ var defects = []defect{
 	{
 		name: "a start that does not look for what was cancelled",
 		edits: []edit{
-			{"internal/lists/lua/start.lua", "local any = redis.call('EXISTS', KEYS[3]) == 1", "local any = false"},
+			{"internal/worker/start.go", "a.cancelled[i] = n == 1", "a.cancelled[i] = n == 2"},
 		},
 		schedule: callOffWaiting,
 		row:      "ids",

@@ -1,5 +1,5 @@
 // Chaos tries to lose a message and cannot: it runs the fault matrix of shunt against the package and a real redis-server, has every
-// process say what it does, and judges what was said by twelve invariants. go test ./internal/chaos is the short form; make chaos, which
+// process say what it does, and judges what was said by the invariants. go test ./internal/chaos is the short form; make chaos, which
 // is go run ./internal/chaos, the long one, and writes docs/reliability.md.
 package main
 
@@ -241,7 +241,7 @@ var cellsOf = map[string]string{
 	"F4": "handlers that panic, exit, hang, ignore their context", "F6": "a cut at each command, on each side of its execution",
 	"F12": "each error reply to each command; a wrong type at each key", "F13": "SCRIPT FLUSH and CLIENT KILL, busy and idle",
 	"F22": "identical, empty, large and binary payloads",
-	"ids": "of messages with IDs, and what follows: a cut, an error reply, SCRIPT FLUSH and CLIENT KILL at each script",
+	"ids": "of messages with IDs, and what follows: a cut, an error reply, SCRIPT FLUSH and CLIENT KILL at each command",
 }
 
 func (p *plan) randomly(r *report) {

@@ -333,7 +333,7 @@ func placesOf(do doer, channel string) ([]place, error) {
 		state := strings.TrimPrefix(key, "{"+channel+"}.")
 		var raws [][]byte
 		switch {
-		case key == k.Living || key == k.Gone || key == k.Keeper || ofNames(k, key):
+		case !hasElements(k, key):
 			continue
 		case key == k.Delay || key == k.Dead:
 			raws, err = redis.ByteSlices(do("ZRANGE", key, 0, -1))

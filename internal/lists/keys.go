@@ -29,8 +29,10 @@ type Keys struct {
 	Keeper  any // hash: who keeps delay's time, and until when
 
 	IDs       any // hash: the record of each id that is taken; lua/ids.lua has its form
-	Cancelled any // set: serials of what was cancelled while it waited, until it is met
-	Receipts  any // zset: serials of deliveries that may be sent again, by when they came
+	Running   any // hash: by serial, who has a message with an id in hand
+	Cancelled any // set: serials of what was cancelled, until it has left its list
+	Waited    any // set: serials whose end somebody waits for
+	Receipts  any // set: serials of deliveries that may be sent again
 	Done      any // hash: what became of finished messages, by id
 	DoneAt    any // zset: their ids by when they finished
 	Kept      any // zset: what is to be forgotten, by when
@@ -40,7 +42,7 @@ type Keys struct {
 func KeysOf(channel string) Keys {
 	k := func(suffix string) any { return "{" + channel + "}." + suffix }
 	return Keys{channel, k("prepare"), k("delay"), k("suspect"), k("dead"), k("receivers"), k("receivers.dead"), k("keeper"),
-		k("ids"), k("cancelled"), k("receipts"), k("done"), k("done.at"), k("kept"), k("recur")}
+		k("ids"), k("running"), k("cancelled"), k("waited"), k("receipts"), k("done"), k("done.at"), k("kept"), k("recur")}
 }
 
 // List is the doing list of what a worker of an incarnation holds.

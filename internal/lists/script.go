@@ -25,9 +25,10 @@ func script(names ...string) *link.Script {
 // The scripts; KEYS, ARGV and replies stand above each in its file.
 var (
 	Later      = script("later")
+	Enter      = script("enter")
 	Deliver    = script("ids", "deliver")
 	Take       = script("take")
-	Start      = script("ids", "start")
+	Start      = script("start")
 	Settle     = script("ids", "ending", "settle")
 	Follow     = script("ids", "ending", "follow")
 	Retry      = script("ids", "ending", "retry")
@@ -48,4 +49,5 @@ var (
 	Cancel     = script("ids", "ending", "cancel")
 	Postpone   = script("ids", "postpone")
 	Wait       = script("ids", "wait")
+	Status     = script("status")
 )

@@ -189,12 +189,14 @@ func (r *Pool) disown(ctx context.Context) error {
 func (r *Pool) conclude(ctx context.Context) {
 	c := link.NewCall()
 	c.FailFast = true
-	of := make([][]*Item, len(r.slots))
+	of, n := make([][]*Item, len(r.slots)), make([]int, len(r.slots))
 	for i, s := range r.slots {
+		from := c.Len()
 		s.mu.Lock()
 		s.refused = link.Holdoff{} // there is no later
 		of[i] = s.collect(nil, c, false)
 		s.mu.Unlock()
+		n[i] = c.Len() - from
 	}
 	if c.Len() == 0 {
 		return
@@ -208,8 +210,8 @@ func (r *Pool) conclude(ctx context.Context) {
 		}
 	}
 	for i, s := range r.slots {
-		s.settle(replies[:len(of[i])], of[i])
-		replies = replies[len(of[i]):]
+		s.settle(replies[:n[i]], of[i])
+		replies = replies[n[i]:]
 	}
 }
 
@@ -233,8 +235,13 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.taken, a.it.taken) })
 	c := link.NewCall()
 	c.FailFast = true
+	began := 0
+	if state == running {
+		began = 1
+	}
 	for _, h := range all {
-		c.AddScript(lists.Release, 4, h.it.In.Living, h.it.In.doing[h.s.n], h.it.In.Prepare, h.it.In.IDs, h.it.began(), h.it.Identity(h.it.Raw))
+		in := h.it.In
+		c.AddScript(lists.Release, 5, in.Living, in.doing[h.s.n], in.Prepare, in.IDs, in.Running, began, h.it.Identity(h.it.Raw))
 	}
 	if err := r.all(ctx, c); !c.Answered {
 		return 0, err
@@ -267,7 +274,7 @@ func (r *Pool) empty(ctx context.Context, i lists.Incarnation) error {
 	for _, s := range r.slots {
 		for _, in := range r.intakes {
 			list := in.List(i, s.n)
-			c.AddScript(lists.Handover, 5, in.Living, list, list, in.Prepare, in.IDs, "")
+			c.AddScript(lists.Handover, 6, in.Living, list, list, in.Prepare, in.IDs, in.Running, "")
 		}
 	}
 	return r.all(ctx, c)

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -31,6 +32,7 @@ type Item struct {
 	refused bool      // it was not executed
 	doubt   bool      // that was so once
 	back    bool      // handed back while its handler ran
+	owns    bool      // its id, as Redis said then
 	begun   bool      // Redis was told, of one with an Extra, that it is about to be handled
 	called  bool      // off: it was cancelled
 	until   time.Time // its deadline, by the clock here; zero: none
@@ -80,12 +82,13 @@ func (it *Item) fill(in *Intake, raw []byte, taken int64) {
 }
 
 // collect adds the commands of all verdicts to the call, unless they are held off, and with unstarted the release of what has not begun;
-// it appends the items to out in the order of the replies. s.mu is held.
+// it appends the items to out in the order of the replies, of which the last may be of several. s.mu is held.
 func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	if s.refused.Left() > 0 {
 		return out
 	}
-	back := false
+	back, over := false, 0
+	var in *Intake // of those that are over together
 	send := func(it *Item) {
 		if it.state == decided && !it.unknown {
 			it.state = sending
@@ -97,18 +100,57 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 		if unstarted && it.state == waiting {
 			it.state, it.verdict = decided, release
 		}
-		if it.verdict == release {
+		switch {
+		case it.state != decided:
+		case it.verdict == release:
 			back = true
-		} else {
+		case it.together() && !it.unknown && (in == nil || in == it.In):
+			in = it.In
+			over++
+		default:
 			send(it)
 		}
 	}
 	if back {
 		for _, it := range slices.Backward(s.items) { // the one taken first goes back last
-			send(it)
+			if it.verdict == release {
+				send(it)
+			}
 		}
 	}
+	if over == 0 {
+		return out
+	}
+	from := len(out)
+	for _, it := range s.items {
+		if it.state == decided && !it.unknown && it.In == in && it.together() {
+			it.state = sending
+			out = append(out, it)
+		}
+	}
+	s.settleAll(call, in, in.doing[s.n], out[from:]...)
 	return out
+}
+
+// spread gives each item a reply of its own, where the last one is that of several.
+func spread(replies []link.Reply, n int) []link.Reply {
+	if len(replies) == 0 || len(replies) == n {
+		return replies
+	}
+	last := replies[len(replies)-1]
+	all := slices.Clone(replies[:len(replies)-1])
+	vs, _ := redis.Values(last.Value, last.Err)
+	for i := 0; len(all) < n; i++ {
+		rep := link.Reply{Err: last.Err}
+		if i < len(vs) {
+			rep.Value = vs[i]
+			if err, ok := vs[i].(redis.Error); ok {
+				rep.Err = err
+			}
+		}
+		all = append(all, rep)
+	}
+	return all
 }
 
 // settles says whether all that is in hand is decided and may be sent. s.mu is held.
@@ -127,36 +169,14 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 	conf := s.r.conf
 	switch v.Kind {
 	case Acked, Cancelled, Expired:
-		if id == "" && v.Then == nil {
+		if v.Then != nil {
+			s.follow(call, it, doing)
+		} else if id != "" {
+			s.settleAll(call, in, doing, it)
+		} else {
 			call.Add("LREM", doing, fromTail)
 			call.AddElements(it.Raw)
-			break
 		}
-		kind, attempt, retain, unique := "a", it.Attempts+1, int64(0), int64(0)
-		if x := it.Extra; x != nil {
-			retain, unique = max(0, x.Retain), max(0, x.Unique)
-		}
-		switch v.Kind {
-		case Cancelled:
-			kind = "c"
-		case Expired:
-			kind, attempt = "x", it.Attempts
-		}
-		args := []any{in.Living, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept}
-		for i := range v.Then {
-			args = append(args, v.Then[i].Prepare, v.Then[i].Delay, v.Then[i].IDs)
-		}
-		keys := len(args)
-		args = append(args, it.Raw, id, it.Serial[:], kind, attempt, v.Result, retain, unique, max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
-		if v.Then == nil {
-			call.AddScript(lists.Settle, keys, args...)
-			break
-		}
-		for i := range v.Then {
-			f := &v.Then[i]
-			args = append(args, f.Mode, f.MS, f.ID(), f.Expires, f.Raw)
-		}
-		call.AddScript(lists.Follow, keys, args...)
 	case Retried, Postponed:
 		next, over, wait := v.Next, it.Attempts+1, max(0, (v.Wait+time.Millisecond-1).Milliseconds())
 		failure, off := "", 0
@@ -169,7 +189,7 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 			call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, wait, it.Raw, next)
 			break
 		}
-		call.AddScript(lists.Retry, 8, in.Living, doing, in.Delay, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, wait, it.Raw, next,
+		call.AddScript(lists.Retry, 10, in.Living, doing, in.Delay, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, wait, it.Raw, next,
 			id, it.Serial[:], over, failure, off)
 	case Rejected, Undecodable:
 		most, age := max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds())
@@ -177,11 +197,63 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 			call.AddScript(lists.Reject, 3, in.Living, doing, in.Dead, it.Raw, v.Next, most, age)
 			break
 		}
-		call.AddScript(lists.Reject, 8, in.Living, doing, in.Dead, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, it.Raw, v.Next, most, age,
+		call.AddScript(lists.Reject, 10, in.Living, doing, in.Dead, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, it.Raw, v.Next, most, age,
 			id, it.Serial[:], it.Attempts+1, lists.FailureText(v.Err), max(0, it.Extra.Retain), max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
 	case Released:
-		call.AddScript(lists.Release, 4, in.Living, doing, in.Prepare, in.IDs, it.began(), it.Identity(it.Raw))
+		call.AddScript(lists.Release, 5, in.Living, doing, in.Prepare, in.IDs, in.Running, it.began(), it.Identity(it.Raw))
 	}
+}
+
+// together says whether a verdict may share a script with others of its kind: that of a message with an id that is over.
+func (it *Item) together() bool {
+	k := it.verdict.Kind
+	return (k == Acked || k == Cancelled || k == Expired) && it.verdict.Then == nil && it.ID() != ""
+}
+
+// settleAll adds the one script by which messages of a channel leave their list for good.
+func (s *slot) settleAll(call *link.Call, in *Intake, doing any, its ...*Item) {
+	conf := s.r.conf
+	call.AddScript(lists.Settle, 8, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
+		max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
+	for _, it := range its {
+		call.AddElements([]byte(it.ID()), it.Raw, it.how())
+	}
+}
+
+// how says what is to be kept of a message that is over; nothing for most.
+func (it *Item) how() []byte {
+	x, v := it.Extra, it.verdict
+	kind, attempt := byte('a'), it.Attempts+1
+	switch {
+	case v.Kind == Cancelled:
+		kind = 'c'
+	case v.Kind == Expired:
+		kind, attempt = 'x', it.Attempts
+	case it.owns && x.Retain <= 0 && x.Unique <= 0 && v.Result == nil:
+		return nil
+	}
+	return append(fmt.Appendf(nil, "%c %d %d %d\n", kind, attempt, max(0, x.Retain), max(0, x.Unique)), v.Result...)
+}
+
+// follow adds the script that acks a message and delivers what follows it.
+func (s *slot) follow(call *link.Call, it *Item, doing any) {
+	in, v, conf := it.In, it.verdict, s.r.conf
+	args := []any{in.Living, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited}
+	for i := range v.Then {
+		k := v.Then[i].Keys
+		args = append(args, k.Prepare, k.Delay, k.IDs, k.Running)
+	}
+	keys := len(args)
+	retain, unique := int64(0), int64(0)
+	if x := it.Extra; x != nil {
+		retain, unique = max(0, x.Retain), max(0, x.Unique)
+	}
+	args = append(args, it.Raw, it.ID(), it.Serial[:], it.Attempts+1, v.Result, retain, unique, max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
+	for i := range v.Then {
+		f := &v.Then[i]
+		args = append(args, f.Mode, f.MS, f.ID(), f.Expires, f.Raw)
+	}
+	call.AddScript(lists.Follow, keys, args...)
 }
 
 // began is 1 if its handler was called.
@@ -200,6 +272,7 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	if len(sent) == 0 {
 		return nil
 	}
+	replies = spread(replies, len(sent))
 	var trouble, refused error
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,6 +345,9 @@ func (s *slot) outcome(it *Item, reply any) bool {
 			it.verdict = &Verdict{Kind: Cancelled, Err: it.verdict.Err}
 		}
 		return len(ns) == 2 && ns[0] != 0
+	}
+	if vs, ok := reply.([]any); ok && len(vs) > 0 { // of settle, for one
+		reply = vs[0]
 	}
 	n, _ := redis.Int64(reply, nil)
 	return n > 0

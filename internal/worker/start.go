@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -11,85 +12,180 @@ import (
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
-// holder is how the record of an id names who has its message.
-func holder(i lists.Incarnation, worker int) string { return i.Name + "/" + strconv.Itoa(worker) }
+// holder is how it is told who has a message with an id in hand: incarnation, worker, attempt, and ms since 1970 by the clock here.
+func holder(i lists.Incarnation, worker, attempt int, now time.Time) string {
+	b := make([]byte, 0, 64)
+	b = append(append(b, i.Name...), '/')
+	b = append(strconv.AppendInt(b, int64(worker), 10), ' ')
+	b = append(strconv.AppendInt(b, int64(attempt), 10), ' ')
+	return string(strconv.AppendInt(b, now.UnixMilli(), 10))
+}
 
-// start asks, of all that waits in the slot and has an id or a time of its own, whether it is still to be handled, and notes in whose
-// hands it is. A plain message is never asked for. False: the next step comes when the breaker lets it.
+// start makes known, of all that waits in the slot and has an id, in whose hands it is, and then asks what has been asked for meanwhile: whether
+// it was cancelled or put off, or has expired. Whoever cancels looks for the one and leaves the other, in one step: so one of the two sees the
+// other. A plain message is never asked for. False: the next step comes when the breaker lets it.
 func (s *slot) start(in *Intake) bool {
 	r := s.r
-	call := link.NewCall()
-	call.FailFast = true
 	r.gate.RLock()
 	defer r.gate.RUnlock()
 	if r.pausing.Load() {
 		return false
 	}
-	args := []any{in.Living, in.IDs, in.Cancelled, holder(*r.live.Load(), s.n)}
 	var asked []*Item
 	s.mu.Lock()
 	for _, it := range s.items {
-		if it.In != in || it.state != waiting || it.Extra == nil || it.begun {
-			continue
+		if it.In == in && it.state == waiting && it.Extra != nil && !it.begun {
+			asked = append(asked, it)
+			it.state = asking // so that nobody releases it meanwhile, which the mark would not show
 		}
-		taken := 0
-		if it.Attempts+it.Recoveries > 0 {
-			taken = 1
-		}
-		args = append(args, it.Extra.ID, it.Serial[:], it.Extra.Expires, it.Attempts+1, taken)
-		asked = append(asked, it)
-		it.state = asking // so that nobody releases it meanwhile, which the record would not show
 	}
 	s.mu.Unlock()
 	if len(asked) == 0 {
 		return true
 	}
-	call.AddScript(lists.Start, 3, args...)
 	sent := time.Now()
-	r.exchange(call)
+	said := s.ask(in, asked, sent)
 	s.now = time.Now()
-	err := call.Replies[0].Err
-	r.breaker.Judge(err)
-	replies, _ := redis.Int64s(call.Replies[0].Value, err)
+	r.breaker.Judge(said.err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, it := range asked {
 		it.state = waiting
 	}
-	if len(replies) != 1+len(asked) {
+	if said.err != nil {
 		return false
 	}
-	server := replies[0]
 	for i, it := range asked {
 		it.begun = true
 		it.asked = it.asked && !r.order.strict() // it took a while
 		if d := it.Extra.Deadline; d > 0 {
-			it.until = sent.Add(time.Duration(d-server) * time.Millisecond)
+			it.until = sent.Add(time.Duration(d-said.now) * time.Millisecond)
 		}
-		switch reply := replies[1+i]; {
-		case reply == 1, it.called:
-			it.decide(&Verdict{Kind: Cancelled})
-		case reply == 2 && !it.Extra.ToDead:
-			it.decide(&Verdict{Kind: Expired})
-		case reply == 2:
-			it.decide(it.refuse(ErrExpired))
-		case reply > 2:
-			it.decide(&Verdict{Kind: Postponed, Wait: time.Duration(reply-server) * time.Millisecond})
-		case !it.until.IsZero() && !s.now.Before(it.until):
-			it.decide(it.refuse(ErrDeadline))
+		if v := it.meanwhile(said.now, said.records[i], said.cancelled[i] || it.called); v != nil {
+			it.state, it.verdict = decided, v
+		} else if !it.until.IsZero() && !s.now.Before(it.until) {
+			it.state, it.verdict = decided, it.refuse(ErrDeadline)
 		}
 	}
 	return true
 }
 
-// decide gives a verdict on a message that no handler has. The slot's mu is held.
-func (it *Item) decide(v *Verdict) { it.state, it.verdict = decided, v }
+// meanwhile is the verdict on a message that is not to be handled, else nil.
+func (it *Item) meanwhile(now int64, record []byte, cancelled bool) *Verdict {
+	rec, ok := lists.ParseRecord(record)
+	it.owns = ok && rec.Serial == it.Serial && rec.State != 'u'
+	expires := it.Extra.Expires
+	switch {
+	case it.owns: // it knows best
+		expires = rec.Expires
+	case it.Extra.ID == "" && it.Attempts+it.Recoveries > 0: // it was taken before; and one with an id has lost that to another
+		expires = 0
+	}
+	switch {
+	case cancelled:
+		return &Verdict{Kind: Cancelled}
+	case it.owns && rec.Off && rec.At > now:
+		return &Verdict{Kind: Postponed, Wait: time.Duration(rec.At-now) * time.Millisecond}
+	case expires <= 0 || expires > now:
+		return nil
+	case it.Extra.ToDead:
+		return it.refuse(ErrExpired)
+	}
+	return &Verdict{Kind: Expired}
+}
 
 // refuse is the verdict that a message goes to dead unhandled.
 func (it *Item) refuse(why error) *Verdict {
 	e, _ := lists.Decode(it.Raw)
 	e.Failure = why.Error()
 	return &Verdict{Kind: Rejected, Next: e.Encode(), Err: why}
+}
+
+// said is what Redis says of messages that are about to be handled.
+type said struct {
+	now       int64 // ms
+	records   [][]byte
+	cancelled []bool
+	err       error
+}
+
+// ask sends what start has to say and to ask, in one pipeline, and in a second one only where something is cancelled.
+func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
+	r := s.r
+	a := said{records: make([][]byte, len(asked)), cancelled: make([]bool, len(asked))}
+	inc := *r.live.Load()
+	var marks, ids [][]byte
+	var with []int // indexes of those with an id
+	attempt, as := 0, []byte(nil)
+	for i, it := range asked {
+		if it.Extra.ID == "" {
+			continue
+		}
+		if as == nil || attempt != it.Attempts+1 {
+			attempt = it.Attempts + 1
+			as = []byte(holder(inc, s.n, attempt, now))
+		}
+		marks = append(marks, it.Serial[:], as)
+		ids, with = append(ids, []byte(it.Extra.ID)), append(with, i)
+	}
+	call := link.NewCall()
+	call.FailFast = true
+	call.Add("TIME")
+	if len(with) > 0 {
+		if time.Now().UnixNano() < r.full.Load() {
+			call.AddScript(lists.Start, 2, in.Living, in.Running)
+		} else {
+			call.Add("HSET", in.Running)
+		}
+		call.AddElements(marks...)
+		call.Add("EXISTS", in.Keys.Cancelled)
+		call.Add("HMGET", in.IDs)
+		call.AddElements(ids...)
+	}
+	r.exchange(call)
+	for i, rep := range call.Replies {
+		switch {
+		case i == 1 && link.Code(rep.Err) == "OOM":
+			r.full.Store(now.Add(fullFor).UnixNano())
+			return s.ask(in, asked, now)
+		case i == 0 || link.Classify(rep.Err) != link.Failed && link.Code(rep.Err) != "WRONGTYPE": // an index that cannot be read holds up no message
+			a.err = cmp.Or(a.err, rep.Err)
+		}
+	}
+	if a.err != nil {
+		return a
+	}
+	t, _ := redis.Int64s(call.Replies[0].Value, nil)
+	if len(t) == 2 {
+		a.now = t[0]*1000 + t[1]/1000
+	}
+	if len(with) == 0 {
+		return a
+	}
+	found, _ := redis.ByteSlices(call.Replies[3].Value, call.Replies[3].Err)
+	for j, i := range with {
+		if j < len(found) {
+			a.records[i] = found[j]
+		}
+	}
+	if some, _ := redis.Int(call.Replies[2].Value, call.Replies[2].Err); some == 0 {
+		return a
+	}
+	call.Reset()
+	for _, i := range with {
+		call.Add("SISMEMBER", in.Keys.Cancelled)
+		call.AddElements(asked[i].Serial[:])
+	}
+	r.exchange(call)
+	for j, i := range with {
+		rep := call.Replies[j]
+		if link.Code(rep.Err) != "WRONGTYPE" {
+			a.err = cmp.Or(a.err, rep.Err)
+		}
+		n, _ := redis.Int(rep.Value, rep.Err)
+		a.cancelled[i] = n == 1
+	}
+	return a
 }
 
 // Cancel ends the handler of a message, or keeps it from being begun. It does nothing where the message is not in hand.
@@ -104,7 +200,7 @@ func (r *Pool) Cancel(in *Intake, serial ulid.ULID) {
 			if it.state == running && it.h != nil {
 				it.h.cancel(ErrCancelled)
 			} else if it.state == waiting {
-				it.decide(&Verdict{Kind: Cancelled})
+				it.state, it.verdict = decided, &Verdict{Kind: Cancelled}
 				s.poke()
 			}
 		}
@@ -113,17 +209,13 @@ func (r *Pool) Cancel(in *Intake, serial ulid.ULID) {
 	r.watcher.note(time.Now())
 }
 
-// Tracked are the messages with an id that are in hand, of one channel.
-func (r *Pool) Tracked(in *Intake) map[string]ulid.ULID {
-	var all map[string]ulid.ULID
+// Tracked are the serials of the messages with an id that are in hand, of one channel.
+func (r *Pool) Tracked(in *Intake) (all []ulid.ULID) {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if id := it.ID(); it.In == in && id != "" && (it.state == running || it.state == waiting) && !it.called {
-				if all == nil {
-					all = make(map[string]ulid.ULID)
-				}
-				all[id] = it.Serial
+			if it.In == in && it.ID() != "" && (it.state == running || it.state == waiting) && !it.called {
+				all = append(all, it.Serial)
 			}
 		}
 		s.mu.Unlock()

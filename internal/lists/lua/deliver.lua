@@ -1,7 +1,7 @@
 -- Deliver: messages with an id or a time of their own, now or later, all of them or on an error none. It may be sent again: a receipt,
 -- kept until the deliverer says that it has the reply, tells that it was executed. It does not open with a freeing write: a full Redis
 -- takes no new messages.
--- KEYS 1 prepare  2 delay  3 ids  4 receipts
+-- KEYS 1 prepare  2 delay  3 ids  4 receipts  5 running
 -- ARGV 1 'now', 'in' or 'at'  2 ms from now, or ms since 1970  3 how many serials need their receipts no more  4.. these; then for each message
 --      its id or '', ms after which it expires or 0, the element
 -- reply: due time in ms, then for each 1, or the record of the message that has its id
@@ -19,7 +19,7 @@ local function undo(es, taken, err)
   for id, serial in pairs(taken) do
     if own(KEYS[3], id, serial) then redis.call('HDEL', KEYS[3], id) end
   end
-  for _, e in ipairs(es) do redis.call('ZREM', KEYS[4], string.sub(e, 5, 20)) end
+  for _, e in ipairs(es) do redis.call('SREM', KEYS[4], string.sub(e, 5, 20)) end
   return err
 end
 
@@ -29,7 +29,7 @@ for i = from, #ARGV, 3 do
   local id, ttl, e = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
   local serial, expires = string.sub(e, 5, 20), 0
   local reply = 1
-  local new = redis.pcall('ZADD', KEYS[4], 'NX', string.format('%.0f', now), serial)
+  local new = redis.pcall('SADD', KEYS[4], serial)
   if type(new) == 'table' then return undo(es, taken, new) end
   if new == 1 then
     if ttl > 0 then
@@ -38,14 +38,13 @@ for i = from, #ARGV, 3 do
     end
     local ok, has = true, nil
     if id ~= '' then
-      ok, has = enter(KEYS[3], id, serial, state, now, due, expires)
+      ok, has = enter(KEYS[3], KEYS[5], id, serial, state, now, due, expires)
     end
     if ok then
       es[#es + 1] = e
       if id ~= '' then taken[id] = serial end
     else
-      redis.call('ZREM', KEYS[4], serial)
-      reply = has
+      reply = has -- and what is sent again finds a receipt all the same
     end
   end
   out[#out + 1] = reply
@@ -66,5 +65,5 @@ if #es > 0 then
   end
   if type(done) == 'table' then return undo(es, taken, done) end
 end
-if from > 4 then redis.call('ZREM', KEYS[4], unpack(ARGV, 4, from - 1)) end
+if from > 4 then redis.call('SREM', KEYS[4], unpack(ARGV, 4, from - 1)) end
 return out

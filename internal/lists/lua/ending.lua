@@ -1,7 +1,7 @@
 -- What became of a message with an id is kept, where it asked for that, in the hash done:
 --   serial (16 bytes)  kind  ' ' attempt  ' ' ms of its end  ' ' ms until which it is kept  ' ' bytes of failure  '\n' failure result
 -- kind: a acked, d dead, c cancelled, x expired. The field '' counts the bytes of all.
--- k: the keys ids, cancelled, done, done.at, kept.
+-- k: the keys ids, cancelled, done, done.at, kept, running, waited.
 
 -- forget removes what is kept of an id.
 local function forget(k, id, out)
@@ -34,8 +34,9 @@ local function keep(k, id, out, now, retain, most, bytes)
   redis.call('HSET', k[3], id, out)
   redis.call('ZADD', k[4], string.format('%.0f', now), id)
   redis.call('ZADD', k[5], string.format('%.0f', now + retain), 'r' .. id)
-  local sum = redis.call('HINCRBY', k[3], '', #out - (old and #old or 0))
+  redis.call('HINCRBY', k[3], '', #out - (old and #old or 0))
   tidy(k, now, 4)
+  local sum = tonumber(redis.call('HGET', k[3], '') or '0')
   for _ = 1, 16 do
     local count = redis.call('ZCARD', k[4])
     if count <= 1 or (most <= 0 or count <= most) and (bytes <= 0 or sum <= bytes) then return end
@@ -50,28 +51,24 @@ local function keep(k, id, out, now, retain, most, bytes)
   end
 end
 
--- gone says whether a message was cancelled: in a worker's hands, or before.
-local function gone(k, id, serial)
-  local p = own(k[1], id, serial)
-  return p and flag(p, 2) or redis.pcall('SISMEMBER', k[2], serial) == 1
-end
+-- gone says whether a message was cancelled.
+local function gone(k, serial) return redis.pcall('SISMEMBER', k[2], serial) == 1 end
 
 -- finish ends a message: its id is free, or kept taken; what became of it is kept, and told to whoever waits for it. m has serial, kind,
--- attempt, failure, result, retain, unique, most and bytes, was: its record, where the id is another's by now, and waits: it
+-- attempt, failure, result, retain, unique, most and bytes, mine: its record, where the id is another's by now, and waits: it
 -- lies in its list until it is met. Else it comes last in a script, when the message has left its list.
 local function finish(k, id, m, now)
-  local p = m.was or own(k[1], id, m.serial)
-  if m.was then
-    -- what follows it has its id
-  elseif p and m.unique > 0 and m.kind == 'a' then
-    write(k[1], id, {serial = m.serial, flags = 0}, 'u', m.attempt, now + m.unique, '', '')
+  local p = m.mine or own(k[1], id, m.serial)
+  redis.call('HDEL', k[6], m.serial)
+  if not m.waits then redis.call('SREM', k[2], m.serial) end
+  if p and not m.mine and m.unique > 0 and m.kind == 'a' then
+    redis.call('HSET', k[1], id, record(m.serial, 'u', 0, m.attempt, now + m.unique, 0, ''))
     redis.call('ZADD', k[5], string.format('%.0f', now + m.unique), 'u' .. id)
     tidy(k, now, 4)
-  elseif p then
+  elseif p and not m.mine then
     redis.call('HDEL', k[1], id)
   end
-  if not m.waits then redis.call('SREM', k[2], m.serial) end
-  local waited, retain = p and flag(p, 1), m.kind ~= 'c' and m.retain or 0
+  local waited, retain = redis.call('SREM', k[7], m.serial) == 1, m.kind ~= 'c' and m.retain or 0
   if waited then retain = math.max(retain, 10000) end -- for whoever is just about to hear of it
   if retain <= 0 then return end
   local out = m.serial .. m.kind .. string.format(' %d %.0f %.0f %d\n', m.attempt, now, now + retain, #m.failure) .. m.failure .. m.result

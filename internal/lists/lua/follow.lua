@@ -1,6 +1,8 @@
 -- Follow: acks a message and delivers what is to follow it, all or nothing.
--- KEYS 1 receivers  2 doing  3 ids  4 cancelled  5 done  6 done.at  7 kept; then for each that follows its prepare, delay and ids
--- ARGV 1 to 10 as of settle, the id may be ''; then for each that follows 'now', 'in' or 'at', ms, its id or '', ms after which it
+-- KEYS 1 receivers  2 doing  3 ids  4 cancelled  5 done  6 done.at  7 kept  8 running  9 waited; then for each that follows its prepare, delay,
+--      ids and running
+-- ARGV 1 element  2 its id or ''  3 serial  4 attempt  5 result  6 ms to keep what became of it  7 ms its id stays taken after success
+--      8 most kept  9 most bytes kept; then for each that follows 'now', 'in' or 'at', ms, its id or '', ms after which it
 --      expires or 0, the element
 -- reply: 0 where it was not there, and then nothing has changed; else 1, then for each 1, or 0 where its id was taken
 redis.call('ZREM', KEYS[1], '')
@@ -12,12 +14,12 @@ end
 if at == false or at == nil then return {0} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local out, added, hints, k = {1}, {}, {}, 8
-local was, mine = nil, nil -- its own record, once what follows has its id
-for i = 11, #ARGV, 5 do
+local out, added, hints, k = {1}, {}, {}, 10
+local mine, raw = nil, nil -- its own record, once what follows has its id
+for i = 10, #ARGV, 5 do
   local mode, ms, id, ttl, e = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4]
-  local prepare, delay, ids = KEYS[k], KEYS[k + 1], KEYS[k + 2]
-  k = k + 3
+  local prepare, delay, ids, running = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  k = k + 4
   local to, expires = now, 0
   if mode == 'in' then to = time[1] * 1000 + math.ceil(time[2] / 1000) + ms elseif mode == 'at' then to = math.max(now, ms) end
   if ttl > 0 then
@@ -29,12 +31,12 @@ for i = 11, #ARGV, 5 do
     local there, serial, state = redis.pcall('HLEN', ids), string.sub(e, 5, 20), to > now and 'd' or 'p'
     if type(there) == 'table' then
       err = there
-    elseif id == ARGV[2] and ids == KEYS[3] and not was and own(ids, id, ARGV[3]) then
-      mine = redis.call('HGET', ids, id)
-      was = parsed(mine)
-      redis.call('HSET', ids, id, record(serial, state, 0, 0, to, expires, '', ''))
+    elseif id == ARGV[2] and ids == KEYS[3] and not mine and own(ids, id, ARGV[3]) then
+      raw = redis.call('HGET', ids, id)
+      mine = parsed(raw)
+      redis.call('HSET', ids, id, record(serial, state, 0, 0, to, expires, ''))
     else
-      free = enter(ids, id, serial, state, now, to, expires)
+      free = enter(ids, running, id, serial, state, now, to, expires)
     end
   end
   if free and not err then
@@ -59,16 +61,16 @@ for i = 11, #ARGV, 5 do
       if a[2] then redis.call('ZREM', a[1], a[3]) else redis.call('LREM', a[1], 1, a[3]) end
       if a[5] ~= '' then redis.call('HDEL', a[4], a[5]) end
     end
-    if was then redis.call('HSET', KEYS[3], ARGV[2], mine) end
+    if mine then redis.call('HSET', KEYS[3], ARGV[2], raw) end
     return err
   end
   out[#out + 1] = free and 1 or 0
 end
 redis.call('LREM', KEYS[2], -1, ARGV[1])
 if ARGV[2] ~= '' then
-  local m = {serial = ARGV[3], kind = ARGV[4], attempt = tonumber(ARGV[5]), failure = '', result = ARGV[6], retain = tonumber(ARGV[7]),
-    unique = tonumber(ARGV[8]), most = tonumber(ARGV[9]), bytes = tonumber(ARGV[10]), was = was}
-  pcall(finish, {KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]}, ARGV[2], m, now)
+  local m = {serial = ARGV[3], kind = 'a', attempt = tonumber(ARGV[4]), failure = '', result = ARGV[5], retain = tonumber(ARGV[6]),
+    unique = tonumber(ARGV[7]), most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9]), mine = mine}
+  pcall(finish, {KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]}, ARGV[2], m, now)
 end
 for _, h in ipairs(hints) do redis.pcall('PUBLISH', h[1], h[2]) end
 return out

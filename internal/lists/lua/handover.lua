@@ -1,12 +1,12 @@
 -- Handover: empties one doing list of an incarnation that ends: what a handler holds goes to the same worker's list of the
 -- next incarnation, everything else to the taking end, the newest first.
--- KEYS 1 receivers  2 the old doing list  3 the new one  4 prepare  5 ids
+-- KEYS 1 receivers  2 the old doing list  3 the new one  4 prepare  5 ids  6 running
 -- ARGV 1 the new holder  2.. the identities that a handler holds
 -- reply: number put back, then the number in ARGV of each identity that was found
 redis.call('ZREM', KEYS[1], '')
 redis.call('LLEN', KEYS[3])
 redis.call('LLEN', KEYS[4])
-local held, out, tracked = {}, {0}, redis.call('EXISTS', KEYS[5]) == 1
+local held, out, tracked = {}, {0}, redis.call('EXISTS', KEYS[6]) == 1
 for i = 2, #ARGV do
   local id = ARGV[i]
   held[id] = held[id] or {}
@@ -24,7 +24,7 @@ for _, e in ipairs(es) do
     out[1] = out[1] + 1
     redis.call('RPUSH', KEYS[4], e)
   end
-  if tracked and header(e) then pcall(wait, KEYS[5], idOf(e), string.sub(e, 5, 20), holder) end
+  if tracked and header(e) then pcall(wait, KEYS[5], KEYS[6], idOf(e), string.sub(e, 5, 20), holder) end
 end
 if #es > 0 then redis.call('LTRIM', KEYS[2], #es, -1) end
 return out

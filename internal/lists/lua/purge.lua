@@ -1,5 +1,5 @@
 -- Purge: deletes a batch of what waits, and frees the ids.
--- KEYS 1 prepare, suspect, delay or dead  2 ids  3 cancelled
+-- KEYS 1 prepare, suspect, delay or dead  2 ids  3 cancelled  4 waited
 -- ARGV 1 'list' or 'set'  2 most elements, where some may have ids
 -- reply: number deleted, number left
 local set = ARGV[1] == 'set'
@@ -15,6 +15,7 @@ for _, e in ipairs(es) do
     local serial = string.sub(e, 5, 20)
     if own(KEYS[2], id, serial) then redis.call('HDEL', KEYS[2], id) end
     redis.call('SREM', KEYS[3], serial)
+    redis.call('SREM', KEYS[4], serial)
   end
 end
 if #es == 0 then return {0, 0} end

@@ -1,6 +1,6 @@
 -- Recur fire: delivers what ticks of a recurring message ask for, if its record is still the one that the caller read and it is time. The
 -- record's head, a line, changes with it: so of all who try, and of one who tries again, exactly one delivers.
--- KEYS 1 recur  2 prepare  3 ids
+-- KEYS 1 recur  2 prepare  3 ids  4 running
 -- ARGV 1 name  2 the head as read  3 the head to write  4 ms since 1970 from which and 5 until which it is time, 0: no bound
 --      6 the messages' id, or ''  7 ms since 1970 when they expire, or 0  8.. elements
 -- reply: now in ms, then number delivered: fewer where the id is taken, and ''; or -1 and the head that is there, '' for none; or -2 and ''
@@ -18,7 +18,7 @@ for i = 8, #ARGV do
   local serial = string.sub(ARGV[i], 5, 20)
   if ARGV[6] == '' then
     es[#es + 1] = ARGV[i]
-  elseif enter(KEYS[3], ARGV[6], serial, 'p', now, now, tonumber(ARGV[7])) then
+  elseif enter(KEYS[3], KEYS[4], ARGV[6], serial, 'p', now, now, tonumber(ARGV[7])) then
     es[#es + 1] = ARGV[i]
     taken = serial
   end

@@ -1,7 +1,7 @@
 -- Sweep: lists the living whose leases ran out as dead, claims dead ones whose lists are to be looked at, and looks after
 -- suspects and delay on the way. It judges a lease only within fence + age of the server's time, and
 -- only a quarter of that lease after Redis was seen to be back: after a pause all have run out.
--- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper  6 ids  7 cancelled  8 done  9 done.at  10 kept  11 receipts
+-- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper  6 ids  7 cancelled  8 done  9 done.at  10 kept  11 running  12 waited
 -- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims
 --      4 name that asks to be keeper, or ''  5 ms that a keeper keeps
 --      6 server's time in ms since when the caller has seen it there all the time  7 ms for which a claim keeps others away
@@ -60,10 +60,9 @@ if ARGV[4] ~= '' then
   end
   if keeper == 1 then
     if redis.call('EXISTS', KEYS[10]) == 1 then
-      local ok, n = pcall(tidy, {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]}, now, 100)
+      local ok, n = pcall(tidy, {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]}, now, 100)
       if ok and n == 100 then keeper = 2 end
     end
-    if redis.call('EXISTS', KEYS[11]) == 1 then redis.pcall('ZREMRANGEBYSCORE', KEYS[11], '-inf', ms(now - 3600000)) end
   end
 end
 

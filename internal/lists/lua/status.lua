@@ -1,0 +1,12 @@
+-- Status: what is known of an id, at one moment.
+-- KEYS 1 ids  2 running  3 cancelled  4 done
+-- ARGV 1 id
+-- reply: the server's time in ms; its record or ''; who has it or ''; 1 if cancelled; what is kept of it or ''
+local time = redis.call('TIME')
+local r = redis.call('HGET', KEYS[1], ARGV[1])
+local holder, cancelled = nil, 0
+if r then
+  holder = redis.call('HGET', KEYS[2], string.sub(r, 1, 16))
+  cancelled = redis.call('SISMEMBER', KEYS[3], string.sub(r, 1, 16))
+end
+return {time[1] * 1000 + math.floor(time[2] / 1000), r or '', holder or '', cancelled, redis.call('HGET', KEYS[4], ARGV[1]) or ''}
