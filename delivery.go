@@ -46,14 +46,11 @@ func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	raw := [1][]byte{d.element.Encode()}
 	var due time.Time
 	if d.tracked() {
-		var taken []error
-		if due, taken, err = q.putTracked(ctx, &d, []*lists.Element{&d.element}, raw[:]); err == nil {
-			err = taken[0]
-		}
+		due, err = q.putOne(ctx, d)
 	} else {
+		raw := [1][]byte{d.element.Encode()}
 		due, err = q.put(ctx, &d, raw[:])
 	}
 	if err == nil && q.events.on() {

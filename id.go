@@ -77,6 +77,128 @@ func (r *receipts) forget(q *Queue) {
 	r.had = nil
 }
 
+// entrance is where concurrent deliveries by id to one channel meet: while two scripts are under way the rest waits, and goes together. A
+// script costs Redis about as much as three messages in it.
+type entrance struct {
+	mu      sync.Mutex
+	busy    int
+	waiting []*entry
+}
+
+// entry is one that waits.
+type entry struct {
+	delivery
+	ctx   context.Context
+	raw   []byte
+	began time.Time
+	err   error
+	done  chan struct{} // of capacity 1
+}
+
+// entries are those whose deliverers have their answers.
+var waitingEntries = sync.Pool{New: func() any { return &entry{done: make(chan struct{}, 1)} }}
+
+const entrances = 2 // scripts under way
+
+// putOne brings one tracked message into its channel.
+func (q *Queue) putOne(ctx context.Context, d delivery) (due time.Time, err error) {
+	raw := d.element.Encode()
+	if x := d.element.Extra; d.later || x.ID == "" || x.Expires != 0 {
+		return q.putAlone(ctx, d, raw)
+	}
+	g := q.entranceOf(d.keys)
+	g.mu.Lock()
+	if g.busy < entrances {
+		g.busy++
+		g.mu.Unlock()
+		defer q.next(g)
+		return q.putAlone(ctx, d, raw)
+	}
+	e := waitingEntries.Get().(*entry)
+	e.delivery, e.ctx, e.raw, e.began = d, ctx, raw, time.Now()
+	g.waiting = append(g.waiting, e)
+	g.mu.Unlock()
+	select {
+	case <-e.done:
+		err = e.err
+		*e = entry{done: e.done}
+		waitingEntries.Put(e)
+		return due, err
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	i := slices.Index(g.waiting, e)
+	if i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	}
+	g.mu.Unlock()
+	err = late(ctx.Err(), errors.New("others are delivered before it"))
+	if i < 0 { // it is under way
+		err = &link.Error{Class: link.Unknown, Err: ctx.Err()}
+	}
+	return due, explain(err, "deliver to", d.channel)
+}
+
+func (q *Queue) putAlone(ctx context.Context, d delivery, raw []byte) (time.Time, error) {
+	due, taken, err := q.putTracked(ctx, &d, []*lists.Element{&d.element}, [][]byte{raw})
+	if err == nil {
+		err = taken[0]
+	}
+	return due, err
+}
+
+// next lets those who wait in, or gives the place back.
+func (q *Queue) next(g *entrance) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []*entry
+	g.waiting = slices.DeleteFunc(g.waiting, func(e *entry) bool {
+		goes := len(all) < chunkTracked && e.ctx.Err() == nil // whose has ended is just about to leave
+		if goes {
+			all = append(all, e)
+		}
+		return goes
+	})
+	n := len(all)
+	if n == 0 {
+		g.busy--
+		return
+	}
+	go func() {
+		defer q.next(g)
+		es, raws := make([]*lists.Element, n), make([][]byte, n)
+		for i, e := range all {
+			es[i], raws[i] = &e.element, e.raw
+		}
+		ctx, cancel := context.WithDeadline(context.Background(), all[0].began.Add(q.conf.DeliverTimeout))
+		defer cancel()
+		_, taken, err := q.putTracked(ctx, &all[0].delivery, es, raws)
+		for i, e := range all {
+			if e.err = err; err == nil {
+				e.err = taken[i]
+			}
+			e.done <- struct{}{}
+		}
+	}()
+}
+
+// entranceOf is a channel's.
+func (q *Queue) entranceOf(k *lists.Keys) *entrance {
+	q.knownMu.RLock()
+	g := q.entrances[k]
+	q.knownMu.RUnlock()
+	if g != nil {
+		return g
+	}
+	q.knownMu.Lock()
+	defer q.knownMu.Unlock()
+	if g = q.entrances[k]; g == nil {
+		g = new(entrance)
+		q.entrances[k] = g
+	}
+	return g
+}
+
 // putTracked brings messages with an id or an expiry into d's channel, all that are not refused in one step, and again where the outcome is
 // unknown: a receipt tells whether that step was made. taken has a *DuplicateError for each whose id is another's.
 func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element, raws [][]byte) (due time.Time, taken []error, err error) {
@@ -96,7 +218,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 				c.AddScript(lists.Enter, 3, k.Prepare, k.IDs, k.Receipts, len(had))
 				c.AddElements(had...)
 				for i, e := range es {
-					c.AddElements([]byte(e.Extra.ID), raws[i])
+					c.AddElements(e.Extra.IDBytes(), raws[i])
 				}
 				return
 			}

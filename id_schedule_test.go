@@ -826,3 +826,62 @@ func TestFullRedisWithIDs(t *testing.T) {
 	t.Log("revive on a full one:", n, err)
 	s.Do("CONFIG", "SET", "maxmemory", "0")
 }
+
+// Concurrent deliveries by id share scripts; each has its own answer, and one whose context ends leaves.
+func TestDeliveriesByIDTogether(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		var g sync.WaitGroup
+		var dups, ok atomic.Int32
+		for i := range 400 {
+			g.Add(1)
+			go func() {
+				defer g.Done()
+				switch err := b.one(i, ID(fmt.Sprint(i/2))); {
+				case err == nil:
+					ok.Add(1)
+				case errors.Is(err, ErrDuplicate):
+					dups.Add(1)
+				default:
+					t.Error(err)
+				}
+			}()
+		}
+		g.Wait()
+		if ok.Load() != 200 || dups.Load() != 200 || s.Do("LLEN", lists.KeysOf(b.name).Prepare).(int64) != 200 {
+			t.Errorf("%d delivered, %d duplicates", ok.Load(), dups.Load())
+		}
+	})
+}
+
+// A delivery that waits for others leaves when its context ends, and is not delivered then; one that is under way may be.
+func TestDeliveryByIDLeaves(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.DeliverTimeout = 5 * time.Second })
+	b.must(b.one(-1, ID("first")))
+	p.DropReplies(true)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	errs := make(chan error, 10)
+	for i := range cap(errs) {
+		go func() {
+			errs <- b.Deliver(ctx, b.kind(nil).Message(i), ID(fmt.Sprint(i)))
+		}()
+	}
+	unknown := 0
+	for range cap(errs) {
+		err := <-errs
+		if err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+		if errors.Is(err, ErrUnknown) {
+			unknown++
+		}
+	}
+	if unknown > entrances {
+		t.Errorf("%d of unknown outcome", unknown)
+	}
+}

@@ -83,8 +83,9 @@ type Queue struct {
 	knownMu sync.RWMutex
 	known   map[string]*lists.Keys // channels met so far
 
-	receipts receipts
-	waits    sync.WaitGroup // calls of Wait; begun under mu
+	receipts  receipts
+	entrances map[*lists.Keys]*entrance // knownMu
+	waits     sync.WaitGroup            // calls of Wait; begun under mu
 
 	ready atomic.Bool // open has nothing to do: opened and not closed
 	// Set by open and constant from then on.
@@ -151,7 +152,7 @@ func (q *Queue) open(ctx context.Context) error {
 	}
 	q.events = newEvents(q.Events)
 	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
-	q.known = make(map[string]*lists.Keys)
+	q.known, q.entrances = make(map[string]*lists.Keys), make(map[*lists.Keys]*entrance)
 	// A dial and the wait before it take less than a third of a lease together, so that no absence that is over costs one:
 	// a half, and two fifths with an eighth of jitter.
 	third := q.conf.Lease / 3

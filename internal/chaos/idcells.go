@@ -12,22 +12,29 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// nameSteps are the scripts of messages with IDs. A caller's have a connection of their own: what a cut there costs is no receiver's.
+// nameSteps are the commands of messages with IDs. A caller's have a connection of their own: what a cut there costs is no receiver's.
 var nameSteps = []struct {
 	step
 	caller bool
 }{
-	{step{"deliver with an ID", redistest.ByScript(lists.Deliver), early}, true},
+	{step{"deliver with an ID", delivering, early}, true},
+	{step{"deliver with an ID, later", redistest.ByScript(lists.Deliver), early}, true},
 	{step{"cancel", redistest.ByScript(lists.Cancel), early}, true},
 	{step{"postpone", redistest.ByScript(lists.Postpone), early}, true},
 	{step{"wait", redistest.ByScript(lists.Wait), early}, true},
-	{step{"start", redistest.ByScript(lists.Start), early}, false},
+	{step{"start", redistest.ByName("HSET", ".running"), early}, false},
+	{step{"start, which asks", redistest.ByName("HMGET", ".ids"), early}, false},
 	{step{"settle", redistest.ByScript(lists.Settle), early}, false},
 	{step{"follow", redistest.ByScript(lists.Follow), early}, false},
 	{step{"retry with an ID", redistest.ByScript(lists.Retry), early}, false},
 	{step{"reject with an ID", redistest.ByScript(lists.Reject), early}, false},
 	{step{"settle again, in the handover", redistest.ByScript(lists.Settle), broken}, false},
 	{step{"follow again, in the handover", redistest.ByScript(lists.Follow), broken}, false},
+}
+
+// delivering matches the scripts that deliver what may be delivered again.
+func delivering(channel string) redistest.Match {
+	return redistest.Command("", "{"+channel+"}.prepare", "{"+channel+"}.receipts")
 }
 
 // idCells are those of messages with IDs.
@@ -48,13 +55,14 @@ func idCells() (all []cell) {
 		name := "over before the reconnect" + map[bool]string{true: ", and its ID another's"}[other]
 		all = append(all, cell{row: "ids", name: name, run: func(w *world) { overBefore(w, other) }})
 	}
+	all = append(all, cell{row: "ids", name: "expired in dead hands, and its ID another's", run: expiredInHand})
 	for _, what := range []string{"SCRIPT FLUSH", "CLIENT KILL TYPE normal SKIPME yes", "CLIENT KILL TYPE pubsub SKIPME yes"} {
 		all = append(all, cell{row: "ids", name: what, own: true, run: func(w *world) { flushNames(w, what) }})
 	}
 	return all
 }
 
-// strikeName has messages with IDs meet all that can become of them while one of their scripts is struck: once by a cut, or for a while by an
+// strikeName has messages with IDs meet all that can become of them while one of their commands is struck: once by a cut, or for a while by an
 // error reply.
 func strikeName(w *world, st step, caller bool, act redistest.Action, refusal string) {
 	calls := redistest.NewProxy(w.TB, w.server.Addr())
@@ -86,17 +94,21 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 		}
 	}
 	w.load.Wait()
-	if err := n.deliver(n.channel+"/last", planOK, asked{}); err != nil { // and forgets the receipts of those before
-		w.Error(err)
+	if caller { // receipts are forgotten with the last delivery and with Close
+		if err := n.deliver(n.channel+"/last", planOK, asked{}); err != nil {
+			w.Error(err)
+		}
+		if err := n.q.Close(); err != nil {
+			w.Error(err)
+		}
 	}
 	w.drained(10 * time.Second)
 	w.freed(3*time.Second, false)
 	if caller {
 		w.struck(st.name)
-		w.receipted(1 + tales) // which may all have been on their way
+		w.receipted(tales) // which may all have been on their way
 	} else {
 		w.strikes(st, refusal)
-		w.receipted(1)
 	}
 	shutdown(true)
 }
@@ -198,7 +210,7 @@ func overBefore(w *world, other bool) {
 	_, shutdown := w.receive(orders{Workers: 2})
 	n := &namer{q: w.queue("caller", calls.URL(), orders{Quiet: true}), log: w.log, channel: w.channels[0]}
 	id := n.channel + "/quick"
-	rule := calls.On(redistest.ByScript(lists.Deliver)(n.channel), 1, redistest.CutAfter)
+	rule := calls.On(delivering(n.channel), 1, redistest.CutAfter)
 	w.load.Go(func() {
 		if err := n.deliver(id, planOK, asked{}); err != nil {
 			w.Error(err)
@@ -223,6 +235,28 @@ func overBefore(w *world, other bool) {
 	w.drained(5 * time.Second)
 	w.freed(3*time.Second, true)
 	w.receipted(2) // the other's deliverer has not been asked for another one yet
+	shutdown(true)
+}
+
+// expiredInHand has a message expire that somebody took who died before he had asked for it, and another one take its ID meanwhile.
+func expiredInHand(w *world) {
+	const ttl = 200 * time.Millisecond
+	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
+	id, k := n.channel+"/expired", lists.KeysOf(n.channel)
+	if err := n.deliver(id, planDeaf+"300", asked{expire: ttl}); err != nil {
+		w.Fatal(err)
+	}
+	dead := lists.NewIncarnation(1, time.Second)
+	w.server.Do("RPOPLPUSH", k.Prepare, k.List(dead, 0))
+	w.server.Do("ZADD", k.Gone, 0, dead.Name+" 1 r")
+	w.struck("died between take and start")
+	time.Sleep(ttl + ttl/4)
+	if err := n.deliver(id, planDeaf+"800", asked{}); err != nil {
+		w.Error(err)
+	}
+	_, shutdown := w.receive(orders{Workers: 2})
+	w.drained(10 * time.Second)
+	w.freed(3*time.Second, true)
 	shutdown(true)
 }
 

@@ -275,7 +275,7 @@ func (h *history) together(broke func(string, string, string, ...any)) {
 	}
 }
 
-// ofNames says whether a key is one of those that hold no elements but what is known of IDs.
-func ofNames(k lists.Keys, key string) bool {
-	return slices.Contains([]any{k.IDs, k.Cancelled, k.Receipts, k.Done, k.DoneAt, k.Kept}, any(key))
+// hasElements says whether a key of a channel holds elements; the others hold what is known of receivers and of IDs.
+func hasElements(k lists.Keys, key string) bool {
+	return slices.Contains([]any{k.Prepare, k.Suspect, k.Delay, k.Dead}, any(key)) || strings.Contains(key, "}.doing.")
 }

@@ -21,8 +21,8 @@ func TestNames(t *testing.T) {
 	first := more("h deliver invoke a#1 plan=ok at=2000", "h deliver ok a#1 at=2010", "w1 handle invoke a#1 at=2020", "w1 handle ok a#1 at=2030", "w1 acked info a#1 at=2040")
 	// One that nobody handles.
 	waits := more("h deliver invoke b#1 plan=ok at=2000", "h deliver ok b#1 at=2010")
-	chain := more("h deliver invoke c plan=then:1 at=2000", "h deliver ok c at=2010", "w1 handle invoke c at=2020", "w1 handle ok c at=2030", "w1 acked info c at=2040")
-	next := more("w1 handle invoke c> at=2050", "w1 handle ok c> at=2060", "w1 acked info c> at=2070")
+	chain := more("h deliver invoke z plan=then:1 at=2000", "h deliver ok z at=2010", "w1 handle invoke z at=2020", "w1 handle ok z at=2030", "w1 acked info z at=2040")
+	next := more("w1 handle invoke z> at=2050", "w1 handle ok z> at=2060", "w1 acked info z> at=2070")
 	for _, c := range []struct {
 		name string
 		es   []entry
@@ -47,8 +47,8 @@ func TestNames(t *testing.T) {
 		{"a chain", all(chain, next), nil},
 		{"a chain that ends too soon", chain, []string{"I1 lost"}},
 		{"a step that nobody has made", next, []string{"I3 unexpected"}},
-		{"a step twice", all(chain, next, []entry{{At: at(2080), By: "w1", Op: handle, Phase: invoke, ID: "c>", Serial: "other", Attempt: 1}, {At: at(2081), By: "w1", Op: "lost", Phase: info, Serial: "other"}}), []string{"I14 doubled"}},
-		{"a step that was acked twice", all(chain, next, more("w1 acked info c> at=2090")), []string{"I14 doubled", "I4 double ack", "I6 conservation"}},
+		{"a step twice", all(chain, next, []entry{{At: at(2080), By: "w1", Op: handle, Phase: invoke, ID: "z>", Serial: "other", Attempt: 1}, {At: at(2081), By: "w1", Op: "lost", Phase: info, Serial: "other"}}), []string{"I14 doubled"}},
+		{"a step that was acked twice", all(chain, next, more("w1 acked info z> at=2090")), []string{"I14 doubled", "I4 double ack", "I6 conservation"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := clean()

@@ -78,8 +78,9 @@ type Element struct {
 // Extra is what a message has that is addressed by id or bound to a time; its times are ms of the server's clock, 0 where not given.
 type Extra struct {
 	ID       string
-	Expires  int64 // it is dropped if it was not taken by then
-	ToDead   bool  // in dead
+	bytes    []byte // of ID, where it was decoded
+	Expires  int64  // it is dropped if it was not taken by then
+	ToDead   bool   // in dead
 	Deadline int64
 	Retain   int64 // for so long what became of it is kept
 	Unique   int64 // for so long its id stays taken after success
@@ -91,6 +92,14 @@ func (e *Element) extra() *Extra {
 		e.Extra = new(Extra)
 	}
 	return e.Extra
+}
+
+// IDBytes is ID as it is sent; not to be written to.
+func (x *Extra) IDBytes() []byte {
+	if x.bytes != nil {
+		return x.bytes
+	}
+	return []byte(x.ID)
 }
 
 // ID is its id, empty where it has none.
@@ -192,7 +201,7 @@ func (e *Element) field(tag byte, value, whole []byte) {
 		return
 	case tag == tagID && len(value) > 0 && len(value) <= MaxID:
 		if x := e.extra(); x.ID == "" {
-			x.ID = string(value)
+			x.ID, x.bytes = string(value), value
 		}
 		return
 	case tag == tagDeadline && len(value) == 8:

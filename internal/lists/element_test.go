@@ -130,9 +130,12 @@ func alike(a, b Element) bool {
 		if e.Headers == nil {
 			e.Headers = map[string]string{}
 		}
-		if e.Extra == nil {
-			e.Extra = new(Extra)
+		x := Extra{}
+		if e.Extra != nil {
+			x = *e.Extra
 		}
+		x.bytes = nil
+		e.Extra = &x
 	}
 	return reflect.DeepEqual(a, b)
 }

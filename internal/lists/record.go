@@ -25,6 +25,10 @@ func ParseRecord(raw []byte) (r Record, ok bool) {
 		return r, false
 	}
 	copy(r.Serial[:], raw)
+	if string(raw[16:]) == "p0 0 0 0 \n" { // most, by far
+		r.State = 'p'
+		return r, true
+	}
 	r.State, r.Off = raw[16], raw[17] == '4'
 	head, failure, ok := bytes.Cut(raw[18:], []byte(" \n"))
 	r.Failure = string(failure)

@@ -216,7 +216,7 @@ func (s *slot) settleAll(call *link.Call, in *Intake, doing any, its ...*Item) {
 	call.AddScript(lists.Settle, 8, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
 		max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
 	for _, it := range its {
-		call.AddElements([]byte(it.ID()), it.Raw, it.how())
+		call.AddElements(it.Extra.IDBytes(), it.Raw, it.how())
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,7 +32,7 @@ func (s *slot) start(in *Intake) bool {
 	if r.pausing.Load() {
 		return false
 	}
-	var asked []*Item
+	asked := s.asked[:0]
 	s.mu.Lock()
 	for _, it := range s.items {
 		if it.In == in && it.state == waiting && it.Extra != nil && !it.begun {
@@ -40,6 +41,8 @@ func (s *slot) start(in *Intake) bool {
 		}
 	}
 	s.mu.Unlock()
+	s.asked = asked
+	defer clear(asked)
 	if len(asked) == 0 {
 		return true
 	}
@@ -112,35 +115,45 @@ type said struct {
 // ask sends what start has to say and to ask, in one pipeline, and in a second one only where something is cancelled.
 func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 	r := s.r
-	a := said{records: make([][]byte, len(asked)), cancelled: make([]bool, len(asked))}
-	inc := *r.live.Load()
-	var marks, ids [][]byte
-	var with []int // indexes of those with an id
-	attempt, as := 0, []byte(nil)
-	for i, it := range asked {
-		if it.Extra.ID == "" {
-			continue
-		}
-		if as == nil || attempt != it.Attempts+1 {
-			attempt = it.Attempts + 1
-			as = []byte(holder(inc, s.n, attempt, now))
-		}
-		marks = append(marks, it.Serial[:], as)
-		ids, with = append(ids, []byte(it.Extra.ID)), append(with, i)
+	s.records = slices.Grow(s.records[:0], len(asked))[:len(asked)]
+	s.cancelled = slices.Grow(s.cancelled[:0], len(asked))[:len(asked)]
+	clear(s.records)
+	clear(s.cancelled)
+	a := said{records: s.records, cancelled: s.cancelled}
+	if s.starts == nil {
+		s.starts = link.NewCall()
 	}
-	call := link.NewCall()
+	call := s.starts
+	call.Reset()
 	call.FailFast = true
 	call.Add("TIME")
+	with := s.with[:0]
+	for i, it := range asked {
+		if it.Extra.ID != "" {
+			with = append(with, i)
+		}
+	}
+	s.with = with
 	if len(with) > 0 {
-		if time.Now().UnixNano() < r.full.Load() {
+		if now.UnixNano() < r.full.Load() {
 			call.AddScript(lists.Start, 2, in.Living, in.Running)
 		} else {
 			call.Add("HSET", in.Running)
 		}
-		call.AddElements(marks...)
+		inc, attempt, as := *r.live.Load(), 0, []byte(nil)
+		for _, i := range with {
+			it := asked[i]
+			if as == nil || attempt != it.Attempts+1 {
+				attempt = it.Attempts + 1
+				as = []byte(holder(inc, s.n, attempt, now))
+			}
+			call.AddElements(it.Serial[:], as)
+		}
 		call.Add("EXISTS", in.Keys.Cancelled)
 		call.Add("HMGET", in.IDs)
-		call.AddElements(ids...)
+		for _, i := range with {
+			call.AddElements(asked[i].Extra.IDBytes())
+		}
 	}
 	r.exchange(call)
 	for i, rep := range call.Replies {
@@ -162,10 +175,10 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 	if len(with) == 0 {
 		return a
 	}
-	found, _ := redis.ByteSlices(call.Replies[3].Value, call.Replies[3].Err)
+	found, _ := redis.Values(call.Replies[3].Value, call.Replies[3].Err)
 	for j, i := range with {
 		if j < len(found) {
-			a.records[i] = found[j]
+			a.records[i], _ = found[j].([]byte)
 		}
 	}
 	if some, _ := redis.Int(call.Replies[2].Value, call.Replies[2].Err); some == 0 {

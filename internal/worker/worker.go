@@ -37,6 +37,12 @@ type slot struct {
 	sent  []*Item       // of step; kept for their memory, as took is
 	took  []*Item
 
+	asked     []*Item // of start, likewise
+	with      []int
+	records   [][]byte
+	cancelled []bool
+	starts    *link.Call
+
 	flushing atomic.Bool // from outside the goroutine; one at a time
 
 	mu         sync.Mutex

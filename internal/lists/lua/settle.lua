@@ -8,7 +8,7 @@ local out, ids, serials = {}, {}, {}
 local special = redis.call('EXISTS', KEYS[3], KEYS[8]) > 0
 for i = 3, #ARGV, 3 do
   local id, e, how = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local n = redis.call('LREM', KEYS[1], -1, e)
+  local n = redis.call('LREM', KEYS[1], '-1', e) -- a number would be formatted
   out[#out + 1] = n
   if n == 1 then
     local serial = string.sub(e, 5, 20)
