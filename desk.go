@@ -125,6 +125,9 @@ func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call)
 			continue
 		}
 		if err != nil {
+			if again { // the first one may have been executed
+				err = &link.Error{Class: link.Unknown, Err: err}
+			}
 			return nil, explain(err, "look at", channel)
 		}
 		vs := make([]any, len(c.Replies))

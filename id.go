@@ -61,17 +61,21 @@ func (r *receipts) put(channel string, serials [][]byte) {
 	r.had[channel] = had
 }
 
-// forget tells what has not been told yet, as far as that can be done at once: the replies are nobody's.
+// forget tells what has not been told yet, if that can be done at once.
 func (r *receipts) forget(q *Queue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
 	for channel, all := range r.had {
+		c := link.NewCall()
+		c.FailFast = true
 		for had := range slices.Chunk(all, 1000) {
-			c := link.NewCall()
-			c.FailFast = true
 			c.Add("SREM", lists.KeysOf(channel).Receipts)
 			c.AddElements(had...)
-			q.serverOf(channel).Data.Post(c)
+		}
+		if c.Len() > 0 {
+			_ = q.serverOf(channel).Data.Run(ctx, c) // else they go in a day
 		}
 	}
 	r.had = nil
@@ -240,9 +244,6 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 			at, taken, again := d.admitted(vs, es)
 			if simple && again { // an id that is taken may be so no more: the other script finds out
 				simple, had = false, nil
-				if err := q.forgetReceipts(ctx, d, raws, taken); err != nil {
-					return due, nil, err
-				}
 				continue
 			}
 			if !doubt {
@@ -267,19 +268,6 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 		}
 		link.Sleep(ctx, link.Jitter(wait))
 	}
-}
-
-// forgetReceipts makes deliveries that were refused, and never in doubt, new ones.
-func (q *Queue) forgetReceipts(ctx context.Context, d *delivery, raws [][]byte, refused []error) error {
-	_, err := q.look(ctx, d.channel, func(c *link.Call) {
-		c.Add("SREM", d.keys.Receipts)
-		for i, raw := range raws {
-			if refused[i] != nil {
-				c.AddElements(raw[4:20])
-			}
-		}
-	})
-	return err
 }
 
 // inHand completes what is known of the messages that have the ids: whether a worker has them.

@@ -110,6 +110,7 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 			if link.Classify(err) != link.NotExecuted && link.Classify(err) != link.Unknown || errors.Is(err, ErrClosed) {
 				return Outcome{}, err
 			}
+			timer.Reset(link.Jitter(waitEvery / 10))
 			continue // Redis is away
 		}
 		vs, _ := redis.Values(v, nil)

@@ -37,7 +37,14 @@ func (r *receiver) upkeep(in *intake, server time.Time) error {
 		}
 		return vs, nil
 	}
-	vs, err := pulse(func(c *link.Call) {
+	vs, err := pulse(func(c *link.Call) { c.Add("EXISTS", in.Running, in.Receipts) })
+	if err != nil {
+		return err
+	}
+	if n, _ := redis.Int(vs[0], nil); n == 0 {
+		return nil
+	}
+	vs, err = pulse(func(c *link.Call) {
 		c.Add("HSCAN", in.Running, in.marks, "COUNT", upkeepMost)
 		c.Add("SSCAN", in.Receipts, in.receipts, "COUNT", upkeepMost)
 		c.Add("ZRANGE", in.Living, 0, -1)

@@ -44,7 +44,8 @@ for i = from, #ARGV, 3 do
       es[#es + 1] = e
       if id ~= '' then taken[id] = serial end
     else
-      reply = has -- and what is sent again finds a receipt all the same
+      redis.call('SREM', KEYS[4], serial) -- a receipt says that it was delivered
+      reply = has
     end
   end
   out[#out + 1] = reply

@@ -15,7 +15,8 @@ for i = from, #ARGV, 2 do
     es[#es + 1] = e
     ids[#ids + 1] = id
   else
-    out[#out + 1] = redis.call('HGET', KEYS[2], id) -- and what is sent again finds a receipt all the same
+    redis.call('SREM', KEYS[3], serial) -- a receipt says that it was delivered
+    out[#out + 1] = redis.call('HGET', KEYS[2], id)
   end
 end
 local unpack = unpack or table.unpack
