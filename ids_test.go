@@ -405,7 +405,7 @@ func TestDeadline(t *testing.T) {
 		})
 		at := time.Now().Add(200 * time.Millisecond)
 		b.must(b.one(1, Deadline(at)))
-		b.must(b.one(2, Deadline(at)))
+		b.must(b.one(2, Deadline(at.Add(-50*time.Millisecond)))) // over when its turn comes
 		b.wait(Rejected, 2, 5*time.Second)
 		if n := b.count(TimedOut); n != 1 {
 			t.Errorf("%d were handled", n)
