@@ -31,7 +31,7 @@ func TestGoldenElementsAreHandled(t *testing.T) {
 	want := make(map[string]int)
 	for block := range strings.SplitSeq(string(text), "\n\n") {
 		var raw, payload []byte
-		is, isNewer := false, false
+		is, isNewer, isOver := false, false, false
 		for line := range strings.SplitSeq(block, "\n") {
 			word, rest, _ := strings.Cut(line, " ")
 			switch word {
@@ -42,6 +42,8 @@ func TestGoldenElementsAreHandled(t *testing.T) {
 				is = true
 			case "newer":
 				isNewer = true
+			case "expires":
+				isOver = true
 			case "payload":
 				s, err := strconv.Unquote(rest)
 				if err != nil {
@@ -51,7 +53,7 @@ func TestGoldenElementsAreHandled(t *testing.T) {
 			}
 		}
 		switch {
-		case !is:
+		case !is, isOver:
 		case isNewer:
 			newer = append(newer, raw)
 		default:

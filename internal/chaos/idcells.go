@@ -89,7 +89,7 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 	if refusal != "" {
 		time.Sleep(refusing)
 		rule.Remove()
-		if !caller { // of callers there are many, and each asks for itself
+		if !caller && !strings.HasPrefix(refusal, "WRONGTYPE") { // of callers there are many; and an index that cannot be read holds nothing up
 			tries.spin(w)
 		}
 	}

@@ -28,7 +28,7 @@ var (
 	Enter      = script("enter")
 	Deliver    = script("ids", "deliver")
 	Take       = script("take")
-	Start      = script("start")
+	Start      = script("ids", "start")
 	Settle     = script("ids", "ending", "settle")
 	Follow     = script("ids", "ending", "follow")
 	Retry      = script("ids", "ending", "retry")

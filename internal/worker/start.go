@@ -126,17 +126,16 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 	call := s.starts
 	call.Reset()
 	call.FailFast = true
-	call.Add("TIME")
-	with := s.with[:0]
+	with, bound := s.with[:0], now.UnixNano() < r.full.Load()
 	for i, it := range asked {
 		if it.Extra.ID != "" {
-			with = append(with, i)
+			with, bound = append(with, i), bound || it.Extra.Expires != 0
 		}
 	}
 	s.with = with
 	if len(with) > 0 {
-		if now.UnixNano() < r.full.Load() {
-			call.AddScript(lists.Start, 2, in.Living, in.Running)
+		if bound {
+			call.AddScript(lists.Start, 3, in.Living, in.Running, in.IDs)
 		} else {
 			call.Add("HSET", in.Running)
 		}
@@ -147,6 +146,9 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 				attempt = it.Attempts + 1
 				as = []byte(holder(inc, s.n, attempt, now))
 			}
+			if bound {
+				call.AddElements(it.Extra.IDBytes())
+			}
 			call.AddElements(it.Serial[:], as)
 		}
 		call.Add("EXISTS", in.Keys.Cancelled)
@@ -155,33 +157,34 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 			call.AddElements(asked[i].Extra.IDBytes())
 		}
 	}
+	call.Add("TIME") // after the mark: what has one had not expired then
 	r.exchange(call)
 	for i, rep := range call.Replies {
 		switch {
-		case i == 1 && link.Code(rep.Err) == "OOM":
+		case i == 0 && !bound && link.Code(rep.Err) == "OOM":
 			r.full.Store(now.Add(fullFor).UnixNano())
 			return s.ask(in, asked, now)
-		case i == 0 || link.Classify(rep.Err) != link.Failed && link.Code(rep.Err) != "WRONGTYPE": // an index that cannot be read holds up no message
+		case i == len(call.Replies)-1 || link.Classify(rep.Err) != link.Failed && link.Code(rep.Err) != "WRONGTYPE": // an index that cannot be read holds up no message
 			a.err = cmp.Or(a.err, rep.Err)
 		}
 	}
 	if a.err != nil {
 		return a
 	}
-	t, _ := redis.Int64s(call.Replies[0].Value, nil)
+	t, _ := redis.Int64s(call.Replies[len(call.Replies)-1].Value, nil)
 	if len(t) == 2 {
 		a.now = t[0]*1000 + t[1]/1000
 	}
 	if len(with) == 0 {
 		return a
 	}
-	found, _ := redis.Values(call.Replies[3].Value, call.Replies[3].Err)
+	found, _ := redis.Values(call.Replies[2].Value, call.Replies[2].Err)
 	for j, i := range with {
 		if j < len(found) {
 			a.records[i], _ = found[j].([]byte)
 		}
 	}
-	if some, _ := redis.Int(call.Replies[2].Value, call.Replies[2].Err); some == 0 {
+	if some, _ := redis.Int(call.Replies[1].Value, call.Replies[1].Err); some == 0 {
 		return a
 	}
 	call.Reset()

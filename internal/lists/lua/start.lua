@@ -1,7 +1,17 @@
--- Start: notes in whose hands messages are, in a full Redis: it is HSET, which that refuses.
--- KEYS 1 receivers  2 running
--- ARGV serial and holder in turns
--- reply: number that were not there
+-- Start: notes in whose hands messages are, unless they have expired: those are nobody's, and their ids are free. Without Expire it is
+-- HSET, which a full Redis refuses.
+-- KEYS 1 receivers  2 running  3 ids
+-- ARGV id, serial and holder in turns
+-- reply: number noted
 redis.call('ZREM', KEYS[1], '')
-local unpack = unpack or table.unpack
-return redis.call('HSET', KEYS[2], unpack(ARGV))
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local n = 0
+for i = 1, #ARGV, 3 do
+  local p = own(KEYS[3], ARGV[i], ARGV[i + 1])
+  if not (p and p.expires > 0 and p.expires <= now) then
+    redis.call('HSET', KEYS[2], ARGV[i + 1], ARGV[i + 2])
+    n = n + 1
+  end
+end
+return n
