@@ -42,7 +42,7 @@ race:
 		(cd $$dir && $(GO) test -race -short -count=1 -parallel 8 -timeout 10m $$($(GO) list ./... | grep -v /internal/chaos$$)); \
 	done; \
 	echo "== go test -race ./internal/chaos"; \
-	$(GO) test -race -short -count=1 -parallel 24 -timeout 10m ./internal/chaos
+	$(GO) test -race -short -count=1 -parallel 16 -timeout 10m ./internal/chaos
 
 # One target at a time, for each one takes every core. Up to Go 1.26 a run can
 # end in a bare "context deadline exceeded" when its time is up

@@ -289,7 +289,7 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 		} else {
 			time.Sleep(refusing)
 			rule.Remove()
-			tries.spin(w)
+			tries.spin(w, 1)
 		}
 		w.load.Wait()
 		w.drained(15 * time.Second)
@@ -349,13 +349,13 @@ func (a *attempts) of(match redistest.Match) redistest.Match {
 }
 
 // spin complains of commands that were tried too often.
-func (a *attempts) spin(w *world) {
+func (a *attempts) spin(w *world, workers int) {
 	w.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, at := range a.at {
 		for i := range at {
-			if n := i + perSecond; n < len(at) && at[n].Sub(at[i]) < time.Second {
+			if n := i + perSecond*workers; n < len(at) && at[n].Sub(at[i]) < time.Second {
 				var since []time.Duration
 				for _, t := range at {
 					since = append(since, t.Sub(at[0]).Round(time.Millisecond))
@@ -430,7 +430,7 @@ func wrongType(w *world, name string) {
 	deliver(0)
 	time.Sleep(refusing)
 	rule.Remove()
-	tries.spin(w)
+	tries.spin(w, 1)
 	for _, k := range keys {
 		w.server.Do("DEL", k)
 	}

@@ -90,7 +90,7 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 		time.Sleep(refusing)
 		rule.Remove()
 		if !caller && !strings.HasPrefix(refusal, "WRONGTYPE") { // of callers there are many; and an index that cannot be read holds nothing up
-			tries.spin(w)
+			tries.spin(w, 2)
 		}
 	}
 	w.load.Wait()

@@ -334,7 +334,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = left
-			b.expect(b.script(nil, lists.Release, 4, append([]any{k.Living, l, k.Prepare, k.IDs, 0}, ids...)...), one(n))
+			b.expect(b.script(nil, lists.Release, 5, append([]any{k.Living, l, k.Prepare, k.IDs, k.Running, 0}, ids...)...), one(n))
 		},
 		"hand over": func() {
 			l, _ := b.list(append(slices.Clone(m.living), m.gone...), true)
@@ -364,7 +364,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = nil
-			b.expect(b.script(nil, lists.Handover, 5, append([]any{k.Living, l, to, k.Prepare, k.IDs, holder.Name}, ids...)...), append([]any{one(back)}, found...))
+			b.expect(b.script(nil, lists.Handover, 6, append([]any{k.Living, l, to, k.Prepare, k.IDs, k.Running, holder.Name}, ids...)...), append([]any{one(back)}, found...))
 		},
 		"supersede": func() {
 			if len(m.living) < 2 {
@@ -382,7 +382,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if m.superseded[owner.Name] && rapid.Bool().Draw(b.T, "superseded") {
 				raise = 0
 			}
-			args := []any{k.Living, l, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept,
+			args := []any{k.Living, l, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
 				0, 1000, raise, 1 << 20, 0, 0, lists.FailureField("poison"), 0, 0}
 			var serials [][16]byte
 			for range 1 + rapid.IntRange(0, 3).Draw(b.T, "serials") {
@@ -421,7 +421,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}
 			m.suspect = append(suspects, m.suspect...)
 			m.doing[l] = slices.Clone(m.doing[l][n:])
-			b.expect(b.script(nil, lists.Reap, 10, args...), []any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l]))})
+			b.expect(b.script(nil, lists.Reap, 12, args...), []any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l]))})
 		},
 		"revive": func() {
 			if len(m.dead) == 0 {
@@ -430,7 +430,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			e := rapid.SampledFrom(m.dead).Draw(b.T, "dead")
 			m.dead, _ = cut(m.dead, e)
 			m.prepare = append([]string{e}, m.prepare...)
-			b.expect(b.script(nil, lists.Revive, 3, k.Dead, k.Prepare, k.IDs, e, e, ""), one(1))
+			b.expect(b.script(nil, lists.Revive, 4, k.Dead, k.Prepare, k.IDs, k.Running, e, e, ""), one(1))
 		},
 		"unregister": func() {
 			if len(m.living) < 2 {
