@@ -277,7 +277,7 @@ func TestCancelDuringShutdown(t *testing.T) {
 	}
 }
 
-// Postpone among more than 128 of a ms.
+// Postpone among more than a script looks through of one ms.
 func TestPostponeAmongMany(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -285,11 +285,11 @@ func TestPostponeAmongMany(t *testing.T) {
 	b := newBench(t, s.URL())
 	at := time.Now().Add(time.Hour)
 	var ms []IMessage
-	for i := range 300 {
+	for i := range 1500 {
 		ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(i))))
 	}
 	b.must(b.DeliverAll(ctx, ms, At(at)))
-	es, err := b.List(ctx, b.name, Delay, 299, 1)
+	es, err := b.List(ctx, b.name, Delay, 1499, 1)
 	b.must(err)
 	id := es[0].ID
 	b.must(b.Postpone(ctx, b.name, id, In(2*time.Hour)))

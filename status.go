@@ -42,7 +42,7 @@ type Outcome struct {
 }
 
 // lookedThrough bounds the messages due at the very millisecond that a script looks through for one.
-const lookedThrough = 128
+const lookedThrough = 1024
 
 // Status tells what is known of the message with that id: of the living one, else of the last whose end is kept. It is one look, however
 // many messages wait. ErrNotFound: there is none.

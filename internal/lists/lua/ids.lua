@@ -48,11 +48,17 @@ local function wait(ids, running, id, serial, holder)
   if p and p.expires > 0 then redis.pcall('HSET', ids, id, record(serial, p.state, p.off and 4 or 0, p.attempts, p.at, 0, p.failure)) end
 end
 
--- due is a message's element in delay, or nil where it is not among the first n that are due at its time.
+-- due is a message's element in delay, or nil where it is not among the first n, or 128 KB, that are due at its time.
 local function due(delay, p, n)
-  local at = string.format('%.0f', p.at)
-  for _, e in ipairs(redis.call('ZRANGEBYSCORE', delay, at, at, 'LIMIT', 0, n)) do
-    if string.sub(e, 5, 20) == p.serial then return e end
+  local at, from, bytes = string.format('%.0f', p.at), 0, 0
+  while from < n and bytes < 131072 do
+    local es = redis.call('ZRANGEBYSCORE', delay, at, at, 'LIMIT', from, 32)
+    for _, e in ipairs(es) do
+      if string.sub(e, 5, 20) == p.serial then return e end
+      bytes = bytes + #e
+    end
+    if #es < 32 then return nil end
+    from = from + 32
   end
   return nil
 end
