@@ -24,7 +24,8 @@ type receipts struct {
 }
 
 const (
-	receiptsTold = 32    // at once
+	receiptsTold = 32    // at once, at least
+	receiptsCall = 200   // and at most: more than a chunk leaves
 	receiptsMost = 10000 // of a channel: what is beyond is forgotten here
 )
 
@@ -33,10 +34,10 @@ func (r *receipts) take(channel string) [][]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	had := r.had[channel]
-	n := len(had) - receiptsTold
-	if n < 0 {
+	if len(had) < receiptsTold {
 		return nil
 	}
+	n := max(0, len(had)-receiptsCall)
 	r.had[channel] = had[:n]
 	return slices.Clone(had[n:])
 }

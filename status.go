@@ -41,8 +41,11 @@ type Outcome struct {
 	Result  []byte // as SetResult set it
 }
 
-// lookedThrough bounds the messages due at the very millisecond that a script looks through for one.
-const lookedThrough = 1024
+// What a script looks through for one message among those due at the very millisecond: Cancel can do without, Postpone would have to fetch them.
+const (
+	cancelLooks   = 128
+	postponeLooks = 1024
+)
 
 // Status tells what is known of the message with that id: of the living one, else of the last whose end is kept. It is one look, however
 // many messages wait. ErrNotFound: there is none.
@@ -157,7 +160,7 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
 	v, lost, err := q.lookAgain(ctx, channel, func(c *link.Call) {
-		c.AddScript(lists.Cancel, 9, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, id, serial[:], lookedThrough,
+		c.AddScript(lists.Cancel, 9, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, id, serial[:], cancelLooks,
 			max(0, q.conf.MaxDone), max(0, q.conf.MaxDoneBytes))
 	})
 	if err != nil {
@@ -205,7 +208,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 	if mode == "now" {
 		mode, ms = "at", 0
 	}
-	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, k.Running, id, mode, ms, lookedThrough}
+	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, k.Running, id, mode, ms, postponeLooks}
 	for {
 		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Postpone, 5, args...) })
 		if err != nil {
