@@ -242,7 +242,7 @@ func lines(r *report, prefix, title string) *plot.Plot {
 	return p
 }
 
-// sameScale gives all panels the first one's axis and legend.
+// sameScale gives all panels the first one's axis and the last one's legend: the first axis of growth has no limit.
 func sameScale(panels []*plot.Plot, unit string) {
 	most := 0.0
 	for _, p := range panels {
@@ -250,7 +250,7 @@ func sameScale(panels []*plot.Plot, unit string) {
 	}
 	for i, p := range panels {
 		p.Y.Min, p.Y.Max = 0, most
-		if i > 0 {
+		if i < len(panels)-1 {
 			p.Legend = plot.NewLegend()
 		}
 	}
