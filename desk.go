@@ -2,7 +2,6 @@ package shunt
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -39,25 +38,6 @@ type StateStats struct {
 // Stats are a channel's, by state.
 type Stats map[State]StateStats
 
-// Entry is one message as it lies in Redis.
-type Entry struct {
-	Serial     string // empty for a bare payload
-	ID         string
-	Payload    []byte
-	Headers    map[string]string
-	Attempts   int
-	Recoveries int
-	Failure    string    // of the last attempt
-	Delivered  time.Time // by the deliverer's clock; zero for a bare payload
-	At         time.Time // Delay: due; Dead: died; Done: ended; by the server's clock
-	Receiver   string    // Doing: the incarnation that holds it
-	Worker     int       // Doing
-	Outcome    Outcome   // Done, which has no payload
-
-	channel string
-	raw     []byte
-}
-
 // Receiver is an incarnation that is known to a channel.
 type Receiver struct {
 	Name    string
@@ -87,25 +67,18 @@ func (q *Queue) look(ctx context.Context, channel string, fill func(*link.Call))
 
 // looks sends commands for an operator in one pipeline; the first error is that of all.
 func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
-	return q.sends(ctx, channel, fill, nil)
+	vs, _, err := q.sends(ctx, channel, fill)
+	return vs, err
 }
 
-// lookAgain is look; lost says that it was sent twice, because the first reply was lost.
-func (q *Queue) lookAgain(ctx context.Context, channel string, fill func(*link.Call)) (v any, lost bool, err error) {
-	vs, err := q.sends(ctx, channel, fill, &lost)
-	if err != nil {
-		return nil, lost, err
-	}
-	return vs[0], lost, nil
-}
-
-func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call), lost *bool) ([]any, error) {
+// sends is looks; again says that it was sent twice, because the first replies were lost.
+func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call)) (vs []any, again bool, err error) {
 	if err := q.open(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if channel != "" {
 		if err := lists.CheckChannel(channel); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if _, ok := ctx.Deadline(); !ok {
@@ -113,28 +86,25 @@ func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call)
 		ctx, cancel = context.WithTimeout(ctx, q.conf.DeliverTimeout)
 		defer cancel()
 	}
-	for again := false; ; again = true { // whatever an operator sends may be sent again when its outcome is unknown
+	for ; ; again = true { // whatever an operator sends may be sent again when its outcome is unknown
 		c := link.NewCall()
 		c.FailFast = true
 		fill(c)
 		err := q.serverOf(channel).Data.Run(ctx, c)
 		if link.Classify(err) == link.Unknown && ctx.Err() == nil && !again {
-			if lost != nil {
-				*lost = true
-			}
 			continue
 		}
 		if err != nil {
 			if again { // the first one may have been executed
 				err = &link.Error{Class: link.Unknown, Err: err}
 			}
-			return nil, explain(err, "look at", channel)
+			return nil, again, explain(err, "look at", channel)
 		}
-		vs := make([]any, len(c.Replies))
+		vs = make([]any, len(c.Replies))
 		for i, r := range c.Replies {
 			vs[i] = r.Any()
 		}
-		return vs, nil
+		return vs, again, nil
 	}
 }
 
@@ -253,163 +223,4 @@ func oldest(channel string, now time.Time, elements []any) (age time.Duration) {
 		}
 	}
 	return age
-}
-
-// entries decodes a reply of elements, each followed by its score or not.
-func entries(channel string, reply any, scores bool) []Entry {
-	vs, _ := redis.Values(reply, nil)
-	step := 1
-	if scores {
-		step = 2
-	}
-	var es []Entry
-	for i := 0; i+step <= len(vs); i += step {
-		raw, ok := vs[i].([]byte)
-		if !ok {
-			continue
-		}
-		el, _ := lists.Decode(raw)
-		e := Entry{Serial: el.Name(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers, Attempts: el.Attempts, Recoveries: el.Recoveries,
-			Failure: el.Failure, channel: channel, raw: raw}
-		if !el.Bare {
-			e.Delivered = lists.DeliveredAt(el.Serial)
-		}
-		if scores {
-			ms, _ := redis.Float64(vs[i+1], nil)
-			e.At = time.UnixMilli(int64(ms))
-		}
-		es = append(es, e)
-	}
-	return es
-}
-
-// List shows messages of one state: limit of them (0: all) from offset, the one to be taken next first, the one due first, the latest
-// dead and the latest done first; those in hand by receiver and worker, always all of them. What is cancelled is left out, so there may be
-// less than limit. It reads, and locks nothing: a message that moves meanwhile may be missed or seen twice.
-func (q *Queue) List(ctx context.Context, channel string, state State, offset, limit int) ([]Entry, error) {
-	if offset < 0 || limit < 0 {
-		return nil, fmt.Errorf("shunt: list %q: offset %d and limit %d: want 0 or more", channel, offset, limit)
-	}
-	k := lists.KeysOf(channel)
-	last := -1
-	if limit > 0 {
-		last = offset + limit - 1
-	}
-	list := func(key any) ([]Entry, error) { // from its taking end
-		from, to := -1-last, -1-offset
-		if limit == 0 {
-			from = 0
-		}
-		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add("LRANGE", key, from, to) })
-		es := entries(channel, v, false)
-		slices.Reverse(es)
-		if err == nil {
-			es, err = q.uncancelled(ctx, &k, es)
-		}
-		return es, err
-	}
-	set := func(command string, key any) ([]Entry, error) {
-		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add(command, key, offset, last, "WITHSCORES") })
-		es := entries(channel, v, true)
-		if err == nil {
-			es, err = q.uncancelled(ctx, &k, es)
-		}
-		return es, err
-	}
-	switch state {
-	case Prepare:
-		return list(k.Prepare)
-	case Suspect:
-		return list(k.Suspect)
-	case Delay:
-		return set("ZRANGE", k.Delay)
-	case Dead:
-		return set("ZREVRANGE", k.Dead)
-	case Doing:
-		return q.held(ctx, &k)
-	case Done:
-		return q.listDone(ctx, &k, offset, last)
-	}
-	return nil, fmt.Errorf("shunt: list %q: there is no state %q", channel, state)
-}
-
-// held lists what all receivers of a channel hold.
-func (q *Queue) held(ctx context.Context, k *lists.Keys) ([]Entry, error) {
-	rs, err := q.Receivers(ctx, k.Channel)
-	if err != nil {
-		return nil, err
-	}
-	var es []Entry
-	for _, r := range rs {
-		if r.Holding == 0 {
-			continue
-		}
-		vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
-			for _, l := range k.Doings(lists.Incarnation{Name: r.Name, Workers: r.Workers, Lease: r.Lease}) {
-				c.Add("LRANGE", l, 0, -1)
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-		for worker, v := range vs {
-			of := entries(k.Channel, v, false)
-			slices.Reverse(of)
-			for i := range of {
-				of[i].Receiver, of[i].Worker = r.Name, worker
-			}
-			es = append(es, of...)
-		}
-	}
-	return es, nil
-}
-
-// uncancelled leaves out what is cancelled, and only waits to be dropped.
-func (q *Queue) uncancelled(ctx context.Context, k *lists.Keys, es []Entry) ([]Entry, error) {
-	if !slices.ContainsFunc(es, func(e Entry) bool { return e.ID != "" }) {
-		return es, nil
-	}
-	vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
-		for _, e := range es {
-			c.Add("SISMEMBER", k.Cancelled, e.serial())
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	var left []Entry
-	for i, e := range es {
-		if n, _ := redis.Int(vs[i], nil); n == 0 {
-			left = append(left, e)
-		}
-	}
-	return left, nil
-}
-
-// serial is as scripts know it.
-func (e *Entry) serial() []byte {
-	el, _ := lists.Decode(e.raw)
-	return el.Serial[:]
-}
-
-// listDone lists what is kept of messages that are over.
-func (q *Queue) listDone(ctx context.Context, k *lists.Keys, offset, last int) ([]Entry, error) {
-	ids, err := redis.Strings(q.look(ctx, k.Channel, func(c *link.Call) { c.Add("ZREVRANGE", k.DoneAt, offset, last) }))
-	if err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
-		for _, id := range ids {
-			c.Add("HGET", k.Done, id)
-		}
-	})
-	var es []Entry
-	for i, v := range vs {
-		if raw, ok := v.([]byte); ok {
-			s := ended(ids[i], raw)
-			es = append(es, Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, Delivered: s.Delivered, At: s.Outcome.Ended,
-				Outcome: s.Outcome, channel: k.Channel})
-		}
-	}
-	return es, err
 }

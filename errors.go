@@ -35,6 +35,8 @@ var (
 	ErrDuplicate = errors.New("shunt: the id is taken")
 	// ErrNotFound says that no message of an id is there, nor what became of one.
 	ErrNotFound = errors.New("shunt: no message of this id is waiting, delayed or being handled, and nothing is kept of one")
+	// ErrNotKept says that a message is over, and that what became of it was not kept.
+	ErrNotKept = errors.New("shunt: the message is over, and what became of it was not kept: deliver it with Retain")
 	// ErrRunning says that a message is in a worker's hands.
 	ErrRunning = errors.New("shunt: the message is being handled")
 	// ErrInHandler is returned by shutdown and Close when they would wait for the handler that called them. Nothing was begun.

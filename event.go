@@ -36,7 +36,7 @@ const (
 	Cancelled   EventKind = "cancelled"    // dropped by Cancel, met or stopped by a worker: Serial, ID, Attempt, Receiver, Worker; Took if it ran, and Err
 	Expired     EventKind = "expired"      // dropped, as Expire asked: Serial, ID, Receiver, Worker
 	Postponed   EventKind = "postponed"    // taken before its time, which Postpone had changed, and put off: Serial, ID, Receiver, Worker, Due
-	Duplicate   EventKind = "duplicate"    // a follow-up, or a recurring message, was not delivered, because its ID is taken: Serial, ID
+	Duplicate   EventKind = "duplicate"    // a follow-up, or a recurring message, was not delivered, because its ID is taken: ID, N or Serial
 
 	// A handler's faults.
 	TimedOut   EventKind = "timed-out"   // its context was ended; Serial, Attempt, Receiver, Worker, Took

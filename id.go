@@ -95,13 +95,18 @@ type entry struct {
 	delivery
 	ctx   context.Context
 	raw   []byte
-	began time.Time
+	limit time.Time // until when it may take: the end of ctx, or DeliverTimeout
+	timer *time.Timer
 	err   error
 	done  chan struct{} // of capacity 1
 }
 
-// entries are those whose deliverers have their answers.
-var waitingEntries = sync.Pool{New: func() any { return &entry{done: make(chan struct{}, 1)} }}
+// entriesDone are those whose deliverers have their answers.
+var entriesDone = sync.Pool{New: func() any {
+	e := &entry{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	e.timer.Stop()
+	return e
+}}
 
 const entrances = 2 // scripts under way
 
@@ -119,17 +124,28 @@ func (q *Queue) putOne(ctx context.Context, d delivery) (due time.Time, err erro
 		defer q.next(g)
 		return q.putAlone(ctx, d, raw)
 	}
-	e := waitingEntries.Get().(*entry)
-	e.delivery, e.ctx, e.raw, e.began = d, ctx, raw, time.Now()
+	e := entriesDone.Get().(*entry)
+	e.delivery, e.ctx, e.raw = d, ctx, raw
+	var over <-chan time.Time
+	var has bool
+	if e.limit, has = ctx.Deadline(); !has {
+		e.limit = time.Now().Add(q.conf.DeliverTimeout)
+		e.timer.Reset(q.conf.DeliverTimeout)
+		over = e.timer.C
+	}
 	g.waiting = append(g.waiting, e)
 	g.mu.Unlock()
+	why := error(context.DeadlineExceeded)
 	select {
 	case <-e.done:
 		err = e.err
-		*e = entry{done: e.done}
-		waitingEntries.Put(e)
+		e.timer.Stop()
+		*e = entry{done: e.done, timer: e.timer}
+		entriesDone.Put(e)
 		return due, err
+	case <-over:
 	case <-ctx.Done():
+		why = ctx.Err()
 	}
 	g.mu.Lock()
 	i := slices.Index(g.waiting, e)
@@ -137,9 +153,9 @@ func (q *Queue) putOne(ctx context.Context, d delivery) (due time.Time, err erro
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 	}
 	g.mu.Unlock()
-	err = late(ctx.Err(), errors.New("others are delivered before it"))
+	err = late(why, errors.New("others are delivered before it"))
 	if i < 0 { // it is under way
-		err = &link.Error{Class: link.Unknown, Err: ctx.Err()}
+		err = &link.Error{Class: link.Unknown, Err: why}
 	}
 	return due, explain(err, "deliver to", d.channel)
 }
@@ -175,7 +191,8 @@ func (q *Queue) next(g *entrance) {
 		for i, e := range all {
 			es[i], raws[i] = &e.element, e.raw
 		}
-		ctx, cancel := context.WithDeadline(context.Background(), all[0].began.Add(q.conf.DeliverTimeout))
+		limit := slices.MaxFunc(all, func(a, b *entry) int { return a.limit.Compare(b.limit) }).limit // whose is before that leaves by itself
+		ctx, cancel := context.WithDeadline(context.Background(), limit)
 		defer cancel()
 		_, taken, err := q.putTracked(ctx, &all[0].delivery, es, raws)
 		for i, e := range all {

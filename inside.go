@@ -36,6 +36,6 @@ func (d door) Encode(message, options any) (channel string, e lists.Element, in 
 
 func (d door) Hints(channel string) *link.Subscription { return d.q.serverOf(channel).Hints }
 
-func (d door) Emit(kind, channel, serial string, n int, due time.Time, err error) {
-	d.q.events.emit(Event{Kind: EventKind(kind), Channel: channel, Serial: serial, N: n, Due: due, Err: err})
+func (d door) Emit(kind, channel, serial, id string, n int, due time.Time, err error) {
+	d.q.events.emit(Event{Kind: EventKind(kind), Channel: channel, Serial: serial, ID: id, N: n, Due: due, Err: err})
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
-// ErrNotKept says that a message is over, and that what became of it was not kept.
-var ErrNotKept = errors.New("shunt: the message is over, and what became of it was not kept: deliver it with Retain")
-
 // maxResult bounds what SetResult takes.
 const maxResult = 1 << 20
 

@@ -159,19 +159,19 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
-	v, lost, err := q.lookAgain(ctx, channel, func(c *link.Call) {
+	replies, again, err := q.sends(ctx, channel, func(c *link.Call) {
 		c.AddScript(lists.Cancel, 9, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, id, serial[:], cancelLooks,
 			max(0, q.conf.MaxDone), max(0, q.conf.MaxDoneBytes))
 	})
 	if err != nil {
 		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)
 	}
-	switch vs, _ := redis.Values(v, nil); {
+	switch vs, _ := redis.Values(replies[0], nil); {
 	case len(vs) == 2:
 		record, _ := vs[0].([]byte)
 		holder, _ := vs[1].([]byte)
 		return statusOf(id, record, holder, time.Time{}), nil
-	case lost: // the first one has done it
+	case again: // the first one has done it
 		return before, nil
 	}
 	return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, ErrNotFound)

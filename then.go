@@ -13,11 +13,9 @@ import (
 const thenMost = 1000
 
 // Then delivers messages when the message that the handler owning ctx was called for is acked: both are one step in Redis, so that none of
-// them is lost or doubled, and none is delivered where the lease was lost or the handler fails. It takes up to 1,000 a call, and may be called several times; With
-// gives a message options of its own. One whose ID is taken then is not delivered, which an Event tells. An error says what is wrong
-// with a message, and nothing of this call is taken.
-//
-// Where a channel lives on another server than the handler's, its messages are delivered before the ack: a crash in between doubles them.
+// them is lost or doubled, and none is delivered where the lease was lost or the handler fails. It takes up to 1,000 a call, and may be called
+// several times; With gives a message options of its own. One whose ID is taken then is not delivered, which an Event tells. An error says
+// what is wrong with a message, and nothing of this call is taken.
 func Then(ctx context.Context, ms ...IMessage) error {
 	h, ok := ctx.Value(worker.Key{}).(*worker.Handling)
 	r, _ := ctx.Value(ownerKey{}).(*receiver)

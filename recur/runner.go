@@ -180,7 +180,7 @@ func (r *runner) run() {
 
 func (r *runner) trouble(err error) {
 	if r.soft.Err() == nil {
-		r.door.Emit(string(shunt.Trouble), r.channel, "", 0, time.Time{}, fmt.Errorf("recur: channel %q: %w", r.channel, err))
+		r.door.Emit(string(shunt.Trouble), r.channel, "", "", 0, time.Time{}, fmt.Errorf("recur: channel %q: %w", r.channel, err))
 	}
 }
 
@@ -342,7 +342,7 @@ func (r *runner) set(name, raw string) {
 func (r *runner) adopt(e *entry, head record) {
 	mine := head.writer == e.pen
 	if n := int(head.count - e.count); mine && n > 0 {
-		r.door.Emit(string(shunt.Delivered), r.channel, "", n, time.Time{}, nil)
+		r.door.Emit(string(shunt.Delivered), r.channel, "", "", n, time.Time{}, nil)
 	}
 	r.know(e, e.with(head), mine)
 }
@@ -478,7 +478,7 @@ func (r *runner) judge(s shot, n int, found string) bool {
 func (r *runner) done(s shot, n int) {
 	tell(r.door, r.channel, n, s.elements...)
 	if s.missed {
-		r.door.Emit(string(MissedTicks), r.channel, "", n, time.UnixMilli(s.next), fmt.Errorf("recur: %q missed its ticks: policy %q", s.name, s.policy))
+		r.door.Emit(string(MissedTicks), r.channel, "", "", n, time.UnixMilli(s.next), fmt.Errorf("recur: %q missed its ticks: policy %q", s.name, s.policy))
 	}
 	r.know(s.entry, s.then, true)
 }

@@ -326,15 +326,15 @@ func fired(v any) (now int64, n int, head string, err error) {
 
 // tell tells that n of some elements were delivered, and the others not because their id is taken.
 func tell(door inside.Door, channel string, n int, es ...lists.Element) {
-	serial := ""
+	serial, id := "", es[0].ID() // they are of one message, and so of one id
 	if len(es) == 1 {
 		serial = es[0].Name()
 	}
 	if n > 0 {
-		door.Emit(string(shunt.Delivered), channel, serial, n, time.Time{}, nil)
+		door.Emit(string(shunt.Delivered), channel, serial, id, n, time.Time{}, nil)
 	}
 	if n < len(es) {
-		door.Emit(string(shunt.Duplicate), channel, serial, len(es)-n, time.Time{}, nil)
+		door.Emit(string(shunt.Duplicate), channel, serial, id, len(es)-n, time.Time{}, nil)
 	}
 }
 

@@ -19,7 +19,7 @@ type Door interface {
 	// Hints is the subscription of the Queue.
 	Hints(channel string) *link.Subscription
 	// Emit tells an Event.
-	Emit(kind, channel, serial string, n int, due time.Time, err error)
+	Emit(kind, channel, serial, id string, n int, due time.Time, err error)
 }
 
 // Open is set by shunt: the door of a *shunt.Queue.

@@ -351,7 +351,7 @@ func (h *handover) empty(ctx context.Context, old lists.Incarnation, wanted []he
 					p.items, ids = append(p.items, o.it), append(ids, o.it.Identity(o.it.Raw))
 				}
 			}
-			c.AddScript(lists.Handover, 6, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare, in.IDs, in.Running, holder(h.next, s.n, 1, time.Now())}, ids...)...)
+			c.AddScript(lists.Handover, 6, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare, in.IDs, in.Running, holder(h.next, s.n)}, ids...)...)
 			parts = append(parts, p)
 		}
 		wanted = wanted[n:]

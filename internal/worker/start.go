@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -13,13 +14,12 @@ import (
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
-// holder is how it is told who has a message with an id in hand: incarnation, worker, attempt, and ms since 1970 by the clock here.
-func holder(i lists.Incarnation, worker, attempt int, now time.Time) string {
-	b := make([]byte, 0, 64)
-	b = append(append(b, i.Name...), '/')
-	b = append(strconv.AppendInt(b, int64(worker), 10), ' ')
-	b = append(strconv.AppendInt(b, int64(attempt), 10), ' ')
-	return string(strconv.AppendInt(b, now.UnixMilli(), 10))
+// holder is how it is told who has a message with an id in hand.
+func holder(i lists.Incarnation, worker int) string { return i.Name + "/" + strconv.Itoa(worker) }
+
+// mark is what is told of one that is about to be handled: the holder, the attempt, and ms since 1970 by the clock here.
+func mark(i lists.Incarnation, worker, attempt int, now time.Time) []byte {
+	return fmt.Appendf(nil, "%s %d %d", holder(i, worker), attempt, now.UnixMilli())
 }
 
 // start makes known, of all that waits in the slot and has an id, in whose hands it is, and then asks what has been asked for meanwhile: whether
@@ -144,7 +144,7 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 			it := asked[i]
 			if as == nil || attempt != it.Attempts+1 {
 				attempt = it.Attempts + 1
-				as = []byte(holder(inc, s.n, attempt, now))
+				as = mark(inc, s.n, attempt, now)
 			}
 			if bound {
 				call.AddElements(it.Extra.IDBytes())

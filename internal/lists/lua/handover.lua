@@ -1,7 +1,7 @@
 -- Handover: empties one doing list of an incarnation that ends: what a handler holds goes to the same worker's list of the
 -- next incarnation, everything else to the taking end, the newest first.
 -- KEYS 1 receivers  2 the old doing list  3 the new one  4 prepare  5 ids  6 running
--- ARGV 1 the new holder  2.. the identities that a handler holds
+-- ARGV 1 the new holder: incarnation and worker  2.. the identities that a handler holds
 -- reply: number put back, then the number in ARGV of each identity that was found
 redis.call('ZREM', KEYS[1], '')
 redis.call('LLEN', KEYS[3])

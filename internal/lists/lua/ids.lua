@@ -36,11 +36,12 @@ local function enter(ids, running, id, serial, state, now, at, expires)
   return true
 end
 
--- wait notes that a message has left a worker's hands and waits again, or is in those of another holder.
+-- wait notes that a message has left a worker's hands and waits again, or is in those of another, with the attempt that is under way.
 local function wait(ids, running, id, serial, holder)
-  if redis.pcall('HEXISTS', running, serial) ~= 1 then return end
+  local mark = redis.pcall('HGET', running, serial)
+  if type(mark) ~= 'string' then return end
   if holder then
-    redis.pcall('HSET', running, serial, holder)
+    redis.pcall('HSET', running, serial, holder .. string.match(mark, ' .*$'))
     return
   end
   redis.pcall('HDEL', running, serial)

@@ -1,0 +1,191 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+)
+
+// Entry is one message as it lies in Redis.
+type Entry struct {
+	Serial     string // empty for a bare payload
+	ID         string
+	Payload    []byte
+	Headers    map[string]string
+	Attempts   int
+	Recoveries int
+	Failure    string    // of the last attempt
+	Delivered  time.Time // by the deliverer's clock; zero for a bare payload
+	At         time.Time // Delay: due; Dead: died; Done: ended; by the server's clock
+	Receiver   string    // Doing: the incarnation that holds it
+	Worker     int       // Doing
+	Outcome    Outcome   // Done, which has no payload
+
+	channel string
+	raw     []byte
+}
+
+// entries decodes a reply of elements, each followed by its score or not.
+func entries(channel string, reply any, scores bool) []Entry {
+	vs, _ := redis.Values(reply, nil)
+	step := 1
+	if scores {
+		step = 2
+	}
+	var es []Entry
+	for i := 0; i+step <= len(vs); i += step {
+		raw, ok := vs[i].([]byte)
+		if !ok {
+			continue
+		}
+		el, _ := lists.Decode(raw)
+		e := Entry{Serial: el.Name(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers, Attempts: el.Attempts, Recoveries: el.Recoveries,
+			Failure: el.Failure, channel: channel, raw: raw}
+		if !el.Bare {
+			e.Delivered = lists.DeliveredAt(el.Serial)
+		}
+		if scores {
+			ms, _ := redis.Float64(vs[i+1], nil)
+			e.At = time.UnixMilli(int64(ms))
+		}
+		es = append(es, e)
+	}
+	return es
+}
+
+// List shows messages of one state: limit of them (0: all) from offset, the one to be taken next first, the one due first, the latest
+// dead and the latest done first; those in hand by receiver and worker, always all of them. What is cancelled is left out, so there may be
+// less than limit. It reads, and locks nothing: a message that moves meanwhile may be missed or seen twice.
+func (q *Queue) List(ctx context.Context, channel string, state State, offset, limit int) ([]Entry, error) {
+	if offset < 0 || limit < 0 {
+		return nil, fmt.Errorf("shunt: list %q: offset %d and limit %d: want 0 or more", channel, offset, limit)
+	}
+	k := lists.KeysOf(channel)
+	last := -1
+	if limit > 0 {
+		last = offset + limit - 1
+	}
+	list := func(key any) ([]Entry, error) { // from its taking end
+		from, to := -1-last, -1-offset
+		if limit == 0 {
+			from = 0
+		}
+		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add("LRANGE", key, from, to) })
+		es := entries(channel, v, false)
+		slices.Reverse(es)
+		if err == nil {
+			es, err = q.uncancelled(ctx, &k, es)
+		}
+		return es, err
+	}
+	set := func(command string, key any) ([]Entry, error) {
+		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add(command, key, offset, last, "WITHSCORES") })
+		es := entries(channel, v, true)
+		if err == nil {
+			es, err = q.uncancelled(ctx, &k, es)
+		}
+		return es, err
+	}
+	switch state {
+	case Prepare:
+		return list(k.Prepare)
+	case Suspect:
+		return list(k.Suspect)
+	case Delay:
+		return set("ZRANGE", k.Delay)
+	case Dead:
+		return set("ZREVRANGE", k.Dead)
+	case Doing:
+		return q.held(ctx, &k)
+	case Done:
+		return q.listDone(ctx, &k, offset, last)
+	}
+	return nil, fmt.Errorf("shunt: list %q: there is no state %q", channel, state)
+}
+
+// held lists what all receivers of a channel hold.
+func (q *Queue) held(ctx context.Context, k *lists.Keys) ([]Entry, error) {
+	rs, err := q.Receivers(ctx, k.Channel)
+	if err != nil {
+		return nil, err
+	}
+	var es []Entry
+	for _, r := range rs {
+		if r.Holding == 0 {
+			continue
+		}
+		vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
+			for _, l := range k.Doings(lists.Incarnation{Name: r.Name, Workers: r.Workers, Lease: r.Lease}) {
+				c.Add("LRANGE", l, 0, -1)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		for worker, v := range vs {
+			of := entries(k.Channel, v, false)
+			slices.Reverse(of)
+			for i := range of {
+				of[i].Receiver, of[i].Worker = r.Name, worker
+			}
+			es = append(es, of...)
+		}
+	}
+	return es, nil
+}
+
+// uncancelled leaves out what is cancelled, and only waits to be dropped.
+func (q *Queue) uncancelled(ctx context.Context, k *lists.Keys, es []Entry) ([]Entry, error) {
+	if !slices.ContainsFunc(es, func(e Entry) bool { return e.ID != "" }) {
+		return es, nil
+	}
+	vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
+		for _, e := range es {
+			c.Add("SISMEMBER", k.Cancelled, e.serial())
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var left []Entry
+	for i, e := range es {
+		if n, _ := redis.Int(vs[i], nil); n == 0 {
+			left = append(left, e)
+		}
+	}
+	return left, nil
+}
+
+// serial is as scripts know it.
+func (e *Entry) serial() []byte {
+	el, _ := lists.Decode(e.raw)
+	return el.Serial[:]
+}
+
+// listDone lists what is kept of messages that are over.
+func (q *Queue) listDone(ctx context.Context, k *lists.Keys, offset, last int) ([]Entry, error) {
+	ids, err := redis.Strings(q.look(ctx, k.Channel, func(c *link.Call) { c.Add("ZREVRANGE", k.DoneAt, offset, last) }))
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
+		for _, id := range ids {
+			c.Add("HGET", k.Done, id)
+		}
+	})
+	var es []Entry
+	for i, v := range vs {
+		if raw, ok := v.([]byte); ok {
+			s := ended(ids[i], raw)
+			es = append(es, Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, Delivered: s.Delivered, At: s.Outcome.Ended,
+				Outcome: s.Outcome, channel: k.Channel})
+		}
+	}
+	return es, err
+}
