@@ -16,6 +16,19 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
+// passes waits until so much time has passed on the server's clock.
+func (b *bench) passes(s redistest.Backend, d time.Duration) {
+	b.t.Helper()
+	end := serverTime(s.Do("TIME")).Add(d)
+	b.until(d+5*time.Second, "its time is over", func() bool { return serverTime(s.Do("TIME")).After(end) })
+}
+
+// waited waits until somebody waits for n messages.
+func (b *bench) waited(s redistest.Backend, n int64) {
+	b.t.Helper()
+	b.until(10*time.Second, "a Wait is known", func() bool { return s.Do("SCARD", lists.KeysOf(b.name).Waited).(int64) == n })
+}
+
 // Many tracked deliveries at once leave more receipts than Lua unpacks.
 func TestManyReceipts(t *testing.T) {
 	t.Parallel()
@@ -61,7 +74,7 @@ func TestReviveExpired(t *testing.T) {
 	b := newBench(t, s.URL())
 	b.must(b.one(1, ExpireToDead(time.Millisecond)))
 	b.must(b.one(2, ExpireToDead(time.Millisecond), ID("x")))
-	time.Sleep(20 * time.Millisecond)
+	b.passes(s, 2*time.Millisecond)
 	seen := newTally()
 	b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
 	b.wait(Rejected, 2, 5*time.Second)
@@ -87,7 +100,7 @@ func TestReviveDropped(t *testing.T) {
 	raw := s.Do("RPOP", k.Prepare).([]byte)
 	raw[2] = 4 // as reap does with what four dying processes held
 	s.Do("ZADD", k.Dead, time.Now().UnixMilli(), raw)
-	time.Sleep(60 * time.Millisecond)
+	b.passes(s, 51*time.Millisecond)
 	dead, err := b.List(ctx, b.name, Dead, 0, 0)
 	b.must(err)
 	n, err := b.RetryDead(ctx, b.name, dead...)
@@ -212,7 +225,7 @@ func TestWaitEndsWithClose(t *testing.T) {
 	b.must(b.one(1, ID("a")))
 	ended := make(chan error, 1)
 	go func() { _, err := b.Wait(context.Background(), b.name, "a"); ended <- err }()
-	time.Sleep(300 * time.Millisecond)
+	b.waited(s, 1)
 	b.must(b.Close())
 	began := time.Now()
 	err := <-ended
@@ -267,7 +280,14 @@ func TestCancelDuringShutdown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 	defer cancel()
 	go stop(ctx)
-	time.Sleep(300 * time.Millisecond)
+	b.until(5*time.Second, "it has stopped", func() bool {
+		b.Queue.mu.Lock()
+		defer b.Queue.mu.Unlock()
+		for r := range b.receivers {
+			return r.Stopped()
+		}
+		return false
+	})
 	_, err := o.Cancel(context.Background(), b.name, "a")
 	b.must(err)
 	began := time.Now()
@@ -317,10 +337,7 @@ func TestPromoteWhilePutOff(t *testing.T) {
 	b.receive(1, func(context.Context, int) error { return nil })
 	b.must(<-errs)
 	b.wait(Postponed, 1, 5*time.Second)
-	time.Sleep(500 * time.Millisecond)
-	if st, err := o.Status(ctx, b.name, "a"); err == nil {
-		t.Errorf("Promote returned nil, and it is due %v", st.Due)
-	}
+	b.wait(Acked, 1, 5*time.Second) // not in an hour
 }
 
 // Cancel just before the last attempt's reject.
@@ -385,10 +402,9 @@ func TestThenOwnID(t *testing.T) {
 		return Then(ctx, With(b.kind(nil).Message(2), ID("a")))
 	})
 	b.must(b.one(1, ID("a")))
-	b.wait(Acked, 1, 5*time.Second)
-	time.Sleep(200 * time.Millisecond)
-	if b.count(Acked) != 2 {
-		t.Errorf("%d acked, %d duplicate", b.count(Acked), b.count(Duplicate))
+	b.wait(Acked, 2, 5*time.Second)
+	if n := b.count(Duplicate); n != 0 {
+		t.Errorf("%d duplicates", n)
 	}
 }
 
@@ -403,10 +419,7 @@ func TestLateStart(t *testing.T) {
 	b.wait(Acked, 1, 5*time.Second)
 	raw := s.Do("HGET", k.IDs, "a").([]byte)
 	s.Do("HSET", k.Running, raw[:16], "gone/0 1 1")
-	time.Sleep(300 * time.Millisecond)
-	if err := b.one(2, ID("a")); err != nil {
-		t.Errorf("taken for ever: %v", err)
-	}
+	b.until(5*time.Second, "a free id", func() bool { return b.one(2, ID("a")) == nil })
 }
 
 // What faults leave of messages with an id is removed by the upkeep, and nothing else is.
@@ -495,7 +508,7 @@ func TestCancelledRetryEnds(t *testing.T) {
 	b.must(b.one(1, ID("a")))
 	done := make(chan Outcome, 1)
 	go func() { oc, _ := o.Wait(ctx, b.name, "a"); done <- oc }()
-	time.Sleep(300 * time.Millisecond)
+	b.waited(s, 1)
 	p.On(redistest.ByScript(lists.Retry)(b.name), 1, redistest.Call(func() { o.Cancel(ctx, b.name, "a") }))
 	b.receive(1, func(context.Context, int) error { return errors.New("no") })
 	oc := <-done
@@ -883,5 +896,64 @@ func TestDeliveryByIDLeaves(t *testing.T) {
 	}
 	if unknown > entrances {
 		t.Errorf("%d of unknown outcome", unknown)
+	}
+}
+
+// A handover keeps the attempt of what a handler holds, and names the new holder.
+func TestHolderAfterHandover(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+	o := newBench(t, s.URL())
+	o.name = b.name
+	in, out := make(chan string, 1), make(chan struct{})
+	b.receive(2, func(ctx context.Context, _ int) error {
+		info, _ := FromContext(ctx)
+		if info.Attempt == 1 {
+			return errors.New("again")
+		}
+		in <- info.Receiver
+		<-out
+		return nil
+	})
+	b.must(o.one(1, ID("a")))
+	before := <-in
+	p.CutAll()
+	b.wait(Succeeded, 1, 5*time.Second)
+	if st := o.status("a"); st.State != Doing || st.Attempt != 2 || st.Receiver == before || time.Since(st.Since).Abs() > time.Minute {
+		t.Errorf("before in the hands of %s: %+v", before, st)
+	}
+	close(out)
+	b.wait(Acked, 1, 5*time.Second)
+	o.noID("a")
+}
+
+// Deliveries that go together have each its own time: the end of its context, however short DeliverTimeout is.
+func TestDeliveriesTogetherHaveTheirTime(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.DeliverTimeout = 100 * time.Millisecond })
+	b.must(b.one(-1, ID("first")))
+	p.Refuse(true)
+	p.CutAll()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	patient, hasty := make(chan error, 10), make(chan error, 10)
+	for i := range 10 {
+		go func() { patient <- b.Deliver(ctx, b.kind(nil).Message(i), ID(fmt.Sprint(i))) }()
+		go func() { hasty <- b.one(i, ID(fmt.Sprint("hasty-", i))) }()
+	}
+	for range 10 {
+		if err := <-hasty; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("in the time of DeliverTimeout: %v", err)
+		}
+	}
+	p.Refuse(false)
+	for range 10 {
+		if err := <-patient; err != nil {
+			t.Error(err)
+		}
 	}
 }
