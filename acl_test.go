@@ -390,3 +390,101 @@ func aclWords(line []string) (password string, commands []string) {
 	}
 	return password, commands
 }
+
+// What is by id, and recur, may all that README's third line says, needs no more, and sends each of its commands.
+func TestACLByID(t *testing.T) {
+	t.Parallel()
+	s := aclServer(t)
+	must, may, ids := aclLines(t)
+	password, _ := aclWords(must)
+	name := aclUser(s, slices.Concat(must, may, ids)...)
+	ctx := t.Context()
+	b := newBench(t, fmt.Sprintf("redis://%s:%s@%s/0", name, password, s.Addr()), func(q *Queue) {
+		q.Backoff = func(int) time.Duration { return time.Hour }
+		q.MaxDone = 1
+	})
+	s.Do("CONFIG", "RESETSTAT")
+
+	b.must(b.one(0, ID("a"), In(time.Hour)))
+	if err := b.one(0, ID("a")); !errors.Is(err, ErrDuplicate) {
+		t.Error(err)
+	}
+	b.must(b.Postpone(ctx, b.name, "a", In(2*time.Hour)))
+	_, err := b.Cancel(ctx, b.name, "a")
+	b.must(err)
+	b.must(b.one(0, ID("dropped")))
+	_, err = b.Cancel(ctx, b.name, "dropped")
+	b.must(err)
+	var ms []IMessage
+	for i := range 40 { // so that receipts are told
+		ms = append(ms, With(b.kind(nil).Message(1), ID(fmt.Sprint(i)), Retain(time.Hour)))
+	}
+	for _, m := range ms {
+		b.must(b.Deliver(ctx, m))
+	}
+	b.must(b.one(1, ID("unique"), UniqueFor(time.Hour)))
+	b.must(b.one(2, ID("retried")))
+	b.must(b.one(3, ID("rejected"), Expire(time.Hour)))
+	b.must(b.one(4, ID("chained")))
+	b.must(b.one(5, ID("running")))
+	ended := make(chan error, 1)
+	go func() { _, err := b.Wait(ctx, b.name, "running"); ended <- err }()
+	b.waited(s, 1)
+	in := make(chan struct{})
+	b.receive(2, func(ctx context.Context, i int) error {
+		switch i {
+		case 1:
+			return SetResult(ctx, []byte("1"))
+		case 2:
+			return errors.New("again")
+		case 3:
+			return Reject(errors.New("no"))
+		case 4:
+			return Then(ctx, With(b.kind(nil).Message(1), ID("next")))
+		}
+		close(in)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	<-in
+	_, err = b.Cancel(ctx, b.name, "running")
+	b.must(err)
+	b.must(<-ended)
+	b.wait(Acked, 43, 10*time.Second)
+	b.wait(Rejected, 1, 5*time.Second)
+	b.wait(Retried, 1, 5*time.Second)
+	dead, err := b.List(ctx, b.name, Dead, 0, 0)
+	b.must(err)
+	_, err = b.RetryDead(ctx, b.name, dead...)
+	b.must(err)
+	_, err = b.Purge(ctx, b.name, Delay, Done)
+	b.must(err)
+
+	// The scripts of recur, and its look.
+	k, element := lists.KeysOf(b.name), lists.Element{Serial: lists.NewSerial(), Payload: []byte("1")}
+	_, err = b.looks(ctx, b.name, func(c *link.Call) {
+		c.AddScript(lists.RecurSet, 1, k.Recur, "n", "", "head\nbody", "x")
+		c.AddScript(lists.RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, "n", "head\n", "next\n", 0, 0, "tick", 0, element.Encode())
+		c.AddScript(lists.RecurSet, 1, k.Recur, "n", "next\n", "", "y")
+		c.Add("HGETALL", k.Recur)
+		c.Add("PUBLISH", k.Recur, "")
+	})
+	b.must(err)
+
+	r, err := b.newReceiver(ctx, 1, []IMessage{b.kind(nil)}, nil, nil)
+	b.must(err)
+	s.Do("HSET", k.Running, "stale", "gone/0 1 1")
+	b.must(r.upkeep(r.intakes[0], time.Now()))
+
+	for what := range denials(s, name) {
+		if what != "punsubscribe" && what != "echo" {
+			t.Errorf("%s was denied", what)
+		}
+	}
+	stats, _ := redis.String(s.Do("INFO", "commandstats"), nil)
+	for _, w := range ids {
+		if command, is := strings.CutPrefix(w, "+"); is && !strings.Contains(stats, "cmdstat_"+command+":") {
+			t.Errorf("%s is never sent", command)
+		}
+	}
+}
