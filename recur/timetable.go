@@ -326,6 +326,9 @@ func fired(v any) (now int64, n int, head string, err error) {
 
 // tell tells that n of some elements were delivered, and the others not because their id is taken.
 func tell(door inside.Door, channel string, n int, es ...lists.Element) {
+	if len(es) == 0 { // the ticks that it missed are skipped
+		return
+	}
 	serial, id := "", es[0].ID() // they are of one message, and so of one id
 	if len(es) == 1 {
 		serial = es[0].Name()
