@@ -391,6 +391,32 @@ func TestExpire(t *testing.T) {
 	})
 }
 
+// What has expired is over for whoever asks by its id, before any receiver has met it.
+func TestExpiredByID(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		ctx := context.Background()
+		b.must(b.one(1, Expire(time.Millisecond), ID("waits")))
+		b.must(b.one(2, Expire(20*time.Millisecond), ID("is due later"), In(10*time.Millisecond)))
+		b.until(time.Second, "they have expired", func() bool {
+			_, err1 := b.Status(ctx, b.name, "waits")
+			_, err2 := b.Status(ctx, b.name, "is due later")
+			return errors.Is(err1, ErrNotFound) && errors.Is(err2, ErrNotFound)
+		})
+		for _, id := range []string{"waits", "is due later"} {
+			_, err := b.Cancel(ctx, b.name, id)
+			for what, err := range map[string]error{
+				"cancel": err, "postpone": b.Postpone(ctx, b.name, id, In(time.Minute)), "promote": b.Promote(ctx, b.name, id),
+			} {
+				if !errors.Is(err, ErrNotFound) {
+					t.Errorf("%s what %s and has expired: %v", what, id, err)
+				}
+			}
+		}
+	})
+}
+
 // A deadline ends the handler, and what is late is not handled.
 func TestDeadline(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ const (
 )
 
 // Status tells what is known of the message with that id: of the living one, else of the last whose end is kept. It is one look, however
-// many messages wait. ErrNotFound: there is none.
+// many messages wait. ErrNotFound: there is none; nor is one that has expired.
 func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) {
 	if err := checkID(id); err != nil {
 		return Status{}, err
@@ -101,6 +101,8 @@ func statusOf(id string, record, holder []byte, now time.Time) Status {
 		s.Since = time.UnixMilli(ms)
 	case r.State == 'u':
 		s.State, s.Due = Done, at
+	case r.Expires > 0 && !now.IsZero() && !now.Before(time.UnixMilli(r.Expires)): // over, wherever it lies
+		s.State = Done
 	case r.State == 'd' && (now.IsZero() || at.After(now)):
 		s.State, s.Due = Delay, at
 	default:

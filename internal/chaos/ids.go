@@ -100,8 +100,9 @@ func (n *namer) all(ids []string, plan string, a asked) {
 
 func (n *namer) answered(m *message, a asked, err error) {
 	e := entry{At: time.Now(), Op: deliver, Phase: outcome(err), ID: m.id}
-	if errors.Is(err, shunt.ErrDuplicate) {
+	if dup := (*shunt.DuplicateError)(nil); errors.As(err, &dup) {
 		e.Note = duplicate
+		n.log.say(entry{At: e.At, Op: refused, Phase: info, ID: m.id, Serial: dup.Status.Serial})
 	} else if err != nil {
 		e.Note = err.Error()
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
@@ -14,6 +16,7 @@ const (
 	putOff  = "postpone" // of ID, to Due
 	expires = "expires"  // a message that is dropped at Due unless it was taken before
 	taken   = "taken"    // Note is what is still in the key ID when all is over
+	refused = "refused"  // a delivery of the message ID, for that with Serial
 )
 
 // duplicate notes that a delivery failed because its ID was taken.
@@ -35,6 +38,7 @@ type life struct {
 	answered   time.Time
 	phase      string
 	note       string
+	by         string        // the serial of the message for which it was refused
 	expires    time.Time     // zero: never
 	unique     time.Duration // its ID stays taken for so long after its end
 	over       time.Time     // when that was surely so; far, if it is not known
@@ -56,14 +60,15 @@ type span struct {
 
 // names is what the ledgers say of each ID.
 type names struct {
-	lives map[string][]*life
-	of    map[string]*life // by the messages' names
-	calls map[string][]span
+	lives    map[string][]*life
+	of       map[string]*life // by the messages' names
+	bySerial map[string]*life
+	calls    map[string][]span
 }
 
 func (h *history) names() *names {
-	n := &names{lives: make(map[string][]*life), of: make(map[string]*life), calls: make(map[string][]span)}
-	bySerial, open := make(map[string]*life), make(map[[3]string]time.Time)
+	n := &names{lives: make(map[string][]*life), of: make(map[string]*life), bySerial: make(map[string]*life), calls: make(map[string][]span)}
+	open := make(map[[3]string]time.Time)
 	for _, e := range h.entries {
 		switch e.Op {
 		case deliver:
@@ -79,6 +84,10 @@ func (h *history) names() *names {
 			if e.Phase != invoke {
 				l.answered, l.phase, l.note = e.At, e.Phase, e.Note
 			}
+		case refused:
+			if l := n.of[e.ID]; l != nil {
+				l.by = e.Serial
+			}
 		case expires:
 			if l := n.of[e.ID]; l != nil {
 				l.expires = e.Due
@@ -86,13 +95,7 @@ func (h *history) names() *names {
 		case handle:
 			if l := n.of[e.ID]; l != nil && e.Phase == invoke {
 				l.serial, l.seen = e.Serial, e.At
-				bySerial[e.Serial] = l
-			}
-		case "acked", "rejected", "cancelled", "expired":
-			if l := bySerial[e.Serial]; l != nil && e.At.Before(l.over) {
-				if l.over = e.At; e.Op == "acked" {
-					l.over = e.At.Add(l.unique)
-				}
+				n.bySerial[e.Serial] = l
 			}
 		case callOff, putOff:
 			k := [3]string{e.By, e.Op, e.ID} // of one caller one after another
@@ -103,19 +106,81 @@ func (h *history) names() *names {
 			}
 		}
 	}
+	n.ends(h)
+	return n
+}
+
+// ends finds out when each was over.
+func (n *names) ends(h *history) {
+	held := make(map[*life]bool) // when it was to be cancelled
 	for name, ls := range n.lives {
 		for _, l := range ls {
-			if l.phase == ok && l.seen.IsZero() && !l.expires.IsZero() {
-				l.over = l.expires
-			}
+			n.whose(name, l.by)
 		}
-		for _, c := range n.calls[name] { // what was cancelled, of one that there can have been
-			if ls := n.living(name, c.begun, c.At); c.Op == callOff && c.Phase == ok && c.waited() && len(ls) == 1 && ls[0].seen.IsZero() {
-				ls[0].over = c.At
+		for _, c := range n.calls[name] {
+			if l := n.whose(name, c.Serial); l != nil && c.Op == callOff && c.Phase == ok {
+				held[l] = held[l] || !c.waited()
 			}
 		}
 	}
-	return n
+	said := make(map[*life]time.Time)
+	for _, e := range h.entries {
+		switch e.Op {
+		case "acked", "rejected", "cancelled", "expired":
+			if l := n.bySerial[e.Serial]; l != nil && said[l].IsZero() {
+				if said[l] = e.At; e.Op == "acked" {
+					said[l] = e.At.Add(l.unique)
+				}
+				l.over = said[l]
+			}
+		}
+	}
+	for name, ls := range n.lives {
+		for _, l := range ls {
+			// What was in hand when it expired, and was to be cancelled, goes when it is next taken.
+			if l.phase == ok && l.seen.IsZero() && !l.expires.IsZero() && !held[l] && said[l].Before(l.expires) {
+				l.over = l.expires
+			}
+		}
+		for _, c := range n.calls[name] {
+			if c.Op != callOff || c.Phase != ok || !c.waited() {
+				continue
+			}
+			l := n.whose(name, c.Serial)
+			if ls := n.living(name, c.begun, c.At); l == nil && len(ls) == 1 {
+				l = ls[0]
+			}
+			if l != nil && l.seen.IsZero() {
+				l.over = c.At
+			}
+		}
+	}
+}
+
+// whose is the message with a serial, or nil: that which says so, or that which was delivered when the serial was made.
+func (n *names) whose(name, serial string) *life {
+	if l := n.bySerial[serial]; l != nil {
+		return l
+	}
+	u, err := ulid.ParseStrict(serial)
+	if err != nil {
+		return nil
+	}
+	var is *life
+	made := ulid.Time(u.Time())
+	for _, l := range n.lives[name] {
+		if l.phase == fail || l.serial != "" || made.Before(l.begun.Truncate(time.Millisecond)) || made.After(l.answered) {
+			continue
+		}
+		if is != nil {
+			return nil // there are two
+		}
+		is = l
+	}
+	if is != nil {
+		is.serial, n.bySerial[serial] = serial, is
+	}
+	return is
 }
 
 // waited says of a Cancel that nobody had its message in hand.
@@ -192,8 +257,13 @@ func (h *history) named(n *names, spare map[string]bool, broke func(string, stri
 	}
 	for name, ls := range n.lives {
 		for _, l := range ls {
-			if l.phase == fail && l.note == duplicate && !slices.ContainsFunc(n.living(name, l.begun, l.answered), func(o *life) bool { return o != l }) {
-				broke("I17 refused", l.id, "for its ID, which nobody had")
+			if l.phase == fail && l.note == duplicate {
+				o := n.whose(name, l.by)
+				if o == nil && !slices.ContainsFunc(n.living(name, l.begun, l.answered), func(o *life) bool { return o != l }) {
+					broke("I17 refused", l.id, "for its ID, which nobody had")
+				} else if o != nil && !o.within(l.begun, l.answered) {
+					broke("I17 refused", l.id, "for %s, which was over at %s", o.id, clockOf(o.over))
+				}
 			}
 			if l.phase != ok || spare[l.id] {
 				continue

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 )
 
 // Each invariant of IDs and of what follows is broken once, and that one and no other is reported.
@@ -21,6 +23,9 @@ func TestNames(t *testing.T) {
 	first := more("h deliver invoke a#1 plan=ok at=2000", "h deliver ok a#1 at=2010", "w1 handle invoke a#1 at=2020", "w1 handle ok a#1 at=2030", "w1 acked info a#1 at=2040")
 	// One that nobody handles.
 	waits := more("h deliver invoke b#1 plan=ok at=2000", "h deliver ok b#1 at=2010")
+	serial := ulid.MustNew(ulid.Timestamp(at(2005)), nil).String() // of b#1, and nobody else has said so
+	expired := all(waits, []entry{{At: at(2010), Op: expires, ID: "b#1", Due: at(2020)}})
+	again := all(more("h deliver invoke b#2 plan=ok at=2050"), []entry{{At: at(2060), Op: refused, Phase: info, ID: "b#2", Serial: serial}, {By: "h", At: at(2060), Op: deliver, Phase: fail, ID: "b#2", Note: duplicate}})
 	chain := more("h deliver invoke z plan=then:1 at=2000", "h deliver ok z at=2010", "w1 handle invoke z at=2020", "w1 handle ok z at=2030", "w1 acked info z at=2040")
 	next := more("w1 handle invoke z> at=2050", "w1 handle ok z> at=2060", "w1 acked info z> at=2070")
 	for _, c := range []struct {
@@ -35,7 +40,10 @@ func TestNames(t *testing.T) {
 		{"cancelled before it was there", all(waits, call(callOff, info, 1000, 1010, entry{ID: "b"})), []string{"I1 lost"}},
 		{"cancelled and handled", all(first, call(callOff, ok, 2011, 2015, entry{ID: "a", Serial: "sa#1", Note: "prepare"})), []string{"I16 cancelled"}},
 		{"cancelled in hand and handled", all(first, call(callOff, ok, 2011, 2015, entry{ID: "a", Serial: "sa#1", Note: "doing"})), nil},
-		{"expired", all(waits, []entry{{At: at(2010), Op: expires, ID: "b#1", Due: at(2020)}}), nil},
+		{"expired", expired, nil},
+		{"refused for what has expired", all(expired, again), []string{"I17 refused"}},
+		{"refused for what expired in a dead worker's hands, cancelled", all(expired, call(callOff, ok, 2015, 2016, entry{ID: "b", Serial: serial, Note: "doing"}), again), nil},
+		{"refused for what was cancelled, not yet expired", all(expired, call(callOff, ok, 2015, 2016, entry{ID: "b", Serial: serial, Note: "prepare"}), again), []string{"I17 refused"}},
 		{"an id left", []entry{{At: at(2000), Op: taken, ID: "{c}.ids", Note: "a"}}, []string{"I13 ids left"}},
 		{"refused for what is there", all(first, more("h deliver invoke a#2 plan=ok at=2011"), []entry{{By: "h", At: at(2015), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}), nil},
 		{"refused for what was over", all(first, more("h deliver invoke a#2 plan=ok at=2050"), []entry{{By: "h", At: at(2060), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}), []string{"I17 refused"}},

@@ -4,7 +4,9 @@
 -- reply: the record, as it was, and who had it or ''; nothing where that message has no record
 redis.call('ZREM', KEYS[1], '')
 local p = own(KEYS[2], ARGV[1], ARGV[2])
-if not p or p.state == 'u' then return {} end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if not p or p.state == 'u' or expired(p, KEYS[8], now) then return {} end
 local r = redis.call('HGET', KEYS[2], ARGV[1])
 local holder = redis.call('HGET', KEYS[8], p.serial)
 if holder then
@@ -17,9 +19,8 @@ if not e then
   redis.call('SADD', KEYS[3], p.serial)
   redis.pcall('PUBLISH', KEYS[4], 'cancel ' .. p.serial) -- for a worker that has it, and has not said so yet
 end
-local time = redis.call('TIME')
 local m = {serial = p.serial, kind = 'c', attempt = p.attempts, failure = '', result = '', retain = 0, unique = 0, most = tonumber(ARGV[4]),
   bytes = tonumber(ARGV[5]), waits = not e}
 if e then redis.call('ZREM', KEYS[4], e) end
-pcall(finish, {KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]}, ARGV[1], m, time[1] * 1000 + math.floor(time[2] / 1000))
+pcall(finish, {KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]}, ARGV[1], m, now)
 return {r, ''}

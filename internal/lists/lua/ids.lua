@@ -23,13 +23,18 @@ local function own(ids, id, serial)
   return p or nil
 end
 
+-- expired says of a record that its message was to be taken by now, and nobody has it: it is over, wherever it lies.
+local function expired(p, running, now)
+  return p.expires > 0 and p.expires <= now and redis.call('HEXISTS', running, p.serial) == 0
+end
+
 -- enter takes an id for a message that waits, or is due later. Where it is taken it gives false and the record that has it.
 local function enter(ids, running, id, serial, state, now, at, expires)
   local new = record(serial, state, 0, 0, at, expires, '')
   if redis.call('HSETNX', ids, id, new) == 1 then return true end
   local old = redis.call('HGET', ids, id)
   local p = parsed(old)
-  if p and not (p.state == 'u' and p.at <= now) and not (p.expires > 0 and p.expires <= now and redis.call('HEXISTS', running, p.serial) == 0) then
+  if p and not (p.state == 'u' and p.at <= now) and not expired(p, running, now) then
     return false, old
   end
   redis.call('HSET', ids, id, new)

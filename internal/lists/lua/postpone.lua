@@ -11,7 +11,7 @@ local to = tonumber(ARGV[3])
 if ARGV[2] == 'in' then to = time[1] * 1000 + math.ceil(time[2] / 1000) + to end
 local r = redis.call('HGET', KEYS[2], ARGV[1])
 local p = parsed(r)
-if not p or p.state == 'u' then return {'', 1} end
+if not p or p.state == 'u' or expired(p, KEYS[5], now) then return {'', 1} end
 if redis.call('HEXISTS', KEYS[5], p.serial) == 1 and not (p.off and p.at > now) then return {r, 2} end -- else it is just being put off
 local function mark(state, off, at)
   redis.call('HSET', KEYS[2], ARGV[1], record(p.serial, state, off, p.attempts, at, p.expires, p.failure))
