@@ -1,9 +1,9 @@
 package shunt
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +20,7 @@ import (
 // late, and has to find its receipt; a day later nothing is left of either.
 type receipts struct {
 	mu  sync.Mutex
-	had map[string][][]byte // by channel
+	had map[string][]ulid.ULID // by channel
 }
 
 const (
@@ -30,7 +30,7 @@ const (
 )
 
 // take is what is to be told now, if it is enough.
-func (r *receipts) take(channel string) [][]byte {
+func (r *receipts) take(channel string) []ulid.ULID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	had := r.had[channel]
@@ -42,24 +42,15 @@ func (r *receipts) take(channel string) [][]byte {
 	return slices.Clone(had[n:])
 }
 
-// put takes in serials, or elements, which have theirs in their header.
-func (r *receipts) put(channel string, serials [][]byte) {
+// put takes in what is to be told.
+func (r *receipts) put(channel string, serials ...ulid.ULID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.had == nil {
-		r.had = make(map[string][][]byte)
+		r.had = make(map[string][]ulid.ULID)
 	}
 	had := r.had[channel]
-	for _, s := range serials {
-		if len(had) >= receiptsMost {
-			break
-		}
-		if len(s) > len(ulid.ULID{}) {
-			s = bytes.Clone(s[4:20])
-		}
-		had = append(had, s)
-	}
-	r.had[channel] = had
+	r.had[channel] = append(had, serials[:min(len(serials), max(0, receiptsMost-len(had)))]...)
 }
 
 // forget tells what has not been told yet, if that can be done at once.
@@ -73,13 +64,19 @@ func (r *receipts) forget(q *Queue) {
 		c.FailFast = true
 		for had := range slices.Chunk(all, 1000) {
 			c.Add("SREM", lists.KeysOf(channel).Receipts)
-			c.AddElements(had...)
+			addSerials(c, had)
 		}
 		if c.Len() > 0 {
 			_ = q.serverOf(channel).Data.Run(ctx, c) // else they go in a day
 		}
 	}
 	r.had = nil
+}
+
+func addSerials(c *link.Call, serials []ulid.ULID) {
+	for i := range serials {
+		c.AddElements(serials[i][:])
+	}
 }
 
 // entrance is where concurrent deliveries by id to one channel meet: while two scripts are under way the rest waits, and goes together. A
@@ -118,11 +115,17 @@ func (q *Queue) putOne(ctx context.Context, d delivery) (due time.Time, err erro
 	}
 	g := q.entranceOf(d.keys)
 	g.mu.Lock()
-	if g.busy < entrances {
+	leads := g.busy < entrances
+	if leads {
 		g.busy++
 		g.mu.Unlock()
-		defer q.next(g)
-		return q.putAlone(ctx, d, raw)
+		runtime.Gosched() // those who were woken with it come along
+		g.mu.Lock()
+		if len(g.waiting) == 0 {
+			g.mu.Unlock()
+			defer q.next(g)
+			return q.putAlone(ctx, d, raw)
+		}
 	}
 	e := entriesDone.Get().(*entry)
 	e.delivery, e.ctx, e.raw = d, ctx, raw
@@ -135,6 +138,9 @@ func (q *Queue) putOne(ctx context.Context, d delivery) (due time.Time, err erro
 	}
 	g.waiting = append(g.waiting, e)
 	g.mu.Unlock()
+	if leads {
+		q.next(g)
+	}
 	why := error(context.DeadlineExceeded)
 	select {
 	case <-e.done:
@@ -238,7 +244,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 		v, err := q.ask(ctx, 0, d, func(c *link.Call) {
 			if simple {
 				c.AddScript(lists.Enter, 3, k.Prepare, k.IDs, k.Receipts, len(had))
-				c.AddElements(had...)
+				addSerials(c, had)
 				for i, e := range es {
 					c.AddElements(e.Extra.IDBytes(), raws[i])
 				}
@@ -247,7 +253,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 			args := make([]any, 0, 8+len(had)+3*len(es))
 			args = append(args, k.Prepare, k.Delay, k.IDs, k.Receipts, k.Running, mode, ms, len(had))
 			for _, serial := range had {
-				args = append(args, serial)
+				args = append(args, serial[:])
 			}
 			for i, e := range es {
 				args = append(args, e.Extra.ID, e.Extra.Expires, raws[i])
@@ -265,7 +271,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 				continue
 			}
 			if !doubt {
-				q.receipts.put(d.channel, raws)
+				q.receipts.put(d.channel, serialsOf(es)...)
 			}
 			q.inHand(ctx, d, taken)
 			return at, taken, nil
@@ -280,12 +286,20 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 		}
 		if !doubt || ctx.Err() != nil || errors.Is(err, link.ErrClosed) {
 			if !doubt {
-				q.receipts.put(d.channel, had)
+				q.receipts.put(d.channel, had...)
 			}
 			return due, nil, explain(err, "deliver to", d.channel)
 		}
 		link.Sleep(ctx, link.Jitter(wait))
 	}
+}
+
+func serialsOf(es []*lists.Element) []ulid.ULID {
+	all := make([]ulid.ULID, len(es))
+	for i, e := range es {
+		all[i] = e.Serial
+	}
+	return all
 }
 
 // inHand completes what is known of the messages that have the ids: whether a worker has them.

@@ -868,34 +868,104 @@ func TestDeliveriesByIDTogether(t *testing.T) {
 	})
 }
 
-// A delivery that waits for others leaves when its context ends, and is not delivered then; one that is under way may be.
+// A delivery that waits for others leaves when its context ends, and is not delivered then.
 func TestDeliveryByIDLeaves(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
-	b := newBench(t, p.URL(), func(q *Queue) { q.DeliverTimeout = 5 * time.Second })
+	b := newBench(t, p.URL(), func(q *Queue) { q.DeliverTimeout = time.Second })
 	b.must(b.one(-1, ID("first")))
 	p.DropReplies(true)
+	k, err := b.keysFor(b.name)
+	b.must(err)
+	g := b.entranceOf(k)
+	underWay := make(chan error, entrances)
+	for i := range entrances {
+		go func() { underWay <- b.one(i, ID(fmt.Sprint("under way ", i))) }()
+		b.until(time.Second, "it is under way", func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.busy == i+1 && len(g.waiting) == 0
+		})
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	errs := make(chan error, 10)
 	for i := range cap(errs) {
-		go func() {
-			errs <- b.Deliver(ctx, b.kind(nil).Message(i), ID(fmt.Sprint(i)))
-		}()
+		go func() { errs <- b.Deliver(ctx, b.kind(nil).Message(i), ID(fmt.Sprint(i))) }()
 	}
-	unknown := 0
 	for range cap(errs) {
-		err := <-errs
-		if err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnknown) {
+		if err := <-errs; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknown) {
 			t.Error(err)
 		}
-		if errors.Is(err, ErrUnknown) {
-			unknown++
+	}
+	for range entrances {
+		if err := <-underWay; !errors.Is(err, ErrUnknown) {
+			t.Error(err)
 		}
 	}
-	if unknown > entrances {
-		t.Errorf("%d of unknown outcome", unknown)
+	if n := s.Do("HLEN", k.IDs).(int64); n != 1+entrances {
+		t.Errorf("%d ids", n)
+	}
+}
+
+// What is over of a take leaves its list together, whatever else lies there, and whatever of other messages is to be told or dropped.
+func TestOverTogether(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	for _, c := range []struct {
+		name    string
+		disturb func(do func(string, ...any) any, k lists.Keys, doing string)
+		left    string // in the doing list
+	}{
+		{"in order", func(func(string, ...any) any, lists.Keys, string) {}, ""},
+		{"in another order", func(do func(string, ...any) any, _ lists.Keys, doing string) { do("RPOPLPUSH", doing, doing) }, ""},
+		{"behind another", func(do func(string, ...any) any, _ lists.Keys, doing string) { do("RPUSH", doing, "another") }, "another"},
+		{"while another was cancelled", func(do func(string, ...any) any, k lists.Keys, _ string) { do("SADD", k.Cancelled, "another") }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			b := newBench(t, s.URL())
+			k := lists.KeysOf(b.name)
+			for i := range n {
+				b.must(b.one(i, ID(fmt.Sprint(i))))
+			}
+			doings := func() (keys []string) {
+				for _, key := range s.Do("KEYS", "{"+b.name+"}.doing.*").([]any) {
+					keys = append(keys, string(key.([]byte)))
+				}
+				return keys
+			}
+			b.receive(1, func(ctx context.Context, i int) error {
+				if i == n*2/3 { // as many are taken at once by now as ever
+					doing := doings()[0]
+					if held := s.Do("LLEN", doing).(int64); held < 3 {
+						t.Errorf("%d are held", held)
+					}
+					c.disturb(s.Do, k, doing)
+				}
+				return nil
+			})
+			b.wait(Acked, n, 5*time.Second)
+			for _, key := range []any{k.IDs, k.Running} {
+				if left := s.Do("HLEN", key).(int64); left > 0 {
+					t.Errorf("%d left in %s", left, key)
+				}
+			}
+			left := ""
+			for _, doing := range doings() {
+				for _, e := range s.Do("LRANGE", doing, 0, -1).([]any) {
+					left += string(e.([]byte))
+				}
+			}
+			if left != c.left {
+				t.Errorf("left in hand: %q", left)
+			}
+			if stats := string(s.Do("INFO", "commandstats").([]byte)); !strings.Contains(stats, "cmdstat_ltrim") {
+				t.Error("none left together")
+			}
+		})
 	}
 }
 

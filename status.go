@@ -210,9 +210,9 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 	if mode == "now" {
 		mode, ms = "at", 0
 	}
-	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, k.Running, id, mode, ms, postponeLooks}
+	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, k.Running, k.Postponed, id, mode, ms, postponeLooks}
 	for {
-		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Postpone, 5, args...) })
+		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Postpone, 6, args...) })
 		if err != nil {
 			return err
 		}
@@ -235,7 +235,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		args = append(args[:9:9], e.raw) // without one: it is not there any more
+		args = append(args[:10:10], e.raw) // without one: it is not there any more
 	}
 }
 

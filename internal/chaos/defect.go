@@ -263,6 +263,7 @@ var defects = []defect{
 		name: "an ack that does not free its id",
 		edits: []edit{
 			{"internal/lists/lua/settle.lua", "  redis.pcall('HDEL', KEYS[2], unpack(ids))\n", ""},
+			{"internal/lists/lua/settle.lua", "    redis.pcall('HDEL', KEYS[2], unpack(ARGV, 4, 3 + n))\n", ""},
 		},
 		schedule: endNames,
 		row:      "ids",
@@ -272,6 +273,7 @@ var defects = []defect{
 		edits: []edit{
 			{"internal/lists/lua/deliver.lua", "  if new == 1 then\n    if ttl", "  if new then\n    if ttl"},
 			{"internal/lists/lua/enter.lua", "redis.call('SADD', KEYS[3], serial) == 0", "redis.call('SADD', KEYS[3], serial) == 2"},
+			{"internal/lists/lua/enter.lua", "had[n] ~= 0 or ", ""},
 		},
 		schedule: loseDeliveries,
 		row:      "ids",
@@ -279,7 +281,7 @@ var defects = []defect{
 	{
 		name: "a start that does not look for what was cancelled",
 		edits: []edit{
-			{"internal/worker/start.go", "a.cancelled[i] = n == 1", "a.cancelled[i] = n == 2"},
+			{"internal/worker/start.go", "a.cancelled[with[j]] = n == 1", "a.cancelled[with[j]] = n == 2"},
 		},
 		schedule: callOffWaiting,
 		row:      "ids",

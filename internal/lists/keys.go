@@ -31,6 +31,7 @@ type Keys struct {
 	IDs       any // hash: the record of each id that is taken; lua/ids.lua has its form
 	Running   any // hash: by serial, who has a message with an id in hand
 	Cancelled any // set: serials of what was cancelled, until it has left its list
+	Postponed any // there, with a time to live, while something that was put off may lie in prepare
 	Waited    any // set: serials whose end somebody waits for
 	Receipts  any // set: serials of deliveries that may be sent again
 	Done      any // hash: what became of finished messages, by id
@@ -42,7 +43,7 @@ type Keys struct {
 func KeysOf(channel string) Keys {
 	k := func(suffix string) any { return "{" + channel + "}." + suffix }
 	return Keys{channel, k("prepare"), k("delay"), k("suspect"), k("dead"), k("receivers"), k("receivers.dead"), k("keeper"),
-		k("ids"), k("running"), k("cancelled"), k("waited"), k("receipts"), k("done"), k("done.at"), k("kept"), k("recur")}
+		k("ids"), k("running"), k("cancelled"), k("postponed"), k("waited"), k("receipts"), k("done"), k("done.at"), k("kept"), k("recur")}
 }
 
 // List is the doing list of what a worker of an incarnation holds.

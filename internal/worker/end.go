@@ -193,7 +193,7 @@ func (r *Pool) conclude(ctx context.Context) {
 	for i, s := range r.slots {
 		from := c.Len()
 		s.mu.Lock()
-		s.refused = link.Holdoff{} // there is no later
+		s.refused, s.apart = link.Holdoff{}, true // there is no later
 		of[i] = s.collect(nil, c, false)
 		s.mu.Unlock()
 		n[i] = c.Len() - from

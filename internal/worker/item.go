@@ -132,17 +132,17 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	return out
 }
 
-// spread gives each item a reply of its own, where the last one is that of several.
+// spread gives each item a reply of its own, where the last one is that of several: what it says of each, or of all.
 func spread(replies []link.Reply, n int) []link.Reply {
 	if len(replies) == 0 || len(replies) == n {
 		return replies
 	}
 	last := replies[len(replies)-1]
-	all := slices.Clone(replies[:len(replies)-1])
-	vs, _ := redis.Values(last.Value, last.Err)
+	all := append(make([]link.Reply, 0, n), replies[:len(replies)-1]...)
+	vs, each := last.Value.([]any)
 	for i := 0; len(all) < n; i++ {
-		rep := link.Reply{Err: last.Err}
-		if i < len(vs) {
+		rep := last
+		if each && i < len(vs) {
 			rep.Value = vs[i]
 			if err, ok := vs[i].(redis.Error); ok {
 				rep.Err = err
@@ -210,14 +210,49 @@ func (it *Item) together() bool {
 	return (k == Acked || k == Cancelled || k == Expired) && it.verdict.Then == nil && it.ID() != ""
 }
 
-// settleAll adds the one script by which messages of a channel leave their list for good.
+// settleAll adds the one script by which messages of a channel leave their list for good. s.mu is held.
 func (s *slot) settleAll(call *link.Call, in *Intake, doing any, its ...*Item) {
 	conf := s.r.conf
-	call.AddScript(lists.Settle, 8, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
-		max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
-	for _, it := range its {
-		call.AddElements(it.Extra.IDBytes(), it.Raw, it.how())
+	n := 0
+	if s.first(in, its) {
+		n = len(its)
 	}
+	call.AddScript(lists.Settle, 8, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
+		max(0, conf.MaxDone), max(0, conf.MaxDoneBytes), n)
+	if n == 0 {
+		for _, it := range its {
+			call.AddElements(it.Extra.IDBytes(), it.Raw, it.how())
+		}
+		return
+	}
+	for _, it := range its {
+		call.AddElements(it.Extra.IDBytes())
+	}
+	for _, it := range its {
+		call.AddElements(it.Serial[:])
+	}
+}
+
+// first says whether they are several, all that is left of what was taken first, and nothing is to be kept of them.
+func (s *slot) first(in *Intake, its []*Item) bool {
+	if s.apart || len(its) < 3 {
+		return false
+	}
+	left := its
+	for _, it := range s.items {
+		switch {
+		case len(left) == 0:
+			return true
+		case it == left[0]:
+			if it.how() != nil {
+				return false
+			}
+			left = left[1:]
+		case it.In == in && it.state != sending: // that is out of the list by then
+			return false
+		}
+	}
+	return len(left) == 0
 }
 
 // how says what is to be kept of a message that is over; nothing for most.
@@ -276,11 +311,16 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	var trouble, refused error
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.apart = false
 	evs := s.evs[:0]
 	for i, it := range sent {
 		rep := replies[i]
 		switch link.Classify(rep.Err) {
 		case link.Done:
+			if n, _ := rep.Value.(int64); n == -1 && it.verdict.Kind == Acked { // others were first: each by itself
+				it.state, s.apart = decided, true
+				continue
+			}
 			it.gone = true
 			evs = s.report(it, s.outcome(it, rep.Value), evs)
 		case link.Unknown: // the handover finds out

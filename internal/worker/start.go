@@ -64,7 +64,7 @@ func (s *slot) start(in *Intake) bool {
 		if d := it.Extra.Deadline; d > 0 {
 			it.until = sent.Add(time.Duration(d-said.now) * time.Millisecond)
 		}
-		if v := it.meanwhile(said.now, said.records[i], said.cancelled[i] || it.called); v != nil {
+		if v := it.meanwhile(said, i); v != nil {
 			it.state, it.verdict = decided, v
 		} else if !it.until.IsZero() && !s.now.Before(it.until) {
 			it.state, it.verdict = decided, it.refuse(ErrDeadline)
@@ -73,19 +73,20 @@ func (s *slot) start(in *Intake) bool {
 	return true
 }
 
-// meanwhile is the verdict on a message that is not to be handled, else nil.
-func (it *Item) meanwhile(now int64, record []byte, cancelled bool) *Verdict {
-	rec, ok := lists.ParseRecord(record)
-	it.owns = ok && rec.Serial == it.Serial && rec.State != 'u'
+// meanwhile is the verdict on a message that is not to be handled, the ith of those asked for, else nil.
+func (it *Item) meanwhile(said said, i int) *Verdict {
+	now := said.now
+	rec, ok := lists.ParseRecord(said.records[i])
+	it.owns = !said.read || ok && rec.Serial == it.Serial && rec.State != 'u' // who did not have to be asked has lost it to nobody
 	expires := it.Extra.Expires
 	switch {
-	case it.owns: // it knows best
+	case it.owns && said.read: // it knows best
 		expires = rec.Expires
 	case it.Extra.ID == "" && it.Attempts+it.Recoveries > 0: // it was taken before; and one with an id has lost that to another
 		expires = 0
 	}
 	switch {
-	case cancelled:
+	case said.cancelled[i] || it.called:
 		return &Verdict{Kind: Cancelled}
 	case it.owns && rec.Off && rec.At > now:
 		return &Verdict{Kind: Postponed, Wait: time.Duration(rec.At-now) * time.Millisecond}
@@ -107,12 +108,13 @@ func (it *Item) refuse(why error) *Verdict {
 // said is what Redis says of messages that are about to be handled.
 type said struct {
 	now       int64 // ms
+	read      bool  // the records are; else none of them can have anything to say
 	records   [][]byte
 	cancelled []bool
 	err       error
 }
 
-// ask sends what start has to say and to ask, in one pipeline, and in a second one only where something is cancelled.
+// ask sends what start has to say and to ask, in one pipeline, and in a second one only where something is cancelled or was put off.
 func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 	r := s.r
 	s.records = slices.Grow(s.records[:0], len(asked))[:len(asked)]
@@ -131,30 +133,14 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 		if it.Extra.ID != "" {
 			with, bound = append(with, i), bound || it.Extra.Expires != 0
 		}
+		a.read = a.read || it.Extra.Expires != 0
 	}
 	s.with = with
 	if len(with) > 0 {
-		if bound {
-			call.AddScript(lists.Start, 3, in.Living, in.Running, in.IDs)
-		} else {
-			call.Add("HSET", in.Running)
-		}
-		inc, attempt, as := *r.live.Load(), 0, []byte(nil)
-		for _, i := range with {
-			it := asked[i]
-			if as == nil || attempt != it.Attempts+1 {
-				attempt = it.Attempts + 1
-				as = mark(inc, s.n, attempt, now)
-			}
-			if bound {
-				call.AddElements(it.Extra.IDBytes())
-			}
-			call.AddElements(it.Serial[:], as)
-		}
-		call.Add("EXISTS", in.Keys.Cancelled)
-		call.Add("HMGET", in.IDs)
-		for _, i := range with {
-			call.AddElements(asked[i].Extra.IDBytes())
+		s.mark(call, in, asked, bound, now)
+		call.Add("EXISTS", in.Keys.Cancelled, in.Keys.Postponed)
+		if a.read {
+			s.addRecords(call, in, asked)
 		}
 	}
 	call.Add("TIME") // after the mark: what has one had not expired then
@@ -178,11 +164,8 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 	if len(with) == 0 {
 		return a
 	}
-	found, _ := redis.Values(call.Replies[2].Value, call.Replies[2].Err)
-	for j, i := range with {
-		if j < len(found) {
-			a.records[i], _ = found[j].([]byte)
-		}
+	if a.read {
+		a.takeRecords(call.Replies[2], with)
 	}
 	if some, _ := redis.Int(call.Replies[1].Value, call.Replies[1].Err); some == 0 {
 		return a
@@ -192,16 +175,61 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 		call.Add("SISMEMBER", in.Keys.Cancelled)
 		call.AddElements(asked[i].Serial[:])
 	}
+	if !a.read {
+		s.addRecords(call, in, asked)
+	}
 	r.exchange(call)
-	for j, i := range with {
-		rep := call.Replies[j]
+	for j, rep := range call.Replies {
 		if link.Code(rep.Err) != "WRONGTYPE" {
 			a.err = cmp.Or(a.err, rep.Err)
 		}
-		n, _ := redis.Int(rep.Value, rep.Err)
-		a.cancelled[i] = n == 1
+		if j < len(with) {
+			n, _ := redis.Int(rep.Value, rep.Err)
+			a.cancelled[with[j]] = n == 1
+		} else {
+			a.read = true
+			a.takeRecords(rep, with)
+		}
 	}
 	return a
+}
+
+// mark adds the command that tells who has them.
+func (s *slot) mark(call *link.Call, in *Intake, asked []*Item, bound bool, now time.Time) {
+	if bound {
+		call.AddScript(lists.Start, 3, in.Living, in.Running, in.IDs)
+	} else {
+		call.Add("HSET", in.Running)
+	}
+	inc, attempt, as := *s.r.live.Load(), 0, []byte(nil)
+	for _, i := range s.with {
+		it := asked[i]
+		if as == nil || attempt != it.Attempts+1 {
+			attempt = it.Attempts + 1
+			as = mark(inc, s.n, attempt, now)
+		}
+		if bound {
+			call.AddElements(it.Extra.IDBytes())
+		}
+		call.AddElements(it.Serial[:], as)
+	}
+}
+
+// addRecords adds the command that reads the records of some.
+func (s *slot) addRecords(call *link.Call, in *Intake, asked []*Item) {
+	call.Add("HMGET", in.IDs)
+	for _, i := range s.with {
+		call.AddElements(asked[i].Extra.IDBytes())
+	}
+}
+
+func (a *said) takeRecords(rep link.Reply, with []int) {
+	found, _ := redis.Values(rep.Value, rep.Err)
+	for j, i := range with {
+		if j < len(found) {
+			a.records[i], _ = found[j].([]byte)
+		}
+	}
 }
 
 // Cancel ends the handler of a message, or keeps it from being begun. It does nothing where the message is not in hand.

@@ -48,6 +48,7 @@ type slot struct {
 	mu         sync.Mutex
 	vacant     bool                // no goroutine works here until an orphan ends
 	refused    link.Holdoff        // of verdicts, whatever other workers are told
+	apart      bool                // what is over goes one by one next time
 	items      []*Item             // in hand, the one taken first first
 	evs        []Event             // settle's, for their memory
 	turn       int32               // of the goroutine that may work; one of an earlier turn goes home

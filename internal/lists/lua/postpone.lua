@@ -1,6 +1,6 @@
 -- Postpone: another due time for a message that waits or is due later; one that is past brings it to prepare. What lies in prepare
 -- stays there, marked, until it is taken.
--- KEYS 1 receivers  2 ids  3 delay  4 prepare  5 running
+-- KEYS 1 receivers  2 ids  3 delay  4 prepare  5 running  6 postponed
 -- ARGV 1 id  2 'in' or 'at'  3 ms from now, or ms since 1970  4 most elements that are looked through for it in delay
 --      5 the element, where known; '' where it was looked for and is not there
 -- reply: the record, as it was, or '' where there is none; 1, 0 where it lies in delay and was not found, or 2 where a worker has it
@@ -34,5 +34,10 @@ if p.state == 'd' and not p.off then
     return {r, 0} -- it is among more that are due at the same time
   end
 end
-if to > now then mark('d', 4, to) else mark('p', 0, now) end
+if to > now then
+  if redis.call('PTTL', KEYS[6]) < to - now then redis.call('SET', KEYS[6], '', 'PX', string.format('%.0f', to - now)) end
+  mark('d', 4, to)
+else
+  mark('p', 0, now)
+end
 return {r, 1}
