@@ -23,7 +23,9 @@ var nameSteps = []struct {
 	{step{"postpone", redistest.ByScript(lists.Postpone), early}, true},
 	{step{"wait", redistest.ByScript(lists.Wait), early}, true},
 	{step{"start", redistest.ByName("HSET", ".running"), early}, false},
-	{step{"start, which asks", redistest.ByName("HMGET", ".ids"), early}, false},
+	{step{"start of what may expire", redistest.ByScript(lists.Start), early}, false},
+	{step{"start, which asks", redistest.ByName("EXISTS", ".cancelled"), early}, false},
+	{step{"start, which reads", redistest.ByName("HMGET", ".ids"), early}, false},
 	{step{"settle", redistest.ByScript(lists.Settle), early}, false},
 	{step{"follow", redistest.ByScript(lists.Follow), early}, false},
 	{step{"retry with an ID", redistest.ByScript(lists.Retry), early}, false},
@@ -113,7 +115,7 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 	shutdown(true)
 }
 
-const tales = 7
+const tales = 8
 
 // tell is what becomes of messages with IDs, each in a goroutine of its own. cut says that a fault strikes but once: then each call but the one
 // that it strikes comes to what it should, and every delivery is made.
@@ -176,6 +178,7 @@ func (w *world) tell(n *namer, cut bool) {
 			again("postponed", func() error { return n.putOff(id("postponed"), 100*time.Millisecond) })
 		}
 	})
+	w.load.Go(func() { deliver("expires", planRetry, asked{expire: time.Hour}) })
 	w.load.Go(func() {
 		deliver("chain", planThen+"2", asked{})
 		deliver("falters", planFalter+"2", asked{})

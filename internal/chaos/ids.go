@@ -232,11 +232,11 @@ func (w *world) receipted(most int) {
 
 // aimsOfNames are the commands at which a cut can strike what has an ID.
 var aimsOfNames = []func(channel string) redistest.Match{
-	redistest.ByName("HSET", ".running"), redistest.ByName("HMGET", ".ids"), redistest.ByScript(lists.Settle), redistest.ByScript(lists.Follow), redistest.ByScript(lists.Retry), redistest.ByScript(lists.Reject),
+	redistest.ByName("HSET", ".running"), redistest.ByScript(lists.Start), redistest.ByName("EXISTS", ".cancelled"), redistest.ByName("HMGET", ".ids"), redistest.ByScript(lists.Settle), redistest.ByScript(lists.Follow), redistest.ByScript(lists.Retry), redistest.ByScript(lists.Reject),
 	delivering, redistest.ByScript(lists.Cancel), redistest.ByScript(lists.Postpone),
 }
 
-const ofCallers = 6 // the first of those that are no receiver's
+const ofCallers = 8 // the first of those that are no receiver's
 
 // ids has everything happen to messages with IDs while their workers are killed, by us and by some of the messages, redis-server is killed,
 // and connections are cut at each of their scripts.
