@@ -663,7 +663,7 @@ func TestFarListIsReaped(t *testing.T) {
 	p.Slow(500*time.Microsecond, 0, 0)
 	seen := newTally()
 	q.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
-	q.until(5*time.Second, "both are handled", func() bool { return seen.distinct() == 2 })
+	q.until(20*time.Second, "both are handled", func() bool { return seen.distinct() == 2 })
 }
 
 // Orphans that ended while shutdown waited for the workers gave their slots fresh goroutines, on a group that was at zero.
@@ -1259,14 +1259,14 @@ func TestDueIsNeverEarly(t *testing.T) {
 func TestLeaseOutlivesPause(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
+	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 4 * time.Second })
 	for range 4 {
 		q.receive(2, func(context.Context, int) error { return nil })
 	}
 	for i := range 3 {
-		time.Sleep(500*time.Millisecond + time.Duration(i)*200*time.Millisecond) // anywhere between two beats
+		time.Sleep(300*time.Millisecond + time.Duration(i)*200*time.Millisecond) // from a beat on; the next comes after some 1.3 s
 		s.Stop()
-		time.Sleep(1800 * time.Millisecond)
+		time.Sleep(3600 * time.Millisecond)
 		s.Cont()
 		q.deliver(i, i+1)
 		q.wait(Acked, i+1, 5*time.Second)
