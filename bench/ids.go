@@ -28,6 +28,10 @@ type (
 		finder
 		cancel(ctx context.Context, id string) error
 	}
+	interrupter interface {
+		// interrupt cancels n messages while they are handled, and tells how long it took each handler to hear of it.
+		interrupt(ctx context.Context, n int, stall time.Duration) ([]time.Duration, error)
+	}
 	postponer interface {
 		finder
 		postpone(ctx context.Context, id string, due time.Time) error
@@ -104,6 +108,16 @@ func cancel(ctx context.Context, q queue, t task) ([]sample, error) {
 		}
 		return err
 	})
+}
+
+// interrupt measures from just before the call until the handler's context has ended.
+func interrupt(ctx context.Context, q queue, t task) ([]sample, error) {
+	took, err := q.(interrupter).interrupt(ctx, t.calls, t.stall)
+	if err != nil {
+		return nil, err
+	}
+	return []sample{{"interrupt-p50", percentile(took, 50), "ms"}, {"interrupt-p99", percentile(took, 99), "ms"},
+		{"interrupt-longest", percentile(took, 100), "ms"}}, expectIDs(ctx, q, 0)
 }
 
 // postpone gives half of those that were due later an earlier time: among so many that are due at the same one, they have to be found.

@@ -32,6 +32,7 @@ var measures = []measure{
 		run: deliverIDs("deliver-id-1M", func(l load) int { return l.waiting })},
 	{name: "status", about: "a call that finds a message by its id, with 1,000,000 others", fits: fits[finder], run: status},
 	{name: "cancel", about: "the same for one that cancels it", fits: fits[canceller], run: cancel},
+	{name: "interrupt", about: "from the call that cancels a message in the hands of another process until its handler hears of it", fits: fits[interrupter], run: interrupt},
 	{name: "postpone", about: "the same for one that gives it another due time", fits: fits[postponer], run: postpone},
 	{name: "bytes", about: "Redis' memory a queued message", fits: every, run: bytesEach, quick: true, once: true},
 	{name: "bytes-id", about: "the same of one with an id", fits: fits[identifier], run: bytesIDs, once: true},

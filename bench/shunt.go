@@ -150,6 +150,46 @@ func (s shuntQueue) postpone(ctx context.Context, id string, due time.Time) erro
 	return s.q.Postpone(ctx, s.name, id, shunt.At(due))
 }
 
+// interrupt cancels messages in the hands of one Queue by another, as another process would, and tells how long each took to hear of it.
+func (s shuntQueue) interrupt(ctx context.Context, n int, stall time.Duration) (took []time.Duration, err error) {
+	begun, ended := make(chan struct{}, 1), make(chan time.Time, 1)
+	kind := shunt.Define(s.name, func(ctx context.Context, _ int) error {
+		begun <- struct{}{}
+		<-ctx.Done()
+		ended <- time.Now()
+		return context.Cause(ctx)
+	})
+	stop, err := stopper(s.q.Receive(ctx, kind, 1))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	other := &shunt.Queue{Pool: s.q.Pool}
+	defer func() { err = errors.Join(err, other.Close()) }()
+	for i := range n {
+		id := idOfNumber(uint64(i))
+		if err := other.Deliver(ctx, kind.Message(i), shunt.ID(id)); err != nil {
+			return nil, err
+		}
+		select {
+		case <-begun:
+		case <-time.After(stall):
+			return nil, errors.New("a message was not handled")
+		}
+		began := time.Now()
+		if _, err := other.Cancel(ctx, s.name, id); err != nil {
+			return nil, err
+		}
+		select {
+		case at := <-ended:
+			took = append(took, at.Sub(began))
+		case <-time.After(stall):
+			return nil, errors.New("a handler was not told that it was cancelled")
+		}
+	}
+	return took, nil
+}
+
 // shuntLowest is received from when the channels that come before it have nothing.
 type shuntLowest struct {
 	shuntQueue

@@ -45,6 +45,7 @@ var figures = map[string][]string{
 	"deliver-id-1M": {"deliver-id-1M", "deliver-id-1M-allocs"},
 	"status":        {"status-p50", "status-p99"},
 	"cancel":        {"cancel-p50", "cancel-p99"},
+	"interrupt":     {"interrupt-p50", "interrupt-p99", "interrupt-longest"},
 	"postpone":      {"postpone-p50", "postpone-p99"},
 	"bytes-id":      {"bytes-id"},
 	"bytes":         {"bytes"},

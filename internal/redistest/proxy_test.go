@@ -200,7 +200,7 @@ func TestNthAndRemove(t *testing.T) {
 }
 
 func TestDropReply(t *testing.T) {
-	b := newBed(t, redis.DialReadTimeout(50*time.Millisecond))
+	b := newBed(t, redis.DialReadTimeout(time.Second))
 	r := b.On(Command("RPUSH", b.key), 1, DropReply)
 	got := pipe(t, b.c, []any{"ECHO", "a"}, []any{"RPUSH", b.key, "x"}, []any{"ECHO", "b"})
 	// Never b's reply for the push.
@@ -214,7 +214,7 @@ func TestDropReply(t *testing.T) {
 }
 
 func TestDropReplies(t *testing.T) {
-	b := newBed(t, redis.DialReadTimeout(50*time.Millisecond))
+	b := newBed(t, redis.DialReadTimeout(time.Second))
 	other := dial(t, "tcp", b.Addr())
 	do(t, other, "PING")
 	raw, err := net.Dial("tcp", b.Addr())
