@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -42,6 +43,16 @@ func startServer(aof bool) (*server, error) {
 			return nil, errors.New("no redis-server in PATH: install Redis 6.2 or later, or name the program in REDIS_SERVER")
 		}
 	}
+	for tries := 1; ; tries++ {
+		s, err := launch(bin, aof)
+		if err == nil || tries == 5 || !strings.Contains(err.Error(), "Address already in use") { // somebody else was faster
+			return s, err
+		}
+	}
+}
+
+// launch starts one on a port that was free just before.
+func launch(bin string, aof bool) (*server, error) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("find a free port: %w", err)
