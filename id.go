@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"runtime"
@@ -15,12 +16,12 @@ import (
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
-// receipts are serials of tracked deliveries whose replies have come: the server is told, some at a time, with another delivery to their channel,
+// receipts are those of tracked deliveries whose replies have come: the server is told, some at a time, with another delivery to their channel,
 // and needs to remember them no more. One that was ever in doubt is not among them: a command of a broken connection may be executed
 // late, and has to find its receipt; a day later nothing is left of either.
 type receipts struct {
 	mu  sync.Mutex
-	had map[string][]ulid.ULID // by channel
+	had map[string][][]byte // by channel
 }
 
 const (
@@ -30,7 +31,7 @@ const (
 )
 
 // take is what is to be told now, if it is enough.
-func (r *receipts) take(channel string) []ulid.ULID {
+func (r *receipts) take(channel string) [][]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	had := r.had[channel]
@@ -43,14 +44,14 @@ func (r *receipts) take(channel string) []ulid.ULID {
 }
 
 // put takes in what is to be told.
-func (r *receipts) put(channel string, serials ...ulid.ULID) {
+func (r *receipts) put(channel string, had ...[]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.had == nil {
-		r.had = make(map[string][]ulid.ULID)
+		r.had = make(map[string][][]byte)
 	}
-	had := r.had[channel]
-	r.had[channel] = append(had, serials[:min(len(serials), max(0, receiptsMost-len(had)))]...)
+	all := r.had[channel]
+	r.had[channel] = append(all, had[:min(len(had), max(0, receiptsMost-len(all)))]...)
 }
 
 // forget tells what has not been told yet, if that can be done at once.
@@ -64,19 +65,13 @@ func (r *receipts) forget(q *Queue) {
 		c.FailFast = true
 		for had := range slices.Chunk(all, 1000) {
 			c.Add("SREM", lists.KeysOf(channel).Receipts)
-			addSerials(c, had)
+			c.AddElements(had...)
 		}
 		if c.Len() > 0 {
 			_ = q.serverOf(channel).Data.Run(ctx, c) // else they go in a day
 		}
 	}
 	r.had = nil
-}
-
-func addSerials(c *link.Call, serials []ulid.ULID) {
-	for i := range serials {
-		c.AddElements(serials[i][:])
-	}
 }
 
 // entrance is where concurrent deliveries by id to one channel meet: while two scripts are under way the rest waits, and goes together. A
@@ -244,7 +239,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 		v, err := q.ask(ctx, 0, d, func(c *link.Call) {
 			if simple {
 				c.AddScript(lists.Enter, 3, k.Prepare, k.IDs, k.Receipts, len(had))
-				addSerials(c, had)
+				c.AddElements(had...)
 				for i, e := range es {
 					c.AddElements(e.Extra.IDBytes(), raws[i])
 				}
@@ -253,7 +248,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 			args := make([]any, 0, 8+len(had)+3*len(es))
 			args = append(args, k.Prepare, k.Delay, k.IDs, k.Receipts, k.Running, mode, ms, len(had))
 			for _, serial := range had {
-				args = append(args, serial[:])
+				args = append(args, serial)
 			}
 			for i, e := range es {
 				args = append(args, e.Extra.ID, e.Extra.Expires, raws[i])
@@ -271,7 +266,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 				continue
 			}
 			if !doubt {
-				q.receipts.put(d.channel, serialsOf(es)...)
+				q.receipts.put(d.channel, receiptsOf(es, taken)...)
 			}
 			q.inHand(ctx, d, taken)
 			return at, taken, nil
@@ -294,12 +289,18 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 	}
 }
 
-func serialsOf(es []*lists.Element) []ulid.ULID {
-	all := make([]ulid.ULID, len(es))
+// receiptsOf are the receipts of a delivery in one step: the first one's serial, if any was delivered, and of each that was not its serial
+// after an x.
+func receiptsOf(es []*lists.Element, taken []error) (all [][]byte) {
 	for i, e := range es {
-		all[i] = e.Serial
+		if taken[i] != nil {
+			all = append(all, append([]byte{'x'}, e.Serial[:]...))
+		}
 	}
-	return all
+	if len(all) == len(es) {
+		return nil
+	}
+	return append(all, bytes.Clone(es[0].Serial[:]))
 }
 
 // inHand completes what is known of the messages that have the ids: whether a worker has them.
@@ -328,14 +329,16 @@ func (q *Queue) inHand(ctx context.Context, d *delivery, taken []error) {
 	}
 }
 
-// remembered says whether there is a receipt of every message: a full Redis does not run the script that would tell.
+// remembered says whether the receipt says that every message was delivered: a full Redis does not run the script that would tell.
 func (q *Queue) remembered(ctx context.Context, d *delivery, es []*lists.Element) bool {
 	vs, err := q.looks(ctx, d.channel, func(c *link.Call) {
+		c.Add("SISMEMBER", d.keys.Receipts, es[0].Serial[:])
 		for _, e := range es {
-			c.Add("SISMEMBER", d.keys.Receipts, e.Serial[:])
+			c.Add("SISMEMBER", d.keys.Receipts, append([]byte{'x'}, e.Serial[:]...))
 		}
 	})
-	return err == nil && !slices.ContainsFunc(vs, func(v any) bool { n, _ := redis.Int(v, nil); return n == 0 })
+	there := func(v any) bool { n, _ := redis.Int(v, nil); return n == 1 }
+	return err == nil && there(vs[0]) && !slices.ContainsFunc(vs[1:], there)
 }
 
 // admitted reads the reply of the script. again: an id that is taken may be so no more.

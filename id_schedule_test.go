@@ -361,22 +361,68 @@ func TestCancelAtLastAttempt(t *testing.T) {
 	}
 }
 
-// In doubt, then refused for want of memory, or closed.
+// entering matches every script that delivers messages with an id.
+func (b *bench) entering() redistest.Match {
+	return redistest.Command("", "{"+b.name+"}.prepare", "{"+b.name+"}.receipts")
+}
+
+// The reply is lost, and then memory is short: what was delivered is known all the same.
 func TestDoubtThenRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	ctx := context.Background()
 	p := redistest.NewProxy(t, s.Addr())
 	b := newBench(t, p.URL())
 	b.must(b.one(0, ID("warm")))
-	p.On(redistest.ByScript(lists.Deliver)(b.name), 1, redistest.CutAfter)
-	p.On(redistest.ByScript(lists.Deliver)(b.name), 2, redistest.ReplyError("OOM command not allowed when used memory > 'maxmemory'."))
-	err := b.one(1, ID("a"))
-	_, err2 := b.Status(ctx, b.name, "a")
-	t.Logf("%v; status: %v", err, err2)
-	if err != nil && !errors.Is(err, ErrUnknown) && err2 == nil {
-		t.Error("Deliver says that Redis has it not, but it has")
-	}
+	lost := p.On(b.entering(), 1, redistest.CutAfter)
+	full := p.On(b.entering(), 2, redistest.ReplyError("OOM command not allowed when used memory > 'maxmemory'."))
+	b.must(b.one(1, ID("a")))
+	b.status("a")
+	strikes(t, lost, 1)
+	strikes(t, full, 1)
+}
+
+// The reply to several is lost, of which one was refused: that one is looked at anew, and the others are not delivered again.
+func TestDoubtOfSeveral(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		p := redistest.NewProxy(t, s.Addr())
+		b, o := newBench(t, p.URL()), newBench(t, s.URL())
+		o.name = b.name
+		ctx, seen := context.Background(), newTally()
+		for _, free := range []bool{false, true} {
+			id := func(i int) Option { return ID(fmt.Sprint(free, i)) }
+			b.must(o.one(100, id(2)))
+			lost := p.On(b.entering(), 1, redistest.CutAfter)
+			if free {
+				p.Refuse(true)
+			}
+			done := make(chan error, 1)
+			go func() {
+				var ms []IMessage
+				for i := range 5 {
+					ms = append(ms, With(b.kind(nil).Message(i), id(i)))
+				}
+				done <- b.DeliverAll(ctx, ms)
+			}()
+			strikes(t, lost, 1)
+			if free {
+				_, err := o.Cancel(ctx, b.name, fmt.Sprint(free, 2))
+				b.must(err)
+				p.Refuse(false)
+			}
+			err := <-done
+			var of *DeliveryError
+			if errors.As(err, &of) == free || !free && (len(of.Failed) != 1 || !errors.Is(of.Failed[2], ErrDuplicate)) {
+				t.Errorf("its ID free %v: %v", free, err)
+			}
+		}
+		shutdown := o.receive(4, func(_ context.Context, i int) error { seen.add(i); return nil })
+		o.wait(Acked, 10, 5*time.Second)
+		b.must(shutdown(ctx))
+		if seen.n[100] != 1 || seen.n[2] != 1 || seen.n[0] != 2 || seen.n[4] != 2 {
+			t.Errorf("handled %v", seen.n)
+		}
+	})
 }
 
 // Options within options all count.

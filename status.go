@@ -43,7 +43,7 @@ type Outcome struct {
 
 // What a script looks through for one message among those due at the very millisecond: Cancel can do without, Postpone would have to fetch them.
 const (
-	cancelLooks   = 128
+	cancelLooks   = 32
 	postponeLooks = 1024
 )
 

@@ -76,9 +76,10 @@ func (r *receiver) upkeep(in *intake, server time.Time) error {
 			marks = append(marks, held[i])
 		}
 	}
-	for _, serial := range scan(vs[1], &in.receipts) {
+	for _, receipt := range scan(vs[1], &in.receipts) {
+		serial := receipt[max(0, len(receipt)-len(ulid.ULID{})):]
 		if len(serial) != len(ulid.ULID{}) || server.Sub(lists.DeliveredAt(ulid.ULID(serial))).Abs() > receiptFor {
-			old = append(old, serial)
+			old = append(old, receipt)
 		}
 	}
 	if len(marks)+len(old) == 0 {

@@ -271,9 +271,7 @@ var defects = []defect{
 	{
 		name: "a deliver that does not look for its receipt",
 		edits: []edit{
-			{"internal/lists/lua/deliver.lua", "  if new == 1 then\n    if ttl", "  if new then\n    if ttl"},
-			{"internal/lists/lua/enter.lua", "redis.call('SADD', KEYS[3], serial) == 0", "redis.call('SADD', KEYS[3], serial) == 2"},
-			{"internal/lists/lua/enter.lua", "had[n] ~= 0 or ", ""},
+			{"internal/lists/lua/deliver.lua", "local again = new == 0", "local again = new == 2"},
 		},
 		schedule: loseDeliveries,
 		row:      "ids",

@@ -33,7 +33,7 @@ type Keys struct {
 	Cancelled any // set: serials of what was cancelled, until it has left its list
 	Postponed any // there, with a time to live, while something that was put off may lie in prepare
 	Waited    any // set: serials whose end somebody waits for
-	Receipts  any // set: serials of deliveries that may be sent again
+	Receipts  any // set: of deliveries that may be sent again: the first serial, and with an x before it that of each that was refused
 	Done      any // hash: what became of finished messages, by id
 	DoneAt    any // zset: their ids by when they finished
 	Kept      any // zset: what is to be forgotten, by when

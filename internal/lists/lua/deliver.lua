@@ -1,8 +1,9 @@
--- Deliver: messages with an id or a time of their own, now or later, all of them or on an error none. It may be sent again: a receipt,
--- kept until the deliverer says that it has the reply, tells that it was executed. It does not open with a freeing write: a full Redis
--- takes no new messages.
+-- Deliver: messages with an id or a time of their own, now or later, all of them or on an error none. It may be sent again: a receipt, the
+-- first one's serial, kept until the deliverer says that he has the reply, tells that it was executed. What was refused beside others that
+-- were delivered is noted, too, by an x before its serial, and is looked at anew. It does not open with a freeing write: a full Redis takes no
+-- new messages.
 -- KEYS 1 prepare  2 delay  3 ids  4 receipts  5 running
--- ARGV 1 'now', 'in' or 'at'  2 ms from now, or ms since 1970  3 how many serials need their receipts no more  4.. these; then for each message
+-- ARGV 1 'now', 'in' or 'at'  2 ms from now, or ms since 1970  3 how many receipts are needed no more  4.. these; then for each message
 --      its id or '', ms after which it expires or 0, the element
 -- reply: due time in ms, then for each 1, or the record of the message that has its id
 local time = redis.call('TIME')
@@ -15,23 +16,28 @@ local score = string.format('%.0f', due)
 local unpack = unpack or table.unpack
 redis.call('HLEN', KEYS[3]) -- a key of the wrong type ends the script here
 
-local function undo(es, taken, err)
+local from = 4 + tonumber(ARGV[3])
+local receipt = string.sub(ARGV[from + 2], 5, 20)
+local new = redis.pcall('SADD', KEYS[4], receipt)
+if type(new) == 'table' then return new end
+local again = new == 0
+local out, es, taken, refused, anew = {due}, {}, {}, {}, {}
+
+local function undo(err)
   for id, serial in pairs(taken) do
     if own(KEYS[3], id, serial) then redis.call('HDEL', KEYS[3], id) end
   end
-  for _, e in ipairs(es) do redis.call('SREM', KEYS[4], string.sub(e, 5, 20)) end
+  for _, x in ipairs(anew) do redis.call('SADD', KEYS[4], x) end
+  if not again then redis.call('SREM', KEYS[4], receipt, unpack(refused)) end
   return err
 end
 
-local out, es, taken = {due}, {}, {}
-local from = 4 + tonumber(ARGV[3])
 for i = from, #ARGV, 3 do
   local id, ttl, e = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
   local serial, expires = string.sub(e, 5, 20), 0
+  local x = 'x' .. serial
   local reply = 1
-  local new = redis.pcall('SADD', KEYS[4], serial)
-  if type(new) == 'table' then return undo(es, taken, new) end
-  if new == 1 then
+  if not again or redis.call('SISMEMBER', KEYS[4], x) == 1 then
     if ttl > 0 then
       expires = now + ttl
       e = stamp(e, expires)
@@ -43,12 +49,20 @@ for i = from, #ARGV, 3 do
     if ok then
       es[#es + 1] = e
       if id ~= '' then taken[id] = serial end
+      if again then anew[#anew + 1] = x end
     else
-      redis.call('SREM', KEYS[4], serial) -- a receipt says that it was delivered
+      refused[#refused + 1] = x
       reply = has
     end
   end
   out[#out + 1] = reply
+end
+if again and #anew > 0 then
+  redis.call('SREM', KEYS[4], unpack(anew))
+elseif not again and #es == 0 then
+  redis.call('SREM', KEYS[4], receipt) -- it says that something was delivered
+elseif not again and #refused > 0 then
+  redis.call('SADD', KEYS[4], unpack(refused))
 end
 if #es > 0 then
   local done
@@ -64,7 +78,7 @@ if #es > 0 then
     done = redis.pcall('ZADD', KEYS[2], 'NX', unpack(args))
     if type(done) ~= 'table' and (not first[2] or due < tonumber(first[2])) then redis.pcall('PUBLISH', KEYS[2], string.format('%.0f', due - now)) end
   end
-  if type(done) == 'table' then return undo(es, taken, done) end
+  if type(done) == 'table' then return undo(done) end
 end
 if from > 4 then redis.call('SREM', KEYS[4], unpack(ARGV, 4, from - 1)) end
 return out

@@ -1,53 +1,57 @@
--- Enter: delivers messages with an id, now, all of them or on an error none. It is deliver without what few messages ask for. It may be
--- sent again: a receipt, kept until the deliverer says that it has the reply, tells that it was executed.
+-- Enter: delivers messages with an id, now, all of them or on an error none. It is deliver without what few messages ask for, and is sent
+-- but once; what follows it, where its reply is lost, is deliver.
 -- KEYS 1 prepare  2 ids  3 receipts
--- ARGV 1 how many serials need their receipts no more  2.. these; then for each message its id and the element
+-- ARGV 1 how many receipts are needed no more  2.. these; then for each message its id and the element
 -- reply: for each 1, or the record of the message that has its id
 local from = 2 + ARGV[1]
 local unpack = unpack or table.unpack
-local out, es, ids, serials = {}, {}, {}, {}
+local out, es, ids, refused, records = {}, {}, {}, {}, {}
 
--- fresh takes all of them at once, where none was sent before and none has the id of another, as it mostly is. Before Redis 6.2 it does not.
-local function fresh()
-  local records, seen = {}, {}
+-- free says whether no id is taken, as it mostly is: then all are taken at once.
+local function free()
+  local seen = {}
   for i = from, #ARGV, 2 do
     local id, e, n = ARGV[i], ARGV[i + 1], #es + 1
     if seen[id] then return false end
-    seen[id], ids[n], es[n], serials[n] = true, id, e, string.sub(e, 5, 20)
-    records[2 * n - 1], records[2 * n] = id, serials[n] .. 'p0 0 0 0 \n'
+    seen[id], ids[n], es[n], out[n] = true, id, e, 1
+    records[2 * n - 1], records[2 * n] = id, string.sub(e, 5, 20) .. 'p0 0 0 0 \n'
   end
-  local had, taken = redis.pcall('SMISMEMBER', KEYS[3], unpack(serials)), redis.call('HMGET', KEYS[2], unpack(ids))
-  if had.err then return false end
+  local taken = redis.call('HMGET', KEYS[2], unpack(ids))
   for n = 1, #es do
-    if had[n] ~= 0 or taken[n] then return false end
-    out[n] = 1
+    if taken[n] then return false end
   end
-  redis.call('SADD', KEYS[3], unpack(serials))
-  redis.call('HSET', KEYS[2], unpack(records))
   return true
 end
 
-if #ARGV - from < 4 or not fresh() then
-  out, es, ids, serials = {}, {}, {}, {}
+local all = #ARGV - from > 4 and free()
+local receipt = string.sub(ARGV[from + 1], 5, 20)
+local new = redis.pcall('SADD', KEYS[3], receipt)
+if type(new) == 'table' then return new end
+if new == 0 then return redis.error_reply('ERR it was sent again, and that was executed before') end -- so nobody waits for this
+if all then
+  redis.call('HSET', KEYS[2], unpack(records))
+else
+  out, es, ids = {}, {}, {}
   for i = from, #ARGV, 2 do
     local id, e = ARGV[i], ARGV[i + 1]
     local n, serial = #es + 1, string.sub(e, 5, 20)
-    if redis.call('SADD', KEYS[3], serial) == 0 then
+    if redis.call('HSETNX', KEYS[2], id, serial .. 'p0 0 0 0 \n') == 1 then
       out[#out + 1] = 1
-    elseif redis.call('HSETNX', KEYS[2], id, serial .. 'p0 0 0 0 \n') == 1 then
-      out[#out + 1] = 1
-      es[n], ids[n], serials[n] = e, id, serial
+      es[n], ids[n] = e, id
     else
-      redis.call('SREM', KEYS[3], serial) -- a receipt says that it was delivered
       out[#out + 1] = redis.call('HGET', KEYS[2], id)
+      refused[#refused + 1] = 'x' .. serial
     end
   end
 end
-if #es > 0 then
+if #es == 0 then
+  redis.call('SREM', KEYS[3], receipt) -- it says that something was delivered
+else
+  if #refused > 0 then redis.call('SADD', KEYS[3], unpack(refused)) end
   local done = redis.pcall('LPUSH', KEYS[1], unpack(es))
   if type(done) == 'table' then
     redis.call('HDEL', KEYS[2], unpack(ids))
-    redis.call('SREM', KEYS[3], unpack(serials))
+    redis.call('SREM', KEYS[3], receipt, unpack(refused))
     return done
   end
 end
