@@ -71,7 +71,7 @@ func denials(s *redistest.Server, user string) map[string]bool {
 func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, password string, all bool) (err error) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, fmt.Sprintf("redis://%s:%s@%s/0", user, password, p.Addr()), func(q *Queue) {
-		q.Lease = time.Second
+		q.Lease = 3 * time.Second // dials have half a second
 		q.Backoff = func(int) time.Duration { return 10 * time.Millisecond }
 	})
 	// refused is the first event that speaks of a permission.
