@@ -158,7 +158,7 @@ func cells() (all []cell) {
 			all = append(all, cell{row: "F13", name: what + "/" + name, own: true, run: func(w *world) { flush(w, what, busy) }})
 		}
 	}
-	return append(append(all, idCells()...), payloadCells()...)
+	return slices.Concat(all, idCells(), timeCells(), payloadCells())
 }
 
 // handlers misbehave, and the pool keeps all its workers.
