@@ -47,7 +47,11 @@ func (w *world) receive(o orders) (q *shunt.Queue, shutdown func(clean bool)) {
 	var down shunt.Shutdown
 	w.until(10*time.Second, "it starts", func() bool {
 		var err error
-		down, err = q.Receive(context.Background(), &message{channel: w.channels[0], log: log, hang: w.hang}, o.Workers)
+		if m := (&message{channel: w.channels[0], log: log, hang: w.hang}); o.Batch > 0 {
+			down, err = o.gather(q, m)
+		} else {
+			down, err = q.Receive(context.Background(), m, o.Workers)
+		}
 		return err == nil
 	})
 	return q, func(clean bool) {
@@ -158,7 +162,7 @@ func cells() (all []cell) {
 			all = append(all, cell{row: "F13", name: what + "/" + name, own: true, run: func(w *world) { flush(w, what, busy) }})
 		}
 	}
-	return slices.Concat(all, idCells(), timeCells(), payloadCells())
+	return slices.Concat(all, idCells(), timeCells(), batchCells(), payloadCells())
 }
 
 // handlers misbehave, and the pool keeps all its workers.

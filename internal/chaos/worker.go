@@ -37,6 +37,7 @@ type orders struct {
 	Timeout  time.Duration
 	Grace    time.Duration
 	Prefetch int
+	Batch    int  // messages that are handled together; 0: one by one
 	Quiet    bool // no events: of a load that is to be fast
 	Deliver  int  // messages a second, instead of receiving; to each channel in turn
 	Plans    []string

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// batchCells are those of messages that are handled together.
+func batchCells() (all []cell) {
+	for _, cut := range cuts {
+		all = append(all, cell{row: "F6", name: "a verdict of a batch/" + cut.name, run: func(w *world) { strikeBatch(w, cut.act) }})
+	}
+	return append(all, cell{row: "F6", name: "what a dead process held, in batches", run: batchOfDead})
+}
+
+// batchOfDead has what a dead process held, and what waits, handled in batches.
+func batchOfDead(w *world) {
+	k, dead := lists.KeysOf(w.channels[0]), lists.NewIncarnation(2, time.Second)
+	w.deliver(40, planOK, planRetry, planReject)
+	for i := range 20 {
+		w.server.Do("RPOPLPUSH", k.Prepare, k.List(dead, i%2))
+	}
+	w.server.Do("ZADD", k.Gone, 0, dead.Name+" 1 r")
+	w.struck("died after the take")
+	_, shutdown := w.receive(orders{Workers: 2, Batch: 8})
+	w.drained(15 * time.Second)
+	shutdown(true)
+}
+
+// strikeBatch has a member's verdict struck by a cut.
+func strikeBatch(w *world, act redistest.Action) {
+	rule := w.proxy.On(redistest.ByName("LREM", ".doing")(w.channels[0]), 2, act)
+	_, shutdown := w.receive(orders{Workers: 2, Batch: 8})
+	w.deliver(40, planOK, planRetry, planReject)
+	w.until(10*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
+	w.strikes(step{name: "a verdict of a batch"}, "")
+	w.drained(10 * time.Second)
+	shutdown(true)
+}
+
+// gather has a Queue handle messages by so many.
+func (o *orders) gather(q *shunt.Queue, prototype *message) (shunt.Shutdown, error) {
+	return q.ReceiveBatch(context.Background(), prototype, o.Workers, shunt.Batch{Most: o.Batch, Within: 20 * time.Millisecond,
+		Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
+			errs := make([]error, len(ms))
+			for i, m := range ms {
+				errs[i] = m.Resolve(shunt.MemberContext(ctx, i))
+			}
+			return errs
+		}})
+}
