@@ -482,13 +482,13 @@ func TestEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	subscribed := func() {
+	subscribers := func(want int64) {
 		b.until(5*time.Second, "the subscription", func() bool {
 			n, _ := redis.Int64Map(s.Do("PUBSUB", "NUMSUB", lists.KeysOf(b.channel).Recur), nil)
-			return n[lists.KeysOf(b.channel).Recur.(string)] == 1
+			return n[lists.KeysOf(b.channel).Recur.(string)] == want
 		})
 	}
-	subscribed()
+	subscribers(1)
 	b.end(shutdown)
 	b.end(shutdown)
 	over, end := context.WithCancel(context.Background())
@@ -507,11 +507,12 @@ func TestEnds(t *testing.T) {
 	if _, err = b.Run(context.Background(), b.channel); err != nil {
 		t.Fatal(err)
 	}
-	subscribed()
+	subscribers(1)
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.Do("PUBLISH", lists.KeysOf(b.channel).Recur, "\nx") // so that it asks Redis; Leaks sees that it ends
+	s.Do("PUBLISH", lists.KeysOf(b.channel).Recur, "\nx") // so that it asks Redis, and ends
+	subscribers(0)
 }
 
 // TestEndsWhileRedisIsMute: shutdown's context cuts short what is under way.
