@@ -121,7 +121,7 @@ func TestReviveLate(t *testing.T) {
 	ctx := context.Background()
 	b := newBench(t, s.URL())
 	b.must(b.one(1, Deadline(time.Now().Add(30*time.Millisecond))))
-	time.Sleep(50 * time.Millisecond)
+	b.passes(s, 31*time.Millisecond)
 	seen := newTally()
 	b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
 	b.wait(Rejected, 1, 5*time.Second)
@@ -153,7 +153,7 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			t.Log(stop(ctx))
-			time.Sleep(600 * time.Millisecond)
+			b.passes(s, 501*time.Millisecond)
 			var n atomic.Int32
 			b.receive(1, func(ctx context.Context, i int) error { n.Add(1); return nil })
 			b.until(5*time.Second, "end", func() bool { return b.count(Acked)+b.count(Expired) >= 1 })

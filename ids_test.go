@@ -391,6 +391,27 @@ func TestExpire(t *testing.T) {
 	})
 }
 
+// While something that was put off may lie in prepare, and no longer, workers are told to look; what lies in delay needs none of that.
+func TestPostponedIsNoted(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		ctx, key := context.Background(), lists.KeysOf(b.name).Postponed
+		b.must(b.one(1, ID("later"), In(time.Hour)))
+		b.must(b.Postpone(ctx, b.name, "later", In(2*time.Hour)))
+		if s.Do("EXISTS", key).(int64) != 0 {
+			t.Error("of what lies in delay")
+		}
+		for i, id := range []string{"an hour", "a second"} {
+			b.must(b.one(i, ID(id)))
+			b.must(b.Postpone(ctx, b.name, id, In([]time.Duration{time.Hour, time.Second}[i])))
+		}
+		if left := s.Do("PTTL", key).(int64); left < 59*60*1000 || left > 3600*1000 {
+			t.Errorf("for %d ms", left)
+		}
+	})
+}
+
 // What has expired is over for whoever asks by its id, before any receiver has met it.
 func TestExpiredByID(t *testing.T) {
 	t.Parallel()

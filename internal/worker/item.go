@@ -210,7 +210,7 @@ func (it *Item) together() bool {
 	return (k == Acked || k == Cancelled || k == Expired) && it.verdict.Then == nil && it.ID() != ""
 }
 
-// settleAll adds the one script by which messages of a channel leave their list for good. s.mu is held.
+// settleAll adds the one script by which messages of a channel leave their list for good. For more than two s.mu is held.
 func (s *slot) settleAll(call *link.Call, in *Intake, doing any, its ...*Item) {
 	conf := s.r.conf
 	n := 0
@@ -235,7 +235,7 @@ func (s *slot) settleAll(call *link.Call, in *Intake, doing any, its ...*Item) {
 
 // first says whether they are several, all that is left of what was taken first, and nothing is to be kept of them.
 func (s *slot) first(in *Intake, its []*Item) bool {
-	if s.apart || len(its) < 3 {
+	if len(its) < 3 || s.apart {
 		return false
 	}
 	left := its
