@@ -337,17 +337,18 @@ func TestShutdownOrder(t *testing.T) {
 	})
 }
 
-// putsBackInOrder says whether the shutdown came before the stall time was over, after which workers release on their own.
+// putsBackInOrder says whether what had not begun was back before the stall time was over, after which workers release on their own.
 func putsBackInOrder(t *testing.T, b redistest.Backend) bool {
-	q := newBench(t, b.URL(), func(q *Queue) { q.Grace = 10 * time.Millisecond })
+	q := newBench(t, b.URL(), func(q *Queue) { q.Grace, q.Prefetch = 200*time.Millisecond, 5 })
 	q.deliver(0, 200)
 	var blocked atomic.Int32
-	var first atomic.Int64
+	var first atomic.Pointer[time.Time]
 	block := make(chan struct{})
 	defer close(block)
 	shutdown := q.receive(3, func(_ context.Context, i int) error {
 		if i >= 100 {
-			first.CompareAndSwap(0, time.Now().UnixNano())
+			now := time.Now()
+			first.CompareAndSwap(nil, &now)
 			blocked.Add(1)
 			<-block
 		}
@@ -359,7 +360,7 @@ func putsBackInOrder(t *testing.T, b redistest.Backend) bool {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := shutdown(ended)
-	if time.Since(time.Unix(0, first.Load())) > 40*time.Millisecond {
+	if back := q.when(Released).Sub(*first.Load()); back <= 0 || back > 40*time.Millisecond {
 		return false
 	}
 	var e *ShutdownError

@@ -88,6 +88,18 @@ func (b *bench) count(kind EventKind) int {
 	return n
 }
 
+// when is the time of the first event of a kind.
+func (b *bench) when(kind EventKind) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.events {
+		if e.Kind == kind {
+			return e.Time
+		}
+	}
+	return time.Time{}
+}
+
 // sum adds up the N of the events of a kind.
 func (b *bench) sum(kind EventKind) int {
 	b.mu.Lock()
