@@ -765,18 +765,30 @@ func TestReapingStarvesNoBeat(t *testing.T) {
 	k := lists.KeysOf(q.name)
 	s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
 	s.Do("EVAL", "for i = 0, 999 do redis.call('LPUSH', string.gsub(KEYS[1], '%.0$', '.' .. i), i) end", 1, k.List(dead, 0))
-	p.Slow(time.Millisecond, 0, 0)
-	beats := p.On(redistest.ByScript(lists.Beat)(q.name), 0, redistest.Pass)
-	looks := p.On(redistest.Command("EXISTS", "{"+q.name+"}"), 0, redistest.Pass)
+	p.Slow(time.Millisecond, 0, 0) // so a sixth of the lease, after which a sweep gives way, has at most 167 of them
+	beats, reaps := redistest.ByScript(lists.Beat)(q.name), redistest.ByScript(lists.Reap)(q.name)
+	var mu sync.Mutex
+	all, since, longest := 0, 0, 0
+	p.On(func(args [][]byte) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if beats(args) {
+			since = 0
+		} else if reaps(args) {
+			all++
+			since++
+			longest = max(longest, since)
+		}
+		return false
+	}, 0, redistest.Pass)
 	q.receive(2, func(context.Context, int) error { return nil })
-	began := time.Now()
-	strikes(t, beats, 5)
-	if took := time.Since(began); took > 4500*time.Millisecond {
-		t.Errorf("5 beats took %v", took)
+	q.until(30*time.Second, "300 lists are emptied", func() bool { mu.Lock(); defer mu.Unlock(); return all >= 300 })
+	mu.Lock()
+	defer mu.Unlock()
+	if longest > 200 {
+		t.Errorf("%d lists were emptied between two beats", longest)
 	}
-	if q.count(LeaseGone) > 0 || looks.Struck() == 0 {
-		t.Errorf("leases lost: %d; asked for %d lists", q.count(LeaseGone), looks.Struck())
-	}
+	t.Logf("at most %d between two beats", longest)
 }
 
 // A sweep, and finding out which lists there are, took longer than a sweep may, a sixth of the lease: each began anew, and none
@@ -1255,21 +1267,21 @@ func TestDueIsNeverEarly(t *testing.T) {
 	check("RetryAfter", said)
 }
 
-// Redis stood still for nine tenths of a lease, from up to a third after the last beat: most receivers lost theirs.
+// Redis stood still for nineteen twentieths of a lease, from up to a third after the last beat: most receivers lost theirs.
 func TestLeaseOutlivesPause(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 4 * time.Second })
+	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 8 * time.Second })
 	for range 4 {
 		q.receive(2, func(context.Context, int) error { return nil })
 	}
-	for i := range 3 {
-		time.Sleep(300*time.Millisecond + time.Duration(i)*200*time.Millisecond) // from a beat on; the next comes after some 1.3 s
+	for i := range 2 {
+		time.Sleep(600*time.Millisecond + time.Duration(i)*600*time.Millisecond) // from a beat on; the next comes after some 2.7 s
 		s.Stop()
-		time.Sleep(3600 * time.Millisecond)
+		time.Sleep(7600 * time.Millisecond)
 		s.Cont()
 		q.deliver(i, i+1)
-		q.wait(Acked, i+1, 5*time.Second)
+		q.wait(Acked, i+1, 10*time.Second)
 	}
 	if n, died := q.count(LeaseGone), q.sum(Died); n+died > 0 {
 		t.Errorf("%d leases lost, %d called dead", n, died)
