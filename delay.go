@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -31,7 +32,7 @@ type promoter struct {
 	listening bool      // the subscription is confirmed: only then may it be keeper
 	ended     bool      // it promotes no more
 	keeper    bool      // as last told
-	granted   string    // the name in which it is keeper in Redis, or empty
+	granted   string    // the name in which it is keeper in Redis, or may be; or empty
 	due       time.Time // when to promote next; zero: not known to be ever
 	hints     int       // heard so far: what was asked for before one cannot put the timer back
 }
@@ -119,6 +120,13 @@ func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 	case back:
 		p.due = time.Time{}
 	}
+}
+
+// unanswered notes a sweep without an answer: it may have made it keeper.
+func (p *promoter) unanswered(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.granted = cmp.Or(name, p.granted)
 }
 
 // run is the promoter's goroutine.

@@ -166,6 +166,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 			in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
 			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
 		if err != nil {
+			in.promoter.unanswered(name)
 			return err
 		}
 		vs, err := redis.Values(v, nil)

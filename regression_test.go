@@ -725,7 +725,8 @@ func TestCutsEverywhere(t *testing.T) {
 	commands := []string{"RPOPLPUSH", "BRPOPLPUSH", "LREM", "EVALSHA", "EVAL", ""}
 	cuts := []redistest.Action{redistest.CutAfter, redistest.CutBefore, redistest.CutUnread}
 	n, struck := 0, 0
-	for round, end := 0, time.Now().Add(5*time.Second); time.Now().Before(end); round++ {
+	began := time.Now()
+	for round := 0; time.Since(began) < 5*time.Second || struck < 5 && time.Since(began) < time.Minute; round++ {
 		source.deliver(n, n+200)
 		n += 200
 		r := p.On(redistest.Command(commands[round%len(commands)]), 1+round%7, cuts[round/2%len(cuts)])
@@ -809,6 +810,34 @@ func TestSlowReapingGetsOn(t *testing.T) {
 	q.until(5*time.Second, "it is handled", func() bool { return seen.distinct() == 1 })
 }
 
+// A receiver shut down before it heard that it had been made keeper, and the place stayed taken.
+func TestUnheardKeeperYields(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	sweep, keeper := redistest.ByScript(lists.Sweep)(q.name), lists.KeysOf(q.name).Keeper
+	p.On(asksToKeep(sweep), 1, redistest.Delay(400*time.Millisecond))
+	shutdown := q.receive(1, func(context.Context, int) error { return nil })
+	redistest.Until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", keeper).(int64) == 1 })
+	if err := shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	redistest.Until(t, 5*time.Second, "nothing is left", func() bool { return len(keysLeft(t, s, q.name)) == 0 })
+}
+
+// asksToKeep narrows the sweeps down to those that ask to be keeper.
+func asksToKeep(sweep redistest.Match) redistest.Match {
+	return func(args [][]byte) bool {
+		if !sweep(args) {
+			return false
+		}
+		keys, err := strconv.Atoi(string(args[2]))
+		return err == nil && len(args) > keys+6 && len(args[keys+6]) > 0
+	}
+}
+
 // The hint of a new earliest message came after the sweep had read delay and made its caller the keeper, and before the answer.
 func TestHintBeforeKeeperKnows(t *testing.T) {
 	t.Parallel()
@@ -816,12 +845,7 @@ func TestHintBeforeKeeperKnows(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
-	sweep := redistest.ByScript(lists.Sweep)(q.name)
-	asks := func(args [][]byte) bool { // to be keeper
-		keys, err := strconv.Atoi(string(args[2]))
-		return err == nil && len(args) > keys+6 && len(args[keys+6]) > 0
-	}
-	p.On(func(args [][]byte) bool { return sweep(args) && asks(args) }, 1, redistest.Delay(400*time.Millisecond))
+	p.On(asksToKeep(redistest.ByScript(lists.Sweep)(q.name)), 1, redistest.Delay(400*time.Millisecond))
 	at := make(chan time.Time, 1)
 	q.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
 	redistest.Until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", lists.KeysOf(q.name).Keeper).(int64) == 1 })
