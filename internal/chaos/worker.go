@@ -118,7 +118,7 @@ func work(text string) error {
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-stop:
-			return err
+			return q.Close()
 		}
 	}
 	<-stop
