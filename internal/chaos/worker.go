@@ -114,7 +114,7 @@ func work(text string) error {
 		if err == nil {
 			break
 		}
-		log.say(entry{Op: "refused", Phase: fail, Note: err.Error()}) // Redis may be away just now
+		log.say(entry{Op: "unstarted", Phase: fail, Note: err.Error()}) // Redis may be away just now
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-stop:
