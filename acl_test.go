@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -391,6 +395,31 @@ func aclWords(line []string) (password string, commands []string) {
 	return password, commands
 }
 
+// README's lines have every command that is written anywhere in the scripts and the code, whether a test sends it or not.
+func TestACLNamesAll(t *testing.T) {
+	must, may, ids := aclLines(t)
+	allowed := slices.Concat(must, may, ids)
+	n := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		dir := filepath.Dir(path)
+		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "example") || strings.HasPrefix(path, "bench") ||
+			dir == "internal/chaos" || dir == "internal/redistest" || dir == "shunttest" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?:redis\.p?call\('|\.Add\(")([A-Z]+)\b`).FindAllStringSubmatch(string(text), -1) {
+			n++
+			if c := "+" + strings.ToLower(m[1]); !slices.ContainsFunc(allowed, func(w string) bool { return w == c || strings.HasPrefix(w, c+"|") }) {
+				t.Errorf("%s sends %s, which README's lines do not allow", path, m[1])
+			}
+		}
+		return err
+	})
+	if err != nil || n < 100 {
+		t.Errorf("found %d: %v", n, err)
+	}
+}
+
 // What is by id, and recur, may all that README's third line says, needs no more, and sends each of its commands.
 func TestACLByID(t *testing.T) {
 	t.Parallel()
@@ -413,6 +442,7 @@ func TestACLByID(t *testing.T) {
 	_, err := b.Cancel(ctx, b.name, "a")
 	b.must(err)
 	b.must(b.one(0, ID("dropped")))
+	b.must(b.Postpone(ctx, b.name, "dropped", In(time.Hour)))
 	_, err = b.Cancel(ctx, b.name, "dropped")
 	b.must(err)
 	var ms []IMessage

@@ -324,7 +324,7 @@ func TestREADMEMove(t *testing.T) {
 	}
 }
 
-// Links within the project lead somewhere.
+// Links within the project lead somewhere, and tables are tables.
 func TestREADMELinks(t *testing.T) {
 	t.Parallel()
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
@@ -335,6 +335,9 @@ func TestREADMELinks(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s: %v", page, err)
 			}
+		}
+		for _, row := range regexp.MustCompile(`\n\n(\|.*)\n(\|[^-].*)?(\n|$)`).FindAllStringSubmatch(document(t, page), -1) {
+			t.Errorf("%s: a blank line has cut this row off its table, so it is shown as it is: %s", page, row[1])
 		}
 	}
 	if n < 5 {
@@ -373,8 +376,11 @@ func TestREADMEPages(t *testing.T) {
 			t.Errorf("docs/lifecycle.md does not tell of internal/lists/lua/%s", s.Name())
 		}
 	}
-	k := lists.KeysOf("C")
-	for _, key := range []any{k.Prepare, k.Delay, k.Suspect, k.Dead, k.Living, k.Gone, k.Keeper, lists.ChannelsKey} {
+	keys := []any{lists.ChannelsKey}
+	for k, i := reflect.ValueOf(lists.KeysOf("C")), 1; i < k.NumField(); i++ { // the first is the channel
+		keys = append(keys, k.Field(i).Interface())
+	}
+	for _, key := range keys {
 		if !strings.Contains(lifecycle, fmt.Sprintf("`%s`", key)) {
 			t.Errorf("docs/lifecycle.md does not tell of the key %s", key)
 		}
