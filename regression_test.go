@@ -1312,6 +1312,23 @@ func TestLeaseOutlivesPause(t *testing.T) {
 	}
 }
 
+// The new incarnation's lease counts from when its entry was sent for, but its first beat came when the old one's next would have: so
+// a second pause, of less than a lease, lost it.
+func TestSuccessorBeatsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 12 * time.Second })
+	beats := p.On(redistest.ByScript(lists.Beat)(q.name), 0, redistest.Pass)
+	q.receive(1, func(context.Context, int) error { return nil })
+	strikes(t, beats, 1)
+	p.On(redistest.Command("LREM"), 1, redistest.CutAfter)
+	q.deliver(0, 1)
+	q.wait(Succeeded, 1, 5*time.Second)
+	q.until(2*time.Second, "it beats before a third of the lease is over", func() bool { return beats.Struck() >= 2 })
+}
+
 // A sweep's reply was lost with whom it had claimed. A hint in between swept at once, found the claim, and put the next sweep off by 5 s.
 func TestHintBesideFailedSweep(t *testing.T) {
 	t.Parallel()
