@@ -133,7 +133,7 @@ func (r *Pool) handover(why error) {
 	case <-r.broken:
 	default:
 	}
-	r.kick() // registered counts from its sending, which may be long ago, and the last beat was the old one's
+	r.kick()                 // registered counts from its sending, which may be long ago, and the last beat was the old one's
 	if r.lease.lost.Load() { // lost, as the watcher saw it, just when it was renewed
 		r.breaks(ErrLeaseLost)
 	}
