@@ -70,8 +70,9 @@ func longRetry(args [][]byte) bool {
 
 // After every storm the hands rest, but for a parting shot at each process: a lost reply at one command, and nothing after it that would
 // mend what it strands. Then comes a lull: what is doubled in it, no fault can have caused, and what was there before has to be handled
-// when it ends, be it in whose hands it may. Late in the lull, when nothing excuses any more that a living one is judged dead,
-// redis-server stops with a sweep on its way, until every entry is too old: who was away only because Redis was is not dead.
+// in its first five seconds, be it in whose hands it may. Then, when nothing excuses any more that a living one is judged dead,
+// redis-server stops with a sweep on its way, until every entry is too old: who was away only because Redis was is not dead. All then go
+// on as new incarnations, which would mend what was stranded.
 const (
 	storm  = 8 * time.Second
 	shots  = 3 * time.Second
@@ -176,9 +177,9 @@ func mix(t testing.TB, s *redistest.Server, bin string, seed uint64, length time
 			}
 		})
 	}
-	for at := cycle; at <= length; at += cycle {
-		time.Sleep(time.Until(m.began.Add(at)))
-		w.log.say(entry{Op: quiet, Phase: info, Due: m.began.Add(at - lull)})
+	for calm := storm + shots; calm+paused <= length; calm += cycle {
+		time.Sleep(time.Until(m.began.Add(calm + paused)))
+		w.log.say(entry{Op: quiet, Phase: info, Due: m.began.Add(calm)})
 	}
 	time.Sleep(time.Until(m.began.Add(length)))
 	close(m.over)

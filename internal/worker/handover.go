@@ -133,10 +133,10 @@ func (r *Pool) handover(why error) {
 	case <-r.broken:
 	default:
 	}
-	r.kick()                 // registered counts from its sending, which may be long ago, and the last beat was the old one's
 	if r.lease.lost.Load() { // lost, as the watcher saw it, just when it was renewed
 		r.breaks(ErrLeaseLost)
 	}
+	r.kick() // registered counts from its sending, which may be long ago, and the last beat was the old one's
 	for _, in := range r.intakes {
 		in.doing = in.Doings(h.next)
 		r.LookSoon(in) // the old one may have been the keeper
