@@ -246,6 +246,7 @@ func (m *mixer) corpse(b blow) {
 	defer rule.Remove()
 	m.lasting(b.Kind, b.For, m.all()...)
 	_ = m.push(id, planRetry, 1+b.Nth, func() error { _, err := m.server.TryDo("EVAL", args...); return err })
+	_, _ = m.server.TryDo("PUBLISH", k.Delay, "vacant") // which makes them sweep
 	time.Sleep(b.For)
 }
 
