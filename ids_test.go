@@ -391,6 +391,31 @@ func TestExpire(t *testing.T) {
 	})
 }
 
+// A message that is due together with many is found by its id, also one that was retried and so lies elsewhere than by its serial.
+func TestDueAtOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return time.Hour } })
+		ctx, at := context.Background(), time.Now().Add(2*time.Hour)
+		b.must(b.one(0, ID("0")))
+		shutdown := b.receive(1, func(context.Context, int) error { return errors.New("again") })
+		b.wait(Retried, 1, 5*time.Second)
+		b.must(shutdown(ctx))
+		const n = 30 // as many as Cancel looks through
+		for i := 1; i < n; i++ {
+			b.must(b.one(i, ID(fmt.Sprint(i)), At(at)))
+		}
+		b.must(b.Postpone(ctx, b.name, "0", At(at)))
+		for i := range n {
+			_, err := b.Cancel(ctx, b.name, fmt.Sprint(i))
+			b.must(err)
+			if left := s.Do("ZCARD", lists.KeysOf(b.name).Delay).(int64); left != int64(n-1-i) {
+				t.Fatalf("%d are left after %d", left, i)
+			}
+		}
+	})
+}
+
 // While something that was put off may lie in prepare, and no longer, workers are told to look; what lies in delay needs none of that.
 func TestPostponedIsNoted(t *testing.T) {
 	t.Parallel()

@@ -57,6 +57,14 @@ end
 -- due is a message's element in delay, or nil where it is not among the first n, or 128 KB, that are due at its time.
 local function due(delay, p, n)
   local at, from, bytes = string.format('%.0f', p.at), 0, 0
+  local low, high = 0, n
+  while low < high do -- they lie there by their bytes: by serial, as long as what is before it is alike
+    local i = math.floor((low + high) / 2)
+    local e = redis.call('ZRANGEBYSCORE', delay, at, at, 'LIMIT', i, 1)[1]
+    local serial = e and string.sub(e, 5, 20)
+    if serial == p.serial then return e end
+    if serial and serial < p.serial then low = i + 1 else high = i end
+  end
   while from < n and bytes < 131072 do
     local es = redis.call('ZRANGEBYSCORE', delay, at, at, 'LIMIT', from, 32)
     for _, e in ipairs(es) do
