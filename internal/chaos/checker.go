@@ -455,11 +455,7 @@ func (h *history) times(v *verdict, broke func(string, string, string, ...any)) 
 	open := make(map[hand]entry)
 	waiting := make(map[string]time.Time) // what a struck process held, since when
 	due := make(map[string]map[int]time.Time)
-	kills := 0
 	for _, e := range h.entries {
-		if e.Op == fault && e.ID == "kill" {
-			kills++
-		}
 		switch {
 		case e.Op == deliver && e.Phase == invoke && !e.Due.IsZero():
 			due[e.ID] = map[int]time.Time{1: e.Due}
@@ -502,12 +498,8 @@ func (h *history) times(v *verdict, broke func(string, string, string, ...any)) 
 			}
 		}
 	}
-	allowed := h.recover
-	if len(v.Recovery) < 100 && kills > 1 { // the longest, then: of one whose reaper was killed too
-		allowed *= 2
-	}
-	if p := percentile(v.Recovery, 99); p > allowed && allowed > 0 {
-		broke("I8 recovery", "", "p99 %v of %d, %v allowed", p, len(v.Recovery), allowed)
+	if p := percentile(v.Recovery, 99); h.recover > 0 && p > h.recover {
+		broke("I8 recovery", "", "p99 %v of %d, %v allowed", p, len(v.Recovery), h.recover)
 	}
 	if p := percentile(v.Lateness, 99); h.late > 0 && p > h.late {
 		broke("I9 late", "", "p99 %v of %d, %v allowed", p, len(v.Lateness), h.late)

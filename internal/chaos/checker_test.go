@@ -149,7 +149,6 @@ func TestChecker(t *testing.T) {
 			h.entries = append(h.entries, entry{At: time.Unix(1000, 0), By: "w2", Op: "started", Note: "inc"}, entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})
 		}, nil},
 		{"slow recovery", more("h deliver invoke z plan=ok", "h deliver ok z", "w2 handle invoke z", "w2 fault info kill n=16", "w1 handle invoke z at=5000", "w1 handle ok z at=5001", "w1 acked info z at=5002"), []string{"I8 recovery"}},
-		{"recovery by a second reaper", more("h deliver invoke z plan=ok", "h deliver ok z", "w2 handle invoke z", "w2 fault info kill n=16", "w1 handle invoke z at=1700", "w1 handle ok z at=1701", "w1 acked info z at=1702"), nil},
 		{"early", more("h deliver invoke z plan=ok due=70000", "h deliver ok z", "w1 handle invoke z", "w1 handle ok z", "w1 acked info z"), []string{"I9 early"}},
 		{"early retry", more("h deliver invoke z plan=retry", "h deliver ok z", "w1 handle invoke z", "w1 handle fail z due=70000", "w1 retried info z", "w1 handle invoke z attempt=2", "w1 handle ok z attempt=2", "w1 acked info z attempt=2"), []string{"I9 early"}},
 		{"late", more("h deliver invoke z plan=ok due=0", "h deliver ok z", "w1 handle invoke z", "w1 handle ok z", "w1 acked info z"), []string{"I9 late"}},
