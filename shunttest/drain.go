@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // Handlings are several, in the order in which they ended. A message that was retried is there once for each time.
@@ -84,14 +83,14 @@ func (j *journal) note(e shunt.Event) {
 	}
 }
 
-// seen is how many handlings have ended, and how the last one did.
-func (j *journal) seen() (n int, last Handling) {
+// seen is how many handlings have ended, how the last one did, and whether all that began have.
+func (j *journal) seen() (n int, last Handling, all bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if n = len(j.handlings); n > 0 {
 		last = j.handlings[n-1]
 	}
-	return n, last
+	return n, last, len(j.messages) == 0
 }
 
 func (q *Queue) drain(prototypes []shunt.IMessage) (Handlings, error) {
@@ -148,19 +147,17 @@ func (q *Queue) untilEmpty(channels []string, j *journal) (why, err error) {
 	limit := time.NewTimer(q.patience())
 	defer limit.Stop()
 	for {
-		ready, later := q.left(channels)
-		if !ready && !later {
-			return nil, nil
-		}
-		n, last := j.seen()
-		if exited(last.Err) && q.t.Failed() {
+		left, err := q.left(channels, false)
+		n, last, all := j.seen()
+		switch {
+		case err != nil || left == nothing:
+			return nil, err
+		case exited(last.Err) && q.t.Failed():
 			return errExited, nil
-		}
-		if n >= cmp.Or(q.MaxHandlings, defaultMaxHandlings) {
+		case n >= cmp.Or(q.MaxHandlings, defaultMaxHandlings):
 			return errors.New("its MaxHandlings"), nil
-		}
-		if !ready {
-			if err := q.forward(channels); err != nil {
+		case left == later && all: // else an Event is to come that may end it
+			if _, err := q.left(channels, true); err != nil {
 				return nil, err
 			}
 		}
@@ -172,54 +169,46 @@ func (q *Queue) untilEmpty(channels []string, j *journal) (why, err error) {
 	}
 }
 
-// left says whether any message is ready, suspect or in hand, and whether one is due later. All keys are read at one moment: whoever asked
-// for one list after another might miss what moves meanwhile.
-func (q *Queue) left(channels []string) (ready, later bool) {
-	for _, key := range q.redis.DB(0).Keys() {
-		for _, channel := range channels {
-			if state, ok := strings.CutPrefix(key, "{"+channel+"}."); ok {
-				ready = ready || state == string(shunt.Prepare) || state == string(shunt.Suspect) || strings.HasPrefix(state, "doing.")
-				later = later || state == string(shunt.Delay)
-			}
-		}
-	}
-	return ready, later
-}
+// What is left in channels: if anything is ready, suspect or in hand, something; if all of it is due later, later.
+const (
+	nothing = iota
+	something
+	later
+)
 
-// forward brings all due times forward until the first one has come, and tells the receiver so. Done again it changes nothing.
-func (q *Queue) forward(channels []string) error {
-	waiting := make(map[string]map[string]float64)
-	first := int64(-1)
-	for _, channel := range channels {
-		var err error
-		if waiting[channel], err = dues(q.pool, channel); err != nil {
-			return err
-		}
-		for _, due := range waiting[channel] {
-			if first < 0 || int64(due) < first {
-				first = int64(due)
-			}
-		}
-	}
-	sooner := first - time.Now().UnixMilli()
+// leftLua says what is left, as seen at one moment: whoever asked for one list after another might miss what moves meanwhile, or bring
+// forward what is due after that. If it is later, and ARGV[2] is 1, it brings all due times forward by as much as makes the first one due
+// at ARGV[1], in ms, and tells the receiver so. Done again it changes nothing. ARGV[3] and on are the channels.
+var leftLua = redis.NewScript(0, `
+local first
+local doing = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  doing[string.match(key, '^(.*)doing%.[^.]*%.[^.]*$') or ''] = true
+end
+for i = 3, #ARGV do
+  local p = '{' .. ARGV[i] .. '}.'
+  if doing[p] or redis.call('EXISTS', p .. 'prepare', p .. 'suspect') > 0 then return 1 end
+  local due = redis.call('ZRANGE', p .. 'delay', 0, 0, 'WITHSCORES')[2]
+  if due and (not first or tonumber(due) < first) then first = tonumber(due) end
+end
+if not first then return 0 end
+local sooner = first - ARGV[1]
+if ARGV[2] == '0' or sooner <= 0 then return 2 end
+for i = 3, #ARGV do
+  local key = '{' .. ARGV[i] .. '}.delay'
+  for _, element in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+    redis.call('ZINCRBY', key, string.format('%d', -sooner), element)
+  end
+  redis.call('PUBLISH', key, 0) -- ms until the earliest is due, as every script tells that adds one
+end
+return 2
+`)
+
+// left says what the channels have left; with forward, if that is due later, it makes the first of it due.
+func (q *Queue) left(channels []string, forward bool) (int, error) {
 	conn := q.pool.Get()
 	defer conn.Close()
-	for channel, of := range waiting {
-		key := lists.KeysOf(channel).Delay
-		for element, due := range of {
-			if sooner <= 0 {
-				break
-			}
-			// XX: only if it is still there, for the receiver may move what is due.
-			if _, err := conn.Do("ZADD", key, "XX", strconv.FormatInt(int64(due)-sooner, 10), element); err != nil {
-				return err
-			}
-		}
-		if _, err := conn.Do("PUBLISH", key, 0); err != nil { // ms until the earliest is due, as every script tells that adds one
-			return err
-		}
-	}
-	return nil
+	return redis.Int(leftLua.Do(conn, redis.Args{time.Now().UnixMilli(), forward}.AddFlat(channels)...))
 }
 
 // endless is the error of a Drain that was stopped before its channels were empty, with what is left there.

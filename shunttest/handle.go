@@ -192,6 +192,9 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 	case ev := <-verdict:
 		out.Channel, out.Serial, out.Attempt, out.Verdict, out.Err = channel, ev.Serial, ev.Attempt, ev.Kind, ev.Err
 	case <-time.After(q.patience()):
+		if !begun.Load() {
+			return out, fmt.Errorf("the handler has not begun after %v", q.patience())
+		}
 		return out, fmt.Errorf("the handler has not returned after %v", q.patience())
 	}
 	if out.Verdict == shunt.Retried {

@@ -73,7 +73,7 @@ func TestIdleReceiverEndsAtOnce(t *testing.T) {
 			}
 		}
 	})
-	for range 3 { // so that it is not by chance
+	for quick, tries := 0, 0; quick < 4; tries++ { // in a row, so that it is not by chance; tries, for the machine may be away
 		shutdown, err := q.Receive(context.Background(), &mail{outbox: &outbox{}}, 4)
 		if err != nil {
 			t.Fatal(err)
@@ -85,8 +85,12 @@ func TestIdleReceiverEndsAtOnce(t *testing.T) {
 		if err := shutdown(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > 500*time.Millisecond {
-			t.Errorf("an idle receiver took %v to end; a block of a second would do that", took)
+		took := time.Since(began)
+		if quick++; took > 250*time.Millisecond {
+			quick = 0
+		}
+		if tries == 20 {
+			t.Fatalf("an idle receiver took %v to end; a block of a second would do that", took)
 		}
 	}
 }
