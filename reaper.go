@@ -170,7 +170,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 			return err
 		}
 		vs, err := redis.Values(v, nil)
-		if err != nil || len(vs) < 5 {
+		if err != nil || len(vs) < 6 {
 			return fmt.Errorf("shunt: sweep answered %v", v)
 		}
 		died, _ := redis.Int(vs[1], nil)
@@ -186,18 +186,27 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		case 2:
 			in.due = time.Now().Add(10 * time.Millisecond)
 		}
+		if ms, err := redis.Int64(vs[5], nil); err == nil {
+			look := time.Now().Add(time.Duration(ms+5) * time.Millisecond)
+			if ms < 0 { // no beat in time before it
+				look = p.next
+			}
+			if look.Before(in.due) {
+				in.due = look
+			}
+		}
 		next, err := redis.Int64(vs[4], nil)
 		in.promoter.told(name, next, err == nil, hints)
 		if r.Stopped() {
 			in.promoter.yield() // it asked before
 		}
-		for _, m := range vs[5:] {
+		for _, m := range vs[6:] {
 			member, _ := redis.String(m, nil)
 			if err := r.bury(p, in, member, age); err != nil {
 				return err
 			}
 		}
-		if len(vs)-5 < sweepClaims {
+		if len(vs)-6 < sweepClaims {
 			if name != "" {
 				ms, _ := redis.Int64(vs[0], nil)
 				if err := r.upkeep(in, time.UnixMilli(ms)); err != nil {

@@ -2,7 +2,9 @@ package shunt
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -143,11 +145,21 @@ func (b *bench) wait(kind EventKind, n int, limit time.Duration) {
 // receive starts a receiver that is shut down with the test.
 func (b *bench) receive(workers int, handle func(context.Context, int) error) Shutdown {
 	b.t.Helper()
-	shutdown, err := b.Receive(context.Background(), b.kind(handle), workers)
-	if err != nil {
-		b.t.Fatal(err)
+	for tries := 1; ; tries++ {
+		shutdown, err := b.Receive(context.Background(), b.kind(handle), workers)
+		if err == nil {
+			return shutdown
+		}
+		if tries == 3 || !timedOut(err) {
+			b.t.Fatal(err)
+		}
 	}
-	return shutdown
+}
+
+// timedOut says that an error may come from a machine that was away for a second.
+func timedOut(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
 }
 
 func (b *bench) kind(handle func(context.Context, int) error) *Kind[int] {

@@ -5,7 +5,8 @@
 -- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims
 --      4 name that asks to be keeper, or ''  5 ms that a keeper keeps
 --      6 server's time in ms since when the caller has seen it there all the time  7 ms for which a claim keeps others away
--- reply: now, newly dead, suspects waiting, 1 if keeper (2: more is to be forgotten), ms to the next due time or '' if none, claimed members…
+-- reply: now, newly dead, suspects waiting, 1 if keeper (2: more is to be forgotten), ms to the next due time or '' if none,
+--        ms until one that died lately is to be looked at again, '' if none, -1 if one may be judged only later; claimed members…
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -41,10 +42,16 @@ if judge then
   end
 end
 
-local claims = {}
+local claims, unjudged = {}, false
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ms(now), 'LIMIT', 0, 256)) do
   local death, how = string.match(member, ' (%d+) (%a)$')
-  if how == 's' or judge then claims[#claims + 1] = {member, tonumber(death or '0')} end
+  if how == 's' or judge then claims[#claims + 1] = {member, tonumber(death or '0')} else unjudged = true end
+end
+-- Whoever has claimed one may be dead itself by then. What died long ago has been looked at before, and is in no hurry.
+local again = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ms(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 16)
+local claimed
+for i = 1, #again, 2 do
+  if not claimed and now - tonumber(string.match(again[i], ' (%d+) %a$') or '0') < 60000 then claimed = tonumber(again[i + 1]) - now end
 end
 table.sort(claims, function(a, b) return a[2] > b[2] end)
 local most = math.min(#claims, tonumber(ARGV[3]))
@@ -66,7 +73,8 @@ if ARGV[4] ~= '' then
   end
 end
 
-local out = {now, died, suspects, keeper, first[2] and ms(tonumber(first[2]) - now) or ''}
+local out = {now, died, suspects, keeper, first[2] and ms(tonumber(first[2]) - now) or '',
+  unjudged and '-1' or claimed and ms(claimed) or ''}
 for i = 1, most do
   redis.call('ZADD', KEYS[2], ms(now + tonumber(ARGV[7])), claims[i][1])
   out[#out + 1] = claims[i][1]
