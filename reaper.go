@@ -20,6 +20,7 @@ const (
 	sweepEvery  = 5 * time.Second
 	sweepClaims = 16       // dead receivers that one sweep looks after
 	reapSerials = 32       // elements that one script reaps
+	reapLists   = 16       // lists that one pipeline reaps, since on a slow line each round trip counts
 	reapBytes   = 64 << 10 // after which it stops: some 0.4 ms
 	existsChunk = 1000     // lists that one pipeline asks for
 	keeperKeeps = 3 * sweepEvery
@@ -29,6 +30,7 @@ const (
 // pulse is what the beat's goroutine knows.
 type pulse struct {
 	next   time.Time     // of the next beat
+	last   time.Time     // sending of the last one
 	refuse time.Duration // the wait after beats that failed
 	good   time.Time     // sending of the last beat, if it was answered in time
 	server int64         // the server's time in ms then: the fence of what is judged after it
@@ -62,8 +64,13 @@ func (r *receiver) beat() {
 		case <-r.Life.Done():
 			return
 		}
+		if now := time.Now(); p.refuse == 0 && now.Sub(p.last) > r.conf.Lease/6 && !r.Stopped() &&
+			slices.ContainsFunc(r.intakes, func(in *intake) bool { return !now.Before(in.due) }) {
+			p.next = now // so that a sweep may judge, and has time to: one that began just before a beat would give way to it, again and again
+		}
 		if !time.Now().Before(p.next) {
 			began := time.Now()
+			p.last = began
 			wait, err := r.beatOnce(p, began)
 			if err != nil {
 				p.refuse = max(min(max(2*p.refuse, third/16), third/2), minRefuse)
@@ -272,10 +279,8 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	if err != nil {
 		return err
 	}
-	for _, list := range held {
-		if err := r.reap(p, in, dead, list, fence, age); err != nil {
-			return err
-		}
+	if err := r.reap(p, in, dead, held, fence, age); err != nil {
+		return err
 	}
 	if r.late(p) {
 		return errLate
@@ -322,47 +327,66 @@ func (r *receiver) count(of []any) (int, error) {
 	return redis.Int(c.Replies[0].Value, nil)
 }
 
-// reap empties one list, a bounded part at a time. errLate: it has to stop, because the fence is behind it or a beat is due.
-func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, list any, fence, age int64) error {
+// reap empties lists, a bounded part at a time. errLate: it has to stop, because the fence is behind it or a beat is due.
+func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, held []any, fence, age int64) error {
 	raise := 1
 	if dead.Superseded {
 		raise = 0
 	}
 	reason := lists.FailureField("shunt: in the hands of a dying process 4 times")
-	for !r.late(p) || !p.reaped {
-		p.reaped = true
-		args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
-			in.Running, in.Waited,
-			fence, age, raise, reapBytes, max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason,
-			max(0, r.conf.MaxDone), max(0, r.conf.MaxDoneBytes)}
-		for range reapSerials {
-			s := lists.NewSerial()
-			args = append(args, s[:])
+	for len(held) > 0 {
+		if r.late(p) && p.reaped {
+			return errLate
 		}
-		v, err := r.pulseOne(r.Life, lists.Reap, 12, args...)
+		p.reaped = true
+		some := held[:min(len(held), reapLists)]
+		c := link.NewCall()
+		c.FailFast = true
+		for _, list := range some {
+			args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
+				in.Running, in.Waited,
+				fence, age, raise, reapBytes / len(some), max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason,
+				max(0, r.conf.MaxDone), max(0, r.conf.MaxDoneBytes)}
+			for range reapSerials {
+				s := lists.NewSerial()
+				args = append(args, s[:])
+			}
+			c.AddScript(lists.Reap, 12, args...)
+		}
+		err := r.s.Pulse.Run(r.Life, c) // one reply after another
+		if err != nil && !c.Answered {
+			return err
+		}
+		var left []any
+		for i, rep := range c.Replies {
+			ns, bad := redis.Ints(rep.Value, rep.Err)
+			if bad != nil {
+				continue // and err tells
+			}
+			if len(ns) < 5 {
+				if err == nil {
+					err = errLate
+				}
+				continue
+			}
+			for i, kind := range []EventKind{Recovered, Suspected, Poisoned, Trimmed} {
+				if ns[i] > 0 {
+					r.q.events.emit(Event{Kind: kind, Channel: in.Channel, Receiver: dead.Name, N: ns[i]})
+				}
+			}
+			if ns[1] > 0 {
+				r.Suspects(in.Intake)
+			}
+			if ns[4] > 0 {
+				left = append(left, some[i])
+			}
+		}
 		if err != nil {
 			return err
 		}
-		ns, err := redis.Ints(v, nil)
-		if err != nil || len(ns) < 5 {
-			if err == nil {
-				err = errLate
-			}
-			return err
-		}
-		for i, kind := range []EventKind{Recovered, Suspected, Poisoned, Trimmed} {
-			if ns[i] > 0 {
-				r.q.events.emit(Event{Kind: kind, Channel: in.Channel, Receiver: dead.Name, N: ns[i]})
-			}
-		}
-		if ns[1] > 0 {
-			r.Suspects(in.Intake)
-		}
-		if ns[4] == 0 {
-			return nil
-		}
+		held = append(left, held[len(some):]...)
 	}
-	return errLate
+	return nil
 }
 
 // pulseOne runs one script on the link that no element delays.

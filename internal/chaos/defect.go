@@ -123,26 +123,28 @@ var defects = []defect{
 	{
 		name: "a reaper that does LREM and then LPUSH as two commands",
 		edits: []edit{
-			{"reaper.go", "\t\tv, err := r.pulseOne(r.Life, lists.Reap, 12, args...)\n", `		v, err := r.pulseTwo(list, in.Prepare)
+			{"reaper.go", "\t\terr := r.s.Pulse.Run(r.Life, c) // one reply after another\n", `		err := r.pulseTwo(c, some, in.Prepare)
 `},
-			{"reaper.go", "// pulseOne runs", `func (r *receiver) pulseTwo(list, prepare any) (any, error) {
-	c := link.NewCall()
-	c.Add("LRANGE", list, 0, -1)
-	if err := r.s.Pulse.Run(r.Life, c); err != nil {
-		return nil, err
-	}
-	es, _ := redis.Values(c.Replies[0].Value, nil)
-	for _, e := range es {
-		for _, cmd := range [][]any{{"LREM", list, 1, e}, {"RPUSH", prepare, e}} {
-			c := link.NewCall()
-			c.Add(cmd[0].(string), cmd[1:]...)
-			if err := r.s.Pulse.Run(r.Life, c); err != nil {
-				return nil, err
+			{"reaper.go", "// pulseOne runs", `func (r *receiver) pulseTwo(reaps *link.Call, some []any, prepare any) error {
+	for _, list := range some {
+		c := link.NewCall()
+		c.Add("LRANGE", list, 0, -1)
+		if err := r.s.Pulse.Run(r.Life, c); err != nil {
+			return err
+		}
+		es, _ := redis.Values(c.Replies[0].Value, nil)
+		for _, e := range es {
+			for _, cmd := range [][]any{{"LREM", list, 1, e}, {"RPUSH", prepare, e}} {
+				c := link.NewCall()
+				c.Add(cmd[0].(string), cmd[1:]...)
+				if err := r.s.Pulse.Run(r.Life, c); err != nil {
+					return err
+				}
 			}
 		}
+		reaps.Replies = append(reaps.Replies, link.Reply{Value: []any{int64(len(es)), int64(0), int64(0), int64(0), int64(0)}})
 	}
-	n := int64(len(es))
-	return []any{n, int64(0), int64(0), int64(0), int64(0)}, nil
+	return nil
 }
 
 // pulseOne runs`},
