@@ -48,7 +48,7 @@ func workerMain() {
 		panic(err)
 	}
 	q := &Queue{Pool: pool, Lease: o.Lease}
-	_, err = q.Receive(context.Background(), Define(o.Channel, func(ctx context.Context, i int) error {
+	kind := Define(o.Channel, func(ctx context.Context, i int) error {
 		if i == o.Killer {
 			self, _ := os.FindProcess(os.Getpid())
 			self.Kill()
@@ -57,9 +57,14 @@ func workerMain() {
 		time.Sleep(o.Takes)
 		_, err := fmt.Fprintf(log, "%d\n", i)
 		return err
-	}), o.Workers)
-	if err != nil {
-		panic(err)
+	})
+	for tries := 1; ; tries++ {
+		if _, err = q.Receive(context.Background(), kind, o.Workers); err == nil {
+			break
+		}
+		if tries == 3 || !timedOut(err) {
+			panic(err)
+		}
 	}
 	os.Stdin.Read(make([]byte, 1)) // ends with the parent
 }

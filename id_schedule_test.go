@@ -1048,7 +1048,7 @@ func TestDeliveriesTogetherHaveTheirTime(t *testing.T) {
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
 	b := newBench(t, p.URL(), func(q *Queue) { q.DeliverTimeout = 100 * time.Millisecond })
-	b.must(b.one(-1, ID("first")))
+	redistest.Until(t, 5*time.Second, "it is connected", func() bool { return b.one(-1) == nil })
 	p.Refuse(true)
 	p.CutAll()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
