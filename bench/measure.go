@@ -136,6 +136,16 @@ func bytesEach(ctx context.Context, q queue, t task) ([]sample, error) {
 	return bytesAs(ctx, q, t, "bytes", func(q queue) queue { return q })
 }
 
+// unshared is the memory of a server less what its connections have, which grows and shrinks on its own.
+func unshared(s *server) (float64, error) {
+	used, err := s.info("memory", "used_memory")
+	if err != nil {
+		return 0, err
+	}
+	clients, err := s.info("memory", "mem_clients_normal")
+	return used - clients, err
+}
+
 // bytesAs is bytesEach of the messages that the queue which as makes of q delivers.
 func bytesAs(ctx context.Context, q queue, t task, name string, as func(queue) queue) ([]sample, error) {
 	t.bare = true
@@ -143,7 +153,7 @@ func bytesAs(ctx context.Context, q queue, t task, name string, as func(queue) q
 	if err != nil {
 		return nil, err
 	}
-	before, err := t.srv.info("memory", "used_memory")
+	before, err := unshared(t.srv)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +172,7 @@ func bytesAs(ctx context.Context, q queue, t task, name string, as func(queue) q
 			return nil, err
 		}
 	}
-	after, err := t.srv.info("memory", "used_memory")
+	after, err := unshared(t.srv)
 	if err != nil {
 		return nil, err
 	}
