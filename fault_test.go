@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -138,6 +139,39 @@ func recovers(t *testing.T, lease time.Duration) time.Duration {
 		t.Errorf("%d duplicates", seen.extra())
 	}
 	return took
+}
+
+// A process that was frozen together with Redis found, with its first beat, that all leases had run out, and that beat followed a good
+// one: it called others dead that had had no time yet to come back.
+func TestFrozenJudgesNobody(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
+	k := lists.KeysOf(q.name)
+	judge := startWorker(t, orders{URL: s.URL(), Channel: q.name, Log: filepath.Join(t.TempDir(), "log"), Workers: 1, Lease: 3 * time.Second, Killer: -1})
+	q.receive(1, func(context.Context, int) error { return nil })
+	redistest.Until(t, 5*time.Second, "both are there", func() bool { return len(members(t, s, k.Living)) == 2 })
+	time.Sleep(2 * time.Second) // a beat or two
+	p.Hole(true)
+	if err := judge.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	time.Sleep(1600 * time.Millisecond) // more than a term of the shorter lease
+	s.Cont()
+	if err := judge.Cont(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	p.Hole(false)
+	q.wait(Succeeded, 1, 10*time.Second)
+	for _, dead := range members(t, s, k.Gone) {
+		if strings.HasSuffix(dead, " r") {
+			t.Errorf("called dead: %s", dead)
+		}
+	}
 }
 
 // A message that kills its process each time ends in dead, and takes no innocent with it.

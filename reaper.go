@@ -142,8 +142,8 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 		return wait, nil
 	}
 	r.Renew(sent)
-	// Only who has had Redis, and its clock, in sight all the time may call another dead.
-	steady := took <= r.conf.Lease/6 && !p.good.IsZero() && abs(sent.Sub(p.good).Milliseconds()-(server-p.server)) < (r.conf.Lease/4).Milliseconds()
+	// Only who has had Redis, and its clock, in sight all the time may call another dead: not who was frozen between two beats.
+	steady := took <= r.conf.Lease/6 && sent.Sub(p.good) <= r.conf.Lease/2 && abs(sent.Sub(p.good).Milliseconds()-(server-p.server)) < (r.conf.Lease/4).Milliseconds()
 	if !steady {
 		p.since = server
 	}
