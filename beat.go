@@ -1,0 +1,156 @@
+package shunt
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lists"
+)
+
+const minRefuse = 225 * time.Millisecond // between beats that fail, less the jitter: 5 a second, and several within the shortest lease
+
+// pulse is what the beat's goroutine knows.
+type pulse struct {
+	next   time.Time     // of the next beat
+	last   time.Time     // sending of the last one
+	refuse time.Duration // the wait after beats that failed
+	good   time.Time     // sending of the last beat, if it was answered in time
+	server int64         // the server's time in ms then: the fence of what is judged after it
+	since  int64         // likewise of the first in an unbroken row of good ones
+	swept  time.Time     // when the sweep under way has to give way to the next beat
+	reaped bool          // that sweep has reaped something: one script it may always run, or on a slow line it never would
+}
+
+// beat is the goroutine that keeps the receiver alive and looks after the dead.
+//
+// An entry outlives its last beat by four thirds of a lease and is extended every third, so that three beats may fail. A beat tells of
+// those that have run out or are about to, so that what a killed receiver held is found as soon as its term is over; a sweep every 5 s
+// or so looks after all else.
+func (r *receiver) beat() {
+	third := r.conf.Lease / 3
+	p := &pulse{next: time.Now().Add(link.Jitter(third))}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		next := p.next
+		for _, in := range r.intakes {
+			if in.due.Before(next) {
+				next = in.due
+			}
+		}
+		timer.Reset(time.Until(next))
+		select {
+		case <-timer.C:
+		case <-r.Kicks:
+			if p.refuse == 0 {
+				p.next = time.Now()
+			}
+		case in := <-r.Looks:
+			r.intakes[in.Index].due = time.Now()
+		case <-r.Life.Done():
+			return
+		}
+		now := time.Now()
+		due := func(in *intake) bool { return !now.Before(in.due) }
+		if p.refuse == 0 && now.Sub(p.last) > r.conf.Lease/6 && !r.Stopped() && slices.ContainsFunc(r.intakes, due) {
+			p.next = now // so that a sweep may judge, and has time to: one that began just before a beat would give way to it, again and again
+		}
+		if !time.Now().Before(p.next) {
+			began := time.Now()
+			p.last = began
+			wait, err := r.beatOnce(p, began)
+			if err != nil {
+				p.refuse = max(min(max(2*p.refuse, third/16), third/2), minRefuse)
+				wait = time.Since(began) + link.Jitter(p.refuse)
+				p.good = time.Time{}
+			} else {
+				p.refuse = 0
+			}
+			p.next = began.Add(wait)
+		}
+		for _, in := range r.intakes {
+			if !time.Now().Before(p.next) {
+				break // with many channels and a slow line the rest has to wait for the beat
+			}
+			if now := time.Now(); !now.Before(in.due) && !r.Stopped() {
+				in.due = now.Add(link.Jitter(sweepEvery))
+				if in.again.After(now) { // this one came before its time, by a hint
+					in.due = in.again
+				}
+				p.swept, p.reaped = now.Add(r.conf.Lease/6), false
+				if err := r.sweep(p, in); err != nil && !r.Grave(in.Intake, err) { // what it has claimed comes up again
+					in.again = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
+					in.due = in.again
+				}
+			} else if r.Stopped() {
+				in.due = now.Add(sweepEvery)
+			}
+		}
+	}
+}
+
+// beatOnce beats on every channel and says how long after its sending to beat again.
+func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
+	inc := r.Live()
+	c := link.NewCall()
+	c.FailFast = true
+	for _, in := range r.intakes {
+		c.AddScript(lists.Beat, 1, in.Living, inc.Name, inc.Term().Milliseconds())
+	}
+	if err := r.s.Pulse.Run(r.Life, c); err != nil {
+		r.Grave(r.intakes[0].Intake, err)
+		return 0, err
+	}
+	took := time.Since(sent)
+	wait := link.Jitter(r.conf.Lease / 3)
+	gone := false
+	var server int64
+	for i, rep := range c.Replies {
+		ns, err := redis.Int64s(rep.Value, nil)
+		if err != nil || len(ns) < 2 {
+			return 0, fmt.Errorf("shunt: beat answered %v", rep.Value)
+		}
+		gone = gone || ns[0] == 0
+		server = ns[1]
+		if len(ns) == 3 {
+			switch ends := time.Duration(ns[2]) * time.Millisecond; {
+			case ends < 0:
+				r.intakes[i].due = sent
+			case ends < wait: // somebody has not beaten for long
+				wait = ends + 5*time.Millisecond
+			}
+		}
+	}
+	if r.Live().Name != inc.Name || gone && r.Pausing() {
+		return wait, nil // the one that beat has ended or is ending, and why is known
+	}
+	if gone {
+		r.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))
+		return wait, nil
+	}
+	r.Renew(sent)
+	// Only who has had Redis, and its clock, in sight all the time may call another dead: not who was frozen between two beats.
+	steady := took <= r.conf.Lease/6 && sent.Sub(p.good) <= r.conf.Lease/2 && abs(sent.Sub(p.good).Milliseconds()-(server-p.server)) < (r.conf.Lease/4).Milliseconds()
+	if !steady {
+		p.since = server
+	}
+	p.good, p.server = sent, server
+	if took > r.conf.Lease/6 {
+		p.good = time.Time{}
+	}
+	return wait, nil
+}
+
+func abs(n int64) int64 { return max(n, -n) }
+
+// fence is the server's time that a sweep's judgement counts from, or 0 where the last beat allows none.
+func (p *pulse) fence() int64 {
+	if p.good.IsZero() {
+		return 0
+	}
+	return p.server
+}
