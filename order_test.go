@@ -74,62 +74,63 @@ func TestOrderStrict(t *testing.T) {
 	})
 }
 
-// While a worker is busy, what comes is started in strict order, whoever brought it. Only on Redis, which serves a waiter that blocks
-// with the push; miniredis does so some time after it.
+// While a worker is busy, what comes is started in strict order, whoever brought it.
 func TestOrderBusy(t *testing.T) {
-	t.Parallel()
-	redistest.Leaks(t)
-	q := newBench(t, redistest.Shared(t).URL())
-	var mu sync.Mutex
-	var starts []int
-	running, release := make(chan struct{}, 1), make(chan struct{})
-	ctx := context.Background()
-	ks := q.ranks(3, func(_ context.Context, rank, i int) error {
-		if i == -1 {
-			running <- struct{}{}
-			<-release
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		t.Parallel()
+		redistest.Leaks(t)
+		q := newBench(t, b.URL())
+		var mu sync.Mutex
+		var starts []int
+		running, release := make(chan struct{}, 1), make(chan struct{})
+		ctx := context.Background()
+		ks := q.ranks(3, func(_ context.Context, rank, i int) error {
+			if i == -1 {
+				running <- struct{}{}
+				<-release
+				return nil
+			}
+			mu.Lock()
+			starts = append(starts, rank)
+			mu.Unlock()
 			return nil
-		}
-		mu.Lock()
-		starts = append(starts, rank)
-		mu.Unlock()
-		return nil
-	})
-	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1], ks[2]); err != nil {
-		t.Fatal(err)
-	}
-	for round := range 5 {
-		if err := q.Deliver(ctx, ks[2].Message(-1)); err != nil {
+		})
+		if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1], ks[2]); err != nil {
 			t.Fatal(err)
 		}
-		<-running
-		for _, rank := range []int{2, 1, 0, 2, 1, 0} {
-			if err := q.Deliver(ctx, ks[rank].Message(1)); err != nil {
+		for round := range 5 {
+			if err := q.Deliver(ctx, ks[2].Message(-1)); err != nil {
 				t.Fatal(err)
 			}
-		}
-		// Waiters that still block may take one each; they are released, in the end to where they came from.
-		redistest.Until(t, 5*time.Second, "all are ready", func() bool {
-			n := 0
-			for _, k := range ks {
-				st, err := q.Stats(ctx, k.channel)
-				if err != nil {
+			<-running
+			for _, rank := range []int{2, 1, 0, 2, 1, 0} {
+				if err := q.Deliver(ctx, ks[rank].Message(1)); err != nil {
 					t.Fatal(err)
 				}
-				n += st[Prepare].Count
 			}
-			return n == 6
-		})
-		release <- struct{}{}
-		q.wait(Acked, 7*(round+1), 10*time.Second)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	for i, rank := range starts {
-		if rank != i%6/2 {
-			t.Fatalf("start %d is of rank %d: %v", i, rank, starts)
+			// Waiters that still block may take one each; they are released, in the end to where they came from.
+			redistest.Until(t, 5*time.Second, "all are ready", func() bool {
+				n := 0
+				for _, k := range ks {
+					st, err := q.Stats(ctx, k.channel)
+					if err != nil {
+						t.Fatal(err)
+					}
+					n += st[Prepare].Count
+				}
+				return n == 6
+			})
+			release <- struct{}{}
+			q.wait(Acked, 7*(round+1), 10*time.Second)
 		}
-	}
+		mu.Lock()
+		defer mu.Unlock()
+		for i, rank := range starts {
+			if rank != i%6/2 {
+				t.Fatalf("start %d is of rank %d: %v", i, rank, starts)
+			}
+		}
+	})
 }
 
 // Each channel gets its share while all have messages, and what one leaves goes to the others.

@@ -849,6 +849,42 @@ func TestManyListsOnSlowLine(t *testing.T) {
 	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(Recovered) == 200 })
 }
 
+// What a waiter brought of a higher channel, while its worker asked for one of a lower, was in that worker's hands, and started after it.
+func TestHigherInHandStartsFirst(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	source := newBench(t, s.URL())
+	starts := make(chan int, 3)
+	ks := q.ranks(2, func(_ context.Context, rank, _ int) error { starts <- rank; return nil })
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, blocks, 2)
+	for deadline := time.Now().Add(5 * time.Second); strings.Count(string(s.Do("CLIENT", "LIST").([]byte)), "cmd=brpoplpush") < 2; {
+		if time.Now().After(deadline) {
+			t.Fatal("no two waiters block")
+		}
+	}
+	ask := p.On(redistest.ByScript(lists.Take)(ks[0].channel), 1, redistest.Delay(300*time.Millisecond))
+	deliver := func(rank int) {
+		t.Helper()
+		if err := source.Deliver(context.Background(), ks[rank].Message(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deliver(1)
+	strikes(t, ask, 1)
+	deliver(0) // a waiter brings it
+	deliver(0) // and this one the worker has to ask for, although it has asked already
+	if got := [3]int{<-starts, <-starts, <-starts}; got != [3]int{0, 0, 1} {
+		t.Errorf("the ranks %v have started", got)
+	}
+}
+
 // A sweep, and finding out which lists there are, took longer than a sweep may, a sixth of the lease: each began anew, and none
 // came to reap. Three round trips of 80 ms are enough.
 func TestSlowReapingGetsOn(t *testing.T) {

@@ -84,9 +84,6 @@ func (s *slot) askHigher(it *Item) *Item {
 	revoked := it.state != waiting
 	it.asked = err == nil && link.Classify(call.Replies[0].Err) == link.Done
 	if t.got > 0 && !revoked {
-		higher := s.items[len(s.items)-1]
-		copy(s.items[1:], s.items[:len(s.items)-1])
-		s.items[0] = higher
 		it.state, it.verdict = decided, release
 	}
 	s.mu.Unlock()

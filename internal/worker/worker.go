@@ -198,9 +198,13 @@ func (s *slot) claim() *Item {
 	s.mu.Lock()
 	next := s.next()
 	begin := next != nil && next.Extra != nil && !next.begun
-	ask := next != nil && !begin && !next.asked && next.In.Index > 0 && s.r.order.strict()
+	strict := s.r.order.strict()
+	ask := next != nil && !begin && !next.asked && next.In.Index > 0 && strict
 	if next != nil && !begin && !ask {
 		next.state = running
+		for i := 0; strict && i < len(s.items); i++ {
+			s.items[i].asked = false // what comes after it asks anew
+		}
 	}
 	s.mu.Unlock()
 	switch {
@@ -215,14 +219,16 @@ func (s *slot) claim() *Item {
 	return next
 }
 
-// next is the item to start next. s.mu is held.
-func (s *slot) next() *Item {
+// next is the item to start next: the first, or in strict order the first of the highest channel. s.mu is held.
+func (s *slot) next() (next *Item) {
 	for _, it := range s.items {
-		if it.state == waiting {
-			return it
+		if it.state == waiting && (next == nil || it.In.Index < next.In.Index) {
+			if next = it; !s.r.order.strict() {
+				break
+			}
 		}
 	}
-	return nil
+	return next
 }
 
 // handle runs the handler on the slot's goroutine. False: the goroutine has lost its slot and goes home.
