@@ -22,7 +22,8 @@ type pulse struct {
 	server int64         // the server's time in ms then: the fence of what is judged after it
 	since  int64         // likewise of the first in an unbroken row of good ones
 	swept  time.Time     // when the sweep under way has to give way to the next beat
-	reaped bool          // that sweep has reaped something: one script it may always run, or on a slow line it never would
+	reaped bool          // that sweep has reaped something: one pipeline it may always send, or on a slow line it never would
+	lists  int           // that the next pipeline reaps, by the bytes that the last one moved
 }
 
 // beat is the goroutine that keeps the receiver alive and looks after the dead.

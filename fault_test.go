@@ -150,10 +150,12 @@ func TestFrozenJudgesNobody(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
 	k := lists.KeysOf(q.name)
-	judge := startWorker(t, orders{URL: s.URL(), Channel: q.name, Log: filepath.Join(t.TempDir(), "log"), Workers: 1, Lease: 3 * time.Second, Killer: -1})
+	pj := redistest.NewProxy(t, s.Addr())
+	beats, sweeps := pj.On(redistest.ByScript(lists.Beat)(q.name), 0, redistest.Pass), pj.On(redistest.ByScript(lists.Sweep)(q.name), 0, redistest.Pass)
+	judge := startWorker(t, orders{URL: pj.URL(), Channel: q.name, Log: filepath.Join(t.TempDir(), "log"), Workers: 1, Lease: 3 * time.Second, Killer: -1})
 	q.receive(1, func(context.Context, int) error { return nil })
 	redistest.Until(t, 5*time.Second, "both are there", func() bool { return len(members(t, s, k.Living)) == 2 })
-	time.Sleep(2 * time.Second) // a beat or two
+	strikes(t, beats, beats.Struck()+2)
 	p.Hole(true)
 	if err := judge.Stop(); err != nil {
 		t.Fatal(err)
@@ -161,10 +163,12 @@ func TestFrozenJudgesNobody(t *testing.T) {
 	s.Stop()
 	time.Sleep(1600 * time.Millisecond) // more than a term of the shorter lease
 	s.Cont()
+	n := sweeps.Struck()
 	if err := judge.Cont(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	strikes(t, sweeps, n+1)
+	s.Do("PING") // the sweep is done
 	p.Hole(false)
 	q.wait(Succeeded, 1, 10*time.Second)
 	for _, dead := range members(t, s, k.Gone) {

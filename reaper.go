@@ -17,8 +17,8 @@ const (
 	sweepEvery  = 5 * time.Second
 	sweepClaims = 16       // dead receivers that one sweep looks after
 	reapSerials = 32       // elements that one script reaps
-	reapLists   = 16       // lists that one pipeline reaps, since on a slow line each round trip counts
-	reapBytes   = 64 << 10 // after which it stops: some 0.4 ms
+	reapLists   = 16       // lists that one pipeline reaps at most, since on a slow line each round trip counts
+	reapBytes   = 64 << 10 // after which all scripts of a pipeline stop: some 0.4 ms; each moves one element at least
 	existsChunk = 1000     // lists that one pipeline asks for
 	keeperKeeps = 3 * sweepEvery
 )
@@ -198,7 +198,7 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, held []any, fen
 			return errLate
 		}
 		p.reaped = true
-		some := held[:min(len(held), reapLists)]
+		some := held[:min(len(held), max(1, p.lists))]
 		c := link.NewCall()
 		c.FailFast = true
 		for _, list := range some {
@@ -217,12 +217,13 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, held []any, fen
 			return err
 		}
 		var left []any
+		moved := 0
 		for i, rep := range c.Replies {
 			ns, bad := redis.Ints(rep.Value, rep.Err)
 			if bad != nil {
 				continue // and err tells
 			}
-			if len(ns) < 5 {
+			if len(ns) < 6 {
 				if err == nil {
 					err = errLate
 				}
@@ -239,6 +240,10 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, held []any, fen
 			if ns[4] > 0 {
 				left = append(left, some[i])
 			}
+			moved += ns[5]
+		}
+		if p.lists = min(2*len(some), reapLists); moved > reapBytes {
+			p.lists = 1 // large elements go one by one, so that nobody waits for Redis meanwhile
 		}
 		if err != nil {
 			return err

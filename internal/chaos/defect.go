@@ -142,7 +142,7 @@ var defects = []defect{
 				}
 			}
 		}
-		reaps.Replies = append(reaps.Replies, link.Reply{Value: []any{int64(len(es)), int64(0), int64(0), int64(0), int64(0)}})
+		reaps.Replies = append(reaps.Replies, link.Reply{Value: []any{int64(len(es)), int64(0), int64(0), int64(0), int64(0), int64(0)}})
 	}
 	return nil
 }

@@ -5,7 +5,7 @@
 -- ARGV 1 fence and 2 age as in sweep; fence 0: of a superseded one, which may be reaped at any time  3 1: raise the recovery count
 --      4 bytes after which it stops  5 most kept in dead  6 ms kept in dead  7 the failure field for dead  8 most results kept
 --      9 most bytes of these  10.. a serial for each element
--- reply: -1 outside the fence; else to prepare, to suspect, to dead, trimmed, still there
+-- reply: -1 outside the fence; else to prepare, to suspect, to dead, trimmed, still there, bytes of what was moved
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -73,4 +73,4 @@ if tracked then
 end
 local trimmed = 0
 if #dead > 0 then trimmed = trim(KEYS[5], now, tonumber(ARGV[5]), tonumber(ARGV[6])) end
-return {#prepare, #suspect, #dead, trimmed, redis.call('LLEN', KEYS[2])}
+return {#prepare, #suspect, #dead, trimmed, redis.call('LLEN', KEYS[2]), bytes}

@@ -48,10 +48,11 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ms(now), 'L
   if how == 's' or judge then claims[#claims + 1] = {member, tonumber(death or '0')} else unjudged = true end
 end
 -- Whoever has claimed one may be dead itself by then. What died long ago has been looked at before, and is in no hurry.
+local look = unjudged and '-1' or ''
 local again = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ms(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 16)
-local claimed
 for i = 1, #again, 2 do
-  if not claimed and now - tonumber(string.match(again[i], ' (%d+) %a$') or '0') < 60000 then claimed = tonumber(again[i + 1]) - now end
+  local death = tonumber(string.match(again[i], ' (%d+) %a$') or '0')
+  if look == '' and now - death < 60000 then look = ms(tonumber(again[i + 1]) - now) end
 end
 table.sort(claims, function(a, b) return a[2] > b[2] end)
 local most = math.min(#claims, tonumber(ARGV[3]))
@@ -73,8 +74,7 @@ if ARGV[4] ~= '' then
   end
 end
 
-local out = {now, died, suspects, keeper, first[2] and ms(tonumber(first[2]) - now) or '',
-  unjudged and '-1' or claimed and ms(claimed) or ''}
+local out = {now, died, suspects, keeper, first[2] and ms(tonumber(first[2]) - now) or '', look}
 for i = 1, most do
   redis.call('ZADD', KEYS[2], ms(now + tonumber(ARGV[7])), claims[i][1])
   out[#out + 1] = claims[i][1]
