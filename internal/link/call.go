@@ -21,6 +21,19 @@ func NewScript(text string) *Script {
 // Digest is the SHA-1 by which the server knows the script.
 func (s *Script) Digest() string { return s.digest.(string) }
 
+// Command is a command that is sent often: what comes before its elements is rendered once.
+type Command struct {
+	name     string
+	args     []any
+	elements int
+	wire     []byte
+}
+
+// NewCommand renders a command that is followed by so many elements.
+func NewCommand(elements int, name string, args ...any) *Command {
+	return &Command{name: name, args: args, elements: elements, wire: appendCommand(nil, name, args, elements)}
+}
+
 // Call is one or more commands that are sent together. Its maker fills it, gives it to Link.Do, reads Replies, and may then
 // Reset and use it again; but a Call whose Do returned before all replies were there (its context ended) is the link's for ever.
 type Call struct {
@@ -64,6 +77,7 @@ func (r Reply) Any() any {
 type command struct {
 	name     string
 	script   *Script
+	ready    *Command
 	from, to int // its arguments in args
 	first, n int // those that follow, in elems: elements, which need no memory as an any
 }
@@ -97,7 +111,7 @@ func (c *Call) Only(is []int) *Call {
 		}
 		from := len(o.args)
 		o.args = append(o.args, c.args[cmd.from:cmd.to]...)
-		o.cmds = append(o.cmds, command{name: cmd.name, script: cmd.script, from: from, to: len(o.args), first: len(o.elems)})
+		o.cmds = append(o.cmds, command{name: cmd.name, script: cmd.script, ready: cmd.ready, from: from, to: len(o.args), first: len(o.elems)})
 		o.AddElements(c.elements(cmd)...)
 	}
 	return o
@@ -111,6 +125,15 @@ func (c *Call) Add(name string, args ...any) {
 	from := len(c.args)
 	c.args = append(c.args, args...)
 	c.cmds = append(c.cmds, command{name: name, from: from, to: len(c.args), first: len(c.elems)})
+}
+
+// AddReady appends a command that is rendered already, with its elements.
+func (c *Call) AddReady(r *Command, elements ...[]byte) {
+	if len(elements) != r.elements {
+		panic("a ready command with another number of elements")
+	}
+	c.cmds = append(c.cmds, command{name: r.name, ready: r, from: len(c.args), to: len(c.args), first: len(c.elems), n: len(elements)})
+	c.elems = append(c.elems, elements...)
 }
 
 // AddScript appends a script's run; keys counts those of its arguments that are keys.

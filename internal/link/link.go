@@ -395,12 +395,18 @@ func (l *Link) send(c *Call) {
 	}
 	before := l.conn.pending()
 	for _, cmd := range c.cmds {
-		name := cmd.name
-		if cmd.script != nil && !l.conn.loaded[cmd.script] {
-			name, c.args[cmd.from] = "EVAL", cmd.script.text
-			l.conn.loaded[cmd.script] = true
+		var err error
+		if cmd.ready != nil {
+			err = l.conn.sendReady(cmd.ready, c.elements(cmd))
+		} else {
+			name := cmd.name
+			if cmd.script != nil && !l.conn.loaded[cmd.script] {
+				name, c.args[cmd.from] = "EVAL", cmd.script.text
+				l.conn.loaded[cmd.script] = true
+			}
+			err = l.conn.send(name, c.args[cmd.from:cmd.to], c.elements(cmd))
 		}
-		if l.conn.send(name, c.args[cmd.from:cmd.to], c.elements(cmd)) != nil {
+		if err != nil {
 			break // the connection is at its end; the reader will see it
 		}
 	}

@@ -17,6 +17,7 @@ import (
 // wire is how a link speaks on its connection. One goroutine sends, one receives, as redigo has it.
 type wire interface {
 	send(name string, args []any, elements [][]byte) error // redigo's may write before flush
+	sendReady(c *Command, elements [][]byte) error
 	flush() error
 	pending() int // bytes to be flushed, as far as it is known
 	// receive tells by waits that it may have to wait for the reply. A redis.Error is a reply, any other error the connection's end.
@@ -32,6 +33,9 @@ func (f foreign) send(name string, args []any, elements [][]byte) error {
 		args = append(args, e)
 	}
 	return f.Send(name, args...)
+}
+func (f foreign) sendReady(c *Command, elements [][]byte) error {
+	return f.send(c.name, c.args, elements)
 }
 func (f foreign) pending() int { return 0 } // redigo has at most 4 KB
 func (f foreign) flush() error { return f.Flush() }
@@ -66,14 +70,33 @@ const (
 )
 
 func newStream(c net.Conn, limit time.Duration) *stream {
-	s := &stream{net: c, limit: limit}
+	s := &stream{net: quick(c), limit: limit}
 	s.in = bufio.NewReaderSize(reader{s}, streamBuffer)
 	return s
 }
 
 // send appends a command to what is to be written.
 func (s *stream) send(name string, args []any, elements [][]byte) error {
-	b := appendHead(s.out, '*', 1+len(args)+len(elements))
+	s.out = appendCommand(s.out, name, args, len(elements))
+	return s.follow(elements)
+}
+
+func (s *stream) sendReady(c *Command, elements [][]byte) error {
+	s.out = append(s.out, c.wire...)
+	return s.follow(elements)
+}
+
+// follow appends the elements of a command.
+func (s *stream) follow(elements [][]byte) error {
+	for _, e := range elements {
+		s.out = appendBytes(s.out, e)
+	}
+	return s.err
+}
+
+// appendCommand appends what comes before a command's elements.
+func appendCommand(b []byte, name string, args []any, elements int) []byte {
+	b = appendHead(b, '*', 1+len(args)+elements)
 	b = appendText(b, name)
 	for _, a := range args {
 		switch a := a.(type) {
@@ -89,11 +112,7 @@ func (s *stream) send(name string, args []any, elements [][]byte) error {
 			b = appendText(b, fmt.Sprint(a))
 		}
 	}
-	for _, e := range elements {
-		b = appendBytes(b, e)
-	}
-	s.out = b
-	return s.err
+	return b
 }
 
 func appendHead(b []byte, kind byte, n int) []byte {
