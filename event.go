@@ -24,7 +24,7 @@ const (
 	Acked       EventKind = "acked"        // Serial, Attempt, Receiver, Worker, Took
 	Retried     EventKind = "retried"      // the same, and Err and Due
 	Rejected    EventKind = "rejected"     // went to dead: the same, and Err
-	Released    EventKind = "released"     // N unstarted or handed back messages went to the taking end; Receiver, Worker
+	Released    EventKind = "released"     // N unstarted or handed back messages went to the taking end, for strict order too; Receiver, Worker
 	Lost        EventKind = "lost"         // a verdict came too late: the lease was lost and another has the message; Serial, Receiver, Worker, Err
 	DoneOrLost  EventKind = "done-or-lost" // a verdict of unknown outcome was sent again and found nothing, or the receiver ended before; the same
 	Recovered   EventKind = "recovered"    // N messages of a dead receiver went to the taking end; Receiver is the dead one

@@ -661,5 +661,5 @@ func ExampleQueue_Validate() {
 	// Output:
 	// shunt: Queue.Pool is nil: make one with shunt.NewPool("redis://localhost:6379")
 	// shunt: Queue.Lease is 1ms: want 1s to 10m, or 0 for 10s
-	// shunt: Queue.Prefetch is 5000: want 1 to 1000, or 0 for 16
+	// shunt: Queue.Prefetch is 5000: want 1 to 1000, or 0 for 64
 }

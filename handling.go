@@ -12,7 +12,8 @@ import (
 // handling is one handler's run, as its receiver sees it.
 type handling struct {
 	*worker.Handling
-	r *receiver
+	r        *receiver
+	decoding bool // Unmarshal has been called and has not returned: it may have called runtime.Goexit
 }
 
 // undecodable marks an error of Unmarshal.
@@ -23,9 +24,8 @@ func (u undecodable) Unwrap() error { return u.error }
 var errExited error = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
 
 // run decodes the message and calls its handler.
-func (h handling) run() error {
+func (h *handling) run() error {
 	m, err := h.unmarshal()
-	h.Undecodable = err
 	if err != nil {
 		return err
 	}
@@ -40,16 +40,16 @@ func (h handling) run() error {
 	return h.r.handler(h.Handling, m)
 }
 
-func (h handling) unmarshal() (m IMessage, err error) {
-	if h.Item.Newer != nil {
-		return nil, undecodable{h.Item.Newer}
+func (h *handling) unmarshal() (m IMessage, err error) {
+	if h.Item.Newer {
+		return nil, undecodable{lists.ErrNewerVersion}
 	}
-	// Set for the case that Unmarshal calls runtime.Goexit, after which nothing here runs but deferred calls.
-	h.Undecodable = errExited
+	h.decoding = true
 	guard("Unmarshal", func() (err error) {
 		m, err = h.r.intakes[h.Item.In.Index].prototype.Unmarshal(h.Item.Payload)
 		return err
 	}, func(e error) { err = e })
+	h.decoding = false
 	if err == nil && isNil(m) {
 		err = errors.New("shunt: Unmarshal returned no message and no error")
 	}
@@ -101,7 +101,7 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	}
 	e, _ := lists.Decode(it.Raw) // anew, for the handler may have written to what it was given
 	e = e.Next(err)
-	if it.Newer != nil { // its header cannot be written here, so it goes whole behind one of our own
+	if it.Newer { // its header cannot be written here, so it goes whole behind one of our own
 		e = lists.Element{Serial: lists.NewSerial(), Failure: lists.FailureText(err), Payload: it.Raw}
 	}
 	v.Next = e.Encode()

@@ -3,11 +3,13 @@ package shunt
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -131,6 +133,109 @@ func TestOrderBusy(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A take of several channels is a script only where the one that had something last has nothing more: then the worker asks the others,
+// and waits for no waiter.
+func TestOrderTakes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	ctx := context.Background()
+	var blocks *redistest.Rule
+	ks := q.ranks(3, func(_ context.Context, rank, i int) error {
+		if n := blocks.Struck(); n > 0 {
+			t.Errorf("message %d of rank %d is handled after %d waits", i, rank, n)
+		}
+		return nil
+	})
+	for _, k := range ks {
+		for i := range 20 {
+			if err := q.Deliver(ctx, k.Message(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	blocks = p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	scripts := p.On(redistest.ByScript(lists.Take)(ks[0].channel), 0, redistest.Pass)
+	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1], ks[2]); err != nil {
+		t.Fatal(err)
+	}
+	q.wait(Acked, 60, 10*time.Second)
+	if n := scripts.Struck(); n > 4 { // at first, and when one of them has been emptied
+		t.Errorf("%d takes by script", n)
+	}
+}
+
+// What is delivered after a message of a higher channel does not start before it, wherever between a worker's two commands that is.
+func TestOrderOfDeliveries(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	for _, command := range []string{"RPOPLPUSH", "EXISTS"} {
+		p := redistest.NewProxy(t, s.Addr())
+		q := newBench(t, p.URL())
+		ctx := context.Background()
+		starts := make(chan int, 5)
+		ks := q.ranks(2, func(_ context.Context, _, i int) error { starts <- i; return nil })
+		high, low := lists.KeysOf(ks[0].channel).Prepare, lists.KeysOf(ks[1].channel).Prepare
+		for i := range 3 {
+			if err := q.Deliver(ctx, ks[1].Message(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.On(redistest.Command(command, "{"+q.name), 3, redistest.Call(func() { // when the third has been taken
+			s.Do("LPUSH", high, "100")
+			s.Do("LPUSH", low, "101")
+		}))
+		if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
+			t.Fatal(err)
+		}
+		q.wait(Acked, 5, 10*time.Second)
+		if got := [5]int{<-starts, <-starts, <-starts, <-starts, <-starts}; got != [5]int{0, 1, 2, 100, 101} {
+			t.Errorf("delivered before %s: %v have started", command, got)
+		}
+	}
+}
+
+// Who may not ask whether channels have something takes by script, in order, and is told of it once.
+func TestOrderWithoutExists(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	ctx := context.Background()
+	var mu sync.Mutex
+	var starts []int
+	ks := q.ranks(2, func(_ context.Context, rank, _ int) error {
+		mu.Lock()
+		starts = append(starts, rank)
+		mu.Unlock()
+		return nil
+	})
+	p.On(redistest.Command("EXISTS", ".a}.prepare"), 0, redistest.ReplyError("NOPERM this user has no permissions to run the 'exists' command"))
+	for i := range 100 {
+		for _, k := range ks {
+			if err := q.Deliver(ctx, k.Message(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	q.wait(Acked, 200, 4*time.Second)
+	if n := q.count(Trouble); n != 1 {
+		t.Errorf("told of %d times", n)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.IsSorted(starts) {
+		t.Errorf("the ranks started as %v", starts)
+	}
 }
 
 // Each channel gets its share while all have messages, and what one leaves goes to the others.

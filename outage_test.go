@@ -42,7 +42,7 @@ func TestOutage(t *testing.T) {
 			var qs []*bench
 			seen := newTally()
 			for i := range receivers {
-				q := newBench(t, p.URL())
+				q := newBench(t, p.URL(), func(q *Queue) { q.Prefetch = 16 })
 				if i > 0 {
 					q.name = qs[0].name
 				}

@@ -37,7 +37,7 @@ type Queue struct {
 	// attempt⁴ + 15 s and up to 10 s × attempt of jitter, 25 attempts in some three weeks.
 	Backoff func(attempt int) time.Duration
 
-	// Prefetch is how many messages a worker may hold: 1 to 1000, default 16, beside those whose verdicts are on their way. It holds more
+	// Prefetch is how many messages a worker may hold: 1 to 1000, default 64, beside those whose verdicts are on their way. It holds more
 	// than one only while its handler takes less than 1 ms for all of them, or up to three if it takes less than 20 ms for these. 1 turns
 	// it off.
 	Prefetch int
@@ -117,7 +117,7 @@ func (q *Queue) Validate() error {
 	check(q.Lease == 0 || q.Lease >= time.Second && q.Lease <= 10*time.Minute, "Lease is %v: want 1s to 10m, or 0 for 10s", q.Lease)
 	check(q.Grace >= 0, "Grace is %v: want a positive time, or 0 for 1s", q.Grace)
 	check(q.MaxAttempts <= 255, "MaxAttempts is %d: want 1 to 255, 0 for 25, or negative for no bound", q.MaxAttempts)
-	check(q.Prefetch >= 0 && q.Prefetch <= 1000, "Prefetch is %d: want 1 to 1000, or 0 for 16", q.Prefetch)
+	check(q.Prefetch >= 0 && q.Prefetch <= 1000, "Prefetch is %d: want 1 to 1000, or 0 for 64", q.Prefetch)
 	check(q.PrefetchBytes >= 0, "PrefetchBytes is %d: want a positive number, or 0 for 256 KB", q.PrefetchBytes)
 	check(q.MaxSize >= 0 && q.MaxSize <= 512<<20, "MaxSize is %d: want 1 to 512 MB, or 0 for 16 MB", q.MaxSize)
 	check(q.DeliverTimeout >= 0, "DeliverTimeout is %v: want a positive time, or 0 for 10s", q.DeliverTimeout)
@@ -145,7 +145,7 @@ func (q *Queue) open(ctx context.Context) error {
 	}
 	q.conf = &Queue{
 		Lease: cmp.Or(q.Lease, 10*time.Second), Grace: cmp.Or(q.Grace, time.Second), Timeout: cmp.Or(q.Timeout, 30*time.Minute),
-		MaxAttempts: cmp.Or(q.MaxAttempts, 25), Backoff: q.Backoff, Prefetch: cmp.Or(q.Prefetch, 16), PrefetchBytes: cmp.Or(q.PrefetchBytes, 256<<10),
+		MaxAttempts: cmp.Or(q.MaxAttempts, 25), Backoff: q.Backoff, Prefetch: cmp.Or(q.Prefetch, 64), PrefetchBytes: cmp.Or(q.PrefetchBytes, 256<<10),
 		MaxSize: cmp.Or(q.MaxSize, 16<<20), MaxDead: cmp.Or(q.MaxDead, 10000), DeadFor: cmp.Or(q.DeadFor, 30*24*time.Hour),
 		MaxDone: cmp.Or(q.MaxDone, 10000), MaxDoneBytes: cmp.Or(q.MaxDoneBytes, 64<<20),
 		DeliverTimeout: cmp.Or(q.DeliverTimeout, 10*time.Second), ReplyTimeout: cmp.Or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,

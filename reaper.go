@@ -242,7 +242,7 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, held []any, fen
 			}
 			moved += ns[5]
 		}
-		if p.lists = min(2*len(some), reapLists); moved > reapBytes {
+		if p.lists = min(4*len(some), reapLists); moved > reapBytes {
 			p.lists = 1 // large elements go one by one, so that nobody waits for Redis meanwhile
 		}
 		if err != nil {

@@ -163,7 +163,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		Order: o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle,
 		Judge: func(h *worker.Handling, message any, err error) *worker.Verdict {
 			m, _ := message.(IMessage)
-			return handling{h, r}.judge(m, err)
+			return handling{Handling: h, r: r}.judge(m, err)
 		},
 	}
 	if q.events.on() {
@@ -242,7 +242,8 @@ func (r *receiver) run(ctx context.Context) {
 }
 
 // handle runs a handler for the pool. It is guard for one that is called for every message.
-func (r *receiver) handle(h *worker.Handling) {
+func (r *receiver) handle(wh *worker.Handling) {
+	h := handling{Handling: wh, r: r}
 	returned := false
 	var err error
 	defer func() {
@@ -250,10 +251,13 @@ func (r *receiver) handle(h *worker.Handling) {
 		if !returned {
 			p := panicked("Resolve", recover())
 			err, exits = p, p.Goexit
+			if h.decoding {
+				err = errExited
+			}
 		}
 		h.Finish(err, exits)
 	}()
-	err = handling{h, r}.run()
+	err = h.run()
 	returned = true
 }
 

@@ -126,7 +126,7 @@ func TestLostReply(t *testing.T) {
 			s := redistest.Shared(t)
 			redistest.Leaks(t)
 			p := redistest.NewProxy(t, s.Addr())
-			q := newBench(t, p.URL())
+			q := newBench(t, p.URL(), func(q *Queue) { q.Prefetch = 16 })
 			seen := newTally()
 			long := make(chan struct{})
 			shutdown := q.receive(4, func(ctx context.Context, i int) error {

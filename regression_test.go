@@ -645,6 +645,54 @@ func TestBrokenHigherChannel(t *testing.T) {
 	}
 }
 
+// The same key, while the lower channel has messages: when the higher one was asked again, 5 s later, the worker stopped for good.
+func TestBrokenHigherChannelIsLeftOut(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	seen := newTally()
+	ks := q.ranks(2, func(_ context.Context, _, i int) error { seen.add(i); time.Sleep(time.Millisecond); return nil })
+	s.Do("SET", lists.KeysOf(ks[0].channel).Prepare, "x")
+	var ms []IMessage
+	for i := range 9000 {
+		ms = append(ms, ks[1].Message(i))
+	}
+	if err := q.DeliverAll(context.Background(), ms); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	q.until(link.MaxTrouble+5*time.Second, "the channel is asked again", func() bool { return q.count(Trouble) >= 2 })
+	n := seen.distinct()
+	q.until(5*time.Second, "messages are handled after that", func() bool { return seen.distinct() > n+100 })
+	s.Do("DEL", lists.KeysOf(ks[0].channel).Prepare)
+}
+
+// A script that was refused as a whole counted against the first channel, so that the others' messages started before its.
+func TestRefusedScriptIsNoChannels(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	starts := make(chan int, 20)
+	ks := q.ranks(3, func(_ context.Context, rank, _ int) error { starts <- rank; return nil })
+	r := p.On(redistest.ByScript(lists.Take)(ks[0].channel), 1, redistest.ReplyError("NOPERM this user has no permissions to access one of the keys used as arguments"))
+	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1], ks[2]); err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, r, 1)
+	s.Do("EVAL", "for k = 1, 2 do for i = 1, 10 do redis.call('LPUSH', KEYS[k], '7') end end", 2, lists.KeysOf(ks[0].channel).Prepare, lists.KeysOf(ks[1].channel).Prepare)
+	q.wait(Acked, 20, 15*time.Second)
+	for i := range 20 {
+		if rank := <-starts; rank != i/10 {
+			t.Fatalf("start %d is of rank %d", i, rank)
+		}
+	}
+}
+
 // The scripts that ask for all lists of a receiver gave Lua's unpack more than it takes.
 func TestManyWorkers(t *testing.T) { // alone: 9,000 goroutines take their time from whatever runs beside them
 	s := redistest.Shared(t)
@@ -840,7 +888,12 @@ func TestClaimOfTheDeadIsTakenUp(t *testing.T) {
 	redistest.Leaks(t)
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
 	q.corpse(s, 1, "1", "r", time.Now().UnixMilli()+800)
-	q.reaps(3 * time.Second)
+	began := time.Now()
+	q.receive(1, func(context.Context, int) error { return nil })
+	q.wait(Acked, 1, 10*time.Second)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("reaped after %v", took)
+	}
 }
 
 // A sweep after beats that were answered too late may judge nobody; the next one came 5 s after it, however soon a beat was good.
@@ -850,19 +903,18 @@ func TestSweepAfterTheFirstGoodBeat(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
+	beat := redistest.ByScript(lists.Beat)(q.name)
+	beats := p.On(beat, 0, redistest.Pass)
+	q.receive(1, func(context.Context, int) error { return nil })
+	strikes(t, beats, 3)
+	time.Sleep(450 * time.Millisecond) // more than a sixth of the lease, and less than a third: the next beat comes with the sweep
 	q.corpse(s, 1, "1", "r", 1)
-	p.On(redistest.ByScript(lists.Beat)(q.name), 1, redistest.Delay(600*time.Millisecond)) // more than a sixth of the lease
-	q.reaps(3500 * time.Millisecond)
-}
-
-// reaps fails the test if a new receiver takes longer to handle what a corpse holds.
-func (b *bench) reaps(within time.Duration) {
-	b.t.Helper()
+	p.On(beat, 1, redistest.Delay(450*time.Millisecond)) // more than a sixth, too
 	began := time.Now()
-	b.receive(1, func(context.Context, int) error { return nil })
-	b.wait(Acked, 1, 10*time.Second)
-	if took := time.Since(began); took > within {
-		b.t.Errorf("reaped after %v", took)
+	s.Do("PUBLISH", lists.KeysOf(q.name).Delay, "vacant") // which makes it sweep
+	q.wait(Acked, 1, 10*time.Second)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("reaped after %v", took)
 	}
 }
 
@@ -1112,7 +1164,7 @@ func TestRefusedVerdictStopsTakes(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
-	q := newBench(t, p.URL())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Prefetch = 16 })
 	r := p.On(redistest.ByName("LREM", ".doing")(q.name), 0, redistest.ReplyError("NOREPLICAS Not enough good replicas to write."))
 	seen := newTally()
 	q.deliver(0, 500)

@@ -177,12 +177,12 @@ func TestKilledRunsAreContinued(t *testing.T) {
 	dir := t.TempDir()
 	names := tree(t, dir, 300)
 	out := filepath.Join(dir, "tree", "manifest") // in the directory itself, which it is no part of
-	const kills, workers, prefetch = 3, 4, 16
+	const kills, workers, crash = 3, 4, 50
 	common := []string{"-redis", s.URL(), "-workers", strconv.Itoa(workers), "-out", out}
 
 	hashed := 0
 	for kill := range kills {
-		r := execute(t, dir, append(common, "-crash-after", "50", "tree")...)
+		r := execute(t, dir, append(common, "-crash-after", strconv.Itoa(crash), "tree")...)
 		if r.code != -1 {
 			t.Fatalf("run %d ended by itself", kill)
 		}
@@ -205,7 +205,7 @@ func TestKilledRunsAreContinued(t *testing.T) {
 		t.Fatalf("the last run ended with exit code %d", r.code)
 	}
 	hashed += r.number(t, "hashed")
-	if most := len(names) + kills*workers*prefetch; hashed < len(names)-kills*workers || hashed > most {
+	if most := len(names) + kills*(crash+workers); hashed < len(names)-kills*workers || hashed > most {
 		t.Errorf("%d files were hashed %d times, more than %d or too seldom", len(names), hashed, most)
 	}
 	if n := r.number(t, "delivered"); n != 0 {

@@ -254,7 +254,7 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 		}
 		n += found
 		h.s.mu.Lock()
-		running := h.it.h != nil
+		running := h.it.h() != nil
 		h.it.state, h.it.back = lost, true // where its handler still runs, nobody wants its verdict
 		if !running {
 			h.s.remove(h.it)

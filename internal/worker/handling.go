@@ -10,24 +10,41 @@ import (
 // Handling is one handler's run, and its context. The context's deadline is the watcher's to keep, so that no message costs a timer;
 // and what a context proper costs is paid only by a handler that asks its own for more than whether it has ended.
 type Handling struct {
-	slot        *slot
-	turn        int32 // of the goroutine that it runs on
-	orphan      bool  // Finish's: the goroutine has lost its slot
-	Item        *Item
-	Started     time.Time
-	Undecodable error // Handle's, for a goroutine that ends with it: the outcome in place of what ended it
+	slot    *slot
+	turn    int32 // of the goroutine that it runs on
+	orphan  bool  // Finish's: the goroutine has lost its slot
+	Item    *Item
+	Started time.Time
 
 	// Written under the slot's mu.
 	message any
-	result  []byte
-	then    []Follow
 	timeout time.Duration // negative: none
-	giveUp  time.Duration // since Started: when a handler whose context has ended loses its slot; zero while that goes on
+	rare    *rare
 
 	mu    sync.Mutex
-	cause error // why the context has ended; nil while it has not
-	inner context.Context
-	end   context.CancelCauseFunc // of inner
+	cause error   // why the context has ended; nil while it has not
+	inner *proper // the context proper
+}
+
+// rare is what most handlings do without.
+type rare struct {
+	result []byte
+	then   []Follow
+	giveUp time.Duration // since Started: when a handler whose context has ended loses its slot; zero while that goes on
+}
+
+// more is h.rare, made if need be. The slot's mu is held.
+func (h *Handling) more() *rare {
+	if h.rare == nil {
+		h.rare = new(rare)
+	}
+	return h.rare
+}
+
+// proper is a context of the context package.
+type proper struct {
+	context.Context
+	end context.CancelCauseFunc
 }
 
 // Key is the context key under which a handler's context gives its Handling.
@@ -35,8 +52,7 @@ type Key struct{}
 
 // begin makes an item's handling.
 func (s *slot) begin(it *Item, turn int32, now time.Time) {
-	it.h = &it.handling
-	h := it.h
+	h := &it.handling
 	h.slot, h.turn, h.Item, h.Started = s, turn, it, now
 	h.timeout = cmp.Or(it.Timeout, s.r.conf.Timeout)
 }
@@ -48,8 +64,8 @@ func (h *Handling) cancel(cause error) {
 	if h.cause == nil {
 		h.cause = cause
 	}
-	if h.end != nil {
-		h.end(h.cause)
+	if h.inner != nil {
+		h.inner.end(h.cause)
 	}
 }
 
@@ -61,13 +77,14 @@ func (h *Handling) Cause() error {
 }
 
 // proper is the context of the context package that knows how to end what is derived from it.
-func (h *Handling) proper() context.Context {
+func (h *Handling) proper() *proper {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.inner == nil {
-		h.inner, h.end = context.WithCancelCause(h.slot.r.conf.Values)
+		ctx, end := context.WithCancelCause(h.slot.r.conf.Values)
+		h.inner = &proper{ctx, end}
 		if h.cause != nil {
-			h.end(h.cause)
+			end(h.cause)
 		}
 	}
 	return h.inner
@@ -76,14 +93,13 @@ func (h *Handling) proper() context.Context {
 // Deadline is when the handler's context ends by its timeout, or by its message's deadline.
 func (h *Handling) Deadline() (end time.Time, ok bool) {
 	until := h.Item.until
-	if h.timeout < 0 {
-		return until, !until.IsZero()
+	if h.timeout >= 0 {
+		end, ok = h.Started.Add(h.timeout), true
 	}
-	end = h.Started.Add(h.timeout)
-	if !until.IsZero() && until.Before(end) {
-		end = until
+	if until != nil && (!ok || until.Before(end)) {
+		end, ok = *until, true
 	}
-	return end, true
+	return end, ok
 }
 
 // Done is closed when the context has ended.
@@ -124,7 +140,7 @@ func (h *Handling) Finish(err error, exits bool) {
 	s, r := h.slot, h.slot.r
 	h.cancel(context.Canceled)
 	now := time.Now()
-	v := r.conf.Judge(h, h.message, cmp.Or(h.Undecodable, err))
+	v := r.conf.Judge(h, h.message, err)
 	took, size := now.Sub(h.Started), len(h.Item.Raw)
 	if !s.decide(h.Item, h.turn, v, took) {
 		h.orphan = true
@@ -143,14 +159,14 @@ func (h *Handling) Finish(err error, exits bool) {
 // SetResult sets what is kept of the message once it is acked.
 func (h *Handling) SetResult(result []byte) {
 	h.slot.mu.Lock()
-	h.result = result
+	h.more().result = result
 	h.slot.mu.Unlock()
 }
 
 // Then adds to what is delivered with the ack.
 func (h *Handling) Then(fs []Follow) {
 	h.slot.mu.Lock()
-	h.then = append(h.then, fs...)
+	h.more().then = append(h.more().then, fs...)
 	h.slot.mu.Unlock()
 }
 
@@ -158,10 +174,10 @@ func (h *Handling) Then(fs []Follow) {
 func (h *Handling) Ack() *Verdict {
 	h.slot.mu.Lock()
 	defer h.slot.mu.Unlock()
-	if h.result == nil && h.then == nil {
+	if h.rare == nil || h.rare.result == nil && h.rare.then == nil {
 		return Ack
 	}
-	return &Verdict{Kind: Acked, Result: h.result, Then: h.then}
+	return &Verdict{Kind: Acked, Result: h.rare.result, Then: h.rare.then}
 }
 
 // Receiver is the incarnation that holds the message.

@@ -14,7 +14,7 @@ func newTestHandling() *Handling {
 	r := &Pool{conf: &Config{Timeout: time.Minute, Values: context.WithValue(context.Background(), valueKey{}, "value")}}
 	it := &Item{}
 	(&slot{r: r}).begin(it, 1, time.Now())
-	return it.h
+	return it.h()
 }
 
 // A handling's context is one as the context package makes them, whenever it is asked for what.

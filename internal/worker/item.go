@@ -17,26 +17,25 @@ type Item struct {
 	In  *Intake
 	Raw []byte // as received: what is removed
 	lists.Element
-	Newer error // the version is not known here
 	taken int64 // order of the replies that brought it
 
-	h        *Handling // while it is handled
-	handling Handling  // what h points to
+	handling Handling // once it is begun: where that has a slot
 	verdict  *Verdict
 	took     time.Duration // by the handler
+	until    *time.Time    // its deadline, by the clock here
 
+	Newer   bool // the version is not known here
 	state   itemState
 	suspect bool
-	asked   bool      // the higher channels had nothing when it was taken
-	unknown bool      // the verdict was sent, and no reply came
-	refused bool      // it was not executed
-	doubt   bool      // that was so once
-	back    bool      // handed back while its handler ran
-	owns    bool      // its id, as Redis said then
-	begun   bool      // Redis was told, of one with an Extra, that it is about to be handled
-	called  bool      // off: it was cancelled
-	until   time.Time // its deadline, by the clock here; zero: none
-	gone    bool      // no longer in hand; for settle
+	asked   bool // the higher channels had nothing when it was taken
+	unknown bool // the verdict was sent, and no reply came
+	refused bool // it was not executed
+	doubt   bool // that was so once
+	back    bool // handed back while its handler ran
+	owns    bool // its id, as Redis said then
+	begun   bool // Redis was told, of one with an Extra, that it is about to be handled
+	called  bool // off: it was cancelled
+	gone    bool // no longer in hand; for settle
 }
 
 type itemState uint8
@@ -78,7 +77,17 @@ var release = &Verdict{Kind: Released}
 
 func (it *Item) fill(in *Intake, raw []byte, taken int64) {
 	it.In, it.Raw, it.taken = in, raw, taken
-	it.Element, it.Newer = lists.Decode(raw)
+	var err error
+	it.Element, err = lists.Decode(raw)
+	it.Newer = err != nil
+}
+
+// h is the item's handling; nil while its handler has not been called.
+func (it *Item) h() *Handling {
+	if it.handling.slot == nil {
+		return nil
+	}
+	return &it.handling
 }
 
 // collect adds the commands of all verdicts to the call, unless they are held off, and with unstarted the release of what has not begun;
@@ -173,6 +182,8 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 			s.follow(call, it, doing)
 		} else if id != "" {
 			s.settleAll(call, in, doing, it)
+		} else if s.ack != nil && doing == in.doing[s.n] {
+			call.AddReady(s.ack, it.Raw)
 		} else {
 			call.Add("LREM", doing, fromTail)
 			call.AddElements(it.Raw)
@@ -293,7 +304,7 @@ func (s *slot) follow(call *link.Call, it *Item, doing any) {
 
 // began is 1 if its handler was called.
 func (it *Item) began() int {
-	if it.h != nil {
+	if it.h() != nil {
 		return 1
 	}
 	return 0
@@ -328,7 +339,7 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 			s.r.breaks(rep.Err)
 		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
 			it.state, it.refused = decided, true
-			if it.verdict.Kind == Released && !s.r.Stopped() && it.h == nil {
+			if it.verdict.Kind == Released && !s.r.Stopped() && it.h() == nil {
 				it.state, it.asked, it.refused = waiting, false, false
 			}
 			refused = cmp.Or(refused, rep.Err)
@@ -414,7 +425,7 @@ func (s *slot) followed(it *Item, reply any) bool {
 
 // report adds what an item whose verdict was executed came to. s.mu is held.
 func (s *slot) report(it *Item, found bool, evs []Event) []Event {
-	if it.verdict.Kind == Released && it.h != nil && found && s.r.patience.Err() != nil {
+	if it.verdict.Kind == Released && it.h() != nil && found && s.r.patience.Err() != nil {
 		s.r.returned.Add(1)
 	}
 	if s.r.conf.Emit == nil {

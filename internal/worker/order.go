@@ -3,6 +3,7 @@ package worker
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/link"
@@ -10,7 +11,8 @@ import (
 
 // Order says in which order a receiver of several channels asks them.
 type Order struct {
-	weights []int // nil: strict
+	weights []int       // nil: strict
+	blind   atomic.Bool // whether the channels above have something may not be asked without a script
 
 	mu     sync.Mutex
 	credit []int // smooth weighted round robin, as nginx does it: over any sum-of-weights starts each has exactly its share
@@ -49,22 +51,41 @@ func (o *Order) turn(all []*Intake) []*Intake {
 	return sound(turn)
 }
 
+// guess is the number, in their turn, of the channel to try without a script: in strict order the first that had something lately, else only
+// the one whose turn it is. -1: none.
+func (o *Order) guess(turn []*Intake) int {
+	for i, in := range turn {
+		if in.some.Load() {
+			return i
+		}
+		if !o.strict() || o.blind.Load() {
+			break
+		}
+	}
+	return -1
+}
+
 // sound leaves out the channels that lately could not be read, for a key of a wrong type or a missing right, so that they do not
 // stop the others; if none is left, all.
 func sound(all []*Intake) []*Intake {
-	now := time.Now().UnixNano()
-	bad := func(in *Intake) bool { return now < in.bad.Load() }
-	if !slices.ContainsFunc(all, bad) {
-		return all
-	}
-	if left := slices.DeleteFunc(slices.Clone(all), bad); len(left) > 0 {
+	if left := readable(all); len(left) > 0 {
 		return left
 	}
 	return all
 }
 
-// askHigher asks, before an item that a waiter brought is started, the channels above its own once more. What they have is started
-// in its place, and the item goes back to where it came from.
+// readable is sound, and nothing where none is left.
+func readable(all []*Intake) []*Intake {
+	now := time.Now().UnixNano()
+	bad := func(in *Intake) bool { return now < in.bad.Load() }
+	if !slices.ContainsFunc(all, bad) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), bad)
+}
+
+// askHigher asks, before an item starts that a waiter brought or that was taken while they had something, the channels above its own
+// once more. What they have is started in its place, and the item goes back to where it came from.
 func (s *slot) askHigher(it *Item) *Item {
 	r := s.r
 	call := link.NewCall()
@@ -74,15 +95,19 @@ func (s *slot) askHigher(it *Item) *Item {
 		r.gate.RUnlock()
 		return nil
 	}
-	t := takes{slot: s, n: 1, script: true, from: sound(r.intakes[:it.In.Index])}
-	s.addTake(call, t.from, nil, 1)
-	r.exchange(call)
-	s.now = time.Now()
-	_, err := t.receive(call.Replies, call.Order)
-	r.breaker.Judge(err)
+	t := takes{slot: s, n: 1, script: true, from: readable(r.intakes[:it.In.Index])}
+	asked := true
+	if len(t.from) > 0 {
+		s.addTake(call, t.from, nil, 1)
+		r.exchange(call)
+		s.now = time.Now()
+		_, err := t.receive(call.Replies, call.Order)
+		r.breaker.Judge(err)
+		asked = err == nil && link.Classify(call.Replies[0].Err) == link.Done
+	}
 	s.mu.Lock()
 	revoked := it.state != waiting
-	it.asked = err == nil && link.Classify(call.Replies[0].Err) == link.Done
+	it.asked = asked
 	if t.got > 0 && !revoked {
 		it.state, it.verdict = decided, release
 	}

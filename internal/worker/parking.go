@@ -140,6 +140,7 @@ func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
 	if !ok {
 		return nil
 	}
+	in.some.Store(true)
 	it := new(Item)
 	it.fill(in, raw, link.Order())
 	own([]*Item{it})

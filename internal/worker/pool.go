@@ -153,6 +153,7 @@ type Intake struct {
 	Index    int          // in the Pool; set by NewPool
 	doing    []any        // of the live incarnation; gate
 	suspects atomic.Bool  // there may be some to take
+	some     atomic.Bool  // it had something lately
 	bad      atomic.Int64 // unix ns until which it is left out, because it could not be read
 	waiter   *link.Waiter
 	blocked  atomic.Bool // the waiter's connection is in a blocking command
@@ -171,11 +172,12 @@ func NewPool(s *link.Server, workers int, intakes []*Intake, conf Config) *Pool 
 	inc := lists.NewIncarnation(workers, conf.Lease)
 	r.live.Store(&inc)
 	for i, in := range intakes {
-		in.Index, in.doing, in.waiter = i, in.Doings(inc), link.NewWaiter(s.Node, conf.ReplyTimeout)
+		in.Index, in.waiter = i, link.NewWaiter(s.Node, conf.ReplyTimeout)
 	}
 	for n := range workers {
 		r.slots = append(r.slots, &slot{r: r, n: n, wake: make(chan struct{}, 1), limit: 1})
 	}
+	r.adopt(inc)
 	r.lease.length = inc.Term()
 	r.breaker.Over = r.wakeAll
 	r.breaker.Tells = func(err error, fatal bool) {
@@ -185,6 +187,19 @@ func NewPool(s *link.Server, workers int, intakes []*Intake, conf Config) *Pool 
 	r.watcher.init()
 	r.large.bytes = semaphore.NewWeighted(largeInFlight)
 	return r
+}
+
+// adopt makes the lists of an incarnation the workers' own. The gate is held alone.
+func (r *Pool) adopt(inc lists.Incarnation) {
+	for _, in := range r.intakes {
+		in.doing = in.Doings(inc)
+		if r.order != nil {
+			continue
+		}
+		for n, s := range r.slots { // of the only channel
+			s.take, s.ack = link.NewCommand(0, "RPOPLPUSH", in.Prepare, in.doing[n]), link.NewCommand(1, "LREM", in.doing[n], fromTail)
+		}
+	}
 }
 
 func (r *Pool) emit(evs ...Event) {

@@ -62,11 +62,12 @@ func (s *slot) start(in *Intake) bool {
 		it.begun = true
 		it.asked = it.asked && !r.order.strict() // it took a while
 		if d := it.Extra.Deadline; d > 0 {
-			it.until = sent.Add(time.Duration(d-said.now) * time.Millisecond)
+			until := sent.Add(time.Duration(d-said.now) * time.Millisecond)
+			it.until = &until
 		}
 		if v := it.meanwhile(said, i); v != nil {
 			it.state, it.verdict = decided, v
-		} else if !it.until.IsZero() && !s.now.Before(it.until) {
+		} else if it.until != nil && !s.now.Before(*it.until) {
 			it.state, it.verdict = decided, it.refuse(ErrDeadline)
 		}
 	}
@@ -241,8 +242,8 @@ func (r *Pool) Cancel(in *Intake, serial ulid.ULID) {
 				continue
 			}
 			it.called = true
-			if it.state == running && it.h != nil {
-				it.h.cancel(ErrCancelled)
+			if it.state == running && it.h() != nil {
+				it.handling.cancel(ErrCancelled)
 			} else if it.state == waiting {
 				it.state, it.verdict = decided, &Verdict{Kind: Cancelled}
 				s.poke()

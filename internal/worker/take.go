@@ -21,7 +21,8 @@ type takes struct {
 	got     int
 	script  bool
 	suspect bool
-	from    []*Intake // where each channel number of the script's reply stands for
+	above   bool      // the last reply counts the channels above that have something
+	from    []*Intake // where each channel number of the script's reply stands for; the only one, without a script
 	bytes   int64     // reserved for large elements
 }
 
@@ -47,20 +48,25 @@ func (t *takes) add(call *link.Call) {
 			return
 		}
 	}
+	t.script = time.Now().UnixNano() < r.full.Load()
 	if r.order != nil {
-		t.script, t.from = true, r.order.turn(r.intakes)
-		s.addTake(call, t.from, nil, 1)
-		return
+		t.from = r.order.turn(r.intakes)
+		i := r.order.guess(t.from)
+		t.script = t.script || i < 0
+		if !t.script {
+			t.above, t.from = i > 0, t.from[:i+1]
+			s.addGuess(call, t.from)
+			t.from = t.from[i:]
+			return
+		}
 	}
-	in := r.intakes[0]
 	t.n = s.want()
-	if time.Now().UnixNano() < r.full.Load() {
-		t.script = true
+	if t.script {
 		s.addTake(call, t.from, nil, t.n)
 		return
 	}
 	for range t.n {
-		call.Add("RPOPLPUSH", in.Prepare, in.doing[s.n])
+		call.AddReady(s.take)
 	}
 }
 
@@ -78,6 +84,20 @@ func (r *Pool) suspecting() bool {
 func (r *Pool) Suspects(in *Intake) {
 	in.suspects.Store(true)
 	r.parking.wakeOne()
+}
+
+// addGuess takes from the last of the channels, which had something lately, and then counts those above that have something, without
+// the costs of a script. Where it counts some, what it has brought does not start before they were asked.
+func (s *slot) addGuess(call *link.Call, from []*Intake) {
+	var keys [64]any
+	for i, in := range from[:len(from)-1] {
+		keys[i] = in.Prepare
+	}
+	n := len(from) - 1
+	call.Add("RPOPLPUSH", from[n].Prepare, from[n].doing[s.n])
+	if n > 0 {
+		call.Add("EXISTS", keys[:n]...) // last, so that nothing which was delivered after a message of theirs starts before it
+	}
 }
 
 // addTake asks the channels in turn, in one script; the last one, where suspect is given, for a suspect.
@@ -106,8 +126,21 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 		if len(chunk) == 0 {
 			chunk = make([]Item, 1+more)
 		}
+		in.some.Store(true)
 		chunk[0].fill(in, raw, order)
 		items, chunk = append(items, &chunk[0]), chunk[1:]
+	}
+	asked := true
+	if t.above {
+		last := len(replies) - 1
+		n, _ := replies[last].Value.(int64)
+		asked = n == 0 && replies[last].Err == nil
+		if link.Classify(replies[last].Err) == link.Fatal { // without this right it is the scripts that ask
+			if !r.order.blind.Swap(true) {
+				r.Grave(t.from[0], replies[last].Err)
+			}
+			replies = replies[:last]
+		}
 	}
 	for i, rep := range replies {
 		if rep.Err != nil {
@@ -115,8 +148,10 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 			case link.Code(rep.Err) == "OOM" && !t.script:
 				r.full.Store(time.Now().Add(fullFor).UnixNano())
 				again = true
+			case class != link.Unknown && r.order != nil && !t.script && i == 0:
+				trouble = t.refused(t.from[0], rep.Err)
 			case class != link.Unknown:
-				trouble = rep.Err
+				trouble = rep.Err // no one channel's
 			default:
 				again = true // the handover comes first
 			}
@@ -129,13 +164,17 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 			if len(chunk) == 0 && replies[len(replies)-1].Bulk == nil {
 				more = 0 // the list's end
 			}
-			add(r.intakes[0], rep.Bulk, more)
+			add(t.from[0], rep.Bulk, more)
 		}
+	}
+	if r.order != nil && !t.script && len(items) == 0 {
+		t.from[0].some.Store(false)
+		again = true // the others, by script
 	}
 	t.got = len(items)
 	own(items)
 	for _, it := range items {
-		it.asked = true
+		it.asked = asked
 		it.suspect = t.suspect && it.In == t.from[len(t.from)-1]
 		r.large.saw(len(it.Raw))
 	}
@@ -202,16 +241,22 @@ func (t *takes) flat(reply any, add func(in *Intake, raw []byte, more int)) erro
 		case c > 0 && c <= len(t.from):
 			add(t.from[c-1], raw, 0)
 		case c < 0 && -c <= len(t.from):
-			in, refusal := t.from[-c-1], redis.Error(raw)
-			if len(t.from) > 1 && link.Classify(refusal) == link.Fatal {
-				in.bad.Store(time.Now().Add(link.MaxTrouble).UnixNano())
-				t.slot.r.Grave(in, refusal)
-			} else {
-				err = refusal
-			}
+			err = cmp.Or(t.refused(t.from[-c-1], redis.Error(raw)), err)
 		}
 	}
 	return err
+}
+
+// refused takes in why a channel could not be read: one of several is left out for a while, unless it is its suspects that could not. It
+// returns what is the receiver's trouble.
+func (t *takes) refused(in *Intake, why error) error {
+	r := t.slot.r
+	if len(r.intakes) == 1 || t.suspect && in == t.from[len(t.from)-1] || link.Classify(why) != link.Fatal {
+		return why
+	}
+	in.bad.Store(time.Now().Add(link.MaxTrouble).UnixNano())
+	r.Grave(in, why)
+	return nil
 }
 
 const (

@@ -24,7 +24,7 @@ func (l *lease) extend(sent time.Time) { l.last.Store(&sent) }
 // age is by the monotonic clock, and by the wall clock.
 func (l *lease) age(now time.Time) (mono, wall time.Duration) {
 	last := *l.last.Load()
-	return now.Sub(last), now.Round(0).Sub(last.Round(0))
+	return now.Sub(last), time.Duration(now.UnixNano() - last.UnixNano())
 }
 
 // fresh says whether something may be taken and started now: for the first two thirds of the term.
@@ -113,9 +113,9 @@ func (r *Pool) look() time.Time {
 		busy, rest, vacant := time.Time{}, false, s.vacant
 		for _, it := range s.items {
 			switch {
-			case it.h != nil && (it.state == running || it.state == lost):
-				busy = it.h.Started
-				soonest(s.time(it.h, now))
+			case it.h() != nil && (it.state == running || it.state == lost):
+				busy = it.handling.Started
+				soonest(s.time(&it.handling, now))
 			case it.state == waiting || it.state == decided && !it.unknown:
 				rest = true
 			}
@@ -149,7 +149,7 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 			return end
 		}
 		cause := ErrTimeout
-		if until := h.Item.until; !until.IsZero() && !now.Before(until) {
+		if until := h.Item.until; until != nil && !now.Before(*until) {
 			cause = ErrDeadline
 		}
 		h.cancel(cause)
@@ -158,10 +158,11 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 	if r.patience.Err() != nil {
 		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
 	}
-	if h.giveUp == 0 {
-		h.giveUp = now.Sub(h.Started) + r.conf.Grace
+	m := h.more()
+	if m.giveUp == 0 {
+		m.giveUp = now.Sub(h.Started) + r.conf.Grace
 	}
-	if end := h.Started.Add(h.giveUp); now.Before(end) {
+	if end := h.Started.Add(m.giveUp); now.Before(end) {
 		return end
 	}
 	it := h.Item
@@ -235,8 +236,8 @@ func (r *Pool) cancelAll(cause error) {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.h != nil && it.state == running {
-				it.h.cancel(cause)
+			if it.h() != nil && it.state == running {
+				it.handling.cancel(cause)
 			}
 		}
 		s.mu.Unlock()
@@ -260,7 +261,7 @@ func (r *Pool) runningNow() int {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.h != nil && (it.state == running || it.state == lost) {
+			if it.h() != nil && (it.state == running || it.state == lost) {
 				n++
 			}
 		}

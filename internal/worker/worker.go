@@ -29,6 +29,8 @@ type slot struct {
 	n    int
 	wake chan struct{} // of capacity 1
 
+	take, ack *link.Command // for the list of the live incarnation, where there is but one channel; gate
+
 	// The working goroutine's.
 	mean  time.Duration // running mean of its handler's time; 0: not known yet
 	size  int           // likewise of an element
@@ -141,7 +143,7 @@ func (s *slot) step(call *link.Call) bool {
 				return false
 			}
 			if ready && !stopped && fresh {
-				return true // brought by a waiter
+				return true // brought by a waiter, or to be asked for once more
 			}
 			s.rest(Stall)
 			continue
@@ -240,7 +242,7 @@ func (s *slot) handle(it *Item, turn int32) bool {
 		return true
 	}
 	s.begin(it, turn, s.now)
-	h := it.h
+	h := &it.handling
 	if r.lease.lost.Load() { // whoever ended the others' contexts has not seen this one
 		h.cancel(ErrLeaseLost)
 	} else if r.patience.Err() != nil {

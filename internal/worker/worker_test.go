@@ -14,7 +14,7 @@ import (
 
 // BenchmarkStep is a message taken, handled by nothing, and acked, on a real server.
 func BenchmarkStep(b *testing.B) {
-	for _, prefetch := range []int{1, 16} {
+	for _, prefetch := range []int{1, 64} {
 		for _, workers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("prefetch=%d/workers=%d", prefetch, workers), func(b *testing.B) { benchmarkStep(b, prefetch, workers) })
 		}
@@ -81,7 +81,8 @@ func TestWant(t *testing.T) {
 		want int
 	}{
 		{0, 0, 1}, // not known yet
-		{time.Microsecond, 200, 16},
+		{time.Microsecond, 200, 64},
+		{20 * time.Microsecond, 200, 50},
 		{100 * time.Microsecond, 200, 10}, // all within 1 ms
 		{400 * time.Microsecond, 200, 3},  // three within 20 ms
 		{6 * time.Millisecond, 200, 3},
@@ -91,7 +92,7 @@ func TestWant(t *testing.T) {
 		{time.Microsecond, 64 << 10, 4}, // within PrefetchBytes
 		{time.Microsecond, 1 << 20, 1},
 	} {
-		s := &slot{r: &Pool{conf: &Config{Prefetch: 16, PrefetchBytes: 256 << 10}}, mean: c.mean, size: c.size, limit: 16}
+		s := &slot{r: &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}}, mean: c.mean, size: c.size, limit: 64}
 		if got := s.want(); got != c.want {
 			t.Errorf("a handler of %v, elements of %d bytes: %d, want %d", c.mean, c.size, got, c.want)
 		}
@@ -99,7 +100,7 @@ func TestWant(t *testing.T) {
 		if got := s.want(); got != 1 {
 			t.Errorf("with Prefetch 1: %d", got)
 		}
-		s.limit, s.r.conf.Prefetch = 2, 16
+		s.limit, s.r.conf.Prefetch = 2, 64
 		if got := s.want(); got > 2 {
 			t.Errorf("slow start at 2: %d", got)
 		}

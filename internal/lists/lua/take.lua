@@ -1,5 +1,5 @@
 -- Take: moves up to n elements from the first of the channels that has any into the worker's doing list there. It is
--- RPOPLPUSH for a full Redis, and for several channels at once.
+-- RPOPLPUSH for a full Redis, and for several channels of which nobody knows who has something.
 -- KEYS of each channel, in the order they are asked: receivers, prepare, doing
 -- ARGV 1 n
 -- reply: channel (from 1) and element in turns; a channel that could not be read gives minus its number and the error's text
