@@ -391,9 +391,10 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				args = append(args, string(s[:]))
 			}
 			n := min(len(serials), len(m.doing[l]))
-			counts := make([]int64, 3)
+			counts, bytes := make([]int64, 3), 0
 			var suspects []string
 			for i, raw := range m.doing[l][:n] {
+				bytes += len(raw)
 				e, err := lists.Decode([]byte(raw))
 				recoveries := 0
 				if raise == 1 && err == nil {
@@ -421,7 +422,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}
 			m.suspect = append(suspects, m.suspect...)
 			m.doing[l] = slices.Clone(m.doing[l][n:])
-			b.expect(b.script(nil, lists.Reap, 12, args...), []any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l]))})
+			b.expect(b.script(nil, lists.Reap, 12, args...), []any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)})
 		},
 		"revive": func() {
 			if len(m.dead) == 0 {

@@ -159,7 +159,7 @@ func settled(before int) (left int, stacks string) {
 
 // queue is what every process of a run works with.
 func (o *orders) queue(pool *redis.Pool, log *ledger) *shunt.Queue {
-	q := &shunt.Queue{Pool: pool, Lease: o.Lease, ReplyTimeout: o.Reply, Timeout: o.Timeout, Prefetch: o.Prefetch,
+	q := &shunt.Queue{Pool: pool, Lease: o.Lease, ReplyTimeout: o.Reply, Timeout: o.Timeout, Prefetch: cmp.Or(o.Prefetch, usualPrefetch),
 		Grace: cmp.Or(o.Grace, 200*time.Millisecond), MaxAttempts: -1}
 	if !o.Quiet {
 		q.Events = events(log)

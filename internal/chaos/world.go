@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -129,12 +130,12 @@ func (w *world) start(o orders) *worker {
 	return x
 }
 
+// usualPrefetch is a quarter of the default, so that what a fault may double is bounded more tightly.
+const usualPrefetch = 16
+
 // flight is what a worker may have in flight when a fault strikes it.
 func (x *worker) flight() int {
-	prefetch := 16
-	if x.Prefetch > 0 {
-		prefetch = x.Prefetch
-	}
+	prefetch := cmp.Or(x.Prefetch, usualPrefetch)
 	if len(x.Channels) > 1 {
 		prefetch = 1
 	}
