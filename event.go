@@ -127,12 +127,13 @@ type events struct {
 	to func(Event)
 
 	// run's own.
-	rest    []Event      // of the batch under way
+	batch   []worker.Event
+	at      int          // what of batch comes next
 	dropped int          // still to be told
 	left    atomic.Int64 // events of the batch that have not begun
 
 	mu      sync.Mutex
-	waiting []Event
+	waiting []worker.Event // not yet Events, so that each is copied as seldom as may be
 	lost    int
 	closed  bool
 	wake    chan struct{} // of capacity 1
@@ -151,42 +152,25 @@ func newEvents(to func(Event)) *events {
 
 func (e *events) on() bool { return e != nil }
 
-func (e *events) emit(evs ...Event) {
-	if e == nil || len(evs) == 0 {
+func (e *events) emit(ev Event) {
+	if e == nil {
 		return
 	}
-	now := time.Now()
-	e.mu.Lock()
-	for i := range evs {
-		if e.room() <= 0 {
-			e.lost += len(evs) - i
-			break
-		}
-		ev := evs[i]
-		if ev.Time.IsZero() {
-			ev.Time = now
-		}
-		e.waiting = append(e.waiting, ev)
-	}
-	e.mu.Unlock()
-	e.poke()
+	serial, _ := ulid.Parse(ev.Serial) // zero where there is none
+	e.tell(worker.Event{Kind: worker.Kind(ev.Kind), Channel: ev.Channel, Serial: serial, ID: ev.ID, Attempt: ev.Attempt, Receiver: ev.Receiver,
+		Worker: ev.Worker, N: ev.N, Took: ev.Took, Due: ev.Due, Fatal: ev.Fatal, Err: ev.Err})
 }
 
-// tell emits what happens in a pool, which may be every message: so it copies each but once.
+// tell emits what happens in a pool, which may be every message.
 func (e *events) tell(evs ...worker.Event) {
-	now, names := time.Now(), serials(evs)
+	now := time.Now()
+	for i := range evs {
+		evs[i].Time = now
+	}
 	e.mu.Lock()
 	room := min(len(evs), max(0, e.room()))
 	e.lost += len(evs) - room
-	for i := range evs[:room] {
-		v := &evs[i]
-		serial := ""
-		if !v.Serial.IsZero() {
-			serial, names = names[:ulid.EncodedSize], names[ulid.EncodedSize:]
-		}
-		e.waiting = append(e.waiting, Event{Time: now, Kind: EventKind(v.Kind), Channel: v.Channel, Serial: serial, ID: v.ID, Attempt: v.Attempt,
-			Receiver: v.Receiver, Worker: v.Worker, N: v.N, Took: v.Took, Due: v.Due, Fatal: v.Fatal, Err: v.Err})
-	}
+	e.waiting = append(e.waiting, evs[:room]...)
 	e.mu.Unlock()
 	e.poke()
 }
@@ -199,11 +183,9 @@ func serials(evs []worker.Event) string {
 	var all strings.Builder
 	all.Grow(len(evs) * ulid.EncodedSize)
 	for i := range evs {
-		if s := &evs[i].Serial; !s.IsZero() {
-			var name [ulid.EncodedSize]byte
-			s.MarshalTextTo(name[:])
-			all.Write(name[:])
-		}
+		var name [ulid.EncodedSize]byte
+		evs[i].Serial.MarshalTextTo(name[:])
+		all.Write(name[:])
 	}
 	return all.String()
 }
@@ -223,33 +205,30 @@ func (e *events) run() {
 			return
 		}
 		e.mu.Lock() // the user's func called runtime.Goexit
-		e.waiting = append(slices.Clone(e.rest), e.waiting...)
+		e.waiting = append(slices.Clone(e.batch[e.at:]), e.waiting...)
 		e.left.Store(0)
 		e.lost += e.dropped
 		e.mu.Unlock()
 		go e.run()
 		e.poke()
 	}()
-	var batch []Event
 	for range e.wake {
 		for {
 			e.mu.Lock()
-			batch, e.waiting = e.waiting, batch[:0]
+			e.batch, e.waiting, e.at = e.waiting, e.batch[:0], 0
 			closed := e.closed
 			e.dropped, e.lost = e.lost, 0
-			e.left.Store(int64(len(batch)))
+			e.left.Store(int64(len(e.batch)))
 			e.mu.Unlock()
-			for i, ev := range batch {
-				e.rest = batch[i+1:]
-				e.left.Store(int64(len(e.rest)))
-				e.call(ev)
+			for e.at < len(e.batch) {
+				e.guarded(e.some)
 			}
-			clear(batch)
+			clear(e.batch)
 			if n := e.dropped; n > 0 {
 				e.dropped = 0
-				e.call(Event{Kind: EventsLost, Time: time.Now(), N: n})
+				e.guarded(func() { e.to(Event{Kind: EventsLost, Time: time.Now(), N: n}) })
 			}
-			if len(batch) == 0 {
+			if len(e.batch) == 0 {
 				if closed {
 					ended = true
 					return
@@ -260,9 +239,25 @@ func (e *events) run() {
 	}
 }
 
-// call keeps the stream alive whatever the user's func does; its own failure has nowhere to be told.
-func (e *events) call(ev Event) {
-	guard("Events", func() error { e.to(ev); return nil }, func(error) {})
+// guarded keeps the stream alive whatever the user's func does; its own failure has nowhere to be told.
+func (e *events) guarded(f func()) {
+	guard("Events", func() error { f(); return nil }, func(error) {})
+}
+
+// some delivers the next of the batch.
+func (e *events) some() {
+	evs := e.batch[e.at:min(e.at+64, len(e.batch))]
+	names := serials(evs)
+	for i := range evs {
+		e.at++
+		e.left.Add(-1)
+		v, serial := &evs[i], ""
+		if !v.Serial.IsZero() {
+			serial = names[i*ulid.EncodedSize : (i+1)*ulid.EncodedSize]
+		}
+		e.to(Event{Time: v.Time, Kind: EventKind(v.Kind), Channel: v.Channel, Serial: serial, ID: v.ID, Attempt: v.Attempt,
+			Receiver: v.Receiver, Worker: v.Worker, N: v.N, Took: v.Took, Due: v.Due, Fatal: v.Fatal, Err: v.Err})
+	}
 }
 
 // close delivers what waits, at most until the context of the caller is over, and ends the goroutine.

@@ -82,6 +82,7 @@ const (
 // Event is one thing that happened; its fields are those of shunt.Event.
 type Event struct {
 	Kind     Kind
+	Time     time.Time // Emit's to set
 	Channel  string
 	Serial   ulid.ULID // zero for a bare payload
 	ID       string
