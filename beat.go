@@ -23,6 +23,7 @@ type pulse struct {
 	since  int64         // likewise of the first in an unbroken row of good ones
 	swept  time.Time     // when the sweep under way has to give way to the next beat
 	reaped bool          // that sweep has reaped something: one pipeline it may always send, or on a slow line it never would
+	turn   int           // number of the channel that is swept first, after one gave way
 	lists  int           // that the next pipeline reaps, by the bytes that the last one moved
 }
 
@@ -73,7 +74,9 @@ func (r *receiver) beat() {
 			}
 			p.next = began.Add(wait)
 		}
-		for _, in := range r.intakes {
+		for k := range r.intakes {
+			i := (p.turn + k) % len(r.intakes)
+			in := r.intakes[i]
 			if !time.Now().Before(p.next) {
 				break // with many channels and a slow line the rest has to wait for the beat
 			}
@@ -83,9 +86,17 @@ func (r *receiver) beat() {
 					in.due = in.again
 				}
 				p.swept, p.reaped = now.Add(r.conf.Lease/6), false
-				if err := r.sweep(p, in); err != nil && !r.Grave(in.Intake, err) { // what it has claimed comes up again
+				switch err := r.sweep(p, in); {
+				case err == errLate && p.refuse == 0: // it goes on behind a beat
+					p.next = time.Now()
+					in.due, in.again = p.next, p.next
+					p.turn = i + 1
+				case err != nil && !r.Grave(in.Intake, err): // what it has claimed comes up again
 					in.again = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
 					in.due = in.again
+					fallthrough
+				case err != nil:
+					in.claimed = nil
 				}
 			} else if r.Stopped() {
 				in.due = now.Add(sweepEvery)
@@ -108,7 +119,7 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 	}
 	took := time.Since(sent)
 	wait := link.Jitter(r.conf.Lease / 3)
-	gone := false
+	gone, over := false, false
 	var server int64
 	for i, rep := range c.Replies {
 		ns, err := redis.Int64s(rep.Value, nil)
@@ -120,7 +131,7 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 		if len(ns) == 3 {
 			switch ends := time.Duration(ns[2]) * time.Millisecond; {
 			case ends < 0:
-				r.intakes[i].due = sent
+				r.intakes[i].due, over = sent, true
 			case ends < wait: // somebody has not beaten for long
 				wait = ends + 5*time.Millisecond
 			}
@@ -142,6 +153,9 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 	p.good, p.server = sent, server
 	if took > r.conf.Lease/6 {
 		p.good = time.Time{}
+	}
+	if early := r.conf.Lease/4 - time.Duration(server-p.since)*time.Millisecond; over && early >= 0 { // when the row allows a judgement
+		wait = min(wait, early+5*time.Millisecond)
 	}
 	return wait, nil
 }

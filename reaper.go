@@ -23,9 +23,13 @@ const (
 	keeperKeeps = 3 * sweepEvery
 )
 
-// sweep runs the sweep script and looks after whom it claims, until the next beat is due.
+// sweep runs the sweep script and looks after whom it claims, until the next beat is due. What it had no time for it begins with the
+// next time.
 func (r *receiver) sweep(p *pulse, in *intake) error {
 	age := (r.conf.Lease / 3).Milliseconds()
+	if err := r.buryAll(p, in, age); err != nil {
+		return err
+	}
 	for {
 		name, hints := in.promoter.asks(r)
 		v, err := r.pulseOne(r.Life, lists.Sweep, 12, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
@@ -66,11 +70,11 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		if r.Stopped() {
 			in.promoter.yield() // it asked before
 		}
-		for _, m := range vs[6:] {
-			member, _ := redis.String(m, nil)
-			if err := r.bury(p, in, member, age); err != nil {
-				return err
-			}
+		if in.claimed, err = redis.Strings(vs[6:], nil); err != nil {
+			return err
+		}
+		if err := r.buryAll(p, in, age); err != nil {
+			return err
 		}
 		if len(vs)-6 < sweepClaims {
 			if name != "" {
@@ -118,6 +122,17 @@ var errLate = &link.Error{Class: link.NotExecuted, Err: errors.New("a sweep gave
 func (r *receiver) late(p *pulse) bool {
 	now := time.Now()
 	return now.After(p.swept) || now.After(p.next)
+}
+
+// buryAll buries whom the sweep has claimed.
+func (r *receiver) buryAll(p *pulse, in *intake, age int64) error {
+	for len(in.claimed) > 0 {
+		if err := r.bury(p, in, in.claimed[0], age); err != nil {
+			return err
+		}
+		in.claimed = in.claimed[1:]
+	}
+	return nil
 }
 
 // bury reaps what a dead incarnation holds, and says when it is looked at again.

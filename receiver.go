@@ -37,6 +37,7 @@ type intake struct {
 	prototype IMessage
 	promoter  *promoter
 	due       time.Time // beat's: of the next sweep
+	claimed   []string  // likewise: members of receivers.dead that a sweep has still to look after
 	again     time.Time // likewise: when what a sweep had claimed that failed comes up again
 	kept      time.Time // likewise: of the last upkeep
 	marks     string    // likewise: where its scans of running and of receipts go on

@@ -949,6 +949,47 @@ func TestBeatBeforeSweep(t *testing.T) {
 	}
 }
 
+// What had run out when a row of beats began was judged by the next beat, a third of a lease later, where a quarter is enough.
+func TestJudgesAsSoonAsItMay(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	lease := 12 * time.Second
+	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = lease })
+	k, dead := lists.KeysOf(q.name), lists.NewIncarnation(1, lease)
+	s.Do("ZADD", k.Living, 1, dead.Name)
+	s.Do("LPUSH", k.List(dead, 0), "1")
+	began := time.Now()
+	q.receive(1, func(context.Context, int) error { return nil })
+	q.wait(Acked, 1, 15*time.Second)
+	if took := time.Since(began); took < lease/4 || took > lease/4+500*time.Millisecond { // it was 3.6 s and more
+		t.Errorf("judged after %v", took)
+	}
+}
+
+// A sweep that gave way to a beat came back when its claim was over, half a lease later.
+func TestSweepGoesOnBehindTheBeat(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
+	q.corpse(s, 40, "1", "s", 1)
+	var mu sync.Mutex
+	var order []string
+	for what, script := range map[string]*link.Script{"beat": lists.Beat, "sweep": lists.Sweep, "reap": lists.Reap} {
+		p.On(redistest.ByScript(script)(q.name), 0, redistest.Call(func() { mu.Lock(); order = append(order, what); mu.Unlock() }))
+	}
+	p.On(redistest.ByScript(lists.Reap)(q.name), 1, redistest.Delay(700*time.Millisecond)) // more than a sixth of the lease
+	q.receive(2, func(context.Context, int) error { return nil })
+	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(Recovered) == 40 })
+	mu.Lock()
+	defer mu.Unlock()
+	if got := strings.Join(order, " "); !strings.HasPrefix(got, "beat sweep reap beat reap ") {
+		t.Error(got)
+	}
+}
+
 // On a line of 50 ms a list was emptied each 1.2 s.
 func TestManyListsOnSlowLine(t *testing.T) {
 	t.Parallel()
