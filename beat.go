@@ -87,10 +87,11 @@ func (r *receiver) beat() {
 				}
 				p.swept, p.reaped = now.Add(r.conf.Lease/6), false
 				switch err := r.sweep(p, in); {
-				case err == errLate && p.refuse == 0: // it goes on behind a beat
-					p.next = time.Now()
-					in.due, in.again = p.next, p.next
-					p.turn = i + 1
+				case err == errLate: // it goes on behind the next beat, which comes at once if that is sure to help
+					if p.good.Equal(p.last) {
+						p.next = time.Now()
+					}
+					in.due, p.turn = p.next, i+1
 				case err != nil && !r.Grave(in.Intake, err): // what it has claimed comes up again
 					in.again = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
 					in.due = in.again

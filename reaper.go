@@ -27,10 +27,14 @@ const (
 // next time.
 func (r *receiver) sweep(p *pulse, in *intake) error {
 	age := (r.conf.Lease / 3).Milliseconds()
+	if time.Since(in.asked) >= r.claim() {
+		in.claimed = nil // others may have claimed them since
+	}
 	if err := r.buryAll(p, in, age); err != nil {
 		return err
 	}
 	for {
+		in.asked = time.Now()
 		name, hints := in.promoter.asks(r)
 		v, err := r.pulseOne(r.Life, lists.Sweep, 12, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
 			in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
@@ -130,7 +134,9 @@ func (r *receiver) buryAll(p *pulse, in *intake, age int64) error {
 		if err := r.bury(p, in, in.claimed[0], age); err != nil {
 			return err
 		}
-		in.claimed = in.claimed[1:]
+		if in.claimed = in.claimed[1:]; len(in.claimed) > 0 && r.late(p) {
+			return errLate
+		}
 	}
 	return nil
 }
@@ -147,7 +153,7 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	if dead.Superseded {
 		fence = 0
 	} else if fence == 0 {
-		return nil
+		return errLate
 	}
 	held, err := r.held(in, doings)
 	if err != nil {
@@ -156,7 +162,7 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	if err := r.reap(p, in, dead, held, fence, age); err != nil {
 		return err
 	}
-	if r.late(p) {
+	if len(held) > 0 && r.late(p) {
 		return errLate
 	}
 	_, err = r.pulseOne(r.Life, lists.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)

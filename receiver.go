@@ -38,6 +38,7 @@ type intake struct {
 	promoter  *promoter
 	due       time.Time // beat's: of the next sweep
 	claimed   []string  // likewise: members of receivers.dead that a sweep has still to look after
+	asked     time.Time // likewise: when it claimed them
 	again     time.Time // likewise: when what a sweep had claimed that failed comes up again
 	kept      time.Time // likewise: of the last upkeep
 	marks     string    // likewise: where its scans of running and of receipts go on

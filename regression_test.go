@@ -990,6 +990,23 @@ func TestSweepGoesOnBehindTheBeat(t *testing.T) {
 	}
 }
 
+// A sweep that gave way to a beat before it had said of an empty receiver that it is empty went on giving way, and never swept again.
+func TestSlowSweepEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
+	dead, k := lists.NewIncarnation(1, time.Second), lists.KeysOf(q.name)
+	s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
+	p.On(redistest.Command("EXISTS", q.name), 0, redistest.Delay(600*time.Millisecond)) // more than a sixth of the lease
+	finishes := p.On(redistest.ByScript(lists.Finish)(q.name), 0, redistest.Pass)
+	sweeps := p.On(redistest.ByScript(lists.Sweep)(q.name), 0, redistest.Pass)
+	q.receive(1, func(context.Context, int) error { return nil })
+	strikes(t, finishes, 1)
+	strikes(t, sweeps, sweeps.Struck()+1)
+}
+
 // On a line of 50 ms a list was emptied each 1.2 s.
 func TestManyListsOnSlowLine(t *testing.T) {
 	t.Parallel()
