@@ -15,16 +15,16 @@ const minRefuse = 225 * time.Millisecond // between beats that fail, less the ji
 
 // pulse is what the beat's goroutine knows.
 type pulse struct {
-	next   time.Time     // of the next beat
-	last   time.Time     // sending of the last one
-	refuse time.Duration // the wait after beats that failed
-	good   time.Time     // sending of the last beat, if it was answered in time
-	server int64         // the server's time in ms then: the fence of what is judged after it
-	since  int64         // likewise of the first in an unbroken row of good ones
-	swept  time.Time     // when the sweep under way has to give way to the next beat
-	reaped bool          // that sweep has reaped something: one pipeline it may always send, or on a slow line it never would
-	turn   int           // number of the channel that is swept first, after one gave way
-	lists  int           // that the next pipeline reaps, by the bytes that the last one moved
+	next    time.Time     // of the next beat
+	last    time.Time     // sending of the last one
+	refuse  time.Duration // the wait after beats that failed
+	good    time.Time     // sending of the last beat, if it was answered in time
+	server  int64         // the server's time in ms then: the fence of what is judged after it
+	since   int64         // likewise of the first in an unbroken row of good ones
+	swept   time.Time     // when the sweep under way has to give way to the next beat
+	stepped bool          // that sweep has taken a step
+	turn    int           // number of the channel that is swept first, since the others had their turn
+	lists   int           // that the next pipeline reaps, by the bytes that the last one moved
 }
 
 // beat is the goroutine that keeps the receiver alive and looks after the dead.
@@ -74,10 +74,11 @@ func (r *receiver) beat() {
 			}
 			p.next = began.Add(wait)
 		}
-		for k := range r.intakes {
-			i := (p.turn + k) % len(r.intakes)
+		for k, first := 0, p.turn; k < len(r.intakes); k++ {
+			i := (first + k) % len(r.intakes)
 			in := r.intakes[i]
 			if !time.Now().Before(p.next) {
+				p.turn = i
 				break // with many channels and a slow line the rest has to wait for the beat
 			}
 			if now := time.Now(); !now.Before(in.due) && !r.Stopped() {
@@ -85,19 +86,22 @@ func (r *receiver) beat() {
 				if in.again.After(now) { // this one came before its time, by a hint
 					in.due = in.again
 				}
-				p.swept, p.reaped = now.Add(r.conf.Lease/6), false
+				p.swept, p.stepped = now.Add(min(r.conf.Lease/6, sweepEvery)), false
 				switch err := r.sweep(p, in); {
 				case err == errLate: // it goes on behind the next beat, which comes at once if that is sure to help
 					if p.good.Equal(p.last) {
 						p.next = time.Now()
 					}
 					in.due, p.turn = p.next, i+1
+					if again := in.asked.Add(r.claim()); again.Before(in.due) {
+						in.due = again
+					}
 				case err != nil && !r.Grave(in.Intake, err): // what it has claimed comes up again
 					in.again = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
 					in.due = in.again
 					fallthrough
 				case err != nil:
-					in.claimed = nil
+					in.claimed, in.burying = nil, ""
 				}
 			} else if r.Stopped() {
 				in.due = now.Add(sweepEvery)
@@ -155,7 +159,7 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 	if took > r.conf.Lease/6 {
 		p.good = time.Time{}
 	}
-	if early := r.conf.Lease/4 - time.Duration(server-p.since)*time.Millisecond; over && early >= 0 { // when the row allows a judgement
+	if early := r.conf.Lease/4 - time.Duration(server-p.since)*time.Millisecond; over && !p.good.IsZero() && early >= 0 { // when the row allows a judgement
 		wait = min(wait, early+5*time.Millisecond)
 	}
 	return wait, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -28,13 +27,12 @@ const (
 func (r *receiver) sweep(p *pulse, in *intake) error {
 	age := (r.conf.Lease / 3).Milliseconds()
 	if time.Since(in.asked) >= r.claim() {
-		in.claimed = nil // others may have claimed them since
+		in.claimed = nil // others may claim them now
 	}
 	if err := r.buryAll(p, in, age); err != nil {
 		return err
 	}
 	for {
-		in.asked = time.Now()
 		name, hints := in.promoter.asks(r)
 		v, err := r.pulseOne(r.Life, lists.Sweep, 12, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
 			in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
@@ -77,17 +75,21 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		if in.claimed, err = redis.Strings(vs[6:], nil); err != nil {
 			return err
 		}
+		if in.asked = time.Now(); len(in.claimed) == 0 || in.claimed[0] != in.burying {
+			in.burying = ""
+		}
+		if err := r.cancels(in); err != nil {
+			return err
+		}
 		if err := r.buryAll(p, in, age); err != nil {
 			return err
 		}
 		if len(vs)-6 < sweepClaims {
 			if name != "" {
 				ms, _ := redis.Int64(vs[0], nil)
-				if err := r.upkeep(in, time.UnixMilli(ms)); err != nil {
-					return err
-				}
+				return r.upkeep(in, time.UnixMilli(ms))
 			}
-			return r.cancels(in)
+			return nil
 		}
 		if r.late(p) {
 			return errLate
@@ -131,69 +133,86 @@ func (r *receiver) late(p *pulse) bool {
 // buryAll buries whom the sweep has claimed.
 func (r *receiver) buryAll(p *pulse, in *intake, age int64) error {
 	for len(in.claimed) > 0 {
-		if err := r.bury(p, in, in.claimed[0], age); err != nil {
+		if err := r.bury(p, in, in.claimed[0], age); err != nil && !r.Grave(in.Intake, err) {
 			return err
 		}
-		if in.claimed = in.claimed[1:]; len(in.claimed) > 0 && r.late(p) {
-			return errLate
-		}
+		in.claimed, in.burying = in.claimed[1:], ""
 	}
 	return nil
 }
 
-// bury reaps what a dead incarnation holds, and says when it is looked at again.
+// bury reaps what a dead incarnation holds, and says when it is looked at again. After errLate it goes on where it was.
 func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	dead, err := lists.ParseCorpse(member)
 	if err != nil { // nothing that could be reaped
 		r.q.events.emit(Event{Kind: Trouble, Channel: in.Channel, Err: err, Fatal: true})
 		return nil
 	}
-	doings := in.Doings(dead.Incarnation)
 	fence := p.fence()
 	if dead.Superseded {
 		fence = 0
 	} else if fence == 0 {
 		return errLate
 	}
-	held, err := r.held(in, doings)
-	if err != nil {
-		return err
+	if in.burying != member {
+		in.burying, in.unasked, in.held = member, in.Doings(dead.Incarnation), nil
 	}
-	if err := r.reap(p, in, dead, held, fence, age); err != nil {
-		return err
+	for len(in.held)+len(in.unasked) > 0 {
+		if !r.mayGoOn(p) {
+			return errLate
+		}
+		if len(in.held) > 0 {
+			err = r.reap(p, in, dead, fence, age)
+		} else {
+			err = r.ask(in)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if len(held) > 0 && r.late(p) {
+	if !r.mayGoOn(p) {
 		return errLate
 	}
+	doings := in.Doings(dead.Incarnation)
 	_, err = r.pulseOne(r.Life, lists.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)
 	return err
 }
 
-// held finds out which of the doings there are: by one question for all, and only if there are some by one for each.
-func (r *receiver) held(in *intake, doings []any) (held []any, err error) {
-	for some := range slices.Chunk(doings, existsChunk) {
-		n, err := r.count(some)
-		if err != nil {
-			return nil, err
-		}
-		if n == 0 {
-			continue
-		}
+// mayGoOn says whether a sweep may take a step. One it may always take, or on a slow line it never would get on.
+func (r *receiver) mayGoOn(p *pulse) bool {
+	first := !p.stepped
+	p.stepped = true
+	return first || !r.late(p)
+}
+
+// ask finds out which there are of the next of the lists: by one question for all, and only if there are some but not all by one for each.
+func (r *receiver) ask(in *intake) error {
+	some := in.unasked[:min(len(in.unasked), existsChunk)]
+	n, err := r.count(some)
+	if err != nil {
+		return err
+	}
+	switch n {
+	case 0:
+	case len(some):
+		in.held = some
+	default:
 		c := link.NewCall()
 		c.FailFast = true
 		for _, list := range some {
 			c.Add("EXISTS", list)
 		}
 		if err := r.s.Pulse.Run(r.Life, c); err != nil {
-			return nil, err
+			return err
 		}
 		for i, rep := range c.Replies {
 			if n, _ := redis.Int(rep.Value, nil); n > 0 {
-				held = append(held, some[i])
+				in.held = append(in.held, some[i])
 			}
 		}
 	}
-	return held, nil
+	in.unasked = in.unasked[len(some):]
+	return nil
 }
 
 // count is how many of some lists there are.
@@ -207,70 +226,64 @@ func (r *receiver) count(of []any) (int, error) {
 	return redis.Int(c.Replies[0].Value, nil)
 }
 
-// reap empties lists, a bounded part at a time. errLate: it has to stop, because the fence is behind it or a beat is due.
-func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, held []any, fence, age int64) error {
+// reap empties the next of the lists, a bounded part of them. errLate: the fence is behind it.
+func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, fence, age int64) error {
 	raise := 1
 	if dead.Superseded {
 		raise = 0
 	}
 	reason := lists.FailureField("shunt: in the hands of a dying process 4 times")
-	for len(held) > 0 {
-		if r.late(p) && p.reaped {
-			return errLate
+	some := in.held[:min(len(in.held), max(1, p.lists))]
+	c := link.NewCall()
+	c.FailFast = true
+	for _, list := range some {
+		args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
+			in.Running, in.Waited,
+			fence, age, raise, reapBytes / len(some), max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason,
+			max(0, r.conf.MaxDone), max(0, r.conf.MaxDoneBytes)}
+		for range reapSerials {
+			s := lists.NewSerial()
+			args = append(args, s[:])
 		}
-		p.reaped = true
-		some := held[:min(len(held), max(1, p.lists))]
-		c := link.NewCall()
-		c.FailFast = true
-		for _, list := range some {
-			args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
-				in.Running, in.Waited,
-				fence, age, raise, reapBytes / len(some), max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason,
-				max(0, r.conf.MaxDone), max(0, r.conf.MaxDoneBytes)}
-			for range reapSerials {
-				s := lists.NewSerial()
-				args = append(args, s[:])
-			}
-			c.AddScript(lists.Reap, 12, args...)
-		}
-		err := r.s.Pulse.Run(r.Life, c) // one reply after another
-		if err != nil && !c.Answered {
-			return err
-		}
-		var left []any
-		moved := 0
-		for i, rep := range c.Replies {
-			ns, bad := redis.Ints(rep.Value, rep.Err)
-			if bad != nil {
-				continue // and err tells
-			}
-			if len(ns) < 6 {
-				if err == nil {
-					err = errLate
-				}
-				continue
-			}
-			for i, kind := range []EventKind{Recovered, Suspected, Poisoned, Trimmed} {
-				if ns[i] > 0 {
-					r.q.events.emit(Event{Kind: kind, Channel: in.Channel, Receiver: dead.Name, N: ns[i]})
-				}
-			}
-			if ns[1] > 0 {
-				r.Suspects(in.Intake)
-			}
-			if ns[4] > 0 {
-				left = append(left, some[i])
-			}
-			moved += ns[5]
-		}
-		if p.lists = min(4*len(some), reapLists); moved > reapBytes {
-			p.lists = 1 // large elements go one by one, so that nobody waits for Redis meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		held = append(left, held[len(some):]...)
+		c.AddScript(lists.Reap, 12, args...)
 	}
+	err := r.s.Pulse.Run(r.Life, c) // one reply after another
+	if err != nil && !c.Answered {
+		return err
+	}
+	var left []any
+	moved := 0
+	for i, rep := range c.Replies {
+		ns, bad := redis.Ints(rep.Value, rep.Err)
+		if bad != nil {
+			continue // and err tells
+		}
+		if len(ns) < 6 {
+			if err == nil {
+				err = errLate
+			}
+			continue
+		}
+		for i, kind := range []EventKind{Recovered, Suspected, Poisoned, Trimmed} {
+			if ns[i] > 0 {
+				r.q.events.emit(Event{Kind: kind, Channel: in.Channel, Receiver: dead.Name, N: ns[i]})
+			}
+		}
+		if ns[1] > 0 {
+			r.Suspects(in.Intake)
+		}
+		if ns[4] > 0 {
+			left = append(left, some[i])
+		}
+		moved += ns[5]
+	}
+	if p.lists = min(4*len(some), reapLists); moved > reapBytes {
+		p.lists = 1 // large elements go one by one, so that nobody waits for Redis meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	in.held = append(left, in.held[len(some):]...)
 	return nil
 }
 

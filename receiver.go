@@ -39,6 +39,9 @@ type intake struct {
 	due       time.Time // beat's: of the next sweep
 	claimed   []string  // likewise: members of receivers.dead that a sweep has still to look after
 	asked     time.Time // likewise: when it claimed them
+	burying   string    // likewise: the first of claimed, once it is begun
+	unasked   []any     // likewise: its lists of which it is not known whether there are any
+	held      []any     // likewise: those that there are
 	again     time.Time // likewise: when what a sweep had claimed that failed comes up again
 	kept      time.Time // likewise: of the last upkeep
 	marks     string    // likewise: where its scans of running and of receipts go on

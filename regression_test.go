@@ -1007,6 +1007,42 @@ func TestSlowSweepEnds(t *testing.T) {
 	strikes(t, sweeps, sweeps.Struck()+1)
 }
 
+// On a slow line those channels were never swept that came behind as many as there was time for in 5 s.
+func TestEveryChannelIsSwept(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
+	var ms []IMessage
+	var sweeps []*redistest.Rule
+	for _, k := range q.ranks(26, func(context.Context, int, int) error { return nil }) {
+		ms = append(ms, k)
+		sweeps = append(sweeps, p.On(redistest.ByScript(lists.Sweep)(k.channel), 0, redistest.Pass))
+	}
+	p.Slow(100*time.Millisecond, 0, 0)
+	if _, err := q.ReceiveOrdered(context.Background(), 1, ms...); err != nil {
+		t.Fatal(err)
+	}
+	q.until(30*time.Second, "all are swept", func() bool {
+		return !slices.ContainsFunc(sweeps, func(r *redistest.Rule) bool { return r.Struck() == 0 })
+	})
+}
+
+// Where the beat, the sweep and the questions for a dead one's lists took longer than what the beat allows, nothing was ever reaped: each
+// sweep began with the questions.
+func TestReapsOnSlowLine(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
+	q.corpse(s, 4000, "1", "r", 1)
+	p.Slow(200*time.Millisecond, 0, 0)
+	q.receive(2, func(context.Context, int) error { return nil })
+	q.until(30*time.Second, "some are recovered", func() bool { return q.sum(Recovered) > 0 })
+}
+
 // On a line of 50 ms a list was emptied each 1.2 s.
 func TestManyListsOnSlowLine(t *testing.T) {
 	t.Parallel()

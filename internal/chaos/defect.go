@@ -123,7 +123,7 @@ var defects = []defect{
 	{
 		name: "a reaper that does LREM and then LPUSH as two commands",
 		edits: []edit{
-			{"reaper.go", "\t\terr := r.s.Pulse.Run(r.Life, c) // one reply after another\n", `		err := r.pulseTwo(c, some, in.Prepare)
+			{"reaper.go", "\terr := r.s.Pulse.Run(r.Life, c) // one reply after another\n", `	err := r.pulseTwo(c, some, in.Prepare)
 `},
 			{"reaper.go", "// pulseOne runs", `func (r *receiver) pulseTwo(reaps *link.Call, some []any, prepare any) error {
 	for _, list := range some {
