@@ -78,7 +78,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		if in.asked = time.Now(); len(in.claimed) == 0 || in.claimed[0] != in.burying {
 			in.burying = ""
 		}
-		if err := r.cancels(in); err != nil {
+		if err := r.cancels(in); err != nil && !r.Grave(in.Intake, err) {
 			return err
 		}
 		if err := r.buryAll(p, in, age); err != nil {

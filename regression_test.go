@@ -1043,6 +1043,30 @@ func TestReapsOnSlowLine(t *testing.T) {
 	q.until(30*time.Second, "some are recovered", func() bool { return q.sum(Recovered) > 0 })
 }
 
+// A key of a wrong type at cancelled kept the dead from being looked after, as long as a message with an id was handled.
+func TestBrokenCancelledKeepsNobodyUnburied(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
+	started, release := make(chan struct{}), make(chan struct{})
+	q.receive(2, func(_ context.Context, i int) error {
+		if i == 1 {
+			close(started)
+			<-release
+		}
+		return nil
+	})
+	defer close(release)
+	if err := q.Deliver(context.Background(), q.kind(nil).Message(1), ID("a")); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	s.Do("SET", lists.KeysOf(q.name).Cancelled, "none of shunt's")
+	q.corpse(s, 1, "2", "s", 1)
+	q.wait(Recovered, 1, 10*time.Second)
+}
+
 // On a line of 50 ms a list was emptied each 1.2 s.
 func TestManyListsOnSlowLine(t *testing.T) {
 	t.Parallel()

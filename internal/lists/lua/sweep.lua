@@ -54,7 +54,7 @@ for i = 1, #again, 2 do
   local death = tonumber(string.match(again[i], ' (%d+) %a$') or '0')
   if look == '' and now - death < 60000 then look = ms(tonumber(again[i + 1]) - now) end
 end
-table.sort(claims, function(a, b) return a[2] > b[2] end)
+table.sort(claims, function(a, b) return a[2] > b[2] or a[2] == b[2] and a[1] < b[1] end) -- the same first each time, for who goes on
 local most = math.min(#claims, tonumber(ARGV[3]))
 
 local keeper = 0
