@@ -92,16 +92,16 @@ func (r *receiver) beat() {
 					if p.good.Equal(p.last) {
 						p.next = time.Now()
 					}
-					in.due, p.turn = p.next, i+1
+					in.due = p.next
 					if again := in.asked.Add(r.claim()); again.Before(in.due) {
 						in.due = again
 					}
-				case err != nil && !r.Grave(in.Intake, err): // what it has claimed comes up again
-					in.again = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
-					in.due = in.again
-					fallthrough
 				case err != nil:
 					in.claimed, in.burying = nil, ""
+					if !r.Grave(in.Intake, err) { // what it has claimed comes up again
+						in.again = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
+						in.due = in.again
+					}
 				}
 			} else if r.Stopped() {
 				in.due = now.Add(sweepEvery)

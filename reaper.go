@@ -157,25 +157,24 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	if in.burying != member {
 		in.burying, in.unasked, in.held = member, in.Doings(dead.Incarnation), nil
 	}
-	for len(in.held)+len(in.unasked) > 0 {
+	for {
 		if !r.mayGoOn(p) {
 			return errLate
 		}
-		if len(in.held) > 0 {
+		switch {
+		case len(in.held) > 0:
 			err = r.reap(p, in, dead, fence, age)
-		} else {
+		case len(in.unasked) > 0:
 			err = r.ask(in)
+		default:
+			doings := in.Doings(dead.Incarnation)
+			_, err = r.pulseOne(r.Life, lists.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)
+			return err
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if !r.mayGoOn(p) {
-		return errLate
-	}
-	doings := in.Doings(dead.Incarnation)
-	_, err = r.pulseOne(r.Life, lists.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)
-	return err
 }
 
 // mayGoOn says whether a sweep may take a step. One it may always take, or on a slow line it never would get on.

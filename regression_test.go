@@ -1048,7 +1048,8 @@ func TestBrokenCancelledKeepsNobodyUnburied(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	redistest.Leaks(t)
-	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
 	started, release := make(chan struct{}), make(chan struct{})
 	q.receive(2, func(_ context.Context, i int) error {
 		if i == 1 {
@@ -1063,8 +1064,52 @@ func TestBrokenCancelledKeepsNobodyUnburied(t *testing.T) {
 	}
 	<-started
 	s.Do("SET", lists.KeysOf(q.name).Cancelled, "none of shunt's")
+	looks := p.On(redistest.Command("SISMEMBER", q.name), 0, redistest.Pass)
+	p.On(redistest.ByScript(lists.Reap)(q.name), 1, redistest.Call(func() {
+		if looks.Struck() == 0 { // a long burial would keep a handler from hearing that it is cancelled
+			t.Error("the dead came before what was cancelled")
+		}
+	}))
 	q.corpse(s, 1, "2", "s", 1)
 	q.wait(Recovered, 1, 10*time.Second)
+}
+
+// A list of a wrong type in the hands of one dead receiver held up the others' that were claimed with it.
+func TestBrokenListHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
+	k, broken := lists.KeysOf(q.name), lists.NewIncarnation(1, time.Second)
+	s.Do("ZADD", k.Gone, 1, broken.Name+" 2 s") // died later, so it comes first
+	s.Do("SET", k.List(broken, 0), "none of shunt's")
+	q.corpse(s, 1, "1", "s", 1)
+	q.receive(1, func(context.Context, int) error { return nil })
+	q.wait(Recovered, 1, 10*time.Second)
+	s.Do("DEL", k.List(broken, 0))
+}
+
+// A sweep that cannot go on before a good beat does not make beats that fail come faster.
+func TestSweepDoesNotHurryFailingBeats(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
+	q.corpse(s, 40, "1", "r", 1)
+	beat, reap := redistest.ByScript(lists.Beat)(q.name), redistest.ByScript(lists.Reap)(q.name)
+	beats := p.On(beat, 0, redistest.Pass)
+	p.On(reap, 1, redistest.Delay(700*time.Millisecond)) // more than a sixth of the lease
+	var refused *redistest.Rule
+	p.On(reap, 1, redistest.Call(func() { refused = p.On(beat, 0, redistest.ReplyError("TRYAGAIN not now")) }))
+	q.receive(1, func(context.Context, int) error { return nil })
+	strikes(t, beats, 2)
+	time.Sleep(time.Second) // in which a beat a round trip would be hundreds
+	if n := beats.Struck(); n > 10 {
+		t.Errorf("%d beats in 1 s, and 5 are allowed", n)
+	}
+	refused.Remove()
+	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(Recovered) == 40 })
 }
 
 // On a line of 50 ms a list was emptied each 1.2 s.
