@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/worker"
 )
@@ -197,6 +198,38 @@ func TestEventsConcurrently(t *testing.T) {
 		next[ev.Worker]++
 	}
 	if len(s.got) != 8000 {
+		t.Errorf("%d events", len(s.got))
+	}
+}
+
+// Events whose serials are named together have each its own, and those without one none.
+func TestEventSerials(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := &stream{}
+	e := newEvents(s.to)
+	evs := make([]worker.Event, 200)
+	for i := range evs {
+		evs[i] = worker.Event{Kind: worker.Acked, N: i}
+		if i%3 > 0 {
+			evs[i].Serial = lists.NewSerial()
+		}
+	}
+	e.tell(evs...)
+	e.emit(Event{Kind: Delivered, Serial: evs[1].Serial.String()})
+	e.close(minute(t))
+	for i, got := range s.got {
+		want := ""
+		if n := got.N; i == len(evs) {
+			want = evs[1].Serial.String()
+		} else if n%3 > 0 {
+			want = evs[n].Serial.String()
+		}
+		if got.Serial != want {
+			t.Fatalf("event %d has the serial %q, want %q", i, got.Serial, want)
+		}
+	}
+	if len(s.got) != len(evs)+1 {
 		t.Errorf("%d events", len(s.got))
 	}
 }

@@ -1089,6 +1089,37 @@ func TestBrokenListHoldsUpNobodyElse(t *testing.T) {
 	s.Do("DEL", k.List(broken, 0))
 }
 
+// Who goes on with a burial after its claim is over has to meet the same one first; those that died in one ms came in any order.
+func TestClaimsComeInOneOrder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	k := lists.KeysOf(q.name)
+	for range 20 {
+		s.Do("ZADD", k.Gone, 1, lists.NewIncarnation(1, time.Second).Name+" 1 s")
+	}
+	first := ""
+	for range 5 {
+		replies, err := q.looks(context.Background(), q.name, func(c *link.Call) {
+			c.AddScript(lists.Sweep, 12, k.Living, k.Gone, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+				0, 1000, sweepClaims, "", 1000, 0, 0)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		vs, err := redis.Values(replies[0], nil)
+		if err != nil || len(vs) != 6+sweepClaims {
+			t.Fatalf("%v: %v", vs, err)
+		}
+		if claimed := string(vs[6].([]byte)); first == "" {
+			first = claimed
+		} else if claimed != first {
+			t.Errorf("%s is first, and was %s", claimed, first)
+		}
+	}
+}
+
 // A sweep that cannot go on before a good beat does not make beats that fail come faster.
 func TestSweepDoesNotHurryFailingBeats(t *testing.T) {
 	t.Parallel()
