@@ -122,7 +122,7 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 		do("ZADD", key, 1, dead.Name+[]string{" 1 r", ""}[i])
 		for recoveries := range 4 {
 			if recoveries != 2 {
-				e := lists.Element{Recoveries: recoveries, Serial: lists.NewSerial(), Payload: strconv.AppendInt(nil, int64(100+10*i+recoveries), 10)}
+				e := lists.Element{Recoveries: int16(recoveries), Serial: lists.NewSerial(), Payload: strconv.AppendInt(nil, int64(100+10*i+recoveries), 10)}
 				do("LPUSH", k.List(dead, 1), e.Encode())
 			}
 		}

@@ -132,7 +132,7 @@ func (g *gatherer) serve(r *receiver) {
 // join is the innermost Handler: it returns the message's verdict. Whose context ends before its call has begun leaves.
 func (g *gatherer) join(ctx context.Context, m IMessage) error {
 	me := &member{ctx: ctx, m: m, since: time.Now(), ready: make(chan struct{})}
-	if h, ok := ctx.Value(worker.Key{}).(*worker.Handling); ok && h.Item.Recoveries >= 2 {
+	if it, ok := ctx.Value(worker.Key{}).(*worker.Item); ok && it.Recoveries >= 2 {
 		me.alone = true // a suspect: in company the one that kills its process could not be told from the innocent
 	}
 	g.mu.Lock()
@@ -273,7 +273,7 @@ func (c *call) Deadline() (first time.Time, ok bool) {
 	return first, ok
 }
 
-// Err tells a timeout as the context package does, as Handling's does.
+// Err tells a timeout as the context package does, as an Item's does.
 func (c *call) Err() error {
 	switch context.Cause(c.Context) {
 	case ErrTimeout, ErrDeadline:
@@ -282,7 +282,7 @@ func (c *call) Err() error {
 	return c.Context.Err()
 }
 
-// Value gives the receiver's values, and the call itself for callKey. There is no Handling in them, though ReceiveBatch may have been called
+// Value gives the receiver's values, and the call itself for callKey. There is no Item in them, though ReceiveBatch may have been called
 // in a handler.
 func (c *call) Value(key any) any {
 	switch key {

@@ -11,7 +11,7 @@ import (
 
 // handling is one handler's run, as its receiver sees it.
 type handling struct {
-	*worker.Handling
+	*worker.Item
 	r        *receiver
 	decoding bool // Unmarshal has been called and has not returned: it may have called runtime.Goexit
 }
@@ -30,23 +30,23 @@ func (h *handling) run() error {
 		return err
 	}
 	var timeout time.Duration
-	if t, ok := m.(Timeouter); ok && h.Item.Timeout == 0 {
+	if t, ok := m.(Timeouter); ok && h.Timeout() == 0 {
 		guard("Timeout", func() error { timeout = t.Timeout(); return nil }, func(e error) { err = e })
 		if err != nil {
 			return err
 		}
 	}
 	h.Decoded(m, timeout)
-	return h.r.handler(h.Handling, m)
+	return h.r.handler(h.Item, m)
 }
 
 func (h *handling) unmarshal() (m IMessage, err error) {
-	if h.Item.Newer {
+	if h.Newer {
 		return nil, undecodable{lists.ErrNewerVersion}
 	}
 	h.decoding = true
 	guard("Unmarshal", func() (err error) {
-		m, err = h.r.intakes[h.Item.In.Index].prototype.Unmarshal(h.Item.Payload)
+		m, err = h.r.intakes[h.In.Index].prototype.Unmarshal(h.Payload)
 		return err
 	}, func(e error) { err = e })
 	h.decoding = false
@@ -87,7 +87,7 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	var u undecodable
 	var r rejection
 	var d delayed
-	attempt := it.Attempts + 1
+	attempt := it.Attempt()
 	most := h.maxAttempts(m)
 	switch {
 	case errors.As(err, &u):
@@ -102,7 +102,8 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	e, _ := lists.Decode(it.Raw) // anew, for the handler may have written to what it was given
 	e = e.Next(err)
 	if it.Newer { // its header cannot be written here, so it goes whole behind one of our own
-		e = lists.Element{Serial: lists.NewSerial(), Failure: lists.FailureText(err), Payload: it.Raw}
+		e = lists.Element{Serial: lists.NewSerial(), Payload: it.Raw}
+		e.SetFailure(lists.FailureText(err))
 	}
 	v.Next = e.Encode()
 	return v
@@ -110,7 +111,7 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 
 // maxAttempts is 0 where there is no bound.
 func (h handling) maxAttempts(msg IMessage) int {
-	n := h.Item.MaxAttempts
+	n := h.MaxAttempts()
 	if m, ok := msg.(MaxAttempter); n == 0 && ok {
 		h.ask("MaxAttempts", func() { n = m.MaxAttempts() })
 	}
@@ -143,16 +144,15 @@ func (h handling) ask(what string, f func()) (err error) {
 	}()
 	<-done
 	if err != nil {
-		h.r.q.events.emit(Event{Kind: Trouble, Channel: h.Item.In.Channel, Serial: h.Item.Name(), Err: err})
+		h.r.q.events.emit(Event{Kind: Trouble, Channel: h.In.Channel, Serial: h.Name(), Err: err})
 	}
 	return err
 }
 
 // infoOf is what FromContext gives.
-func infoOf(h *worker.Handling) Info {
-	it := h.Item
-	i := Info{Channel: it.In.Channel, Serial: it.Name(), ID: it.ID(), Attempt: it.Attempts + 1, Recoveries: it.Recoveries, Headers: it.Headers,
-		Failure: it.Failure, Receiver: h.Receiver(), Worker: h.Worker()}
+func infoOf(it *worker.Item) Info {
+	i := Info{Channel: it.In.Channel, Serial: it.Name(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries), Headers: it.Headers(),
+		Failure: it.Failure(), Receiver: it.Receiver(), Worker: it.Worker()}
 	if !it.Bare {
 		i.Delivered = lists.DeliveredAt(it.Serial)
 	}

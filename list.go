@@ -45,8 +45,8 @@ func entries(channel string, reply any, scores bool) []Entry {
 			continue
 		}
 		el, _ := lists.Decode(raw)
-		e := Entry{Serial: el.Name(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers, Attempts: el.Attempts, Recoveries: el.Recoveries,
-			Failure: el.Failure, channel: channel, raw: raw}
+		e := Entry{Serial: el.Name(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers(), Attempts: int(el.Attempts), Recoveries: int(el.Recoveries),
+			Failure: el.Failure(), channel: channel, raw: raw}
 		if !el.Bare {
 			e.Delivered = lists.DeliveredAt(el.Serial)
 		}

@@ -134,11 +134,11 @@ type Info struct {
 
 // FromContext returns what is known of the message that the handler owning ctx was called for.
 func FromContext(ctx context.Context) (Info, bool) {
-	h, ok := ctx.Value(worker.Key{}).(*worker.Handling)
+	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
 	if !ok {
 		return Info{}, false
 	}
-	return infoOf(h), true
+	return infoOf(it), true
 }
 
 // rejection is the error of Reject.

@@ -216,8 +216,8 @@ func TestHeaderBounds(t *testing.T) {
 	} {
 		var d delivery
 		err := Header(c.key, c.value)(&d)
-		if (err == nil) != c.ok || c.ok && (len(d.element.Headers) != 1 || d.element.Headers[c.key] != c.value) || !c.ok && len(d.element.Headers) != 0 {
-			t.Errorf("%d bytes of key, %d of value: %v, %d headers", len(c.key), len(c.value), err, len(d.element.Headers))
+		if (err == nil) != c.ok || c.ok && (len(d.element.Headers()) != 1 || d.element.Headers()[c.key] != c.value) || !c.ok && len(d.element.Headers()) != 0 {
+			t.Errorf("%d bytes of key, %d of value: %v, %d headers", len(c.key), len(c.value), err, len(d.element.Headers()))
 		}
 		if err != nil && !strings.HasPrefix(err.Error(), "shunt: header ") {
 			t.Error(err)
@@ -229,7 +229,7 @@ func TestHeaderBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if h := d.element.Headers; len(h) != 2 || h["a"] != "3" || h["b"] != "2" {
+	if h := d.element.Headers(); len(h) != 2 || h["a"] != "3" || h["b"] != "2" {
 		t.Errorf("%v", h)
 	}
 }
@@ -271,7 +271,7 @@ func TestOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if d.element.Timeout != -1 || d.element.MaxAttempts != -1 {
+	if d.element.Timeout() != -1 || d.element.MaxAttempts() != -1 {
 		t.Errorf("%+v", d.element)
 	}
 }

@@ -103,7 +103,7 @@ func Retain(d time.Duration) Option {
 // them.
 func Timeout(d time.Duration) Option {
 	return func(v *delivery) error {
-		v.element.Timeout = d
+		v.element.SetTimeout(d)
 		return nil
 	}
 }
@@ -112,7 +112,7 @@ func Timeout(d time.Duration) Option {
 // means no bound, zero leaves it to them.
 func MaxAttempts(n int) Option {
 	return func(v *delivery) error {
-		v.element.MaxAttempts = n
+		v.element.SetMaxAttempts(n)
 		return nil
 	}
 }

@@ -166,9 +166,9 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxDead: q.conf.MaxDead, DeadFor: q.conf.DeadFor,
 		MaxDone: q.conf.MaxDone, MaxDoneBytes: q.conf.MaxDoneBytes,
 		Order: o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle,
-		Judge: func(h *worker.Handling, message any, err error) *worker.Verdict {
+		Judge: func(it *worker.Item, message any, err error) *worker.Verdict {
 			m, _ := message.(IMessage)
-			return handling{Handling: h, r: r}.judge(m, err)
+			return handling{Item: it, r: r}.judge(m, err)
 		},
 	}
 	if q.events.on() {
@@ -247,8 +247,8 @@ func (r *receiver) run(ctx context.Context) {
 }
 
 // handle runs a handler for the pool. It is guard for one that is called for every message.
-func (r *receiver) handle(wh *worker.Handling) {
-	h := handling{Handling: wh, r: r}
+func (r *receiver) handle(it *worker.Item) {
+	h := handling{Item: it, r: r}
 	returned := false
 	var err error
 	defer func() {

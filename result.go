@@ -27,16 +27,16 @@ var errReturned = errors.New("shunt: the handler has returned: what it sets must
 // SetResult sets, from within a handler, what is kept with the message's end if it has an ID and Retain, and told to who waits for it: up to
 // 1 MB. The last one counts; it is kept if the message is acked. The slice is shunt's from then on.
 func SetResult(ctx context.Context, result []byte) error {
-	h, ok := ctx.Value(worker.Key{}).(*worker.Handling)
+	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
 	switch {
 	case !ok:
 		return errNoHandling
-	case h.Cause() == context.Canceled:
+	case it.Cause() == context.Canceled:
 		return errReturned
 	case len(result) > maxResult:
 		return fmt.Errorf("%w: a result has %d bytes, %d are allowed: keep a reference to what is large", ErrTooLarge, len(result), maxResult)
 	}
-	h.SetResult(result)
+	it.SetResult(result)
 	return nil
 }
 

@@ -189,7 +189,7 @@ func (q *Queue) Postpone(ctx context.Context, channel, id string, to Option) err
 	if err := to(&d); err != nil {
 		return err
 	}
-	if d.element.Extra != nil || d.element.Headers != nil || d.element.Timeout != 0 || d.element.MaxAttempts != 0 {
+	if d.element.Extra != nil || d.element.Headers() != nil || d.element.Timeout() != 0 || d.element.MaxAttempts() != 0 {
 		return fmt.Errorf("shunt: postpone %q on %q: want In or At", id, channel)
 	}
 	return q.postpone(ctx, channel, id, &d)

@@ -17,12 +17,12 @@ const thenMost = 1000
 // several times; With gives a message options of its own. One whose ID is taken then is not delivered, which an Event tells. An error says
 // what is wrong with a message, and nothing of this call is taken.
 func Then(ctx context.Context, ms ...IMessage) error {
-	h, ok := ctx.Value(worker.Key{}).(*worker.Handling)
+	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
 	r, _ := ctx.Value(ownerKey{}).(*receiver)
 	if !ok || r == nil {
 		return errNoHandling
 	}
-	if h.Cause() == context.Canceled {
+	if it.Cause() == context.Canceled {
 		return errReturned
 	}
 	if len(ms) > thenMost {
@@ -47,6 +47,6 @@ func Then(ctx context.Context, ms ...IMessage) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	h.Then(fs)
+	it.Then(fs)
 	return nil
 }

@@ -393,7 +393,7 @@ func TestManyAtOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tick := e.Headers[tickHeader]
+			tick := e.Headers()[tickHeader]
 			at, err := time.Parse(tickFormat, tick)
 			if err != nil {
 				t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -297,9 +296,7 @@ func (r *record) message(tick, now int64) lists.Element {
 		e.Extra = &x
 	}
 	if tick != 0 {
-		e.Headers = make(map[string]string, len(r.element.Headers)+1)
-		maps.Copy(e.Headers, r.element.Headers)
-		e.Headers[tickHeader] = time.UnixMilli(tick).In(r.spec.in).Format(tickFormat)
+		e.SetHeader(tickHeader, time.UnixMilli(tick).In(r.spec.in).Format(tickFormat))
 	}
 	return e
 }
@@ -360,7 +357,7 @@ func (t *Timetable) List(ctx context.Context, channel string) ([]Entry, error) {
 			continue
 		}
 		e := Entry{Name: name, Channel: channel, Spec: r.spec, Missed: r.policy, Paused: r.paused, Count: int(r.count), Payload: r.element.Payload,
-			Headers: r.element.Headers}
+			Headers: r.element.Headers()}
 		if r.next != 0 && !r.paused {
 			e.Next = time.UnixMilli(r.next).In(r.spec.location())
 		}

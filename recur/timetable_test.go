@@ -129,7 +129,7 @@ func TestChanges(t *testing.T) {
 		if len(raws) != 1 {
 			t.Fatalf("%d messages", len(raws))
 		}
-		if e, err := lists.Decode(raws[0]); err != nil || e.Bare || e.Serial.IsZero() || string(e.Payload) != `"b"` || len(e.Headers) != 1 || e.Headers["k"] != "v" {
+		if e, err := lists.Decode(raws[0]); err != nil || e.Bare || e.Serial.IsZero() || string(e.Payload) != `"b"` || len(e.Headers()) != 1 || e.Headers()["k"] != "v" {
 			t.Errorf("%+v, %v", e, err)
 		}
 		b.set(s, "b", func(r *record) { r.next = 1 })

@@ -250,7 +250,8 @@ func (q *Queue) element(m shunt.IMessage, opts []Option) (e lists.Element, err e
 	if e.Extra != nil && e.Extra.Expires != 0 {
 		return e, errors.New("shunt.Expire has no meaning here: the message is handled at once")
 	}
-	e.Attempts, e.Failure = c.attempt-1, c.failure
+	e.Attempts = int16(c.attempt - 1)
+	e.SetFailure(c.failure)
 	e.Serial = lists.NewSerialAt(time.Now().Add(-c.age))
 	return e, nil
 }

@@ -112,10 +112,10 @@ var defects = []defect{
 		name: "ack before the handler",
 		edits: []edit{
 			{"handling.go", importLists, importLink + importLists},
-			{"handling.go", "\treturn h.r.handler(h.Handling, m)\n", `	ack := link.NewCall()
+			{"handling.go", "\treturn h.r.handler(h.Item, m)\n", `	ack := link.NewCall()
 	ack.Add("LREM", h.Item.In.List(h.r.Live(), h.Worker()), 1, h.Item.Encode())
-	h.r.s.Data.Run(h.Handling, ack)
-	return h.r.handler(h.Handling, m)
+	h.r.s.Data.Run(h.Item, ack)
+	return h.r.handler(h.Item, m)
 `},
 		},
 		schedule: killHolding,

@@ -137,7 +137,7 @@ func (b *machine) drawn() string {
 	if rapid.Bool().Draw(b.T, "bare") {
 		return p
 	}
-	e := lists.Element{Serial: b.serial(), Payload: []byte(p), Recoveries: rapid.IntRange(0, 4).Draw(b.T, "recoveries")}
+	e := lists.Element{Serial: b.serial(), Payload: []byte(p), Recoveries: rapid.Int16Range(0, 4).Draw(b.T, "recoveries")}
 	return string(e.Encode())
 }
 
@@ -402,7 +402,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 						e.Bare, e.Serial = false, serials[i]
 					}
 					e.Recoveries = min(e.Recoveries+1, 255)
-					recoveries = e.Recoveries
+					recoveries = int(e.Recoveries)
 					raw = string(e.Encode())
 				}
 				switch {
@@ -413,7 +413,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 					suspects = append(suspects, raw)
 					counts[1]++
 				default:
-					e.Failure = "poison"
+					e.SetFailure("poison")
 					if raw = string(e.Encode()); !slices.Contains(m.dead, raw) {
 						m.dead = append(m.dead, raw)
 					}

@@ -354,7 +354,7 @@ func placesOf(do doer, channel string) ([]place, error) {
 			if m.corrupt != "" {
 				id = "corrupt " + id
 			}
-			all = append(all, place{ID: id, State: state, Key: key, Recoveries: e.Recoveries, Failure: e.Failure})
+			all = append(all, place{ID: id, State: state, Key: key, Recoveries: int(e.Recoveries), Failure: e.Failure()})
 		}
 	}
 	return all, nil

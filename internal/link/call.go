@@ -45,6 +45,8 @@ type Call struct {
 	// FailFast calls are not kept while the server is away: they come back as NotExecuted after the next failed dial.
 	FailFast bool
 
+	Into *Memory // of replies that are strings; nil: each has its own
+
 	cmds  []command
 	args  []any
 	elems [][]byte
@@ -74,6 +76,31 @@ func (r Reply) Any() any {
 	return r.Value
 }
 
+// Memory is what short strings of replies share, in place of a piece of memory each. Its owner says when nobody reads them any more.
+type Memory struct{ all, free []byte }
+
+const (
+	maxPiece  = 1 << 10
+	maxMemory = 64 << 10
+)
+
+// piece is n bytes of it, or of their own.
+func (m *Memory) piece(n int) []byte {
+	if m == nil || n > maxPiece {
+		return make([]byte, n)
+	}
+	if n > len(m.free) {
+		m.all = make([]byte, min(max(4*maxPiece, 2*len(m.all)), maxMemory)) // what has been given out stays where it is
+		m.free = m.all
+	}
+	b := m.free[:n:n]
+	m.free = m.free[n:]
+	return b
+}
+
+// Reuse takes back all pieces.
+func (m *Memory) Reuse() { m.free = m.all }
+
 type command struct {
 	name     string
 	script   *Script
@@ -96,7 +123,7 @@ func (c *Call) Reset() {
 	clear(c.args)
 	clear(c.cmds)
 	clear(c.elems)
-	c.cmds, c.args, c.elems, c.Replies = c.cmds[:0], c.args[:0], c.elems[:0], c.Replies[:0]
+	c.cmds, c.args, c.elems, c.Replies, c.Into = c.cmds[:0], c.args[:0], c.elems[:0], c.Replies[:0], nil
 	c.state.Store(queued)
 }
 

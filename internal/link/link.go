@@ -456,7 +456,7 @@ func (c *conn) read(timeout time.Duration) {
 	}
 	for call := range c.inflight {
 		for range call.cmds {
-			v, bulk, err := c.receive(timeout, wake)
+			v, bulk, err := c.receive(timeout, wake, call.Into)
 			if err != nil {
 				if _, reply := err.(redis.Error); !reply {
 					c.err = err

@@ -21,7 +21,8 @@ type wire interface {
 	flush() error
 	pending() int // bytes to be flushed, as far as it is known
 	// receive tells by waits that it may have to wait for the reply. A redis.Error is a reply, any other error the connection's end.
-	receive(timeout time.Duration, waits func()) (value any, bulk []byte, err error)
+	// A bulk lies in into, if that is not nil and the bulk is small.
+	receive(timeout time.Duration, waits func(), into *Memory) (value any, bulk []byte, err error)
 }
 
 // foreign is the wire on a connection of a pool that is not NewPool's: redigo's own.
@@ -39,7 +40,7 @@ func (f foreign) sendReady(c *Command, elements [][]byte) error {
 }
 func (f foreign) pending() int { return 0 } // redigo has at most 4 KB
 func (f foreign) flush() error { return f.Flush() }
-func (f foreign) receive(timeout time.Duration, waits func()) (any, []byte, error) {
+func (f foreign) receive(timeout time.Duration, waits func(), into *Memory) (any, []byte, error) {
 	waits() // redigo does not tell what it has
 	v, err := redis.ReceiveWithTimeout(f.Conn, timeout)
 	if b, ok := v.([]byte); ok {
@@ -167,14 +168,14 @@ func (r reader) Read(b []byte) (int, error) {
 }
 
 // receive reads a reply, in the types that redigo gives it.
-func (s *stream) receive(timeout time.Duration, waits func()) (any, []byte, error) {
+func (s *stream) receive(timeout time.Duration, waits func(), into *Memory) (any, []byte, error) {
 	s.timeout, s.waits = timeout, waits
 	kind, line, err := s.head()
 	if err != nil {
 		return nil, nil, err
 	}
 	if kind == '$' {
-		b, err := s.bulk(line)
+		b, err := s.bulk(line, into)
 		return nil, b, err
 	}
 	v, err := s.reply(kind, line, 0)
@@ -208,7 +209,7 @@ func (s *stream) reply(kind byte, line []byte, depth int) (any, error) {
 	case '-':
 		return redis.Error(line), nil
 	case '$':
-		b, err := s.bulk(line)
+		b, err := s.bulk(line, nil)
 		if b == nil {
 			return nil, err
 		}
@@ -240,7 +241,7 @@ func (s *stream) reply(kind byte, line []byte, depth int) (any, error) {
 }
 
 // bulk reads a string; nil is Redis's nil.
-func (s *stream) bulk(line []byte) ([]byte, error) {
+func (s *stream) bulk(line []byte, into *Memory) ([]byte, error) {
 	n, ok := number(line)
 	if n == -1 && ok {
 		return nil, nil
@@ -248,7 +249,7 @@ func (s *stream) bulk(line []byte) ([]byte, error) {
 	if !ok || n < 0 || n > maxBulk {
 		return nil, errProtocol
 	}
-	b := make([]byte, n)
+	b := into.piece(int(n))
 	if _, err := io.ReadFull(s.in, b); err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type reply struct {
 }
 
 func read(w wire) reply {
-	v, b, err := w.receive(time.Second, func() {})
+	v, b, err := w.receive(time.Second, func() {}, nil)
 	if b != nil {
 		v = b
 	}
@@ -171,7 +171,7 @@ func BenchmarkWire(b *testing.B) {
 					server.heard.Reset()
 				}
 				w.send("LREM", []any{"{bench}.doing.01KAJ8M0ABCDEFGHJKMNPQRSTV-64-10000.12", -1}, elements)
-				if _, bulk, err := w.receive(time.Second, func() {}); bulk == nil || err != nil {
+				if _, bulk, err := w.receive(time.Second, func() {}, nil); bulk == nil || err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -59,21 +59,67 @@ const (
 
 var ErrNewerVersion = errors.New("shunt: the element was written by a newer version of shunt: upgrade this receiver")
 
-// Element is a decoded element. Its slices share memory with the bytes that it was decoded from.
+// Element is a decoded element. Its slices share memory with the bytes that it was decoded from. It is small, for a receiver makes one of
+// every message: what few messages have is behind pointers.
 type Element struct {
-	Bare        bool // no header yet: no serial, no counts
-	flags       byte
-	Recoveries  int
-	Attempts    int
-	Serial      ulid.ULID
-	Failure     string
-	Headers     map[string]string
-	Timeout     time.Duration // 0: not given
-	MaxAttempts int           // 0: not given
-	Extra       *Extra        // nil for a plain message
-	unknown     []byte        // fields of other tags, as they came
-	Payload     []byte
+	Serial     ulid.ULID
+	Payload    []byte
+	Extra      *Extra // nil for a plain message
+	rest       *rest  // likewise; shared by copies of the Element, and so not written to
+	Recoveries int16
+	Attempts   int16
+	Bare       bool // no header yet: no serial, no counts
+	flags      byte
 }
+
+// rest is what few elements have.
+type rest struct {
+	failure     string
+	headers     map[string]string
+	timeout     time.Duration // 0: not given
+	maxAttempts int           // 0: not given
+	unknown     []byte        // fields of other tags, as they came
+}
+
+var none rest
+
+// has is e.rest to be read.
+func (e *Element) has() *rest {
+	if e.rest == nil {
+		return &none
+	}
+	return e.rest
+}
+
+// alter gives e a rest of its own, to be written to.
+func (e *Element) alter() *rest {
+	own := *e.has()
+	own.headers, own.unknown = maps.Clone(own.headers), slices.Clip(own.unknown)
+	e.rest = &own
+	return e.rest
+}
+
+// Failure is the text of the last failure.
+func (e *Element) Failure() string { return e.has().failure }
+
+// Headers are not to be written to.
+func (e *Element) Headers() map[string]string { return e.has().headers }
+
+// Timeout is 0 where none was given, negative for none.
+func (e *Element) Timeout() time.Duration { return e.has().timeout }
+
+// MaxAttempts is 0 where none was given, negative for no bound.
+func (e *Element) MaxAttempts() int { return e.has().maxAttempts }
+
+func (e *Element) SetFailure(text string) {
+	if text != e.Failure() {
+		e.alter().failure = text
+	}
+}
+
+func (e *Element) SetTimeout(d time.Duration) { e.alter().timeout = d }
+
+func (e *Element) SetMaxAttempts(n int) { e.alter().maxAttempts = n }
 
 // Extra is what a message has that is addressed by id or bound to a time; its times are ms of the server's clock, 0 where not given.
 type Extra struct {
@@ -128,44 +174,53 @@ func NewSerialAt(now time.Time) (u ulid.ULID) {
 func DeliveredAt(serial ulid.ULID) time.Time { return ulid.Time(serial.Time()) }
 
 // Decode reads the bytes of an element. It fails only on a version that it does not know; no bytes make it panic.
-func Decode(b []byte) (Element, error) {
-	if len(b) < 2 || b[0] != magic {
-		return Element{Bare: true, Payload: b}, nil
-	}
-	switch b[1] >> 4 {
-	case 0:
-		if b[1] == 0 {
-			return Element{Bare: true, Payload: b[2:]}, nil
-		}
-	case version1 >> 4:
-		if e, ok := decode1(b); ok {
-			return e, nil
-		}
-	default:
-		if len(b) > fixedBytes {
-			return Element{Bare: true, Payload: b}, ErrNewerVersion
-		}
-	}
-	return Element{Bare: true, Payload: b}, nil
+func Decode(b []byte) (e Element, err error) {
+	err = e.Read(b)
+	return e, err
 }
 
-func decode1(b []byte) (Element, bool) {
-	if len(b) <= fixedBytes {
-		return Element{}, false
+// Read is Decode into an Element that is zero yet.
+func (e *Element) Read(b []byte) error {
+	payload := b
+	if len(b) >= 2 && b[0] == magic {
+		switch b[1] >> 4 {
+		case 0:
+			if b[1] == 0 {
+				payload = b[2:]
+			}
+		case version1 >> 4:
+			if e.read1(b) {
+				return nil
+			}
+			*e = Element{}
+		default:
+			if len(b) > fixedBytes {
+				e.Bare, e.Payload = true, b
+				return ErrNewerVersion
+			}
+		}
 	}
-	e := Element{flags: b[1] & 0x0f, Recoveries: int(b[2]), Attempts: int(b[3])}
+	e.Bare, e.Payload = true, payload
+	return nil
+}
+
+func (e *Element) read1(b []byte) bool {
+	if len(b) <= fixedBytes {
+		return false
+	}
+	e.flags, e.Recoveries, e.Attempts = b[1]&0x0f, int16(b[2]), int16(b[3])
 	copy(e.Serial[:], b[4:fixedBytes])
 	for p := b[fixedBytes:]; ; {
 		if p[0] == tagEnd {
 			e.Payload = p[1:]
-			return e, true
+			return true
 		}
 		if len(p) < 3 {
-			return Element{}, false
+			return false
 		}
 		end := 3 + int(binary.BigEndian.Uint16(p[1:]))
 		if len(p) <= end { // at least the end mark must follow
-			return Element{}, false
+			return false
 		}
 		e.field(p[0], p[3:end], p[:end])
 		p = p[end:]
@@ -175,27 +230,6 @@ func decode1(b []byte) (Element, bool) {
 // field takes in one field; of a repeated one the first counts, because a script can only put its own before the others.
 func (e *Element) field(tag byte, value, whole []byte) {
 	switch {
-	case tag == tagFailure:
-		if e.Failure == "" {
-			e.Failure = string(value)
-		}
-		return
-	case tag == tagHeader && len(value) > 0 && int(value[0]) < len(value):
-		end := 1 + int(value[0])
-		k := string(value[1:end])
-		if _, given := e.Headers[k]; !given {
-			if e.Headers == nil {
-				e.Headers = make(map[string]string)
-			}
-			e.Headers[k] = string(value[end:])
-		}
-		return
-	case tag == tagTimeout && len(value) == 8:
-		e.Timeout = time.Duration(binary.BigEndian.Uint64(value))
-		return
-	case tag == tagMaxAttempts && len(value) == 8:
-		e.MaxAttempts = int(int64(binary.BigEndian.Uint64(value)))
-		return
 	case tag == tagExpires && len(value) == 9:
 		e.extra().Expires, e.extra().ToDead = int64(binary.BigEndian.Uint64(value)), value[8] == 1
 		return
@@ -214,7 +248,31 @@ func (e *Element) field(tag byte, value, whole []byte) {
 		e.extra().Unique = int64(binary.BigEndian.Uint64(value))
 		return
 	}
-	e.unknown = append(e.unknown, whole...)
+	if e.rest == nil {
+		e.rest = new(rest)
+	}
+	r := e.rest
+	switch {
+	case tag == tagFailure:
+		if r.failure == "" {
+			r.failure = string(value)
+		}
+	case tag == tagHeader && len(value) > 0 && int(value[0]) < len(value):
+		end := 1 + int(value[0])
+		k := string(value[1:end])
+		if _, given := r.headers[k]; !given {
+			if r.headers == nil {
+				r.headers = make(map[string]string)
+			}
+			r.headers[k] = string(value[end:])
+		}
+	case tag == tagTimeout && len(value) == 8:
+		r.timeout = time.Duration(binary.BigEndian.Uint64(value))
+	case tag == tagMaxAttempts && len(value) == 8:
+		r.maxAttempts = int(int64(binary.BigEndian.Uint64(value)))
+	default:
+		r.unknown = append(r.unknown, whole...)
+	}
 }
 
 // Encode writes version 1, with the header that a bare payload lacks.
@@ -222,17 +280,18 @@ func (e *Element) Encode() []byte { return e.Append(make([]byte, 0, e.Size())) }
 
 // Size is the length of what Encode writes.
 func (e *Element) Size() int {
-	n := fixedBytes + len(e.unknown) + 1 + len(e.Payload)
-	if e.Failure != "" {
-		n += 3 + len(e.Failure)
+	r := e.has()
+	n := fixedBytes + len(r.unknown) + 1 + len(e.Payload)
+	if r.failure != "" {
+		n += 3 + len(r.failure)
 	}
-	for k, v := range e.Headers {
+	for k, v := range r.headers {
 		n += 4 + len(k) + len(v)
 	}
-	if e.Timeout != 0 {
+	if r.timeout != 0 {
 		n += 11
 	}
-	if e.MaxAttempts != 0 {
+	if r.maxAttempts != 0 {
 		n += 11
 	}
 	if x := e.Extra; x != nil {
@@ -253,7 +312,8 @@ func (e *Element) Size() int {
 
 // Append is Encode behind what b holds.
 func (e *Element) Append(b []byte) []byte {
-	b = append(b, magic, version1|e.flags, saturate(e.Recoveries), saturate(e.Attempts))
+	r := e.has()
+	b = append(b, magic, version1|e.flags, saturate(int(e.Recoveries)), saturate(int(e.Attempts)))
 	b = append(b, e.Serial[:]...)
 	if x := e.Extra; x != nil && x.Expires != 0 {
 		b = append(binary.BigEndian.AppendUint64(appendField(b, tagExpires, 9), uint64(x.Expires)), 0)
@@ -261,18 +321,18 @@ func (e *Element) Append(b []byte) []byte {
 			b[len(b)-1] = 1
 		}
 	}
-	if e.Failure != "" {
-		b = append(appendField(b, tagFailure, len(e.Failure)), e.Failure...)
+	if r.failure != "" {
+		b = append(appendField(b, tagFailure, len(r.failure)), r.failure...)
 	}
-	if len(e.Headers) > 0 {
-		for _, k := range slices.Sorted(maps.Keys(e.Headers)) {
-			v := e.Headers[k]
+	if len(r.headers) > 0 {
+		for _, k := range slices.Sorted(maps.Keys(r.headers)) {
+			v := r.headers[k]
 			b = append(appendField(b, tagHeader, 1+len(k)+len(v)), byte(len(k)))
 			b = append(append(b, k...), v...)
 		}
 	}
-	b = appendInt(b, tagTimeout, int64(e.Timeout))
-	b = appendInt(b, tagMaxAttempts, int64(e.MaxAttempts))
+	b = appendInt(b, tagTimeout, int64(r.timeout))
+	b = appendInt(b, tagMaxAttempts, int64(r.maxAttempts))
 	if x := e.Extra; x != nil {
 		if x.ID != "" {
 			b = append(appendField(b, tagID, len(x.ID)), x.ID...)
@@ -281,7 +341,7 @@ func (e *Element) Append(b []byte) []byte {
 		b = appendInt(b, tagRetain, x.Retain)
 		b = appendInt(b, tagUnique, x.Unique)
 	}
-	return append(append(append(b, e.unknown...), tagEnd), e.Payload...)
+	return append(append(append(b, r.unknown...), tagEnd), e.Payload...)
 }
 
 func appendField(b []byte, tag byte, length int) []byte {
@@ -311,10 +371,11 @@ func (e Element) Next(failure error) Element {
 	}
 	e.Attempts++
 	e.Recoveries = 0
-	e.Failure = ""
+	text := ""
 	if failure != nil {
-		e.Failure = FailureText(failure)
+		text = FailureText(failure)
 	}
+	e.SetFailure(text)
 	return e
 }
 
@@ -346,6 +407,9 @@ func (e *Element) Identity(raw []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Attempt is the number, from 1, of the attempt that it is now about.
+func (e *Element) Attempt() int { return int(e.Attempts) + 1 }
+
 // Name is the serial as people read it, empty for a bare payload.
 func (e *Element) Name() string {
 	if e.Bare {
@@ -358,9 +422,10 @@ func (e *Element) SetHeader(key, value string) error {
 	if len(key) == 0 || len(key) > maxHeaderKey || len(value) > maxHeaderValue {
 		return fmt.Errorf("shunt: header %.40q: a key has 1 to %d bytes and a value at most %d", key, maxHeaderKey, maxHeaderValue)
 	}
-	if e.Headers == nil {
-		e.Headers = make(map[string]string)
+	r := e.alter()
+	if r.headers == nil {
+		r.headers = make(map[string]string)
 	}
-	e.Headers[key] = value
+	r.headers[key] = value
 	return nil
 }

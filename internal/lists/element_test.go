@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"reflect"
@@ -60,6 +59,11 @@ func goldens(t testing.TB) []golden {
 	return all
 }
 
+func count(text string) (int16, error) {
+	n, err := strconv.ParseInt(text, 10, 16)
+	return int16(n), err
+}
+
 func (g *golden) read(word, rest string) (err error) {
 	e := &g.want
 	text := func(s *string) {
@@ -85,15 +89,15 @@ func (g *golden) read(word, rest string) (err error) {
 		n, err = strconv.Atoi(rest)
 		e.flags = byte(n)
 	case "recoveries":
-		e.Recoveries, err = strconv.Atoi(rest)
+		e.Recoveries, err = count(rest)
 	case "attempts":
-		e.Attempts, err = strconv.Atoi(rest)
+		e.Attempts, err = count(rest)
 	case "maxAttempts":
-		e.MaxAttempts, err = strconv.Atoi(rest)
+		e.alter().maxAttempts, err = strconv.Atoi(rest)
 	case "timeout":
-		e.Timeout, err = time.ParseDuration(rest)
+		e.alter().timeout, err = time.ParseDuration(rest)
 	case "unknown":
-		e.unknown, err = hex.DecodeString(rest)
+		e.alter().unknown, err = hex.DecodeString(rest)
 	case "id":
 		text(&e.extra().ID)
 	case "expires", "deadline", "retain", "unique":
@@ -103,15 +107,14 @@ func (g *golden) read(word, rest string) (err error) {
 	case "dead":
 		e.extra().ToDead = rest == "yes"
 	case "failure":
-		text(&e.Failure)
+		text(&e.alter().failure)
 	case "header":
 		var k, v string
 		text(&k)
 		text(&v)
-		if e.Headers == nil {
-			e.Headers = make(map[string]string)
+		if err == nil {
+			err = e.SetHeader(k, v)
 		}
-		e.Headers[k] = v
 	case "payload":
 		var p string
 		text(&p)
@@ -126,9 +129,10 @@ func (g *golden) read(word, rest string) (err error) {
 func alike(a, b Element) bool {
 	for _, e := range []*Element{&a, &b} {
 		e.Payload = append([]byte{}, e.Payload...)
-		e.unknown = append([]byte{}, e.unknown...)
-		if e.Headers == nil {
-			e.Headers = map[string]string{}
+		r := e.alter()
+		r.unknown = append([]byte{}, r.unknown...)
+		if r.headers == nil {
+			r.headers = map[string]string{}
 		}
 		x := Extra{}
 		if e.Extra != nil {
@@ -191,7 +195,7 @@ func TestLongestHeader(t *testing.T) {
 	}
 	got, err := Decode(e.Encode())
 	if err != nil || !alike(got, e) {
-		t.Errorf("%v, %d headers", err, len(got.Headers))
+		t.Errorf("%v, %d headers", err, len(got.Headers()))
 	}
 }
 
@@ -199,9 +203,9 @@ func TestLongestHeader(t *testing.T) {
 func TestFailureField(t *testing.T) {
 	t.Parallel()
 	for _, old := range []string{"", "old"} {
-		e := Element{Serial: fixed, Failure: old, Headers: map[string]string{"k": "v"}, Payload: []byte("p")}
+		e := Element{Serial: fixed, Payload: []byte("p"), rest: &rest{failure: old, headers: map[string]string{"k": "v"}}}
 		b := e.Encode()
-		e.Failure = "new"
+		e.SetFailure("new")
 		got, err := Decode([]byte(string(b[:fixedBytes]) + FailureField("new") + string(b[fixedBytes:])))
 		if err != nil || !alike(got, e) {
 			t.Errorf("%v, %+v", err, got)
@@ -260,13 +264,13 @@ func FuzzDecode(f *testing.F) {
 			e.Bare, e.Serial = false, fixed // as it is when it is written back
 		} else {
 			fields := b[fixedBytes : len(b)-len(e.Payload)-1]
-			for _, u := range split(e.unknown) {
+			for _, u := range split(e.has().unknown) {
 				if i := bytes.Index(fields, u); i < 0 {
 					t.Fatalf("unknown field %x is not in the element", u)
 				}
 			}
-			if n := known(fields); len(split(fields))-n != len(split(e.unknown)) {
-				t.Fatalf("%d fields, %d of them known, %d unknown kept", len(split(fields)), n, len(split(e.unknown)))
+			if n := known(fields); len(split(fields))-n != len(split(e.has().unknown)) {
+				t.Fatalf("%d fields, %d of them known, %d unknown kept", len(split(fields)), n, len(split(e.has().unknown)))
 			}
 		}
 		again := e.Encode()
@@ -407,16 +411,16 @@ func TestHeaderLua(t *testing.T) {
 
 // anyElement draws an element that has a header.
 func anyElement(t *rapid.T) Element {
-	count := rapid.IntRange(0, 255)
+	count := rapid.Int16Range(0, 255)
 	e := Element{
-		flags:       byte(rapid.IntRange(0, 15).Draw(t, "flags")),
-		Recoveries:  count.Draw(t, "recoveries"),
-		Attempts:    count.Draw(t, "attempts"),
-		Failure:     rapid.String().Draw(t, "failure"),
-		Timeout:     time.Duration(rapid.Int64().Draw(t, "timeout")),
-		MaxAttempts: rapid.Int().Draw(t, "max attempts"),
-		Payload:     rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
+		flags:      byte(rapid.IntRange(0, 15).Draw(t, "flags")),
+		Recoveries: count.Draw(t, "recoveries"),
+		Attempts:   count.Draw(t, "attempts"),
+		Payload:    rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
 	}
+	e.SetFailure(rapid.String().Draw(t, "failure"))
+	e.SetTimeout(time.Duration(rapid.Int64().Draw(t, "timeout")))
+	e.SetMaxAttempts(rapid.Int().Draw(t, "max attempts"))
 	copy(e.Serial[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "serial"))
 	for k, v := range rapid.MapOfN(rapid.StringN(1, 60, 250), rapid.String(), -1, 5).Draw(t, "headers") {
 		if err := e.SetHeader(k, v); err != nil {
@@ -431,7 +435,8 @@ func anyElement(t *rapid.T) Element {
 	for range rapid.IntRange(0, 3).Draw(t, "unknown fields") {
 		v := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "value")
 		tag := rapid.SampledFrom([]byte{3, 7, 100, 255}).Draw(t, "tag")
-		e.unknown = append(appendField(e.unknown, tag, len(v)), v...)
+		r := e.alter()
+		r.unknown = append(appendField(r.unknown, tag, len(v)), v...)
 	}
 	return e
 }
@@ -454,8 +459,7 @@ func TestNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := anyElement(t)
 		before := e
-		before.Headers = maps.Clone(e.Headers)
-		before.unknown, before.Payload = slices.Clone(e.unknown), slices.Clone(e.Payload)
+		before.alter().unknown, before.Payload = slices.Clone(e.has().unknown), slices.Clone(e.Payload)
 		failure := rapid.String().Draw(t, "new failure")
 		err := errors.New(failure)
 		if rapid.Bool().Draw(t, "no failure") {
@@ -466,7 +470,8 @@ func TestNext(t *testing.T) {
 			t.Fatalf("next changed the element itself: %+v, was %+v", e, before)
 		}
 		want := before
-		want.Attempts, want.Recoveries, want.Failure = before.Attempts+1, 0, failure
+		want.Attempts, want.Recoveries = before.Attempts+1, 0
+		want.SetFailure(failure)
 		if x := before.Extra; x != nil && x.Expires != 0 { // it was taken
 			taken := *x
 			taken.Expires, taken.ToDead = 0, false
@@ -493,7 +498,7 @@ func TestNextOfBare(t *testing.T) {
 		}
 		n := e.Next(errors.New("no"))
 		got, err := Decode(n.Encode())
-		if err != nil || got.Bare || got.Attempts != 1 || got.Recoveries != 0 || got.Failure != "no" || !bytes.Equal(got.Payload, e.Payload) {
+		if err != nil || got.Bare || got.Attempts != 1 || got.Recoveries != 0 || got.Failure() != "no" || !bytes.Equal(got.Payload, e.Payload) {
 			t.Errorf("%q: %v %+v", raw, err, got)
 		}
 		if time.Since(DeliveredAt(got.Serial)) > time.Minute || seen[got.Serial] {
@@ -560,7 +565,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.ReportAllocs()
 	plain := Element{Serial: NewSerial(), Payload: make([]byte, 128)}
 	full := plain
-	full.Failure, full.Timeout, full.Headers = "it failed", time.Second, map[string]string{"tenant": "7", "trace": "00-4bf92f35"}
+	full.rest = &rest{failure: "it failed", timeout: time.Second, headers: map[string]string{"tenant": "7", "trace": "00-4bf92f35"}}
 	for name, raw := range map[string][]byte{"plain": plain.Encode(), "fields": full.Encode(), "bare": make([]byte, 128)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -119,7 +119,7 @@ func (r *Pool) confess() {
 		s.mu.Lock()
 		for _, it := range s.items {
 			if (it.state == decided || it.state == sending) && it.verdict.Kind != Released {
-				evs = append(evs, Event{Kind: DoneOrLost, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempts + 1,
+				evs = append(evs, Event{Kind: DoneOrLost, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
 					Receiver: r.live.Load().Name, Worker: s.n, Took: it.took, Err: errEnded})
 			}
 		}
@@ -232,7 +232,7 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 		return 0, nil
 	}
 	slices.Reverse(all) // of one reply, the one taken last first
-	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.taken, a.it.taken) })
+	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.from.order, a.it.from.order) })
 	c := link.NewCall()
 	c.FailFast = true
 	began := 0
@@ -254,7 +254,7 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 		}
 		n += found
 		h.s.mu.Lock()
-		running := h.it.h() != nil
+		running := h.it.slot != nil
 		h.it.state, h.it.back = lost, true // where its handler still runs, nobody wants its verdict
 		if !running {
 			h.s.remove(h.it)

@@ -3,28 +3,9 @@ package worker
 import (
 	"cmp"
 	"context"
-	"sync"
+	"slices"
 	"time"
 )
-
-// Handling is one handler's run, and its context. The context's deadline is the watcher's to keep, so that no message costs a timer;
-// and what a context proper costs is paid only by a handler that asks its own for more than whether it has ended.
-type Handling struct {
-	slot    *slot
-	turn    int32 // of the goroutine that it runs on
-	orphan  bool  // Finish's: the goroutine has lost its slot
-	Item    *Item
-	Started time.Time
-
-	// Written under the slot's mu.
-	message any
-	timeout time.Duration // negative: none
-	rare    *rare
-
-	mu    sync.Mutex
-	cause error   // why the context has ended; nil while it has not
-	inner *proper // the context proper
-}
 
 // rare is what most handlings do without.
 type rare struct {
@@ -33,12 +14,12 @@ type rare struct {
 	giveUp time.Duration // since Started: when a handler whose context has ended loses its slot; zero while that goes on
 }
 
-// more is h.rare, made if need be. The slot's mu is held.
-func (h *Handling) more() *rare {
-	if h.rare == nil {
-		h.rare = new(rare)
+// more is it.rare, made if need be. The slot's mu is held.
+func (it *Item) more() *rare {
+	if it.rare == nil {
+		it.rare = new(rare)
 	}
-	return h.rare
+	return it.rare
 }
 
 // proper is a context of the context package.
@@ -47,54 +28,50 @@ type proper struct {
 	end context.CancelCauseFunc
 }
 
-// Key is the context key under which a handler's context gives its Handling.
+// Key is the context key under which a handler's context gives its Item.
 type Key struct{}
 
 // begin makes an item's handling.
 func (s *slot) begin(it *Item, turn int32, now time.Time) {
-	h := &it.handling
-	h.slot, h.turn, h.Item, h.Started = s, turn, it, now
-	h.timeout = cmp.Or(it.Timeout, s.r.conf.Timeout)
+	it.slot, it.turn, it.Started = s, turn, now
+	it.timeout = cmp.Or(it.Timeout(), s.r.conf.Timeout)
 }
 
+// causes are why a context ends; an item has the number of its own.
+var causes = [...]error{nil, context.Canceled, ErrTimeout, ErrDeadline, ErrCancelled, ErrShutdown, ErrLeaseLost}
+
 // cancel ends the context; the first cause counts.
-func (h *Handling) cancel(cause error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.cause == nil {
-		h.cause = cause
-	}
-	if h.inner != nil {
-		h.inner.end(h.cause)
+func (it *Item) cancel(cause error) {
+	it.cause.CompareAndSwap(0, int32(slices.Index(causes[:], cause)))
+	if inner := it.inner.Load(); inner != nil {
+		inner.end(it.Cause())
 	}
 }
 
 // Cause is why the context has ended; nil while it has not.
-func (h *Handling) Cause() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.cause
-}
+func (it *Item) Cause() error { return causes[it.cause.Load()] }
 
 // proper is the context of the context package that knows how to end what is derived from it.
-func (h *Handling) proper() *proper {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.inner == nil {
-		ctx, end := context.WithCancelCause(h.slot.r.conf.Values)
-		h.inner = &proper{ctx, end}
-		if h.cause != nil {
-			end(h.cause)
+func (it *Item) proper() *proper {
+	inner := it.inner.Load()
+	if inner == nil {
+		inner = new(proper)
+		inner.Context, inner.end = context.WithCancelCause(it.slot.r.conf.Values)
+		if !it.inner.CompareAndSwap(nil, inner) {
+			inner = it.inner.Load()
+		}
+		if cause := it.Cause(); cause != nil { // whoever cancels looks for inner after that
+			inner.end(cause)
 		}
 	}
-	return h.inner
+	return inner
 }
 
 // Deadline is when the handler's context ends by its timeout, or by its message's deadline.
-func (h *Handling) Deadline() (end time.Time, ok bool) {
-	until := h.Item.until
-	if h.timeout >= 0 {
-		end, ok = h.Started.Add(h.timeout), true
+func (it *Item) Deadline() (end time.Time, ok bool) {
+	until := it.until
+	if it.timeout >= 0 {
+		end, ok = it.Started.Add(it.timeout), true
 	}
 	if until != nil && (!ok || until.Before(end)) {
 		end, ok = *until, true
@@ -103,12 +80,12 @@ func (h *Handling) Deadline() (end time.Time, ok bool) {
 }
 
 // Done is closed when the context has ended.
-func (h *Handling) Done() <-chan struct{} { return h.proper().Done() }
+func (it *Item) Done() <-chan struct{} { return it.proper().Done() }
 
 // Err tells a timeout as the context package does. A context derived from it says Canceled then, because the package does not let
 // others end one for a deadline; its Cause is the same.
-func (h *Handling) Err() error {
-	switch h.Cause() {
+func (it *Item) Err() error {
+	switch it.Cause() {
 	case nil:
 		return nil
 	case ErrTimeout, ErrDeadline:
@@ -117,33 +94,33 @@ func (h *Handling) Err() error {
 	return context.Canceled
 }
 
-// Value gives the receiver's values, and the Handling itself for Key.
-func (h *Handling) Value(key any) any {
+// Value gives the receiver's values, and the Item itself for Key.
+func (it *Item) Value(key any) any {
 	if key == (Key{}) {
-		return h
+		return it
 	}
-	return h.proper().Value(key)
+	return it.proper().Value(key)
 }
 
 // Decoded takes in the message, and the timeout that it asks for: zero for the one that holds without.
-func (h *Handling) Decoded(message any, timeout time.Duration) {
-	h.slot.mu.Lock()
-	h.message, h.timeout = message, cmp.Or(timeout, h.timeout)
-	h.slot.mu.Unlock()
-	if end, ok := h.Deadline(); ok {
-		h.slot.r.watcher.note(end)
+func (it *Item) Decoded(message any, timeout time.Duration) {
+	it.slot.mu.Lock()
+	it.message, it.timeout = message, cmp.Or(timeout, it.timeout)
+	it.slot.mu.Unlock()
+	if end, ok := it.Deadline(); ok {
+		it.slot.r.watcher.note(end)
 	}
 }
 
 // Finish files what came of the handler. It is called on the handler's goroutine, once; exits says that the goroutine ends with the call.
-func (h *Handling) Finish(err error, exits bool) {
-	s, r := h.slot, h.slot.r
-	h.cancel(context.Canceled)
+func (it *Item) Finish(err error, exits bool) {
+	s, r := it.slot, it.slot.r
+	it.cancel(context.Canceled)
 	now := time.Now()
-	v := r.conf.Judge(h, h.message, err)
-	took, size := now.Sub(h.Started), len(h.Item.Raw)
-	if !s.decide(h.Item, h.turn, v, took) {
-		h.orphan = true
+	v := r.conf.Judge(it, it.message, err)
+	took, size := now.Sub(it.Started), len(it.Raw)
+	if !s.decide(it, it.turn, v, took) {
+		it.orphan = true
 		r.orphanEnded()
 		return
 	}
@@ -157,31 +134,31 @@ func (h *Handling) Finish(err error, exits bool) {
 }
 
 // SetResult sets what is kept of the message once it is acked.
-func (h *Handling) SetResult(result []byte) {
-	h.slot.mu.Lock()
-	h.more().result = result
-	h.slot.mu.Unlock()
+func (it *Item) SetResult(result []byte) {
+	it.slot.mu.Lock()
+	it.more().result = result
+	it.slot.mu.Unlock()
 }
 
 // Then adds to what is delivered with the ack.
-func (h *Handling) Then(fs []Follow) {
-	h.slot.mu.Lock()
-	h.more().then = append(h.more().then, fs...)
-	h.slot.mu.Unlock()
+func (it *Item) Then(fs []Follow) {
+	it.slot.mu.Lock()
+	it.more().then = append(it.more().then, fs...)
+	it.slot.mu.Unlock()
 }
 
 // Ack is the verdict on success.
-func (h *Handling) Ack() *Verdict {
-	h.slot.mu.Lock()
-	defer h.slot.mu.Unlock()
-	if h.rare == nil || h.rare.result == nil && h.rare.then == nil {
+func (it *Item) Ack() *Verdict {
+	it.slot.mu.Lock()
+	defer it.slot.mu.Unlock()
+	if it.rare == nil || it.rare.result == nil && it.rare.then == nil {
 		return Ack
 	}
-	return &Verdict{Kind: Acked, Result: h.rare.result, Then: h.rare.then}
+	return &Verdict{Kind: Acked, Result: it.rare.result, Then: it.rare.then}
 }
 
 // Receiver is the incarnation that holds the message.
-func (h *Handling) Receiver() string { return h.slot.r.live.Load().Name }
+func (it *Item) Receiver() string { return it.slot.r.live.Load().Name }
 
 // Worker is the number of the worker that handles it.
-func (h *Handling) Worker() int { return h.slot.n }
+func (it *Item) Worker() int { return it.slot.n }

@@ -171,7 +171,7 @@ func (h *handover) revoke() {
 	for _, s := range h.r.slots {
 		s.mu.Lock()
 		for i := 0; i < len(s.items); {
-			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict == release && it.h() == nil {
+			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict == release && it.slot == nil {
 				it.state = lost // for whoever is just looking at it
 				s.remove(it)
 			} else {
@@ -383,9 +383,9 @@ func (h *handover) empty(ctx context.Context, old lists.Incarnation, wanted []he
 
 // lose marks an item that somebody else has by now, and ends its handler. s.mu is held.
 func (s *slot) lose(it *Item) {
-	if it.h() != nil && it.state == running {
+	if it.slot != nil && it.state == running {
 		it.state = lost
-		it.handling.cancel(ErrLeaseLost)
+		it.cancel(ErrLeaseLost)
 		s.r.watcher.note(time.Now())
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -12,17 +13,28 @@ import (
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
-// Item is one message in hand. Its state is guarded by its slot's mu.
+// Item is one message in hand, and its handler's context. Its state is guarded by its slot's mu. The context's deadline is the watcher's to
+// keep, so that no message costs a timer; and what a context proper costs is paid only by a handler that asks its own for more than whether
+// it has ended. It is small, for memory is what most of a receiver's time goes to.
 type Item struct {
+	lists.Element
 	In  *Intake
 	Raw []byte // as received: what is removed
-	lists.Element
-	taken int64 // order of the replies that brought it
 
-	handling Handling // once it is begun: where that has a slot
-	verdict  *Verdict
-	took     time.Duration // by the handler
-	until    *time.Time    // its deadline, by the clock here
+	from    *origin
+	verdict *Verdict
+	took    time.Duration // by the handler
+	until   *time.Time    // its deadline, by the clock here
+
+	Started time.Time     // its handler
+	slot    *slot         // where that was called; nil while it was not
+	message any           // what Decoded was given
+	timeout time.Duration // negative: none
+	rare    *rare
+	inner   atomic.Pointer[proper]
+	cause   atomic.Int32 // why the context has ended: one of causes
+	turn    int32        // of the goroutine that it runs on
+	orphan  bool         // Finish's: the goroutine has lost its slot
 
 	Newer   bool // the version is not known here
 	state   itemState
@@ -36,6 +48,13 @@ type Item struct {
 	begun   bool // Redis was told, of one with an Extra, that it is about to be handled
 	called  bool // off: it was cancelled
 	gone    bool // no longer in hand; for settle
+}
+
+// origin is what the items share that came together. left is guarded by the slot's mu.
+type origin struct {
+	order  int64       // of the replies that brought them
+	memory link.Memory // of Raw
+	left   int         // of them, whose Raw is still needed
 }
 
 type itemState uint8
@@ -75,19 +94,9 @@ var Ack = &Verdict{Kind: Acked}
 // release is the verdict on what was not begun.
 var release = &Verdict{Kind: Released}
 
-func (it *Item) fill(in *Intake, raw []byte, taken int64) {
-	it.In, it.Raw, it.taken = in, raw, taken
-	var err error
-	it.Element, err = lists.Decode(raw)
-	it.Newer = err != nil
-}
-
-// h is the item's handling; nil while its handler has not been called.
-func (it *Item) h() *Handling {
-	if it.handling.slot == nil {
-		return nil
-	}
-	return &it.handling
+func (it *Item) fill(in *Intake, raw []byte, from *origin) {
+	it.In, it.Raw, it.from = in, raw, from
+	it.Newer = it.Read(raw) != nil
 }
 
 // collect adds the commands of all verdicts to the call, unless they are held off, and with unstarted the release of what has not begun;
@@ -189,10 +198,10 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 			call.AddElements(it.Raw)
 		}
 	case Retried, Postponed:
-		next, over, wait := v.Next, it.Attempts+1, max(0, (v.Wait+time.Millisecond-1).Milliseconds())
+		next, over, wait := v.Next, it.Attempt(), max(0, (v.Wait+time.Millisecond-1).Milliseconds())
 		failure, off := "", 0
 		if v.Kind == Postponed {
-			next, over, failure, off = it.Raw, it.Attempts, it.Failure, 1
+			next, over, failure, off = it.Raw, int(it.Attempts), it.Failure(), 1
 		} else if id != "" {
 			failure = lists.FailureText(v.Err)
 		}
@@ -209,7 +218,7 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 			break
 		}
 		call.AddScript(lists.Reject, 10, in.Living, doing, in.Dead, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, it.Raw, v.Next, most, age,
-			id, it.Serial[:], it.Attempts+1, lists.FailureText(v.Err), max(0, it.Extra.Retain), max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
+			id, it.Serial[:], it.Attempt(), lists.FailureText(v.Err), max(0, it.Extra.Retain), max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
 	case Released:
 		call.AddScript(lists.Release, 5, in.Living, doing, in.Prepare, in.IDs, in.Running, it.began(), it.Identity(it.Raw))
 	}
@@ -269,12 +278,12 @@ func (s *slot) first(in *Intake, its []*Item) bool {
 // how says what is to be kept of a message that is over; nothing for most.
 func (it *Item) how() []byte {
 	x, v := it.Extra, it.verdict
-	kind, attempt := byte('a'), it.Attempts+1
+	kind, attempt := byte('a'), it.Attempt()
 	switch {
 	case v.Kind == Cancelled:
 		kind = 'c'
 	case v.Kind == Expired:
-		kind, attempt = 'x', it.Attempts
+		kind, attempt = 'x', int(it.Attempts)
 	case it.owns && x.Retain <= 0 && x.Unique <= 0 && v.Result == nil:
 		return nil
 	}
@@ -294,7 +303,7 @@ func (s *slot) follow(call *link.Call, it *Item, doing any) {
 	if x := it.Extra; x != nil {
 		retain, unique = max(0, x.Retain), max(0, x.Unique)
 	}
-	args = append(args, it.Raw, it.ID(), it.Serial[:], it.Attempts+1, v.Result, retain, unique, max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
+	args = append(args, it.Raw, it.ID(), it.Serial[:], it.Attempt(), v.Result, retain, unique, max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
 	for i := range v.Then {
 		f := &v.Then[i]
 		args = append(args, f.Mode, f.MS, f.ID(), f.Expires, f.Raw)
@@ -304,7 +313,7 @@ func (s *slot) follow(call *link.Call, it *Item, doing any) {
 
 // began is 1 if its handler was called.
 func (it *Item) began() int {
-	if it.h() != nil {
+	if it.slot != nil {
 		return 1
 	}
 	return 0
@@ -339,7 +348,7 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 			s.r.breaks(rep.Err)
 		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
 			it.state, it.refused = decided, true
-			if it.verdict.Kind == Released && !s.r.Stopped() && it.h() == nil {
+			if it.verdict.Kind == Released && !s.r.Stopped() && it.slot == nil {
 				it.state, it.asked, it.refused = waiting, false, false
 			}
 			refused = cmp.Or(refused, rep.Err)
@@ -362,7 +371,8 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 		}
 		if it.gone && it.verdict == Ack {
 			// Whoever keeps the handler's context keeps the items of the same take, and need not keep these.
-			it.Raw, it.Payload, it.handling.message = nil, nil, nil
+			it.Raw, it.Payload, it.message = nil, nil, nil
+			it.from.left--
 		}
 		return it.gone
 	})
@@ -425,14 +435,14 @@ func (s *slot) followed(it *Item, reply any) bool {
 
 // report adds what an item whose verdict was executed came to. s.mu is held.
 func (s *slot) report(it *Item, found bool, evs []Event) []Event {
-	if it.verdict.Kind == Released && it.h() != nil && found && s.r.patience.Err() != nil {
+	if it.verdict.Kind == Released && it.slot != nil && found && s.r.patience.Err() != nil {
 		s.r.returned.Add(1)
 	}
 	if s.r.conf.Emit == nil {
 		return nil
 	}
 	v := it.verdict
-	e := Event{Kind: v.Kind, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempts + 1,
+	e := Event{Kind: v.Kind, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
 		Receiver: s.r.live.Load().Name, Worker: s.n, Took: it.took, Err: v.Err}
 	switch {
 	case !found && it.doubt:

@@ -95,7 +95,7 @@ func (s *slot) askHigher(it *Item) *Item {
 		r.gate.RUnlock()
 		return nil
 	}
-	t := takes{slot: s, n: 1, script: true, from: readable(r.intakes[:it.In.Index])}
+	t := takes{slot: s, n: 1, script: true, from: readable(r.intakes[:it.In.Index]), origin: new(origin)}
 	asked := true
 	if len(t.from) > 0 {
 		s.addTake(call, t.from, nil, 1)

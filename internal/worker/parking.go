@@ -142,7 +142,7 @@ func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
 	}
 	in.some.Store(true)
 	it := new(Item)
-	it.fill(in, raw, link.Order())
+	it.fill(in, raw, &origin{order: link.Order()})
 	own([]*Item{it})
 	r.large.saw(len(it.Raw))
 	s.mu.Lock()

@@ -45,11 +45,11 @@ type Config struct {
 	Order  *Order          // of several channels; nil for one
 	Values context.Context // of handlers' contexts
 
-	// Handle decodes a message and runs its handler, and calls h.Finish with what came of it whatever the handler does.
-	Handle func(h *Handling)
+	// Handle decodes a message and runs its handler, and calls it.Finish with what came of it whatever the handler does.
+	Handle func(it *Item)
 	// Judge makes a verdict of it, Ack or a new one. It is given what Decoded was, and runs on the handler's goroutine, or on another one
 	// for a handler that was given up.
-	Judge func(h *Handling, message any, err error) *Verdict
+	Judge func(it *Item, message any, err error) *Verdict
 	// Emit is told what happens; nil where nobody wants to know.
 	Emit func(...Event)
 }

@@ -102,7 +102,7 @@ func (it *Item) meanwhile(said said, i int) *Verdict {
 // refuse is the verdict that a message goes to dead unhandled.
 func (it *Item) refuse(why error) *Verdict {
 	e, _ := lists.Decode(it.Raw)
-	e.Failure = why.Error()
+	e.SetFailure(why.Error())
 	return &Verdict{Kind: Rejected, Next: e.Encode(), Err: why}
 }
 
@@ -205,8 +205,8 @@ func (s *slot) mark(call *link.Call, in *Intake, asked []*Item, bound bool, now 
 	inc, attempt, as := *s.r.live.Load(), 0, []byte(nil)
 	for _, i := range s.with {
 		it := asked[i]
-		if as == nil || attempt != it.Attempts+1 {
-			attempt = it.Attempts + 1
+		if as == nil || attempt != it.Attempt() {
+			attempt = it.Attempt()
 			as = mark(inc, s.n, attempt, now)
 		}
 		if bound {
@@ -242,8 +242,8 @@ func (r *Pool) Cancel(in *Intake, serial ulid.ULID) {
 				continue
 			}
 			it.called = true
-			if it.state == running && it.h() != nil {
-				it.handling.cancel(ErrCancelled)
+			if it.state == running && it.slot != nil {
+				it.cancel(ErrCancelled)
 			} else if it.state == waiting {
 				it.state, it.verdict = decided, &Verdict{Kind: Cancelled}
 				s.poke()

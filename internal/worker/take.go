@@ -24,6 +24,7 @@ type takes struct {
 	above   bool      // the last reply counts the channels above that have something
 	from    []*Intake // where each channel number of the script's reply stands for; the only one, without a script
 	bytes   int64     // reserved for large elements
+	origin  *origin
 }
 
 // fullFor is how long a Redis that refused a take for want of memory is asked by script, which it does not refuse.
@@ -37,7 +38,8 @@ func (t *takes) add(call *link.Call) {
 			return // too much is under way
 		}
 	}
-	t.n, t.from = 1, r.intakes
+	t.n, t.from, t.origin = 1, r.intakes, s.origin()
+	call.Into = &t.origin.memory
 	for _, in := range r.intakes {
 		if in.suspects.Load() && time.Now().UnixNano() >= r.spared.Load() && r.suspect.CompareAndSwap(false, true) {
 			t.suspect, t.script, t.from = true, true, []*Intake{in}
@@ -119,6 +121,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	}
 	s, r := t.slot, t.slot.r
 	defer r.large.release(t.bytes)
+	t.origin.order = order
 	items := s.took[:0]
 	again := false
 	var chunk []Item // of one piece of memory
@@ -127,7 +130,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 			chunk = make([]Item, 1+more)
 		}
 		in.some.Store(true)
-		chunk[0].fill(in, raw, order)
+		chunk[0].fill(in, raw, t.origin)
 		items, chunk = append(items, &chunk[0]), chunk[1:]
 	}
 	asked := true
@@ -194,6 +197,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	}
 	s.mu.Lock()
 	s.items = append(s.items, items...)
+	t.origin.left = len(items)
 	s.mu.Unlock()
 	clear(items)
 	s.took = items

@@ -113,9 +113,9 @@ func (r *Pool) look() time.Time {
 		busy, rest, vacant := time.Time{}, false, s.vacant
 		for _, it := range s.items {
 			switch {
-			case it.h() != nil && (it.state == running || it.state == lost):
-				busy = it.handling.Started
-				soonest(s.time(&it.handling, now))
+			case it.slot != nil && (it.state == running || it.state == lost):
+				busy = it.Started
+				soonest(s.time(it, now))
 			case it.state == waiting || it.state == decided && !it.unknown:
 				rest = true
 			}
@@ -140,40 +140,39 @@ func (r *Pool) look() time.Time {
 
 // time ends a handler's context at its deadline, and gives it up a grace after its context has ended; it returns when to look
 // again. s.mu is held.
-func (s *slot) time(h *Handling, now time.Time) time.Time {
+func (s *slot) time(it *Item, now time.Time) time.Time {
 	r := s.r
-	if h.Cause() == nil {
-		if end, ok := h.Deadline(); !ok {
+	if it.Cause() == nil {
+		if end, ok := it.Deadline(); !ok {
 			return now.Add(time.Hour)
 		} else if now.Before(end) {
 			return end
 		}
 		cause := ErrTimeout
-		if until := h.Item.until; until != nil && !now.Before(*until) {
+		if until := it.until; until != nil && !now.Before(*until) {
 			cause = ErrDeadline
 		}
-		h.cancel(cause)
-		r.emit(s.event(TimedOut, h, now))
+		it.cancel(cause)
+		r.emit(s.event(TimedOut, it, now))
 	}
 	if r.patience.Err() != nil {
 		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
 	}
-	m := h.more()
+	m := it.more()
 	if m.giveUp == 0 {
-		m.giveUp = now.Sub(h.Started) + r.conf.Grace
+		m.giveUp = now.Sub(it.Started) + r.conf.Grace
 	}
-	if end := h.Started.Add(m.giveUp); now.Before(end) {
+	if end := it.Started.Add(m.giveUp); now.Before(end) {
 		return end
 	}
-	it := h.Item
 	if it.state == running {
 		it.state = sending // nobody else's until its verdict is there
-		m := h.message
+		m := it.message
 		go func() {
-			v := r.conf.Judge(h, m, h.Cause())
+			v := r.conf.Judge(it, m, it.Cause())
 			s.mu.Lock()
 			if it.state == sending {
-				it.state, it.verdict, it.took = decided, v, now.Sub(h.Started)
+				it.state, it.verdict, it.took = decided, v, now.Sub(it.Started)
 			}
 			s.mu.Unlock()
 			s.poke()
@@ -183,7 +182,7 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 		s.remove(it)
 	}
 	n := int(r.orphans.Add(1))
-	e := s.event(Orphaned, h, now)
+	e := s.event(Orphaned, it, now)
 	e.N = n
 	r.emit(e)
 	if n <= len(r.slots) {
@@ -197,9 +196,9 @@ func (s *slot) time(h *Handling, now time.Time) time.Time {
 	return now.Add(time.Hour)
 }
 
-func (s *slot) event(kind Kind, h *Handling, now time.Time) Event {
-	return Event{Kind: kind, Channel: h.Item.In.Channel, Serial: h.Item.Serial, ID: h.Item.ID(), Attempt: h.Item.Attempts + 1,
-		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(h.Started), Err: h.Cause()}
+func (s *slot) event(kind Kind, it *Item, now time.Time) Event {
+	return Event{Kind: kind, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
+		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(it.Started), Err: it.Cause()}
 }
 
 // vacant are the slots that stay empty because there are as many orphans as workers.
@@ -236,8 +235,8 @@ func (r *Pool) cancelAll(cause error) {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.h() != nil && it.state == running {
-				it.handling.cancel(cause)
+			if it.slot != nil && it.state == running {
+				it.cancel(cause)
 			}
 		}
 		s.mu.Unlock()
@@ -261,7 +260,7 @@ func (r *Pool) runningNow() int {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.h() != nil && (it.state == running || it.state == lost) {
+			if it.slot != nil && (it.state == running || it.state == lost) {
 				n++
 			}
 		}

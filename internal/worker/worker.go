@@ -39,6 +39,8 @@ type slot struct {
 	sent  []*Item       // of step; kept for their memory, as took is
 	took  []*Item
 
+	origins [2]*origin // of the last takes; mu
+
 	asked     []*Item // of start, likewise
 	with      []int
 	records   [][]byte
@@ -166,6 +168,21 @@ func (s *slot) step(call *link.Call) bool {
 	}
 }
 
+// origin is one of which nothing is left, or a new one.
+func (s *slot) origin() *origin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.origins {
+		if o != nil && o.left == 0 {
+			o.memory.Reuse()
+			return o
+		}
+	}
+	o := new(origin)
+	s.origins[0], s.origins[1] = s.origins[1], o
+	return o
+}
+
 // busy says whether something is in hand.
 func (s *slot) busy() bool {
 	s.mu.Lock()
@@ -242,21 +259,20 @@ func (s *slot) handle(it *Item, turn int32) bool {
 		return true
 	}
 	s.begin(it, turn, s.now)
-	h := &it.handling
 	if r.lease.lost.Load() { // whoever ended the others' contexts has not seen this one
-		h.cancel(ErrLeaseLost)
+		it.cancel(ErrLeaseLost)
 	} else if r.patience.Err() != nil {
-		h.cancel(ErrShutdown)
+		it.cancel(ErrShutdown)
 	} else if it.called {
-		h.cancel(ErrCancelled)
+		it.cancel(ErrCancelled)
 	}
 	more := len(s.items) > 1
 	s.mu.Unlock()
 	if more {
-		r.watcher.note(h.Started.Add(Stall))
+		r.watcher.note(it.Started.Add(Stall))
 	}
-	r.conf.Handle(h)
-	return !h.orphan
+	r.conf.Handle(it)
+	return !it.orphan
 }
 
 // decide files the verdict of a handler that has returned. False: it had been given up, and so has the goroutine.
@@ -274,7 +290,7 @@ func (s *slot) decide(it *Item, turn int32, v *Verdict, took time.Duration) bool
 		if it.back {
 			break
 		}
-		s.r.emit(Event{Kind: Lost, Channel: it.In.Channel, Serial: it.Serial, Attempt: it.Attempts + 1,
+		s.r.emit(Event{Kind: Lost, Channel: it.In.Channel, Serial: it.Serial, Attempt: it.Attempt(),
 			Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: ErrLeaseLost})
 	}
 	return true

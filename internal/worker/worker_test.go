@@ -49,12 +49,12 @@ func benchmarkStep(b *testing.B, prefetch, workers int) {
 	r := NewPool(server, workers, []*Intake{in}, Config{
 		Lease: 10 * time.Minute, Grace: time.Second, Timeout: time.Minute, ReplyTimeout: 3 * time.Second,
 		Prefetch: prefetch, PrefetchBytes: 256 << 10, Values: context.Background(),
-		Judge: func(*Handling, any, error) *Verdict { return Ack },
-		Handle: func(h *Handling) {
+		Judge: func(*Item, any, error) *Verdict { return Ack },
+		Handle: func(it *Item) {
 			if n.Add(1) == int64(b.N) {
 				close(all)
 			}
-			h.Finish(nil, false)
+			it.Finish(nil, false)
 		},
 	})
 	if err := r.Join(context.Background()); err != nil {
