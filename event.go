@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,6 +121,9 @@ func LogEvents(l *slog.Logger) func(Event) {
 // eventBuffer bounds the events that wait for a slow Events func: some 3 MB.
 const eventBuffer = 16384
 
+// someEvents are named and delivered together.
+const someEvents = 64
+
 // events carries what happens to the user's func on a goroutine of its own, so that no slow func holds up a beat or the link.
 type events struct {
 	to func(Event)
@@ -180,14 +182,11 @@ func (e *events) room() int { return eventBuffer - len(e.waiting) - int(e.left.L
 
 // serials are the names of all, one behind the other: one piece of memory.
 func serials(evs []worker.Event) string {
-	var all strings.Builder
-	all.Grow(len(evs) * ulid.EncodedSize)
+	var all [someEvents * ulid.EncodedSize]byte
 	for i := range evs {
-		var name [ulid.EncodedSize]byte
-		evs[i].Serial.MarshalTextTo(name[:])
-		all.Write(name[:])
+		evs[i].Serial.MarshalTextTo(all[i*ulid.EncodedSize : (i+1)*ulid.EncodedSize])
 	}
-	return all.String()
+	return string(all[:len(evs)*ulid.EncodedSize])
 }
 
 func (e *events) poke() {
@@ -246,7 +245,7 @@ func (e *events) guarded(f func()) {
 
 // some delivers the next of the batch.
 func (e *events) some() {
-	evs := e.batch[e.at:min(e.at+64, len(e.batch))]
+	evs := e.batch[e.at:min(e.at+someEvents, len(e.batch))]
 	names := serials(evs)
 	for i := range evs {
 		e.at++

@@ -62,7 +62,7 @@ func (h *handling) unmarshal() (m IMessage, err error) {
 // judge makes a verdict of what the handler returned. It runs on the handler's goroutine, or the watcher's for one that was given up.
 func (h handling) judge(m IMessage, err error) *worker.Verdict {
 	if err == nil {
-		return h.Ack()
+		return worker.Ack
 	}
 	var v *worker.Verdict
 	if bad := h.ask("the handler's error", func() { v = h.verdict(m, err) }); bad != nil {

@@ -48,6 +48,7 @@ type Call struct {
 	Into *Memory // of replies that are strings; nil: each has its own
 
 	cmds  []command
+	n     int // of all commands
 	args  []any
 	elems [][]byte
 	size  int64 // bytes sent, as far as the link counts them
@@ -105,6 +106,7 @@ type command struct {
 	name     string
 	script   *Script
 	ready    *Command
+	times    int // of a ready one: so many in a row, each with its own elements
 	from, to int // its arguments in args
 	first, n int // those that follow, in elems: elements, which need no memory as an any
 }
@@ -123,35 +125,46 @@ func (c *Call) Reset() {
 	clear(c.args)
 	clear(c.cmds)
 	clear(c.elems)
-	c.cmds, c.args, c.elems, c.Replies, c.Into = c.cmds[:0], c.args[:0], c.elems[:0], c.Replies[:0], nil
+	c.cmds, c.args, c.elems, c.Replies, c.Into, c.n = c.cmds[:0], c.args[:0], c.elems[:0], c.Replies[:0], nil, 0
 	c.state.Store(queued)
 }
 
-// Only is a new Call of some of the commands, as they were added.
+// Only is a new Call of some of the commands, as they were added; their numbers ascend.
 func (c *Call) Only(is []int) *Call {
 	o := NewCall()
 	o.FailFast = c.FailFast
-	for _, i := range is {
-		cmd := c.cmds[i]
+	at := 0
+	for _, cmd := range c.cmds {
 		if cmd.script != nil {
 			c.args[cmd.from] = cmd.script.digest
 		}
-		from := len(o.args)
-		o.args = append(o.args, c.args[cmd.from:cmd.to]...)
-		o.cmds = append(o.cmds, command{name: cmd.name, script: cmd.script, ready: cmd.ready, from: from, to: len(o.args), first: len(o.elems)})
-		o.AddElements(c.elements(cmd)...)
+		for i := range cmd.times {
+			if len(is) == 0 || is[0] != at+i {
+				continue
+			}
+			is = is[1:]
+			if cmd.ready != nil {
+				o.AddReady(cmd.ready, c.elementsOf(cmd, i)...)
+				continue
+			}
+			o.Add(cmd.name, c.args[cmd.from:cmd.to]...)
+			o.cmds[len(o.cmds)-1].script = cmd.script
+			o.AddElements(c.elements(cmd)...)
+		}
+		at += cmd.times
 	}
 	return o
 }
 
 // Len counts the commands.
-func (c *Call) Len() int { return len(c.cmds) }
+func (c *Call) Len() int { return c.n }
 
 // Add appends a command.
 func (c *Call) Add(name string, args ...any) {
 	from := len(c.args)
 	c.args = append(c.args, args...)
-	c.cmds = append(c.cmds, command{name: name, from: from, to: len(c.args), first: len(c.elems)})
+	c.cmds = append(c.cmds, command{name: name, times: 1, from: from, to: len(c.args), first: len(c.elems)})
+	c.n++
 }
 
 // AddReady appends a command that is rendered already, with its elements.
@@ -159,8 +172,14 @@ func (c *Call) AddReady(r *Command, elements ...[]byte) {
 	if len(elements) != r.elements {
 		panic("a ready command with another number of elements")
 	}
-	c.cmds = append(c.cmds, command{name: r.name, ready: r, from: len(c.args), to: len(c.args), first: len(c.elems), n: len(elements)})
+	if i := len(c.cmds) - 1; i < 0 || c.cmds[i].ready != r {
+		c.cmds = append(c.cmds, command{ready: r, first: len(c.elems)})
+	}
+	cmd := &c.cmds[len(c.cmds)-1]
+	cmd.times++
+	cmd.n += len(elements)
 	c.elems = append(c.elems, elements...)
+	c.n++
 }
 
 // AddScript appends a script's run; keys counts those of its arguments that are keys.
@@ -179,10 +198,16 @@ func (c *Call) AddElements(elements ...[]byte) {
 
 func (c *Call) elements(cmd command) [][]byte { return c.elems[cmd.first : cmd.first+cmd.n] }
 
+// elementsOf are those of the ith of a ready command.
+func (c *Call) elementsOf(cmd command, i int) [][]byte {
+	n := cmd.ready.elements
+	return c.elems[cmd.first+i*n : cmd.first+(i+1)*n]
+}
+
 // fail ends the call with the same error for every command without a reply.
 func (c *Call) fail(class Class, err error) {
 	e := &Error{class, err}
-	for len(c.Replies) < len(c.cmds) {
+	for len(c.Replies) < c.n {
 		c.Replies = append(c.Replies, Reply{Err: e})
 	}
 	c.done <- struct{}{}

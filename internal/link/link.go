@@ -397,7 +397,9 @@ func (l *Link) send(c *Call) {
 	for _, cmd := range c.cmds {
 		var err error
 		if cmd.ready != nil {
-			err = l.conn.sendReady(cmd.ready, c.elements(cmd))
+			for i := 0; i < cmd.times && err == nil; i++ {
+				err = l.conn.sendReady(cmd.ready, c.elementsOf(cmd, i))
+			}
 		} else {
 			name := cmd.name
 			if cmd.script != nil && !l.conn.loaded[cmd.script] {
@@ -455,7 +457,7 @@ func (c *conn) read(timeout time.Duration) {
 		answered = answered[:0]
 	}
 	for call := range c.inflight {
-		for range call.cmds {
+		for range call.n {
 			v, bulk, err := c.receive(timeout, wake, call.Into)
 			if err != nil {
 				if _, reply := err.(redis.Error); !reply {

@@ -601,8 +601,13 @@ func TestOnly(t *testing.T) {
 	c.Add("ECHO", "b")
 	c.AddScript(two, 1, b.key, "c")
 	c.AddScript(one, 1, b.key, "d")
-	all := []string{"onea", "b", "twoc", "oned"}
-	for i, is := range [][]int{{0, 1, 2, 3}, {2, 3}, {1}, {3, 0}, {}, {0, 1, 2, 3}} {
+	ready := NewCommand(1, "ECHO")
+	for _, e := range []string{"e", "f", "g"} {
+		c.AddReady(ready, []byte(e))
+	}
+	c.AddScript(two, 1, b.key, "h")
+	all := []string{"onea", "b", "twoc", "oned", "e", "f", "g", "twoh"}
+	for i, is := range [][]int{{0, 1, 2, 3, 4, 5, 6, 7}, {2, 3}, {1}, {0, 3}, {}, {5}, {4, 6, 7}, {0, 1, 2, 3, 4, 5, 6, 7}} {
 		if i%2 == 1 {
 			b.s.Do("SCRIPT", "FLUSH")
 		}
@@ -633,7 +638,7 @@ func TestOnly(t *testing.T) {
 			o, is = o.Only(missing), kept
 		}
 	}
-	if c.Len() != 4 {
+	if c.Len() != 8 {
 		t.Errorf("%d commands left in the first", c.Len())
 	}
 }

@@ -31,10 +31,17 @@ type proper struct {
 // Key is the context key under which a handler's context gives its Item.
 type Key struct{}
 
-// begin makes an item's handling.
-func (s *slot) begin(it *Item, turn int32, now time.Time) {
-	it.slot, it.turn, it.Started = s, turn, now
+// begin makes an item the one that is handled now. s.mu is held.
+func (s *slot) begin(it *Item, turn int32) {
+	it.state, it.slot, it.turn, it.Started = running, s, turn, s.now
 	it.timeout = cmp.Or(it.Timeout(), s.r.conf.Timeout)
+	if s.r.lease.lost.Load() { // whoever ended the others' contexts has not seen this one
+		it.cancel(ErrLeaseLost)
+	} else if s.r.patience.Err() != nil {
+		it.cancel(ErrShutdown)
+	} else if it.called {
+		it.cancel(ErrCancelled)
+	}
 }
 
 // causes are why a context ends; an item has the number of its own.
@@ -145,16 +152,6 @@ func (it *Item) Then(fs []Follow) {
 	it.slot.mu.Lock()
 	it.more().then = append(it.more().then, fs...)
 	it.slot.mu.Unlock()
-}
-
-// Ack is the verdict on success.
-func (it *Item) Ack() *Verdict {
-	it.slot.mu.Lock()
-	defer it.slot.mu.Unlock()
-	if it.rare == nil || it.rare.result == nil && it.rare.then == nil {
-		return Ack
-	}
-	return &Verdict{Kind: Acked, Result: it.rare.result, Then: it.rare.then}
 }
 
 // Receiver is the incarnation that holds the message.

@@ -10,9 +10,9 @@ import (
 type valueKey struct{}
 
 func newTestItem() *Item {
-	r := &Pool{conf: &Config{Timeout: time.Minute, Values: context.WithValue(context.Background(), valueKey{}, "value")}}
+	r := &Pool{conf: &Config{Timeout: time.Minute, Values: context.WithValue(context.Background(), valueKey{}, "value")}, patience: context.Background()}
 	it := &Item{}
-	(&slot{r: r}).begin(it, 1, time.Now())
+	(&slot{r: r, now: time.Now()}).begin(it, 1)
 	return it
 }
 

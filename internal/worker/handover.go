@@ -383,13 +383,13 @@ func (h *handover) empty(ctx context.Context, old lists.Incarnation, wanted []he
 
 // lose marks an item that somebody else has by now, and ends its handler. s.mu is held.
 func (s *slot) lose(it *Item) {
-	if it.slot != nil && it.state == running {
+	if it.state == running {
 		it.state = lost
 		it.cancel(ErrLeaseLost)
 		s.r.watcher.note(time.Now())
 		return
 	}
-	it.state = lost // also for a handler that is just about to start
+	it.state = lost
 	s.remove(it)
 	kind := Lost
 	if it.doubt {

@@ -88,7 +88,7 @@ type Follow struct {
 	Raw []byte
 }
 
-// Ack is the verdict on most messages.
+// Ack is the verdict on most messages; decide adds what the handler asked for.
 var Ack = &Verdict{Kind: Acked}
 
 // release is the verdict on what was not begun.
@@ -107,6 +107,7 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	}
 	back, over := false, 0
 	var in *Intake // of those that are over together
+	ids := false   // they have some
 	send := func(it *Item) {
 		if it.state == decided && !it.unknown {
 			it.state = sending
@@ -122,8 +123,8 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 		case it.state != decided:
 		case it.verdict == release:
 			back = true
-		case it.together() && !it.unknown && (in == nil || in == it.In):
-			in = it.In
+		case it.together() && !it.unknown && (in == nil || in == it.In && ids == (it.ID() != "")):
+			in, ids = it.In, it.ID() != ""
 			over++
 		default:
 			send(it)
@@ -141,12 +142,22 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	}
 	from := len(out)
 	for _, it := range s.items {
-		if it.state == decided && !it.unknown && it.In == in && it.together() {
+		if it.state == decided && !it.unknown && it.In == in && it.together() && ids == (it.ID() != "") {
 			it.state = sending
 			out = append(out, it)
 		}
 	}
-	s.settleAll(call, in, in.doing[s.n], out[from:]...)
+	its, doing := out[from:], in.doing[s.n]
+	if ids {
+		s.settleAll(call, in, doing, its...)
+	} else if n := len(its); s.first(in, its) {
+		call.AddScript(lists.Ack, 1, doing, n)
+		call.AddElements(its[0].Serial[:], its[n-1].Serial[:])
+	} else {
+		for _, it := range its {
+			s.command(call, it, doing)
+		}
+	}
 	return out
 }
 
@@ -224,8 +235,11 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 	}
 }
 
-// together says whether a verdict may share a script with others of its kind: that of a message with an id that is over.
+// together says whether a verdict may share a script with others of its kind: that of a message that is over.
 func (it *Item) together() bool {
+	if it.verdict == Ack {
+		return !it.Bare
+	}
 	k := it.verdict.Kind
 	return (k == Acked || k == Cancelled || k == Expired) && it.verdict.Then == nil && it.ID() != ""
 }
@@ -264,7 +278,7 @@ func (s *slot) first(in *Intake, its []*Item) bool {
 		case len(left) == 0:
 			return true
 		case it == left[0]:
-			if it.how() != nil {
+			if it.ID() != "" && it.how() != nil {
 				return false
 			}
 			left = left[1:]
@@ -442,13 +456,22 @@ func (s *slot) report(it *Item, found bool, evs []Event) []Event {
 		return nil
 	}
 	v := it.verdict
-	e := Event{Kind: v.Kind, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
-		Receiver: s.r.live.Load().Name, Worker: s.n, Took: it.took, Err: v.Err}
+	if !found && v.Kind == Released && !it.doubt {
+		return evs // reaped or released by somebody else
+	}
+	evs = slices.Grow(evs, 1)[:len(evs)+1]
+	e := &evs[len(evs)-1] // zero, and written in place
+	e.Kind, e.Channel, e.Receiver = v.Kind, it.In.Channel, s.r.live.Load().Name
+	e.Serial, e.Attempt, e.Worker, e.Took = it.Serial, it.Attempt(), s.n, it.took
+	if id := it.ID(); id != "" {
+		e.ID = id
+	}
+	if v.Err != nil {
+		e.Err = v.Err
+	}
 	switch {
 	case !found && it.doubt:
 		e.Kind = DoneOrLost
-	case !found && v.Kind == Released:
-		return evs // reaped or released by somebody else
 	case !found:
 		e.Kind = Lost
 		if e.Err == nil {
@@ -459,7 +482,7 @@ func (s *slot) report(it *Item, found bool, evs []Event) []Event {
 	case v.Kind == Released:
 		e.N, e.Attempt = 1, 0
 	}
-	return append(evs, e)
+	return evs
 }
 
 // remove takes an item out of hand. s.mu is held.

@@ -86,7 +86,7 @@ func readable(all []*Intake) []*Intake {
 
 // askHigher asks, before an item starts that a waiter brought or that was taken while they had something, the channels above its own
 // once more. What they have is started in its place, and the item goes back to where it came from.
-func (s *slot) askHigher(it *Item) *Item {
+func (s *slot) askHigher(it *Item, turn int32) *Item {
 	r := s.r
 	call := link.NewCall()
 	call.FailFast = true
@@ -118,7 +118,7 @@ func (s *slot) askHigher(it *Item) *Item {
 	} else if !it.asked {
 		return nil // the next step comes when the breaker lets it
 	}
-	return s.claim()
+	return s.claim(turn)
 }
 
 // release hands an item back at once; if that fails its verdict is sent with the next step's.

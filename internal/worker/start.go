@@ -242,7 +242,7 @@ func (r *Pool) Cancel(in *Intake, serial ulid.ULID) {
 				continue
 			}
 			it.called = true
-			if it.state == running && it.slot != nil {
+			if it.state == running {
 				it.cancel(ErrCancelled)
 			} else if it.state == waiting {
 				it.state, it.verdict = decided, &Verdict{Kind: Cancelled}

@@ -235,7 +235,7 @@ func (r *Pool) cancelAll(cause error) {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.slot != nil && it.state == running {
+			if it.state == running {
 				it.cancel(cause)
 			}
 		}

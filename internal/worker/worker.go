@@ -93,8 +93,9 @@ func (s *slot) spawn() {
 func (s *slot) work(turn int32) {
 	call := link.NewCall()
 	for s.step(call) {
-		for it := s.claim(); it != nil; it = s.claim() {
-			if !s.handle(it, turn) {
+		for it := s.claim(turn); it != nil; it = s.claim(turn) {
+			s.r.conf.Handle(it)
+			if it.orphan {
 				return
 			}
 		}
@@ -209,8 +210,8 @@ func (s *slot) park() {
 	}
 }
 
-// claim gives the next item to start, unless the receiver may start nothing now.
-func (s *slot) claim() *Item {
+// claim gives the next item to handle, begun, unless the receiver may start nothing now.
+func (s *slot) claim(turn int32) *Item {
 	if s.r.Stopped() || s.r.pausing.Load() || !s.r.lease.fresh(s.now) {
 		return nil
 	}
@@ -219,8 +220,10 @@ func (s *slot) claim() *Item {
 	begin := next != nil && next.Extra != nil && !next.begun
 	strict := s.r.order.strict()
 	ask := next != nil && !begin && !next.asked && next.In.Index > 0 && strict
+	more := false
 	if next != nil && !begin && !ask {
-		next.state = running
+		s.begin(next, turn)
+		more = len(s.items) > 1
 		for i := 0; strict && i < len(s.items); i++ {
 			s.items[i].asked = false // what comes after it asks anew
 		}
@@ -231,9 +234,12 @@ func (s *slot) claim() *Item {
 		if !s.start(next.In) {
 			return nil
 		}
-		return s.claim()
+		return s.claim(turn)
 	case ask:
-		return s.askHigher(next)
+		return s.askHigher(next, turn)
+	}
+	if more {
+		s.r.watcher.note(next.Started.Add(Stall))
 	}
 	return next
 }
@@ -250,31 +256,6 @@ func (s *slot) next() (next *Item) {
 	return next
 }
 
-// handle runs the handler on the slot's goroutine. False: the goroutine has lost its slot and goes home.
-func (s *slot) handle(it *Item, turn int32) bool {
-	r := s.r
-	s.mu.Lock()
-	if it.state != running { // revoked since it was claimed
-		s.mu.Unlock()
-		return true
-	}
-	s.begin(it, turn, s.now)
-	if r.lease.lost.Load() { // whoever ended the others' contexts has not seen this one
-		it.cancel(ErrLeaseLost)
-	} else if r.patience.Err() != nil {
-		it.cancel(ErrShutdown)
-	} else if it.called {
-		it.cancel(ErrCancelled)
-	}
-	more := len(s.items) > 1
-	s.mu.Unlock()
-	if more {
-		r.watcher.note(it.Started.Add(Stall))
-	}
-	r.conf.Handle(it)
-	return !it.orphan
-}
-
 // decide files the verdict of a handler that has returned. False: it had been given up, and so has the goroutine.
 func (s *slot) decide(it *Item, turn int32, v *Verdict, took time.Duration) bool {
 	s.mu.Lock()
@@ -284,6 +265,9 @@ func (s *slot) decide(it *Item, turn int32, v *Verdict, took time.Duration) bool
 	}
 	switch it.state {
 	case running:
+		if more := it.rare; v == Ack && more != nil && (more.result != nil || more.then != nil) {
+			v = &Verdict{Kind: Acked, Result: more.result, Then: more.then}
+		}
 		it.verdict, it.took, it.state = v, took, decided
 	case lost:
 		s.remove(it)

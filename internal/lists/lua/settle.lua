@@ -20,11 +20,8 @@ end
 
 local n = tonumber(ARGV[3])
 if n > 0 then
-  local es = redis.call('LRANGE', KEYS[1], -n, -1)
-  if #es < n then return -1 end
-  for i = 1, n do
-    if string.sub(es[n - i + 1], 5, 20) ~= ARGV[3 + n + i] then return -1 end
-  end
+  if not first(KEYS[1], n, ARGV[4 + n], ARGV[3 + 2 * n]) then return -1 end
+  local es = special and redis.call('LRANGE', KEYS[1], -n, -1)
   redis.call('LTRIM', KEYS[1], 0, -n - 1)
   if special then
     for i = 1, n do over(ARGV[3 + i], es[n - i + 1], 'a 0 0 0\n') end
