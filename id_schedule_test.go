@@ -955,7 +955,6 @@ func TestDeliveryByIDLeaves(t *testing.T) {
 // What is over of a take leaves its list together, whatever else lies there, and whatever of other messages is to be told or dropped.
 func TestOverTogether(t *testing.T) {
 	t.Parallel()
-	const n = 60
 	for _, c := range []struct {
 		name    string
 		disturb func(do func(string, ...any) any, k lists.Keys, doing string)
@@ -966,49 +965,58 @@ func TestOverTogether(t *testing.T) {
 		{"behind another", func(do func(string, ...any) any, _ lists.Keys, doing string) { do("RPUSH", doing, "another") }, "another"},
 		{"while another was cancelled", func(do func(string, ...any) any, k lists.Keys, _ string) { do("SADD", k.Cancelled, "another") }, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t)
-			b := newBench(t, s.URL())
-			k := lists.KeysOf(b.name)
-			for i := range n {
-				b.must(b.one(i, ID(fmt.Sprint(i))))
+		for _, named := range []bool{true, false} {
+			t.Run(c.name+map[bool]string{false: ", without ids"}[named], func(t *testing.T) { overTogether(t, named, c.disturb, c.left) })
+		}
+	}
+}
+
+func overTogether(t *testing.T, named bool, disturb func(do func(string, ...any) any, k lists.Keys, doing string), stays string) {
+	t.Parallel()
+	const n = 60
+	s := redistest.Start(t)
+	b := newBench(t, s.URL())
+	k := lists.KeysOf(b.name)
+	for i := range n {
+		var opts []Option
+		if named {
+			opts = append(opts, ID(fmt.Sprint(i)))
+		}
+		b.must(b.one(i, opts...))
+	}
+	doings := func() (keys []string) {
+		for _, key := range s.Do("KEYS", "{"+b.name+"}.doing.*").([]any) {
+			keys = append(keys, string(key.([]byte)))
+		}
+		return keys
+	}
+	b.receive(1, func(ctx context.Context, i int) error {
+		if i == n*2/3 { // as many are taken at once by now as ever
+			doing := doings()[0]
+			if held := s.Do("LLEN", doing).(int64); held < 3 {
+				t.Errorf("%d are held", held)
 			}
-			doings := func() (keys []string) {
-				for _, key := range s.Do("KEYS", "{"+b.name+"}.doing.*").([]any) {
-					keys = append(keys, string(key.([]byte)))
-				}
-				return keys
-			}
-			b.receive(1, func(ctx context.Context, i int) error {
-				if i == n*2/3 { // as many are taken at once by now as ever
-					doing := doings()[0]
-					if held := s.Do("LLEN", doing).(int64); held < 3 {
-						t.Errorf("%d are held", held)
-					}
-					c.disturb(s.Do, k, doing)
-				}
-				return nil
-			})
-			b.wait(Acked, n, 5*time.Second)
-			for _, key := range []any{k.IDs, k.Running} {
-				if left := s.Do("HLEN", key).(int64); left > 0 {
-					t.Errorf("%d left in %s", left, key)
-				}
-			}
-			left := ""
-			for _, doing := range doings() {
-				for _, e := range s.Do("LRANGE", doing, 0, -1).([]any) {
-					left += string(e.([]byte))
-				}
-			}
-			if left != c.left {
-				t.Errorf("left in hand: %q", left)
-			}
-			if stats := string(s.Do("INFO", "commandstats").([]byte)); !strings.Contains(stats, "cmdstat_ltrim") {
-				t.Error("none left together")
-			}
-		})
+			disturb(s.Do, k, doing)
+		}
+		return nil
+	})
+	b.wait(Acked, n, 5*time.Second)
+	for _, key := range []any{k.IDs, k.Running} {
+		if left := s.Do("HLEN", key).(int64); left > 0 {
+			t.Errorf("%d left in %s", left, key)
+		}
+	}
+	left := ""
+	for _, doing := range doings() {
+		for _, e := range s.Do("LRANGE", doing, 0, -1).([]any) {
+			left += string(e.([]byte))
+		}
+	}
+	if left != stays {
+		t.Errorf("left in hand: %q", left)
+	}
+	if stats := string(s.Do("INFO", "commandstats").([]byte)); !strings.Contains(stats, "cmdstat_ltrim") {
+		t.Error("none left together")
 	}
 }
 

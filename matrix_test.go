@@ -30,6 +30,7 @@ var steps = []step{
 	{name: "take by the waiter", match: redistest.ByName("BRPOPLPUSH", ".prepare")},
 	{name: "take a suspect", match: redistest.ByScript(lists.Take)},
 	{name: "ack", match: redistest.ByName("LREM", ".doing")},
+	{name: "ack of several", match: redistest.ByScript(lists.Ack)},
 	{name: "retry", match: redistest.ByScript(lists.Retry)},
 	{name: "reject", match: redistest.ByScript(lists.Reject)},
 	{name: "promote", match: redistest.ByScript(lists.Promote)},
@@ -78,7 +79,12 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 	want := []int{10000, 10001, 10002, 10004}
 	for i := range 80 {
 		want = append(want, 20000+i)
-		_, _ = m.Lpush(k.Prepare.(string), strconv.Itoa(20000+i))
+		e := lists.Element{Serial: lists.NewSerial(), Payload: strconv.AppendInt(nil, int64(20000+i), 10)}
+		raw := e.Encode()
+		if i%4 == 0 {
+			raw = e.Payload // bare
+		}
+		_, _ = m.Lpush(k.Prepare.(string), string(raw))
 	}
 	seen := newTally()
 	handle := func(ctx context.Context, i int) error {

@@ -150,10 +150,14 @@ func TestAbsenceStartsNoGoroutines(t *testing.T) {
 	defer close(release)
 	// What a worker has handled without an ack on its way is decided and in its hands.
 	var open [2]atomic.Int32
-	acks := redistest.ByName("LREM", ".doing")(q.name)
+	one, several := redistest.ByName("LREM", ".doing")(q.name), redistest.ByScript(lists.Ack)(q.name)
 	p.On(func(args [][]byte) bool {
-		if acks(args) {
-			open[args[1][len(args[1])-1]-'0'].Add(-1)
+		worker := func(list []byte) *atomic.Int32 { return &open[list[len(list)-1]-'0'] }
+		if one(args) {
+			worker(args[1]).Add(-1)
+		} else if several(args) {
+			n, _ := strconv.Atoi(string(args[4]))
+			worker(args[3]).Add(-int32(n))
 		}
 		return false
 	}, 0, redistest.Pass)
@@ -1359,7 +1363,8 @@ func TestRefusedVerdictStopsTakes(t *testing.T) {
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Prefetch = 16 })
-	r := p.On(redistest.ByName("LREM", ".doing")(q.name), 0, redistest.ReplyError("NOREPLICAS Not enough good replicas to write."))
+	acks := redistest.Either(redistest.ByName("LREM", ".doing"), redistest.ByScript(lists.Ack))
+	r := p.On(acks(q.name), 0, redistest.ReplyError("NOREPLICAS Not enough good replicas to write."))
 	seen := newTally()
 	q.deliver(0, 500)
 	q.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })

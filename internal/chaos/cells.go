@@ -96,6 +96,7 @@ var steps = []step{
 	{"take after a large one", redistest.ByName("RPOPLPUSH", ".prepare"), largely},
 	{"take a suspect", redistest.ByScript(lists.Take), early},
 	{"ack", redistest.ByName("LREM", ".doing"), early},
+	{"ack of several", redistest.ByScript(lists.Ack), early},
 	{"retry", redistest.ByScript(lists.Retry), early},
 	{"reject", redistest.ByScript(lists.Reject), early},
 	{"promote", redistest.ByScript(lists.Promote), early},
@@ -228,7 +229,12 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	put := func(key any, id, plan string) {
 		m := &message{id: c + "/" + id, plan: plan}
 		w.log.say(entry{Op: deliver, Phase: invoke, ID: m.id, Note: plan}, entry{Op: deliver, Phase: ok, ID: m.id, Note: plan})
-		w.server.Do("LPUSH", key, m.payload())
+		raw := m.payload()
+		if strings.HasPrefix(id, "some") {
+			e := lists.Element{Serial: lists.NewSerial(), Payload: raw}
+			raw = e.Encode()
+		}
+		w.server.Do("LPUSH", key, raw)
 	}
 	// A corpse whose list is to be reaped, two suspects, and a batch in which one holds up the others.
 	dead := lists.NewIncarnation(2, time.Second)
@@ -242,7 +248,7 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 		if i%40 == 39 {
 			plan = planSlow + "150"
 		}
-		put(k.Prepare, fmt.Sprint("bare", i), plan)
+		put(k.Prepare, fmt.Sprint([]string{"bare", "some"}[i/8%2], i), plan)
 	}
 	match := st.match(w.channels[0])
 	if st.when == largely {

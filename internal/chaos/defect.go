@@ -262,6 +262,13 @@ var defects = []defect{
 		drain:    3 * time.Second,
 	},
 	{
+		name: "an ack of several that does not look what lies there",
+		edits: []edit{
+			{"internal/lists/lua/first.lua", "return serial('-1') == from and serial('-' .. n) == to", "return true"},
+		},
+		schedule: refuseRetries,
+	},
+	{
 		name: "an ack that does not free its id",
 		edits: []edit{
 			{"internal/lists/lua/settle.lua", "  redis.pcall('HDEL', KEYS[2], unpack(ids))\n", ""},
@@ -334,6 +341,20 @@ func loseReply(w *world, plan string, match redistest.Match) {
 		if !w.drained(3 * time.Second) {
 			return
 		}
+	}
+}
+
+// refuseRetries refuses the retry of a message that lies among others which are acked.
+func refuseRetries(w *world) {
+	x := w.start(orders{Workers: 2, Lease: time.Second})
+	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
+	for range 3 {
+		w.deliver(2, planSlow+"200") // so that what comes meanwhile is taken together
+		refused := x.proxy.On(redistest.ByScript(lists.Retry)(w.channels[0]), 12, redistest.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot"))
+		w.deliver(160, planOK, planOK, planOK, planOK, planOK, planOK, planRetry, planOK)
+		w.until(5*time.Second, "the fault strikes", func() bool { return refused.Struck() > 0 })
+		w.struck("refused")
+		w.drained(5 * time.Second)
 	}
 }
 

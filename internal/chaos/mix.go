@@ -43,7 +43,7 @@ var aims = map[string]redistest.Match{
 	"deliver":    redistest.Command("LPUSH"),
 	"take":       redistest.Command("RPOPLPUSH"),
 	"waiter":     redistest.Command("BRPOPLPUSH"),
-	"ack":        redistest.Command("LREM"),
+	"ack":        acks,
 	"retry":      redistest.Command("", ".doing.", "}.delay"),
 	"long retry": longRetry,
 	"reject":     redistest.Command("", ".doing.", "}.dead"),
@@ -58,6 +58,11 @@ var (
 	parting  = []string{"waiter", "waiter", "waiter", "waiter", "long retry", "long retry", "take", "ack", "retry", "reject", "promote", "put back"}
 	mistaken = []string{"prepare", "prepare", "suspect", "delay", "dead", "keeper"}
 )
+
+// acks matches what acks one, and what acks several.
+func acks(args [][]byte) bool {
+	return redistest.Command("LREM")(args) || len(args) == 7 && string(args[2]) == "1" && bytes.Contains(args[3], []byte(".doing."))
+}
 
 // longRetry matches a retry that is still in delay when a handover sends it again.
 func longRetry(args [][]byte) bool {

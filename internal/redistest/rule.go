@@ -52,6 +52,14 @@ func ByScript(s interface{ Digest() string }) func(channel string) Match {
 	}
 }
 
+// Either matches what one of two does.
+func Either(a, b func(channel string) Match) func(channel string) Match {
+	return func(channel string) Match {
+		one, other := a(channel), b(channel)
+		return func(args [][]byte) bool { return one(args) || other(args) }
+	}
+}
+
 // Action is what a rule does to a command. The zero value is Pass.
 type Action struct {
 	kind  kind
