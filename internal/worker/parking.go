@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -151,6 +152,7 @@ func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
 	r.polls.Store(false)
 	r.parking.leave(s)
 	s.poke()
+	runtime.Gosched() // it begins at once, here, before this goroutine has had the next awaited
 	r.watcher.note(time.Now().Add(Stall))
 	return nil
 }
