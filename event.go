@@ -159,13 +159,17 @@ func (e *events) emit(ev Event) {
 		return
 	}
 	serial, _ := ulid.Parse(ev.Serial) // zero where there is none
-	e.tell(worker.Event{Kind: worker.Kind(ev.Kind), Channel: ev.Channel, Serial: serial, ID: ev.ID, Attempt: ev.Attempt, Receiver: ev.Receiver,
-		Worker: ev.Worker, N: ev.N, Took: ev.Took, Due: ev.Due, Fatal: ev.Fatal, Err: ev.Err})
+	v := worker.Event{Kind: worker.Kind(ev.Kind), Channel: ev.Channel, Serial: serial, ID: ev.ID, Attempt: ev.Attempt, Receiver: ev.Receiver,
+		Worker: ev.Worker, N: ev.N, Took: ev.Took, Fatal: ev.Fatal, Err: ev.Err}
+	if !ev.Due.IsZero() {
+		v.Due = ev.Due.UnixNano()
+	}
+	e.tell(v)
 }
 
 // tell emits what happens in a pool, which may be every message.
 func (e *events) tell(evs ...worker.Event) {
-	now := time.Now()
+	now := time.Now().UnixNano()
 	for i := range evs {
 		evs[i].Time = now
 	}
@@ -250,12 +254,15 @@ func (e *events) some() {
 	for i := range evs {
 		e.at++
 		e.left.Add(-1)
-		v, serial := &evs[i], ""
+		v, serial, due := &evs[i], "", time.Time{}
+		if v.Due != 0 {
+			due = time.Unix(0, v.Due)
+		}
 		if !v.Serial.IsZero() {
 			serial = names[i*ulid.EncodedSize : (i+1)*ulid.EncodedSize]
 		}
-		e.to(Event{Time: v.Time, Kind: EventKind(v.Kind), Channel: v.Channel, Serial: serial, ID: v.ID, Attempt: v.Attempt,
-			Receiver: v.Receiver, Worker: v.Worker, N: v.N, Took: v.Took, Due: v.Due, Fatal: v.Fatal, Err: v.Err})
+		e.to(Event{Time: time.Unix(0, v.Time), Kind: EventKind(v.Kind), Channel: v.Channel, Serial: serial, ID: v.ID, Attempt: v.Attempt,
+			Receiver: v.Receiver, Worker: v.Worker, N: v.N, Took: v.Took, Due: due, Fatal: v.Fatal, Err: v.Err})
 	}
 }
 

@@ -161,25 +161,20 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	return out
 }
 
-// spread gives each item a reply of its own, where the last one is that of several: what it says of each, or of all.
-func spread(replies []link.Reply, n int) []link.Reply {
-	if len(replies) == 0 || len(replies) == n {
-		return replies
+// replyTo is the reply to the ith of n items, where the last one is that of several if there are fewer: what it says of each, or of all.
+func replyTo(replies []link.Reply, n, i int) link.Reply {
+	last := len(replies) - 1
+	if len(replies) == n || i < last {
+		return replies[i]
 	}
-	last := replies[len(replies)-1]
-	all := append(make([]link.Reply, 0, n), replies[:len(replies)-1]...)
-	vs, each := last.Value.([]any)
-	for i := 0; len(all) < n; i++ {
-		rep := last
-		if each && i < len(vs) {
-			rep.Value = vs[i]
-			if err, ok := vs[i].(redis.Error); ok {
-				rep.Err = err
-			}
+	rep := replies[last]
+	if vs, each := rep.Value.([]any); each && i-last < len(vs) {
+		rep.Value = vs[i-last]
+		if err, ok := rep.Value.(redis.Error); ok {
+			rep.Err = err
 		}
-		all = append(all, rep)
 	}
-	return all
+	return rep
 }
 
 // settles says whether all that is in hand is decided and may be sent. s.mu is held.
@@ -341,14 +336,13 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	if len(sent) == 0 {
 		return nil
 	}
-	replies = spread(replies, len(sent))
 	var trouble, refused error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.apart = false
 	evs := s.evs[:0]
 	for i, it := range sent {
-		rep := replies[i]
+		rep := replyTo(replies, len(sent), i)
 		switch link.Classify(rep.Err) {
 		case link.Done:
 			if n, _ := rep.Value.(int64); n == -1 && it.verdict.Kind == Acked { // others were first: each by itself
@@ -478,7 +472,7 @@ func (s *slot) report(it *Item, found bool, evs []Event) []Event {
 			e.Err = ErrLeaseLost
 		}
 	case v.Kind == Retried, v.Kind == Postponed:
-		e.Due = time.Now().Add(v.Wait)
+		e.Due = time.Now().Add(v.Wait).UnixNano()
 	case v.Kind == Released:
 		e.N, e.Attempt = 1, 0
 	}

@@ -79,10 +79,10 @@ const (
 	Trouble     Kind = "trouble"
 )
 
-// Event is one thing that happened; its fields are those of shunt.Event.
+// Event is one thing that happened; its fields are those of shunt.Event, its times ns since 1970.
 type Event struct {
 	Kind     Kind
-	Time     time.Time // Emit's to set
+	Time     int64 // Emit's to set
 	Channel  string
 	Serial   ulid.ULID // zero for a bare payload
 	ID       string
@@ -91,7 +91,7 @@ type Event struct {
 	Worker   int
 	N        int
 	Took     time.Duration
-	Due      time.Time
+	Due      int64 // 0: none
 	Fatal    bool
 	Err      error
 }
