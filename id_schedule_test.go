@@ -963,6 +963,10 @@ func TestOverTogether(t *testing.T) {
 		{"in order", func(func(string, ...any) any, lists.Keys, string) {}, ""},
 		{"in another order", func(do func(string, ...any) any, _ lists.Keys, doing string) { do("RPOPLPUSH", doing, doing) }, ""},
 		{"behind another", func(do func(string, ...any) any, _ lists.Keys, doing string) { do("RPUSH", doing, "another") }, "another"},
+		{"in another order, while another was cancelled", func(do func(string, ...any) any, k lists.Keys, doing string) {
+			do("SADD", k.Cancelled, "another")
+			do("EVAL", "local a, b = redis.call('LINDEX', KEYS[1], 1), redis.call('LINDEX', KEYS[1], 2) redis.call('LSET', KEYS[1], 1, b) redis.call('LSET', KEYS[1], 2, a)", 1, doing)
+		}, ""},
 		{"while another was cancelled", func(do func(string, ...any) any, k lists.Keys, _ string) { do("SADD", k.Cancelled, "another") }, ""},
 	} {
 		for _, named := range []bool{true, false} {

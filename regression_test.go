@@ -1767,3 +1767,67 @@ func TestHintBesideFailedSweep(t *testing.T) {
 	}
 	q.wait(Acked, 1, 5*time.Second)
 }
+
+// An empty payload that a worker took for itself was taken for none: it lay in the list of a living worker, whom nobody looks after.
+func TestEmptyPayloadIsTaken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL())
+	k := lists.KeysOf(q.name)
+	s.Do("LPUSH", k.Prepare, "", "", "")
+	q.receive(1, func(context.Context, int) error { return nil })
+	q.wait(Undecodable, 3, 5*time.Second)
+}
+
+// What was acked beside a retry that is refused, in the same batch, stayed in hand for as long as that was held off.
+func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+	var once atomic.Bool
+	refused := p.On(redistest.ByScript(lists.Retry)(q.name), 0, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
+	q.deliver(0, 200)
+	most := 0
+	held := func() (n int) {
+		for _, key := range s.Do("KEYS", "{"+q.name+"}.doing.*").([]any) {
+			n += int(s.Do("LLEN", key).(int64))
+		}
+		return n
+	}
+	q.receive(1, func(_ context.Context, i int) error {
+		if i == 150 && once.CompareAndSwap(false, true) {
+			most = held()
+			return errors.New("again")
+		}
+		return nil
+	})
+	strikes(t, refused, 1)
+	q.until(time.Second, "only that is held", func() bool { return held() == 1 })
+	if most < 4 {
+		t.Errorf("it was one of %d", most)
+	}
+	refused.Remove()
+	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(Acked) == 200 })
+}
+
+// A handler was given up, and the user's Backoff, which is asked then, did not return: shutdown looked at the verdict that was not there yet.
+func TestShutdownWhileBackoffBlocks(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	asked, release := make(chan struct{}), make(chan struct{})
+	q := newBench(t, s.URL(), func(q *Queue) {
+		q.Timeout, q.Grace = 50*time.Millisecond, 50*time.Millisecond
+		q.Backoff = func(int) time.Duration { close(asked); <-release; return 0 }
+	})
+	shutdown := q.receive(1, func(context.Context, int) error { <-release; return nil })
+	defer close(release)
+	q.deliver(0, 1)
+	<-asked
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	var left *ShutdownError
+	if err := shutdown(ctx); !errors.As(err, &left) || left.Running != 1 {
+		t.Errorf("shutdown: %v", err)
+	}
+}

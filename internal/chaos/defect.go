@@ -264,7 +264,7 @@ var defects = []defect{
 	{
 		name: "an ack of several that does not look what lies there",
 		edits: []edit{
-			{"internal/lists/lua/first.lua", "return serial('-1') == from and serial('-' .. n) == to", "return true"},
+			{"internal/lists/lua/first.lua", "return head('-1') == from and head('-' .. n) == to", "return true"},
 		},
 		schedule: refuseRetries,
 	},
@@ -272,7 +272,7 @@ var defects = []defect{
 		name: "an ack that does not free its id",
 		edits: []edit{
 			{"internal/lists/lua/settle.lua", "  redis.pcall('HDEL', KEYS[2], unpack(ids))\n", ""},
-			{"internal/lists/lua/settle.lua", "    redis.pcall('HDEL', KEYS[2], unpack(ARGV, 4, 3 + n))\n", ""},
+			{"internal/lists/lua/settle.lua", "    redis.pcall('HDEL', KEYS[2], unpack(ARGV, 6, 5 + n))\n", ""},
 		},
 		schedule: endNames,
 		row:      "ids",

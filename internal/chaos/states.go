@@ -286,16 +286,16 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			l, _ := b.list(append(slices.Clone(m.living), m.gone...), false)
 			held, n := m.doing[l], rapid.IntRange(1, 4).Draw(b.T, "n")
 			first := n <= len(held)
-			serial := func(i int, name string) string { // of the ith from the taking end, or of something else
+			head := func(i int, name string) string { // of the ith from the taking end, or of something else
 				if i > len(held) || rapid.IntRange(0, 3).Draw(b.T, name) == 0 {
 					first = false
 					s := b.serial()
-					return string(s[:])
+					return "\x00\x00" + string(s[:])
 				}
 				raw := held[len(held)-i]
-				return raw[min(4, len(raw)):min(20, len(raw))]
+				return raw[min(2, len(raw)):min(20, len(raw))]
 			}
-			from, to := serial(1, "other first"), serial(n, "other last")
+			from, to := head(1, "other first"), head(n, "other last")
 			want := one(-1)
 			if first {
 				want, m.doing[l] = 1, held[:len(held)-n]

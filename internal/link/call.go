@@ -87,11 +87,11 @@ const (
 
 // piece is n bytes of it, or of their own.
 func (m *Memory) piece(n int) []byte {
-	if m == nil || n > maxPiece {
+	if m == nil || n == 0 || n > maxPiece { // of nothing too it is a string, and not nil
 		return make([]byte, n)
 	}
 	if n > len(m.free) {
-		m.all = make([]byte, min(max(4*maxPiece, 2*len(m.all)), maxMemory)) // what has been given out stays where it is
+		m.all = make([]byte, min(max(maxPiece, 2*len(m.all)), maxMemory)) // what has been given out stays where it is
 		m.free = m.all
 	}
 	b := m.free[:n:n]
@@ -101,6 +101,9 @@ func (m *Memory) piece(n int) []byte {
 
 // Reuse takes back all pieces.
 func (m *Memory) Reuse() { m.free = m.all }
+
+// Size is how much it keeps.
+func (m *Memory) Size() int { return len(m.all) }
 
 type command struct {
 	name     string

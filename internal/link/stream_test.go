@@ -34,7 +34,7 @@ type reply struct {
 }
 
 func read(w wire) reply {
-	v, b, err := w.receive(time.Second, func() {}, nil)
+	v, b, err := w.receive(time.Second, func() {}, new(Memory))
 	if b != nil {
 		v = b
 	}

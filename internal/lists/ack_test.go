@@ -11,8 +11,8 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// Whatever lies in a list, and whoever has taken something out of it, the script takes away all of what it is told of, or nothing: where
-// these are no more, or not there, or something else lies among them.
+// What has been taken out of a list, by its worker or by others, and whatever has come back into it, the script takes away all of what it is
+// told of, or nothing where this is no more what lies there first.
 func TestAckTakesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
@@ -20,70 +20,72 @@ func TestAckTakesAllOrNothing(t *testing.T) {
 		c := redistest.Pool(t, b.Addr()).Get()
 		defer c.Close()
 		script := redis.NewScript(1, source(t, "first", "ack"))
-		k := KeysOf(redistest.Name(t))
-		list := k.List(NewIncarnation(1, 0), 0)
+		list := KeysOf(redistest.Name(t)).List(NewIncarnation(1, 0), 0)
 		rapid.Check(t, func(t *rapid.T) {
-			element := func(i int) (raw []byte, serial string) {
-				e := Element{Serial: fixed, Payload: fmt.Append(nil, i)}
-				e.Serial[15] = byte(i)
-				return e.Encode(), string(e.Serial[:])
+			element := func(i int) string {
+				e := Element{Serial: fixed, Payload: fmt.Append(nil, i%1000), Recoveries: int16(i / 1000)}
+				e.Serial[15] = byte(i % 1000)
+				return string(e.Encode())
 			}
 			n := rapid.IntRange(0, 120).Draw(t, "in hand")
-			there := make([]int, n) // by when they were taken
+			acked := rapid.IntRange(1, 128).Draw(t, "acked")
+			there := make([]int, n) // as they were taken
 			for i := range there {
 				there[i] = i
 			}
-			acked := rapid.IntRange(1, 128).Draw(t, "acked")
-			switch rapid.SampledFrom([]string{"", "", "one", "oldest", "newest", "all", "alien", "first", "last"}).Draw(t, "gone") {
-			case "one":
-				if n > 0 {
-					i := rapid.IntRange(0, n-1).Draw(t, "which")
-					there = slices.Delete(there, i, i+1)
-				}
-			case "oldest":
-				there = there[rapid.IntRange(0, n).Draw(t, "so many"):]
-			case "newest":
-				there = there[:n-rapid.IntRange(0, n).Draw(t, "so many")]
-			case "all":
-				there = nil
-			case "alien": // something of which the worker does not know
-				there = slices.Insert(there, rapid.IntRange(0, n).Draw(t, "where"), 200)
-			case "first": // and something else in its place
-				if n > 0 {
-					there[0] = 200
-				}
-			case "last": // of the acked, likewise
-				if acked <= n {
-					there[acked-1] = 200
+			var away []int
+			for range rapid.IntRange(0, 4).Draw(t, "events") {
+				switch rapid.SampledFrom([]string{"one", "newest", "all", "back", "alien", "alien first"}).Draw(t, "event") {
+				case "one": // by a verdict of its own
+					if len(there) > 0 {
+						i := rapid.IntRange(0, len(there)-1).Draw(t, "which")
+						there = slices.Delete(there, i, i+1)
+					}
+				case "newest": // reaped
+					left := len(there) - rapid.IntRange(0, len(there)).Draw(t, "so many")
+					away, there = append(away, there[left:]...), there[:left:left]
+				case "all":
+					away, there = append(away, there...), nil
+				case "back": // taken again, by bytes of a dead incarnation that come late
+					for _, i := range away {
+						there = append(there, i+1000)
+					}
+					away = nil
+				case "alien": // something of which the worker does not know
+					there = append(there, 200)
+				case "alien first":
+					there = slices.Insert(there, 0, 200)
 				}
 			}
-			c.Do("DEL", list)
+			_, err := c.Do("DEL", list)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, i := range there {
-				raw, _ := element(i)
-				c.Do("LPUSH", list, raw)
+				if _, err := c.Do("LPUSH", list, element(i)); err != nil {
+					t.Fatal(err)
+				}
 			}
-			_, from := element(0)
-			_, to := element(acked - 1)
 			first := acked <= len(there)
 			for i := range acked {
 				first = first && there[i] == i
 			}
-			got, err := redis.Int(script.Do(c, list, acked, from, to))
+			got, err := redis.Int(script.Do(c, list, acked, element(0)[2:20], element(acked - 1)[2:20]))
 			want := -1
 			if first {
 				want, there = 1, there[acked:]
 			}
 			if err != nil || got != want {
-				t.Fatalf("reply %d, %v, want %d", got, err, want)
+				t.Fatalf("of %v: reply %d, %v, want %d", there, got, err, want)
 			}
-			left, err := redis.ByteSlices(c.Do("LRANGE", list, 0, -1))
-			if err != nil || len(left) != len(there) {
-				t.Fatalf("%d left, %v, want %d", len(left), err, len(there))
+			left, err := redis.Strings(c.Do("LRANGE", list, 0, -1))
+			slices.Reverse(left)
+			var stays []string
+			for _, i := range there {
+				stays = append(stays, element(i))
 			}
-			for i, raw := range left {
-				if want, _ := element(there[len(there)-1-i]); string(raw) != string(want) {
-					t.Fatalf("%q is left in place %d, want %q", raw, i, want)
-				}
+			if err != nil || !slices.Equal(left, stays) {
+				t.Fatalf("%q are left, %v, want %q", left, err, stays)
 			}
 		})
 	})

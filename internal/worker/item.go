@@ -99,65 +99,62 @@ func (it *Item) fill(in *Intake, raw []byte, from *origin) {
 	it.Newer = it.Read(raw) != nil
 }
 
-// collect adds the commands of all verdicts to the call, unless they are held off, and with unstarted the release of what has not begun;
-// it appends the items to out in the order of the replies, of which the last may be of several. s.mu is held.
+// collect adds the commands of all verdicts to the call, but for those that were refused lately, and with unstarted the release of what has not
+// begun; it appends the items to out in the order of the replies, of which the last may be of several. s.mu is held.
 func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
-	if s.refused.Left() > 0 {
-		return out
-	}
-	back, over := false, 0
-	var in *Intake // of those that are over together
-	ids := false   // they have some
+	held := s.refused.Left() > 0
+	due := func(it *Item) bool { return it.state == decided && !it.unknown && !(held && it.refused) }
 	send := func(it *Item) {
-		if it.state == decided && !it.unknown {
-			it.state = sending
-			s.command(call, it, it.In.doing[s.n])
-			out = append(out, it)
-		}
+		it.state = sending
+		s.command(call, it, it.In.doing[s.n])
+		out = append(out, it)
 	}
+	back := false
+	over := s.over[:0] // together, of one channel, and with ids or without
 	for _, it := range s.items {
-		if unstarted && it.state == waiting {
+		if unstarted && it.state == waiting && !held {
 			it.state, it.verdict = decided, release
 		}
 		switch {
-		case it.state != decided:
+		case !due(it):
 		case it.verdict == release:
 			back = true
-		case it.together() && !it.unknown && (in == nil || in == it.In && ids == (it.ID() != "")):
-			in, ids = it.In, it.ID() != ""
-			over++
+		case it.together() && (len(over) == 0 || it.In == over[0].In && (it.ID() == "") == (over[0].ID() == "")):
+			over = append(over, it)
 		default:
 			send(it)
 		}
 	}
 	if back {
 		for _, it := range slices.Backward(s.items) { // the one taken first goes back last
-			if it.verdict == release {
+			if due(it) && it.verdict == release {
 				send(it)
 			}
 		}
 	}
-	if over == 0 {
+	if len(over) == 0 {
 		return out
 	}
-	from := len(out)
-	for _, it := range s.items {
-		if it.state == decided && !it.unknown && it.In == in && it.together() && ids == (it.ID() != "") {
+	first := s.first(over, out)
+	for _, it := range over {
+		if over[0].ID() != "" || first {
 			it.state = sending
-			out = append(out, it)
+		} else {
+			send(it)
 		}
 	}
-	its, doing := out[from:], in.doing[s.n]
-	if ids {
-		s.settleAll(call, in, doing, its...)
-	} else if n := len(its); s.first(in, its) {
+	doing, n := over[0].In.doing[s.n], len(over)
+	switch {
+	case over[0].ID() != "":
+		s.settleAll(call, doing, first, over...)
+		out = append(out, over...)
+	case first:
 		call.AddScript(lists.Ack, 1, doing, n)
-		call.AddElements(its[0].Serial[:], its[n-1].Serial[:])
-	} else {
-		for _, it := range its {
-			s.command(call, it, doing)
-		}
+		call.AddElements(over[0].head(), over[n-1].head())
+		out = append(out, over...)
 	}
+	clear(over)
+	s.over = over
 	return out
 }
 
@@ -196,7 +193,7 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 		if v.Then != nil {
 			s.follow(call, it, doing)
 		} else if id != "" {
-			s.settleAll(call, in, doing, it)
+			s.settleAll(call, doing, false, it)
 		} else if s.ack != nil && doing == in.doing[s.n] {
 			call.AddReady(s.ack, it.Raw)
 		} else {
@@ -239,21 +236,24 @@ func (it *Item) together() bool {
 	return (k == Acked || k == Cancelled || k == Expired) && it.verdict.Then == nil && it.ID() != ""
 }
 
-// settleAll adds the one script by which messages of a channel leave their list for good. For more than two s.mu is held.
-func (s *slot) settleAll(call *link.Call, in *Intake, doing any, its ...*Item) {
-	conf := s.r.conf
-	n := 0
-	if s.first(in, its) {
-		n = len(its)
+// head is what scripts know one of several by: its counts and its serial.
+func (it *Item) head() []byte { return it.Raw[2:20] }
+
+// settleAll adds the one script by which messages of a channel leave their list for good.
+func (s *slot) settleAll(call *link.Call, doing any, first bool, its ...*Item) {
+	in, conf, n := its[0].In, s.r.conf, len(its)
+	if !first {
+		n = 0
 	}
 	call.AddScript(lists.Settle, 8, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
 		max(0, conf.MaxDone), max(0, conf.MaxDoneBytes), n)
-	if n == 0 {
+	if !first {
 		for _, it := range its {
 			call.AddElements(it.Extra.IDBytes(), it.Raw, it.how())
 		}
 		return
 	}
+	call.AddElements(its[0].head(), its[n-1].head())
 	for _, it := range its {
 		call.AddElements(it.Extra.IDBytes())
 	}
@@ -262,8 +262,9 @@ func (s *slot) settleAll(call *link.Call, in *Intake, doing any, its ...*Item) {
 	}
 }
 
-// first says whether they are several, all that is left of what was taken first, and nothing is to be kept of them.
-func (s *slot) first(in *Intake, its []*Item) bool {
+// first says whether they are several, all that is left of what was taken first when those before them in the call are out of the list, and
+// nothing is to be kept of them. s.mu is held.
+func (s *slot) first(its, before []*Item) bool {
 	if len(its) < 3 || s.apart {
 		return false
 	}
@@ -277,7 +278,7 @@ func (s *slot) first(in *Intake, its []*Item) bool {
 				return false
 			}
 			left = left[1:]
-		case it.In == in && it.state != sending: // that is out of the list by then
+		case it.In == its[0].In && !slices.Contains(before, it):
 			return false
 		}
 	}
@@ -355,7 +356,7 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 			it.state, it.unknown, it.doubt = decided, true, true
 			s.r.breaks(rep.Err)
 		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
-			it.state, it.refused = decided, true
+			it.state, it.refused, s.apart = decided, true, true
 			if it.verdict.Kind == Released && !s.r.Stopped() && it.slot == nil {
 				it.state, it.asked, it.refused = waiting, false, false
 			}
@@ -370,7 +371,7 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	}
 	if refused != nil {
 		s.refused.Refuse(refused)
-	} else {
+	} else if !slices.ContainsFunc(s.items, func(it *Item) bool { return it.refused && !it.gone }) {
 		s.refused = link.Holdoff{}
 	}
 	s.items = slices.DeleteFunc(s.items, func(it *Item) bool {
@@ -379,8 +380,8 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 		}
 		if it.gone && it.verdict == Ack {
 			// Whoever keeps the handler's context keeps the items of the same take, and need not keep these.
-			it.Raw, it.Payload, it.message = nil, nil, nil
 			it.from.left--
+			it.Raw, it.Payload, it.message, it.from = nil, nil, nil, nil
 		}
 		return it.gone
 	})

@@ -39,7 +39,7 @@ type slot struct {
 	sent  []*Item       // of step; kept for their memory, as took is
 	took  []*Item
 
-	origins [2]*origin // of the last takes; mu
+	origins [2]*origin // of the last takes
 
 	asked     []*Item // of start, likewise
 	with      []int
@@ -54,7 +54,8 @@ type slot struct {
 	refused    link.Holdoff        // of verdicts, whatever other workers are told
 	apart      bool                // what is over goes one by one next time
 	items      []*Item             // in hand, the one taken first first
-	evs        []Event             // settle's, for their memory
+	over       []*Item             // collect's, for their memory
+	evs        []Event             // settle's, likewise
 	turn       int32               // of the goroutine that may work; one of an earlier turn goes home
 	goroutines map[uint64]struct{} // that run handlers here
 }
@@ -161,6 +162,7 @@ func (s *slot) step(call *link.Call) bool {
 		switch {
 		case takes.got > 0:
 			return true
+		case s.parts(): // at once
 		case empty && err == nil && !s.busy() && !r.suspecting():
 			s.park()
 		case s.busy(): // verdicts that were refused
@@ -184,6 +186,13 @@ func (s *slot) origin() *origin {
 	return o
 }
 
+// parts says whether something is in hand that was to leave together and has to go one by one.
+func (s *slot) parts() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.apart && len(s.items) > 0
+}
+
 // busy says whether something is in hand.
 func (s *slot) busy() bool {
 	s.mu.Lock()
@@ -200,8 +209,16 @@ func (s *slot) rest(d time.Duration) {
 	}
 }
 
+// parkedMemory is what a worker that finds nothing keeps for its next takes.
+const parkedMemory = 4 << 10
+
 // park waits where the waiters see it.
 func (s *slot) park() {
+	for i, o := range s.origins {
+		if o != nil && o.memory.Size() > parkedMemory {
+			s.origins[i] = nil
+		}
+	}
 	s.r.parking.enter(s)
 	defer s.r.parking.leave(s)
 	select {

@@ -1,7 +1,7 @@
 -- Settle: messages with an id leave a doing list for good: acked, cancelled or expired.
 -- KEYS 1 doing  2 ids  3 cancelled  4 done  5 done.at  6 kept  7 running  8 waited
 -- ARGV 1 most kept  2 most bytes kept  3 n: all that was taken first, n in number, is acked, has its own ids and wants nothing kept; then
---      their ids, and their serials. Or 0; then for each message its id, the element, and '' where it is as above; else kind, attempt, ms
+--      counts and serial of the first and of the last, their ids, and their serials. Or 0; then for each message its id, the element, and '' where it is as above; else kind, attempt, ms
 --      to keep what became of it and ms its id stays taken after success, with blanks between, and a line with its result
 -- reply: where n is not 0, 1 or, where that is not what was taken first, -1, and then nothing has changed; else for each 1, or 0 where it was
 --      not there, and then nothing has changed
@@ -20,14 +20,20 @@ end
 
 local n = tonumber(ARGV[3])
 if n > 0 then
-  if not first(KEYS[1], n, ARGV[4 + n], ARGV[3 + 2 * n]) then return -1 end
-  local es = special and redis.call('LRANGE', KEYS[1], -n, -1)
-  redis.call('LTRIM', KEYS[1], 0, -n - 1)
+  if not first(KEYS[1], n, ARGV[4], ARGV[5]) then return -1 end
+  local ids, es = {}, {}
   if special then
-    for i = 1, n do over(ARGV[3 + i], es[n - i + 1], 'a 0 0 0\n') end
-  else
-    redis.pcall('HDEL', KEYS[2], unpack(ARGV, 4, 3 + n))
-    redis.pcall('HDEL', KEYS[7], unpack(ARGV, 4 + n, 3 + 2 * n))
+    for i = 6, 5 + n do ids[ARGV[n + i]] = ARGV[i] end
+    es = redis.call('LRANGE', KEYS[1], -n, -1)
+    for _, e in ipairs(es) do
+      if not ids[string.sub(e, 5, 20)] then return -1 end
+    end
+  end
+  redis.call('LTRIM', KEYS[1], 0, -n - 1)
+  for i = #es, 1, -1 do over(ids[string.sub(es[i], 5, 20)], es[i], 'a 0 0 0\n') end
+  if not special then
+    redis.pcall('HDEL', KEYS[2], unpack(ARGV, 6, 5 + n))
+    redis.pcall('HDEL', KEYS[7], unpack(ARGV, 6 + n, 5 + 2 * n))
   end
   return 1
 end
