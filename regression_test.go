@@ -1788,7 +1788,7 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 	var once atomic.Bool
 	refused := p.On(redistest.ByScript(lists.Retry)(q.name), 0, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
 	q.deliver(0, 200)
-	most := 0
+	var most atomic.Int32
 	held := func() (n int) {
 		for _, key := range s.Do("KEYS", "{"+q.name+"}.doing.*").([]any) {
 			n += int(s.Do("LLEN", key).(int64))
@@ -1797,15 +1797,15 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 	}
 	q.receive(1, func(_ context.Context, i int) error {
 		if i == 150 && once.CompareAndSwap(false, true) {
-			most = held()
+			most.Store(int32(held()))
 			return errors.New("again")
 		}
 		return nil
 	})
 	strikes(t, refused, 1)
 	q.until(time.Second, "only that is held", func() bool { return held() == 1 })
-	if most < 4 {
-		t.Errorf("it was one of %d", most)
+	if n := most.Load(); n < 4 {
+		t.Errorf("it was one of %d", n)
 	}
 	refused.Remove()
 	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(Acked) == 200 })
