@@ -1831,3 +1831,19 @@ func TestShutdownWhileBackoffBlocks(t *testing.T) {
 		t.Errorf("shutdown: %v", err)
 	}
 }
+
+// Scripts that Redis has forgotten held up all acks of a receiver, each worker's refusal more, for they had been plain commands before: now
+// these are what they fall back to.
+func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	forgotten := p.On(redistest.ByScript(lists.Ack)(q.name), 0, redistest.ReplyError("NOSCRIPT No matching script. Please use EVAL."))
+	q.deliver(0, 3000)
+	q.receive(16, func(context.Context, int) error { return nil })
+	q.wait(Acked, 3000, 5*time.Second)
+	if n := forgotten.Struck(); n < 10 || q.count(Trouble) > 0 || q.count(Lost)+q.count(DoneOrLost) > 0 {
+		t.Errorf("forgotten %d times: %d times trouble, %d lost", n, q.count(Trouble), q.count(Lost)+q.count(DoneOrLost))
+	}
+}

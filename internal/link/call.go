@@ -132,6 +132,12 @@ func (c *Call) Reset() {
 	c.state.Store(queued)
 }
 
+// Drop is Reset for a Call that is not used for a while: it lets go of what was sent and what came.
+func (c *Call) Drop() {
+	c.Reset()
+	clear(c.Replies[:cap(c.Replies)])
+}
+
 // Only is a new Call of some of the commands, as they were added; their numbers ascend.
 func (c *Call) Only(is []int) *Call {
 	o := NewCall()

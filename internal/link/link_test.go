@@ -892,3 +892,24 @@ func TestMemory(t *testing.T) {
 		t.Error("it is not used again")
 	}
 }
+
+// A call that is not used for a while keeps nothing of what it was about.
+func TestDrop(t *testing.T) {
+	t.Parallel()
+	c := NewCall()
+	c.Add("ECHO", "a")
+	c.AddElements([]byte("b"))
+	c.Into = new(Memory)
+	c.Replies = append(c.Replies, Reply{Bulk: []byte("c")}, Reply{Value: "d"})
+	c.Reset()
+	c.Replies = append(c.Replies, Reply{Bulk: []byte("e")})
+	c.Drop()
+	for _, r := range c.Replies[:cap(c.Replies)] {
+		if r.Any() != nil {
+			t.Errorf("it keeps %v", r.Any())
+		}
+	}
+	if c.Into != nil || c.Len() != 0 || c.args[:1][0] != nil || c.elems[:1][0] != nil {
+		t.Errorf("it keeps %v, %v, %v", c.Into, c.args[:1], c.elems[:1])
+	}
+}

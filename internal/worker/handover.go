@@ -138,6 +138,11 @@ func (r *Pool) handover(why error) {
 	}
 	r.kick() // registered counts from its sending, which may be long ago, and the last beat was the old one's
 	r.adopt(h.next)
+	for _, s := range r.slots {
+		s.mu.Lock()
+		s.relent() // what it waited for may be settled
+		s.mu.Unlock()
+	}
 	for _, in := range r.intakes {
 		r.LookSoon(in) // the old one may have been the keeper
 	}

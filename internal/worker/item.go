@@ -135,23 +135,22 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	if len(over) == 0 {
 		return out
 	}
-	first := s.first(over, out)
-	for _, it := range over {
-		if over[0].ID() != "" || first {
-			it.state = sending
-		} else {
-			send(it)
-		}
-	}
-	doing, n := over[0].In.doing[s.n], len(over)
+	doing, n, first := over[0].In.doing[s.n], len(over), s.first(over, out)
 	switch {
 	case over[0].ID() != "":
 		s.settleAll(call, doing, first, over...)
-		out = append(out, over...)
 	case first:
 		call.AddScript(lists.Ack, 1, doing, n)
 		call.AddElements(over[0].head(), over[n-1].head())
-		out = append(out, over...)
+	default:
+		for _, it := range over {
+			send(it)
+		}
+		n = 0
+	}
+	for _, it := range over[:n] {
+		it.state = sending
+		out = append(out, it)
 	}
 	clear(over)
 	s.over = over
@@ -344,12 +343,13 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	evs := s.evs[:0]
 	for i, it := range sent {
 		rep := replyTo(replies, len(sent), i)
+		together := len(replies) < len(sent) && i >= len(replies)-1
+		if together && rep.Value == int64(-1) || together && it.ID() == "" && link.Code(rep.Err) == "NOSCRIPT" {
+			it.state, it.refused, s.apart = decided, false, true // others were first, or an LREM needs no script: each by itself
+			continue
+		}
 		switch link.Classify(rep.Err) {
 		case link.Done:
-			if n, _ := rep.Value.(int64); n == -1 && it.verdict.Kind == Acked { // others were first: each by itself
-				it.state, s.apart = decided, true
-				continue
-			}
 			it.gone = true
 			evs = s.report(it, s.outcome(it, rep.Value), evs)
 		case link.Unknown: // the handover finds out
@@ -371,8 +371,8 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	}
 	if refused != nil {
 		s.refused.Refuse(refused)
-	} else if !slices.ContainsFunc(s.items, func(it *Item) bool { return it.refused && !it.gone }) {
-		s.refused = link.Holdoff{}
+	} else {
+		s.relent()
 	}
 	s.items = slices.DeleteFunc(s.items, func(it *Item) bool {
 		if it.gone {
@@ -389,6 +389,13 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	clear(evs)
 	s.evs = evs
 	return trouble
+}
+
+// relent ends the wait for refused verdicts where none is left. s.mu is held.
+func (s *slot) relent() {
+	if !slices.ContainsFunc(s.items, func(it *Item) bool { return it.refused && !it.gone }) {
+		s.refused = link.Holdoff{}
+	}
 }
 
 // outcome says whether the verdict's reply means that the element was there.

@@ -164,6 +164,7 @@ func (s *slot) step(call *link.Call) bool {
 			return true
 		case s.parts(): // at once
 		case empty && err == nil && !s.busy() && !r.suspecting():
+			call.Drop()
 			s.park()
 		case s.busy(): // verdicts that were refused
 			s.rest(Stall)
@@ -214,6 +215,9 @@ const parkedMemory = 4 << 10
 
 // park waits where the waiters see it.
 func (s *slot) park() {
+	if s.starts != nil {
+		s.starts.Drop()
+	}
 	for i, o := range s.origins {
 		if o != nil && o.memory.Size() > parkedMemory {
 			s.origins[i] = nil

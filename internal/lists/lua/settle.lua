@@ -1,8 +1,9 @@
 -- Settle: messages with an id leave a doing list for good: acked, cancelled or expired.
 -- KEYS 1 doing  2 ids  3 cancelled  4 done  5 done.at  6 kept  7 running  8 waited
 -- ARGV 1 most kept  2 most bytes kept  3 n: all that was taken first, n in number, is acked, has its own ids and wants nothing kept; then
---      counts and serial of the first and of the last, their ids, and their serials. Or 0; then for each message its id, the element, and '' where it is as above; else kind, attempt, ms
---      to keep what became of it and ms its id stays taken after success, with blanks between, and a line with its result
+--      counts and serial of the first and of the last, their ids, and their serials. Or 0; then for each message its id, the element, and ''
+--      where it is as above; else kind, attempt, ms to keep what became of it and ms its id stays taken after success, with blanks between,
+--      and a line with its result
 -- reply: where n is not 0, 1 or, where that is not what was taken first, -1, and then nothing has changed; else for each 1, or 0 where it was
 --      not there, and then nothing has changed
 local unpack = unpack or table.unpack
