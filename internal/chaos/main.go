@@ -167,7 +167,7 @@ func (p *plan) run(r *report) {
 			c := p.hunt(&d)
 			r.Defects = append(r.Defects, c)
 			fmt.Println(c)
-			p.well = p.well && c.OnSchedule != "" && c.ByMix != "" && c.SoundSchedule
+			p.well = p.well && c.OnSchedule != "" && (c.ByMix != "" || d.rare) && c.SoundSchedule
 		}
 	}
 }
@@ -290,7 +290,7 @@ func (p *plan) hunt(d *defect) *catch {
 	})
 	var mu sync.Mutex
 	began := time.Now()
-	for seed := p.seed; time.Since(began) < hunting-mixOfHunt && c.ByMix == ""; seed += mixesAtOnce {
+	for seed := p.seed; !d.rare && time.Since(began) < hunting-mixOfHunt && c.ByMix == ""; seed += mixesAtOnce {
 		atOnce(mixesAtOnce, mixesAtOnce, func(i int) {
 			seed := seed + uint64(i)
 			v := (&result{}).play(func(t *stage) *verdict { return d.atRandom(t, bin, seed) })
