@@ -266,7 +266,7 @@ func (p *plan) randomly(r *report) {
 
 // hunt has one seeded defect caught, on its schedule, which the package as it is has to pass, and by random mixes within 2 minutes.
 func (p *plan) hunt(d *defect) *catch {
-	c := &catch{Name: d.name}
+	c := &catch{Name: d.name, Rare: d.rare}
 	dir, err := os.MkdirTemp("", "chaos")
 	if err != nil {
 		panic(err)

@@ -103,6 +103,7 @@ type catch struct {
 	MixSeed       uint64        // of the mix that caught it
 	MixTook       time.Duration // all mixes until then
 	SoundSchedule bool          // the package as it is passes the same schedule
+	Rare          bool          // nothing at random was tried
 }
 
 func (c *catch) String() string {

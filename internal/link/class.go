@@ -40,6 +40,9 @@ var fatals = map[string]bool{"WRONGTYPE": false, "NOPERM": false, "NOAUTH": true
 // Code is the first word of a server's error reply, also where a server older than 7 wraps a script's error in its own;
 // empty for any other error.
 func Code(err error) string {
+	if err == nil { // which is asked for every message, and must not cost the memory of e
+		return ""
+	}
 	var e redis.Error
 	if !errors.As(err, &e) {
 		return ""

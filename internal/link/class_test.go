@@ -145,3 +145,10 @@ func TestClassifyRealReplies(t *testing.T) {
 	s.Do("CONFIG", "SET", "replica-serve-stale-data", "no")
 	check(NotExecuted, "MASTERDOWN", "LRANGE", "l", 0, -1)
 }
+
+// It is asked of every message's reply.
+func TestCodeOfNoError(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { Code(nil) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
