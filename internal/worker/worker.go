@@ -39,13 +39,13 @@ type slot struct {
 	sent  []*Item       // of step; kept for their memory, as took is
 	took  []*Item
 
-	origins [2]*origin // of the last takes
-
 	asked     []*Item // of start, likewise
 	with      []int
 	records   [][]byte
 	cancelled []bool
 	starts    *link.Call
+
+	origins [2]*origin // of the last takes
 
 	flushing atomic.Bool // from outside the goroutine; one at a time
 
