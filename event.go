@@ -3,6 +3,7 @@ package shunt
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -176,9 +177,12 @@ func (e *events) tell(evs ...worker.Event) {
 	e.mu.Lock()
 	room := min(len(evs), max(0, e.room()))
 	e.lost += len(evs) - room
+	first := len(e.waiting) == 0
 	e.waiting = append(e.waiting, evs[:room]...)
 	e.mu.Unlock()
-	e.poke()
+	if first { // else run has been poked, and looks again before it rests
+		e.poke()
+	}
 }
 
 // room is for how many more may wait. mu is held.
@@ -216,6 +220,7 @@ func (e *events) run() {
 		e.poke()
 	}()
 	for range e.wake {
+		runtime.Gosched() // what happens at the same time is told at once
 		for {
 			e.mu.Lock()
 			e.batch, e.waiting, e.at = e.waiting, e.batch[:0], 0

@@ -38,7 +38,7 @@ type Queue struct {
 	Backoff func(attempt int) time.Duration
 
 	// Prefetch is how many messages a worker may hold: 1 to 1000, default 64, beside those whose verdicts are on their way. It holds more
-	// than one only while its handler takes less than 1 ms for all of them, or up to three if it takes less than 20 ms for these. 1 turns
+	// than one only while its handler takes less than 1 ms for all of them, or up to four if it takes less than 25 ms for these. 1 turns
 	// it off.
 	Prefetch int
 	// PrefetchBytes bounds the same by their size: default 256 KB.

@@ -47,13 +47,20 @@ type conn struct {
 	wire
 	buffers  bool             // nothing is written before flush
 	loaded   map[*Script]bool // sender's: whose text has been sent
-	idle     time.Time        // sender's: of the last send
+	idle     time.Time        // sender's: of the last flush
 	inflight chan *Call
 	owed     atomic.Int64  // bytes of the calls in flight
+	woken    atomic.Int32  // callers that were answered together and are likely to come again
 	gone     chan struct{} // closed when the reader has returned
 	err      error         // why, once gone is closed
 	forgot   atomic.Bool   // a script was not there
 	useless  atomic.Bool   // a reply says to use another connection
+}
+
+// flush writes what was sent.
+func (c *conn) flush() error {
+	c.idle = time.Now()
+	return c.wire.flush()
 }
 
 // New starts the link's goroutines; the connection is made when it is first needed. check is for links whose commands are not idempotent.
@@ -67,7 +74,7 @@ func New(node *Node, timeout time.Duration, check bool) *Link {
 // Post sends the call and forgets it: its maker does not touch it again.
 func (l *Link) Post(c *Call) {
 	l.mu.Lock()
-	closed := l.closed
+	closed, first := l.closed, len(l.queue) == 0
 	if !closed {
 		l.queue = append(l.queue, c)
 	}
@@ -75,6 +82,9 @@ func (l *Link) Post(c *Call) {
 	if closed {
 		c.fail(NotExecuted, ErrClosed)
 		return
+	}
+	if !first {
+		return // who was first has seen to it, or is about to
 	}
 	for l.waiting() > 0 && l.turn.TryLock() { // who has the turn looks again when he has given it back
 		swift := l.swift()
@@ -96,7 +106,7 @@ const (
 // swift does the writer's work for a caller who has the turn, and says whether it is done.
 func (l *Link) swift() bool {
 	c := l.conn
-	if c == nil || !c.buffers || c.useless.Load() || c.owed.Load() > swiftOwed || l.waiting()+len(c.inflight) > swiftCalls || l.check && time.Since(c.idle) > staleAfter {
+	if c == nil || !c.buffers || c.useless.Load() || c.owed.Load() > swiftOwed || l.waiting()+len(c.inflight)+max(0, int(c.woken.Add(-1))) > swiftCalls || l.check && time.Since(c.idle) > staleAfter {
 		return false
 	}
 	select {
@@ -254,7 +264,7 @@ func (l *Link) drain() bool {
 			if l.conn == nil {
 				return false
 			}
-			if len(l.conn.inflight) > swiftCalls {
+			if len(l.conn.inflight) > swiftCalls || l.conn.pending() < swiftBytes && l.conn.woken.Swap(0) > 0 {
 				runtime.Gosched() // what those have who have just been answered goes with the same write
 			}
 			if l.waiting() > 0 {
@@ -414,7 +424,6 @@ func (l *Link) send(c *Call) {
 	}
 	c.size = int64(l.conn.pending() - before)
 	l.conn.owed.Add(c.size)
-	l.conn.idle = time.Now()
 	select {
 	case l.conn.inflight <- c:
 		return
@@ -450,6 +459,10 @@ func (l *Link) part() {
 func (c *conn) read(timeout time.Duration) {
 	var answered []*Call
 	wake := func() {
+		if len(answered) == 0 {
+			return
+		}
+		c.woken.Store(int32(len(answered)))
 		for _, call := range answered {
 			call.done <- struct{}{}
 		}

@@ -50,7 +50,7 @@ func (t *takes) add(call *link.Call) {
 			return
 		}
 	}
-	t.script = time.Now().UnixNano() < r.full.Load()
+	t.script = s.now.UnixNano() < r.full.Load()
 	if r.order != nil {
 		t.from = r.order.turn(r.intakes)
 		i := r.order.guess(t.from)

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,8 +17,8 @@ const (
 	prefetchTime = time.Millisecond
 	// A worker may hold a few all the same, as long as they take no more than a fraction of Stall: so the round trip for the next, which a
 	// handler of some ms would feel, is made for several at once.
-	spares    = 3
-	spareTime = 20 * time.Millisecond
+	spares    = 4
+	spareTime = 25 * time.Millisecond
 	// Stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted released.
 	Stall = 50 * time.Millisecond
 )
@@ -316,7 +317,10 @@ func (s *slot) want() int {
 	if s.r.order != nil || s.mean == 0 || s.r.large.on() {
 		return 1
 	}
-	n := max(int(prefetchTime/s.mean), min(spares, int(spareTime/s.mean)))
+	n := int(prefetchTime / s.mean)
+	if few := min(spares, int(spareTime/s.mean)); n < few {
+		n = few - rand.IntN(2) // workers that began together would else ask together for ever, and wait for each other
+	}
 	return max(1, min(n, s.r.conf.Prefetch, s.r.conf.PrefetchBytes/max(1, s.size), s.limit))
 }
 
