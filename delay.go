@@ -28,6 +28,8 @@ type promoter struct {
 	in   *intake
 	wake chan struct{} // of capacity 1
 
+	behind bool // run's own: the last call has left something that is due
+
 	mu        sync.Mutex
 	listening bool      // the subscription is confirmed: only then may it be keeper
 	ended     bool      // it promotes no more
@@ -181,27 +183,23 @@ func (p *promoter) yield() {
 	}
 }
 
-// promote moves one batch and sets the timer for the next. After an error a look will find what is due.
+// promote moves what is due, a bounded part of it, and sets the timer for the next. After an error a look will find what is due.
 func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Lock()
 	hints := p.hints
 	p.due = time.Time{}
 	p.mu.Unlock()
-	v, err := p.r.pulseOne(ctx, lists.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
+	ns, err := p.move(ctx)
+	if len(ns) > 0 && ns[0] > 0 {
+		p.r.q.events.emit(Event{Kind: Promoted, Channel: p.in.Channel, N: int(ns[0])})
+	}
 	if err == nil {
-		var ns []int64
-		ns, err = redis.Int64s(v, nil)
-		if err == nil && len(ns) > 0 {
-			if ns[0] > 0 {
-				p.r.q.events.emit(Event{Kind: Promoted, Channel: p.in.Channel, N: int(ns[0])})
-			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if len(ns) > 1 && (p.keeper || !p.listening || ns[1] <= 0) {
-				p.set(time.Now().Add(time.Duration(ns[1])*time.Millisecond), hints == p.hints)
-			}
-			return nil
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(ns) > 1 && (p.keeper || !p.listening || ns[1] <= 0) {
+			p.set(time.Now().Add(time.Duration(ns[1])*time.Millisecond), hints == p.hints)
 		}
+		return nil
 	}
 	p.mu.Lock()
 	p.set(time.Now().Add(link.Jitter(time.Second)), false)
@@ -210,4 +208,31 @@ func (p *promoter) promote(ctx context.Context) error {
 		link.Sleep(ctx, link.MaxTrouble)
 	}
 	return err
+}
+
+// move runs the script, twice where it has left something behind, so that Redis need not wait for the second question. It returns the reply
+// as of one run; with an error what was moved before that.
+func (p *promoter) move(ctx context.Context) (ns []int64, err error) {
+	c := link.NewCall()
+	c.FailFast = true
+	c.AddScript(lists.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
+	if p.behind {
+		c.AddScript(lists.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
+	}
+	p.behind = false
+	if err = p.r.s.Pulse.Run(ctx, c); !c.Answered {
+		return nil, err
+	}
+	moved := int64(0)
+	for _, rep := range c.Replies {
+		n, bad := redis.Int64s(rep.Value, rep.Err)
+		if bad != nil || len(n) == 0 {
+			err = cmp.Or(err, bad)
+			continue
+		}
+		moved += n[0]
+		n[0], ns = moved, n
+	}
+	p.behind = err == nil && len(ns) > 1 && ns[1] <= 0
+	return ns, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -284,5 +285,36 @@ func TestKilledKeeper(t *testing.T) {
 	}
 	if left := keysLeft(t, s, q.name); len(left) != 1 || !strings.HasSuffix(left[0], "}.receivers.dead") {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// Where more is due than a call moves, two go together, and what the first has moved is told although the second is refused.
+func TestPromoteBehind(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	const n = 5 * promoteMost
+	at := time.Now().Add(100 * time.Millisecond)
+	b.deliver(0, n, At(at))
+	b.until(time.Second, "all are due", func() bool { return time.Now().After(at) })
+	refused := p.On(redistest.ByScript(lists.Promote)(b.name), 3, redistest.ReplyError("BUSY Redis is busy running a script."))
+	seen := newTally()
+	b.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
+	b.until(10*time.Second, "all are handled", func() bool { return b.count(Acked) == n })
+	strikes(t, refused, 1)
+	if got := b.sum(Promoted); got != n || seen.distinct() != n {
+		t.Errorf("promoted %d, handled %d of %d", got, seen.distinct(), n)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var moved []int
+	for _, e := range b.events {
+		if e.Kind == Promoted {
+			moved = append(moved, e.N)
+		}
+	}
+	if want := []int{promoteMost, promoteMost, promoteMost, 2 * promoteMost}; !slices.Equal(moved, want) {
+		t.Errorf("moved %v, want %v", moved, want)
 	}
 }

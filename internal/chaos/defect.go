@@ -169,8 +169,8 @@ var defects = []defect{
 	{
 		name: "a promoter that does ZREM and then LPUSH as two commands",
 		edits: []edit{
-			{"delay.go", "p.r.pulseOne(ctx, lists.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)", "p.pulseTwo(ctx)"},
-			{"delay.go", "// promote moves one batch", `func (p *promoter) pulseTwo(ctx context.Context) (any, error) {
+			{"delay.go", "p.move(ctx)\n", "p.moveApart(ctx)\n"},
+			{"delay.go", "// promote moves what is due", `func (p *promoter) moveApart(ctx context.Context) ([]int64, error) {
 	do := func(name string, args ...any) (any, error) {
 		c := link.NewCall()
 		c.Add(name, args...)
@@ -187,10 +187,10 @@ var defects = []defect{
 			_, err = do("LPUSH", append([]any{p.in.Prepare}, es...)...)
 		}
 	}
-	return []any{int64(len(es)), int64(100)}, err
+	return []int64{int64(len(es)), 100}, err
 }
 
-// promote moves one batch`},
+// promote moves what is due`},
 		},
 		schedule: cutPromoters,
 	},
