@@ -202,7 +202,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	clear(items)
 	s.took = items
 	if t.got == t.n {
-		s.limit = min(2*s.limit, r.conf.Prefetch)
+		s.limit = min(4*s.limit, r.conf.Prefetch)
 	} else {
 		s.limit = max(1, t.got)
 	}
