@@ -3,7 +3,6 @@ package shunt
 import (
 	"context"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -220,7 +219,6 @@ func (e *events) run() {
 		e.poke()
 	}()
 	for range e.wake {
-		runtime.Gosched() // what happens at the same time is told at once
 		for {
 			e.mu.Lock()
 			e.batch, e.waiting, e.at = e.waiting, e.batch[:0], 0
