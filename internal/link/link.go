@@ -45,21 +45,24 @@ type Link struct {
 type conn struct {
 	redis.Conn
 	wire
-	buffers  bool             // nothing is written before flush
-	loaded   map[*Script]bool // sender's: whose text has been sent
-	idle     time.Time        // sender's: of the last flush
-	inflight chan *Call
-	owed     atomic.Int64  // bytes of the calls in flight
-	woken    atomic.Int32  // callers that were answered together and are likely to come again
-	gone     chan struct{} // closed when the reader has returned
-	err      error         // why, once gone is closed
-	forgot   atomic.Bool   // a script was not there
-	useless  atomic.Bool   // a reply says to use another connection
+	buffers   bool             // nothing is written before flush
+	loaded    map[*Script]bool // sender's: whose text has been sent
+	idle      time.Time        // sender's: of the last flush of something
+	unflushed bool             // sender's: something was sent since
+	inflight  chan *Call
+	owed      atomic.Int64  // bytes of the calls in flight
+	woken     atomic.Int32  // callers that were answered together and are likely to come again
+	gone      chan struct{} // closed when the reader has returned
+	err       error         // why, once gone is closed
+	forgot    atomic.Bool   // a script was not there
+	useless   atomic.Bool   // a reply says to use another connection
 }
 
 // flush writes what was sent.
 func (c *conn) flush() error {
-	c.idle = time.Now()
+	if c.unflushed {
+		c.idle, c.unflushed = time.Now(), false
+	}
 	return c.wire.flush()
 }
 
@@ -264,7 +267,7 @@ func (l *Link) drain() bool {
 			if l.conn == nil {
 				return false
 			}
-			if len(l.conn.inflight) > swiftCalls || l.conn.pending() < swiftBytes && l.conn.woken.Swap(0) > 0 {
+			if len(l.conn.inflight) > swiftCalls || l.conn.pending() < swiftBytes && l.conn.woken.Swap(0) > 1 {
 				runtime.Gosched() // what those have who have just been answered goes with the same write
 			}
 			if l.waiting() > 0 {
@@ -380,6 +383,7 @@ func (l *Link) alive(c *conn) bool {
 	ping := NewCall()
 	ping.Add("PING")
 	ping.state.Store(sent)
+	c.unflushed = true
 	c.send("PING", nil, nil)
 	select {
 	case c.inflight <- ping:
@@ -400,6 +404,7 @@ func (l *Link) send(c *Call) {
 	if !c.state.CompareAndSwap(queued, sent) {
 		return
 	}
+	l.conn.unflushed = true
 	if l.conn.forgot.Swap(false) {
 		clear(l.conn.loaded)
 	}

@@ -521,6 +521,36 @@ func TestIdleLinkIsAsked(t *testing.T) {
 	}
 }
 
+// A writer that finds nothing to send does not make an idle connection look used.
+func TestIdleForNothing(t *testing.T) {
+	b := shared(t)
+	l := b.link(patience)
+	ctx := b.within(patience)
+	b.want(Done, outcome(ctx, l, b.push("first")))
+	b.hears(true)
+	pings := b.On(redistest.Command("PING"), 0, redistest.Pass)
+	for range 2 {
+		time.Sleep(staleAfter * 3 / 5) // what makes it idle is time
+		gone, cancel := context.WithCancel(ctx)
+		c := b.push("never")
+		l.turn.Lock() // so that the writer finds it ended
+		go func() {
+			for c.state.Load() == queued && l.waiting() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+		}()
+		b.want(NotExecuted, outcome(gone, l, c))
+		l.turn.Unlock()
+		l.poke()
+		redistest.Until(t, patience, "the writer has had it", func() bool { return l.waiting() == 0 })
+	}
+	b.want(Done, outcome(ctx, l, b.push("last")))
+	if n := pings.Struck(); n != 1 && n != 2 { // by the writer itself, if the machine was slow
+		t.Errorf("asked %d times", n)
+	}
+}
+
 // A script goes as text once a connection, and once more where the server has forgotten it.
 func TestScripts(t *testing.T) {
 	t.Parallel()
