@@ -13,6 +13,7 @@ import (
 
 const (
 	maxInflight = 1024        // calls that wait for replies on one connection
+	together    = 16          // calls that are written at once: Redis works on them while others come
 	staleAfter  = time.Second // a link that idle is asked whether it lives before it is used: a server's own timeout may have cut it
 )
 
@@ -48,7 +49,7 @@ type conn struct {
 	buffers   bool             // nothing is written before flush
 	loaded    map[*Script]bool // sender's: whose text has been sent
 	idle      time.Time        // sender's: of the last flush of something
-	unflushed bool             // sender's: something was sent since
+	unflushed int              // sender's: calls that were sent since
 	inflight  chan *Call
 	owed      atomic.Int64  // bytes of the calls in flight
 	woken     atomic.Int32  // callers that were answered together and are likely to come again
@@ -60,8 +61,8 @@ type conn struct {
 
 // flush writes what was sent.
 func (c *conn) flush() error {
-	if c.unflushed {
-		c.idle, c.unflushed = time.Now(), false
+	if c.unflushed > 0 {
+		c.idle, c.unflushed = time.Now(), 0
 	}
 	return c.wire.flush()
 }
@@ -109,7 +110,7 @@ const (
 // swift does the writer's work for a caller who has the turn, and says whether it is done.
 func (l *Link) swift() bool {
 	c := l.conn
-	if c == nil || !c.buffers || c.useless.Load() || c.owed.Load() > swiftOwed || l.waiting()+len(c.inflight)+max(0, int(c.woken.Add(-1))) > swiftCalls || l.check && time.Since(c.idle) > staleAfter {
+	if c == nil || !c.buffers || c.useless.Load() || c.owed.Load() > swiftOwed || l.waiting()+len(c.inflight)+int(c.woken.Load()) > swiftCalls || l.check && time.Since(c.idle) > staleAfter {
 		return false
 	}
 	select {
@@ -282,7 +283,7 @@ func (l *Link) drain() bool {
 				break
 			}
 			l.send(c)
-			if l.conn.pending() >= streamBuffer {
+			if l.conn.pending() >= streamBuffer || l.conn.unflushed >= together {
 				l.conn.flush()
 			}
 		}
@@ -383,7 +384,7 @@ func (l *Link) alive(c *conn) bool {
 	ping := NewCall()
 	ping.Add("PING")
 	ping.state.Store(sent)
-	c.unflushed = true
+	c.unflushed++
 	c.send("PING", nil, nil)
 	select {
 	case c.inflight <- ping:
@@ -404,7 +405,7 @@ func (l *Link) send(c *Call) {
 	if !c.state.CompareAndSwap(queued, sent) {
 		return
 	}
-	l.conn.unflushed = true
+	l.conn.unflushed++
 	if l.conn.forgot.Swap(false) {
 		clear(l.conn.loaded)
 	}

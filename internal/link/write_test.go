@@ -1,0 +1,91 @@
+package link
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// counted counts the writes to a socket.
+type counted struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
+}
+
+// counts makes the links of a bed count their writes, from the next dial on.
+func (b *bed) counts() *atomic.Int64 {
+	writes, dial := new(atomic.Int64), b.pool.DialContext
+	b.pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+		c, err := dial(ctx)
+		if socket, ok := ctx.Value(revealKey{}).(*net.Conn); ok && err == nil {
+			*socket = counted{*socket, writes}
+		}
+		return c, err
+	}
+	return writes
+}
+
+// What is queued goes in as many writes as it takes for Redis to begin before all of it is sent.
+func TestWrites(t *testing.T) {
+	b := shared(t)
+	writes := b.counts()
+	l := b.link(patience)
+	ctx := b.within(patience)
+	b.want(Done, outcome(ctx, l, b.push("first")))
+	for n, want := range map[int]int64{1: 1, together: 1, together + 1: 2, 2*together + 1: 3} {
+		before := writes.Load()
+		calls := make([]*Call, n)
+		l.turn.Lock() // so that all are queued before one is sent
+		for i := range calls {
+			calls[i] = b.push("one of many")
+			l.Post(calls[i])
+		}
+		l.turn.Unlock()
+		l.poke()
+		for _, c := range calls {
+			<-c.done
+			b.want(Done, c.Replies[0].Err)
+		}
+		if got := writes.Load() - before; got != want {
+			t.Errorf("%d calls in %d writes, want %d", n, got, want)
+		}
+	}
+}
+
+// Callers whose replies came together are written for together when they come again.
+func TestWritesOfThoseAnsweredTogether(t *testing.T) {
+	b := shared(t)
+	writes := b.counts()
+	l := b.link(patience)
+	ctx := b.within(patience)
+	b.want(Done, outcome(ctx, l, b.push("first")))
+	const callers, rounds = 2 * together, 100
+	before := writes.Load()
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			c := NewCall()
+			for range rounds {
+				c.Reset()
+				c.Add("PING")
+				if err := outcome(ctx, l, c); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got := writes.Load() - before; got > callers*rounds/4 {
+		t.Errorf("%d calls in %d writes", callers*rounds, got)
+	}
+}
