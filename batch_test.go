@@ -280,7 +280,7 @@ func TestBatchShutdown(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("took %v", took)
 		}
-		q.wait(Acked, 3, 5*time.Second) // Events come when they come
+		q.wait(Acked, 3, 5*time.Second) // they are told by another goroutine
 		if got := c.String(); got != "[3]" {
 			t.Errorf("calls of %s", got)
 		}

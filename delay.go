@@ -15,7 +15,7 @@ import (
 	"github.com/shuntmq/shunt/internal/lists"
 )
 
-// One promote script moves at most this much, so that it holds Redis up for well under 1 ms.
+// One promote script moves at most this much, so that two in a row hold Redis up for well under 1 ms.
 const (
 	promoteMost  = 128
 	promoteBytes = 32 << 10
@@ -215,8 +215,11 @@ func (p *promoter) promote(ctx context.Context) error {
 func (p *promoter) move(ctx context.Context) (ns []int64, err error) {
 	c := link.NewCall()
 	c.FailFast = true
-	c.AddScript(lists.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
+	times := 1
 	if p.behind {
+		times = 2
+	}
+	for range times {
 		c.AddScript(lists.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
 	}
 	p.behind = false

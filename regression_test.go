@@ -1811,6 +1811,39 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(Acked) == 200 })
 }
 
+// What a refused verdict holds up goes on as soon as a handover has settled that verdict.
+func TestHandoverEndsHoldoff(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	q := newBench(t, p.URL(), func(q *Queue) {
+		q.Prefetch, q.Backoff = 1, func(int) time.Duration { return time.Hour }
+	})
+	refused := p.On(redistest.ByScript(lists.Retry)(q.name), 1, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
+	waits := p.On(redistest.Command("BRPOPLPUSH", q.name), 1, redistest.Pass)
+	q.deliver(0, 1)
+	var both sync.WaitGroup
+	both.Add(2)
+	q.receive(2, func(_ context.Context, i int) error {
+		if i == 0 {
+			return errors.New("again")
+		}
+		both.Done()
+		both.Wait()
+		return nil
+	})
+	strikes(t, refused, 1)
+	began := time.Now()
+	q.wait(Trouble, 1, 5*time.Second) // the worker has heard of it
+	strikes(t, waits, 1)              // for the other one
+	p.CutAll()
+	q.wait(Succeeded, 1, 5*time.Second)
+	q.deliver(1, 3) // for both
+	q.wait(Acked, 2, 10*time.Second)
+	if took := time.Since(began); took > link.MaxTrouble*4/5 {
+		t.Errorf("went on after %v", took)
+	}
+}
+
 // A handler was given up, and the user's Backoff, which is asked then, did not return: shutdown looked at the verdict that was not there yet.
 func TestShutdownWhileBackoffBlocks(t *testing.T) {
 	t.Parallel()

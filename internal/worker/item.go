@@ -157,20 +157,21 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	return out
 }
 
-// replyTo is the reply to the ith of n items, where the last one is that of several if there are fewer: what it says of each, or of all.
-func replyTo(replies []link.Reply, n, i int) link.Reply {
+// replyTo is the reply to the ith of n items, where the last one is that of several if there are fewer: what it says of each, or of all. It
+// says which.
+func replyTo(replies []link.Reply, n, i int) (rep link.Reply, together bool) {
 	last := len(replies) - 1
 	if len(replies) == n || i < last {
-		return replies[i]
+		return replies[i], false
 	}
-	rep := replies[last]
+	rep = replies[last]
 	if vs, each := rep.Value.([]any); each && i-last < len(vs) {
 		rep.Value = vs[i-last]
 		if err, ok := rep.Value.(redis.Error); ok {
 			rep.Err = err
 		}
 	}
-	return rep
+	return rep, true
 }
 
 // settles says whether all that is in hand is decided and may be sent. s.mu is held.
@@ -342,8 +343,7 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	s.apart = false
 	evs := s.evs[:0]
 	for i, it := range sent {
-		rep := replyTo(replies, len(sent), i)
-		together := len(replies) < len(sent) && i >= len(replies)-1
+		rep, together := replyTo(replies, len(sent), i)
 		if together && rep.Value == int64(-1) || together && it.ID() == "" && link.Code(rep.Err) == "NOSCRIPT" {
 			it.state, it.refused, s.apart = decided, false, true // others were first, or an LREM needs no script: each by itself
 			continue

@@ -112,3 +112,27 @@ func TestWant(t *testing.T) {
 		}
 	}
 }
+
+// Slow start: a worker asks for as many as came lately, and for four times as many when all of these came.
+func TestSlowStart(t *testing.T) {
+	in := &Intake{Keys: &lists.Keys{Channel: "c"}}
+	s := &slot{r: &Pool{conf: &Config{Prefetch: 64}, intakes: []*Intake{in}}, limit: 1}
+	element := (&lists.Element{Serial: lists.NewSerial(), Payload: []byte("payload")}).Encode()
+	for i, c := range []struct{ asked, came, want int }{
+		{1, 1, 4}, {4, 4, 16}, {16, 16, 64}, {64, 64, 64}, {64, 63, 63}, {63, 63, 64}, {64, 3, 3}, {3, 3, 12}, {3, 2, 2}, {2, 0, 1}, {1, 0, 1},
+	} {
+		replies := make([]link.Reply, c.asked)
+		for n := range c.came {
+			replies[n].Bulk = element
+		}
+		s.items = s.items[:0]
+		took := takes{slot: s, n: c.asked, from: s.r.intakes, origin: new(origin)}
+		empty, trouble := took.receive(replies, int64(i))
+		if empty != (c.came == 0) || trouble != nil || len(s.items) != c.came {
+			t.Errorf("%d of %d came: %d, empty %v, %v", c.came, c.asked, len(s.items), empty, trouble)
+		}
+		if s.limit != c.want {
+			t.Errorf("%d of %d came: asks for %d, want %d", c.came, c.asked, s.limit, c.want)
+		}
+	}
+}
