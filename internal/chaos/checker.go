@@ -373,10 +373,12 @@ func (h *history) unexplained(all map[string]*subject, broke func(string, string
 	}
 }
 
-// judgements finds the living whom others took for dead, although no fault had kept them from beating.
+// judgements finds the living whom others took for dead, although no fault had kept them from beating. Who has ended while Redis was away is
+// dead, and found to be so when it is back.
 func (h *history) judgements(broke func(string, string, string, ...any)) {
 	owner := make(map[string]string) // of an incarnation
 	faults := make(map[string][]entry)
+	ended := make(map[string]time.Time)
 	for _, e := range h.entries {
 		switch {
 		case e.Op == "started" || e.Op == "succeeded" || e.Op == handle && e.Phase == invoke:
@@ -384,6 +386,8 @@ func (h *history) judgements(broke func(string, string, string, ...any)) {
 			owner[name] = e.By
 		case e.Op == fault && e.Note != spared:
 			faults[e.By] = append(faults[e.By], e)
+		case e.Op == unclean:
+			ended[e.By] = e.At
 		}
 	}
 	for _, e := range h.entries {
@@ -391,7 +395,7 @@ func (h *history) judgements(broke func(string, string, string, ...any)) {
 		if e.Op != judged || !known {
 			continue
 		}
-		struck := false
+		struck := !ended[by].IsZero() && ended[by].Before(e.At)
 		for _, f := range faults[by] {
 			ends := f.At.Add(longestLease)
 			if f.Due.After(f.At) {

@@ -145,6 +145,18 @@ func TestChecker(t *testing.T) {
 			h.entries = append(h.entries, entry{At: time.Unix(999, 0), By: "w1", Op: fault, ID: "stop server at a sweep", N: 1, Note: spared}, entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
 				entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})
 		}, []string{"I7 judged"}},
+		{"one judged that had ended without a word", func(h *history) {
+			h.entries = append(h.entries, entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"}, entry{At: time.Unix(1009, 0), By: "w1", Op: unclean, Phase: fail},
+				entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
+		}, nil},
+		{"one judged that ended so later", func(h *history) {
+			h.entries = append(h.entries, entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"}, entry{At: time.Unix(1011, 0), By: "w1", Op: unclean, Phase: fail},
+				entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
+		}, []string{"I7 judged"}},
+		{"one judged that had shut down in order", func(h *history) {
+			h.entries = append(h.entries, entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"}, entry{At: time.Unix(1009, 0), By: "w1", Op: closed, Phase: ok},
+				entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
+		}, []string{"I7 judged"}},
 		{"a dead one judged", func(h *history) {
 			h.entries = append(h.entries, entry{At: time.Unix(1000, 0), By: "w2", Op: "started", Note: "inc"}, entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})
 		}, nil},

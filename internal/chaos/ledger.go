@@ -26,6 +26,7 @@ const (
 	handle  = "handle"
 	fault   = "fault"   // N duplicates are allowed for it, By is who was struck, Note may be spared
 	closed  = "closed"  // By has shut down, in order if it is ok, and said all that it had to say
+	unclean = "unclean" // By has ended, and could not shut down in order; Note says why
 	count   = "count"   // By counted what ID names, first as invoke and at the end as ok: the second may not be more
 	pace    = "pace"    // likewise, messages a second: the second may not be less than nine tenths
 	healing = "healing" // the fault is over

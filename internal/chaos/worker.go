@@ -135,7 +135,7 @@ func work(text string) error {
 		err = errors.New("the clock was never wrong")
 	}
 	if err != nil {
-		log.say(entry{Op: "unclean", Phase: fail, Note: err.Error()})
+		log.say(entry{Op: unclean, Phase: fail, Note: err.Error()})
 		return err
 	}
 	log.say(entry{Op: count, Phase: ok, ID: "goroutines", N: left, Note: stacks}, entry{Op: count, Phase: ok, ID: "connections", N: used.ActiveCount - used.IdleCount},
