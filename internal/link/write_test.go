@@ -21,9 +21,11 @@ func (c counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// counts makes the links of a bed count their writes, from the next dial on.
-func (b *bed) counts() *atomic.Int64 {
-	writes, dial := new(atomic.Int64), b.pool.DialContext
+// counting is a link in use, and the number of its writes so far.
+func counting(t *testing.T) (b *bed, l *Link, writes *atomic.Int64) {
+	t.Helper()
+	b, writes = shared(t), new(atomic.Int64)
+	dial := b.pool.DialContext
 	b.pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
 		c, err := dial(ctx)
 		if socket, ok := ctx.Value(revealKey{}).(*net.Conn); ok && err == nil {
@@ -31,16 +33,14 @@ func (b *bed) counts() *atomic.Int64 {
 		}
 		return c, err
 	}
-	return writes
+	l = b.link(patience)
+	b.want(Done, outcome(b.within(patience), l, b.push("first")))
+	return b, l, writes
 }
 
 // What is queued goes in as many writes as it takes for Redis to begin before all of it is sent.
 func TestWrites(t *testing.T) {
-	b := shared(t)
-	writes := b.counts()
-	l := b.link(patience)
-	ctx := b.within(patience)
-	b.want(Done, outcome(ctx, l, b.push("first")))
+	b, l, writes := counting(t)
 	for n, want := range map[int]int64{1: 1, together: 1, together + 1: 2, 2*together + 1: 3} {
 		before := writes.Load()
 		calls := make([]*Call, n)
@@ -63,11 +63,8 @@ func TestWrites(t *testing.T) {
 
 // Callers whose replies came together are written for together when they come again.
 func TestWritesOfThoseAnsweredTogether(t *testing.T) {
-	b := shared(t)
-	writes := b.counts()
-	l := b.link(patience)
+	b, l, writes := counting(t)
 	ctx := b.within(patience)
-	b.want(Done, outcome(ctx, l, b.push("first")))
 	const callers, rounds = 2 * together, 100
 	before := writes.Load()
 	var all sync.WaitGroup
