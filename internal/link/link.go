@@ -18,7 +18,7 @@ const (
 )
 
 // Link is one connection shared by many callers: a writer goroutine sends what they enqueue and flushes when there is no
-// more, a reader goroutine hands out the replies in order. redigo allows one of each and nothing else. While little is under way
+// more, or enough, a reader goroutine hands out the replies in order. redigo allows one of each and nothing else. While little is under way
 // a caller does the writer's work itself, which saves waking it. When the connection breaks, what was sent comes back as Unknown,
 // and what was not waits for the next connection. Safe for concurrent use.
 type Link struct {
