@@ -139,7 +139,7 @@ var cuts = []struct {
 
 // cells are all of F4, F6, F12, F13 and F22, and those of IDs.
 func cells() (all []cell) {
-	for _, plan := range []string{planPanic, planGoexit, planHang, planTimeout, planDeaf + "250", planRetry, planReject, planTwice} {
+	for _, plan := range []string{planPanic, planGoexit, planHang, planTimeout, planDeaf + "250", planLate + "1000", planRetry, planReject, planTwice} {
 		all = append(all, cell{row: "F4", name: plan, run: func(w *world) { handlers(w, plan) }})
 	}
 	for _, s := range steps {
@@ -177,13 +177,14 @@ func handlers(w *world, plan string) {
 	}
 	w.struck(plan)
 	w.drained(10 * time.Second)
-	most := atomic.Int32{}
+	most := 0
 	if !w.within(5*time.Second, func() bool { // all workers are there to be had at once
 		w.deliver(n, planSlow+"100")
-		most.Store(int32(w.openHandlers()))
-		return w.openHandlers() >= n
+		open := w.openHandlers()
+		most = max(most, open)
+		return open >= n
 	}) {
-		w.Errorf("%d workers of %d are left", most.Load(), n)
+		w.Errorf("%d workers of %d are left", most, n)
 	}
 	w.drained(5 * time.Second)
 	shutdown(plan != planHang) // which says that they still run
@@ -195,15 +196,20 @@ func (w *world) openHandlers() int {
 	if err != nil {
 		w.Fatal(err)
 	}
-	open := 0
-	for _, e := range es {
+	type handling struct {
+		serial  string
+		attempt int
+	}
+	open := make(map[handling]bool)
+	for _, e := range es { // one that was given up may return later, too
+		h := handling{e.Serial, e.Attempt}
 		if e.Op == handle && e.Phase == invoke {
-			open++
+			open[h] = true
 		} else if e.Op == handle || e.Op == "orphaned" {
-			open--
+			delete(open, h)
 		}
 	}
-	return open
+	return len(open)
 }
 
 // repaired promises that all that was there at a time has been begun so much later (I8).

@@ -29,6 +29,7 @@ const (
 	planKill    = "kill"    // kills its process, each time
 	planSlow    = "slow:"   // and gives up when its context ends
 	planDeaf    = "deaf:"   // and does not look at its context
+	planLate    = "late:"   // once, likewise: it is given up before it fails
 	planTimeout = "timeout" // once, until its context ends
 	planHold    = "hold:"   // for ever, in the process of that name
 )
@@ -102,7 +103,8 @@ func (m *message) Resolve(ctx context.Context) error {
 		} else if !strings.HasPrefix(m.plan, planReject) {
 			e.Due = e.At.Add(backoff)
 		}
-		if c := context.Cause(ctx); c == shunt.ErrLeaseLost || c == shunt.ErrShutdown {
+		_, late := millis(m.plan, planLate)
+		if c := context.Cause(ctx); late || c == shunt.ErrLeaseLost || c == shunt.ErrShutdown {
 			e.Phase, e.Due = info, time.Time{} // that is no attempt
 		}
 	}
@@ -144,6 +146,10 @@ func (m *message) act(ctx context.Context, attempt int) error {
 	}
 	if ms, is := millis(m.plan, planAfter); is {
 		return shunt.RetryAfter(ms, errors.New("as planned"))
+	}
+	if ms, is := millis(m.plan, planLate); is {
+		time.Sleep(ms)
+		return ctx.Err()
 	}
 	switch m.plan {
 	case planRetry, planTwice:

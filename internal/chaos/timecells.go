@@ -72,10 +72,15 @@ func strikeTick(w *world, act redistest.Action, refusal string) {
 	rule.Remove()
 	n := count()
 	w.until(15*time.Second, "ticks come again", func() bool { return count() >= n+more })
-	for _, end := range []shunt.Shutdown{ends, heard} {
-		if err := end(ctx); err != nil {
-			w.Error(err)
-		}
+	if err := ends(ctx); err != nil {
+		w.Error(err)
+	}
+	w.until(5*time.Second, "all that was sent is handled", func() bool { // what is not begun stays when its receiver ends
+		s, err := w.direct.Stats(ctx, channel)
+		return err == nil && s[shunt.Prepare].Count == 0 && s[shunt.Doing].Count == 0
+	})
+	if err := heard(ctx); err != nil {
+		w.Error(err)
 	}
 	var first, last int64
 	for at, n := range came {
