@@ -56,6 +56,9 @@ func newReport(o options) (*report, error) {
 		return nil, err
 	}
 	defer srv.stop()
+	if err := srv.nice(o.nice); err != nil {
+		return nil, err
+	}
 	info, err := redis.String(srv.conn.Do("INFO", "server"))
 	if err != nil {
 		return nil, fmt.Errorf("ask redis-server for its version: %w", err)
@@ -66,8 +69,8 @@ func newReport(o options) (*report, error) {
 		Command:  strings.Join(append([]string{"go run ."}, os.Args[1:]...), " "),
 		Machine:  machine{runtime.GOOS, runtime.GOARCH, field(string(cpu), "model name"), runtime.NumCPU()},
 		Versions: map[string]string{"go": runtime.Version(), "redis": field(info, "redis_version"), "bullmq": bullmqVersion},
-		Load: fmt.Sprintf("%d messages of %d bytes, %d workers, medians of %d rounds, append-only file: %t",
-			o.n, o.size, o.workers, o.rounds, o.aof),
+		Load: fmt.Sprintf("%d messages of %d bytes, %d workers, medians of %d rounds, append-only file: %t, niceness of Redis: %d",
+			o.n, o.size, o.workers, o.rounds, o.aof, o.nice),
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range build.Deps {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"image/png"
 	"os"
 	"path/filepath"
@@ -199,5 +200,27 @@ func TestAppendOnly(t *testing.T) {
 		if err != nil || v[1] != want {
 			t.Errorf("%t: %v, %v", aof, v, err)
 		}
+	}
+}
+
+func TestNice(t *testing.T) {
+	if setNice == nil {
+		t.Skip("only on Linux")
+	}
+	srv, err := startServer(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.stop()
+	if err := srv.nice(3); err != nil { // any user may
+		t.Fatal(err)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", srv.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(stat), ") ") // the name may have blanks
+	if nice := strings.Fields(after)[16]; nice != "3" {
+		t.Errorf("a niceness of %s, want 3", nice)
 	}
 }

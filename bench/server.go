@@ -19,6 +19,9 @@ import (
 // childAttr ends the server with this process, however that ends, where the system can do so.
 var childAttr *syscall.SysProcAttr
 
+// setNice gives a process's first thread a niceness, where the system can do so.
+var setNice func(pid, niceness int) error
+
 // starting keeps two servers from being given the same free port.
 var starting sync.Mutex
 
@@ -92,6 +95,20 @@ func launch(bin string, aof bool) (*server, error) {
 	}
 	s.stop()
 	return nil, fmt.Errorf("redis-server does not answer: %w\n%s", err, s.log.String())
+}
+
+// nice has the scheduler of the system let the server go before its clients, or after them.
+func (s *server) nice(n int) error {
+	if n == 0 {
+		return nil
+	}
+	if setNice == nil {
+		return errors.New("-nice is for Linux")
+	}
+	if err := setNice(s.cmd.Process.Pid, n); err != nil {
+		return fmt.Errorf("give redis-server a niceness of %d, for which below 0 one has to be root: %w", n, err)
+	}
+	return nil
 }
 
 // stop ends the very process that was started.

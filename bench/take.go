@@ -151,6 +151,9 @@ func takeOne(ctx context.Context, o options, s system, m measure, note func(stri
 		return nil, err
 	}
 	defer srv.stop()
+	if err := srv.nice(o.nice); err != nil {
+		return nil, err
+	}
 	t := task{load: o.load, srv: srv, system: s}
 	t.note = func(format string, args ...any) { note(s.name+", "+m.name+": "+format, args...) }
 	if s.slow {
