@@ -126,7 +126,7 @@ type Pool struct {
 	lease       lease
 	parking     parking
 	watcher     watcher
-	vacant      vacant
+	orphans     orphans
 	breaker     link.Breaker
 	large       large
 	Kicks       chan struct{}       // of capacity 1: beat now
@@ -140,9 +140,8 @@ type Pool struct {
 	spared      atomic.Int64        // unix ns until which no suspect is asked for
 	polls       atomic.Bool         // a waiter may not block
 	full        atomic.Int64        // unix ns until which a full Redis is assumed
-	orphans     atomic.Int32
-	returned    atomic.Int32  // messages whose handlers ended early on our demand
-	over        chan struct{} // closed: stopped, and the lease is lost too
+	returned    atomic.Int32        // messages whose handlers ended early on our demand
+	over        chan struct{}       // closed: stopped, and the lease is lost too
 }
 
 // Intake is one channel of a pool.

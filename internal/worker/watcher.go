@@ -181,16 +181,15 @@ func (s *slot) time(it *Item, now time.Time) time.Time {
 	} else {
 		s.remove(it)
 	}
-	n := int(r.orphans.Add(1))
+	n, left := r.orphans.add(s, len(r.slots))
 	e := s.event(Orphaned, it, now)
 	e.N = n
 	r.emit(e)
-	if n <= len(r.slots) {
+	if !left {
 		s.spawn()
 	} else {
 		s.turn++ // the handler's goroutine has lost the slot all the same
 		s.vacant = true
-		r.vacant.put(s)
 		r.emit(Event{Kind: SlotsEmpty, Channel: it.In.Channel, Receiver: r.live.Load().Name, N: n - len(r.slots)})
 	}
 	return now.Add(time.Hour)
@@ -201,29 +200,45 @@ func (s *slot) event(kind Kind, it *Item, now time.Time) Event {
 		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(it.Started), Err: it.Cause()}
 }
 
-// vacant are the slots that stay empty because there are as many orphans as workers.
-type vacant struct {
-	mu    sync.Mutex
-	slots []*slot
+// orphans are the handlers that were given up and have not returned. Where they are more than the workers, the slots of the last stay vacant.
+// Both are counted in one step: an orphan that ends while another slot is left behind must not pass it.
+type orphans struct {
+	mu     sync.Mutex
+	n      int
+	vacant []*slot
 }
 
-func (v *vacant) put(s *slot) {
-	v.mu.Lock()
-	v.slots = append(v.slots, s)
-	v.mu.Unlock()
+// add counts one more, whose slot is s, and says how many there are and whether the slot is left vacant.
+func (o *orphans) add(s *slot, most int) (n int, left bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.n++
+	if left = o.n > most; left {
+		o.vacant = append(o.vacant, s)
+	}
+	return o.n, left
+}
+
+// end counts one less, and gives the slot that is vacant no more, or nil.
+func (o *orphans) end() (s *slot) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.n--
+	if i := len(o.vacant) - 1; i >= 0 {
+		s, o.vacant = o.vacant[i], o.vacant[:i]
+	}
+	return s
+}
+
+func (o *orphans) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.n
 }
 
 // orphanEnded gives an empty slot its goroutine back. It is called from the orphan's own, while workers still counts that one.
 func (r *Pool) orphanEnded() {
-	r.orphans.Add(-1)
-	v := &r.vacant
-	v.mu.Lock()
-	var s *slot
-	if n := len(v.slots); n > 0 {
-		s, v.slots = v.slots[n-1], v.slots[:n-1]
-	}
-	v.mu.Unlock()
-	if s != nil {
+	if s := r.orphans.end(); s != nil {
 		s.mu.Lock()
 		s.spawn()
 		s.mu.Unlock()
@@ -256,7 +271,7 @@ func (r *Pool) LoseLease(why error) {
 
 // runningNow counts handlers that have not returned, given up or not.
 func (r *Pool) runningNow() int {
-	n := int(r.orphans.Load())
+	n := r.orphans.count()
 	for _, s := range r.slots {
 		s.mu.Lock()
 		for _, it := range s.items {

@@ -136,3 +136,23 @@ func TestSlowStart(t *testing.T) {
 		}
 	}
 }
+
+// A slot that is left vacant because there is an orphan too many is not when that ends meanwhile: no order of the two loses it.
+func TestOrphans(t *testing.T) {
+	for range 50_000 {
+		var o orphans
+		o.add(new(slot), 1)
+		s := new(slot)
+		var back *slot
+		ended := make(chan struct{})
+		go func() {
+			back = o.end()
+			close(ended)
+		}()
+		n, left := o.add(s, 1)
+		<-ended
+		if left != (back == s) || left != (n == 2) || o.count() != 1 {
+			t.Fatalf("%d orphans, then %d; left vacant %v, had back %v", n, o.count(), left, back == s)
+		}
+	}
+}
