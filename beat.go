@@ -142,7 +142,8 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 			}
 		}
 	}
-	if r.Live().Name != inc.Name || gone && r.Pausing() {
+	pausing := r.Pausing() // asked first: a handover ends with another incarnation, and then with its pause
+	if r.Live().Name != inc.Name || gone && pausing {
 		return wait, nil // the one that beat has ended or is ending, and why is known
 	}
 	if gone {

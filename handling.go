@@ -3,6 +3,7 @@ package shunt
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/lists"
@@ -64,9 +65,9 @@ func (h handling) judge(m IMessage, err error) *worker.Verdict {
 	if err == nil {
 		return worker.Ack
 	}
-	var v *worker.Verdict
-	if bad := h.ask("the handler's error", func() { v = h.verdict(m, err) }); bad != nil {
-		v = h.verdict(m, bad) // a method of err's failed: one of a nil pointer, perhaps
+	v, bad := ask(h, 3*h.r.conf.Grace, "the handler's error", nil, func() *worker.Verdict { return h.verdict(m, err) }) // which asks for two more
+	if bad != nil {
+		return h.verdict(m, bad) // a method of err's failed: one of a nil pointer, perhaps
 	}
 	return v
 }
@@ -113,7 +114,7 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 func (h handling) maxAttempts(msg IMessage) int {
 	n := h.MaxAttempts()
 	if m, ok := msg.(MaxAttempter); n == 0 && ok {
-		h.ask("MaxAttempts", func() { n = m.MaxAttempts() })
+		n, _ = ask(h, h.r.conf.Grace, "MaxAttempts", n, m.MaxAttempts)
 	}
 	if n = cmp.Or(n, h.r.conf.MaxAttempts); n < 0 || n > 255 {
 		return 0
@@ -124,9 +125,9 @@ func (h handling) maxAttempts(msg IMessage) int {
 func (h handling) backoff(m IMessage, attempt int) time.Duration {
 	wait := sidekiqBackoff(attempt) // what holds if the user's func fails
 	if b, ok := m.(Backoffer); ok {
-		h.ask("Backoff", func() { wait = b.Backoff(attempt) })
+		wait, _ = ask(h, h.r.conf.Grace, "Backoff", wait, func() time.Duration { return b.Backoff(attempt) })
 	} else if f := h.r.conf.Backoff; f != nil {
-		h.ask("Queue.Backoff", func() { wait = f(attempt) })
+		wait, _ = ask(h, h.r.conf.Grace, "Queue.Backoff", wait, func() time.Duration { return f(attempt) })
 	}
 	return min(max(wait, 0), maxWait)
 }
@@ -135,18 +136,31 @@ func (h handling) backoff(m IMessage, attempt int) time.Duration {
 const maxWait = 100 * 365 * 24 * time.Hour
 
 // ask runs a method of the user's that a verdict depends on. It has a goroutine of its own, because this may be one that is
-// ending already, which could not survive another runtime.Goexit. A failure leaves the default and is told.
-func (h handling) ask(what string, f func()) (err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		guard(what, func() error { f(); return nil }, func(e error) { err = e })
-	}()
-	<-done
-	if err != nil {
-		h.r.q.events.emit(Event{Kind: Trouble, Channel: h.In.Channel, Serial: h.Name(), Err: err})
+// ending already, which could not survive another runtime.Goexit, and because it may hang: its worker waits no longer than the limit. What
+// fails leaves the default and is told.
+func ask[T any](h handling, limit time.Duration, what string, otherwise T, f func() T) (T, error) {
+	type answer struct {
+		value T
+		err   error
 	}
-	return err
+	given := make(chan answer, 1)
+	go func() {
+		a := answer{value: otherwise}
+		defer func() { given <- a }()
+		guard(what, func() error { a.value = f(); return nil }, func(err error) { a.err = err })
+	}()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	var a answer
+	select {
+	case a = <-given:
+	case <-late.C:
+		a = answer{otherwise, fmt.Errorf("shunt: %s has not returned within %v, so its default holds", what, limit)}
+	}
+	if a.err != nil {
+		h.r.q.events.emit(Event{Kind: Trouble, Channel: h.In.Channel, Serial: h.Name(), Err: a.err})
+	}
+	return a.value, a.err
 }
 
 // infoOf is what FromContext gives.

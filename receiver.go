@@ -252,15 +252,13 @@ func (r *receiver) handle(it *worker.Item) {
 	returned := false
 	var err error
 	defer func() {
-		exits := false
 		if !returned {
-			p := panicked("Resolve", recover())
-			err, exits = p, p.Goexit
+			err = panicked("Resolve", recover())
 			if h.decoding {
 				err = errExited
 			}
 		}
-		h.Finish(err, exits)
+		h.Finish(err)
 	}()
 	err = h.run()
 	returned = true

@@ -118,6 +118,61 @@ func TestVerdicts(t *testing.T) {
 	})
 }
 
+// A deferred panic does not stop a runtime.Goexit: recovered, the goroutine ends all the same, and its place must not.
+func TestGoexitThenPanic(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+	q.receive(1, func(ctx context.Context, i int) error {
+		if info, _ := FromContext(ctx); info.Attempt == 1 {
+			defer func() { panic("oh") }()
+			runtime.Goexit()
+		}
+		return nil
+	})
+	q.deliver(0, 3)
+	q.wait(Acked, 3, 5*time.Second)
+}
+
+// A Backoff that does not return holds up its worker for a Grace, or not at all where its handler was given up; then the default holds.
+func TestHangingBackoff(t *testing.T) {
+	for name, deaf := range map[string]bool{"its handler returns": false, "its handler hangs, too": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			block := make(chan struct{})
+			q := newBench(t, s.URL(), func(q *Queue) {
+				q.Grace = time.Second
+				q.Backoff = func(int) time.Duration { <-block; return 0 }
+			})
+			defer close(block)
+			var next time.Time
+			q.receive(1, func(_ context.Context, i int) error {
+				switch {
+				case i == 1:
+					next = time.Now()
+					return nil
+				case deaf:
+					<-block
+				}
+				return errors.New("oh")
+			})
+			q.deliver(0, 2, Timeout(50*time.Millisecond))
+			q.wait(Acked, 1, 10*time.Second)
+			q.wait(Retried, 1, 10*time.Second)
+			q.wait(Trouble, 1, time.Second)
+			if late := next.Sub(q.when(Trouble)); deaf && late >= 0 {
+				t.Errorf("the worker has waited for the verdict, and %v more", late)
+			}
+			if left, n := q.leaves(q.name); n != 1 || left[Delay].Count != 1 {
+				t.Errorf("left: %+v", left)
+			}
+		})
+	}
+}
+
 // A reply that was lost leaves its message in a live receiver's list; another handler runs on for long.
 func TestLostReply(t *testing.T) {
 	for _, command := range []string{"RPOPLPUSH", "BRPOPLPUSH", "LREM"} {

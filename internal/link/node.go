@@ -38,6 +38,8 @@ type Node struct {
 	why   error     // of the last failed dial
 	seen  time.Time // the last dial that worked
 	told  state
+
+	telling sync.Mutex
 }
 
 type state int
@@ -63,14 +65,14 @@ func (n *Node) failed(err error) {
 		n.until = time.Now().Add(wait + time.Duration(rand.Int64N(int64(wait)/8+1)))
 	}
 	n.mu.Unlock()
-	n.tell(down, err)
+	n.tell()
 }
 
 func (n *Node) worked() {
 	n.mu.Lock()
 	n.fails, n.why, n.seen = 0, nil, time.Now()
 	n.mu.Unlock()
-	n.tell(up, nil)
+	n.tell()
 }
 
 // Why is what the last dial failed with; nil while the server is there.
@@ -80,9 +82,15 @@ func (n *Node) Why() error {
 	return n.why
 }
 
-// tell reports a change, once.
-func (n *Node) tell(s state, err error) {
+// tell reports a change, once. What is told last is how it is, whoever comes late.
+func (n *Node) tell() {
+	n.telling.Lock()
+	defer n.telling.Unlock()
 	n.mu.Lock()
+	s, err := up, n.why
+	if err != nil {
+		s = down
+	}
 	changed := n.told != s
 	n.told = s
 	n.mu.Unlock()

@@ -49,6 +49,29 @@ func TestBackoff(t *testing.T) {
 	sub.Forget(b.within(patience), l)
 }
 
+// Of several that find out at once, whoever is late to tell does not have the last word with what is over.
+func TestChangesInOrder(t *testing.T) {
+	telling, goOn := make(chan struct{}), make(chan struct{})
+	var told []bool
+	n := NewNode(nil, Settings{Changed: func(up bool, _ error) {
+		if !up {
+			close(telling)
+			<-goOn
+		}
+		told = append(told, up)
+	}})
+	var all sync.WaitGroup
+	all.Go(func() { n.failed(errors.New("away")) })
+	<-telling
+	all.Go(n.worked)
+	time.Sleep(20 * time.Millisecond) // so that it wants to tell; if it does not, there is nothing to see
+	close(goOn)
+	all.Wait()
+	if len(told) != 2 || told[0] || !told[1] {
+		t.Errorf("told %v", told)
+	}
+}
+
 // The wait grows to its bound, and by what no other process adds at the same time.
 func TestBackoffGrows(t *testing.T) {
 	t.Parallel()

@@ -142,6 +142,7 @@ func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 		return returned, err
 	}
 	if r.doubt.Load() || len(r.owed) > 0 {
+		r.conclude(ctx) // what has returned since
 		return returned, r.disown(ctx)
 	}
 	for range 2 {
@@ -161,6 +162,7 @@ func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 		if !left {
 			return returned, nil
 		}
+		r.conclude(ctx)                                      // what has returned since
 		if err := r.empty(ctx, *r.live.Load()); err != nil { // a verdict that could not be sent, or what a lost reply had left
 			return returned, err
 		}
@@ -254,9 +256,9 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 		}
 		n += found
 		h.s.mu.Lock()
-		running := h.it.slot != nil
+		runs := h.it.state == running
 		h.it.state, h.it.back = lost, true // where its handler still runs, nobody wants its verdict
-		if !running {
+		if !runs {
 			h.s.remove(h.it)
 		}
 		h.s.mu.Unlock()

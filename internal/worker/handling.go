@@ -119,8 +119,8 @@ func (it *Item) Decoded(message any, timeout time.Duration) {
 	}
 }
 
-// Finish files what came of the handler. It is called on the handler's goroutine, once; exits says that the goroutine ends with the call.
-func (it *Item) Finish(err error, exits bool) {
+// Finish files what came of the handler. It is called on the handler's goroutine, once, also where that is ending.
+func (it *Item) Finish(err error) {
 	s, r := it.slot, it.slot.r
 	it.cancel(context.Canceled)
 	now := time.Now()
@@ -133,11 +133,6 @@ func (it *Item) Finish(err error, exits bool) {
 	}
 	s.now = now
 	s.learn(took, size)
-	if exits {
-		s.mu.Lock()
-		s.spawn()
-		s.mu.Unlock()
-	}
 }
 
 // SetResult sets what is kept of the message once it is acked.

@@ -63,6 +63,7 @@ func (r *Pool) seize(ctx context.Context) bool {
 			return false
 		}
 	}
+	r.pausing.Store(true) // another one who had it may have resumed meanwhile
 	return true
 }
 

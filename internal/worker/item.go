@@ -177,7 +177,8 @@ func replyTo(replies []link.Reply, n, i int) (rep link.Reply, together bool) {
 // settles says whether all that is in hand is decided and may be sent. s.mu is held.
 func (s *slot) settles() bool {
 	for _, it := range s.items {
-		if it.state != decided || it.unknown || it.refused {
+		pending := it.state == sending && it.verdict == nil // its user is still asked for it
+		if !pending && (it.state != decided || it.unknown || it.refused) {
 			return false
 		}
 	}

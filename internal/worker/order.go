@@ -91,7 +91,7 @@ func (s *slot) askHigher(it *Item, turn int32) *Item {
 	call := link.NewCall()
 	call.FailFast = true
 	r.gate.RLock()
-	if r.pausing.Load() {
+	if r.pausing.Load() || r.Stopped() {
 		r.gate.RUnlock()
 		return nil
 	}

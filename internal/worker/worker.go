@@ -81,12 +81,17 @@ func (s *slot) spawn() {
 		}
 		s.goroutines[id] = struct{}{}
 		s.mu.Unlock()
+		home := false
 		defer func() {
 			s.mu.Lock()
+			defer s.mu.Unlock()
 			delete(s.goroutines, id)
-			s.mu.Unlock()
+			if !home && s.turn == turn { // a handler has called runtime.Goexit
+				s.spawn()
+			}
 		}()
 		s.work(turn)
+		home = true
 		return nil
 	})
 }
@@ -164,7 +169,7 @@ func (s *slot) step(call *link.Call) bool {
 		case takes.got > 0:
 			return true
 		case s.parts(): // at once
-		case empty && err == nil && !s.busy() && !r.suspecting():
+		case empty && err == nil && !s.busy():
 			call.Drop()
 			s.park()
 		case s.busy(): // verdicts that were refused
@@ -226,6 +231,9 @@ func (s *slot) park() {
 	}
 	s.r.parking.enter(s)
 	defer s.r.parking.leave(s)
+	if s.r.suspecting() { // whoever found some has seen nobody here
+		return
+	}
 	select {
 	case <-s.wake:
 	case <-s.r.Taking.Done():
@@ -234,11 +242,14 @@ func (s *slot) park() {
 
 // claim gives the next item to handle, begun, unless the receiver may start nothing now.
 func (s *slot) claim(turn int32) *Item {
-	if s.r.Stopped() || s.r.pausing.Load() || !s.r.lease.fresh(s.now) {
+	if s.r.pausing.Load() || !s.r.lease.fresh(s.now) {
 		return nil
 	}
 	s.mu.Lock()
 	next := s.next()
+	if s.r.Stopped() { // asked under mu, because End hands back what has not begun then
+		next = nil
+	}
 	begin := next != nil && next.Extra != nil && !next.begun
 	strict := s.r.order.strict()
 	ask := next != nil && !begin && !next.asked && next.In.Index > 0 && strict

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,42 +25,21 @@ func BenchmarkStep(b *testing.B) {
 func benchmarkStep(b *testing.B, prefetch, workers int) {
 	b.ReportAllocs()
 	s := redistest.Shared(b)
-	pool, err := link.NewPool(s.URL())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer pool.Close()
-	node := link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: time.Second})
-	server := &link.Server{Node: node, Data: link.New(node, 3*time.Second, true), Pulse: link.New(node, time.Second, false)}
-	defer server.Data.Close()
-	defer server.Pulse.Close()
-
 	keys := lists.KeysOf(redistest.Name(b))
 	for left := b.N; left > 0; left -= 1000 {
-		args := []any{keys.Prepare}
-		for range min(left, 1000) {
-			e := lists.Element{Serial: lists.NewSerial(), Payload: make([]byte, 128)}
-			args = append(args, e.Encode())
-		}
-		s.Do("LPUSH", args...)
+		fill(s, &keys, min(left, 1000))
 	}
 	var n atomic.Int64
 	all := make(chan struct{})
-	in := &Intake{Keys: &keys, Own: func(time.Duration) {}, Yield: func() {}}
-	r := NewPool(server, workers, []*Intake{in}, Config{
-		Lease: 10 * time.Minute, Grace: time.Second, Timeout: time.Minute, ReplyTimeout: 3 * time.Second,
-		Prefetch: prefetch, PrefetchBytes: 256 << 10, Values: context.Background(),
-		Judge: func(*Item, any, error) *Verdict { return Ack },
-		Handle: func(it *Item) {
+	r := testPool(b, s, &keys, workers, func(c *Config) {
+		c.Prefetch = prefetch
+		c.Handle = func(it *Item) {
 			if n.Add(1) == int64(b.N) {
 				close(all)
 			}
-			it.Finish(nil, false)
-		},
+			it.Finish(nil)
+		}
 	})
-	if err := r.Join(context.Background()); err != nil {
-		b.Fatal(err)
-	}
 	b.ResetTimer()
 	r.Start()
 	<-all
@@ -71,6 +51,39 @@ func benchmarkStep(b *testing.B, prefetch, workers int) {
 	if left := s.Do("LLEN", keys.Prepare); left != int64(0) {
 		b.Errorf("%v left", left)
 	}
+}
+
+// fill delivers n messages.
+func fill(s *redistest.Server, keys *lists.Keys, n int) {
+	args := []any{keys.Prepare}
+	for range n {
+		e := lists.Element{Serial: lists.NewSerial(), Payload: make([]byte, 128)}
+		args = append(args, e.Encode())
+	}
+	s.Do("LPUSH", args...)
+}
+
+// testPool makes a pool of one channel that has joined and is to be started.
+func testPool(tb testing.TB, s *redistest.Server, keys *lists.Keys, workers int, change func(*Config)) *Pool {
+	pool, err := link.NewPool(s.URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	node := link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: time.Second})
+	server := &link.Server{Node: node, Data: link.New(node, 3*time.Second, true), Pulse: link.New(node, time.Second, false)}
+	tb.Cleanup(func() {
+		server.Data.Close()
+		server.Pulse.Close()
+		pool.Close()
+	})
+	conf := Config{Lease: 10 * time.Minute, Grace: time.Second, Timeout: time.Minute, ReplyTimeout: 3 * time.Second, Prefetch: 64,
+		PrefetchBytes: 256 << 10, Values: context.Background(), Judge: func(*Item, any, error) *Verdict { return Ack }}
+	change(&conf)
+	r := NewPool(server, workers, []*Intake{{Keys: keys, Own: func(time.Duration) {}, Yield: func() {}}}, conf)
+	if err := r.Join(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	return r
 }
 
 // How many messages a worker takes at once is told by what its handler took lately.
@@ -154,5 +167,141 @@ func TestOrphans(t *testing.T) {
 		if left != (back == s) || left != (n == 2) || o.count() != 1 {
 			t.Fatalf("%d orphans, then %d; left vacant %v, had back %v", n, o.count(), left, back == s)
 		}
+	}
+}
+
+// What has not begun is handed back at the end, so nothing may begin then: a worker that was about to claim had asked before.
+func TestNothingBeginsAfterStop(t *testing.T) {
+	s := redistest.Shared(t)
+	keys := lists.KeysOf(redistest.Name(t))
+	r := testPool(t, s, &keys, 1, func(*Config) {})
+	slot := r.slots[0]
+	slot.now = time.Now()
+	slot.items = []*Item{{In: r.intakes[0]}}
+	slot.mu.Lock()
+	claimed := make(chan *Item)
+	go func() { claimed <- slot.claim(0) }()
+	time.Sleep(20 * time.Millisecond) // so that it stands before mu; if it does not, there is nothing to see
+	r.Stop()
+	slot.mu.Unlock()
+	if it := <-claimed; it != nil {
+		t.Error("a message was begun that End may have handed back")
+	}
+}
+
+// A handler that returns while the last verdicts are sent has a verdict, too, and it is the one that holds.
+func TestVerdictDuringEnd(t *testing.T) {
+	redistest.Leaks(t)
+	s := redistest.Shared(t)
+	keys := lists.KeysOf(redistest.Name(t))
+	fill(s, &keys, 2)
+	var r *Pool
+	running := make(chan *Item, 2)
+	var last *Item
+	goOn := map[bool]chan struct{}{false: make(chan struct{}), true: make(chan struct{})} // by whether it is the last
+	var mu sync.Mutex
+	decided := func(it *Item) bool {
+		it.slot.mu.Lock()
+		defer it.slot.mu.Unlock()
+		return it.state == decided
+	}
+	until := func(what string, is func() bool) {
+		for end := time.Now().Add(5 * time.Second); !is(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Error(what)
+				return
+			}
+		}
+	}
+	acked := 0
+	r = testPool(t, s, &keys, 2, func(c *Config) {
+		c.Prefetch = 1
+		c.Handle = func(it *Item) {
+			mu.Lock()
+			is := last == nil
+			if is {
+				last = it
+			}
+			mu.Unlock()
+			running <- it
+			<-goOn[is]
+			it.Finish(nil)
+		}
+		c.Emit = func(evs ...Event) {
+			for _, e := range evs {
+				if e.Kind != Acked {
+					continue
+				}
+				if acked++; acked == 1 { // by the verdicts that End sends: the other handler returns now
+					close(goOn[true])
+					until("the last verdict does not come", func() bool { return decided(last) })
+				}
+			}
+		}
+	})
+	r.Start()
+	first := <-running
+	if other := <-running; first == last {
+		first = other
+	}
+	r.Stop()
+	r.gate.RLock() // so that nothing is sent before the first verdict is there
+	r.Hurry()
+	ended := make(chan struct{})
+	var returned, still int
+	var err error
+	go func() {
+		returned, still, err = r.End()
+		close(ended)
+	}()
+	<-r.Life.Done() // after the grace
+	close(goOn[false])
+	until("the first verdict does not come", func() bool { return decided(first) })
+	r.gate.RUnlock()
+	<-ended
+	if left := s.Do("LLEN", keys.Prepare); acked != 2 || returned != 0 || still != 0 || err != nil || left != int64(0) {
+		t.Errorf("%d acked, %d returned, %d still run, %v in prepare, %v", acked, returned, still, left, err)
+	}
+}
+
+// Two may want the gate alone, and the first to have had it ends its pause: that of the second goes on.
+func TestSeizedPauses(t *testing.T) {
+	s := redistest.Shared(t)
+	keys := lists.KeysOf(redistest.Name(t))
+	r := testPool(t, s, &keys, 1, func(*Config) {})
+	if !r.seize(context.Background()) {
+		t.Fatal("not seized")
+	}
+	second := make(chan struct{})
+	go func() {
+		r.seize(context.Background())
+		close(second)
+	}()
+	time.Sleep(20 * time.Millisecond) // so that it waits; if it does not, there is nothing to see
+	r.resume()
+	<-second
+	if !r.Pausing() {
+		t.Error("it has the gate, and nobody is told")
+	}
+	r.resume()
+}
+
+// Suspects that were found before a worker has parked wake nobody: it looks before it sleeps.
+func TestParkLooksForSuspects(t *testing.T) {
+	s := redistest.Shared(t)
+	keys := lists.KeysOf(redistest.Name(t))
+	r := testPool(t, s, &keys, 1, func(*Config) {})
+	r.Suspects(r.intakes[0])
+	parked := make(chan struct{})
+	go func() {
+		r.slots[0].park()
+		close(parked)
+	}()
+	select {
+	case <-parked:
+	case <-time.After(5 * time.Second):
+		t.Error("it sleeps")
+		r.Stop()
+		<-parked
 	}
 }
