@@ -3,6 +3,7 @@ package shunt
 import (
 	"cmp"
 	"context"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,6 +56,12 @@ func (p *promoter) set(due time.Time, back bool) {
 	}
 }
 
+// inMS is so many ms ahead as Redis tells them, within maxWait either way: in delay there may be whatever others have put there.
+func inMS(ms int64) time.Duration {
+	most := maxWait.Milliseconds()
+	return time.Duration(min(max(ms, -most), most)) * time.Millisecond
+}
+
 // heard takes a hint: the ms until a new earliest due time, that the keeper's place is vacant, or that a message is cancelled.
 func (p *promoter) heard(payload string) {
 	if serial, is := strings.CutPrefix(payload, "cancel "); is && len(serial) == len(ulid.ULID{}) {
@@ -70,7 +77,7 @@ func (p *promoter) heard(payload string) {
 	defer p.mu.Unlock()
 	p.hints++
 	if p.keeper {
-		p.set(time.Now().Add(time.Duration(ms)*time.Millisecond), false)
+		p.set(time.Now().Add(inMS(ms)), false)
 	}
 }
 
@@ -118,7 +125,7 @@ func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 	}
 	switch {
 	case any && (p.keeper || ms < 0 || ms < sweepEvery.Milliseconds() && !p.listening):
-		p.set(time.Now().Add(time.Duration(ms)*time.Millisecond), back)
+		p.set(time.Now().Add(inMS(ms)), back)
 	case back:
 		p.due = time.Time{}
 	}
@@ -197,7 +204,7 @@ func (p *promoter) promote(ctx context.Context) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(ns) > 1 && (p.keeper || !p.listening || ns[1] <= 0) {
-			p.set(time.Now().Add(time.Duration(ns[1])*time.Millisecond), hints == p.hints)
+			p.set(time.Now().Add(inMS(ns[1])), hints == p.hints)
 		}
 		return nil
 	}
@@ -235,6 +242,9 @@ func (p *promoter) move(ctx context.Context) (ns []int64, err error) {
 		}
 		moved += n[0]
 		n[0], ns = moved, n
+	}
+	if len(ns) > 1 && moved == 0 && ns[1] < 0 {
+		ns[1] = math.MaxInt64 // a score that no integer holds: what is overdue would have been moved
 	}
 	p.behind = err == nil && len(ns) > 1 && ns[1] <= 0
 	return ns, err

@@ -197,6 +197,9 @@ func (d *delivery) when(now time.Time) (mode string, ms int64) {
 	if far := now.Add(maxWait); at.After(far) {
 		at = far
 	}
+	if first := time.UnixMilli(1); at.Before(first) { // all that is past is alike; 0 as a reply says otherwise
+		at = first
+	}
 	return "at", ceilMilli(at)
 }
 

@@ -52,13 +52,17 @@ func expire(d time.Duration, toDead bool) Option {
 }
 
 // Deadline ends the contexts of the message's handlers at t, by the server's clock, with ErrDeadline as cause; from then on it is not handled
-// any more but goes to dead. A t that is past is an error.
+// any more but goes to dead. A t that is past is an error; one more than 100 years ahead is cut to them.
 func Deadline(t time.Time) Option {
 	return func(v *delivery) error {
-		if !t.After(time.Now()) {
+		now := time.Now()
+		if !t.After(now) {
 			return fmt.Errorf("shunt: Deadline(%v) has passed", t)
 		}
-		v.extra().Deadline = min(t.UnixMilli(), time.Now().Add(maxWait).UnixMilli())
+		if far := now.Add(maxWait); t.After(far) {
+			t = far
+		}
+		v.extra().Deadline = t.UnixMilli()
 		return nil
 	}
 }

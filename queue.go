@@ -27,7 +27,7 @@ type Queue struct {
 	// Lease is how long a receiver, or Redis, may be away without its messages being given to others: 1 s to 10 min, default 10 s.
 	// What a killed process held is handled again after 1 to 1.4 leases. Receivers that share a channel may differ.
 	Lease time.Duration
-	// Grace is how long a handler may go on after its context has ended, before it is given up: default 1 s.
+	// Grace is how long a handler may go on after its context has ended, before it is given up: at most a year, default 1 s.
 	Grace time.Duration
 	// Timeout bounds each handling of a message: default 30 min; negative: no bound.
 	Timeout time.Duration
@@ -62,7 +62,7 @@ type Queue struct {
 	// DeliverTimeout bounds a delivery whose context has no deadline, and each question that Stats, List and their neighbours then ask
 	// Redis: default 10 s.
 	DeliverTimeout time.Duration
-	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, at least 100 ms.
+	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, 100 ms to a year.
 	// Beats wait for a third of Lease at most.
 	ReplyTimeout time.Duration
 
@@ -115,13 +115,15 @@ func (q *Queue) Validate() error {
 	}
 	check(q.Pool != nil, "Pool is nil: make one with shunt.NewPool(\"redis://localhost:6379\")")
 	check(q.Lease == 0 || q.Lease >= time.Second && q.Lease <= 10*time.Minute, "Lease is %v: want 1s to 10m, or 0 for 10s", q.Lease)
-	check(q.Grace >= 0, "Grace is %v: want a positive time, or 0 for 1s", q.Grace)
+	const year = 365 * 24 * time.Hour // with what is added to it, it is far from what a Duration holds
+	check(q.Grace >= 0 && q.Grace <= year, "Grace is %v: want up to 8760h, or 0 for 1s", q.Grace)
 	check(q.MaxAttempts <= 255, "MaxAttempts is %d: want 1 to 255, 0 for 25, or negative for no bound", q.MaxAttempts)
 	check(q.Prefetch >= 0 && q.Prefetch <= 1000, "Prefetch is %d: want 1 to 1000, or 0 for 64", q.Prefetch)
 	check(q.PrefetchBytes >= 0, "PrefetchBytes is %d: want a positive number, or 0 for 256 KB", q.PrefetchBytes)
 	check(q.MaxSize >= 0 && q.MaxSize <= 512<<20, "MaxSize is %d: want 1 to 512 MB, or 0 for 16 MB", q.MaxSize)
+	check(q.DeadFor <= 0 || q.DeadFor >= time.Millisecond, "DeadFor is %v: want 1ms or more, 0 for 720h, or negative for no bound", q.DeadFor)
 	check(q.DeliverTimeout >= 0, "DeliverTimeout is %v: want a positive time, or 0 for 10s", q.DeliverTimeout)
-	check(q.ReplyTimeout == 0 || q.ReplyTimeout >= 100*time.Millisecond, "ReplyTimeout is %v: want at least 100ms, or 0 for 3s", q.ReplyTimeout)
+	check(q.ReplyTimeout == 0 || q.ReplyTimeout >= 100*time.Millisecond && q.ReplyTimeout <= year, "ReplyTimeout is %v: want 100ms to 8760h, or 0 for 3s", q.ReplyTimeout)
 	return errors.Join(errs...)
 }
 

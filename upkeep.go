@@ -57,7 +57,8 @@ func (r *receiver) upkeep(in *intake, server time.Time) error {
 	for _, v := range vs[2:] {
 		names, _ := redis.Strings(v, nil)
 		for _, n := range names {
-			known[strings.Fields(n + " ")[0]] = true
+			name, _, _ := strings.Cut(n, " ") // empty where others have put it there
+			known[name] = true
 		}
 	}
 	var marks, old [][]byte

@@ -74,7 +74,8 @@ if ARGV[4] ~= '' then
   end
 end
 
-local out = {now, died, suspects, keeper, first[2] and ms(tonumber(first[2]) - now) or '', look}
+local ahead = first[2] and ms(math.max(-1e15, math.min(1e15, tonumber(first[2]) - now))) or '' -- others may put any score there
+local out = {now, died, suspects, keeper, ahead, look}
 for i = 1, most do
   redis.call('ZADD', KEYS[2], ms(now + tonumber(ARGV[7])), claims[i][1])
   out[#out + 1] = claims[i][1]

@@ -1,0 +1,251 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// Moments and spans of time at the ends of what their types hold.
+
+// keepsTime starts a receiver and waits until it keeps its channel's time; it tries the number 2 again after a second. at tells of the
+// handlings that succeed.
+func (b *bench) keepsTime(s redistest.Backend) (at chan int) {
+	b.t.Helper()
+	at = make(chan int, 10)
+	b.receive(1, func(ctx context.Context, i int) error {
+		if info, _ := FromContext(ctx); i == 2 && info.Attempt == 1 {
+			return RetryAfter(time.Second, errors.New("once"))
+		}
+		at <- i
+		return nil
+	})
+	redistest.Until(b.t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", lists.KeysOf(b.name).Keeper).(int64) == 1 })
+	b.deliver(0, 1, In(200*time.Millisecond)) // the answer that makes it keeper comes before
+	b.comes(at, 0)
+	return at
+}
+
+// comes waits for the handling of a number: for less than a sweep, which would find it too.
+func (b *bench) comes(at <-chan int, i int) {
+	b.t.Helper()
+	select {
+	case got := <-at:
+		if got != i {
+			b.t.Fatalf("%d is handled, want %d", got, i)
+		}
+	case <-time.After(3 * time.Second):
+		b.t.Fatalf("%d is not handled", i)
+	}
+}
+
+// The FILETIME zero as a due time put the keeper's timer to the year 2186, and all of the channel's delays with it. The ms of the other wrap to
+// a time that is ahead.
+func TestAtLongPast(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		for name, past := range map[string]time.Time{"FILETIME": time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC), "wraps": time.Unix(-18_436_744_073_709_552, 0)} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				redistest.Leaks(t)
+				b := newBench(t, s.URL())
+				at := b.keepsTime(s)
+				b.deliver(1, 2, At(past))
+				b.comes(at, 1)
+				b.deliver(5, 6, At(past), ID("a"))
+				b.comes(at, 5)
+				b.deliver(6, 7, In(time.Hour), ID("b"))
+				b.must(b.Postpone(context.Background(), b.name, "b", At(past)))
+				b.comes(at, 6)
+				b.deliver(2, 3)
+				b.comes(at, 2)
+				b.deliver(3, 4, In(time.Second))
+				b.comes(at, 3)
+			})
+		}
+	})
+}
+
+// Whatever lies in delay, by another's hand: the timer is not put beyond the channel's own messages.
+func TestForeignScore(t *testing.T) {
+	for _, score := range []string{"-11644473600000", "-9000000000000000", "-1e300", "-inf"} {
+		t.Run(score, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			b := newBench(t, s.URL())
+			at, delay := b.keepsTime(s), lists.KeysOf(b.name).Delay
+			s.Do("ZADD", delay, score, "1")
+			s.Do("PUBLISH", delay, "vacant") // so it looks
+			b.comes(at, 1)
+			s.Do("PUBLISH", delay, score) // as an older shunt's hint
+			b.deliver(2, 3)
+			b.comes(at, 2)
+			b.deliver(3, 4, In(time.Second))
+			b.comes(at, 3)
+		})
+	}
+}
+
+// One that is due after all that an integer holds was asked for without a pause, as if it were overdue.
+func TestForeignScoreFarAhead(t *testing.T) {
+	for _, score := range []string{"+inf", "1e300", "1e17"} {
+		t.Run(score, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, p.URL())
+			at, promote := b.keepsTime(s), redistest.ByScript(lists.Promote)(b.name)
+			s.Do("ZADD", lists.KeysOf(b.name).Delay, score, "1")
+			b.deliver(3, 4, In(100*time.Millisecond))
+			b.comes(at, 3)
+			asked := p.On(promote, 0, redistest.Pass)
+			time.Sleep(300 * time.Millisecond) // nothing else is in delay now
+			if n := asked.Struck(); n > 10 {
+				t.Errorf("%d promotions where nothing is due", n)
+			}
+			b.deliver(4, 5, In(100*time.Millisecond))
+			b.comes(at, 4)
+		})
+	}
+}
+
+// At the first ms of 1970, which a script's reply has another meaning for, what was delivered was told as unknown.
+func TestAtEpoch(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		for _, past := range []time.Time{time.Unix(0, 0), time.Unix(0, -1), time.Unix(0, 1)} {
+			b := newBench(t, s.URL())
+			m, ctx := b.kind(nil).Message(1), context.Background()
+			for what, err := range map[string]error{"Deliver": b.Deliver(ctx, m, At(past)), "DeliverAll": b.DeliverAll(ctx, []IMessage{m}, At(past))} {
+				if err != nil {
+					t.Errorf("%s at %v: %v", what, past.UnixNano(), err)
+				}
+			}
+			if left, n := b.leaves(b.name); left[Delay].Count != 2 || n != 2 {
+				t.Errorf("at %v: %v, want 2 in delay", past.UnixNano(), left)
+			}
+		}
+	})
+}
+
+// A deadline whose ms wrap became none.
+func TestDeadlineFar(t *testing.T) {
+	t.Parallel()
+	for _, at := range []time.Time{time.Unix(1<<60, 0), time.Date(300_000_000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		var d delivery
+		if err := Deadline(at)(&d); err != nil {
+			t.Error(err)
+		} else if left := time.Until(time.UnixMilli(d.extra().Deadline)); (left - maxWait).Abs() > time.Minute {
+			t.Errorf("Deadline(%d s) is in %v, want %v", at.Unix(), left, maxWait)
+		}
+	}
+	for _, at := range []time.Time{time.Unix(-18_436_744_073_709_552, 0), time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC), {}} {
+		var d delivery
+		if err := Deadline(at)(&d); err == nil || d.element.Extra != nil {
+			t.Errorf("Deadline(%d s): %v", at.Unix(), err)
+		}
+	}
+}
+
+// A Grace that wraps gave up a handler as soon as its timeout fired; a DeadFor that is less than what Redis counts was no bound.
+func TestValidateDurations(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	pool, err := NewPool("redis://localhost:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		field string
+		q     *Queue
+		bad   bool
+	}{
+		{"Grace", &Queue{Grace: math.MaxInt64}, true},
+		{"Grace", &Queue{Grace: year + 1}, true},
+		{"Grace", &Queue{Grace: year}, false},
+		{"ReplyTimeout", &Queue{ReplyTimeout: math.MaxInt64}, true},
+		{"ReplyTimeout", &Queue{ReplyTimeout: year}, false},
+		{"DeadFor", &Queue{DeadFor: time.Millisecond / 2}, true},
+		{"DeadFor", &Queue{DeadFor: time.Millisecond}, false},
+		{"DeadFor", &Queue{DeadFor: -1}, false},
+		{"DeadFor", &Queue{}, false},
+	} {
+		c.q.Pool = pool
+		err := c.q.Validate()
+		if !c.bad && err != nil || c.bad && (err == nil || !strings.HasPrefix(err.Error(), "shunt: Queue."+c.field+" is ")) {
+			t.Errorf("%v, %v, %v: %v", c.q.Grace, c.q.ReplyTimeout, c.q.DeadFor, err)
+		}
+	}
+}
+
+// With the longest durations that there may be a handler that ignores its ended context is not given up, and nothing fires early.
+func TestLongestDurations(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	const year = 365 * 24 * time.Hour
+	b := newBench(t, s.URL(), func(q *Queue) {
+		q.Timeout, q.Grace, q.ReplyTimeout, q.DeliverTimeout, q.DeadFor = 50*time.Millisecond, year, year, math.MaxInt64, math.MaxInt64
+	})
+	at := make(chan error, 3)
+	b.receive(1, func(ctx context.Context, i int) error {
+		switch i {
+		case 0:
+			<-ctx.Done()
+			time.Sleep(100 * time.Millisecond) // the watcher would give it up now
+		case 1:
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+		at <- context.Cause(ctx)
+		return Reject(errors.New("never"))
+	})
+	b.deliver(0, 1)
+	b.deliver(1, 2, Timeout(math.MaxInt64))
+	for i, want := range []error{ErrTimeout, nil} {
+		select {
+		case cause := <-at:
+			if cause != want {
+				t.Errorf("%d ended for %v, want %v", i, cause, want)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("%d is not handled", i)
+		}
+	}
+	b.wait(Rejected, 2, 5*time.Second)
+	if n := b.count(Orphaned) + b.count(Trouble) + b.count(Trimmed); n > 0 {
+		t.Errorf("%d events of what should not happen", n)
+	}
+	if left, _ := b.leaves(b.name); left[Dead].Count != 2 {
+		t.Errorf("%v, want 2 in dead", left)
+	}
+}
+
+// An empty member among the receivers, by another's hand, ended the process.
+func TestUpkeepForeignReceiver(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		b.deliver(0, 1)
+		k, dead := lists.KeysOf(b.name), lists.NewIncarnation(1, time.Second)
+		s.Do("ZADD", k.Gone, 0, "", 0, "  ", 1, dead.Name+" 1 s")
+		s.Do("ZADD", k.Living, 0, "", 0, " \t")
+		for _, name := range []string{dead.Name, "forgotten"} {
+			s.Do("HSET", k.Running, name, name+"/0 1 1")
+		}
+		r, err := b.newReceiver(context.Background(), 1, []IMessage{b.kind(nil)}, nil, nil)
+		b.must(err)
+		b.must(r.upkeep(r.intakes[0], time.Now()))
+		if n := s.Do("HLEN", k.Running).(int64); n != 1 || s.Do("HEXISTS", k.Running, dead.Name).(int64) != 1 {
+			t.Errorf("%d marks are left, want that of %s", n, dead.Name)
+		}
+	})
+}
