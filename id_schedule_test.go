@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -315,6 +317,46 @@ func TestPostponeAmongMany(t *testing.T) {
 	t.Logf("status %v, prepare %d, delay %d", b.status(id).State, st[Prepare].Count, st[Delay].Count)
 	if st[Prepare].Count != 1 {
 		t.Errorf("promoted, but still in delay for an hour")
+	}
+}
+
+// Promote whose reply is lost is sent again: to no other message that has the id by then, and it is told as done.
+func TestPromoteSentTwice(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	o := newBench(t, s.URL())
+	o.name = b.name
+	for _, after := range []string{"another has its id", "it is being handled", "it is over"} {
+		o.must(o.one(1, ID("a"), In(time.Hour)))
+		cut := p.On(redistest.ByScript(lists.Postpone)(b.name), 1, redistest.CutAfter)
+		again := p.On(redistest.ByScript(lists.Postpone)(b.name), 2, redistest.Call(func() {
+			if after == "it is being handled" {
+				serial, err := ulid.ParseStrict(o.status("a").Serial)
+				o.must(err)
+				s.Do("HSET", lists.KeysOf(b.name).Running, serial[:], "somebody/0 1 1")
+				return
+			}
+			_, err := o.Cancel(ctx, b.name, "a")
+			o.must(err)
+			if after == "another has its id" {
+				o.must(o.one(2, ID("a"), In(time.Hour)))
+			}
+		}))
+		if err := b.Promote(ctx, b.name, "a"); err != nil {
+			t.Errorf("%s: %v", after, err)
+		}
+		if cut.Struck() != 1 || again.Struck() != 1 {
+			t.Fatalf("%s: cut %d times, sent again %d times", after, cut.Struck(), again.Struck())
+		}
+		if after == "another has its id" && o.status("a").State != Delay {
+			t.Errorf("the other is promoted: %+v", o.status("a"))
+		}
+		cut.Remove()
+		again.Remove()
+		s.Do("DEL", lists.KeysOf(b.name).Running, lists.KeysOf(b.name).IDs)
 	}
 }
 

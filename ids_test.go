@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -229,6 +231,29 @@ func TestPostpone(t *testing.T) {
 			t.Fatal("ids are left")
 		}
 	})
+}
+
+// Peek looks past what is cancelled and only waits to be dropped, however much of it there is.
+func TestPeekBehindCancelled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	b := newBench(t, s.URL())
+	const n = 1000 // a page
+	var ms []IMessage
+	for i := range n + 1 {
+		ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(i))))
+	}
+	b.must(b.DeliverAll(ctx, ms))
+	var all errgroup.Group
+	all.SetLimit(16)
+	for i := range n {
+		all.Go(func() error { _, err := b.Cancel(ctx, b.name, fmt.Sprint(i)); return err })
+	}
+	b.must(all.Wait())
+	if e, err := b.Peek(ctx, b.name, fmt.Sprint(n)); err != nil || string(e.Payload) != fmt.Sprint(n) {
+		t.Errorf("%q, %v", e.Payload, err)
+	}
 }
 
 // What became of a message is kept as long as it asked, with its result; whoever waits is told at once, in whichever process.

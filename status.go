@@ -207,22 +207,34 @@ func (q *Queue) Promote(ctx context.Context, channel, id string) error {
 func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) error {
 	k := lists.KeysOf(channel)
 	mode, ms := d.when(time.Now())
-	if mode == "now" {
+	soon := mode == "now"
+	if soon {
 		mode, ms = "at", 0
 	}
-	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, k.Running, k.Postponed, id, mode, ms, postponeLooks}
-	for {
-		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Postpone, 6, args...) })
+	before, err := q.Status(ctx, channel, id) // as for Cancel
+	if err == nil && before.State == Done {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, err)
+	}
+	serial, _ := ulid.ParseStrict(before.Serial)
+	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, k.Running, k.Postponed, id, mode, ms, postponeLooks, serial[:]}
+	for again := false; ; {
+		replies, twice, err := q.sends(ctx, channel, func(c *link.Call) { c.AddScript(lists.Postpone, 6, args...) })
 		if err != nil {
 			return err
 		}
-		vs, _ := redis.Values(v, nil)
+		again = again || twice
+		vs, _ := redis.Values(replies[0], nil)
 		if len(vs) < 2 {
-			return fmt.Errorf("shunt: postpone %q on %q: Redis answered %v", id, channel, v)
+			return fmt.Errorf("shunt: postpone %q on %q: Redis answered %v", id, channel, replies[0])
 		}
 		raw, _ := vs[0].([]byte)
 		s := statusOf(id, raw, nil, time.Time{})
 		switch done, _ := redis.Int(vs[1], nil); {
+		case again && soon && (len(raw) == 0 || done == 2): // the first one has done it
+			return nil
 		case len(raw) == 0:
 			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, ErrNotFound)
 		case done == 2:
@@ -235,7 +247,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		args = append(args[:10:10], e.raw) // without one: it is not there any more
+		args = append(args[:11:11], e.raw) // without one: it is not there any more
 	}
 }
 
@@ -276,6 +288,12 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 	}
 	const page = 1000
 	k := lists.KeysOf(channel)
+	pages := func(list any) func(n int) ([]Entry, error) { // List leaves out what is cancelled, perhaps a whole page
+		return func(n int) ([]Entry, error) {
+			v, err := q.look(ctx, channel, func(c *link.Call) { c.Add("LRANGE", list, -(n+1)*page, -1-n*page) })
+			return entries(channel, v, false), err
+		}
+	}
 	var e Entry
 	switch s.State {
 	case Delay:
@@ -284,8 +302,8 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 		}
 		fallthrough // one that was put off lies in prepare
 	case Prepare:
-		if e, err = q.find(s, func(n int) ([]Entry, error) { return q.List(ctx, channel, Prepare, n*page, page) }); err != nil {
-			e, err = q.find(s, func(n int) ([]Entry, error) { return q.List(ctx, channel, Suspect, n*page, page) })
+		if e, err = q.find(s, pages(k.Prepare)); err != nil {
+			e, err = q.find(s, pages(k.Suspect))
 		}
 	case Doing:
 		e, err = q.find(s, func(n int) ([]Entry, error) {

@@ -242,7 +242,8 @@ func serverMillis(v any) (int64, error) {
 	return t[0]*1000 + t[1]/1000, nil
 }
 
-// Deliver delivers a recurring message at once, paused or not, beside its ticks. shunt.ErrUnknown means that it may have been delivered.
+// Deliver delivers a recurring message at once, paused or not, beside its ticks. shunt.ErrDuplicate: its ID is taken, so it was not.
+// shunt.ErrUnknown: it may have been.
 func (t *Timetable) Deliver(ctx context.Context, channel, name string) error {
 	fail := func(err error) error { return fmt.Errorf("recur: deliver %q of channel %q: %w", name, channel, err) }
 	door, err := inside.Open(t.Queue)
@@ -282,6 +283,9 @@ func (t *Timetable) Deliver(ctx context.Context, channel, name string) error {
 			}
 		}
 		tell(door, channel, n, e)
+		if n == 0 {
+			return fail(shunt.ErrDuplicate)
+		}
 		return nil
 	}
 }

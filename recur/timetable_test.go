@@ -56,6 +56,24 @@ func TestAdd(t *testing.T) {
 	})
 }
 
+// Deliver says when nothing was delivered, because the message before it still has its ID.
+func TestDeliverDuplicate(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL(), redistest.Name(t))
+	ctx := context.Background()
+	b.add("a", Every(time.Hour), With(shunt.ID("one")))
+	for n, want := range []error{nil, shunt.ErrDuplicate} {
+		if err := b.Timetable.Deliver(ctx, b.channel, "a"); !errors.Is(err, want) {
+			t.Errorf("%d: %v, want %v", n, err, want)
+		}
+	}
+	if n := s.Do("LLEN", lists.KeysOf(b.channel).Prepare); n != int64(1) {
+		t.Errorf("%v in prepare", n)
+	}
+}
+
 func TestAddRefuses(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)

@@ -1,23 +1,23 @@
 -- Postpone: another due time for a message that waits or is due later; one that is past brings it to prepare. What lies in prepare
 -- stays there, marked, until it is taken.
 -- KEYS 1 receivers  2 ids  3 delay  4 prepare  5 running  6 postponed
--- ARGV 1 id  2 'in' or 'at'  3 ms from now, or ms since 1970  4 most elements that are looked through for it in delay
---      5 the element, where known; '' where it was looked for and is not there
--- reply: the record, as it was, or '' where there is none; 1, 0 where it lies in delay and was not found, or 2 where a worker has it
+-- ARGV 1 id  2 'in' or 'at'  3 ms from now, or ms since 1970  4 most elements that are looked through for it in delay  5 serial
+--      6 the element, where known; '' where it was looked for and is not there
+-- reply: the record, as it was, or '' where that message has none; 1, 0 where it lies in delay and was not found, or 2 where a worker has it
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local to = tonumber(ARGV[3])
 if ARGV[2] == 'in' then to = time[1] * 1000 + math.ceil(time[2] / 1000) + to end
 local r = redis.call('HGET', KEYS[2], ARGV[1])
-local p = parsed(r)
+local p = own(KEYS[2], ARGV[1], ARGV[5])
 if not p or p.state == 'u' or expired(p, KEYS[5], now) then return {'', 1} end
 if redis.call('HEXISTS', KEYS[5], p.serial) == 1 and not (p.off and p.at > now) then return {r, 2} end -- else it is just being put off
 local function mark(state, off, at)
   redis.call('HSET', KEYS[2], ARGV[1], record(p.serial, state, off, p.attempts, at, p.expires, p.failure))
 end
 if p.state == 'd' and not p.off then
-  local e = ARGV[5]
+  local e = ARGV[6]
   if not (e and e ~= '' and redis.call('ZSCORE', KEYS[3], e)) then e = due(KEYS[3], p, tonumber(ARGV[4])) end
   if e and to > now then
     local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
@@ -30,7 +30,7 @@ if p.state == 'd' and not p.off then
     redis.call('ZREM', KEYS[3], e)
     mark('p', 0, now)
     return {r, 1}
-  elseif p.at > now and ARGV[5] ~= '' then
+  elseif p.at > now and ARGV[6] ~= '' then
     return {r, 0} -- it is among more that are due at the same time
   end
 end
