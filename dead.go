@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -30,7 +31,7 @@ func revived(raw []byte) []byte {
 	if err != nil {
 		return raw
 	}
-	if inner, err := lists.Decode(e.Payload); err != nil && inner.Bare {
+	if wrapped(&e, raw) {
 		return e.Payload
 	}
 	e.Attempts, e.Recoveries = 0, 0
@@ -41,6 +42,18 @@ func revived(raw []byte) []byte {
 		e.Bare, e.Serial = false, lists.NewSerial()
 	}
 	return e.Encode()
+}
+
+// wrapped says whether raw, decoded as e, is a newer shunt's element behind the header that its verdict put before it. That has a failure and
+// nothing else. A message whose payload only looks like such an element has an attempt or a recovery behind it when a handler's
+// error or a reaper brings it to dead, and another failure when it expired.
+func wrapped(e *lists.Element, raw []byte) bool {
+	if _, err := lists.Decode(e.Payload); err == nil {
+		return false
+	}
+	w := lists.Element{Serial: e.Serial, Payload: e.Payload}
+	w.SetFailure(lists.ErrNewerVersion.Error())
+	return bytes.Equal(w.Encode(), raw)
 }
 
 // DeleteDead deletes dead messages, as List gave them, for good. It returns how many were still there, counted as

@@ -112,12 +112,17 @@ func (q *Queue) next(g *entrance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var all []*entry
+	bytes, full := 0, false
 	g.waiting = slices.DeleteFunc(g.waiting, func(e *entry) bool {
-		goes := len(all) < chunkTracked && e.ctx.Err() == nil // whose has ended is just about to leave
-		if goes {
-			all = append(all, e)
+		if e.ctx.Err() != nil { // it is just about to leave
+			return false
 		}
-		return goes
+		full = full || len(all) == chunkTracked || len(all) > 0 && bytes+len(e.raw) > chunkBytes // and nobody overtakes what was too large
+		if !full {
+			all = append(all, e)
+			bytes += len(e.raw)
+		}
+		return !full
 	})
 	n := len(all)
 	if n == 0 {

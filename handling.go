@@ -65,6 +65,9 @@ func (h handling) judge(m IMessage, err error) *worker.Verdict {
 	if err == nil {
 		return worker.Ack
 	}
+	if h.Newer { // an error of ours: no user is asked, and no other text may stand in dead
+		return h.verdict(m, err)
+	}
 	v, bad := ask(h, 3*h.r.conf.Grace, "the handler's error", nil, func() *worker.Verdict { return h.verdict(m, err) }) // which asks for two more
 	if bad != nil {
 		return h.verdict(m, bad) // a method of err's failed: one of a nil pointer, perhaps

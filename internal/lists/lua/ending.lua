@@ -6,7 +6,7 @@
 -- forget removes what is kept of an id.
 local function forget(k, id, out)
   redis.call('HDEL', k[3], id)
-  redis.call('ZREM', k[4], id)
+  redis.pcall('ZREM', k[4], id)
   redis.call('ZREM', k[5], 'r' .. id)
   if redis.call('HINCRBY', k[3], '', -#out) <= 0 then redis.call('HDEL', k[3], '') end
 end
@@ -28,12 +28,13 @@ local function tidy(k, now, n)
   return #over
 end
 
--- keep keeps what became of an id, and drops the oldest beyond so many and so many bytes.
+-- keep keeps what became of an id, and drops the oldest beyond so many and so many bytes. done comes after the keys by which it is forgotten,
+-- of which one of the wrong type ends this.
 local function keep(k, id, out, now, retain, most, bytes)
   local old = redis.call('HGET', k[3], id)
-  redis.call('HSET', k[3], id, out)
-  redis.call('ZADD', k[4], string.format('%.0f', now), id)
   redis.call('ZADD', k[5], string.format('%.0f', now + retain), 'r' .. id)
+  redis.call('ZADD', k[4], string.format('%.0f', now), id)
+  redis.call('HSET', k[3], id, out)
   redis.call('HINCRBY', k[3], '', #out - (old and #old or 0))
   tidy(k, now, 4)
   local sum = tonumber(redis.call('HGET', k[3], '') or '0')
@@ -56,22 +57,23 @@ local function gone(k, serial) return redis.pcall('SISMEMBER', k[2], serial) == 
 
 -- finish ends a message: its id is free, or kept taken; what became of it is kept, and told to whoever waits for it. m has serial, kind,
 -- attempt, failure, result, retain, unique, most and bytes, mine: its record, where the id is another's by now, and waits: it
--- lies in its list until it is met. Else it comes last in a script, when the message has left its list.
+-- lies in its list until it is met. Else it comes last in a script, when the message has left its list. Nobody comes back to it then: so its
+-- id is first, and no key of the wrong type keeps the rest from being done.
 local function finish(k, id, m, now)
-  local p = m.mine or own(k[1], id, m.serial)
-  redis.call('HDEL', k[6], m.serial)
-  if not m.waits then redis.call('SREM', k[2], m.serial) end
-  if p and not m.mine and m.unique > 0 and m.kind == 'a' then
+  local p = not m.mine and own(k[1], id, m.serial)
+  if p and m.unique > 0 and m.kind == 'a' then
     redis.call('HSET', k[1], id, record(m.serial, 'u', 0, m.attempt, now + m.unique, 0, ''))
-    redis.call('ZADD', k[5], string.format('%.0f', now + m.unique), 'u' .. id)
-    tidy(k, now, 4)
-  elseif p and not m.mine then
+    redis.pcall('ZADD', k[5], string.format('%.0f', now + m.unique), 'u' .. id)
+    pcall(tidy, k, now, 4)
+  elseif p then
     redis.call('HDEL', k[1], id)
   end
-  local waited, retain = redis.call('SREM', k[7], m.serial) == 1, m.kind ~= 'c' and m.retain or 0
+  redis.pcall('HDEL', k[6], m.serial)
+  if not m.waits then redis.pcall('SREM', k[2], m.serial) end
+  local waited, retain = redis.pcall('SREM', k[7], m.serial) == 1, m.kind ~= 'c' and m.retain or 0
   if waited then retain = math.max(retain, 10000) end -- for whoever is just about to hear of it
   if retain <= 0 then return end
   local out = m.serial .. m.kind .. string.format(' %d %.0f %.0f %d\n', m.attempt, now, now + retain, #m.failure) .. m.failure .. m.result
-  keep(k, id, out, now, retain, m.most, m.bytes)
+  pcall(keep, k, id, out, now, retain, m.most, m.bytes)
   if waited then redis.pcall('PUBLISH', k[3], string.format('%d ', #id) .. id .. out) end
 end

@@ -23,9 +23,10 @@ local function own(ids, id, serial)
   return p or nil
 end
 
--- expired says of a record that its message was to be taken by now, and nobody has it: it is over, wherever it lies.
+-- expired says of a record that its message was to be taken by now, and nobody has it: it is over, wherever it lies. Where it cannot be read
+-- who has it, it is not: an error would end its script halfway.
 local function expired(p, running, now)
-  return p.expires > 0 and p.expires <= now and redis.call('HEXISTS', running, p.serial) == 0
+  return p.expires > 0 and p.expires <= now and redis.pcall('HEXISTS', running, p.serial) == 0
 end
 
 -- enter takes an id for a message that waits, or is due later. Where it is taken it gives false and the record that has it.

@@ -14,8 +14,8 @@ for _, e in ipairs(es) do
   if id then
     local serial = string.sub(e, 5, 20)
     if own(KEYS[2], id, serial) then redis.call('HDEL', KEYS[2], id) end
-    redis.call('SREM', KEYS[3], serial)
-    redis.call('SREM', KEYS[4], serial)
+    redis.pcall('SREM', KEYS[3], serial) -- what is not shunt's there keeps nothing here
+    redis.pcall('SREM', KEYS[4], serial)
   end
 end
 if #es == 0 then return {0, 0} end
