@@ -248,6 +248,9 @@ func (q *Queue) Close() error {
 	s := q.server
 	q.mu.Unlock()
 
+	for _, r := range rs { // at once: one's handlers may run for long
+		r.Stop()
+	}
 	var errs []error
 	for _, r := range rs {
 		errs = append(errs, r.shutdown(context.Background()))

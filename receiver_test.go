@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strconv"
@@ -506,6 +507,35 @@ func TestClose(t *testing.T) {
 		t.Error(err)
 	}
 	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close waits for one receiver after another, but none takes anything meanwhile.
+func TestCloseStopsAll(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	begun, block := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(block) })
+	defer release()
+	q.receive(1, func(context.Context, int) error { close(begun); <-block; return nil })
+	q.deliver(0, 1)
+	<-begun
+	for range 7 {
+		q.receive(1, func(context.Context, int) error { return nil })
+	}
+	q.mu.Lock()
+	rs := slices.Collect(maps.Keys(q.receivers))
+	q.mu.Unlock()
+	closed := make(chan error, 1)
+	go func() { closed <- q.Close() }()
+	q.until(5*time.Second, "all have stopped", func() bool {
+		return !slices.ContainsFunc(rs, func(r *receiver) bool { return !r.Stopped() })
+	})
+	release()
+	if err := <-closed; err != nil {
 		t.Error(err)
 	}
 }

@@ -284,13 +284,13 @@ func TestOneThatIsRefused(t *testing.T) {
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL(), redistest.Name(t))
 	s.Do("SET", lists.KeysOf(b.channel).IDs, "no hash")
-	const n = 20
-	ago := func(r *record) { r.next -= (5 * time.Hour).Milliseconds() } // so that all are due at once
+	const n, month = 20, 30 * 24 * time.Hour                        // so that no further tick comes meanwhile
+	ago := func(r *record) { r.next -= (5 * month).Milliseconds() } // so that all are due at once
 	for i := range n {
-		b.add(fmt.Sprint(i), Every(time.Hour))
+		b.add(fmt.Sprint(i), Every(month))
 		b.set(s, fmt.Sprint(i), ago)
 	}
-	b.add("refused", Every(time.Hour), With(shunt.ID("x")))
+	b.add("refused", Every(month), With(shunt.ID("x")))
 	b.set(s, "refused", ago)
 	b.run()
 	b.until(3*time.Second, "the others", func() bool { return s.Do("LLEN", lists.KeysOf(b.channel).Prepare) == int64(n) })
