@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/lists"
@@ -68,7 +69,7 @@ func (h handling) judge(m IMessage, err error) *worker.Verdict {
 	if h.Newer { // an error of ours: no user is asked, and no other text may stand in dead
 		return h.verdict(m, err)
 	}
-	v, bad := ask(h, 3*h.r.conf.Grace, "the handler's error", nil, func() *worker.Verdict { return h.verdict(m, err) }) // which asks for two more
+	v, bad := ask(h, &h.r.hungErrors, 3*answerTime, "the handler's error", nil, func() *worker.Verdict { return h.verdict(m, err) }) // which asks for two more
 	if bad != nil {
 		return h.verdict(m, bad) // a method of err's failed: one of a nil pointer, perhaps
 	}
@@ -109,7 +110,7 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 		e = lists.Element{Serial: lists.NewSerial(), Payload: it.Raw}
 		e.SetFailure(lists.FailureText(err))
 	}
-	v.Next = e.Encode()
+	v.Next, v.Failure = e.Encode(), e.Failure()
 	return v
 }
 
@@ -117,7 +118,7 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 func (h handling) maxAttempts(msg IMessage) int {
 	n := h.MaxAttempts()
 	if m, ok := msg.(MaxAttempter); n == 0 && ok {
-		n, _ = ask(h, h.r.conf.Grace, "MaxAttempts", n, m.MaxAttempts)
+		n, _ = ask(h, &h.r.hungMethods, answerTime, "MaxAttempts", n, m.MaxAttempts)
 	}
 	if n = cmp.Or(n, h.r.conf.MaxAttempts); n < 0 || n > 255 {
 		return 0
@@ -128,9 +129,9 @@ func (h handling) maxAttempts(msg IMessage) int {
 func (h handling) backoff(m IMessage, attempt int) time.Duration {
 	wait := sidekiqBackoff(attempt) // what holds if the user's func fails
 	if b, ok := m.(Backoffer); ok {
-		wait, _ = ask(h, h.r.conf.Grace, "Backoff", wait, func() time.Duration { return b.Backoff(attempt) })
+		wait, _ = ask(h, &h.r.hungMethods, answerTime, "Backoff", wait, func() time.Duration { return b.Backoff(attempt) })
 	} else if f := h.r.conf.Backoff; f != nil {
-		wait, _ = ask(h, h.r.conf.Grace, "Queue.Backoff", wait, func() time.Duration { return f(attempt) })
+		wait, _ = ask(h, &h.r.hungMethods, answerTime, "Queue.Backoff", wait, func() time.Duration { return f(attempt) })
 	}
 	return min(max(wait, 0), maxWait)
 }
@@ -138,27 +139,43 @@ func (h handling) backoff(m IMessage, attempt int) time.Duration {
 // maxWait keeps a due time within what a score holds exactly.
 const maxWait = 100 * 365 * 24 * time.Hour
 
-// ask runs a method of the user's that a verdict depends on. It has a goroutine of its own, because this may be one that is
-// ending already, which could not survive another runtime.Goexit, and because it may hang: its worker waits no longer than the limit. What
-// fails leaves the default and is told.
-func ask[T any](h handling, limit time.Duration, what string, otherwise T, f func() T) (T, error) {
+// answerTime is how long a worker waits for a method of the user's that a verdict depends on.
+const answerTime = time.Second
+
+// ask runs such a method. It has a goroutine of its own, because this may be one that is ending already, which could not survive another
+// runtime.Goexit, and because it may hang: its worker waits no longer than the limit, and where as many hang as there are workers
+// none is asked. What fails leaves the default and is told.
+func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string, otherwise T, f func() T) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
-	given := make(chan answer, 1)
-	go func() {
-		a := answer{value: otherwise}
-		defer func() { given <- a }()
-		guard(what, func() error { a.value = f(); return nil }, func(err error) { a.err = err })
-	}()
-	late := time.NewTimer(limit)
-	defer late.Stop()
-	var a answer
-	select {
-	case a = <-given:
-	case <-late.C:
-		a = answer{otherwise, fmt.Errorf("shunt: %s has not returned within %v, so its default holds", what, limit)}
+	a := answer{value: otherwise}
+	if n := hung.Load(); int(n) >= h.r.Live().Workers {
+		a.err = fmt.Errorf("shunt: %s is not asked while %d such calls have not returned, so its default holds", what, n)
+	} else {
+		given, over := make(chan answer, 1), new(atomic.Bool) // whoever sets it second counts
+		go func() {
+			a := answer{value: otherwise}
+			defer func() {
+				given <- a
+				if over.Swap(true) {
+					hung.Add(-1)
+				}
+			}()
+			guard(what, func() error { a.value = f(); return nil }, func(err error) { a.err = err })
+		}()
+		late := time.NewTimer(limit)
+		defer late.Stop()
+		select {
+		case a = <-given:
+		case <-late.C:
+			hung.Add(1)
+			if over.Swap(true) {
+				hung.Add(-1)
+			}
+			a.err = fmt.Errorf("shunt: %s has not returned within %v, so its default holds", what, limit)
+		}
 	}
 	if a.err != nil {
 		h.r.q.events.emit(Event{Kind: Trouble, Channel: h.In.Channel, Serial: h.Name(), Err: a.err})

@@ -370,3 +370,24 @@ func TestPurgeBesideWrongType(t *testing.T) {
 		})
 	}
 }
+
+// What is asked, and moved, by id does not need the keys of what is cancelled or kept.
+func TestStatusBesideWrongType(t *testing.T) {
+	t.Parallel()
+	for _, suffix := range []string{"cancelled", "done"} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			b := newBench(t, s.URL())
+			b.must(b.one(1, ID("a"), In(time.Hour)))
+			s.Do("SET", "{"+b.name+"}."+suffix, "not shunt's")
+			if st := b.status("a"); st.State != Delay {
+				t.Errorf("%+v", st)
+			}
+			b.must(b.Promote(context.Background(), b.name, "a"))
+			if st := b.status("a"); st.State != Prepare {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}

@@ -37,10 +37,10 @@ type (
 	// Timeouter bounds one handling of a message; zero means the Queue's default, negative none.
 	Timeouter interface{ Timeout() time.Duration }
 	// MaxAttempter bounds how often a message is handled before it goes to dead: 1 to 255; zero means the Queue's
-	// default, negative or more than 255 no bound. Where it panics, or has not returned after a Grace, the default holds, and Trouble says so.
+	// default, negative or more than 255 no bound. Where it panics, or has not returned after 1 s, the default holds, and Trouble says so.
 	MaxAttempter interface{ MaxAttempts() int }
 	// Backoffer says how long to wait after the given failed attempt, counted from 1. Zero or less means at once. Where it panics, or has
-	// not returned after a Grace, the default holds, as for MaxAttempter.
+	// not returned after 1 s, the default holds, as for MaxAttempter.
 	Backoffer interface {
 		Backoff(attempt int) time.Duration
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/link"
@@ -26,6 +27,8 @@ type receiver struct {
 	conf    *Queue
 	handler Handler
 	intakes []*intake // the channels, the highest first
+
+	hungErrors, hungMethods atomic.Int32 // calls for verdicts that have not returned in time
 
 	ended chan struct{} // closed: err is set and shutdown returns
 	err   error

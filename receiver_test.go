@@ -136,7 +136,7 @@ func TestGoexitThenPanic(t *testing.T) {
 	q.wait(Acked, 3, 5*time.Second)
 }
 
-// A Backoff that does not return holds up its worker for a Grace, or not at all where its handler was given up; then the default holds.
+// A Backoff that does not return holds up its worker for a second, or not at all where its handler was given up; then the default holds.
 func TestHangingBackoff(t *testing.T) {
 	for name, deaf := range map[string]bool{"its handler returns": false, "its handler hangs, too": true} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestHangingBackoff(t *testing.T) {
 			redistest.Leaks(t)
 			block := make(chan struct{})
 			q := newBench(t, s.URL(), func(q *Queue) {
-				q.Grace = time.Second
+				q.Grace = 50 * time.Millisecond
 				q.Backoff = func(int) time.Duration { <-block; return 0 }
 			})
 			defer close(block)
@@ -164,6 +164,9 @@ func TestHangingBackoff(t *testing.T) {
 			q.wait(Acked, 1, 10*time.Second)
 			q.wait(Retried, 1, 10*time.Second)
 			q.wait(Trouble, 1, time.Second)
+			if n := q.count(Orphaned); n > 0 != deaf {
+				t.Errorf("%d orphans", n)
+			}
 			if late := next.Sub(q.when(Trouble)); deaf && late >= 0 {
 				t.Errorf("the worker has waited for the verdict, and %v more", late)
 			}
@@ -172,6 +175,77 @@ func TestHangingBackoff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where as many calls hang as there are workers, no more are made: each would leave a goroutine behind.
+func TestHangingBackoffs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	block := make(chan struct{})
+	var asked atomic.Int32
+	q := newBench(t, s.URL(), func(q *Queue) {
+		q.Backoff = func(int) time.Duration { asked.Add(1); <-block; return 0 }
+	})
+	defer close(block)
+	q.receive(2, func(context.Context, int) error { return errors.New("oh") })
+	q.deliver(0, 20)
+	q.wait(Retried, 20, 10*time.Second)
+	if n := asked.Load(); n < 2 || n > 3 { // two may ask at once where one hangs
+		t.Errorf("asked %d times", n)
+	}
+	q.wait(Trouble, 20, time.Second)
+}
+
+// A Grace of next to nothing is for the handler's context: what it returned holds.
+func TestTinyGrace(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL(), func(q *Queue) {
+		q.Grace = 1
+		q.Backoff = func(int) time.Duration { time.Sleep(time.Millisecond); return 0 }
+	})
+	q.receive(2, func(ctx context.Context, i int) error {
+		if info, _ := FromContext(ctx); i < 10 || info.Attempt == 2 {
+			return Reject(errors.New("never"))
+		}
+		return errors.New("oh")
+	})
+	q.deliver(0, 20)
+	q.wait(Rejected, 20, 10*time.Second)
+	if n := q.count(Trouble) + q.count(Orphaned); n > 0 || q.count(Retried) != 10 {
+		t.Errorf("%d times trouble, %d retried", n, q.count(Retried))
+	}
+}
+
+// moody is an error whose text can be had once.
+type moody struct {
+	asked *atomic.Int32
+	block chan struct{}
+}
+
+func (m moody) Error() string {
+	if m.asked.Add(1) > 1 {
+		<-m.block
+	}
+	return "moody"
+}
+
+// An error's text is asked for once, and where nothing is held.
+func TestErrorIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+	block := make(chan struct{})
+	defer close(block)
+	q.receive(1, func(ctx context.Context, i int) error {
+		if info, _ := FromContext(ctx); info.Attempt == 1 {
+			return moody{new(atomic.Int32), block}
+		}
+		return nil
+	})
+	q.must(q.one(1, ID("a")))
+	q.wait(Acked, 1, 5*time.Second)
 }
 
 // A reply that was lost leaves its message in a live receiver's list; another handler runs on for long.

@@ -207,10 +207,10 @@ func (q *Queue) Promote(ctx context.Context, channel, id string) error {
 func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) error {
 	k := lists.KeysOf(channel)
 	mode, ms := d.when(time.Now())
-	soon := mode == "now"
-	if soon {
+	if mode == "now" {
 		mode, ms = "at", 0
 	}
+	soon := mode == "at" && ms <= time.Now().UnixMilli()
 	before, err := q.Status(ctx, channel, id) // as for Cancel
 	if err == nil && before.State == Done {
 		err = ErrNotFound

@@ -274,8 +274,10 @@ func (t *Timetable) Deliver(ctx context.Context, channel, name string) error {
 		}
 		if n < 0 {
 			switch {
-			case found == then.head():
+			case found == then.head() && e.ID() == "":
 				n = 1 // it was sent twice
+			case found == then.head(): // it was, and the first may have found its ID taken
+				return fail(shunt.ErrUnknown)
 			case sends == 1:
 				continue // another has written
 			default: // another has written: before the first, or after it

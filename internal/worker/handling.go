@@ -124,6 +124,11 @@ func (it *Item) Finish(err error) {
 	s, r := it.slot, it.slot.r
 	it.cancel(context.Canceled)
 	now := time.Now()
+	if err != nil {
+		s.mu.Lock()
+		it.judged = true // so that it is not given up meanwhile: its user may be slow to answer
+		s.mu.Unlock()
+	}
 	v := r.conf.Judge(it, it.message, err)
 	took, size := now.Sub(it.Started), len(it.Raw)
 	if !s.decide(it, it.turn, v, took) {

@@ -35,6 +35,7 @@ type Item struct {
 	cause   atomic.Int32 // why the context has ended: one of causes
 	turn    int32        // of the goroutine that it runs on
 	orphan  bool         // Finish's: the goroutine has lost its slot
+	judged  bool         // its handler has failed, and its verdict is being made
 
 	Newer   bool // the version is not known here
 	state   itemState
@@ -70,12 +71,13 @@ const (
 
 // Verdict is what becomes of a message; it is not written to any more.
 type Verdict struct {
-	Kind   Kind          // Acked, Retried, Rejected, Undecodable, Released, Cancelled, Expired or Postponed
-	Wait   time.Duration // of Retried and Postponed
-	Next   []byte        // the new element of Retried, Rejected and Undecodable
-	Result []byte        // of Acked
-	Then   []Follow      // of Acked: what follows it
-	Err    error
+	Kind    Kind          // Acked, Retried, Rejected, Undecodable, Released, Cancelled, Expired or Postponed
+	Wait    time.Duration // of Retried and Postponed
+	Next    []byte        // the new element of Retried, Rejected and Undecodable
+	Failure string        // of these: Err's text, which is a user's to make, and not asked for where anything is held
+	Result  []byte        // of Acked
+	Then    []Follow      // of Acked: what follows it
+	Err     error
 }
 
 // Follow is a message that is delivered when another is acked.
@@ -207,7 +209,7 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 		if v.Kind == Postponed {
 			next, over, failure, off = it.Raw, int(it.Attempts), it.Failure(), 1
 		} else if id != "" {
-			failure = lists.FailureText(v.Err)
+			failure = v.Failure
 		}
 		if id == "" {
 			call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, wait, it.Raw, next)
@@ -222,7 +224,7 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 			break
 		}
 		call.AddScript(lists.Reject, 10, in.Living, doing, in.Dead, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, it.Raw, v.Next, most, age,
-			id, it.Serial[:], it.Attempt(), lists.FailureText(v.Err), max(0, it.Extra.Retain), max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
+			id, it.Serial[:], it.Attempt(), v.Failure, max(0, it.Extra.Retain), max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
 	case Released:
 		call.AddScript(lists.Release, 5, in.Living, doing, in.Prepare, in.IDs, in.Running, it.began(), it.Identity(it.Raw))
 	}
@@ -359,7 +361,7 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
 			it.state, it.refused, s.apart = decided, true, true
 			if it.verdict.Kind == Released && !s.r.Stopped() && it.slot == nil {
-				it.state, it.asked, it.refused = waiting, false, false
+				it.state, it.verdict, it.asked, it.refused = waiting, nil, false, false
 			}
 			refused = cmp.Or(refused, rep.Err)
 			switch link.Code(rep.Err) {

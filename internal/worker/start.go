@@ -103,7 +103,7 @@ func (it *Item) meanwhile(said said, i int) *Verdict {
 func (it *Item) refuse(why error) *Verdict {
 	e, _ := lists.Decode(it.Raw)
 	e.SetFailure(why.Error())
-	return &Verdict{Kind: Rejected, Next: e.Encode(), Err: why}
+	return &Verdict{Kind: Rejected, Next: e.Encode(), Failure: why.Error(), Err: why}
 }
 
 // said is what Redis says of messages that are about to be handled.

@@ -142,6 +142,9 @@ func (r *Pool) look() time.Time {
 // again. s.mu is held.
 func (s *slot) time(it *Item, now time.Time) time.Time {
 	r := s.r
+	if it.judged {
+		return now.Add(time.Hour)
+	}
 	if it.Cause() == nil {
 		if end, ok := it.Deadline(); !ok {
 			return now.Add(time.Hour)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -193,11 +194,11 @@ func (s *slot) origin() *origin {
 	return o
 }
 
-// parts says whether something is in hand that was to leave together and has to go one by one.
+// parts says whether something is decided that was to leave together and has to go one by one.
 func (s *slot) parts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.apart && len(s.items) > 0
+	return s.apart && slices.ContainsFunc(s.items, func(it *Item) bool { return it.state == decided })
 }
 
 // busy says whether something is in hand.

@@ -7,6 +7,7 @@ local r = redis.call('HGET', KEYS[1], ARGV[1])
 local holder, cancelled = nil, 0
 if r then
   holder = redis.call('HGET', KEYS[2], string.sub(r, 1, 16))
-  cancelled = redis.call('SISMEMBER', KEYS[3], string.sub(r, 1, 16))
+  cancelled = redis.pcall('SISMEMBER', KEYS[3], string.sub(r, 1, 16)) == 1 and 1 or 0
 end
-return {time[1] * 1000 + math.floor(time[2] / 1000), r or '', holder or '', cancelled, redis.call('HGET', KEYS[4], ARGV[1]) or ''}
+local kept = redis.pcall('HGET', KEYS[4], ARGV[1])
+return {time[1] * 1000 + math.floor(time[2] / 1000), r or '', holder or '', cancelled, type(kept) == 'string' and kept or ''}
