@@ -56,15 +56,19 @@ func TestAdd(t *testing.T) {
 	})
 }
 
-// Deliver says when nothing was delivered, because the message before it still has its ID.
+// Deliver says when nothing was delivered, because the message before it still has its ID, and where a lost reply may have said so.
 func TestDeliverDuplicate(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	s := redistest.Shared(t)
-	b := newBench(t, s.URL(), redistest.Name(t))
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), redistest.Name(t))
 	ctx := context.Background()
 	b.add("a", Every(time.Hour), With(shunt.ID("one")))
-	for n, want := range []error{nil, shunt.ErrDuplicate} {
+	for n, want := range []error{nil, shunt.ErrDuplicate, shunt.ErrUnknown} {
+		if n == 2 {
+			p.On(fires, 1, redistest.CutAfter)
+		}
 		if err := b.Timetable.Deliver(ctx, b.channel, "a"); !errors.Is(err, want) {
 			t.Errorf("%d: %v, want %v", n, err, want)
 		}
