@@ -114,7 +114,6 @@ func (r *receiver) beat() {
 func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 	inc := r.Live()
 	c := link.NewCall()
-	c.FailFast = true
 	for _, in := range r.intakes {
 		c.AddScript(lists.Beat, 1, in.Living, inc.Name, inc.Term().Milliseconds())
 	}

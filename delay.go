@@ -221,7 +221,6 @@ func (p *promoter) promote(ctx context.Context) error {
 // as of one run; with an error what was moved before that.
 func (p *promoter) move(ctx context.Context) (ns []int64, err error) {
 	c := link.NewCall()
-	c.FailFast = true
 	times := 1
 	if p.behind {
 		times = 2

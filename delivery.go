@@ -213,7 +213,7 @@ func ceilMilli(t time.Time) int64 {
 }
 
 // calls are those whose replies have all come: the link is done with them.
-var calls = sync.Pool{New: func() any { return link.NewCall() }}
+var calls = sync.Pool{New: func() any { c := link.NewCall(); c.KeepWhileDown = true; return c }}
 
 // ask sends one command of a delivery, again and again while it is surely not executed and that may change, until ctx ends or, where
 // limit is not 0, for so long.

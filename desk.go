@@ -88,7 +88,6 @@ func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call)
 	}
 	for ; ; again = true { // whatever an operator sends may be sent again when its outcome is unknown
 		c := link.NewCall()
-		c.FailFast = true
 		fill(c)
 		err := q.serverOf(channel).Data.Run(ctx, c)
 		if link.Classify(err) == link.Unknown && ctx.Err() == nil && !again {

@@ -61,7 +61,6 @@ func (r *receipts) forget(q *Queue) {
 	defer cancel()
 	for channel, all := range r.had {
 		c := link.NewCall()
-		c.FailFast = true
 		for had := range slices.Chunk(all, 1000) {
 			c.Add("SREM", lists.KeysOf(channel).Receipts)
 			c.AddElements(had...)

@@ -212,7 +212,6 @@ func (q *Queue) keysFor(channel string) (*lists.Keys, error) {
 	q.knownMu.Unlock()
 	if k == &made {
 		c := link.NewCall()
-		c.FailFast = true
 		c.Add("SADD", lists.ChannelsKey, channel)
 		q.serverOf(channel).Data.Post(c) // the reply is nobody's
 	}

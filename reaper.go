@@ -104,7 +104,6 @@ func (r *receiver) cancels(in *intake) error {
 		return nil
 	}
 	c := link.NewCall()
-	c.FailFast = true
 	for _, serial := range held {
 		c.Add("SISMEMBER", in.Keys.Cancelled, serial[:])
 	}
@@ -197,7 +196,6 @@ func (r *receiver) ask(in *intake) error {
 		in.held = some
 	default:
 		c := link.NewCall()
-		c.FailFast = true
 		for _, list := range some {
 			c.Add("EXISTS", list)
 		}
@@ -217,7 +215,6 @@ func (r *receiver) ask(in *intake) error {
 // count is how many of some lists there are.
 func (r *receiver) count(of []any) (int, error) {
 	c := link.NewCall()
-	c.FailFast = true
 	c.Add("EXISTS", of...)
 	if err := r.s.Pulse.Run(r.Life, c); err != nil {
 		return 0, err
@@ -234,7 +231,6 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, fence, age int6
 	reason := lists.FailureField("shunt: in the hands of a dying process 4 times")
 	some := in.held[:min(len(in.held), max(1, p.lists))]
 	c := link.NewCall()
-	c.FailFast = true
 	for _, list := range some {
 		args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
 			in.Running, in.Waited,
@@ -289,7 +285,6 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, fence, age int6
 // pulseOne runs one script on the link that no element delays.
 func (r *receiver) pulseOne(ctx context.Context, s *link.Script, keys int, args ...any) (any, error) {
 	c := link.NewCall()
-	c.FailFast = true
 	c.AddScript(s, keys, args...)
 	if err := r.s.Pulse.Run(ctx, c); err != nil {
 		return nil, err

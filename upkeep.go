@@ -26,7 +26,6 @@ func (r *receiver) upkeep(in *intake, server time.Time) error {
 	in.kept = time.Now()
 	pulse := func(fill func(c *link.Call)) ([]any, error) {
 		c := link.NewCall()
-		c.FailFast = true
 		fill(c)
 		if err := r.s.Pulse.Run(r.Life, c); err != nil {
 			return nil, err

@@ -42,8 +42,8 @@ type Call struct {
 	Answered bool
 	Order    int64 // of the calls of one link, by when their replies came
 
-	// FailFast calls are not kept while the server is away: they come back as NotExecuted after the next failed dial.
-	FailFast bool
+	// KeepWhileDown keeps the call while the server is away. Without it a failed dial ends the call as NotExecuted.
+	KeepWhileDown bool
 
 	Into *Memory // of replies that are strings; nil: each has its own
 
@@ -141,7 +141,7 @@ func (c *Call) Drop() {
 // Only is a new Call of some of the commands, as they were added; their numbers ascend.
 func (c *Call) Only(is []int) *Call {
 	o := NewCall()
-	o.FailFast = c.FailFast
+	o.KeepWhileDown = c.KeepWhileDown
 	at := 0
 	for _, cmd := range c.cmds {
 		if cmd.script != nil {

@@ -314,7 +314,7 @@ func (l *Link) keep(calls []*Call, err error) {
 func (l *Link) fail(calls []*Call, hurried bool, err error) []*Call {
 	kept := calls[:0]
 	for _, c := range calls {
-		if hurried && !c.FailFast && Classify(err) != Fatal {
+		if hurried && c.KeepWhileDown && Classify(err) != Fatal {
 			if c.state.Load() == queued {
 				kept = append(kept, c)
 			}

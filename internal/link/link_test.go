@@ -106,7 +106,7 @@ func (b *bed) pushed(value string) (n int) {
 
 // push is a call whose execution leaves a trace.
 func (b *bed) push(value string) *Call {
-	c := NewCall()
+	c := patientCall()
 	c.Add("RPUSH", b.key, value)
 	return c
 }
@@ -134,7 +134,7 @@ func TestPipelining(t *testing.T) {
 	var all sync.WaitGroup
 	for g := range 64 {
 		all.Go(func() {
-			c := NewCall()
+			c := patientCall()
 			for i := range 100 {
 				c.Reset()
 				n := 1 + rand.IntN(5)
@@ -177,7 +177,7 @@ func TestMoreThanInflight(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 3 * maxInflight {
 		all.Go(func() {
-			c := NewCall()
+			c := patientCall()
 			c.Add("ECHO", i)
 			if err := l.Do(context.Background(), c); err != nil {
 				t.Error(err)
@@ -334,7 +334,7 @@ func TestAway(t *testing.T) {
 		go func() { kept <- outcome(ctx, l, b.push(fmt.Sprint("kept ", i))) }()
 	}
 	hurried := b.push("hurried")
-	hurried.FailFast = true
+	hurried.KeepWhileDown = false
 	b.want(NotExecuted, outcome(ctx, l, hurried))
 	b.hears(false)
 	select {
@@ -433,7 +433,7 @@ func TestCancelAfterTheSend(t *testing.T) {
 		t.Errorf("%v does not tell the cause", err)
 	}
 	// Its reply goes to nobody, and the next call gets its own.
-	c := NewCall()
+	c := patientCall()
 	c.Add("ECHO", "own")
 	if err := l.Do(b.within(patience), c); err != nil {
 		t.Fatal(err)
@@ -489,7 +489,7 @@ func TestIdleLinkIsAsked(t *testing.T) {
 			b := shared(t)
 			l := b.link(patience)
 			ctx := b.within(patience)
-			c := NewCall()
+			c := patientCall()
 			c.Add("CLIENT", "ID")
 			b.want(Done, outcome(ctx, l, c))
 			b.hears(true)
@@ -560,7 +560,7 @@ func TestScripts(t *testing.T) {
 			t.Fatalf("%d EVAL and %d EVALSHA, want %d and %d", e, s, evals, shas)
 		}
 	}
-	c := NewCall()
+	c := patientCall()
 	c.AddScript(script, 1, b.key, "a")
 	run(c, Done)
 	sent(1, 0)
@@ -616,8 +616,7 @@ func TestOnly(t *testing.T) {
 	l := b.link(patience)
 	ctx := b.within(patience)
 	one, two := NewScript("return 'one' .. ARGV[1]"), NewScript("return 'two' .. ARGV[1]")
-	c := NewCall()
-	c.FailFast = true
+	c := patientCall()
 	c.AddScript(one, 1, b.key, "a")
 	c.Add("ECHO", "b")
 	c.AddScript(two, 1, b.key, "c")
@@ -633,8 +632,8 @@ func TestOnly(t *testing.T) {
 			b.s.Do("SCRIPT", "FLUSH")
 		}
 		o := c.Only(is)
-		if o.Len() != len(is) || !o.FailFast || len(o.Replies) != 0 {
-			t.Fatalf("%d commands, %d replies, in a hurry: %v", o.Len(), len(o.Replies), o.FailFast)
+		if o.Len() != len(is) || !o.KeepWhileDown || len(o.Replies) != 0 {
+			t.Fatalf("%d commands, %d replies, kept while down: %v", o.Len(), len(o.Replies), o.KeepWhileDown)
 		}
 		for again := 0; again < 2; again++ { // the second time with the text
 			if err := l.Do(ctx, o); err != nil {
@@ -697,7 +696,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 	done := make(chan error, 10)
 	c := make([]*Call, 10)
 	for i := range c {
-		c[i] = NewCall()
+		c[i] = patientCall()
 		c[i].Add("ECHO", i)
 		l.Post(c[i])
 	}
@@ -785,7 +784,7 @@ func TestUnusedLink(t *testing.T) {
 func TestEmptyCall(t *testing.T) {
 	b := shared(t)
 	l := b.link(patience)
-	c := NewCall()
+	c := patientCall()
 	if err := l.Do(b.within(patience), c); err != nil || len(c.Replies) != 0 {
 		t.Errorf("%v, %v", err, c.Replies)
 	}
@@ -811,7 +810,7 @@ func TestBreakWithAllInFlight(t *testing.T) {
 	b.On(redistest.Command("ECHO", "second"), 1, redistest.DropReply)
 	done := make([]*Call, maxInflight+3)
 	for i := range done {
-		done[i] = NewCall()
+		done[i] = patientCall()
 		switch i {
 		case 0:
 			done[i].Add("ECHO", "first")
@@ -917,7 +916,7 @@ func TestMemory(t *testing.T) {
 // A call that is not used for a while keeps nothing of what it was about.
 func TestDrop(t *testing.T) {
 	t.Parallel()
-	c := NewCall()
+	c := patientCall()
 	c.Add("ECHO", "a")
 	c.AddElements([]byte("b"))
 	c.Into = new(Memory)

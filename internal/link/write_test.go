@@ -70,7 +70,7 @@ func TestWritesOfThoseAnsweredTogether(t *testing.T) {
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
-			c := NewCall()
+			c := patientCall()
 			for range rounds {
 				c.Reset()
 				c.Add("PING")

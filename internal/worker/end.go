@@ -98,7 +98,6 @@ func (r *Pool) unblock(ctx context.Context) {
 		for _, in := range r.intakes {
 			if id := in.waiter.ID(); id != 0 && in.blocked.Load() && !refused {
 				c := link.NewCall()
-				c.FailFast = true
 				c.Add("CLIENT", "UNBLOCK", id)
 				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 				refused = r.s.Pulse.Do(ctx, c) == nil && link.Code(c.Replies[0].Err) != ""
@@ -147,7 +146,6 @@ func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 	}
 	for range 2 {
 		c := link.NewCall()
-		c.FailFast = true
 		for _, in := range r.intakes {
 			c.AddScript(lists.Unregister, 1+len(r.slots), append(append([]any{in.Living}, in.doing...), r.live.Load().Name)...)
 		}
@@ -175,7 +173,6 @@ func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 func (r *Pool) disown(ctx context.Context) error {
 	owed := append([]lists.Incarnation{*r.live.Load()}, r.owed...)
 	c := link.NewCall()
-	c.FailFast = true
 	for _, i := range owed {
 		if err := r.empty(ctx, i); err != nil {
 			return err
@@ -190,7 +187,6 @@ func (r *Pool) disown(ctx context.Context) error {
 // conclude sends every verdict that is there. The gate is held alone.
 func (r *Pool) conclude(ctx context.Context) {
 	c := link.NewCall()
-	c.FailFast = true
 	of, n := make([][]*Item, len(r.slots)), make([]int, len(r.slots))
 	for i, s := range r.slots {
 		from := c.Len()
@@ -236,7 +232,6 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 	slices.Reverse(all) // of one reply, the one taken last first
 	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.from.order, a.it.from.order) })
 	c := link.NewCall()
-	c.FailFast = true
 	began := 0
 	if state == running {
 		began = 1
@@ -272,7 +267,6 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 // empty puts what the lists hold, known or not, to the taking end.
 func (r *Pool) empty(ctx context.Context, i lists.Incarnation) error {
 	c := link.NewCall()
-	c.FailFast = true
 	for _, s := range r.slots {
 		for _, in := range r.intakes {
 			list := in.List(i, s.n)

@@ -14,7 +14,6 @@ import (
 // register enters an incarnation among the living of every channel; only then may it take. The call tells what came of each.
 func (r *Pool) register(ctx context.Context, i lists.Incarnation) (*link.Call, error) {
 	c := link.NewCall()
-	c.FailFast = true
 	for _, in := range r.intakes {
 		c.AddScript(lists.Register, 1, in.Living, i.Name, i.Term().Milliseconds())
 	}
@@ -215,7 +214,6 @@ func (h *handover) try(ctx context.Context) error {
 		return err
 	}
 	c = link.NewCall()
-	c.FailFast = true
 	for _, old := range h.sources {
 		for _, in := range r.intakes {
 			c.AddScript(lists.Supersede, 3, in.Living, in.Gone, in.Keeper, old.Name)
@@ -250,7 +248,6 @@ func (h *handover) verdicts(ctx context.Context) error {
 			break
 		}
 		c := link.NewCall()
-		c.FailFast = true
 		for _, o := range sent {
 			o.s.command(c, o.it, o.it.In.List(old, o.s.n))
 		}
@@ -344,7 +341,6 @@ func (h *handover) empty(ctx context.Context, old lists.Incarnation, wanted []he
 	}
 	var parts []part
 	c := link.NewCall()
-	c.FailFast = true
 	for _, s := range r.slots {
 		n := 0 // wanted is in the order of the slots
 		for n < len(wanted) && wanted[n].s == s {

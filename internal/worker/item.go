@@ -522,7 +522,6 @@ func (s *slot) flush() {
 	}
 	defer r.gate.RUnlock()
 	call := link.NewCall()
-	call.FailFast = true
 	s.mu.Lock()
 	sent := s.collect(nil, call, true)
 	s.mu.Unlock()

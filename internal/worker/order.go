@@ -89,7 +89,6 @@ func readable(all []*Intake) []*Intake {
 func (s *slot) askHigher(it *Item, turn int32) *Item {
 	r := s.r
 	call := link.NewCall()
-	call.FailFast = true
 	r.gate.RLock()
 	if r.pausing.Load() || r.Stopped() {
 		r.gate.RUnlock()
@@ -125,7 +124,6 @@ func (s *slot) askHigher(it *Item, turn int32) *Item {
 func (s *slot) release(it *Item) {
 	r := s.r
 	call := link.NewCall()
-	call.FailFast = true
 	r.gate.RLock()
 	defer r.gate.RUnlock()
 	s.mu.Lock()

@@ -128,7 +128,6 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 	}
 	call := s.starts
 	call.Reset()
-	call.FailFast = true
 	with, bound := s.with[:0], now.UnixNano() < r.full.Load()
 	for i, it := range asked {
 		if it.Extra.ID != "" {

@@ -132,7 +132,6 @@ func (s *slot) step(call *link.Call) bool {
 		}
 		stopped := r.Stopped()
 		call.Reset()
-		call.FailFast = true
 		s.now = time.Now()
 		fresh := r.lease.fresh(s.now)
 		s.mu.Lock()
