@@ -18,9 +18,10 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // aclLines are the lines of README.md that make and widen its Redis user: what shunt must be allowed, what it can do without, and what
@@ -111,18 +112,18 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 
 	// A dead receiver that held one message for the first time, one for the second, and one once too often; a live one's entry
 	// whose lease has run out; a suspect.
-	k := lists.KeysOf(q.name)
+	k := store.KeysOf(q.name)
 	do := func(cmd string, args ...any) {
 		if _, e := s.TryDo(cmd, args...); e != nil {
 			t.Error(e)
 		}
 	}
 	for i, key := range []any{k.Gone, k.Living} {
-		dead := lists.NewIncarnation(2, time.Second)
+		dead := store.NewIncarnation(2, time.Second)
 		do("ZADD", key, 1, dead.Name+[]string{" 1 r", ""}[i])
 		for recoveries := range 4 {
 			if recoveries != 2 {
-				e := lists.Element{Recoveries: int16(recoveries), Serial: lists.NewSerial(), Payload: strconv.AppendInt(nil, int64(100+10*i+recoveries), 10)}
+				e := element.Element{Recoveries: int16(recoveries), Serial: element.NewSerial(), Payload: strconv.AppendInt(nil, int64(100+10*i+recoveries), 10)}
 				do("LPUSH", k.List(dead, 1), e.Encode())
 			}
 		}
@@ -202,7 +203,7 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 		return err
 	}
 	lost := p.On(redistest.Command("RPOPLPUSH", q.name), 1, redistest.CutAfter)
-	seventh := lists.Element{Serial: lists.NewSerial(), Payload: []byte("7")}
+	seventh := element.Element{Serial: element.NewSerial(), Payload: []byte("7")}
 	do("LPUSH", k.Prepare, seventh.Encode()) // not by the connection that is cut
 	if err := wait("the handover", func() bool { return lost.Struck() > 0 && q.count(Succeeded) > 0 && handled(7) }); err != nil {
 		return err
@@ -491,11 +492,11 @@ func TestACLByID(t *testing.T) {
 	b.must(err)
 
 	// The scripts of recur, and its look.
-	k, element := lists.KeysOf(b.name), lists.Element{Serial: lists.NewSerial(), Payload: []byte("1")}
+	k, element := store.KeysOf(b.name), element.Element{Serial: element.NewSerial(), Payload: []byte("1")}
 	_, err = b.looks(ctx, b.name, func(c *link.Call) {
-		c.AddScript(lists.RecurSet, 1, k.Recur, "n", "", "head\nbody", "x")
-		c.AddScript(lists.RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, "n", "head\n", "next\n", 0, 0, "tick", 0, element.Encode())
-		c.AddScript(lists.RecurSet, 1, k.Recur, "n", "next\n", "", "y")
+		c.AddScript(store.RecurSet, 1, k.Recur, "n", "", "head\nbody", "x")
+		c.AddScript(store.RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, "n", "head\n", "next\n", 0, 0, "tick", 0, element.Encode())
+		c.AddScript(store.RecurSet, 1, k.Recur, "n", "next\n", "", "y")
 		c.Add("HGETALL", k.Recur)
 		c.Add("PUBLISH", k.Recur, "")
 	})

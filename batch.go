@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
@@ -105,8 +105,8 @@ func newGatherer(ctx context.Context, workers int, b Batch) (*gatherer, error) {
 	check(b.Most >= 1 && b.Most <= 1000, "Batch.Most is %d: want 1 to 1000, or 0 for 100", b.Most)
 	check(b.Within > 0 && b.Within <= 5*time.Minute, "Batch.Within is %v: want up to 5m, or 0 for 1s", b.Within)
 	check(b.Handle != nil, "Batch.Handle is nil")
-	check(workers >= 1 && workers <= lists.MaxWorkers/max(1, b.Most), "%d workers of batches of %d: want at least 1, and a product of at most %d",
-		workers, b.Most, lists.MaxWorkers)
+	check(workers >= 1 && workers <= store.MaxWorkers/max(1, b.Most), "%d workers of batches of %d: want at least 1, and a product of at most %d",
+		workers, b.Most, store.MaxWorkers)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

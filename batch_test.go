@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/worker"
 )
@@ -569,7 +569,7 @@ func TestBatchSuspectAlone(t *testing.T) {
 		}})
 		q.deliver(0, 2)
 		q.untilWaiting(g, 2)
-		e := lists.Element{Serial: lists.NewSerial(), Recoveries: 2, Payload: []byte("7")}
+		e := element.Element{Serial: element.NewSerial(), Recoveries: 2, Payload: []byte("7")}
 		b.Do("LPUSH", "{"+q.name+"}.prepare", e.Encode())
 		q.wait(Acked, 1, 5*time.Second)
 		q.untilWaiting(g, 2)

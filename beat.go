@@ -8,7 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 const minRefuse = 225 * time.Millisecond // between beats that fail, less the jitter: 5 a second, and several within the shortest lease
@@ -115,7 +115,7 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 	inc := r.Live()
 	c := link.NewCall()
 	for _, in := range r.intakes {
-		c.AddScript(lists.Beat, 1, in.Living, inc.Name, inc.Term().Milliseconds())
+		c.AddScript(store.Beat, 1, in.Living, inc.Name, inc.Term().Milliseconds())
 	}
 	if err := r.s.Pulse.Run(r.Life, c); err != nil {
 		r.Grave(r.intakes[0].Intake, err)

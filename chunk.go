@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 )
 
 const (
@@ -116,7 +116,7 @@ type chunk struct {
 	indexes  []int
 	raws     [][]byte // the elements, parts of bytes
 	bytes    []byte
-	elements []*lists.Element // likewise, where they are tracked
+	elements []*element.Element // likewise, where they are tracked
 }
 
 // chunks are those that the link is done with.

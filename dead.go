@@ -8,26 +8,27 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind them, no Expire and no Deadline. It
 // returns how many were still there; one whose ID is another's by now stays dead. After a lost reply it asks once more, and what the
 // first time had done is not counted.
 func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
-	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
+	return q.each(ctx, channel, dead, func(k *store.Keys, c *link.Call, es []Entry) {
 		args := []any{k.Dead, k.Prepare, k.IDs, k.Running}
 		for _, e := range es {
 			args = append(args, e.raw, revived(e.raw), e.ID)
 		}
-		c.AddScript(lists.Revive, 4, args...)
+		c.AddScript(store.Revive, 4, args...)
 	})
 }
 
 // revived is an element without its counts. One that a newer shunt wrote loses only the header that was put before it.
 func revived(raw []byte) []byte {
-	e, err := lists.Decode(raw)
+	e, err := element.Decode(raw)
 	if err != nil {
 		return raw
 	}
@@ -39,7 +40,7 @@ func revived(raw []byte) []byte {
 		e.Extra.Expires, e.Extra.ToDead, e.Extra.Deadline = 0, false, 0
 	}
 	if e.Bare {
-		e.Bare, e.Serial = false, lists.NewSerial()
+		e.Bare, e.Serial = false, element.NewSerial()
 	}
 	return e.Encode()
 }
@@ -47,19 +48,19 @@ func revived(raw []byte) []byte {
 // wrapped says whether raw, decoded as e, is a newer shunt's element behind the header that its verdict put before it. That has a failure and
 // nothing else. A message whose payload only looks like such an element has an attempt or a recovery behind it when a handler's
 // error or a reaper brings it to dead, and another failure when it expired.
-func wrapped(e *lists.Element, raw []byte) bool {
-	if _, err := lists.Decode(e.Payload); err == nil {
+func wrapped(e *element.Element, raw []byte) bool {
+	if _, err := element.Decode(e.Payload); err == nil {
 		return false
 	}
-	w := lists.Element{Serial: e.Serial, Payload: e.Payload}
-	w.SetFailure(lists.ErrNewerVersion.Error())
+	w := element.Element{Serial: e.Serial, Payload: e.Payload}
+	w.SetFailure(element.ErrNewerVersion.Error())
 	return bytes.Equal(w.Encode(), raw)
 }
 
 // DeleteDead deletes dead messages, as List gave them, for good. It returns how many were still there, counted as
 // by RetryDead.
 func (q *Queue) DeleteDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
-	return q.each(ctx, channel, dead, func(k *lists.Keys, c *link.Call, es []Entry) {
+	return q.each(ctx, channel, dead, func(k *store.Keys, c *link.Call, es []Entry) {
 		args := []any{k.Dead}
 		for _, e := range es {
 			args = append(args, e.raw)
@@ -69,13 +70,13 @@ func (q *Queue) DeleteDead(ctx context.Context, channel string, dead ...Entry) (
 }
 
 // each sends one command for every hundred entries and adds up the replies.
-func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(*lists.Keys, *link.Call, []Entry)) (int, error) {
+func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(*store.Keys, *link.Call, []Entry)) (int, error) {
 	for _, e := range all {
 		if e.channel != channel || e.raw == nil {
 			return 0, fmt.Errorf("shunt: entry %s is not from a List of channel %q", e.Serial, channel)
 		}
 	}
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	sum := 0
 	for es := range slices.Chunk(all, 100) {
 		v, err := q.look(ctx, channel, func(c *link.Call) { add(&k, c, es) })
@@ -91,7 +92,7 @@ func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(
 // Purge deletes every message of the given states, for good, and returns how many, counted as by RetryDead. What is Doing cannot be
 // purged: shut its receivers down.
 func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	of := map[State]struct {
 		kind string
 		key  any
@@ -112,7 +113,7 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 		}
 		for left, first := 1, true; left > 0; first = false { // what was there at first, so that a producer does not keep it busy
 			v, err := q.look(ctx, channel, func(c *link.Call) {
-				c.AddScript(lists.Purge, 4, what.key, k.IDs, k.Cancelled, k.Waited, what.kind, 100)
+				c.AddScript(store.Purge, 4, what.key, k.IDs, k.Cancelled, k.Waited, what.kind, 100)
 			})
 			if err != nil {
 				return sum, err
@@ -134,7 +135,7 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 }
 
 // purgeDone forgets what became of messages.
-func (q *Queue) purgeDone(ctx context.Context, k *lists.Keys) (int, error) {
+func (q *Queue) purgeDone(ctx context.Context, k *store.Keys) (int, error) {
 	ids, err := redis.Strings(q.look(ctx, k.Channel, func(c *link.Call) { c.Add("ZRANGE", k.DoneAt, 0, -1) }))
 	if err != nil {
 		return 0, err

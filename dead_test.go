@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // When one more dies, the oldest beyond MaxDead and those that died longer than DeadFor ago are dropped, with an Event.
@@ -33,7 +34,7 @@ func TestTrimmed(t *testing.T) {
 				redistest.Leaks(t)
 				q := newBench(t, b.URL(), func(q *Queue) { q.MaxDead, q.DeadFor = c.maxDead, c.deadFor })
 				for payload, age := range ages {
-					b.Do("ZADD", lists.KeysOf(q.name).Dead, time.Now().Add(-age).UnixMilli(), strconv.Quote(payload))
+					b.Do("ZADD", store.KeysOf(q.name).Dead, time.Now().Add(-age).UnixMilli(), strconv.Quote(payload))
 				}
 				k := Define(q.name, func(context.Context, string) error { return Reject(errors.New("never")) })
 				if _, err := q.Receive(t.Context(), k, 1); err != nil {
@@ -70,9 +71,9 @@ func TestTrimmedByReap(t *testing.T) {
 		t.Parallel()
 		redistest.Leaks(t)
 		q := newBench(t, b.URL(), func(q *Queue) { q.Lease, q.MaxDead = time.Second, 1 })
-		k, gone := lists.KeysOf(q.name), lists.NewIncarnation(1, time.Second)
+		k, gone := store.KeysOf(q.name), store.NewIncarnation(1, time.Second)
 		for i := range 3 {
-			e := lists.Element{Recoveries: 3, Serial: lists.NewSerial(), Payload: strconv.AppendInt(nil, int64(i), 10)}
+			e := element.Element{Recoveries: 3, Serial: element.NewSerial(), Payload: strconv.AppendInt(nil, int64(i), 10)}
 			b.Do("LPUSH", k.List(gone, 0), e.Encode())
 		}
 		b.Do("ZADD", k.Gone, 1, gone.Name+" 1 r")

@@ -13,7 +13,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // One promote script moves at most this much, so that two in a row hold Redis up for well under 1 ms.
@@ -186,7 +186,7 @@ func (p *promoter) yield() {
 	if granted != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		p.r.pulseOne(ctx, lists.Yield, 3, p.in.Living, p.in.Keeper, p.in.Delay, granted)
+		p.r.pulseOne(ctx, store.Yield, 3, p.in.Living, p.in.Keeper, p.in.Delay, granted)
 	}
 }
 
@@ -226,7 +226,7 @@ func (p *promoter) move(ctx context.Context) (ns []int64, err error) {
 		times = 2
 	}
 	for range times {
-		c.AddScript(lists.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
+		c.AddScript(store.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
 	}
 	p.behind = false
 	if err = p.r.s.Pulse.Run(ctx, c); !c.Answered {

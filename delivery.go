@@ -11,8 +11,9 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // delivery is a message on its way into its channel.
@@ -21,9 +22,9 @@ type delivery struct {
 	at    time.Time
 	later bool
 
-	element lists.Element
+	element element.Element
 	channel string
-	keys    *lists.Keys
+	keys    *store.Keys
 }
 
 // Deliver puts a message into its channel, now or, with In and At, later. nil means that Redis has it. ErrUnknown means that it
@@ -92,7 +93,7 @@ func (q *Queue) newDelivery(m IMessage, opts []Option, now time.Time) (d deliver
 	if err != nil {
 		return d, fmt.Errorf("shunt: marshal a message for %q: %w", d.channel, err)
 	}
-	d.element.Serial = lists.NewSerialAt(now)
+	d.element.Serial = element.NewSerialAt(now)
 	if n := d.element.Size(); n > q.conf.MaxSize {
 		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: deliver a reference to what is large", ErrTooLarge, d.channel, n, q.conf.MaxSize)
 	}
@@ -151,7 +152,7 @@ func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, 
 	mode, ms := d.when(began)
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		v, err := q.ask(ctx, 0, d, func(c *link.Call) {
-			c.AddScript(lists.Later, 1, d.keys.Delay, mode, ms)
+			c.AddScript(store.Later, 1, d.keys.Delay, mode, ms)
 			c.AddElements(raws...)
 		})
 		if err == nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // DeliverAll uses the memory of chunks again: what it delivered must not change while others are made, whatever their sizes.
@@ -45,12 +46,12 @@ func TestDeliverAllReuses(t *testing.T) {
 		}
 		seen := make(map[string]bool)
 		for i := range 2 {
-			elements, err := redis.ByteSlices(back.Do("LRANGE", lists.KeysOf(fmt.Sprint(q.name, i)).Prepare, 0, -1), nil)
+			elements, err := redis.ByteSlices(back.Do("LRANGE", store.KeysOf(fmt.Sprint(q.name, i)).Prepare, 0, -1), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, raw := range elements {
-				e, err := lists.Decode(raw)
+				e, err := element.Decode(raw)
 				text, _, _ := bytes.Cut(e.Payload, []byte(" "))
 				if err != nil || e.Bare || seen[string(text)] || !bytes.Equal(bytes.Repeat(append(text, ' '), len(e.Payload)/(len(text)+1)), e.Payload) {
 					t.Fatalf("%q is there twice or not as it was delivered: %q, %v", text, raw, err)
@@ -94,7 +95,7 @@ func TestDeliverAllTellsEach(t *testing.T) {
 		t.Errorf("failed: %v", failed)
 	}
 	for i, want := range []int64{4, 5} {
-		got := s.Do("LLEN", lists.KeysOf(fmt.Sprint(q.name, i)).Prepare)
+		got := s.Do("LLEN", store.KeysOf(fmt.Sprint(q.name, i)).Prepare)
 		if got != want && (i == 1 || got != int64(0) || told.Unknown[0] == nil) { // a chunk is there as a whole or not at all
 			t.Errorf("%v in channel %d, want %d", got, i, want)
 		}
@@ -122,12 +123,12 @@ func TestDeliverAllChunks(t *testing.T) {
 	if n := p.Count(pushes); n != 3 {
 		t.Errorf("2,500 messages went in %d commands, want 3", n)
 	}
-	elements, err := redis.ByteSlices(s.Do("LRANGE", lists.KeysOf(q.name).Prepare, 0, -1), nil)
+	elements, err := redis.ByteSlices(s.Do("LRANGE", store.KeysOf(q.name).Prepare, 0, -1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, raw := range slices.Backward(elements) {
-		e, _ := lists.Decode(raw)
+		e, _ := element.Decode(raw)
 		if want := fmt.Sprintf("%04d", len(elements)-1-i); string(e.Payload) != want {
 			t.Fatalf("%q at the place of %s", e.Payload, want)
 		}

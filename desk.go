@@ -8,7 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // State is where in a channel a message is; its text is the key's suffix.
@@ -51,7 +51,7 @@ type Receiver struct {
 // Channels lists all channels that were ever delivered to or received from, sorted; an operator may remove one with
 // SREM shunt.channels.
 func (q *Queue) Channels(ctx context.Context) ([]string, error) {
-	names, err := redis.Strings(q.look(ctx, "", func(c *link.Call) { c.Add("SMEMBERS", lists.ChannelsKey) }))
+	names, err := redis.Strings(q.look(ctx, "", func(c *link.Call) { c.Add("SMEMBERS", store.ChannelsKey) }))
 	slices.Sort(names)
 	return names, err
 }
@@ -77,7 +77,7 @@ func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call)
 		return nil, false, err
 	}
 	if channel != "" {
-		if err := lists.CheckChannel(channel); err != nil {
+		if err := store.CheckChannel(channel); err != nil {
 			return nil, false, err
 		}
 	}
@@ -109,7 +109,7 @@ func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call)
 
 // Receivers lists a channel's receivers, the living first, and what each holds.
 func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, error) {
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	vs, err := q.looks(ctx, channel, func(c *link.Call) {
 		c.Add("ZRANGE", k.Living, 0, -1, "WITHSCORES")
 		c.Add("ZRANGE", k.Gone, 0, -1, "WITHSCORES")
@@ -122,9 +122,9 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 	for i, v := range vs {
 		ms, _ := redis.Strings(v, nil)
 		for j := 0; j+1 < len(ms); j += 2 {
-			dead, err := lists.ParseCorpse(ms[j])
+			dead, err := store.ParseCorpse(ms[j])
 			if i == 0 {
-				dead.Incarnation, err = lists.ParseIncarnation(ms[j])
+				dead.Incarnation, err = store.ParseIncarnation(ms[j])
 			}
 			if err != nil {
 				return nil, err
@@ -157,7 +157,7 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 
 // Stats counts a channel's messages in every state, and their ages by the server's clock. The counts are not of one moment.
 func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	vs, err := q.looks(ctx, channel, func(c *link.Call) {
 		c.Add("TIME")
 		c.Add("LLEN", k.Prepare)

@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // entrance is where concurrent deliveries by id to one channel meet: while two scripts are under way the rest waits, and goes together. A
@@ -100,7 +101,7 @@ func (q *Queue) putOne(ctx context.Context, d delivery) (due time.Time, err erro
 }
 
 func (q *Queue) putAlone(ctx context.Context, d delivery, raw []byte) (time.Time, error) {
-	due, taken, err := q.putTracked(ctx, &d, []*lists.Element{&d.element}, [][]byte{raw})
+	due, taken, err := q.putTracked(ctx, &d, []*element.Element{&d.element}, [][]byte{raw})
 	if err == nil {
 		err = taken[0]
 	}
@@ -131,7 +132,7 @@ func (q *Queue) next(g *entrance) {
 	}
 	go func() {
 		defer q.next(g)
-		es, raws := make([]*lists.Element, n), make([][]byte, n)
+		es, raws := make([]*element.Element, n), make([][]byte, n)
 		for i, e := range all {
 			es[i], raws[i] = &e.element, e.raw
 		}
@@ -149,7 +150,7 @@ func (q *Queue) next(g *entrance) {
 }
 
 // entranceOf is a channel's.
-func (q *Queue) entranceOf(k *lists.Keys) *entrance {
+func (q *Queue) entranceOf(k *store.Keys) *entrance {
 	q.knownMu.RLock()
 	g := q.entrances[k]
 	q.knownMu.RUnlock()

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 )
 
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
-	all := []error{ErrClosed, ErrUnknown, ErrFull, ErrTooLarge, ErrTimeout, ErrLeaseLost, ErrShutdown, ErrInHandler, lists.ErrNewerVersion}
+	all := []error{ErrClosed, ErrUnknown, ErrFull, ErrTooLarge, ErrTimeout, ErrLeaseLost, ErrShutdown, ErrInHandler, element.ErrNewerVersion}
 	for i, err := range all {
 		if !strings.HasPrefix(err.Error(), "shunt: ") || seen[err.Error()] {
 			t.Errorf("%q", err)

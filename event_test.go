@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/worker"
 )
@@ -212,7 +212,7 @@ func TestEventSerials(t *testing.T) {
 	for i := range evs {
 		evs[i] = worker.Event{Kind: worker.Acked, N: i}
 		if i%3 > 0 {
-			evs[i].Serial = lists.NewSerial()
+			evs[i].Serial = element.NewSerial()
 		}
 	}
 	e.tell(evs...)

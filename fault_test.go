@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // The test binary is also the worker process that tests kill: see startWorker below.
@@ -150,9 +150,9 @@ func TestFrozenJudgesNobody(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
-	k := lists.KeysOf(q.name)
+	k := store.KeysOf(q.name)
 	pj := redistest.NewProxy(t, s.Addr())
-	beats, sweeps := pj.On(redistest.ByScript(lists.Beat)(q.name), 0, redistest.Pass), pj.On(redistest.ByScript(lists.Sweep)(q.name), 0, redistest.Pass)
+	beats, sweeps := pj.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.Pass), pj.On(redistest.ByScript(store.Sweep)(q.name), 0, redistest.Pass)
 	judge := startWorker(t, orders{URL: pj.URL(), Channel: q.name, Log: filepath.Join(t.TempDir(), "log"), Workers: 1, Lease: 3 * time.Second, Killer: -1})
 	q.receive(1, func(context.Context, int) error { return nil })
 	redistest.Until(t, 5*time.Second, "both are there", func() bool { return len(members(t, s, k.Living)) == 2 })
@@ -298,7 +298,7 @@ func TestPromoteBehind(t *testing.T) {
 	at := time.Now().Add(100 * time.Millisecond)
 	b.deliver(0, n, At(at))
 	b.until(time.Second, "all are due", func() bool { return time.Now().After(at) })
-	refused := p.On(redistest.ByScript(lists.Promote)(b.name), 3, redistest.ReplyError("BUSY Redis is busy running a script."))
+	refused := p.On(redistest.ByScript(store.Promote)(b.name), 3, redistest.ReplyError("BUSY Redis is busy running a script."))
 	seen := newTally()
 	b.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
 	b.until(10*time.Second, "all are handled", func() bool { return b.count(Acked) == n })

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
@@ -44,7 +44,7 @@ func (h *handling) run() error {
 
 func (h *handling) unmarshal() (m IMessage, err error) {
 	if h.Newer {
-		return nil, undecodable{lists.ErrNewerVersion}
+		return nil, undecodable{element.ErrNewerVersion}
 	}
 	h.decoding = true
 	guard("Unmarshal", func() (err error) {
@@ -104,11 +104,11 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	default:
 		v.Kind, v.Wait = worker.Retried, h.backoff(m, attempt)
 	}
-	e, _ := lists.Decode(it.Raw) // anew, for the handler may have written to what it was given
+	e, _ := element.Decode(it.Raw) // anew, for the handler may have written to what it was given
 	e = e.Next(err)
 	if it.Newer { // its header cannot be written here, so it goes whole behind one of our own
-		e = lists.Element{Serial: lists.NewSerial(), Payload: it.Raw}
-		e.SetFailure(lists.FailureText(err))
+		e = element.Element{Serial: element.NewSerial(), Payload: it.Raw}
+		e.SetFailure(element.FailureText(err))
 	}
 	v.Next, v.Failure = e.Encode(), e.Failure()
 	return v
@@ -188,7 +188,7 @@ func infoOf(it *worker.Item) Info {
 	i := Info{Channel: it.In.Channel, Serial: it.Name(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries), Headers: it.Headers(),
 		Failure: it.Failure(), Receiver: it.Receiver(), Worker: it.Worker()}
 	if !it.Bare {
-		i.Delivered = lists.DeliveredAt(it.Serial)
+		i.Delivered = element.DeliveredAt(it.Serial)
 	}
 	return i
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // receipts are those of tracked deliveries whose replies have come: the server is told, some at a time, with another delivery to their channel,
@@ -62,7 +63,7 @@ func (r *receipts) forget(q *Queue) {
 	for channel, all := range r.had {
 		c := link.NewCall()
 		for had := range slices.Chunk(all, 1000) {
-			c.Add("SREM", lists.KeysOf(channel).Receipts)
+			c.Add("SREM", store.KeysOf(channel).Receipts)
 			c.AddElements(had...)
 		}
 		if c.Len() > 0 {
@@ -74,7 +75,7 @@ func (r *receipts) forget(q *Queue) {
 
 // putTracked brings messages with an id or an expiry into d's channel, all that are not refused in one step, and again where the outcome is
 // unknown: a receipt tells whether that step was made. taken has a *DuplicateError for each whose id is another's.
-func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element, raws [][]byte) (due time.Time, taken []error, err error) {
+func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*element.Element, raws [][]byte) (due time.Time, taken []error, err error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, q.conf.DeliverTimeout)
@@ -84,11 +85,11 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 	mode, ms := d.when(began)
 	had := q.receipts.take(d.channel)
 	k := d.keys
-	simple := mode == "now" && !slices.ContainsFunc(es, func(e *lists.Element) bool { return e.Extra.ID == "" || e.Extra.Expires != 0 })
+	simple := mode == "now" && !slices.ContainsFunc(es, func(e *element.Element) bool { return e.Extra.ID == "" || e.Extra.Expires != 0 })
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		v, err := q.ask(ctx, 0, d, func(c *link.Call) {
 			if simple {
-				c.AddScript(lists.Enter, 3, k.Prepare, k.IDs, k.Receipts, len(had))
+				c.AddScript(store.Enter, 3, k.Prepare, k.IDs, k.Receipts, len(had))
 				c.AddElements(had...)
 				for i, e := range es {
 					c.AddElements(e.Extra.IDBytes(), raws[i])
@@ -103,7 +104,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 			for i, e := range es {
 				args = append(args, e.Extra.ID, e.Extra.Expires, raws[i])
 			}
-			c.AddScript(lists.Deliver, 5, args...)
+			c.AddScript(store.Deliver, 5, args...)
 		})
 		if err == nil {
 			vs, _ := redis.Values(v, nil)
@@ -140,10 +141,10 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*lists.Element
 }
 
 // refusal stands among the receipts for a message that was refused beside others.
-func refusal(e *lists.Element) []byte { return append([]byte{'x'}, e.Serial[:]...) }
+func refusal(e *element.Element) []byte { return append([]byte{'x'}, e.Serial[:]...) }
 
 // receiptsOf are the receipts of a delivery in one step: the first one's serial and the refusals, or none where none was delivered.
-func receiptsOf(es []*lists.Element, taken []error) (all [][]byte) {
+func receiptsOf(es []*element.Element, taken []error) (all [][]byte) {
 	for i, e := range es {
 		if taken[i] != nil {
 			all = append(all, refusal(e))
@@ -182,7 +183,7 @@ func (q *Queue) inHand(ctx context.Context, d *delivery, taken []error) {
 }
 
 // remembered says whether the receipt says that every message was delivered: a full Redis does not run the script that would tell.
-func (q *Queue) remembered(ctx context.Context, d *delivery, es []*lists.Element) bool {
+func (q *Queue) remembered(ctx context.Context, d *delivery, es []*element.Element) bool {
 	vs, err := q.looks(ctx, d.channel, func(c *link.Call) {
 		c.Add("SISMEMBER", d.keys.Receipts, es[0].Serial[:])
 		for _, e := range es {
@@ -194,7 +195,7 @@ func (q *Queue) remembered(ctx context.Context, d *delivery, es []*lists.Element
 }
 
 // admitted reads the reply of the script. again: an id that is taken may be so no more.
-func (d *delivery) admitted(vs []any, es []*lists.Element) (due time.Time, taken []error, again bool) {
+func (d *delivery) admitted(vs []any, es []*element.Element) (due time.Time, taken []error, again bool) {
 	taken = make([]error, len(es))
 	for i, v := range vs {
 		if i == 0 {
@@ -202,7 +203,7 @@ func (d *delivery) admitted(vs []any, es []*lists.Element) (due time.Time, taken
 				due = time.UnixMilli(at)
 			}
 		} else if raw, ok := v.([]byte); ok && i <= len(es) {
-			r, _ := lists.ParseRecord(raw)
+			r, _ := element.ParseRecord(raw)
 			again = again || r.State == 'u' || r.Expires > 0
 			taken[i-1] = &DuplicateError{Channel: d.channel, Status: statusOf(es[i-1].Extra.ID, raw, nil, time.Time{}), record: raw}
 		}

@@ -13,9 +13,10 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // passes waits until so much time has passed on the server's clock.
@@ -28,7 +29,7 @@ func (b *bench) passes(s redistest.Backend, d time.Duration) {
 // waited waits until somebody waits for n messages.
 func (b *bench) waited(s redistest.Backend, n int64) {
 	b.t.Helper()
-	b.until(10*time.Second, "a Wait is known", func() bool { return s.Do("SCARD", lists.KeysOf(b.name).Waited).(int64) == n })
+	b.until(10*time.Second, "a Wait is known", func() bool { return s.Do("SCARD", store.KeysOf(b.name).Waited).(int64) == n })
 }
 
 // Many tracked deliveries at once leave more receipts than Lua unpacks.
@@ -98,7 +99,7 @@ func TestReviveDropped(t *testing.T) {
 	ctx := context.Background()
 	b := newBench(t, s.URL())
 	b.must(b.one(1, Expire(50*time.Millisecond)))
-	k := lists.KeysOf(b.name)
+	k := store.KeysOf(b.name)
 	raw := s.Do("RPOP", k.Prepare).([]byte)
 	raw[2] = 4 // as reap does with what four dying processes held
 	s.Do("ZADD", k.Dead, time.Now().UnixMilli(), raw)
@@ -244,7 +245,7 @@ func TestManyWaits(t *testing.T) {
 	for i := range n {
 		b.must(b.one(i, ID(fmt.Sprint(i))))
 	}
-	asks := p.On(redistest.ByScript(lists.Wait)(b.name), 0, redistest.Pass)
+	asks := p.On(redistest.ByScript(store.Wait)(b.name), 0, redistest.Pass)
 	var g sync.WaitGroup
 	for i := range n {
 		g.Add(1)
@@ -331,15 +332,15 @@ func TestPromoteSentTwice(t *testing.T) {
 	o.name = b.name
 	for i, after := range []string{"another has its id", "it is being handled", "it is over", "it is over"} {
 		o.must(o.one(1, ID("a"), In(time.Hour)))
-		cut := p.On(redistest.ByScript(lists.Postpone)(b.name), 1, redistest.CutAfter)
-		again := p.On(redistest.ByScript(lists.Postpone)(b.name), 2, redistest.Call(func() {
+		cut := p.On(redistest.ByScript(store.Postpone)(b.name), 1, redistest.CutAfter)
+		again := p.On(redistest.ByScript(store.Postpone)(b.name), 2, redistest.Call(func() {
 			if after == "it is being handled" {
 				st, err := o.Status(ctx, b.name, "a")
 				if err != nil {
 					t.Error(err)
 				}
 				serial, _ := ulid.ParseStrict(st.Serial)
-				s.Do("HSET", lists.KeysOf(b.name).Running, serial[:], "somebody/0 1 1")
+				s.Do("HSET", store.KeysOf(b.name).Running, serial[:], "somebody/0 1 1")
 				return
 			}
 			_, err := o.Cancel(ctx, b.name, "a")
@@ -367,7 +368,7 @@ func TestPromoteSentTwice(t *testing.T) {
 		}
 		cut.Remove()
 		again.Remove()
-		s.Do("DEL", lists.KeysOf(b.name).Running, lists.KeysOf(b.name).IDs)
+		s.Do("DEL", store.KeysOf(b.name).Running, store.KeysOf(b.name).IDs)
 	}
 }
 
@@ -383,7 +384,7 @@ func TestPromoteWhilePutOff(t *testing.T) {
 	o.must(o.one(1, ID("a")))
 	o.must(o.Postpone(ctx, b.name, "a", In(time.Hour)))
 	errs := make(chan error, 1)
-	p.On(redistest.ByScript(lists.Retry)(b.name), 1, redistest.Call(func() { errs <- o.Promote(ctx, b.name, "a") }))
+	p.On(redistest.ByScript(store.Retry)(b.name), 1, redistest.Call(func() { errs <- o.Promote(ctx, b.name, "a") }))
 	b.receive(1, func(context.Context, int) error { return nil })
 	b.must(<-errs)
 	b.wait(Postponed, 1, 5*time.Second)
@@ -399,7 +400,7 @@ func TestCancelAtLastAttempt(t *testing.T) {
 	b := newBench(t, p.URL(), func(q *Queue) { q.MaxAttempts = 1 })
 	o := newBench(t, s.URL())
 	b.must(b.one(1, ID("a")))
-	p.On(redistest.ByScript(lists.Reject)(b.name), 1, redistest.Call(func() {
+	p.On(redistest.ByScript(store.Reject)(b.name), 1, redistest.Call(func() {
 		st, err := o.Cancel(ctx, b.name, "a")
 		t.Log(st.State, err)
 	}))
@@ -509,7 +510,7 @@ func TestLateStart(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL())
-	k := lists.KeysOf(b.name)
+	k := store.KeysOf(b.name)
 	b.receive(1, func(context.Context, int) error { return nil })
 	b.must(b.one(1, ID("a"), UniqueFor(200*time.Millisecond)))
 	b.wait(Acked, 1, 5*time.Second)
@@ -524,15 +525,15 @@ func TestUpkeep(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		b := newBench(t, s.URL())
 		b.must(b.one(1))
-		k := lists.KeysOf(b.name)
-		living, dead := lists.NewIncarnation(1, time.Second), lists.NewIncarnation(1, time.Second)
+		k := store.KeysOf(b.name)
+		living, dead := store.NewIncarnation(1, time.Second), store.NewIncarnation(1, time.Second)
 		s.Do("ZADD", k.Living, 1, living.Name)
 		s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
 		for i, name := range []string{living.Name, dead.Name, "forgotten"} {
 			s.Do("HSET", k.Running, fmt.Sprint(i), name+"/0 1 1")
 		}
 		for _, ago := range []time.Duration{0, 23 * time.Hour, 25 * time.Hour} {
-			serial := lists.NewSerialAt(time.Now().Add(-ago))
+			serial := element.NewSerialAt(time.Now().Add(-ago))
 			s.Do("SADD", k.Receipts, serial[:])
 		}
 		r, err := b.newReceiver(context.Background(), 1, []IMessage{b.kind(nil)}, nil, nil)
@@ -552,7 +553,7 @@ func TestExpiredRecovered(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL())
-	k := lists.KeysOf(b.name)
+	k := store.KeysOf(b.name)
 	b.must(b.one(1, ID("a"), Expire(50*time.Millisecond)))
 	raw := s.Do("RPOP", k.Prepare).([]byte) // taken, and reaped
 	raw[2] = 1
@@ -584,7 +585,7 @@ func TestCancelSentAgain(t *testing.T) {
 	o := newBench(t, s.URL())
 	o.name = b.name
 	b.must(b.one(1, ID("a")))
-	p.On(redistest.ByScript(lists.Cancel)(b.name), 1, redistest.CutAfter)
+	p.On(redistest.ByScript(store.Cancel)(b.name), 1, redistest.CutAfter)
 	st, err := b.Cancel(ctx, b.name, "a")
 	t.Logf("%v %v", st.State, err)
 	if errors.Is(err, ErrNotFound) {
@@ -605,7 +606,7 @@ func TestCancelledRetryEnds(t *testing.T) {
 	done := make(chan Outcome, 1)
 	go func() { oc, _ := o.Wait(ctx, b.name, "a"); done <- oc }()
 	b.waited(s, 1)
-	p.On(redistest.ByScript(lists.Retry)(b.name), 1, redistest.Call(func() { o.Cancel(ctx, b.name, "a") }))
+	p.On(redistest.ByScript(store.Retry)(b.name), 1, redistest.Call(func() { o.Cancel(ctx, b.name, "a") }))
 	b.receive(1, func(context.Context, int) error { return errors.New("no") })
 	oc := <-done
 	if d := time.Until(oc.Ended); d > time.Second {
@@ -675,7 +676,7 @@ func TestIDsOfAnyBytes(t *testing.T) {
 			t.Errorf("%q %+v %v", id, o, err)
 		}
 	}
-	if n := s.Do("EXISTS", lists.KeysOf(b.name).IDs).(int64); n != 0 {
+	if n := s.Do("EXISTS", store.KeysOf(b.name).IDs).(int64); n != 0 {
 		t.Error("ids left")
 	}
 }
@@ -705,8 +706,8 @@ func TestThenMany(t *testing.T) {
 func TestLostRepliesOfIDs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	scripts := map[string]*link.Script{"start": lists.Start, "settle": lists.Settle, "follow": lists.Follow, "retry": lists.Retry, "reject": lists.Reject,
-		"release": lists.Release, "deliver": lists.Deliver, "handover": lists.Handover}
+	scripts := map[string]*link.Script{"start": store.Start, "settle": store.Settle, "follow": store.Follow, "retry": store.Retry, "reject": store.Reject,
+		"release": store.Release, "deliver": store.Deliver, "handover": store.Handover}
 	for name, script := range scripts {
 		for kind, act := range map[string]redistest.Action{"after": redistest.CutAfter, "before": redistest.CutBefore, "unread": redistest.CutUnread} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -720,9 +721,9 @@ func TestLostRepliesOfIDs(t *testing.T) {
 					p.On(redistest.ByScript(script)(b.name), 3*i, act)
 				}
 				if name != "handover" {
-					p.On(redistest.ByScript(lists.Handover)(b.name), 2, redistest.CutAfter)
+					p.On(redistest.ByScript(store.Handover)(b.name), 2, redistest.CutAfter)
 				} else {
-					p.On(redistest.ByScript(lists.Settle)(b.name), 3, redistest.CutAfter)
+					p.On(redistest.ByScript(store.Settle)(b.name), 3, redistest.CutAfter)
 				}
 				seen := newTally()
 				b.receive(3, func(ctx context.Context, i int) error {
@@ -755,7 +756,7 @@ func TestLostRepliesOfIDs(t *testing.T) {
 						t.Errorf("deliver %d: %v", i, err)
 					}
 				}
-				k := lists.KeysOf(b.name)
+				k := store.KeysOf(b.name)
 				o.until(20*time.Second, "the end", func() bool {
 					left, m := o.leaves(b.name)
 					return m-left[Dead].Count-left[Done].Count == 0
@@ -870,7 +871,7 @@ func TestIDStorm(t *testing.T) {
 		}
 	}()
 	g.Wait()
-	k := lists.KeysOf(b.name)
+	k := store.KeysOf(b.name)
 	o.until(20*time.Second, "the end", func() bool {
 		left, m := o.leaves(b.name)
 		return m-left[Dead].Count-left[Done].Count == 0
@@ -925,7 +926,7 @@ func TestFullRedisWithIDs(t *testing.T) {
 		return nil
 	})
 	b.until(10*time.Second, "all", func() bool { return b.count(Acked)+b.count(Rejected) >= 401 })
-	k := lists.KeysOf(b.name)
+	k := store.KeysOf(b.name)
 	if v := s.Do("HLEN", k.IDs).(int64); v != 0 {
 		t.Errorf("%d ids left", v)
 	}
@@ -958,7 +959,7 @@ func TestDeliveriesByIDTogether(t *testing.T) {
 			}()
 		}
 		g.Wait()
-		if ok.Load() != 200 || dups.Load() != 200 || s.Do("LLEN", lists.KeysOf(b.name).Prepare).(int64) != 200 {
+		if ok.Load() != 200 || dups.Load() != 200 || s.Do("LLEN", store.KeysOf(b.name).Prepare).(int64) != 200 {
 			t.Errorf("%d delivered, %d duplicates", ok.Load(), dups.Load())
 		}
 	})
@@ -1010,17 +1011,17 @@ func TestOverTogether(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		disturb func(do func(string, ...any) any, k lists.Keys, doing string)
+		disturb func(do func(string, ...any) any, k store.Keys, doing string)
 		left    string // in the doing list
 	}{
-		{"in order", func(func(string, ...any) any, lists.Keys, string) {}, ""},
-		{"in another order", func(do func(string, ...any) any, _ lists.Keys, doing string) { do("RPOPLPUSH", doing, doing) }, ""},
-		{"behind another", func(do func(string, ...any) any, _ lists.Keys, doing string) { do("RPUSH", doing, "another") }, "another"},
-		{"in another order, while another was cancelled", func(do func(string, ...any) any, k lists.Keys, doing string) {
+		{"in order", func(func(string, ...any) any, store.Keys, string) {}, ""},
+		{"in another order", func(do func(string, ...any) any, _ store.Keys, doing string) { do("RPOPLPUSH", doing, doing) }, ""},
+		{"behind another", func(do func(string, ...any) any, _ store.Keys, doing string) { do("RPUSH", doing, "another") }, "another"},
+		{"in another order, while another was cancelled", func(do func(string, ...any) any, k store.Keys, doing string) {
 			do("SADD", k.Cancelled, "another")
 			do("EVAL", "local a, b = redis.call('LINDEX', KEYS[1], 1), redis.call('LINDEX', KEYS[1], 2) redis.call('LSET', KEYS[1], 1, b) redis.call('LSET', KEYS[1], 2, a)", 1, doing)
 		}, ""},
-		{"while another was cancelled", func(do func(string, ...any) any, k lists.Keys, _ string) { do("SADD", k.Cancelled, "another") }, ""},
+		{"while another was cancelled", func(do func(string, ...any) any, k store.Keys, _ string) { do("SADD", k.Cancelled, "another") }, ""},
 	} {
 		for _, named := range []bool{true, false} {
 			t.Run(c.name+map[bool]string{false: ", without ids"}[named], func(t *testing.T) { overTogether(t, named, c.disturb, c.left) })
@@ -1028,12 +1029,12 @@ func TestOverTogether(t *testing.T) {
 	}
 }
 
-func overTogether(t *testing.T, named bool, disturb func(do func(string, ...any) any, k lists.Keys, doing string), stays string) {
+func overTogether(t *testing.T, named bool, disturb func(do func(string, ...any) any, k store.Keys, doing string), stays string) {
 	t.Parallel()
 	const n = 60
 	s := redistest.Start(t)
 	b := newBench(t, s.URL())
-	k := lists.KeysOf(b.name)
+	k := store.KeysOf(b.name)
 	for i := range n {
 		var opts []Option
 		if named {

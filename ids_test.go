@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // status is what is known of an id, or fails the test.
@@ -84,7 +84,7 @@ func TestIDIsUnique(t *testing.T) {
 		if n := b.count(Acked); n != 2 {
 			t.Fatalf("%d acked", n)
 		}
-		if n := s.Do("EXISTS", lists.KeysOf(b.name).IDs).(int64); n != 0 {
+		if n := s.Do("EXISTS", store.KeysOf(b.name).IDs).(int64); n != 0 {
 			t.Fatal("ids are left")
 		}
 	})
@@ -161,7 +161,7 @@ func TestCancelWaiting(t *testing.T) {
 		if seen.n[3] != 1 || seen.n[4] != 1 || len(seen.n) != 2 {
 			t.Fatalf("handled %v", seen.n)
 		}
-		if n := s.Do("EXISTS", lists.KeysOf(b.name).Cancelled).(int64); n != 0 {
+		if n := s.Do("EXISTS", store.KeysOf(b.name).Cancelled).(int64); n != 0 {
 			t.Fatal("a tombstone is left")
 		}
 	})
@@ -227,7 +227,7 @@ func TestPostpone(t *testing.T) {
 		if err := b.Postpone(ctx, b.name, "waits", In(time.Hour)); !errors.Is(err, ErrNotFound) {
 			t.Errorf("when it is over: %v", err)
 		}
-		if n := s.Do("EXISTS", lists.KeysOf(b.name).IDs).(int64); n != 0 {
+		if n := s.Do("EXISTS", store.KeysOf(b.name).IDs).(int64); n != 0 {
 			t.Fatal("ids are left")
 		}
 	})
@@ -277,7 +277,7 @@ func TestRetainAndWait(t *testing.T) {
 		b.must(b.one(2, ID("bad"), Retain(time.Hour)))
 		b.must(b.one(3, ID("gone"), In(time.Hour)))
 		good, bad, gone := wait("good"), wait("bad"), wait("gone")
-		k := lists.KeysOf(b.name)
+		k := store.KeysOf(b.name)
 		other.until(10*time.Second, "three who wait", func() bool {
 			return s.Do("SCARD", k.Waited).(int64) == 3
 		})
@@ -434,7 +434,7 @@ func TestDueAtOnce(t *testing.T) {
 		for i := range n {
 			_, err := b.Cancel(ctx, b.name, fmt.Sprint(i))
 			b.must(err)
-			if left := s.Do("ZCARD", lists.KeysOf(b.name).Delay).(int64); left != int64(n-1-i) {
+			if left := s.Do("ZCARD", store.KeysOf(b.name).Delay).(int64); left != int64(n-1-i) {
 				t.Fatalf("%d are left after %d", left, i)
 			}
 		}
@@ -446,7 +446,7 @@ func TestPostponedIsNoted(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		b := newBench(t, s.URL())
-		ctx, key := context.Background(), lists.KeysOf(b.name).Postponed
+		ctx, key := context.Background(), store.KeysOf(b.name).Postponed
 		b.must(b.one(1, ID("later"), In(time.Hour)))
 		b.must(b.Postpone(ctx, b.name, "later", In(2*time.Hour)))
 		if s.Do("EXISTS", key).(int64) != 0 {
@@ -522,9 +522,9 @@ func TestDeliverByIDResolves(t *testing.T) {
 			quick.name = b.name
 			seen := newTally()
 			quick.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
-			script := lists.Deliver
+			script := store.Deliver
 			if len(opts) == 1 && i == 0 {
-				script = lists.Enter
+				script = store.Enter
 			}
 			lost := p.On(redistest.ByScript(script)(b.name), 1, cut)
 			b.must(b.one(1, opts...))
@@ -549,7 +549,7 @@ func TestReceiptsGo(t *testing.T) {
 		for i := range 500 {
 			b.must(b.one(i, ID(fmt.Sprint(i))))
 		}
-		k := lists.KeysOf(b.name)
+		k := store.KeysOf(b.name)
 		if n := s.Do("SCARD", k.Receipts).(int64); n >= 2*receiptsTold {
 			t.Errorf("%d receipts", n)
 		}

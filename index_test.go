@@ -14,8 +14,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/oklog/ulid/v2"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // What goes with an id: that it is free when its message is gone, and taken only while there is one.
@@ -39,7 +40,7 @@ func TestRetryDeadKeepsPayload(t *testing.T) {
 	t.Parallel()
 	payload := append([]byte{0xC1, 0x20}, strings.Repeat("sealed", 10)...)
 	for name, opts := range map[string][]Option{"plain": nil, "id": {ID("a"), Header("k", "v"), MaxAttempts(3)}} {
-		for _, reason := range []string{"never", lists.ErrNewerVersion.Error()} {
+		for _, reason := range []string{"never", element.ErrNewerVersion.Error()} {
 			t.Run(name+"/"+reason[:5], func(t *testing.T) {
 				t.Parallel()
 				s := redistest.Shared(t)
@@ -86,7 +87,7 @@ func TestRetryDeadKeepsPayload(t *testing.T) {
 // taken are the ids of the bench's channel that are taken.
 func (b *bench) taken(s redistest.Backend) []string {
 	b.t.Helper()
-	ids, err := redis.Strings(s.Do("HKEYS", lists.KeysOf(b.name).IDs), nil)
+	ids, err := redis.Strings(s.Do("HKEYS", store.KeysOf(b.name).IDs), nil)
 	b.must(err)
 	slices.Sort(ids)
 	return ids
@@ -140,11 +141,11 @@ func TestWrongTypeFreesIDs(t *testing.T) {
 					t.Errorf("%q: %+v", id, st)
 				}
 			}
-			if n := s.Do("HLEN", lists.KeysOf(b.name).Running).(int64); n > 0 {
+			if n := s.Do("HLEN", store.KeysOf(b.name).Running).(int64); n > 0 {
 				t.Errorf("%d that are gone are still in hand", n)
 			}
 			// What is kept is known to all three keys, or will be forgotten: else it would be there for ever.
-			k := lists.KeysOf(b.name)
+			k := store.KeysOf(b.name)
 			kept, _ := redis.Strings(s.Do("HKEYS", k.Done), nil)
 			for _, id := range []string{"retained", "result", "rejected"} {
 				if !strings.HasPrefix(suffix, "done") && suffix != "kept" && !slices.Contains(kept, id) {
@@ -169,7 +170,7 @@ func TestWrongTypeIsTold(t *testing.T) {
 			s := redistest.Shared(t)
 			redistest.Leaks(t)
 			b := newBench(t, s.URL())
-			k := lists.KeysOf(b.name)
+			k := store.KeysOf(b.name)
 			c, err := redis.DialURL(s.URL())
 			b.must(err)
 			defer c.Close()
@@ -196,7 +197,7 @@ func TestWrongTypeForgets(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL())
-	k := lists.KeysOf(b.name)
+	k := store.KeysOf(b.name)
 	b.receive(1, func(context.Context, int) error { return nil })
 	b.must(b.one(1, ID("a"), Retain(300*time.Millisecond)))
 	b.wait(Acked, 1, 5*time.Second)
@@ -214,7 +215,7 @@ func (b *bench) expires(s redistest.Backend, id string) {
 	b.t.Helper()
 	b.must(b.one(0, ID(id), Expire(time.Millisecond)))
 	b.passes(s, 2*time.Millisecond)
-	s.Do("SET", lists.KeysOf(b.name).Running, "not shunt's")
+	s.Do("SET", store.KeysOf(b.name).Running, "not shunt's")
 }
 
 // waiting are the ids of what lies in prepare and delay, '-' for none.
@@ -254,7 +255,7 @@ func TestFollowBesideForeignRunning(t *testing.T) {
 	if got := fmt.Sprint(d.waiting()); got != "[- - - x]" || b.count(Acked) != 1 || b.sum(Duplicate) != 1 {
 		t.Errorf("%d acked, %d refused for their id, there are %s", b.count(Acked), b.sum(Duplicate), got)
 	}
-	s.Do("DEL", lists.KeysOf(d.name).Running)
+	s.Do("DEL", store.KeysOf(d.name).Running)
 	d.must(d.one(5, ID("x")))
 }
 
@@ -294,7 +295,7 @@ func TestEntranceBoundsBytes(t *testing.T) {
 	const size, n = chunkBytes * 3 / 10, 20
 	var mu sync.Mutex
 	var sizes []int
-	bring := redistest.ByScript(lists.Enter)(b.name)
+	bring := redistest.ByScript(store.Enter)(b.name)
 	p.On(func(args [][]byte) bool {
 		if bring(args) {
 			sum := 0

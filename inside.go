@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/inside"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // door is what recur and shunttest may ask of a Queue.
@@ -27,7 +27,7 @@ func (d door) Looks(ctx context.Context, channel string, fill func(*link.Call)) 
 	return d.q.looks(ctx, channel, fill)
 }
 
-func (d door) Encode(message, options any) (channel string, e lists.Element, in time.Duration, at time.Time, err error) {
+func (d door) Encode(message, options any) (channel string, e element.Element, in time.Duration, at time.Time, err error) {
 	m, _ := message.(IMessage)
 	opts, _ := options.([]Option)
 	v, err := d.q.newDelivery(m, opts, time.Now())

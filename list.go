@@ -8,8 +8,9 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Entry is one message as it lies in Redis.
@@ -44,11 +45,11 @@ func entries(channel string, reply any, scores bool) []Entry {
 		if !ok {
 			continue
 		}
-		el, _ := lists.Decode(raw)
+		el, _ := element.Decode(raw)
 		e := Entry{Serial: el.Name(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers(), Attempts: int(el.Attempts), Recoveries: int(el.Recoveries),
 			Failure: el.Failure(), channel: channel, raw: raw}
 		if !el.Bare {
-			e.Delivered = lists.DeliveredAt(el.Serial)
+			e.Delivered = element.DeliveredAt(el.Serial)
 		}
 		if scores {
 			ms, _ := redis.Float64(vs[i+1], nil)
@@ -66,7 +67,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 	if offset < 0 || limit < 0 {
 		return nil, fmt.Errorf("shunt: list %q: offset %d and limit %d: want 0 or more", channel, offset, limit)
 	}
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	last := -1
 	if limit > 0 {
 		last = offset + limit - 1
@@ -110,7 +111,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 }
 
 // held lists what all receivers of a channel hold.
-func (q *Queue) held(ctx context.Context, k *lists.Keys) ([]Entry, error) {
+func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
 	rs, err := q.Receivers(ctx, k.Channel)
 	if err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (q *Queue) held(ctx context.Context, k *lists.Keys) ([]Entry, error) {
 			continue
 		}
 		vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
-			for _, l := range k.Doings(lists.Incarnation{Name: r.Name, Workers: r.Workers, Lease: r.Lease}) {
+			for _, l := range k.Doings(store.Incarnation{Name: r.Name, Workers: r.Workers, Lease: r.Lease}) {
 				c.Add("LRANGE", l, 0, -1)
 			}
 		})
@@ -141,7 +142,7 @@ func (q *Queue) held(ctx context.Context, k *lists.Keys) ([]Entry, error) {
 }
 
 // uncancelled leaves out what is cancelled, and only waits to be dropped.
-func (q *Queue) uncancelled(ctx context.Context, k *lists.Keys, es []Entry) ([]Entry, error) {
+func (q *Queue) uncancelled(ctx context.Context, k *store.Keys, es []Entry) ([]Entry, error) {
 	if !slices.ContainsFunc(es, func(e Entry) bool { return e.ID != "" }) {
 		return es, nil
 	}
@@ -164,12 +165,12 @@ func (q *Queue) uncancelled(ctx context.Context, k *lists.Keys, es []Entry) ([]E
 
 // serial is as scripts know it.
 func (e *Entry) serial() []byte {
-	el, _ := lists.Decode(e.raw)
+	el, _ := element.Decode(e.raw)
 	return el.Serial[:]
 }
 
 // listDone lists what is kept of messages that are over.
-func (q *Queue) listDone(ctx context.Context, k *lists.Keys, offset, last int) ([]Entry, error) {
+func (q *Queue) listDone(ctx context.Context, k *store.Keys, offset, last int) ([]Entry, error) {
 	ids, err := redis.Strings(q.look(ctx, k.Channel, func(c *link.Call) { c.Add("ZREVRANGE", k.DoneAt, offset, last) }))
 	if err != nil || len(ids) == 0 {
 		return nil, err

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
@@ -25,25 +26,25 @@ type step struct {
 
 var steps = []step{
 	{name: "deliver", match: redistest.ByName("LPUSH", ".prepare")},
-	{name: "deliver later", match: redistest.ByScript(lists.Later)},
+	{name: "deliver later", match: redistest.ByScript(store.Later)},
 	{name: "take", match: redistest.ByName("RPOPLPUSH", ".prepare")},
 	{name: "take by the waiter", match: redistest.ByName("BRPOPLPUSH", ".prepare")},
-	{name: "take a suspect", match: redistest.ByScript(lists.Take)},
+	{name: "take a suspect", match: redistest.ByScript(store.Take)},
 	{name: "ack", match: redistest.ByName("LREM", ".doing")},
-	{name: "ack of several", match: redistest.ByScript(lists.Ack)},
-	{name: "retry", match: redistest.ByScript(lists.Retry)},
-	{name: "reject", match: redistest.ByScript(lists.Reject)},
-	{name: "promote", match: redistest.ByScript(lists.Promote)},
-	{name: "register", match: redistest.ByScript(lists.Register), breaks: true},
-	{name: "beat", match: redistest.ByScript(lists.Beat)},
-	{name: "sweep", match: redistest.ByScript(lists.Sweep)},
-	{name: "reap", match: redistest.ByScript(lists.Reap)},
-	{name: "finish", match: redistest.ByScript(lists.Finish)},
-	{name: "release", match: redistest.ByScript(lists.Release)},
-	{name: "handover", match: redistest.ByScript(lists.Handover), breaks: true},
-	{name: "supersede", match: redistest.ByScript(lists.Supersede), breaks: true},
-	{name: "unregister", match: redistest.ByScript(lists.Unregister), late: true},
-	{name: "yield", match: redistest.ByScript(lists.Yield), late: true},
+	{name: "ack of several", match: redistest.ByScript(store.Ack)},
+	{name: "retry", match: redistest.ByScript(store.Retry)},
+	{name: "reject", match: redistest.ByScript(store.Reject)},
+	{name: "promote", match: redistest.ByScript(store.Promote)},
+	{name: "register", match: redistest.ByScript(store.Register), breaks: true},
+	{name: "beat", match: redistest.ByScript(store.Beat)},
+	{name: "sweep", match: redistest.ByScript(store.Sweep)},
+	{name: "reap", match: redistest.ByScript(store.Reap)},
+	{name: "finish", match: redistest.ByScript(store.Finish)},
+	{name: "release", match: redistest.ByScript(store.Release)},
+	{name: "handover", match: redistest.ByScript(store.Handover), breaks: true},
+	{name: "supersede", match: redistest.ByScript(store.Supersede), breaks: true},
+	{name: "unregister", match: redistest.ByScript(store.Unregister), late: true},
+	{name: "yield", match: redistest.ByScript(store.Yield), late: true},
 }
 
 // TestMatrix strikes every command with every cut, and with one refusal, on miniredis: what users' tests run on keeps the promise,
@@ -72,14 +73,14 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 	ctx := context.Background()
 
 	// A corpse whose list is to be reaped, two suspects, and a batch in which some hold up the others.
-	dead, k := lists.NewIncarnation(2, time.Second), lists.KeysOf(q.name)
+	dead, k := store.NewIncarnation(2, time.Second), store.KeysOf(q.name)
 	_, _ = m.Push(k.List(dead, 1).(string), "10000", "10001")
 	_, _ = m.ZAdd(k.Gone.(string), 0, dead.Name+" 1 s")
 	_, _ = m.Push(k.Suspect.(string), "10002", "10004")
 	want := []int{10000, 10001, 10002, 10004}
 	for i := range 80 {
 		want = append(want, 20000+i)
-		e := lists.Element{Serial: lists.NewSerial(), Payload: strconv.AppendInt(nil, int64(20000+i), 10)}
+		e := element.Element{Serial: element.NewSerial(), Payload: strconv.AppendInt(nil, int64(20000+i), 10)}
 		raw := e.Encode()
 		if i%4 == 0 {
 			raw = e.Payload // bare

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Moments and spans of time at the ends of what their types hold.
@@ -26,7 +26,7 @@ func (b *bench) keepsTime(s redistest.Backend) (at chan int) {
 		at <- i
 		return nil
 	})
-	redistest.Until(b.t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", lists.KeysOf(b.name).Keeper).(int64) == 1 })
+	redistest.Until(b.t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", store.KeysOf(b.name).Keeper).(int64) == 1 })
 	b.deliver(0, 1, In(200*time.Millisecond)) // the answer that makes it keeper comes before
 	b.comes(at, 0)
 	return at
@@ -79,7 +79,7 @@ func TestForeignScore(t *testing.T) {
 			s := redistest.Shared(t)
 			redistest.Leaks(t)
 			b := newBench(t, s.URL())
-			at, delay := b.keepsTime(s), lists.KeysOf(b.name).Delay
+			at, delay := b.keepsTime(s), store.KeysOf(b.name).Delay
 			s.Do("ZADD", delay, score, "1")
 			s.Do("PUBLISH", delay, "vacant") // so it looks
 			b.comes(at, 1)
@@ -101,8 +101,8 @@ func TestForeignScoreFarAhead(t *testing.T) {
 			redistest.Leaks(t)
 			p := redistest.NewProxy(t, s.Addr())
 			b := newBench(t, p.URL())
-			at, promote := b.keepsTime(s), redistest.ByScript(lists.Promote)(b.name)
-			s.Do("ZADD", lists.KeysOf(b.name).Delay, score, "1")
+			at, promote := b.keepsTime(s), redistest.ByScript(store.Promote)(b.name)
+			s.Do("ZADD", store.KeysOf(b.name).Delay, score, "1")
 			b.deliver(3, 4, In(100*time.Millisecond))
 			b.comes(at, 3)
 			asked := p.On(promote, 0, redistest.Pass)
@@ -235,7 +235,7 @@ func TestUpkeepForeignReceiver(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		b := newBench(t, s.URL())
 		b.deliver(0, 1)
-		k, dead := lists.KeysOf(b.name), lists.NewIncarnation(1, time.Second)
+		k, dead := store.KeysOf(b.name), store.NewIncarnation(1, time.Second)
 		s.Do("ZADD", k.Gone, 0, "", 0, "  ", 1, dead.Name+" 1 s")
 		s.Do("ZADD", k.Living, 0, "", 0, " \t")
 		for _, name := range []string{dead.Name, "forgotten"} {

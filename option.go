@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 )
 
 // Option is what one delivery wants.
@@ -122,9 +122,9 @@ func MaxAttempts(n int) Option {
 }
 
 // extra is what the message asks for beyond a plain one.
-func (d *delivery) extra() *lists.Extra {
+func (d *delivery) extra() *element.Extra {
 	if d.element.Extra == nil {
-		d.element.Extra = new(lists.Extra)
+		d.element.Extra = new(element.Extra)
 	}
 	return d.element.Extra
 }
@@ -150,8 +150,8 @@ func (d *delivery) checkExtra(now time.Time) error {
 }
 
 func checkID(id string) error {
-	if len(id) == 0 || len(id) > lists.MaxID {
-		return fmt.Errorf("shunt: the id %.40q has %d bytes: want 1 to %d", id, len(id), lists.MaxID)
+	if len(id) == 0 || len(id) > element.MaxID {
+		return fmt.Errorf("shunt: the id %.40q has %d bytes: want 1 to %d", id, len(id), element.MaxID)
 	}
 	return nil
 }

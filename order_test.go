@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // ranks makes one Kind for each channel, in order, that share a handler.
@@ -159,7 +159,7 @@ func TestOrderTakes(t *testing.T) {
 		}
 	}
 	blocks = p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
-	scripts := p.On(redistest.ByScript(lists.Take)(ks[0].channel), 0, redistest.Pass)
+	scripts := p.On(redistest.ByScript(store.Take)(ks[0].channel), 0, redistest.Pass)
 	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1], ks[2]); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestOrderOfDeliveries(t *testing.T) {
 		ctx := context.Background()
 		starts := make(chan int, 5)
 		ks := q.ranks(2, func(_ context.Context, _, i int) error { starts <- i; return nil })
-		high, low := lists.KeysOf(ks[0].channel).Prepare, lists.KeysOf(ks[1].channel).Prepare
+		high, low := store.KeysOf(ks[0].channel).Prepare, store.KeysOf(ks[1].channel).Prepare
 		for i := range 3 {
 			if err := q.Deliver(ctx, ks[1].Message(i)); err != nil {
 				t.Fatal(err)

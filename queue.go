@@ -13,7 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
@@ -81,10 +81,10 @@ type Queue struct {
 	receivers map[*receiver]struct{}
 
 	knownMu sync.RWMutex
-	known   map[string]*lists.Keys // channels met so far
+	known   map[string]*store.Keys // channels met so far
 
 	receipts  receipts
-	entrances map[*lists.Keys]*entrance // knownMu
+	entrances map[*store.Keys]*entrance // knownMu
 	waits     sync.WaitGroup            // calls of Wait; begun under mu
 
 	ready atomic.Bool // open has nothing to do: opened and not closed
@@ -154,7 +154,7 @@ func (q *Queue) open(ctx context.Context) error {
 	}
 	q.events = newEvents(q.Events)
 	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
-	q.known, q.entrances = make(map[string]*lists.Keys), make(map[*lists.Keys]*entrance)
+	q.known, q.entrances = make(map[string]*store.Keys), make(map[*store.Keys]*entrance)
 	// A dial and the wait before it take less than a third of a lease together, so that no absence that is over costs one:
 	// a half, and two fifths with an eighth of jitter.
 	third := q.conf.Lease / 3
@@ -193,17 +193,17 @@ func sidekiqBackoff(attempt int) time.Duration {
 
 // keysFor is the channel's keys, if that is a channel's name. The first time the channel is met it is listed for operators, out of the
 // message's way.
-func (q *Queue) keysFor(channel string) (*lists.Keys, error) {
+func (q *Queue) keysFor(channel string) (*store.Keys, error) {
 	q.knownMu.RLock()
 	k := q.known[channel]
 	q.knownMu.RUnlock()
 	if k != nil {
 		return k, nil
 	}
-	if err := lists.CheckChannel(channel); err != nil {
+	if err := store.CheckChannel(channel); err != nil {
 		return nil, err
 	}
-	made := lists.KeysOf(channel)
+	made := store.KeysOf(channel)
 	q.knownMu.Lock()
 	if k = q.known[channel]; k == nil {
 		k = &made
@@ -212,7 +212,7 @@ func (q *Queue) keysFor(channel string) (*lists.Keys, error) {
 	q.knownMu.Unlock()
 	if k == &made {
 		c := link.NewCall()
-		c.Add("SADD", lists.ChannelsKey, channel)
+		c.Add("SADD", store.ChannelsKey, channel)
 		q.serverOf(channel).Data.Post(c) // the reply is nobody's
 	}
 	return k, nil

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // document is one of the pages that come with the package.
@@ -366,18 +366,18 @@ func TestREADMEPages(t *testing.T) {
 	if events < 20 {
 		t.Errorf("found %d kinds of Event: this test no longer sees them", events)
 	}
-	scripts, err := os.ReadDir("internal/lists/lua")
+	scripts, err := os.ReadDir("internal/store/lua")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range scripts {
 		name := strings.TrimSuffix(s.Name(), ".lua")
 		if !strings.Contains(lifecycle, "`"+name+"`") {
-			t.Errorf("docs/lifecycle.md does not tell of internal/lists/lua/%s", s.Name())
+			t.Errorf("docs/lifecycle.md does not tell of internal/store/lua/%s", s.Name())
 		}
 	}
-	keys := []any{lists.ChannelsKey}
-	for k, i := reflect.ValueOf(lists.KeysOf("C")), 1; i < k.NumField(); i++ { // the first is the channel
+	keys := []any{store.ChannelsKey}
+	for k, i := reflect.ValueOf(store.KeysOf("C")), 1; i < k.NumField(); i++ { // the first is the channel
 		keys = append(keys, k.Field(i).Interface())
 	}
 	for _, key := range keys {

@@ -8,8 +8,9 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 const (
@@ -34,7 +35,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 	}
 	for {
 		name, hints := in.promoter.asks(r)
-		v, err := r.pulseOne(r.Life, lists.Sweep, 12, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
+		v, err := r.pulseOne(r.Life, store.Sweep, 12, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
 			in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
 			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
 		if err != nil {
@@ -142,7 +143,7 @@ func (r *receiver) buryAll(p *pulse, in *intake, age int64) error {
 
 // bury reaps what a dead incarnation holds, and says when it is looked at again. After errLate it goes on where it was.
 func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
-	dead, err := lists.ParseCorpse(member)
+	dead, err := store.ParseCorpse(member)
 	if err != nil { // nothing that could be reaped
 		r.q.events.emit(Event{Kind: Trouble, Channel: in.Channel, Err: err, Fatal: true})
 		return nil
@@ -167,7 +168,7 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 			err = r.ask(in)
 		default:
 			doings := in.Doings(dead.Incarnation)
-			_, err = r.pulseOne(r.Life, lists.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)
+			_, err = r.pulseOne(r.Life, store.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)
 			return err
 		}
 		if err != nil {
@@ -223,12 +224,12 @@ func (r *receiver) count(of []any) (int, error) {
 }
 
 // reap empties the next of the lists, a bounded part of them. errLate: the fence is behind it.
-func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, fence, age int64) error {
+func (r *receiver) reap(p *pulse, in *intake, dead store.Corpse, fence, age int64) error {
 	raise := 1
 	if dead.Superseded {
 		raise = 0
 	}
-	reason := lists.FailureField("shunt: in the hands of a dying process 4 times")
+	reason := element.FailureField("shunt: in the hands of a dying process 4 times")
 	some := in.held[:min(len(in.held), max(1, p.lists))]
 	c := link.NewCall()
 	for _, list := range some {
@@ -237,10 +238,10 @@ func (r *receiver) reap(p *pulse, in *intake, dead lists.Corpse, fence, age int6
 			fence, age, raise, reapBytes / len(some), max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason,
 			max(0, r.conf.MaxDone), max(0, r.conf.MaxDoneBytes)}
 		for range reapSerials {
-			s := lists.NewSerial()
+			s := element.NewSerial()
 			args = append(args, s[:])
 		}
-		c.AddScript(lists.Reap, 12, args...)
+		c.AddScript(store.Reap, 12, args...)
 	}
 	err := r.s.Pulse.Run(r.Life, c) // one reply after another
 	if err != nil && !c.Answered {

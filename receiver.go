@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
@@ -114,8 +114,8 @@ func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage,
 }
 
 func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *gatherer) (*receiver, error) {
-	if workers < 1 || workers > lists.MaxWorkers {
-		return nil, fmt.Errorf("shunt: %d workers: want 1 to %d", workers, lists.MaxWorkers)
+	if workers < 1 || workers > store.MaxWorkers {
+		return nil, fmt.Errorf("shunt: %d workers: want 1 to %d", workers, store.MaxWorkers)
 	}
 	if len(prototypes) == 0 || len(prototypes) > 64 {
 		return nil, fmt.Errorf("shunt: %d channels: want 1 to 64 prototypes", len(prototypes))
@@ -144,7 +144,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		var channel string
 		var err error
 		guard("Channel", func() error { channel = p.Channel(); return nil }, func(e error) { err = e })
-		var k *lists.Keys
+		var k *store.Keys
 		if err == nil {
 			k, err = q.keysFor(channel)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Faults that a hostile reading once found, each with the schedule that showed it.
@@ -52,7 +52,7 @@ func (b *bench) leaves(channel string) (left Stats, n int) {
 // corpse leaves in the bench's channel what a dead receiver with so many workers leaves, a message in each list, to be looked at from a
 // time of the server's on, in ms; how is r of one that was called dead, and s of a superseded one.
 func (b *bench) corpse(s redistest.Backend, workers int, payload, how string, look int64) {
-	dead, k := lists.NewIncarnation(workers, 2*time.Second), lists.KeysOf(b.name)
+	dead, k := store.NewIncarnation(workers, 2*time.Second), store.KeysOf(b.name)
 	s.Do("ZADD", k.Gone, look, fmt.Sprintf("%s %d %s", dead.Name, look, how))
 	for _, list := range k.Doings(dead) {
 		s.Do("LPUSH", list, payload)
@@ -150,7 +150,7 @@ func TestAbsenceStartsNoGoroutines(t *testing.T) {
 	defer close(release)
 	// What a worker has handled without an ack on its way is decided and in its hands.
 	var open [2]atomic.Int32
-	one, several := redistest.ByName("LREM", ".doing")(q.name), redistest.ByScript(lists.Ack)(q.name)
+	one, several := redistest.ByName("LREM", ".doing")(q.name), redistest.ByScript(store.Ack)(q.name)
 	p.On(func(args [][]byte) bool {
 		worker := func(list []byte) *atomic.Int32 { return &open[list[len(list)-1]-'0'] }
 		if one(args) {
@@ -191,7 +191,7 @@ func TestIdleGoesOnAfterLateBeat(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
-	beats := redistest.ByScript(lists.Beat)(q.name)
+	beats := redistest.ByScript(store.Beat)(q.name)
 	refused := p.On(beats, 0, redistest.ReplyError("TRYAGAIN not now"))
 	seen := newTally()
 	began := time.Now()
@@ -232,8 +232,8 @@ func TestLostReleaseBeforeHigher(t *testing.T) {
 	on := func(i int, script *link.Script, act redistest.Action) *redistest.Rule {
 		return p.On(redistest.ByScript(script)(ks[i].channel), 1, act)
 	}
-	on(0, lists.Take, redistest.Call(func() { s.TryDo("LPUSH", lists.KeysOf(ks[0].channel).Prepare, "100", "101", "102") }))
-	lost := on(1, lists.Release, redistest.CutAfter)
+	on(0, store.Take, redistest.Call(func() { s.TryDo("LPUSH", store.KeysOf(ks[0].channel).Prepare, "100", "101", "102") }))
+	lost := on(1, store.Release, redistest.CutAfter)
 	if err := q.Deliver(ctx, ks[1].Message(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -315,12 +315,12 @@ func TestLateTakeAfterShutdown(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Grace = 2 * time.Second })
 	shutdown := q.idles(p, 1, func(context.Context, int) error { return nil })
-	handover := p.On(redistest.ByScript(lists.Register)(q.name), 0, redistest.ReplyError("TRYAGAIN not now"))
+	handover := p.On(redistest.ByScript(store.Register)(q.name), 0, redistest.ReplyError("TRYAGAIN not now"))
 	cut := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(q.name), 1, redistest.CutUnread)
 	q.deliver(0, 1) // ends the block under way
 	strikes(t, cut, 1)
 	strikes(t, handover, 1) // and nobody unblocks the waiter any more
-	k := lists.KeysOf(q.name)
+	k := store.KeysOf(q.name)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := shutdown(ended); err != nil {
@@ -349,7 +349,7 @@ func TestNeverLiveAndDead(t *testing.T) {
 	other.name = q.name
 	handle := func(context.Context, int) error { return nil }
 	q.idles(p, 2, handle)
-	register := redistest.ByScript(lists.Register)(q.name)
+	register := redistest.ByScript(store.Register)(q.name)
 	p.On(register, 1, redistest.Call(func() { p.Refuse(true) }))
 	lost := p.On(register, 1, redistest.CutAfter)
 	p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
@@ -360,7 +360,7 @@ func TestNeverLiveAndDead(t *testing.T) {
 	other.until(5*time.Second, "both entries are dead", func() bool { return other.sum(Died) == 2 })
 	p.Refuse(false)
 	q.wait(Succeeded, 1, 5*time.Second)
-	k := lists.KeysOf(q.name)
+	k := store.KeysOf(q.name)
 	dead := strings.Join(members(t, s, k.Gone), "\n")
 	for _, name := range members(t, s, k.Living) {
 		if strings.Contains(dead, name) {
@@ -405,7 +405,7 @@ func TestDeliverLaterInDoubt(t *testing.T) {
 		redistest.Leaks(t)
 		p := redistest.NewProxy(t, s.Addr())
 		q := newBench(t, p.URL())
-		match := redistest.ByScript(lists.Later)(q.name)
+		match := redistest.ByScript(store.Later)(q.name)
 		p.On(match, 1, redistest.Call(func() { p.Refuse(true) }))
 		p.On(match, 1, redistest.CutAfter)
 		return s, p, q
@@ -434,7 +434,7 @@ func TestDeliverLaterInDoubt(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
 		err := q.Deliver(ctx, q.kind(nil).Message(1), In(time.Hour))
-		if n := s.Do("ZCARD", lists.KeysOf(q.name).Delay).(int64); n != 1 || !errors.Is(err, ErrUnknown) {
+		if n := s.Do("ZCARD", store.KeysOf(q.name).Delay).(int64); n != 1 || !errors.Is(err, ErrUnknown) {
 			t.Errorf("%d are there: %v", n, err)
 		}
 	})
@@ -451,16 +451,16 @@ func TestShortLeaseJudgesNoLongOne(t *testing.T) {
 	short := newBench(t, pShort.URL(), func(q *Queue) { q.Lease = time.Second })
 	short.name = long.name
 	handle := func(context.Context, int) error { return nil }
-	beats := pLong.On(redistest.ByScript(lists.Beat)(long.name), 0, redistest.Pass)
+	beats := pLong.On(redistest.ByScript(store.Beat)(long.name), 0, redistest.Pass)
 	began := time.Now()
 	long.receive(1, handle) // beats after 3 s
-	k := lists.KeysOf(long.name)
+	k := store.KeysOf(long.name)
 	name := members(t, s, k.Living)[0]
 	short.idles(pShort, 1, handle)
 	away(pShort)
 	time.Sleep(time.Until(began.Add(1300 * time.Millisecond)))
 	s.Do("ZADD", k.Living, "XX", 1, name) // as after 10 s
-	sweeps := pShort.On(redistest.ByScript(lists.Sweep)(short.name), 0, redistest.Pass)
+	sweeps := pShort.On(redistest.ByScript(store.Sweep)(short.name), 0, redistest.Pass)
 	pShort.Refuse(false)
 	strikes(t, beats, 1) // within 2.5 s
 	if took := time.Since(began); sweeps.Struck() < 3 || took > 3600*time.Millisecond {
@@ -480,7 +480,7 @@ func TestSuspectsOneAfterAnother(t *testing.T) {
 	q := newBench(t, p.URL())
 	seen := newTally()
 	q.idles(p, 4, func(_ context.Context, i int) error { seen.add(i); return nil })
-	k := lists.KeysOf(q.name)
+	k := store.KeysOf(q.name)
 	redistest.Until(t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", k.Keeper).(int64) == 1 })
 	time.Sleep(100 * time.Millisecond) // all are parked
 	s.Do("LPUSH", k.Suspect, "0", "1", "2", "3", "4", "5")
@@ -522,11 +522,11 @@ func beatsWhileSuperseding(t *testing.T) (gone bool) {
 	defer sync.OnceFunc(func() { close(finish) })()
 	q.deliver(0, 1)
 	<-started
-	p.On(redistest.ByScript(lists.Supersede)(q.name), 1, redistest.Delay(500*time.Millisecond))
-	beats := p.On(redistest.ByScript(lists.Beat)(q.name), 0, redistest.Pass)
+	p.On(redistest.ByScript(store.Supersede)(q.name), 1, redistest.Delay(500*time.Millisecond))
+	beats := p.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.Pass)
 	p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
 	q.deliver(1, 2)
-	redistest.Until(t, 5*time.Second, "it is superseded", func() bool { return s.Do("ZCARD", lists.KeysOf(q.name).Gone).(int64) > 0 })
+	redistest.Until(t, 5*time.Second, "it is superseded", func() bool { return s.Do("ZCARD", store.KeysOf(q.name).Gone).(int64) > 0 })
 	strikes(t, beats, beats.Struck()+1)
 	q.wait(Succeeded, 1, 5*time.Second)
 	return q.count(LeaseGone) > 0 || cancelled.Load()
@@ -560,7 +560,7 @@ func TestSupersedeRefused(t *testing.T) {
 			defer end()
 			q.deliver(0, 1)
 			<-started
-			refused := p.On(redistest.ByScript(lists.Supersede)(q.name), 1, redistest.ReplyError("CLUSTERDOWN Hash slot not served"))
+			refused := p.On(redistest.ByScript(store.Supersede)(q.name), 1, redistest.ReplyError("CLUSTERDOWN Hash slot not served"))
 			p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
 			q.deliver(1, 2)
 			strikes(t, refused, 1)
@@ -629,10 +629,10 @@ func TestBrokenHigherChannel(t *testing.T) {
 		t.Fatal(err)
 	}
 	strikes(t, blocks, 2)
-	broken := lists.KeysOf(ks[0].channel).Prepare
+	broken := store.KeysOf(ks[0].channel).Prepare
 	s.Do("SET", broken, "x")
 	p.ResetCounts()
-	s.Do("LPUSH", lists.KeysOf(ks[1].channel).Prepare, "1")
+	s.Do("LPUSH", store.KeysOf(ks[1].channel).Prepare, "1")
 	q.wait(Trouble, 1, 5*time.Second)
 	time.Sleep(500 * time.Millisecond)
 	if n := p.Commands(); n > 50 {
@@ -657,7 +657,7 @@ func TestBrokenHigherChannelIsLeftOut(t *testing.T) {
 	q := newBench(t, s.URL())
 	seen := newTally()
 	ks := q.ranks(2, func(_ context.Context, _, i int) error { seen.add(i); time.Sleep(time.Millisecond); return nil })
-	s.Do("SET", lists.KeysOf(ks[0].channel).Prepare, "x")
+	s.Do("SET", store.KeysOf(ks[0].channel).Prepare, "x")
 	var ms []IMessage
 	for i := range 9000 {
 		ms = append(ms, ks[1].Message(i))
@@ -671,7 +671,7 @@ func TestBrokenHigherChannelIsLeftOut(t *testing.T) {
 	q.until(link.MaxTrouble+5*time.Second, "the channel is asked again", func() bool { return q.count(Trouble) >= 2 })
 	n := seen.distinct()
 	q.until(5*time.Second, "messages are handled after that", func() bool { return seen.distinct() > n+100 })
-	s.Do("DEL", lists.KeysOf(ks[0].channel).Prepare)
+	s.Do("DEL", store.KeysOf(ks[0].channel).Prepare)
 }
 
 // A script that was refused as a whole counted against the first channel, so that the others' messages started before its.
@@ -683,12 +683,12 @@ func TestRefusedScriptIsNoChannels(t *testing.T) {
 	q := newBench(t, p.URL())
 	starts := make(chan int, 20)
 	ks := q.ranks(3, func(_ context.Context, rank, _ int) error { starts <- rank; return nil })
-	r := p.On(redistest.ByScript(lists.Take)(ks[0].channel), 1, redistest.ReplyError("NOPERM this user has no permissions to access one of the keys used as arguments"))
+	r := p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.ReplyError("NOPERM this user has no permissions to access one of the keys used as arguments"))
 	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1], ks[2]); err != nil {
 		t.Fatal(err)
 	}
 	strikes(t, r, 1)
-	s.Do("EVAL", "for k = 1, 2 do for i = 1, 10 do redis.call('LPUSH', KEYS[k], '7') end end", 2, lists.KeysOf(ks[0].channel).Prepare, lists.KeysOf(ks[1].channel).Prepare)
+	s.Do("EVAL", "for k = 1, 2 do for i = 1, 10 do redis.call('LPUSH', KEYS[k], '7') end end", 2, store.KeysOf(ks[0].channel).Prepare, store.KeysOf(ks[1].channel).Prepare)
 	q.wait(Acked, 20, 15*time.Second)
 	for i := range 20 {
 		if rank := <-starts; rank != i/10 {
@@ -702,8 +702,8 @@ func TestManyWorkers(t *testing.T) { // alone: 9,000 goroutines take their time 
 	s := redistest.Shared(t)
 	redistest.Leaks(t)
 	q := newBench(t, s.URL())
-	k := lists.KeysOf(q.name)
-	s.Do("ZADD", k.Gone, 1, lists.NewIncarnation(9000, time.Second).Name+" 1 s") // dead for more than an hour
+	k := store.KeysOf(q.name)
+	s.Do("ZADD", k.Gone, 1, store.NewIncarnation(9000, time.Second).Name+" 1 s") // dead for more than an hour
 	seen := newTally()
 	shutdown := q.receive(9000, func(_ context.Context, i int) error { seen.add(i); return nil })
 	q.deliver(0, 100)
@@ -724,8 +724,8 @@ func TestFarListIsReaped(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
-	dead := lists.NewIncarnation(1000, 2*time.Second)
-	k := lists.KeysOf(q.name)
+	dead := store.NewIncarnation(1000, 2*time.Second)
+	k := store.KeysOf(q.name)
 	s.Do("ZADD", k.Living, 1, dead.Name)
 	s.Do("LPUSH", k.List(dead, 1), "1")
 	s.Do("LPUSH", k.List(dead, 900), "2")
@@ -816,7 +816,7 @@ func TestCutsEverywhere(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if living := members(t, s, lists.KeysOf(q.name).Living); len(living) > 0 {
+	if living := members(t, s, store.KeysOf(q.name).Living); len(living) > 0 {
 		t.Errorf("still among the living: %v", living)
 	}
 	t.Logf("%d messages, %d cuts, %d handovers, %d extra", n, struck, q.count(Succeeded), seen.extra())
@@ -831,7 +831,7 @@ func TestReapingStarvesNoBeat(t *testing.T) {
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
 	q.corpse(s, 1000, "1", "s", 1)
 	p.Slow(10*time.Millisecond, 0, 0) // so a sixth of the lease, after which a sweep gives way, has time for 17 times 16 of them
-	beats, reaps := redistest.ByScript(lists.Beat)(q.name), redistest.ByScript(lists.Reap)(q.name)
+	beats, reaps := redistest.ByScript(store.Beat)(q.name), redistest.ByScript(store.Reap)(q.name)
 	var mu sync.Mutex
 	all, since, longest := 0, 0, 0
 	p.On(func(args [][]byte) bool {
@@ -868,7 +868,7 @@ func TestLargeAreReapedOneByOne(t *testing.T) {
 	var mu sync.Mutex
 	var last time.Time
 	together := 0
-	p.On(redistest.ByScript(lists.Reap)(q.name), 0, redistest.Call(func() {
+	p.On(redistest.ByScript(store.Reap)(q.name), 0, redistest.Call(func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if time.Since(last) < 15*time.Millisecond {
@@ -907,7 +907,7 @@ func TestSweepAfterTheFirstGoodBeat(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
-	beat := redistest.ByScript(lists.Beat)(q.name)
+	beat := redistest.ByScript(store.Beat)(q.name)
 	beats := p.On(beat, 0, redistest.Pass)
 	q.receive(1, func(context.Context, int) error { return nil })
 	strikes(t, beats, 3)
@@ -915,7 +915,7 @@ func TestSweepAfterTheFirstGoodBeat(t *testing.T) {
 	q.corpse(s, 1, "1", "r", 1)
 	p.On(beat, 1, redistest.Delay(450*time.Millisecond)) // more than a sixth, too
 	began := time.Now()
-	s.Do("PUBLISH", lists.KeysOf(q.name).Delay, "vacant") // which makes it sweep
+	s.Do("PUBLISH", store.KeysOf(q.name).Delay, "vacant") // which makes it sweep
 	q.wait(Acked, 1, 10*time.Second)
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("reaped after %v", took)
@@ -934,8 +934,8 @@ func TestBeatBeforeSweep(t *testing.T) {
 	say := func(what string) redistest.Action {
 		return redistest.Call(func() { mu.Lock(); order = append(order, what); mu.Unlock() })
 	}
-	beats := p.On(redistest.ByScript(lists.Beat)(q.name), 0, say("beat"))
-	sweeps := p.On(redistest.ByScript(lists.Sweep)(q.name), 0, say("sweep"))
+	beats := p.On(redistest.ByScript(store.Beat)(q.name), 0, say("beat"))
+	sweeps := p.On(redistest.ByScript(store.Sweep)(q.name), 0, say("sweep"))
 	q.receive(1, func(context.Context, int) error { return nil })
 	strikes(t, sweeps, 1)
 	strikes(t, beats, beats.Struck()+1)
@@ -944,7 +944,7 @@ func TestBeatBeforeSweep(t *testing.T) {
 	order = nil
 	mu.Unlock()
 	n := sweeps.Struck()
-	s.Do("PUBLISH", lists.KeysOf(q.name).Delay, "vacant") // which makes it sweep
+	s.Do("PUBLISH", store.KeysOf(q.name).Delay, "vacant") // which makes it sweep
 	strikes(t, sweeps, n+1)
 	mu.Lock()
 	defer mu.Unlock()
@@ -960,7 +960,7 @@ func TestJudgesAsSoonAsItMay(t *testing.T) {
 	redistest.Leaks(t)
 	lease := 12 * time.Second
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = lease })
-	k, dead := lists.KeysOf(q.name), lists.NewIncarnation(1, lease)
+	k, dead := store.KeysOf(q.name), store.NewIncarnation(1, lease)
 	s.Do("ZADD", k.Living, 1, dead.Name)
 	s.Do("LPUSH", k.List(dead, 0), "1")
 	began := time.Now()
@@ -981,10 +981,10 @@ func TestSweepGoesOnBehindTheBeat(t *testing.T) {
 	q.corpse(s, 40, "1", "s", 1)
 	var mu sync.Mutex
 	var order []string
-	for what, script := range map[string]*link.Script{"beat": lists.Beat, "sweep": lists.Sweep, "reap": lists.Reap} {
+	for what, script := range map[string]*link.Script{"beat": store.Beat, "sweep": store.Sweep, "reap": store.Reap} {
 		p.On(redistest.ByScript(script)(q.name), 0, redistest.Call(func() { mu.Lock(); order = append(order, what); mu.Unlock() }))
 	}
-	p.On(redistest.ByScript(lists.Reap)(q.name), 1, redistest.Delay(700*time.Millisecond)) // more than a sixth of the lease
+	p.On(redistest.ByScript(store.Reap)(q.name), 1, redistest.Delay(700*time.Millisecond)) // more than a sixth of the lease
 	q.receive(2, func(context.Context, int) error { return nil })
 	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(Recovered) == 40 })
 	mu.Lock()
@@ -1001,11 +1001,11 @@ func TestSlowSweepEnds(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
-	dead, k := lists.NewIncarnation(1, time.Second), lists.KeysOf(q.name)
+	dead, k := store.NewIncarnation(1, time.Second), store.KeysOf(q.name)
 	s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
 	p.On(redistest.Command("EXISTS", q.name), 0, redistest.Delay(600*time.Millisecond)) // more than a sixth of the lease
-	finishes := p.On(redistest.ByScript(lists.Finish)(q.name), 0, redistest.Pass)
-	sweeps := p.On(redistest.ByScript(lists.Sweep)(q.name), 0, redistest.Pass)
+	finishes := p.On(redistest.ByScript(store.Finish)(q.name), 0, redistest.Pass)
+	sweeps := p.On(redistest.ByScript(store.Sweep)(q.name), 0, redistest.Pass)
 	q.receive(1, func(context.Context, int) error { return nil })
 	strikes(t, finishes, 1)
 	strikes(t, sweeps, sweeps.Struck()+1)
@@ -1022,7 +1022,7 @@ func TestEveryChannelIsSwept(t *testing.T) {
 	var sweeps []*redistest.Rule
 	for _, k := range q.ranks(26, func(context.Context, int, int) error { return nil }) {
 		ms = append(ms, k)
-		sweeps = append(sweeps, p.On(redistest.ByScript(lists.Sweep)(k.channel), 0, redistest.Pass))
+		sweeps = append(sweeps, p.On(redistest.ByScript(store.Sweep)(k.channel), 0, redistest.Pass))
 	}
 	p.Slow(100*time.Millisecond, 0, 0)
 	if _, err := q.ReceiveOrdered(context.Background(), 1, ms...); err != nil {
@@ -1067,9 +1067,9 @@ func TestBrokenCancelledKeepsNobodyUnburied(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-started
-	s.Do("SET", lists.KeysOf(q.name).Cancelled, "none of shunt's")
+	s.Do("SET", store.KeysOf(q.name).Cancelled, "none of shunt's")
 	looks := p.On(redistest.Command("SISMEMBER", q.name), 0, redistest.Pass)
-	p.On(redistest.ByScript(lists.Reap)(q.name), 1, redistest.Call(func() {
+	p.On(redistest.ByScript(store.Reap)(q.name), 1, redistest.Call(func() {
 		if looks.Struck() == 0 { // a long burial would keep a handler from hearing that it is cancelled
 			t.Error("the dead came before what was cancelled")
 		}
@@ -1084,7 +1084,7 @@ func TestBrokenListHoldsUpNobodyElse(t *testing.T) {
 	s := redistest.Shared(t)
 	redistest.Leaks(t)
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
-	k, broken := lists.KeysOf(q.name), lists.NewIncarnation(1, time.Second)
+	k, broken := store.KeysOf(q.name), store.NewIncarnation(1, time.Second)
 	s.Do("ZADD", k.Gone, 1, broken.Name+" 2 s") // died later, so it comes first
 	s.Do("SET", k.List(broken, 0), "none of shunt's")
 	q.corpse(s, 1, "1", "s", 1)
@@ -1099,14 +1099,14 @@ func TestClaimsComeInOneOrder(t *testing.T) {
 	s := redistest.Shared(t)
 	redistest.Leaks(t)
 	q := newBench(t, s.URL())
-	k := lists.KeysOf(q.name)
+	k := store.KeysOf(q.name)
 	for range 20 {
-		s.Do("ZADD", k.Gone, 1, lists.NewIncarnation(1, time.Second).Name+" 1 s")
+		s.Do("ZADD", k.Gone, 1, store.NewIncarnation(1, time.Second).Name+" 1 s")
 	}
 	first := ""
 	for range 5 {
 		replies, err := q.looks(context.Background(), q.name, func(c *link.Call) {
-			c.AddScript(lists.Sweep, 12, k.Living, k.Gone, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+			c.AddScript(store.Sweep, 12, k.Living, k.Gone, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
 				0, 1000, sweepClaims, "", 1000, 0, 0)
 		})
 		if err != nil {
@@ -1132,7 +1132,7 @@ func TestSweepDoesNotHurryFailingBeats(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
 	q.corpse(s, 40, "1", "r", 1)
-	beat, reap := redistest.ByScript(lists.Beat)(q.name), redistest.ByScript(lists.Reap)(q.name)
+	beat, reap := redistest.ByScript(store.Beat)(q.name), redistest.ByScript(store.Reap)(q.name)
 	beats := p.On(beat, 0, redistest.Pass)
 	p.On(reap, 1, redistest.Delay(700*time.Millisecond)) // more than a sixth of the lease
 	var refused *redistest.Rule
@@ -1180,7 +1180,7 @@ func TestHigherInHandStartsFirst(t *testing.T) {
 			t.Fatal("no two waiters block")
 		}
 	}
-	ask := p.On(redistest.ByScript(lists.Take)(ks[0].channel), 1, redistest.Delay(300*time.Millisecond))
+	ask := p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.Delay(300*time.Millisecond))
 	deliver := func(rank int) {
 		t.Helper()
 		if err := source.Deliver(context.Background(), ks[rank].Message(1)); err != nil {
@@ -1204,8 +1204,8 @@ func TestSlowReapingGetsOn(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
-	dead := lists.NewIncarnation(1, time.Second)
-	k := lists.KeysOf(q.name)
+	dead := store.NewIncarnation(1, time.Second)
+	k := store.KeysOf(q.name)
 	s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
 	s.Do("LPUSH", k.List(dead, 0), "1")
 	p.Slow(40*time.Millisecond, 0, 0)
@@ -1221,7 +1221,7 @@ func TestUnheardKeeperYields(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
-	sweep, keeper := redistest.ByScript(lists.Sweep)(q.name), lists.KeysOf(q.name).Keeper
+	sweep, keeper := redistest.ByScript(store.Sweep)(q.name), store.KeysOf(q.name).Keeper
 	p.On(asksToKeep(sweep), 1, redistest.Delay(400*time.Millisecond))
 	shutdown := q.receive(1, func(context.Context, int) error { return nil })
 	redistest.Until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", keeper).(int64) == 1 })
@@ -1249,10 +1249,10 @@ func TestHintBeforeKeeperKnows(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
-	p.On(asksToKeep(redistest.ByScript(lists.Sweep)(q.name)), 1, redistest.Delay(400*time.Millisecond))
+	p.On(asksToKeep(redistest.ByScript(store.Sweep)(q.name)), 1, redistest.Delay(400*time.Millisecond))
 	at := make(chan time.Time, 1)
 	q.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
-	redistest.Until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", lists.KeysOf(q.name).Keeper).(int64) == 1 })
+	redistest.Until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", store.KeysOf(q.name).Keeper).(int64) == 1 })
 	other := newBench(t, s.URL())
 	due := time.Now().Add(500 * time.Millisecond)
 	if err := other.Deliver(context.Background(), q.kind(nil).Message(1), At(due)); err != nil {
@@ -1276,9 +1276,9 @@ func TestLooksOftenWithLongLease(t *testing.T) {
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Minute })
 	at := make(chan time.Time, 1)
 	q.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
-	redistest.Until(t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", lists.KeysOf(q.name).Keeper).(int64) == 1 })
+	redistest.Until(t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", store.KeysOf(q.name).Keeper).(int64) == 1 })
 	due := time.Now()
-	s.Do("ZADD", lists.KeysOf(q.name).Delay, due.UnixMilli(), "1") // by another hand, which does not publish
+	s.Do("ZADD", store.KeysOf(q.name).Delay, due.UnixMilli(), "1") // by another hand, which does not publish
 	select {
 	case a := <-at:
 		t.Logf("late by %v", a.Sub(due))
@@ -1363,7 +1363,7 @@ func TestRefusedVerdictStopsTakes(t *testing.T) {
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Prefetch = 16 })
-	acks := redistest.Either(redistest.ByName("LREM", ".doing"), redistest.ByScript(lists.Ack))
+	acks := redistest.Either(redistest.ByName("LREM", ".doing"), redistest.ByScript(store.Ack))
 	r := p.On(acks(q.name), 0, redistest.ReplyError("NOREPLICAS Not enough good replicas to write."))
 	seen := newTally()
 	q.deliver(0, 500)
@@ -1382,7 +1382,7 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
-	k := lists.KeysOf(q.name)
+	k := store.KeysOf(q.name)
 	var handled atomic.Int64
 	release := make(chan struct{})
 	q.idles(p, 2, func(context.Context, int) error { handled.Add(1); <-release; return nil })
@@ -1391,8 +1391,8 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	redistest.Until(t, 5*time.Second, "it is handled", func() bool { return handled.Load() == 1 })
 	strikes(t, blocks, 1)
 	old := members(t, s, k.Living)[0]
-	i, _ := lists.ParseIncarnation(old)
-	super := redistest.ByScript(lists.Supersede)(q.name)
+	i, _ := store.ParseIncarnation(old)
+	super := redistest.ByScript(store.Supersede)(q.name)
 	worker := 0
 	if s.Do("LLEN", k.List(i, 0)).(int64) == 0 {
 		worker = 1
@@ -1416,7 +1416,7 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 		}
 		return len(m) == 1
 	})
-	l, _ := lists.ParseIncarnation(live)
+	l, _ := store.ParseIncarnation(live)
 	t.Logf("live list: %q", s.Do("LRANGE", k.List(l, worker), 0, -1))
 	close(release)
 	time.Sleep(3 * time.Second)
@@ -1446,7 +1446,7 @@ func TestRegisteredByHalf(t *testing.T) {
 	if _, err := other.Receive(ctx, ko, 1); err != nil {
 		t.Fatal(err)
 	}
-	second := redistest.ByScript(lists.Register)(ks[1].channel)
+	second := redistest.ByScript(store.Register)(ks[1].channel)
 	r := p.On(second, 1, redistest.ReplyError("READONLY You can't write against a read only replica."))
 	p.CutAll() // whatever waits
 	strikes(t, r, 1)
@@ -1455,7 +1455,7 @@ func TestRegisteredByHalf(t *testing.T) {
 	other.until(15*time.Second, "both entries are dead", func() bool { return other.sum(Died) >= 2 })
 	p.Refuse(false)
 	q.wait(Succeeded, 1, 10*time.Second)
-	k := lists.KeysOf(ks[0].channel)
+	k := store.KeysOf(ks[0].channel)
 	t.Logf("living %v\ngone %v", members(t, s, k.Living), members(t, s, k.Gone))
 	gone := fmt.Sprint(members(t, s, k.Gone))
 	for _, name := range members(t, s, k.Living) {
@@ -1540,7 +1540,7 @@ func TestAskedHigherLate(t *testing.T) {
 		started <- [2]time.Duration{time.Since(began), time.Until(end)}
 		return nil
 	})
-	beats := redistest.ByScript(lists.Beat)(ks[0].channel)
+	beats := redistest.ByScript(store.Beat)(ks[0].channel)
 	p.On(beats, 0, redistest.ReplyError("TRYAGAIN not now"))
 	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
 	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
@@ -1549,7 +1549,7 @@ func TestAskedHigherLate(t *testing.T) {
 	joined := time.Since(began)
 	strikes(t, blocks, 2)
 	time.Sleep(time.Second)
-	p.On(redistest.ByScript(lists.Take)(ks[0].channel), 1, redistest.Delay(1500*time.Millisecond))
+	p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.Delay(1500*time.Millisecond))
 	if err := q.Deliver(context.Background(), ks[1].Message(1), Timeout(time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -1596,7 +1596,7 @@ func TestHandoverOfMany(t *testing.T) {
 	})
 	redistest.Until(t, 20*time.Second, "all run", func() bool { return running.Load() == n })
 	time.Sleep(500 * time.Millisecond)
-	p.On(redistest.ByScript(lists.Register)(q.name), 1, redistest.Call(func() { close(release); time.Sleep(200 * time.Millisecond) }))
+	p.On(redistest.ByScript(store.Register)(q.name), 1, redistest.Call(func() { close(release); time.Sleep(200 * time.Millisecond) }))
 	other.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
 	p.Slow(20*time.Millisecond, 0, 0)
 	p.CutAll() // one worker is parked, so the waiter is owed an answer
@@ -1620,15 +1620,15 @@ func TestShutdownWhileBeatsAreRefused(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
 	shutdown := q.idles(p, 2, func(context.Context, int) error { return nil })
-	refused := p.On(redistest.ByScript(lists.Beat)(q.name), 0, redistest.ReplyError("READONLY You can't write against a read only replica."))
+	refused := p.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.ReplyError("READONLY You can't write against a read only replica."))
 	strikes(t, refused, 2)
 	p.Refuse(true) // new connections, so that it stays away
 	redistest.Until(t, 5*time.Second, "the link has been sent away", func() bool { return q.server.Why() != nil })
-	p.On(redistest.ByScript(lists.Unregister)(q.name), 1, redistest.Delay(50*time.Millisecond))
+	p.On(redistest.ByScript(store.Unregister)(q.name), 1, redistest.Delay(50*time.Millisecond))
 	if err := shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if left := members(t, s, lists.KeysOf(q.name).Living); len(left) > 0 {
+	if left := members(t, s, store.KeysOf(q.name).Living); len(left) > 0 {
 		t.Errorf("%v is still among the living", left)
 	}
 }
@@ -1649,7 +1649,7 @@ func TestDueIsNeverEarly(t *testing.T) {
 	const wait = time.Hour
 	dues := func() []int64 { // ms
 		var vs []int64
-		raw, _ := redis.Strings(s.Do("ZRANGE", lists.KeysOf(q.name).Delay, 0, -1, "WITHSCORES"), nil)
+		raw, _ := redis.Strings(s.Do("ZRANGE", store.KeysOf(q.name).Delay, 0, -1, "WITHSCORES"), nil)
 		for i := 1; i < len(raw); i += 2 {
 			due, err := strconv.ParseInt(raw[i], 10, 64)
 			if err != nil {
@@ -1679,7 +1679,7 @@ func TestDueIsNeverEarly(t *testing.T) {
 		q.deliver(i, i+1, In(wait))
 	}
 	check("In", said)
-	s.Do("DEL", lists.KeysOf(q.name).Delay)
+	s.Do("DEL", store.KeysOf(q.name).Delay)
 	said = nil
 	q.receive(1, func(context.Context, int) error {
 		mu.Lock()
@@ -1732,7 +1732,7 @@ func TestSuccessorBeatsAtOnce(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 12 * time.Second })
-	beats := p.On(redistest.ByScript(lists.Beat)(q.name), 0, redistest.Pass)
+	beats := p.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.Pass)
 	q.receive(1, func(context.Context, int) error { return nil })
 	strikes(t, beats, 1)
 	p.On(redistest.Command("LREM"), 1, redistest.CutAfter)
@@ -1748,10 +1748,10 @@ func TestHintBesideFailedSweep(t *testing.T) {
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 4 * time.Second }) // a claim lasts half of it
-	k, gone := lists.KeysOf(q.name), lists.NewIncarnation(1, time.Second)
+	k, gone := store.KeysOf(q.name), store.NewIncarnation(1, time.Second)
 	s.Do("LPUSH", k.List(gone, 0), "1")
 	s.Do("ZADD", k.Gone, 1, gone.Name+" 1 s")
-	claimed := redistest.ByScript(lists.Sweep)(q.name)
+	claimed := redistest.ByScript(store.Sweep)(q.name)
 	lost, sweeps := p.On(claimed, 1, redistest.CutAfter), p.On(claimed, 0, redistest.Pass)
 	q.receive(1, func(context.Context, int) error { return nil })
 	strikes(t, lost, 1)
@@ -1773,7 +1773,7 @@ func TestEmptyPayloadIsTaken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	q := newBench(t, s.URL())
-	k := lists.KeysOf(q.name)
+	k := store.KeysOf(q.name)
 	s.Do("LPUSH", k.Prepare, "", "", "")
 	q.receive(1, func(context.Context, int) error { return nil })
 	q.wait(Undecodable, 3, 5*time.Second)
@@ -1786,7 +1786,7 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
 	var once atomic.Bool
-	refused := p.On(redistest.ByScript(lists.Retry)(q.name), 0, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
+	refused := p.On(redistest.ByScript(store.Retry)(q.name), 0, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
 	q.deliver(0, 200)
 	var most atomic.Int32
 	held := func() (n int) {
@@ -1818,7 +1818,7 @@ func TestHandoverEndsHoldoff(t *testing.T) {
 	q := newBench(t, p.URL(), func(q *Queue) {
 		q.Prefetch, q.Backoff = 1, func(int) time.Duration { return time.Hour }
 	})
-	refused := p.On(redistest.ByScript(lists.Retry)(q.name), 1, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
+	refused := p.On(redistest.ByScript(store.Retry)(q.name), 1, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
 	waits := p.On(redistest.Command("BRPOPLPUSH", q.name), 1, redistest.Pass)
 	q.deliver(0, 1)
 	var both sync.WaitGroup
@@ -1872,7 +1872,7 @@ func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
-	forgotten := p.On(redistest.ByScript(lists.Ack)(q.name), 0, redistest.ReplyError("NOSCRIPT No matching script. Please use EVAL."))
+	forgotten := p.On(redistest.ByScript(store.Ack)(q.name), 0, redistest.ReplyError("NOSCRIPT No matching script. Please use EVAL."))
 	q.deliver(0, 3000)
 	q.receive(16, func(context.Context, int) error { return nil })
 	q.wait(Acked, 3000, 5*time.Second)

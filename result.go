@@ -11,7 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
@@ -50,13 +50,13 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 	if err := checkID(id); err != nil {
 		return Outcome{}, err
 	}
-	if err := lists.CheckChannel(channel); err != nil {
+	if err := store.CheckChannel(channel); err != nil {
 		return Outcome{}, err
 	}
 	if err := q.open(ctx); err != nil {
 		return Outcome{}, err
 	}
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	told, look := make(chan Status, 16), make(chan struct{}, 1)
 	if err := q.begin(); err != nil {
 		return Outcome{}, err
@@ -102,7 +102,7 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, context.Cause(ctx))
 		}
 		timer.Reset(link.Jitter(waitEvery))
-		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Wait, 4, k.Living, k.IDs, k.Done, k.Waited, id) })
+		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(store.Wait, 4, k.Living, k.IDs, k.Done, k.Waited, id) })
 		if err != nil {
 			if link.Classify(err) != link.NotExecuted && link.Classify(err) != link.Unknown || errors.Is(err, ErrClosed) {
 				return Outcome{}, err

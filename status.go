@@ -11,8 +11,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Status is what is known of a message with an ID.
@@ -53,8 +54,8 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 	if err := checkID(id); err != nil {
 		return Status{}, err
 	}
-	k := lists.KeysOf(channel)
-	v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(lists.Status, 4, k.IDs, k.Running, k.Cancelled, k.Done, id) })
+	k := store.KeysOf(channel)
+	v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(store.Status, 4, k.IDs, k.Running, k.Cancelled, k.Done, id) })
 	if err != nil {
 		return Status{}, err
 	}
@@ -83,11 +84,11 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 // statusOf reads the record of an id, and who has its message. Where now is zero, what is due is not told from what waits.
 func statusOf(id string, record, holder []byte, now time.Time) Status {
 	s := Status{ID: id}
-	r, ok := lists.ParseRecord(record)
+	r, ok := element.ParseRecord(record)
 	if !ok {
 		return s
 	}
-	s.Serial, s.Delivered, s.Attempt, s.Failure = r.Serial.String(), lists.DeliveredAt(r.Serial), r.Attempts, r.Failure
+	s.Serial, s.Delivered, s.Attempt, s.Failure = r.Serial.String(), element.DeliveredAt(r.Serial), r.Attempts, r.Failure
 	at := time.UnixMilli(r.At)
 	f := strings.Fields(string(holder))
 	switch {
@@ -121,7 +122,7 @@ func ended(id string, raw []byte) Status {
 		return s
 	}
 	serial := ulid.ULID(raw[:16])
-	s.Serial, s.Delivered = serial.String(), lists.DeliveredAt(serial)
+	s.Serial, s.Delivered = serial.String(), element.DeliveredAt(serial)
 	if len(raw) == 16 {
 		return s
 	}
@@ -151,7 +152,7 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 	if err := checkID(id); err != nil {
 		return Status{}, err
 	}
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	// Which one it is, is asked first: so that what is sent twice cannot end another of the same id.
 	before, err := q.Status(ctx, channel, id)
 	if err == nil && before.State == Done {
@@ -162,7 +163,7 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
 	replies, again, err := q.sends(ctx, channel, func(c *link.Call) {
-		c.AddScript(lists.Cancel, 9, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, id, serial[:], cancelLooks,
+		c.AddScript(store.Cancel, 9, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, id, serial[:], cancelLooks,
 			max(0, q.conf.MaxDone), max(0, q.conf.MaxDoneBytes))
 	})
 	if err != nil {
@@ -205,7 +206,7 @@ func (q *Queue) Promote(ctx context.Context, channel, id string) error {
 }
 
 func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) error {
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	mode, ms := d.when(time.Now())
 	if mode == "now" {
 		mode, ms = "at", 0
@@ -221,7 +222,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 	serial, _ := ulid.ParseStrict(before.Serial)
 	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, k.Running, k.Postponed, id, mode, ms, postponeLooks, serial[:]}
 	for again := false; ; {
-		replies, twice, err := q.sends(ctx, channel, func(c *link.Call) { c.AddScript(lists.Postpone, 6, args...) })
+		replies, twice, err := q.sends(ctx, channel, func(c *link.Call) { c.AddScript(store.Postpone, 6, args...) })
 		if err != nil {
 			return err
 		}
@@ -252,7 +253,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 }
 
 // dueAt looks for a message among those that are due when it is.
-func (q *Queue) dueAt(ctx context.Context, k *lists.Keys, s Status) (Entry, error) {
+func (q *Queue) dueAt(ctx context.Context, k *store.Keys, s Status) (Entry, error) {
 	const page = 1000
 	at := s.Due.UnixMilli()
 	return q.find(s, func(n int) ([]Entry, error) {
@@ -287,7 +288,7 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 		return Entry{}, err
 	}
 	const page = 1000
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	pages := func(list any) func(n int) ([]Entry, error) { // List leaves out what is cancelled, perhaps a whole page
 		return func(n int) ([]Entry, error) {
 			v, err := q.look(ctx, channel, func(c *link.Call) { c.Add("LRANGE", list, -(n+1)*page, -1-n*page) })

@@ -7,8 +7,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 )
 
 const (
@@ -78,7 +78,7 @@ func (r *receiver) upkeep(in *intake, server time.Time) error {
 	}
 	for _, receipt := range scan(vs[1], &in.receipts) {
 		serial := receipt[max(0, len(receipt)-len(ulid.ULID{})):]
-		if len(serial) != len(ulid.ULID{}) || server.Sub(lists.DeliveredAt(ulid.ULID(serial))).Abs() > receiptFor {
+		if len(serial) != len(ulid.ULID{}) || server.Sub(element.DeliveredAt(ulid.ULID(serial))).Abs() > receiptFor {
 			old = append(old, receipt)
 		}
 	}

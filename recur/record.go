@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 )
 
 // A record is the field of {C}.recur that is named as the recurring message is:
@@ -26,13 +26,13 @@ type record struct {
 	body    string
 	policy  Policy
 	spec    Spec
-	element lists.Element // with no serial
+	element element.Element // with no serial
 }
 
 // written is the record with another version, which nobody else writes.
 func (r record) written() record {
 	r.version++
-	r.writer = lists.NewSerial().String()
+	r.writer = element.NewSerial().String()
 	return r
 }
 
@@ -77,7 +77,7 @@ func parseRecord(raw string) (record, error) {
 		return r, fmt.Errorf("it is no record of shunt's: remove it")
 	}
 	r.body, r.policy, r.spec = body, Policy(policy), Cron(part[1], part[2])
-	r.element, err = lists.Decode([]byte(part[3]))
+	r.element, err = element.Decode([]byte(part[3]))
 	return r, err
 }
 

@@ -16,9 +16,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/inside"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 const (
@@ -61,7 +62,7 @@ func (t *Timetable) Run(ctx context.Context, channels ...string) (shutdown shunt
 			continue
 		}
 		seen[channel] = true
-		r := &runner{door: door, channel: channel, key: lists.KeysOf(channel).Recur, soft: soft, hard: hard,
+		r := &runner{door: door, channel: channel, key: store.KeysOf(channel).Recur, soft: soft, hard: hard,
 			entries: make(map[string]*entry), most: mostScripts, wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
 		if err := r.readAll(start); err != nil {
 			stop()
@@ -349,7 +350,7 @@ func (r *runner) adopt(e *entry, head record) {
 
 // know sets what is known of a message.
 func (r *runner) know(e *entry, rec record, mine bool) {
-	e.record, e.mine, e.pen = rec, mine, lists.NewSerial().String()
+	e.record, e.mine, e.pen = rec, mine, element.NewSerial().String()
 	r.arm(e)
 }
 
@@ -379,7 +380,7 @@ type shot struct {
 	then        record
 	from, until int64 // when it holds
 	missed      bool  // the ticks are
-	elements    []lists.Element
+	elements    []element.Element
 	raws        [][]byte
 }
 

@@ -12,10 +12,11 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/inside"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // TestEachTickOnce with many runners, some of which come and go.
@@ -260,10 +261,10 @@ func TestOneThatCannot(t *testing.T) {
 	b := newBench(t, s.URL(), redistest.Name(t))
 	b.add("a", Every(100*time.Millisecond))
 	b.add("lost", Every(100*time.Millisecond))
-	s.Do("SET", lists.KeysOf(b.channel).IDs, "no hash")
+	s.Do("SET", store.KeysOf(b.channel).IDs, "no hash")
 	b.add("refused", Every(100*time.Millisecond), With(shunt.ID("x")))
 	b.set(s, "lost", func(r *record) { r.body = strings.Replace(r.body, "@every 100ms\n", "@hourly\nNo/Where", 1) })
-	s.Do("HSET", lists.KeysOf(b.channel).Recur, "foreign", "what ever")
+	s.Do("HSET", store.KeysOf(b.channel).Recur, "foreign", "what ever")
 	b.receive()
 	b.run()
 	b.until(5*time.Second, "ticks", func() bool { return len(b.handled("a")) >= 5 && b.sum(shunt.Trouble) >= 3 })
@@ -283,7 +284,7 @@ func TestOneThatIsRefused(t *testing.T) {
 	redistest.Leaks(t)
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL(), redistest.Name(t))
-	s.Do("SET", lists.KeysOf(b.channel).IDs, "no hash")
+	s.Do("SET", store.KeysOf(b.channel).IDs, "no hash")
 	const n, month = 20, 30 * 24 * time.Hour                        // so that no further tick comes meanwhile
 	ago := func(r *record) { r.next -= (5 * month).Milliseconds() } // so that all are due at once
 	for i := range n {
@@ -293,9 +294,9 @@ func TestOneThatIsRefused(t *testing.T) {
 	b.add("refused", Every(month), With(shunt.ID("x")))
 	b.set(s, "refused", ago)
 	b.run()
-	b.until(3*time.Second, "the others", func() bool { return s.Do("LLEN", lists.KeysOf(b.channel).Prepare) == int64(n) })
+	b.until(3*time.Second, "the others", func() bool { return s.Do("LLEN", store.KeysOf(b.channel).Prepare) == int64(n) })
 	b.until(time.Second, "their Events", func() bool { return b.sum(shunt.Delivered) == n })
-	s.Do("DEL", lists.KeysOf(b.channel).IDs)
+	s.Do("DEL", store.KeysOf(b.channel).IDs)
 	b.until(8*time.Second, "the one", func() bool { return b.sum(shunt.Delivered) == n+1 })
 }
 
@@ -305,7 +306,7 @@ func TestWrongType(t *testing.T) {
 	redistest.Leaks(t)
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL(), redistest.Name(t))
-	k := lists.KeysOf(b.channel)
+	k := store.KeysOf(b.channel)
 	s.Do("SET", k.Prepare, "no list")
 	b.add("a", Every(100*time.Millisecond), Missed(All(MaxAll)))
 	b.add("b", Every(100*time.Millisecond), Missed(All(MaxAll)))
@@ -386,10 +387,10 @@ func TestManyAtOnce(t *testing.T) {
 	names := make(map[string]map[string]time.Duration) // by tick, when each was sent
 	var all map[string]time.Duration
 	b.until(15*time.Second, "a tick of all", func() bool {
-		raws, _ := redis.ByteSlices(s.Do("LRANGE", lists.KeysOf(b.channel).Prepare, 0, -1), nil)
+		raws, _ := redis.ByteSlices(s.Do("LRANGE", store.KeysOf(b.channel).Prepare, 0, -1), nil)
 		clear(names)
 		for _, raw := range raws {
-			e, err := lists.Decode(raw)
+			e, err := element.Decode(raw)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -404,7 +405,7 @@ func TestManyAtOnce(t *testing.T) {
 			if _, again := names[tick][string(e.Payload)]; again {
 				t.Fatalf("%s of %s came twice", e.Payload, tick)
 			}
-			names[tick][string(e.Payload)] = lists.DeliveredAt(e.Serial).Sub(at)
+			names[tick][string(e.Payload)] = element.DeliveredAt(e.Serial).Sub(at)
 			if len(names[tick]) == n {
 				all = names[tick]
 			}
@@ -434,9 +435,9 @@ func TestID(t *testing.T) {
 			t.Errorf("%+v, %v", status, err)
 		}
 		n := map[string]int{}
-		raws, _ := redis.ByteSlices(s.Do("LRANGE", lists.KeysOf(b.channel).Prepare, 0, -1), nil)
+		raws, _ := redis.ByteSlices(s.Do("LRANGE", store.KeysOf(b.channel).Prepare, 0, -1), nil)
 		for _, raw := range raws {
-			e, _ := lists.Decode(raw)
+			e, _ := element.Decode(raw)
 			n[e.ID()]++
 		}
 		if n["a"] != 1 || n["b"] < 2 {
@@ -484,8 +485,8 @@ func TestEnds(t *testing.T) {
 	}
 	subscribers := func(want int64) {
 		b.until(5*time.Second, "the subscription", func() bool {
-			n, _ := redis.Int64Map(s.Do("PUBSUB", "NUMSUB", lists.KeysOf(b.channel).Recur), nil)
-			return n[lists.KeysOf(b.channel).Recur.(string)] == want
+			n, _ := redis.Int64Map(s.Do("PUBSUB", "NUMSUB", store.KeysOf(b.channel).Recur), nil)
+			return n[store.KeysOf(b.channel).Recur.(string)] == want
 		})
 	}
 	subscribers(1)
@@ -511,7 +512,7 @@ func TestEnds(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.Do("PUBLISH", lists.KeysOf(b.channel).Recur, "\nx") // so that it asks Redis, and ends
+	s.Do("PUBLISH", store.KeysOf(b.channel).Recur, "\nx") // so that it asks Redis, and ends
 	subscribers(0)
 }
 
@@ -576,7 +577,7 @@ func TestFireScript(t *testing.T) {
 				t.Errorf("%s: %d, %d, %q, %v", c.what, at, n, found, err)
 			}
 		}
-		if n := s.Do("LLEN", lists.KeysOf(b.channel).Prepare); n != int64(1) {
+		if n := s.Do("LLEN", store.KeysOf(b.channel).Prepare); n != int64(1) {
 			t.Errorf("%v messages", n)
 		}
 	})
@@ -593,7 +594,7 @@ func TestHints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{door: door, channel: b.channel, key: lists.KeysOf(b.channel).Recur, soft: t.Context(), hard: t.Context(), entries: make(map[string]*entry)}
+	r := &runner{door: door, channel: b.channel, key: store.KeysOf(b.channel).Recur, soft: t.Context(), hard: t.Context(), entries: make(map[string]*entry)}
 	if err := r.readAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
@@ -183,7 +183,7 @@ func (b *bench) until(limit time.Duration, what string, ok func() bool) {
 // set rewrites the record of a message as it is in Redis, behind everybody's back.
 func (b *bench) set(s redistest.Backend, name string, f func(*record)) {
 	b.t.Helper()
-	key := lists.KeysOf(b.channel).Recur
+	key := store.KeysOf(b.channel).Recur
 	raw, _ := s.Do("HGET", key, name).([]byte)
 	r, err := parseRecord(string(raw))
 	if err != nil {

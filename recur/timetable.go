@@ -14,9 +14,10 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/inside"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // ErrNotFound says that the channel has no recurring message of that name.
@@ -191,9 +192,9 @@ func (t *Timetable) change(ctx context.Context, what, channel, name string, deci
 		if r.revision != "" {
 			raw = r.head() + r.body
 		}
-		k := lists.KeysOf(channel)
+		k := store.KeysOf(channel)
 		vs, err := door.Looks(ctx, channel, func(c *link.Call) {
-			c.AddScript(lists.RecurSet, 1, k.Recur, name, head, raw, lists.NewSerial().String())
+			c.AddScript(store.RecurSet, 1, k.Recur, name, head, raw, element.NewSerial().String())
 		})
 		if err != nil {
 			return fail(err)
@@ -209,7 +210,7 @@ type foreignError struct{ error }
 
 // read gives the server's time in ms and, where there is one, a record and its head as it is.
 func read(ctx context.Context, door inside.Door, channel, name string) (now int64, head string, r *record, err error) {
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	vs, err := door.Looks(ctx, channel, func(c *link.Call) {
 		c.Add("TIME")
 		c.Add("HGET", k.Recur, name)
@@ -293,9 +294,9 @@ func (t *Timetable) Deliver(ctx context.Context, channel, name string) error {
 }
 
 // message is the element of a tick, or with 0 of none, that is delivered at now.
-func (r *record) message(tick, now int64) lists.Element {
+func (r *record) message(tick, now int64) element.Element {
 	e := r.element
-	e.Serial = lists.NewSerial()
+	e.Serial = element.NewSerial()
 	if e.Extra != nil && e.Extra.Expires != 0 {
 		x := *e.Extra
 		x.Expires += now // what Add was given is how long after the delivery
@@ -308,13 +309,13 @@ func (r *record) message(tick, now int64) lists.Element {
 }
 
 // addFire adds the script; from and until bound the server's time. first is the first of the elements, or where there are none any of the message.
-func addFire(c *link.Call, channel, name, old, head string, from, until int64, first *lists.Element, elements ...[]byte) {
-	k := lists.KeysOf(channel)
+func addFire(c *link.Call, channel, name, old, head string, from, until int64, first *element.Element, elements ...[]byte) {
+	k := store.KeysOf(channel)
 	expires := int64(0)
 	if first.Extra != nil {
 		expires = first.Extra.Expires
 	}
-	c.AddScript(lists.RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, name, old, head, from, until, first.ID(), expires)
+	c.AddScript(store.RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, name, old, head, from, until, first.ID(), expires)
 	c.AddElements(elements...)
 }
 
@@ -328,7 +329,7 @@ func fired(v any) (now int64, n int, head string, err error) {
 }
 
 // tell tells that n of some elements were delivered, and the others not because their id is taken.
-func tell(door inside.Door, channel string, n int, es ...lists.Element) {
+func tell(door inside.Door, channel string, n int, es ...element.Element) {
 	if len(es) == 0 { // the ticks that it missed are skipped
 		return
 	}
@@ -378,7 +379,7 @@ func (t *Timetable) List(ctx context.Context, channel string) ([]Entry, error) {
 
 // readAll gives the server's time in ms, the mark that changes with every change but a tick's, and all records by name.
 func readAll(ctx context.Context, door inside.Door, channel string) (now int64, mark string, raws map[string]string, err error) {
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	vs, err := door.Looks(ctx, channel, func(c *link.Call) {
 		c.Add("TIME")
 		c.Add("HGETALL", k.Recur)

@@ -10,8 +10,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 func TestAdd(t *testing.T) {
@@ -20,7 +21,7 @@ func TestAdd(t *testing.T) {
 		t.Parallel()
 		redistest.Leaks(t)
 		b := newBench(t, s.URL(), redistest.Name(t))
-		ctx, key := context.Background(), lists.KeysOf(b.channel).Recur
+		ctx, key := context.Background(), store.KeysOf(b.channel).Recur
 		raw := func() string { v, _ := redis.String(s.Do("HGET", key, "a"), nil); return v }
 
 		b.add("a", Every(time.Hour), Missed(All(7)), With(shunt.Header("k", "v")))
@@ -73,7 +74,7 @@ func TestDeliverDuplicate(t *testing.T) {
 			t.Errorf("%d: %v, want %v", n, err, want)
 		}
 	}
-	if n := s.Do("LLEN", lists.KeysOf(b.channel).Prepare); n != int64(1) {
+	if n := s.Do("LLEN", store.KeysOf(b.channel).Prepare); n != int64(1) {
 		t.Errorf("%v in prepare", n)
 	}
 }
@@ -110,7 +111,7 @@ func TestAddRefuses(t *testing.T) {
 			t.Errorf("%q %s: %v, want a word on %q", c.name, c.spec, err, c.problem)
 		}
 	}
-	if n := s.Do("EXISTS", lists.KeysOf(b.channel).Recur); n != int64(0) {
+	if n := s.Do("EXISTS", store.KeysOf(b.channel).Recur); n != int64(0) {
 		t.Error("something was written")
 	}
 	if err := new(Timetable).Add(context.Background(), "a", Every(time.Minute), m); err == nil {
@@ -124,7 +125,7 @@ func TestChanges(t *testing.T) {
 		t.Parallel()
 		redistest.Leaks(t)
 		b := newBench(t, s.URL(), redistest.Name(t))
-		ctx, k := context.Background(), lists.KeysOf(b.channel)
+		ctx, k := context.Background(), store.KeysOf(b.channel)
 		for what, f := range map[string]func(context.Context, string, string) error{"pause": b.Pause, "resume": b.Resume, "remove": b.Remove, "deliver": b.Timetable.Deliver} {
 			if err := f(ctx, b.channel, "none"); !errors.Is(err, ErrNotFound) {
 				t.Errorf("%s what is not there: %v", what, err)
@@ -151,7 +152,7 @@ func TestChanges(t *testing.T) {
 		if len(raws) != 1 {
 			t.Fatalf("%d messages", len(raws))
 		}
-		if e, err := lists.Decode(raws[0]); err != nil || e.Bare || e.Serial.IsZero() || string(e.Payload) != `"b"` || len(e.Headers()) != 1 || e.Headers()["k"] != "v" {
+		if e, err := element.Decode(raws[0]); err != nil || e.Bare || e.Serial.IsZero() || string(e.Payload) != `"b"` || len(e.Headers()) != 1 || e.Headers()["k"] != "v" {
 			t.Errorf("%+v, %v", e, err)
 		}
 		b.set(s, "b", func(r *record) { r.next = 1 })
@@ -186,8 +187,8 @@ func sends(text string, digest string) redistest.Match {
 }
 
 var (
-	sets  = sends("Recur set:", lists.RecurSet.Digest())
-	fires = sends("Recur fire:", lists.RecurFire.Digest())
+	sets  = sends("Recur set:", store.RecurSet.Digest())
+	fires = sends("Recur fire:", store.RecurFire.Digest())
 )
 
 // TestLostReplies of what an operator does: it was done, once, and says so.
@@ -218,11 +219,11 @@ func TestLostReplies(t *testing.T) {
 		}
 		rule.Remove()
 	}
-	n, _ := redis.Int(s.Do("LLEN", lists.KeysOf(b.channel).Prepare), nil)
+	n, _ := redis.Int(s.Do("LLEN", store.KeysOf(b.channel).Prepare), nil)
 	if n != 1 || b.sum(shunt.Delivered) != 1 {
 		t.Errorf("one delivery made %d messages, %d told", n, b.sum(shunt.Delivered))
 	}
-	if n := s.Do("EXISTS", lists.KeysOf(b.channel).Recur); n != int64(0) {
+	if n := s.Do("EXISTS", store.KeysOf(b.channel).Recur); n != int64(0) {
 		t.Error("not removed")
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/inside"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Handling is what became of one message that was handled once.
@@ -146,7 +147,7 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 	}
 	now := time.Now().Truncate(time.Millisecond)
 	server.SetTime(now) // the clock stands still, so that a due time is the wait to the millisecond
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	if _, err := server.DB(0).Push(k.Prepare.(string), string(e.Encode())); err != nil {
 		return out, err
 	}
@@ -229,7 +230,7 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 }
 
 // element is m as it lies in Redis when it comes so.
-func (q *Queue) element(m shunt.IMessage, opts []Option) (e lists.Element, err error) {
+func (q *Queue) element(m shunt.IMessage, opts []Option) (e element.Element, err error) {
 	c := coming{attempt: 1}
 	for _, o := range opts {
 		if err := o(&c); err != nil {
@@ -252,13 +253,13 @@ func (q *Queue) element(m shunt.IMessage, opts []Option) (e lists.Element, err e
 	}
 	e.Attempts = int16(c.attempt - 1)
 	e.SetFailure(c.failure)
-	e.Serial = lists.NewSerialAt(time.Now().Add(-c.age))
+	e.Serial = element.NewSerialAt(time.Now().Add(-c.age))
 	return e, nil
 }
 
 // isOf says whether an element has that serial.
 func isOf(serial, raw string) bool {
-	e, err := lists.Decode([]byte(raw))
+	e, err := element.Decode([]byte(raw))
 	return err == nil && e.Name() == serial
 }
 
@@ -269,7 +270,7 @@ func (q *Queue) carry(stage *miniredis.Miniredis, pool *redis.Pool, self string)
 	defer from.Close()
 	defer to.Close()
 	for _, channel := range channelsOf(stage) {
-		k := lists.KeysOf(channel)
+		k := store.KeysOf(channel)
 		ready, err := redis.Strings(from.Do("LRANGE", k.Prepare, 0, -1))
 		if err != nil {
 			return err
@@ -302,7 +303,7 @@ func copyIDs(to, from *redis.Pool, channels []string) error {
 	defer source.Close()
 	defer target.Close()
 	for _, channel := range channels {
-		k := lists.KeysOf(channel)
+		k := store.KeysOf(channel)
 		ids, err := redis.StringMap(source.Do("HGETALL", k.IDs))
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Queue is a shunt.Queue on a Redis of its own, with what a test asks of it. What the program under test wants is the embedded
@@ -129,7 +129,7 @@ func channelsOf(m *miniredis.Miniredis) []string {
 func dues(pool *redis.Pool, channel string) (map[string]float64, error) {
 	conn := pool.Get()
 	defer conn.Close()
-	return redis.Float64Map(conn.Do("ZRANGE", lists.KeysOf(channel).Delay, 0, -1, "WITHSCORES"))
+	return redis.Float64Map(conn.Do("ZRANGE", store.KeysOf(channel).Delay, 0, -1, "WITHSCORES"))
 }
 
 // replica is an unused Queue with the configuration of q: the exported fields, as shunt.Queue's comment says.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // batchCells are those of messages that are handled together.
@@ -19,7 +19,7 @@ func batchCells() (all []cell) {
 
 // batchOfDead has what a dead process held, and what waits, handled in batches.
 func batchOfDead(w *world) {
-	k, dead := lists.KeysOf(w.channels[0]), lists.NewIncarnation(2, time.Second)
+	k, dead := store.KeysOf(w.channels[0]), store.NewIncarnation(2, time.Second)
 	w.deliver(40, planOK, planRetry, planReject)
 	for i := range 20 {
 		w.server.Do("RPOPLPUSH", k.Prepare, k.List(dead, i%2))

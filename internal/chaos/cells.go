@@ -13,8 +13,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // cell is one place of the matrix at which one fault strikes, once. Its receiver lives in this process.
@@ -90,27 +91,27 @@ const (
 
 var steps = []step{
 	{"deliver", redistest.ByName("LPUSH", ".prepare"), early},
-	{"deliver later", redistest.ByScript(lists.Later), early},
+	{"deliver later", redistest.ByScript(store.Later), early},
 	{"take", redistest.ByName("RPOPLPUSH", ".prepare"), early},
 	{"take by the waiter", redistest.ByName("BRPOPLPUSH", ".prepare"), idle},
 	{"take after a large one", redistest.ByName("RPOPLPUSH", ".prepare"), largely},
-	{"take a suspect", redistest.ByScript(lists.Take), early},
+	{"take a suspect", redistest.ByScript(store.Take), early},
 	{"ack", redistest.ByName("LREM", ".doing"), early},
-	{"ack of several", redistest.ByScript(lists.Ack), early},
-	{"retry", redistest.ByScript(lists.Retry), early},
-	{"reject", redistest.ByScript(lists.Reject), early},
-	{"promote", redistest.ByScript(lists.Promote), early},
-	{"register", redistest.ByScript(lists.Register), broken},
-	{"beat", redistest.ByScript(lists.Beat), early},
-	{"sweep", redistest.ByScript(lists.Sweep), early},
-	{"reap", redistest.ByScript(lists.Reap), early},
-	{"finish", redistest.ByScript(lists.Finish), early},
-	{"release", redistest.ByScript(lists.Release), early},
+	{"ack of several", redistest.ByScript(store.Ack), early},
+	{"retry", redistest.ByScript(store.Retry), early},
+	{"reject", redistest.ByScript(store.Reject), early},
+	{"promote", redistest.ByScript(store.Promote), early},
+	{"register", redistest.ByScript(store.Register), broken},
+	{"beat", redistest.ByScript(store.Beat), early},
+	{"sweep", redistest.ByScript(store.Sweep), early},
+	{"reap", redistest.ByScript(store.Reap), early},
+	{"finish", redistest.ByScript(store.Finish), early},
+	{"release", redistest.ByScript(store.Release), early},
 	{"verdict again, in the handover", redistest.ByName("LREM", ".doing"), broken},
-	{"handover", redistest.ByScript(lists.Handover), broken},
-	{"supersede", redistest.ByScript(lists.Supersede), broken},
-	{"unregister", redistest.ByScript(lists.Unregister), late},
-	{"yield", redistest.ByScript(lists.Yield), late},
+	{"handover", redistest.ByScript(store.Handover), broken},
+	{"supersede", redistest.ByScript(store.Supersede), broken},
+	{"unregister", redistest.ByScript(store.Unregister), late},
+	{"yield", redistest.ByScript(store.Yield), late},
 }
 
 // refusals are an error reply of each kind, as Redis writes it.
@@ -227,7 +228,7 @@ const (
 // strike has messages go through every transition while one command is struck: once by a cut, or for a while by an error reply.
 func strike(w *world, st step, act redistest.Action, refusal string) {
 	c := w.channels[0]
-	k := lists.KeysOf(c)
+	k := store.KeysOf(c)
 	nth := 1
 	if refusal != "" {
 		nth = 0
@@ -237,13 +238,13 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 		w.log.say(entry{Op: deliver, Phase: invoke, ID: m.id, Note: plan}, entry{Op: deliver, Phase: ok, ID: m.id, Note: plan})
 		raw := m.payload()
 		if strings.HasPrefix(id, "some") {
-			e := lists.Element{Serial: lists.NewSerial(), Payload: raw}
+			e := element.Element{Serial: element.NewSerial(), Payload: raw}
 			raw = e.Encode()
 		}
 		w.server.Do("LPUSH", key, raw)
 	}
 	// A corpse whose list is to be reaped, two suspects, and a batch in which one holds up the others.
-	dead := lists.NewIncarnation(2, time.Second)
+	dead := store.NewIncarnation(2, time.Second)
 	put(k.List(dead, 1), "corpse1", planOK)
 	put(k.List(dead, 1), "corpse2", planRetry)
 	w.server.Do("ZADD", k.Gone, 0, dead.Name+" 1 s")

@@ -50,7 +50,7 @@ func clockEdits() ([]edit, error) {
 		return nil, err
 	}
 	var edits []edit
-	for _, dir := range []string{".", "internal/worker", "internal/link", "internal/lists"} {
+	for _, dir := range []string{".", "internal/sender", "internal/worker", "internal/link", "internal/store", "internal/element", "internal/event"} {
 		name := filepath.Base(dir)
 		if dir == "." {
 			name = "shunt"
@@ -80,13 +80,13 @@ func clockEdits() ([]edit, error) {
 
 // nextEdits make a version to come: each element gets a flag and a field that today's does not know.
 var nextEdits = []edit{
-	{"internal/lists/element.go", "magic, version1|e.flags, ", "magic, version1|e.flags|nextFlag, "},
-	{"internal/lists/element.go", "	return append(append(append(b, r.unknown...)", `	if !strings.Contains(string(r.unknown), nextField) {
+	{"internal/element/element.go", "magic, version1|e.flags, ", "magic, version1|e.flags|nextFlag, "},
+	{"internal/element/element.go", "	return append(append(append(b, r.unknown...)", `	if !strings.Contains(string(r.unknown), nextField) {
 		b = append(b, nextField...)
 	}
 	return append(append(append(b, r.unknown...)`},
-	{"internal/lists/element.go", "import (\n", "import (\n\t\"strings\"\n"},
-	{"internal/lists/element.go", "// Element is a decoded element.", "const (\n\tnextFlag = 4\n\tnextField = \"\\xc8\\x00\\x04next\"\n)\n\n// Element is a decoded element."},
+	{"internal/element/element.go", "import (\n", "import (\n\t\"strings\"\n"},
+	{"internal/element/element.go", "// Element is a decoded element.", "const (\n\tnextFlag = 4\n\tnextField = \"\\xc8\\x00\\x04next\"\n)\n\n// Element is a decoded element."},
 }
 
 // nextField is tag 200 with 4 bytes.

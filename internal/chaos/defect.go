@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // edit is one textual change to a file of the module. The old text must be there exactly once.
@@ -103,8 +103,8 @@ func (d *defect) play(t testing.TB, s *redistest.Server, bin string) *verdict {
 }
 
 const (
-	importLists = "\t\"github.com/shuntmq/shunt/internal/lists\"\n"
-	importLink  = "\t\"github.com/shuntmq/shunt/internal/link\"\n"
+	importElement = "\t\"github.com/shuntmq/shunt/internal/element\"\n"
+	importLink    = "\t\"github.com/shuntmq/shunt/internal/link\"\n"
 )
 
 // defects are those of the fault matrix. Each is caught on its own schedule, which the package as it is passes, and by the random mix.
@@ -112,7 +112,7 @@ var defects = []defect{
 	{
 		name: "ack before the handler",
 		edits: []edit{
-			{"handling.go", importLists, importLink + importLists},
+			{"handling.go", importElement, importLink + importElement},
 			{"handling.go", "\treturn h.r.handler(h.Item, m)\n", `	ack := link.NewCall()
 	ack.Add("LREM", h.Item.In.List(h.r.Live(), h.Worker()), 1, h.Item.Encode())
 	h.r.s.Data.Run(h.Item, ack)
@@ -155,7 +155,7 @@ var defects = []defect{
 	{
 		name: "a reaper that ignores the lease",
 		edits: []edit{
-			{"internal/lists/lua/sweep.lua", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now),", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf',"},
+			{"internal/store/lua/sweep.lua", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now),", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf',"},
 		},
 		schedule: killBesideHolders,
 	},
@@ -197,7 +197,7 @@ var defects = []defect{
 	{
 		name: "a script that removes first, with a .prepare of the wrong type",
 		edits: []edit{
-			{"internal/lists/lua/promote.lua", "  redis.call('LPUSH', KEYS[3], unpack(es))\n", "  redis.call('ZREM', KEYS[2], unpack(es))\n  redis.call('LPUSH', KEYS[3], unpack(es))\n"},
+			{"internal/store/lua/promote.lua", "  redis.call('LPUSH', KEYS[3], unpack(es))\n", "  redis.call('ZREM', KEYS[2], unpack(es))\n  redis.call('LPUSH', KEYS[3], unpack(es))\n"},
 		},
 		schedule: func(w *world) {
 			w.deliver(20, planOK+"+500")
@@ -213,7 +213,7 @@ var defects = []defect{
 	{
 		name: "an undo without NX",
 		edits: []edit{
-			{"internal/lists/lua/retry.lua", "  if added == 1 then redis.call('ZREM', KEYS[3], ARGV[3]) end\n", "  redis.call('ZREM', KEYS[3], ARGV[3])\n"},
+			{"internal/store/lua/retry.lua", "  if added == 1 then redis.call('ZREM', KEYS[3], ARGV[3]) end\n", "  redis.call('ZREM', KEYS[3], ARGV[3])\n"},
 		},
 		schedule: func(w *world) {
 			loseReply(w, planAfter+"1500", func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
@@ -224,7 +224,7 @@ var defects = []defect{
 	{
 		name: "one serial for two bare payloads",
 		edits: []edit{
-			{"internal/lists/lua/reap.lua", "ARGV[9 + n]", "ARGV[10]"},
+			{"internal/store/lua/reap.lua", "ARGV[9 + n]", "ARGV[10]"},
 		},
 		schedule: func(w *world) {
 			victim := w.start(orders{Workers: 1, Lease: time.Second})
@@ -257,7 +257,7 @@ var defects = []defect{
 	{
 		name: "a sweep without its fence",
 		edits: []edit{
-			{"internal/lists/lua/sweep.lua", "local judge = fence > 0 and now - fence <= tonumber(ARGV[2])", "local judge = true"},
+			{"internal/store/lua/sweep.lua", "local judge = fence > 0 and now - fence <= tonumber(ARGV[2])", "local judge = true"},
 		},
 		schedule: stopAtSweep,
 		drain:    3 * time.Second,
@@ -265,7 +265,7 @@ var defects = []defect{
 	{
 		name: "an ack of several that does not look what lies there",
 		edits: []edit{
-			{"internal/lists/lua/first.lua", "return head('-1') == from and head('-' .. n) == to", "return true"},
+			{"internal/store/lua/first.lua", "return head('-1') == from and head('-' .. n) == to", "return true"},
 		},
 		schedule: refuseRetries,
 		rare:     true,
@@ -273,8 +273,8 @@ var defects = []defect{
 	{
 		name: "an ack that does not free its id",
 		edits: []edit{
-			{"internal/lists/lua/settle.lua", "  redis.pcall('HDEL', KEYS[2], unpack(ids))\n", ""},
-			{"internal/lists/lua/settle.lua", "    redis.pcall('HDEL', KEYS[2], unpack(ARGV, 6, 5 + n))\n", ""},
+			{"internal/store/lua/settle.lua", "  redis.pcall('HDEL', KEYS[2], unpack(ids))\n", ""},
+			{"internal/store/lua/settle.lua", "    redis.pcall('HDEL', KEYS[2], unpack(ARGV, 6, 5 + n))\n", ""},
 		},
 		schedule: endNames,
 		row:      "ids",
@@ -282,7 +282,7 @@ var defects = []defect{
 	{
 		name: "a deliver that does not look for its receipt",
 		edits: []edit{
-			{"internal/lists/lua/deliver.lua", "local again = new == 0", "local again = new == 2"},
+			{"internal/store/lua/deliver.lua", "local again = new == 0", "local again = new == 2"},
 		},
 		schedule: loseDeliveries,
 		row:      "ids",
@@ -298,7 +298,7 @@ var defects = []defect{
 	{
 		name: "an ack that delivers what follows although it finds nothing",
 		edits: []edit{
-			{"internal/lists/lua/follow.lua", "if at == false or at == nil then return {0} end\n", ""},
+			{"internal/store/lua/follow.lua", "if at == false or at == nil then return {0} end\n", ""},
 		},
 		schedule: loseFollows,
 		row:      "chains",
@@ -352,7 +352,7 @@ func refuseRetries(w *world) {
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	for range 3 {
 		w.deliver(2, planSlow+"200") // so that what comes meanwhile is taken together
-		refused := x.proxy.On(redistest.ByScript(lists.Retry)(w.channels[0]), 12, redistest.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot"))
+		refused := x.proxy.On(redistest.ByScript(store.Retry)(w.channels[0]), 12, redistest.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot"))
 		w.deliver(160, planOK, planOK, planOK, planOK, planOK, planOK, planRetry, planOK)
 		w.until(5*time.Second, "the fault strikes", func() bool { return refused.Struck() > 0 })
 		w.struck("refused")
@@ -388,7 +388,7 @@ func stopAtSweep(w *world) {
 	for _, x := range []*worker{away, judge} {
 		w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	}
-	beats := judge.proxy.On(redistest.ByScript(lists.Beat)(w.channels[0]), 0, redistest.Pass)
+	beats := judge.proxy.On(redistest.ByScript(store.Beat)(w.channels[0]), 0, redistest.Pass)
 	w.until(5*time.Second, "it beats", func() bool { return beats.Struck() >= 2 })
 	stopped := make(chan struct{})
 	sweep := func(args [][]byte) bool { // whose text the defect changes, so it is known by its keys
@@ -401,7 +401,7 @@ func stopAtSweep(w *world) {
 		w.server.Stop()
 		close(stopped)
 	}))
-	w.server.Do("PUBLISH", lists.KeysOf(w.channels[0]).Delay, "vacant") // which makes it look
+	w.server.Do("PUBLISH", store.KeysOf(w.channels[0]).Delay, "vacant") // which makes it look
 	<-stopped
 	w.struck("stop the server")
 	time.Sleep(entryLives(lease) + 100*time.Millisecond)

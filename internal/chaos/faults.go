@@ -13,8 +13,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // row is one line of the fault matrix that takes worker processes and a server of its own.
@@ -177,7 +177,7 @@ func forgotten(w *world, r *rand.Rand, long bool) {
 	w.holds(x, 4)
 	_ = x.Stop()
 	w.struck("stop", x)
-	k := lists.KeysOf(w.channels[0])
+	k := store.KeysOf(w.channels[0])
 	w.until(20*time.Second, "it is dead and its lists are empty", func() bool {
 		n, _ := redis.Int(w.server.TryDo("ZCARD", k.Gone))
 		return n > 0 && w.busy() == 0
@@ -411,7 +411,7 @@ func full(w *world, r *rand.Rand, long bool) {
 // reapers all look after one that was killed, and each is cut off and killed at another step of it.
 func reapers(w *world, r *rand.Rand, long bool) {
 	victim := w.start(orders{Workers: 16, Lease: time.Second, Prefetch: 1})
-	k := lists.KeysOf(w.channels[0])
+	k := store.KeysOf(w.channels[0])
 	w.deliver(8, planHold+victim.Name)
 	for i := range 8 {
 		if err := w.bare(w.channels[0], fmt.Sprintf("%s/bare%d", w.channels[0], i), planHold+victim.Name); err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Everything that any version ever wrote is handled with its payload as it was; what only a newer one can read goes to dead
 // untouched, and an operator who has upgraded has it back as it was.
 func TestGoldenElementsAreHandled(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "lists", "testdata", "elements-v1.txt"))
+	text, err := os.ReadFile(filepath.Join("..", "element", "testdata", "elements-v1.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestGoldenElementsAreHandled(t *testing.T) {
 	}
 	s := redistest.Shared(t)
 	w := newWorld(t, s, "")
-	k := lists.KeysOf(w.channels[0])
+	k := store.KeysOf(w.channels[0])
 	for _, raw := range append(raws, newer...) {
 		s.Do("LPUSH", k.Prepare, raw)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // nameSteps are the commands of messages with IDs. A caller's have a connection of their own: what a cut there costs is no receiver's.
@@ -18,20 +18,20 @@ var nameSteps = []struct {
 	caller bool
 }{
 	{step{"deliver with an ID", delivering, early}, true},
-	{step{"deliver with an ID, later", redistest.ByScript(lists.Deliver), early}, true},
-	{step{"cancel", redistest.ByScript(lists.Cancel), early}, true},
-	{step{"postpone", redistest.ByScript(lists.Postpone), early}, true},
-	{step{"wait", redistest.ByScript(lists.Wait), early}, true},
+	{step{"deliver with an ID, later", redistest.ByScript(store.Deliver), early}, true},
+	{step{"cancel", redistest.ByScript(store.Cancel), early}, true},
+	{step{"postpone", redistest.ByScript(store.Postpone), early}, true},
+	{step{"wait", redistest.ByScript(store.Wait), early}, true},
 	{step{"start", redistest.ByName("HSET", ".running"), early}, false},
-	{step{"start of what may expire", redistest.ByScript(lists.Start), early}, false},
+	{step{"start of what may expire", redistest.ByScript(store.Start), early}, false},
 	{step{"start, which asks", redistest.ByName("EXISTS", ".cancelled"), early}, false},
 	{step{"start, which reads", redistest.ByName("HMGET", ".ids"), early}, false},
-	{step{"settle", redistest.ByScript(lists.Settle), early}, false},
-	{step{"follow", redistest.ByScript(lists.Follow), early}, false},
-	{step{"retry with an ID", redistest.ByScript(lists.Retry), early}, false},
-	{step{"reject with an ID", redistest.ByScript(lists.Reject), early}, false},
-	{step{"settle again, in the handover", redistest.ByScript(lists.Settle), broken}, false},
-	{step{"follow again, in the handover", redistest.ByScript(lists.Follow), broken}, false},
+	{step{"settle", redistest.ByScript(store.Settle), early}, false},
+	{step{"follow", redistest.ByScript(store.Follow), early}, false},
+	{step{"retry with an ID", redistest.ByScript(store.Retry), early}, false},
+	{step{"reject with an ID", redistest.ByScript(store.Reject), early}, false},
+	{step{"settle again, in the handover", redistest.ByScript(store.Settle), broken}, false},
+	{step{"follow again, in the handover", redistest.ByScript(store.Follow), broken}, false},
 }
 
 // delivering matches the scripts that deliver what may be delivered again.
@@ -245,11 +245,11 @@ func overBefore(w *world, other bool) {
 func expiredInHand(w *world) {
 	const ttl = 200 * time.Millisecond
 	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
-	id, k := n.channel+"/expired", lists.KeysOf(n.channel)
+	id, k := n.channel+"/expired", store.KeysOf(n.channel)
 	if err := n.deliver(id, planDeaf+"300", asked{expire: ttl}); err != nil {
 		w.Fatal(err)
 	}
-	dead := lists.NewIncarnation(1, time.Second)
+	dead := store.NewIncarnation(1, time.Second)
 	w.server.Do("RPOPLPUSH", k.Prepare, k.List(dead, 0))
 	w.server.Do("ZADD", k.Gone, 0, dead.Name+" 1 r")
 	w.struck("died between take and start")

@@ -14,8 +14,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // asked is what a delivery asks for beside its ID.
@@ -224,7 +224,7 @@ func (w *world) members(key string) []string {
 func (w *world) receipted(most int) {
 	w.Helper()
 	for _, c := range w.channels {
-		if ms := w.members(lists.KeysOf(c).Receipts.(string)); len(ms) > most {
+		if ms := w.members(store.KeysOf(c).Receipts.(string)); len(ms) > most {
 			w.Errorf("%d receipts are left of %d deliveries that may have been in doubt", len(ms), most)
 		}
 	}
@@ -232,8 +232,8 @@ func (w *world) receipted(most int) {
 
 // aimsOfNames are the commands at which a cut can strike what has an ID.
 var aimsOfNames = []func(channel string) redistest.Match{
-	redistest.ByName("HSET", ".running"), redistest.ByScript(lists.Start), redistest.ByName("EXISTS", ".cancelled"), redistest.ByName("HMGET", ".ids"), redistest.ByScript(lists.Settle), redistest.ByScript(lists.Follow), redistest.ByScript(lists.Retry), redistest.ByScript(lists.Reject),
-	delivering, redistest.ByScript(lists.Cancel), redistest.ByScript(lists.Postpone),
+	redistest.ByName("HSET", ".running"), redistest.ByScript(store.Start), redistest.ByName("EXISTS", ".cancelled"), redistest.ByName("HMGET", ".ids"), redistest.ByScript(store.Settle), redistest.ByScript(store.Follow), redistest.ByScript(store.Retry), redistest.ByScript(store.Reject),
+	delivering, redistest.ByScript(store.Cancel), redistest.ByScript(store.Postpone),
 }
 
 const ofCallers = 8 // the first of those that are no receiver's

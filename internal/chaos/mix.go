@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // blow is one fault of the random mix. All of it is derived from the seed before anything starts, so that it can be struck again.
@@ -238,8 +238,8 @@ func (m *mixer) oddities() {
 // corpse leaves in Redis what a process that died with full lists leaves there, and cuts off who looks after it, in the midst of it.
 func (m *mixer) corpse(b blow) {
 	c := m.channels[b.Nth%3]
-	k := lists.KeysOf(c)
-	dead := lists.NewIncarnation(1, lease)
+	k := store.KeysOf(c)
+	dead := store.NewIncarnation(1, lease)
 	args := []any{"redis.call('RPUSH', KEYS[1], unpack(ARGV, 2)) return redis.call('ZADD', KEYS[2], 0, ARGV[1])", 2, k.List(dead, 0), k.Gone,
 		fmt.Sprintf("%s %d r", dead.Name, time.Now().UnixMilli())}
 	id := fmt.Sprintf("%s/corpse%d", c, b.At.Milliseconds())
@@ -313,7 +313,7 @@ func (m *mixer) strike(b blow) {
 		var once sync.Once // it is stopped, or it is too late for that
 		stopped, late := make(chan struct{}), make(chan struct{})
 		r := px.On(aims["sweep"], 1, redistest.Call(func() { once.Do(func() { m.server.Stop(); close(stopped) }) }))
-		do("PUBLISH", lists.KeysOf(m.channels[b.Nth%3]).Delay, "vacant") // which makes them sweep
+		do("PUBLISH", store.KeysOf(m.channels[b.Nth%3]).Delay, "vacant") // which makes them sweep
 		select {
 		case <-stopped:
 		case <-time.After(time.Second):

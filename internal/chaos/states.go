@@ -13,9 +13,10 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"pgregory.net/rapid"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // target is one server that must do as the model does.
@@ -53,8 +54,8 @@ type model struct {
 	prepare, suspect []string
 	doing            map[string][]string
 	due, later, dead []string
-	living           []lists.Incarnation
-	gone             []lists.Incarnation // superseded or not
+	living           []store.Incarnation
+	gone             []store.Incarnation // superseded or not
 	superseded       map[string]bool
 }
 
@@ -62,7 +63,7 @@ type model struct {
 type machine struct {
 	*rapid.T
 	servers []*target
-	k       lists.Keys
+	k       store.Keys
 	m       model
 	n       int
 }
@@ -137,13 +138,13 @@ func (b *machine) drawn() string {
 	if rapid.Bool().Draw(b.T, "bare") {
 		return p
 	}
-	e := lists.Element{Serial: b.serial(), Payload: []byte(p), Recoveries: rapid.Int16Range(0, 4).Draw(b.T, "recoveries")}
+	e := element.Element{Serial: b.serial(), Payload: []byte(p), Recoveries: rapid.Int16Range(0, 4).Draw(b.T, "recoveries")}
 	return string(e.Encode())
 }
 
-func (b *machine) list(of []lists.Incarnation, full bool) (string, lists.Incarnation) {
+func (b *machine) list(of []store.Incarnation, full bool) (string, store.Incarnation) {
 	var some []string
-	owner := make(map[string]lists.Incarnation)
+	owner := make(map[string]store.Incarnation)
 	for _, i := range of {
 		for w := range i.Workers {
 			if l := b.k.List(i, w).(string); !full || len(b.m.doing[l]) > 0 {
@@ -168,13 +169,13 @@ func cut(list []string, e string) ([]string, bool) {
 }
 
 func identity(raw string) string {
-	e, _ := lists.Decode([]byte(raw))
+	e, _ := element.Decode([]byte(raw))
 	return e.Identity([]byte(raw))
 }
 
 // next is an element after a failed handling, as a receiver writes it.
 func (b *machine) next(raw string) string {
-	e, _ := lists.Decode([]byte(raw))
+	e, _ := element.Decode([]byte(raw))
 	bare := e.Bare
 	e = e.Next(fmt.Errorf("failed"))
 	if bare {
@@ -224,14 +225,14 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				b.Skip("a set holds it once, at the time of the first")
 			}
 			*to = append(*to, e)
-			b.expect(b.script(sign, lists.Later, 1, k.Delay, mode, at, e), one(1))
+			b.expect(b.script(sign, store.Later, 1, k.Delay, mode, at, e), one(1))
 		},
 		"register": func() {
-			i := lists.Incarnation{Workers: 1 + b.n%2, Lease: time.Hour}
+			i := store.Incarnation{Workers: 1 + b.n%2, Lease: time.Hour}
 			s := b.serial()
-			i.Name = fmt.Sprintf("%s-%d-%d", lists.Element{Serial: s}.Serial, i.Workers, hour)
+			i.Name = fmt.Sprintf("%s-%d-%d", element.Element{Serial: s}.Serial, i.Workers, hour)
 			m.living = append(m.living, i)
-			b.expect(b.script(sign, lists.Register, 1, k.Living, i.Name, hour), one(1))
+			b.expect(b.script(sign, store.Register, 1, k.Living, i.Name, hour), one(1))
 		},
 		"beat": func() {
 			i := rapid.SampledFrom(append(slices.Clone(m.living), m.gone...)).Draw(b.T, "incarnation")
@@ -239,7 +240,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if slices.Contains(m.living, i) {
 				there = 1
 			}
-			b.expect(b.script(head(1), lists.Beat, 1, k.Living, i.Name, hour), []any{there})
+			b.expect(b.script(head(1), store.Beat, 1, k.Living, i.Name, hour), []any{there})
 		},
 		"take": func() {
 			l, _ := b.list(m.living, false)
@@ -266,7 +267,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if want == nil {
 				want = []any{}
 			}
-			b.expect(b.script(nil, lists.Take, 3, k.Living, key, l, n), want)
+			b.expect(b.script(nil, store.Take, 3, k.Living, key, l, n), want)
 		},
 		"ack": func() {
 			l, _ := b.list(append(slices.Clone(m.living), m.gone...), false)
@@ -300,7 +301,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if first {
 				want, m.doing[l] = 1, held[:len(held)-n]
 			}
-			b.expect(b.script(nil, lists.Ack, 1, l, n, from, to), want)
+			b.expect(b.script(nil, store.Ack, 1, l, n, from, to), want)
 		},
 		"retry": func() {
 			wait, to := int64(hour), &m.later
@@ -308,19 +309,19 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				wait, to = -1, &m.due // now is rounded up
 			}
 			b.verdict(func(doing, old, next string) string {
-				return b.script(sign, lists.Retry, 3, k.Living, doing, k.Delay, wait, old, next)
+				return b.script(sign, store.Retry, 3, k.Living, doing, k.Delay, wait, old, next)
 			}, to)
 		},
 		"reject": func() {
 			b.verdict(func(doing, old, next string) string {
-				return b.script(func(v any) any { return v.([]any)[0] }, lists.Reject, 3, k.Living, doing, k.Dead, old, next, 0, 0)
+				return b.script(func(v any) any { return v.([]any)[0] }, store.Reject, 3, k.Living, doing, k.Dead, old, next, 0, 0)
 			}, &m.dead)
 		},
 		"promote": func() {
 			// Of one and the same due time, or of some, the order is that of the scores; which of them is whose the servers need not
 			// agree on, because each has its own clock: so one at a time.
 			for len(m.due) > 0 {
-				got := b.script(func(v any) any { return v.([]any)[0] }, lists.Promote, 3, k.Living, k.Delay, k.Prepare, 1, 1<<20)
+				got := b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Living, k.Delay, k.Prepare, 1, 1<<20)
 				b.expect(got, one(1))
 				var e string
 				for i, s := range b.servers {
@@ -337,7 +338,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				m.due, _ = cut(m.due, e)
 				m.prepare = append([]string{e}, m.prepare...)
 			}
-			b.expect(b.script(func(v any) any { return v.([]any)[0] }, lists.Promote, 3, k.Living, k.Delay, k.Prepare, 10, 1<<20), one(0))
+			b.expect(b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Living, k.Delay, k.Prepare, 10, 1<<20), one(0))
 		},
 		"release": func() {
 			l, _ := b.list(m.living, true)
@@ -354,7 +355,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = left
-			b.expect(b.script(nil, lists.Release, 5, append([]any{k.Living, l, k.Prepare, k.IDs, k.Running, 0}, ids...)...), one(n))
+			b.expect(b.script(nil, store.Release, 5, append([]any{k.Living, l, k.Prepare, k.IDs, k.Running, 0}, ids...)...), one(n))
 		},
 		"hand over": func() {
 			l, _ := b.list(append(slices.Clone(m.living), m.gone...), true)
@@ -384,17 +385,17 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = nil
-			b.expect(b.script(nil, lists.Handover, 6, append([]any{k.Living, l, to, k.Prepare, k.IDs, k.Running, holder.Name}, ids...)...), append([]any{one(back)}, found...))
+			b.expect(b.script(nil, store.Handover, 6, append([]any{k.Living, l, to, k.Prepare, k.IDs, k.Running, holder.Name}, ids...)...), append([]any{one(back)}, found...))
 		},
 		"supersede": func() {
 			if len(m.living) < 2 {
 				b.Skip("the last one stays")
 			}
 			i := rapid.SampledFrom(m.living).Draw(b.T, "incarnation")
-			m.living = slices.DeleteFunc(m.living, func(o lists.Incarnation) bool { return o == i })
+			m.living = slices.DeleteFunc(m.living, func(o store.Incarnation) bool { return o == i })
 			m.gone = append(m.gone, i)
 			m.superseded[i.Name] = true
-			b.expect(b.script(nil, lists.Supersede, 3, k.Living, k.Gone, k.Keeper, i.Name), one(1))
+			b.expect(b.script(nil, store.Supersede, 3, k.Living, k.Gone, k.Keeper, i.Name), one(1))
 		},
 		"reap": func() {
 			l, owner := b.list(m.gone, true)
@@ -403,7 +404,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				raise = 0
 			}
 			args := []any{k.Living, l, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
-				0, 1000, raise, 1 << 20, 0, 0, lists.FailureField("poison"), 0, 0}
+				0, 1000, raise, 1 << 20, 0, 0, element.FailureField("poison"), 0, 0}
 			var serials [][16]byte
 			for range 1 + rapid.IntRange(0, 3).Draw(b.T, "serials") {
 				s := b.serial()
@@ -415,7 +416,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			var suspects []string
 			for i, raw := range m.doing[l][:n] {
 				bytes += len(raw)
-				e, err := lists.Decode([]byte(raw))
+				e, err := element.Decode([]byte(raw))
 				recoveries := 0
 				if raise == 1 && err == nil {
 					if e.Bare {
@@ -442,7 +443,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}
 			m.suspect = append(suspects, m.suspect...)
 			m.doing[l] = slices.Clone(m.doing[l][n:])
-			b.expect(b.script(nil, lists.Reap, 12, args...), []any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)})
+			b.expect(b.script(nil, store.Reap, 12, args...), []any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)})
 		},
 		"revive": func() {
 			if len(m.dead) == 0 {
@@ -451,7 +452,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			e := rapid.SampledFrom(m.dead).Draw(b.T, "dead")
 			m.dead, _ = cut(m.dead, e)
 			m.prepare = append([]string{e}, m.prepare...)
-			b.expect(b.script(nil, lists.Revive, 4, k.Dead, k.Prepare, k.IDs, k.Running, e, e, ""), one(1))
+			b.expect(b.script(nil, store.Revive, 4, k.Dead, k.Prepare, k.IDs, k.Running, e, e, ""), one(1))
 		},
 		"unregister": func() {
 			if len(m.living) < 2 {
@@ -465,9 +466,9 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			want := one(0)
 			if held == 0 {
 				want = 1
-				m.living = slices.DeleteFunc(m.living, func(o lists.Incarnation) bool { return o == i })
+				m.living = slices.DeleteFunc(m.living, func(o store.Incarnation) bool { return o == i })
 			}
-			b.expect(b.script(nil, lists.Unregister, 1+i.Workers, append(append([]any{k.Living}, k.Doings(i)...), i.Name)...), want)
+			b.expect(b.script(nil, store.Unregister, 1+i.Workers, append(append([]any{k.Living}, k.Doings(i)...), i.Name)...), want)
 		},
 		"restart": func() {
 			if rapid.IntRange(0, 4).Draw(b.T, "seldom") > 0 {
@@ -534,7 +535,7 @@ func states(t testing.TB, s *redistest.Server) (histories int) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		histories++
-		b := &machine{T: rt, servers: servers, k: lists.KeysOf("h" + strconv.Itoa(histories))}
+		b := &machine{T: rt, servers: servers, k: store.KeysOf("h" + strconv.Itoa(histories))}
 		b.m.doing, b.m.superseded = make(map[string][]string), make(map[string]bool)
 		acts := b.actions()
 		acts["register"](rt)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/recur"
 )
 
@@ -59,7 +59,7 @@ func strikeTick(w *world, act redistest.Action, refusal string) {
 	if refusal != "" {
 		nth = 0
 	}
-	rule := px.On(redistest.ByScript(lists.RecurFire)(channel), nth, act)
+	rule := px.On(redistest.ByScript(store.RecurFire)(channel), nth, act)
 	ends, err := table.Run(ctx, channel)
 	if err != nil {
 		w.Fatal(err)
@@ -101,12 +101,12 @@ func strikeTick(w *world, act redistest.Action, refusal string) {
 func lateInHand(w *world) {
 	const limit = 200 * time.Millisecond
 	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
-	id, k, ctx := n.channel+"/late", lists.KeysOf(n.channel), context.Background()
+	id, k, ctx := n.channel+"/late", store.KeysOf(n.channel), context.Background()
 	m := n.message(id, planReject) // so that it may be in dead
 	n.log.say(asked{}.entry(m))
 	err := n.q.Deliver(ctx, m, shunt.ID(id), shunt.Deadline(time.Now().Add(limit)))
 	n.answered(m, asked{}, err)
-	dead := lists.NewIncarnation(1, time.Second)
+	dead := store.NewIncarnation(1, time.Second)
 	w.server.Do("RPOPLPUSH", k.Prepare, k.List(dead, 0))
 	w.server.Do("ZADD", k.Gone, 0, dead.Name+" 1 r")
 	w.struck("died between take and start")

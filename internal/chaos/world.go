@@ -18,8 +18,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // world is one run: a server, a proxy before it, worker processes, a deliverer in this process, and the ledgers of all of them.
@@ -229,7 +230,7 @@ func (w *world) push(id, plan string, n int, do func() error) error {
 func (w *world) bare(channel, id, plan string) error {
 	m := &message{id: id, plan: plan}
 	return w.push(id, plan, 1, func() error {
-		_, err := w.server.TryDo("LPUSH", lists.KeysOf(channel).Prepare, m.payload())
+		_, err := w.server.TryDo("LPUSH", store.KeysOf(channel).Prepare, m.payload())
 		return err
 	})
 }
@@ -328,7 +329,7 @@ func placesOf(do doer, channel string) ([]place, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := lists.KeysOf(channel)
+	k := store.KeysOf(channel)
 	var all []place
 	for _, key := range keys {
 		state := strings.TrimPrefix(key, "{"+channel+"}.")
@@ -348,7 +349,7 @@ func placesOf(do doer, channel string) ([]place, error) {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 		for _, raw := range raws {
-			e, _ := lists.Decode(raw)
+			e, _ := element.Decode(raw)
 			m := parseMessage(e.Payload)
 			id := m.id
 			if m.corrupt != "" {
@@ -465,10 +466,10 @@ func (w *world) judge() *verdict {
 func (w *world) entered() (es []entry) {
 	now := time.Now()
 	for _, c := range w.channels {
-		k := lists.KeysOf(c)
+		k := store.KeysOf(c)
 		members, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Gone, 0, -1))
 		for _, m := range members {
-			if dead, err := lists.ParseCorpse(m); err == nil && !dead.Superseded {
+			if dead, err := store.ParseCorpse(m); err == nil && !dead.Superseded {
 				ms, _ := strconv.ParseInt(dead.Death, 10, 64)
 				es = append(es, entry{At: time.UnixMilli(ms), By: "redis", Op: judged, Phase: info, Note: dead.Name})
 			}

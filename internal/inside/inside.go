@@ -5,8 +5,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 )
 
 // Door is what they may ask of a Queue.
@@ -15,7 +15,7 @@ type Door interface {
 	Looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error)
 	// Encode makes the element of a message, a shunt.IMessage, with options, a []shunt.Option. when is the time that In and At ask for: a wait,
 	// or a time of day, both zero for now.
-	Encode(message, options any) (channel string, e lists.Element, in time.Duration, at time.Time, err error)
+	Encode(message, options any) (channel string, e element.Element, in time.Duration, at time.Time, err error)
 	// Hints is the subscription of the Queue.
 	Hints(channel string) *link.Subscription
 	// Emit tells an Event.

@@ -10,7 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // End is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is left is
@@ -147,7 +147,7 @@ func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 	for range 2 {
 		c := link.NewCall()
 		for _, in := range r.intakes {
-			c.AddScript(lists.Unregister, 1+len(r.slots), append(append([]any{in.Living}, in.doing...), r.live.Load().Name)...)
+			c.AddScript(store.Unregister, 1+len(r.slots), append(append([]any{in.Living}, in.doing...), r.live.Load().Name)...)
 		}
 		if err := r.all(ctx, c); err != nil {
 			return returned, err
@@ -171,14 +171,14 @@ func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 // disown ends all incarnations into whose lists a command without a reply may yet bring something: they are emptied and then
 // looked after as dead ones, not forgotten.
 func (r *Pool) disown(ctx context.Context) error {
-	owed := append([]lists.Incarnation{*r.live.Load()}, r.owed...)
+	owed := append([]store.Incarnation{*r.live.Load()}, r.owed...)
 	c := link.NewCall()
 	for _, i := range owed {
 		if err := r.empty(ctx, i); err != nil {
 			return err
 		}
 		for _, in := range r.intakes {
-			c.AddScript(lists.Supersede, 3, in.Living, in.Gone, in.Keeper, i.Name)
+			c.AddScript(store.Supersede, 3, in.Living, in.Gone, in.Keeper, i.Name)
 		}
 	}
 	return r.all(ctx, c)
@@ -238,7 +238,7 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 	}
 	for _, h := range all {
 		in := h.it.In
-		c.AddScript(lists.Release, 5, in.Living, in.doing[h.s.n], in.Prepare, in.IDs, in.Running, began, h.it.Identity(h.it.Raw))
+		c.AddScript(store.Release, 5, in.Living, in.doing[h.s.n], in.Prepare, in.IDs, in.Running, began, h.it.Identity(h.it.Raw))
 	}
 	if err := r.all(ctx, c); !c.Answered {
 		return 0, err
@@ -265,12 +265,12 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 }
 
 // empty puts what the lists hold, known or not, to the taking end.
-func (r *Pool) empty(ctx context.Context, i lists.Incarnation) error {
+func (r *Pool) empty(ctx context.Context, i store.Incarnation) error {
 	c := link.NewCall()
 	for _, s := range r.slots {
 		for _, in := range r.intakes {
 			list := in.List(i, s.n)
-			c.AddScript(lists.Handover, 6, in.Living, list, list, in.Prepare, in.IDs, in.Running, "")
+			c.AddScript(store.Handover, 6, in.Living, list, list, in.Prepare, in.IDs, in.Running, "")
 		}
 	}
 	return r.all(ctx, c)

@@ -8,14 +8,14 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // register enters an incarnation among the living of every channel; only then may it take. The call tells what came of each.
-func (r *Pool) register(ctx context.Context, i lists.Incarnation) (*link.Call, error) {
+func (r *Pool) register(ctx context.Context, i store.Incarnation) (*link.Call, error) {
 	c := link.NewCall()
 	for _, in := range r.intakes {
-		c.AddScript(lists.Register, 1, in.Living, i.Name, i.Term().Milliseconds())
+		c.AddScript(store.Register, 1, in.Living, i.Name, i.Term().Milliseconds())
 	}
 	return c, r.all(ctx, c)
 }
@@ -73,7 +73,7 @@ func (r *Pool) resume() {
 	r.wakeAll()
 }
 
-// enter takes the gate with others, for commands on the incarnation's lists. False: a handover is under way.
+// enter takes the gate with others, for commands on the incarnation's store. False: a handover is under way.
 func (r *Pool) enter() bool {
 	if !r.gate.TryRLock() {
 		return false
@@ -100,7 +100,7 @@ func (r *Pool) handover(why error) {
 		return
 	}
 	defer r.resume()
-	h := &handover{r: r, sources: []lists.Incarnation{*r.live.Load()}}
+	h := &handover{r: r, sources: []store.Incarnation{*r.live.Load()}}
 	h.revoke()
 	h.begin()
 	wait := link.MinTrouble
@@ -152,8 +152,8 @@ func (r *Pool) handover(why error) {
 // handover is one under way. The gate is held alone.
 type handover struct {
 	r          *Pool
-	sources    []lists.Incarnation // not yet known to be ended
-	next       lists.Incarnation
+	sources    []store.Incarnation // not yet known to be ended
+	next       store.Incarnation
 	registered time.Time   // sending of the last register that all channels executed
 	since      []time.Time // of the last that each of them executed, or may have; zero where that is none
 	moved      bool        // elements may lie in the lists of next
@@ -162,7 +162,7 @@ type handover struct {
 
 // begin makes another next.
 func (h *handover) begin() {
-	h.next = lists.NewIncarnation(len(h.r.slots), h.r.conf.Lease)
+	h.next = store.NewIncarnation(len(h.r.slots), h.r.conf.Lease)
 	h.since, h.moved = make([]time.Time, len(h.r.intakes)), false
 }
 
@@ -216,7 +216,7 @@ func (h *handover) try(ctx context.Context) error {
 	c = link.NewCall()
 	for _, old := range h.sources {
 		for _, in := range r.intakes {
-			c.AddScript(lists.Supersede, 3, in.Living, in.Gone, in.Keeper, old.Name)
+			c.AddScript(store.Supersede, 3, in.Living, in.Gone, in.Keeper, old.Name)
 		}
 	}
 	return r.all(ctx, c)
@@ -333,7 +333,7 @@ func (h *handover) move(ctx context.Context) error {
 }
 
 // empty does so with the lists of one incarnation; it says what was there of wanted, and how much else.
-func (h *handover) empty(ctx context.Context, old lists.Incarnation, wanted []held) (found map[*Item]bool, back int, err error) {
+func (h *handover) empty(ctx context.Context, old store.Incarnation, wanted []held) (found map[*Item]bool, back int, err error) {
 	r := h.r
 	type part struct {
 		in    *Intake
@@ -354,7 +354,7 @@ func (h *handover) empty(ctx context.Context, old lists.Incarnation, wanted []he
 					p.items, ids = append(p.items, o.it), append(ids, o.it.Identity(o.it.Raw))
 				}
 			}
-			c.AddScript(lists.Handover, 6, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare, in.IDs, in.Running, holder(h.next, s.n)}, ids...)...)
+			c.AddScript(store.Handover, 6, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare, in.IDs, in.Running, holder(h.next, s.n)}, ids...)...)
 			parts = append(parts, p)
 		}
 		wanted = wanted[n:]

@@ -9,15 +9,16 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Item is one message in hand, and its handler's context. Its state is guarded by its slot's mu. The context's deadline is the watcher's to
 // keep, so that no message costs a timer; and what a context proper costs is paid only by a handler that asks its own for more than whether
 // it has ended. It is small, for memory is what most of a receiver's time goes to.
 type Item struct {
-	lists.Element
+	element.Element
 	In  *Intake
 	Raw []byte // as received: what is removed
 
@@ -82,11 +83,11 @@ type Verdict struct {
 
 // Follow is a message that is delivered when another is acked.
 type Follow struct {
-	*lists.Keys
+	*store.Keys
 	Mode    string // now, in or at
 	MS      int64
 	Expires int64 // ms after its delivery; 0: never
-	lists.Element
+	element.Element
 	Raw []byte
 }
 
@@ -142,7 +143,7 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	case over[0].ID() != "":
 		s.settleAll(call, doing, first, over...)
 	case first:
-		call.AddScript(lists.Ack, 1, doing, n)
+		call.AddScript(store.Ack, 1, doing, n)
 		call.AddElements(over[0].head(), over[n-1].head())
 	default:
 		for _, it := range over {
@@ -212,21 +213,21 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 			failure = v.Failure
 		}
 		if id == "" {
-			call.AddScript(lists.Retry, 3, in.Living, doing, in.Delay, wait, it.Raw, next)
+			call.AddScript(store.Retry, 3, in.Living, doing, in.Delay, wait, it.Raw, next)
 			break
 		}
-		call.AddScript(lists.Retry, 10, in.Living, doing, in.Delay, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, wait, it.Raw, next,
+		call.AddScript(store.Retry, 10, in.Living, doing, in.Delay, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, wait, it.Raw, next,
 			id, it.Serial[:], over, failure, off)
 	case Rejected, Undecodable:
 		most, age := max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds())
 		if id == "" {
-			call.AddScript(lists.Reject, 3, in.Living, doing, in.Dead, it.Raw, v.Next, most, age)
+			call.AddScript(store.Reject, 3, in.Living, doing, in.Dead, it.Raw, v.Next, most, age)
 			break
 		}
-		call.AddScript(lists.Reject, 10, in.Living, doing, in.Dead, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, it.Raw, v.Next, most, age,
+		call.AddScript(store.Reject, 10, in.Living, doing, in.Dead, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, it.Raw, v.Next, most, age,
 			id, it.Serial[:], it.Attempt(), v.Failure, max(0, it.Extra.Retain), max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
 	case Released:
-		call.AddScript(lists.Release, 5, in.Living, doing, in.Prepare, in.IDs, in.Running, it.began(), it.Identity(it.Raw))
+		call.AddScript(store.Release, 5, in.Living, doing, in.Prepare, in.IDs, in.Running, it.began(), it.Identity(it.Raw))
 	}
 }
 
@@ -248,7 +249,7 @@ func (s *slot) settleAll(call *link.Call, doing any, first bool, its ...*Item) {
 	if !first {
 		n = 0
 	}
-	call.AddScript(lists.Settle, 8, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
+	call.AddScript(store.Settle, 8, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
 		max(0, conf.MaxDone), max(0, conf.MaxDoneBytes), n)
 	if !first {
 		for _, it := range its {
@@ -321,7 +322,7 @@ func (s *slot) follow(call *link.Call, it *Item, doing any) {
 		f := &v.Then[i]
 		args = append(args, f.Mode, f.MS, f.ID(), f.Expires, f.Raw)
 	}
-	call.AddScript(lists.Follow, keys, args...)
+	call.AddScript(store.Follow, keys, args...)
 }
 
 // began is 1 if its handler was called.

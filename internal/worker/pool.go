@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Causes of a handler's ended context; shunt exports and explains them.
@@ -107,7 +107,7 @@ type Pool struct {
 
 	// live is the incarnation. gate is held shared by whoever has commands under way on its lists, from before they are sent until
 	// their replies have been judged, and alone by the handover that ends it: so a handover sees every element in one known place.
-	live atomic.Pointer[lists.Incarnation]
+	live atomic.Pointer[store.Incarnation]
 	gate sync.RWMutex
 
 	Taking   context.Context // ends: nothing more is taken
@@ -133,7 +133,7 @@ type Pool struct {
 	Looks       chan *Intake        // sweep now
 	broken      chan error          // of capacity 1: why the incarnation has to end
 	doubt       atomic.Bool         // it has to, and has not yet
-	owed        []lists.Incarnation // gate: what an unfinished handover leaves to the end
+	owed        []store.Incarnation // gate: what an unfinished handover leaves to the end
 	pausing     atomic.Bool         // a handover wants the gate
 	suspect     atomic.Bool         // a suspect is in hand, or asked for
 	suspectsOff link.Holdoff        // of takes of suspects; belongs to whoever has set suspect
@@ -146,7 +146,7 @@ type Pool struct {
 
 // Intake is one channel of a pool.
 type Intake struct {
-	*lists.Keys
+	*store.Keys
 	Own   func(wait time.Duration) // told of each retry that the pool has written to delay
 	Yield func()                   // leaves the keeper's place to others, when all has ended
 
@@ -169,7 +169,7 @@ func NewPool(s *link.Server, workers int, intakes []*Intake, conf Config) *Pool 
 	r.Taking, r.Stop = context.WithCancel(context.Background())
 	r.patience, r.Hurry = context.WithCancel(context.Background())
 	r.Life, r.die = context.WithCancel(context.Background())
-	inc := lists.NewIncarnation(workers, conf.Lease)
+	inc := store.NewIncarnation(workers, conf.Lease)
 	r.live.Store(&inc)
 	for i, in := range intakes {
 		in.Index, in.waiter = i, link.NewWaiter(s.Node, conf.ReplyTimeout)
@@ -190,7 +190,7 @@ func NewPool(s *link.Server, workers int, intakes []*Intake, conf Config) *Pool 
 }
 
 // adopt makes the lists of an incarnation the workers' own. The gate is held alone.
-func (r *Pool) adopt(inc lists.Incarnation) {
+func (r *Pool) adopt(inc store.Incarnation) {
 	for _, in := range r.intakes {
 		in.doing = in.Doings(inc)
 		if r.order != nil {
@@ -209,7 +209,7 @@ func (r *Pool) emit(evs ...Event) {
 }
 
 // Live is the incarnation that the pool is now.
-func (r *Pool) Live() lists.Incarnation { return *r.live.Load() }
+func (r *Pool) Live() store.Incarnation { return *r.live.Load() }
 
 // Join makes the pool known to Redis; only then may it start.
 func (r *Pool) Join(ctx context.Context) error {

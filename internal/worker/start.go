@@ -10,15 +10,16 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // holder is how it is told who has a message with an id in hand.
-func holder(i lists.Incarnation, worker int) string { return i.Name + "/" + strconv.Itoa(worker) }
+func holder(i store.Incarnation, worker int) string { return i.Name + "/" + strconv.Itoa(worker) }
 
 // mark is what is told of one that is about to be handled: the holder, the attempt, and ms since 1970 by the clock here.
-func mark(i lists.Incarnation, worker, attempt int, now time.Time) []byte {
+func mark(i store.Incarnation, worker, attempt int, now time.Time) []byte {
 	return fmt.Appendf(nil, "%s %d %d", holder(i, worker), attempt, now.UnixMilli())
 }
 
@@ -77,7 +78,7 @@ func (s *slot) start(in *Intake) bool {
 // meanwhile is the verdict on a message that is not to be handled, the ith of those asked for, else nil.
 func (it *Item) meanwhile(said said, i int) *Verdict {
 	now := said.now
-	rec, ok := lists.ParseRecord(said.records[i])
+	rec, ok := element.ParseRecord(said.records[i])
 	it.owns = !said.read || ok && rec.Serial == it.Serial && rec.State != 'u' // who did not have to be asked has lost it to nobody
 	expires := it.Extra.Expires
 	switch {
@@ -101,7 +102,7 @@ func (it *Item) meanwhile(said said, i int) *Verdict {
 
 // refuse is the verdict that a message goes to dead unhandled.
 func (it *Item) refuse(why error) *Verdict {
-	e, _ := lists.Decode(it.Raw)
+	e, _ := element.Decode(it.Raw)
 	e.SetFailure(why.Error())
 	return &Verdict{Kind: Rejected, Next: e.Encode(), Failure: why.Error(), Err: why}
 }
@@ -197,7 +198,7 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 // mark adds the command that tells who has them.
 func (s *slot) mark(call *link.Call, in *Intake, asked []*Item, bound bool, now time.Time) {
 	if bound {
-		call.AddScript(lists.Start, 3, in.Living, in.Running, in.IDs)
+		call.AddScript(store.Start, 3, in.Living, in.Running, in.IDs)
 	} else {
 		call.Add("HSET", in.Running)
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // takes are the takes of one step.
@@ -111,7 +111,7 @@ func (s *slot) addTake(call *link.Call, from []*Intake, suspect any, n int) {
 	if suspect != nil {
 		args[len(args)-2] = suspect
 	}
-	call.AddScript(lists.Take, 3*len(from), append(args, n)...)
+	call.AddScript(store.Take, 3*len(from), append(args, n)...)
 }
 
 // receive files what came. empty: there was nothing, so the worker may park.

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/lists"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // BenchmarkStep is a message taken, handled by nothing, and acked, on a real server.
@@ -25,7 +26,7 @@ func BenchmarkStep(b *testing.B) {
 func benchmarkStep(b *testing.B, prefetch, workers int) {
 	b.ReportAllocs()
 	s := redistest.Shared(b)
-	keys := lists.KeysOf(redistest.Name(b))
+	keys := store.KeysOf(redistest.Name(b))
 	for left := b.N; left > 0; left -= 1000 {
 		fill(s, &keys, min(left, 1000))
 	}
@@ -54,17 +55,17 @@ func benchmarkStep(b *testing.B, prefetch, workers int) {
 }
 
 // fill delivers n messages.
-func fill(s *redistest.Server, keys *lists.Keys, n int) {
+func fill(s *redistest.Server, keys *store.Keys, n int) {
 	args := []any{keys.Prepare}
 	for range n {
-		e := lists.Element{Serial: lists.NewSerial(), Payload: make([]byte, 128)}
+		e := element.Element{Serial: element.NewSerial(), Payload: make([]byte, 128)}
 		args = append(args, e.Encode())
 	}
 	s.Do("LPUSH", args...)
 }
 
 // testPool makes a pool of one channel that has joined and is to be started.
-func testPool(tb testing.TB, s *redistest.Server, keys *lists.Keys, workers int, change func(*Config)) *Pool {
+func testPool(tb testing.TB, s *redistest.Server, keys *store.Keys, workers int, change func(*Config)) *Pool {
 	pool, err := link.NewPool(s.URL())
 	if err != nil {
 		tb.Fatal(err)
@@ -128,9 +129,9 @@ func TestWant(t *testing.T) {
 
 // Slow start: a worker asks for as many as came lately, and for four times as many when all of these came.
 func TestSlowStart(t *testing.T) {
-	in := &Intake{Keys: &lists.Keys{Channel: "c"}}
+	in := &Intake{Keys: &store.Keys{Channel: "c"}}
 	s := &slot{r: &Pool{conf: &Config{Prefetch: 64}, intakes: []*Intake{in}}, limit: 1}
-	element := (&lists.Element{Serial: lists.NewSerial(), Payload: []byte("payload")}).Encode()
+	element := (&element.Element{Serial: element.NewSerial(), Payload: []byte("payload")}).Encode()
 	for i, c := range []struct{ asked, came, want int }{
 		{1, 1, 4}, {4, 4, 16}, {16, 16, 64}, {64, 64, 64}, {64, 63, 63}, {63, 63, 64}, {64, 3, 3}, {3, 3, 12}, {3, 2, 2}, {2, 0, 1}, {1, 0, 1},
 	} {
@@ -173,7 +174,7 @@ func TestOrphans(t *testing.T) {
 // What has not begun is handed back at the end, so nothing may begin then: a worker that was about to claim had asked before.
 func TestNothingBeginsAfterStop(t *testing.T) {
 	s := redistest.Shared(t)
-	keys := lists.KeysOf(redistest.Name(t))
+	keys := store.KeysOf(redistest.Name(t))
 	r := testPool(t, s, &keys, 1, func(*Config) {})
 	slot := r.slots[0]
 	slot.now = time.Now()
@@ -193,7 +194,7 @@ func TestNothingBeginsAfterStop(t *testing.T) {
 func TestVerdictDuringEnd(t *testing.T) {
 	redistest.Leaks(t)
 	s := redistest.Shared(t)
-	keys := lists.KeysOf(redistest.Name(t))
+	keys := store.KeysOf(redistest.Name(t))
 	fill(s, &keys, 2)
 	var r *Pool
 	running := make(chan *Item, 2)
@@ -267,7 +268,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 // Two may want the gate alone, and the first to have had it ends its pause: that of the second goes on.
 func TestSeizedPauses(t *testing.T) {
 	s := redistest.Shared(t)
-	keys := lists.KeysOf(redistest.Name(t))
+	keys := store.KeysOf(redistest.Name(t))
 	r := testPool(t, s, &keys, 1, func(*Config) {})
 	if !r.seize(context.Background()) {
 		t.Fatal("not seized")
@@ -289,7 +290,7 @@ func TestSeizedPauses(t *testing.T) {
 // Suspects that were found before a worker has parked wake nobody: it looks before it sleeps.
 func TestParkLooksForSuspects(t *testing.T) {
 	s := redistest.Shared(t)
-	keys := lists.KeysOf(redistest.Name(t))
+	keys := store.KeysOf(redistest.Name(t))
 	r := testPool(t, s, &keys, 1, func(*Config) {})
 	r.Suspects(r.intakes[0])
 	parked := make(chan struct{})

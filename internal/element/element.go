@@ -1,4 +1,5 @@
-package lists
+// Package element is the wire form of a message in Redis, and of the record that an id has there.
+package element
 
 import (
 	"crypto/sha1"

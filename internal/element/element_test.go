@@ -1,11 +1,10 @@
-package lists
+package element
 
 import (
 	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"reflect"
@@ -15,12 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/gomodule/redigo/redis"
 	"github.com/oklog/ulid/v2"
 	"pgregory.net/rapid"
-
-	"github.com/shuntmq/shunt/internal/redistest"
 )
 
 // golden is one case of testdata/elements-v1.txt.
@@ -325,97 +320,6 @@ func known(b []byte) (n int) {
 		}
 	}
 	return n
-}
-
-// probe is what the scripts make of an element.
-type probe struct {
-	header, newer bool
-	identity, id  string
-}
-
-// expected is what element.go makes of it.
-func expected(b []byte) probe {
-	e, err := Decode(b)
-	return probe{header: !e.Bare, newer: err == ErrNewerVersion, identity: e.Identity(b), id: e.ID()}
-}
-
-// source is the text of scripts, one behind the other.
-func source(t testing.TB, names ...string) (text string) {
-	t.Helper()
-	for _, name := range names {
-		b, err := lua.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text += string(b)
-	}
-	return text
-}
-
-// probeScript is header.lua and a return.
-func probeScript(t testing.TB) *redis.Script {
-	t.Helper()
-	return redis.NewScript(0, source(t, "header")+"\nlocal e = ARGV[1]\nreturn {header(e) and 1 or 0, newer(e) and 1 or 0, identity(e), idOf(e) or ''}")
-}
-
-func probed(s *redis.Script, c redis.Conn, b []byte) (p probe, err error) {
-	vs, err := redis.Values(s.Do(c, b))
-	if err == nil {
-		_, err = redis.Scan(vs, &p.header, &p.newer, &p.identity, &p.id)
-	}
-	return p, err
-}
-
-func FuzzHeaderLua(f *testing.F) {
-	for _, g := range goldens(f) {
-		f.Add(g.raw)
-	}
-	m := miniredis.RunT(f)
-	s := probeScript(f)
-	pool := redistest.Pool(f, m.Addr())
-	f.Fuzz(func(t *testing.T, b []byte) {
-		c := pool.Get()
-		defer c.Close()
-		got, err := probed(s, c, b)
-		if want := expected(b); err != nil || got != want {
-			t.Fatalf("header.lua: %+v (%v), element.go: %+v", got, err, want)
-		}
-	})
-}
-
-// The same on both backends, for every golden element, every cut of it, and every change of one of its bytes to a telling one.
-func TestHeaderLua(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
-		t.Parallel()
-		s := probeScript(t)
-		c := redistest.Pool(t, b.Addr()).Get()
-		defer c.Close()
-		n := 0
-		check := func(name string, e []byte) {
-			n++
-			got, err := probed(s, c, e)
-			if want := expected(e); err != nil || got != want {
-				t.Errorf("%s: %x: header.lua: %+v (%v), element.go: %+v", name, e, got, err, want)
-			}
-		}
-		for _, g := range goldens(t) {
-			check(g.name, g.raw)
-			for i := range min(len(g.raw), 40) {
-				check(g.name+", cut", g.raw[:i])
-				for _, to := range []byte{0, 1, 4, 0x10, 0x1f, 0x20, magic, 0xff} {
-					if i < 4 || i >= fixedBytes {
-						e := bytes.Clone(g.raw)
-						e[i] = to
-						check(fmt.Sprintf("%s, byte %d", g.name, i), e)
-					}
-				}
-			}
-		}
-		if n < 5000 {
-			t.Errorf("only %d elements", n)
-		}
-	})
 }
 
 // anyElement draws an element that has a header.

@@ -1,4 +1,4 @@
-package lists
+package store
 
 // The scripts of package recur.
 var (

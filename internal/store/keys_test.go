@@ -1,4 +1,4 @@
-package lists
+package store
 
 import (
 	"fmt"

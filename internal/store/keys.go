@@ -1,6 +1,6 @@
-// Package lists is what lies in Redis: the bytes of an element, the keys of a channel and the names in them, and every script
-// that moves an element from one place to another.
-package lists
+// Package store is the typed border to Redis: the keys of a channel, and for each verb that Redis is asked one function with a
+// reply type. The Lua contract of a verb stands above its script in lua/.
+package store
 
 import (
 	"fmt"
@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/oklog/ulid/v2"
+
+	"github.com/shuntmq/shunt/internal/element"
 )
 
 // ChannelsKey is the set of every channel that was delivered to or received from, kept by best effort for operators.
@@ -69,7 +71,7 @@ type Incarnation struct {
 }
 
 func NewIncarnation(workers int, lease time.Duration) Incarnation {
-	name := fmt.Sprintf("%s-%d-%d", NewSerial(), workers, lease.Milliseconds())
+	name := fmt.Sprintf("%s-%d-%d", element.NewSerial(), workers, lease.Milliseconds())
 	return Incarnation{name, workers, lease}
 }
 

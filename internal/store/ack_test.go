@@ -1,4 +1,4 @@
-package lists
+package store
 
 import (
 	"fmt"
@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
 	"pgregory.net/rapid"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -23,7 +25,7 @@ func TestAckTakesAllOrNothing(t *testing.T) {
 		list := KeysOf(redistest.Name(t)).List(NewIncarnation(1, 0), 0)
 		rapid.Check(t, func(t *rapid.T) {
 			element := func(i int) string {
-				e := Element{Serial: fixed, Payload: fmt.Append(nil, i%1000), Recoveries: int16(i / 1000)}
+				e := element.Element{Serial: ulid.MustParse("01HZY5W3N4Q7R8S9T0V1W2X3Y4"), Payload: fmt.Append(nil, i%1000), Recoveries: int16(i / 1000)}
 				e.Serial[15] = byte(i % 1000)
 				return string(e.Encode())
 			}
