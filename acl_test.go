@@ -118,13 +118,13 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 			t.Error(e)
 		}
 	}
-	for i, key := range []any{k.Gone, k.Living} {
+	for i, key := range []any{k.DeadReceivers, k.Receivers} {
 		dead := store.NewIncarnation(2, time.Second)
 		do("ZADD", key, 1, dead.Name+[]string{" 1 r", ""}[i])
 		for recoveries := range 4 {
 			if recoveries != 2 {
 				e := element.Element{Recoveries: int16(recoveries), Serial: element.NewSerial(), Payload: strconv.AppendInt(nil, int64(100+10*i+recoveries), 10)}
-				do("LPUSH", k.List(dead, 1), e.Encode())
+				do("LPUSH", k.Doing(dead, 1), e.Encode())
 			}
 		}
 	}

@@ -115,7 +115,7 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 	inc := r.Live()
 	c := link.NewCall()
 	for _, in := range r.intakes {
-		c.AddScript(store.Beat, 1, in.Living, inc.Name, inc.Term().Milliseconds())
+		c.AddScript(store.Beat, 1, in.Receivers, inc.Name, inc.Term().Milliseconds())
 	}
 	if err := r.s.Pulse.Run(r.Life, c); err != nil {
 		r.Grave(r.intakes[0].Intake, err)

@@ -79,7 +79,7 @@ func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(
 	k := store.KeysOf(channel)
 	sum := 0
 	for es := range slices.Chunk(all, 100) {
-		v, err := q.look(ctx, channel, func(c *link.Call) { add(&k, c, es) })
+		v, err := q.look(ctx, channel, func(c *link.Call) { add(k, c, es) })
 		if err != nil {
 			return sum, err
 		}
@@ -100,7 +100,7 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 	sum := 0
 	for _, s := range states {
 		if s == Done {
-			n, err := q.purgeDone(ctx, &k)
+			n, err := q.purgeDone(ctx, k)
 			sum += n
 			if err != nil {
 				return sum, err

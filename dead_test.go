@@ -74,9 +74,9 @@ func TestTrimmedByReap(t *testing.T) {
 		k, gone := store.KeysOf(q.name), store.NewIncarnation(1, time.Second)
 		for i := range 3 {
 			e := element.Element{Recoveries: 3, Serial: element.NewSerial(), Payload: strconv.AppendInt(nil, int64(i), 10)}
-			b.Do("LPUSH", k.List(gone, 0), e.Encode())
+			b.Do("LPUSH", k.Doing(gone, 0), e.Encode())
 		}
-		b.Do("ZADD", k.Gone, 1, gone.Name+" 1 r")
+		b.Do("ZADD", k.DeadReceivers, 1, gone.Name+" 1 r")
 		q.receive(1, func(context.Context, int) error { return nil })
 		q.until(10*time.Second, "it is told", func() bool { return q.sum(Poisoned) == 3 && q.sum(Trimmed) == 2 })
 		if es, err := q.List(t.Context(), q.name, Dead, 0, 0); len(es) != 1 || err != nil {

@@ -141,7 +141,7 @@ func (p *promoter) unanswered(name string) {
 // run is the promoter's goroutine.
 func (p *promoter) run() {
 	r := p.r
-	channel := p.in.Delay.(string)
+	channel := p.in.Delay
 	l := r.s.Hints.Listen(channel, p.heard, p.heeds)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -186,7 +186,7 @@ func (p *promoter) yield() {
 	if granted != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		p.r.pulseOne(ctx, store.Yield, 3, p.in.Living, p.in.Keeper, p.in.Delay, granted)
+		p.r.pulseOne(ctx, store.Yield, 3, p.in.Receivers, p.in.Keeper, p.in.Delay, granted)
 	}
 }
 
@@ -226,7 +226,7 @@ func (p *promoter) move(ctx context.Context) (ns []int64, err error) {
 		times = 2
 	}
 	for range times {
-		c.AddScript(store.Promote, 3, p.in.Living, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
+		c.AddScript(store.Promote, 3, p.in.Receivers, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
 	}
 	p.behind = false
 	if err = p.r.s.Pulse.Run(ctx, c); !c.Answered {

@@ -111,8 +111,8 @@ func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call)
 func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, error) {
 	k := store.KeysOf(channel)
 	vs, err := q.looks(ctx, channel, func(c *link.Call) {
-		c.Add("ZRANGE", k.Living, 0, -1, "WITHSCORES")
-		c.Add("ZRANGE", k.Gone, 0, -1, "WITHSCORES")
+		c.Add("ZRANGE", k.Receivers, 0, -1, "WITHSCORES")
+		c.Add("ZRANGE", k.DeadReceivers, 0, -1, "WITHSCORES")
 	})
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 	for i, v := range vs {
 		ms, _ := redis.Strings(v, nil)
 		for j := 0; j+1 < len(ms); j += 2 {
-			dead, err := store.ParseCorpse(ms[j])
+			dead, err := store.ParseDeadReceiver(ms[j])
 			if i == 0 {
 				dead.Incarnation, err = store.ParseIncarnation(ms[j])
 			}
@@ -131,7 +131,7 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 			}
 			until, _ := redis.Int64([]byte(ms[j+1]), nil)
 			rs = append(rs, Receiver{Name: dead.Name, Workers: dead.Workers, Lease: dead.Lease, Alive: i == 0, Until: time.UnixMilli(until)})
-			held = append(held, k.Doings(dead.Incarnation)...)
+			held = append(held, store.Args(k.AllDoing(dead.Incarnation))...)
 		}
 	}
 	if len(held) == 0 {

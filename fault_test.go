@@ -155,7 +155,7 @@ func TestFrozenJudgesNobody(t *testing.T) {
 	beats, sweeps := pj.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.Pass), pj.On(redistest.ByScript(store.Sweep)(q.name), 0, redistest.Pass)
 	judge := startWorker(t, orders{URL: pj.URL(), Channel: q.name, Log: filepath.Join(t.TempDir(), "log"), Workers: 1, Lease: 3 * time.Second, Killer: -1})
 	q.receive(1, func(context.Context, int) error { return nil })
-	redistest.Until(t, 5*time.Second, "both are there", func() bool { return len(members(t, s, k.Living)) == 2 })
+	redistest.Until(t, 5*time.Second, "both are there", func() bool { return len(members(t, s, k.Receivers)) == 2 })
 	strikes(t, beats, beats.Struck()+2)
 	time.Sleep(200 * time.Millisecond) // the reply is there, which nothing tells; the next beat comes a second after it
 	p.Hole(true)
@@ -173,7 +173,7 @@ func TestFrozenJudgesNobody(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // the owner is back a little later, in less than a quarter of its lease
 	p.Hole(false)
 	q.wait(Succeeded, 1, 10*time.Second)
-	for _, dead := range members(t, s, k.Gone) {
+	for _, dead := range members(t, s, k.DeadReceivers) {
 		if strings.HasSuffix(dead, " r") {
 			t.Errorf("called dead: %s", dead)
 		}

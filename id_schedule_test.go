@@ -527,8 +527,8 @@ func TestUpkeep(t *testing.T) {
 		b.must(b.one(1))
 		k := store.KeysOf(b.name)
 		living, dead := store.NewIncarnation(1, time.Second), store.NewIncarnation(1, time.Second)
-		s.Do("ZADD", k.Living, 1, living.Name)
-		s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
+		s.Do("ZADD", k.Receivers, 1, living.Name)
+		s.Do("ZADD", k.DeadReceivers, 1, dead.Name+" 1 s")
 		for i, name := range []string{living.Name, dead.Name, "forgotten"} {
 			s.Do("HSET", k.Running, fmt.Sprint(i), name+"/0 1 1")
 		}
@@ -1011,17 +1011,17 @@ func TestOverTogether(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		disturb func(do func(string, ...any) any, k store.Keys, doing string)
+		disturb func(do func(string, ...any) any, k *store.Keys, doing string)
 		left    string // in the doing list
 	}{
-		{"in order", func(func(string, ...any) any, store.Keys, string) {}, ""},
-		{"in another order", func(do func(string, ...any) any, _ store.Keys, doing string) { do("RPOPLPUSH", doing, doing) }, ""},
-		{"behind another", func(do func(string, ...any) any, _ store.Keys, doing string) { do("RPUSH", doing, "another") }, "another"},
-		{"in another order, while another was cancelled", func(do func(string, ...any) any, k store.Keys, doing string) {
+		{"in order", func(func(string, ...any) any, *store.Keys, string) {}, ""},
+		{"in another order", func(do func(string, ...any) any, _ *store.Keys, doing string) { do("RPOPLPUSH", doing, doing) }, ""},
+		{"behind another", func(do func(string, ...any) any, _ *store.Keys, doing string) { do("RPUSH", doing, "another") }, "another"},
+		{"in another order, while another was cancelled", func(do func(string, ...any) any, k *store.Keys, doing string) {
 			do("SADD", k.Cancelled, "another")
 			do("EVAL", "local a, b = redis.call('LINDEX', KEYS[1], 1), redis.call('LINDEX', KEYS[1], 2) redis.call('LSET', KEYS[1], 1, b) redis.call('LSET', KEYS[1], 2, a)", 1, doing)
 		}, ""},
-		{"while another was cancelled", func(do func(string, ...any) any, k store.Keys, _ string) { do("SADD", k.Cancelled, "another") }, ""},
+		{"while another was cancelled", func(do func(string, ...any) any, k *store.Keys, _ string) { do("SADD", k.Cancelled, "another") }, ""},
 	} {
 		for _, named := range []bool{true, false} {
 			t.Run(c.name+map[bool]string{false: ", without ids"}[named], func(t *testing.T) { overTogether(t, named, c.disturb, c.left) })
@@ -1029,7 +1029,7 @@ func TestOverTogether(t *testing.T) {
 	}
 }
 
-func overTogether(t *testing.T, named bool, disturb func(do func(string, ...any) any, k store.Keys, doing string), stays string) {
+func overTogether(t *testing.T, named bool, disturb func(do func(string, ...any) any, k *store.Keys, doing string), stays string) {
 	t.Parallel()
 	const n = 60
 	s := redistest.Start(t)

@@ -81,7 +81,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		es := entries(channel, v, false)
 		slices.Reverse(es)
 		if err == nil {
-			es, err = q.uncancelled(ctx, &k, es)
+			es, err = q.uncancelled(ctx, k, es)
 		}
 		return es, err
 	}
@@ -89,7 +89,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add(command, key, offset, last, "WITHSCORES") })
 		es := entries(channel, v, true)
 		if err == nil {
-			es, err = q.uncancelled(ctx, &k, es)
+			es, err = q.uncancelled(ctx, k, es)
 		}
 		return es, err
 	}
@@ -103,9 +103,9 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 	case Dead:
 		return set("ZREVRANGE", k.Dead)
 	case Doing:
-		return q.held(ctx, &k)
+		return q.held(ctx, k)
 	case Done:
-		return q.listDone(ctx, &k, offset, last)
+		return q.listDone(ctx, k, offset, last)
 	}
 	return nil, fmt.Errorf("shunt: list %q: there is no state %q", channel, state)
 }
@@ -122,7 +122,7 @@ func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
 			continue
 		}
 		vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
-			for _, l := range k.Doings(store.Incarnation{Name: r.Name, Workers: r.Workers, Lease: r.Lease}) {
+			for _, l := range k.AllDoing(store.Incarnation{Name: r.Name, Workers: r.Workers, Lease: r.Lease}) {
 				c.Add("LRANGE", l, 0, -1)
 			}
 		})

@@ -74,9 +74,9 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 
 	// A corpse whose list is to be reaped, two suspects, and a batch in which some hold up the others.
 	dead, k := store.NewIncarnation(2, time.Second), store.KeysOf(q.name)
-	_, _ = m.Push(k.List(dead, 1).(string), "10000", "10001")
-	_, _ = m.ZAdd(k.Gone.(string), 0, dead.Name+" 1 s")
-	_, _ = m.Push(k.Suspect.(string), "10002", "10004")
+	_, _ = m.Push(k.Doing(dead, 1), "10000", "10001")
+	_, _ = m.ZAdd(k.DeadReceivers, 0, dead.Name+" 1 s")
+	_, _ = m.Push(k.Suspect, "10002", "10004")
 	want := []int{10000, 10001, 10002, 10004}
 	for i := range 80 {
 		want = append(want, 20000+i)
@@ -85,7 +85,7 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 		if i%4 == 0 {
 			raw = e.Payload // bare
 		}
-		_, _ = m.Lpush(k.Prepare.(string), string(raw))
+		_, _ = m.Lpush(k.Prepare, string(raw))
 	}
 	seen := newTally()
 	handle := func(ctx context.Context, i int) error {
@@ -142,7 +142,7 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 	if !st.late {
 		redistest.Until(t, 10*time.Second, "the fault strikes", func() bool {
 			if i := 20080 + len(more); st.name == "release" && rule.Struck() == 0 { // the slow ones may have had nothing behind them
-				_, _ = m.Lpush(k.Prepare.(string), strconv.Itoa(i))
+				_, _ = m.Lpush(k.Prepare, strconv.Itoa(i))
 				more = append(more, i)
 			}
 			return rule.Struck() > 0

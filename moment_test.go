@@ -236,8 +236,8 @@ func TestUpkeepForeignReceiver(t *testing.T) {
 		b := newBench(t, s.URL())
 		b.deliver(0, 1)
 		k, dead := store.KeysOf(b.name), store.NewIncarnation(1, time.Second)
-		s.Do("ZADD", k.Gone, 0, "", 0, "  ", 1, dead.Name+" 1 s")
-		s.Do("ZADD", k.Living, 0, "", 0, " \t")
+		s.Do("ZADD", k.DeadReceivers, 0, "", 0, "  ", 1, dead.Name+" 1 s")
+		s.Do("ZADD", k.Receivers, 0, "", 0, " \t")
 		for _, name := range []string{dead.Name, "forgotten"} {
 			s.Do("HSET", k.Running, name, name+"/0 1 1")
 		}

@@ -206,11 +206,11 @@ func (q *Queue) keysFor(channel string) (*store.Keys, error) {
 	made := store.KeysOf(channel)
 	q.knownMu.Lock()
 	if k = q.known[channel]; k == nil {
-		k = &made
+		k = made
 		q.known[channel] = k
 	}
 	q.knownMu.Unlock()
-	if k == &made {
+	if k == made {
 		c := link.NewCall()
 		c.Add("SADD", store.ChannelsKey, channel)
 		q.serverOf(channel).Data.Post(c) // the reply is nobody's

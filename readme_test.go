@@ -377,7 +377,7 @@ func TestREADMEPages(t *testing.T) {
 		}
 	}
 	keys := []any{store.ChannelsKey}
-	for k, i := reflect.ValueOf(store.KeysOf("C")), 1; i < k.NumField(); i++ { // the first is the channel
+	for k, i := reflect.ValueOf(*store.KeysOf("C")), 1; i < k.NumField(); i++ { // the first is the channel
 		keys = append(keys, k.Field(i).Interface())
 	}
 	for _, key := range keys {

@@ -35,7 +35,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 	}
 	for {
 		name, hints := in.promoter.asks(r)
-		v, err := r.pulseOne(r.Life, store.Sweep, 12, in.Living, in.Gone, in.Keys.Suspect, in.Delay, in.Keeper,
+		v, err := r.pulseOne(r.Life, store.Sweep, 12, in.Receivers, in.DeadReceivers, in.Keys.Suspect, in.Delay, in.Keeper,
 			in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
 			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
 		if err != nil {
@@ -143,7 +143,7 @@ func (r *receiver) buryAll(p *pulse, in *intake, age int64) error {
 
 // bury reaps what a dead incarnation holds, and says when it is looked at again. After errLate it goes on where it was.
 func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
-	dead, err := store.ParseCorpse(member)
+	dead, err := store.ParseDeadReceiver(member)
 	if err != nil { // nothing that could be reaped
 		r.q.events.emit(Event{Kind: Trouble, Channel: in.Channel, Err: err, Fatal: true})
 		return nil
@@ -155,7 +155,7 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 		return errLate
 	}
 	if in.burying != member {
-		in.burying, in.unasked, in.held = member, in.Doings(dead.Incarnation), nil
+		in.burying, in.unasked, in.held = member, store.Args(in.AllDoing(dead.Incarnation)), nil
 	}
 	for {
 		if !r.mayGoOn(p) {
@@ -167,8 +167,8 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 		case len(in.unasked) > 0:
 			err = r.ask(in)
 		default:
-			doings := in.Doings(dead.Incarnation)
-			_, err = r.pulseOne(r.Life, store.Finish, 2+len(doings), append(append([]any{in.Living, in.Gone}, doings...), member, dead.Death)...)
+			doings := store.Args(in.AllDoing(dead.Incarnation))
+			_, err = r.pulseOne(r.Life, store.Finish, 2+len(doings), append(append([]any{in.Receivers, in.DeadReceivers}, doings...), member, dead.Death)...)
 			return err
 		}
 		if err != nil {
@@ -224,7 +224,7 @@ func (r *receiver) count(of []any) (int, error) {
 }
 
 // reap empties the next of the lists, a bounded part of them. errLate: the fence is behind it.
-func (r *receiver) reap(p *pulse, in *intake, dead store.Corpse, fence, age int64) error {
+func (r *receiver) reap(p *pulse, in *intake, dead store.DeadReceiver, fence, age int64) error {
 	raise := 1
 	if dead.Superseded {
 		raise = 0
@@ -233,7 +233,7 @@ func (r *receiver) reap(p *pulse, in *intake, dead store.Corpse, fence, age int6
 	some := in.held[:min(len(in.held), max(1, p.lists))]
 	c := link.NewCall()
 	for _, list := range some {
-		args := []any{in.Living, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
+		args := []any{in.Receivers, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
 			in.Running, in.Waited,
 			fence, age, raise, reapBytes / len(some), max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason,
 			max(0, r.conf.MaxDone), max(0, r.conf.MaxDoneBytes)}

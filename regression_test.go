@@ -53,8 +53,8 @@ func (b *bench) leaves(channel string) (left Stats, n int) {
 // time of the server's on, in ms; how is r of one that was called dead, and s of a superseded one.
 func (b *bench) corpse(s redistest.Backend, workers int, payload, how string, look int64) {
 	dead, k := store.NewIncarnation(workers, 2*time.Second), store.KeysOf(b.name)
-	s.Do("ZADD", k.Gone, look, fmt.Sprintf("%s %d %s", dead.Name, look, how))
-	for _, list := range k.Doings(dead) {
+	s.Do("ZADD", k.DeadReceivers, look, fmt.Sprintf("%s %d %s", dead.Name, look, how))
+	for _, list := range k.AllDoing(dead) {
 		s.Do("LPUSH", list, payload)
 	}
 }
@@ -326,7 +326,7 @@ func TestLateTakeAfterShutdown(t *testing.T) {
 	if err := shutdown(ended); err != nil {
 		t.Error(err)
 	}
-	if living, gone := members(t, s, k.Living), members(t, s, k.Gone); len(living) != 0 || len(gone) == 0 {
+	if living, gone := members(t, s, k.Receivers), members(t, s, k.DeadReceivers); len(living) != 0 || len(gone) == 0 {
 		t.Errorf("living %v, dead %v", living, gone)
 	}
 	s.Do("LPUSH", k.Prepare, "1") // the server still blocks for the old take
@@ -361,8 +361,8 @@ func TestNeverLiveAndDead(t *testing.T) {
 	p.Refuse(false)
 	q.wait(Succeeded, 1, 5*time.Second)
 	k := store.KeysOf(q.name)
-	dead := strings.Join(members(t, s, k.Gone), "\n")
-	for _, name := range members(t, s, k.Living) {
+	dead := strings.Join(members(t, s, k.DeadReceivers), "\n")
+	for _, name := range members(t, s, k.Receivers) {
 		if strings.Contains(dead, name) {
 			t.Errorf("%s is among the living and among\n%s", name, dead)
 		}
@@ -455,11 +455,11 @@ func TestShortLeaseJudgesNoLongOne(t *testing.T) {
 	began := time.Now()
 	long.receive(1, handle) // beats after 3 s
 	k := store.KeysOf(long.name)
-	name := members(t, s, k.Living)[0]
+	name := members(t, s, k.Receivers)[0]
 	short.idles(pShort, 1, handle)
 	away(pShort)
 	time.Sleep(time.Until(began.Add(1300 * time.Millisecond)))
-	s.Do("ZADD", k.Living, "XX", 1, name) // as after 10 s
+	s.Do("ZADD", k.Receivers, "XX", 1, name) // as after 10 s
 	sweeps := pShort.On(redistest.ByScript(store.Sweep)(short.name), 0, redistest.Pass)
 	pShort.Refuse(false)
 	strikes(t, beats, 1) // within 2.5 s
@@ -526,7 +526,7 @@ func beatsWhileSuperseding(t *testing.T) (gone bool) {
 	beats := p.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.Pass)
 	p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
 	q.deliver(1, 2)
-	redistest.Until(t, 5*time.Second, "it is superseded", func() bool { return s.Do("ZCARD", store.KeysOf(q.name).Gone).(int64) > 0 })
+	redistest.Until(t, 5*time.Second, "it is superseded", func() bool { return s.Do("ZCARD", store.KeysOf(q.name).DeadReceivers).(int64) > 0 })
 	strikes(t, beats, beats.Struck()+1)
 	q.wait(Succeeded, 1, 5*time.Second)
 	return q.count(LeaseGone) > 0 || cancelled.Load()
@@ -703,12 +703,12 @@ func TestManyWorkers(t *testing.T) { // alone: 9,000 goroutines take their time 
 	redistest.Leaks(t)
 	q := newBench(t, s.URL())
 	k := store.KeysOf(q.name)
-	s.Do("ZADD", k.Gone, 1, store.NewIncarnation(9000, time.Second).Name+" 1 s") // dead for more than an hour
+	s.Do("ZADD", k.DeadReceivers, 1, store.NewIncarnation(9000, time.Second).Name+" 1 s") // dead for more than an hour
 	seen := newTally()
 	shutdown := q.receive(9000, func(_ context.Context, i int) error { seen.add(i); return nil })
 	q.deliver(0, 100)
 	q.until(10*time.Second, "all handled", func() bool { return q.count(Acked) == 100 })
-	redistest.Until(t, 10*time.Second, "the dead one is forgotten", func() bool { return s.Do("EXISTS", k.Gone).(int64) == 0 })
+	redistest.Until(t, 10*time.Second, "the dead one is forgotten", func() bool { return s.Do("EXISTS", k.DeadReceivers).(int64) == 0 })
 	if err := shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -726,9 +726,9 @@ func TestFarListIsReaped(t *testing.T) {
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
 	dead := store.NewIncarnation(1000, 2*time.Second)
 	k := store.KeysOf(q.name)
-	s.Do("ZADD", k.Living, 1, dead.Name)
-	s.Do("LPUSH", k.List(dead, 1), "1")
-	s.Do("LPUSH", k.List(dead, 900), "2")
+	s.Do("ZADD", k.Receivers, 1, dead.Name)
+	s.Do("LPUSH", k.Doing(dead, 1), "1")
+	s.Do("LPUSH", k.Doing(dead, 900), "2")
 	p.Slow(500*time.Microsecond, 0, 0)
 	seen := newTally()
 	q.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
@@ -816,7 +816,7 @@ func TestCutsEverywhere(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if living := members(t, s, store.KeysOf(q.name).Living); len(living) > 0 {
+	if living := members(t, s, store.KeysOf(q.name).Receivers); len(living) > 0 {
 		t.Errorf("still among the living: %v", living)
 	}
 	t.Logf("%d messages, %d cuts, %d handovers, %d extra", n, struck, q.count(Succeeded), seen.extra())
@@ -961,8 +961,8 @@ func TestJudgesAsSoonAsItMay(t *testing.T) {
 	lease := 12 * time.Second
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = lease })
 	k, dead := store.KeysOf(q.name), store.NewIncarnation(1, lease)
-	s.Do("ZADD", k.Living, 1, dead.Name)
-	s.Do("LPUSH", k.List(dead, 0), "1")
+	s.Do("ZADD", k.Receivers, 1, dead.Name)
+	s.Do("LPUSH", k.Doing(dead, 0), "1")
 	began := time.Now()
 	q.receive(1, func(context.Context, int) error { return nil })
 	q.wait(Acked, 1, 15*time.Second)
@@ -1002,7 +1002,7 @@ func TestSlowSweepEnds(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
 	dead, k := store.NewIncarnation(1, time.Second), store.KeysOf(q.name)
-	s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
+	s.Do("ZADD", k.DeadReceivers, 1, dead.Name+" 1 s")
 	p.On(redistest.Command("EXISTS", q.name), 0, redistest.Delay(600*time.Millisecond)) // more than a sixth of the lease
 	finishes := p.On(redistest.ByScript(store.Finish)(q.name), 0, redistest.Pass)
 	sweeps := p.On(redistest.ByScript(store.Sweep)(q.name), 0, redistest.Pass)
@@ -1085,12 +1085,12 @@ func TestBrokenListHoldsUpNobodyElse(t *testing.T) {
 	redistest.Leaks(t)
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
 	k, broken := store.KeysOf(q.name), store.NewIncarnation(1, time.Second)
-	s.Do("ZADD", k.Gone, 1, broken.Name+" 2 s") // died later, so it comes first
-	s.Do("SET", k.List(broken, 0), "none of shunt's")
+	s.Do("ZADD", k.DeadReceivers, 1, broken.Name+" 2 s") // died later, so it comes first
+	s.Do("SET", k.Doing(broken, 0), "none of shunt's")
 	q.corpse(s, 1, "1", "s", 1)
 	q.receive(1, func(context.Context, int) error { return nil })
 	q.wait(Recovered, 1, 10*time.Second)
-	s.Do("DEL", k.List(broken, 0))
+	s.Do("DEL", k.Doing(broken, 0))
 }
 
 // Who goes on with a burial after its claim is over has to meet the same one first; those that died in one ms came in any order.
@@ -1101,12 +1101,12 @@ func TestClaimsComeInOneOrder(t *testing.T) {
 	q := newBench(t, s.URL())
 	k := store.KeysOf(q.name)
 	for range 20 {
-		s.Do("ZADD", k.Gone, 1, store.NewIncarnation(1, time.Second).Name+" 1 s")
+		s.Do("ZADD", k.DeadReceivers, 1, store.NewIncarnation(1, time.Second).Name+" 1 s")
 	}
 	first := ""
 	for range 5 {
 		replies, err := q.looks(context.Background(), q.name, func(c *link.Call) {
-			c.AddScript(store.Sweep, 12, k.Living, k.Gone, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+			c.AddScript(store.Sweep, 12, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
 				0, 1000, sweepClaims, "", 1000, 0, 0)
 		})
 		if err != nil {
@@ -1206,8 +1206,8 @@ func TestSlowReapingGetsOn(t *testing.T) {
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
 	dead := store.NewIncarnation(1, time.Second)
 	k := store.KeysOf(q.name)
-	s.Do("ZADD", k.Gone, 1, dead.Name+" 1 s")
-	s.Do("LPUSH", k.List(dead, 0), "1")
+	s.Do("ZADD", k.DeadReceivers, 1, dead.Name+" 1 s")
+	s.Do("LPUSH", k.Doing(dead, 0), "1")
 	p.Slow(40*time.Millisecond, 0, 0)
 	seen := newTally()
 	q.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
@@ -1390,14 +1390,14 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	s.Do("LPUSH", k.Prepare, "7")
 	redistest.Until(t, 5*time.Second, "it is handled", func() bool { return handled.Load() == 1 })
 	strikes(t, blocks, 1)
-	old := members(t, s, k.Living)[0]
+	old := members(t, s, k.Receivers)[0]
 	i, _ := store.ParseIncarnation(old)
 	super := redistest.ByScript(store.Supersede)(q.name)
 	worker := 0
-	if s.Do("LLEN", k.List(i, 0)).(int64) == 0 {
+	if s.Do("LLEN", k.Doing(i, 0)).(int64) == 0 {
 		worker = 1
 	}
-	p.On(super, 1, redistest.Call(func() { s.TryDo("LPUSH", k.List(i, worker), "7") })) // what the broken connection's take does late
+	p.On(super, 1, redistest.Call(func() { s.TryDo("LPUSH", k.Doing(i, worker), "7") })) // what the broken connection's take does late
 	p.On(super, 1, redistest.ReplyError("CLUSTERDOWN The cluster is down"))
 	p.CutAll() // the waiter's block loses its reply
 	func() {
@@ -1410,20 +1410,20 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	}()
 	live := ""
 	redistest.Until(t, 5*time.Second, "one is live", func() bool {
-		m := members(t, s, k.Living)
+		m := members(t, s, k.Receivers)
 		if len(m) == 1 {
 			live = m[0]
 		}
 		return len(m) == 1
 	})
 	l, _ := store.ParseIncarnation(live)
-	t.Logf("live list: %q", s.Do("LRANGE", k.List(l, worker), 0, -1))
+	t.Logf("live list: %q", s.Do("LRANGE", k.Doing(l, worker), 0, -1))
 	close(release)
 	time.Sleep(3 * time.Second)
 	left, n := q.leaves(q.name)
 	t.Logf("handled %d, left %v", handled.Load(), left)
 	if n > 0 || handled.Load() < 2 {
-		t.Errorf("two were delivered, %d handled, %v left, receivers %v", handled.Load(), left, members(t, s, k.Living))
+		t.Errorf("two were delivered, %d handled, %v left, receivers %v", handled.Load(), left, members(t, s, k.Receivers))
 	}
 }
 
@@ -1456,9 +1456,9 @@ func TestRegisteredByHalf(t *testing.T) {
 	p.Refuse(false)
 	q.wait(Succeeded, 1, 10*time.Second)
 	k := store.KeysOf(ks[0].channel)
-	t.Logf("living %v\ngone %v", members(t, s, k.Living), members(t, s, k.Gone))
-	gone := fmt.Sprint(members(t, s, k.Gone))
-	for _, name := range members(t, s, k.Living) {
+	t.Logf("living %v\ngone %v", members(t, s, k.Receivers), members(t, s, k.DeadReceivers))
+	gone := fmt.Sprint(members(t, s, k.DeadReceivers))
+	for _, name := range members(t, s, k.Receivers) {
 		if bytes.Contains([]byte(gone), []byte(name)) {
 			t.Errorf("%s is among the living and among %s", name, gone)
 		}
@@ -1628,7 +1628,7 @@ func TestShutdownWhileBeatsAreRefused(t *testing.T) {
 	if err := shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if left := members(t, s, store.KeysOf(q.name).Living); len(left) > 0 {
+	if left := members(t, s, store.KeysOf(q.name).Receivers); len(left) > 0 {
 		t.Errorf("%v is still among the living", left)
 	}
 }
@@ -1749,8 +1749,8 @@ func TestHintBesideFailedSweep(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 4 * time.Second }) // a claim lasts half of it
 	k, gone := store.KeysOf(q.name), store.NewIncarnation(1, time.Second)
-	s.Do("LPUSH", k.List(gone, 0), "1")
-	s.Do("ZADD", k.Gone, 1, gone.Name+" 1 s")
+	s.Do("LPUSH", k.Doing(gone, 0), "1")
+	s.Do("ZADD", k.DeadReceivers, 1, gone.Name+" 1 s")
 	claimed := redistest.ByScript(store.Sweep)(q.name)
 	lost, sweeps := p.On(claimed, 1, redistest.CutAfter), p.On(claimed, 0, redistest.Pass)
 	q.receive(1, func(context.Context, int) error { return nil })

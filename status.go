@@ -163,7 +163,7 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
 	replies, again, err := q.sends(ctx, channel, func(c *link.Call) {
-		c.AddScript(store.Cancel, 9, k.Living, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, id, serial[:], cancelLooks,
+		c.AddScript(store.Cancel, 9, k.Receivers, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, id, serial[:], cancelLooks,
 			max(0, q.conf.MaxDone), max(0, q.conf.MaxDoneBytes))
 	})
 	if err != nil {
@@ -220,7 +220,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 		return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, err)
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
-	args := []any{k.Living, k.IDs, k.Delay, k.Prepare, k.Running, k.Postponed, id, mode, ms, postponeLooks, serial[:]}
+	args := []any{k.Receivers, k.IDs, k.Delay, k.Prepare, k.Running, k.Postponed, id, mode, ms, postponeLooks, serial[:]}
 	for again := false; ; {
 		replies, twice, err := q.sends(ctx, channel, func(c *link.Call) { c.AddScript(store.Postpone, 6, args...) })
 		if err != nil {
@@ -244,7 +244,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) e
 			return nil
 		}
 		// It is one of many that are due at the same time: it is looked for from here, and handed to the script.
-		e, err := q.dueAt(ctx, &k, s)
+		e, err := q.dueAt(ctx, k, s)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -298,7 +298,7 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 	var e Entry
 	switch s.State {
 	case Delay:
-		if e, err = q.dueAt(ctx, &k, s); err == nil {
+		if e, err = q.dueAt(ctx, k, s); err == nil {
 			return e, nil
 		}
 		fallthrough // one that was put off lies in prepare
@@ -311,7 +311,7 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 			if n > 0 {
 				return nil, nil
 			}
-			return q.held(ctx, &k)
+			return q.held(ctx, k)
 		})
 	default:
 		return Entry{ID: s.ID, Serial: s.Serial, Delivered: s.Delivered, Attempts: s.Attempt, Failure: s.Failure, At: s.Outcome.Ended,

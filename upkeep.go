@@ -46,8 +46,8 @@ func (r *receiver) upkeep(in *intake, server time.Time) error {
 	vs, err = pulse(func(c *link.Call) {
 		c.Add("HSCAN", in.Running, in.marks, "COUNT", upkeepMost)
 		c.Add("SSCAN", in.Receipts, in.receipts, "COUNT", upkeepMost)
-		c.Add("ZRANGE", in.Living, 0, -1)
-		c.Add("ZRANGE", in.Gone, 0, -1)
+		c.Add("ZRANGE", in.Receivers, 0, -1)
+		c.Add("ZRANGE", in.DeadReceivers, 0, -1)
 	})
 	if err != nil {
 		return err

@@ -486,7 +486,7 @@ func TestEnds(t *testing.T) {
 	subscribers := func(want int64) {
 		b.until(5*time.Second, "the subscription", func() bool {
 			n, _ := redis.Int64Map(s.Do("PUBSUB", "NUMSUB", store.KeysOf(b.channel).Recur), nil)
-			return n[store.KeysOf(b.channel).Recur.(string)] == want
+			return n[store.KeysOf(b.channel).Recur] == want
 		})
 	}
 	subscribers(1)

@@ -148,7 +148,7 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 	now := time.Now().Truncate(time.Millisecond)
 	server.SetTime(now) // the clock stands still, so that a due time is the wait to the millisecond
 	k := store.KeysOf(channel)
-	if _, err := server.DB(0).Push(k.Prepare.(string), string(e.Encode())); err != nil {
+	if _, err := server.DB(0).Push(k.Prepare, string(e.Encode())); err != nil {
 		return out, err
 	}
 

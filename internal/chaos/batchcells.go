@@ -22,9 +22,9 @@ func batchOfDead(w *world) {
 	k, dead := store.KeysOf(w.channels[0]), store.NewIncarnation(2, time.Second)
 	w.deliver(40, planOK, planRetry, planReject)
 	for i := range 20 {
-		w.server.Do("RPOPLPUSH", k.Prepare, k.List(dead, i%2))
+		w.server.Do("RPOPLPUSH", k.Prepare, k.Doing(dead, i%2))
 	}
-	w.server.Do("ZADD", k.Gone, 0, dead.Name+" 1 r")
+	w.server.Do("ZADD", k.DeadReceivers, 0, dead.Name+" 1 r")
 	w.struck("died after the take")
 	_, shutdown := w.receive(orders{Workers: 2, Batch: 8})
 	w.drained(15 * time.Second)

@@ -245,9 +245,9 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	}
 	// A corpse whose list is to be reaped, two suspects, and a batch in which one holds up the others.
 	dead := store.NewIncarnation(2, time.Second)
-	put(k.List(dead, 1), "corpse1", planOK)
-	put(k.List(dead, 1), "corpse2", planRetry)
-	w.server.Do("ZADD", k.Gone, 0, dead.Name+" 1 s")
+	put(k.Doing(dead, 1), "corpse1", planOK)
+	put(k.Doing(dead, 1), "corpse2", planRetry)
+	w.server.Do("ZADD", k.DeadReceivers, 0, dead.Name+" 1 s")
 	put(k.Suspect, "suspect1", planOK)
 	put(k.Suspect, "suspect2", planOK)
 	for i := range 120 {

@@ -179,10 +179,10 @@ func forgotten(w *world, r *rand.Rand, long bool) {
 	w.struck("stop", x)
 	k := store.KeysOf(w.channels[0])
 	w.until(20*time.Second, "it is dead and its lists are empty", func() bool {
-		n, _ := redis.Int(w.server.TryDo("ZCARD", k.Gone))
+		n, _ := redis.Int(w.server.TryDo("ZCARD", k.DeadReceivers))
 		return n > 0 && w.busy() == 0
 	})
-	w.server.Do("DEL", k.Gone)
+	w.server.Do("DEL", k.DeadReceivers)
 	_ = x.Cont()
 	w.until(10*time.Second, "it finds out", func() bool { return w.told(x.Name, "lease-gone") > 0 })
 	w.deliver(100)
@@ -419,7 +419,7 @@ func reapers(w *world, r *rand.Rand, long bool) {
 		}
 	}
 	w.holds(victim, 16)
-	names, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Living, 0, -1))
+	names, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Receivers, 0, -1))
 	if len(names) != 1 {
 		w.Fatalf("living: %v", names)
 	}

@@ -250,8 +250,8 @@ func expiredInHand(w *world) {
 		w.Fatal(err)
 	}
 	dead := store.NewIncarnation(1, time.Second)
-	w.server.Do("RPOPLPUSH", k.Prepare, k.List(dead, 0))
-	w.server.Do("ZADD", k.Gone, 0, dead.Name+" 1 r")
+	w.server.Do("RPOPLPUSH", k.Prepare, k.Doing(dead, 0))
+	w.server.Do("ZADD", k.DeadReceivers, 0, dead.Name+" 1 r")
 	w.struck("died between take and start")
 	time.Sleep(ttl + ttl/4)
 	if err := n.deliver(id, planDeaf+"800", asked{}); err != nil {

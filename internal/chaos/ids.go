@@ -224,7 +224,7 @@ func (w *world) members(key string) []string {
 func (w *world) receipted(most int) {
 	w.Helper()
 	for _, c := range w.channels {
-		if ms := w.members(store.KeysOf(c).Receipts.(string)); len(ms) > most {
+		if ms := w.members(store.KeysOf(c).Receipts); len(ms) > most {
 			w.Errorf("%d receipts are left of %d deliveries that may have been in doubt", len(ms), most)
 		}
 	}

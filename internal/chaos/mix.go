@@ -240,14 +240,14 @@ func (m *mixer) corpse(b blow) {
 	c := m.channels[b.Nth%3]
 	k := store.KeysOf(c)
 	dead := store.NewIncarnation(1, lease)
-	args := []any{"redis.call('RPUSH', KEYS[1], unpack(ARGV, 2)) return redis.call('ZADD', KEYS[2], 0, ARGV[1])", 2, k.List(dead, 0), k.Gone,
+	args := []any{"redis.call('RPUSH', KEYS[1], unpack(ARGV, 2)) return redis.call('ZADD', KEYS[2], 0, ARGV[1])", 2, k.Doing(dead, 0), k.DeadReceivers,
 		fmt.Sprintf("%s %d r", dead.Name, time.Now().UnixMilli())}
 	id := fmt.Sprintf("%s/corpse%d", c, b.At.Milliseconds())
 	e := &message{id: id, plan: planRetry}
 	for range 1 + b.Nth {
 		args = append(args, e.payload())
 	}
-	rule := m.proxy.On(redistest.Command("", k.List(dead, 0).(string)), b.Nth, redistest.CutAfter)
+	rule := m.proxy.On(redistest.Command("", k.Doing(dead, 0)), b.Nth, redistest.CutAfter)
 	defer rule.Remove()
 	m.lasting(b.Kind, b.For, m.all()...)
 	_ = m.push(id, planRetry, 1+b.Nth, func() error { _, err := m.server.TryDo("EVAL", args...); return err })

@@ -63,7 +63,7 @@ type model struct {
 type machine struct {
 	*rapid.T
 	servers []*target
-	k       store.Keys
+	k       *store.Keys
 	m       model
 	n       int
 }
@@ -147,7 +147,7 @@ func (b *machine) list(of []store.Incarnation, full bool) (string, store.Incarna
 	owner := make(map[string]store.Incarnation)
 	for _, i := range of {
 		for w := range i.Workers {
-			if l := b.k.List(i, w).(string); !full || len(b.m.doing[l]) > 0 {
+			if l := b.k.Doing(i, w); !full || len(b.m.doing[l]) > 0 {
 				some = append(some, l)
 				owner[l] = i
 			}
@@ -232,7 +232,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			s := b.serial()
 			i.Name = fmt.Sprintf("%s-%d-%d", element.Element{Serial: s}.Serial, i.Workers, hour)
 			m.living = append(m.living, i)
-			b.expect(b.script(sign, store.Register, 1, k.Living, i.Name, hour), one(1))
+			b.expect(b.script(sign, store.Register, 1, k.Receivers, i.Name, hour), one(1))
 		},
 		"beat": func() {
 			i := rapid.SampledFrom(append(slices.Clone(m.living), m.gone...)).Draw(b.T, "incarnation")
@@ -240,7 +240,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if slices.Contains(m.living, i) {
 				there = 1
 			}
-			b.expect(b.script(head(1), store.Beat, 1, k.Living, i.Name, hour), []any{there})
+			b.expect(b.script(head(1), store.Beat, 1, k.Receivers, i.Name, hour), []any{there})
 		},
 		"take": func() {
 			l, _ := b.list(m.living, false)
@@ -267,7 +267,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if want == nil {
 				want = []any{}
 			}
-			b.expect(b.script(nil, store.Take, 3, k.Living, key, l, n), want)
+			b.expect(b.script(nil, store.Take, 3, k.Receivers, key, l, n), want)
 		},
 		"ack": func() {
 			l, _ := b.list(append(slices.Clone(m.living), m.gone...), false)
@@ -309,19 +309,19 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				wait, to = -1, &m.due // now is rounded up
 			}
 			b.verdict(func(doing, old, next string) string {
-				return b.script(sign, store.Retry, 3, k.Living, doing, k.Delay, wait, old, next)
+				return b.script(sign, store.Retry, 3, k.Receivers, doing, k.Delay, wait, old, next)
 			}, to)
 		},
 		"reject": func() {
 			b.verdict(func(doing, old, next string) string {
-				return b.script(func(v any) any { return v.([]any)[0] }, store.Reject, 3, k.Living, doing, k.Dead, old, next, 0, 0)
+				return b.script(func(v any) any { return v.([]any)[0] }, store.Reject, 3, k.Receivers, doing, k.Dead, old, next, 0, 0)
 			}, &m.dead)
 		},
 		"promote": func() {
 			// Of one and the same due time, or of some, the order is that of the scores; which of them is whose the servers need not
 			// agree on, because each has its own clock: so one at a time.
 			for len(m.due) > 0 {
-				got := b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Living, k.Delay, k.Prepare, 1, 1<<20)
+				got := b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Receivers, k.Delay, k.Prepare, 1, 1<<20)
 				b.expect(got, one(1))
 				var e string
 				for i, s := range b.servers {
@@ -338,7 +338,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				m.due, _ = cut(m.due, e)
 				m.prepare = append([]string{e}, m.prepare...)
 			}
-			b.expect(b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Living, k.Delay, k.Prepare, 10, 1<<20), one(0))
+			b.expect(b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Receivers, k.Delay, k.Prepare, 10, 1<<20), one(0))
 		},
 		"release": func() {
 			l, _ := b.list(m.living, true)
@@ -355,7 +355,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = left
-			b.expect(b.script(nil, store.Release, 5, append([]any{k.Living, l, k.Prepare, k.IDs, k.Running, 0}, ids...)...), one(n))
+			b.expect(b.script(nil, store.Release, 5, append([]any{k.Receivers, l, k.Prepare, k.IDs, k.Running, 0}, ids...)...), one(n))
 		},
 		"hand over": func() {
 			l, _ := b.list(append(slices.Clone(m.living), m.gone...), true)
@@ -385,7 +385,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = nil
-			b.expect(b.script(nil, store.Handover, 6, append([]any{k.Living, l, to, k.Prepare, k.IDs, k.Running, holder.Name}, ids...)...), append([]any{one(back)}, found...))
+			b.expect(b.script(nil, store.Handover, 6, append([]any{k.Receivers, l, to, k.Prepare, k.IDs, k.Running, holder.Name}, ids...)...), append([]any{one(back)}, found...))
 		},
 		"supersede": func() {
 			if len(m.living) < 2 {
@@ -395,7 +395,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			m.living = slices.DeleteFunc(m.living, func(o store.Incarnation) bool { return o == i })
 			m.gone = append(m.gone, i)
 			m.superseded[i.Name] = true
-			b.expect(b.script(nil, store.Supersede, 3, k.Living, k.Gone, k.Keeper, i.Name), one(1))
+			b.expect(b.script(nil, store.Supersede, 3, k.Receivers, k.DeadReceivers, k.Keeper, i.Name), one(1))
 		},
 		"reap": func() {
 			l, owner := b.list(m.gone, true)
@@ -403,7 +403,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if m.superseded[owner.Name] && rapid.Bool().Draw(b.T, "superseded") {
 				raise = 0
 			}
-			args := []any{k.Living, l, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+			args := []any{k.Receivers, l, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
 				0, 1000, raise, 1 << 20, 0, 0, element.FailureField("poison"), 0, 0}
 			var serials [][16]byte
 			for range 1 + rapid.IntRange(0, 3).Draw(b.T, "serials") {
@@ -460,15 +460,15 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}
 			i := rapid.SampledFrom(m.living).Draw(b.T, "incarnation")
 			held := 0
-			for _, l := range k.Doings(i) {
-				held += len(m.doing[l.(string)])
+			for _, l := range k.AllDoing(i) {
+				held += len(m.doing[l])
 			}
 			want := one(0)
 			if held == 0 {
 				want = 1
 				m.living = slices.DeleteFunc(m.living, func(o store.Incarnation) bool { return o == i })
 			}
-			b.expect(b.script(nil, store.Unregister, 1+i.Workers, append(append([]any{k.Living}, k.Doings(i)...), i.Name)...), want)
+			b.expect(b.script(nil, store.Unregister, 1+i.Workers, append(append([]any{k.Receivers}, store.Args(k.AllDoing(i))...), i.Name)...), want)
 		},
 		"restart": func() {
 			if rapid.IntRange(0, 4).Draw(b.T, "seldom") > 0 {
@@ -516,7 +516,7 @@ func (b *machine) check() {
 		for _, i := range m.living {
 			names = append(names, i.Name)
 		}
-		set("living", b.k.Living, names)
+		set("living", b.k.Receivers, names)
 	}
 }
 

@@ -467,16 +467,16 @@ func (w *world) entered() (es []entry) {
 	now := time.Now()
 	for _, c := range w.channels {
 		k := store.KeysOf(c)
-		members, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Gone, 0, -1))
+		members, _ := redis.Strings(w.server.TryDo("ZRANGE", k.DeadReceivers, 0, -1))
 		for _, m := range members {
-			if dead, err := store.ParseCorpse(m); err == nil && !dead.Superseded {
+			if dead, err := store.ParseDeadReceiver(m); err == nil && !dead.Superseded {
 				ms, _ := strconv.ParseInt(dead.Death, 10, 64)
 				es = append(es, entry{At: time.UnixMilli(ms), By: "redis", Op: judged, Phase: info, Note: dead.Name})
 			}
 		}
-		living, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Living, 0, -1))
+		living, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Receivers, 0, -1))
 		for _, name := range living {
-			es = append(es, entry{At: now, By: "redis", Op: remains, Phase: info, ID: k.Living.(string), Note: name})
+			es = append(es, entry{At: now, By: "redis", Op: remains, Phase: info, ID: k.Receivers, Note: name})
 		}
 	}
 	return es

@@ -22,7 +22,7 @@ func TestAckTakesAllOrNothing(t *testing.T) {
 		c := redistest.Pool(t, b.Addr()).Get()
 		defer c.Close()
 		script := redis.NewScript(1, source(t, "first", "ack"))
-		list := KeysOf(redistest.Name(t)).List(NewIncarnation(1, 0), 0)
+		list := KeysOf(redistest.Name(t)).Doing(NewIncarnation(1, 0), 0)
 		rapid.Check(t, func(t *rapid.T) {
 			element := func(i int) string {
 				e := element.Element{Serial: ulid.MustParse("01HZY5W3N4Q7R8S9T0V1W2X3Y4"), Payload: fmt.Append(nil, i%1000), Recoveries: int16(i / 1000)}

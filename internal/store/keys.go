@@ -18,46 +18,53 @@ import (
 // ChannelsKey is the set of every channel that was delivered to or received from, kept by best effort for operators.
 const ChannelsKey = "shunt.channels"
 
-// Keys of one channel share its name as hash tag, so that any script on one channel is legal on Redis Cluster. They are kept
-// as any because commands take them so.
+// Keys are the names of a channel's keys. They share the channel's name as hash tag, so that any script on one channel is legal on
+// Redis Cluster.
 type Keys struct {
 	Channel string
-	Prepare any // list: elements ready to be taken; LPUSH in, RPOP out
-	Delay   any // zset: elements by due time, ms of the server's clock; also the pub/sub channel of new earliest times
-	Suspect any // list: elements that were in a dying process's hands twice or more
-	Dead    any // zset: elements given up on, by time of death
-	Living  any // zset {C}.receivers: live incarnations by end of lease
-	Gone    any // zset {C}.receivers.dead: dead incarnations by the time of their next sweep
-	Keeper  any // hash: who keeps delay's time, and until when
+	Prepare string // list: elements ready to be taken; LPUSH in, RPOP out
+	Delay   string // zset: elements by due time, ms of the server's clock; also the pub/sub channel of hints
+	Suspect string // list: elements that dying processes held twice or more
+	Dead    string // zset: dead letters by time of death
 
-	IDs       any // hash: the record of each id that is taken; lua/ids.lua has its form
-	Running   any // hash: by serial, who has a message with an id in hand
-	Cancelled any // set: serials of what was cancelled, until it has left its list
-	Postponed any // there, with a time to live, while something that was put off may lie in prepare
-	Waited    any // set: serials whose end somebody waits for
-	Receipts  any // set: of deliveries that may be sent again: the first serial, and with an x before it that of each that was refused
-	Done      any // hash: what became of finished messages, by id
-	DoneAt    any // zset: their ids by when they finished
-	Kept      any // zset: what is to be forgotten, by when
-	Recur     any // hash: recurring messages by name
+	Receivers     string // zset: live incarnations by end of lease
+	DeadReceivers string // zset: dead incarnations by the time of their next sweep
+	Keeper        string // hash: the receiver that keeps delay's time, and until when
+
+	IDs       string // hash: the record of each id that is taken; lua/ids.lua has its form
+	Running   string // hash: by serial, the worker that handles a message with an id
+	Cancelled string // set: serials of cancelled messages, until they have left their list
+	Postponed string // string with a time to live: present while a postponed message may lie in prepare
+	Waited    string // set: serials of messages whose end a Wait expects
+	Receipts  string // set: of sends that may be repeated: the first serial, and with an x before it that of each refused one
+	Done      string // hash: outcomes of finished messages, by id
+	DoneAt    string // zset: their ids by when they finished
+	Kept      string // zset: outcomes and ids to be forgotten, by when
+	Recur     string // hash: recurring messages by name
 }
 
-func KeysOf(channel string) Keys {
-	k := func(suffix string) any { return "{" + channel + "}." + suffix }
-	return Keys{channel, k("prepare"), k("delay"), k("suspect"), k("dead"), k("receivers"), k("receivers.dead"), k("keeper"),
-		k("ids"), k("running"), k("cancelled"), k("postponed"), k("waited"), k("receipts"), k("done"), k("done.at"), k("kept"), k("recur")}
+// KeysOf names the keys of a channel.
+func KeysOf(channel string) *Keys {
+	tag := "{" + channel + "}."
+	return &Keys{
+		Channel: channel,
+		Prepare: tag + "prepare", Delay: tag + "delay", Suspect: tag + "suspect", Dead: tag + "dead",
+		Receivers: tag + "receivers", DeadReceivers: tag + "receivers.dead", Keeper: tag + "keeper",
+		IDs: tag + "ids", Running: tag + "running", Cancelled: tag + "cancelled", Postponed: tag + "postponed", Waited: tag + "waited",
+		Receipts: tag + "receipts", Done: tag + "done", DoneAt: tag + "done.at", Kept: tag + "kept", Recur: tag + "recur",
+	}
 }
 
-// List is the doing list of what a worker of an incarnation holds.
-func (k Keys) List(i Incarnation, worker int) any {
+// Doing is the doing list of one worker of an incarnation.
+func (k *Keys) Doing(i Incarnation, worker int) string {
 	return "{" + k.Channel + "}.doing." + i.Name + "." + strconv.Itoa(worker)
 }
 
-// Doings are the lists of all workers of an incarnation.
-func (k Keys) Doings(i Incarnation) []any {
-	all := make([]any, i.Workers)
+// AllDoing are the doing lists of all workers of an incarnation.
+func (k *Keys) AllDoing(i Incarnation) []string {
+	all := make([]string, i.Workers)
 	for w := range all {
-		all[w] = k.List(i, w)
+		all[w] = k.Doing(i, w)
 	}
 	return all
 }
@@ -95,24 +102,24 @@ func ParseIncarnation(name string) (Incarnation, error) {
 	return Incarnation{}, fmt.Errorf("shunt: %.80q among the receivers is no incarnation's name: remove it", name)
 }
 
-// Corpse is a member of {C}.receivers.dead.
-type Corpse struct {
+// DeadReceiver is a member of {C}.receivers.dead.
+type DeadReceiver struct {
 	Incarnation
 
 	Death      string // ms
 	Superseded bool
 }
 
-func ParseCorpse(member string) (Corpse, error) {
+func ParseDeadReceiver(member string) (DeadReceiver, error) {
 	part := strings.Fields(member)
 	if len(part) != 3 {
-		return Corpse{}, fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
+		return DeadReceiver{}, fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
 	}
 	i, err := ParseIncarnation(part[0])
 	if _, bad := strconv.ParseUint(part[1], 10, 63); err == nil && (bad != nil || part[2] != "s" && part[2] != "r") {
 		err = fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
 	}
-	return Corpse{i, part[1], part[2] == "s"}, err
+	return DeadReceiver{i, part[1], part[2] == "s"}, err
 }
 
 // CheckChannel says what is wrong with a channel's name.
@@ -132,3 +139,15 @@ func CheckChannel(name string) error {
 	}
 	return nil
 }
+
+// args are names as a command takes them.
+func args(names []string) []any {
+	all := make([]any, len(names))
+	for i, n := range names {
+		all[i] = n
+	}
+	return all
+}
+
+// Args are names as a command takes them.
+func Args(names []string) []any { return args(names) }

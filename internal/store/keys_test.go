@@ -67,8 +67,8 @@ func TestIncarnationNames(t *testing.T) {
 			}
 			for _, how := range []string{"r", "s"} {
 				member := i.Name + " 1763726400000 " + how
-				c, err := ParseCorpse(member)
-				if want := (Corpse{i, "1763726400000", how == "s"}); err != nil || c != want {
+				c, err := ParseDeadReceiver(member)
+				if want := (DeadReceiver{i, "1763726400000", how == "s"}); err != nil || c != want {
 					t.Errorf("%q: %+v, %v", member, c, err)
 				}
 			}
@@ -97,12 +97,12 @@ func TestJunkNames(t *testing.T) {
 		} else if len(err.Error()) > 500 {
 			t.Errorf("%.80q: an error of %d bytes", name, len(err.Error()))
 		}
-		if _, err := ParseCorpse(name + " 1763726400000 r"); err == nil && strings.TrimSpace(name) != id+"-8-10000" {
+		if _, err := ParseDeadReceiver(name + " 1763726400000 r"); err == nil && strings.TrimSpace(name) != id+"-8-10000" {
 			t.Errorf("dead %.80q was taken for an entry", name)
 		}
 	}
 	for _, member := range []string{"", " ", id + "-8-10000", id + "-8-10000 1", id + "-8-10000 1 r r", "1 r", " 1 r", "x 1 r"} {
-		if c, err := ParseCorpse(member); err == nil {
+		if c, err := ParseDeadReceiver(member); err == nil {
 			t.Errorf("%q: %+v", member, c)
 		}
 	}
@@ -113,7 +113,7 @@ func TestJunkDeaths(t *testing.T) {
 	t.Parallel()
 	name := NewIncarnation(8, 10*time.Second).Name
 	for _, member := range []string{name + " x r", name + " 1.5 r", name + " -1 r", name + " 1 x", name + " 1 rs", name + " 99999999999999999999999 r"} {
-		if c, err := ParseCorpse(member); err == nil {
+		if c, err := ParseDeadReceiver(member); err == nil {
 			t.Errorf("%q: %+v", member, c)
 		}
 	}
@@ -142,26 +142,26 @@ func TestKeys(t *testing.T) {
 		}
 		k := KeysOf(channel)
 		var all []any
-		v := reflect.ValueOf(k)
+		v := reflect.ValueOf(*k)
 		for i := range v.NumField() {
-			if v.Field(i).Kind() == reflect.Interface {
-				all = append(all, v.Field(i).Elem().String())
+			if i > 0 { // the first is the channel
+				all = append(all, v.Field(i).String())
 			}
 		}
 		if len(all) != 17 {
 			t.Fatalf("%d keys", len(all))
 		}
 		for _, i := range []Incarnation{NewIncarnation(3, time.Second), NewIncarnation(11, time.Second)} {
-			doings := k.Doings(i)
+			doings := k.AllDoing(i)
 			if len(doings) != i.Workers {
 				t.Errorf("%d lists of %d workers", len(doings), i.Workers)
 			}
 			for w, d := range doings {
-				if d != k.List(i, w) || d != fmt.Sprintf("{%s}.doing.%s.%d", channel, i.Name, w) {
+				if d != k.Doing(i, w) || d != fmt.Sprintf("{%s}.doing.%s.%d", channel, i.Name, w) {
 					t.Errorf("worker %d: %v", w, d)
 				}
 			}
-			all = append(all, doings...)
+			all = append(all, args(doings)...)
 		}
 		for _, key := range all {
 			key := key.(string)
@@ -177,7 +177,7 @@ func TestKeys(t *testing.T) {
 	k := KeysOf("C")
 	for got, want := range map[any]string{
 		k.Prepare: "{C}.prepare", k.Delay: "{C}.delay", k.Suspect: "{C}.suspect", k.Dead: "{C}.dead",
-		k.Living: "{C}.receivers", k.Gone: "{C}.receivers.dead", k.Keeper: "{C}.keeper",
+		k.Receivers: "{C}.receivers", k.DeadReceivers: "{C}.receivers.dead", k.Keeper: "{C}.keeper",
 	} {
 		if got != want {
 			t.Errorf("%v, want %s", got, want)

@@ -147,7 +147,7 @@ func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 	for range 2 {
 		c := link.NewCall()
 		for _, in := range r.intakes {
-			c.AddScript(store.Unregister, 1+len(r.slots), append(append([]any{in.Living}, in.doing...), r.live.Load().Name)...)
+			c.AddScript(store.Unregister, 1+len(r.slots), append(append([]any{in.Receivers}, store.Args(in.doing)...), r.live.Load().Name)...)
 		}
 		if err := r.all(ctx, c); err != nil {
 			return returned, err
@@ -178,7 +178,7 @@ func (r *Pool) disown(ctx context.Context) error {
 			return err
 		}
 		for _, in := range r.intakes {
-			c.AddScript(store.Supersede, 3, in.Living, in.Gone, in.Keeper, i.Name)
+			c.AddScript(store.Supersede, 3, in.Receivers, in.DeadReceivers, in.Keeper, i.Name)
 		}
 	}
 	return r.all(ctx, c)
@@ -238,7 +238,7 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 	}
 	for _, h := range all {
 		in := h.it.In
-		c.AddScript(store.Release, 5, in.Living, in.doing[h.s.n], in.Prepare, in.IDs, in.Running, began, h.it.Identity(h.it.Raw))
+		c.AddScript(store.Release, 5, in.Receivers, in.doing[h.s.n], in.Prepare, in.IDs, in.Running, began, h.it.Identity(h.it.Raw))
 	}
 	if err := r.all(ctx, c); !c.Answered {
 		return 0, err
@@ -269,8 +269,8 @@ func (r *Pool) empty(ctx context.Context, i store.Incarnation) error {
 	c := link.NewCall()
 	for _, s := range r.slots {
 		for _, in := range r.intakes {
-			list := in.List(i, s.n)
-			c.AddScript(store.Handover, 6, in.Living, list, list, in.Prepare, in.IDs, in.Running, "")
+			list := in.Doing(i, s.n)
+			c.AddScript(store.Handover, 6, in.Receivers, list, list, in.Prepare, in.IDs, in.Running, "")
 		}
 	}
 	return r.all(ctx, c)

@@ -15,7 +15,7 @@ import (
 func (r *Pool) register(ctx context.Context, i store.Incarnation) (*link.Call, error) {
 	c := link.NewCall()
 	for _, in := range r.intakes {
-		c.AddScript(store.Register, 1, in.Living, i.Name, i.Term().Milliseconds())
+		c.AddScript(store.Register, 1, in.Receivers, i.Name, i.Term().Milliseconds())
 	}
 	return c, r.all(ctx, c)
 }
@@ -216,7 +216,7 @@ func (h *handover) try(ctx context.Context) error {
 	c = link.NewCall()
 	for _, old := range h.sources {
 		for _, in := range r.intakes {
-			c.AddScript(store.Supersede, 3, in.Living, in.Gone, in.Keeper, old.Name)
+			c.AddScript(store.Supersede, 3, in.Receivers, in.DeadReceivers, in.Keeper, old.Name)
 		}
 	}
 	return r.all(ctx, c)
@@ -249,7 +249,7 @@ func (h *handover) verdicts(ctx context.Context) error {
 		}
 		c := link.NewCall()
 		for _, o := range sent {
-			o.s.command(c, o.it, o.it.In.List(old, o.s.n))
+			o.s.command(c, o.it, o.it.In.Doing(old, o.s.n))
 		}
 		if err := r.all(ctx, c); link.Classify(err) == link.Unknown || !c.Answered {
 			for _, o := range sent {
@@ -354,7 +354,7 @@ func (h *handover) empty(ctx context.Context, old store.Incarnation, wanted []he
 					p.items, ids = append(p.items, o.it), append(ids, o.it.Identity(o.it.Raw))
 				}
 			}
-			c.AddScript(store.Handover, 6, append([]any{in.Living, in.List(old, s.n), in.List(h.next, s.n), in.Prepare, in.IDs, in.Running, holder(h.next, s.n)}, ids...)...)
+			c.AddScript(store.Handover, 6, append([]any{in.Receivers, in.Doing(old, s.n), in.Doing(h.next, s.n), in.Prepare, in.IDs, in.Running, holder(h.next, s.n)}, ids...)...)
 			parts = append(parts, p)
 		}
 		wanted = wanted[n:]

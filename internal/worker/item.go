@@ -213,21 +213,21 @@ func (s *slot) command(call *link.Call, it *Item, doing any) {
 			failure = v.Failure
 		}
 		if id == "" {
-			call.AddScript(store.Retry, 3, in.Living, doing, in.Delay, wait, it.Raw, next)
+			call.AddScript(store.Retry, 3, in.Receivers, doing, in.Delay, wait, it.Raw, next)
 			break
 		}
-		call.AddScript(store.Retry, 10, in.Living, doing, in.Delay, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, wait, it.Raw, next,
+		call.AddScript(store.Retry, 10, in.Receivers, doing, in.Delay, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, wait, it.Raw, next,
 			id, it.Serial[:], over, failure, off)
 	case Rejected, Undecodable:
 		most, age := max(0, conf.MaxDead), max(0, conf.DeadFor.Milliseconds())
 		if id == "" {
-			call.AddScript(store.Reject, 3, in.Living, doing, in.Dead, it.Raw, v.Next, most, age)
+			call.AddScript(store.Reject, 3, in.Receivers, doing, in.Dead, it.Raw, v.Next, most, age)
 			break
 		}
-		call.AddScript(store.Reject, 10, in.Living, doing, in.Dead, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, it.Raw, v.Next, most, age,
+		call.AddScript(store.Reject, 10, in.Receivers, doing, in.Dead, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited, it.Raw, v.Next, most, age,
 			id, it.Serial[:], it.Attempt(), v.Failure, max(0, it.Extra.Retain), max(0, conf.MaxDone), max(0, conf.MaxDoneBytes))
 	case Released:
-		call.AddScript(store.Release, 5, in.Living, doing, in.Prepare, in.IDs, in.Running, it.began(), it.Identity(it.Raw))
+		call.AddScript(store.Release, 5, in.Receivers, doing, in.Prepare, in.IDs, in.Running, it.began(), it.Identity(it.Raw))
 	}
 }
 
@@ -307,7 +307,7 @@ func (it *Item) how() []byte {
 // follow adds the script that acks a message and delivers what follows it.
 func (s *slot) follow(call *link.Call, it *Item, doing any) {
 	in, v, conf := it.In, it.verdict, s.r.conf
-	args := []any{in.Living, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited}
+	args := []any{in.Receivers, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited}
 	for i := range v.Then {
 		k := v.Then[i].Keys
 		args = append(args, k.Prepare, k.Delay, k.IDs, k.Running)

@@ -151,7 +151,7 @@ type Intake struct {
 	Yield func()                   // leaves the keeper's place to others, when all has ended
 
 	Index    int          // in the Pool; set by NewPool
-	doing    []any        // of the live incarnation; gate
+	doing    []string     // of the live incarnation; gate
 	suspects atomic.Bool  // there may be some to take
 	some     atomic.Bool  // it had something lately
 	bad      atomic.Int64 // unix ns until which it is left out, because it could not be read
@@ -192,7 +192,7 @@ func NewPool(s *link.Server, workers int, intakes []*Intake, conf Config) *Pool 
 // adopt makes the lists of an incarnation the workers' own. The gate is held alone.
 func (r *Pool) adopt(inc store.Incarnation) {
 	for _, in := range r.intakes {
-		in.doing = in.Doings(inc)
+		in.doing = in.AllDoing(inc)
 		if r.order != nil {
 			continue
 		}

@@ -198,7 +198,7 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 // mark adds the command that tells who has them.
 func (s *slot) mark(call *link.Call, in *Intake, asked []*Item, bound bool, now time.Time) {
 	if bound {
-		call.AddScript(store.Start, 3, in.Living, in.Running, in.IDs)
+		call.AddScript(store.Start, 3, in.Receivers, in.Running, in.IDs)
 	} else {
 		call.Add("HSET", in.Running)
 	}

@@ -106,7 +106,7 @@ func (s *slot) addGuess(call *link.Call, from []*Intake) {
 func (s *slot) addTake(call *link.Call, from []*Intake, suspect any, n int) {
 	args := make([]any, 0, 3*len(from)+1)
 	for _, in := range from {
-		args = append(args, in.Living, in.Prepare, in.doing[s.n])
+		args = append(args, in.Receivers, in.Prepare, in.doing[s.n])
 	}
 	if suspect != nil {
 		args[len(args)-2] = suspect

@@ -28,11 +28,11 @@ func benchmarkStep(b *testing.B, prefetch, workers int) {
 	s := redistest.Shared(b)
 	keys := store.KeysOf(redistest.Name(b))
 	for left := b.N; left > 0; left -= 1000 {
-		fill(s, &keys, min(left, 1000))
+		fill(s, keys, min(left, 1000))
 	}
 	var n atomic.Int64
 	all := make(chan struct{})
-	r := testPool(b, s, &keys, workers, func(c *Config) {
+	r := testPool(b, s, keys, workers, func(c *Config) {
 		c.Prefetch = prefetch
 		c.Handle = func(it *Item) {
 			if n.Add(1) == int64(b.N) {
@@ -175,7 +175,7 @@ func TestOrphans(t *testing.T) {
 func TestNothingBeginsAfterStop(t *testing.T) {
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
-	r := testPool(t, s, &keys, 1, func(*Config) {})
+	r := testPool(t, s, keys, 1, func(*Config) {})
 	slot := r.slots[0]
 	slot.now = time.Now()
 	slot.items = []*Item{{In: r.intakes[0]}}
@@ -195,7 +195,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 	redistest.Leaks(t)
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
-	fill(s, &keys, 2)
+	fill(s, keys, 2)
 	var r *Pool
 	running := make(chan *Item, 2)
 	var last *Item
@@ -215,7 +215,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 		}
 	}
 	acked := 0
-	r = testPool(t, s, &keys, 2, func(c *Config) {
+	r = testPool(t, s, keys, 2, func(c *Config) {
 		c.Prefetch = 1
 		c.Handle = func(it *Item) {
 			mu.Lock()
@@ -269,7 +269,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 func TestSeizedPauses(t *testing.T) {
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
-	r := testPool(t, s, &keys, 1, func(*Config) {})
+	r := testPool(t, s, keys, 1, func(*Config) {})
 	if !r.seize(context.Background()) {
 		t.Fatal("not seized")
 	}
@@ -291,7 +291,7 @@ func TestSeizedPauses(t *testing.T) {
 func TestParkLooksForSuspects(t *testing.T) {
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
-	r := testPool(t, s, &keys, 1, func(*Config) {})
+	r := testPool(t, s, keys, 1, func(*Config) {})
 	r.Suspects(r.intakes[0])
 	parked := make(chan struct{})
 	go func() {
