@@ -174,15 +174,15 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 	defer func() { err = errors.Join(err, stop(), refused()) }()
 
 	for i := 1; i <= 2; i++ {
-		if err := q.Deliver(ctx, kind.Message(i)); err != nil {
-			return fmt.Errorf("deliver: %w", err)
+		if err := q.Enqueue(ctx, kind.Message(i)); err != nil {
+			return fmt.Errorf("enqueue: %w", err)
 		}
 	}
-	if err := q.DeliverAll(ctx, []IMessage{kind.Message(3), kind.Message(4)}); err != nil {
-		return fmt.Errorf("deliver all: %w", err)
+	if err := q.EnqueueAll(ctx, []IMessage{kind.Message(3), kind.Message(4)}); err != nil {
+		return fmt.Errorf("enqueue all: %w", err)
 	}
-	if err := q.Deliver(ctx, kind.Message(5), In(50*time.Millisecond)); err != nil {
-		return fmt.Errorf("deliver later: %w", err)
+	if err := q.Enqueue(ctx, kind.Message(5), In(50*time.Millisecond)); err != nil {
+		return fmt.Errorf("enqueue later: %w", err)
 	}
 	if err := wait("retried, rejected, promoted", func() bool {
 		return handled(1, 2, 3, 4, 5) && q.count(Acked) >= 4 && q.count(Rejected) == 1 && q.count(Promoted) > 0
@@ -196,7 +196,7 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 	}
 
 	// The reply to a take is lost while a handler runs.
-	if err := q.Deliver(ctx, kind.Message(6)); err != nil {
+	if err := q.Enqueue(ctx, kind.Message(6)); err != nil {
 		return err
 	}
 	if err := wait("6 runs", func() bool { return handled(6) }); err != nil {
@@ -263,7 +263,7 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 	var ordered atomic.Int64
 	ks := q.ranks(2, func(context.Context, int, int) error { ordered.Add(1); return nil })
 	for _, k := range ks {
-		if err := q.Deliver(ctx, k.Message(1)); err != nil {
+		if err := q.Enqueue(ctx, k.Message(1)); err != nil {
 			return err
 		}
 	}
@@ -354,14 +354,14 @@ func TestACLMinimal(t *testing.T) {
 	g.Wait()
 }
 
-// Who only delivers needs no more than README says.
-func TestACLDeliver(t *testing.T) {
+// Who only enqueues needs no more than README says.
+func TestACLEnqueue(t *testing.T) {
 	t.Parallel()
 	s := aclServer(t)
-	_, sentence, _ := strings.Cut(document(t, "README.md"), "A user who only delivers needs ")
+	_, sentence, _ := strings.Cut(document(t, "README.md"), "A user who only enqueues needs ")
 	sentence, _, found := strings.Cut(sentence, ".")
 	if !found {
-		t.Fatal("README.md does not say what a user who only delivers needs")
+		t.Fatal("README.md does not say what a user who only enqueues needs")
 	}
 	words := []string{"on", ">secret", "~{*}.*", "resetchannels"}
 	for i, command := range strings.Split(sentence, "`") {
@@ -372,8 +372,8 @@ func TestACLDeliver(t *testing.T) {
 	user := aclUser(s, words...)
 	q := newBench(t, fmt.Sprintf("redis://%s:secret@%s/0", user, s.Addr()))
 	for range 2 {
-		q.deliver(0, 3)
-		q.deliver(3, 4, In(time.Second))
+		q.enqueue(0, 3)
+		q.enqueue(3, 4, In(time.Second))
 	}
 }
 
@@ -451,7 +451,7 @@ func TestACLByID(t *testing.T) {
 		ms = append(ms, With(b.kind(nil).Message(1), ID(fmt.Sprint(i)), Retain(time.Hour)))
 	}
 	for _, m := range ms {
-		b.must(b.Deliver(ctx, m))
+		b.must(b.Enqueue(ctx, m))
 	}
 	b.must(b.one(1, ID("unique"), UniqueFor(time.Hour)))
 	b.must(b.one(2, ID("retried")))

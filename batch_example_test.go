@@ -15,7 +15,7 @@ func ExampleQueue_ReceiveBatch() {
 	defer end()
 	ctx := context.Background()
 
-	if err := q.DeliverAll(ctx, []shunt.IMessage{&Order{ID: 1}, &Order{ID: -2}, &Order{ID: 3}}); err != nil {
+	if err := q.EnqueueAll(ctx, []shunt.IMessage{&Order{ID: 1}, &Order{ID: -2}, &Order{ID: 3}}); err != nil {
 		panic(err)
 	}
 	shutdown, err := q.ReceiveBatch(ctx, &Order{}, 1, shunt.Batch{

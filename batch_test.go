@@ -116,7 +116,7 @@ func TestBatchGathers(t *testing.T) {
 			return nil
 		}})
 		began := time.Now()
-		q.deliver(0, 303)
+		q.enqueue(0, 303)
 		q.wait(Acked, 300, 10*time.Second)
 		if took := time.Since(began); took >= within {
 			t.Errorf("full batches took %v", took)
@@ -186,7 +186,7 @@ func TestBatchVerdicts(t *testing.T) {
 			}
 			return verdicts
 		}})
-		q.deliver(0, 5, Header("of", "batch"), Timeout(time.Minute))
+		q.enqueue(0, 5, Header("of", "batch"), Timeout(time.Minute))
 		q.wait(Acked, 4, 10*time.Second)
 		for kind, want := range map[EventKind]int{Acked: 4, Retried: 2, Rejected: 1} {
 			if got := q.count(kind); got != want {
@@ -230,7 +230,7 @@ func TestBatchFaults(t *testing.T) {
 					}
 					return nil
 				}})
-				q.deliver(0, 5)
+				q.enqueue(0, 5)
 				q.wait(Acked, 5, 10*time.Second)
 				q.mu.Lock()
 				retried := 0
@@ -271,7 +271,7 @@ func TestBatchShutdown(t *testing.T) {
 			return nil
 		}})
 		shutdown = s
-		q.deliver(0, 3)
+		q.enqueue(0, 3)
 		q.untilWaiting(g, 3)
 		began := time.Now()
 		if err := shutdown(context.Background()); err != nil {
@@ -310,12 +310,12 @@ func TestBatchShutdownHurried(t *testing.T) {
 			<-block
 			return nil
 		}})
-		q.deliver(0, 3)
+		q.enqueue(0, 3)
 		<-begun
 		g.mu.Lock()
 		in := 3 - len(g.waiting)
 		g.mu.Unlock()
-		q.deliver(3, 4)
+		q.enqueue(3, 4)
 		q.untilWaiting(g, 4-in)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -362,11 +362,11 @@ func TestBatchOrphaned(t *testing.T) {
 			return nil
 		}})
 		for i := range 2 {
-			q.deliver(i, i+1, Timeout(100*time.Millisecond))
+			q.enqueue(i, i+1, Timeout(100*time.Millisecond))
 			q.wait(Orphaned, i+1, 10*time.Second)
 			q.wait(Retried, i+1, 10*time.Second)
 		}
-		q.deliver(2, 3)
+		q.enqueue(2, 3)
 		q.untilWaiting(g, 1) // though there is a worker for it
 		release()
 		q.wait(Acked, 1, 10*time.Second)
@@ -403,7 +403,7 @@ func TestBatchLeaseLost(t *testing.T) {
 			}
 			return nil
 		}})
-		q.deliver(0, 3)
+		q.enqueue(0, 3)
 		<-begun
 		g.r.LoseLease(ErrLeaseLost)
 		q.wait(Acked, 3, 10*time.Second)
@@ -439,12 +439,12 @@ func TestBatchMemberAlone(t *testing.T) {
 			}
 			return nil
 		}})
-		q.deliver(0, 1)
+		q.enqueue(0, 1)
 		q.untilWaiting(g, 1)
 		cancels[0](gone)
 		q.wait(Retried, 1, 5*time.Second)
 		q.untilWaiting(g, 0)
-		q.deliver(1, 4)
+		q.enqueue(1, 4)
 		q.wait(Acked, 3, 5*time.Second)
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -489,12 +489,12 @@ func TestBatchCancelled(t *testing.T) {
 			verdicts[at(ms, 2)] = ctx.Err()
 			return verdicts
 		}})
-		q.deliver(0, 1)
-		q.deliver(1, 2, ID("1"))
+		q.enqueue(0, 1)
+		q.enqueue(1, 2, ID("1"))
 		q.wait(Cancelled, 1, 10*time.Second)
 		q.wait(Acked, 1, 10*time.Second)
-		q.deliver(2, 3, Deadline(time.Now().Add(300*time.Millisecond)))
-		q.deliver(3, 4)
+		q.enqueue(2, 3, Deadline(time.Now().Add(300*time.Millisecond)))
+		q.enqueue(3, 4)
 		q.wait(Rejected, 1, 10*time.Second)
 		q.wait(Acked, 2, 10*time.Second)
 		es, err := q.List(ctx, q.name, Dead, 0, 0)
@@ -550,9 +550,9 @@ func TestBatchInHandler(t *testing.T) {
 			}
 			return nil
 		}})
-		return errors.Join(err, q.Deliver(ctx, other.Message(1)))
+		return errors.Join(err, q.Enqueue(ctx, other.Message(1)))
 	})
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	q.wait(Acked, 2, 5*time.Second)
 }
 
@@ -567,7 +567,7 @@ func TestBatchSuspectAlone(t *testing.T) {
 			c.add(len(ms))
 			return nil
 		}})
-		q.deliver(0, 2)
+		q.enqueue(0, 2)
 		q.untilWaiting(g, 2)
 		e := element.Element{Serial: element.NewSerial(), Recoveries: 2, Payload: []byte("7")}
 		b.Do("LPUSH", "{"+q.name+"}.prepare", e.Encode())
@@ -611,7 +611,7 @@ func TestBatchLoad(t *testing.T) {
 			return verdicts
 		}})
 		for i := 0; i < n; i += 500 {
-			q.deliver(i, i+500)
+			q.enqueue(i, i+500)
 		}
 		q.wait(Acked, n, 60*time.Second)
 		if err := shutdown(context.Background()); err != nil {

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	chunkElements = 1000    // of one command of DeliverAll
+	chunkElements = 1000    // of one command of EnqueueAll
 	chunkTracked  = 100     // of one script: some 0.5 ms
 	chunkBytes    = 1 << 20 // likewise, unless one element alone is larger
-	chunkChannels = 8       // channels that DeliverAll delivers to at once
+	chunkChannels = 8       // channels that EnqueueAll enqueues to at once
 )
 
-// DeliverAll puts many messages into their channels, of which there may be several, with the same options for each. Those of
+// EnqueueAll puts many messages into their channels, of which there may be several, with the same options for each. Those of
 // one channel keep their order and go in chunks of up to 1,000 elements or 1 MB, of those with an ID or Expire up to 100, to 8 channels at
 // once; each chunk is there as a whole or not at all, but for those whose ID is taken. All are marshalled before the first is sent, so it
 // takes the memory of all payloads.
-// Its error is a *DeliveryError that says what became of each message by its index, or what Deliver says of a closed or
-// misconfigured Queue. Where ctx has no deadline each chunk has DeliverTimeout.
-func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) error {
+// Its error is a *EnqueueError that says what became of each message by its index, or what Enqueue says of a closed or
+// misconfigured Queue. Where ctx has no deadline each chunk has EnqueueTimeout.
+func (q *Queue) EnqueueAll(ctx context.Context, ms []IMessage, opts ...Option) error {
 	if err := q.open(ctx); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) e
 	byChannel := make(map[string][]*chunk, 1)
 	now := time.Now()
 	for i, m := range ms {
-		d, err := q.newDelivery(m, opts, now)
+		d, err := q.newDraft(m, opts, now)
 		if err != nil {
 			failed.add(err, i)
 			continue
@@ -54,9 +54,9 @@ func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) e
 				var taken []error
 				var err error
 				if c.elements != nil {
-					due, taken, err = q.putTracked(ctx, &c.delivery, c.elements, c.raws)
+					due, taken, err = q.putTracked(ctx, &c.draft, c.elements, c.raws)
 				} else {
-					due, err = q.put(ctx, &c.delivery, c.raws)
+					due, err = q.put(ctx, &c.draft, c.raws)
 				}
 				if err != nil {
 					failed.add(err, c.indexes...)
@@ -69,7 +69,7 @@ func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) e
 					}
 				}
 				if n > 0 {
-					q.events.emit(Event{Kind: Delivered, Channel: c.channel, N: n, Due: due})
+					q.events.emit(Event{Kind: Enqueued, Channel: c.channel, N: n, Due: due})
 				}
 				if !c.later && c.elements == nil { // which may have been sent more than once
 					c.free()
@@ -82,17 +82,17 @@ func (q *Queue) DeliverAll(ctx context.Context, ms []IMessage, opts ...Option) e
 	return failed.err()
 }
 
-// failures gathers what becomes a DeliveryError.
+// failures gathers what becomes an EnqueueError.
 type failures struct {
 	mu  sync.Mutex
-	all *DeliveryError
+	all *EnqueueError
 }
 
 func (f *failures) add(err error, indexes ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all == nil {
-		f.all = &DeliveryError{Failed: make(map[int]error), Unknown: make(map[int]error)}
+		f.all = &EnqueueError{Failed: make(map[int]error), Unknown: make(map[int]error)}
 	}
 	of := f.all.Failed
 	if errors.Is(err, ErrUnknown) {
@@ -110,9 +110,9 @@ func (f *failures) err() error {
 	return f.all
 }
 
-// chunk is what one command of DeliverAll carries; its delivery is its first message's.
+// chunk is what one command of EnqueueAll carries; its enqueue is its first message's.
 type chunk struct {
-	delivery
+	draft
 	indexes  []int
 	raws     [][]byte // the elements, parts of bytes
 	bytes    []byte
@@ -122,9 +122,9 @@ type chunk struct {
 // chunks are those that the link is done with.
 var chunks = sync.Pool{New: func() any { return new(chunk) }}
 
-func newChunk(first delivery) *chunk {
+func newChunk(first draft) *chunk {
 	c := chunks.Get().(*chunk)
-	c.delivery = first
+	c.draft = first
 	return c
 }
 
@@ -137,7 +137,7 @@ func (c *chunk) free() {
 	chunks.Put(c)
 }
 
-func (c *chunk) add(i int, d *delivery) bool {
+func (c *chunk) add(i int, d *draft) bool {
 	e, from := &d.element, len(c.bytes)
 	if len(c.raws) >= chunkElements || from > 0 && from+e.Size() > chunkBytes || d.in != c.in || !d.at.Equal(c.at) || d.tracked() != c.tracked() {
 		return false

@@ -40,7 +40,7 @@ func TestTrimmed(t *testing.T) {
 				if _, err := q.Receive(t.Context(), k, 1); err != nil {
 					t.Fatal(err)
 				}
-				if err := q.Deliver(t.Context(), k.Message("now")); err != nil {
+				if err := q.Enqueue(t.Context(), k.Message("now")); err != nil {
 					t.Fatal(err)
 				}
 				q.wait(Rejected, 1, 5*time.Second)

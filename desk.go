@@ -17,7 +17,7 @@ type State string
 const (
 	Prepare State = "prepare" // ready to be taken
 	Doing   State = "doing"   // in a worker's hands, or a dead one's
-	Delay   State = "delay"   // due later: delivered so, or to be tried again
+	Delay   State = "delay"   // due later: enqueued so, or to be tried again
 	Suspect State = "suspect" // held by dying processes twice or more; taken one at a time a receiver
 	Dead    State = "dead"    // given up on
 	Done    State = "done"    // over, and kept as Retain asked
@@ -29,7 +29,7 @@ var States = []State{Prepare, Doing, Delay, Suspect, Dead, Done}
 // StateStats counts a channel's messages in one state.
 type StateStats struct {
 	Count int
-	// Oldest is how long ago the oldest was delivered; for Dead, how long ago it died; for Delay, how long the first is overdue, negative
+	// Oldest is how long ago the oldest was enqueued; for Dead, how long ago it died; for Delay, how long the first is overdue, negative
 	// while it is not due. For Prepare and Suspect it is that of the message to be taken next. Zero where there is none or it is a bare
 	// payload.
 	Oldest time.Duration
@@ -48,7 +48,7 @@ type Receiver struct {
 	Holding int       // messages in its lists
 }
 
-// Channels lists all channels that were ever delivered to or received from, sorted; an operator may remove one with
+// Channels lists all channels that were ever enqueued to or received from, sorted; an operator may remove one with
 // SREM shunt.channels.
 func (q *Queue) Channels(ctx context.Context) ([]string, error) {
 	names, err := redis.Strings(q.look(ctx, "", func(c *link.Call) { c.Add("SMEMBERS", store.ChannelsKey) }))
@@ -83,7 +83,7 @@ func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call)
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, q.conf.DeliverTimeout)
+		ctx, cancel = context.WithTimeout(ctx, q.conf.EnqueueTimeout)
 		defer cancel()
 	}
 	for ; ; again = true { // whatever an operator sends may be sent again when its outcome is unknown
@@ -198,8 +198,8 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 	var doing StateStats
 	for _, e := range held {
 		doing.Count++
-		if !e.Delivered.IsZero() {
-			doing.Oldest = max(doing.Oldest, now.Sub(e.Delivered))
+		if !e.Enqueued.IsZero() {
+			doing.Oldest = max(doing.Oldest, now.Sub(e.Enqueued))
 		}
 	}
 	s[Doing] = doing
@@ -217,8 +217,8 @@ func serverTime(v any) time.Time {
 // oldest is the age of the oldest of some elements.
 func oldest(channel string, now time.Time, elements []any) (age time.Duration) {
 	for _, e := range entries(channel, elements, false) {
-		if !e.Delivered.IsZero() {
-			age = max(age, now.Sub(e.Delivered))
+		if !e.Enqueued.IsZero() {
+			age = max(age, now.Sub(e.Enqueued))
 		}
 	}
 	return age

@@ -1,4 +1,4 @@
-// Package shunt delivers messages through Redis lists and handles each at least once.
+// Package shunt enqueues messages through Redis lists and handles each at least once.
 //
 // A message is moved, never popped: RPOPLPUSH takes it from its channel's list into a list of the worker that handles it, and it
 // leaves Redis when its handler has succeeded. What a dead worker held is put back by others.
@@ -9,14 +9,14 @@
 //	welcome := shunt.Define("welcome", func(ctx context.Context, w Welcome) error {
 //		return mail.Send(ctx, w.To) // nil acks, an error is tried again later
 //	})
-//	err = q.Deliver(ctx, welcome.Message(Welcome{To: "ann@example.org"}), shunt.In(time.Minute))
+//	err = q.Enqueue(ctx, welcome.Message(Welcome{To: "ann@example.org"}), shunt.In(time.Minute))
 //
 //	shutdown, err := q.Receive(ctx, welcome, 8)
 //	err = shutdown(ctx) // waits for handlers until ctx ends
 //
 // # The promise
 //
-// A message whose Deliver returned nil is handled at least once, or ends in dead with its reason, for as long as Redis keeps
+// A message whose Enqueue returned nil is handled at least once, or ends in dead with its reason, for as long as Redis keeps
 // its data. Without a fault it is handled exactly once. Handlers should be idempotent, because a killed process, a lost reply or
 // a lost lease may have a message handled twice.
 //
@@ -28,7 +28,7 @@
 //   - A channel is a named stream of messages of one kind. All its keys share one hash tag.
 //   - The states of a message: prepare, ready to be taken; doing, in a worker's list; delay, due later; suspect, held by dying
 //     processes twice or more; dead, given up on.
-//   - Deliver puts an element into prepare, or with [In] and [At] into delay. Take moves it from prepare into a worker's doing list.
+//   - Enqueue puts an element into prepare, or with [In] and [At] into delay. Take moves it from prepare into a worker's doing list.
 //   - A verdict is what becomes of it then. Ack: it is done and gone. Retry: to delay, with one attempt more. Reject: to dead.
 //   - Promote moves what is due from delay to prepare. Reap moves what a dead receiver held to the taking end of prepare. Release
 //     puts what the receiver itself had taken, and not begun, back there. The taking end is the one that is taken from next.

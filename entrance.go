@@ -13,7 +13,7 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// entrance is where concurrent deliveries by id to one channel meet: while two scripts are under way the rest waits, and goes together. A
+// entrance is where concurrent enqueues by id to one channel meet: while two scripts are under way the rest waits, and goes together. A
 // script costs Redis about as much as three messages in it.
 type entrance struct {
 	mu      sync.Mutex
@@ -23,16 +23,16 @@ type entrance struct {
 
 // entry is one that waits.
 type entry struct {
-	delivery
+	draft
 	ctx   context.Context
 	raw   []byte
-	limit time.Time // until when it may take: the end of ctx, or DeliverTimeout
+	limit time.Time // until when it may take: the end of ctx, or EnqueueTimeout
 	timer *time.Timer
 	err   error
 	done  chan struct{} // of capacity 1
 }
 
-// entriesDone are those whose deliverers have their answers.
+// entriesDone are those whose producers have their answers.
 var entriesDone = sync.Pool{New: func() any {
 	e := &entry{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	e.timer.Stop()
@@ -42,7 +42,7 @@ var entriesDone = sync.Pool{New: func() any {
 const entrances = 2 // scripts under way
 
 // putOne brings one tracked message into its channel.
-func (q *Queue) putOne(ctx context.Context, d delivery) (due time.Time, err error) {
+func (q *Queue) putOne(ctx context.Context, d draft) (due time.Time, err error) {
 	raw := d.element.Encode()
 	if x := d.element.Extra; d.later || x.ID == "" || x.Expires != 0 {
 		return q.putAlone(ctx, d, raw)
@@ -62,12 +62,12 @@ func (q *Queue) putOne(ctx context.Context, d delivery) (due time.Time, err erro
 		}
 	}
 	e := entriesDone.Get().(*entry)
-	e.delivery, e.ctx, e.raw = d, ctx, raw
+	e.draft, e.ctx, e.raw = d, ctx, raw
 	var over <-chan time.Time
 	var has bool
 	if e.limit, has = ctx.Deadline(); !has {
-		e.limit = time.Now().Add(q.conf.DeliverTimeout)
-		e.timer.Reset(q.conf.DeliverTimeout)
+		e.limit = time.Now().Add(q.conf.EnqueueTimeout)
+		e.timer.Reset(q.conf.EnqueueTimeout)
 		over = e.timer.C
 	}
 	g.waiting = append(g.waiting, e)
@@ -93,14 +93,14 @@ func (q *Queue) putOne(ctx context.Context, d delivery) (due time.Time, err erro
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 	}
 	g.mu.Unlock()
-	err = late(why, errors.New("others are delivered before it"))
+	err = late(why, errors.New("others are enqueued before it"))
 	if i < 0 { // it is under way
 		err = &link.Error{Class: link.Unknown, Err: why}
 	}
-	return due, explain(err, "deliver to", d.channel)
+	return due, explain(err, "enqueue to", d.channel)
 }
 
-func (q *Queue) putAlone(ctx context.Context, d delivery, raw []byte) (time.Time, error) {
+func (q *Queue) putAlone(ctx context.Context, d draft, raw []byte) (time.Time, error) {
 	due, taken, err := q.putTracked(ctx, &d, []*element.Element{&d.element}, [][]byte{raw})
 	if err == nil {
 		err = taken[0]
@@ -139,7 +139,7 @@ func (q *Queue) next(g *entrance) {
 		limit := slices.MaxFunc(all, func(a, b *entry) int { return a.limit.Compare(b.limit) }).limit // whose is before that leaves by itself
 		ctx, cancel := context.WithDeadline(context.Background(), limit)
 		defer cancel()
-		_, taken, err := q.putTracked(ctx, &all[0].delivery, es, raws)
+		_, taken, err := q.putTracked(ctx, &all[0].draft, es, raws)
 		for i, e := range all {
 			if e.err = err; err == nil {
 				e.err = taken[i]

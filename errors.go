@@ -12,11 +12,11 @@ import (
 var (
 	// ErrClosed is returned by a Queue that Close was called on.
 	ErrClosed = errors.New("shunt: the queue is closed")
-	// ErrUnknown says that a command was sent and its reply was lost: it may have been executed or not. A delivery that
-	// must not be doubled is looked for before it is delivered again.
+	// ErrUnknown says that a command was sent and its reply was lost: it may have been executed or not. An enqueue that
+	// must not be doubled is looked for before it is enqueued again.
 	ErrUnknown = errors.New("shunt: sent, but the reply was lost: it may have been executed")
-	// ErrFull says that Redis is at maxmemory and takes no new messages. Receivers drain it; deliver again later.
-	ErrFull = errors.New("shunt: redis is at maxmemory and takes no new messages: receivers still drain it, deliver again later")
+	// ErrFull says that Redis is at maxmemory and takes no new messages. Receivers drain it; enqueue again later.
+	ErrFull = errors.New("shunt: redis is at maxmemory and takes no new messages: receivers still drain it, enqueue again later")
 	// ErrTooLarge says that an element is larger than Queue.MaxSize.
 	ErrTooLarge = errors.New("shunt: larger than Queue.MaxSize")
 	// ErrTimeout is the cause of a handler's ended context, and the reason of its retry, when its timeout had passed.
@@ -36,21 +36,21 @@ var (
 	// ErrNotFound says that no message of an id is there, nor what became of one.
 	ErrNotFound = errors.New("shunt: no message of this id is waiting, delayed or being handled, and nothing is kept of one")
 	// ErrNotKept says that a message is over, and that what became of it was not kept.
-	ErrNotKept = errors.New("shunt: the message is over, and what became of it was not kept: deliver it with Retain")
+	ErrNotKept = errors.New("shunt: the message is over, and what became of it was not kept: enqueue it with Retain")
 	// ErrRunning says that a message is in a worker's hands.
 	ErrRunning = errors.New("shunt: the message is being handled")
 	// ErrInHandler is returned by shutdown and Close when they would wait for the handler that called them. Nothing was begun.
 	ErrInHandler = errors.New("shunt: called from inside a handler, for which it would wait: call it from a goroutine of its own")
 )
 
-// DeliveryError is DeliverAll's error: what became of each message, by its index in the given slice. What is in neither
-// map was delivered. errors.Is and errors.As see every error in it.
-type DeliveryError struct {
-	Failed  map[int]error // surely not delivered
-	Unknown map[int]error // perhaps delivered: each Is ErrUnknown
+// EnqueueError is EnqueueAll's error: what became of each message, by its index in the given slice. What is in neither
+// map was enqueued. errors.Is and errors.As see every error in it.
+type EnqueueError struct {
+	Failed  map[int]error // surely not enqueued
+	Unknown map[int]error // perhaps enqueued: each Is ErrUnknown
 }
 
-func (e *DeliveryError) Error() string {
+func (e *EnqueueError) Error() string {
 	first := func(m map[int]error) error {
 		if len(m) == 0 {
 			return nil
@@ -59,16 +59,16 @@ func (e *DeliveryError) Error() string {
 	}
 	switch {
 	case len(e.Unknown) == 0:
-		return fmt.Sprintf("shunt: %d messages not delivered, the first because: %v", len(e.Failed), first(e.Failed))
+		return fmt.Sprintf("shunt: %d messages not enqueued, the first because: %v", len(e.Failed), first(e.Failed))
 	case len(e.Failed) == 0:
 		return fmt.Sprintf("shunt: %d messages of unknown outcome, the first because: %v", len(e.Unknown), first(e.Unknown))
 	}
-	return fmt.Sprintf("shunt: %d messages not delivered, the first because: %v; %d of unknown outcome, the first because: %v",
+	return fmt.Sprintf("shunt: %d messages not enqueued, the first because: %v; %d of unknown outcome, the first because: %v",
 		len(e.Failed), first(e.Failed), len(e.Unknown), first(e.Unknown))
 }
 
 // Unwrap gives every error once a message, in the order of the indexes.
-func (e *DeliveryError) Unwrap() []error {
+func (e *EnqueueError) Unwrap() []error {
 	var all []error
 	for _, m := range []map[int]error{e.Failed, e.Unknown} {
 		for _, i := range indexes(m) {
@@ -104,7 +104,7 @@ func (e *ShutdownError) Error() string {
 
 func (e *ShutdownError) Unwrap() error { return e.Err }
 
-// DuplicateError says that a message was not delivered because its ID is another's, and what is known of that one. errors.Is finds
+// DuplicateError says that a message was not enqueued because its ID is another's, and what is known of that one. errors.Is finds
 // ErrDuplicate in it.
 type DuplicateError struct {
 	Channel string
@@ -114,8 +114,8 @@ type DuplicateError struct {
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("shunt: deliver to %q: id %q is taken by a message in state %s, delivered %s", e.Channel, e.Status.ID, e.Status.State,
-		e.Status.Delivered.Format(time.RFC3339))
+	return fmt.Sprintf("shunt: enqueue to %q: id %q is taken by a message in state %s, enqueued %s", e.Channel, e.Status.ID, e.Status.State,
+		e.Status.Enqueued.Format(time.RFC3339))
 }
 
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }

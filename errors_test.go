@@ -29,30 +29,30 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-func TestDeliveryError(t *testing.T) {
+func TestEnqueueError(t *testing.T) {
 	t.Parallel()
-	full := fmt.Errorf("deliver: %w", ErrFull)
-	large := fmt.Errorf("deliver: %w", ErrTooLarge)
-	lost := fmt.Errorf("deliver: %w", ErrUnknown)
+	full := fmt.Errorf("enqueue: %w", ErrFull)
+	large := fmt.Errorf("enqueue: %w", ErrTooLarge)
+	lost := fmt.Errorf("enqueue: %w", ErrUnknown)
 	for _, c := range []struct {
-		e    *DeliveryError
+		e    *EnqueueError
 		text string
 		is   []error
 		not  []error
 		all  []error
 	}{
-		{&DeliveryError{Failed: map[int]error{12: full, 3: large}}, "shunt: 2 messages not delivered, the first because: " + large.Error(),
+		{&EnqueueError{Failed: map[int]error{12: full, 3: large}}, "shunt: 2 messages not enqueued, the first because: " + large.Error(),
 			[]error{ErrFull, ErrTooLarge}, []error{ErrUnknown}, []error{large, full}},
-		{&DeliveryError{Unknown: map[int]error{7: lost}}, "shunt: 1 messages of unknown outcome, the first because: " + lost.Error(),
+		{&EnqueueError{Unknown: map[int]error{7: lost}}, "shunt: 1 messages of unknown outcome, the first because: " + lost.Error(),
 			[]error{ErrUnknown}, []error{ErrFull}, []error{lost}},
-		{&DeliveryError{Failed: map[int]error{9: full}, Unknown: map[int]error{8: lost, 10: lost}},
-			"shunt: 1 messages not delivered, the first because: " + full.Error() + "; 2 of unknown outcome, the first because: " + lost.Error(),
+		{&EnqueueError{Failed: map[int]error{9: full}, Unknown: map[int]error{8: lost, 10: lost}},
+			"shunt: 1 messages not enqueued, the first because: " + full.Error() + "; 2 of unknown outcome, the first because: " + lost.Error(),
 			[]error{ErrFull, ErrUnknown}, []error{ErrClosed}, []error{full, lost, lost}},
 	} {
 		err := fmt.Errorf("batch: %w", c.e)
-		var got *DeliveryError
+		var got *EnqueueError
 		if !errors.As(err, &got) || got != c.e {
-			t.Errorf("%v is no DeliveryError", err)
+			t.Errorf("%v is no EnqueueError", err)
 		}
 		if c.e.Error() != c.text {
 			t.Errorf("text %q, want %q", c.e, c.text)

@@ -19,7 +19,7 @@ type EventKind string
 
 const (
 	// A message's way.
-	Delivered   EventKind = "delivered"    // Serial (of a single one) or N; Due if later
+	Enqueued    EventKind = "enqueued"     // Serial (of a single one) or N; Due if later
 	Acked       EventKind = "acked"        // Serial, Attempt, Receiver, Worker, Took
 	Retried     EventKind = "retried"      // the same, and Err and Due
 	Rejected    EventKind = "rejected"     // went to dead: the same, and Err
@@ -35,7 +35,7 @@ const (
 	Cancelled   EventKind = "cancelled"    // dropped by Cancel, met or stopped by a worker: Serial, ID, Attempt, Receiver, Worker; Took if it ran, and Err
 	Expired     EventKind = "expired"      // dropped, as Expire asked: Serial, ID, Receiver, Worker
 	Postponed   EventKind = "postponed"    // taken before its time, which Postpone had changed, and put off: Serial, ID, Receiver, Worker, Due
-	Duplicate   EventKind = "duplicate"    // a follow-up, or a recurring message, was not delivered, because its ID is taken: ID, N or Serial
+	Duplicate   EventKind = "duplicate"    // a follow-up, or a recurring message, was not enqueued, because its ID is taken: ID, N or Serial
 
 	// A handler's faults.
 	TimedOut   EventKind = "timed-out"   // its context was ended; Serial, Attempt, Receiver, Worker, Took
@@ -62,7 +62,7 @@ type Event struct {
 	Kind     EventKind
 	Time     time.Time
 	Channel  string
-	Serial   string // ULID of the delivery
+	Serial   string // ULID of the draft
 	ID       string // of a message that has one
 	Attempt  int    // counted from 1
 	Receiver string // incarnation
@@ -79,7 +79,7 @@ func LogEvents(l *slog.Logger) func(Event) {
 	return func(e Event) {
 		level := slog.LevelInfo
 		switch e.Kind {
-		case Delivered, Acked, Promoted, Released, Postponed, Duplicate:
+		case Enqueued, Acked, Promoted, Released, Postponed, Duplicate:
 			level = slog.LevelDebug
 		case Stopped:
 			if e.Err != nil {
@@ -121,7 +121,7 @@ func LogEvents(l *slog.Logger) func(Event) {
 // eventBuffer bounds the events that wait for a slow Events func: some 3 MB.
 const eventBuffer = 16384
 
-// someEvents are named and delivered together.
+// someEvents are named and enqueued together.
 const someEvents = 64
 
 // events carries what happens to the user's func on a goroutine of its own, so that no slow func holds up a beat or the link.
@@ -250,7 +250,7 @@ func (e *events) guarded(f func()) {
 	guard("Events", func() error { f(); return nil }, func(error) {})
 }
 
-// some delivers the next of the batch.
+// some enqueues the next of the batch.
 func (e *events) some() {
 	evs := e.batch[e.at:min(e.at+someEvents, len(e.batch))]
 	names := serials(evs)
@@ -269,7 +269,7 @@ func (e *events) some() {
 	}
 }
 
-// close delivers what waits, at most until the context of the caller is over, and ends the goroutine.
+// close enqueues what waits, at most until the context of the caller is over, and ends the goroutine.
 func (e *events) close(ctx context.Context) {
 	if e == nil {
 		return

@@ -37,7 +37,7 @@ func logged(t *testing.T, e Event, least slog.Level) map[string]any {
 func TestLogLevels(t *testing.T) {
 	t.Parallel()
 	levels := map[EventKind]string{
-		Delivered: "DEBUG", Acked: "DEBUG", Promoted: "DEBUG", Released: "DEBUG",
+		Enqueued: "DEBUG", Acked: "DEBUG", Promoted: "DEBUG", Released: "DEBUG",
 		Started: "INFO", Stopped: "INFO", Connected: "INFO",
 		Retried: "WARN", DoneOrLost: "WARN", Recovered: "WARN", Suspected: "WARN", TimedOut: "WARN", Succeeded: "WARN", Died: "WARN",
 		Trouble: "WARN", Separated: "WARN",
@@ -73,8 +73,8 @@ func TestLogFields(t *testing.T) {
 		{Event{Kind: Retried, Channel: "c", Serial: "01J", Attempt: 2, Receiver: "r", Worker: 7, Took: time.Second, Err: errors.New("oh"), Due: due},
 			map[string]any{"level": "WARN", "msg": "shunt: retried", "channel": "c", "serial": "01J", "attempt": 2., "receiver": "r", "worker": 7., "took": 1e9,
 				"due": "2026-11-21T12:00:00Z", "error": "oh"}},
-		{Event{Kind: Delivered, Channel: "c", N: 1000},
-			map[string]any{"level": "DEBUG", "msg": "shunt: delivered", "channel": "c", "n": 1000.}},
+		{Event{Kind: Enqueued, Channel: "c", N: 1000},
+			map[string]any{"level": "DEBUG", "msg": "shunt: enqueued", "channel": "c", "n": 1000.}},
 		{Event{Kind: Trouble, Channel: "c", Receiver: "r", Err: fmt.Errorf("a: %w", errors.New("b")), Fatal: true},
 			map[string]any{"level": "ERROR", "msg": "shunt: trouble", "channel": "c", "receiver": "r", "fatal": true, "error": "a: b"}},
 	} {
@@ -163,7 +163,7 @@ func TestEventsInOrder(t *testing.T) {
 		e.tell(worker.Event{Kind: worker.Acked, N: i}, worker.Event{Kind: worker.Acked, N: i + 1})
 	}
 	e.tell()
-	e.close(minute(t)) // delivers what waits
+	e.close(minute(t)) // enqueues what waits
 	s.wantUpTo(t, 1000)
 	for _, ev := range s.got {
 		if ev.Time.Before(began) || ev.Time.After(time.Now()) {
@@ -216,7 +216,7 @@ func TestEventSerials(t *testing.T) {
 		}
 	}
 	e.tell(evs...)
-	e.emit(Event{Kind: Delivered, Serial: evs[1].Serial.String()})
+	e.emit(Event{Kind: Enqueued, Serial: evs[1].Serial.String()})
 	e.close(minute(t))
 	for i, got := range s.got {
 		want := ""

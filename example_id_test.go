@@ -19,8 +19,8 @@ func ExampleID() {
 		return nil
 	})
 
-	fmt.Println("first:", q.Deliver(ctx, charge.Message(7), shunt.ID("order-7"), shunt.In(time.Hour)))
-	err := q.Deliver(ctx, charge.Message(7), shunt.ID("order-7"))
+	fmt.Println("first:", q.Enqueue(ctx, charge.Message(7), shunt.ID("order-7"), shunt.In(time.Hour)))
+	err := q.Enqueue(ctx, charge.Message(7), shunt.ID("order-7"))
 	var taken *shunt.DuplicateError
 	if errors.As(err, &taken) {
 		fmt.Println("second: taken, and in state", taken.Status.State)
@@ -54,7 +54,7 @@ func ExampleQueue_Wait() {
 		fmt.Println(err)
 	}
 
-	if err := q.Deliver(ctx, square.Message(12), shunt.ID("job-1"), shunt.Retain(time.Hour)); err != nil {
+	if err := q.Enqueue(ctx, square.Message(12), shunt.ID("job-1"), shunt.Retain(time.Hour)); err != nil {
 		fmt.Println(err)
 	}
 	o, err := q.Wait(ctx, "square", "job-1")
@@ -74,7 +74,7 @@ func ExampleQueue_Cancel() {
 		fmt.Println(context.Cause(ctx))
 		return ctx.Err()
 	})
-	if err := q.Deliver(ctx, export.Message("orders"), shunt.ID("orders"), shunt.In(time.Hour)); err != nil {
+	if err := q.Enqueue(ctx, export.Message("orders"), shunt.ID("orders"), shunt.In(time.Hour)); err != nil {
 		fmt.Println(err)
 	}
 	before, err := q.Cancel(ctx, "export", "orders")
@@ -83,7 +83,7 @@ func ExampleQueue_Cancel() {
 	if _, err := q.Receive(ctx, export, 1); err != nil {
 		fmt.Println(err)
 	}
-	if err := q.Deliver(ctx, export.Message("orders"), shunt.ID("orders")); err != nil {
+	if err := q.Enqueue(ctx, export.Message("orders"), shunt.ID("orders")); err != nil {
 		fmt.Println(err)
 	}
 	<-started
@@ -96,7 +96,7 @@ func ExampleQueue_Cancel() {
 	// doing <nil>
 }
 
-// The steps of a chain: each is delivered when the one before it is acked, and not otherwise.
+// The steps of a chain: each is enqueued when the one before it is acked, and not otherwise.
 func ExampleThen() {
 	q, wait, end := open()
 	defer end()
@@ -118,7 +118,7 @@ func ExampleThen() {
 			fmt.Println(err)
 		}
 	}
-	if err := q.Deliver(ctx, pay.Message(7)); err != nil {
+	if err := q.Enqueue(ctx, pay.Message(7)); err != nil {
 		fmt.Println(err)
 	}
 	wait(shunt.Acked, 3)
@@ -137,11 +137,11 @@ func ExampleExpire() {
 		fmt.Println("sends a code to", to)
 		return nil
 	})
-	if err := q.Deliver(ctx, code.Message("ann"), shunt.Expire(time.Millisecond)); err != nil {
+	if err := q.Enqueue(ctx, code.Message("ann"), shunt.Expire(time.Millisecond)); err != nil {
 		fmt.Println(err)
 	}
 	time.Sleep(5 * time.Millisecond) // no receiver is there yet
-	if err := q.Deliver(ctx, code.Message("ben"), shunt.Expire(time.Minute)); err != nil {
+	if err := q.Enqueue(ctx, code.Message("ben"), shunt.Expire(time.Minute)); err != nil {
 		fmt.Println(err)
 	}
 	if _, err := q.Receive(ctx, code, 1); err != nil {

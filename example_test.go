@@ -88,7 +88,7 @@ func Example() {
 	defer end()
 	ctx := context.Background()
 
-	if err := q.Deliver(ctx, &Order{ID: 7}); err != nil {
+	if err := q.Enqueue(ctx, &Order{ID: 7}); err != nil {
 		panic(err)
 	}
 	shutdown, err := q.Receive(ctx, &Order{shop: &Shop{Name: "Ann's"}}, 8)
@@ -102,41 +102,41 @@ func Example() {
 	// <nil>
 }
 
-func ExampleQueue_Deliver() {
+func ExampleQueue_Enqueue() {
 	q, _, end := open()
 	defer end()
 	ctx := context.Background()
 
-	err := q.Deliver(ctx, &Order{ID: 7})
+	err := q.Enqueue(ctx, &Order{ID: 7})
 	switch {
 	case err == nil:
 		fmt.Println("Redis has it")
 	case errors.Is(err, shunt.ErrUnknown):
-		fmt.Println("sent, but the reply was lost: look whether it is there before you deliver it again")
+		fmt.Println("sent, but the reply was lost: look whether it is there before you enqueue it again")
 	default:
 		fmt.Println("Redis does not have it:", err)
 	}
 	// Output: Redis has it
 }
 
-func ExampleQueue_DeliverAll() {
+func ExampleQueue_EnqueueAll() {
 	q, _, end := open()
 	defer end()
 	q.MaxSize = 100
 	ctx := context.Background()
 
-	err := q.DeliverAll(ctx, []shunt.IMessage{
+	err := q.EnqueueAll(ctx, []shunt.IMessage{
 		&Order{ID: 1},
 		shunt.Raw("orders", make([]byte, 1000)),
 		&Order{ID: 3},
 	})
-	var failed *shunt.DeliveryError
+	var failed *shunt.EnqueueError
 	if errors.As(err, &failed) {
 		for i, err := range failed.Failed {
-			fmt.Println("surely not delivered:", i, errors.Is(err, shunt.ErrTooLarge))
+			fmt.Println("surely not enqueued:", i, errors.Is(err, shunt.ErrTooLarge))
 		}
 		for i := range failed.Unknown {
-			fmt.Println("perhaps delivered:", i)
+			fmt.Println("perhaps enqueued:", i)
 		}
 	}
 	stats, err := q.Stats(ctx, "orders")
@@ -145,7 +145,7 @@ func ExampleQueue_DeliverAll() {
 	}
 	fmt.Println("ready to be taken:", stats[shunt.Prepare].Count)
 	// Output:
-	// surely not delivered: 1 true
+	// surely not enqueued: 1 true
 	// ready to be taken: 2
 }
 
@@ -162,7 +162,7 @@ func ExampleIn() {
 	if _, err := q.Receive(ctx, reminder, 1); err != nil {
 		panic(err)
 	}
-	if err := q.Deliver(ctx, reminder.Message(Welcome{}), shunt.In(50*time.Millisecond)); err != nil {
+	if err := q.Enqueue(ctx, reminder.Message(Welcome{}), shunt.In(50*time.Millisecond)); err != nil {
 		panic(err)
 	}
 	wait(shunt.Acked, 1)
@@ -175,7 +175,7 @@ func ExampleAt() {
 	ctx := context.Background()
 
 	due := time.Date(2100, 1, 1, 9, 0, 0, 0, time.UTC)
-	if err := q.Deliver(ctx, &Order{ID: 7}, shunt.At(due)); err != nil {
+	if err := q.Enqueue(ctx, &Order{ID: 7}, shunt.At(due)); err != nil {
 		panic(err)
 	}
 	delayed, err := q.List(ctx, "orders", shunt.Delay, 0, 0)
@@ -205,7 +205,7 @@ func ExampleQueue_Receive() {
 	if err != nil {
 		panic(err)
 	}
-	if err := q.Deliver(ctx, slow.Message(1)); err != nil {
+	if err := q.Enqueue(ctx, slow.Message(1)); err != nil {
 		panic(err)
 	}
 	<-began
@@ -233,7 +233,7 @@ func ExampleQueue_ReceiveOrdered() {
 
 	show := func(_ context.Context, what string) error { fmt.Println(what); return nil }
 	vip, bulk := shunt.Define("vip", show), shunt.Define("bulk", show)
-	err := q.DeliverAll(ctx, []shunt.IMessage{bulk.Message("gravel"), bulk.Message("sand"), vip.Message("pearls")})
+	err := q.EnqueueAll(ctx, []shunt.IMessage{bulk.Message("gravel"), bulk.Message("sand"), vip.Message("pearls")})
 	if err != nil {
 		panic(err)
 	}
@@ -256,7 +256,7 @@ func ExampleQueue_ReceiveWeighted() {
 	show := func(_ context.Context, what string) error { fmt.Println(what); return nil }
 	paying, free := shunt.Define("paying", show), shunt.Define("free", show)
 	for range 4 {
-		if err := q.DeliverAll(ctx, []shunt.IMessage{paying.Message("paying"), free.Message("free")}); err != nil {
+		if err := q.EnqueueAll(ctx, []shunt.IMessage{paying.Message("paying"), free.Message("free")}); err != nil {
 			panic(err)
 		}
 	}
@@ -285,7 +285,7 @@ func ExampleDefine() {
 		fmt.Println("welcome,", w.To)
 		return nil
 	})
-	if err := q.Deliver(ctx, welcome.Message(Welcome{To: "Ann"})); err != nil {
+	if err := q.Enqueue(ctx, welcome.Message(Welcome{To: "Ann"})); err != nil {
 		panic(err)
 	}
 	if _, err := q.Receive(ctx, welcome, 8); err != nil {
@@ -301,7 +301,7 @@ func ExampleRaw() {
 	defer end()
 	ctx := context.Background()
 
-	if err := q.Deliver(ctx, shunt.Raw("orders", []byte(`{"ID":7}`))); err != nil {
+	if err := q.Enqueue(ctx, shunt.Raw("orders", []byte(`{"ID":7}`))); err != nil {
 		panic(err)
 	}
 	if _, err := q.Receive(ctx, &Order{shop: &Shop{Name: "Ann's"}}, 1); err != nil {
@@ -338,7 +338,7 @@ func ExampleReject() {
 	mail := shunt.Define("mail", func(_ context.Context, to string) error {
 		return shunt.Reject(fmt.Errorf("%q is no address", to)) // trying again would not help
 	})
-	if err := q.Deliver(ctx, mail.Message("ann")); err != nil {
+	if err := q.Enqueue(ctx, mail.Message("ann")); err != nil {
 		panic(err)
 	}
 	if _, err := q.Receive(ctx, mail, 1); err != nil {
@@ -368,7 +368,7 @@ func ExampleRetryAfter() {
 		}
 		return nil
 	})
-	if err := q.Deliver(ctx, mail.Message("ann@example.org")); err != nil {
+	if err := q.Enqueue(ctx, mail.Message("ann@example.org")); err != nil {
 		panic(err)
 	}
 	if _, err := q.Receive(ctx, mail, 1); err != nil {
@@ -390,7 +390,7 @@ func ExampleHeader() {
 		fmt.Println(info.Channel, info.Attempt, info.Headers["tenant"])
 		return nil
 	})
-	err := q.Deliver(ctx, show.Message(1), shunt.Header("tenant", "ann"), shunt.Timeout(time.Minute), shunt.MaxAttempts(3))
+	err := q.Enqueue(ctx, show.Message(1), shunt.Header("tenant", "ann"), shunt.Timeout(time.Minute), shunt.MaxAttempts(3))
 	if err != nil {
 		panic(err)
 	}
@@ -421,7 +421,7 @@ func ExampleQueue_wrap() {
 	}
 	ctx := context.Background()
 
-	if err := q.Deliver(ctx, &Order{ID: 7}); err != nil {
+	if err := q.Enqueue(ctx, &Order{ID: 7}); err != nil {
 		panic(err)
 	}
 	if _, err := q.Receive(ctx, &Order{shop: &Shop{Name: "Ann's"}}, 1); err != nil {
@@ -446,7 +446,7 @@ func ExampleQueue_events() {
 	}
 	ctx := context.Background()
 
-	if err := q.Deliver(ctx, &Order{ID: 7}); err != nil {
+	if err := q.Enqueue(ctx, &Order{ID: 7}); err != nil {
 		panic(err)
 	}
 	if _, err := q.Receive(ctx, &Order{shop: &Shop{Name: "Ann's"}}, 1); err != nil {
@@ -482,7 +482,7 @@ func ExampleLogEvents() {
 	mail := shunt.Define("mail", func(_ context.Context, to string) error {
 		return shunt.Reject(errors.New("mailbox unknown"))
 	})
-	if err := q.Deliver(ctx, mail.Message("ann@example.org")); err != nil {
+	if err := q.Enqueue(ctx, mail.Message("ann@example.org")); err != nil {
 		panic(err)
 	}
 	if _, err := q.Receive(ctx, mail, 1); err != nil {
@@ -498,8 +498,8 @@ func ExampleQueue_Stats() {
 	ctx := context.Background()
 
 	err := errors.Join(
-		q.DeliverAll(ctx, []shunt.IMessage{&Order{ID: 1}, &Order{ID: 2}}),
-		q.Deliver(ctx, &Order{ID: 3}, shunt.In(time.Hour)),
+		q.EnqueueAll(ctx, []shunt.IMessage{&Order{ID: 1}, &Order{ID: 2}}),
+		q.Enqueue(ctx, &Order{ID: 3}, shunt.In(time.Hour)),
 	)
 	if err != nil {
 		panic(err)
@@ -526,7 +526,7 @@ func dead(q *shunt.Queue, wait func(shunt.EventKind, int)) {
 	mail := shunt.Define("mail", func(_ context.Context, to string) error {
 		return shunt.Reject(fmt.Errorf("no mailbox %s", to))
 	})
-	if err := q.DeliverAll(ctx, []shunt.IMessage{mail.Message("ann"), mail.Message("ben"), mail.Message("cleo")}); err != nil {
+	if err := q.EnqueueAll(ctx, []shunt.IMessage{mail.Message("ann"), mail.Message("ben"), mail.Message("cleo")}); err != nil {
 		panic(err)
 	}
 	shutdown, err := q.Receive(ctx, mail, 1)
@@ -617,7 +617,7 @@ func ExampleQueue_Channels() {
 	defer end()
 	ctx := context.Background()
 
-	err := errors.Join(q.Deliver(ctx, shunt.Raw("mail", nil)), q.Deliver(ctx, &Order{}))
+	err := errors.Join(q.Enqueue(ctx, shunt.Raw("mail", nil)), q.Enqueue(ctx, &Order{}))
 	if err != nil {
 		panic(err)
 	}
@@ -649,7 +649,7 @@ func ExampleQueue_Close() {
 	ctx := context.Background()
 
 	fmt.Println(q.Close())
-	fmt.Println(errors.Is(q.Deliver(ctx, &Order{ID: 7}), shunt.ErrClosed))
+	fmt.Println(errors.Is(q.Enqueue(ctx, &Order{ID: 7}), shunt.ErrClosed))
 	// Output:
 	// <nil>
 	// true

@@ -126,7 +126,7 @@ func recovers(t *testing.T, lease time.Duration) time.Duration {
 	log := filepath.Join(t.TempDir(), "log")
 	o := orders{URL: s.URL(), Channel: q.name, Log: log, Workers: 64, Lease: lease, Takes: time.Hour, Killer: -1}
 	dying := startWorker(t, o)
-	q.deliver(0, 64)
+	q.enqueue(0, 64)
 	redistest.Until(t, 10*time.Second, "64 in hand", func() bool {
 		st, err := q.Stats(context.Background(), q.name)
 		return err == nil && st[Doing].Count == 64
@@ -187,9 +187,9 @@ func TestPoison(t *testing.T) {
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Second })
 	log := filepath.Join(t.TempDir(), "log")
 	const innocents = 1000
-	q.deliver(0, innocents/2)
-	q.deliver(innocents, innocents+1)
-	q.deliver(innocents/2, innocents)
+	q.enqueue(0, innocents/2)
+	q.enqueue(innocents, innocents+1)
+	q.enqueue(innocents/2, innocents)
 	o := orders{URL: s.URL(), Channel: q.name, Log: log, Workers: 64, Lease: time.Second, Takes: 10 * time.Millisecond, Killer: innocents}
 	deaths, began := 0, time.Now()
 	current := startWorker(t, o)
@@ -227,15 +227,15 @@ func TestFullRedis(t *testing.T) {
 	n := 0
 	var err error
 	for ; err == nil; n++ {
-		err = q.Deliver(ctx, Raw(q.name, []byte(fmt.Sprintf(`"%0*d"`, 4096, n))))
+		err = q.Enqueue(ctx, Raw(q.name, []byte(fmt.Sprintf(`"%0*d"`, 4096, n))))
 	}
 	n--
 	if !errors.Is(err, ErrFull) {
-		t.Fatalf("%d delivered, then %v", n, err)
+		t.Fatalf("%d enqueued, then %v", n, err)
 	}
-	t.Logf("%d delivered, then %v", n, err)
+	t.Logf("%d enqueued, then %v", n, err)
 	s.Do("CONFIG", "SET", "maxmemory", "4mb") // far beyond it, so that takes too are refused until half is drained
-	if err := q.Deliver(ctx, Raw(q.name, []byte("1")), In(time.Second)); !errors.Is(err, ErrFull) {
+	if err := q.Enqueue(ctx, Raw(q.name, []byte("1")), In(time.Second)); !errors.Is(err, ErrFull) {
 		t.Errorf("later: %v", err)
 	}
 	var done atomic.Int64
@@ -246,7 +246,7 @@ func TestFullRedis(t *testing.T) {
 	}
 	redistest.Until(t, 20*time.Second, "drained", func() bool { return int(done.Load()) == n })
 	t.Logf("drained after %v", time.Since(began))
-	if err := q.Deliver(ctx, Raw(q.name, []byte(`"x"`))); err != nil {
+	if err := q.Enqueue(ctx, Raw(q.name, []byte(`"x"`))); err != nil {
 		t.Error(err)
 	}
 	redistest.Until(t, 5*time.Second, "the next is handled", func() bool { return int(done.Load()) == n+1 })
@@ -275,7 +275,7 @@ func TestKilledKeeper(t *testing.T) {
 		return err == nil && len(rs) > 0 && rs[0].Alive && string(b) == rs[0].Name
 	})
 	began := time.Now()
-	q.deliver(0, 1, In(200*time.Millisecond))
+	q.enqueue(0, 1, In(200*time.Millisecond))
 	redistest.Until(t, 5*time.Second, "handled", func() bool { return seen.distinct() == 1 })
 	if took := time.Since(began); took < 200*time.Millisecond || took > time.Second {
 		t.Errorf("handled after %v", took)
@@ -296,7 +296,7 @@ func TestPromoteBehind(t *testing.T) {
 	b := newBench(t, p.URL())
 	const n = 5 * promoteMost
 	at := time.Now().Add(100 * time.Millisecond)
-	b.deliver(0, n, At(at))
+	b.enqueue(0, n, At(at))
 	b.until(time.Second, "all are due", func() bool { return time.Now().After(at) })
 	refused := p.On(redistest.ByScript(store.Promote)(b.name), 3, redistest.ReplyError("BUSY Redis is busy running a script."))
 	seen := newTally()

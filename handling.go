@@ -188,7 +188,7 @@ func infoOf(it *worker.Item) Info {
 	i := Info{Channel: it.In.Channel, Serial: it.Name(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries), Headers: it.Headers(),
 		Failure: it.Failure(), Receiver: it.Receiver(), Worker: it.Worker()}
 	if !it.Bare {
-		i.Delivered = element.DeliveredAt(it.Serial)
+		i.Enqueued = element.EnqueuedAt(it.Serial)
 	}
 	return i
 }

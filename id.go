@@ -16,7 +16,7 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// receipts are those of tracked deliveries whose replies have come: the server is told, some at a time, with another delivery to their channel,
+// receipts are those of tracked enqueues whose replies have come: the server is told, some at a time, with another enqueue to their channel,
 // and needs to remember them no more. One that was ever in doubt is not among them: a command of a broken connection may be executed
 // late, and has to find its receipt; a day later nothing is left of either.
 type receipts struct {
@@ -75,10 +75,10 @@ func (r *receipts) forget(q *Queue) {
 
 // putTracked brings messages with an id or an expiry into d's channel, all that are not refused in one step, and again where the outcome is
 // unknown: a receipt tells whether that step was made. taken has a *DuplicateError for each whose id is another's.
-func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*element.Element, raws [][]byte) (due time.Time, taken []error, err error) {
+func (q *Queue) putTracked(ctx context.Context, d *draft, es []*element.Element, raws [][]byte) (due time.Time, taken []error, err error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, q.conf.DeliverTimeout)
+		ctx, cancel = context.WithTimeout(ctx, q.conf.EnqueueTimeout)
 		defer cancel()
 	}
 	began, doubt := time.Now(), false
@@ -104,7 +104,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*element.Eleme
 			for i, e := range es {
 				args = append(args, e.Extra.ID, e.Extra.Expires, raws[i])
 			}
-			c.AddScript(store.Deliver, 5, args...)
+			c.AddScript(store.Enqueue, 5, args...)
 		})
 		if err == nil {
 			vs, _ := redis.Values(v, nil)
@@ -134,7 +134,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*element.Eleme
 			if !doubt {
 				q.receipts.put(d.channel, had...)
 			}
-			return due, nil, explain(err, "deliver to", d.channel)
+			return due, nil, explain(err, "enqueue to", d.channel)
 		}
 		link.Sleep(ctx, link.Jitter(wait))
 	}
@@ -143,7 +143,7 @@ func (q *Queue) putTracked(ctx context.Context, d *delivery, es []*element.Eleme
 // refusal stands among the receipts for a message that was refused beside others.
 func refusal(e *element.Element) []byte { return append([]byte{'x'}, e.Serial[:]...) }
 
-// receiptsOf are the receipts of a delivery in one step: the first one's serial and the refusals, or none where none was delivered.
+// receiptsOf are the receipts of an enqueue in one step: the first one's serial and the refusals, or none where none was enqueued.
 func receiptsOf(es []*element.Element, taken []error) (all [][]byte) {
 	for i, e := range es {
 		if taken[i] != nil {
@@ -157,7 +157,7 @@ func receiptsOf(es []*element.Element, taken []error) (all [][]byte) {
 }
 
 // inHand completes what is known of the messages that have the ids: whether a worker has them.
-func (q *Queue) inHand(ctx context.Context, d *delivery, taken []error) {
+func (q *Queue) inHand(ctx context.Context, d *draft, taken []error) {
 	var dups []*DuplicateError
 	for _, err := range taken {
 		if dup, ok := err.(*DuplicateError); ok && dup.Status.State != Done {
@@ -182,8 +182,8 @@ func (q *Queue) inHand(ctx context.Context, d *delivery, taken []error) {
 	}
 }
 
-// remembered says whether the receipt says that every message was delivered: a full Redis does not run the script that would tell.
-func (q *Queue) remembered(ctx context.Context, d *delivery, es []*element.Element) bool {
+// remembered says whether the receipt says that every message was enqueued: a full Redis does not run the script that would tell.
+func (q *Queue) remembered(ctx context.Context, d *draft, es []*element.Element) bool {
 	vs, err := q.looks(ctx, d.channel, func(c *link.Call) {
 		c.Add("SISMEMBER", d.keys.Receipts, es[0].Serial[:])
 		for _, e := range es {
@@ -195,7 +195,7 @@ func (q *Queue) remembered(ctx context.Context, d *delivery, es []*element.Eleme
 }
 
 // admitted reads the reply of the script. again: an id that is taken may be so no more.
-func (d *delivery) admitted(vs []any, es []*element.Element) (due time.Time, taken []error, again bool) {
+func (d *draft) admitted(vs []any, es []*element.Element) (due time.Time, taken []error, again bool) {
 	taken = make([]error, len(es))
 	for i, v := range vs {
 		if i == 0 {

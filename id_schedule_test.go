@@ -32,7 +32,7 @@ func (b *bench) waited(s redistest.Backend, n int64) {
 	b.until(10*time.Second, "a Wait is known", func() bool { return s.Do("SCARD", store.KeysOf(b.name).Waited).(int64) == n })
 }
 
-// Many tracked deliveries at once leave more receipts than Lua unpacks.
+// Many tracked enqueues at once leave more receipts than Lua unpacks.
 func TestManyReceipts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -50,7 +50,7 @@ func TestManyReceipts(t *testing.T) {
 			for i := range 1000 {
 				ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(w, "-", i))))
 			}
-			if err := b.DeliverAll(ctx, ms); err != nil {
+			if err := b.EnqueueAll(ctx, ms); err != nil {
 				bad.Add(1)
 				mu.Lock()
 				first = err
@@ -308,7 +308,7 @@ func TestPostponeAmongMany(t *testing.T) {
 	for i := range 1500 {
 		ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(i))))
 	}
-	b.must(b.DeliverAll(ctx, ms, At(at)))
+	b.must(b.EnqueueAll(ctx, ms, At(at)))
 	es, err := b.List(ctx, b.name, Delay, 1499, 1)
 	b.must(err)
 	id := es[0].ID
@@ -412,12 +412,12 @@ func TestCancelAtLastAttempt(t *testing.T) {
 	}
 }
 
-// entering matches every script that delivers messages with an id.
+// entering matches every script that enqueues messages with an id.
 func (b *bench) entering() redistest.Match {
 	return redistest.Command("", "{"+b.name+"}.prepare", "{"+b.name+"}.receipts")
 }
 
-// The reply is lost, and then memory is short: what was delivered is known all the same.
+// The reply is lost, and then memory is short: what was enqueued is known all the same.
 func TestDoubtThenRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -432,7 +432,7 @@ func TestDoubtThenRefused(t *testing.T) {
 	strikes(t, full, 1)
 }
 
-// The reply to several is lost, of which one was refused: that one is looked at anew, and the others are not delivered again.
+// The reply to several is lost, of which one was refused: that one is looked at anew, and the others are not enqueued again.
 func TestDoubtOfSeveral(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
@@ -453,7 +453,7 @@ func TestDoubtOfSeveral(t *testing.T) {
 				for i := range 5 {
 					ms = append(ms, With(b.kind(nil).Message(i), id(i)))
 				}
-				done <- b.DeliverAll(ctx, ms)
+				done <- b.EnqueueAll(ctx, ms)
 			}()
 			strikes(t, lost, 1)
 			if free {
@@ -462,7 +462,7 @@ func TestDoubtOfSeveral(t *testing.T) {
 				p.Refuse(false)
 			}
 			err := <-done
-			var of *DeliveryError
+			var of *EnqueueError
 			if errors.As(err, &of) == free || !free && (len(of.Failed) != 1 || !errors.Is(of.Failed[2], ErrDuplicate)) {
 				t.Errorf("its ID free %v: %v", free, err)
 			}
@@ -481,7 +481,7 @@ func TestWithinWith(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL())
-	b.must(b.Deliver(context.Background(), With(With(b.kind(nil).Message(1), ID("a")), In(time.Hour))))
+	b.must(b.Enqueue(context.Background(), With(With(b.kind(nil).Message(1), ID("a")), In(time.Hour))))
 	if _, err := b.Status(context.Background(), b.name, "a"); err != nil {
 		t.Error(err)
 	}
@@ -638,7 +638,7 @@ func TestBadIndex(t *testing.T) {
 				t.Error("plain messages are held up")
 			}
 			if err := b.one(100, ID("new")); err != nil {
-				t.Log("deliver:", err)
+				t.Log("enqueue:", err)
 			}
 			_, err := b.Purge(context.Background(), b.name, Prepare)
 			t.Log("purge:", err)
@@ -707,7 +707,7 @@ func TestLostRepliesOfIDs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	scripts := map[string]*link.Script{"start": store.Start, "settle": store.Settle, "follow": store.Follow, "retry": store.Retry, "reject": store.Reject,
-		"release": store.Release, "deliver": store.Deliver, "handover": store.Handover}
+		"release": store.Release, "enqueue": store.Enqueue, "handover": store.Handover}
 	for name, script := range scripts {
 		for kind, act := range map[string]redistest.Action{"after": redistest.CutAfter, "before": redistest.CutBefore, "unread": redistest.CutUnread} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -753,7 +753,7 @@ func TestLostRepliesOfIDs(t *testing.T) {
 						}
 					}
 					if err != nil {
-						t.Errorf("deliver %d: %v", i, err)
+						t.Errorf("enqueue %d: %v", i, err)
 					}
 				}
 				k := store.KeysOf(b.name)
@@ -899,7 +899,7 @@ func TestFullRedisWithIDs(t *testing.T) {
 	for i := range 400 {
 		ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(i)), Retain(time.Hour)))
 	}
-	b.must(b.DeliverAll(ctx, ms))
+	b.must(b.EnqueueAll(ctx, ms))
 	b.must(b.one(1000, ID("c"), In(time.Hour)))
 	b.must(b.one(1001, ID("d"), In(time.Hour)))
 	s.Do("CONFIG", "SET", "maxmemory", "1")
@@ -937,8 +937,8 @@ func TestFullRedisWithIDs(t *testing.T) {
 	s.Do("CONFIG", "SET", "maxmemory", "0")
 }
 
-// Concurrent deliveries by id share scripts; each has its own answer, and one whose context ends leaves.
-func TestDeliveriesByIDTogether(t *testing.T) {
+// Concurrent enqueues by id share scripts; each has its own answer, and one whose context ends leaves.
+func TestEnqueuesByIDTogether(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		b := newBench(t, s.URL())
@@ -960,17 +960,17 @@ func TestDeliveriesByIDTogether(t *testing.T) {
 		}
 		g.Wait()
 		if ok.Load() != 200 || dups.Load() != 200 || s.Do("LLEN", store.KeysOf(b.name).Prepare).(int64) != 200 {
-			t.Errorf("%d delivered, %d duplicates", ok.Load(), dups.Load())
+			t.Errorf("%d enqueued, %d duplicates", ok.Load(), dups.Load())
 		}
 	})
 }
 
-// A delivery that waits for others leaves when its context ends, and is not delivered then.
-func TestDeliveryByIDLeaves(t *testing.T) {
+// An enqueue that waits for others leaves when its context ends, and is not enqueued then.
+func TestEnqueueByIDLeaves(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
-	b := newBench(t, p.URL(), func(q *Queue) { q.DeliverTimeout = time.Second })
+	b := newBench(t, p.URL(), func(q *Queue) { q.EnqueueTimeout = time.Second })
 	b.must(b.one(-1, ID("first")))
 	p.DropReplies(true)
 	k, err := b.keysFor(b.name)
@@ -989,7 +989,7 @@ func TestDeliveryByIDLeaves(t *testing.T) {
 	defer cancel()
 	errs := make(chan error, 10)
 	for i := range cap(errs) {
-		go func() { errs <- b.Deliver(ctx, b.kind(nil).Message(i), ID(fmt.Sprint(i))) }()
+		go func() { errs <- b.Enqueue(ctx, b.kind(nil).Message(i), ID(fmt.Sprint(i))) }()
 	}
 	for range cap(errs) {
 		if err := <-errs; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknown) {
@@ -1108,12 +1108,12 @@ func TestHolderAfterHandover(t *testing.T) {
 	o.noID("a")
 }
 
-// Deliveries that go together have each its own time: the end of its context, however short DeliverTimeout is.
-func TestDeliveriesTogetherHaveTheirTime(t *testing.T) {
+// Enqueues that go together have each its own time: the end of its context, however short EnqueueTimeout is.
+func TestEnqueuesTogetherHaveTheirTime(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
-	b := newBench(t, p.URL(), func(q *Queue) { q.DeliverTimeout = 100 * time.Millisecond })
+	b := newBench(t, p.URL(), func(q *Queue) { q.EnqueueTimeout = 100 * time.Millisecond })
 	redistest.Until(t, 5*time.Second, "it is connected", func() bool { return b.one(-1) == nil })
 	p.Refuse(true)
 	p.CutAll()
@@ -1121,12 +1121,12 @@ func TestDeliveriesTogetherHaveTheirTime(t *testing.T) {
 	defer cancel()
 	patient, hasty := make(chan error, 10), make(chan error, 10)
 	for i := range 10 {
-		go func() { patient <- b.Deliver(ctx, b.kind(nil).Message(i), ID(fmt.Sprint(i))) }()
+		go func() { patient <- b.Enqueue(ctx, b.kind(nil).Message(i), ID(fmt.Sprint(i))) }()
 		go func() { hasty <- b.one(i, ID(fmt.Sprint("hasty-", i))) }()
 	}
 	for range 10 {
 		if err := <-hasty; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("in the time of DeliverTimeout: %v", err)
+			t.Errorf("in the time of EnqueueTimeout: %v", err)
 		}
 	}
 	p.Refuse(false)

@@ -33,9 +33,9 @@ func (b *bench) noID(id string) {
 	}
 }
 
-// one delivers a number with an id.
+// one enqueues a number with an id.
 func (b *bench) one(i int, opts ...Option) error {
-	return b.Deliver(context.Background(), b.kind(nil).Message(i), opts...)
+	return b.Enqueue(context.Background(), b.kind(nil).Message(i), opts...)
 }
 
 func (b *bench) must(err error) {
@@ -244,7 +244,7 @@ func TestPeekBehindCancelled(t *testing.T) {
 	for i := range n + 1 {
 		ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(i))))
 	}
-	b.must(b.DeliverAll(ctx, ms))
+	b.must(b.EnqueueAll(ctx, ms))
 	var all errgroup.Group
 	all.SetLimit(16)
 	for i := range n {
@@ -510,19 +510,19 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// A delivery with an id whose reply was lost is looked for, not sent blindly: also when its message was handled, and the id is free, by then.
-func TestDeliverByIDResolves(t *testing.T) {
+// An enqueue with an id whose reply was lost is looked for, not sent blindly: also when its message was handled, and the id is free, by then.
+func TestEnqueueByIDResolves(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	for _, cut := range []redistest.Action{redistest.CutAfter, redistest.CutBefore, redistest.CutUnread} {
 		for i, opts := range [][]Option{{ID("a")}, {ID("a"), In(50 * time.Millisecond)}, {Expire(time.Hour)}} {
 			p := redistest.NewProxy(t, s.Addr())
 			b := newBench(t, p.URL())
-			quick := newBench(t, s.URL()) // handles it before the deliverer is back
+			quick := newBench(t, s.URL()) // handles it before the producer is back
 			quick.name = b.name
 			seen := newTally()
 			quick.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
-			script := store.Deliver
+			script := store.Enqueue
 			if len(opts) == 1 && i == 0 {
 				script = store.Enter
 			}
@@ -541,7 +541,7 @@ func TestDeliverByIDResolves(t *testing.T) {
 	}
 }
 
-// Receipts go with the next delivery, and with Close.
+// Receipts go with the next enqueue, and with Close.
 func TestReceiptsGo(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
@@ -557,9 +557,9 @@ func TestReceiptsGo(t *testing.T) {
 		for i := range 500 {
 			ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint("all-", i))))
 		}
-		b.must(b.DeliverAll(context.Background(), ms))
-		var failed *DeliveryError
-		if err := b.DeliverAll(context.Background(), ms[490:]); !errors.As(err, &failed) || len(failed.Failed) != 10 || !errors.Is(err, ErrDuplicate) {
+		b.must(b.EnqueueAll(context.Background(), ms))
+		var failed *EnqueueError
+		if err := b.EnqueueAll(context.Background(), ms[490:]); !errors.As(err, &failed) || len(failed.Failed) != 10 || !errors.Is(err, ErrDuplicate) {
 			t.Errorf("again: %v", err)
 		}
 		if n := s.Do("HLEN", k.IDs).(int64); n != 1000 {

@@ -64,7 +64,7 @@ func TestRetryDeadKeepsPayload(t *testing.T) {
 				if _, err := b.Receive(ctx, p, 1); err != nil {
 					t.Fatal(err)
 				}
-				b.must(b.Deliver(ctx, Raw(b.name, payload), opts...))
+				b.must(b.Enqueue(ctx, Raw(b.name, payload), opts...))
 				b.wait(Rejected, 1, 5*time.Second)
 				dead, err := b.List(ctx, b.name, Dead, 0, 0)
 				b.must(err)
@@ -247,7 +247,7 @@ func TestFollowBesideForeignRunning(t *testing.T) {
 	b.receive(1, func(ctx context.Context, _ int) error {
 		return Then(ctx, d.kind(nil).Message(1), d.kind(nil).Message(2), With(d.kind(nil).Message(3), ID("x")), With(d.kind(nil).Message(4), In(time.Hour)))
 	})
-	b.deliver(0, 1)
+	b.enqueue(0, 1)
 	b.until(5*time.Second, "it is acked, or refused", func() bool { return b.count(Acked)+b.count(Trouble) > 0 })
 	if b.count(Acked) == 0 {
 		b.wait(Trouble, 2, 5*time.Second)
@@ -259,8 +259,8 @@ func TestFollowBesideForeignRunning(t *testing.T) {
 	d.must(d.one(5, ID("x")))
 }
 
-// The same ended a delivery after ids had been taken, which then had no message.
-func TestDeliverBesideForeignRunning(t *testing.T) {
+// The same ended an enqueue after ids had been taken, which then had no message.
+func TestEnqueueBesideForeignRunning(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]Option{"now": nil, "expire": {Expire(time.Hour)}, "later": {In(time.Hour)}} {
 		t.Run(name, func(t *testing.T) {
@@ -273,8 +273,8 @@ func TestDeliverBesideForeignRunning(t *testing.T) {
 			for i, id := range []string{"a", "x", "b"} {
 				ms = append(ms, With(b.kind(nil).Message(i), ID(id)))
 			}
-			err := b.DeliverAll(context.Background(), ms, opts...)
-			var all *DeliveryError
+			err := b.EnqueueAll(context.Background(), ms, opts...)
+			var all *EnqueueError
 			if !errors.As(err, &all) || len(all.Failed) != 1 || !errors.Is(all.Failed[1], ErrDuplicate) || len(all.Unknown) > 0 {
 				t.Errorf("want that x is taken: %v", err)
 			}
@@ -313,7 +313,7 @@ func TestEntranceBoundsBytes(t *testing.T) {
 	var wg sync.WaitGroup
 	put := func(i, size int) {
 		wg.Go(func() {
-			if err := b.Deliver(context.Background(), Raw(b.name, make([]byte, size)), ID(fmt.Sprint(i))); err != nil {
+			if err := b.Enqueue(context.Background(), Raw(b.name, make([]byte, size)), ID(fmt.Sprint(i))); err != nil {
 				t.Error(err)
 			}
 		})

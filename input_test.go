@@ -48,19 +48,19 @@ func TestBadInput(t *testing.T) {
 		return err
 	}
 	var typed *broken
-	says("nil message", q.Deliver(ctx, nil), "message is nil")
-	says("typed nil", q.Deliver(ctx, typed), "message is nil")
+	says("nil message", q.Enqueue(ctx, nil), "message is nil")
+	says("typed nil", q.Enqueue(ctx, typed), "message is nil")
 	for _, name := range []string{"", "a b", "a{b", "a}", "tab\t", strings.Repeat("x", 201), "\xff"} {
-		says("channel "+name, q.Deliver(ctx, Raw(name, nil)), "channel's name")
+		says("channel "+name, q.Enqueue(ctx, Raw(name, nil)), "channel's name")
 		says("receive "+name, receive(1, Define(name, func(context.Context, int) error { return nil })), "channel's name")
 	}
-	says("too large", q.Deliver(ctx, Raw(q.name, make([]byte, 1000))), "larger than Queue.MaxSize", "1021 bytes, 1000 are allowed")
-	if err := q.Deliver(ctx, Raw(q.name, make([]byte, 1000))); !errors.Is(err, ErrTooLarge) {
+	says("too large", q.Enqueue(ctx, Raw(q.name, make([]byte, 1000))), "larger than Queue.MaxSize", "1021 bytes, 1000 are allowed")
+	if err := q.Enqueue(ctx, Raw(q.name, make([]byte, 1000))); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
-	says("marshal fails", q.Deliver(ctx, &broken{channel: q.name, marshal: func() ([]byte, error) { return nil, errors.New("no ink") }}), "marshal", "no ink")
-	says("marshal panics", q.Deliver(ctx, &broken{channel: q.name, marshal: func() ([]byte, error) { panic("no pen") }}), "Marshal panicked", "no pen")
-	says("header", q.Deliver(ctx, good, Header("", "x")), "header")
+	says("marshal fails", q.Enqueue(ctx, &broken{channel: q.name, marshal: func() ([]byte, error) { return nil, errors.New("no ink") }}), "marshal", "no ink")
+	says("marshal panics", q.Enqueue(ctx, &broken{channel: q.name, marshal: func() ([]byte, error) { panic("no pen") }}), "Marshal panicked", "no pen")
+	says("header", q.Enqueue(ctx, good, Header("", "x")), "header")
 	says("no workers", receive(0, good), "0 workers", "want 1 to")
 	says("negative workers", receive(-1, good), "-1 workers")
 	says("no prototype", receive(1), "want 1 to 64 prototypes")
@@ -76,12 +76,12 @@ func TestBadInput(t *testing.T) {
 	_, err = q.RetryDead(ctx, q.name, Entry{})
 	says("foreign entry", err, "not from a List")
 
-	var all *DeliveryError
-	err = q.DeliverAll(ctx, []IMessage{good, nil, Raw("a b", nil), good})
+	var all *EnqueueError
+	err = q.EnqueueAll(ctx, []IMessage{good, nil, Raw("a b", nil), good})
 	if !errors.As(err, &all) || len(all.Failed) != 2 || all.Failed[1] == nil || all.Failed[2] == nil || len(all.Unknown) != 0 {
 		t.Errorf("%+v", err)
 	}
-	says("some", err, "2 messages not delivered")
+	says("some", err, "2 messages not enqueued")
 
 	for _, bad := range []string{"localhost:6379", "http://x", "redis://x/y", "://", "redis:x", "unix:///s?db=x"} {
 		_, err := NewPool(bad)
@@ -89,7 +89,7 @@ func TestBadInput(t *testing.T) {
 	}
 	says("no pool", (&Queue{}).Validate(), "Pool is nil", "NewPool")
 	says("all at once", (&Queue{Pool: q.Pool, Lease: 1, Grace: -1, Prefetch: -1}).Validate(), "Lease", "Grace", "Prefetch")
-	says("no pool used", (&Queue{}).Deliver(ctx, good), "Pool is nil")
+	says("no pool used", (&Queue{}).Enqueue(ctx, good), "Pool is nil")
 }
 
 // A server that is not there, or not ours, is told soon, and nothing is left running.
@@ -99,13 +99,13 @@ func TestBadServer(t *testing.T) {
 	ctx := context.Background()
 	try := func(url string, words ...string) {
 		t.Helper()
-		q := newBench(t, url, func(q *Queue) { q.DeliverTimeout = time.Second })
+		q := newBench(t, url, func(q *Queue) { q.EnqueueTimeout = time.Second })
 		began := time.Now()
 		_, err := q.Receive(ctx, q.kind(nil), 1)
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("Receive took %v", took)
 		}
-		err2 := q.Deliver(ctx, q.kind(nil).Message(1))
+		err2 := q.Enqueue(ctx, q.kind(nil).Message(1))
 		for _, err := range []error{err, err2} {
 			for _, w := range words {
 				if err == nil || !strings.Contains(err.Error(), w) {
@@ -160,10 +160,10 @@ func TestWrongType(t *testing.T) {
 			}
 			want := 0
 			for i := range 4 {
-				err := q.Deliver(ctx, q.kind(nil).Message(i))
+				err := q.Enqueue(ctx, q.kind(nil).Message(i))
 				if suffix == "prepare" {
 					if err == nil || !strings.Contains(err.Error(), "not shunt's") {
-						t.Errorf("Deliver: %v", err)
+						t.Errorf("Enqueue: %v", err)
 					}
 				} else if err != nil {
 					t.Error(err)
@@ -177,7 +177,7 @@ func TestWrongType(t *testing.T) {
 			q.until(10*time.Second, "what can be is handled", func() bool { return seen.distinct() == want })
 			s.Do("DEL", key)
 			for i := want; i < 4; i++ {
-				q.deliver(i, i+1)
+				q.enqueue(i, i+1)
 			}
 			q.until(20*time.Second, "all is handled", func() bool {
 				st, err := q.Stats(ctx, q.name)
@@ -206,7 +206,7 @@ func TestSmallPool(t *testing.T) {
 	if _, err := q.Receive(ctx, a[0], 1); err == nil || !strings.Contains(err.Error(), "MaxActive is 5") {
 		t.Error(err)
 	}
-	q.deliver(0, 10)
+	q.enqueue(0, 10)
 	q.wait(Acked, 10, 5*time.Second)
 }
 
@@ -236,7 +236,7 @@ func TestUndecodable(t *testing.T) {
 		for _, payload := range []string{"panic", "nil", "other", string(newer)} {
 			b.Do("LPUSH", "{"+q.name+"}.prepare", payload)
 		}
-		if err := q.Deliver(ctx, Raw(q.name, []byte("ok"))); err != nil {
+		if err := q.Enqueue(ctx, Raw(q.name, []byte("ok"))); err != nil {
 			t.Fatal(err)
 		}
 		q.wait(Undecodable, 4, 10*time.Second)
@@ -269,11 +269,11 @@ func TestFarFuture(t *testing.T) {
 		q := newBench(t, b.URL())
 		ctx := context.Background()
 		for _, o := range []Option{In(math.MaxInt64), At(time.Unix(1<<60, 0))} {
-			if err := q.Deliver(ctx, q.kind(nil).Message(1), o); err != nil {
+			if err := q.Enqueue(ctx, q.kind(nil).Message(1), o); err != nil {
 				t.Error(err)
 			}
 		}
-		q.deliver(1, 2)
+		q.enqueue(1, 2)
 		q.receive(1, func(context.Context, int) error { return RetryAfter(math.MaxInt64, nil) })
 		q.wait(Retried, 1, 5*time.Second)
 		es, err := q.List(ctx, q.name, Delay, 0, 0)

@@ -30,7 +30,7 @@ func (d door) Looks(ctx context.Context, channel string, fill func(*link.Call)) 
 func (d door) Encode(message, options any) (channel string, e element.Element, in time.Duration, at time.Time, err error) {
 	m, _ := message.(IMessage)
 	opts, _ := options.([]Option)
-	v, err := d.q.newDelivery(m, opts, time.Now())
+	v, err := d.q.newDraft(m, opts, time.Now())
 	return v.channel, v.element, v.in, v.at, err
 }
 

@@ -22,7 +22,7 @@ type Entry struct {
 	Attempts   int
 	Recoveries int
 	Failure    string    // of the last attempt
-	Delivered  time.Time // by the deliverer's clock; zero for a bare payload
+	Enqueued   time.Time // by the producer's clock; zero for a bare payload
 	At         time.Time // Delay: due; Dead: died; Done: ended; by the server's clock
 	Receiver   string    // Doing: the incarnation that holds it
 	Worker     int       // Doing
@@ -49,7 +49,7 @@ func entries(channel string, reply any, scores bool) []Entry {
 		e := Entry{Serial: el.Name(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers(), Attempts: int(el.Attempts), Recoveries: int(el.Recoveries),
 			Failure: el.Failure(), channel: channel, raw: raw}
 		if !el.Bare {
-			e.Delivered = element.DeliveredAt(el.Serial)
+			e.Enqueued = element.EnqueuedAt(el.Serial)
 		}
 		if scores {
 			ms, _ := redis.Float64(vs[i+1], nil)
@@ -184,7 +184,7 @@ func (q *Queue) listDone(ctx context.Context, k *store.Keys, offset, last int) (
 	for i, v := range vs {
 		if raw, ok := v.([]byte); ok {
 			s := ended(ids[i], raw)
-			es = append(es, Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, Delivered: s.Delivered, At: s.Outcome.Ended,
+			es = append(es, Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, Enqueued: s.Enqueued, At: s.Outcome.Ended,
 				Outcome: s.Outcome, channel: k.Channel})
 		}
 	}

@@ -25,8 +25,8 @@ type step struct {
 }
 
 var steps = []step{
-	{name: "deliver", match: redistest.ByName("LPUSH", ".prepare")},
-	{name: "deliver later", match: redistest.ByScript(store.Later)},
+	{name: "enqueue", match: redistest.ByName("LPUSH", ".prepare")},
+	{name: "enqueue later", match: redistest.ByScript(store.Later)},
 	{name: "take", match: redistest.ByName("RPOPLPUSH", ".prepare")},
 	{name: "take by the waiter", match: redistest.ByName("BRPOPLPUSH", ".prepare")},
 	{name: "take a suspect", match: redistest.ByScript(store.Take)},
@@ -123,7 +123,7 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 		p.On(redistest.Command("LREM", q.name), 2, redistest.CutAfter)
 	}
 	var more []int
-	delivered := make(chan error, 1)
+	enqueued := make(chan error, 1)
 	go func() {
 		var unexpected error
 		for i := range 24 {
@@ -131,13 +131,13 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 			if i > 15 {
 				opts = append(opts, In(50*time.Millisecond))
 			}
-			if err := q.Deliver(ctx, q.kind(nil).Message(i), opts...); err == nil {
+			if err := q.Enqueue(ctx, q.kind(nil).Message(i), opts...); err == nil {
 				want = append(want, i)
 			} else if !errors.Is(err, ErrUnknown) {
-				unexpected = fmt.Errorf("deliver %d: %w", i, err)
+				unexpected = fmt.Errorf("enqueue %d: %w", i, err)
 			}
 		}
-		delivered <- unexpected
+		enqueued <- unexpected
 	}()
 	if !st.late {
 		redistest.Until(t, 10*time.Second, "the fault strikes", func() bool {
@@ -152,7 +152,7 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 			rule.Remove()
 		}
 	}
-	if err := <-delivered; err != nil {
+	if err := <-enqueued; err != nil {
 		t.Error(err)
 	}
 	want = append(want, more...)

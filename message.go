@@ -12,7 +12,7 @@ import (
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
-// IMessage is what a user defines: a type whose values are delivered to a channel and handled by its receivers.
+// IMessage is what a user defines: a type whose values are enqueued to a channel and handled by its receivers.
 //
 // A value given to Receive is the prototype of its channel: Channel and Unmarshal are called on it, Unmarshal by all workers
 // at once. Whatever a handler needs besides the payload (a database, a logger) lives in the prototype's fields.
@@ -20,7 +20,7 @@ import (
 type IMessage interface {
 	// Channel names the stream that the message belongs to: 1 to 200 bytes without braces, blanks and control characters.
 	Channel() string
-	// Marshal makes the payload. It is called once a delivery.
+	// Marshal makes the payload. It is called once an enqueue.
 	Marshal() ([]byte, error)
 	// Unmarshal, called on a prototype, returns a new message made of payload, with the prototype's dependencies.
 	// It must not write to the prototype; payload is its to keep, and to write to. An error sends the message to dead with its text: it
@@ -32,7 +32,7 @@ type IMessage interface {
 	Resolve(ctx context.Context) error
 }
 
-// The optional companions of IMessage. An option of one delivery comes before the method, the method before the Queue's field.
+// The optional companions of IMessage. An option of one enqueue comes before the method, the method before the Queue's field.
 type (
 	// Timeouter bounds one handling of a message; zero means the Queue's default, negative none.
 	Timeouter interface{ Timeout() time.Duration }
@@ -81,7 +81,7 @@ type Kind[T any] struct {
 // Define makes a message type of a function: its payload is T as JSON, its handler handle.
 //
 //	welcome := shunt.Define("welcome", func(ctx context.Context, w Welcome) error { … })
-//	err := q.Deliver(ctx, welcome.Message(Welcome{To: "a@example.org"}))
+//	err := q.Enqueue(ctx, welcome.Message(Welcome{To: "a@example.org"}))
 //	shutdown, err := q.Receive(ctx, welcome, 8)
 func Define[T any](channel string, handle func(context.Context, T) error) *Kind[T] {
 	return &Kind[T]{channel: channel, handle: handle}
@@ -109,7 +109,7 @@ type raw struct {
 	payload []byte
 }
 
-// Raw returns a message that delivers payload as it is; it has no handler, so it is no prototype.
+// Raw returns a message that enqueues payload as it is; it has no handler, so it is no prototype.
 func Raw(channel string, payload []byte) IMessage { return raw{channel, payload} }
 
 func (r raw) Channel() string                      { return r.channel }
@@ -122,11 +122,11 @@ func (r raw) Resolve(context.Context) error {
 // Info is what a handler can learn of the message in its hands.
 type Info struct {
 	Channel    string
-	Serial     string            // the delivery's own ULID; empty for a bare payload not yet rewritten
+	Serial     string            // the enqueue's own ULID; empty for a bare payload not yet rewritten
 	ID         string            // as given by ID; mostly empty
 	Attempt    int               // this handling, counted from 1
 	Recoveries int               // how often a dead receiver held it, since it was last handled to an end
-	Delivered  time.Time         // by the deliverer's clock; zero for a bare payload
+	Enqueued   time.Time         // by the producer's clock; zero for a bare payload
 	Headers    map[string]string // as given by Header; not to be written to
 	Failure    string            // what the last attempt failed with
 	Receiver   string            // the incarnation that took it

@@ -214,7 +214,7 @@ func TestHeaderBounds(t *testing.T) {
 		{"k", "v", true}, {"k", "", true}, {key, value, true}, {"\x00\xff", "\xc1", true},
 		{"", "v", false}, {key + "k", "v", false}, {"k", value + "v", false},
 	} {
-		var d delivery
+		var d draft
 		err := Header(c.key, c.value)(&d)
 		if (err == nil) != c.ok || c.ok && (len(d.element.Headers()) != 1 || d.element.Headers()[c.key] != c.value) || !c.ok && len(d.element.Headers()) != 0 {
 			t.Errorf("%d bytes of key, %d of value: %v, %d headers", len(c.key), len(c.value), err, len(d.element.Headers()))
@@ -223,7 +223,7 @@ func TestHeaderBounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	var d delivery
+	var d draft
 	for _, o := range []Option{Header("a", "1"), Header("b", "2"), Header("a", "3")} {
 		if err := o(&d); err != nil {
 			t.Fatal(err)
@@ -255,7 +255,7 @@ func TestOptions(t *testing.T) {
 		{[]Option{At(then), In(time.Second)}, time.Second, time.Time{}, true},
 		{[]Option{At(then), In(0)}, 0, time.Time{}, false},
 	} {
-		var d delivery
+		var d draft
 		for _, o := range c.opts {
 			if err := o(&d); err != nil {
 				t.Fatal(err)
@@ -265,7 +265,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("in %v, at %v, later %v; want %+v", d.in, d.at, d.later, c)
 		}
 	}
-	var d delivery
+	var d draft
 	for _, o := range []Option{Timeout(time.Hour), MaxAttempts(5), Timeout(-1), MaxAttempts(-1)} {
 		if err := o(&d); err != nil {
 			t.Fatal(err)
@@ -485,7 +485,7 @@ func TestOptionMethodField(t *testing.T) {
 				if _, err := q.Receive(t.Context(), k, 1); err != nil {
 					t.Fatal(err)
 				}
-				if err := q.Deliver(t.Context(), q.kind(nil).Message(1), c.opts...); err != nil {
+				if err := q.Enqueue(t.Context(), q.kind(nil).Message(1), c.opts...); err != nil {
 					t.Fatal(err)
 				}
 				q.wait(Rejected, 1, 10*time.Second)
@@ -505,7 +505,7 @@ func TestUnixURL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	q := newBench(t, "unix://"+s.Socket()+"?db=3")
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	if n, err := redis.Int(s.TryDo("DBSIZE")); err != nil || n != 0 {
 		t.Errorf("%d keys in database 0, %v", n, err)
 	}

@@ -27,7 +27,7 @@ func (b *bench) keepsTime(s redistest.Backend) (at chan int) {
 		return nil
 	})
 	redistest.Until(b.t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", store.KeysOf(b.name).Keeper).(int64) == 1 })
-	b.deliver(0, 1, In(200*time.Millisecond)) // the answer that makes it keeper comes before
+	b.enqueue(0, 1, In(200*time.Millisecond)) // the answer that makes it keeper comes before
 	b.comes(at, 0)
 	return at
 }
@@ -55,16 +55,16 @@ func TestAtLongPast(t *testing.T) {
 				redistest.Leaks(t)
 				b := newBench(t, s.URL())
 				at := b.keepsTime(s)
-				b.deliver(1, 2, At(past))
+				b.enqueue(1, 2, At(past))
 				b.comes(at, 1)
-				b.deliver(5, 6, At(past), ID("a"))
+				b.enqueue(5, 6, At(past), ID("a"))
 				b.comes(at, 5)
-				b.deliver(6, 7, In(time.Hour), ID("b"))
+				b.enqueue(6, 7, In(time.Hour), ID("b"))
 				b.must(b.Postpone(context.Background(), b.name, "b", At(past)))
 				b.comes(at, 6)
-				b.deliver(2, 3)
+				b.enqueue(2, 3)
 				b.comes(at, 2)
-				b.deliver(3, 4, In(time.Second))
+				b.enqueue(3, 4, In(time.Second))
 				b.comes(at, 3)
 			})
 		}
@@ -84,9 +84,9 @@ func TestForeignScore(t *testing.T) {
 			s.Do("PUBLISH", delay, "vacant") // so it looks
 			b.comes(at, 1)
 			s.Do("PUBLISH", delay, score) // as an older shunt's hint
-			b.deliver(2, 3)
+			b.enqueue(2, 3)
 			b.comes(at, 2)
-			b.deliver(3, 4, In(time.Second))
+			b.enqueue(3, 4, In(time.Second))
 			b.comes(at, 3)
 		})
 	}
@@ -103,26 +103,26 @@ func TestForeignScoreFarAhead(t *testing.T) {
 			b := newBench(t, p.URL())
 			at, promote := b.keepsTime(s), redistest.ByScript(store.Promote)(b.name)
 			s.Do("ZADD", store.KeysOf(b.name).Delay, score, "1")
-			b.deliver(3, 4, In(100*time.Millisecond))
+			b.enqueue(3, 4, In(100*time.Millisecond))
 			b.comes(at, 3)
 			asked := p.On(promote, 0, redistest.Pass)
 			time.Sleep(300 * time.Millisecond) // nothing else is in delay now
 			if n := asked.Struck(); n > 10 {
 				t.Errorf("%d promotions where nothing is due", n)
 			}
-			b.deliver(4, 5, In(100*time.Millisecond))
+			b.enqueue(4, 5, In(100*time.Millisecond))
 			b.comes(at, 4)
 		})
 	}
 }
 
-// At the first ms of 1970, which a script's reply has another meaning for, what was delivered was told as unknown.
+// At the first ms of 1970, which a script's reply has another meaning for, what was enqueued was told as unknown.
 func TestAtEpoch(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		for _, past := range []time.Time{time.Unix(0, 0), time.Unix(0, -1), time.Unix(0, 1)} {
 			b := newBench(t, s.URL())
 			m, ctx := b.kind(nil).Message(1), context.Background()
-			for what, err := range map[string]error{"Deliver": b.Deliver(ctx, m, At(past)), "DeliverAll": b.DeliverAll(ctx, []IMessage{m}, At(past))} {
+			for what, err := range map[string]error{"Enqueue": b.Enqueue(ctx, m, At(past)), "EnqueueAll": b.EnqueueAll(ctx, []IMessage{m}, At(past))} {
 				if err != nil {
 					t.Errorf("%s at %v: %v", what, past.UnixNano(), err)
 				}
@@ -138,7 +138,7 @@ func TestAtEpoch(t *testing.T) {
 func TestDeadlineFar(t *testing.T) {
 	t.Parallel()
 	for _, at := range []time.Time{time.Unix(1<<60, 0), time.Date(300_000_000, 1, 1, 0, 0, 0, 0, time.UTC)} {
-		var d delivery
+		var d draft
 		if err := Deadline(at)(&d); err != nil {
 			t.Error(err)
 		} else if left := time.Until(time.UnixMilli(d.extra().Deadline)); (left - maxWait).Abs() > time.Minute {
@@ -146,7 +146,7 @@ func TestDeadlineFar(t *testing.T) {
 		}
 	}
 	for _, at := range []time.Time{time.Unix(-18_436_744_073_709_552, 0), time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC), {}} {
-		var d delivery
+		var d draft
 		if err := Deadline(at)(&d); err == nil || d.element.Extra != nil {
 			t.Errorf("Deadline(%d s): %v", at.Unix(), err)
 		}
@@ -191,7 +191,7 @@ func TestLongestDurations(t *testing.T) {
 	redistest.Leaks(t)
 	const year = 365 * 24 * time.Hour
 	b := newBench(t, s.URL(), func(q *Queue) {
-		q.Timeout, q.Grace, q.ReplyTimeout, q.DeliverTimeout, q.DeadFor = 50*time.Millisecond, year, year, math.MaxInt64, math.MaxInt64
+		q.Timeout, q.Grace, q.ReplyTimeout, q.EnqueueTimeout, q.DeadFor = 50*time.Millisecond, year, year, math.MaxInt64, math.MaxInt64
 	})
 	at := make(chan error, 3)
 	b.receive(1, func(ctx context.Context, i int) error {
@@ -208,8 +208,8 @@ func TestLongestDurations(t *testing.T) {
 		at <- context.Cause(ctx)
 		return Reject(errors.New("never"))
 	})
-	b.deliver(0, 1)
-	b.deliver(1, 2, Timeout(math.MaxInt64))
+	b.enqueue(0, 1)
+	b.enqueue(1, 2, Timeout(math.MaxInt64))
 	for i, want := range []error{ErrTimeout, nil} {
 		select {
 		case cause := <-at:
@@ -234,7 +234,7 @@ func TestUpkeepForeignReceiver(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		b := newBench(t, s.URL())
-		b.deliver(0, 1)
+		b.enqueue(0, 1)
 		k, dead := store.KeysOf(b.name), store.NewIncarnation(1, time.Second)
 		s.Do("ZADD", k.DeadReceivers, 0, "", 0, "  ", 1, dead.Name+" 1 s")
 		s.Do("ZADD", k.Receivers, 0, "", 0, " \t")

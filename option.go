@@ -8,22 +8,22 @@ import (
 	"github.com/shuntmq/shunt/internal/element"
 )
 
-// Option is what one delivery wants.
-type Option func(*delivery) error
+// Option is what one enqueue wants.
+type Option func(*draft) error
 
-// In delivers after d, counted on the server's clock from when the delivery reaches it. Zero or less means now; more than 100 years are
+// In enqueues after d, counted on the server's clock from when the enqueue reaches it. Zero or less means now; more than 100 years are
 // cut to them.
 func In(d time.Duration) Option {
-	return func(v *delivery) error {
+	return func(v *draft) error {
 		v.in, v.at, v.later = d, time.Time{}, d > 0
 		return nil
 	}
 }
 
-// At delivers at t, judged by the server's clock to the millisecond and never before it. A time that is past means now; one more
+// At enqueues at t, judged by the server's clock to the millisecond and never before it. A time that is past means now; one more
 // than 100 years ahead is cut to them.
 func At(t time.Time) Option {
-	return func(v *delivery) error {
+	return func(v *draft) error {
 		v.at, v.in, v.later = t, 0, !t.IsZero()
 		return nil
 	}
@@ -31,10 +31,10 @@ func At(t time.Time) Option {
 
 // Header adds a small pair that travels in the element: 1 to 255 bytes of key, up to 16 KB of value. A later value of a key wins.
 func Header(key, value string) Option {
-	return func(v *delivery) error { return v.element.SetHeader(key, value) }
+	return func(v *draft) error { return v.element.SetHeader(key, value) }
 }
 
-// Expire drops the message, with an Event, if no worker has taken it d after it was delivered, by the server's clock: 1 ms or more, and more than
+// Expire drops the message, with an Event, if no worker has taken it d after it was enqueued, by the server's clock: 1 ms or more, and more than
 // it is delayed by. What was taken once does not expire any more; Deadline bounds its handlings.
 func Expire(d time.Duration) Option { return expire(d, false) }
 
@@ -42,7 +42,7 @@ func Expire(d time.Duration) Option { return expire(d, false) }
 func ExpireToDead(d time.Duration) Option { return expire(d, true) }
 
 func expire(d time.Duration, toDead bool) Option {
-	return func(v *delivery) error {
+	return func(v *draft) error {
 		if d < time.Millisecond {
 			return fmt.Errorf("shunt: Expire(%v): want 1ms or more", d)
 		}
@@ -54,7 +54,7 @@ func expire(d time.Duration, toDead bool) Option {
 // Deadline ends the contexts of the message's handlers at t, by the server's clock, with ErrDeadline as cause; from then on it is not handled
 // any more but goes to dead. A t that is past is an error; one more than 100 years ahead is cut to them.
 func Deadline(t time.Time) Option {
-	return func(v *delivery) error {
+	return func(v *draft) error {
 		now := time.Now()
 		if !t.After(now) {
 			return fmt.Errorf("shunt: Deadline(%v) has passed", t)
@@ -68,10 +68,10 @@ func Deadline(t time.Time) Option {
 }
 
 // ID names the message, with 1 to 255 bytes: on its channel the name is taken for as long as the message lives, that is until it is acked,
-// dead, cancelled or expired, and Deliver of another one of that name is a *DuplicateError. By its name it is found: see Status, Cancel,
-// Postpone, Wait. Deliver resolves an unknown outcome by itself.
+// dead, cancelled or expired, and Enqueue of another one of that name is a *DuplicateError. By its name it is found: see Status, Cancel,
+// Postpone, Wait. Enqueue resolves an unknown outcome by itself.
 func ID(id string) Option {
-	return func(v *delivery) error {
+	return func(v *draft) error {
 		if err := checkID(id); err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func ID(id string) Option {
 
 // UniqueFor keeps the ID taken for d after the message was acked, by the server's clock: 1 ms or more.
 func UniqueFor(d time.Duration) Option {
-	return func(v *delivery) error {
+	return func(v *draft) error {
 		if d < time.Millisecond {
 			return fmt.Errorf("shunt: UniqueFor(%v): want 1ms or more", d)
 		}
@@ -94,7 +94,7 @@ func UniqueFor(d time.Duration) Option {
 // Retain keeps for d, 1 ms or more, what became of the message with an ID: its end, when that was, its last failure, and what SetResult set. Status
 // and Wait find it, List with Done lists it; one that was cancelled is not kept. Queue.MaxDone and MaxDoneBytes bound what a channel keeps.
 func Retain(d time.Duration) Option {
-	return func(v *delivery) error {
+	return func(v *draft) error {
 		if d < time.Millisecond {
 			return fmt.Errorf("shunt: Retain(%v): want 1ms or more", d)
 		}
@@ -103,26 +103,26 @@ func Retain(d time.Duration) Option {
 	}
 }
 
-// Timeout bounds each handling of this delivery, in place of the method and the Queue's field; negative means no bound, zero leaves it to
+// Timeout bounds each handling of this enqueue, in place of the method and the Queue's field; negative means no bound, zero leaves it to
 // them.
 func Timeout(d time.Duration) Option {
-	return func(v *delivery) error {
+	return func(v *draft) error {
 		v.element.SetTimeout(d)
 		return nil
 	}
 }
 
-// MaxAttempts bounds how often this delivery is handled, 1 to 255, in place of the method and the Queue's field; negative or more than 255
+// MaxAttempts bounds how often this enqueue is handled, 1 to 255, in place of the method and the Queue's field; negative or more than 255
 // means no bound, zero leaves it to them.
 func MaxAttempts(n int) Option {
-	return func(v *delivery) error {
+	return func(v *draft) error {
 		v.element.SetMaxAttempts(n)
 		return nil
 	}
 }
 
 // extra is what the message asks for beyond a plain one.
-func (d *delivery) extra() *element.Extra {
+func (d *draft) extra() *element.Extra {
 	if d.element.Extra == nil {
 		d.element.Extra = new(element.Extra)
 	}
@@ -130,7 +130,7 @@ func (d *delivery) extra() *element.Extra {
 }
 
 // checkExtra says which options do not go together.
-func (d *delivery) checkExtra(now time.Time) error {
+func (d *draft) checkExtra(now time.Time) error {
 	x := d.element.Extra
 	wait := d.in
 	if !d.at.IsZero() {
@@ -162,6 +162,6 @@ type with struct {
 	opts []Option
 }
 
-// With is the message with options of its own, which count before those of the delivery: for DeliverAll and Then, where each message may have
+// With is the message with options of its own, which count before those of the enqueue: for EnqueueAll and Then, where each message may have
 // another ID or due time.
 func With(m IMessage, opts ...Option) IMessage { return &with{m, opts} }

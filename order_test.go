@@ -39,7 +39,7 @@ func TestOrderStrict(t *testing.T) {
 		})
 		for i := range 50 {
 			for _, k := range ks {
-				if err := q.Deliver(ctx, k.Message(i)); err != nil {
+				if err := q.Enqueue(ctx, k.Message(i)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -60,7 +60,7 @@ func TestOrderStrict(t *testing.T) {
 		mu.Unlock()
 		// Idle, then one of each rank: a single worker waits on all three channels.
 		for n, rank := range []int{2, 1, 0, 2, 0, 1} {
-			if err := q.Deliver(ctx, ks[rank].Message(100+n)); err != nil {
+			if err := q.Enqueue(ctx, ks[rank].Message(100+n)); err != nil {
 				t.Fatal(err)
 			}
 			q.wait(Acked, 151+n, 5*time.Second)
@@ -101,12 +101,12 @@ func TestOrderBusy(t *testing.T) {
 			t.Fatal(err)
 		}
 		for round := range 5 {
-			if err := q.Deliver(ctx, ks[2].Message(-1)); err != nil {
+			if err := q.Enqueue(ctx, ks[2].Message(-1)); err != nil {
 				t.Fatal(err)
 			}
 			<-running
 			for _, rank := range []int{2, 1, 0, 2, 1, 0} {
-				if err := q.Deliver(ctx, ks[rank].Message(1)); err != nil {
+				if err := q.Enqueue(ctx, ks[rank].Message(1)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -153,7 +153,7 @@ func TestOrderTakes(t *testing.T) {
 	})
 	for _, k := range ks {
 		for i := range 20 {
-			if err := q.Deliver(ctx, k.Message(i)); err != nil {
+			if err := q.Enqueue(ctx, k.Message(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -169,8 +169,8 @@ func TestOrderTakes(t *testing.T) {
 	}
 }
 
-// What is delivered after a message of a higher channel does not start before it, wherever between a worker's two commands that is.
-func TestOrderOfDeliveries(t *testing.T) {
+// What is enqueued after a message of a higher channel does not start before it, wherever between a worker's two commands that is.
+func TestOrderOfEnqueues(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	redistest.Leaks(t)
@@ -182,7 +182,7 @@ func TestOrderOfDeliveries(t *testing.T) {
 		ks := q.ranks(2, func(_ context.Context, _, i int) error { starts <- i; return nil })
 		high, low := store.KeysOf(ks[0].channel).Prepare, store.KeysOf(ks[1].channel).Prepare
 		for i := range 3 {
-			if err := q.Deliver(ctx, ks[1].Message(i)); err != nil {
+			if err := q.Enqueue(ctx, ks[1].Message(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -195,7 +195,7 @@ func TestOrderOfDeliveries(t *testing.T) {
 		}
 		q.wait(Acked, 5, 10*time.Second)
 		if got := [5]int{<-starts, <-starts, <-starts, <-starts, <-starts}; got != [5]int{0, 1, 2, 100, 101} {
-			t.Errorf("delivered before %s: %v have started", command, got)
+			t.Errorf("enqueued before %s: %v have started", command, got)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestOrderWithoutExists(t *testing.T) {
 	p.On(redistest.Command("EXISTS", ".a}.prepare"), 0, redistest.ReplyError("NOPERM this user has no permissions to run the 'exists' command"))
 	for i := range 100 {
 		for _, k := range ks {
-			if err := q.Deliver(ctx, k.Message(i)); err != nil {
+			if err := q.Enqueue(ctx, k.Message(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -260,7 +260,7 @@ func TestOrderWeighted(t *testing.T) {
 			for i := range 500 {
 				ms = append(ms, k.Message(i))
 			}
-			if err := q.DeliverAll(ctx, ms); err != nil {
+			if err := q.EnqueueAll(ctx, ms); err != nil {
 				t.Fatal(err)
 			}
 			shares = append(shares, Share{k, weights[rank]})

@@ -58,7 +58,7 @@ func TestOutage(t *testing.T) {
 				load.Go(func() {
 					k := qs[w].kind(nil)
 					for i := w; ctx.Err() == nil; i += 4 {
-						err := qs[w].Deliver(context.Background(), k.Message(i))
+						err := qs[w].Enqueue(context.Background(), k.Message(i))
 						mu.Lock()
 						if err == nil {
 							known[i] = true
@@ -107,7 +107,7 @@ func TestOutage(t *testing.T) {
 			}
 			seen.mu.Unlock()
 			perSecond := float64(dials) / away.Seconds() / receivers
-			t.Logf("%s for %v: %.2f dials/s a Queue, %.2f %% of a core (all %d Queues), resumed after %v, %d delivered, %d unknown, %d lost, %d extra, died %d, succeeded %d",
+			t.Logf("%s for %v: %.2f dials/s a Queue, %.2f %% of a core (all %d Queues), resumed after %v, %d enqueued, %d unknown, %d lost, %d extra, died %d, succeeded %d",
 				kind, *outage, perSecond, 100*used.Seconds()/away.Seconds(), receivers, back, len(known), len(unknown), lost, seen.extra(),
 				qs[0].count(Died)+qs[1].count(Died)+qs[2].count(Died)+qs[3].count(Died), qs[0].count(Succeeded))
 			if lost > 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
-// Queue delivers and receives messages through one Redis. Its exported fields are its configuration: a zero field means the
+// Queue enqueues and receives messages through one Redis. Its exported fields are its configuration: a zero field means the
 // default, and all are read once, by the first method called. It is not copied once used. Its methods may be called by many
 // goroutines at once.
 type Queue struct {
@@ -43,7 +43,7 @@ type Queue struct {
 	Prefetch int
 	// PrefetchBytes bounds the same by their size: default 256 KB.
 	PrefetchBytes int
-	// MaxSize bounds an element that is delivered, header included: default 16 MB, at most 512 MB.
+	// MaxSize bounds an element that is enqueued, header included: default 16 MB, at most 512 MB.
 	MaxSize int
 
 	// MaxDead bounds how many dead messages a channel keeps: 1 or more, default 10,000; negative: no bound. The oldest are dropped, with
@@ -59,9 +59,9 @@ type Queue struct {
 	// MaxDoneBytes bounds the same by size: default 64 MB; negative: no bound.
 	MaxDoneBytes int
 
-	// DeliverTimeout bounds a delivery whose context has no deadline, and each question that Stats, List and their neighbours then ask
+	// EnqueueTimeout bounds an enqueue whose context has no deadline, and each question that Stats, List and their neighbours then ask
 	// Redis: default 10 s.
-	DeliverTimeout time.Duration
+	EnqueueTimeout time.Duration
 	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, 100 ms to a year.
 	// Beats wait for a third of Lease at most.
 	ReplyTimeout time.Duration
@@ -122,12 +122,12 @@ func (q *Queue) Validate() error {
 	check(q.PrefetchBytes >= 0, "PrefetchBytes is %d: want a positive number, or 0 for 256 KB", q.PrefetchBytes)
 	check(q.MaxSize >= 0 && q.MaxSize <= 512<<20, "MaxSize is %d: want 1 to 512 MB, or 0 for 16 MB", q.MaxSize)
 	check(q.DeadFor <= 0 || q.DeadFor >= time.Millisecond, "DeadFor is %v: want 1ms or more, 0 for 720h, or negative for no bound", q.DeadFor)
-	check(q.DeliverTimeout >= 0, "DeliverTimeout is %v: want a positive time, or 0 for 10s", q.DeliverTimeout)
+	check(q.EnqueueTimeout >= 0, "EnqueueTimeout is %v: want a positive time, or 0 for 10s", q.EnqueueTimeout)
 	check(q.ReplyTimeout == 0 || q.ReplyTimeout >= 100*time.Millisecond && q.ReplyTimeout <= year, "ReplyTimeout is %v: want 100ms to 8760h, or 0 for 3s", q.ReplyTimeout)
 	return errors.Join(errs...)
 }
 
-// open checks and starts what all methods need, once. A delivery from within a handler may still come while Close waits for it.
+// open checks and starts what all methods need, once. An enqueue from within a handler may still come while Close waits for it.
 func (q *Queue) open(ctx context.Context) error {
 	if q.ready.Load() {
 		return nil
@@ -150,7 +150,7 @@ func (q *Queue) open(ctx context.Context) error {
 		MaxAttempts: cmp.Or(q.MaxAttempts, 25), Backoff: q.Backoff, Prefetch: cmp.Or(q.Prefetch, 64), PrefetchBytes: cmp.Or(q.PrefetchBytes, 256<<10),
 		MaxSize: cmp.Or(q.MaxSize, 16<<20), MaxDead: cmp.Or(q.MaxDead, 10000), DeadFor: cmp.Or(q.DeadFor, 30*24*time.Hour),
 		MaxDone: cmp.Or(q.MaxDone, 10000), MaxDoneBytes: cmp.Or(q.MaxDoneBytes, 64<<20),
-		DeliverTimeout: cmp.Or(q.DeliverTimeout, 10*time.Second), ReplyTimeout: cmp.Or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
+		EnqueueTimeout: cmp.Or(q.EnqueueTimeout, 10*time.Second), ReplyTimeout: cmp.Or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
 	}
 	q.events = newEvents(q.Events)
 	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
@@ -218,8 +218,8 @@ func (q *Queue) keysFor(channel string) (*store.Keys, error) {
 	return k, nil
 }
 
-// Close ends what the Queue has begun: new deliveries get ErrClosed, receivers shut down and their handlers run to their end, during
-// which they may deliver; a delivery under way gets its reply or ErrUnknown within ReplyTimeout. It waits for handlers however
+// Close ends what the Queue has begun: new enqueues get ErrClosed, receivers shut down and their handlers run to their end, during
+// which they may enqueue; an enqueue under way gets its reply or ErrUnknown within ReplyTimeout. It waits for handlers however
 // long they take: to bound that, call the receivers' shutdown first. Its error joins theirs: nil where all ended clean. The Pool is left
 // alone. Calling it again waits for the first call and gives its error; from inside a handler it is ErrInHandler.
 func (q *Queue) Close() error {

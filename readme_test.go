@@ -239,18 +239,18 @@ func TestREADMEGo(t *testing.T) {
 	}
 }
 
-// A Queue that only delivers and looks has one connection, one that receives as many as README's formula says.
+// A Queue that only enqueues and looks has one connection, one that receives as many as README's formula says.
 func TestREADMEConnections(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	q := newBench(t, s.URL())
-	q.deliver(0, 10)
-	q.deliver(10, 20, In(time.Hour))
+	q.enqueue(0, 10)
+	q.enqueue(10, 20, In(time.Hour))
 	if _, err := q.Stats(t.Context(), q.name); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.Connections(); n != 1 {
-		t.Errorf("a Queue that delivers has %d connections", n)
+		t.Errorf("a Queue that enqueues has %d connections", n)
 	}
 	kinds := q.ranks(2, func(context.Context, int, int) error { return nil })
 	q.receive(16, func(context.Context, int) error { return nil })
@@ -261,7 +261,7 @@ func TestREADMEConnections(t *testing.T) {
 	large := []byte("7" + strings.Repeat(" ", 128<<10))
 	for range 3 {
 		for _, channel := range []string{q.name, kinds[0].Channel()} {
-			if err := q.Deliver(t.Context(), Raw(channel, large)); err != nil {
+			if err := q.Enqueue(t.Context(), Raw(channel, large)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -24,8 +24,8 @@ func TestReceiveEachOnce(t *testing.T) {
 		q := newBench(t, b.URL())
 		seen := newTally()
 		n := 2000
-		q.deliver(0, n-1)
-		q.deliver(n-1, n, In(200*time.Millisecond))
+		q.enqueue(0, n-1)
+		q.enqueue(n-1, n, In(200*time.Millisecond))
 		shutdown := q.receive(16, func(_ context.Context, i int) error { seen.add(i); return nil })
 		q.until(20*time.Second, "all acked", func() bool { return q.count(Acked) >= n })
 		if err := shutdown(context.Background()); err != nil {
@@ -92,7 +92,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			return nil
 		})
-		q.deliver(0, 8, Timeout(100*time.Millisecond))
+		q.enqueue(0, 8, Timeout(100*time.Millisecond))
 		q.wait(Acked, 6, 10*time.Second)
 		q.wait(Rejected, 2, 10*time.Second)
 		q.wait(Orphaned, 1, 10*time.Second)
@@ -132,7 +132,7 @@ func TestGoexitThenPanic(t *testing.T) {
 		}
 		return nil
 	})
-	q.deliver(0, 3)
+	q.enqueue(0, 3)
 	q.wait(Acked, 3, 5*time.Second)
 }
 
@@ -160,7 +160,7 @@ func TestHangingBackoff(t *testing.T) {
 				}
 				return errors.New("oh")
 			})
-			q.deliver(0, 2, Timeout(50*time.Millisecond))
+			q.enqueue(0, 2, Timeout(50*time.Millisecond))
 			q.wait(Acked, 1, 10*time.Second)
 			q.wait(Retried, 1, 10*time.Second)
 			q.wait(Trouble, 1, time.Second)
@@ -189,7 +189,7 @@ func TestHangingBackoffs(t *testing.T) {
 	})
 	defer close(block)
 	q.receive(2, func(context.Context, int) error { return errors.New("oh") })
-	q.deliver(0, 20)
+	q.enqueue(0, 20)
 	q.wait(Retried, 20, 10*time.Second)
 	if n := asked.Load(); n < 2 || n > 3 { // two may ask at once where one hangs
 		t.Errorf("asked %d times", n)
@@ -211,7 +211,7 @@ func TestTinyGrace(t *testing.T) {
 		}
 		return errors.New("oh")
 	})
-	q.deliver(0, 20)
+	q.enqueue(0, 20)
 	q.wait(Rejected, 20, 10*time.Second)
 	if n := q.count(Trouble) + q.count(Orphaned); n > 0 || q.count(Retried) != 10 {
 		t.Errorf("%d times trouble, %d retried", n, q.count(Retried))
@@ -267,13 +267,13 @@ func TestLostReply(t *testing.T) {
 				}
 				return nil
 			})
-			q.deliver(0, 1)
+			q.enqueue(0, 1)
 			q.until(5*time.Second, "long one runs", func() bool { return seen.distinct() == 1 })
-			q.deliver(1, 11)
+			q.enqueue(1, 11)
 			q.wait(Acked, 10, 5*time.Second)
 			r := p.On(redistest.Command(command, q.name), 1, redistest.CutAfter)
 			began := time.Now()
-			q.deliver(11, 111)
+			q.enqueue(11, 111)
 			q.until(10*time.Second, "all handled", func() bool { return seen.distinct() == 111 })
 			took := time.Since(began)
 			if r.Struck() == 0 {
@@ -355,7 +355,7 @@ func TestShutdownBusy(t *testing.T) {
 		t.Parallel()
 		redistest.Leaks(t)
 		q := newBench(t, b.URL())
-		q.deliver(0, 200)
+		q.enqueue(0, 200)
 		seen := newTally()
 		release := make(chan struct{})
 		var blocked atomic.Int32
@@ -412,7 +412,7 @@ func TestShutdownHurried(t *testing.T) {
 		t.Parallel()
 		redistest.Leaks(t)
 		q := newBench(t, b.URL(), func(q *Queue) { q.Grace = 200 * time.Millisecond })
-		q.deliver(0, 10)
+		q.enqueue(0, 10)
 		block := make(chan struct{})
 		var running atomic.Int32
 		shutdown := q.receive(4, func(ctx context.Context, i int) error {
@@ -476,7 +476,7 @@ func TestShutdownOrder(t *testing.T) {
 // putsBackInOrder says whether what had not begun was back before the stall time was over, after which workers release on their own.
 func putsBackInOrder(t *testing.T, b redistest.Backend) bool {
 	q := newBench(t, b.URL(), func(q *Queue) { q.Grace, q.Prefetch = 200*time.Millisecond, 5 })
-	q.deliver(0, 200)
+	q.enqueue(0, 200)
 	var blocked atomic.Int32
 	var first atomic.Pointer[time.Time]
 	block := make(chan struct{})
@@ -537,7 +537,7 @@ func TestShutdownInside(t *testing.T) {
 		return nil
 	})
 	close(ready)
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	for range 3 {
 		if err := <-got; !errors.Is(err, ErrInHandler) {
 			t.Error(err)
@@ -549,7 +549,7 @@ func TestShutdownInside(t *testing.T) {
 	}
 }
 
-// Close lets handlers deliver until they end, and nobody else.
+// Close lets handlers enqueue until they end, and nobody else.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -560,19 +560,19 @@ func TestClose(t *testing.T) {
 	q.receive(2, func(ctx context.Context, i int) error {
 		close(started)
 		<-finish
-		result <- q.Deliver(ctx, q.kind(nil).Message(7))
+		result <- q.Enqueue(ctx, q.kind(nil).Message(7))
 		return nil
 	})
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	<-started
 	closed := make(chan error, 1)
 	go func() { closed <- q.Close() }()
-	redistest.Until(t, 5*time.Second, "new deliveries are refused", func() bool {
-		return errors.Is(q.Deliver(context.Background(), q.kind(nil).Message(1)), ErrClosed)
+	redistest.Until(t, 5*time.Second, "new enqueues are refused", func() bool {
+		return errors.Is(q.Enqueue(context.Background(), q.kind(nil).Message(1)), ErrClosed)
 	})
 	close(finish)
 	if err := <-result; err != nil {
-		t.Errorf("a handler's delivery: %v", err)
+		t.Errorf("a handler's enqueue: %v", err)
 	}
 	if err := <-closed; err != nil {
 		t.Error(err)
@@ -595,7 +595,7 @@ func TestCloseStopsAll(t *testing.T) {
 	release := sync.OnceFunc(func() { close(block) })
 	defer release()
 	q.receive(1, func(context.Context, int) error { close(begun); <-block; return nil })
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	<-begun
 	for range 7 {
 		q.receive(1, func(context.Context, int) error { return nil })
@@ -640,7 +640,7 @@ func TestReceiveContextEnds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				q.deliver(0, 1)
+				q.enqueue(0, 1)
 				h := <-handler
 				end()
 				q.until(5*time.Second, "it takes no more", func() bool {
@@ -651,7 +651,7 @@ func TestReceiveContextEnds(t *testing.T) {
 					}
 					return false
 				})
-				q.deliver(1, 2)
+				q.enqueue(1, 2)
 				if h.Err() != nil || h.Value(key{}) != "value" {
 					t.Errorf("the handler's context: error %v, value %v", h.Err(), h.Value(key{}))
 				}
@@ -701,13 +701,13 @@ func TestWrap(t *testing.T) {
 				}
 			}
 		})
-		q.deliver(0, 50)
+		q.enqueue(0, 50)
 		if n := wraps.Load(); n != 0 {
-			t.Errorf("called %d times by deliveries", n)
+			t.Errorf("called %d times by enqueues", n)
 		}
 		ks := q.ranks(2, func(context.Context, int, int) error { inside.Add(1); return nil })
 		for _, k := range ks {
-			if err := q.Deliver(t.Context(), k.Message(1)); err != nil {
+			if err := q.Enqueue(t.Context(), k.Message(1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -746,7 +746,7 @@ func TestOddError(t *testing.T) {
 		}
 		return nil
 	})
-	q.deliver(0, 2)
+	q.enqueue(0, 2)
 	q.wait(Rejected, 1, 5*time.Second)
 	q.wait(Acked, 1, 5*time.Second)
 }
@@ -757,7 +757,7 @@ func TestTakesComeBeforeAcks(t *testing.T) {
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
-	q.deliver(0, 40)
+	q.enqueue(0, 40)
 	q.receive(1, func(context.Context, int) error { return nil })
 	q.wait(Acked, 40, 5*time.Second)
 	var order []string

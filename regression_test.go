@@ -92,7 +92,7 @@ func TestShutdownWithRedisAway(t *testing.T) {
 			ack := redistest.ByName("LREM", ".doing")(q.name)
 			p.On(ack, 1, redistest.Call(func() { p.Refuse(true) }))
 			p.On(ack, 1, redistest.CutAfter)
-			q.deliver(0, 1)
+			q.enqueue(0, 1)
 			q.wait(Separated, 1, 5*time.Second) // so the handover has dialled
 			p.CutAll()
 		},
@@ -162,7 +162,7 @@ func TestAbsenceStartsNoGoroutines(t *testing.T) {
 		return false
 	}, 0, redistest.Pass)
 	var stalled atomic.Bool
-	q.deliver(0, 3000)
+	q.enqueue(0, 3000)
 	q.receive(2, func(ctx context.Context, _ int) error {
 		info, _ := FromContext(ctx)
 		if open[info.Worker].Add(1) > 1 && stalled.CompareAndSwap(false, true) {
@@ -210,7 +210,7 @@ func TestIdleGoesOnAfterLateBeat(t *testing.T) {
 		}
 	}
 	time.Sleep(time.Until(began.Add(3200 * time.Millisecond))) // the beat is answered
-	q.deliver(0, 5)
+	q.enqueue(0, 5)
 	q.until(3*time.Second, "all handled", func() bool { return seen.distinct() == 5 })
 }
 
@@ -234,13 +234,13 @@ func TestLostReleaseBeforeHigher(t *testing.T) {
 	}
 	on(0, store.Take, redistest.Call(func() { s.TryDo("LPUSH", store.KeysOf(ks[0].channel).Prepare, "100", "101", "102") }))
 	lost := on(1, store.Release, redistest.CutAfter)
-	if err := q.Deliver(ctx, ks[1].Message(1)); err != nil {
+	if err := q.Enqueue(ctx, ks[1].Message(1)); err != nil {
 		t.Fatal(err)
 	}
 	strikes(t, lost, 1)
 	q.until(5*time.Second, "all handled", func() bool { return seen.distinct() == 4 })
 	for i, k := range ks {
-		if err := q.Deliver(ctx, k.Message(2+i)); err != nil {
+		if err := q.Enqueue(ctx, k.Message(2+i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -262,7 +262,7 @@ func TestVerdictInVacantSlot(t *testing.T) {
 	block := make(chan struct{})
 	defer close(block)
 	q.receive(1, func(context.Context, int) error { <-block; return nil })
-	q.deliver(0, 2, Timeout(50*time.Millisecond))
+	q.enqueue(0, 2, Timeout(50*time.Millisecond))
 	q.wait(SlotsEmpty, 1, 5*time.Second)
 	seen := newTally()
 	other := newBench(t, s.URL())
@@ -280,7 +280,7 @@ func TestReleasedKeepOrder(t *testing.T) {
 	const n = 2000
 	var order []int
 	done := make(chan struct{})
-	q.deliver(0, n)
+	q.enqueue(0, n)
 	q.receive(1, func(_ context.Context, i int) error {
 		order = append(order, i)
 		if i%300 == 299 {
@@ -317,7 +317,7 @@ func TestLateTakeAfterShutdown(t *testing.T) {
 	shutdown := q.idles(p, 1, func(context.Context, int) error { return nil })
 	handover := p.On(redistest.ByScript(store.Register)(q.name), 0, redistest.ReplyError("TRYAGAIN not now"))
 	cut := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(q.name), 1, redistest.CutUnread)
-	q.deliver(0, 1) // ends the block under way
+	q.enqueue(0, 1) // ends the block under way
 	strikes(t, cut, 1)
 	strikes(t, handover, 1) // and nobody unblocks the waiter any more
 	k := store.KeysOf(q.name)
@@ -353,7 +353,7 @@ func TestNeverLiveAndDead(t *testing.T) {
 	p.On(register, 1, redistest.Call(func() { p.Refuse(true) }))
 	lost := p.On(register, 1, redistest.CutAfter)
 	p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	strikes(t, lost, 1)
 	p.CutAll()
 	other.receive(1, handle)
@@ -397,8 +397,8 @@ func TestCloseBesideFailingReceive(t *testing.T) {
 	}
 }
 
-// A delivery for later whose reply is lost is sent again while Redis comes and goes.
-func TestDeliverLaterInDoubt(t *testing.T) {
+// An enqueue for later whose reply is lost is sent again while Redis comes and goes.
+func TestEnqueueLaterInDoubt(t *testing.T) {
 	setup := func(t *testing.T) (*redistest.Server, *redistest.Proxy, *bench) {
 		t.Parallel()
 		s := redistest.Shared(t)
@@ -418,7 +418,7 @@ func TestDeliverLaterInDoubt(t *testing.T) {
 		other.name = q.name
 		other.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
 		told := make(chan error, 1)
-		go func() { told <- q.Deliver(context.Background(), q.kind(nil).Message(1), In(1600*time.Millisecond)) }()
+		go func() { told <- q.Enqueue(context.Background(), q.kind(nil).Message(1), In(1600*time.Millisecond)) }()
 		other.wait(Acked, 1, 5*time.Second)
 		p.Refuse(false)
 		if err := <-told; !errors.Is(err, ErrUnknown) {
@@ -433,7 +433,7 @@ func TestDeliverLaterInDoubt(t *testing.T) {
 		s, _, q := setup(t)
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
-		err := q.Deliver(ctx, q.kind(nil).Message(1), In(time.Hour))
+		err := q.Enqueue(ctx, q.kind(nil).Message(1), In(time.Hour))
 		if n := s.Do("ZCARD", store.KeysOf(q.name).Delay).(int64); n != 1 || !errors.Is(err, ErrUnknown) {
 			t.Errorf("%d are there: %v", n, err)
 		}
@@ -520,12 +520,12 @@ func beatsWhileSuperseding(t *testing.T) (gone bool) {
 		return nil
 	})
 	defer sync.OnceFunc(func() { close(finish) })()
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	<-started
 	p.On(redistest.ByScript(store.Supersede)(q.name), 1, redistest.Delay(500*time.Millisecond))
 	beats := p.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.Pass)
 	p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
-	q.deliver(1, 2)
+	q.enqueue(1, 2)
 	redistest.Until(t, 5*time.Second, "it is superseded", func() bool { return s.Do("ZCARD", store.KeysOf(q.name).DeadReceivers).(int64) > 0 })
 	strikes(t, beats, beats.Struck()+1)
 	q.wait(Succeeded, 1, 5*time.Second)
@@ -558,11 +558,11 @@ func TestSupersedeRefused(t *testing.T) {
 			})
 			end := sync.OnceFunc(func() { close(finish) })
 			defer end()
-			q.deliver(0, 1)
+			q.enqueue(0, 1)
 			<-started
 			refused := p.On(redistest.ByScript(store.Supersede)(q.name), 1, redistest.ReplyError("CLUSTERDOWN Hash slot not served"))
 			p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
-			q.deliver(1, 2)
+			q.enqueue(1, 2)
 			strikes(t, refused, 1)
 			if ends == "after both" {
 				q.wait(Succeeded, 1, 5*time.Second)
@@ -662,7 +662,7 @@ func TestBrokenHigherChannelIsLeftOut(t *testing.T) {
 	for i := range 9000 {
 		ms = append(ms, ks[1].Message(i))
 	}
-	if err := q.DeliverAll(context.Background(), ms); err != nil {
+	if err := q.EnqueueAll(context.Background(), ms); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
@@ -706,7 +706,7 @@ func TestManyWorkers(t *testing.T) { // alone: 9,000 goroutines take their time 
 	s.Do("ZADD", k.DeadReceivers, 1, store.NewIncarnation(9000, time.Second).Name+" 1 s") // dead for more than an hour
 	seen := newTally()
 	shutdown := q.receive(9000, func(_ context.Context, i int) error { seen.add(i); return nil })
-	q.deliver(0, 100)
+	q.enqueue(0, 100)
 	q.until(10*time.Second, "all handled", func() bool { return q.count(Acked) == 100 })
 	redistest.Until(t, 10*time.Second, "the dead one is forgotten", func() bool { return s.Do("EXISTS", k.DeadReceivers).(int64) == 0 })
 	if err := shutdown(context.Background()); err != nil {
@@ -747,7 +747,7 @@ func TestOrphansEndAtShutdown(t *testing.T) {
 		})
 		block := make(chan struct{})
 		shutdown := q.receive(2, func(context.Context, int) error { <-block; return nil })
-		q.deliver(0, 4, Timeout(20*time.Millisecond))
+		q.enqueue(0, 4, Timeout(20*time.Millisecond))
 		q.wait(Orphaned, 4, 5*time.Second)
 		time.AfterFunc(time.Duration(round)*100*time.Microsecond, func() { close(block) })
 		if err := shutdown(context.Background()); err != nil {
@@ -796,7 +796,7 @@ func TestCutsEverywhere(t *testing.T) {
 	n, struck := 0, 0
 	began := time.Now()
 	for round := 0; time.Since(began) < 5*time.Second || struck < 5 && time.Since(began) < time.Minute; round++ {
-		source.deliver(n, n+200)
+		source.enqueue(n, n+200)
 		n += 200
 		r := p.On(redistest.Command(commands[round%len(commands)]), 1+round%7, cuts[round/2%len(cuts)])
 		time.Sleep(time.Duration(50+round%5*60) * time.Millisecond)
@@ -1063,7 +1063,7 @@ func TestBrokenCancelledKeepsNobodyUnburied(t *testing.T) {
 		return nil
 	})
 	defer close(release)
-	if err := q.Deliver(context.Background(), q.kind(nil).Message(1), ID("a")); err != nil {
+	if err := q.Enqueue(context.Background(), q.kind(nil).Message(1), ID("a")); err != nil {
 		t.Fatal(err)
 	}
 	<-started
@@ -1181,16 +1181,16 @@ func TestHigherInHandStartsFirst(t *testing.T) {
 		}
 	}
 	ask := p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.Delay(300*time.Millisecond))
-	deliver := func(rank int) {
+	enqueue := func(rank int) {
 		t.Helper()
-		if err := source.Deliver(context.Background(), ks[rank].Message(1)); err != nil {
+		if err := source.Enqueue(context.Background(), ks[rank].Message(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	deliver(1)
+	enqueue(1)
 	strikes(t, ask, 1)
-	deliver(0) // a waiter brings it
-	deliver(0) // and this one the worker has to ask for, although it has asked already
+	enqueue(0) // a waiter brings it
+	enqueue(0) // and this one the worker has to ask for, although it has asked already
 	if got := [3]int{<-starts, <-starts, <-starts}; got != [3]int{0, 0, 1} {
 		t.Errorf("the ranks %v have started", got)
 	}
@@ -1255,7 +1255,7 @@ func TestHintBeforeKeeperKnows(t *testing.T) {
 	redistest.Until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", store.KeysOf(q.name).Keeper).(int64) == 1 })
 	other := newBench(t, s.URL())
 	due := time.Now().Add(500 * time.Millisecond)
-	if err := other.Deliver(context.Background(), q.kind(nil).Message(1), At(due)); err != nil {
+	if err := other.Enqueue(context.Background(), q.kind(nil).Message(1), At(due)); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -1292,7 +1292,7 @@ func TestOldest(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		q := newBench(t, b.URL())
-		q.deliver(0, 1)
+		q.enqueue(0, 1)
 		q.until(5*time.Second, "the message that waits has an age", func() bool {
 			st, err := q.Stats(t.Context(), q.name)
 			if err != nil {
@@ -1344,7 +1344,7 @@ func TestPayloadIsWritten(t *testing.T) {
 		for i := range 40 {
 			ms = append(ms, sealed{q.name, strings.Repeat(fmt.Sprint(i, " "), 1+100*(i%5)), nil})
 		}
-		if err := q.DeliverAll(t.Context(), ms); err != nil {
+		if err := q.EnqueueAll(t.Context(), ms); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := q.Receive(t.Context(), s, 2); err != nil {
@@ -1366,7 +1366,7 @@ func TestRefusedVerdictStopsTakes(t *testing.T) {
 	acks := redistest.Either(redistest.ByName("LREM", ".doing"), redistest.ByScript(store.Ack))
 	r := p.On(acks(q.name), 0, redistest.ReplyError("NOREPLICAS Not enough good replicas to write."))
 	seen := newTally()
-	q.deliver(0, 500)
+	q.enqueue(0, 500)
 	q.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
 	strikes(t, r, 5)
 	if n := seen.distinct(); n > 16 {
@@ -1423,7 +1423,7 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	left, n := q.leaves(q.name)
 	t.Logf("handled %d, left %v", handled.Load(), left)
 	if n > 0 || handled.Load() < 2 {
-		t.Errorf("two were delivered, %d handled, %v left, receivers %v", handled.Load(), left, members(t, s, k.Receivers))
+		t.Errorf("two were enqueued, %d handled, %v left, receivers %v", handled.Load(), left, members(t, s, k.Receivers))
 	}
 }
 
@@ -1465,16 +1465,16 @@ func TestRegisteredByHalf(t *testing.T) {
 	}
 }
 
-// A delivery whose context had ended before was sent all the same, and then called unknown.
-func TestDeliverCancelledBefore(t *testing.T) {
+// An enqueue whose context had ended before was sent all the same, and then called unknown.
+func TestEnqueueCancelledBefore(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	q := newBench(t, s.URL())
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	err := q.Deliver(ctx, q.kind(nil).Message(1))
-	q.deliver(2, 3) // behind it on the same connection
+	err := q.Enqueue(ctx, q.kind(nil).Message(1))
+	q.enqueue(2, 3) // behind it on the same connection
 	_, n := q.leaves(q.name)
 	if errors.Is(err, ErrUnknown) || n != 2 {
 		t.Errorf("%v; %d are there", err, n)
@@ -1522,7 +1522,7 @@ func TestErrorThatPanics(t *testing.T) {
 	s := redistest.Shared(t)
 	q := newBench(t, s.URL())
 	q.receive(1, func(context.Context, int) error { var e *nilError; return e })
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	q.wait(Retried, 1, 5*time.Second)
 	q.wait(Trouble, 1, 5*time.Second)
 }
@@ -1550,7 +1550,7 @@ func TestAskedHigherLate(t *testing.T) {
 	strikes(t, blocks, 2)
 	time.Sleep(time.Second)
 	p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.Delay(1500*time.Millisecond))
-	if err := q.Deliver(context.Background(), ks[1].Message(1), Timeout(time.Second)); err != nil {
+	if err := q.Enqueue(context.Background(), ks[1].Message(1), Timeout(time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -1578,7 +1578,7 @@ func TestHandoverOfMany(t *testing.T) {
 	var mu sync.Mutex
 	var causes []error
 	seen := newTally()
-	q.deliver(0, n)
+	q.enqueue(0, n)
 	q.receive(n+1, func(ctx context.Context, i int) error {
 		seen.add(i)
 		running.Add(1)
@@ -1676,7 +1676,7 @@ func TestDueIsNeverEarly(t *testing.T) {
 	var said []int64
 	for i := range 100 {
 		said = append(said, now())
-		q.deliver(i, i+1, In(wait))
+		q.enqueue(i, i+1, In(wait))
 	}
 	check("In", said)
 	s.Do("DEL", store.KeysOf(q.name).Delay)
@@ -1688,7 +1688,7 @@ func TestDueIsNeverEarly(t *testing.T) {
 		return RetryAfter(wait, errors.New("later"))
 	})
 	for i := range 100 {
-		q.deliver(i, i+1)
+		q.enqueue(i, i+1)
 		q.wait(Retried, i+1, 5*time.Second)
 	}
 	mu.Lock()
@@ -1718,7 +1718,7 @@ func outlivesPause(t *testing.T) (lost, died int) {
 		s.Stop()
 		time.Sleep(7600 * time.Millisecond)
 		s.Cont()
-		q.deliver(i, i+1)
+		q.enqueue(i, i+1)
 		q.wait(Acked, i+1, 10*time.Second)
 	}
 	return q.count(LeaseGone), q.sum(Died)
@@ -1736,7 +1736,7 @@ func TestSuccessorBeatsAtOnce(t *testing.T) {
 	q.receive(1, func(context.Context, int) error { return nil })
 	strikes(t, beats, 1)
 	p.On(redistest.Command("LREM"), 1, redistest.CutAfter)
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	q.wait(Succeeded, 1, 5*time.Second)
 	q.until(2*time.Second, "it beats before a third of the lease is over", func() bool { return beats.Struck() >= 2 })
 }
@@ -1787,7 +1787,7 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 	q := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
 	var once atomic.Bool
 	refused := p.On(redistest.ByScript(store.Retry)(q.name), 0, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
-	q.deliver(0, 200)
+	q.enqueue(0, 200)
 	var most atomic.Int32
 	held := func() (n int) {
 		for _, key := range s.Do("KEYS", "{"+q.name+"}.doing.*").([]any) {
@@ -1820,7 +1820,7 @@ func TestHandoverEndsHoldoff(t *testing.T) {
 	})
 	refused := p.On(redistest.ByScript(store.Retry)(q.name), 1, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
 	waits := p.On(redistest.Command("BRPOPLPUSH", q.name), 1, redistest.Pass)
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	var both sync.WaitGroup
 	both.Add(2)
 	q.receive(2, func(_ context.Context, i int) error {
@@ -1837,7 +1837,7 @@ func TestHandoverEndsHoldoff(t *testing.T) {
 	strikes(t, waits, 1)              // for the other one
 	p.CutAll()
 	q.wait(Succeeded, 1, 5*time.Second)
-	q.deliver(1, 3) // for both
+	q.enqueue(1, 3) // for both
 	q.wait(Acked, 2, 10*time.Second)
 	if took := time.Since(began); took > link.MaxTrouble*4/5 {
 		t.Errorf("went on after %v", took)
@@ -1855,7 +1855,7 @@ func TestShutdownWhileBackoffBlocks(t *testing.T) {
 	})
 	shutdown := q.receive(1, func(context.Context, int) error { <-release; return nil })
 	defer close(release)
-	q.deliver(0, 1)
+	q.enqueue(0, 1)
 	<-asked
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
@@ -1873,7 +1873,7 @@ func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
 	forgotten := p.On(redistest.ByScript(store.Ack)(q.name), 0, redistest.ReplyError("NOSCRIPT No matching script. Please use EVAL."))
-	q.deliver(0, 3000)
+	q.enqueue(0, 3000)
 	q.receive(16, func(context.Context, int) error { return nil })
 	q.wait(Acked, 3000, 5*time.Second)
 	if n := forgotten.Struck(); n < 10 || q.count(Trouble) > 0 || q.count(Lost)+q.count(DoneOrLost) > 0 {

@@ -22,7 +22,7 @@ type Status struct {
 	Serial    string
 	State     State // Prepare, Delay or Doing while it lives; Done when it is over
 	Attempt   int   // Doing and Done: the last one, counted from 1; else how many have failed
-	Delivered time.Time
+	Enqueued  time.Time
 	Due       time.Time // Delay; Done within UniqueFor: when the ID will be free
 	Since     time.Time // Doing, by the clock of the process that handles it
 	Receiver  string    // Doing
@@ -88,7 +88,7 @@ func statusOf(id string, record, holder []byte, now time.Time) Status {
 	if !ok {
 		return s
 	}
-	s.Serial, s.Delivered, s.Attempt, s.Failure = r.Serial.String(), element.DeliveredAt(r.Serial), r.Attempts, r.Failure
+	s.Serial, s.Enqueued, s.Attempt, s.Failure = r.Serial.String(), element.EnqueuedAt(r.Serial), r.Attempts, r.Failure
 	at := time.UnixMilli(r.At)
 	f := strings.Fields(string(holder))
 	switch {
@@ -122,7 +122,7 @@ func ended(id string, raw []byte) Status {
 		return s
 	}
 	serial := ulid.ULID(raw[:16])
-	s.Serial, s.Delivered = serial.String(), element.DeliveredAt(serial)
+	s.Serial, s.Enqueued = serial.String(), element.EnqueuedAt(serial)
 	if len(raw) == 16 {
 		return s
 	}
@@ -186,7 +186,7 @@ func (q *Queue) Postpone(ctx context.Context, channel, id string, to Option) err
 	if err := checkID(id); err != nil {
 		return err
 	}
-	var d delivery
+	var d draft
 	if err := to(&d); err != nil {
 		return err
 	}
@@ -202,10 +202,10 @@ func (q *Queue) Promote(ctx context.Context, channel, id string) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return q.postpone(ctx, channel, id, &delivery{})
+	return q.postpone(ctx, channel, id, &draft{})
 }
 
-func (q *Queue) postpone(ctx context.Context, channel, id string, d *delivery) error {
+func (q *Queue) postpone(ctx context.Context, channel, id string, d *draft) error {
 	k := store.KeysOf(channel)
 	mode, ms := d.when(time.Now())
 	if mode == "now" {
@@ -314,7 +314,7 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 			return q.held(ctx, k)
 		})
 	default:
-		return Entry{ID: s.ID, Serial: s.Serial, Delivered: s.Delivered, Attempts: s.Attempt, Failure: s.Failure, At: s.Outcome.Ended,
+		return Entry{ID: s.ID, Serial: s.Serial, Enqueued: s.Enqueued, Attempts: s.Attempt, Failure: s.Failure, At: s.Outcome.Ended,
 			Outcome: s.Outcome, channel: channel}, nil
 	}
 	if err != nil {

@@ -166,15 +166,15 @@ func (b *bench) kind(handle func(context.Context, int) error) *Kind[int] {
 	return Define(b.name, handle)
 }
 
-// deliver puts the numbers from..to-1 into the bench's channel.
-func (b *bench) deliver(from, to int, opts ...Option) {
+// enqueue puts the numbers from..to-1 into the bench's channel.
+func (b *bench) enqueue(from, to int, opts ...Option) {
 	b.t.Helper()
 	k := b.kind(nil)
 	var ms []IMessage
 	for i := from; i < to; i++ {
 		ms = append(ms, k.Message(i))
 	}
-	if err := b.DeliverAll(context.Background(), ms, opts...); err != nil {
+	if err := b.EnqueueAll(context.Background(), ms, opts...); err != nil {
 		b.t.Fatal(err)
 	}
 }

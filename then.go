@@ -9,12 +9,12 @@ import (
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
-// thenMost bounds what one script delivers: some 2 ms.
+// thenMost bounds what one script enqueues: some 2 ms.
 const thenMost = 1000
 
-// Then delivers messages when the message that the handler owning ctx was called for is acked: both are one step in Redis, so that none of
-// them is lost or doubled, and none is delivered where the lease was lost or the handler fails. It takes up to 1,000 a call, and may be called
-// several times; With gives a message options of its own. One whose ID is taken then is not delivered, which an Event tells. An error says
+// Then enqueues messages when the message that the handler owning ctx was called for is acked: both are one step in Redis, so that none of
+// them is lost or doubled, and none is enqueued where the lease was lost or the handler fails. It takes up to 1,000 a call, and may be called
+// several times; With gives a message options of its own. One whose ID is taken then is not enqueued, which an Event tells. An error says
 // what is wrong with a message, and nothing of this call is taken.
 func Then(ctx context.Context, ms ...IMessage) error {
 	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
@@ -32,7 +32,7 @@ func Then(ctx context.Context, ms ...IMessage) error {
 	fs := make([]worker.Follow, 0, len(ms))
 	var errs []error
 	for i, m := range ms {
-		d, err := r.q.newDelivery(m, nil, now)
+		d, err := r.q.newDraft(m, nil, now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("message %d: %w", i, err))
 			continue

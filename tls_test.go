@@ -23,13 +23,13 @@ func TestTLSDistrusted(t *testing.T) {
 	redistest.Leaks(t)
 	s := redistest.Shared(t)
 	at, _ := redistest.TLS(t, s.Addr())
-	q := newBench(t, "rediss://"+at, func(q *Queue) { q.DeliverTimeout = time.Second })
+	q := newBench(t, "rediss://"+at, func(q *Queue) { q.EnqueueTimeout = time.Second })
 	began := time.Now()
 	_, err := q.Receive(t.Context(), q.kind(nil), 1)
 	if took := time.Since(began); took > 5*time.Second+100*time.Millisecond {
 		t.Errorf("Receive took %v", took)
 	}
-	for what, err := range map[string]error{"Receive": err, "Deliver": q.Deliver(t.Context(), q.kind(nil).Message(1))} {
+	for what, err := range map[string]error{"Receive": err, "Enqueue": q.Enqueue(t.Context(), q.kind(nil).Message(1))} {
 		var untrusted *tls.CertificateVerificationError
 		if !errors.As(err, &untrusted) {
 			t.Errorf("%s: %v", what, err)
@@ -40,7 +40,7 @@ func TestTLSDistrusted(t *testing.T) {
 	}
 }
 
-// A pool of one's own whose TLS configuration trusts the server serves deliveries, waiters, large elements, due times and shutdown.
+// A pool of one's own whose TLS configuration trusts the server serves enqueues, waiters, large elements, due times and shutdown.
 func TestTLSPool(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
@@ -57,7 +57,7 @@ func TestTLSPool(t *testing.T) {
 	})
 }
 
-// tlsRound has messages of every way of delivery handled by a receiver that starts idle, and ends it.
+// tlsRound has messages of every way of enqueue handled by a receiver that starts idle, and ends it.
 func tlsRound(t *testing.T, b redistest.Backend, q *bench) {
 	seen := newTally()
 	shutdown, err := q.Receive(t.Context(), Define(q.name, func(_ context.Context, s string) error { seen.add(len(s)); return nil }), 4)
@@ -69,11 +69,11 @@ func tlsRound(t *testing.T, b redistest.Backend, q *bench) {
 	for i := range 200 {
 		ms = append(ms, k.Message(string(make([]byte, i))))
 	}
-	if err := q.DeliverAll(t.Context(), ms); err != nil {
+	if err := q.EnqueueAll(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
 	for _, size := range []int{200, 300 << 10} {
-		if err := q.Deliver(t.Context(), k.Message(string(make([]byte, size))), In(10*time.Millisecond)); err != nil {
+		if err := q.Enqueue(t.Context(), k.Message(string(make([]byte, size))), In(10*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestTLSByURL(t *testing.T) {
 	q := newBench(t, s.URL())
 	log := filepath.Join(dir, "log")
 	startWorker(t, orders{URL: "rediss://" + at + "/0", Channel: q.name, Log: log, Workers: 4, Lease: time.Second, Killer: -1}, "SSL_CERT_FILE="+trusted)
-	q.deliver(0, 100)
-	q.deliver(100, 101, In(10*time.Millisecond))
+	q.enqueue(0, 100)
+	q.enqueue(100, 101, In(10*time.Millisecond))
 	redistest.Until(t, 10*time.Second, "the process has handled them", func() bool { return handled(t, log).distinct() == 101 })
 }

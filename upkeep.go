@@ -13,7 +13,7 @@ import (
 
 const (
 	upkeepEvery = time.Minute
-	receiptFor  = 24 * time.Hour // by the deliverer's clock: the one place where that counts
+	receiptFor  = 24 * time.Hour // by the producer's clock: the one place where that counts
 	upkeepMost  = 1000           // members that one command looks at, more or less
 )
 
@@ -78,7 +78,7 @@ func (r *receiver) upkeep(in *intake, server time.Time) error {
 	}
 	for _, receipt := range scan(vs[1], &in.receipts) {
 		serial := receipt[max(0, len(receipt)-len(ulid.ULID{})):]
-		if len(serial) != len(ulid.ULID{}) || server.Sub(element.DeliveredAt(ulid.ULID(serial))).Abs() > receiptFor {
+		if len(serial) != len(ulid.ULID{}) || server.Sub(element.EnqueuedAt(ulid.ULID(serial))).Abs() > receiptFor {
 			old = append(old, receipt)
 		}
 	}

@@ -60,7 +60,7 @@ func drawCharts(dir string, r *report) error {
 	}{
 		{"rates.png", 2.3 * vg.Inch, []*plot.Plot{
 			bars(r, "process", "Handled: thousand messages a second"),
-			bars(r, "deliver", "Delivered, one a call: thousand messages a second")}, ""},
+			bars(r, "deliver", "Enqueued, one a call: thousand messages a second")}, ""},
 		{"wake.png", 2.5 * vg.Inch, []*plot.Plot{
 			spans(r, "wake-p50", "wake-p99", "Idle, then one message: ms from the call that delivers it to its handler (● median, ○ 99th percentile)")}, ""},
 		{"growth.png", 2.4 * vg.Inch, []*plot.Plot{

@@ -53,7 +53,7 @@ func (s shuntQueue) sender() func(context.Context, []byte) error {
 	m := &shuntMessage{channel: s.name}
 	return func(ctx context.Context, payload []byte) error {
 		m.payload = payload
-		return s.q.Deliver(ctx, m)
+		return s.q.Enqueue(ctx, m)
 	}
 }
 
@@ -76,7 +76,7 @@ func (s shuntQueue) deliverer() func(ctx context.Context, payloads [][]byte, opt
 		for i, p := range payloads {
 			own[i].payload = p
 		}
-		return s.q.DeliverAll(ctx, ms[:len(payloads)], opts...)
+		return s.q.EnqueueAll(ctx, ms[:len(payloads)], opts...)
 	}
 }
 
@@ -108,7 +108,7 @@ func (s shuntIDs) sender() func(context.Context, []byte) error {
 	m := &shuntMessage{channel: s.name}
 	return func(ctx context.Context, payload []byte) error {
 		m.payload = payload
-		return s.q.Deliver(ctx, m, shunt.ID(idOf(payload)))
+		return s.q.Enqueue(ctx, m, shunt.ID(idOf(payload)))
 	}
 }
 
@@ -123,7 +123,7 @@ func (s shuntIDs) laterSender() func(context.Context, [][]byte, time.Time) error
 		for i, p := range payloads {
 			ms[i] = shunt.With(&shuntMessage{channel: s.name, payload: p}, shunt.ID(idOf(p)))
 		}
-		return s.q.DeliverAll(ctx, ms, shunt.At(due))
+		return s.q.EnqueueAll(ctx, ms, shunt.At(due))
 	}
 }
 
@@ -168,7 +168,7 @@ func (s shuntQueue) interrupt(ctx context.Context, n int, stall time.Duration) (
 	defer func() { err = errors.Join(err, other.Close()) }()
 	for i := range n {
 		id := idOfNumber(uint64(i))
-		if err := other.Deliver(ctx, kind.Message(i), shunt.ID(id)); err != nil {
+		if err := other.Enqueue(ctx, kind.Message(i), shunt.ID(id)); err != nil {
 			return nil, err
 		}
 		select {

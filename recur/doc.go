@@ -1,4 +1,4 @@
-// Package recur delivers messages of package shunt again and again: at the times of a cron expression, or at an interval.
+// Package recur enqueues messages of package shunt again and again: at the times of a cron expression, or at an interval.
 //
 //	t := &recur.Timetable{Queue: q}
 //	err := t.Add(ctx, "nightly", recur.Cron("30 2 * * *", "Europe/Berlin"), &Report{})
@@ -8,9 +8,9 @@
 //
 // # Ticks
 //
-// A tick is a time at which a recurring message is delivered. Its definition, and its next tick, are one record in Redis, beside the channel
+// A tick is a time at which a recurring message is enqueued. Its definition, and its next tick, are one record in Redis, beside the channel
 // of the message. Every process that runs the channel sets a timer for the next tick, by the clock of Redis, and tries; one script
-// compares the record with what the process had read, delivers, and writes the tick after it. So each tick is one message, however many
+// compares the record with what the process had read, enqueues, and writes the tick after it. So each tick is one message, however many
 // processes run, whichever of them is killed, and whatever reply is lost; there is no leader and no lease. Who fired last tries
 // first, the others 3 to 10 ms later unless they have heard of it: a process that dies delays a tick by no more.
 //
@@ -19,8 +19,8 @@
 //
 // # Missed ticks
 //
-// A tick that nobody could deliver in time is delivered late, up to [Grace]. Where the next tick is longer past than that, because no process ran
-// or Redis was away, it and all that have come since are missed, and [Missed] says what becomes of them: none is delivered ([Skip]), the
+// A tick that nobody could enqueue in time is enqueued late, up to [Grace]. Where the next tick is longer past than that, because no process ran
+// or Redis was away, it and all that have come since are missed, and [Missed] says what becomes of them: none is enqueued ([Skip]), the
 // latest ([One], the default), or up to n of the latest ([All]). Ticks that pass while a message is paused are not missed.
 //
 // # Daylight saving

@@ -9,10 +9,10 @@ import (
 	"github.com/shuntmq/shunt"
 )
 
-// Grace is how late a tick may be delivered before it is missed.
+// Grace is how late a tick may be enqueued before it is missed.
 const Grace = time.Second
 
-// Policy says what becomes of missed ticks: how many of the latest are delivered when somebody runs again.
+// Policy says what becomes of missed ticks: how many of the latest are enqueued when somebody runs again.
 type Policy int
 
 const (
@@ -20,14 +20,14 @@ const (
 	One  Policy = 1 // one message for all of them: the latest; the default
 )
 
-// MissedTicks is the Kind of the Event that tells of missed ticks: Due is the first of them, N how many messages were delivered for them all the same, and
+// MissedTicks is the Kind of the Event that tells of missed ticks: Due is the first of them, N how many messages were enqueued for them all the same, and
 // Err names the recurring message and its Policy.
 const MissedTicks shunt.EventKind = "missed-ticks"
 
 // MaxAll bounds All.
 const MaxAll = 1000
 
-// All delivers a message for each missed tick, the latest n at most: 1 to MaxAll. They are delivered in order, all at once.
+// All enqueues a message for each missed tick, the latest n at most: 1 to MaxAll. They are enqueued in order, all at once.
 func All(n int) Policy { return Policy(n) }
 
 func (p Policy) String() string {
@@ -50,7 +50,7 @@ func (p Policy) check() error {
 // onTime says whether a tick that is due is not missed. All times here are ms since 1970 by the clock of Redis.
 func onTime(tick, now int64) bool { return now-tick <= Grace.Milliseconds() }
 
-// due is which ticks are to be delivered at now, in order, where next is the first that was not, and the tick that comes after now; 0 if none does.
+// due is which ticks are to be enqueued at now, in order, where next is the first that was not, and the tick that comes after now; 0 if none does.
 // next counts as a tick whatever the Spec says: whoever wrote it may know another version of the zones.
 func (s Spec) due(next, now int64, p Policy) (ticks []int64, after int64) {
 	n := int(p)

@@ -36,8 +36,8 @@ const (
 	mostHints    = 10000   // that may wait; then all is read anew
 )
 
-// Run delivers the recurring messages of channels at their ticks, until ctx ends or shutdown is called. Any number of processes may, and each
-// tick is delivered once; a channel in which nobody runs delivers none. The error says what is wrong with the channels, the Queue or Redis,
+// Run enqueues the recurring messages of channels at their ticks, until ctx ends or shutdown is called. Any number of processes may, and each
+// tick is enqueued once; a channel in which nobody runs enqueues none. The error says what is wrong with the channels, the Queue or Redis,
 // after at most 5 s, and then nothing is left running. A Redis that goes away later is waited for; meanwhile Events "trouble" tell why. An
 // idle channel costs Redis two small commands every 5 s, a tick one script and, from processes that cannot subscribe, one more each.
 //
@@ -108,7 +108,7 @@ type entry struct {
 	pen   string       // the writer of its next write, however often that is tried: found in a head, it says that one of the tries was executed
 }
 
-// runner delivers the ticks of one channel in one process.
+// runner enqueues the ticks of one channel in one process.
 type runner struct {
 	door    inside.Door
 	channel string
@@ -343,7 +343,7 @@ func (r *runner) set(name, raw string) {
 func (r *runner) adopt(e *entry, head record) {
 	mine := head.writer == e.pen
 	if n := int(head.count - e.count); mine && n > 0 {
-		r.door.Emit(string(shunt.Delivered), r.channel, "", "", n, time.Time{}, nil)
+		r.door.Emit(string(shunt.Enqueued), r.channel, "", "", n, time.Time{}, nil)
 	}
 	r.know(e, e.with(head), mine)
 }
@@ -475,7 +475,7 @@ func (r *runner) judge(s shot, n int, found string) bool {
 	return true
 }
 
-// done takes in that a script was executed, and delivered n.
+// done takes in that a script was executed, and enqueued n.
 func (r *runner) done(s shot, n int) {
 	tell(r.door, r.channel, n, s.elements...)
 	if s.missed {

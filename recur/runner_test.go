@@ -54,10 +54,10 @@ func TestEachTickOnce(t *testing.T) {
 		}
 		told := 0
 		for _, o := range append(others, b) {
-			told += o.sum(shunt.Delivered)
+			told += o.sum(shunt.Enqueued)
 		}
 		if n := len(b.handled("a")) + len(b.handled("b")) + len(b.handled("c")); told > n+9 || told < n-9 {
-			t.Errorf("%d deliveries told of about %d", told, n)
+			t.Errorf("%d enqueues told of about %d", told, n)
 		}
 	})
 }
@@ -86,12 +86,12 @@ func TestChangesReachRunners(t *testing.T) {
 		}
 		b.add("other", Every(100*time.Millisecond))
 		soon("5 ticks of another", func() bool { return count("other") >= 5 })
-		paused := count("a") // what was delivered before the pause was handled before those
+		paused := count("a") // what was enqueued before the pause was handled before those
 		soon("5 more", func() bool { return count("other") >= 10 })
 		if n := count("a"); n != paused {
 			t.Errorf("%d ticks while paused", n-paused)
 		}
-		if err := b.Timetable.Deliver(ctx, b.channel, "a"); err != nil {
+		if err := b.Timetable.Enqueue(ctx, b.channel, "a"); err != nil {
 			t.Fatal(err)
 		}
 		soon("the one at once", func() bool { return count("a") == paused+1 })
@@ -204,8 +204,8 @@ func TestLostReplyOfTick(t *testing.T) {
 	n := len(r.handled("a"))
 	b.until(10*time.Second, "10 ticks more", func() bool { return len(r.handled("a")) >= n+10 })
 	r.once("a", 100*time.Millisecond, false)
-	if told, n := b.sum(shunt.Delivered), len(r.handled("a")); told < n-1 || told > n+1 {
-		t.Errorf("%d deliveries told of %d", told, n)
+	if told, n := b.sum(shunt.Enqueued), len(r.handled("a")); told < n-1 || told > n+1 {
+		t.Errorf("%d enqueues told of %d", told, n)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestFullRedis(t *testing.T) {
 	r.once("a", 100*time.Millisecond, false)
 }
 
-// TestOneThatCannot is of a message that no runner can deliver, and others that can be.
+// TestOneThatCannot is of a message that no runner can enqueue, and others that can be.
 func TestOneThatCannot(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
@@ -295,9 +295,9 @@ func TestOneThatIsRefused(t *testing.T) {
 	b.set(s, "refused", ago)
 	b.run()
 	b.until(3*time.Second, "the others", func() bool { return s.Do("LLEN", store.KeysOf(b.channel).Prepare) == int64(n) })
-	b.until(time.Second, "their Events", func() bool { return b.sum(shunt.Delivered) == n })
+	b.until(time.Second, "their Events", func() bool { return b.sum(shunt.Enqueued) == n })
 	s.Do("DEL", store.KeysOf(b.channel).IDs)
-	b.until(8*time.Second, "the one", func() bool { return b.sum(shunt.Delivered) == n+1 })
+	b.until(8*time.Second, "the one", func() bool { return b.sum(shunt.Enqueued) == n+1 })
 }
 
 // TestWrongType: what waits for a person is tried every 5 s, and goes on then.
@@ -405,7 +405,7 @@ func TestManyAtOnce(t *testing.T) {
 			if _, again := names[tick][string(e.Payload)]; again {
 				t.Fatalf("%s of %s came twice", e.Payload, tick)
 			}
-			names[tick][string(e.Payload)] = element.DeliveredAt(e.Serial).Sub(at)
+			names[tick][string(e.Payload)] = element.EnqueuedAt(e.Serial).Sub(at)
 			if len(names[tick]) == n {
 				all = names[tick]
 			}
@@ -419,7 +419,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestID: a tick delivers nothing while the message of a former one lives; and an id that expires frees its name.
+// TestID: a tick enqueues nothing while the message of a former one lives; and an id that expires frees its name.
 func TestID(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {

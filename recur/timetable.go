@@ -24,7 +24,7 @@ import (
 var ErrNotFound = errors.New("recur: no recurring message has that name")
 
 // Timetable is the recurring messages of a Queue's channels. They are kept in Redis: what one process does, all see. Its methods may be
-// called by many goroutines at once; where their context has no deadline they have Queue.DeliverTimeout. Each but Deliver may safely be
+// called by many goroutines at once; where their context has no deadline they have Queue.EnqueueTimeout. Each but Enqueue may safely be
 // called again after an error.
 type Timetable struct {
 	Queue *shunt.Queue // required
@@ -47,8 +47,8 @@ func Missed(p Policy) Option {
 	}
 }
 
-// With delivers each message with options of package shunt, all but In, At and Deadline. With shunt.ID a tick that comes while the message of a
-// former one lives delivers nothing but an Event Duplicate.
+// With enqueues each message with options of package shunt, all but In, At and Deadline. With shunt.ID a tick that comes while the message of a
+// former one lives enqueues nothing but an Event Duplicate.
 func With(options ...shunt.Option) Option {
 	return func(d *definition) error {
 		d.options = append(d.options, options...)
@@ -63,9 +63,9 @@ type Entry struct {
 	Spec    Spec // its Err says so where this process cannot run it: the zone is not known here
 	Missed  Policy
 	Paused  bool
-	Next    time.Time // the next tick, or the first that was not delivered; zero while paused, or where none is to come
-	Last    time.Time // the latest tick that was delivered; zero: none
-	Count   int       // ticks delivered, with those that were refused as duplicates, and Delivers
+	Next    time.Time // the next tick, or the first that was not enqueued; zero while paused, or where none is to come
+	Last    time.Time // the latest tick that was enqueued; zero: none
+	Count   int       // ticks enqueued, with those that were refused as duplicates, and Enqueues
 	Payload []byte
 	Headers map[string]string
 }
@@ -95,7 +95,7 @@ func (t *Timetable) Add(ctx context.Context, name string, s Spec, m shunt.IMessa
 		return fmt.Errorf("recur: add %q: %w", name, err)
 	}
 	if in != 0 || !at.IsZero() || e.Extra != nil && e.Extra.Deadline != 0 {
-		return fmt.Errorf("recur: add %q: a recurring message is delivered at its ticks: it takes none of the options In, At and Deadline", name)
+		return fmt.Errorf("recur: add %q: a recurring message is enqueued at its ticks: it takes none of the options In, At and Deadline", name)
 	}
 	e.Serial = ulid.ULID{}
 	b := body(d.policy, s, e.Encode())
@@ -115,7 +115,7 @@ func (t *Timetable) Add(ctx context.Context, name string, s Spec, m shunt.IMessa
 	})
 }
 
-// Pause keeps the ticks of a message from being delivered until Resume.
+// Pause keeps the ticks of a message from being enqueued until Resume.
 func (t *Timetable) Pause(ctx context.Context, channel, name string) error {
 	return t.change(ctx, "pause", channel, name, func(old *record, _ int64) (*record, error) {
 		if old == nil {
@@ -148,7 +148,7 @@ func (t *Timetable) Resume(ctx context.Context, channel, name string) error {
 	})
 }
 
-// Remove ends a recurring message. What was delivered stays.
+// Remove ends a recurring message. What was enqueued stays.
 func (t *Timetable) Remove(ctx context.Context, channel, name string) error {
 	found := false
 	return t.change(ctx, "remove", channel, name, func(old *record, _ int64) (*record, error) {
@@ -243,10 +243,10 @@ func serverMillis(v any) (int64, error) {
 	return t[0]*1000 + t[1]/1000, nil
 }
 
-// Deliver delivers a recurring message at once, paused or not, beside its ticks. shunt.ErrDuplicate: its ID is taken, so it was not.
+// Enqueue enqueues a recurring message at once, paused or not, beside its ticks. shunt.ErrDuplicate: its ID is taken, so it was not.
 // shunt.ErrUnknown: it may have been.
-func (t *Timetable) Deliver(ctx context.Context, channel, name string) error {
-	fail := func(err error) error { return fmt.Errorf("recur: deliver %q of channel %q: %w", name, channel, err) }
+func (t *Timetable) Enqueue(ctx context.Context, channel, name string) error {
+	fail := func(err error) error { return fmt.Errorf("recur: enqueue %q of channel %q: %w", name, channel, err) }
 	door, err := inside.Open(t.Queue)
 	if err != nil {
 		return err
@@ -293,13 +293,13 @@ func (t *Timetable) Deliver(ctx context.Context, channel, name string) error {
 	}
 }
 
-// message is the element of a tick, or with 0 of none, that is delivered at now.
+// message is the element of a tick, or with 0 of none, that is enqueued at now.
 func (r *record) message(tick, now int64) element.Element {
 	e := r.element
 	e.Serial = element.NewSerial()
 	if e.Extra != nil && e.Extra.Expires != 0 {
 		x := *e.Extra
-		x.Expires += now // what Add was given is how long after the delivery
+		x.Expires += now // what Add was given is how long after the draft
 		e.Extra = &x
 	}
 	if tick != 0 {
@@ -328,7 +328,7 @@ func fired(v any) (now int64, n int, head string, err error) {
 	return now, n, head, err
 }
 
-// tell tells that n of some elements were delivered, and the others not because their id is taken.
+// tell tells that n of some elements were enqueued, and the others not because their id is taken.
 func tell(door inside.Door, channel string, n int, es ...element.Element) {
 	if len(es) == 0 { // the ticks that it missed are skipped
 		return
@@ -338,7 +338,7 @@ func tell(door inside.Door, channel string, n int, es ...element.Element) {
 		serial = es[0].Name()
 	}
 	if n > 0 {
-		door.Emit(string(shunt.Delivered), channel, serial, id, n, time.Time{}, nil)
+		door.Emit(string(shunt.Enqueued), channel, serial, id, n, time.Time{}, nil)
 	}
 	if n < len(es) {
 		door.Emit(string(shunt.Duplicate), channel, serial, id, len(es)-n, time.Time{}, nil)
@@ -413,7 +413,7 @@ const (
 	tickFormat = time.RFC3339Nano
 )
 
-// Tick is the time for which the message that a handler has was delivered, in the offset of its Spec's zone; false where it was no tick's.
+// Tick is the time for which the message that a handler has was enqueued, in the offset of its Spec's zone; false where it was no tick's.
 func Tick(ctx context.Context) (time.Time, bool) {
 	i, ok := shunt.FromContext(ctx)
 	if !ok {

@@ -57,8 +57,8 @@ func TestAdd(t *testing.T) {
 	})
 }
 
-// Deliver says when nothing was delivered, because the message before it still has its ID, and where a lost reply may have said so.
-func TestDeliverDuplicate(t *testing.T) {
+// Enqueue says when nothing was enqueued, because the message before it still has its ID, and where a lost reply may have said so.
+func TestEnqueueDuplicate(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	s := redistest.Shared(t)
@@ -70,7 +70,7 @@ func TestDeliverDuplicate(t *testing.T) {
 		if n == 2 {
 			p.On(fires, 1, redistest.CutAfter)
 		}
-		if err := b.Timetable.Deliver(ctx, b.channel, "a"); !errors.Is(err, want) {
+		if err := b.Timetable.Enqueue(ctx, b.channel, "a"); !errors.Is(err, want) {
 			t.Errorf("%d: %v, want %v", n, err, want)
 		}
 	}
@@ -126,7 +126,7 @@ func TestChanges(t *testing.T) {
 		redistest.Leaks(t)
 		b := newBench(t, s.URL(), redistest.Name(t))
 		ctx, k := context.Background(), store.KeysOf(b.channel)
-		for what, f := range map[string]func(context.Context, string, string) error{"pause": b.Pause, "resume": b.Resume, "remove": b.Remove, "deliver": b.Timetable.Deliver} {
+		for what, f := range map[string]func(context.Context, string, string) error{"pause": b.Pause, "resume": b.Resume, "remove": b.Remove, "enqueue": b.Timetable.Enqueue} {
 			if err := f(ctx, b.channel, "none"); !errors.Is(err, ErrNotFound) {
 				t.Errorf("%s what is not there: %v", what, err)
 			}
@@ -144,9 +144,9 @@ func TestChanges(t *testing.T) {
 		if e := b.entry("b"); !e.Paused || !e.Next.IsZero() {
 			t.Errorf("paused: %+v", e)
 		}
-		do(b.Timetable.Deliver, "b")
+		do(b.Timetable.Enqueue, "b")
 		if e := b.entry("b"); e.Count != 1 || !e.Last.IsZero() || !e.Paused {
-			t.Errorf("delivered at once: %+v", e)
+			t.Errorf("enqueued at once: %+v", e)
 		}
 		raws, _ := redis.ByteSlices(s.Do("LRANGE", k.Prepare, 0, -1), nil)
 		if len(raws) != 1 {
@@ -207,7 +207,7 @@ func TestLostReplies(t *testing.T) {
 		{"add", sets, func() error { return b.Add(ctx, "a", Every(time.Hour), b.kind.Message("a")) }},
 		{"pause", sets, func() error { return b.Pause(ctx, b.channel, "a") }},
 		{"resume", sets, func() error { return b.Resume(ctx, b.channel, "a") }},
-		{"deliver", fires, func() error { return b.Timetable.Deliver(ctx, b.channel, "a") }},
+		{"enqueue", fires, func() error { return b.Timetable.Enqueue(ctx, b.channel, "a") }},
 		{"remove", sets, func() error { return b.Remove(ctx, b.channel, "a") }},
 	} {
 		rule := p.On(c.match, 1, redistest.CutAfter)
@@ -220,8 +220,8 @@ func TestLostReplies(t *testing.T) {
 		rule.Remove()
 	}
 	n, _ := redis.Int(s.Do("LLEN", store.KeysOf(b.channel).Prepare), nil)
-	if n != 1 || b.sum(shunt.Delivered) != 1 {
-		t.Errorf("one delivery made %d messages, %d told", n, b.sum(shunt.Delivered))
+	if n != 1 || b.sum(shunt.Enqueued) != 1 {
+		t.Errorf("one enqueue made %d messages, %d told", n, b.sum(shunt.Enqueued))
 	}
 	if n := s.Do("EXISTS", store.KeysOf(b.channel).Recur); n != int64(0) {
 		t.Error("not removed")

@@ -1,5 +1,5 @@
 // Package shunttest is a test kit for programs that use shunt: a Queue on a Redis inside the test's process, assertions on what was
-// delivered, one message handled at a chosen attempt and age, and channels drained to the end.
+// enqueued, one message handled at a chosen attempt and age, and channels drained to the end.
 //
 // What a test meets is shunt itself: the real Queue with the program's own configuration, its scripts, its receivers, its middleware. Only
 // Redis is another, miniredis, so nothing needs to be installed. A whole test:
@@ -8,10 +8,10 @@
 //		q := shunttest.New(t, func(q *shunt.Queue) { q.MaxAttempts = 3 })
 //		outbox := &mailtest.Outbox{}
 //
-//		// What does the program deliver?
+//		// What does the program enqueue?
 //		signUp(q.Queue, "ann@example.org")
-//		q.AssertDelivered(&Welcome{To: "ann@example.org"})
-//		q.AssertDelivered(&Reminder{To: "ann@example.org"}, shunttest.In(24*time.Hour))
+//		q.AssertEnqueued(&Welcome{To: "ann@example.org"})
+//		q.AssertEnqueued(&Reminder{To: "ann@example.org"}, shunttest.In(24*time.Hour))
 //
 //		// What becomes of one message?
 //		outbox.Fail(errors.New("greylisted"))

@@ -27,11 +27,11 @@ func (hs Handlings) Count(verdict shunt.EventKind) (n int) {
 }
 
 // Drain handles what waits in the prototypes' channels until nothing is left there but dead messages: also what is due later or is to be
-// tried again, and what handlers deliver meanwhile. It is a ReceiveOrdered of the Queue with one worker: what the first channel has comes
+// tried again, and what handlers enqueue meanwhile. It is a ReceiveOrdered of the Queue with one worker: what the first channel has comes
 // first.
 //
 // Nobody waits for what is due later: as often as nothing else is left, all due times of the channels are brought forward by as much as
-// makes the first one due. So their order and distances stay as they are, also with what is delivered on the way. The clock does not
+// makes the first one due. So their order and distances stay as they are, also with what is enqueued on the way. The clock does not
 // change: a message's age, Expire and Deadline go by real time, and Status tells the due times of messages with an ID as they were.
 //
 // The test ends, with what is left, after MaxHandlings or Patience, so that a message that is retried for ever is told; if another
@@ -216,7 +216,7 @@ func (q *Queue) endless(why error, channels []string, done Handlings) error {
 	if why == errExited {
 		return nil
 	}
-	there, err := q.delivered(channels...)
+	there, err := q.enqueued(channels...)
 	if err != nil {
 		return err
 	}

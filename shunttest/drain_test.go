@@ -24,9 +24,9 @@ func TestDrainBringsTimeForward(t *testing.T) {
 		seen = append(seen, fmt.Sprintf("%s %d", m.To, info.Attempt))
 		switch {
 		case m.To == "first":
-			q.Deliver(ctx, &mail{To: "after 5m"}, shunt.In(5*time.Minute))
-			q.Deliver(ctx, &mail{To: "after 15m"}, shunt.In(15*time.Minute))
-			q.Deliver(ctx, letters.Message(1))
+			q.Enqueue(ctx, &mail{To: "after 5m"}, shunt.In(5*time.Minute))
+			q.Enqueue(ctx, &mail{To: "after 15m"}, shunt.In(15*time.Minute))
+			q.Enqueue(ctx, letters.Message(1))
 		case m.To == "after 15m" && info.Attempt == 1:
 			return shunt.RetryAfter(3*time.Minute, errDown) // that is at 28m
 		case m.To == "bad":
@@ -34,11 +34,11 @@ func TestDrainBringsTimeForward(t *testing.T) {
 		}
 		return nil
 	}}}
-	deliver(t, q, &mail{To: "bad"}, shunt.In(time.Hour))
-	deliver(t, q, letters.Message(2), shunt.In(29*time.Minute))
-	deliver(t, q, &mail{To: "at 20m"}, shunt.In(20*time.Minute))
-	deliver(t, q, &mail{To: "first"}, shunt.In(10*time.Minute))
-	deliver(t, q, &mail{To: "now"})
+	enqueue(t, q, &mail{To: "bad"}, shunt.In(time.Hour))
+	enqueue(t, q, letters.Message(2), shunt.In(29*time.Minute))
+	enqueue(t, q, &mail{To: "at 20m"}, shunt.In(20*time.Minute))
+	enqueue(t, q, &mail{To: "first"}, shunt.In(10*time.Minute))
+	enqueue(t, q, &mail{To: "now"})
 	began := time.Now()
 	outs := q.Drain(p, letters)
 	want := "now 1, first 1, letter 1, after 5m 1, at 20m 1, after 15m 1, after 15m 2, letter 2, bad 1, bad 2, bad 3"
@@ -64,11 +64,11 @@ func TestDrainBringsTimeForward(t *testing.T) {
 func TestDrainOfNothing(t *testing.T) {
 	t.Parallel()
 	q := New(t)
-	deliver(t, q, shunt.Raw("letters", nil), shunt.In(time.Hour))
+	enqueue(t, q, shunt.Raw("letters", nil), shunt.In(time.Hour))
 	if outs := q.Drain(&mail{outbox: &outbox{}}); len(outs) != 0 {
 		t.Errorf("handlings: %v", outs)
 	}
-	q.AssertDelivered(shunt.Raw("letters", nil), In(time.Hour)) // not of its channels
+	q.AssertEnqueued(shunt.Raw("letters", nil), In(time.Hour)) // not of its channels
 }
 
 func TestDrainOfMany(t *testing.T) {
@@ -86,7 +86,7 @@ func TestDrainOfMany(t *testing.T) {
 	for i := range n {
 		ms = append(ms, &mail{To: fmt.Sprint(i)})
 	}
-	if err := errors.Join(q.DeliverAll(context.Background(), ms[:n/2]), q.DeliverAll(context.Background(), ms[n/2:], shunt.In(time.Hour))); err != nil {
+	if err := errors.Join(q.EnqueueAll(context.Background(), ms[:n/2]), q.EnqueueAll(context.Background(), ms[n/2:], shunt.In(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	o := &outbox{}
@@ -108,7 +108,7 @@ func TestDrainThatDoesNotEnd(t *testing.T) {
 	r := record(t, func(tb testing.TB) {
 		q := New(tb, func(q *shunt.Queue) { q.MaxAttempts = -1 })
 		q.MaxHandlings = 20
-		deliver(tb, q, &mail{To: "ann"})
+		enqueue(tb, q, &mail{To: "ann"})
 		q.Drain(&mail{outbox: &outbox{send: fails(errDown)}})
 	})
 	r.wants(t, "stopped by its MaxHandlings after 2", "handlings: 1 messages are left", `the last one handled, of "mail", was retried at attempt 2`,
@@ -123,7 +123,7 @@ func TestDrainPatience(t *testing.T) {
 	r := record(t, func(tb testing.TB) {
 		q := New(tb)
 		q.Patience = 20 * time.Millisecond
-		deliver(tb, q, &mail{})
+		enqueue(tb, q, &mail{})
 		q.Drain(&mail{outbox: &outbox{send: func(ctx context.Context, _ *mail) error { <-ctx.Done(); return context.Cause(ctx) }}})
 	})
 	r.wants(t, "stopped by its Patience of 20ms after 0 handlings: 1 messages are left")

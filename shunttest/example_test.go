@@ -28,7 +28,7 @@ var errGreylisted = errors.New("450 greylisted")
 // Resolve gives up on a mail that nobody would read any more.
 func (m *OrderMail) Resolve(ctx context.Context) error {
 	info, _ := shunt.FromContext(ctx)
-	if time.Since(info.Delivered) > 24*time.Hour {
+	if time.Since(info.Enqueued) > 24*time.Hour {
 		return shunt.Reject(errors.New("a day old"))
 	}
 	err := m.send(m.To, fmt.Sprintf("order %d is on its way", m.Order))
@@ -41,8 +41,8 @@ func (m *OrderMail) Resolve(ctx context.Context) error {
 // checkOut is the program under test.
 func checkOut(ctx context.Context, q *shunt.Queue, order int, customer string) error {
 	return errors.Join(
-		q.Deliver(ctx, &OrderMail{Order: order, To: customer}, shunt.In(time.Minute)), // time to think better of it
-		q.Deliver(ctx, &OrderMail{Order: order, To: "accounts@example.org"}),
+		q.Enqueue(ctx, &OrderMail{Order: order, To: customer}, shunt.In(time.Minute)), // time to think better of it
+		q.Enqueue(ctx, &OrderMail{Order: order, To: "accounts@example.org"}),
 	)
 }
 
@@ -51,12 +51,12 @@ func Example() {
 	defer end()
 	q := shunttest.New(t, func(q *shunt.Queue) { q.MaxAttempts = 3 })
 
-	// What the program delivers.
+	// What the program enqueues.
 	if err := checkOut(context.Background(), q.Queue, 7, "ann@example.org"); err != nil {
 		t.Fatal(err)
 	}
-	q.AssertDelivered(&OrderMail{Order: 7, To: "ann@example.org"}, shunttest.In(time.Minute))
-	q.AssertNotDelivered(&OrderMail{Order: 8, To: "ann@example.org"})
+	q.AssertEnqueued(&OrderMail{Order: 7, To: "ann@example.org"}, shunttest.In(time.Minute))
+	q.AssertNotEnqueued(&OrderMail{Order: 8, To: "ann@example.org"})
 
 	// What becomes of one mail, now and later.
 	greylists := &OrderMail{send: func(to, text string) error { return errGreylisted }}
@@ -65,7 +65,7 @@ func Example() {
 	fmt.Println(q.Handle(greylists, mail, shunttest.Attempt(3)))
 	fmt.Println(q.Handle(greylists, mail, shunttest.Attempt(2), shunttest.Age(25*time.Hour)))
 
-	// What comes of what was delivered, in no time.
+	// What comes of what was enqueued, in no time.
 	sends := &OrderMail{send: func(to, text string) error {
 		_, err := fmt.Printf("to %s: %s\n", to, text)
 		return err

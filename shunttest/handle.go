@@ -34,9 +34,9 @@ type Handling struct {
 	Wait time.Duration
 	// Result is what shunt.SetResult set, if the message was acked and had an ID and Retain. Only Handle sets it.
 	Result []byte
-	// Delivered is what came into any channel meanwhile, also by shunt.Then, in the order of the channels' names and within each in
-	// Queue.Delivered's. Only Handle sets it.
-	Delivered []Delivery
+	// Enqueued is what came into any channel meanwhile, also by shunt.Then, in the order of the channels' names and within each in
+	// Queue.Enqueued's. Only Handle sets it.
+	Enqueued []Enqueue
 }
 
 // String tells it in a few words, for the text of a failure.
@@ -72,7 +72,7 @@ func Attempt(n int) Option {
 	}
 }
 
-// Age says how long ago the message was delivered: its shunt.Info's Delivered, and the time in its serial. The default is now.
+// Age says how long ago the message was enqueued: its shunt.Info's Enqueued, and the time in its serial. The default is now.
 func Age(d time.Duration) Option {
 	return func(c *coming) error {
 		if d < 0 {
@@ -88,7 +88,7 @@ func Failure(text string) Option {
 	return func(c *coming) error { c.failure = text; return nil }
 }
 
-// With says what the delivery asked for: shunt.Header, shunt.Timeout, shunt.ID and the like; but not when it is due or expires, for it is
+// With says what the enqueue asked for: shunt.Header, shunt.Timeout, shunt.ID and the like; but not when it is due or expires, for it is
 // handled at once.
 func With(options ...shunt.Option) Option {
 	return func(c *coming) error { c.options = append(c.options, options...); return nil }
@@ -99,7 +99,7 @@ func With(options ...shunt.Option) Option {
 // Redis, Unmarshal, the Queue's Wrap, Resolve with a context that shunt.FromContext knows, and a verdict by the message's and the Queue's
 // MaxAttempts and Backoff. A message that cannot be decoded is given as shunt.Raw.
 //
-// It does not touch the Queue's channels, and leaves nothing there but what the handler delivers: it runs on a Redis of its own. Of the
+// It does not touch the Queue's channels, and leaves nothing there but what the handler enqueues: it runs on a Redis of its own. Of the
 // Queue's Events func it calls those of the message. The test ends if the handler takes longer than Patience, or called t.FailNow itself.
 func (q *Queue) Handle(prototype, m shunt.IMessage, opts ...Option) Handling {
 	q.t.Helper()
@@ -131,7 +131,7 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 	if p := prototype.Channel(); p != channel {
 		return out, fmt.Errorf("the prototype's channel is %q and the message's %q", p, channel)
 	}
-	before, err := q.delivered(channelsOf(q.redis)...)
+	before, err := q.enqueued(channelsOf(q.redis)...)
 	if err != nil {
 		return out, err
 	}
@@ -224,8 +224,8 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 	if err := q.carry(server, pool, e.Name()); err != nil {
 		return out, err
 	}
-	after, err := q.delivered(channelsOf(q.redis)...)
-	out.Delivered = without(after, before)
+	after, err := q.enqueued(channelsOf(q.redis)...)
+	out.Enqueued = without(after, before)
 	return out, err
 }
 
@@ -263,7 +263,7 @@ func isOf(serial, raw string) bool {
 	return err == nil && e.Name() == serial
 }
 
-// carry brings what the verdict delivered in one step with itself, which is in the stage's Redis, to the Queue's. self is the serial of the
+// carry brings what the verdict enqueued in one step with itself, which is in the stage's Redis, to the Queue's. self is the serial of the
 // message that was handled.
 func (q *Queue) carry(stage *miniredis.Miniredis, pool *redis.Pool, self string) error {
 	from, to := pool.Get(), q.pool.Get()
@@ -339,8 +339,8 @@ func isVerdict(k shunt.EventKind) bool {
 }
 
 // without is what of all is not among some; bare payloads, which have no serial, are told by their bytes and number.
-func without(all, some []Delivery) (rest []Delivery) {
-	id := func(d *Delivery) string { return d.Channel + " " + d.Serial + " " + string(d.Payload) }
+func without(all, some []Enqueue) (rest []Enqueue) {
+	id := func(d *Enqueue) string { return d.Channel + " " + d.Serial + " " + string(d.Payload) }
 	known := make(map[string]int)
 	for i := range some {
 		known[id(&some[i])]++

@@ -84,7 +84,7 @@ func TestHandlerMayEndTheTest(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(q *Queue, p shunt.IMessage){
 		"Handle": func(q *Queue, p shunt.IMessage) { q.Handle(p, &mail{}) },
-		"Drain":  func(q *Queue, p shunt.IMessage) { deliver(q.t, q, &mail{}); q.Drain(p) },
+		"Drain":  func(q *Queue, p shunt.IMessage) { enqueue(q.t, q, &mail{}); q.Drain(p) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +134,7 @@ func TestHandleGoesAllTheWay(t *testing.T) {
 	if out.Err == nil || out.Err.Error() != "wrapped: mail server down" || out.Attempt != 5 {
 		t.Errorf("it was %v", out)
 	}
-	age := time.Since(info.Delivered)
+	age := time.Since(info.Enqueued)
 	if info.Channel != "mail" || info.Attempt != 5 || info.Failure != "greylisted" || info.Headers["trace"] != "x" || info.Serial != out.Serial ||
 		age < 48*time.Hour || age > 49*time.Hour {
 		t.Errorf("the handler's Info: %+v", info)
@@ -147,31 +147,31 @@ func TestHandleGoesAllTheWay(t *testing.T) {
 	}
 }
 
-func TestHandleTellsWhatWasDelivered(t *testing.T) {
+func TestHandleTellsWhatWasEnqueued(t *testing.T) {
 	t.Parallel()
 	q := New(t)
-	deliver(t, q, &mail{To: "before"})
-	deliver(t, q, shunt.Raw("letters", []byte("before")), shunt.In(time.Minute))
+	enqueue(t, q, &mail{To: "before"})
+	enqueue(t, q, shunt.Raw("letters", []byte("before")), shunt.In(time.Minute))
 	out := q.Handle(&mail{outbox: &outbox{send: func(ctx context.Context, m *mail) error {
-		q.Deliver(ctx, &mail{To: "next"}) // into its own channel: nobody handles it
-		q.Deliver(ctx, shunt.Raw("letters", []byte("after")), shunt.In(time.Hour))
+		q.Enqueue(ctx, &mail{To: "next"}) // into its own channel: nobody handles it
+		q.Enqueue(ctx, shunt.Raw("letters", []byte("after")), shunt.In(time.Hour))
 		return nil
 	}}}, &mail{To: "ann"})
 	var got []string
-	for _, d := range out.Delivered {
+	for _, d := range out.Enqueued {
 		got = append(got, d.Channel+" "+string(d.Payload)+" "+d.In().Round(time.Minute).String())
 	}
 	if want := `letters after 1h0m0s, mail {"To":"next"} 0s`; strings.Join(got, ", ") != want {
 		t.Errorf("have %s\nwant %s", strings.Join(got, ", "), want)
 	}
-	q.AssertDelivered(&mail{To: "before"})
-	q.AssertDelivered(&mail{To: "next"})
+	q.AssertEnqueued(&mail{To: "before"})
+	q.AssertEnqueued(&mail{To: "next"})
 }
 
 func TestHandleTellsWhatFollows(t *testing.T) {
 	t.Parallel()
 	q := New(t)
-	deliver(t, q, &mail{To: "taken"}, shunt.ID("7"))
+	enqueue(t, q, &mail{To: "taken"}, shunt.ID("7"))
 	p := &mail{outbox: &outbox{send: func(ctx context.Context, m *mail) error {
 		err := shunt.Then(ctx, &mail{To: "next"}, &mail{To: "one more"}, shunt.With(shunt.Raw("letters", []byte("later")), shunt.In(time.Hour)),
 			shunt.With(&mail{To: "same"}, shunt.ID("7")), shunt.With(&mail{To: "other"}, shunt.ID("8")))
@@ -180,22 +180,22 @@ func TestHandleTellsWhatFollows(t *testing.T) {
 		}
 		return errors.Join(err, shunt.SetResult(ctx, []byte("sent")))
 	}}}
-	if out := q.Handle(p, &mail{To: "bob"}); out.Verdict != shunt.Retried || len(out.Delivered) > 0 {
-		t.Errorf("after a failure there follows %v: %v", out.Delivered, out)
+	if out := q.Handle(p, &mail{To: "bob"}); out.Verdict != shunt.Retried || len(out.Enqueued) > 0 {
+		t.Errorf("after a failure there follows %v: %v", out.Enqueued, out)
 	}
 	out := q.Handle(p, &mail{To: "ann"}, With(shunt.ID("1"), shunt.Retain(time.Hour)))
 	var got []string
-	for _, d := range out.Delivered {
+	for _, d := range out.Enqueued {
 		got = append(got, d.Channel+" "+string(d.Payload)+" "+d.In().Round(time.Minute).String())
 	}
 	want := `letters later 1h0m0s, mail {"To":"next"} 0s, mail {"To":"one more"} 0s, mail {"To":"other"} 0s`
 	if strings.Join(got, ", ") != want || string(out.Result) != "sent" {
 		t.Errorf("%v with result %q\nhave %s\nwant %s", out, out.Result, strings.Join(got, ", "), want)
 	}
-	if err := q.Deliver(context.Background(), &mail{}, shunt.ID("8")); !errors.Is(err, shunt.ErrDuplicate) {
+	if err := q.Enqueue(context.Background(), &mail{}, shunt.ID("8")); !errors.Is(err, shunt.ErrDuplicate) {
 		t.Errorf("the id of what followed: %v", err)
 	}
-	if err := q.Deliver(context.Background(), &mail{}, shunt.ID("1")); err != nil {
+	if err := q.Enqueue(context.Background(), &mail{}, shunt.ID("1")); err != nil {
 		t.Errorf("the id of what was handled: %v", err)
 	}
 }

@@ -45,9 +45,9 @@ func (m *mail) Resolve(ctx context.Context) error {
 	return nil
 }
 
-func deliver(t testing.TB, q *Queue, m shunt.IMessage, opts ...shunt.Option) {
+func enqueue(t testing.TB, q *Queue, m shunt.IMessage, opts ...shunt.Option) {
 	t.Helper()
-	if err := q.Deliver(context.Background(), m, opts...); err != nil {
+	if err := q.Enqueue(context.Background(), m, opts...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -55,7 +55,7 @@ func deliver(t testing.TB, q *Queue, m shunt.IMessage, opts ...shunt.Option) {
 func TestQueueLeavesNothingBehind(t *testing.T) {
 	redistest.Leaks(t)
 	q := New(t)
-	deliver(t, q, &mail{To: "ann"})
+	enqueue(t, q, &mail{To: "ann"})
 	q.Handle(&mail{outbox: &outbox{}}, &mail{To: "bob"})
 	q.Drain(&mail{outbox: &outbox{}})
 	if _, err := q.Receive(context.Background(), &mail{outbox: &outbox{}}, 4); err != nil {
@@ -78,7 +78,7 @@ func TestIdleReceiverEndsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		deliver(t, q, &mail{})
+		enqueue(t, q, &mail{})
 		<-idle
 		waitBlocked(t, q)
 		began := time.Now()
@@ -153,10 +153,10 @@ func TestConfigurationIsChecked(t *testing.T) {
 func TestQueuesAreApart(t *testing.T) {
 	t.Parallel()
 	a, b := New(t), New(t)
-	deliver(t, a, &mail{To: "ann"})
+	enqueue(t, a, &mail{To: "ann"})
 	b.AssertEmpty()
-	b.AssertNotDelivered(&mail{To: "ann"})
-	a.AssertDelivered(&mail{To: "ann"})
+	b.AssertNotEnqueued(&mail{To: "ann"})
+	a.AssertEnqueued(&mail{To: "ann"})
 }
 
 func TestCloseThatHangsIsTold(t *testing.T) {
@@ -169,7 +169,7 @@ func TestCloseThatHangsIsTold(t *testing.T) {
 		if _, err := q.Receive(context.Background(), p, 1); err != nil {
 			tb.Errorf("%v", err)
 		}
-		deliver(tb, q, &mail{})
+		enqueue(tb, q, &mail{})
 		<-begun
 	})
 	r.wants(t, "the Queue is not closed after 10ms")
@@ -179,15 +179,15 @@ func TestCloseThatHangsIsTold(t *testing.T) {
 func TestProgramMayClose(t *testing.T) {
 	t.Parallel()
 	q := New(t)
-	deliver(t, q, &mail{To: "ann"})
+	enqueue(t, q, &mail{To: "ann"})
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}
-	q.AssertDelivered(&mail{To: "ann"})
+	q.AssertEnqueued(&mail{To: "ann"})
 	if n := q.Drain(&mail{outbox: &outbox{}}).Count(shunt.Acked); n != 1 {
 		t.Errorf("%d were handled", n)
 	}
-	if err := q.Deliver(context.Background(), &mail{}); !errors.Is(err, shunt.ErrClosed) {
-		t.Errorf("a delivery after Close: %v", err)
+	if err := q.Enqueue(context.Background(), &mail{}); !errors.Is(err, shunt.ErrClosed) {
+		t.Errorf("an enqueue after Close: %v", err)
 	}
 }

@@ -208,8 +208,8 @@ func TestKilledRunsAreContinued(t *testing.T) {
 	if most := len(names) + kills*(crash+workers); hashed < len(names)-kills*workers || hashed > most {
 		t.Errorf("%d files were hashed %d times, more than %d or too seldom", len(names), hashed, most)
 	}
-	if n := r.number(t, "delivered"); n != 0 {
-		t.Errorf("%d files were delivered again that were done or waiting", n)
+	if n := r.number(t, "enqueued"); n != 0 {
+		t.Errorf("%d files were enqueued again that were done or waiting", n)
 	}
 	if r.number(t, "recovered") == 0 || r.number(t, "found") == 0 {
 		t.Error("nothing was recovered or found")

@@ -23,7 +23,7 @@ const (
 	lease = 2 * time.Second
 	// patience is how long Ctrl-C lets files be read to their end.
 	patience = 3 * time.Second
-	// batch is how many messages are delivered at once: enough that the round trips do not count.
+	// batch is how many messages are enqueued at once: enough that the round trips do not count.
 	batch = 500
 )
 
@@ -39,7 +39,7 @@ type run struct {
 	progress *progress
 	began    time.Time
 
-	delivered atomic.Int64 // files, by this process
+	enqueued  atomic.Int64 // files, by this process
 	hashed    atomic.Int64 // likewise
 	bytes     atomic.Int64
 	recovered atomic.Int64  // messages that a killed process had in hand
@@ -202,7 +202,7 @@ func (r *run) alone(ctx context.Context) error {
 }
 
 // resume finds what earlier runs have left: messages wait in Redis, lines stand in the ledger. The lists are read in the order in
-// which messages move; one that is missed all the same is delivered a second time, and then found done.
+// which messages move; one that is missed all the same is enqueued a second time, and then found done.
 func (r *run) resume(ctx context.Context) error {
 	dead, err := r.q.List(ctx, r.channel, shunt.Dead, 0, 0)
 	if err != nil {
@@ -234,7 +234,7 @@ func (r *run) resume(ctx context.Context) error {
 	return nil
 }
 
-// want notes a file that belongs into the manifest, and says whether it has to be delivered.
+// want notes a file that belongs into the manifest, and says whether it has to be enqueued.
 func (r *run) want(path string) bool { return r.tally.want(path, r.ledger.has(path)) }
 
 // counted counts a file that this process has hashed, and here is where -crash-after strikes: its line is on the disk, its
@@ -253,16 +253,16 @@ func (r *run) counted() {
 	select {} // the signal is on its way
 }
 
-// handle delivers what has to be and waits until nothing is open.
+// handle enqueues what has to be and waits until nothing is open.
 func (r *run) handle(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	delivered := make(chan error, 1)
-	go func() { delivered <- r.deliver(ctx) }()
+	enqueued := make(chan error, 1)
+	go func() { enqueued <- r.enqueue(ctx) }()
 	defer func() {
 		cancel()
-		if delivered != nil {
-			<-delivered
+		if enqueued != nil {
+			<-enqueued
 		}
 	}()
 	tick := time.NewTicker(barEvery)
@@ -270,10 +270,10 @@ func (r *run) handle(ctx context.Context) error {
 	look := time.NewTicker(lease)
 	defer look.Stop()
 	empty := 0
-	for delivered != nil || r.tally.left() > 0 {
+	for enqueued != nil || r.tally.left() > 0 {
 		select {
-		case err := <-delivered:
-			delivered = nil
+		case err := <-enqueued:
+			enqueued = nil
 			if err != nil {
 				return err
 			}
@@ -288,7 +288,7 @@ func (r *run) handle(ctx context.Context) error {
 			r.progress.show(r.tally.counts(), r.bytes.Load(), time.Since(r.began))
 		case <-look.C:
 			// Nobody else takes these messages, but a Redis that was flushed would let us wait for ever.
-			if holds, err := r.holds(ctx); delivered != nil || holds || err != nil {
+			if holds, err := r.holds(ctx); enqueued != nil || holds || err != nil {
 				empty = 0
 			} else if empty++; empty == 2 {
 				if err := r.bury(ctx); err != nil {
@@ -305,8 +305,8 @@ func (r *run) handle(ctx context.Context) error {
 	return nil
 }
 
-// deliver walks the directory. Handling has begun before it ends.
-func (r *run) deliver(ctx context.Context) error {
+// enqueue walks the directory. Handling has begun before it ends.
+func (r *run) enqueue(ctx context.Context) error {
 	own := []string{absolute(r.out), absolute(r.out) + ".part", absolute(r.out) + ".tmp"}
 	var ms []shunt.IMessage
 	flush := func() error {
@@ -314,9 +314,9 @@ func (r *run) deliver(ctx context.Context) error {
 		for r.server.Embedded && r.tally.left() > 4*batch && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
-		err := r.q.DeliverAll(ctx, ms)
+		err := r.q.EnqueueAll(ctx, ms)
 		if err == nil {
-			r.delivered.Add(int64(len(ms)))
+			r.enqueued.Add(int64(len(ms)))
 		}
 		ms = ms[:0]
 		return err
@@ -436,6 +436,6 @@ func (r *run) summary(how string) {
 		return
 	}
 	took, bytes, c := time.Since(r.began), r.bytes.Load(), r.tally.counts()
-	r.progress.say("%s: %d of %d files; in this run delivered %d, hashed %d, %s in %.2f s, %s/s; recovered %d, failed %d", how, c.closed-c.failed, c.known,
-		r.delivered.Load(), r.hashed.Load(), size(bytes), took.Seconds(), size(perSecond(bytes, took)), r.recovered.Load(), c.failed)
+	r.progress.say("%s: %d of %d files; in this run enqueued %d, hashed %d, %s in %.2f s, %s/s; recovered %d, failed %d", how, c.closed-c.failed, c.known,
+		r.enqueued.Load(), r.hashed.Load(), size(bytes), took.Seconds(), size(perSecond(bytes, took)), r.recovered.Load(), c.failed)
 }

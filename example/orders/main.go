@@ -210,7 +210,7 @@ func (o *shop) closing(ctx context.Context) error {
 	who := []string{"Ann", "Ben", "Cleo", "Dan"}
 	for i, name := range who {
 		o.tell("ordered", "order %d of %s", i+1, name)
-		if err := o.q.Deliver(ctx, &Unpaid{Order: i + 1, Who: name}, shunt.In(payWithin)); err != nil {
+		if err := o.q.Enqueue(ctx, &Unpaid{Order: i + 1, Who: name}, shunt.In(payWithin)); err != nil {
 			return err
 		}
 	}
@@ -228,18 +228,18 @@ func (o *shop) closing(ctx context.Context) error {
 
 func (o *shop) packing(ctx context.Context) error {
 	o.heading(ctx, "2. VIP before normal before bulk, however they come in")
-	deliver := func(kind *shunt.Kind[Parcel], class string, orders ...string) error {
+	enqueue := func(kind *shunt.Kind[Parcel], class string, orders ...string) error {
 		var ms []shunt.IMessage
 		for _, order := range orders {
 			ms = append(ms, kind.Message(Parcel{order, class}))
 		}
 		o.tell("came in", "%-6s  %s", class, strings.Join(orders, ", "))
-		return o.q.DeliverAll(ctx, ms)
+		return o.q.EnqueueAll(ctx, ms)
 	}
 	err := errors.Join(
-		deliver(o.bulk, "bulk", "bricks", "gravel", "sand"),
-		deliver(o.normal, "normal", "a book", "a lamp", "a pan"),
-		deliver(o.vip, "VIP", "pearls", "a violin"),
+		enqueue(o.bulk, "bulk", "bricks", "gravel", "sand"),
+		enqueue(o.normal, "normal", "a book", "a lamp", "a pan"),
+		enqueue(o.vip, "VIP", "pearls", "a violin"),
 	)
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (o *shop) packing(ctx context.Context) error {
 	if err := o.await(ctx, 4); err != nil {
 		return err
 	}
-	if err := deliver(o.vip, "VIP", "a late ring"); err != nil {
+	if err := enqueue(o.vip, "VIP", "a late ring"); err != nil {
 		return err
 	}
 	return o.await(ctx, 5)
@@ -263,7 +263,7 @@ func (o *shop) mailing(ctx context.Context) error {
 		return err
 	}
 	for _, m := range []Mail{{"ann@example.org", "your parcel is on its way"}, {"ben@example.org", "your order was closed"}, {"dan@example.org", "your order was closed"}} {
-		if err := o.q.Deliver(ctx, o.mail.Message(m), shunt.MaxAttempts(3)); err != nil {
+		if err := o.q.Enqueue(ctx, o.mail.Message(m), shunt.MaxAttempts(3)); err != nil {
 			return err
 		}
 	}

@@ -196,7 +196,7 @@ func TestKill(t *testing.T) {
 }
 
 // clean checks that only the names of the channels are left, and what time removes: until when something was kept, and the receipts of
-// deliveries that Ctrl-C has cut short.
+// enqueues that Ctrl-C has cut short.
 func clean(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	keys, _ := redis.Strings(s.Do("KEYS", "*"), nil)

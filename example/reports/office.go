@@ -130,11 +130,11 @@ func (o *office) file(ctx context.Context, f Filed) error {
 // order asks for a report. Where one of that name is under way already that will do, too.
 func (o *office) order(ctx context.Context, name string, takes time.Duration) error {
 	o.tell("asks", "for %s", name)
-	err := o.q.Deliver(ctx, o.report.Message(Report{name, takes}), shunt.ID(name), shunt.Retain(time.Minute))
+	err := o.q.Enqueue(ctx, o.report.Message(Report{name, takes}), shunt.ID(name), shunt.Retain(time.Minute))
 	var taken *shunt.DuplicateError
 	if errors.As(err, &taken) {
 		s := taken.Status
-		o.tell("told", "%s was asked for at %s and is in state %s", name, s.Delivered.In(o.berlin).Format("15:04:05.000"), s.State)
+		o.tell("told", "%s was asked for at %s and is in state %s", name, s.Enqueued.In(o.berlin).Format("15:04:05.000"), s.State)
 		return nil
 	}
 	return err
@@ -160,9 +160,9 @@ func (o *office) serve(ctx context.Context, name string) error {
 // event shows of all that happens what no handler can say by itself.
 func (o *office) event(e shunt.Event) {
 	switch e.Kind {
-	case shunt.Delivered:
+	case shunt.Enqueued:
 		if e.Channel == o.takings.Channel() {
-			o.tell("· tick", "delivered")
+			o.tell("· tick", "enqueued")
 		}
 	case shunt.Cancelled:
 		if e.Took == 0 {

@@ -119,7 +119,7 @@ func (t *tour) unique(ctx context.Context) error {
 // visitWest has a customer served in the other office: with ID, Retain and Wait a message is a call, and its end the reply.
 func (t *tour) visitWest(ctx context.Context, name string) error {
 	id := "customer for " + name
-	if err := t.q.Deliver(ctx, t.visit.Message(name), shunt.ID(id), shunt.Retain(time.Minute), shunt.MaxAttempts(1)); err != nil {
+	if err := t.q.Enqueue(ctx, t.visit.Message(name), shunt.ID(id), shunt.Retain(time.Minute), shunt.MaxAttempts(1)); err != nil {
 		return err
 	}
 	end, err := t.q.Wait(ctx, t.visit.Channel(), id)

@@ -562,7 +562,7 @@ func payloads(w *world, p []byte, bare bool, n int) {
 		if bare {
 			_, err = w.server.TryDo("LPUSH", "{"+c+"}.prepare", wire)
 		} else {
-			err = w.direct.Deliver(context.Background(), b)
+			err = w.direct.Enqueue(context.Background(), b)
 		}
 		w.log.say(entry{Op: deliver, Phase: outcome(err), ID: c + "/blob", Note: planOK})
 		if err != nil {

@@ -164,7 +164,7 @@ func (w *world) chain(n, after int) {
 		ms[i], es[i] = m, entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan}
 	}
 	w.log.say(es...)
-	err := w.direct.DeliverAll(context.Background(), ms)
+	err := w.direct.EnqueueAll(context.Background(), ms)
 	if err != nil {
 		w.Error(err)
 	}

@@ -40,7 +40,7 @@ const (
 // verdict is what the checker found, in Jepsen's words.
 type verdict struct {
 	Attempted  int // messages whose delivery was begun
-	Delivered  int // K: whose delivery returned nil
+	Enqueued   int // K: whose delivery returned nil
 	Unknown    int // whose delivery has an unknown outcome
 	Recovered  int // of these, those that were there after all
 	Handled    int // D: handled to an end
@@ -118,7 +118,7 @@ func (v *verdict) Err() error {
 
 func (v *verdict) String() string {
 	return fmt.Sprintf("delivered %d (unknown %d, recovered %d), handled %d, dead %d: lost %d, duplicated %d (allowed %d), unexpected %d, orphaned %d; acked %d, late acks %d",
-		v.Delivered, v.Unknown, v.Recovered, v.Handled, v.Dead, v.Lost, v.Duplicated, v.Allowed, v.Unexpected, v.Orphaned, v.Acked, v.LateAcks)
+		v.Enqueued, v.Unknown, v.Recovered, v.Handled, v.Dead, v.Lost, v.Duplicated, v.Allowed, v.Unexpected, v.Orphaned, v.Acked, v.LateAcks)
 }
 
 // subject is what the ledgers say of one id; there may be several deliveries of one, which then have the same payload.
@@ -244,7 +244,7 @@ func check(h *history) *verdict {
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		s := all[id]
 		v.Attempted += s.invoked
-		v.Delivered += s.known
+		v.Enqueued += s.known
 		v.Unknown += s.info
 		if s.ok > 0 || len(s.done) > 0 {
 			v.Handled++

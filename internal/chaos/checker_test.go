@@ -193,7 +193,7 @@ func TestChecker(t *testing.T) {
 		})
 	}
 	v := check(clean())
-	if v.Delivered != 7 || v.Unknown != 2 || v.Recovered != 1 || v.Handled != 7 || v.Duplicated != 1 || v.Allowed != 16 || v.Dead != 2 || len(v.Recovery) != 1 || len(v.Lateness) != 2 {
+	if v.Enqueued != 7 || v.Unknown != 2 || v.Recovered != 1 || v.Handled != 7 || v.Duplicated != 1 || v.Allowed != 16 || v.Dead != 2 || len(v.Recovery) != 1 || len(v.Lateness) != 2 {
 		t.Errorf("%v, %d recovered, %d due", v, len(v.Recovery), len(v.Lateness))
 	}
 }

@@ -289,10 +289,10 @@ func holes(w *world, r *rand.Rand, long bool) {
 			began := time.Now()
 			m := &message{channel: w.channels[0], id: fmt.Sprintf("%s/%d", w.channels[0], w.next.Add(1)), plan: planOK}
 			w.log.say(entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan})
-			err := caller.Deliver(ctx, m)
+			err := caller.Enqueue(ctx, m)
 			w.log.say(entry{Op: deliver, Phase: outcome(err), ID: m.id, Note: fmt.Sprint(err)})
 			if took := time.Since(began); err == nil || took > d/2+time.Second {
-				w.Errorf("Deliver into a black hole: %v after %v", err, took)
+				w.Errorf("Enqueue into a black hole: %v after %v", err, took)
 			}
 			cancel()
 			<-end
@@ -453,7 +453,7 @@ func promoters(w *world, r *rand.Rand, long bool) {
 			es = append(es, entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan, Due: due})
 		}
 		w.log.say(es...)
-		err := w.direct.DeliverAll(ctx, ms, shunt.At(due))
+		err := w.direct.EnqueueAll(ctx, ms, shunt.At(due))
 		for i := range es {
 			es[i].At, es[i].Phase = time.Time{}, outcome(err)
 		}
@@ -599,7 +599,7 @@ func clocks(w *world, r *rand.Rand, long bool) {
 		w.start(orders{Clock: wrong})
 		w.struck("clock wrong by " + wrong)
 	}
-	deliverer := w.start(orders{Clock: "24h", Deliver: 50, Plans: usual})
+	deliverer := w.start(orders{Clock: "24h", Enqueue: 50, Plans: usual})
 	w.flow(100, usual...)
 	for range 3 {
 		time.Sleep(2 * time.Second)
@@ -635,9 +635,9 @@ func upgrade(w *world, r *rand.Rand, long bool) {
 		}
 		w.struck("upgrade")
 		if bin == next {
-			young = w.start(orders{Name: "young", Deliver: 50, Plans: usual})
+			young = w.start(orders{Name: "young", Enqueue: 50, Plans: usual})
 		} else if old == nil {
-			old = w.start(orders{Name: "old", Deliver: 50, Plans: usual})
+			old = w.start(orders{Name: "old", Enqueue: 50, Plans: usual})
 		}
 	}
 	for _, x := range []*worker{old, young} {

@@ -18,7 +18,7 @@ var nameSteps = []struct {
 	caller bool
 }{
 	{step{"deliver with an ID", delivering, early}, true},
-	{step{"deliver with an ID, later", redistest.ByScript(store.Deliver), early}, true},
+	{step{"deliver with an ID, later", redistest.ByScript(store.Enqueue), early}, true},
 	{step{"cancel", redistest.ByScript(store.Cancel), early}, true},
 	{step{"postpone", redistest.ByScript(store.Postpone), early}, true},
 	{step{"wait", redistest.ByScript(store.Wait), early}, true},
@@ -266,7 +266,7 @@ func expiredInHand(w *world) {
 // flushNames is flush for a load of IDs.
 func flushNames(w *world, what string) {
 	_, shutdown := w.receive(orders{Workers: 4})
-	o := orders{Channels: w.channels, Deliver: 100, Names: 20, Seed: 1}
+	o := orders{Channels: w.channels, Enqueue: 100, Names: 20, Seed: 1}
 	ctx, still := context.WithCancel(context.Background())
 	q := w.queue("caller", w.server.URL(), orders{Quiet: true})
 	w.load.Go(func() { o.name(ctx, q, &ledger{by: "namer", file: w.log.file}) })

@@ -65,7 +65,7 @@ func (n *namer) message(id, plan string) *message {
 func (n *namer) deliver(id, plan string, a asked) error {
 	m := n.message(id, plan)
 	n.log.say(a.entry(m))
-	err := n.q.Deliver(context.Background(), m, append(a.options(), shunt.ID(id))...)
+	err := n.q.Enqueue(context.Background(), m, append(a.options(), shunt.ID(id))...)
 	n.answered(m, a, err)
 	return err
 }
@@ -84,8 +84,8 @@ func (n *namer) all(ids []string, plan string, a asked) {
 		n.log.say(a.entry(m))
 		ms, said = append(ms, shunt.With(m, shunt.ID(id))), append(said, m)
 	}
-	err := n.q.DeliverAll(context.Background(), ms, a.options()...)
-	var of *shunt.DeliveryError
+	err := n.q.EnqueueAll(context.Background(), ms, a.options()...)
+	var of *shunt.EnqueueError
 	for i, m := range said {
 		err := err
 		if errors.As(err, &of) {
@@ -148,7 +148,7 @@ func (o *orders) name(ctx context.Context, q *shunt.Queue, log *ledger) {
 			r := rand.New(rand.NewPCG(o.Seed, uint64(i)))
 			by := &ledger{by: fmt.Sprintf("%s%d", log.by, i), file: log.file} // whose calls come one after another
 			n := &namer{q: q, log: by, channel: n.channel}
-			tick := time.NewTicker(namers * time.Second / time.Duration(o.Deliver))
+			tick := time.NewTicker(namers * time.Second / time.Duration(o.Enqueue))
 			defer tick.Stop()
 			for ctx.Err() == nil {
 				id := func() string { return fmt.Sprintf("%s/x%d", n.channel, r.IntN(o.Names)) }
@@ -263,7 +263,7 @@ func ids(w *world, r *rand.Rand, long bool) {
 		}
 	}()
 	w.until(5*time.Second, "they are there", func() bool { return len(w.all()) == 3 })
-	deliverer := w.start(orders{Name: "namer", Deliver: sized(long, 200, 300), Names: 60, Seed: r.Uint64()})
+	deliverer := w.start(orders{Name: "namer", Enqueue: sized(long, 200, 300), Names: 60, Seed: r.Uint64()})
 	killers := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
 	for i := range 2 {
 		if err := killers.deliver(fmt.Sprintf("%s/killer%d", w.channels[0], i), planKill, asked{}); err != nil {
@@ -331,7 +331,7 @@ func endNames(w *world) {
 // loseDeliveries loses replies to deliveries whose messages may be over before their deliverer is back.
 func loseDeliveries(w *world) {
 	w.start(orders{Workers: 8})
-	x := w.start(orders{Name: "namer", Deliver: 100, Names: 40, Seed: 1})
+	x := w.start(orders{Name: "namer", Enqueue: 100, Names: 40, Seed: 1})
 	for range 6 {
 		rule := x.proxy.On(redistest.Command("", "}.receipts"), 1, redistest.CutAfter)
 		w.until(5*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })

@@ -147,7 +147,7 @@ func (p *plan) done(res *result) {
 	defer p.mu.Unlock()
 	p.well = p.well && res.passed()
 	fmt.Printf("%-12s rounds %3d, struck %4d, delivered %7d, lost %d, duplicated %d (allowed %d), orphaned %d, recovery p50 %v p99 %v, late p99 %v, took %v\n",
-		res.Row, res.Rounds, res.Struck, res.Delivered, res.Lost, res.Duplicated, res.Allowed, res.Orphaned,
+		res.Row, res.Rounds, res.Struck, res.Enqueued, res.Lost, res.Duplicated, res.Allowed, res.Orphaned,
 		res.RecoveryP50.Round(time.Millisecond), res.RecoveryP99.Round(time.Millisecond), res.LateP99.Round(10*time.Microsecond), res.Took.Round(time.Second))
 	if res.Struck == 0 {
 		fmt.Println("its fault never struck")

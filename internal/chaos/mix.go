@@ -163,7 +163,7 @@ func mix(t testing.TB, s *redistest.Server, bin string, seed uint64, length time
 		m.join(w.channels[:1])
 		m.join(w.channels[1:])
 	}
-	deliverer := w.start(orders{Name: "deliverer", Deliver: 60, Channels: w.channels, Plans: usual})
+	deliverer := w.start(orders{Name: "deliverer", Enqueue: 60, Channels: w.channels, Plans: usual})
 	w.flow(150, planOK, planRetry, planSlow+"30", "after:50", planOK+"+100", planReject, planAfter+"1500", planDeaf+"800", planOK, planTwice, planAfter+"1800", planOK+"+40", planPanic, planOK, planGoexit)
 	w.load.Go(m.oddities)
 	// What one hand does it does one after another; shots and pauses are nobody's, and wait for nobody.

@@ -21,7 +21,7 @@ type result struct {
 	Row, What                                  string
 	Rounds, Struck                             int
 	Faults                                     map[string]int
-	Attempted, Delivered, Unknown, Recovered   int
+	Attempted, Enqueued, Unknown, Recovered    int
 	Handled, Dead, Acked, LateAcks             int
 	Lost, Duplicated, Allowed                  int
 	Unexpected, Orphaned                       int
@@ -49,7 +49,7 @@ func (r *result) add(v *verdict, took time.Duration) {
 		r.Faults[what] += n
 	}
 	r.Attempted += v.Attempted
-	r.Delivered += v.Delivered
+	r.Enqueued += v.Enqueued
 	r.Unknown += v.Unknown
 	r.Recovered += v.Recovered
 	r.Handled += v.Handled

@@ -207,7 +207,7 @@ func (b *machine) verdict(f func(doing, old, next string) (replied string), to *
 }
 
 func (b *machine) actions() map[string]func(*rapid.T) {
-	k, m := &b.k, &b.m
+	k, m := b.k, &b.m
 	one := func(n int) int64 { return int64(n) }
 	acts := map[string]func(){
 		"deliver": func() {

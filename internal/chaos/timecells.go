@@ -104,7 +104,7 @@ func lateInHand(w *world) {
 	id, k, ctx := n.channel+"/late", store.KeysOf(n.channel), context.Background()
 	m := n.message(id, planReject) // so that it may be in dead
 	n.log.say(asked{}.entry(m))
-	err := n.q.Deliver(ctx, m, shunt.ID(id), shunt.Deadline(time.Now().Add(limit)))
+	err := n.q.Enqueue(ctx, m, shunt.ID(id), shunt.Deadline(time.Now().Add(limit)))
 	n.answered(m, asked{}, err)
 	dead := store.NewIncarnation(1, time.Second)
 	w.server.Do("RPOPLPUSH", k.Prepare, k.Doing(dead, 0))

@@ -39,7 +39,7 @@ type orders struct {
 	Prefetch int
 	Batch    int  // messages that are handled together; 0: one by one
 	Quiet    bool // no events: of a load that is to be fast
-	Deliver  int  // messages a second, instead of receiving; to each channel in turn
+	Enqueue  int  // messages a second, instead of receiving; to each channel in turn
 	Plans    []string
 	Bytes    int
 	Names    int // deliver to so many IDs, and cancel, postpone and wait for what has them
@@ -88,7 +88,7 @@ func work(text string) error {
 	goroutines := runtime.NumGoroutine()
 	log.say(entry{Op: count, Phase: invoke, ID: "goroutines", N: goroutines}, entry{Op: count, Phase: invoke, ID: "connections"})
 	q := o.queue(pool, log)
-	if o.Deliver > 0 {
+	if o.Enqueue > 0 {
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { <-stop; cancel() }()
 		o.load(ctx, q, log)
@@ -179,7 +179,7 @@ func (o *orders) queue(pool *redis.Pool, log *ledger) *shunt.Queue {
 // events puts what a Queue tells into a ledger. A delivery is said where it is made.
 func events(log *ledger) func(shunt.Event) {
 	return func(e shunt.Event) {
-		if e.Kind == shunt.Delivered {
+		if e.Kind == shunt.Enqueued {
 			return
 		}
 		out := entry{At: e.Time, Op: string(e.Kind), Phase: info, Serial: e.Serial, Attempt: e.Attempt, N: e.N, Note: e.Receiver}
@@ -197,7 +197,7 @@ func (o *orders) load(ctx context.Context, q *shunt.Queue, log *ledger) {
 		o.name(ctx, q, log)
 		return
 	}
-	tick := time.NewTicker(time.Second / time.Duration(o.Deliver))
+	tick := time.NewTicker(time.Second / time.Duration(o.Enqueue))
 	defer tick.Stop()
 	for i := 0; ctx.Err() == nil; i++ {
 		plan := planOK
@@ -233,7 +233,7 @@ func post(ctx context.Context, q *shunt.Queue, log *ledger, m *message) error {
 		opts = append(opts, shunt.Timeout(100*time.Millisecond))
 	}
 	log.say(e)
-	err := q.Deliver(context.WithoutCancel(ctx), m, opts...)
+	err := q.Enqueue(context.WithoutCancel(ctx), m, opts...)
 	e.At, e.Phase = time.Time{}, outcome(err)
 	if err != nil {
 		e.Note = err.Error()

@@ -165,7 +165,7 @@ func (w *world) all() (xs []*worker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(w.workers)) {
-		if x := w.workers[name]; x.orders.Deliver == 0 {
+		if x := w.workers[name]; x.orders.Enqueue == 0 {
 			xs = append(xs, x)
 		}
 	}

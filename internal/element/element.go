@@ -40,7 +40,7 @@ const (
 // Tags of fields. 3 (trace context) is reserved.
 const (
 	tagEnd         = 0
-	tagExpires     = 1  // ms since 1970, and a byte that says what then; first of the fields, because the script that delivers sets the ms
+	tagExpires     = 1  // ms since 1970, and a byte that says what then; first of the fields, because the script that enqueues sets the ms
 	tagFailure     = 2  // text of the last failure
 	tagHeader      = 4  // key length (1 byte), key, value
 	tagTimeout     = 5  // ns as int64, negative: none
@@ -171,8 +171,8 @@ func NewSerialAt(now time.Time) (u ulid.ULID) {
 	return u
 }
 
-// DeliveredAt is the time in a serial, by the clock of the process that delivered.
-func DeliveredAt(serial ulid.ULID) time.Time { return ulid.Time(serial.Time()) }
+// EnqueuedAt is the time in a serial, by the clock of the process that enqueued.
+func EnqueuedAt(serial ulid.ULID) time.Time { return ulid.Time(serial.Time()) }
 
 // Decode reads the bytes of an element. It fails only on a version that it does not know; no bytes make it panic.
 func Decode(b []byte) (e Element, err error) {

@@ -223,7 +223,7 @@ func TestSerialsDiffer(t *testing.T) {
 	before := time.Now().Truncate(time.Millisecond)
 	for range 10000 {
 		s := NewSerial()
-		if at := DeliveredAt(s); at.Before(before) || time.Since(at) < 0 {
+		if at := EnqueuedAt(s); at.Before(before) || time.Since(at) < 0 {
 			t.Fatalf("%s is of %v, now is %v", s, at, time.Now())
 		}
 		seen[s] = true
@@ -414,7 +414,7 @@ func TestNextOfBare(t *testing.T) {
 		if err != nil || got.Bare || got.Attempts != 1 || got.Recoveries != 0 || got.Failure() != "no" || !bytes.Equal(got.Payload, e.Payload) {
 			t.Errorf("%q: %v %+v", raw, err, got)
 		}
-		if time.Since(DeliveredAt(got.Serial)) > time.Minute || seen[got.Serial] {
+		if time.Since(EnqueuedAt(got.Serial)) > time.Minute || seen[got.Serial] {
 			t.Errorf("%q: serial %s", raw, got.Serial)
 		}
 		seen[got.Serial] = true

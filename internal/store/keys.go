@@ -15,7 +15,7 @@ import (
 	"github.com/shuntmq/shunt/internal/element"
 )
 
-// ChannelsKey is the set of every channel that was delivered to or received from, kept by best effort for operators.
+// ChannelsKey is the set of every channel that was enqueued to or received from, kept by best effort for operators.
 const ChannelsKey = "shunt.channels"
 
 // Keys are the names of a channel's keys. They share the channel's name as hash tag, so that any script on one channel is legal on

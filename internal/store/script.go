@@ -26,7 +26,7 @@ func script(names ...string) *link.Script {
 var (
 	Later      = script("later")
 	Enter      = script("enter")
-	Deliver    = script("ids", "deliver")
+	Enqueue    = script("ids", "enqueue")
 	Take       = script("take")
 	Start      = script("ids", "start")
 	Ack        = script("first", "ack")

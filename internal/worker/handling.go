@@ -147,7 +147,7 @@ func (it *Item) SetResult(result []byte) {
 	it.slot.mu.Unlock()
 }
 
-// Then adds to what is delivered with the ack.
+// Then adds to what is enqueued with the ack.
 func (it *Item) Then(fs []Follow) {
 	it.slot.mu.Lock()
 	it.more().then = append(it.more().then, fs...)

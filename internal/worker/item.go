@@ -81,12 +81,12 @@ type Verdict struct {
 	Err     error
 }
 
-// Follow is a message that is delivered when another is acked.
+// Follow is a message that is enqueued when another is acked.
 type Follow struct {
 	*store.Keys
 	Mode    string // now, in or at
 	MS      int64
-	Expires int64 // ms after its delivery; 0: never
+	Expires int64 // ms after its enqueue; 0: never
 	element.Element
 	Raw []byte
 }
@@ -304,7 +304,7 @@ func (it *Item) how() []byte {
 	return append(fmt.Appendf(nil, "%c %d %d %d\n", kind, attempt, max(0, x.Retain), max(0, x.Unique)), v.Result...)
 }
 
-// follow adds the script that acks a message and delivers what follows it.
+// follow adds the script that acks a message and enqueues what follows it.
 func (s *slot) follow(call *link.Call, it *Item, doing any) {
 	in, v, conf := it.In, it.verdict, s.r.conf
 	args := []any{in.Receivers, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited}
@@ -434,7 +434,7 @@ func (s *slot) outcome(it *Item, reply any) bool {
 	return n > 0
 }
 
-// followed tells of what was delivered with an ack.
+// followed tells of what was enqueued with an ack.
 func (s *slot) followed(it *Item, reply any) bool {
 	ns, _ := redis.Ints(reply, nil)
 	if len(ns) == 0 || ns[0] == 0 {
@@ -443,7 +443,7 @@ func (s *slot) followed(it *Item, reply any) bool {
 	if s.r.conf.Emit != nil {
 		for i, n := range ns[1:] {
 			f := &it.verdict.Then[i]
-			e := Event{Kind: Delivered, Channel: f.Channel, Serial: f.Serial, ID: f.ID(), N: 1}
+			e := Event{Kind: Enqueued, Channel: f.Channel, Serial: f.Serial, ID: f.ID(), N: 1}
 			if n == 0 {
 				e.Kind = Duplicate
 			}

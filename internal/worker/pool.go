@@ -69,7 +69,7 @@ const (
 	Cancelled   Kind = "cancelled"
 	Expired     Kind = "expired"
 	Postponed   Kind = "postponed"
-	Delivered   Kind = "delivered"
+	Enqueued    Kind = "enqueued"
 	Duplicate   Kind = "duplicate"
 	TimedOut    Kind = "timed-out"
 	Orphaned    Kind = "orphaned"

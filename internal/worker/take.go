@@ -98,7 +98,7 @@ func (s *slot) addGuess(call *link.Call, from []*Intake) {
 	n := len(from) - 1
 	call.Add("RPOPLPUSH", from[n].Prepare, from[n].doing[s.n])
 	if n > 0 {
-		call.Add("EXISTS", keys[:n]...) // last, so that nothing which was delivered after a message of theirs starts before it
+		call.Add("EXISTS", keys[:n]...) // last, so that nothing which was enqueued after a message of theirs starts before it
 	}
 }
 

@@ -54,7 +54,7 @@ func benchmarkStep(b *testing.B, prefetch, workers int) {
 	}
 }
 
-// fill delivers n messages.
+// fill enqueues n messages.
 func fill(s *redistest.Server, keys *store.Keys, n int) {
 	args := []any{keys.Prepare}
 	for range n {

@@ -1,5 +1,5 @@
--- Enter: delivers messages with an id, now, all of them or on an error none. It is deliver without what few messages ask for, and is sent
--- but once; what follows it, where its reply is lost, is deliver.
+-- Enter: enqueues messages with an id, now, all of them or on an error none. It is enqueue without what few messages ask for, and is sent
+-- but once; what follows it, where its reply is lost, is enqueue.
 -- KEYS 1 prepare  2 ids  3 receipts
 -- ARGV 1 how many receipts are needed no more  2.. these; then for each message its id and the element
 -- reply: for each 1, or the record of the message that has its id
@@ -45,7 +45,7 @@ else
   end
 end
 if #es == 0 then
-  redis.call('SREM', KEYS[3], receipt) -- it says that something was delivered
+  redis.call('SREM', KEYS[3], receipt) -- it says that something was enqueued
 else
   if #refused > 0 then redis.call('SADD', KEYS[3], unpack(refused)) end
   local done = redis.pcall('LPUSH', KEYS[1], unpack(es))

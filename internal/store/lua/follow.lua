@@ -1,4 +1,4 @@
--- Follow: acks a message and delivers what is to follow it, all or nothing.
+-- Follow: acks a message and enqueues what is to follow it, all or nothing.
 -- KEYS 1 receivers  2 doing  3 ids  4 cancelled  5 done  6 done.at  7 kept  8 running  9 waited; then for each that follows its prepare, delay,
 --      ids and running
 -- ARGV 1 element  2 its id or ''  3 serial  4 attempt  5 result  6 ms to keep what became of it  7 ms its id stays taken after success

@@ -1,4 +1,4 @@
--- Deliver later: adds elements to delay, due at one time, and tells of a new earliest one, in ms from now. It does not open with a freeing
+-- Enqueue later: adds elements to delay, due at one time, and tells of a new earliest one, in ms from now. It does not open with a freeing
 -- write: a full Redis takes no new messages. Sent again, it adds nothing that is still there.
 -- KEYS 1 delay
 -- ARGV 1 'in', 'at', or 'again' (at, but only while that is ahead)  2 ms from now, or ms since 1970  3.. elements

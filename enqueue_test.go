@@ -18,8 +18,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// DeliverAll uses the memory of chunks again: what it delivered must not change while others are made, whatever their sizes.
-func TestDeliverAllReuses(t *testing.T) {
+// EnqueueAll uses the memory of chunks again: what it enqueued must not change while others are made, whatever their sizes.
+func TestEnqueueAllReuses(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, back redistest.Backend) {
 		q := newBench(t, back.URL())
@@ -34,7 +34,7 @@ func TestDeliverAllReuses(t *testing.T) {
 						text := fmt.Sprintf("%d-%d-%d ", caller, call, i)
 						ms = append(ms, Raw(fmt.Sprint(q.name, i%2), bytes.Repeat([]byte(text), 1+random.IntN(40))))
 					}
-					if err := q.DeliverAll(t.Context(), ms); err != nil {
+					if err := q.EnqueueAll(t.Context(), ms); err != nil {
 						return err
 					}
 				}
@@ -54,17 +54,17 @@ func TestDeliverAllReuses(t *testing.T) {
 				e, err := element.Decode(raw)
 				text, _, _ := bytes.Cut(e.Payload, []byte(" "))
 				if err != nil || e.Bare || seen[string(text)] || !bytes.Equal(bytes.Repeat(append(text, ' '), len(e.Payload)/(len(text)+1)), e.Payload) {
-					t.Fatalf("%q is there twice or not as it was delivered: %q, %v", text, raw, err)
+					t.Fatalf("%q is there twice or not as it was enqueued: %q, %v", text, raw, err)
 				}
 				seen[string(text)] = true
 			}
 		}
-		q.until(5*time.Second, fmt.Sprintf("%d Delivered", len(seen)), func() bool { return q.sum(Delivered) == len(seen) })
+		q.until(5*time.Second, fmt.Sprintf("%d Enqueued", len(seen)), func() bool { return q.sum(Enqueued) == len(seen) })
 	})
 }
 
 // A chunk whose reply is lost is unknown, message by message; the others are there.
-func TestDeliverAllTellsEach(t *testing.T) {
+func TestEnqueueAllTellsEach(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
@@ -79,9 +79,9 @@ func TestDeliverAllTellsEach(t *testing.T) {
 	}
 	ms[4] = Raw("no channel", nil)
 	lost := p.On(redistest.ByName("LPUSH", ".prepare")(q.name+"1"), 1, redistest.CutAfter)
-	err := q.DeliverAll(t.Context(), ms)
+	err := q.EnqueueAll(t.Context(), ms)
 	strikes(t, lost, 1)
-	var told *DeliveryError
+	var told *EnqueueError
 	if !errors.As(err, &told) || !errors.Is(told.Unknown[1], ErrUnknown) {
 		t.Fatal(err)
 	}
@@ -103,23 +103,23 @@ func TestDeliverAllTellsEach(t *testing.T) {
 }
 
 // Chunks have at most 1,000 elements or 1 MB, and keep the order.
-func TestDeliverAllChunks(t *testing.T) {
+func TestEnqueueAllChunks(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
-	deliver := func(n, size int) {
+	enqueue := func(n, size int) {
 		t.Helper()
 		var ms []IMessage
 		for i := range n {
 			ms = append(ms, Raw(q.name, fmt.Appendf(bytes.Repeat([]byte("."), size), "%04d", i)))
 		}
-		if err := q.DeliverAll(t.Context(), ms); err != nil {
+		if err := q.EnqueueAll(t.Context(), ms); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pushes := redistest.ByName("LPUSH", ".prepare")(q.name)
-	deliver(2500, 0)
+	enqueue(2500, 0)
 	if n := p.Count(pushes); n != 3 {
 		t.Errorf("2,500 messages went in %d commands, want 3", n)
 	}
@@ -134,7 +134,7 @@ func TestDeliverAllChunks(t *testing.T) {
 		}
 	}
 	p.ResetCounts()
-	deliver(5, 400<<10)
+	enqueue(5, 400<<10)
 	if n := p.Count(pushes); n != 3 {
 		t.Errorf("5 messages of 400 KB went in %d commands, want 3", n)
 	}

@@ -1,6 +1,6 @@
--- Deliver: messages with an id or a time of their own, now or later, all of them or on an error none. It may be sent again: a receipt, the
--- first one's serial, kept until the deliverer says that he has the reply, tells that it was executed. What was refused beside others that
--- were delivered is noted, too, by an x before its serial, and is looked at anew. It does not open with a freeing write: a full Redis takes no
+-- Enqueue: messages with an id or a time of their own, now or later, all of them or on an error none. It may be sent again: a receipt, the
+-- first one's serial, kept until the producer says that he has the reply, tells that it was executed. What was refused beside others that
+-- were enqueued is noted, too, by an x before its serial, and is looked at anew. It does not open with a freeing write: a full Redis takes no
 -- new messages.
 -- KEYS 1 prepare  2 delay  3 ids  4 receipts  5 running
 -- ARGV 1 'now', 'in' or 'at'  2 ms from now, or ms since 1970  3 how many receipts are needed no more  4.. these; then for each message
@@ -60,7 +60,7 @@ end
 if again and #anew > 0 then
   redis.call('SREM', KEYS[4], unpack(anew))
 elseif not again and #es == 0 then
-  redis.call('SREM', KEYS[4], receipt) -- it says that something was delivered
+  redis.call('SREM', KEYS[4], receipt) -- it says that something was enqueued
 elseif not again and #refused > 0 then
   redis.call('SADD', KEYS[4], unpack(refused))
 end

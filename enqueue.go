@@ -16,8 +16,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// delivery is a message on its way into its channel.
-type delivery struct {
+// enqueue is a message on its way into its channel.
+type draft struct {
 	in    time.Duration
 	at    time.Time
 	later bool
@@ -27,15 +27,15 @@ type delivery struct {
 	keys    *store.Keys
 }
 
-// Deliver puts a message into its channel, now or, with In and At, later. nil means that Redis has it. ErrUnknown means that it
-// may have it, and Deliver does not try again by itself: delivering is not idempotent, but for a message with an ID or Expire. Any
+// Enqueue puts a message into its channel, now or, with In and At, later. nil means that Redis has it. ErrUnknown means that it
+// may have it, and Enqueue does not try again by itself: enqueuing is not idempotent, but for a message with an ID or Expire. Any
 // other error means that it has it not.
-// While Redis is away Deliver waits for it until ctx ends, or for DeliverTimeout where ctx has no deadline.
-func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
+// While Redis is away Enqueue waits for it until ctx ends, or for EnqueueTimeout where ctx has no deadline.
+func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 	if err := q.open(ctx); err != nil {
 		return err
 	}
-	d, err := q.newDelivery(m, opts, time.Now())
+	d, err := q.newDraft(m, opts, time.Now())
 	if err != nil {
 		return err
 	}
@@ -47,13 +47,13 @@ func (q *Queue) Deliver(ctx context.Context, m IMessage, opts ...Option) error {
 		due, err = q.put(ctx, &d, raw[:])
 	}
 	if err == nil && q.events.on() {
-		q.events.emit(Event{Kind: Delivered, Channel: d.channel, Serial: d.element.Name(), ID: d.element.ID(), N: 1, Due: due})
+		q.events.emit(Event{Kind: Enqueued, Channel: d.channel, Serial: d.element.Name(), ID: d.element.ID(), N: 1, Due: due})
 	}
 	return err
 }
 
-// newDelivery makes the element, and checks all that can be checked before Redis is asked.
-func (q *Queue) newDelivery(m IMessage, opts []Option, now time.Time) (d delivery, err error) {
+// newDraft makes the element, and checks all that can be checked before Redis is asked.
+func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err error) {
 	for own := []Option(nil); ; {
 		w, ok := m.(*with)
 		if !ok || w == nil {
@@ -95,13 +95,13 @@ func (q *Queue) newDelivery(m IMessage, opts []Option, now time.Time) (d deliver
 	}
 	d.element.Serial = element.NewSerialAt(now)
 	if n := d.element.Size(); n > q.conf.MaxSize {
-		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: deliver a reference to what is large", ErrTooLarge, d.channel, n, q.conf.MaxSize)
+		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: enqueue a reference to what is large", ErrTooLarge, d.channel, n, q.conf.MaxSize)
 	}
 	return d, nil
 }
 
-// with is the delivery that the options make of d.
-func (d delivery) with(opts []Option) (delivery, error) {
+// with is the enqueue that the options make of d.
+func (d draft) with(opts []Option) (draft, error) {
 	for _, o := range opts {
 		if err := o(&d); err != nil {
 			return d, err
@@ -111,7 +111,7 @@ func (d delivery) with(opts []Option) (delivery, error) {
 }
 
 // identify takes the name that a message gives itself.
-func (d *delivery) identify(n Identifier) (err error) {
+func (d *draft) identify(n Identifier) (err error) {
 	var id string
 	guard("MessageID", func() error { id = n.MessageID(); return nil }, func(e error) { err = e })
 	if err != nil || id == "" {
@@ -121,16 +121,16 @@ func (d *delivery) identify(n Identifier) (err error) {
 }
 
 // tracked says whether a script has to bring it: a plain one is not more than its element.
-func (d *delivery) tracked() bool {
+func (d *draft) tracked() bool {
 	x := d.element.Extra
 	return x != nil && (x.ID != "" || x.Expires != 0)
 }
 
 // put brings elements into d's channel in one step. It tells the due time of those for later.
-func (q *Queue) put(ctx context.Context, d *delivery, raws [][]byte) (due time.Time, err error) {
+func (q *Queue) put(ctx context.Context, d *draft, raws [][]byte) (due time.Time, err error) {
 	var limit time.Duration
 	if _, ok := ctx.Deadline(); !ok {
-		limit = q.conf.DeliverTimeout
+		limit = q.conf.EnqueueTimeout
 	}
 	if d.later {
 		return q.putLater(ctx, limit, d, raws)
@@ -139,10 +139,10 @@ func (q *Queue) put(ctx context.Context, d *delivery, raws [][]byte) (due time.T
 		c.Add("LPUSH", d.keys.Prepare)
 		c.AddElements(raws...)
 	})
-	return due, explain(err, "deliver to", d.channel)
+	return due, explain(err, "enqueue to", d.channel)
 }
 
-func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, raws [][]byte) (due time.Time, err error) {
+func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *draft, raws [][]byte) (due time.Time, err error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
@@ -160,7 +160,7 @@ func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, 
 			if at == 0 && err == nil {
 				err = ErrUnknown // it was sent before, and its time has come since
 			}
-			return time.UnixMilli(at), explain(err, "deliver later to", d.channel)
+			return time.UnixMilli(at), explain(err, "enqueue later to", d.channel)
 		}
 		if doubt && link.Classify(err) != link.Unknown { // the first one may have been executed all the same
 			err = &link.Error{Class: link.Unknown, Err: err}
@@ -173,7 +173,7 @@ func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, 
 		}
 		left := d.in - time.Since(began)
 		if link.Classify(err) != link.Unknown || ctx.Err() != nil || mode == "in" && left < time.Second {
-			return due, explain(err, "deliver later to", d.channel)
+			return due, explain(err, "enqueue later to", d.channel)
 		}
 		link.Sleep(ctx, link.Jitter(wait))
 		left = min(d.in, maxWait) - time.Since(began)
@@ -187,7 +187,7 @@ func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *delivery, 
 }
 
 // when is the due time as scripts take it: now, in so many ms, or at that ms since 1970.
-func (d *delivery) when(now time.Time) (mode string, ms int64) {
+func (d *draft) when(now time.Time) (mode string, ms int64) {
 	switch {
 	case !d.later:
 		return "now", 0
@@ -216,9 +216,9 @@ func ceilMilli(t time.Time) int64 {
 // calls are those whose replies have all come: the link is done with them.
 var calls = sync.Pool{New: func() any { c := link.NewCall(); c.KeepWhileDown = true; return c }}
 
-// ask sends one command of a delivery, again and again while it is surely not executed and that may change, until ctx ends or, where
+// ask sends one command of an enqueue, again and again while it is surely not executed and that may change, until ctx ends or, where
 // limit is not 0, for so long.
-func (q *Queue) ask(ctx context.Context, limit time.Duration, d *delivery, fill func(*link.Call)) (any, error) {
+func (q *Queue) ask(ctx context.Context, limit time.Duration, d *draft, fill func(*link.Call)) (any, error) {
 	s := q.serverOf(d.channel)
 	began, left := time.Now(), limit
 	over := func() error {

@@ -13,34 +13,34 @@ import (
 	"github.com/shuntmq/shunt"
 )
 
-// Delivery is a message that waits in its channel.
-type Delivery struct {
+// Enqueue is a message that waits in its channel.
+type Enqueue struct {
 	shunt.Entry
 	Channel string
 	State   shunt.State // Prepare, or Delay for one that is due later
 }
 
-// In is how long after its delivery it is due; 0 if it was for now.
-func (d *Delivery) In() time.Duration {
+// In is how long after its enqueue it is due; 0 if it was for now.
+func (d *Enqueue) In() time.Duration {
 	if d.State != shunt.Delay {
 		return 0
 	}
-	return d.At.Sub(d.Delivered)
+	return d.At.Sub(d.Enqueued)
 }
 
-// Delivered returns what was delivered to a channel and was not taken since: what is ready, in the order in which it will be taken, then
+// Enqueued returns what was enqueued to a channel and was not taken since: what is ready, in the order in which it will be taken, then
 // what is due later, the one due first first. What was handled and is to be tried again is among them, with its Attempts.
-func (q *Queue) Delivered(channel string) []Delivery {
+func (q *Queue) Enqueued(channel string) []Enqueue {
 	q.t.Helper()
-	ds, err := q.delivered(channel)
+	ds, err := q.enqueued(channel)
 	if err != nil {
 		q.t.Fatalf("shunttest: %v", err)
 	}
 	return ds
 }
 
-// delivered lists several channels, one after another.
-func (q *Queue) delivered(channels ...string) (ds []Delivery, err error) {
+// enqueued lists several channels, one after another.
+func (q *Queue) enqueued(channels ...string) (ds []Enqueue, err error) {
 	for _, channel := range channels {
 		for _, state := range []shunt.State{shunt.Prepare, shunt.Delay} {
 			es, err := q.desk.List(context.Background(), channel, state, 0, 0)
@@ -48,14 +48,14 @@ func (q *Queue) delivered(channels ...string) (ds []Delivery, err error) {
 				return nil, err
 			}
 			for _, e := range es {
-				ds = append(ds, Delivery{Entry: e, Channel: channel, State: state})
+				ds = append(ds, Enqueue{Entry: e, Channel: channel, State: state})
 			}
 		}
 	}
 	return ds, nil
 }
 
-// Condition is what AssertDelivered asks of a message besides its payload.
+// Condition is what AssertEnqueued asks of a message besides its payload.
 type Condition func(*expectation)
 
 type expectation struct {
@@ -64,10 +64,10 @@ type expectation struct {
 	headers map[string]string
 }
 
-// inTolerance is for the time that passes between the program's asking the clock, or the test's, and the delivery.
+// inTolerance is for the time that passes between the program's asking the clock, or the test's, and the enqueue.
 const inTolerance = time.Second
 
-// In asks that the message is due d after its delivery, give or take a second. In(0) asks that it was delivered for now.
+// In asks that the message is due d after its enqueue, give or take a second. In(0) asks that it was enqueued for now.
 func In(d time.Duration) Condition { return func(x *expectation) { x.in = &d } }
 
 // Header asks for one pair that travels with the message. There may be others.
@@ -83,7 +83,7 @@ func Header(key, value string) Condition {
 // Times asks that there are n such messages instead of one.
 func Times(n int) Condition { return func(x *expectation) { x.times = n } }
 
-func (x *expectation) holds(d *Delivery) bool {
+func (x *expectation) holds(d *Enqueue) bool {
 	if x.in != nil {
 		later := d.State == shunt.Delay
 		if later != (*x.in > 0) || later && (d.In()-*x.in).Abs() > inTolerance {
@@ -98,15 +98,15 @@ func (x *expectation) holds(d *Delivery) bool {
 	return true
 }
 
-// AssertDelivered fails the test, which goes on, unless exactly one message with m's payload, the bytes that Marshal makes, waits in m's
+// AssertEnqueued fails the test, which goes on, unless exactly one message with m's payload, the bytes that Marshal makes, waits in m's
 // channel and meets the conditions. Without In it may be due at any time.
-func (q *Queue) AssertDelivered(m shunt.IMessage, conditions ...Condition) {
+func (q *Queue) AssertEnqueued(m shunt.IMessage, conditions ...Condition) {
 	q.t.Helper()
 	q.assert(m, 1, conditions)
 }
 
-// AssertNotDelivered fails the test, which goes on, if a message with m's payload waits in m's channel and meets the conditions.
-func (q *Queue) AssertNotDelivered(m shunt.IMessage, conditions ...Condition) {
+// AssertNotEnqueued fails the test, which goes on, if a message with m's payload waits in m's channel and meets the conditions.
+func (q *Queue) AssertNotEnqueued(m shunt.IMessage, conditions ...Condition) {
 	q.t.Helper()
 	q.assert(m, 0, conditions)
 }
@@ -122,7 +122,7 @@ func (q *Queue) assert(m shunt.IMessage, times int, conditions []Condition) {
 		q.t.Fatalf("shunttest: marshal the message that is asked for: %v", err)
 	}
 	channel := m.Channel()
-	there := q.Delivered(channel)
+	there := q.Enqueued(channel)
 	n := 0
 	for i := range there {
 		if bytes.Equal(there[i].Payload, payload) && x.holds(&there[i]) {
@@ -130,7 +130,7 @@ func (q *Queue) assert(m shunt.IMessage, times int, conditions []Condition) {
 		}
 	}
 	if n != x.times {
-		q.t.Errorf("shunttest: delivered to %q: %d of this message, want %d\n%s", channel, n, x.times, x.table(payload, there))
+		q.t.Errorf("shunttest: enqueued to %q: %d of this message, want %d\n%s", channel, n, x.times, x.table(payload, there))
 	}
 }
 
@@ -142,14 +142,14 @@ func (q *Queue) AssertEmpty(channels ...string) {
 		channels = channelsOf(q.redis)
 	}
 	for _, channel := range channels {
-		there := q.Delivered(channel)
+		there := q.Enqueued(channel)
 		for _, state := range []shunt.State{shunt.Suspect, shunt.Doing} {
 			es, err := q.desk.List(context.Background(), channel, state, 0, 0)
 			if err != nil {
 				q.t.Fatalf("shunttest: %v", err)
 			}
 			for _, e := range es {
-				there = append(there, Delivery{Entry: e, Channel: channel, State: state})
+				there = append(there, Enqueue{Entry: e, Channel: channel, State: state})
 			}
 		}
 		if len(there) > 0 {
@@ -162,7 +162,7 @@ func (q *Queue) AssertEmpty(channels ...string) {
 type row struct{ lead, when, payload, rest string }
 
 // table lists what was asked for above what there is, payload under payload, so that a difference meets the eye.
-func (x *expectation) table(payload []byte, there []Delivery) string {
+func (x *expectation) table(payload []byte, there []Enqueue) string {
 	want := row{lead: "want", when: "any time", payload: show(payload), rest: showHeaders(x.headers)}
 	if x.in != nil {
 		want.when = when(*x.in)
@@ -180,7 +180,7 @@ const (
 	shownBytes = 500
 )
 
-func rows(there []Delivery) []row {
+func rows(there []Enqueue) []row {
 	var all []row
 	for i := range there {
 		d := &there[i]
