@@ -185,7 +185,7 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 		return fmt.Errorf("enqueue later: %w", err)
 	}
 	if err := wait("retried, rejected, promoted", func() bool {
-		return handled(1, 2, 3, 4, 5) && q.count(Acked) >= 4 && q.count(Rejected) == 1 && q.count(Promoted) > 0
+		return handled(1, 2, 3, 4, 5) && q.count(EventAcked) >= 4 && q.count(EventRejected) == 1 && q.count(EventPromoted) > 0
 	}); err != nil {
 		return err
 	}
@@ -205,11 +205,11 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 	lost := p.On(redistest.Command("RPOPLPUSH", q.name), 1, redistest.CutAfter)
 	seventh := element.Element{Serial: element.NewSerial(), Payload: []byte("7")}
 	do("LPUSH", k.Prepare, seventh.Encode()) // not by the connection that is cut
-	if err := wait("the handover", func() bool { return lost.Struck() > 0 && q.count(Succeeded) > 0 && handled(7) }); err != nil {
+	if err := wait("the handover", func() bool { return lost.Struck() > 0 && q.count(EventHandedOver) > 0 && handled(7) }); err != nil {
 		return err
 	}
 	release()
-	if err := wait("all acked", func() bool { return q.count(Acked)+q.count(DoneOrLost) >= good }); err != nil {
+	if err := wait("all acked", func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= good }); err != nil {
 		return err
 	}
 
@@ -222,7 +222,7 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 			return err
 		}
 	}
-	dead, err := q.List(ctx, q.name, Dead, 0, 0)
+	dead, err := q.List(ctx, q.name, StateDead, 0, 0)
 	if err != nil || len(dead) != 3 {
 		return fmt.Errorf("%d dead: %w", len(dead), err)
 	}
@@ -236,14 +236,14 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 			return err
 		}
 	}
-	if err := wait("the revived", func() bool { return q.count(Acked)+q.count(DoneOrLost) >= good+1 }); err != nil {
+	if err := wait("the revived", func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= good+1 }); err != nil {
 		return err
 	}
 	if all {
 		if _, err := q.Channels(ctx); err != nil {
 			return err
 		}
-		if _, err := q.Purge(ctx, q.name, Dead); err != nil {
+		if _, err := q.Purge(ctx, q.name, StateDead); err != nil {
 			return err
 		}
 	}
@@ -481,14 +481,14 @@ func TestACLByID(t *testing.T) {
 	_, err = b.Cancel(ctx, b.name, "running")
 	b.must(err)
 	b.must(<-ended)
-	b.wait(Acked, 43, 10*time.Second)
-	b.wait(Rejected, 1, 5*time.Second)
-	b.wait(Retried, 1, 5*time.Second)
-	dead, err := b.List(ctx, b.name, Dead, 0, 0)
+	b.wait(EventAcked, 43, 10*time.Second)
+	b.wait(EventRejected, 1, 5*time.Second)
+	b.wait(EventRetried, 1, 5*time.Second)
+	dead, err := b.List(ctx, b.name, StateDead, 0, 0)
 	b.must(err)
 	_, err = b.RetryDead(ctx, b.name, dead...)
 	b.must(err)
-	_, err = b.Purge(ctx, b.name, Delay, Done)
+	_, err = b.Purge(ctx, b.name, StateDelay, StateDone)
 	b.must(err)
 
 	// The scripts of recur, and its look.

@@ -16,9 +16,9 @@ import (
 // Batch says how ReceiveBatch gathers messages, and what handles them.
 type Batch struct {
 	// Most is how many messages one call of Handle gets: 1 to 1000, default 100.
-	Most int
+	MaxSize int
 	// Within is how long a message waits at most for others to fill its batch: up to 5 min, default 1 s. A shutdown ends the wait.
-	Within time.Duration
+	MaxWait time.Duration
 	// Handle handles a batch, in place of the messages' Resolve, and returns a verdict for each by its index, as Resolve would. nil in
 	// place of the slice acks all. A slice of another length, a panic or a runtime.Goexit is an error of every message's, so what
 	// one of them may do to the others is better caught within. It may be called by several goroutines at once; the slice is its to keep.
@@ -43,7 +43,7 @@ func (q *Queue) ReceiveBatch(ctx context.Context, prototype IMessage, workers in
 	if err != nil {
 		return nil, err
 	}
-	return q.receive(ctx, workers*g.Most, []IMessage{prototype}, nil, g)
+	return q.receive(ctx, workers*g.MaxSize, []IMessage{prototype}, nil, g)
 }
 
 // MemberContext gives the context of the message ms[i] of a batch, where ctx is that of Batch.Handle. It is what FromContext, SetResult and Then
@@ -95,18 +95,18 @@ type call struct {
 type callKey struct{}
 
 func newGatherer(ctx context.Context, workers int, b Batch) (*gatherer, error) {
-	b.Most, b.Within = cmp.Or(b.Most, 100), cmp.Or(b.Within, time.Second)
+	b.MaxSize, b.MaxWait = cmp.Or(b.MaxSize, 100), cmp.Or(b.MaxWait, time.Second)
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			errs = append(errs, fmt.Errorf("shunt: "+format, args...))
 		}
 	}
-	check(b.Most >= 1 && b.Most <= 1000, "Batch.Most is %d: want 1 to 1000, or 0 for 100", b.Most)
-	check(b.Within > 0 && b.Within <= 5*time.Minute, "Batch.Within is %v: want up to 5m, or 0 for 1s", b.Within)
+	check(b.MaxSize >= 1 && b.MaxSize <= 1000, "Batch.Most is %d: want 1 to 1000, or 0 for 100", b.MaxSize)
+	check(b.MaxWait > 0 && b.MaxWait <= 5*time.Minute, "Batch.Within is %v: want up to 5m, or 0 for 1s", b.MaxWait)
 	check(b.Handle != nil, "Batch.Handle is nil")
-	check(workers >= 1 && workers <= store.MaxWorkers/max(1, b.Most), "%d workers of batches of %d: want at least 1, and a product of at most %d",
-		workers, b.Most, store.MaxWorkers)
+	check(workers >= 1 && workers <= store.MaxWorkers/max(1, b.MaxSize), "%d workers of batches of %d: want at least 1, and a product of at most %d",
+		workers, b.MaxSize, store.MaxWorkers)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -116,7 +116,7 @@ func newGatherer(ctx context.Context, workers int, b Batch) (*gatherer, error) {
 // serve readies it for a receiver that has not started.
 func (g *gatherer) serve(r *receiver) {
 	g.r, g.values = r, context.WithValue(g.values, ownerKey{}, r)
-	g.timer = time.AfterFunc(g.Within, func() {
+	g.timer = time.AfterFunc(g.MaxWait, func() {
 		g.mu.Lock()
 		g.start()
 		g.mu.Unlock()
@@ -169,8 +169,8 @@ func (g *gatherer) leave(me *member) bool {
 func (g *gatherer) start() {
 	for len(g.waiting) > 0 && g.running-min(g.overdue, g.workers) < g.workers {
 		first, n := g.waiting[0], len(g.waiting)
-		wait := g.Within - time.Since(first.since)
-		if n < g.Most && wait > 0 && !first.alone && !g.r.Stopped() {
+		wait := g.MaxWait - time.Since(first.since)
+		if n < g.MaxSize && wait > 0 && !first.alone && !g.r.Stopped() {
 			g.timer.Reset(wait)
 			return
 		}
@@ -178,7 +178,7 @@ func (g *gatherer) start() {
 		if len(g.waiting) < n {
 			continue
 		}
-		n = min(n, g.Most)
+		n = min(n, g.MaxSize)
 		if first.alone {
 			n = 1
 		}

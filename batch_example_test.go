@@ -19,8 +19,8 @@ func ExampleQueue_ReceiveBatch() {
 		panic(err)
 	}
 	shutdown, err := q.ReceiveBatch(ctx, &Order{}, 1, shunt.Batch{
-		Most:   3,                // in one call
-		Within: 10 * time.Second, // or fewer, after that time
+		MaxSize: 3,                // in one call
+		MaxWait: 10 * time.Second, // or fewer, after that time
 		Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
 			verdicts := make([]error, len(ms))
 			var rows []int
@@ -38,8 +38,8 @@ func ExampleQueue_ReceiveBatch() {
 	if err != nil {
 		panic(err)
 	}
-	wait(shunt.Acked, 2)
-	wait(shunt.Rejected, 1)
+	wait(shunt.EventAcked, 2)
+	wait(shunt.EventRejected, 1)
 	fmt.Println(shutdown(ctx))
 	// Output:
 	// one INSERT of 2 rows

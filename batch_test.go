@@ -25,7 +25,7 @@ func (b *bench) gather(workers int, batch Batch) (g *gatherer, shutdown Shutdown
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	shutdown, err = b.Queue.receive(context.Background(), workers*g.Most, []IMessage{b.kind(nil)}, nil, g)
+	shutdown, err = b.Queue.receive(context.Background(), workers*g.MaxSize, []IMessage{b.kind(nil)}, nil, g)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -83,15 +83,15 @@ func TestBatchArguments(t *testing.T) {
 		want    string
 	}{
 		{1, Batch{}, "Handle is nil"},
-		{1, Batch{Most: 1001, Handle: handle}, "Most is 1001"},
-		{1, Batch{Most: -1, Handle: handle}, "Most is -1"},
-		{1, Batch{Within: -1, Handle: handle}, "Within is -1ns"},
-		{1, Batch{Within: 6 * time.Minute, Handle: handle}, "Within is 6m0s"},
+		{1, Batch{MaxSize: 1001, Handle: handle}, "Most is 1001"},
+		{1, Batch{MaxSize: -1, Handle: handle}, "Most is -1"},
+		{1, Batch{MaxWait: -1, Handle: handle}, "Within is -1ns"},
+		{1, Batch{MaxWait: 6 * time.Minute, Handle: handle}, "Within is 6m0s"},
 		{0, Batch{Handle: handle}, "0 workers of batches of 100"},
 		{101, Batch{Handle: handle}, "101 workers of batches of 100"},
-		{1 << 62, Batch{Most: 4, Handle: handle}, "workers of batches of 4"},
+		{1 << 62, Batch{MaxSize: 4, Handle: handle}, "workers of batches of 4"},
 		{100, Batch{Handle: handle}, "Pool is nil"}, // the Queue's own complaint: the rest is right
-		{10, Batch{Most: 1000, Within: 5 * time.Minute, Handle: handle}, "Pool is nil"},
+		{10, Batch{MaxSize: 1000, MaxWait: 5 * time.Minute, Handle: handle}, "Pool is nil"},
 	} {
 		if _, err := q.ReceiveBatch(context.Background(), Define[int]("c", nil), c.workers, c.batch); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d workers, %+v: %v, want %q", c.workers, c.batch, err, c.want)
@@ -108,7 +108,7 @@ func TestBatchGathers(t *testing.T) {
 		const within = 2 * time.Second
 		var c batches
 		seen := newTally()
-		_, shutdown := q.gather(2, Batch{Most: 100, Within: within, Handle: func(_ context.Context, ms []IMessage) []error {
+		_, shutdown := q.gather(2, Batch{MaxSize: 100, MaxWait: within, Handle: func(_ context.Context, ms []IMessage) []error {
 			for _, m := range ms {
 				seen.add(number(m))
 			}
@@ -117,11 +117,11 @@ func TestBatchGathers(t *testing.T) {
 		}})
 		began := time.Now()
 		q.enqueue(0, 303)
-		q.wait(Acked, 300, 10*time.Second)
+		q.wait(EventAcked, 300, 10*time.Second)
 		if took := time.Since(began); took >= within {
 			t.Errorf("full batches took %v", took)
 		}
-		q.wait(Acked, 303, 10*time.Second)
+		q.wait(EventAcked, 303, 10*time.Second)
 		if took := time.Since(began); took < within {
 			t.Errorf("the last came after %v", took)
 		}
@@ -151,7 +151,7 @@ func TestBatchVerdicts(t *testing.T) {
 			return func(ctx context.Context, m IMessage) error { return next(context.WithValue(ctx, key{}, number(m)), m) }
 		}
 		var c batches
-		q.gather(1, Batch{Most: 5, Within: 300 * time.Millisecond, Handle: func(ctx context.Context, ms []IMessage) []error {
+		q.gather(1, Batch{MaxSize: 5, MaxWait: 300 * time.Millisecond, Handle: func(ctx context.Context, ms []IMessage) []error {
 			first := c.add(len(ms)) == 0
 			if _, ok := FromContext(ctx); ok {
 				t.Error("one message's info for all")
@@ -187,13 +187,13 @@ func TestBatchVerdicts(t *testing.T) {
 			return verdicts
 		}})
 		q.enqueue(0, 5, Header("of", "batch"), Timeout(time.Minute))
-		q.wait(Acked, 4, 10*time.Second)
-		for kind, want := range map[EventKind]int{Acked: 4, Retried: 2, Rejected: 1} {
+		q.wait(EventAcked, 4, 10*time.Second)
+		for kind, want := range map[EventKind]int{EventAcked: 4, EventRetried: 2, EventRejected: 1} {
 			if got := q.count(kind); got != want {
 				t.Errorf("%d %s, want %d", got, kind, want)
 			}
 		}
-		es, err := q.List(context.Background(), q.name, Dead, 0, 0)
+		es, err := q.List(context.Background(), q.name, StateDead, 0, 0)
 		if err != nil || len(es) != 1 || es[0].Failure != "never" || string(es[0].Payload) != "2" {
 			t.Errorf("dead: %+v, %v", es, err)
 		}
@@ -224,18 +224,18 @@ func TestBatchFaults(t *testing.T) {
 				redistest.Leaks(t)
 				q := newBench(t, b.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
 				var calls batches
-				_, shutdown := q.gather(1, Batch{Most: 5, Within: time.Minute, Handle: func(context.Context, []IMessage) []error {
+				_, shutdown := q.gather(1, Batch{MaxSize: 5, MaxWait: time.Minute, Handle: func(context.Context, []IMessage) []error {
 					if calls.add(0) < 2 {
 						return c.fault()
 					}
 					return nil
 				}})
 				q.enqueue(0, 5)
-				q.wait(Acked, 5, 10*time.Second)
+				q.wait(EventAcked, 5, 10*time.Second)
 				q.mu.Lock()
 				retried := 0
 				for _, e := range q.events {
-					if e.Kind == Retried {
+					if e.Kind == EventRetried {
 						retried++
 						if !c.want(e.Err) {
 							t.Errorf("retried for %v", e.Err)
@@ -263,7 +263,7 @@ func TestBatchShutdown(t *testing.T) {
 		var c batches
 		var inside []error
 		var shutdown Shutdown
-		g, s := q.gather(2, Batch{Most: 5, Within: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+		g, s := q.gather(2, Batch{MaxSize: 5, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
 			c.add(len(ms))
 			elsewhere := make(chan error)
 			go func() { elsewhere <- shutdown(ctx) }()
@@ -280,7 +280,7 @@ func TestBatchShutdown(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("took %v", took)
 		}
-		q.wait(Acked, 3, 5*time.Second) // they are told by another goroutine
+		q.wait(EventAcked, 3, 5*time.Second) // they are told by another goroutine
 		if got := c.String(); got != "[3]" {
 			t.Errorf("calls of %s", got)
 		}
@@ -303,7 +303,7 @@ func TestBatchShutdownHurried(t *testing.T) {
 		q := newBench(t, b.URL(), func(q *Queue) { q.Grace = 100 * time.Millisecond })
 		block, begun, cause := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		defer close(block)
-		g, shutdown := q.gather(1, Batch{Most: 4, Within: 200 * time.Millisecond, Handle: func(ctx context.Context, ms []IMessage) []error {
+		g, shutdown := q.gather(1, Batch{MaxSize: 4, MaxWait: 200 * time.Millisecond, Handle: func(ctx context.Context, ms []IMessage) []error {
 			close(begun)
 			<-ctx.Done()
 			cause <- context.Cause(ctx)
@@ -327,7 +327,7 @@ func TestBatchShutdownHurried(t *testing.T) {
 		if err := <-cause; err != ErrShutdown {
 			t.Errorf("cause %v", err)
 		}
-		es, err := q.List(context.Background(), q.name, Prepare, 0, 0)
+		es, err := q.List(context.Background(), q.name, StatePrepare, 0, 0)
 		if err != nil || len(es) != 4 {
 			t.Errorf("%d are back: %v", len(es), err)
 		}
@@ -351,7 +351,7 @@ func TestBatchOrphaned(t *testing.T) {
 		block := make(chan struct{})
 		release := sync.OnceFunc(func() { close(block) })
 		defer release()
-		g, shutdown := q.gather(1, Batch{Most: 2, Within: 1, Handle: func(ctx context.Context, ms []IMessage) []error {
+		g, shutdown := q.gather(1, Batch{MaxSize: 2, MaxWait: 1, Handle: func(ctx context.Context, ms []IMessage) []error {
 			if number(ms[0]) < 2 {
 				<-ctx.Done()
 				if ctx.Err() != context.DeadlineExceeded || context.Cause(ctx) != ErrTimeout {
@@ -363,13 +363,13 @@ func TestBatchOrphaned(t *testing.T) {
 		}})
 		for i := range 2 {
 			q.enqueue(i, i+1, Timeout(100*time.Millisecond))
-			q.wait(Orphaned, i+1, 10*time.Second)
-			q.wait(Retried, i+1, 10*time.Second)
+			q.wait(EventOrphaned, i+1, 10*time.Second)
+			q.wait(EventRetried, i+1, 10*time.Second)
 		}
 		q.enqueue(2, 3)
 		q.untilWaiting(g, 1) // though there is a worker for it
 		release()
-		q.wait(Acked, 1, 10*time.Second)
+		q.wait(EventAcked, 1, 10*time.Second)
 		if err := shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -387,7 +387,7 @@ func TestBatchLeaseLost(t *testing.T) {
 		q := newBench(t, b.URL())
 		begun := make(chan struct{})
 		var c batches
-		g, _ := q.gather(1, Batch{Most: 3, Within: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+		g, _ := q.gather(1, Batch{MaxSize: 3, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
 			if c.add(len(ms)) == 0 {
 				close(begun)
 				<-ctx.Done()
@@ -406,7 +406,7 @@ func TestBatchLeaseLost(t *testing.T) {
 		q.enqueue(0, 3)
 		<-begun
 		g.r.LoseLease(ErrLeaseLost)
-		q.wait(Acked, 3, 10*time.Second)
+		q.wait(EventAcked, 3, 10*time.Second)
 	})
 }
 
@@ -426,7 +426,7 @@ func TestBatchMemberAlone(t *testing.T) {
 				return next(ctx, m)
 			}
 		}
-		g, _ := q.gather(1, Batch{Most: 3, Within: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+		g, _ := q.gather(1, Batch{MaxSize: 3, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
 			if at(ms, 0) >= 0 {
 				t.Error("one that had left")
 			}
@@ -442,14 +442,14 @@ func TestBatchMemberAlone(t *testing.T) {
 		q.enqueue(0, 1)
 		q.untilWaiting(g, 1)
 		cancels[0](gone)
-		q.wait(Retried, 1, 5*time.Second)
+		q.wait(EventRetried, 1, 5*time.Second)
 		q.untilWaiting(g, 0)
 		q.enqueue(1, 4)
-		q.wait(Acked, 3, 5*time.Second)
+		q.wait(EventAcked, 3, 5*time.Second)
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		for _, e := range q.events {
-			if e.Kind == Retried && e.Err != gone {
+			if e.Kind == EventRetried && e.Err != gone {
 				t.Errorf("retried for %v", e.Err)
 			}
 		}
@@ -463,7 +463,7 @@ func TestBatchCancelled(t *testing.T) {
 		redistest.Leaks(t)
 		q := newBench(t, b.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return time.Hour } })
 		ctx := context.Background()
-		q.gather(1, Batch{Most: 2, Within: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+		q.gather(1, Batch{MaxSize: 2, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
 			verdicts := make([]error, 2)
 			if i := at(ms, 1); i >= 0 {
 				if _, err := q.Cancel(context.Background(), q.name, "1"); err != nil {
@@ -491,13 +491,13 @@ func TestBatchCancelled(t *testing.T) {
 		}})
 		q.enqueue(0, 1)
 		q.enqueue(1, 2, ID("1"))
-		q.wait(Cancelled, 1, 10*time.Second)
-		q.wait(Acked, 1, 10*time.Second)
+		q.wait(EventCancelled, 1, 10*time.Second)
+		q.wait(EventAcked, 1, 10*time.Second)
 		q.enqueue(2, 3, Deadline(time.Now().Add(300*time.Millisecond)))
 		q.enqueue(3, 4)
-		q.wait(Rejected, 1, 10*time.Second)
-		q.wait(Acked, 2, 10*time.Second)
-		es, err := q.List(ctx, q.name, Dead, 0, 0)
+		q.wait(EventRejected, 1, 10*time.Second)
+		q.wait(EventAcked, 2, 10*time.Second)
+		es, err := q.List(ctx, q.name, StateDead, 0, 0)
 		if err != nil || len(es) != 1 || string(es[0].Payload) != "2" {
 			t.Errorf("dead: %+v, %v", es, err)
 		}
@@ -510,7 +510,7 @@ func TestBatchEndedBefore(t *testing.T) {
 	redistest.Leaks(t)
 	k := Define[int]("c", nil)
 	sizes := make(chan int, 1)
-	g, err := newGatherer(context.Background(), 1, Batch{Most: 3, Within: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+	g, err := newGatherer(context.Background(), 1, Batch{MaxSize: 3, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
 		sizes <- len(ms)
 		return nil
 	}})
@@ -541,7 +541,7 @@ func TestBatchInHandler(t *testing.T) {
 	q := newBench(t, s.URL())
 	other := Define[int](q.name+".other", nil)
 	q.receive(1, func(ctx context.Context, _ int) error {
-		_, err := q.ReceiveBatch(context.WithoutCancel(ctx), other, 1, Batch{Most: 1, Handle: func(ctx context.Context, _ []IMessage) []error {
+		_, err := q.ReceiveBatch(context.WithoutCancel(ctx), other, 1, Batch{MaxSize: 1, Handle: func(ctx context.Context, _ []IMessage) []error {
 			if info, ok := FromContext(ctx); ok {
 				t.Errorf("%+v", info)
 			}
@@ -553,7 +553,7 @@ func TestBatchInHandler(t *testing.T) {
 		return errors.Join(err, q.Enqueue(ctx, other.Message(1)))
 	})
 	q.enqueue(0, 1)
-	q.wait(Acked, 2, 5*time.Second)
+	q.wait(EventAcked, 2, 5*time.Second)
 }
 
 // A suspect has a call of its own, at once.
@@ -563,7 +563,7 @@ func TestBatchSuspectAlone(t *testing.T) {
 		redistest.Leaks(t)
 		q := newBench(t, b.URL())
 		var c batches
-		g, shutdown := q.gather(1, Batch{Most: 10, Within: time.Minute, Handle: func(_ context.Context, ms []IMessage) []error {
+		g, shutdown := q.gather(1, Batch{MaxSize: 10, MaxWait: time.Minute, Handle: func(_ context.Context, ms []IMessage) []error {
 			c.add(len(ms))
 			return nil
 		}})
@@ -571,7 +571,7 @@ func TestBatchSuspectAlone(t *testing.T) {
 		q.untilWaiting(g, 2)
 		e := element.Element{Serial: element.NewSerial(), Recoveries: 2, Payload: []byte("7")}
 		b.Do("LPUSH", "{"+q.name+"}.prepare", e.Encode())
-		q.wait(Acked, 1, 5*time.Second)
+		q.wait(EventAcked, 1, 5*time.Second)
 		q.untilWaiting(g, 2)
 		if err := shutdown(context.Background()); err != nil {
 			t.Error(err)
@@ -592,7 +592,7 @@ func TestBatchLoad(t *testing.T) {
 		var c batches
 		var running atomic.Int32
 		seen, failed := newTally(), newTally()
-		_, shutdown := q.gather(workers, Batch{Most: most, Within: 500 * time.Millisecond, Handle: func(_ context.Context, ms []IMessage) []error {
+		_, shutdown := q.gather(workers, Batch{MaxSize: most, MaxWait: 500 * time.Millisecond, Handle: func(_ context.Context, ms []IMessage) []error {
 			if now := running.Add(1); now > workers {
 				t.Errorf("%d calls at once", now)
 			}
@@ -613,14 +613,14 @@ func TestBatchLoad(t *testing.T) {
 		for i := 0; i < n; i += 500 {
 			q.enqueue(i, i+500)
 		}
-		q.wait(Acked, n, 60*time.Second)
+		q.wait(EventAcked, n, 60*time.Second)
 		if err := shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
 		if seen.distinct() != n || seen.extra() != 0 {
 			t.Errorf("%d distinct, %d extra", seen.distinct(), seen.extra())
 		}
-		if n := q.count(Released); n > 0 {
+		if n := q.count(EventReleased); n > 0 {
 			t.Errorf("%d released: workers held more than they could offer", n)
 		}
 		least := (n + n/10 + most - 1) / most

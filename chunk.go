@@ -69,7 +69,7 @@ func (q *Queue) EnqueueAll(ctx context.Context, ms []IMessage, opts ...Option) e
 					}
 				}
 				if n > 0 {
-					q.events.emit(Event{Kind: Enqueued, Channel: c.channel, N: n, Due: due})
+					q.events.emit(Event{Kind: EventEnqueued, Channel: c.channel, N: n, Due: due})
 				}
 				if !c.later && c.elements == nil { // which may have been sent more than once
 					c.free()

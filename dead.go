@@ -96,10 +96,10 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 	of := map[State]struct {
 		kind string
 		key  any
-	}{Prepare: {"list", k.Prepare}, Suspect: {"list", k.Suspect}, Delay: {"set", k.Delay}, Dead: {"set", k.Dead}}
+	}{StatePrepare: {"list", k.Prepare}, StateSuspect: {"list", k.Suspect}, StateDelay: {"set", k.Delay}, StateDead: {"set", k.Dead}}
 	sum := 0
 	for _, s := range states {
-		if s == Done {
+		if s == StateDone {
 			n, err := q.purgeDone(ctx, k)
 			sum += n
 			if err != nil {

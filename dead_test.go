@@ -43,8 +43,8 @@ func TestTrimmed(t *testing.T) {
 				if err := q.Enqueue(t.Context(), k.Message("now")); err != nil {
 					t.Fatal(err)
 				}
-				q.wait(Rejected, 1, 5*time.Second)
-				es, err := q.List(t.Context(), q.name, Dead, 0, 0)
+				q.wait(EventRejected, 1, 5*time.Second)
+				es, err := q.List(t.Context(), q.name, StateDead, 0, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -57,7 +57,7 @@ func TestTrimmed(t *testing.T) {
 					t.Errorf("dead: %q, want %q", got, c.want)
 				}
 				q.Close() // all events have been told
-				if got, want := q.sum(Trimmed), len(ages)+1-len(c.want); got != want {
+				if got, want := q.sum(EventTrimmed), len(ages)+1-len(c.want); got != want {
 					t.Errorf("told of %d dropped, want %d", got, want)
 				}
 			})
@@ -78,8 +78,8 @@ func TestTrimmedByReap(t *testing.T) {
 		}
 		b.Do("ZADD", k.DeadReceivers, 1, gone.Name+" 1 r")
 		q.receive(1, func(context.Context, int) error { return nil })
-		q.until(10*time.Second, "it is told", func() bool { return q.sum(Poisoned) == 3 && q.sum(Trimmed) == 2 })
-		if es, err := q.List(t.Context(), q.name, Dead, 0, 0); len(es) != 1 || err != nil {
+		q.until(10*time.Second, "it is told", func() bool { return q.sum(EventPoisoned) == 3 && q.sum(EventTrimmed) == 2 })
+		if es, err := q.List(t.Context(), q.name, StateDead, 0, 0); len(es) != 1 || err != nil {
 			t.Errorf("%d are dead: %v", len(es), err)
 		}
 	})

@@ -198,7 +198,7 @@ func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Unlock()
 	ns, err := p.move(ctx)
 	if len(ns) > 0 && ns[0] > 0 {
-		p.r.q.events.emit(Event{Kind: Promoted, Channel: p.in.Channel, N: int(ns[0])})
+		p.r.q.events.emit(Event{Kind: EventPromoted, Channel: p.in.Channel, N: int(ns[0])})
 	}
 	if err == nil {
 		p.mu.Lock()

@@ -15,16 +15,16 @@ import (
 type State string
 
 const (
-	Prepare State = "prepare" // ready to be taken
-	Doing   State = "doing"   // in a worker's hands, or a dead one's
-	Delay   State = "delay"   // due later: enqueued so, or to be tried again
-	Suspect State = "suspect" // held by dying processes twice or more; taken one at a time a receiver
-	Dead    State = "dead"    // given up on
-	Done    State = "done"    // over, and kept as Retain asked
+	StatePrepare State = "prepare" // ready to be taken
+	StateDoing   State = "doing"   // in a worker's hands, or a dead one's
+	StateDelay   State = "delay"   // due later: enqueued so, or to be tried again
+	StateSuspect State = "suspect" // held by dying processes twice or more; taken one at a time a receiver
+	StateDead    State = "dead"    // given up on
+	StateDone    State = "done"    // over, and kept as Retain asked
 )
 
 // States are all of them, in the order in which a message may meet them.
-var States = []State{Prepare, Doing, Delay, Suspect, Dead, Done}
+var States = []State{StatePrepare, StateDoing, StateDelay, StateSuspect, StateDead, StateDone}
 
 // StateStats counts a channel's messages in one state.
 type StateStats struct {
@@ -185,24 +185,24 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 		return now.Sub(es[0].At)
 	}
 	s := Stats{
-		Prepare: {max(0, count(vs[1])-count(vs[9])), oldest(channel, now, vs[2:3])},
-		Suspect: {count(vs[3]), oldest(channel, now, vs[4:5])},
-		Delay:   {count(vs[5]), scored(vs[6])},
-		Dead:    {count(vs[7]), scored(vs[8])},
-		Done:    {count(vs[10]), scored(vs[11])},
+		StatePrepare: {max(0, count(vs[1])-count(vs[9])), oldest(channel, now, vs[2:3])},
+		StateSuspect: {count(vs[3]), oldest(channel, now, vs[4:5])},
+		StateDelay:   {count(vs[5]), scored(vs[6])},
+		StateDead:    {count(vs[7]), scored(vs[8])},
+		StateDone:    {count(vs[10]), scored(vs[11])},
 	}
-	held, err := q.List(ctx, channel, Doing, 0, 0)
+	held, err := q.List(ctx, channel, StateDoing, 0, 0)
 	if err != nil {
 		return nil, err
 	}
 	var doing StateStats
 	for _, e := range held {
 		doing.Count++
-		if !e.Enqueued.IsZero() {
-			doing.Oldest = max(doing.Oldest, now.Sub(e.Enqueued))
+		if !e.EnqueuedAt.IsZero() {
+			doing.Oldest = max(doing.Oldest, now.Sub(e.EnqueuedAt))
 		}
 	}
-	s[Doing] = doing
+	s[StateDoing] = doing
 	return s, nil
 }
 
@@ -217,8 +217,8 @@ func serverTime(v any) time.Time {
 // oldest is the age of the oldest of some elements.
 func oldest(channel string, now time.Time, elements []any) (age time.Duration) {
 	for _, e := range entries(channel, elements, false) {
-		if !e.Enqueued.IsZero() {
-			age = max(age, now.Sub(e.Enqueued))
+		if !e.EnqueuedAt.IsZero() {
+			age = max(age, now.Sub(e.EnqueuedAt))
 		}
 	}
 	return age

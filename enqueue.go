@@ -47,7 +47,7 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 		due, err = q.put(ctx, &d, raw[:])
 	}
 	if err == nil && q.events.on() {
-		q.events.emit(Event{Kind: Enqueued, Channel: d.channel, Serial: d.element.Name(), ID: d.element.ID(), N: 1, Due: due})
+		q.events.emit(Event{Kind: EventEnqueued, Channel: d.channel, Serial: d.element.Name(), ID: d.element.ID(), N: 1, Due: due})
 	}
 	return err
 }
@@ -231,7 +231,7 @@ func (q *Queue) ask(ctx context.Context, limit time.Duration, d *draft, fill fun
 		c := calls.Get().(*link.Call)
 		c.Reset()
 		fill(c)
-		err := s.Data.Within(ctx, left, c)
+		err := s.Data.DoFor(ctx, left, c)
 		var r link.Reply
 		if err == nil {
 			r = c.Replies[0]

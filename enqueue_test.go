@@ -59,7 +59,7 @@ func TestEnqueueAllReuses(t *testing.T) {
 				seen[string(text)] = true
 			}
 		}
-		q.until(5*time.Second, fmt.Sprintf("%d Enqueued", len(seen)), func() bool { return q.sum(Enqueued) == len(seen) })
+		q.until(5*time.Second, fmt.Sprintf("%d Enqueued", len(seen)), func() bool { return q.sum(EventEnqueued) == len(seen) })
 	})
 }
 

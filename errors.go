@@ -115,7 +115,7 @@ type DuplicateError struct {
 
 func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("shunt: enqueue to %q: id %q is taken by a message in state %s, enqueued %s", e.Channel, e.Status.ID, e.Status.State,
-		e.Status.Enqueued.Format(time.RFC3339))
+		e.Status.EnqueuedAt.Format(time.RFC3339))
 }
 
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }

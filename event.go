@@ -14,44 +14,44 @@ import (
 )
 
 // EventKind names what happened. The comment of each tells which fields of the Event are set besides Kind, Time and Channel.
-// What concerns a whole receiver has the Channel that was named first; Connected, Separated and EventsLost have none.
+// What concerns a whole receiver has the Channel that was named first; EventConnected, EventDisconnected and EventEventsDropped have none.
 type EventKind string
 
 const (
 	// A message's way.
-	Enqueued    EventKind = "enqueued"     // Serial (of a single one) or N; Due if later
-	Acked       EventKind = "acked"        // Serial, Attempt, Receiver, Worker, Took
-	Retried     EventKind = "retried"      // the same, and Err and Due
-	Rejected    EventKind = "rejected"     // went to dead: the same, and Err
-	Released    EventKind = "released"     // N unstarted or handed back messages went to the taking end, for strict order too; Receiver, Worker
-	Lost        EventKind = "lost"         // a verdict came too late: the lease was lost and another has the message; Serial, Receiver, Worker, Err
-	DoneOrLost  EventKind = "done-or-lost" // a verdict of unknown outcome was sent again and found nothing, or the receiver ended before; the same
-	Recovered   EventKind = "recovered"    // N messages of a dead receiver went to the taking end; Receiver is the dead one
-	Suspected   EventKind = "suspected"    // N of them went to suspect
-	Poisoned    EventKind = "poisoned"     // N of them went to dead
-	Promoted    EventKind = "promoted"     // N due messages went from delay to prepare
-	Trimmed     EventKind = "trimmed"      // N messages were dropped from dead, by count or age
-	Undecodable EventKind = "undecodable"  // went to dead: its Unmarshal failed; Serial, Receiver, Worker, Err
-	Cancelled   EventKind = "cancelled"    // dropped by Cancel, met or stopped by a worker: Serial, ID, Attempt, Receiver, Worker; Took if it ran, and Err
-	Expired     EventKind = "expired"      // dropped, as Expire asked: Serial, ID, Receiver, Worker
-	Postponed   EventKind = "postponed"    // taken before its time, which Postpone had changed, and put off: Serial, ID, Receiver, Worker, Due
-	Duplicate   EventKind = "duplicate"    // a follow-up, or a recurring message, was not enqueued, because its ID is taken: ID, N or Serial
+	EventEnqueued           EventKind = "enqueued"     // Serial (of a single one) or N; Due if later
+	EventAcked              EventKind = "acked"        // Serial, Attempt, Receiver, Worker, Took
+	EventRetried            EventKind = "retried"      // the same, and Err and Due
+	EventRejected           EventKind = "rejected"     // went to dead: the same, and Err
+	EventReleased           EventKind = "released"     // N unstarted or handed back messages went to the taking end, for strict order too; Receiver, Worker
+	EventLateVerdict        EventKind = "late-verdict"         // a verdict came too late: the lease was lost and another has the message; Serial, Receiver, Worker, Err
+	EventUnconfirmedVerdict EventKind = "unconfirmed-verdict" // a verdict of unknown outcome was sent again and found nothing, or the receiver ended before; the same
+	EventRecovered          EventKind = "recovered"    // N messages of a dead receiver went to the taking end; Receiver is the dead one
+	EventSuspected          EventKind = "suspected"    // N of them went to suspect
+	EventPoisoned           EventKind = "poisoned"     // N of them went to dead
+	EventPromoted           EventKind = "promoted"     // N due messages went from delay to prepare
+	EventTrimmed            EventKind = "trimmed"      // N messages were dropped from dead, by count or age
+	EventUndecodable        EventKind = "undecodable"  // went to dead: its Unmarshal failed; Serial, Receiver, Worker, Err
+	EventCancelled          EventKind = "cancelled"    // dropped by Cancel, met or stopped by a worker: Serial, ID, Attempt, Receiver, Worker; Took if it ran, and Err
+	EventExpired            EventKind = "expired"      // dropped, as Expire asked: Serial, ID, Receiver, Worker
+	EventPostponed          EventKind = "postponed"    // taken before its time, which Postpone had changed, and put off: Serial, ID, Receiver, Worker, Due
+	EventDuplicate          EventKind = "duplicate"    // a follow-up, or a recurring message, was not enqueued, because its ID is taken: ID, N or Serial
 
 	// A handler's faults.
-	TimedOut   EventKind = "timed-out"   // its context was ended; Serial, Attempt, Receiver, Worker, Took
-	Orphaned   EventKind = "orphaned"    // it ignored its ended context and was given up: its goroutine is left to itself; the same and N such orphans now
-	SlotsEmpty EventKind = "slots-empty" // as many orphans as workers: N slots stay empty until one ends
+	EventTimedOut       EventKind = "timed-out"   // its context was ended; Serial, Attempt, Receiver, Worker, Took
+	EventOrphaned       EventKind = "orphaned"    // it ignored its ended context and was given up: its goroutine is left to itself; the same and N such orphans now
+	EventWorkersMissing EventKind = "workers-missing" // as many orphans as workers: N slots stay empty until one ends
 
 	// A receiver's life.
-	Started    EventKind = "started"     // Receiver; N workers
-	Stopped    EventKind = "stopped"     // Receiver; Err if not clean
-	Succeeded  EventKind = "succeeded"   // Receiver is the new incarnation, Err why the old one ended; N handlers kept their message
-	LeaseGone  EventKind = "lease-gone"  // the lease was lost; Receiver
-	Died       EventKind = "died"        // N other receivers' leases ran out; Receiver is who saw it
-	Trouble    EventKind = "trouble"     // Redis refuses or does not answer a receiver, or a method of the user's failed beside its handler: Err; Fatal if waiting will not help
-	Connected  EventKind = "connected"   // to Redis, first or again
-	Separated  EventKind = "separated"   // from Redis: Err; it is dialled again with a growing wait, at most 5 s and at most 0.15 of a lease
-	EventsLost EventKind = "events-lost" // N events were dropped before this one: Events is slower than what happens
+	EventStarted       EventKind = "started"     // Receiver; N workers
+	EventStopped       EventKind = "stopped"     // Receiver; Err if not clean
+	EventHandedOver    EventKind = "handed-over"   // Receiver is the new incarnation, Err why the old one ended; N handlers kept their message
+	EventLeaseLost     EventKind = "lease-lost"  // the lease was lost; Receiver
+	EventReceiversDied EventKind = "receivers-died"        // N other receivers' leases ran out; Receiver is who saw it
+	EventReceiverError EventKind = "receiver-error"     // Redis refuses or does not answer a receiver, or a method of the user's failed beside its handler: Err; Fatal if waiting will not help
+	EventConnected     EventKind = "connected"   // to Redis, first or again
+	EventDisconnected  EventKind = "disconnected"   // from Redis: Err; it is dialled again with a growing wait, at most 5 s and at most 0.15 of a lease
+	EventEventsDropped EventKind = "events-dropped" // N events were dropped before this one: Events is slower than what happens
 )
 
 // missedTicks is package recur's.
@@ -79,15 +79,15 @@ func LogEvents(l *slog.Logger) func(Event) {
 	return func(e Event) {
 		level := slog.LevelInfo
 		switch e.Kind {
-		case Enqueued, Acked, Promoted, Released, Postponed, Duplicate:
+		case EventEnqueued, EventAcked, EventPromoted, EventReleased, EventPostponed, EventDuplicate:
 			level = slog.LevelDebug
-		case Stopped:
+		case EventStopped:
 			if e.Err != nil {
 				level = slog.LevelWarn
 			}
-		case Rejected, Poisoned, Undecodable, Lost, Orphaned, SlotsEmpty, LeaseGone, Trimmed, EventsLost:
+		case EventRejected, EventPoisoned, EventUndecodable, EventLateVerdict, EventOrphaned, EventWorkersMissing, EventLeaseLost, EventTrimmed, EventEventsDropped:
 			level = slog.LevelError
-		case missedTicks, Retried, DoneOrLost, Recovered, Suspected, TimedOut, Succeeded, Died, Trouble, Separated:
+		case missedTicks, EventRetried, EventUnconfirmedVerdict, EventRecovered, EventSuspected, EventTimedOut, EventHandedOver, EventReceiversDied, EventReceiverError, EventDisconnected:
 			level = slog.LevelWarn
 		}
 		if e.Fatal {
@@ -108,7 +108,7 @@ func LogEvents(l *slog.Logger) func(Event) {
 		add(e.ID != "", slog.String("id", e.ID))
 		add(e.Attempt != 0, slog.Int("attempt", e.Attempt))
 		add(e.Receiver != "", slog.String("receiver", e.Receiver))
-		add(e.Attempt != 0 || e.Kind == Released || e.Kind == Lost || e.Kind == DoneOrLost || e.Kind == Undecodable, slog.Int("worker", e.Worker))
+		add(e.Attempt != 0 || e.Kind == EventReleased || e.Kind == EventLateVerdict || e.Kind == EventUnconfirmedVerdict || e.Kind == EventUndecodable, slog.Int("worker", e.Worker))
 		add(e.N != 0, slog.Int("n", e.N))
 		add(e.Took != 0, slog.Duration("took", e.Took))
 		add(!e.Due.IsZero(), slog.Time("due", e.Due))
@@ -232,7 +232,7 @@ func (e *events) run() {
 			clear(e.batch)
 			if n := e.dropped; n > 0 {
 				e.dropped = 0
-				e.guarded(func() { e.to(Event{Kind: EventsLost, Time: time.Now(), N: n}) })
+				e.guarded(func() { e.to(Event{Kind: EventEventsDropped, Time: time.Now(), N: n}) })
 			}
 			if len(e.batch) == 0 {
 				if closed {

@@ -37,12 +37,12 @@ func logged(t *testing.T, e Event, least slog.Level) map[string]any {
 func TestLogLevels(t *testing.T) {
 	t.Parallel()
 	levels := map[EventKind]string{
-		Enqueued: "DEBUG", Acked: "DEBUG", Promoted: "DEBUG", Released: "DEBUG",
-		Started: "INFO", Stopped: "INFO", Connected: "INFO",
-		Retried: "WARN", DoneOrLost: "WARN", Recovered: "WARN", Suspected: "WARN", TimedOut: "WARN", Succeeded: "WARN", Died: "WARN",
-		Trouble: "WARN", Separated: "WARN",
-		Rejected: "ERROR", Poisoned: "ERROR", Undecodable: "ERROR", Lost: "ERROR", Orphaned: "ERROR", SlotsEmpty: "ERROR",
-		LeaseGone: "ERROR", Trimmed: "ERROR", EventsLost: "ERROR",
+		EventEnqueued: "DEBUG", EventAcked: "DEBUG", EventPromoted: "DEBUG", EventReleased: "DEBUG",
+		EventStarted: "INFO", EventStopped: "INFO", EventConnected: "INFO",
+		EventRetried: "WARN", EventUnconfirmedVerdict: "WARN", EventRecovered: "WARN", EventSuspected: "WARN", EventTimedOut: "WARN", EventHandedOver: "WARN", EventReceiversDied: "WARN",
+		EventReceiverError: "WARN", EventDisconnected: "WARN",
+		EventRejected: "ERROR", EventPoisoned: "ERROR", EventUndecodable: "ERROR", EventLateVerdict: "ERROR", EventOrphaned: "ERROR", EventWorkersMissing: "ERROR",
+		EventLeaseLost: "ERROR", EventTrimmed: "ERROR", EventEventsDropped: "ERROR",
 	}
 	for kind, want := range levels {
 		if line := logged(t, Event{Kind: kind}, slog.LevelDebug); line["level"] != want || line["msg"] != "shunt: "+string(kind) {
@@ -68,14 +68,14 @@ func TestLogFields(t *testing.T) {
 		e    Event
 		want map[string]any
 	}{
-		{Event{Kind: Acked, Time: due, Channel: "c", Serial: "01J", Attempt: 1, Receiver: "r", Took: 3 * time.Millisecond},
+		{Event{Kind: EventAcked, Time: due, Channel: "c", Serial: "01J", Attempt: 1, Receiver: "r", Took: 3 * time.Millisecond},
 			map[string]any{"level": "DEBUG", "msg": "shunt: acked", "channel": "c", "serial": "01J", "attempt": 1., "receiver": "r", "worker": 0., "took": 3e6}},
-		{Event{Kind: Retried, Channel: "c", Serial: "01J", Attempt: 2, Receiver: "r", Worker: 7, Took: time.Second, Err: errors.New("oh"), Due: due},
+		{Event{Kind: EventRetried, Channel: "c", Serial: "01J", Attempt: 2, Receiver: "r", Worker: 7, Took: time.Second, Err: errors.New("oh"), Due: due},
 			map[string]any{"level": "WARN", "msg": "shunt: retried", "channel": "c", "serial": "01J", "attempt": 2., "receiver": "r", "worker": 7., "took": 1e9,
 				"due": "2026-11-21T12:00:00Z", "error": "oh"}},
-		{Event{Kind: Enqueued, Channel: "c", N: 1000},
+		{Event{Kind: EventEnqueued, Channel: "c", N: 1000},
 			map[string]any{"level": "DEBUG", "msg": "shunt: enqueued", "channel": "c", "n": 1000.}},
-		{Event{Kind: Trouble, Channel: "c", Receiver: "r", Err: fmt.Errorf("a: %w", errors.New("b")), Fatal: true},
+		{Event{Kind: EventReceiverError, Channel: "c", Receiver: "r", Err: fmt.Errorf("a: %w", errors.New("b")), Fatal: true},
 			map[string]any{"level": "ERROR", "msg": "shunt: trouble", "channel": "c", "receiver": "r", "fatal": true, "error": "a: b"}},
 	} {
 		if line := logged(t, c.e, slog.LevelDebug); !reflect.DeepEqual(line, c.want) {
@@ -87,7 +87,7 @@ func TestLogFields(t *testing.T) {
 // The worker's number is known of everything that an attempt or a release of a worker tells.
 func TestLogWorker(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []EventKind{Released, Lost} {
+	for _, kind := range []EventKind{EventReleased, EventLateVerdict} {
 		if line := logged(t, Event{Kind: kind, Channel: "c", Receiver: "r", Worker: 3}, slog.LevelDebug); line["worker"] != 3. {
 			t.Errorf("%v", line)
 		}
@@ -97,7 +97,7 @@ func TestLogWorker(t *testing.T) {
 // A receiver that did not stop cleanly is worth a warning: "errors at Error or Warn".
 func TestLogUncleanStop(t *testing.T) {
 	t.Parallel()
-	if line := logged(t, Event{Kind: Stopped, Receiver: "r", Err: errors.New("oh")}, slog.LevelDebug); line["level"] != "WARN" && line["level"] != "ERROR" {
+	if line := logged(t, Event{Kind: EventStopped, Receiver: "r", Err: errors.New("oh")}, slog.LevelDebug); line["level"] != "WARN" && line["level"] != "ERROR" {
 		t.Errorf("%v", line)
 	}
 }
@@ -136,7 +136,7 @@ func (s *stream) numbers(kind EventKind) (ns []int) {
 
 func (s *stream) wantUpTo(t *testing.T, n int) {
 	t.Helper()
-	ns := s.numbers(Acked)
+	ns := s.numbers(EventAcked)
 	for i, got := range ns {
 		if got != i {
 			t.Fatalf("event %d is number %d", i, got)
@@ -184,7 +184,7 @@ func TestEventsConcurrently(t *testing.T) {
 	for w := range 8 {
 		all.Go(func() {
 			for i := range 1000 {
-				e.emit(Event{Kind: Acked, Worker: w, N: i})
+				e.emit(Event{Kind: EventAcked, Worker: w, N: i})
 			}
 		})
 	}
@@ -216,7 +216,7 @@ func TestEventSerials(t *testing.T) {
 		}
 	}
 	e.tell(evs...)
-	e.emit(Event{Kind: Enqueued, Serial: evs[1].Serial.String()})
+	e.emit(Event{Kind: EventEnqueued, Serial: evs[1].Serial.String()})
 	e.close(minute(t))
 	for i, got := range s.got {
 		want := ""
@@ -240,7 +240,7 @@ func TestNoEvents(t *testing.T) {
 	if e.on() || !newEventsClosed(t).on() {
 		t.Error("on")
 	}
-	e.emit(Event{Kind: Acked})
+	e.emit(Event{Kind: EventAcked})
 	e.close(context.Background())
 }
 
@@ -257,29 +257,29 @@ func TestEventsLost(t *testing.T) {
 	first, told := make(chan struct{}), make(chan struct{})
 	s := &stream{gate: make(chan struct{})}
 	e := newEvents(func(ev Event) {
-		if ev.Kind == Acked && ev.N == 0 {
+		if ev.Kind == EventAcked && ev.N == 0 {
 			close(first)
 		}
 		s.to(ev)
-		if ev.Kind == EventsLost {
+		if ev.Kind == EventEventsDropped {
 			close(told)
 		}
 	})
-	e.emit(Event{Kind: Acked, N: 0})
+	e.emit(Event{Kind: EventAcked, N: 0})
 	<-first // it is in the func's hands: what follows waits
 	for i := 1; i <= eventBuffer+5; i++ {
-		e.emit(Event{Kind: Acked, N: i})
+		e.emit(Event{Kind: EventAcked, N: i})
 	}
 	e.tell(worker.Event{Kind: worker.Acked, N: -1}, worker.Event{Kind: worker.Acked, N: -2})
 	close(s.gate)
 	<-told
-	e.emit(Event{Kind: Acked, N: eventBuffer + 1})
+	e.emit(Event{Kind: EventAcked, N: eventBuffer + 1})
 	e.close(minute(t))
 	s.wantUpTo(t, eventBuffer+2)
-	if lost := s.numbers(EventsLost); len(lost) != 1 || lost[0] != 7 {
+	if lost := s.numbers(EventEventsDropped); len(lost) != 1 || lost[0] != 7 {
 		t.Errorf("lost %v, want 7", lost)
 	}
-	if ev := s.got[eventBuffer+1]; ev.Kind != EventsLost || ev.Time.IsZero() {
+	if ev := s.got[eventBuffer+1]; ev.Kind != EventEventsDropped || ev.Time.IsZero() {
 		t.Errorf("after the kept ones comes %+v", ev)
 	}
 }
@@ -297,7 +297,7 @@ func TestEventsLostOfOneBurst(t *testing.T) {
 	e.tell(burst...)
 	e.close(minute(t))
 	s.wantUpTo(t, eventBuffer)
-	if lost := s.numbers(EventsLost); len(lost) != 1 || lost[0] != 100 {
+	if lost := s.numbers(EventEventsDropped); len(lost) != 1 || lost[0] != 100 {
 		t.Errorf("lost %v, want 100", lost)
 	}
 }
@@ -318,7 +318,7 @@ func TestEventsFuncFails(t *testing.T) {
 			}}
 			e := newEvents(s.to)
 			for i := range 300 {
-				e.emit(Event{Kind: Acked, N: i})
+				e.emit(Event{Kind: EventAcked, N: i})
 				if n := <-got; n != i { // one at a time: each is a batch of its own
 					t.Fatalf("event %d, want %d", n, i)
 				}
@@ -360,12 +360,12 @@ func TestEventsCloseIsBounded(t *testing.T) {
 	s := &stream{gate: make(chan struct{})}
 	e := newEvents(s.to)
 	for i := range 10 {
-		e.emit(Event{Kind: Acked, N: i})
+		e.emit(Event{Kind: EventAcked, N: i})
 	}
 	ended, end := context.WithCancel(context.Background())
 	end()
 	e.close(ended) // would hang: the func waits for the gate
-	if n := len(s.numbers(Acked)); n != 0 {
+	if n := len(s.numbers(EventAcked)); n != 0 {
 		t.Errorf("%d events", n)
 	}
 	close(s.gate)

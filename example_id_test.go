@@ -32,7 +32,7 @@ func ExampleID() {
 	if _, err := q.Receive(ctx, charge, 1); err != nil {
 		fmt.Println(err)
 	}
-	wait(shunt.Acked, 1)
+	wait(shunt.EventAcked, 1)
 	_, err = q.Status(ctx, "charge", "order-7")
 	fmt.Println("over:", errors.Is(err, shunt.ErrNotFound))
 	// Output:
@@ -88,7 +88,7 @@ func ExampleQueue_Cancel() {
 	}
 	<-started
 	before, err = q.Cancel(ctx, "export", "orders")
-	wait(shunt.Cancelled, 1)
+	wait(shunt.EventCancelled, 1)
 	fmt.Println(before.State, err)
 	// Output:
 	// delay <nil>
@@ -121,7 +121,7 @@ func ExampleThen() {
 	if err := q.Enqueue(ctx, pay.Message(7)); err != nil {
 		fmt.Println(err)
 	}
-	wait(shunt.Acked, 3)
+	wait(shunt.EventAcked, 3)
 	// Output:
 	// takes the money for order 7
 	// packs order 7
@@ -147,7 +147,7 @@ func ExampleExpire() {
 	if _, err := q.Receive(ctx, code, 1); err != nil {
 		fmt.Println(err)
 	}
-	wait(shunt.Expired, 1)
-	wait(shunt.Acked, 1)
+	wait(shunt.EventExpired, 1)
+	wait(shunt.EventAcked, 1)
 	// Output: sends a code to ben
 }

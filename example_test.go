@@ -95,7 +95,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	wait(shunt.Acked, 1)
+	wait(shunt.EventAcked, 1)
 	fmt.Println(shutdown(ctx))
 	// Output:
 	// Ann's ships order 7
@@ -143,7 +143,7 @@ func ExampleQueue_EnqueueAll() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println("ready to be taken:", stats[shunt.Prepare].Count)
+	fmt.Println("ready to be taken:", stats[shunt.StatePrepare].Count)
 	// Output:
 	// surely not enqueued: 1 true
 	// ready to be taken: 2
@@ -165,7 +165,7 @@ func ExampleIn() {
 	if err := q.Enqueue(ctx, reminder.Message(Welcome{}), shunt.In(50*time.Millisecond)); err != nil {
 		panic(err)
 	}
-	wait(shunt.Acked, 1)
+	wait(shunt.EventAcked, 1)
 	// Output: not before its time: true
 }
 
@@ -178,7 +178,7 @@ func ExampleAt() {
 	if err := q.Enqueue(ctx, &Order{ID: 7}, shunt.At(due)); err != nil {
 		panic(err)
 	}
-	delayed, err := q.List(ctx, "orders", shunt.Delay, 0, 0)
+	delayed, err := q.List(ctx, "orders", shunt.StateDelay, 0, 0)
 	if err != nil {
 		panic(err)
 	}
@@ -240,7 +240,7 @@ func ExampleQueue_ReceiveOrdered() {
 	if _, err := q.ReceiveOrdered(ctx, 1, vip, bulk); err != nil {
 		panic(err)
 	}
-	wait(shunt.Acked, 3)
+	wait(shunt.EventAcked, 3)
 	// Output:
 	// pearls
 	// gravel
@@ -264,7 +264,7 @@ func ExampleQueue_ReceiveWeighted() {
 	if err != nil {
 		panic(err)
 	}
-	wait(shunt.Acked, 8)
+	wait(shunt.EventAcked, 8)
 	// Output:
 	// paying
 	// free
@@ -291,7 +291,7 @@ func ExampleDefine() {
 	if _, err := q.Receive(ctx, welcome, 8); err != nil {
 		panic(err)
 	}
-	wait(shunt.Acked, 1)
+	wait(shunt.EventAcked, 1)
 	// Output: welcome, Ann
 }
 
@@ -307,7 +307,7 @@ func ExampleRaw() {
 	if _, err := q.Receive(ctx, &Order{shop: &Shop{Name: "Ann's"}}, 1); err != nil {
 		panic(err)
 	}
-	wait(shunt.Acked, 1)
+	wait(shunt.EventAcked, 1)
 	// Output: Ann's ships order 7
 }
 
@@ -344,8 +344,8 @@ func ExampleReject() {
 	if _, err := q.Receive(ctx, mail, 1); err != nil {
 		panic(err)
 	}
-	wait(shunt.Rejected, 1)
-	dead, err := q.List(ctx, "mail", shunt.Dead, 0, 0)
+	wait(shunt.EventRejected, 1)
+	dead, err := q.List(ctx, "mail", shunt.StateDead, 0, 0)
 	if err != nil {
 		panic(err)
 	}
@@ -374,7 +374,7 @@ func ExampleRetryAfter() {
 	if _, err := q.Receive(ctx, mail, 1); err != nil {
 		panic(err)
 	}
-	wait(shunt.Acked, 1)
+	wait(shunt.EventAcked, 1)
 	// Output:
 	// attempt 1, failed so far with ""
 	// attempt 2, failed so far with "too many requests"
@@ -397,7 +397,7 @@ func ExampleHeader() {
 	if _, err := q.Receive(ctx, show, 1); err != nil {
 		panic(err)
 	}
-	wait(shunt.Acked, 1)
+	wait(shunt.EventAcked, 1)
 	// Output: show 1 ann
 }
 
@@ -427,7 +427,7 @@ func ExampleQueue_wrap() {
 	if _, err := q.Receive(ctx, &Order{shop: &Shop{Name: "Ann's"}}, 1); err != nil {
 		panic(err)
 	}
-	wait(shunt.Acked, 1)
+	wait(shunt.EventAcked, 1)
 	// Output:
 	// before orders
 	// Ann's ships order 7
@@ -440,7 +440,7 @@ func ExampleQueue_events() {
 	defer end()
 	acked := make(chan shunt.Event, 1)
 	q.Events = func(e shunt.Event) { // on a goroutine of its own, one at a time
-		if e.Kind == shunt.Acked {
+		if e.Kind == shunt.EventAcked {
 			acked <- e
 		}
 	}
@@ -488,7 +488,7 @@ func ExampleLogEvents() {
 	if _, err := q.Receive(ctx, mail, 1); err != nil {
 		panic(err)
 	}
-	wait(shunt.Rejected, 1)
+	wait(shunt.EventRejected, 1)
 	// Output: level=ERROR msg="shunt: rejected" channel=mail attempt=1 worker=0 error="mailbox unknown"
 }
 
@@ -533,7 +533,7 @@ func dead(q *shunt.Queue, wait func(shunt.EventKind, int)) {
 	if err != nil {
 		panic(err)
 	}
-	wait(shunt.Rejected, 3)
+	wait(shunt.EventRejected, 3)
 	if err := shutdown(ctx); err != nil {
 		panic(err)
 	}
@@ -545,7 +545,7 @@ func ExampleQueue_List() {
 	dead(q, wait) // ann, ben and cleo
 	ctx := context.Background()
 
-	entries, err := q.List(ctx, "mail", shunt.Dead, 0, 0)
+	entries, err := q.List(ctx, "mail", shunt.StateDead, 0, 0)
 	if err != nil {
 		panic(err)
 	}
@@ -564,7 +564,7 @@ func ExampleQueue_RetryDead() {
 	dead(q, wait) // ann, ben and cleo
 	ctx := context.Background()
 
-	entries, err := q.List(ctx, "mail", shunt.Dead, 0, 0)
+	entries, err := q.List(ctx, "mail", shunt.StateDead, 0, 0)
 	if err != nil {
 		panic(err)
 	}
@@ -583,7 +583,7 @@ func ExampleQueue_DeleteDead() {
 	dead(q, wait) // ann, ben and cleo
 	ctx := context.Background()
 
-	entries, err := q.List(ctx, "mail", shunt.Dead, 0, 0)
+	entries, err := q.List(ctx, "mail", shunt.StateDead, 0, 0)
 	if err != nil {
 		panic(err)
 	}
@@ -603,9 +603,9 @@ func ExampleQueue_Purge() {
 	dead(q, wait) // ann, ben and cleo
 	ctx := context.Background()
 
-	n, err := q.Purge(ctx, "mail", shunt.Dead, shunt.Prepare)
+	n, err := q.Purge(ctx, "mail", shunt.StateDead, shunt.StatePrepare)
 	fmt.Println("purged:", n, err)
-	_, err = q.Purge(ctx, "mail", shunt.Doing)
+	_, err = q.Purge(ctx, "mail", shunt.StateDoing)
 	fmt.Println(err)
 	// Output:
 	// purged: 3 <nil>

@@ -129,7 +129,7 @@ func recovers(t *testing.T, lease time.Duration) time.Duration {
 	q.enqueue(0, 64)
 	redistest.Until(t, 10*time.Second, "64 in hand", func() bool {
 		st, err := q.Stats(context.Background(), q.name)
-		return err == nil && st[Doing].Count == 64
+		return err == nil && st[StateDoing].Count == 64
 	})
 	seen := newTally()
 	q.receive(64, func(_ context.Context, i int) error { seen.add(i); return nil })
@@ -172,7 +172,7 @@ func TestFrozenJudgesNobody(t *testing.T) {
 	strikes(t, sweeps, n+1)
 	time.Sleep(100 * time.Millisecond) // the owner is back a little later, in less than a quarter of its lease
 	p.Hole(false)
-	q.wait(Succeeded, 1, 10*time.Second)
+	q.wait(EventHandedOver, 1, 10*time.Second)
 	for _, dead := range members(t, s, k.DeadReceivers) {
 		if strings.HasSuffix(dead, " r") {
 			t.Errorf("called dead: %s", dead)
@@ -205,9 +205,9 @@ func TestPoison(t *testing.T) {
 			current = startWorker(t, o)
 		}
 		st, err := q.Stats(context.Background(), q.name)
-		return err == nil && st[Dead].Count > 0 && handled(t, log).distinct() == innocents && st[Doing].Count == 0
+		return err == nil && st[StateDead].Count > 0 && handled(t, log).distinct() == innocents && st[StateDoing].Count == 0
 	})
-	es, err := q.List(context.Background(), q.name, Dead, 0, 0)
+	es, err := q.List(context.Background(), q.name, StateDead, 0, 0)
 	if err != nil || len(es) != 1 || string(es[0].Payload) != strconv.Itoa(innocents) || es[0].Recoveries != 4 || !strings.Contains(es[0].Failure, "dying process") {
 		t.Errorf("dead: %+v %v", es, err)
 	}
@@ -267,7 +267,7 @@ func TestKilledKeeper(t *testing.T) {
 	dying.Kill()
 	seen := newTally()
 	shutdown := q.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
-	q.wait(Died, 1, 5*time.Second)
+	q.wait(EventReceiversDied, 1, 5*time.Second)
 	redistest.Until(t, 5*time.Second, "it is succeeded", func() bool {
 		vs := s.Do("HGET", keeper, "name")
 		b, _ := vs.([]byte)
@@ -301,16 +301,16 @@ func TestPromoteBehind(t *testing.T) {
 	refused := p.On(redistest.ByScript(store.Promote)(b.name), 3, redistest.ReplyError("BUSY Redis is busy running a script."))
 	seen := newTally()
 	b.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
-	b.until(10*time.Second, "all are handled", func() bool { return b.count(Acked) == n })
+	b.until(10*time.Second, "all are handled", func() bool { return b.count(EventAcked) == n })
 	strikes(t, refused, 1)
-	if got := b.sum(Promoted); got != n || seen.distinct() != n {
+	if got := b.sum(EventPromoted); got != n || seen.distinct() != n {
 		t.Errorf("promoted %d, handled %d of %d", got, seen.distinct(), n)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var moved []int
 	for _, e := range b.events {
-		if e.Kind == Promoted {
+		if e.Kind == EventPromoted {
 			moved = append(moved, e.N)
 		}
 	}

@@ -178,7 +178,7 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 		}
 	}
 	if a.err != nil {
-		h.r.q.events.emit(Event{Kind: Trouble, Channel: h.In.Channel, Serial: h.Name(), Err: a.err})
+		h.r.q.events.emit(Event{Kind: EventReceiverError, Channel: h.In.Channel, Serial: h.Name(), Err: a.err})
 	}
 	return a.value, a.err
 }
@@ -188,7 +188,7 @@ func infoOf(it *worker.Item) Info {
 	i := Info{Channel: it.In.Channel, Serial: it.Name(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries), Headers: it.Headers(),
 		Failure: it.Failure(), Receiver: it.Receiver(), Worker: it.Worker()}
 	if !it.Bare {
-		i.Enqueued = element.EnqueuedAt(it.Serial)
+		i.EnqueuedAt = element.EnqueuedAt(it.Serial)
 	}
 	return i
 }

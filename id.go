@@ -160,7 +160,7 @@ func receiptsOf(es []*element.Element, taken []error) (all [][]byte) {
 func (q *Queue) inHand(ctx context.Context, d *draft, taken []error) {
 	var dups []*DuplicateError
 	for _, err := range taken {
-		if dup, ok := err.(*DuplicateError); ok && dup.Status.State != Done {
+		if dup, ok := err.(*DuplicateError); ok && dup.Status.State != StateDone {
 			dups = append(dups, dup)
 		}
 	}

@@ -63,7 +63,7 @@ func TestManyReceipts(t *testing.T) {
 	e1 := b.one(1, ID("x"))
 	_, e2 := b.Status(ctx, b.name, "x")
 	e3 := b.one(1, ID("y"))
-	t.Logf("bad calls %d (%.150v), prepare %d; one more: %v, its status: %v; and one more: %v", bad.Load(), first, st[Prepare].Count, e1, e2, e3)
+	t.Logf("bad calls %d (%.150v), prepare %d; one more: %v, its status: %v; and one more: %v", bad.Load(), first, st[StatePrepare].Count, e1, e2, e3)
 	if bad.Load() > 0 || e1 != nil {
 		t.Fail()
 	}
@@ -80,13 +80,13 @@ func TestReviveExpired(t *testing.T) {
 	b.passes(s, 2*time.Millisecond)
 	seen := newTally()
 	b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
-	b.wait(Rejected, 2, 5*time.Second)
-	dead, err := b.List(ctx, b.name, Dead, 0, 0)
+	b.wait(EventRejected, 2, 5*time.Second)
+	dead, err := b.List(ctx, b.name, StateDead, 0, 0)
 	b.must(err)
 	n, err := b.RetryDead(ctx, b.name, dead...)
 	b.must(err)
-	b.until(5*time.Second, "the end", func() bool { return b.count(Rejected)+b.count(Acked)+b.count(Expired) >= 4 })
-	t.Logf("revived %d; handled %v, rejected %d expired %d", n, seen.n, b.count(Rejected), b.count(Expired))
+	b.until(5*time.Second, "the end", func() bool { return b.count(EventRejected)+b.count(EventAcked)+b.count(EventExpired) >= 4 })
+	t.Logf("revived %d; handled %v, rejected %d expired %d", n, seen.n, b.count(EventRejected), b.count(EventExpired))
 	if len(seen.n) != 2 {
 		t.Fail()
 	}
@@ -104,14 +104,14 @@ func TestReviveDropped(t *testing.T) {
 	raw[2] = 4 // as reap does with what four dying processes held
 	s.Do("ZADD", k.Dead, time.Now().UnixMilli(), raw)
 	b.passes(s, 51*time.Millisecond)
-	dead, err := b.List(ctx, b.name, Dead, 0, 0)
+	dead, err := b.List(ctx, b.name, StateDead, 0, 0)
 	b.must(err)
 	n, err := b.RetryDead(ctx, b.name, dead...)
 	b.must(err)
 	seen := newTally()
 	b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
-	b.until(5*time.Second, "the end", func() bool { return b.count(Acked)+b.count(Expired) >= 1 })
-	t.Logf("revived %d; handled %v, expired %d", n, seen.n, b.count(Expired))
+	b.until(5*time.Second, "the end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 1 })
+	t.Logf("revived %d; handled %v, expired %d", n, seen.n, b.count(EventExpired))
 	if len(seen.n) != 1 {
 		t.Fail()
 	}
@@ -127,12 +127,12 @@ func TestReviveLate(t *testing.T) {
 	b.passes(s, 31*time.Millisecond)
 	seen := newTally()
 	b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
-	b.wait(Rejected, 1, 5*time.Second)
-	dead, err := b.List(ctx, b.name, Dead, 0, 0)
+	b.wait(EventRejected, 1, 5*time.Second)
+	dead, err := b.List(ctx, b.name, StateDead, 0, 0)
 	b.must(err)
 	_, err = b.RetryDead(ctx, b.name, dead...)
 	b.must(err)
-	b.until(5*time.Second, "the end", func() bool { return b.count(Rejected)+b.count(Acked) >= 2 })
+	b.until(5*time.Second, "the end", func() bool { return b.count(EventRejected)+b.count(EventAcked) >= 2 })
 	if len(seen.n) != 1 {
 		t.Errorf("dead again")
 	}
@@ -159,9 +159,9 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 			b.passes(s, 501*time.Millisecond)
 			var n atomic.Int32
 			b.receive(1, func(ctx context.Context, i int) error { n.Add(1); return nil })
-			b.until(5*time.Second, "end", func() bool { return b.count(Acked)+b.count(Expired) >= 1 })
+			b.until(5*time.Second, "end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 1 })
 			if n.Load() != 1 {
-				t.Errorf("taken once, handed back, and then dropped as expired: Expired %d", b.count(Expired))
+				t.Errorf("taken once, handed back, and then dropped as expired: Expired %d", b.count(EventExpired))
 			}
 		})
 	}
@@ -251,7 +251,7 @@ func TestManyWaits(t *testing.T) {
 		g.Add(1)
 		go func() {
 			defer g.Done()
-			if o, err := b.Wait(context.Background(), b.name, fmt.Sprint(i)); err != nil || o.Kind != Acked {
+			if o, err := b.Wait(context.Background(), b.name, fmt.Sprint(i)); err != nil || o.Kind != EventAcked {
 				t.Errorf("%v %v", o, err)
 			}
 		}()
@@ -309,14 +309,14 @@ func TestPostponeAmongMany(t *testing.T) {
 		ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(i))))
 	}
 	b.must(b.EnqueueAll(ctx, ms, At(at)))
-	es, err := b.List(ctx, b.name, Delay, 1499, 1)
+	es, err := b.List(ctx, b.name, StateDelay, 1499, 1)
 	b.must(err)
 	id := es[0].ID
 	b.must(b.Postpone(ctx, b.name, id, In(2*time.Hour)))
 	b.must(b.Promote(ctx, b.name, id))
 	st, _ := b.Stats(ctx, b.name)
-	t.Logf("status %v, prepare %d, delay %d", b.status(id).State, st[Prepare].Count, st[Delay].Count)
-	if st[Prepare].Count != 1 {
+	t.Logf("status %v, prepare %d, delay %d", b.status(id).State, st[StatePrepare].Count, st[StateDelay].Count)
+	if st[StatePrepare].Count != 1 {
 		t.Errorf("promoted, but still in delay for an hour")
 	}
 }
@@ -363,7 +363,7 @@ func TestPromoteSentTwice(t *testing.T) {
 		if cut.Struck() != 1 || again.Struck() != 1 {
 			t.Fatalf("%s: cut %d times, sent again %d times", after, cut.Struck(), again.Struck())
 		}
-		if after == "another has its id" && o.status("a").State != Delay {
+		if after == "another has its id" && o.status("a").State != StateDelay {
 			t.Errorf("the other is promoted: %+v", o.status("a"))
 		}
 		cut.Remove()
@@ -387,8 +387,8 @@ func TestPromoteWhilePutOff(t *testing.T) {
 	p.On(redistest.ByScript(store.Retry)(b.name), 1, redistest.Call(func() { errs <- o.Promote(ctx, b.name, "a") }))
 	b.receive(1, func(context.Context, int) error { return nil })
 	b.must(<-errs)
-	b.wait(Postponed, 1, 5*time.Second)
-	b.wait(Acked, 1, 5*time.Second) // not in an hour
+	b.wait(EventPostponed, 1, 5*time.Second)
+	b.wait(EventAcked, 1, 5*time.Second) // not in an hour
 }
 
 // Cancel just before the last attempt's reject.
@@ -405,9 +405,9 @@ func TestCancelAtLastAttempt(t *testing.T) {
 		t.Log(st.State, err)
 	}))
 	b.receive(1, func(context.Context, int) error { return errors.New("no") })
-	b.until(5*time.Second, "end", func() bool { return b.count(Cancelled)+b.count(Rejected) > 0 })
+	b.until(5*time.Second, "end", func() bool { return b.count(EventCancelled)+b.count(EventRejected) > 0 })
 	st, _ := b.Stats(ctx, b.name)
-	if st[Dead].Count != 0 {
+	if st[StateDead].Count != 0 {
 		t.Errorf("cancelled, failed, and in dead")
 	}
 }
@@ -468,7 +468,7 @@ func TestDoubtOfSeveral(t *testing.T) {
 			}
 		}
 		shutdown := o.receive(4, func(_ context.Context, i int) error { seen.add(i); return nil })
-		o.wait(Acked, 10, 5*time.Second)
+		o.wait(EventAcked, 10, 5*time.Second)
 		b.must(shutdown(ctx))
 		if seen.n[100] != 1 || seen.n[2] != 1 || seen.n[0] != 2 || seen.n[4] != 2 {
 			t.Errorf("handled %v", seen.n)
@@ -499,8 +499,8 @@ func TestThenOwnID(t *testing.T) {
 		return Then(ctx, With(b.kind(nil).Message(2), ID("a")))
 	})
 	b.must(b.one(1, ID("a")))
-	b.wait(Acked, 2, 5*time.Second)
-	if n := b.count(Duplicate); n != 0 {
+	b.wait(EventAcked, 2, 5*time.Second)
+	if n := b.count(EventDuplicate); n != 0 {
 		t.Errorf("%d duplicates", n)
 	}
 }
@@ -513,7 +513,7 @@ func TestLateStart(t *testing.T) {
 	k := store.KeysOf(b.name)
 	b.receive(1, func(context.Context, int) error { return nil })
 	b.must(b.one(1, ID("a"), UniqueFor(200*time.Millisecond)))
-	b.wait(Acked, 1, 5*time.Second)
+	b.wait(EventAcked, 1, 5*time.Second)
 	raw := s.Do("HGET", k.IDs, "a").([]byte)
 	s.Do("HSET", k.Running, raw[:16], "gone/0 1 1")
 	b.until(5*time.Second, "a free id", func() bool { return b.one(2, ID("a")) == nil })
@@ -569,7 +569,7 @@ func TestExpiredRecovered(t *testing.T) {
 		now.Add(-1)
 		return nil
 	})
-	b.until(5*time.Second, "end", func() bool { return b.count(Acked)+b.count(Expired) >= 2 })
+	b.until(5*time.Second, "end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 2 })
 	if most.Load() > 1 {
 		t.Errorf("%d of one id at once", most.Load())
 	}
@@ -609,7 +609,7 @@ func TestCancelledRetryEnds(t *testing.T) {
 	p.On(redistest.ByScript(store.Retry)(b.name), 1, redistest.Call(func() { o.Cancel(ctx, b.name, "a") }))
 	b.receive(1, func(context.Context, int) error { return errors.New("no") })
 	oc := <-done
-	if d := time.Until(oc.Ended); d > time.Second {
+	if d := time.Until(oc.EndedAt); d > time.Second {
 		t.Errorf("%v ended in %v", oc.Kind, d)
 	}
 }
@@ -633,14 +633,14 @@ func TestBadIndex(t *testing.T) {
 			for seen.distinct() < 49 && time.Now().Before(deadline) {
 				time.Sleep(10 * time.Millisecond)
 			}
-			t.Logf("handled %d of 49 in 4 s, the one with the id %v; acked %d trouble %d", seen.distinct(), seen.n[1], b.count(Acked), b.count(Trouble))
+			t.Logf("handled %d of 49 in 4 s, the one with the id %v; acked %d trouble %d", seen.distinct(), seen.n[1], b.count(EventAcked), b.count(EventReceiverError))
 			if seen.distinct() < 48 {
 				t.Error("plain messages are held up")
 			}
 			if err := b.one(100, ID("new")); err != nil {
 				t.Log("enqueue:", err)
 			}
-			_, err := b.Purge(context.Background(), b.name, Prepare)
+			_, err := b.Purge(context.Background(), b.name, StatePrepare)
 			t.Log("purge:", err)
 			s.Do("DEL", "{"+b.name+"}."+key)
 		})
@@ -657,7 +657,7 @@ func TestIDsOfAnyBytes(t *testing.T) {
 	fail := "\x00 17 \n\xff\xfe r2 3 4 5 6/7\nx %s"
 	for i, id := range ids {
 		b.must(b.one(i, ID(id), Retain(time.Hour)))
-		if st := b.status(id); st.State != Prepare {
+		if st := b.status(id); st.State != StatePrepare {
 			t.Errorf("%q %+v", id, st)
 		}
 	}
@@ -672,7 +672,7 @@ func TestIDsOfAnyBytes(t *testing.T) {
 		c, cancel := context.WithTimeout(ctx, 8*time.Second)
 		o, err := b.Wait(c, b.name, id)
 		cancel()
-		if err != nil || i%2 == 0 && (o.Kind != Rejected || o.Failure != fail) || i%2 == 1 && (o.Kind != Acked || string(o.Result) != fail+id) {
+		if err != nil || i%2 == 0 && (o.Kind != EventRejected || o.Failure != fail) || i%2 == 1 && (o.Kind != EventAcked || string(o.Result) != fail+id) {
 			t.Errorf("%q %+v %v", id, o, err)
 		}
 	}
@@ -695,9 +695,9 @@ func TestThenMany(t *testing.T) {
 		return Then(ctx, ms...)
 	})
 	b.must(b.one(1))
-	b.wait(Acked, 1, 10*time.Second)
+	b.wait(EventAcked, 1, 10*time.Second)
 	st, _ := b.Stats(context.Background(), b.name+".next")
-	if st[Prepare].Count != 500 || st[Delay].Count != 500 {
+	if st[StatePrepare].Count != 500 || st[StateDelay].Count != 500 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -759,7 +759,7 @@ func TestLostRepliesOfIDs(t *testing.T) {
 				k := store.KeysOf(b.name)
 				o.until(20*time.Second, "the end", func() bool {
 					left, m := o.leaves(b.name)
-					return m-left[Dead].Count-left[Done].Count == 0
+					return m-left[StateDead].Count-left[StateDone].Count == 0
 				})
 				time.Sleep(100 * time.Millisecond)
 				if v := s.Do("HGETALL", k.IDs).([]any); len(v) != 0 {
@@ -771,17 +771,17 @@ func TestLostRepliesOfIDs(t *testing.T) {
 				if seen.distinct() != n {
 					t.Errorf("%d handled", seen.distinct())
 				}
-				es, err := o.List(context.Background(), b.name+".next", Prepare, 0, 0)
+				es, err := o.List(context.Background(), b.name+".next", StatePrepare, 0, 0)
 				if err != nil || len(es) != n/2 {
 					t.Errorf("%d followed, want %d: %v", len(es), n/2, err)
 				}
-				done, err := o.List(context.Background(), b.name, Done, 0, 0)
+				done, err := o.List(context.Background(), b.name, StateDone, 0, 0)
 				if err != nil || len(done) != n {
 					t.Errorf("%d kept, want %d: %v", len(done), n, err)
 				}
 				st, _ := o.Stats(context.Background(), b.name)
-				if st[Dead].Count != n/4 {
-					t.Errorf("dead %d", st[Dead].Count)
+				if st[StateDead].Count != n/4 {
+					t.Errorf("dead %d", st[StateDead].Count)
 				}
 			})
 		}
@@ -857,7 +857,7 @@ func TestIDStorm(t *testing.T) {
 						time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
 					}
 					st, err := o.Cancel(ctx, b.name, id)
-					if err == nil && st.State != Doing {
+					if err == nil && st.State != StateDoing {
 						cancelled.Store(i, true)
 					}
 				}
@@ -874,12 +874,12 @@ func TestIDStorm(t *testing.T) {
 	k := store.KeysOf(b.name)
 	o.until(20*time.Second, "the end", func() bool {
 		left, m := o.leaves(b.name)
-		return m-left[Dead].Count-left[Done].Count == 0
+		return m-left[StateDead].Count-left[StateDone].Count == 0
 	})
 	time.Sleep(200 * time.Millisecond)
 	v := s.Do("HGETALL", k.IDs).([]any)
 	for i := 0; i+1 < len(v); i += 2 {
-		if st := statusOf("", v[i+1].([]byte), nil, time.Time{}); st.State != Done {
+		if st := statusOf("", v[i+1].([]byte), nil, time.Time{}); st.State != StateDone {
 			t.Errorf("leaked: %q", v[i:i+2])
 		}
 	}
@@ -925,12 +925,12 @@ func TestFullRedisWithIDs(t *testing.T) {
 		}
 		return nil
 	})
-	b.until(10*time.Second, "all", func() bool { return b.count(Acked)+b.count(Rejected) >= 401 })
+	b.until(10*time.Second, "all", func() bool { return b.count(EventAcked)+b.count(EventRejected) >= 401 })
 	k := store.KeysOf(b.name)
 	if v := s.Do("HLEN", k.IDs).(int64); v != 0 {
 		t.Errorf("%d ids left", v)
 	}
-	dead, err := b.List(ctx, b.name, Dead, 0, 0)
+	dead, err := b.List(ctx, b.name, StateDead, 0, 0)
 	b.must(err)
 	n, err := b.RetryDead(ctx, b.name, dead[:1]...)
 	t.Log("revive on a full one:", n, err)
@@ -1058,7 +1058,7 @@ func overTogether(t *testing.T, named bool, disturb func(do func(string, ...any)
 		}
 		return nil
 	})
-	b.wait(Acked, n, 5*time.Second)
+	b.wait(EventAcked, n, 5*time.Second)
 	for _, key := range []any{k.IDs, k.Running} {
 		if left := s.Do("HLEN", key).(int64); left > 0 {
 			t.Errorf("%d left in %s", left, key)
@@ -1099,12 +1099,12 @@ func TestHolderAfterHandover(t *testing.T) {
 	b.must(o.one(1, ID("a")))
 	before := <-in
 	p.CutAll()
-	b.wait(Succeeded, 1, 5*time.Second)
-	if st := o.status("a"); st.State != Doing || st.Attempt != 2 || st.Receiver == before || time.Since(st.Since).Abs() > time.Minute {
+	b.wait(EventHandedOver, 1, 5*time.Second)
+	if st := o.status("a"); st.State != StateDoing || st.Attempt != 2 || st.Receiver == before || time.Since(st.StartedAt).Abs() > time.Minute {
 		t.Errorf("before in the hands of %s: %+v", before, st)
 	}
 	close(out)
-	b.wait(Acked, 1, 5*time.Second)
+	b.wait(EventAcked, 1, 5*time.Second)
 	o.noID("a")
 }
 

@@ -58,12 +58,12 @@ func TestIDIsUnique(t *testing.T) {
 			}
 		}
 		b.must(b.one(1, ID("a"), In(time.Hour)))
-		taken(Delay)
-		if st := b.status("a"); st.State != Delay || time.Until(st.Due) < 50*time.Minute || st.Serial == "" {
+		taken(StateDelay)
+		if st := b.status("a"); st.State != StateDelay || time.Until(st.Due) < 50*time.Minute || st.Serial == "" {
 			t.Fatalf("delayed: %+v", st)
 		}
 		b.must(b.Promote(context.Background(), b.name, "a"))
-		taken(Prepare)
+		taken(StatePrepare)
 		in, out := make(chan struct{}), make(chan struct{})
 		b.receive(1, func(ctx context.Context, i int) error {
 			in <- struct{}{}
@@ -71,17 +71,17 @@ func TestIDIsUnique(t *testing.T) {
 			return nil
 		})
 		<-in
-		taken(Doing)
-		if st := b.status("a"); st.State != Doing || st.Attempt != 1 || st.Receiver == "" || time.Since(st.Since) > time.Minute {
+		taken(StateDoing)
+		if st := b.status("a"); st.State != StateDoing || st.Attempt != 1 || st.Receiver == "" || time.Since(st.StartedAt) > time.Minute {
 			t.Fatalf("in hand: %+v", st)
 		}
 		close(out)
-		b.wait(Acked, 1, 5*time.Second)
+		b.wait(EventAcked, 1, 5*time.Second)
 		b.noID("a")
 		b.must(b.one(3, ID("a")))
 		<-in
-		b.wait(Acked, 2, 5*time.Second)
-		if n := b.count(Acked); n != 2 {
+		b.wait(EventAcked, 2, 5*time.Second)
+		if n := b.count(EventAcked); n != 2 {
 			t.Fatalf("%d acked", n)
 		}
 		if n := s.Do("EXISTS", store.KeysOf(b.name).IDs).(int64); n != 0 {
@@ -101,14 +101,14 @@ func TestIDOfTheDead(t *testing.T) {
 		})
 		b.receive(1, func(ctx context.Context, i int) error { return errors.New("no") })
 		b.must(b.one(1, ID("a")))
-		b.wait(Retried, 1, 5*time.Second)
-		if st := b.status("a"); st.State != Delay || st.Attempt != 1 || st.Failure != "no" {
+		b.wait(EventRetried, 1, 5*time.Second)
+		if st := b.status("a"); st.State != StateDelay || st.Attempt != 1 || st.Failure != "no" {
 			t.Fatalf("after a failure: %+v", st)
 		}
 		b.must(b.Promote(ctx, b.name, "a"))
-		b.wait(Rejected, 1, 5*time.Second)
+		b.wait(EventRejected, 1, 5*time.Second)
 		b.noID("a")
-		dead, err := b.List(ctx, b.name, Dead, 0, 0)
+		dead, err := b.List(ctx, b.name, StateDead, 0, 0)
 		if err != nil || len(dead) != 1 || dead[0].ID != "a" {
 			t.Fatalf("dead: %+v, %v", dead, err)
 		}
@@ -121,8 +121,8 @@ func TestIDOfTheDead(t *testing.T) {
 		if n, err := b.RetryDead(ctx, b.name, dead...); n != 1 || err != nil {
 			t.Fatalf("revived %d: %v", n, err)
 		}
-		b.wait(Retried, 2, 5*time.Second)
-		if st := b.status("a"); st.State != Delay {
+		b.wait(EventRetried, 2, 5*time.Second)
+		if st := b.status("a"); st.State != StateDelay {
 			t.Fatalf("revived: %+v", st)
 		}
 	})
@@ -138,7 +138,7 @@ func TestCancelWaiting(t *testing.T) {
 		b.must(b.one(2, ID("later"), In(200*time.Millisecond)))
 		b.must(b.one(3))
 		for _, id := range []string{"waits", "later"} {
-			if st, err := b.Cancel(ctx, b.name, id); err != nil || st.State != map[string]State{"waits": Prepare, "later": Delay}[id] {
+			if st, err := b.Cancel(ctx, b.name, id); err != nil || st.State != map[string]State{"waits": StatePrepare, "later": StateDelay}[id] {
 				t.Fatalf("cancel %s: %+v, %v", id, st, err)
 			}
 			b.noID(id)
@@ -147,17 +147,17 @@ func TestCancelWaiting(t *testing.T) {
 			}
 		}
 		st, err := b.Stats(ctx, b.name)
-		if err != nil || st[Prepare].Count != 1 || st[Delay].Count != 0 {
+		if err != nil || st[StatePrepare].Count != 1 || st[StateDelay].Count != 0 {
 			t.Fatalf("stats %+v, %v", st, err)
 		}
-		if es, err := b.List(ctx, b.name, Prepare, 0, 0); err != nil || len(es) != 1 {
+		if es, err := b.List(ctx, b.name, StatePrepare, 0, 0); err != nil || len(es) != 1 {
 			t.Fatalf("list %+v, %v", es, err)
 		}
 		b.must(b.one(4, ID("waits"))) // a new one of the same name is handled
 		seen := newTally()
 		b.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
-		b.wait(Acked, 2, 5*time.Second)
-		b.wait(Cancelled, 1, 5*time.Second)
+		b.wait(EventAcked, 2, 5*time.Second)
+		b.wait(EventCancelled, 1, 5*time.Second)
 		if seen.n[3] != 1 || seen.n[4] != 1 || len(seen.n) != 2 {
 			t.Fatalf("handled %v", seen.n)
 		}
@@ -186,15 +186,15 @@ func TestCancelRunning(t *testing.T) {
 		b.must(b.one(1, ID("a")))
 		<-in
 		began := time.Now()
-		if st, err := other.Cancel(ctx, b.name, "a"); err != nil || st.State != Doing {
+		if st, err := other.Cancel(ctx, b.name, "a"); err != nil || st.State != StateDoing {
 			t.Fatalf("%+v, %v", st, err)
 		}
-		b.wait(Cancelled, 1, 5*time.Second)
+		b.wait(EventCancelled, 1, 5*time.Second)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("took %v", took)
 		}
 		b.noID("a")
-		if n := b.count(Retried) + b.count(Acked); n != 0 {
+		if n := b.count(EventRetried) + b.count(EventAcked); n != 0 {
 			t.Errorf("%d other verdicts", n)
 		}
 	})
@@ -212,7 +212,7 @@ func TestPostpone(t *testing.T) {
 		b.must(b.Postpone(ctx, b.name, "waits", At(due)))
 		b.must(b.Postpone(ctx, b.name, "later", At(due)))
 		for _, id := range []string{"waits", "later"} {
-			if st := b.status(id); st.State != Delay || st.Due.Sub(due).Abs() > 2*time.Millisecond {
+			if st := b.status(id); st.State != StateDelay || st.Due.Sub(due).Abs() > 2*time.Millisecond {
 				t.Fatalf("%s: %+v, want %v", id, st, due)
 			}
 		}
@@ -223,7 +223,7 @@ func TestPostpone(t *testing.T) {
 				t.Errorf("handled %v before its time", due.Sub(at))
 			}
 		}
-		b.wait(Acked, 2, 5*time.Second)
+		b.wait(EventAcked, 2, 5*time.Second)
 		if err := b.Postpone(ctx, b.name, "waits", In(time.Hour)); !errors.Is(err, ErrNotFound) {
 			t.Errorf("when it is over: %v", err)
 		}
@@ -289,22 +289,22 @@ func TestRetainAndWait(t *testing.T) {
 			}
 			return SetResult(ctx, []byte("42"))
 		})
-		if e := <-good; e.err != nil || e.o.Kind != Acked || string(e.o.Result) != "42" || e.o.Attempt != 1 {
+		if e := <-good; e.err != nil || e.o.Kind != EventAcked || string(e.o.Result) != "42" || e.o.Attempt != 1 {
 			t.Errorf("good: %+v", e)
 		}
-		if e := <-bad; e.err != nil || e.o.Kind != Rejected || e.o.Failure != "broken" {
+		if e := <-bad; e.err != nil || e.o.Kind != EventRejected || e.o.Failure != "broken" {
 			t.Errorf("bad: %+v", e)
 		}
-		if e := <-gone; e.err != nil || e.o.Kind != Cancelled {
+		if e := <-gone; e.err != nil || e.o.Kind != EventCancelled {
 			t.Errorf("gone: %+v", e)
 		}
 		if o, err := b.Wait(ctx, b.name, "good"); err != nil || string(o.Result) != "42" {
 			t.Errorf("afterwards: %+v, %v", o, err)
 		}
-		if st := b.status("bad"); st.State != Done || st.Outcome.Kind != Rejected || st.Failure != "broken" {
+		if st := b.status("bad"); st.State != StateDone || st.Outcome.Kind != EventRejected || st.Failure != "broken" {
 			t.Errorf("status %+v", st)
 		}
-		es, err := b.List(ctx, b.name, Done, 0, 0)
+		es, err := b.List(ctx, b.name, StateDone, 0, 0)
 		if err != nil || len(es) != 3 { // the cancelled one for a while, because somebody waited for it
 			t.Errorf("done: %+v, %v", es, err)
 		}
@@ -312,7 +312,7 @@ func TestRetainAndWait(t *testing.T) {
 			t.Errorf("nobody: %v", err)
 		}
 		b.must(b.one(4, ID("good"), In(time.Hour))) // a kept result does not hold the id
-		if st := b.status("good"); st.State != Delay {
+		if st := b.status("good"); st.State != StateDelay {
 			t.Errorf("the living one comes first: %+v", st)
 		}
 	})
@@ -328,8 +328,8 @@ func TestRetainIsBounded(t *testing.T) {
 		for i := range 10 {
 			b.must(b.one(i, ID(fmt.Sprint(i)), Retain(time.Hour)))
 		}
-		b.wait(Acked, 10, 5*time.Second)
-		es, err := b.List(ctx, b.name, Done, 0, 0)
+		b.wait(EventAcked, 10, 5*time.Second)
+		es, err := b.List(ctx, b.name, StateDone, 0, 0)
 		if err != nil || len(es) != 3 {
 			t.Fatalf("%d kept: %v", len(es), err)
 		}
@@ -339,11 +339,11 @@ func TestRetainIsBounded(t *testing.T) {
 		for i := range 5 {
 			small.must(small.one(i, ID(fmt.Sprint(i)), Retain(time.Hour)))
 		}
-		small.wait(Acked, 5, 5*time.Second)
-		if es, err := b.List(ctx, small.name, Done, 0, 0); err != nil || len(es) != 2 {
+		small.wait(EventAcked, 5, 5*time.Second)
+		if es, err := b.List(ctx, small.name, StateDone, 0, 0); err != nil || len(es) != 2 {
 			t.Fatalf("%d kept: %v", len(es), err)
 		}
-		if n, err := b.Purge(ctx, b.name, Done); n != 3 || err != nil {
+		if n, err := b.Purge(ctx, b.name, StateDone); n != 3 || err != nil {
 			t.Fatalf("purged %d: %v", n, err)
 		}
 	})
@@ -357,12 +357,12 @@ func TestUniqueFor(t *testing.T) {
 		var n atomic.Int32
 		b.receive(1, func(context.Context, int) error { n.Add(1); return nil })
 		b.must(b.one(1, ID("a"), UniqueFor(300*time.Millisecond)))
-		b.wait(Acked, 1, 5*time.Second)
+		b.wait(EventAcked, 1, 5*time.Second)
 		if err := b.one(2, ID("a")); !errors.Is(err, ErrDuplicate) {
 			t.Fatal(err)
 		}
 		b.until(5*time.Second, "a free id", func() bool { return b.one(3, ID("a")) == nil })
-		b.wait(Acked, 2, 5*time.Second)
+		b.wait(EventAcked, 2, 5*time.Second)
 	})
 }
 
@@ -384,12 +384,12 @@ func TestThen(t *testing.T) {
 		})
 		b.must(b.one(1))
 		b.must(b.one(2, ID("two")))
-		b.wait(Acked, 2, 5*time.Second)
+		b.wait(EventAcked, 2, 5*time.Second)
 		st, err := b.Stats(context.Background(), b.name+".next")
-		if err != nil || st[Prepare].Count != 2 || st[Delay].Count != 2 {
+		if err != nil || st[StatePrepare].Count != 2 || st[StateDelay].Count != 2 {
 			t.Fatalf("%+v, %v", st, err)
 		}
-		if st, err := b.Status(context.Background(), b.name+".next", "1"); err != nil || st.State != Delay {
+		if st, err := b.Status(context.Background(), b.name+".next", "1"); err != nil || st.State != StateDelay {
 			t.Fatalf("%+v, %v", st, err)
 		}
 		b.noID("two")
@@ -407,9 +407,9 @@ func TestExpire(t *testing.T) {
 		b.until(time.Second, "the id of an expired one is free", func() bool { return b.one(4, ID("a")) == nil })
 		seen := newTally()
 		b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
-		b.wait(Acked, 2, 5*time.Second)
-		b.wait(Expired, 1, 5*time.Second)
-		b.wait(Rejected, 1, 5*time.Second)
+		b.wait(EventAcked, 2, 5*time.Second)
+		b.wait(EventExpired, 1, 5*time.Second)
+		b.wait(EventRejected, 1, 5*time.Second)
 		if seen.n[3] != 1 || seen.n[4] != 1 || len(seen.n) != 2 {
 			t.Fatalf("handled %v", seen.n)
 		}
@@ -424,7 +424,7 @@ func TestDueAtOnce(t *testing.T) {
 		ctx, at := context.Background(), time.Now().Add(2*time.Hour)
 		b.must(b.one(0, ID("0")))
 		shutdown := b.receive(1, func(context.Context, int) error { return errors.New("again") })
-		b.wait(Retried, 1, 5*time.Second)
+		b.wait(EventRetried, 1, 5*time.Second)
 		b.must(shutdown(ctx))
 		const n = 30 // as many as Cancel looks through
 		for i := 1; i < n; i++ {
@@ -503,8 +503,8 @@ func TestDeadline(t *testing.T) {
 		at := time.Now().Add(200 * time.Millisecond)
 		b.must(b.one(1, Deadline(at)))
 		b.must(b.one(2, Deadline(at.Add(-50*time.Millisecond)))) // over when its turn comes
-		b.wait(Rejected, 2, 5*time.Second)
-		if n := b.count(TimedOut); n != 1 {
+		b.wait(EventRejected, 2, 5*time.Second)
+		if n := b.count(EventTimedOut); n != 1 {
 			t.Errorf("%d were handled", n)
 		}
 	})
@@ -528,12 +528,12 @@ func TestEnqueueByIDResolves(t *testing.T) {
 			}
 			lost := p.On(redistest.ByScript(script)(b.name), 1, cut)
 			b.must(b.one(1, opts...))
-			quick.wait(Acked, 1, 5*time.Second)
+			quick.wait(EventAcked, 1, 5*time.Second)
 			if lost.Struck() != 1 {
 				t.Fatalf("%d replies were lost", lost.Struck())
 			}
 			b.must(b.one(2, opts...))
-			quick.wait(Acked, 2, 5*time.Second)
+			quick.wait(EventAcked, 2, 5*time.Second)
 			if seen.extra() != 0 || seen.distinct() != 2 {
 				t.Errorf("handled %v", seen.n)
 			}
@@ -570,7 +570,7 @@ func TestReceiptsGo(t *testing.T) {
 			t.Errorf("%d receipts are left", s.Do("SCARD", k.Receipts))
 		}
 		again := newBench(t, s.URL())
-		if n, err := again.Purge(context.Background(), b.name, Prepare); n != 1000 || err != nil {
+		if n, err := again.Purge(context.Background(), b.name, StatePrepare); n != 1000 || err != nil {
 			t.Errorf("purged %d: %v", n, err)
 		}
 		if n := s.Do("EXISTS", k.IDs).(int64); n != 0 {

@@ -65,13 +65,13 @@ func TestRetryDeadKeepsPayload(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.must(b.Enqueue(ctx, Raw(b.name, payload), opts...))
-				b.wait(Rejected, 1, 5*time.Second)
-				dead, err := b.List(ctx, b.name, Dead, 0, 0)
+				b.wait(EventRejected, 1, 5*time.Second)
+				dead, err := b.List(ctx, b.name, StateDead, 0, 0)
 				b.must(err)
 				if n, err := b.RetryDead(ctx, b.name, dead...); n != 1 || err != nil {
 					t.Fatal(n, err)
 				}
-				b.wait(Acked, 1, 5*time.Second)
+				b.wait(EventAcked, 1, 5*time.Second)
 				before, after := <-infos, <-infos
 				if after.Serial != before.Serial || after.ID != before.ID || after.Headers["k"] != before.Headers["k"] || after.Attempt != 1 {
 					t.Errorf("rejected as %+v, handled again as %+v", before, after)
@@ -123,8 +123,8 @@ func TestWrongTypeFreesIDs(t *testing.T) {
 				}
 				return nil
 			})
-			b.wait(Acked, len(ids)+1, 5*time.Second) // one was rejected, and another follows
-			b.wait(Rejected, 1, 5*time.Second)
+			b.wait(EventAcked, len(ids)+1, 5*time.Second) // one was rejected, and another follows
+			b.wait(EventRejected, 1, 5*time.Second)
 			b.must(shutdown(context.Background()))
 			b.passes(s, 21*time.Millisecond) // so the one is not unique any more
 			for i, id := range ids {
@@ -137,7 +137,7 @@ func TestWrongTypeFreesIDs(t *testing.T) {
 			}
 			s.Do("DEL", foreign)
 			for _, id := range ids {
-				if st := b.status(id); st.State != Prepare {
+				if st := b.status(id); st.State != StatePrepare {
 					t.Errorf("%q: %+v", id, st)
 				}
 			}
@@ -185,7 +185,7 @@ func TestWrongTypeIsTold(t *testing.T) {
 			s.Do("SET", "{"+b.name+"}."+suffix, "not shunt's")
 			b.receive(1, func(ctx context.Context, _ int) error { return SetResult(ctx, []byte("r")) })
 			m, ok := listens.ReceiveWithTimeout(5 * time.Second).(redis.Message)
-			if st, _ := published(string(m.Data), "a"); !ok || st.Outcome.Kind != Acked || string(st.Outcome.Result) != "r" {
+			if st, _ := published(string(m.Data), "a"); !ok || st.Outcome.Kind != EventAcked || string(st.Outcome.Result) != "r" {
 				t.Errorf("told %q", m.Data)
 			}
 		})
@@ -200,11 +200,11 @@ func TestWrongTypeForgets(t *testing.T) {
 	k := store.KeysOf(b.name)
 	b.receive(1, func(context.Context, int) error { return nil })
 	b.must(b.one(1, ID("a"), Retain(300*time.Millisecond)))
-	b.wait(Acked, 1, 5*time.Second)
+	b.wait(EventAcked, 1, 5*time.Second)
 	s.Do("SET", k.DoneAt, "not shunt's")
 	b.passes(s, 301*time.Millisecond)
 	b.must(b.one(2, ID("b"), UniqueFor(time.Hour))) // which tidies up, if a sweep has not
-	b.wait(Acked, 2, 5*time.Second)
+	b.wait(EventAcked, 2, 5*time.Second)
 	if left, _ := redis.StringMap(s.Do("HGETALL", k.Done), nil); len(left) > 0 {
 		t.Errorf("done has %q", left)
 	}
@@ -221,7 +221,7 @@ func (b *bench) expires(s redistest.Backend, id string) {
 // waiting are the ids of what lies in prepare and delay, '-' for none.
 func (b *bench) waiting() (ids []string) {
 	b.t.Helper()
-	for _, state := range []State{Prepare, Delay} {
+	for _, state := range []State{StatePrepare, StateDelay} {
 		es, err := b.List(context.Background(), b.name, state, 0, 0)
 		b.must(err)
 		for _, e := range es {
@@ -248,12 +248,12 @@ func TestFollowBesideForeignRunning(t *testing.T) {
 		return Then(ctx, d.kind(nil).Message(1), d.kind(nil).Message(2), With(d.kind(nil).Message(3), ID("x")), With(d.kind(nil).Message(4), In(time.Hour)))
 	})
 	b.enqueue(0, 1)
-	b.until(5*time.Second, "it is acked, or refused", func() bool { return b.count(Acked)+b.count(Trouble) > 0 })
-	if b.count(Acked) == 0 {
-		b.wait(Trouble, 2, 5*time.Second)
+	b.until(5*time.Second, "it is acked, or refused", func() bool { return b.count(EventAcked)+b.count(EventReceiverError) > 0 })
+	if b.count(EventAcked) == 0 {
+		b.wait(EventReceiverError, 2, 5*time.Second)
 	}
-	if got := fmt.Sprint(d.waiting()); got != "[- - - x]" || b.count(Acked) != 1 || b.sum(Duplicate) != 1 {
-		t.Errorf("%d acked, %d refused for their id, there are %s", b.count(Acked), b.sum(Duplicate), got)
+	if got := fmt.Sprint(d.waiting()); got != "[- - - x]" || b.count(EventAcked) != 1 || b.sum(EventDuplicate) != 1 {
+		t.Errorf("%d acked, %d refused for their id, there are %s", b.count(EventAcked), b.sum(EventDuplicate), got)
 	}
 	s.Do("DEL", store.KeysOf(d.name).Running)
 	d.must(d.one(5, ID("x")))
@@ -363,7 +363,7 @@ func TestPurgeBesideWrongType(t *testing.T) {
 			b.must(b.one(1, ID("a")))
 			b.must(b.one(2, ID("b")))
 			s.Do("SET", "{"+b.name+"}."+suffix, "not shunt's")
-			if n, err := b.Purge(context.Background(), b.name, Prepare); n != 2 || err != nil {
+			if n, err := b.Purge(context.Background(), b.name, StatePrepare); n != 2 || err != nil {
 				t.Errorf("%d purged, %v", n, err)
 			}
 			b.noID("a")
@@ -382,11 +382,11 @@ func TestStatusBesideWrongType(t *testing.T) {
 			b := newBench(t, s.URL())
 			b.must(b.one(1, ID("a"), In(time.Hour)))
 			s.Do("SET", "{"+b.name+"}."+suffix, "not shunt's")
-			if st := b.status("a"); st.State != Delay {
+			if st := b.status("a"); st.State != StateDelay {
 				t.Errorf("%+v", st)
 			}
 			b.must(b.Promote(context.Background(), b.name, "a"))
-			if st := b.status("a"); st.State != Prepare {
+			if st := b.status("a"); st.State != StatePrepare {
 				t.Errorf("%+v", st)
 			}
 		})

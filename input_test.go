@@ -71,7 +71,7 @@ func TestBadInput(t *testing.T) {
 	says("weight", err, "weight 0")
 	_, err = q.List(ctx, q.name, "nowhere", 0, 0)
 	says("state", err, "nowhere")
-	_, err = q.Purge(ctx, q.name, Doing)
+	_, err = q.Purge(ctx, q.name, StateDoing)
 	says("purge doing", err, "cannot be purged")
 	_, err = q.RetryDead(ctx, q.name, Entry{})
 	says("foreign entry", err, "not from a List")
@@ -172,7 +172,7 @@ func TestWrongType(t *testing.T) {
 				}
 			}
 			if suffix != "receivers" && suffix != "dead" && suffix != "delay" && suffix != "keeper" {
-				q.until(10*time.Second, "it is told", func() bool { return q.count(Trouble) > 0 })
+				q.until(10*time.Second, "it is told", func() bool { return q.count(EventReceiverError) > 0 })
 			}
 			q.until(10*time.Second, "what can be is handled", func() bool { return seen.distinct() == want })
 			s.Do("DEL", key)
@@ -181,7 +181,7 @@ func TestWrongType(t *testing.T) {
 			}
 			q.until(20*time.Second, "all is handled", func() bool {
 				st, err := q.Stats(ctx, q.name)
-				return err == nil && seen.distinct() == 4 && st[Dead].Count == 1 && st[Prepare].Count+st[Doing].Count+st[Delay].Count == 0 && q.count(Acked) >= 3
+				return err == nil && seen.distinct() == 4 && st[StateDead].Count == 1 && st[StatePrepare].Count+st[StateDoing].Count+st[StateDelay].Count == 0 && q.count(EventAcked) >= 3
 			})
 			if err := shutdown(ctx); err != nil {
 				t.Error(err)
@@ -207,7 +207,7 @@ func TestSmallPool(t *testing.T) {
 		t.Error(err)
 	}
 	q.enqueue(0, 10)
-	q.wait(Acked, 10, 5*time.Second)
+	q.wait(EventAcked, 10, 5*time.Second)
 }
 
 // A payload that cannot be decoded goes to dead with the reason, once.
@@ -239,9 +239,9 @@ func TestUndecodable(t *testing.T) {
 		if err := q.Enqueue(ctx, Raw(q.name, []byte("ok"))); err != nil {
 			t.Fatal(err)
 		}
-		q.wait(Undecodable, 4, 10*time.Second)
-		q.wait(Acked, 1, 10*time.Second)
-		es, err := q.List(ctx, q.name, Dead, 0, 0)
+		q.wait(EventUndecodable, 4, 10*time.Second)
+		q.wait(EventAcked, 1, 10*time.Second)
+		es, err := q.List(ctx, q.name, StateDead, 0, 0)
 		if err != nil || len(es) != 4 {
 			t.Fatal(es, err)
 		}
@@ -258,7 +258,7 @@ func TestUndecodable(t *testing.T) {
 		if n, err := q.RetryDead(ctx, q.name, es...); n != 4 || err != nil {
 			t.Error(n, err)
 		}
-		q.wait(Undecodable, 8, 10*time.Second)
+		q.wait(EventUndecodable, 8, 10*time.Second)
 	})
 }
 
@@ -275,8 +275,8 @@ func TestFarFuture(t *testing.T) {
 		}
 		q.enqueue(1, 2)
 		q.receive(1, func(context.Context, int) error { return RetryAfter(math.MaxInt64, nil) })
-		q.wait(Retried, 1, 5*time.Second)
-		es, err := q.List(ctx, q.name, Delay, 0, 0)
+		q.wait(EventRetried, 1, 5*time.Second)
+		es, err := q.List(ctx, q.name, StateDelay, 0, 0)
 		if err != nil || len(es) != 3 {
 			t.Fatal(es, err)
 		}

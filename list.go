@@ -22,7 +22,7 @@ type Entry struct {
 	Attempts   int
 	Recoveries int
 	Failure    string    // of the last attempt
-	Enqueued   time.Time // by the producer's clock; zero for a bare payload
+	EnqueuedAt time.Time // by the producer's clock; zero for a bare payload
 	At         time.Time // Delay: due; Dead: died; Done: ended; by the server's clock
 	Receiver   string    // Doing: the incarnation that holds it
 	Worker     int       // Doing
@@ -49,7 +49,7 @@ func entries(channel string, reply any, scores bool) []Entry {
 		e := Entry{Serial: el.Name(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers(), Attempts: int(el.Attempts), Recoveries: int(el.Recoveries),
 			Failure: el.Failure(), channel: channel, raw: raw}
 		if !el.Bare {
-			e.Enqueued = element.EnqueuedAt(el.Serial)
+			e.EnqueuedAt = element.EnqueuedAt(el.Serial)
 		}
 		if scores {
 			ms, _ := redis.Float64(vs[i+1], nil)
@@ -94,17 +94,17 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		return es, err
 	}
 	switch state {
-	case Prepare:
+	case StatePrepare:
 		return list(k.Prepare)
-	case Suspect:
+	case StateSuspect:
 		return list(k.Suspect)
-	case Delay:
+	case StateDelay:
 		return set("ZRANGE", k.Delay)
-	case Dead:
+	case StateDead:
 		return set("ZREVRANGE", k.Dead)
-	case Doing:
+	case StateDoing:
 		return q.held(ctx, k)
-	case Done:
+	case StateDone:
 		return q.listDone(ctx, k, offset, last)
 	}
 	return nil, fmt.Errorf("shunt: list %q: there is no state %q", channel, state)
@@ -184,7 +184,7 @@ func (q *Queue) listDone(ctx context.Context, k *store.Keys, offset, last int) (
 	for i, v := range vs {
 		if raw, ok := v.([]byte); ok {
 			s := ended(ids[i], raw)
-			es = append(es, Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, Enqueued: s.Enqueued, At: s.Outcome.Ended,
+			es = append(es, Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, EnqueuedAt: s.EnqueuedAt, At: s.Outcome.EndedAt,
 				Outcome: s.Outcome, channel: k.Channel})
 		}
 	}

@@ -165,7 +165,7 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 			}
 		}
 		st, err := q.Stats(ctx, q.name)
-		if left := st[Prepare].Count + st[Doing].Count + st[Delay].Count + st[Suspect].Count; err == nil && left > 0 {
+		if left := st[StatePrepare].Count + st[StateDoing].Count + st[StateDelay].Count + st[StateSuspect].Count; err == nil && left > 0 {
 			err = fmt.Errorf("%d are left", left)
 		}
 		return err

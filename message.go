@@ -37,7 +37,7 @@ type (
 	// Timeouter bounds one handling of a message; zero means the Queue's default, negative none.
 	Timeouter interface{ Timeout() time.Duration }
 	// MaxAttempter bounds how often a message is handled before it goes to dead: 1 to 255; zero means the Queue's
-	// default, negative or more than 255 no bound. Where it panics, or has not returned after 1 s, the default holds, and Trouble says so.
+	// default, negative or more than 255 no bound. Where it panics, or has not returned after 1 s, the default holds, and an EventReceiverError says so.
 	MaxAttempter interface{ MaxAttempts() int }
 	// Backoffer says how long to wait after the given failed attempt, counted from 1. Zero or less means at once. Where it panics, or has
 	// not returned after 1 s, the default holds, as for MaxAttempter.
@@ -126,7 +126,7 @@ type Info struct {
 	ID         string            // as given by ID; mostly empty
 	Attempt    int               // this handling, counted from 1
 	Recoveries int               // how often a dead receiver held it, since it was last handled to an end
-	Enqueued   time.Time         // by the producer's clock; zero for a bare payload
+	EnqueuedAt time.Time         // by the producer's clock; zero for a bare payload
 	Headers    map[string]string // as given by Header; not to be written to
 	Failure    string            // what the last attempt failed with
 	Receiver   string            // the incarnation that took it

@@ -488,7 +488,7 @@ func TestOptionMethodField(t *testing.T) {
 				if err := q.Enqueue(t.Context(), q.kind(nil).Message(1), c.opts...); err != nil {
 					t.Fatal(err)
 				}
-				q.wait(Rejected, 1, 10*time.Second)
+				q.wait(EventRejected, 1, 10*time.Second)
 				if n := len(left); n != c.rejectedAfter {
 					t.Errorf("handled %d times, want %d", n, c.rejectedAfter)
 				}
@@ -510,5 +510,5 @@ func TestUnixURL(t *testing.T) {
 		t.Errorf("%d keys in database 0, %v", n, err)
 	}
 	q.receive(1, func(context.Context, int) error { return nil })
-	q.wait(Acked, 1, 5*time.Second)
+	q.wait(EventAcked, 1, 5*time.Second)
 }

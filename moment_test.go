@@ -127,7 +127,7 @@ func TestAtEpoch(t *testing.T) {
 					t.Errorf("%s at %v: %v", what, past.UnixNano(), err)
 				}
 			}
-			if left, n := b.leaves(b.name); left[Delay].Count != 2 || n != 2 {
+			if left, n := b.leaves(b.name); left[StateDelay].Count != 2 || n != 2 {
 				t.Errorf("at %v: %v, want 2 in delay", past.UnixNano(), left)
 			}
 		}
@@ -220,11 +220,11 @@ func TestLongestDurations(t *testing.T) {
 			t.Fatalf("%d is not handled", i)
 		}
 	}
-	b.wait(Rejected, 2, 5*time.Second)
-	if n := b.count(Orphaned) + b.count(Trouble) + b.count(Trimmed); n > 0 {
+	b.wait(EventRejected, 2, 5*time.Second)
+	if n := b.count(EventOrphaned) + b.count(EventReceiverError) + b.count(EventTrimmed); n > 0 {
 		t.Errorf("%d events of what should not happen", n)
 	}
-	if left, _ := b.leaves(b.name); left[Dead].Count != 2 {
+	if left, _ := b.leaves(b.name); left[StateDead].Count != 2 {
 		t.Errorf("%v, want 2 in dead", left)
 	}
 }

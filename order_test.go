@@ -48,7 +48,7 @@ func TestOrderStrict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.wait(Acked, 150, 10*time.Second)
+		q.wait(EventAcked, 150, 10*time.Second)
 		mu.Lock()
 		for i, rank := range starts {
 			if rank != i/50 {
@@ -63,7 +63,7 @@ func TestOrderStrict(t *testing.T) {
 			if err := q.Enqueue(ctx, ks[rank].Message(100+n)); err != nil {
 				t.Fatal(err)
 			}
-			q.wait(Acked, 151+n, 5*time.Second)
+			q.wait(EventAcked, 151+n, 5*time.Second)
 		}
 		if err := shutdown(ctx); err != nil {
 			t.Error(err)
@@ -118,12 +118,12 @@ func TestOrderBusy(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					n += st[Prepare].Count
+					n += st[StatePrepare].Count
 				}
 				return n == 6
 			})
 			release <- struct{}{}
-			q.wait(Acked, 7*(round+1), 10*time.Second)
+			q.wait(EventAcked, 7*(round+1), 10*time.Second)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -163,7 +163,7 @@ func TestOrderTakes(t *testing.T) {
 	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1], ks[2]); err != nil {
 		t.Fatal(err)
 	}
-	q.wait(Acked, 60, 10*time.Second)
+	q.wait(EventAcked, 60, 10*time.Second)
 	if n := scripts.Struck(); n > 4 { // at first, and when one of them has been emptied
 		t.Errorf("%d takes by script", n)
 	}
@@ -193,7 +193,7 @@ func TestOrderOfEnqueues(t *testing.T) {
 		if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
 			t.Fatal(err)
 		}
-		q.wait(Acked, 5, 10*time.Second)
+		q.wait(EventAcked, 5, 10*time.Second)
 		if got := [5]int{<-starts, <-starts, <-starts, <-starts, <-starts}; got != [5]int{0, 1, 2, 100, 101} {
 			t.Errorf("enqueued before %s: %v have started", command, got)
 		}
@@ -227,8 +227,8 @@ func TestOrderWithoutExists(t *testing.T) {
 	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
 		t.Fatal(err)
 	}
-	q.wait(Acked, 200, 4*time.Second)
-	if n := q.count(Trouble); n != 1 {
+	q.wait(EventAcked, 200, 4*time.Second)
+	if n := q.count(EventReceiverError); n != 1 {
 		t.Errorf("told of %d times", n)
 	}
 	mu.Lock()
@@ -268,7 +268,7 @@ func TestOrderWeighted(t *testing.T) {
 		if _, err := q.ReceiveWeighted(ctx, 4, shares...); err != nil {
 			t.Fatal(err)
 		}
-		q.wait(Acked, 1500, 20*time.Second)
+		q.wait(EventAcked, 1500, 20*time.Second)
 		for rank, w := range weights {
 			share := float64(n[rank].Load()) / 500
 			if math.Abs(share-float64(w)/10) > 0.05 {

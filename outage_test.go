@@ -75,7 +75,7 @@ func TestOutage(t *testing.T) {
 				s.Kill()
 				p.Refuse(true)
 				for _, q := range qs { // what is measured is the rest
-					q.wait(Separated, 1, 5*time.Second)
+					q.wait(EventDisconnected, 1, 5*time.Second)
 				}
 			} else {
 				s.Stop()
@@ -96,7 +96,7 @@ func TestOutage(t *testing.T) {
 			load.Wait()
 			redistest.Until(t, 20*time.Second, "drained", func() bool {
 				st, err := qs[0].Stats(context.Background(), qs[0].name)
-				return err == nil && st[Prepare].Count+st[Doing].Count+st[Delay].Count+st[Suspect].Count == 0
+				return err == nil && st[StatePrepare].Count+st[StateDoing].Count+st[StateDelay].Count+st[StateSuspect].Count == 0
 			})
 			lost := 0
 			seen.mu.Lock()
@@ -109,7 +109,7 @@ func TestOutage(t *testing.T) {
 			perSecond := float64(dials) / away.Seconds() / receivers
 			t.Logf("%s for %v: %.2f dials/s a Queue, %.2f %% of a core (all %d Queues), resumed after %v, %d enqueued, %d unknown, %d lost, %d extra, died %d, succeeded %d",
 				kind, *outage, perSecond, 100*used.Seconds()/away.Seconds(), receivers, back, len(known), len(unknown), lost, seen.extra(),
-				qs[0].count(Died)+qs[1].count(Died)+qs[2].count(Died)+qs[3].count(Died), qs[0].count(Succeeded))
+				qs[0].count(EventReceiversDied)+qs[1].count(EventReceiversDied)+qs[2].count(EventReceiversDied)+qs[3].count(EventReceiversDied), qs[0].count(EventHandedOver))
 			if lost > 0 {
 				t.Errorf("%d lost", lost)
 			}
@@ -117,7 +117,7 @@ func TestOutage(t *testing.T) {
 				t.Errorf("%d duplicates, %d were in flight at most", extra, receivers*workers*16)
 			}
 			for _, q := range qs {
-				if q.sum(Suspected)+q.sum(Poisoned) > 0 {
+				if q.sum(EventSuspected)+q.sum(EventPoisoned) > 0 {
 					t.Error("the living were reaped")
 				}
 			}

@@ -162,9 +162,9 @@ func (q *Queue) open(ctx context.Context) error {
 		DialTimeout: min(time.Second, third/2), MaxBackoff: min(5*time.Second, third*2/5),
 		Changed: func(up bool, err error) {
 			if up {
-				q.events.emit(Event{Kind: Connected})
+				q.events.emit(Event{Kind: EventConnected})
 			} else {
-				q.events.emit(Event{Kind: Separated, Err: err})
+				q.events.emit(Event{Kind: EventDisconnected, Err: err})
 			}
 		},
 	})

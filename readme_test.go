@@ -266,7 +266,7 @@ func TestREADMEConnections(t *testing.T) {
 			}
 		}
 	}
-	q.wait(Acked, 16, 10*time.Second)
+	q.wait(EventAcked, 16, 10*time.Second)
 	most := 3 + (1 + 1) + (1 + 2)
 	q.until(10*time.Second, "all connections", func() bool { return s.Connections() == most })
 	if need := q.connections(); need != most {
@@ -310,7 +310,7 @@ func TestREADMEMove(t *testing.T) {
 				break
 			}
 		}
-		es, err := q.List(t.Context(), "jobs", Prepare, 0, 0)
+		es, err := q.List(t.Context(), "jobs", StatePrepare, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		}
 		died, _ := redis.Int(vs[1], nil)
 		if died > 0 {
-			r.q.events.emit(Event{Kind: Died, Channel: in.Channel, Receiver: r.Live().Name, N: died})
+			r.q.events.emit(Event{Kind: EventReceiversDied, Channel: in.Channel, Receiver: r.Live().Name, N: died})
 		}
 		if n, _ := redis.Int(vs[2], nil); n > 0 {
 			r.Suspects(in.Intake)
@@ -145,7 +145,7 @@ func (r *receiver) buryAll(p *pulse, in *intake, age int64) error {
 func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 	dead, err := store.ParseDeadReceiver(member)
 	if err != nil { // nothing that could be reaped
-		r.q.events.emit(Event{Kind: Trouble, Channel: in.Channel, Err: err, Fatal: true})
+		r.q.events.emit(Event{Kind: EventReceiverError, Channel: in.Channel, Err: err, Fatal: true})
 		return nil
 	}
 	fence := p.fence()
@@ -260,7 +260,7 @@ func (r *receiver) reap(p *pulse, in *intake, dead store.DeadReceiver, fence, ag
 			}
 			continue
 		}
-		for i, kind := range []EventKind{Recovered, Suspected, Poisoned, Trimmed} {
+		for i, kind := range []EventKind{EventRecovered, EventSuspected, EventPoisoned, EventTrimmed} {
 			if ns[i] > 0 {
 				r.q.events.emit(Event{Kind: kind, Channel: in.Channel, Receiver: dead.Name, N: ns[i]})
 			}

@@ -229,7 +229,7 @@ func (q *Queue) dismiss(r *receiver) {
 
 // run starts the goroutines of a registered receiver.
 func (r *receiver) run(ctx context.Context) {
-	r.q.events.emit(Event{Kind: Started, Channel: r.intakes[0].Channel, Receiver: r.Live().Name, N: r.Live().Workers})
+	r.q.events.emit(Event{Kind: EventStarted, Channel: r.intakes[0].Channel, Receiver: r.Live().Name, N: r.Live().Workers})
 	others := []func(){r.beat}
 	for _, in := range r.intakes {
 		others = append(others, in.promoter.run)
@@ -242,7 +242,7 @@ func (r *receiver) run(ctx context.Context) {
 		if result.Returned+result.Running > 0 || result.Err != nil {
 			r.err = result
 		}
-		r.q.events.emit(Event{Kind: Stopped, Channel: r.intakes[0].Channel, Receiver: r.Live().Name, Err: r.err})
+		r.q.events.emit(Event{Kind: EventStopped, Channel: r.intakes[0].Channel, Receiver: r.Live().Name, Err: r.err})
 		forget()
 		r.q.dismiss(r)
 		close(r.ended)

@@ -27,7 +27,7 @@ func TestReceiveEachOnce(t *testing.T) {
 		q.enqueue(0, n-1)
 		q.enqueue(n-1, n, In(200*time.Millisecond))
 		shutdown := q.receive(16, func(_ context.Context, i int) error { seen.add(i); return nil })
-		q.until(20*time.Second, "all acked", func() bool { return q.count(Acked) >= n })
+		q.until(20*time.Second, "all acked", func() bool { return q.count(EventAcked) >= n })
 		if err := shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -93,14 +93,14 @@ func TestVerdicts(t *testing.T) {
 			return nil
 		})
 		q.enqueue(0, 8, Timeout(100*time.Millisecond))
-		q.wait(Acked, 6, 10*time.Second)
-		q.wait(Rejected, 2, 10*time.Second)
-		q.wait(Orphaned, 1, 10*time.Second)
+		q.wait(EventAcked, 6, 10*time.Second)
+		q.wait(EventRejected, 2, 10*time.Second)
+		q.wait(EventOrphaned, 1, 10*time.Second)
 		close(block)
 		if got := attempts[1].Load(); got != 3 {
 			t.Errorf("%d attempts of one that always fails", got)
 		}
-		es, err := q.List(context.Background(), q.name, Dead, 0, 0)
+		es, err := q.List(context.Background(), q.name, StateDead, 0, 0)
 		if err != nil || len(es) != 2 {
 			t.Fatal(es, err)
 		}
@@ -112,8 +112,8 @@ func TestVerdicts(t *testing.T) {
 		if n, err := q.RetryDead(context.Background(), q.name, es...); n != 2 || err != nil {
 			t.Error(n, err)
 		}
-		q.wait(Rejected, 4, 10*time.Second)
-		if n, err := q.Purge(context.Background(), q.name, Dead); n != 2 || err != nil {
+		q.wait(EventRejected, 4, 10*time.Second)
+		if n, err := q.Purge(context.Background(), q.name, StateDead); n != 2 || err != nil {
 			t.Error(n, err)
 		}
 	})
@@ -133,7 +133,7 @@ func TestGoexitThenPanic(t *testing.T) {
 		return nil
 	})
 	q.enqueue(0, 3)
-	q.wait(Acked, 3, 5*time.Second)
+	q.wait(EventAcked, 3, 5*time.Second)
 }
 
 // A Backoff that does not return holds up its worker for a second, or not at all where its handler was given up; then the default holds.
@@ -161,16 +161,16 @@ func TestHangingBackoff(t *testing.T) {
 				return errors.New("oh")
 			})
 			q.enqueue(0, 2, Timeout(50*time.Millisecond))
-			q.wait(Acked, 1, 10*time.Second)
-			q.wait(Retried, 1, 10*time.Second)
-			q.wait(Trouble, 1, time.Second)
-			if n := q.count(Orphaned); n > 0 != deaf {
+			q.wait(EventAcked, 1, 10*time.Second)
+			q.wait(EventRetried, 1, 10*time.Second)
+			q.wait(EventReceiverError, 1, time.Second)
+			if n := q.count(EventOrphaned); n > 0 != deaf {
 				t.Errorf("%d orphans", n)
 			}
-			if late := next.Sub(q.when(Trouble)); deaf && late >= 0 {
+			if late := next.Sub(q.when(EventReceiverError)); deaf && late >= 0 {
 				t.Errorf("the worker has waited for the verdict, and %v more", late)
 			}
-			if left, n := q.leaves(q.name); n != 1 || left[Delay].Count != 1 {
+			if left, n := q.leaves(q.name); n != 1 || left[StateDelay].Count != 1 {
 				t.Errorf("left: %+v", left)
 			}
 		})
@@ -190,11 +190,11 @@ func TestHangingBackoffs(t *testing.T) {
 	defer close(block)
 	q.receive(2, func(context.Context, int) error { return errors.New("oh") })
 	q.enqueue(0, 20)
-	q.wait(Retried, 20, 10*time.Second)
+	q.wait(EventRetried, 20, 10*time.Second)
 	if n := asked.Load(); n < 2 || n > 3 { // two may ask at once where one hangs
 		t.Errorf("asked %d times", n)
 	}
-	q.wait(Trouble, 20, time.Second)
+	q.wait(EventReceiverError, 20, time.Second)
 }
 
 // A Grace of next to nothing is for the handler's context: what it returned holds.
@@ -212,9 +212,9 @@ func TestTinyGrace(t *testing.T) {
 		return errors.New("oh")
 	})
 	q.enqueue(0, 20)
-	q.wait(Rejected, 20, 10*time.Second)
-	if n := q.count(Trouble) + q.count(Orphaned); n > 0 || q.count(Retried) != 10 {
-		t.Errorf("%d times trouble, %d retried", n, q.count(Retried))
+	q.wait(EventRejected, 20, 10*time.Second)
+	if n := q.count(EventReceiverError) + q.count(EventOrphaned); n > 0 || q.count(EventRetried) != 10 {
+		t.Errorf("%d times trouble, %d retried", n, q.count(EventRetried))
 	}
 }
 
@@ -245,7 +245,7 @@ func TestErrorIsAskedOnce(t *testing.T) {
 		return nil
 	})
 	q.must(q.one(1, ID("a")))
-	q.wait(Acked, 1, 5*time.Second)
+	q.wait(EventAcked, 1, 5*time.Second)
 }
 
 // A reply that was lost leaves its message in a live receiver's list; another handler runs on for long.
@@ -270,7 +270,7 @@ func TestLostReply(t *testing.T) {
 			q.enqueue(0, 1)
 			q.until(5*time.Second, "long one runs", func() bool { return seen.distinct() == 1 })
 			q.enqueue(1, 11)
-			q.wait(Acked, 10, 5*time.Second)
+			q.wait(EventAcked, 10, 5*time.Second)
 			r := p.On(redistest.Command(command, q.name), 1, redistest.CutAfter)
 			began := time.Now()
 			q.enqueue(11, 111)
@@ -283,12 +283,12 @@ func TestLostReply(t *testing.T) {
 				t.Errorf("recovered after %v", took)
 			}
 			close(long)
-			q.until(5*time.Second, "acked", func() bool { return q.count(Acked)+q.count(DoneOrLost) >= 111 })
+			q.until(5*time.Second, "acked", func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= 111 })
 			if err := shutdown(context.Background()); err != nil {
 				t.Error(err)
 			}
-			t.Logf("took %v, extra %d, succeeded %d", took, seen.extra(), q.count(Succeeded))
-			if q.count(Succeeded) == 0 {
+			t.Logf("took %v, extra %d, succeeded %d", took, seen.extra(), q.count(EventHandedOver))
+			if q.count(EventHandedOver) == 0 {
 				t.Error("no new incarnation")
 			}
 			st, err := q.Stats(context.Background(), q.name)
@@ -388,12 +388,12 @@ func TestShutdownBusy(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 		delete(seen.n, 1000)
-		es, err := q.List(context.Background(), q.name, Prepare, 0, 0)
+		es, err := q.List(context.Background(), q.name, StatePrepare, 0, 0)
 		if err != nil || len(es) != 200-seen.distinct() {
 			t.Errorf("%d are back, %d were handled: %v", len(es), seen.distinct(), err)
 		}
 		shutdown = q.receive(8, func(_ context.Context, i int) error { seen.add(i); return nil })
-		q.until(5*time.Second, "all", func() bool { return q.count(Acked) == 200 })
+		q.until(5*time.Second, "all", func() bool { return q.count(EventAcked) == 200 })
 		if err := shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -443,7 +443,7 @@ func TestShutdownHurried(t *testing.T) {
 		if again := shutdown(context.Background()); !errors.Is(again, err) && again.Error() != err.Error() {
 			t.Errorf("second: %v", again)
 		}
-		es, err := q.List(context.Background(), q.name, Prepare, 0, 0)
+		es, err := q.List(context.Background(), q.name, StatePrepare, 0, 0)
 		if err != nil || len(es) != 10 {
 			t.Fatalf("%d are back: %v", len(es), err)
 		}
@@ -496,14 +496,14 @@ func putsBackInOrder(t *testing.T, b redistest.Backend) bool {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := shutdown(ended)
-	if back := q.when(Released).Sub(*first.Load()); back <= 0 || back > 40*time.Millisecond {
+	if back := q.when(EventReleased).Sub(*first.Load()); back <= 0 || back > 40*time.Millisecond {
 		return false
 	}
 	var e *ShutdownError
 	if !errors.As(err, &e) || e.Returned != 3 || e.Running != 3 {
 		t.Error(err)
 	}
-	es, err := q.List(context.Background(), q.name, Prepare, 0, 0)
+	es, err := q.List(context.Background(), q.name, StatePrepare, 0, 0)
 	if err != nil || len(es) != 100 {
 		t.Errorf("%d are back: %v", len(es), err)
 	}
@@ -543,7 +543,7 @@ func TestShutdownInside(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	q.wait(Acked, 1, 5*time.Second)
+	q.wait(EventAcked, 1, 5*time.Second)
 	if err := shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -669,13 +669,13 @@ func TestReceiveContextEnds(t *testing.T) {
 					left = 2
 				} else {
 					release()
-					q.wait(Stopped, 1, 5*time.Second) // nobody has called shutdown
+					q.wait(EventStopped, 1, 5*time.Second) // nobody has called shutdown
 					if err := shutdown(context.Background()); err != nil {
 						t.Errorf("shutdown: %v", err)
 					}
-					q.wait(Acked, 1, 5*time.Second)
+					q.wait(EventAcked, 1, 5*time.Second)
 				}
-				if es, err := q.List(context.Background(), q.name, Prepare, 0, 0); len(es) != left || err != nil {
+				if es, err := q.List(context.Background(), q.name, StatePrepare, 0, 0); len(es) != left || err != nil {
 					t.Errorf("%d are left, want %d: %v", len(es), left, err)
 				}
 				if left := keysLeft(t, b, q.name); len(left) != 1 {
@@ -712,14 +712,14 @@ func TestWrap(t *testing.T) {
 			}
 		}
 		q.receive(4, func(context.Context, int) error { inside.Add(1); return nil })
-		q.wait(Acked, 50, 5*time.Second)
+		q.wait(EventAcked, 50, 5*time.Second)
 		if n := wraps.Load(); n != 1 {
 			t.Errorf("called %d times by Receive", n)
 		}
 		if _, err := q.ReceiveOrdered(t.Context(), 4, ks[0], ks[1]); err != nil {
 			t.Fatal(err)
 		}
-		q.wait(Acked, 52, 5*time.Second)
+		q.wait(EventAcked, 52, 5*time.Second)
 		if n := wraps.Load(); n != 2 {
 			t.Errorf("called %d times by Receive and ReceiveOrdered", n)
 		}
@@ -747,8 +747,8 @@ func TestOddError(t *testing.T) {
 		return nil
 	})
 	q.enqueue(0, 2)
-	q.wait(Rejected, 1, 5*time.Second)
-	q.wait(Acked, 1, 5*time.Second)
+	q.wait(EventRejected, 1, 5*time.Second)
+	q.wait(EventAcked, 1, 5*time.Second)
 }
 
 // A step takes first and acks behind it: were it the other way round, the list would be empty in between, and made anew each time.
@@ -759,7 +759,7 @@ func TestTakesComeBeforeAcks(t *testing.T) {
 	q := newBench(t, p.URL())
 	q.enqueue(0, 40)
 	q.receive(1, func(context.Context, int) error { return nil })
-	q.wait(Acked, 40, 5*time.Second)
+	q.wait(EventAcked, 40, 5*time.Second)
 	var order []string
 	for _, line := range p.Log() {
 		for _, name := range []string{"RPOPLPUSH", "LREM"} {

@@ -93,7 +93,7 @@ func TestShutdownWithRedisAway(t *testing.T) {
 			p.On(ack, 1, redistest.Call(func() { p.Refuse(true) }))
 			p.On(ack, 1, redistest.CutAfter)
 			q.enqueue(0, 1)
-			q.wait(Separated, 1, 5*time.Second) // so the handover has dialled
+			q.wait(EventDisconnected, 1, 5*time.Second) // so the handover has dialled
 			p.CutAll()
 		},
 		"idle": func(t *testing.T, q *bench, p *redistest.Proxy) {
@@ -117,7 +117,7 @@ func TestShutdownWithRedisAway(t *testing.T) {
 				t.Errorf("ctx and Grace are 200 ms each, shutdown took %v: %v", took, err)
 			}
 			if name == "in a handover" { // whose verdict is unknown to the end
-				q.wait(DoneOrLost, 1, 5*time.Second)
+				q.wait(EventUnconfirmedVerdict, 1, 5*time.Second)
 			}
 			p.Hole(false)
 			p.Refuse(false)
@@ -173,7 +173,7 @@ func TestAbsenceStartsNoGoroutines(t *testing.T) {
 		}
 		return nil
 	})
-	q.wait(Separated, 1, 5*time.Second)
+	q.wait(EventDisconnected, 1, 5*time.Second)
 	time.Sleep(100 * time.Millisecond)
 	before := goroutines()
 	time.Sleep(time.Second)
@@ -263,7 +263,7 @@ func TestVerdictInVacantSlot(t *testing.T) {
 	defer close(block)
 	q.receive(1, func(context.Context, int) error { <-block; return nil })
 	q.enqueue(0, 2, Timeout(50*time.Millisecond))
-	q.wait(SlotsEmpty, 1, 5*time.Second)
+	q.wait(EventWorkersMissing, 1, 5*time.Second)
 	seen := newTally()
 	other := newBench(t, s.URL())
 	other.name = q.name
@@ -301,7 +301,7 @@ func TestReleasedKeepOrder(t *testing.T) {
 			t.Fatalf("place %d: %v", i, order[max(0, i-3):min(n, i+20)])
 		}
 	}
-	if q.count(Released) == 0 {
+	if q.count(EventReleased) == 0 {
 		t.Error("nothing was released")
 	}
 }
@@ -357,9 +357,9 @@ func TestNeverLiveAndDead(t *testing.T) {
 	strikes(t, lost, 1)
 	p.CutAll()
 	other.receive(1, handle)
-	other.until(5*time.Second, "both entries are dead", func() bool { return other.sum(Died) == 2 })
+	other.until(5*time.Second, "both entries are dead", func() bool { return other.sum(EventReceiversDied) == 2 })
 	p.Refuse(false)
-	q.wait(Succeeded, 1, 5*time.Second)
+	q.wait(EventHandedOver, 1, 5*time.Second)
 	k := store.KeysOf(q.name)
 	dead := strings.Join(members(t, s, k.DeadReceivers), "\n")
 	for _, name := range members(t, s, k.Receivers) {
@@ -419,7 +419,7 @@ func TestEnqueueLaterInDoubt(t *testing.T) {
 		other.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
 		told := make(chan error, 1)
 		go func() { told <- q.Enqueue(context.Background(), q.kind(nil).Message(1), In(1600*time.Millisecond)) }()
-		other.wait(Acked, 1, 5*time.Second)
+		other.wait(EventAcked, 1, 5*time.Second)
 		p.Refuse(false)
 		if err := <-told; !errors.Is(err, ErrUnknown) {
 			t.Errorf("the reply was lost, and it is handled: %v", err)
@@ -466,7 +466,7 @@ func TestShortLeaseJudgesNoLongOne(t *testing.T) {
 	if took := time.Since(began); sweeps.Struck() < 3 || took > 3600*time.Millisecond {
 		t.Skipf("too slow a machine: %d sweeps, the beat after %v", sweeps.Struck(), took)
 	}
-	if short.count(Died) > 0 || long.count(LeaseGone) > 0 {
+	if short.count(EventReceiversDied) > 0 || long.count(EventLeaseLost) > 0 {
 		t.Error("the living was judged")
 	}
 }
@@ -528,8 +528,8 @@ func beatsWhileSuperseding(t *testing.T) (gone bool) {
 	q.enqueue(1, 2)
 	redistest.Until(t, 5*time.Second, "it is superseded", func() bool { return s.Do("ZCARD", store.KeysOf(q.name).DeadReceivers).(int64) > 0 })
 	strikes(t, beats, beats.Struck()+1)
-	q.wait(Succeeded, 1, 5*time.Second)
-	return q.count(LeaseGone) > 0 || cancelled.Load()
+	q.wait(EventHandedOver, 1, 5*time.Second)
+	return q.count(EventLeaseLost) > 0 || cancelled.Load()
 }
 
 // The last step of a handover was refused, when what handlers held lay in the new lists already: the next attempt looked for it in the
@@ -565,11 +565,11 @@ func TestSupersedeRefused(t *testing.T) {
 			q.enqueue(1, 2)
 			strikes(t, refused, 1)
 			if ends == "after both" {
-				q.wait(Succeeded, 1, 5*time.Second)
+				q.wait(EventHandedOver, 1, 5*time.Second)
 			}
 			end()
 			q.until(5*time.Second, "nothing is left", func() bool { _, n := q.leaves(q.name); return n == 0 })
-			if n := q.count(Lost); n > 0 {
+			if n := q.count(EventLateVerdict); n > 0 {
 				t.Errorf("%d lost", n)
 			}
 		})
@@ -633,7 +633,7 @@ func TestBrokenHigherChannel(t *testing.T) {
 	s.Do("SET", broken, "x")
 	p.ResetCounts()
 	s.Do("LPUSH", store.KeysOf(ks[1].channel).Prepare, "1")
-	q.wait(Trouble, 1, 5*time.Second)
+	q.wait(EventReceiverError, 1, 5*time.Second)
 	time.Sleep(500 * time.Millisecond)
 	if n := p.Commands(); n > 50 {
 		t.Errorf("%d commands in half a second", n)
@@ -668,7 +668,7 @@ func TestBrokenHigherChannelIsLeftOut(t *testing.T) {
 	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
 		t.Fatal(err)
 	}
-	q.until(link.MaxTrouble+5*time.Second, "the channel is asked again", func() bool { return q.count(Trouble) >= 2 })
+	q.until(link.MaxTrouble+5*time.Second, "the channel is asked again", func() bool { return q.count(EventReceiverError) >= 2 })
 	n := seen.distinct()
 	q.until(5*time.Second, "messages are handled after that", func() bool { return seen.distinct() > n+100 })
 	s.Do("DEL", store.KeysOf(ks[0].channel).Prepare)
@@ -689,7 +689,7 @@ func TestRefusedScriptIsNoChannels(t *testing.T) {
 	}
 	strikes(t, r, 1)
 	s.Do("EVAL", "for k = 1, 2 do for i = 1, 10 do redis.call('LPUSH', KEYS[k], '7') end end", 2, store.KeysOf(ks[0].channel).Prepare, store.KeysOf(ks[1].channel).Prepare)
-	q.wait(Acked, 20, 15*time.Second)
+	q.wait(EventAcked, 20, 15*time.Second)
 	for i := range 20 {
 		if rank := <-starts; rank != i/10 {
 			t.Fatalf("start %d is of rank %d", i, rank)
@@ -707,7 +707,7 @@ func TestManyWorkers(t *testing.T) { // alone: 9,000 goroutines take their time 
 	seen := newTally()
 	shutdown := q.receive(9000, func(_ context.Context, i int) error { seen.add(i); return nil })
 	q.enqueue(0, 100)
-	q.until(10*time.Second, "all handled", func() bool { return q.count(Acked) == 100 })
+	q.until(10*time.Second, "all handled", func() bool { return q.count(EventAcked) == 100 })
 	redistest.Until(t, 10*time.Second, "the dead one is forgotten", func() bool { return s.Do("EXISTS", k.DeadReceivers).(int64) == 0 })
 	if err := shutdown(context.Background()); err != nil {
 		t.Error(err)
@@ -748,12 +748,12 @@ func TestOrphansEndAtShutdown(t *testing.T) {
 		block := make(chan struct{})
 		shutdown := q.receive(2, func(context.Context, int) error { <-block; return nil })
 		q.enqueue(0, 4, Timeout(20*time.Millisecond))
-		q.wait(Orphaned, 4, 5*time.Second)
+		q.wait(EventOrphaned, 4, 5*time.Second)
 		time.AfterFunc(time.Duration(round)*100*time.Microsecond, func() { close(block) })
 		if err := shutdown(context.Background()); err != nil {
 			t.Error(round, err)
 		}
-		if left, n := q.leaves(q.name); left[Delay].Count != 4 || n != 4 {
+		if left, n := q.leaves(q.name); left[StateDelay].Count != 4 || n != 4 {
 			t.Errorf("round %d: %v", round, left)
 		}
 	}
@@ -819,7 +819,7 @@ func TestCutsEverywhere(t *testing.T) {
 	if living := members(t, s, store.KeysOf(q.name).Receivers); len(living) > 0 {
 		t.Errorf("still among the living: %v", living)
 	}
-	t.Logf("%d messages, %d cuts, %d handovers, %d extra", n, struck, q.count(Succeeded), seen.extra())
+	t.Logf("%d messages, %d cuts, %d handovers, %d extra", n, struck, q.count(EventHandedOver), seen.extra())
 }
 
 // The goroutine that beats emptied the lists of a dead receiver one by one, for longer than its own lease.
@@ -877,7 +877,7 @@ func TestLargeAreReapedOneByOne(t *testing.T) {
 		last = time.Now()
 	}))
 	q.receive(2, nil)
-	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(Recovered) == 8 })
+	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(EventRecovered) == 8 })
 	mu.Lock()
 	defer mu.Unlock()
 	if together > 0 {
@@ -894,7 +894,7 @@ func TestClaimOfTheDeadIsTakenUp(t *testing.T) {
 	q.corpse(s, 1, "1", "r", time.Now().UnixMilli()+800)
 	began := time.Now()
 	q.receive(1, func(context.Context, int) error { return nil })
-	q.wait(Acked, 1, 10*time.Second)
+	q.wait(EventAcked, 1, 10*time.Second)
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("reaped after %v", took)
 	}
@@ -916,7 +916,7 @@ func TestSweepAfterTheFirstGoodBeat(t *testing.T) {
 	p.On(beat, 1, redistest.Delay(450*time.Millisecond)) // more than a sixth, too
 	began := time.Now()
 	s.Do("PUBLISH", store.KeysOf(q.name).Delay, "vacant") // which makes it sweep
-	q.wait(Acked, 1, 10*time.Second)
+	q.wait(EventAcked, 1, 10*time.Second)
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("reaped after %v", took)
 	}
@@ -965,7 +965,7 @@ func TestJudgesAsSoonAsItMay(t *testing.T) {
 	s.Do("LPUSH", k.Doing(dead, 0), "1")
 	began := time.Now()
 	q.receive(1, func(context.Context, int) error { return nil })
-	q.wait(Acked, 1, 15*time.Second)
+	q.wait(EventAcked, 1, 15*time.Second)
 	if took := time.Since(began); took < lease/4 || took > lease/4+500*time.Millisecond { // it was 3.6 s and more
 		t.Errorf("judged after %v", took)
 	}
@@ -986,7 +986,7 @@ func TestSweepGoesOnBehindTheBeat(t *testing.T) {
 	}
 	p.On(redistest.ByScript(store.Reap)(q.name), 1, redistest.Delay(700*time.Millisecond)) // more than a sixth of the lease
 	q.receive(2, func(context.Context, int) error { return nil })
-	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(Recovered) == 40 })
+	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(EventRecovered) == 40 })
 	mu.Lock()
 	defer mu.Unlock()
 	if got := strings.Join(order, " "); !strings.HasPrefix(got, "beat sweep reap beat reap ") {
@@ -1044,7 +1044,7 @@ func TestReapsOnSlowLine(t *testing.T) {
 	q.corpse(s, 4000, "1", "r", 1)
 	p.Slow(200*time.Millisecond, 0, 0)
 	q.receive(2, func(context.Context, int) error { return nil })
-	q.until(30*time.Second, "some are recovered", func() bool { return q.sum(Recovered) > 0 })
+	q.until(30*time.Second, "some are recovered", func() bool { return q.sum(EventRecovered) > 0 })
 }
 
 // A key of a wrong type at cancelled kept the dead from being looked after, as long as a message with an id was handled.
@@ -1075,7 +1075,7 @@ func TestBrokenCancelledKeepsNobodyUnburied(t *testing.T) {
 		}
 	}))
 	q.corpse(s, 1, "2", "s", 1)
-	q.wait(Recovered, 1, 10*time.Second)
+	q.wait(EventRecovered, 1, 10*time.Second)
 }
 
 // A list of a wrong type in the hands of one dead receiver held up the others' that were claimed with it.
@@ -1089,7 +1089,7 @@ func TestBrokenListHoldsUpNobodyElse(t *testing.T) {
 	s.Do("SET", k.Doing(broken, 0), "none of shunt's")
 	q.corpse(s, 1, "1", "s", 1)
 	q.receive(1, func(context.Context, int) error { return nil })
-	q.wait(Recovered, 1, 10*time.Second)
+	q.wait(EventRecovered, 1, 10*time.Second)
 	s.Do("DEL", k.Doing(broken, 0))
 }
 
@@ -1144,7 +1144,7 @@ func TestSweepDoesNotHurryFailingBeats(t *testing.T) {
 		t.Errorf("%d beats in 1 s, and 5 are allowed", n)
 	}
 	refused.Remove()
-	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(Recovered) == 40 })
+	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(EventRecovered) == 40 })
 }
 
 // On a line of 50 ms a list was emptied each 1.2 s.
@@ -1157,7 +1157,7 @@ func TestManyListsOnSlowLine(t *testing.T) {
 	q.corpse(s, 200, "1", "s", 1)
 	p.Slow(25*time.Millisecond, 0, 0)
 	q.receive(2, func(context.Context, int) error { return nil })
-	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(Recovered) == 200 })
+	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(EventRecovered) == 200 })
 }
 
 // What a waiter brought of a higher channel, while its worker asked for one of a lower, was in that worker's hands, and started after it.
@@ -1298,7 +1298,7 @@ func TestOldest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return st[Prepare].Count == 1 && st[Prepare].Oldest > 0
+			return st[StatePrepare].Count == 1 && st[StatePrepare].Oldest > 0
 		})
 	})
 }
@@ -1350,9 +1350,9 @@ func TestPayloadIsWritten(t *testing.T) {
 		if _, err := q.Receive(t.Context(), s, 2); err != nil {
 			t.Fatal(err)
 		}
-		q.wait(Acked, len(ms), 10*time.Second)
-		if _, n := q.leaves(q.name); n > 0 || q.count(Lost) > 0 || len(handled) != len(ms) {
-			t.Errorf("%d left, %d lost, %d texts of %d", n, q.count(Lost), len(handled), len(ms))
+		q.wait(EventAcked, len(ms), 10*time.Second)
+		if _, n := q.leaves(q.name); n > 0 || q.count(EventLateVerdict) > 0 || len(handled) != len(ms) {
+			t.Errorf("%d left, %d lost, %d texts of %d", n, q.count(EventLateVerdict), len(handled), len(ms))
 		}
 	})
 }
@@ -1406,7 +1406,7 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 				close(release)
 			}
 		}()
-		q.wait(Succeeded, 1, 10*time.Second)
+		q.wait(EventHandedOver, 1, 10*time.Second)
 	}()
 	live := ""
 	redistest.Until(t, 5*time.Second, "one is live", func() bool {
@@ -1452,9 +1452,9 @@ func TestRegisteredByHalf(t *testing.T) {
 	strikes(t, r, 1)
 	time.Sleep(20 * time.Millisecond)
 	away(p)
-	other.until(15*time.Second, "both entries are dead", func() bool { return other.sum(Died) >= 2 })
+	other.until(15*time.Second, "both entries are dead", func() bool { return other.sum(EventReceiversDied) >= 2 })
 	p.Refuse(false)
-	q.wait(Succeeded, 1, 10*time.Second)
+	q.wait(EventHandedOver, 1, 10*time.Second)
 	k := store.KeysOf(ks[0].channel)
 	t.Logf("living %v\ngone %v", members(t, s, k.Receivers), members(t, s, k.DeadReceivers))
 	gone := fmt.Sprint(members(t, s, k.DeadReceivers))
@@ -1523,8 +1523,8 @@ func TestErrorThatPanics(t *testing.T) {
 	q := newBench(t, s.URL())
 	q.receive(1, func(context.Context, int) error { var e *nilError; return e })
 	q.enqueue(0, 1)
-	q.wait(Retried, 1, 5*time.Second)
-	q.wait(Trouble, 1, 5*time.Second)
+	q.wait(EventRetried, 1, 5*time.Second)
+	q.wait(EventReceiverError, 1, 5*time.Second)
 }
 
 // What a lower channel had brought was started after two thirds of the term, and its timeout ran while the higher ones were asked.
@@ -1601,14 +1601,14 @@ func TestHandoverOfMany(t *testing.T) {
 	p.Slow(20*time.Millisecond, 0, 0)
 	p.CutAll() // one worker is parked, so the waiter is owed an answer
 	began := time.Now()
-	q.wait(Succeeded, 1, 60*time.Second)
+	q.wait(EventHandedOver, 1, 60*time.Second)
 	t.Logf("handover took %v", time.Since(began))
 	time.Sleep(5 * time.Second) // more than a term
 	mu.Lock()
-	t.Logf("lease-gone %d, succeeded %d, died seen by the other %d, extra %d, causes %v", q.count(LeaseGone), q.count(Succeeded), other.sum(Died), seen.extra(), causes)
+	t.Logf("lease-gone %d, succeeded %d, died seen by the other %d, extra %d, causes %v", q.count(EventLeaseLost), q.count(EventHandedOver), other.sum(EventReceiversDied), seen.extra(), causes)
 	mu.Unlock()
-	if q.count(LeaseGone) > 0 || len(causes) > 0 || seen.extra() > 0 {
-		t.Errorf("the new incarnation's lease was lost in its own handover: %d", q.count(LeaseGone))
+	if q.count(EventLeaseLost) > 0 || len(causes) > 0 || seen.extra() > 0 {
+		t.Errorf("the new incarnation's lease was lost in its own handover: %d", q.count(EventLeaseLost))
 	}
 }
 
@@ -1689,7 +1689,7 @@ func TestDueIsNeverEarly(t *testing.T) {
 	})
 	for i := range 100 {
 		q.enqueue(i, i+1)
-		q.wait(Retried, i+1, 5*time.Second)
+		q.wait(EventRetried, i+1, 5*time.Second)
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -1719,9 +1719,9 @@ func outlivesPause(t *testing.T) (lost, died int) {
 		time.Sleep(7600 * time.Millisecond)
 		s.Cont()
 		q.enqueue(i, i+1)
-		q.wait(Acked, i+1, 10*time.Second)
+		q.wait(EventAcked, i+1, 10*time.Second)
 	}
-	return q.count(LeaseGone), q.sum(Died)
+	return q.count(EventLeaseLost), q.sum(EventReceiversDied)
 }
 
 // The new incarnation's lease counts from when its entry was sent for, but its first beat came when the old one's next would have: so
@@ -1737,7 +1737,7 @@ func TestSuccessorBeatsAtOnce(t *testing.T) {
 	strikes(t, beats, 1)
 	p.On(redistest.Command("LREM"), 1, redistest.CutAfter)
 	q.enqueue(0, 1)
-	q.wait(Succeeded, 1, 5*time.Second)
+	q.wait(EventHandedOver, 1, 5*time.Second)
 	q.until(2*time.Second, "it beats before a third of the lease is over", func() bool { return beats.Struck() >= 2 })
 }
 
@@ -1761,11 +1761,11 @@ func TestHintBesideFailedSweep(t *testing.T) {
 		s.Do("PUBLISH", k.Delay, "vacant")
 		return sweeps.Struck() > before
 	})
-	q.wait(Recovered, 1, 10*time.Second)
+	q.wait(EventRecovered, 1, 10*time.Second)
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("recovered after %v, which is not when the claim was over", took)
 	}
-	q.wait(Acked, 1, 5*time.Second)
+	q.wait(EventAcked, 1, 5*time.Second)
 }
 
 // An empty payload that a worker took for itself was taken for none: it lay in the list of a living worker, whom nobody looks after.
@@ -1776,7 +1776,7 @@ func TestEmptyPayloadIsTaken(t *testing.T) {
 	k := store.KeysOf(q.name)
 	s.Do("LPUSH", k.Prepare, "", "", "")
 	q.receive(1, func(context.Context, int) error { return nil })
-	q.wait(Undecodable, 3, 5*time.Second)
+	q.wait(EventUndecodable, 3, 5*time.Second)
 }
 
 // What was acked beside a retry that is refused, in the same batch, stayed in hand for as long as that was held off.
@@ -1808,7 +1808,7 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 		t.Errorf("it was one of %d", n)
 	}
 	refused.Remove()
-	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(Acked) == 200 })
+	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(EventAcked) == 200 })
 }
 
 // What a refused verdict holds up goes on as soon as a handover has settled that verdict.
@@ -1833,12 +1833,12 @@ func TestHandoverEndsHoldoff(t *testing.T) {
 	})
 	strikes(t, refused, 1)
 	began := time.Now()
-	q.wait(Trouble, 1, 5*time.Second) // the worker has heard of it
-	strikes(t, waits, 1)              // for the other one
+	q.wait(EventReceiverError, 1, 5*time.Second) // the worker has heard of it
+	strikes(t, waits, 1)                         // for the other one
 	p.CutAll()
-	q.wait(Succeeded, 1, 5*time.Second)
+	q.wait(EventHandedOver, 1, 5*time.Second)
 	q.enqueue(1, 3) // for both
-	q.wait(Acked, 2, 10*time.Second)
+	q.wait(EventAcked, 2, 10*time.Second)
 	if took := time.Since(began); took > link.MaxTrouble*4/5 {
 		t.Errorf("went on after %v", took)
 	}
@@ -1875,8 +1875,8 @@ func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
 	forgotten := p.On(redistest.ByScript(store.Ack)(q.name), 0, redistest.ReplyError("NOSCRIPT No matching script. Please use EVAL."))
 	q.enqueue(0, 3000)
 	q.receive(16, func(context.Context, int) error { return nil })
-	q.wait(Acked, 3000, 5*time.Second)
-	if n := forgotten.Struck(); n < 10 || q.count(Trouble) > 0 || q.count(Lost)+q.count(DoneOrLost) > 0 {
-		t.Errorf("forgotten %d times: %d times trouble, %d lost", n, q.count(Trouble), q.count(Lost)+q.count(DoneOrLost))
+	q.wait(EventAcked, 3000, 5*time.Second)
+	if n := forgotten.Struck(); n < 10 || q.count(EventReceiverError) > 0 || q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict) > 0 {
+		t.Errorf("forgotten %d times: %d times trouble, %d lost", n, q.count(EventReceiverError), q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict))
 	}
 }

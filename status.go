@@ -18,24 +18,24 @@ import (
 
 // Status is what is known of a message with an ID.
 type Status struct {
-	ID        string
-	Serial    string
-	State     State // Prepare, Delay or Doing while it lives; Done when it is over
-	Attempt   int   // Doing and Done: the last one, counted from 1; else how many have failed
-	Enqueued  time.Time
-	Due       time.Time // Delay; Done within UniqueFor: when the ID will be free
-	Since     time.Time // Doing, by the clock of the process that handles it
-	Receiver  string    // Doing
-	Worker    int       // Doing
-	Cancelled bool      // Doing: Cancel was called, and the handler has not ended yet
-	Failure   string    // of the last attempt
-	Outcome   Outcome   // Done, unless only its ID is still taken
+	ID         string
+	Serial     string
+	State      State // Prepare, Delay or Doing while it lives; Done when it is over
+	Attempt    int   // Doing and Done: the last one, counted from 1; else how many have failed
+	EnqueuedAt time.Time
+	Due        time.Time // Delay; Done within UniqueFor: when the ID will be free
+	StartedAt  time.Time // Doing, by the clock of the process that handles it
+	Receiver   string    // Doing
+	Worker     int       // Doing
+	Cancelled  bool      // Doing: Cancel was called, and the handler has not ended yet
+	Failure    string    // of the last attempt
+	Outcome    Outcome   // Done, unless only its ID is still taken
 }
 
 // Outcome is what became of a message.
 type Outcome struct {
 	Kind    EventKind // Acked, Rejected (it went to dead), Expired or, of one that somebody waited for, Cancelled; empty: not known
-	Ended   time.Time
+	EndedAt time.Time
 	Until   time.Time // when it is forgotten
 	Attempt int
 	Failure string
@@ -69,9 +69,9 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 	holder, _ := vs[2].([]byte)
 	kept, _ := vs[4].([]byte)
 	held := statusOf(id, record, holder, now)
-	held.Cancelled = held.State == Doing && vs[3] == int64(1)
+	held.Cancelled = held.State == StateDoing && vs[3] == int64(1)
 	switch {
-	case len(record) > 0 && held.State != Done:
+	case len(record) > 0 && held.State != StateDone:
 		return held, nil
 	case len(kept) > 0:
 		return ended(id, kept), nil
@@ -88,41 +88,41 @@ func statusOf(id string, record, holder []byte, now time.Time) Status {
 	if !ok {
 		return s
 	}
-	s.Serial, s.Enqueued, s.Attempt, s.Failure = r.Serial.String(), element.EnqueuedAt(r.Serial), r.Attempts, r.Failure
+	s.Serial, s.EnqueuedAt, s.Attempt, s.Failure = r.Serial.String(), element.EnqueuedAt(r.Serial), r.Attempts, r.Failure
 	at := time.UnixMilli(r.At)
 	f := strings.Fields(string(holder))
 	switch {
 	case len(f) == 3 && !(r.Off && !now.IsZero() && at.After(now)): // else it is just being put off
-		s.State = Doing
+		s.State = StateDoing
 		receiver, worker, _ := strings.Cut(f[0], "/")
 		s.Receiver = receiver
 		s.Worker, _ = strconv.Atoi(worker)
 		s.Attempt, _ = strconv.Atoi(f[1])
 		ms, _ := strconv.ParseInt(f[2], 10, 64)
-		s.Since = time.UnixMilli(ms)
+		s.StartedAt = time.UnixMilli(ms)
 	case r.State == 'u':
-		s.State, s.Due = Done, at
+		s.State, s.Due = StateDone, at
 	case r.Expires > 0 && !now.IsZero() && !now.Before(time.UnixMilli(r.Expires)): // over, wherever it lies
-		s.State = Done
+		s.State = StateDone
 	case r.State == 'd' && (now.IsZero() || at.After(now)):
-		s.State, s.Due = Delay, at
+		s.State, s.Due = StateDelay, at
 	default:
-		s.State = Prepare
+		s.State = StatePrepare
 	}
 	return s
 }
 
 // outcomes are the kinds of lua/ending.lua.
-var outcomes = map[byte]EventKind{'a': Acked, 'd': Rejected, 'c': Cancelled, 'x': Expired}
+var outcomes = map[byte]EventKind{'a': EventAcked, 'd': EventRejected, 'c': EventCancelled, 'x': EventExpired}
 
 // ended reads what is kept of a message that is over; lua/ending.lua has its form.
 func ended(id string, raw []byte) Status {
-	s := Status{ID: id, State: Done}
+	s := Status{ID: id, State: StateDone}
 	if len(raw) < 16 {
 		return s
 	}
 	serial := ulid.ULID(raw[:16])
-	s.Serial, s.Enqueued = serial.String(), element.EnqueuedAt(serial)
+	s.Serial, s.EnqueuedAt = serial.String(), element.EnqueuedAt(serial)
 	if len(raw) == 16 {
 		return s
 	}
@@ -134,7 +134,7 @@ func ended(id string, raw []byte) Status {
 		return s
 	}
 	number := func(i int) int64 { n, _ := strconv.ParseInt(f[i], 10, 64); return n }
-	o.Attempt, o.Ended, o.Until = int(number(0)), time.UnixMilli(number(1)), time.UnixMilli(number(2))
+	o.Attempt, o.EndedAt, o.Until = int(number(0)), time.UnixMilli(number(1)), time.UnixMilli(number(2))
 	if n := number(3); n >= 0 && n <= int64(len(rest)) {
 		o.Failure = rest[:n]
 		if int(n) < len(rest) {
@@ -155,7 +155,7 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 	k := store.KeysOf(channel)
 	// Which one it is, is asked first: so that what is sent twice cannot end another of the same id.
 	before, err := q.Status(ctx, channel, id)
-	if err == nil && before.State == Done {
+	if err == nil && before.State == StateDone {
 		err = ErrNotFound
 	}
 	if err != nil {
@@ -213,7 +213,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *draft) erro
 	}
 	soon := mode == "at" && ms <= time.Now().UnixMilli()
 	before, err := q.Status(ctx, channel, id) // as for Cancel
-	if err == nil && before.State == Done {
+	if err == nil && before.State == StateDone {
 		err = ErrNotFound
 	}
 	if err != nil {
@@ -297,16 +297,16 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 	}
 	var e Entry
 	switch s.State {
-	case Delay:
+	case StateDelay:
 		if e, err = q.dueAt(ctx, k, s); err == nil {
 			return e, nil
 		}
 		fallthrough // one that was put off lies in prepare
-	case Prepare:
+	case StatePrepare:
 		if e, err = q.find(s, pages(k.Prepare)); err != nil {
 			e, err = q.find(s, pages(k.Suspect))
 		}
-	case Doing:
+	case StateDoing:
 		e, err = q.find(s, func(n int) ([]Entry, error) {
 			if n > 0 {
 				return nil, nil
@@ -314,7 +314,7 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 			return q.held(ctx, k)
 		})
 	default:
-		return Entry{ID: s.ID, Serial: s.Serial, Enqueued: s.Enqueued, Attempts: s.Attempt, Failure: s.Failure, At: s.Outcome.Ended,
+		return Entry{ID: s.ID, Serial: s.Serial, EnqueuedAt: s.EnqueuedAt, Attempts: s.Attempt, Failure: s.Failure, At: s.Outcome.EndedAt,
 			Outcome: s.Outcome, channel: channel}, nil
 	}
 	if err != nil {

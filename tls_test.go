@@ -77,7 +77,7 @@ func tlsRound(t *testing.T, b redistest.Backend, q *bench) {
 			t.Fatal(err)
 		}
 	}
-	q.wait(Acked, 202, 10*time.Second)
+	q.wait(EventAcked, 202, 10*time.Second)
 	if seen.distinct() != 202 || seen.extra() > 0 {
 		t.Errorf("%d distinct, %d extra", seen.distinct(), seen.extra())
 	}

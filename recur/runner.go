@@ -38,7 +38,7 @@ const (
 
 // Run enqueues the recurring messages of channels at their ticks, until ctx ends or shutdown is called. Any number of processes may, and each
 // tick is enqueued once; a channel in which nobody runs enqueues none. The error says what is wrong with the channels, the Queue or Redis,
-// after at most 5 s, and then nothing is left running. A Redis that goes away later is waited for; meanwhile Events "trouble" tell why. An
+// after at most 5 s, and then nothing is left running. A Redis that goes away later is waited for; meanwhile Events "receiver-error" tell why. An
 // idle channel costs Redis two small commands every 5 s, a tick one script and, from processes that cannot subscribe, one more each.
 //
 // shutdown waits for what is under way until its ctx ends, and then cuts that short; it returns nil. Call it before Queue.Close: a closed
@@ -181,7 +181,7 @@ func (r *runner) run() {
 
 func (r *runner) trouble(err error) {
 	if r.soft.Err() == nil {
-		r.door.Emit(string(shunt.Trouble), r.channel, "", "", 0, time.Time{}, fmt.Errorf("recur: channel %q: %w", r.channel, err))
+		r.door.Emit(string(shunt.EventReceiverError), r.channel, "", "", 0, time.Time{}, fmt.Errorf("recur: channel %q: %w", r.channel, err))
 	}
 }
 
@@ -343,7 +343,7 @@ func (r *runner) set(name, raw string) {
 func (r *runner) adopt(e *entry, head record) {
 	mine := head.writer == e.pen
 	if n := int(head.count - e.count); mine && n > 0 {
-		r.door.Emit(string(shunt.Enqueued), r.channel, "", "", n, time.Time{}, nil)
+		r.door.Emit(string(shunt.EventEnqueued), r.channel, "", "", n, time.Time{}, nil)
 	}
 	r.know(e, e.with(head), mine)
 }

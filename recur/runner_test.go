@@ -54,7 +54,7 @@ func TestEachTickOnce(t *testing.T) {
 		}
 		told := 0
 		for _, o := range append(others, b) {
-			told += o.sum(shunt.Enqueued)
+			told += o.sum(shunt.EventEnqueued)
 		}
 		if n := len(b.handled("a")) + len(b.handled("b")) + len(b.handled("c")); told > n+9 || told < n-9 {
 			t.Errorf("%d enqueues told of about %d", told, n)
@@ -204,7 +204,7 @@ func TestLostReplyOfTick(t *testing.T) {
 	n := len(r.handled("a"))
 	b.until(10*time.Second, "10 ticks more", func() bool { return len(r.handled("a")) >= n+10 })
 	r.once("a", 100*time.Millisecond, false)
-	if told, n := b.sum(shunt.Enqueued), len(r.handled("a")); told < n-1 || told > n+1 {
+	if told, n := b.sum(shunt.EventEnqueued), len(r.handled("a")); told < n-1 || told > n+1 {
 		t.Errorf("%d enqueues told of %d", told, n)
 	}
 }
@@ -220,7 +220,7 @@ func TestRedisGoes(t *testing.T) {
 	b.run()
 	b.until(5*time.Second, "a tick", func() bool { return len(b.handled("a")) >= 1 })
 	s.Kill()
-	b.until(5*time.Second, "trouble", func() bool { return b.sum(shunt.Trouble) >= 1 })
+	b.until(5*time.Second, "trouble", func() bool { return b.sum(shunt.EventReceiverError) >= 1 })
 	s.Restart()
 	n := len(b.handled("a"))
 	b.until(20*time.Second, "ticks again", func() bool { return len(b.handled("a")) >= n+20 })
@@ -240,10 +240,10 @@ func TestFullRedis(t *testing.T) {
 	b.run()
 	b.until(5*time.Second, "a tick", func() bool { return len(r.handled("a")) >= 1 })
 	s.Do("CONFIG", "SET", "maxmemory", 1)
-	b.until(10*time.Second, "trouble", func() bool { return b.sum(shunt.Trouble) >= 2 })
+	b.until(10*time.Second, "trouble", func() bool { return b.sum(shunt.EventReceiverError) >= 2 })
 	p.ResetCounts()
 	began := time.Now()
-	b.until(20*time.Second, "more of it", func() bool { return b.sum(shunt.Trouble) >= 4 })
+	b.until(20*time.Second, "more of it", func() bool { return b.sum(shunt.EventReceiverError) >= 4 })
 	if n, took := p.Count(fires), time.Since(began); n > 4 || took < time.Second { // the third wait is of half a second, the fourth of one
 		t.Errorf("%d scripts while full, in %v", n, took)
 	}
@@ -267,9 +267,9 @@ func TestOneThatCannot(t *testing.T) {
 	s.Do("HSET", store.KeysOf(b.channel).Recur, "foreign", "what ever")
 	b.receive()
 	b.run()
-	b.until(5*time.Second, "ticks", func() bool { return len(b.handled("a")) >= 5 && b.sum(shunt.Trouble) >= 3 })
+	b.until(5*time.Second, "ticks", func() bool { return len(b.handled("a")) >= 5 && b.sum(shunt.EventReceiverError) >= 3 })
 	b.once("a", 100*time.Millisecond, false)
-	if n := b.sum(shunt.Trouble); n != 3 {
+	if n := b.sum(shunt.EventReceiverError); n != 3 {
 		t.Errorf("told %d times, want once each", n)
 	}
 	es, err := b.Timetable.List(context.Background(), b.channel)
@@ -295,9 +295,9 @@ func TestOneThatIsRefused(t *testing.T) {
 	b.set(s, "refused", ago)
 	b.run()
 	b.until(3*time.Second, "the others", func() bool { return s.Do("LLEN", store.KeysOf(b.channel).Prepare) == int64(n) })
-	b.until(time.Second, "their Events", func() bool { return b.sum(shunt.Enqueued) == n })
+	b.until(time.Second, "their Events", func() bool { return b.sum(shunt.EventEnqueued) == n })
 	s.Do("DEL", store.KeysOf(b.channel).IDs)
-	b.until(8*time.Second, "the one", func() bool { return b.sum(shunt.Enqueued) == n+1 })
+	b.until(8*time.Second, "the one", func() bool { return b.sum(shunt.EventEnqueued) == n+1 })
 }
 
 // TestWrongType: what waits for a person is tried every 5 s, and goes on then.
@@ -311,13 +311,13 @@ func TestWrongType(t *testing.T) {
 	b.add("a", Every(100*time.Millisecond), Missed(All(MaxAll)))
 	b.add("b", Every(100*time.Millisecond), Missed(All(MaxAll)))
 	b.run()
-	b.until(5*time.Second, "trouble", func() bool { return b.sum(shunt.Trouble) >= 2 })
+	b.until(5*time.Second, "trouble", func() bool { return b.sum(shunt.EventReceiverError) >= 2 })
 	s.Do("DEL", k.Prepare)
 	b.receive()
 	b.until(10*time.Second, "ticks", func() bool { return len(b.handled("a")) >= 20 && len(b.handled("b")) >= 20 })
 	b.once("a", 100*time.Millisecond, false)
 	b.once("b", 100*time.Millisecond, false)
-	if n := b.sum(shunt.Trouble); n > 8 {
+	if n := b.sum(shunt.EventReceiverError); n > 8 {
 		t.Errorf("told %d times", n)
 	}
 }
@@ -431,7 +431,7 @@ func TestID(t *testing.T) {
 		b.run()
 		b.until(5*time.Second, "ticks", func() bool { return b.entry("a").Count >= 5 && b.entry("b").Count >= 8 })
 		status, err := b.Status(context.Background(), b.channel, "a")
-		if err != nil || status.State != shunt.Prepare {
+		if err != nil || status.State != shunt.StatePrepare {
 			t.Errorf("%+v, %v", status, err)
 		}
 		n := map[string]int{}
@@ -443,7 +443,7 @@ func TestID(t *testing.T) {
 		if n["a"] != 1 || n["b"] < 2 {
 			t.Errorf("%v messages by id: want 1 of a, and of b those that expired too", n)
 		}
-		b.until(time.Second, "Events", func() bool { return b.sum(shunt.Duplicate) >= 4 })
+		b.until(time.Second, "Events", func() bool { return b.sum(shunt.EventDuplicate) >= 4 })
 		b.receive()
 		b.until(5*time.Second, "one handled, and the next", func() bool { return len(b.handled("a")) >= 3 && len(b.handled("b")) >= 1 })
 	})

@@ -338,10 +338,10 @@ func tell(door inside.Door, channel string, n int, es ...element.Element) {
 		serial = es[0].Name()
 	}
 	if n > 0 {
-		door.Emit(string(shunt.Enqueued), channel, serial, id, n, time.Time{}, nil)
+		door.Emit(string(shunt.EventEnqueued), channel, serial, id, n, time.Time{}, nil)
 	}
 	if n < len(es) {
-		door.Emit(string(shunt.Duplicate), channel, serial, id, len(es)-n, time.Time{}, nil)
+		door.Emit(string(shunt.EventDuplicate), channel, serial, id, len(es)-n, time.Time{}, nil)
 	}
 }
 

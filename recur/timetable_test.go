@@ -220,8 +220,8 @@ func TestLostReplies(t *testing.T) {
 		rule.Remove()
 	}
 	n, _ := redis.Int(s.Do("LLEN", store.KeysOf(b.channel).Prepare), nil)
-	if n != 1 || b.sum(shunt.Enqueued) != 1 {
-		t.Errorf("one enqueue made %d messages, %d told", n, b.sum(shunt.Enqueued))
+	if n != 1 || b.sum(shunt.EventEnqueued) != 1 {
+		t.Errorf("one enqueue made %d messages, %d told", n, b.sum(shunt.EventEnqueued))
 	}
 	if n := s.Do("EXISTS", store.KeysOf(b.channel).Recur); n != int64(0) {
 		t.Error("not removed")

@@ -48,7 +48,7 @@ func TestDrainBringsTimeForward(t *testing.T) {
 	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("it took %v: hints are not heard", took)
 	}
-	if len(outs) != 11 || outs.Count(shunt.Acked) != 7 || outs.Count(shunt.Retried) != 3 || outs.Count(shunt.Rejected) != 1 {
+	if len(outs) != 11 || outs.Count(shunt.EventAcked) != 7 || outs.Count(shunt.EventRetried) != 3 || outs.Count(shunt.EventRejected) != 1 {
 		t.Errorf("handlings: %v", outs)
 	}
 	last := outs[10]
@@ -56,7 +56,7 @@ func TestDrainBringsTimeForward(t *testing.T) {
 		t.Errorf("the last outcome: %+v", last)
 	}
 	q.AssertEmpty()
-	if dead, err := q.List(context.Background(), "mail", shunt.Dead, 0, 0); len(dead) != 1 {
+	if dead, err := q.List(context.Background(), "mail", shunt.StateDead, 0, 0); len(dead) != 1 {
 		t.Errorf("dead: %d, %v", len(dead), err)
 	}
 }
@@ -77,7 +77,7 @@ func TestDrainOfMany(t *testing.T) {
 	told := 0
 	q := New(t, func(q *shunt.Queue) {
 		q.Events = func(e shunt.Event) {
-			if e.Kind == shunt.Acked {
+			if e.Kind == shunt.EventAcked {
 				told++
 			}
 		}
@@ -91,7 +91,7 @@ func TestDrainOfMany(t *testing.T) {
 	}
 	o := &outbox{}
 	outs := q.Drain(&mail{outbox: o})
-	if outs.Count(shunt.Acked) != n || len(outs) != n || len(o.sent) != n || told != n {
+	if outs.Count(shunt.EventAcked) != n || len(outs) != n || len(o.sent) != n || told != n {
 		t.Errorf("%d handlings, %d sent, %d told", len(outs), len(o.sent), told)
 	}
 	distinct := make(map[string]bool)

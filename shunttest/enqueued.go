@@ -22,10 +22,10 @@ type Enqueue struct {
 
 // In is how long after its enqueue it is due; 0 if it was for now.
 func (d *Enqueue) In() time.Duration {
-	if d.State != shunt.Delay {
+	if d.State != shunt.StateDelay {
 		return 0
 	}
-	return d.At.Sub(d.Enqueued)
+	return d.At.Sub(d.EnqueuedAt)
 }
 
 // Enqueued returns what was enqueued to a channel and was not taken since: what is ready, in the order in which it will be taken, then
@@ -42,7 +42,7 @@ func (q *Queue) Enqueued(channel string) []Enqueue {
 // enqueued lists several channels, one after another.
 func (q *Queue) enqueued(channels ...string) (ds []Enqueue, err error) {
 	for _, channel := range channels {
-		for _, state := range []shunt.State{shunt.Prepare, shunt.Delay} {
+		for _, state := range []shunt.State{shunt.StatePrepare, shunt.StateDelay} {
 			es, err := q.desk.List(context.Background(), channel, state, 0, 0)
 			if err != nil {
 				return nil, err
@@ -85,7 +85,7 @@ func Times(n int) Condition { return func(x *expectation) { x.times = n } }
 
 func (x *expectation) holds(d *Enqueue) bool {
 	if x.in != nil {
-		later := d.State == shunt.Delay
+		later := d.State == shunt.StateDelay
 		if later != (*x.in > 0) || later && (d.In()-*x.in).Abs() > inTolerance {
 			return false
 		}
@@ -143,7 +143,7 @@ func (q *Queue) AssertEmpty(channels ...string) {
 	}
 	for _, channel := range channels {
 		there := q.Enqueued(channel)
-		for _, state := range []shunt.State{shunt.Suspect, shunt.Doing} {
+		for _, state := range []shunt.State{shunt.StateSuspect, shunt.StateDoing} {
 			es, err := q.desk.List(context.Background(), channel, state, 0, 0)
 			if err != nil {
 				q.t.Fatalf("shunttest: %v", err)
@@ -189,7 +189,7 @@ func rows(there []Enqueue) []row {
 			break
 		}
 		r := row{when: when(d.In()), payload: show(d.Payload), rest: showHeaders(d.Headers)}
-		if d.State != shunt.Prepare && d.State != shunt.Delay {
+		if d.State != shunt.StatePrepare && d.State != shunt.StateDelay {
 			r.when = string(d.State)
 		}
 		if d.Attempts > 0 {

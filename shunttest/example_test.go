@@ -28,7 +28,7 @@ var errGreylisted = errors.New("450 greylisted")
 // Resolve gives up on a mail that nobody would read any more.
 func (m *OrderMail) Resolve(ctx context.Context) error {
 	info, _ := shunt.FromContext(ctx)
-	if time.Since(info.Enqueued) > 24*time.Hour {
+	if time.Since(info.EnqueuedAt) > 24*time.Hour {
 		return shunt.Reject(errors.New("a day old"))
 	}
 	err := m.send(m.To, fmt.Sprintf("order %d is on its way", m.Order))
@@ -71,7 +71,7 @@ func Example() {
 		return err
 	}}
 	handlings := q.Drain(sends)
-	fmt.Println(handlings.Count(shunt.Acked), "mails")
+	fmt.Println(handlings.Count(shunt.EventAcked), "mails")
 	q.AssertEmpty()
 
 	// Output:

@@ -42,7 +42,7 @@ type Handling struct {
 // String tells it in a few words, for the text of a failure.
 func (h Handling) String() string {
 	s := fmt.Sprintf("%s at attempt %d", h.Verdict, h.Attempt)
-	if h.Verdict == shunt.Retried && h.Wait > 0 {
+	if h.Verdict == shunt.EventRetried && h.Wait > 0 {
 		s += fmt.Sprintf(", to wait %v", h.Wait)
 	}
 	if h.Err != nil {
@@ -198,7 +198,7 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 		}
 		return out, fmt.Errorf("the handler has not returned after %v", q.patience())
 	}
-	if out.Verdict == shunt.Retried {
+	if out.Verdict == shunt.EventRetried {
 		waiting, err := dues(pool, channel)
 		if err != nil {
 			return out, err
@@ -209,7 +209,7 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 			}
 		}
 	}
-	if id := e.ID(); id != "" && out.Verdict == shunt.Acked {
+	if id := e.ID(); id != "" && out.Verdict == shunt.EventAcked {
 		s, err := stage.Status(context.Background(), channel, id)
 		if err != nil && !errors.Is(err, shunt.ErrNotFound) {
 			return out, err
@@ -332,7 +332,7 @@ func wrap(user, kit func(shunt.Handler) shunt.Handler) func(shunt.Handler) shunt
 // isVerdict says whether an Event tells how a handling ended.
 func isVerdict(k shunt.EventKind) bool {
 	switch k {
-	case shunt.Acked, shunt.Retried, shunt.Rejected, shunt.Undecodable, shunt.Cancelled, shunt.Expired, shunt.Lost, shunt.DoneOrLost:
+	case shunt.EventAcked, shunt.EventRetried, shunt.EventRejected, shunt.EventUndecodable, shunt.EventCancelled, shunt.EventExpired, shunt.EventLateVerdict, shunt.EventUnconfirmedVerdict:
 		return true
 	}
 	return false

@@ -24,15 +24,15 @@ func TestHandleVerdicts(t *testing.T) {
 		wait    time.Duration
 		err     error
 	}{
-		"acked":          {nil, nil, shunt.Acked, 0, nil},
-		"error":          {fails(errDown), []Option{Attempt(2)}, shunt.Retried, 2 * time.Minute, errDown},
-		"last":           {fails(errDown), []Option{Attempt(3)}, shunt.Rejected, 0, errDown},
-		"own last":       {fails(errDown), []Option{With(shunt.MaxAttempts(1))}, shunt.Rejected, 0, errDown},
-		"retry after":    {fails(shunt.RetryAfter(7*time.Hour, errDown)), nil, shunt.Retried, 7 * time.Hour, errDown},
-		"below a ms":     {fails(shunt.RetryAfter(time.Microsecond, errDown)), nil, shunt.Retried, time.Millisecond, errDown},
-		"retry at once":  {fails(shunt.RetryAfter(0, errDown)), nil, shunt.Retried, 0, errDown},
-		"reject":         {fails(shunt.Reject(errDown)), nil, shunt.Rejected, 0, errDown},
-		"panic of error": {func(context.Context, *mail) error { panic(errDown) }, nil, shunt.Retried, time.Minute, errDown},
+		"acked":          {nil, nil, shunt.EventAcked, 0, nil},
+		"error":          {fails(errDown), []Option{Attempt(2)}, shunt.EventRetried, 2 * time.Minute, errDown},
+		"last":           {fails(errDown), []Option{Attempt(3)}, shunt.EventRejected, 0, errDown},
+		"own last":       {fails(errDown), []Option{With(shunt.MaxAttempts(1))}, shunt.EventRejected, 0, errDown},
+		"retry after":    {fails(shunt.RetryAfter(7*time.Hour, errDown)), nil, shunt.EventRetried, 7 * time.Hour, errDown},
+		"below a ms":     {fails(shunt.RetryAfter(time.Microsecond, errDown)), nil, shunt.EventRetried, time.Millisecond, errDown},
+		"retry at once":  {fails(shunt.RetryAfter(0, errDown)), nil, shunt.EventRetried, 0, errDown},
+		"reject":         {fails(shunt.Reject(errDown)), nil, shunt.EventRejected, 0, errDown},
+		"panic of error": {func(context.Context, *mail) error { panic(errDown) }, nil, shunt.EventRetried, time.Minute, errDown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,11 +71,11 @@ func TestHandlePanicAndGoexit(t *testing.T) {
 	q := New(t)
 	var p *shunt.PanicError
 	out := q.Handle(&mail{outbox: &outbox{send: func(context.Context, *mail) error { panic("ouch") }}}, &mail{})
-	if !errors.As(out.Err, &p) || p.Value != "ouch" || !strings.Contains(string(p.Stack), "handle_test.go") || out.Verdict != shunt.Retried {
+	if !errors.As(out.Err, &p) || p.Value != "ouch" || !strings.Contains(string(p.Stack), "handle_test.go") || out.Verdict != shunt.EventRetried {
 		t.Errorf("a panic was %v", out)
 	}
 	out = q.Handle(&mail{outbox: &outbox{send: func(context.Context, *mail) error { runtime.Goexit(); return nil }}}, &mail{})
-	if !errors.As(out.Err, &p) || !p.Goexit || out.Verdict != shunt.Retried {
+	if !errors.As(out.Err, &p) || !p.Goexit || out.Verdict != shunt.EventRetried {
 		t.Errorf("a Goexit was %v", out)
 	}
 }
@@ -134,7 +134,7 @@ func TestHandleGoesAllTheWay(t *testing.T) {
 	if out.Err == nil || out.Err.Error() != "wrapped: mail server down" || out.Attempt != 5 {
 		t.Errorf("it was %v", out)
 	}
-	age := time.Since(info.Enqueued)
+	age := time.Since(info.EnqueuedAt)
 	if info.Channel != "mail" || info.Attempt != 5 || info.Failure != "greylisted" || info.Headers["trace"] != "x" || info.Serial != out.Serial ||
 		age < 48*time.Hour || age > 49*time.Hour {
 		t.Errorf("the handler's Info: %+v", info)
@@ -180,7 +180,7 @@ func TestHandleTellsWhatFollows(t *testing.T) {
 		}
 		return errors.Join(err, shunt.SetResult(ctx, []byte("sent")))
 	}}}
-	if out := q.Handle(p, &mail{To: "bob"}); out.Verdict != shunt.Retried || len(out.Enqueued) > 0 {
+	if out := q.Handle(p, &mail{To: "bob"}); out.Verdict != shunt.EventRetried || len(out.Enqueued) > 0 {
 		t.Errorf("after a failure there follows %v: %v", out.Enqueued, out)
 	}
 	out := q.Handle(p, &mail{To: "ann"}, With(shunt.ID("1"), shunt.Retain(time.Hour)))
@@ -204,7 +204,7 @@ func TestHandleUndecodable(t *testing.T) {
 	t.Parallel()
 	q := New(t)
 	out := q.Handle(&mail{outbox: &outbox{}}, shunt.Raw("mail", []byte("{")))
-	if out.Verdict != shunt.Undecodable || out.Err == nil || out.Message != nil {
+	if out.Verdict != shunt.EventUndecodable || out.Err == nil || out.Message != nil {
 		t.Errorf("it was %v", out)
 	}
 }
@@ -295,7 +295,7 @@ func TestHandleTimeout(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}}}, &mail{}, With(shunt.Timeout(time.Millisecond)))
-	if out.Verdict != shunt.Retried || !errors.Is(out.Err, shunt.ErrTimeout) {
+	if out.Verdict != shunt.EventRetried || !errors.Is(out.Err, shunt.ErrTimeout) {
 		t.Errorf("it was %v", out)
 	}
 }
@@ -315,7 +315,7 @@ func TestHandleInParallel(t *testing.T) {
 	for range 8 {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			if out := q.Handle(&mail{outbox: &outbox{}}, &mail{}); out.Verdict != shunt.Acked {
+			if out := q.Handle(&mail{outbox: &outbox{}}, &mail{}); out.Verdict != shunt.EventAcked {
 				t.Error(out)
 			}
 		})
@@ -324,7 +324,7 @@ func TestHandleInParallel(t *testing.T) {
 
 func TestHandlingSaysItInWords(t *testing.T) {
 	t.Parallel()
-	o := Handling{Verdict: shunt.Retried, Attempt: 3, Wait: time.Minute, Err: errDown}
+	o := Handling{Verdict: shunt.EventRetried, Attempt: 3, Wait: time.Minute, Err: errDown}
 	if got := o.String(); got != "retried at attempt 3, to wait 1m0s: mail server down" {
 		t.Error(got)
 	}

@@ -68,7 +68,7 @@ func TestIdleReceiverEndsAtOnce(t *testing.T) {
 	idle := make(chan struct{}, 8)
 	q := New(t, func(q *shunt.Queue) {
 		q.Events = func(e shunt.Event) {
-			if e.Kind == shunt.Acked {
+			if e.Kind == shunt.EventAcked {
 				idle <- struct{}{}
 			}
 		}
@@ -184,7 +184,7 @@ func TestProgramMayClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.AssertEnqueued(&mail{To: "ann"})
-	if n := q.Drain(&mail{outbox: &outbox{}}).Count(shunt.Acked); n != 1 {
+	if n := q.Drain(&mail{outbox: &outbox{}}).Count(shunt.EventAcked); n != 1 {
 		t.Errorf("%d were handled", n)
 	}
 	if err := q.Enqueue(context.Background(), &mail{}); !errors.Is(err, shunt.ErrClosed) {

@@ -76,21 +76,21 @@ func (r *run) name(path string) string { return r.prefix + path }
 // event hears what no handler does: of messages that come back from the dead, and of those that go there.
 func (r *run) event(e shunt.Event) {
 	switch e.Kind {
-	case shunt.Recovered, shunt.Suspected:
+	case shunt.EventRecovered, shunt.EventSuspected:
 		r.recovered.Add(int64(e.N))
-	case shunt.Rejected, shunt.Poisoned, shunt.Undecodable, shunt.EventsLost:
+	case shunt.EventRejected, shunt.EventPoisoned, shunt.EventUndecodable, shunt.EventEventsDropped:
 		poke(r.deaths)
-	case shunt.Connected:
+	case shunt.EventConnected:
 		if r.away {
 			r.progress.say("Redis is back")
 		}
 		r.met, r.away = true, false
-	case shunt.Separated:
+	case shunt.EventDisconnected:
 		if r.met && !r.away {
 			r.progress.say("Redis is away, waiting for it: %v", e.Err)
 			r.away = true
 		}
-	case shunt.Trouble:
+	case shunt.EventReceiverError:
 		r.progress.say("trouble with Redis: %v", e.Err)
 	}
 }
@@ -204,7 +204,7 @@ func (r *run) alone(ctx context.Context) error {
 // resume finds what earlier runs have left: messages wait in Redis, lines stand in the ledger. The lists are read in the order in
 // which messages move; one that is missed all the same is enqueued a second time, and then found done.
 func (r *run) resume(ctx context.Context) error {
-	dead, err := r.q.List(ctx, r.channel, shunt.Dead, 0, 0)
+	dead, err := r.q.List(ctx, r.channel, shunt.StateDead, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (r *run) resume(ctx context.Context) error {
 		return err
 	}
 	waiting, held := 0, 0
-	for _, state := range []shunt.State{shunt.Prepare, shunt.Doing, shunt.Delay, shunt.Suspect} {
+	for _, state := range []shunt.State{shunt.StatePrepare, shunt.StateDoing, shunt.StateDelay, shunt.StateSuspect} {
 		entries, err := r.q.List(ctx, r.channel, state, 0, 0)
 		if err != nil {
 			return err
@@ -221,7 +221,7 @@ func (r *run) resume(ctx context.Context) error {
 			r.want(string(e.Payload))
 		}
 		waiting += len(entries)
-		if state == shunt.Doing {
+		if state == shunt.StateDoing {
 			held = len(entries)
 		}
 	}
@@ -351,7 +351,7 @@ func (r *run) enqueue(ctx context.Context) error {
 
 // bury notes which files have ended among the dead letters.
 func (r *run) bury(ctx context.Context) error {
-	dead, err := r.q.List(ctx, r.channel, shunt.Dead, 0, 0)
+	dead, err := r.q.List(ctx, r.channel, shunt.StateDead, 0, 0)
 	for _, e := range dead {
 		if path := string(e.Payload); !r.ledger.has(path) {
 			r.tally.fail(path, e.Failure)
@@ -363,7 +363,7 @@ func (r *run) bury(ctx context.Context) error {
 // holds says whether any message of this channel is in Redis, dead ones apart.
 func (r *run) holds(ctx context.Context) (bool, error) {
 	stats, err := r.q.Stats(ctx, r.channel)
-	delete(stats, shunt.Dead)
+	delete(stats, shunt.StateDead)
 	n := 0
 	for _, s := range stats {
 		n += s.Count
@@ -398,12 +398,12 @@ func (r *run) tidy() error {
 	if err := r.bury(ctx); err != nil {
 		return err
 	}
-	dead, err := r.q.List(ctx, r.channel, shunt.Dead, 0, 0)
+	dead, err := r.q.List(ctx, r.channel, shunt.StateDead, 0, 0)
 	if err == nil {
 		_, err = r.q.DeleteDead(ctx, r.channel, dead...)
 	}
 	if err == nil {
-		_, err = r.q.Purge(ctx, r.channel, shunt.Prepare, shunt.Delay, shunt.Suspect)
+		_, err = r.q.Purge(ctx, r.channel, shunt.StatePrepare, shunt.StateDelay, shunt.StateSuspect)
 	}
 	return err
 }

@@ -126,14 +126,14 @@ func (o *shop) send(ctx context.Context, m Mail) error {
 // event shows of all that happens what no handler can say by itself.
 func (o *shop) event(e shunt.Event) {
 	switch e.Kind {
-	case shunt.Retried:
+	case shunt.EventRetried:
 		o.count("retried")
 		o.tell("· retried", "%v (attempt %d; again in %.1f s)", e.Err, e.Attempt, e.Due.Sub(e.Time).Seconds())
-	case shunt.Rejected:
+	case shunt.EventRejected:
 		o.count("given up")
 		o.tell("· dead", "%v (attempt %d, the last)", e.Err, e.Attempt)
 		o.did()
-	case shunt.Recovered, shunt.Lost, shunt.Trouble, shunt.LeaseGone:
+	case shunt.EventRecovered, shunt.EventLateVerdict, shunt.EventReceiverError, shunt.EventLeaseLost:
 		o.tell("· "+string(e.Kind), "%d %v", e.N, e.Err)
 	}
 }
@@ -272,7 +272,7 @@ func (o *shop) mailing(ctx context.Context) error {
 
 func (o *shop) reviving(ctx context.Context) error {
 	o.heading(ctx, "4. What was given up on is not lost: look, mend, put back")
-	dead, err := o.q.List(ctx, o.mail.Channel(), shunt.Dead, 0, 0)
+	dead, err := o.q.List(ctx, o.mail.Channel(), shunt.StateDead, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -302,7 +302,7 @@ func (o *shop) reviving(ctx context.Context) error {
 func (o *shop) purge(ctx context.Context) (int, error) {
 	sum := 0
 	for _, m := range []shunt.IMessage{&Unpaid{}, o.vip, o.normal, o.bulk, o.mail} {
-		n, err := o.q.Purge(ctx, m.Channel(), shunt.Prepare, shunt.Delay, shunt.Suspect, shunt.Dead)
+		n, err := o.q.Purge(ctx, m.Channel(), shunt.StatePrepare, shunt.StateDelay, shunt.StateSuspect, shunt.StateDead)
 		if err != nil {
 			return sum, err
 		}

@@ -134,7 +134,7 @@ func (o *office) order(ctx context.Context, name string, takes time.Duration) er
 	var taken *shunt.DuplicateError
 	if errors.As(err, &taken) {
 		s := taken.Status
-		o.tell("told", "%s was asked for at %s and is in state %s", name, s.Enqueued.In(o.berlin).Format("15:04:05.000"), s.State)
+		o.tell("told", "%s was asked for at %s and is in state %s", name, s.EnqueuedAt.In(o.berlin).Format("15:04:05.000"), s.State)
 		return nil
 	}
 	return err
@@ -160,15 +160,15 @@ func (o *office) serve(ctx context.Context, name string) error {
 // event shows of all that happens what no handler can say by itself.
 func (o *office) event(e shunt.Event) {
 	switch e.Kind {
-	case shunt.Enqueued:
+	case shunt.EventEnqueued:
 		if e.Channel == o.takings.Channel() {
 			o.tell("· tick", "enqueued")
 		}
-	case shunt.Cancelled:
+	case shunt.EventCancelled:
 		if e.Took == 0 {
 			o.tell("· dropped", "%s, before anybody began it", e.ID)
 		}
-	case shunt.Retried, shunt.Rejected, shunt.Recovered, shunt.Lost, shunt.Trouble, shunt.LeaseGone:
+	case shunt.EventRetried, shunt.EventRejected, shunt.EventRecovered, shunt.EventLateVerdict, shunt.EventReceiverError, shunt.EventLeaseLost:
 		o.tell("· "+string(e.Kind), "%s %d %v", e.Channel, e.N, e.Err)
 	}
 }

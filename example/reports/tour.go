@@ -123,7 +123,7 @@ func (t *tour) visitWest(ctx context.Context, name string) error {
 		return err
 	}
 	end, err := t.q.Wait(ctx, t.visit.Channel(), id)
-	if err == nil && end.Kind != shunt.Acked {
+	if err == nil && end.Kind != shunt.EventAcked {
 		err = fmt.Errorf("the customer in west was not served: %s", end.Failure)
 	}
 	return err
@@ -153,7 +153,7 @@ func (t *tour) cancelling(ctx context.Context) error {
 		return err
 	}
 	// Nobody tells of a beginning: one looks.
-	for state := shunt.Prepare; state != shunt.Doing; {
+	for state := shunt.StatePrepare; state != shunt.StateDoing; {
 		s, err := t.q.Status(ctx, t.report.Channel(), "year")
 		if err == nil {
 			state, err = s.State, wait(ctx, 50*time.Millisecond)
@@ -254,9 +254,9 @@ func (t *tour) clear(ctx context.Context) (int, error) {
 	}
 	sum := 0
 	for _, m := range []shunt.IMessage{t.takings, t.report, t.filed, t.visit} {
-		n, err := t.q.Purge(ctx, m.Channel(), shunt.Prepare, shunt.Delay, shunt.Suspect, shunt.Dead)
+		n, err := t.q.Purge(ctx, m.Channel(), shunt.StatePrepare, shunt.StateDelay, shunt.StateSuspect, shunt.StateDead)
 		if err == nil {
-			_, err = t.q.Purge(ctx, m.Channel(), shunt.Done) // what Retain has kept
+			_, err = t.q.Purge(ctx, m.Channel(), shunt.StateDone) // what Retain has kept
 		}
 		if err != nil {
 			return sum, err

@@ -44,7 +44,7 @@ func strikeBatch(w *world, act redistest.Action) {
 
 // gather has a Queue handle messages by so many.
 func (o *orders) gather(q *shunt.Queue, prototype *message) (shunt.Shutdown, error) {
-	return q.ReceiveBatch(context.Background(), prototype, o.Workers, shunt.Batch{Most: o.Batch, Within: 20 * time.Millisecond,
+	return q.ReceiveBatch(context.Background(), prototype, o.Workers, shunt.Batch{MaxSize: o.Batch, MaxWait: 20 * time.Millisecond,
 		Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
 			errs := make([]error, len(ms))
 			for i, m := range ms {

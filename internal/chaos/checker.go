@@ -172,7 +172,7 @@ func check(h *history) *verdict {
 			switch e.Op {
 			case "acked":
 				s.acked++
-			case "done-or-lost", "lost":
+			case "unconfirmed-verdict", "late-verdict":
 				s.doubt++
 			}
 		}
@@ -207,14 +207,14 @@ func check(h *history) *verdict {
 			if acks[e.Serial]++; acks[e.Serial] == 2 && e.Serial != "" && !h.lossy {
 				broke("I4 double ack", serials[e.Serial], "serial %s", e.Serial)
 			}
-		case "lost", "done-or-lost":
+		case "late-verdict", "unconfirmed-verdict":
 			v.LateAcks++
 		case fault:
 			v.Faults[e.ID]++
 			v.Allowed += e.N
 		case closed:
 			ends[e.By] = true
-		case "events-lost":
+		case "events-dropped":
 			mute[e.By] = true
 		}
 	}
@@ -381,7 +381,7 @@ func (h *history) judgements(broke func(string, string, string, ...any)) {
 	ended := make(map[string]time.Time)
 	for _, e := range h.entries {
 		switch {
-		case e.Op == "started" || e.Op == "succeeded" || e.Op == handle && e.Phase == invoke:
+		case e.Op == "started" || e.Op == "handed-over" || e.Op == handle && e.Phase == invoke:
 			name, _, _ := strings.Cut(e.Note, " ")
 			owner[name] = e.By
 		case e.Op == fault && e.Note != spared:
@@ -439,7 +439,7 @@ func (h *history) silent(ends map[string]bool, broke func(string, string, string
 	said := make(map[[2]string]int)
 	for _, e := range h.entries {
 		switch e.Op {
-		case "acked", "retried", "rejected", "undecodable", "cancelled", "lost", "done-or-lost", "orphaned":
+		case "acked", "retried", "rejected", "undecodable", "cancelled", "late-verdict", "unconfirmed-verdict", "orphaned":
 			said[[2]string{e.By, e.Serial}]++
 		}
 	}
@@ -595,7 +595,7 @@ func (h *history) liveness(broke func(string, string, string, ...any)) {
 	before, owner, clean := make(map[[3]string]int), make(map[string]string), make(map[string]bool)
 	for _, e := range h.entries {
 		k := [3]string{e.Op, e.ID, e.By}
-		if e.Op == "started" || e.Op == "succeeded" {
+		if e.Op == "started" || e.Op == "handed-over" {
 			name, _, _ := strings.Cut(e.Note, " ")
 			owner[name] = e.By
 		}

@@ -114,7 +114,7 @@ var defects = []defect{
 		edits: []edit{
 			{"handling.go", importElement, importLink + importElement},
 			{"handling.go", "\treturn h.r.handler(h.Item, m)\n", `	ack := link.NewCall()
-	ack.Add("LREM", h.Item.In.List(h.r.Live(), h.Worker()), 1, h.Item.Encode())
+	ack.Add("LREM", h.Item.In.Doing(h.r.Live(), h.Worker()), 1, h.Item.Encode())
 	h.r.s.Data.Run(h.Item, ack)
 	return h.r.handler(h.Item, m)
 `},
@@ -282,7 +282,7 @@ var defects = []defect{
 	{
 		name: "a deliver that does not look for its receipt",
 		edits: []edit{
-			{"internal/store/lua/deliver.lua", "local again = new == 0", "local again = new == 2"},
+			{"internal/store/lua/enqueue.lua", "local again = new == 0", "local again = new == 2"},
 		},
 		schedule: loseDeliveries,
 		row:      "ids",
@@ -409,5 +409,5 @@ func stopAtSweep(w *world) {
 	w.server.Do("PING") // what had come meanwhile is done
 	away.proxy.Hole(false)
 	_ = away.Cont()
-	w.until(5*time.Second, "both are back", func() bool { return w.told(away.Name, "succeeded") > 0 && w.told(judge.Name, "succeeded") > 0 })
+	w.until(5*time.Second, "both are back", func() bool { return w.told(away.Name, "handed-over") > 0 && w.told(judge.Name, "handed-over") > 0 })
 }

@@ -184,7 +184,7 @@ func forgotten(w *world, r *rand.Rand, long bool) {
 	})
 	w.server.Do("DEL", k.DeadReceivers)
 	_ = x.Cont()
-	w.until(10*time.Second, "it finds out", func() bool { return w.told(x.Name, "lease-gone") > 0 })
+	w.until(10*time.Second, "it finds out", func() bool { return w.told(x.Name, "lease-lost") > 0 })
 	w.deliver(100)
 }
 
@@ -208,7 +208,7 @@ func pauses(w *world, r *rand.Rand, long bool) {
 	}
 	time.Sleep(lease)
 	for _, x := range w.all() {
-		if n := w.told(x.Name, "lease-gone"); n > 0 {
+		if n := w.told(x.Name, "lease-lost"); n > 0 {
 			w.Errorf("%s lost its lease %d times", x.Name, n)
 		}
 	}
@@ -529,7 +529,7 @@ func evictions(w *world, r *rand.Rand, long bool) {
 	w.struck("password", w.all()...)
 	time.Sleep(2 * time.Second)
 	for _, x := range w.all() {
-		if w.told(x.Name, "separated")+w.told(x.Name, "trouble") == 0 {
+		if w.told(x.Name, "disconnected")+w.told(x.Name, "receiver-error") == 0 {
 			w.Errorf("%s said nothing of the password", x.Name)
 		}
 	}

@@ -96,7 +96,7 @@ func TestGoldenElementsAreHandled(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("%d payloads, want %d", len(got), len(want))
 	}
-	es, err := q.List(ctx, w.channels[0], shunt.Dead, 0, 0)
+	es, err := q.List(ctx, w.channels[0], shunt.StateDead, 0, 0)
 	if err != nil || len(es) != len(newer) {
 		t.Fatalf("%d are dead, want %d: %v", len(es), len(newer), err)
 	}

@@ -189,7 +189,7 @@ func (w *world) tell(n *namer, cut bool) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 		defer cancel()
-		if o, err := n.q.Wait(ctx, n.channel, id("awaited")); (err != nil || o.Kind != shunt.Acked) && link.Code(err) != "WRONGTYPE" {
+		if o, err := n.q.Wait(ctx, n.channel, id("awaited")); (err != nil || o.Kind != shunt.EventAcked) && link.Code(err) != "WRONGTYPE" {
 			w.Errorf("wait: %+v, %v", o, err)
 		}
 	})

@@ -55,7 +55,7 @@ func TestNames(t *testing.T) {
 		{"a chain", all(chain, next), nil},
 		{"a chain that ends too soon", chain, []string{"I1 lost"}},
 		{"a step that nobody has made", next, []string{"I3 unexpected"}},
-		{"a step twice", all(chain, next, []entry{{At: at(2080), By: "w1", Op: handle, Phase: invoke, ID: "z>", Serial: "other", Attempt: 1}, {At: at(2081), By: "w1", Op: "lost", Phase: info, Serial: "other"}}), []string{"I14 doubled"}},
+		{"a step twice", all(chain, next, []entry{{At: at(2080), By: "w1", Op: handle, Phase: invoke, ID: "z>", Serial: "other", Attempt: 1}, {At: at(2081), By: "w1", Op: "late-verdict", Phase: info, Serial: "other"}}), []string{"I14 doubled"}},
 		{"a step that was acked twice", all(chain, next, more("w1 acked info z> at=2090")), []string{"I14 doubled", "I4 double ack", "I6 conservation"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -77,7 +77,7 @@ func strikeTick(w *world, act redistest.Action, refusal string) {
 	}
 	w.until(5*time.Second, "all that was sent is handled", func() bool { // what is not begun stays when its receiver ends
 		s, err := w.direct.Stats(ctx, channel)
-		return err == nil && s[shunt.Prepare].Count == 0 && s[shunt.Doing].Count == 0
+		return err == nil && s[shunt.StatePrepare].Count == 0 && s[shunt.StateDoing].Count == 0
 	})
 	if err := heard(ctx); err != nil {
 		w.Error(err)
@@ -113,7 +113,7 @@ func lateInHand(w *world) {
 	time.Sleep(limit + limit/4)
 	_, shutdown := w.receive(orders{Workers: 2})
 	w.drained(10 * time.Second)
-	es, err := n.q.List(ctx, n.channel, shunt.Dead, 0, 0)
+	es, err := n.q.List(ctx, n.channel, shunt.StateDead, 0, 0)
 	if err != nil || len(es) != 1 || es[0].Failure != shunt.ErrDeadline.Error() || es[0].ID != id {
 		w.Errorf("in dead: %+v, %v", es, err)
 	}

@@ -179,7 +179,7 @@ func (o *orders) queue(pool *redis.Pool, log *ledger) *shunt.Queue {
 // events puts what a Queue tells into a ledger. A delivery is said where it is made.
 func events(log *ledger) func(shunt.Event) {
 	return func(e shunt.Event) {
-		if e.Kind == shunt.Enqueued {
+		if e.Kind == shunt.EventEnqueued {
 			return
 		}
 		out := entry{At: e.Time, Op: string(e.Kind), Phase: info, Serial: e.Serial, Attempt: e.Attempt, N: e.N, Note: e.Receiver}

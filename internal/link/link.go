@@ -144,11 +144,11 @@ func (l *Link) back(calls []*Call) {
 
 // Do sends the call and waits for its replies. It returns early, with the error, only when ctx ends: NotExecuted where
 // nothing had been sent, Unknown otherwise. Errors of the commands stand in their Replies.
-func (l *Link) Do(ctx context.Context, c *Call) error { return l.Within(ctx, 0, c) }
+func (l *Link) Do(ctx context.Context, c *Call) error { return l.DoFor(ctx, 0, c) }
 
 // Within is Do with a limit, where it is not 0, on the waiting. It is a timer that the call keeps, which a context would make anew each
 // time.
-func (l *Link) Within(ctx context.Context, limit time.Duration, c *Call) error {
+func (l *Link) DoFor(ctx context.Context, limit time.Duration, c *Call) error {
 	c.Answered = false
 	if ctx.Err() != nil {
 		return &Error{NotExecuted, context.Cause(ctx)}

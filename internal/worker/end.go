@@ -118,7 +118,7 @@ func (r *Pool) confess() {
 		s.mu.Lock()
 		for _, it := range s.items {
 			if (it.state == decided || it.state == sending) && it.verdict != nil && it.verdict.Kind != Released { // nil: its user is still asked
-				evs = append(evs, Event{Kind: DoneOrLost, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
+				evs = append(evs, Event{Kind: UnconfirmedVerdict, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
 					Receiver: r.live.Load().Name, Worker: s.n, Took: it.took, Err: errEnded})
 			}
 		}

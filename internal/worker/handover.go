@@ -146,7 +146,7 @@ func (r *Pool) handover(why error) {
 	for _, in := range r.intakes {
 		r.LookSoon(in) // the old one may have been the keeper
 	}
-	r.emit(Event{Kind: Succeeded, Channel: r.intakes[0].Channel, Receiver: h.next.Name, N: h.held, Err: why})
+	r.emit(Event{Kind: HandedOver, Channel: r.intakes[0].Channel, Receiver: h.next.Name, N: h.held, Err: why})
 }
 
 // handover is one under way. The gate is held alone.
@@ -393,9 +393,9 @@ func (s *slot) lose(it *Item) {
 	}
 	it.state = lost
 	s.remove(it)
-	kind := Lost
+	kind := LateVerdict
 	if it.doubt {
-		kind = DoneOrLost
+		kind = UnconfirmedVerdict
 	}
 	s.r.emit(Event{Kind: kind, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
 }

@@ -367,7 +367,7 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 			refused = cmp.Or(refused, rep.Err)
 			switch link.Code(rep.Err) {
 			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
-				evs = append(evs, Event{Kind: Trouble, Channel: it.In.Channel, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: rep.Err})
+				evs = append(evs, Event{Kind: ReceiverError, Channel: it.In.Channel, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: rep.Err})
 			default:
 				trouble = rep.Err
 			}
@@ -477,9 +477,9 @@ func (s *slot) report(it *Item, found bool, evs []Event) []Event {
 	}
 	switch {
 	case !found && it.doubt:
-		e.Kind = DoneOrLost
+		e.Kind = UnconfirmedVerdict
 	case !found:
-		e.Kind = Lost
+		e.Kind = LateVerdict
 		if e.Err == nil {
 			e.Err = ErrLeaseLost
 		}

@@ -109,11 +109,11 @@ func (r *Pool) wait(in *Intake) {
 		case link.Unknown:
 		case link.NotExecuted:
 			if code := link.Code(err); code != "OOM" && code != "UNBLOCKED" {
-				r.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err})
+				r.emit(Event{Kind: ReceiverError, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err})
 			}
 			r.poll(in)
 		default: // a server without the command, or a key that is not shunt's
-			r.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
+			r.emit(Event{Kind: ReceiverError, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
 			r.poll(in)
 		}
 	}

@@ -58,25 +58,25 @@ type Config struct {
 type Kind string
 
 const (
-	Acked       Kind = "acked"
-	Retried     Kind = "retried"
-	Rejected    Kind = "rejected"
-	Undecodable Kind = "undecodable"
-	Released    Kind = "released"
-	Lost        Kind = "lost"
-	DoneOrLost  Kind = "done-or-lost"
-	Trimmed     Kind = "trimmed"
-	Cancelled   Kind = "cancelled"
-	Expired     Kind = "expired"
-	Postponed   Kind = "postponed"
-	Enqueued    Kind = "enqueued"
-	Duplicate   Kind = "duplicate"
-	TimedOut    Kind = "timed-out"
-	Orphaned    Kind = "orphaned"
-	SlotsEmpty  Kind = "slots-empty"
-	Succeeded   Kind = "succeeded"
-	LeaseGone   Kind = "lease-gone"
-	Trouble     Kind = "trouble"
+	Acked              Kind = "acked"
+	Retried            Kind = "retried"
+	Rejected           Kind = "rejected"
+	Undecodable        Kind = "undecodable"
+	Released           Kind = "released"
+	LateVerdict        Kind = "late-verdict"
+	UnconfirmedVerdict Kind = "unconfirmed-verdict"
+	Trimmed            Kind = "trimmed"
+	Cancelled          Kind = "cancelled"
+	Expired            Kind = "expired"
+	Postponed          Kind = "postponed"
+	Enqueued           Kind = "enqueued"
+	Duplicate          Kind = "duplicate"
+	TimedOut           Kind = "timed-out"
+	Orphaned           Kind = "orphaned"
+	WorkersMissing     Kind = "workers-missing"
+	HandedOver         Kind = "handed-over"
+	LeaseLost          Kind = "lease-lost"
+	ReceiverError      Kind = "receiver-error"
 )
 
 // Event is one thing that happened; its fields are those of shunt.Event, its times ns since 1970.
@@ -181,7 +181,7 @@ func NewPool(s *link.Server, workers int, intakes []*Intake, conf Config) *Pool 
 	r.lease.length = inc.Term()
 	r.breaker.Over = r.wakeAll
 	r.breaker.Tells = func(err error, fatal bool) {
-		r.emit(Event{Kind: Trouble, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
+		r.emit(Event{Kind: ReceiverError, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
 	}
 	r.parking.init()
 	r.watcher.init()
@@ -301,6 +301,6 @@ func (r *Pool) Grave(in *Intake, err error) bool {
 	if class != link.Fatal && class != link.Failed {
 		return false
 	}
-	r.emit(Event{Kind: Trouble, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
+	r.emit(Event{Kind: ReceiverError, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
 	return true
 }

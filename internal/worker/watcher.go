@@ -193,7 +193,7 @@ func (s *slot) time(it *Item, now time.Time) time.Time {
 	} else {
 		s.turn++ // the handler's goroutine has lost the slot all the same
 		s.vacant = true
-		r.emit(Event{Kind: SlotsEmpty, Channel: it.In.Channel, Receiver: r.live.Load().Name, N: n - len(r.slots)})
+		r.emit(Event{Kind: WorkersMissing, Channel: it.In.Channel, Receiver: r.live.Load().Name, N: n - len(r.slots)})
 	}
 	return now.Add(time.Hour)
 }
@@ -267,7 +267,7 @@ func (r *Pool) LoseLease(why error) {
 	if r.lease.lost.Swap(true) {
 		return
 	}
-	r.emit(Event{Kind: LeaseGone, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: why})
+	r.emit(Event{Kind: LeaseLost, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: why})
 	r.cancelAll(ErrLeaseLost)
 	r.breaks(ErrLeaseLost)
 }

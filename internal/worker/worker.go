@@ -307,7 +307,7 @@ func (s *slot) decide(it *Item, turn int32, v *Verdict, took time.Duration) bool
 		if it.back {
 			break
 		}
-		s.r.emit(Event{Kind: Lost, Channel: it.In.Channel, Serial: it.Serial, Attempt: it.Attempt(),
+		s.r.emit(Event{Kind: LateVerdict, Channel: it.In.Channel, Serial: it.Serial, Attempt: it.Attempt(),
 			Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: ErrLeaseLost})
 	}
 	return true
