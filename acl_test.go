@@ -493,7 +493,7 @@ func TestACLByID(t *testing.T) {
 
 	// The scripts of recur, and its look.
 	k, element := store.KeysOf(b.name), element.Element{Serial: element.NewSerial(), Payload: []byte("1")}
-	_, err = b.looks(ctx, b.name, func(c *link.Call) {
+	_, err = b.queryAll(ctx, b.name, func(c *link.Call) {
 		c.AddScript(store.RecurSet, 1, k.Recur, "n", "", "head\nbody", "x")
 		c.AddScript(store.RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, "n", "head\n", "next\n", 0, 0, "tick", 0, element.Encode())
 		c.AddScript(store.RecurSet, 1, k.Recur, "n", "next\n", "", "y")
@@ -505,7 +505,7 @@ func TestACLByID(t *testing.T) {
 	r, err := b.newReceiver(ctx, 1, []IMessage{b.kind(nil)}, nil, nil)
 	b.must(err)
 	s.Do("HSET", k.Running, "stale", "gone/0 1 1")
-	b.must(r.upkeep(r.intakes[0], time.Now()))
+	b.must(r.upkeep(r.channels[0], time.Now()))
 
 	for what := range denials(s, name) {
 		if what != "punsubscribe" && what != "echo" {

@@ -58,7 +58,7 @@ func MemberContext(ctx context.Context, i int) context.Context {
 
 // gatherer makes batches of one receiver's messages. Each message's handler joins it, waits for the call that it becomes part of, and
 // returns its own verdict. The call runs on the goroutine of its first member: so whoever looks after a handler looks after it too.
-type gatherer struct {
+type batcher struct {
 	Batch
 	workers int
 	values  context.Context // of calls' contexts
@@ -85,7 +85,7 @@ type member struct {
 // call is one call of Handle, and its context.
 type call struct {
 	context.Context
-	g       *gatherer
+	g       *batcher
 	members []*member // the first one runs it
 	over    bool      // gatherer's mu
 	overdue bool      // likewise
@@ -94,7 +94,7 @@ type call struct {
 // callKey is the context key under which a call's context gives the call.
 type callKey struct{}
 
-func newGatherer(ctx context.Context, workers int, b Batch) (*gatherer, error) {
+func newGatherer(ctx context.Context, workers int, b Batch) (*batcher, error) {
 	b.MaxSize, b.MaxWait = cmp.Or(b.MaxSize, 100), cmp.Or(b.MaxWait, time.Second)
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -110,18 +110,18 @@ func newGatherer(ctx context.Context, workers int, b Batch) (*gatherer, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return &gatherer{Batch: b, workers: workers, values: context.WithoutCancel(ctx)}, nil
+	return &batcher{Batch: b, workers: workers, values: context.WithoutCancel(ctx)}, nil
 }
 
 // serve readies it for a receiver that has not started.
-func (g *gatherer) serve(r *receiver) {
+func (g *batcher) serve(r *receiver) {
 	g.r, g.values = r, context.WithValue(g.values, ownerKey{}, r)
 	g.timer = time.AfterFunc(g.MaxWait, func() {
 		g.mu.Lock()
 		g.start()
 		g.mu.Unlock()
 	})
-	context.AfterFunc(r.Taking, func() {
+	context.AfterFunc(r.TakeCtx, func() {
 		g.mu.Lock()
 		g.timer.Stop()
 		g.start()
@@ -130,7 +130,7 @@ func (g *gatherer) serve(r *receiver) {
 }
 
 // join is the innermost Handler: it returns the message's verdict. Whose context ends before its call has begun leaves.
-func (g *gatherer) join(ctx context.Context, m IMessage) error {
+func (g *batcher) join(ctx context.Context, m IMessage) error {
 	me := &member{ctx: ctx, m: m, since: time.Now(), ready: make(chan struct{})}
 	if it, ok := ctx.Value(worker.Key{}).(*worker.Item); ok && it.Recoveries >= 2 {
 		me.alone = true // a suspect: in company the one that kills its process could not be told from the innocent
@@ -158,7 +158,7 @@ func (g *gatherer) join(ctx context.Context, m IMessage) error {
 }
 
 // leave says whether the member has left: not if it is part of a call.
-func (g *gatherer) leave(me *member) bool {
+func (g *batcher) leave(me *member) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = slices.DeleteFunc(g.waiting, func(m *member) bool { return m == me })
@@ -166,7 +166,7 @@ func (g *gatherer) leave(me *member) bool {
 }
 
 // start begins the calls that are due, as far as there are places. mu is held.
-func (g *gatherer) start() {
+func (g *batcher) start() {
 	for len(g.waiting) > 0 && g.running-min(g.overdue, g.workers) < g.workers {
 		first, n := g.waiting[0], len(g.waiting)
 		wait := g.MaxWait - time.Since(first.since)

@@ -19,7 +19,7 @@ import (
 )
 
 // gather starts a receiver of batches; g shows what waits in it.
-func (b *bench) gather(workers int, batch Batch) (g *gatherer, shutdown Shutdown) {
+func (b *bench) gather(workers int, batch Batch) (g *batcher, shutdown Shutdown) {
 	b.t.Helper()
 	g, err := newGatherer(context.Background(), workers, batch)
 	if err != nil {
@@ -33,7 +33,7 @@ func (b *bench) gather(workers int, batch Batch) (g *gatherer, shutdown Shutdown
 }
 
 // untilWaiting waits until n members wait for a call.
-func (b *bench) untilWaiting(g *gatherer, n int) {
+func (b *bench) untilWaiting(g *batcher, n int) {
 	b.t.Helper()
 	b.until(5*time.Second, fmt.Sprintf("%d wait", n), func() bool {
 		g.mu.Lock()

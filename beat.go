@@ -14,7 +14,7 @@ import (
 const minRefuse = 225 * time.Millisecond // between beats that fail, less the jitter: 5 a second, and several within the shortest lease
 
 // pulse is what the beat's goroutine knows.
-type pulse struct {
+type heart struct {
 	next    time.Time     // of the next beat
 	last    time.Time     // sending of the last one
 	refuse  time.Duration // the wait after beats that failed
@@ -34,12 +34,12 @@ type pulse struct {
 // or so looks after all else.
 func (r *receiver) beat() {
 	third := r.conf.Lease / 3
-	p := &pulse{next: time.Now().Add(link.Jitter(third))}
+	p := &heart{next: time.Now().Add(link.Jitter(third))}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		next := p.next
-		for _, in := range r.intakes {
+		for _, in := range r.channels {
 			if in.due.Before(next) {
 				next = in.due
 			}
@@ -47,18 +47,18 @@ func (r *receiver) beat() {
 		timer.Reset(time.Until(next))
 		select {
 		case <-timer.C:
-		case <-r.Kicks:
+		case <-r.BeatRequests:
 			if p.refuse == 0 {
 				p.next = time.Now()
 			}
-		case in := <-r.Looks:
-			r.intakes[in.Index].due = time.Now()
-		case <-r.Life.Done():
+		case in := <-r.SweepRequests:
+			r.channels[in.Index].due = time.Now()
+		case <-r.PoolCtx.Done():
 			return
 		}
 		now := time.Now()
-		due := func(in *intake) bool { return !now.Before(in.due) }
-		if p.refuse == 0 && now.Sub(p.last) > r.conf.Lease/6 && !r.Stopped() && slices.ContainsFunc(r.intakes, due) {
+		due := func(in *channel) bool { return !now.Before(in.due) }
+		if p.refuse == 0 && now.Sub(p.last) > r.conf.Lease/6 && !r.Stopped() && slices.ContainsFunc(r.channels, due) {
 			p.next = now // so that a sweep may judge, and has time to: one that began just before a beat would give way to it, again and again
 		}
 		if !time.Now().Before(p.next) {
@@ -74,9 +74,9 @@ func (r *receiver) beat() {
 			}
 			p.next = began.Add(wait)
 		}
-		for k, first := 0, p.turn; k < len(r.intakes); k++ {
-			i := (first + k) % len(r.intakes)
-			in := r.intakes[i]
+		for k, first := 0, p.turn; k < len(r.channels); k++ {
+			i := (first + k) % len(r.channels)
+			in := r.channels[i]
 			if !time.Now().Before(p.next) {
 				p.turn = i
 				break // with many channels and a slow line the rest has to wait for the beat
@@ -98,7 +98,7 @@ func (r *receiver) beat() {
 					}
 				case err != nil:
 					in.claimed, in.burying = nil, ""
-					if !r.Grave(in.Intake, err) { // what it has claimed comes up again
+					if !r.ReportFatal(in.Channel, err) { // what it has claimed comes up again
 						in.again = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
 						in.due = in.again
 					}
@@ -111,14 +111,14 @@ func (r *receiver) beat() {
 }
 
 // beatOnce beats on every channel and says how long after its sending to beat again.
-func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
+func (r *receiver) beatOnce(p *heart, sent time.Time) (time.Duration, error) {
 	inc := r.Live()
 	c := link.NewCall()
-	for _, in := range r.intakes {
+	for _, in := range r.channels {
 		c.AddScript(store.Beat, 1, in.Receivers, inc.Name, inc.Term().Milliseconds())
 	}
-	if err := r.s.Pulse.Run(r.Life, c); err != nil {
-		r.Grave(r.intakes[0].Intake, err)
+	if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
+		r.ReportFatal(r.channels[0].Channel, err)
 		return 0, err
 	}
 	took := time.Since(sent)
@@ -135,7 +135,7 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 		if len(ns) == 3 {
 			switch ends := time.Duration(ns[2]) * time.Millisecond; {
 			case ends < 0:
-				r.intakes[i].due, over = sent, true
+				r.channels[i].due, over = sent, true
 			case ends < wait: // somebody has not beaten for long
 				wait = ends + 5*time.Millisecond
 			}
@@ -168,7 +168,7 @@ func (r *receiver) beatOnce(p *pulse, sent time.Time) (time.Duration, error) {
 func abs(n int64) int64 { return max(n, -n) }
 
 // fence is the server's time that a sweep's judgement counts from, or 0 where the last beat allows none.
-func (p *pulse) fence() int64 {
+func (p *heart) fence() int64 {
 	if p.good.IsZero() {
 		return 0
 	}

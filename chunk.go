@@ -54,7 +54,7 @@ func (q *Queue) EnqueueAll(ctx context.Context, ms []IMessage, opts ...Option) e
 				var taken []error
 				var err error
 				if c.elements != nil {
-					due, taken, err = q.putTracked(ctx, &c.draft, c.elements, c.raws)
+					due, taken, err = q.enqueueTracked(ctx, &c.draft, c.elements, c.raws)
 				} else {
 					due, err = q.put(ctx, &c.draft, c.raws)
 				}

@@ -79,7 +79,7 @@ func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(
 	k := store.KeysOf(channel)
 	sum := 0
 	for es := range slices.Chunk(all, 100) {
-		v, err := q.look(ctx, channel, func(c *link.Call) { add(k, c, es) })
+		v, err := q.query(ctx, channel, func(c *link.Call) { add(k, c, es) })
 		if err != nil {
 			return sum, err
 		}
@@ -112,7 +112,7 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect, dead or done", channel, s)
 		}
 		for left, first := 1, true; left > 0; first = false { // what was there at first, so that a producer does not keep it busy
-			v, err := q.look(ctx, channel, func(c *link.Call) {
+			v, err := q.query(ctx, channel, func(c *link.Call) {
 				c.AddScript(store.Purge, 4, what.key, k.IDs, k.Cancelled, k.Waited, what.kind, 100)
 			})
 			if err != nil {
@@ -136,11 +136,11 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 
 // purgeDone forgets what became of messages.
 func (q *Queue) purgeDone(ctx context.Context, k *store.Keys) (int, error) {
-	ids, err := redis.Strings(q.look(ctx, k.Channel, func(c *link.Call) { c.Add("ZRANGE", k.DoneAt, 0, -1) }))
+	ids, err := redis.Strings(q.query(ctx, k.Name, func(c *link.Call) { c.Add("ZRANGE", k.DoneAt, 0, -1) }))
 	if err != nil {
 		return 0, err
 	}
-	_, err = q.looks(ctx, k.Channel, func(c *link.Call) {
+	_, err = q.queryAll(ctx, k.Name, func(c *link.Call) {
 		c.Add("DEL", k.Done)
 		c.Add("DEL", k.DoneAt)
 		for some := range slices.Chunk(ids, 500) {

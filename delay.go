@@ -26,7 +26,7 @@ const (
 // channel, the keeper, is told of each new earliest time; all look every 5 s, with the sweep, for what the keeper has missed.
 type promoter struct {
 	r    *receiver
-	in   *intake
+	in   *channel
 	wake chan struct{} // of capacity 1
 
 	behind bool // run's own: the last call has left something that is due
@@ -40,7 +40,7 @@ type promoter struct {
 	hints     int       // heard so far: what was asked for before one cannot put the timer back
 }
 
-func newPromoter(r *receiver, in *intake) *promoter {
+func newPromoter(r *receiver, in *channel) *promoter {
 	return &promoter{r: r, in: in, wake: make(chan struct{}, 1)}
 }
 
@@ -65,12 +65,12 @@ func inMS(ms int64) time.Duration {
 // heard takes a hint: the ms until a new earliest due time, that the keeper's place is vacant, or that a message is cancelled.
 func (p *promoter) heard(payload string) {
 	if serial, is := strings.CutPrefix(payload, "cancel "); is && len(serial) == len(ulid.ULID{}) {
-		p.r.Pool.Cancel(p.in.Intake, ulid.ULID([]byte(serial)))
+		p.r.Pool.Cancel(p.in.Channel, ulid.ULID([]byte(serial)))
 		return
 	}
 	ms, err := strconv.ParseInt(payload, 10, 64)
 	if err != nil {
-		p.r.LookSoon(p.in.Intake)
+		p.r.RequestSweep(p.in.Channel)
 		return
 	}
 	p.mu.Lock()
@@ -82,7 +82,7 @@ func (p *promoter) heard(payload string) {
 }
 
 // own takes in a retry of this receiver, in case nobody can hear its hint.
-func (p *promoter) own(wait time.Duration) {
+func (p *promoter) scheduledHere(wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.listening || p.keeper {
@@ -92,18 +92,18 @@ func (p *promoter) own(wait time.Duration) {
 }
 
 // heeds is told whether hints are heard from now on.
-func (p *promoter) heeds(listening bool) {
+func (p *promoter) setListening(listening bool) {
 	p.mu.Lock()
 	p.listening = listening && !p.ended
 	if !p.listening {
 		p.keeper = false
 	}
 	p.mu.Unlock()
-	p.r.LookSoon(p.in.Intake) // asked after the subscription, so that nothing falls between
+	p.r.RequestSweep(p.in.Channel) // asked after the subscription, so that nothing falls between
 }
 
 // asks tells in whose name a sweep asks to be keeper, empty if it may not be, and how many hints had been heard.
-func (p *promoter) asks(r *receiver) (name string, hints int) {
+func (p *promoter) keeperBid(r *receiver) (name string, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.listening && !r.Stopped() {
@@ -113,7 +113,7 @@ func (p *promoter) asks(r *receiver) (name string, hints int) {
 }
 
 // told takes the sweep's answer: in whose name it is keeper, if it is, and the ms to the next due time, if there is one.
-func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
+func (p *promoter) sweepReplied(keeper string, ms int64, any bool, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.keeper
@@ -121,7 +121,7 @@ func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 	p.keeper = keeper != "" && p.listening
 	back := hints == p.hints
 	if !back && p.keeper && !was {
-		p.r.LookSoon(p.in.Intake) // a hint that came before this answer was nobody's
+		p.r.RequestSweep(p.in.Channel) // a hint that came before this answer was nobody's
 	}
 	switch {
 	case any && (p.keeper || ms < 0 || ms < sweepEvery.Milliseconds() && !p.listening):
@@ -132,7 +132,7 @@ func (p *promoter) told(keeper string, ms int64, any bool, hints int) {
 }
 
 // unanswered notes a sweep without an answer: it may have made it keeper.
-func (p *promoter) unanswered(name string) {
+func (p *promoter) sweepFailed(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.granted = cmp.Or(name, p.granted)
@@ -142,7 +142,7 @@ func (p *promoter) unanswered(name string) {
 func (p *promoter) run() {
 	r := p.r
 	channel := p.in.Delay
-	l := r.s.Hints.Listen(channel, p.heard, p.heeds)
+	l := r.s.Hints.Listen(channel, p.heard, p.setListening)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for !r.Stopped() {
@@ -153,8 +153,8 @@ func (p *promoter) run() {
 		}
 		p.mu.Unlock()
 		if wait <= 0 {
-			if err := p.promote(r.Taking); err != nil {
-				link.Sleep(r.Taking, link.Jitter(link.MinTrouble))
+			if err := p.promote(r.TakeCtx); err != nil {
+				link.Sleep(r.TakeCtx, link.Jitter(link.MinTrouble))
 			}
 			continue
 		}
@@ -162,15 +162,15 @@ func (p *promoter) run() {
 		select {
 		case <-timer.C:
 		case <-p.wake:
-		case <-r.Taking.Done():
+		case <-r.TakeCtx.Done():
 		}
 	}
 	p.mu.Lock()
 	p.keeper, p.listening, p.ended = false, false, true
 	p.mu.Unlock()
 	p.yield()
-	if len(r.Tracked(p.in.Intake)) > 0 { // handlers run on, and may be cancelled
-		<-r.Life.Done()
+	if len(r.Tracked(p.in.Channel)) > 0 { // handlers run on, and may be cancelled
+		<-r.PoolCtx.Done()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -198,7 +198,7 @@ func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Unlock()
 	ns, err := p.move(ctx)
 	if len(ns) > 0 && ns[0] > 0 {
-		p.r.q.events.emit(Event{Kind: EventPromoted, Channel: p.in.Channel, N: int(ns[0])})
+		p.r.q.events.emit(Event{Kind: EventPromoted, Channel: p.in.Name, N: int(ns[0])})
 	}
 	if err == nil {
 		p.mu.Lock()
@@ -211,7 +211,7 @@ func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Lock()
 	p.set(time.Now().Add(link.Jitter(time.Second)), false)
 	p.mu.Unlock()
-	if p.r.Grave(p.in.Intake, err) {
+	if p.r.ReportFatal(p.in.Channel, err) {
 		link.Sleep(ctx, link.MaxTrouble)
 	}
 	return err

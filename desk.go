@@ -51,14 +51,14 @@ type Receiver struct {
 // Channels lists all channels that were ever enqueued to or received from, sorted; an operator may remove one with
 // SREM shunt.channels.
 func (q *Queue) Channels(ctx context.Context) ([]string, error) {
-	names, err := redis.Strings(q.look(ctx, "", func(c *link.Call) { c.Add("SMEMBERS", store.ChannelsKey) }))
+	names, err := redis.Strings(q.query(ctx, "", func(c *link.Call) { c.Add("SMEMBERS", store.ChannelsKey) }))
 	slices.Sort(names)
 	return names, err
 }
 
 // look sends one command for an operator.
-func (q *Queue) look(ctx context.Context, channel string, fill func(*link.Call)) (any, error) {
-	vs, err := q.looks(ctx, channel, fill)
+func (q *Queue) query(ctx context.Context, channel string, fill func(*link.Call)) (any, error) {
+	vs, err := q.queryAll(ctx, channel, fill)
 	if err != nil {
 		return nil, err
 	}
@@ -66,13 +66,13 @@ func (q *Queue) look(ctx context.Context, channel string, fill func(*link.Call))
 }
 
 // looks sends commands for an operator in one pipeline; the first error is that of all.
-func (q *Queue) looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
-	vs, _, err := q.sends(ctx, channel, fill)
+func (q *Queue) queryAll(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
+	vs, _, err := q.queryTwice(ctx, channel, fill)
 	return vs, err
 }
 
 // sends is looks; again says that it was sent twice, because the first replies were lost.
-func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call)) (vs []any, again bool, err error) {
+func (q *Queue) queryTwice(ctx context.Context, channel string, fill func(*link.Call)) (vs []any, again bool, err error) {
 	if err := q.open(ctx); err != nil {
 		return nil, false, err
 	}
@@ -110,7 +110,7 @@ func (q *Queue) sends(ctx context.Context, channel string, fill func(*link.Call)
 // Receivers lists a channel's receivers, the living first, and what each holds.
 func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, error) {
 	k := store.KeysOf(channel)
-	vs, err := q.looks(ctx, channel, func(c *link.Call) {
+	vs, err := q.queryAll(ctx, channel, func(c *link.Call) {
 		c.Add("ZRANGE", k.Receivers, 0, -1, "WITHSCORES")
 		c.Add("ZRANGE", k.DeadReceivers, 0, -1, "WITHSCORES")
 	})
@@ -137,7 +137,7 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 	if len(held) == 0 {
 		return nil, nil
 	}
-	vs, err = q.looks(ctx, channel, func(c *link.Call) {
+	vs, err = q.queryAll(ctx, channel, func(c *link.Call) {
 		for _, l := range held {
 			c.Add("LLEN", l)
 		}
@@ -158,7 +158,7 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 // Stats counts a channel's messages in every state, and their ages by the server's clock. The counts are not of one moment.
 func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 	k := store.KeysOf(channel)
-	vs, err := q.looks(ctx, channel, func(c *link.Call) {
+	vs, err := q.queryAll(ctx, channel, func(c *link.Call) {
 		c.Add("TIME")
 		c.Add("LLEN", k.Prepare)
 		c.Add("LINDEX", k.Prepare, -1)

@@ -47,7 +47,7 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 		due, err = q.put(ctx, &d, raw[:])
 	}
 	if err == nil && q.events.on() {
-		q.events.emit(Event{Kind: EventEnqueued, Channel: d.channel, Serial: d.element.Name(), ID: d.element.ID(), N: 1, Due: due})
+		q.events.emit(Event{Kind: EventEnqueued, Channel: d.channel, Serial: d.element.SerialString(), ID: d.element.ID(), N: 1, Due: due})
 	}
 	return err
 }
@@ -133,7 +133,7 @@ func (q *Queue) put(ctx context.Context, d *draft, raws [][]byte) (due time.Time
 		limit = q.conf.EnqueueTimeout
 	}
 	if d.later {
-		return q.putLater(ctx, limit, d, raws)
+		return q.enqueueLater(ctx, limit, d, raws)
 	}
 	_, err = q.ask(ctx, limit, d, func(c *link.Call) {
 		c.Add("LPUSH", d.keys.Prepare)
@@ -142,7 +142,7 @@ func (q *Queue) put(ctx context.Context, d *draft, raws [][]byte) (due time.Time
 	return due, explain(err, "enqueue to", d.channel)
 }
 
-func (q *Queue) putLater(ctx context.Context, limit time.Duration, d *draft, raws [][]byte) (due time.Time, err error) {
+func (q *Queue) enqueueLater(ctx context.Context, limit time.Duration, d *draft, raws [][]byte) (due time.Time, err error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)

@@ -101,7 +101,7 @@ func (q *Queue) putOne(ctx context.Context, d draft) (due time.Time, err error) 
 }
 
 func (q *Queue) putAlone(ctx context.Context, d draft, raw []byte) (time.Time, error) {
-	due, taken, err := q.putTracked(ctx, &d, []*element.Element{&d.element}, [][]byte{raw})
+	due, taken, err := q.enqueueTracked(ctx, &d, []*element.Element{&d.element}, [][]byte{raw})
 	if err == nil {
 		err = taken[0]
 	}
@@ -139,7 +139,7 @@ func (q *Queue) next(g *entrance) {
 		limit := slices.MaxFunc(all, func(a, b *entry) int { return a.limit.Compare(b.limit) }).limit // whose is before that leaves by itself
 		ctx, cancel := context.WithDeadline(context.Background(), limit)
 		defer cancel()
-		_, taken, err := q.putTracked(ctx, &all[0].draft, es, raws)
+		_, taken, err := q.enqueueTracked(ctx, &all[0].draft, es, raws)
 		for i, e := range all {
 			if e.err = err; err == nil {
 				e.err = taken[i]

@@ -19,37 +19,37 @@ type EventKind string
 
 const (
 	// A message's way.
-	EventEnqueued           EventKind = "enqueued"     // Serial (of a single one) or N; Due if later
-	EventAcked              EventKind = "acked"        // Serial, Attempt, Receiver, Worker, Took
-	EventRetried            EventKind = "retried"      // the same, and Err and Due
-	EventRejected           EventKind = "rejected"     // went to dead: the same, and Err
-	EventReleased           EventKind = "released"     // N unstarted or handed back messages went to the taking end, for strict order too; Receiver, Worker
-	EventLateVerdict        EventKind = "late-verdict"         // a verdict came too late: the lease was lost and another has the message; Serial, Receiver, Worker, Err
+	EventEnqueued           EventKind = "enqueued"            // Serial (of a single one) or N; Due if later
+	EventAcked              EventKind = "acked"               // Serial, Attempt, Receiver, Worker, Took
+	EventRetried            EventKind = "retried"             // the same, and Err and Due
+	EventRejected           EventKind = "rejected"            // went to dead: the same, and Err
+	EventReleased           EventKind = "released"            // N unstarted or handed back messages went to the taking end, for strict order too; Receiver, Worker
+	EventLateVerdict        EventKind = "late-verdict"        // a verdict came too late: the lease was lost and another has the message; Serial, Receiver, Worker, Err
 	EventUnconfirmedVerdict EventKind = "unconfirmed-verdict" // a verdict of unknown outcome was sent again and found nothing, or the receiver ended before; the same
-	EventRecovered          EventKind = "recovered"    // N messages of a dead receiver went to the taking end; Receiver is the dead one
-	EventSuspected          EventKind = "suspected"    // N of them went to suspect
-	EventPoisoned           EventKind = "poisoned"     // N of them went to dead
-	EventPromoted           EventKind = "promoted"     // N due messages went from delay to prepare
-	EventTrimmed            EventKind = "trimmed"      // N messages were dropped from dead, by count or age
-	EventUndecodable        EventKind = "undecodable"  // went to dead: its Unmarshal failed; Serial, Receiver, Worker, Err
-	EventCancelled          EventKind = "cancelled"    // dropped by Cancel, met or stopped by a worker: Serial, ID, Attempt, Receiver, Worker; Took if it ran, and Err
-	EventExpired            EventKind = "expired"      // dropped, as Expire asked: Serial, ID, Receiver, Worker
-	EventPostponed          EventKind = "postponed"    // taken before its time, which Postpone had changed, and put off: Serial, ID, Receiver, Worker, Due
-	EventDuplicate          EventKind = "duplicate"    // a follow-up, or a recurring message, was not enqueued, because its ID is taken: ID, N or Serial
+	EventRecovered          EventKind = "recovered"           // N messages of a dead receiver went to the taking end; Receiver is the dead one
+	EventSuspected          EventKind = "suspected"           // N of them went to suspect
+	EventPoisoned           EventKind = "poisoned"            // N of them went to dead
+	EventPromoted           EventKind = "promoted"            // N due messages went from delay to prepare
+	EventTrimmed            EventKind = "trimmed"             // N messages were dropped from dead, by count or age
+	EventUndecodable        EventKind = "undecodable"         // went to dead: its Unmarshal failed; Serial, Receiver, Worker, Err
+	EventCancelled          EventKind = "cancelled"           // dropped by Cancel, met or stopped by a worker: Serial, ID, Attempt, Receiver, Worker; Took if it ran, and Err
+	EventExpired            EventKind = "expired"             // dropped, as Expire asked: Serial, ID, Receiver, Worker
+	EventPostponed          EventKind = "postponed"           // taken before its time, which Postpone had changed, and put off: Serial, ID, Receiver, Worker, Due
+	EventDuplicate          EventKind = "duplicate"           // a follow-up, or a recurring message, was not enqueued, because its ID is taken: ID, N or Serial
 
 	// A handler's faults.
-	EventTimedOut       EventKind = "timed-out"   // its context was ended; Serial, Attempt, Receiver, Worker, Took
-	EventOrphaned       EventKind = "orphaned"    // it ignored its ended context and was given up: its goroutine is left to itself; the same and N such orphans now
+	EventTimedOut       EventKind = "timed-out"       // its context was ended; Serial, Attempt, Receiver, Worker, Took
+	EventOrphaned       EventKind = "orphaned"        // it ignored its ended context and was given up: its goroutine is left to itself; the same and N such orphans now
 	EventWorkersMissing EventKind = "workers-missing" // as many orphans as workers: N slots stay empty until one ends
 
 	// A receiver's life.
-	EventStarted       EventKind = "started"     // Receiver; N workers
-	EventStopped       EventKind = "stopped"     // Receiver; Err if not clean
-	EventHandedOver    EventKind = "handed-over"   // Receiver is the new incarnation, Err why the old one ended; N handlers kept their message
-	EventLeaseLost     EventKind = "lease-lost"  // the lease was lost; Receiver
-	EventReceiversDied EventKind = "receivers-died"        // N other receivers' leases ran out; Receiver is who saw it
-	EventReceiverError EventKind = "receiver-error"     // Redis refuses or does not answer a receiver, or a method of the user's failed beside its handler: Err; Fatal if waiting will not help
-	EventConnected     EventKind = "connected"   // to Redis, first or again
+	EventStarted       EventKind = "started"        // Receiver; N workers
+	EventStopped       EventKind = "stopped"        // Receiver; Err if not clean
+	EventHandedOver    EventKind = "handed-over"    // Receiver is the new incarnation, Err why the old one ended; N handlers kept their message
+	EventLeaseLost     EventKind = "lease-lost"     // the lease was lost; Receiver
+	EventReceiversDied EventKind = "receivers-died" // N other receivers' leases ran out; Receiver is who saw it
+	EventReceiverError EventKind = "receiver-error" // Redis refuses or does not answer a receiver, or a method of the user's failed beside its handler: Err; Fatal if waiting will not help
+	EventConnected     EventKind = "connected"      // to Redis, first or again
 	EventDisconnected  EventKind = "disconnected"   // from Redis: Err; it is dialled again with a growing wait, at most 5 s and at most 0.15 of a lease
 	EventEventsDropped EventKind = "events-dropped" // N events were dropped before this one: Events is slower than what happens
 )

@@ -48,7 +48,7 @@ func (h *handling) unmarshal() (m IMessage, err error) {
 	}
 	h.decoding = true
 	guard("Unmarshal", func() (err error) {
-		m, err = h.r.intakes[h.In.Index].prototype.Unmarshal(h.Payload)
+		m, err = h.r.channels[h.Channel.Index].prototype.Unmarshal(h.Payload)
 		return err
 	}, func(e error) { err = e })
 	h.decoding = false
@@ -178,14 +178,14 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 		}
 	}
 	if a.err != nil {
-		h.r.q.events.emit(Event{Kind: EventReceiverError, Channel: h.In.Channel, Serial: h.Name(), Err: a.err})
+		h.r.q.events.emit(Event{Kind: EventReceiverError, Channel: h.Channel.Name, Serial: h.SerialString(), Err: a.err})
 	}
 	return a.value, a.err
 }
 
 // infoOf is what FromContext gives.
 func infoOf(it *worker.Item) Info {
-	i := Info{Channel: it.In.Channel, Serial: it.Name(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries), Headers: it.Headers(),
+	i := Info{Channel: it.Channel.Name, Serial: it.SerialString(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries), Headers: it.Headers(),
 		Failure: it.Failure(), Receiver: it.Receiver(), Worker: it.Worker()}
 	if !it.Bare {
 		i.EnqueuedAt = element.EnqueuedAt(it.Serial)

@@ -75,7 +75,7 @@ func (r *receipts) forget(q *Queue) {
 
 // putTracked brings messages with an id or an expiry into d's channel, all that are not refused in one step, and again where the outcome is
 // unknown: a receipt tells whether that step was made. taken has a *DuplicateError for each whose id is another's.
-func (q *Queue) putTracked(ctx context.Context, d *draft, es []*element.Element, raws [][]byte) (due time.Time, taken []error, err error) {
+func (q *Queue) enqueueTracked(ctx context.Context, d *draft, es []*element.Element, raws [][]byte) (due time.Time, taken []error, err error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, q.conf.EnqueueTimeout)
@@ -167,7 +167,7 @@ func (q *Queue) inHand(ctx context.Context, d *draft, taken []error) {
 	if len(dups) == 0 {
 		return
 	}
-	vs, err := q.looks(ctx, d.channel, func(c *link.Call) {
+	vs, err := q.queryAll(ctx, d.channel, func(c *link.Call) {
 		for _, dup := range dups {
 			serial, _ := ulid.ParseStrict(dup.Status.Serial)
 			c.Add("HGET", d.keys.Running, serial[:])
@@ -184,7 +184,7 @@ func (q *Queue) inHand(ctx context.Context, d *draft, taken []error) {
 
 // remembered says whether the receipt says that every message was enqueued: a full Redis does not run the script that would tell.
 func (q *Queue) remembered(ctx context.Context, d *draft, es []*element.Element) bool {
-	vs, err := q.looks(ctx, d.channel, func(c *link.Call) {
+	vs, err := q.queryAll(ctx, d.channel, func(c *link.Call) {
 		c.Add("SISMEMBER", d.keys.Receipts, es[0].Serial[:])
 		for _, e := range es {
 			c.Add("SISMEMBER", d.keys.Receipts, refusal(e))

@@ -24,7 +24,7 @@ func init() {
 }
 
 func (d door) Looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
-	return d.q.looks(ctx, channel, fill)
+	return d.q.queryAll(ctx, channel, fill)
 }
 
 func (d door) Encode(message, options any) (channel string, e element.Element, in time.Duration, at time.Time, err error) {

@@ -46,7 +46,7 @@ func entries(channel string, reply any, scores bool) []Entry {
 			continue
 		}
 		el, _ := element.Decode(raw)
-		e := Entry{Serial: el.Name(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers(), Attempts: int(el.Attempts), Recoveries: int(el.Recoveries),
+		e := Entry{Serial: el.SerialString(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers(), Attempts: int(el.Attempts), Recoveries: int(el.Recoveries),
 			Failure: el.Failure(), channel: channel, raw: raw}
 		if !el.Bare {
 			e.EnqueuedAt = element.EnqueuedAt(el.Serial)
@@ -77,7 +77,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		if limit == 0 {
 			from = 0
 		}
-		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add("LRANGE", key, from, to) })
+		v, err := q.query(ctx, channel, func(c *link.Call) { c.Add("LRANGE", key, from, to) })
 		es := entries(channel, v, false)
 		slices.Reverse(es)
 		if err == nil {
@@ -86,7 +86,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		return es, err
 	}
 	set := func(command string, key any) ([]Entry, error) {
-		v, err := q.look(ctx, channel, func(c *link.Call) { c.Add(command, key, offset, last, "WITHSCORES") })
+		v, err := q.query(ctx, channel, func(c *link.Call) { c.Add(command, key, offset, last, "WITHSCORES") })
 		es := entries(channel, v, true)
 		if err == nil {
 			es, err = q.uncancelled(ctx, k, es)
@@ -112,7 +112,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 
 // held lists what all receivers of a channel hold.
 func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
-	rs, err := q.Receivers(ctx, k.Channel)
+	rs, err := q.Receivers(ctx, k.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
 		if r.Holding == 0 {
 			continue
 		}
-		vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
+		vs, err := q.queryAll(ctx, k.Name, func(c *link.Call) {
 			for _, l := range k.AllDoing(store.Incarnation{Name: r.Name, Workers: r.Workers, Lease: r.Lease}) {
 				c.Add("LRANGE", l, 0, -1)
 			}
@@ -130,7 +130,7 @@ func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
 			return nil, err
 		}
 		for worker, v := range vs {
-			of := entries(k.Channel, v, false)
+			of := entries(k.Name, v, false)
 			slices.Reverse(of)
 			for i := range of {
 				of[i].Receiver, of[i].Worker = r.Name, worker
@@ -146,7 +146,7 @@ func (q *Queue) uncancelled(ctx context.Context, k *store.Keys, es []Entry) ([]E
 	if !slices.ContainsFunc(es, func(e Entry) bool { return e.ID != "" }) {
 		return es, nil
 	}
-	vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
+	vs, err := q.queryAll(ctx, k.Name, func(c *link.Call) {
 		for _, e := range es {
 			c.Add("SISMEMBER", k.Cancelled, e.serial())
 		}
@@ -171,11 +171,11 @@ func (e *Entry) serial() []byte {
 
 // listDone lists what is kept of messages that are over.
 func (q *Queue) listDone(ctx context.Context, k *store.Keys, offset, last int) ([]Entry, error) {
-	ids, err := redis.Strings(q.look(ctx, k.Channel, func(c *link.Call) { c.Add("ZREVRANGE", k.DoneAt, offset, last) }))
+	ids, err := redis.Strings(q.query(ctx, k.Name, func(c *link.Call) { c.Add("ZREVRANGE", k.DoneAt, offset, last) }))
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	vs, err := q.looks(ctx, k.Channel, func(c *link.Call) {
+	vs, err := q.queryAll(ctx, k.Name, func(c *link.Call) {
 		for _, id := range ids {
 			c.Add("HGET", k.Done, id)
 		}
@@ -185,7 +185,7 @@ func (q *Queue) listDone(ctx context.Context, k *store.Keys, offset, last int) (
 		if raw, ok := v.([]byte); ok {
 			s := ended(ids[i], raw)
 			es = append(es, Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, EnqueuedAt: s.EnqueuedAt, At: s.Outcome.EndedAt,
-				Outcome: s.Outcome, channel: k.Channel})
+				Outcome: s.Outcome, channel: k.Name})
 		}
 	}
 	return es, err

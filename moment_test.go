@@ -243,7 +243,7 @@ func TestUpkeepForeignReceiver(t *testing.T) {
 		}
 		r, err := b.newReceiver(context.Background(), 1, []IMessage{b.kind(nil)}, nil, nil)
 		b.must(err)
-		b.must(r.upkeep(r.intakes[0], time.Now()))
+		b.must(r.upkeep(r.channels[0], time.Now()))
 		if n := s.Do("HLEN", k.Running).(int64); n != 1 || s.Do("HEXISTS", k.Running, dead.Name).(int64) != 1 {
 			t.Errorf("%d marks are left, want that of %s", n, dead.Name)
 		}

@@ -248,7 +248,7 @@ func (q *Queue) Close() error {
 	q.mu.Unlock()
 
 	for _, r := range rs { // at once: one's handlers may run for long
-		r.Stop()
+		r.StopTaking()
 	}
 	var errs []error
 	for _, r := range rs {

@@ -25,7 +25,7 @@ const (
 
 // sweep runs the sweep script and looks after whom it claims, until the next beat is due. What it had no time for it begins with the
 // next time.
-func (r *receiver) sweep(p *pulse, in *intake) error {
+func (r *receiver) sweep(p *heart, in *channel) error {
 	age := (r.conf.Lease / 3).Milliseconds()
 	if time.Since(in.asked) >= r.claim() {
 		in.claimed = nil // others may claim them now
@@ -34,12 +34,12 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		return err
 	}
 	for {
-		name, hints := in.promoter.asks(r)
-		v, err := r.pulseOne(r.Life, store.Sweep, 12, in.Receivers, in.DeadReceivers, in.Keys.Suspect, in.Delay, in.Keeper,
+		name, hints := in.promoter.keeperBid(r)
+		v, err := r.pulseOne(r.PoolCtx, store.Sweep, 12, in.Receivers, in.DeadReceivers, in.Keys.Suspect, in.Delay, in.Keeper,
 			in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
 			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
 		if err != nil {
-			in.promoter.unanswered(name)
+			in.promoter.sweepFailed(name)
 			return err
 		}
 		vs, err := redis.Values(v, nil)
@@ -48,10 +48,10 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		}
 		died, _ := redis.Int(vs[1], nil)
 		if died > 0 {
-			r.q.events.emit(Event{Kind: EventReceiversDied, Channel: in.Channel, Receiver: r.Live().Name, N: died})
+			r.q.events.emit(Event{Kind: EventReceiversDied, Channel: in.Name, Receiver: r.Live().Name, N: died})
 		}
 		if n, _ := redis.Int(vs[2], nil); n > 0 {
-			r.Suspects(in.Intake)
+			r.Suspects(in.Channel)
 		}
 		switch n, _ := redis.Int(vs[3], nil); n {
 		case 0:
@@ -69,7 +69,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 			}
 		}
 		next, err := redis.Int64(vs[4], nil)
-		in.promoter.told(name, next, err == nil, hints)
+		in.promoter.sweepReplied(name, next, err == nil, hints)
 		if r.Stopped() {
 			in.promoter.yield() // it asked before
 		}
@@ -79,7 +79,7 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 		if in.asked = time.Now(); len(in.claimed) == 0 || in.claimed[0] != in.burying {
 			in.burying = ""
 		}
-		if err := r.cancels(in); err != nil && !r.Grave(in.Intake, err) {
+		if err := r.cancels(in); err != nil && !r.ReportFatal(in.Channel, err) {
 			return err
 		}
 		if err := r.buryAll(p, in, age); err != nil {
@@ -99,8 +99,8 @@ func (r *receiver) sweep(p *pulse, in *intake) error {
 }
 
 // cancels ends the handlers of messages that were cancelled while nobody here could hear it.
-func (r *receiver) cancels(in *intake) error {
-	held := r.Tracked(in.Intake)
+func (r *receiver) cancels(in *channel) error {
+	held := r.Tracked(in.Channel)
 	if len(held) == 0 {
 		return nil
 	}
@@ -108,12 +108,12 @@ func (r *receiver) cancels(in *intake) error {
 	for _, serial := range held {
 		c.Add("SISMEMBER", in.Keys.Cancelled, serial[:])
 	}
-	if err := r.s.Pulse.Run(r.Life, c); err != nil {
+	if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
 		return err
 	}
 	for i, serial := range held {
 		if n, _ := redis.Int(c.Replies[i].Value, nil); n == 1 {
-			r.Pool.Cancel(in.Intake, serial)
+			r.Pool.Cancel(in.Channel, serial)
 		}
 	}
 	return nil
@@ -125,15 +125,15 @@ func (r *receiver) claim() time.Duration { return min(sweepEvery, r.conf.Lease/2
 var errLate = &link.Error{Class: link.NotExecuted, Err: errors.New("a sweep gave way to a beat")}
 
 // late says that a sweep has to give way to the beat.
-func (r *receiver) late(p *pulse) bool {
+func (r *receiver) late(p *heart) bool {
 	now := time.Now()
 	return now.After(p.swept) || now.After(p.next)
 }
 
 // buryAll buries whom the sweep has claimed.
-func (r *receiver) buryAll(p *pulse, in *intake, age int64) error {
+func (r *receiver) buryAll(p *heart, in *channel, age int64) error {
 	for len(in.claimed) > 0 {
-		if err := r.bury(p, in, in.claimed[0], age); err != nil && !r.Grave(in.Intake, err) {
+		if err := r.bury(p, in, in.claimed[0], age); err != nil && !r.ReportFatal(in.Channel, err) {
 			return err
 		}
 		in.claimed, in.burying = in.claimed[1:], ""
@@ -142,10 +142,10 @@ func (r *receiver) buryAll(p *pulse, in *intake, age int64) error {
 }
 
 // bury reaps what a dead incarnation holds, and says when it is looked at again. After errLate it goes on where it was.
-func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
+func (r *receiver) bury(p *heart, in *channel, member string, age int64) error {
 	dead, err := store.ParseDeadReceiver(member)
 	if err != nil { // nothing that could be reaped
-		r.q.events.emit(Event{Kind: EventReceiverError, Channel: in.Channel, Err: err, Fatal: true})
+		r.q.events.emit(Event{Kind: EventReceiverError, Channel: in.Name, Err: err, Fatal: true})
 		return nil
 	}
 	fence := p.fence()
@@ -168,7 +168,7 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 			err = r.ask(in)
 		default:
 			doings := store.Args(in.AllDoing(dead.Incarnation))
-			_, err = r.pulseOne(r.Life, store.Finish, 2+len(doings), append(append([]any{in.Receivers, in.DeadReceivers}, doings...), member, dead.Death)...)
+			_, err = r.pulseOne(r.PoolCtx, store.Finish, 2+len(doings), append(append([]any{in.Receivers, in.DeadReceivers}, doings...), member, dead.Death)...)
 			return err
 		}
 		if err != nil {
@@ -178,14 +178,14 @@ func (r *receiver) bury(p *pulse, in *intake, member string, age int64) error {
 }
 
 // mayGoOn says whether a sweep may take a step. One it may always take, or on a slow line it never would get on.
-func (r *receiver) mayGoOn(p *pulse) bool {
+func (r *receiver) mayGoOn(p *heart) bool {
 	first := !p.stepped
 	p.stepped = true
 	return first || !r.late(p)
 }
 
 // ask finds out which there are of the next of the lists: by one question for all, and only if there are some but not all by one for each.
-func (r *receiver) ask(in *intake) error {
+func (r *receiver) ask(in *channel) error {
 	some := in.unasked[:min(len(in.unasked), existsChunk)]
 	n, err := r.count(some)
 	if err != nil {
@@ -200,7 +200,7 @@ func (r *receiver) ask(in *intake) error {
 		for _, list := range some {
 			c.Add("EXISTS", list)
 		}
-		if err := r.s.Pulse.Run(r.Life, c); err != nil {
+		if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
 			return err
 		}
 		for i, rep := range c.Replies {
@@ -217,14 +217,14 @@ func (r *receiver) ask(in *intake) error {
 func (r *receiver) count(of []any) (int, error) {
 	c := link.NewCall()
 	c.Add("EXISTS", of...)
-	if err := r.s.Pulse.Run(r.Life, c); err != nil {
+	if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
 		return 0, err
 	}
 	return redis.Int(c.Replies[0].Value, nil)
 }
 
 // reap empties the next of the lists, a bounded part of them. errLate: the fence is behind it.
-func (r *receiver) reap(p *pulse, in *intake, dead store.DeadReceiver, fence, age int64) error {
+func (r *receiver) reap(p *heart, in *channel, dead store.DeadReceiver, fence, age int64) error {
 	raise := 1
 	if dead.Superseded {
 		raise = 0
@@ -243,7 +243,7 @@ func (r *receiver) reap(p *pulse, in *intake, dead store.DeadReceiver, fence, ag
 		}
 		c.AddScript(store.Reap, 12, args...)
 	}
-	err := r.s.Pulse.Run(r.Life, c) // one reply after another
+	err := r.s.Pulse.Run(r.PoolCtx, c) // one reply after another
 	if err != nil && !c.Answered {
 		return err
 	}
@@ -262,11 +262,11 @@ func (r *receiver) reap(p *pulse, in *intake, dead store.DeadReceiver, fence, ag
 		}
 		for i, kind := range []EventKind{EventRecovered, EventSuspected, EventPoisoned, EventTrimmed} {
 			if ns[i] > 0 {
-				r.q.events.emit(Event{Kind: kind, Channel: in.Channel, Receiver: dead.Name, N: ns[i]})
+				r.q.events.emit(Event{Kind: kind, Channel: in.Name, Receiver: dead.Name, N: ns[i]})
 			}
 		}
 		if ns[1] > 0 {
-			r.Suspects(in.Intake)
+			r.Suspects(in.Channel)
 		}
 		if ns[4] > 0 {
 			left = append(left, some[i])

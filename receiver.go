@@ -22,11 +22,11 @@ type Shutdown func(ctx context.Context) error
 // receiver is one Receive call: a pool of workers, what its messages are, and the goroutines that look after the dead and the due.
 type receiver struct {
 	*worker.Pool
-	q       *Queue
-	s       *link.Server
-	conf    *Queue
-	handler Handler
-	intakes []*intake // the channels, the highest first
+	q        *Queue
+	s        *link.Server
+	conf     *Queue
+	handler  Handler
+	channels []*channel // the channels, the highest first
 
 	hungErrors, hungMethods atomic.Int32 // calls for verdicts that have not returned in time
 
@@ -34,9 +34,9 @@ type receiver struct {
 	err   error
 }
 
-// intake is one channel of a receiver.
-type intake struct {
-	*worker.Intake
+// channel is one channel of a receiver.
+type channel struct {
+	*worker.Channel
 	prototype IMessage
 	promoter  *promoter
 	due       time.Time // beat's: of the next sweep
@@ -90,7 +90,7 @@ func (q *Queue) ReceiveWeighted(ctx context.Context, workers int, shares ...Shar
 }
 
 // receive starts a receiver. g, which may be nil, makes batches of its messages.
-func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *gatherer) (Shutdown, error) {
+func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *batcher) (Shutdown, error) {
 	if err := q.open(context.Background()); err != nil {
 		return nil, err
 	}
@@ -103,17 +103,17 @@ func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage,
 	}
 	start, cancel := context.WithTimeout(ctx, worker.StartTimeout)
 	defer cancel()
-	defer context.AfterFunc(r.Taking, cancel)() // Close
+	defer context.AfterFunc(r.TakeCtx, cancel)() // Close
 	if err := r.Join(start); err != nil {
 		q.dismiss(r)
 		close(r.ended)
-		return nil, explain(err, "receive from", r.intakes[0].Channel)
+		return nil, explain(err, "receive from", r.channels[0].Name)
 	}
 	r.run(ctx)
 	return r.shutdown, nil
 }
 
-func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *gatherer) (*receiver, error) {
+func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *batcher) (*receiver, error) {
 	if workers < 1 || workers > store.MaxWorkers {
 		return nil, fmt.Errorf("shunt: %d workers: want 1 to %d", workers, store.MaxWorkers)
 	}
@@ -136,33 +136,33 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		}
 	}
 	seen := make(map[string]bool)
-	var intakes []*worker.Intake
+	var pools []*worker.Channel
 	for i, p := range prototypes {
 		if isNil(p) {
 			return nil, fmt.Errorf("shunt: prototype %d is nil", i)
 		}
-		var channel string
+		var name string
 		var err error
-		guard("Channel", func() error { channel = p.Channel(); return nil }, func(e error) { err = e })
+		guard("Channel", func() error { name = p.Channel(); return nil }, func(e error) { err = e })
 		var k *store.Keys
 		if err == nil {
-			k, err = q.keysFor(channel)
+			k, err = q.keysFor(name)
 		}
-		if err == nil && seen[channel] {
-			err = fmt.Errorf("shunt: two prototypes of channel %q: want one", channel)
+		if err == nil && seen[name] {
+			err = fmt.Errorf("shunt: two prototypes of channel %q: want one", name)
 		}
 		if err == nil && reflect.TypeOf(p) == reflect.TypeFor[raw]() {
-			err = fmt.Errorf("shunt: a Raw message is no prototype: it has no handler for channel %q", channel)
+			err = fmt.Errorf("shunt: a Raw message is no prototype: it has no handler for channel %q", name)
 		}
 		if err != nil {
 			return nil, err
 		}
-		seen[channel] = true
-		r.s = q.serverOf(channel)
-		in := &intake{Intake: &worker.Intake{Keys: k}, prototype: p, marks: "0", receipts: "0"}
+		seen[name] = true
+		r.s = q.serverOf(name)
+		in := &channel{Channel: &worker.Channel{Keys: k}, prototype: p, marks: "0", receipts: "0"}
 		in.promoter = newPromoter(r, in)
-		in.Own, in.Yield = in.promoter.own, in.promoter.yield
-		r.intakes, intakes = append(r.intakes, in), append(intakes, in.Intake)
+		in.ScheduledHere, in.YieldKeeper = in.promoter.scheduledHere, in.promoter.yield
+		r.channels, pools = append(r.channels, in), append(pools, in.Channel)
 	}
 	conf := worker.Config{
 		Lease: q.conf.Lease, Grace: q.conf.Grace, Timeout: q.conf.Timeout, ReplyTimeout: q.conf.ReplyTimeout,
@@ -180,7 +180,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	if g != nil {
 		conf.Prefetch = 1 // what a worker holds besides could not be part of the batch that it waits for
 	}
-	r.Pool = worker.NewPool(r.s, workers, intakes, conf)
+	r.Pool = worker.NewPool(r.s, workers, pools, conf)
 	if g != nil {
 		g.serve(r)
 	}
@@ -201,7 +201,7 @@ func isNil(m IMessage) bool {
 func (q *Queue) connections() int {
 	n := 3
 	for r := range q.receivers {
-		n += len(r.intakes) + 1
+		n += len(r.channels) + 1
 	}
 	return n
 }
@@ -229,20 +229,20 @@ func (q *Queue) dismiss(r *receiver) {
 
 // run starts the goroutines of a registered receiver.
 func (r *receiver) run(ctx context.Context) {
-	r.q.events.emit(Event{Kind: EventStarted, Channel: r.intakes[0].Channel, Receiver: r.Live().Name, N: r.Live().Workers})
+	r.q.events.emit(Event{Kind: EventStarted, Channel: r.channels[0].Name, Receiver: r.Live().Name, N: r.Live().Workers})
 	others := []func(){r.beat}
-	for _, in := range r.intakes {
+	for _, in := range r.channels {
 		others = append(others, in.promoter.run)
 	}
 	r.Start(others...)
-	forget := context.AfterFunc(ctx, r.Stop)
+	forget := context.AfterFunc(ctx, r.StopTaking)
 	go func() {
 		result := &ShutdownError{}
 		result.Returned, result.Running, result.Err = r.End()
 		if result.Returned+result.Running > 0 || result.Err != nil {
 			r.err = result
 		}
-		r.q.events.emit(Event{Kind: EventStopped, Channel: r.intakes[0].Channel, Receiver: r.Live().Name, Err: r.err})
+		r.q.events.emit(Event{Kind: EventStopped, Channel: r.channels[0].Name, Receiver: r.Live().Name, Err: r.err})
 		forget()
 		r.q.dismiss(r)
 		close(r.ended)
@@ -274,12 +274,12 @@ func (r *receiver) shutdown(ctx context.Context) error {
 	if owner, _ := ctx.Value(ownerKey{}).(*receiver); owner == r {
 		return ErrInHandler
 	}
-	r.Stop()
+	r.StopTaking()
 	select {
 	case <-r.ended:
 		return r.err
 	case <-ctx.Done():
-		r.Hurry()
+		r.CancelHandlers()
 	}
 	<-r.ended
 	return r.err

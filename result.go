@@ -102,7 +102,7 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, context.Cause(ctx))
 		}
 		timer.Reset(link.Jitter(waitEvery))
-		v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(store.Wait, 4, k.Receivers, k.IDs, k.Done, k.Waited, id) })
+		v, err := q.query(ctx, channel, func(c *link.Call) { c.AddScript(store.Wait, 4, k.Receivers, k.IDs, k.Done, k.Waited, id) })
 		if err != nil {
 			if link.Classify(err) != link.NotExecuted && link.Classify(err) != link.Unknown || errors.Is(err, ErrClosed) {
 				return Outcome{}, err

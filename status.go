@@ -55,7 +55,7 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 		return Status{}, err
 	}
 	k := store.KeysOf(channel)
-	v, err := q.look(ctx, channel, func(c *link.Call) { c.AddScript(store.Status, 4, k.IDs, k.Running, k.Cancelled, k.Done, id) })
+	v, err := q.query(ctx, channel, func(c *link.Call) { c.AddScript(store.Status, 4, k.IDs, k.Running, k.Cancelled, k.Done, id) })
 	if err != nil {
 		return Status{}, err
 	}
@@ -162,7 +162,7 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
-	replies, again, err := q.sends(ctx, channel, func(c *link.Call) {
+	replies, again, err := q.queryTwice(ctx, channel, func(c *link.Call) {
 		c.AddScript(store.Cancel, 9, k.Receivers, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, id, serial[:], cancelLooks,
 			max(0, q.conf.MaxDone), max(0, q.conf.MaxDoneBytes))
 	})
@@ -222,7 +222,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *draft) erro
 	serial, _ := ulid.ParseStrict(before.Serial)
 	args := []any{k.Receivers, k.IDs, k.Delay, k.Prepare, k.Running, k.Postponed, id, mode, ms, postponeLooks, serial[:]}
 	for again := false; ; {
-		replies, twice, err := q.sends(ctx, channel, func(c *link.Call) { c.AddScript(store.Postpone, 6, args...) })
+		replies, twice, err := q.queryTwice(ctx, channel, func(c *link.Call) { c.AddScript(store.Postpone, 6, args...) })
 		if err != nil {
 			return err
 		}
@@ -257,8 +257,8 @@ func (q *Queue) dueAt(ctx context.Context, k *store.Keys, s Status) (Entry, erro
 	const page = 1000
 	at := s.Due.UnixMilli()
 	return q.find(s, func(n int) ([]Entry, error) {
-		v, err := q.look(ctx, k.Channel, func(c *link.Call) { c.Add("ZRANGEBYSCORE", k.Delay, at, at, "WITHSCORES", "LIMIT", n*page, page) })
-		return entries(k.Channel, v, true), err
+		v, err := q.query(ctx, k.Name, func(c *link.Call) { c.Add("ZRANGEBYSCORE", k.Delay, at, at, "WITHSCORES", "LIMIT", n*page, page) })
+		return entries(k.Name, v, true), err
 	})
 }
 
@@ -291,7 +291,7 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 	k := store.KeysOf(channel)
 	pages := func(list any) func(n int) ([]Entry, error) { // List leaves out what is cancelled, perhaps a whole page
 		return func(n int) ([]Entry, error) {
-			v, err := q.look(ctx, channel, func(c *link.Call) { c.Add("LRANGE", list, -(n+1)*page, -1-n*page) })
+			v, err := q.query(ctx, channel, func(c *link.Call) { c.Add("LRANGE", list, -(n+1)*page, -1-n*page) })
 			return entries(channel, v, false), err
 		}
 	}

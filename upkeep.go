@@ -19,7 +19,7 @@ const (
 
 // upkeep removes, about once a minute by whoever keeps a channel's time, what faults have left of messages with an id: marks in running that a
 // command of a broken connection set late, and receipts that nobody came back for. Neither holds an id or a message.
-func (r *receiver) upkeep(in *intake, server time.Time) error {
+func (r *receiver) upkeep(in *channel, server time.Time) error {
 	if time.Since(in.kept) < upkeepEvery {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (r *receiver) upkeep(in *intake, server time.Time) error {
 	pulse := func(fill func(c *link.Call)) ([]any, error) {
 		c := link.NewCall()
 		fill(c)
-		if err := r.s.Pulse.Run(r.Life, c); err != nil {
+		if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
 			return nil, err
 		}
 		vs := make([]any, len(c.Replies))

@@ -335,7 +335,7 @@ func tell(door inside.Door, channel string, n int, es ...element.Element) {
 	}
 	serial, id := "", es[0].ID() // they are of one message, and so of one id
 	if len(es) == 1 {
-		serial = es[0].Name()
+		serial = es[0].SerialString()
 	}
 	if n > 0 {
 		door.Emit(string(shunt.EventEnqueued), channel, serial, id, n, time.Time{}, nil)

@@ -169,7 +169,7 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 	verdict := make(chan shunt.Event, 1)
 	judged := false
 	stage.Events = func(ev shunt.Event) {
-		if ev.Serial != e.Name() || judged {
+		if ev.Serial != e.SerialString() || judged {
 			return
 		}
 		if judged = isVerdict(ev.Kind); judged {
@@ -204,7 +204,7 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 			return out, err
 		}
 		for raw, due := range waiting { // it is not among them where it had not to wait
-			if isOf(e.Name(), raw) {
+			if isOf(e.SerialString(), raw) {
 				out.Wait = time.UnixMilli(int64(due)).Sub(now)
 			}
 		}
@@ -221,7 +221,7 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 	if err := shutdown(end); errors.As(err, &unclean) && unclean.Err != nil {
 		return out, err
 	}
-	if err := q.carry(server, pool, e.Name()); err != nil {
+	if err := q.carry(server, pool, e.SerialString()); err != nil {
 		return out, err
 	}
 	after, err := q.enqueued(channelsOf(q.redis)...)
@@ -260,7 +260,7 @@ func (q *Queue) element(m shunt.IMessage, opts []Option) (e element.Element, err
 // isOf says whether an element has that serial.
 func isOf(serial, raw string) bool {
 	e, err := element.Decode([]byte(raw))
-	return err == nil && e.Name() == serial
+	return err == nil && e.SerialString() == serial
 }
 
 // carry brings what the verdict enqueued in one step with itself, which is in the stage's Redis, to the Queue's. self is the serial of the

@@ -114,7 +114,7 @@ var defects = []defect{
 		edits: []edit{
 			{"handling.go", importElement, importLink + importElement},
 			{"handling.go", "\treturn h.r.handler(h.Item, m)\n", `	ack := link.NewCall()
-	ack.Add("LREM", h.Item.In.Doing(h.r.Live(), h.Worker()), 1, h.Item.Encode())
+	ack.Add("LREM", h.Item.Channel.Doing(h.r.Live(), h.Worker()), 1, h.Item.Encode())
 	h.r.s.Data.Run(h.Item, ack)
 	return h.r.handler(h.Item, m)
 `},
@@ -124,13 +124,13 @@ var defects = []defect{
 	{
 		name: "a reaper that does LREM and then LPUSH as two commands",
 		edits: []edit{
-			{"reaper.go", "\terr := r.s.Pulse.Run(r.Life, c) // one reply after another\n", `	err := r.pulseTwo(c, some, in.Prepare)
+			{"reaper.go", "\terr := r.s.Pulse.Run(r.PoolCtx, c) // one reply after another\n", `	err := r.pulseTwo(c, some, in.Prepare)
 `},
 			{"reaper.go", "// pulseOne runs", `func (r *receiver) pulseTwo(reaps *link.Call, some []any, prepare any) error {
 	for _, list := range some {
 		c := link.NewCall()
 		c.Add("LRANGE", list, 0, -1)
-		if err := r.s.Pulse.Run(r.Life, c); err != nil {
+		if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
 			return err
 		}
 		es, _ := redis.Values(c.Replies[0].Value, nil)
@@ -138,7 +138,7 @@ var defects = []defect{
 			for _, cmd := range [][]any{{"LREM", list, 1, e}, {"RPUSH", prepare, e}} {
 				c := link.NewCall()
 				c.Add(cmd[0].(string), cmd[1:]...)
-				if err := r.s.Pulse.Run(r.Life, c); err != nil {
+				if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
 					return err
 				}
 			}
@@ -162,7 +162,7 @@ var defects = []defect{
 	{
 		name: "no new incarnation after a lost reply",
 		edits: []edit{
-			{"internal/worker/parking.go", "func (r *Pool) breaks(why error) {\n", "func (r *Pool) breaks(why error) {\n\tif why != ErrLeaseLost {\n\t\treturn\n\t}\n"},
+			{"internal/worker/waiter.go", "func (r *Pool) mustHandOver(why error) {\n", "func (r *Pool) mustHandOver(why error) {\n\tif why != ErrLeaseLost {\n\t\treturn\n\t}\n"},
 		},
 		schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("RPOPLPUSH", "}.prepare")) },
 	},
@@ -250,7 +250,7 @@ var defects = []defect{
 	{
 		name: "a waiter's break without a new incarnation",
 		edits: []edit{
-			{"internal/worker/parking.go", "\t\t\tr.breaks(err) // before", "\t\t\t// before"},
+			{"internal/worker/waiter.go", "\t\t\tr.mustHandOver(err) // before", "\t\t\t// before"},
 		},
 		schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("BRPOPLPUSH", "}.prepare")) },
 	},
@@ -290,7 +290,7 @@ var defects = []defect{
 	{
 		name: "a start that does not look for what was cancelled",
 		edits: []edit{
-			{"internal/worker/start.go", "a.cancelled[with[j]] = n == 1", "a.cancelled[with[j]] = n == 2"},
+			{"internal/worker/index.go", "a.cancelled[with[j]] = n == 1", "a.cancelled[with[j]] = n == 2"},
 		},
 		schedule: callOffWaiting,
 		row:      "ids",

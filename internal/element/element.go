@@ -412,7 +412,7 @@ func (e *Element) Identity(raw []byte) string {
 func (e *Element) Attempt() int { return int(e.Attempts) + 1 }
 
 // Name is the serial as people read it, empty for a bare payload.
-func (e *Element) Name() string {
+func (e *Element) SerialString() string {
 	if e.Bare {
 		return ""
 	}

@@ -162,8 +162,8 @@ func TestGoldenElements(t *testing.T) {
 			if !bytes.Equal(g.raw, before) {
 				t.Errorf("the bytes were written to: %x", g.raw)
 			}
-			if e.Bare != (e.Name() == "") || !e.Bare && e.Name() != g.want.Serial.String() {
-				t.Errorf("name %q", e.Name())
+			if e.Bare != (e.SerialString() == "") || !e.Bare && e.SerialString() != g.want.Serial.String() {
+				t.Errorf("name %q", e.SerialString())
 			}
 			sum := sha1.Sum(g.raw)
 			want := hex.EncodeToString(sum[:])

@@ -21,7 +21,7 @@ const ChannelsKey = "shunt.channels"
 // Keys are the names of a channel's keys. They share the channel's name as hash tag, so that any script on one channel is legal on
 // Redis Cluster.
 type Keys struct {
-	Channel string
+	Name    string
 	Prepare string // list: elements ready to be taken; LPUSH in, RPOP out
 	Delay   string // zset: elements by due time, ms of the server's clock; also the pub/sub channel of hints
 	Suspect string // list: elements that dying processes held twice or more
@@ -47,7 +47,7 @@ type Keys struct {
 func KeysOf(channel string) *Keys {
 	tag := "{" + channel + "}."
 	return &Keys{
-		Channel: channel,
+		Name:    channel,
 		Prepare: tag + "prepare", Delay: tag + "delay", Suspect: tag + "suspect", Dead: tag + "dead",
 		Receivers: tag + "receivers", DeadReceivers: tag + "receivers.dead", Keeper: tag + "keeper",
 		IDs: tag + "ids", Running: tag + "running", Cancelled: tag + "cancelled", Postponed: tag + "postponed", Waited: tag + "waited",
@@ -57,7 +57,7 @@ func KeysOf(channel string) *Keys {
 
 // Doing is the doing list of one worker of an incarnation.
 func (k *Keys) Doing(i Incarnation, worker int) string {
-	return "{" + k.Channel + "}.doing." + i.Name + "." + strconv.Itoa(worker)
+	return "{" + k.Name + "}.doing." + i.Name + "." + strconv.Itoa(worker)
 }
 
 // AllDoing are the doing lists of all workers of an incarnation.

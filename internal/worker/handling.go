@@ -32,14 +32,14 @@ type proper struct {
 type Key struct{}
 
 // begin makes an item the one that is handled now. s.mu is held.
-func (s *slot) begin(it *Item, turn int32) {
-	it.state, it.slot, it.turn, it.Started = running, s, turn, s.now
+func (s *worker) begin(it *Item, turn int32) {
+	it.state, it.slot, it.generation, it.Started = running, s, turn, s.now
 	it.timeout = cmp.Or(it.Timeout(), s.r.conf.Timeout)
 	if s.r.lease.lost.Load() { // whoever ended the others' contexts has not seen this one
 		it.cancel(ErrLeaseLost)
-	} else if s.r.patience.Err() != nil {
+	} else if s.r.handlerCtx.Err() != nil {
 		it.cancel(ErrShutdown)
-	} else if it.called {
+	} else if it.cancelled {
 		it.cancel(ErrCancelled)
 	}
 }
@@ -131,7 +131,7 @@ func (it *Item) Finish(err error) {
 	}
 	v := r.conf.Judge(it, it.message, err)
 	took, size := now.Sub(it.Started), len(it.Raw)
-	if !s.decide(it, it.turn, v, took) {
+	if !s.decide(it, it.generation, v, took) {
 		it.orphan = true
 		r.orphanEnded()
 		return

@@ -11,9 +11,9 @@ import (
 type valueKey struct{}
 
 func newTestItem() *Item {
-	r := &Pool{conf: &Config{Timeout: time.Minute, Values: context.WithValue(context.Background(), valueKey{}, "value")}, patience: context.Background()}
+	r := &Pool{conf: &Config{Timeout: time.Minute, Values: context.WithValue(context.Background(), valueKey{}, "value")}, handlerCtx: context.Background()}
 	it := &Item{}
-	(&slot{r: r, now: time.Now()}).begin(it, 1)
+	(&worker{r: r, now: time.Now()}).begin(it, 1)
 	return it
 }
 

@@ -14,7 +14,7 @@ import (
 // register enters an incarnation among the living of every channel; only then may it take. The call tells what came of each.
 func (r *Pool) register(ctx context.Context, i store.Incarnation) (*link.Call, error) {
 	c := link.NewCall()
-	for _, in := range r.intakes {
+	for _, in := range r.channels {
 		c.AddScript(store.Register, 1, in.Receivers, i.Name, i.Term().Milliseconds())
 	}
 	return c, r.all(ctx, c)
@@ -26,7 +26,7 @@ func (r *Pool) all(ctx context.Context, c *link.Call) error { return r.s.Data.Ru
 // succeed waits for the incarnation's end and puts a new one in its place. A connection that broke while it owed a reply may have
 // moved an element into a list of this live receiver without anybody knowing, and a command that it carried may run even now: so the
 // old lists are given up for good, and emptied.
-func (r *Pool) succeed() {
+func (r *Pool) handOverLoop() {
 	const (
 		maxCalm = 2 * link.MaxTrouble // after which a break is not taken for the last one's consequence
 		maxWait = time.Second         // for all that time nothing is taken
@@ -39,18 +39,18 @@ func (r *Pool) succeed() {
 			if time.Since(last) > maxCalm {
 				wait = 0
 			}
-			link.Sleep(r.Life, wait) // what breaks a connection each time does not do so at full speed
+			link.Sleep(r.PoolCtx, wait) // what breaks a connection each time does not do so at full speed
 			wait = min(max(2*wait, link.MinTrouble/2), maxWait)
 			r.handover(why)
 			last = time.Now()
-		case <-r.Life.Done():
+		case <-r.PoolCtx.Done():
 			return
 		}
 	}
 }
 
 // seize takes the gate alone, when every command under way has ended. A blocked waiter is unblocked. False: ctx ended first.
-func (r *Pool) seize(ctx context.Context) bool {
+func (r *Pool) closeGate(ctx context.Context) bool {
 	r.pausing.Store(true)
 	unblocking, done := context.WithCancel(ctx)
 	defer done()
@@ -67,7 +67,7 @@ func (r *Pool) seize(ctx context.Context) bool {
 }
 
 // resume lets the workers and waiters go on.
-func (r *Pool) resume() {
+func (r *Pool) openGate() {
 	r.pausing.Store(false)
 	r.gate.Unlock()
 	r.wakeAll()
@@ -88,18 +88,18 @@ func (r *Pool) enter() bool {
 // wakeAll sends every worker and waiter to look whether something has changed for it.
 func (r *Pool) wakeAll() {
 	r.parking.wakeAll()
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		s.poke()
 	}
 }
 
 // handover ends the live incarnation in favour of a new one. It may take as long as Redis is away.
 func (r *Pool) handover(why error) {
-	life := r.Life
-	if life.Err() != nil || !r.seize(life) {
+	life := r.PoolCtx
+	if life.Err() != nil || !r.closeGate(life) {
 		return
 	}
-	defer r.resume()
+	defer r.openGate()
 	h := &handover{r: r, sources: []store.Incarnation{*r.live.Load()}}
 	h.revoke()
 	h.begin()
@@ -121,32 +121,32 @@ func (r *Pool) handover(why error) {
 			r.owed = h.sources
 			return
 		}
-		if r.Grave(r.intakes[0], err) {
+		if r.ReportFatal(r.channels[0], err) {
 			wait = min(2*wait, link.MaxTrouble, max(r.conf.Lease/4, link.MinTrouble)) // next would grow old
 		}
 		link.Sleep(life, link.Jitter(wait))
 	}
 	r.live.Store(&h.next)
 	r.lease.renew(h.registered)
-	r.doubt.Store(false)
+	r.mustEnd.Store(false)
 	select { // it answers for all that broke so far
 	case <-r.broken:
 	default:
 	}
 	if r.lease.lost.Load() { // lost, as the watcher saw it, just when it was renewed
-		r.breaks(ErrLeaseLost)
+		r.mustHandOver(ErrLeaseLost)
 	}
-	r.kick() // registered counts from its sending, which may be long ago, and the last beat was the old one's
+	r.requestBeat() // registered counts from its sending, which may be long ago, and the last beat was the old one's
 	r.adopt(h.next)
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		s.mu.Lock()
-		s.relent() // what it waited for may be settled
+		s.clearHoldoff() // what it waited for may be settled
 		s.mu.Unlock()
 	}
-	for _, in := range r.intakes {
-		r.LookSoon(in) // the old one may have been the keeper
+	for _, in := range r.channels {
+		r.RequestSweep(in) // the old one may have been the keeper
 	}
-	r.emit(Event{Kind: HandedOver, Channel: r.intakes[0].Channel, Receiver: h.next.Name, N: h.held, Err: why})
+	r.emit(Event{Kind: HandedOver, Channel: r.channels[0].Name, Receiver: h.next.Name, N: h.held, Err: why})
 }
 
 // handover is one under way. The gate is held alone.
@@ -162,8 +162,8 @@ type handover struct {
 
 // begin makes another next.
 func (h *handover) begin() {
-	h.next = store.NewIncarnation(len(h.r.slots), h.r.conf.Lease)
-	h.since, h.moved = make([]time.Time, len(h.r.intakes)), false
+	h.next = store.NewIncarnation(len(h.r.workers), h.r.conf.Lease)
+	h.since, h.moved = make([]time.Time, len(h.r.channels)), false
 }
 
 // known says whether next may be known to a channel, and has been for as long as old says.
@@ -173,7 +173,7 @@ func (h *handover) known(old func(since time.Time) bool) bool {
 
 // revoke forgets what has not begun: it goes back with everything else that no handler holds.
 func (h *handover) revoke() {
-	for _, s := range h.r.slots {
+	for _, s := range h.r.workers {
 		s.mu.Lock()
 		for i := 0; i < len(s.items); {
 			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict == release && it.slot == nil {
@@ -215,7 +215,7 @@ func (h *handover) try(ctx context.Context) error {
 	}
 	c = link.NewCall()
 	for _, old := range h.sources {
-		for _, in := range r.intakes {
+		for _, in := range r.channels {
 			c.AddScript(store.Supersede, 3, in.Receivers, in.DeadReceivers, in.Keeper, old.Name)
 		}
 	}
@@ -227,12 +227,12 @@ func (h *handover) try(ctx context.Context) error {
 func (h *handover) verdicts(ctx context.Context) error {
 	r := h.r
 	var sent []held
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		s.mu.Lock()
 		s.items = slices.DeleteFunc(s.items, func(it *Item) bool {
 			again := it.state == decided && it.unknown && it.Bare
 			if again {
-				s.cleared(it)
+				s.suspectDone(it)
 			}
 			return again
 		})
@@ -249,12 +249,12 @@ func (h *handover) verdicts(ctx context.Context) error {
 		}
 		c := link.NewCall()
 		for _, o := range sent {
-			o.s.command(c, o.it, o.it.In.Doing(old, o.s.n))
+			o.s.command(c, o.it, o.it.Channel.Doing(old, o.s.n))
 		}
 		if err := r.all(ctx, c); link.Classify(err) == link.Unknown || !c.Answered {
 			for _, o := range sent {
 				o.s.mu.Lock()
-				o.it.unknown, o.it.doubt = true, true
+				o.it.unknown, o.it.wasUnknown = true, true
 				o.s.mu.Unlock()
 			}
 			return err
@@ -266,7 +266,7 @@ func (h *handover) verdicts(ctx context.Context) error {
 
 // held is what a worker has in hand.
 type held struct {
-	s  *slot
+	s  *worker
 	it *Item
 }
 
@@ -299,7 +299,7 @@ func (h *handover) settle(sent []held, replies []link.Reply, last bool) (left []
 func (h *handover) move(ctx context.Context) error {
 	r := h.r
 	var missing []held
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		s.mu.Lock()
 		for _, it := range s.items {
 			if it.state != lost {
@@ -327,7 +327,7 @@ func (h *handover) move(ctx context.Context) error {
 		o.s.mu.Unlock()
 	}
 	if back > 0 {
-		r.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, N: back, Receiver: h.next.Name})
+		r.emit(Event{Kind: Released, Channel: r.channels[0].Name, N: back, Receiver: h.next.Name})
 	}
 	return nil
 }
@@ -336,21 +336,21 @@ func (h *handover) move(ctx context.Context) error {
 func (h *handover) empty(ctx context.Context, old store.Incarnation, wanted []held) (found map[*Item]bool, back int, err error) {
 	r := h.r
 	type part struct {
-		in    *Intake
+		in    *Channel
 		items []*Item
 	}
 	var parts []part
 	c := link.NewCall()
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		n := 0 // wanted is in the order of the slots
 		for n < len(wanted) && wanted[n].s == s {
 			n++
 		}
-		for _, in := range r.intakes {
+		for _, in := range r.channels {
 			p := part{in: in}
 			var ids []any
 			for _, o := range wanted[:n] {
-				if o.it.In == in {
+				if o.it.Channel == in {
 					p.items, ids = append(p.items, o.it), append(ids, o.it.Identity(o.it.Raw))
 				}
 			}
@@ -365,7 +365,7 @@ func (h *handover) empty(ctx context.Context, old store.Incarnation, wanted []he
 	// A channel with a key that is not shunt's does not hold up the others: its lists stay with the old incarnations, which are
 	// looked after as dead ones.
 	for i, rep := range c.Replies {
-		if rep.Err != nil && !r.Grave(parts[i].in, rep.Err) {
+		if rep.Err != nil && !r.ReportFatal(parts[i].in, rep.Err) {
 			return nil, 0, rep.Err
 		}
 	}
@@ -384,7 +384,7 @@ func (h *handover) empty(ctx context.Context, old store.Incarnation, wanted []he
 }
 
 // lose marks an item that somebody else has by now, and ends its handler. s.mu is held.
-func (s *slot) lose(it *Item) {
+func (s *worker) lose(it *Item) {
 	if it.state == running {
 		it.state = lost
 		it.cancel(ErrLeaseLost)
@@ -394,8 +394,8 @@ func (s *slot) lose(it *Item) {
 	it.state = lost
 	s.remove(it)
 	kind := LateVerdict
-	if it.doubt {
+	if it.wasUnknown {
 		kind = UnconfirmedVerdict
 	}
-	s.r.emit(Event{Kind: kind, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
+	s.r.emit(Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
 }

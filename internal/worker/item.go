@@ -19,41 +19,41 @@ import (
 // it has ended. It is small, for memory is what most of a receiver's time goes to.
 type Item struct {
 	element.Element
-	In  *Intake
-	Raw []byte // as received: what is removed
+	Channel *Channel
+	Raw     []byte // as received: what is removed
 
-	from    *origin
+	batch   *takeBatch
 	verdict *Verdict
 	took    time.Duration // by the handler
 	until   *time.Time    // its deadline, by the clock here
 
-	Started time.Time     // its handler
-	slot    *slot         // where that was called; nil while it was not
-	message any           // what Decoded was given
-	timeout time.Duration // negative: none
-	rare    *rare
-	inner   atomic.Pointer[proper]
-	cause   atomic.Int32 // why the context has ended: one of causes
-	turn    int32        // of the goroutine that it runs on
-	orphan  bool         // Finish's: the goroutine has lost its slot
-	judged  bool         // its handler has failed, and its verdict is being made
+	Started    time.Time     // its handler
+	slot       *worker       // where that was called; nil while it was not
+	message    any           // what Decoded was given
+	timeout    time.Duration // negative: none
+	rare       *rare
+	inner      atomic.Pointer[proper]
+	cause      atomic.Int32 // why the context has ended: one of causes
+	generation int32        // of the goroutine that it runs on
+	orphan     bool         // Finish's: the goroutine has lost its slot
+	judged     bool         // its handler has failed, and its verdict is being made
 
-	Newer   bool // the version is not known here
-	state   itemState
-	suspect bool
-	asked   bool // the higher channels had nothing when it was taken
-	unknown bool // the verdict was sent, and no reply came
-	refused bool // it was not executed
-	doubt   bool // that was so once
-	back    bool // handed back while its handler ran
-	owns    bool // its id, as Redis said then
-	begun   bool // Redis was told, of one with an Extra, that it is about to be handled
-	called  bool // off: it was cancelled
-	gone    bool // no longer in hand; for settle
+	Newer      bool // the version is not known here
+	state      itemState
+	suspect    bool
+	asked      bool // the higher channels had nothing when it was taken
+	unknown    bool // the verdict was sent, and no reply came
+	refused    bool // it was not executed
+	wasUnknown bool // that was so once
+	back       bool // handed back while its handler ran
+	ownsID     bool // its id, as Redis said then
+	begun      bool // Redis was told, of one with an Extra, that it is about to be handled
+	cancelled  bool // off: it was cancelled
+	gone       bool // no longer in hand; for settle
 }
 
 // origin is what the items share that came together. left is guarded by the slot's mu.
-type origin struct {
+type takeBatch struct {
 	order  int64       // of the replies that brought them
 	memory link.Memory // of Raw
 	left   int         // of them, whose Raw is still needed
@@ -97,19 +97,19 @@ var Ack = &Verdict{Kind: Acked}
 // release is the verdict on what was not begun.
 var release = &Verdict{Kind: Released}
 
-func (it *Item) fill(in *Intake, raw []byte, from *origin) {
-	it.In, it.Raw, it.from = in, raw, from
+func (it *Item) fill(in *Channel, raw []byte, from *takeBatch) {
+	it.Channel, it.Raw, it.batch = in, raw, from
 	it.Newer = it.Read(raw) != nil
 }
 
 // collect adds the commands of all verdicts to the call, but for those that were refused lately, and with unstarted the release of what has not
 // begun; it appends the items to out in the order of the replies, of which the last may be of several. s.mu is held.
-func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
+func (s *worker) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	held := s.refused.Left() > 0
 	due := func(it *Item) bool { return it.state == decided && !it.unknown && !(held && it.refused) }
 	send := func(it *Item) {
 		it.state = sending
-		s.command(call, it, it.In.doing[s.n])
+		s.command(call, it, it.Channel.doing[s.n])
 		out = append(out, it)
 	}
 	back := false
@@ -122,7 +122,7 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 		case !due(it):
 		case it.verdict == release:
 			back = true
-		case it.together() && (len(over) == 0 || it.In == over[0].In && (it.ID() == "") == (over[0].ID() == "")):
+		case it.together() && (len(over) == 0 || it.Channel == over[0].Channel && (it.ID() == "") == (over[0].ID() == "")):
 			over = append(over, it)
 		default:
 			send(it)
@@ -138,7 +138,7 @@ func (s *slot) collect(out []*Item, call *link.Call, unstarted bool) []*Item {
 	if len(over) == 0 {
 		return out
 	}
-	doing, n, first := over[0].In.doing[s.n], len(over), s.first(over, out)
+	doing, n, first := over[0].Channel.doing[s.n], len(over), s.first(over, out)
 	switch {
 	case over[0].ID() != "":
 		s.settleAll(call, doing, first, over...)
@@ -178,7 +178,7 @@ func replyTo(replies []link.Reply, n, i int) (rep link.Reply, together bool) {
 }
 
 // settles says whether all that is in hand is decided and may be sent. s.mu is held.
-func (s *slot) settles() bool {
+func (s *worker) settles() bool {
 	for _, it := range s.items {
 		pending := it.state == sending && it.verdict == nil // its user is still asked for it
 		if !pending && (it.state != decided || it.unknown || it.refused) {
@@ -189,8 +189,8 @@ func (s *slot) settles() bool {
 }
 
 // command adds the one command that makes an item's verdict true, with the element in the given doing list.
-func (s *slot) command(call *link.Call, it *Item, doing any) {
-	in, v, id := it.In, it.verdict, it.ID()
+func (s *worker) command(call *link.Call, it *Item, doing any) {
+	in, v, id := it.Channel, it.verdict, it.ID()
 	conf := s.r.conf
 	switch v.Kind {
 	case Acked, Cancelled, Expired:
@@ -244,8 +244,8 @@ func (it *Item) together() bool {
 func (it *Item) head() []byte { return it.Raw[2:20] }
 
 // settleAll adds the one script by which messages of a channel leave their list for good.
-func (s *slot) settleAll(call *link.Call, doing any, first bool, its ...*Item) {
-	in, conf, n := its[0].In, s.r.conf, len(its)
+func (s *worker) settleAll(call *link.Call, doing any, first bool, its ...*Item) {
+	in, conf, n := its[0].Channel, s.r.conf, len(its)
 	if !first {
 		n = 0
 	}
@@ -268,8 +268,8 @@ func (s *slot) settleAll(call *link.Call, doing any, first bool, its ...*Item) {
 
 // first says whether they are several, all that is left of what was taken first when those before them in the call are out of the list, and
 // nothing is to be kept of them. s.mu is held.
-func (s *slot) first(its, before []*Item) bool {
-	if len(its) < 3 || s.apart {
+func (s *worker) first(its, before []*Item) bool {
+	if len(its) < 3 || s.sendSingly {
 		return false
 	}
 	left := its
@@ -282,7 +282,7 @@ func (s *slot) first(its, before []*Item) bool {
 				return false
 			}
 			left = left[1:]
-		case it.In == its[0].In && !slices.Contains(before, it):
+		case it.Channel == its[0].Channel && !slices.Contains(before, it):
 			return false
 		}
 	}
@@ -298,15 +298,15 @@ func (it *Item) how() []byte {
 		kind = 'c'
 	case v.Kind == Expired:
 		kind, attempt = 'x', int(it.Attempts)
-	case it.owns && x.Retain <= 0 && x.Unique <= 0 && v.Result == nil:
+	case it.ownsID && x.Retain <= 0 && x.Unique <= 0 && v.Result == nil:
 		return nil
 	}
 	return append(fmt.Appendf(nil, "%c %d %d %d\n", kind, attempt, max(0, x.Retain), max(0, x.Unique)), v.Result...)
 }
 
 // follow adds the script that acks a message and enqueues what follows it.
-func (s *slot) follow(call *link.Call, it *Item, doing any) {
-	in, v, conf := it.In, it.verdict, s.r.conf
+func (s *worker) follow(call *link.Call, it *Item, doing any) {
+	in, v, conf := it.Channel, it.verdict, s.r.conf
 	args := []any{in.Receivers, doing, in.IDs, in.Cancelled, in.Done, in.DoneAt, in.Kept, in.Running, in.Waited}
 	for i := range v.Then {
 		k := v.Then[i].Keys
@@ -337,19 +337,19 @@ func (it *Item) began() int {
 var fromTail any = -1
 
 // settle judges each reply to a verdict alone. It returns an error where the receiver should slow down.
-func (s *slot) settle(replies []link.Reply, sent []*Item) error {
+func (s *worker) settle(replies []link.Reply, sent []*Item) error {
 	if len(sent) == 0 {
 		return nil
 	}
 	var trouble, refused error
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.apart = false
+	s.sendSingly = false
 	evs := s.evs[:0]
 	for i, it := range sent {
 		rep, together := replyTo(replies, len(sent), i)
 		if together && rep.Value == int64(-1) || together && it.ID() == "" && link.Code(rep.Err) == "NOSCRIPT" {
-			it.state, it.refused, s.apart = decided, false, true // others were first, or an LREM needs no script: each by itself
+			it.state, it.refused, s.sendSingly = decided, false, true // others were first, or an LREM needs no script: each by itself
 			continue
 		}
 		switch link.Classify(rep.Err) {
@@ -357,17 +357,17 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 			it.gone = true
 			evs = s.report(it, s.outcome(it, rep.Value), evs)
 		case link.Unknown: // the handover finds out
-			it.state, it.unknown, it.doubt = decided, true, true
-			s.r.breaks(rep.Err)
+			it.state, it.unknown, it.wasUnknown = decided, true, true
+			s.r.mustHandOver(rep.Err)
 		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back
-			it.state, it.refused, s.apart = decided, true, true
+			it.state, it.refused, s.sendSingly = decided, true, true
 			if it.verdict.Kind == Released && !s.r.Stopped() && it.slot == nil {
 				it.state, it.verdict, it.asked, it.refused = waiting, nil, false, false
 			}
 			refused = cmp.Or(refused, rep.Err)
 			switch link.Code(rep.Err) {
 			case "WRONGTYPE": // of this channel's delay or dead: no reason to hold up the other workers
-				evs = append(evs, Event{Kind: ReceiverError, Channel: it.In.Channel, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: rep.Err})
+				evs = append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: rep.Err})
 			default:
 				trouble = rep.Err
 			}
@@ -376,16 +376,16 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 	if refused != nil {
 		s.refused.Refuse(refused)
 	} else {
-		s.relent()
+		s.clearHoldoff()
 	}
 	s.items = slices.DeleteFunc(s.items, func(it *Item) bool {
 		if it.gone {
-			s.cleared(it)
+			s.suspectDone(it)
 		}
 		if it.gone && it.verdict == Ack {
 			// Whoever keeps the handler's context keeps the items of the same take, and need not keep these.
-			it.from.left--
-			it.Raw, it.Payload, it.message, it.from = nil, nil, nil, nil
+			it.batch.left--
+			it.Raw, it.Payload, it.message, it.batch = nil, nil, nil, nil
 		}
 		return it.gone
 	})
@@ -396,19 +396,19 @@ func (s *slot) settle(replies []link.Reply, sent []*Item) error {
 }
 
 // relent ends the wait for refused verdicts where none is left. s.mu is held.
-func (s *slot) relent() {
+func (s *worker) clearHoldoff() {
 	if !slices.ContainsFunc(s.items, func(it *Item) bool { return it.refused && !it.gone }) {
 		s.refused = link.Holdoff{}
 	}
 }
 
 // outcome says whether the verdict's reply means that the element was there.
-func (s *slot) outcome(it *Item, reply any) bool {
+func (s *worker) outcome(it *Item, reply any) bool {
 	switch it.verdict.Kind {
 	case Retried, Postponed:
 		due, _ := redis.Int64(reply, nil)
 		if due > 0 {
-			it.In.Own(it.verdict.Wait)
+			it.Channel.ScheduledHere(it.verdict.Wait)
 		} else if due < 0 {
 			it.verdict = &Verdict{Kind: Cancelled, Err: it.verdict.Err}
 		}
@@ -420,7 +420,7 @@ func (s *slot) outcome(it *Item, reply any) bool {
 	case Rejected, Undecodable:
 		ns, _ := redis.Ints(reply, nil)
 		if len(ns) == 2 && ns[1] > 0 {
-			s.r.emit(Event{Kind: Trimmed, Channel: it.In.Channel, N: ns[1]})
+			s.r.emit(Event{Kind: Trimmed, Channel: it.Channel.Name, N: ns[1]})
 		}
 		if len(ns) == 2 && ns[0] < 0 {
 			it.verdict = &Verdict{Kind: Cancelled, Err: it.verdict.Err}
@@ -435,7 +435,7 @@ func (s *slot) outcome(it *Item, reply any) bool {
 }
 
 // followed tells of what was enqueued with an ack.
-func (s *slot) followed(it *Item, reply any) bool {
+func (s *worker) followed(it *Item, reply any) bool {
 	ns, _ := redis.Ints(reply, nil)
 	if len(ns) == 0 || ns[0] == 0 {
 		return false
@@ -443,7 +443,7 @@ func (s *slot) followed(it *Item, reply any) bool {
 	if s.r.conf.Emit != nil {
 		for i, n := range ns[1:] {
 			f := &it.verdict.Then[i]
-			e := Event{Kind: Enqueued, Channel: f.Channel, Serial: f.Serial, ID: f.ID(), N: 1}
+			e := Event{Kind: Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1}
 			if n == 0 {
 				e.Kind = Duplicate
 			}
@@ -454,20 +454,20 @@ func (s *slot) followed(it *Item, reply any) bool {
 }
 
 // report adds what an item whose verdict was executed came to. s.mu is held.
-func (s *slot) report(it *Item, found bool, evs []Event) []Event {
-	if it.verdict.Kind == Released && it.slot != nil && found && s.r.patience.Err() != nil {
+func (s *worker) report(it *Item, found bool, evs []Event) []Event {
+	if it.verdict.Kind == Released && it.slot != nil && found && s.r.handlerCtx.Err() != nil {
 		s.r.returned.Add(1)
 	}
 	if s.r.conf.Emit == nil {
 		return nil
 	}
 	v := it.verdict
-	if !found && v.Kind == Released && !it.doubt {
+	if !found && v.Kind == Released && !it.wasUnknown {
 		return evs // reaped or released by somebody else
 	}
 	evs = slices.Grow(evs, 1)[:len(evs)+1]
 	e := &evs[len(evs)-1] // zero, and written in place
-	e.Kind, e.Channel, e.Receiver = v.Kind, it.In.Channel, s.r.live.Load().Name
+	e.Kind, e.Channel, e.Receiver = v.Kind, it.Channel.Name, s.r.live.Load().Name
 	e.Serial, e.Attempt, e.Worker, e.Took = it.Serial, it.Attempt(), s.n, it.took
 	if id := it.ID(); id != "" {
 		e.ID = id
@@ -476,7 +476,7 @@ func (s *slot) report(it *Item, found bool, evs []Event) []Event {
 		e.Err = v.Err
 	}
 	switch {
-	case !found && it.doubt:
+	case !found && it.wasUnknown:
 		e.Kind = UnconfirmedVerdict
 	case !found:
 		e.Kind = LateVerdict
@@ -492,18 +492,18 @@ func (s *slot) report(it *Item, found bool, evs []Event) []Event {
 }
 
 // remove takes an item out of hand. s.mu is held.
-func (s *slot) remove(it *Item) {
+func (s *worker) remove(it *Item) {
 	for i, o := range s.items {
 		if o == it {
 			s.items = slices.Delete(s.items, i, i+1)
 			break
 		}
 	}
-	s.cleared(it)
+	s.suspectDone(it)
 }
 
 // cleared makes room for the next suspect, if the item was one.
-func (s *slot) cleared(it *Item) {
+func (s *worker) suspectDone(it *Item) {
 	if it.suspect {
 		it.suspect = false
 		s.r.suspect.Store(false)
@@ -512,7 +512,7 @@ func (s *slot) cleared(it *Item) {
 }
 
 // flush sends, from outside the slot's goroutine, what a stalled or stopping slot holds: verdicts, and what has not begun.
-func (s *slot) flush() {
+func (s *worker) flush() {
 	r := s.r
 	if r.breaker.Pass() > 0 {
 		return

@@ -26,7 +26,7 @@ func NewOrder(weights []int) *Order {
 func (o *Order) strict() bool { return o != nil && o.weights == nil }
 
 // turn is the channels in the order to ask them now.
-func (o *Order) turn(all []*Intake) []*Intake {
+func (o *Order) turn(all []*Channel) []*Channel {
 	if o.weights == nil {
 		return sound(all)
 	}
@@ -41,7 +41,7 @@ func (o *Order) turn(all []*Intake) []*Intake {
 	}
 	o.credit[first] -= sum
 	o.mu.Unlock()
-	turn := make([]*Intake, 0, len(all))
+	turn := make([]*Channel, 0, len(all))
 	turn = append(turn, all[first])
 	for i, in := range all {
 		if i != first {
@@ -53,9 +53,9 @@ func (o *Order) turn(all []*Intake) []*Intake {
 
 // guess is the number, in their turn, of the channel to try without a script: in strict order the first that had something lately, else only
 // the one whose turn it is. -1: none.
-func (o *Order) guess(turn []*Intake) int {
+func (o *Order) guess(turn []*Channel) int {
 	for i, in := range turn {
-		if in.some.Load() {
+		if in.nonEmptyLately.Load() {
 			return i
 		}
 		if !o.strict() || o.blind.Load() {
@@ -67,7 +67,7 @@ func (o *Order) guess(turn []*Intake) int {
 
 // sound leaves out the channels that lately could not be read, for a key of a wrong type or a missing right, so that they do not
 // stop the others; if none is left, all.
-func sound(all []*Intake) []*Intake {
+func sound(all []*Channel) []*Channel {
 	if left := readable(all); len(left) > 0 {
 		return left
 	}
@@ -75,9 +75,9 @@ func sound(all []*Intake) []*Intake {
 }
 
 // readable is sound, and nothing where none is left.
-func readable(all []*Intake) []*Intake {
+func readable(all []*Channel) []*Channel {
 	now := time.Now().UnixNano()
-	bad := func(in *Intake) bool { return now < in.bad.Load() }
+	bad := func(in *Channel) bool { return now < in.unreadableUntil.Load() }
 	if !slices.ContainsFunc(all, bad) {
 		return all
 	}
@@ -86,7 +86,7 @@ func readable(all []*Intake) []*Intake {
 
 // askHigher asks, before an item starts that a waiter brought or that was taken while they had something, the channels above its own
 // once more. What they have is started in its place, and the item goes back to where it came from.
-func (s *slot) askHigher(it *Item, turn int32) *Item {
+func (s *worker) askHigher(it *Item, turn int32) *Item {
 	r := s.r
 	call := link.NewCall()
 	r.gate.RLock()
@@ -94,7 +94,7 @@ func (s *slot) askHigher(it *Item, turn int32) *Item {
 		r.gate.RUnlock()
 		return nil
 	}
-	t := takes{slot: s, n: 1, script: true, from: readable(r.intakes[:it.In.Index]), origin: new(origin)}
+	t := takes{slot: s, n: 1, script: true, from: readable(r.channels[:it.Channel.Index]), origin: new(takeBatch)}
 	asked := true
 	if len(t.from) > 0 {
 		s.addTake(call, t.from, nil, 1)
@@ -121,7 +121,7 @@ func (s *slot) askHigher(it *Item, turn int32) *Item {
 }
 
 // release hands an item back at once; if that fails its verdict is sent with the next step's.
-func (s *slot) release(it *Item) {
+func (s *worker) release(it *Item) {
 	r := s.r
 	call := link.NewCall()
 	r.gate.RLock()
@@ -130,7 +130,7 @@ func (s *slot) release(it *Item) {
 	mine := it.state == decided && !r.pausing.Load()
 	if mine {
 		it.state = sending
-		s.command(call, it, it.In.doing[s.n])
+		s.command(call, it, it.Channel.doing[s.n])
 	}
 	s.mu.Unlock()
 	if mine {

@@ -99,89 +99,89 @@ type Event struct {
 // Pool is the workers of one receiver, with all that keeps them in step: each takes elements into a list of its own, has them
 // handled, and makes the verdicts true.
 type Pool struct {
-	conf    *Config
-	s       *link.Server
-	intakes []*Intake // the channels, the highest first
-	order   *Order    // of several channels; nil for one
-	slots   []*slot
+	conf     *Config
+	s        *link.Server
+	channels []*Channel // the channels, the highest first
+	order    *Order     // of several channels; nil for one
+	workers  []*worker
 
 	// live is the incarnation. gate is held shared by whoever has commands under way on its lists, from before they are sent until
 	// their replies have been judged, and alone by the handover that ends it: so a handover sees every element in one known place.
 	live atomic.Pointer[store.Incarnation]
 	gate sync.RWMutex
 
-	Taking   context.Context // ends: nothing more is taken
-	Stop     context.CancelFunc
-	patience context.Context // ends: handlers' contexts end
-	Hurry    context.CancelFunc
-	Life     context.Context // ends: whoever is left goes home
-	die      context.CancelFunc
-	settled  chan struct{} // closed: stopped, and what had not begun is handed back
-	overOnce sync.Once
-	kicked   *time.Time // watcher's: the lease that the last kick was for
+	TakeCtx        context.Context // ends: nothing more is taken
+	StopTaking     context.CancelFunc
+	handlerCtx     context.Context // ends: handlers' contexts end
+	CancelHandlers context.CancelFunc
+	PoolCtx        context.Context // ends: whoever is left goes home
+	end            context.CancelFunc
+	settled        chan struct{} // closed: stopped, and what had not begun is handed back
+	overOnce       sync.Once
+	requestedFor   *time.Time // watcher's: the lease that the last kick was for
 
-	workers errgroup.Group // slots' goroutines, those of handlers that were given up too
-	others  errgroup.Group // all else
+	workerGroup errgroup.Group // slots' goroutines, those of handlers that were given up too
+	otherGroup  errgroup.Group // all else
 
-	lease       lease
-	parking     parking
-	watcher     watcher
-	orphans     orphans
-	breaker     link.Breaker
-	large       large
-	Kicks       chan struct{}       // of capacity 1: beat now
-	Looks       chan *Intake        // sweep now
-	broken      chan error          // of capacity 1: why the incarnation has to end
-	doubt       atomic.Bool         // it has to, and has not yet
-	owed        []store.Incarnation // gate: what an unfinished handover leaves to the end
-	pausing     atomic.Bool         // a handover wants the gate
-	suspect     atomic.Bool         // a suspect is in hand, or asked for
-	suspectsOff link.Holdoff        // of takes of suspects; belongs to whoever has set suspect
-	spared      atomic.Int64        // unix ns until which no suspect is asked for
-	polls       atomic.Bool         // a waiter may not block
-	full        atomic.Int64        // unix ns until which a full Redis is assumed
-	returned    atomic.Int32        // messages whose handlers ended early on our demand
-	over        chan struct{}       // closed: stopped, and the lease is lost too
+	lease         lease
+	parking       parking
+	watcher       watcher
+	orphans       orphans
+	breaker       link.Breaker
+	large         large
+	BeatRequests  chan struct{}       // of capacity 1: beat now
+	SweepRequests chan *Channel       // sweep now
+	broken        chan error          // of capacity 1: why the incarnation has to end
+	mustEnd       atomic.Bool         // it has to, and has not yet
+	owed          []store.Incarnation // gate: what an unfinished handover leaves to the end
+	pausing       atomic.Bool         // a handover wants the gate
+	suspect       atomic.Bool         // a suspect is in hand, or asked for
+	suspectsOff   link.Holdoff        // of takes of suspects; belongs to whoever has set suspect
+	suspectsAfter atomic.Int64        // unix ns until which no suspect is asked for
+	polls         atomic.Bool         // a waiter may not block
+	full          atomic.Int64        // unix ns until which a full Redis is assumed
+	returned      atomic.Int32        // messages whose handlers ended early on our demand
+	over          chan struct{}       // closed: stopped, and the lease is lost too
 }
 
 // Intake is one channel of a pool.
-type Intake struct {
+type Channel struct {
 	*store.Keys
-	Own   func(wait time.Duration) // told of each retry that the pool has written to delay
-	Yield func()                   // leaves the keeper's place to others, when all has ended
+	ScheduledHere func(wait time.Duration) // told of each retry that the pool has written to delay
+	YieldKeeper   func()                   // leaves the keeper's place to others, when all has ended
 
-	Index    int          // in the Pool; set by NewPool
-	doing    []string     // of the live incarnation; gate
-	suspects atomic.Bool  // there may be some to take
-	some     atomic.Bool  // it had something lately
-	bad      atomic.Int64 // unix ns until which it is left out, because it could not be read
-	waiter   *link.Waiter
-	blocked  atomic.Bool // the waiter's connection is in a blocking command
+	Index           int          // in the Pool; set by NewPool
+	doing           []string     // of the live incarnation; gate
+	suspects        atomic.Bool  // there may be some to take
+	nonEmptyLately  atomic.Bool  // it had something lately
+	unreadableUntil atomic.Int64 // unix ns until which it is left out, because it could not be read
+	waiter          *link.Waiter
+	blocked         atomic.Bool // the waiter's connection is in a blocking command
 }
 
 // NewPool makes a pool of channels, the highest first, and starts nothing.
-func NewPool(s *link.Server, workers int, intakes []*Intake, conf Config) *Pool {
+func NewPool(s *link.Server, workers int, intakes []*Channel, conf Config) *Pool {
 	r := &Pool{
-		conf: &conf, s: s, intakes: intakes, order: conf.Order, broken: make(chan error, 1),
-		Kicks: make(chan struct{}, 1), Looks: make(chan *Intake, 128),
+		conf: &conf, s: s, channels: intakes, order: conf.Order, broken: make(chan error, 1),
+		BeatRequests: make(chan struct{}, 1), SweepRequests: make(chan *Channel, 128),
 		settled: make(chan struct{}), over: make(chan struct{}),
 	}
-	r.Taking, r.Stop = context.WithCancel(context.Background())
-	r.patience, r.Hurry = context.WithCancel(context.Background())
-	r.Life, r.die = context.WithCancel(context.Background())
+	r.TakeCtx, r.StopTaking = context.WithCancel(context.Background())
+	r.handlerCtx, r.CancelHandlers = context.WithCancel(context.Background())
+	r.PoolCtx, r.end = context.WithCancel(context.Background())
 	inc := store.NewIncarnation(workers, conf.Lease)
 	r.live.Store(&inc)
 	for i, in := range intakes {
 		in.Index, in.waiter = i, link.NewWaiter(s.Node, conf.ReplyTimeout)
 	}
 	for n := range workers {
-		r.slots = append(r.slots, &slot{r: r, n: n, wake: make(chan struct{}, 1), limit: 1})
+		r.workers = append(r.workers, &worker{r: r, n: n, wake: make(chan struct{}, 1), limit: 1})
 	}
 	r.adopt(inc)
 	r.lease.length = inc.Term()
 	r.breaker.Over = r.wakeAll
 	r.breaker.Tells = func(err error, fatal bool) {
-		r.emit(Event{Kind: ReceiverError, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
+		r.emit(Event{Kind: ReceiverError, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
 	}
 	r.parking.init()
 	r.watcher.init()
@@ -191,12 +191,12 @@ func NewPool(s *link.Server, workers int, intakes []*Intake, conf Config) *Pool 
 
 // adopt makes the lists of an incarnation the workers' own. The gate is held alone.
 func (r *Pool) adopt(inc store.Incarnation) {
-	for _, in := range r.intakes {
+	for _, in := range r.channels {
 		in.doing = in.AllDoing(inc)
 		if r.order != nil {
 			continue
 		}
-		for n, s := range r.slots { // of the only channel
+		for n, s := range r.workers { // of the only channel
 			s.take, s.ack = link.NewCommand(0, "RPOPLPUSH", in.Prepare, in.doing[n]), link.NewCommand(1, "LREM", in.doing[n], fromTail)
 		}
 	}
@@ -236,20 +236,20 @@ func (r *Pool) Pausing() bool { return r.pausing.Load() }
 
 // Start starts the goroutines, with others that end when Life has ended. End waits for all of them.
 func (r *Pool) Start(others ...func()) {
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		s.mu.Lock()
 		s.spawn()
 		s.mu.Unlock()
 	}
-	other := func(f func()) { r.others.Go(func() error { f(); return nil }) }
-	for _, in := range r.intakes {
+	other := func(f func()) { r.otherGroup.Go(func() error { f(); return nil }) }
+	for _, in := range r.channels {
 		other(func() { r.wait(in) })
 	}
 	for _, f := range others {
 		other(f)
 	}
 	other(r.watch)
-	other(r.succeed)
+	other(r.handOverLoop)
 }
 
 // isSettled says whether a worker that has nothing may go home: before, a waiter or a late reply might still bring it something.
@@ -263,7 +263,7 @@ func (r *Pool) isSettled() bool {
 }
 
 // Stopped says that nothing more is taken.
-func (r *Pool) Stopped() bool { return r.Taking.Err() != nil }
+func (r *Pool) Stopped() bool { return r.TakeCtx.Err() != nil }
 
 // Goroutine is the number of the calling goroutine, as its stack trace gives it. It serves only to tell a handler that it
 // would wait for itself: a handler need not pass its context on.
@@ -276,7 +276,7 @@ func Goroutine() uint64 {
 
 // Handles says whether the goroutine is one of the receiver's that run handlers.
 func (r *Pool) Handles(id uint64) bool {
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		s.mu.Lock()
 		_, is := s.goroutines[id]
 		s.mu.Unlock()
@@ -288,19 +288,19 @@ func (r *Pool) Handles(id uint64) bool {
 }
 
 // LookSoon asks for a sweep of one channel, for what it says of delay.
-func (r *Pool) LookSoon(in *Intake) {
+func (r *Pool) RequestSweep(in *Channel) {
 	select {
-	case r.Looks <- in:
+	case r.SweepRequests <- in:
 	default: // a regular one will do
 	}
 }
 
 // Grave tells of an error that waiting does not mend, and says whether it is one.
-func (r *Pool) Grave(in *Intake, err error) bool {
+func (r *Pool) ReportFatal(in *Channel, err error) bool {
 	class := link.Classify(err)
 	if class != link.Fatal && class != link.Failed {
 		return false
 	}
-	r.emit(Event{Kind: ReceiverError, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
+	r.emit(Event{Kind: ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err, Fatal: true})
 	return true
 }

@@ -16,15 +16,15 @@ import (
 
 // takes are the takes of one step.
 type takes struct {
-	slot    *slot
+	slot    *worker
 	n       int
 	got     int
 	script  bool
 	suspect bool
-	above   bool      // the last reply counts the channels above that have something
-	from    []*Intake // where each channel number of the script's reply stands for; the only one, without a script
-	bytes   int64     // reserved for large elements
-	origin  *origin
+	above   bool       // the last reply counts the channels above that have something
+	from    []*Channel // where each channel number of the script's reply stands for; the only one, without a script
+	bytes   int64      // reserved for large elements
+	origin  *takeBatch
 }
 
 // fullFor is how long a Redis that refused a take for want of memory is asked by script, which it does not refuse.
@@ -38,13 +38,13 @@ func (t *takes) add(call *link.Call) {
 			return // too much is under way
 		}
 	}
-	t.n, t.from, t.origin = 1, r.intakes, s.origin()
+	t.n, t.from, t.origin = 1, r.channels, s.origin()
 	call.Into = &t.origin.memory
-	for _, in := range r.intakes {
-		if in.suspects.Load() && time.Now().UnixNano() >= r.spared.Load() && r.suspect.CompareAndSwap(false, true) {
-			t.suspect, t.script, t.from = true, true, []*Intake{in}
+	for _, in := range r.channels {
+		if in.suspects.Load() && time.Now().UnixNano() >= r.suspectsAfter.Load() && r.suspect.CompareAndSwap(false, true) {
+			t.suspect, t.script, t.from = true, true, []*Channel{in}
 			if r.order.strict() {
-				t.from = append(sound(r.intakes[:in.Index:in.Index]), in)
+				t.from = append(sound(r.channels[:in.Index:in.Index]), in)
 			}
 			s.addTake(call, t.from, in.Keys.Suspect, 1)
 			return
@@ -52,7 +52,7 @@ func (t *takes) add(call *link.Call) {
 	}
 	t.script = s.now.UnixNano() < r.full.Load()
 	if r.order != nil {
-		t.from = r.order.turn(r.intakes)
+		t.from = r.order.turn(r.channels)
 		i := r.order.guess(t.from)
 		t.script = t.script || i < 0
 		if !t.script {
@@ -74,8 +74,8 @@ func (t *takes) add(call *link.Call) {
 
 // suspecting says whether there may be suspects to take, and none is in hand.
 func (r *Pool) suspecting() bool {
-	for _, in := range r.intakes {
-		if in.suspects.Load() && time.Now().UnixNano() >= r.spared.Load() {
+	for _, in := range r.channels {
+		if in.suspects.Load() && time.Now().UnixNano() >= r.suspectsAfter.Load() {
 			return !r.suspect.Load()
 		}
 	}
@@ -83,14 +83,14 @@ func (r *Pool) suspecting() bool {
 }
 
 // Suspects sends a worker for them.
-func (r *Pool) Suspects(in *Intake) {
+func (r *Pool) Suspects(in *Channel) {
 	in.suspects.Store(true)
 	r.parking.wakeOne()
 }
 
 // addGuess takes from the last of the channels, which had something lately, and then counts those above that have something, without
 // the costs of a script. Where it counts some, what it has brought does not start before they were asked.
-func (s *slot) addGuess(call *link.Call, from []*Intake) {
+func (s *worker) addGuess(call *link.Call, from []*Channel) {
 	var keys [64]any
 	for i, in := range from[:len(from)-1] {
 		keys[i] = in.Prepare
@@ -103,7 +103,7 @@ func (s *slot) addGuess(call *link.Call, from []*Intake) {
 }
 
 // addTake asks the channels in turn, in one script; the last one, where suspect is given, for a suspect.
-func (s *slot) addTake(call *link.Call, from []*Intake, suspect any, n int) {
+func (s *worker) addTake(call *link.Call, from []*Channel, suspect any, n int) {
 	args := make([]any, 0, 3*len(from)+1)
 	for _, in := range from {
 		args = append(args, in.Receivers, in.Prepare, in.doing[s.n])
@@ -125,11 +125,11 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	items := s.took[:0]
 	again := false
 	var chunk []Item // of one piece of memory
-	add := func(in *Intake, raw []byte, more int) {
+	add := func(in *Channel, raw []byte, more int) {
 		if len(chunk) == 0 {
 			chunk = make([]Item, 1+more)
 		}
-		in.some.Store(true)
+		in.nonEmptyLately.Store(true)
 		chunk[0].fill(in, raw, t.origin)
 		items, chunk = append(items, &chunk[0]), chunk[1:]
 	}
@@ -140,7 +140,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 		asked = n == 0 && replies[last].Err == nil
 		if link.Classify(replies[last].Err) == link.Fatal { // without this right it is the scripts that ask
 			if !r.order.blind.Swap(true) {
-				r.Grave(t.from[0], replies[last].Err)
+				r.ReportFatal(t.from[0], replies[last].Err)
 			}
 			replies = replies[:last]
 		}
@@ -171,19 +171,19 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 		}
 	}
 	if r.order != nil && !t.script && len(items) == 0 {
-		t.from[0].some.Store(false)
+		t.from[0].nonEmptyLately.Store(false)
 		again = true // the others, by script
 	}
 	t.got = len(items)
 	own(items)
 	for _, it := range items {
 		it.asked = asked
-		it.suspect = t.suspect && it.In == t.from[len(t.from)-1]
+		it.suspect = t.suspect && it.Channel == t.from[len(t.from)-1]
 		r.large.saw(len(it.Raw))
 	}
 	if t.suspect && trouble != nil { // other workers have no part in it, so their breaker does not grow
 		wait := r.suspectsOff.Refuse(trouble)
-		r.spared.Store(time.Now().Add(wait).UnixNano())
+		r.suspectsAfter.Store(time.Now().Add(wait).UnixNano())
 		time.AfterFunc(wait, r.parking.wakeOne)
 	} else if t.suspect {
 		r.suspectsOff = link.Holdoff{}
@@ -236,7 +236,7 @@ func own(items []*Item) {
 }
 
 // flat reads the take script's reply: channel number and element in turns.
-func (t *takes) flat(reply any, add func(in *Intake, raw []byte, more int)) error {
+func (t *takes) flat(reply any, add func(in *Channel, raw []byte, more int)) error {
 	vs, err := redis.Values(reply, nil)
 	for i := 0; i+1 < len(vs); i += 2 {
 		c, _ := redis.Int(vs[i], nil)
@@ -253,13 +253,13 @@ func (t *takes) flat(reply any, add func(in *Intake, raw []byte, more int)) erro
 
 // refused takes in why a channel could not be read: one of several is left out for a while, unless it is its suspects that could not. It
 // returns what is the receiver's trouble.
-func (t *takes) refused(in *Intake, why error) error {
+func (t *takes) refused(in *Channel, why error) error {
 	r := t.slot.r
-	if len(r.intakes) == 1 || t.suspect && in == t.from[len(t.from)-1] || link.Classify(why) != link.Fatal {
+	if len(r.channels) == 1 || t.suspect && in == t.from[len(t.from)-1] || link.Classify(why) != link.Fatal {
 		return why
 	}
-	in.bad.Store(time.Now().Add(link.MaxTrouble).UnixNano())
-	r.Grave(in, why)
+	in.unreadableUntil.Store(time.Now().Add(link.MaxTrouble).UnixNano())
+	r.ReportFatal(in, why)
 	return nil
 }
 

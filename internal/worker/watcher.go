@@ -82,7 +82,7 @@ func (r *Pool) watch() {
 			select {
 			case <-timer.C:
 			case <-r.watcher.wake:
-			case <-r.Life.Done():
+			case <-r.PoolCtx.Done():
 				return
 			}
 		}
@@ -95,9 +95,9 @@ func (r *Pool) look() time.Time {
 	mono, wall := r.lease.age(now)
 	if mono >= r.lease.length && !r.lease.lost.Load() {
 		r.LoseLease(ErrLeaseLost)
-	} else if wall >= r.lease.length*2/3 && wall-mono > r.lease.length/6 && r.kicked != r.lease.last.Load() && !r.pausing.Load() {
-		r.kicked = r.lease.last.Load()
-		r.kick() // the machine was suspended, or its clock was set: the beat tells
+	} else if wall >= r.lease.length*2/3 && wall-mono > r.lease.length/6 && r.requestedFor != r.lease.last.Load() && !r.pausing.Load() {
+		r.requestedFor = r.lease.last.Load()
+		r.requestBeat() // the machine was suspended, or its clock was set: the beat tells
 	}
 	if r.lease.lost.Load() && r.Stopped() {
 		r.overOnce.Do(func() { close(r.over) })
@@ -108,7 +108,7 @@ func (r *Pool) look() time.Time {
 			next = t
 		}
 	}
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		s.mu.Lock()
 		busy, rest, vacant := time.Time{}, false, s.vacant
 		for _, it := range s.items {
@@ -130,7 +130,7 @@ func (r *Pool) look() time.Time {
 			} else {
 				soonest(now.Add(Stall))
 				if s.flushing.CompareAndSwap(false, true) {
-					r.others.Go(func() error { s.flush(); s.flushing.Store(false); return nil })
+					r.otherGroup.Go(func() error { s.flush(); s.flushing.Store(false); return nil })
 				}
 			}
 		}
@@ -140,7 +140,7 @@ func (r *Pool) look() time.Time {
 
 // time ends a handler's context at its deadline, and gives it up a grace after its context has ended; it returns when to look
 // again. s.mu is held.
-func (s *slot) time(it *Item, now time.Time) time.Time {
+func (s *worker) time(it *Item, now time.Time) time.Time {
 	r := s.r
 	if it.judged {
 		return now.Add(time.Hour)
@@ -158,7 +158,7 @@ func (s *slot) time(it *Item, now time.Time) time.Time {
 		it.cancel(cause)
 		r.emit(s.event(TimedOut, it, now))
 	}
-	if r.patience.Err() != nil {
+	if r.handlerCtx.Err() != nil {
 		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
 	}
 	m := it.more()
@@ -184,22 +184,22 @@ func (s *slot) time(it *Item, now time.Time) time.Time {
 	} else {
 		s.remove(it)
 	}
-	n, left := r.orphans.add(s, len(r.slots))
+	n, left := r.orphans.add(s, len(r.workers))
 	e := s.event(Orphaned, it, now)
 	e.N = n
 	r.emit(e)
 	if !left {
 		s.spawn()
 	} else {
-		s.turn++ // the handler's goroutine has lost the slot all the same
+		s.generation++ // the handler's goroutine has lost the slot all the same
 		s.vacant = true
-		r.emit(Event{Kind: WorkersMissing, Channel: it.In.Channel, Receiver: r.live.Load().Name, N: n - len(r.slots)})
+		r.emit(Event{Kind: WorkersMissing, Channel: it.Channel.Name, Receiver: r.live.Load().Name, N: n - len(r.workers)})
 	}
 	return now.Add(time.Hour)
 }
 
-func (s *slot) event(kind Kind, it *Item, now time.Time) Event {
-	return Event{Kind: kind, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
+func (s *worker) event(kind Kind, it *Item, now time.Time) Event {
+	return Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
 		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(it.Started), Err: it.Cause()}
 }
 
@@ -208,11 +208,11 @@ func (s *slot) event(kind Kind, it *Item, now time.Time) Event {
 type orphans struct {
 	mu     sync.Mutex
 	n      int
-	vacant []*slot
+	vacant []*worker
 }
 
 // add counts one more, whose slot is s, and says how many there are and whether the slot is left vacant.
-func (o *orphans) add(s *slot, most int) (n int, left bool) {
+func (o *orphans) add(s *worker, most int) (n int, left bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.n++
@@ -223,7 +223,7 @@ func (o *orphans) add(s *slot, most int) (n int, left bool) {
 }
 
 // end counts one less, and gives the slot that is vacant no more, or nil.
-func (o *orphans) end() (s *slot) {
+func (o *orphans) end() (s *worker) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.n--
@@ -250,7 +250,7 @@ func (r *Pool) orphanEnded() {
 
 // cancelAll ends the context of every handler that runs.
 func (r *Pool) cancelAll(cause error) {
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		s.mu.Lock()
 		for _, it := range s.items {
 			if it.state == running {
@@ -267,15 +267,15 @@ func (r *Pool) LoseLease(why error) {
 	if r.lease.lost.Swap(true) {
 		return
 	}
-	r.emit(Event{Kind: LeaseLost, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, Err: why})
+	r.emit(Event{Kind: LeaseLost, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: why})
 	r.cancelAll(ErrLeaseLost)
-	r.breaks(ErrLeaseLost)
+	r.mustHandOver(ErrLeaseLost)
 }
 
 // runningNow counts handlers that have not returned, given up or not.
 func (r *Pool) runningNow() int {
 	n := r.orphans.count()
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		s.mu.Lock()
 		for _, it := range s.items {
 			if it.slot != nil && (it.state == running || it.state == lost) {
@@ -288,9 +288,9 @@ func (r *Pool) runningNow() int {
 }
 
 // kick makes the beat's goroutine beat at once.
-func (r *Pool) kick() {
+func (r *Pool) requestBeat() {
 	select {
-	case r.Kicks <- struct{}{}:
+	case r.BeatRequests <- struct{}{}:
 	default:
 	}
 }

@@ -26,7 +26,7 @@ const (
 
 // slot is a worker's place: its doing list, and the goroutine that works there now. A handler that is given up takes its
 // goroutine with it, and the slot gets a fresh one.
-type slot struct {
+type worker struct {
 	r    *Pool
 	n    int
 	wake chan struct{} // of capacity 1
@@ -47,22 +47,22 @@ type slot struct {
 	cancelled []bool
 	starts    *link.Call
 
-	origins [2]*origin // of the last takes
+	origins [2]*takeBatch // of the last takes
 
 	flushing atomic.Bool // from outside the goroutine; one at a time
 
 	mu         sync.Mutex
 	vacant     bool                // no goroutine works here until an orphan ends
 	refused    link.Holdoff        // of verdicts, whatever other workers are told
-	apart      bool                // what is over goes one by one next time
+	sendSingly bool                // what is over goes one by one next time
 	items      []*Item             // in hand, the one taken first first
 	over       []*Item             // collect's, for their memory
 	evs        []Event             // settle's, likewise
-	turn       int32               // of the goroutine that may work; one of an earlier turn goes home
+	generation int32               // of the goroutine that may work; one of an earlier turn goes home
 	goroutines map[uint64]struct{} // that run handlers here
 }
 
-func (s *slot) poke() {
+func (s *worker) poke() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -70,11 +70,11 @@ func (s *slot) poke() {
 }
 
 // spawn gives the slot a fresh goroutine; one that works there loses it. s.mu is held.
-func (s *slot) spawn() {
-	s.turn++
-	turn := s.turn
+func (s *worker) spawn() {
+	s.generation++
+	turn := s.generation
 	s.vacant = false
-	s.r.workers.Go(func() error {
+	s.r.workerGroup.Go(func() error {
 		id := Goroutine()
 		s.mu.Lock()
 		if s.goroutines == nil {
@@ -87,7 +87,7 @@ func (s *slot) spawn() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.goroutines, id)
-			if !home && s.turn == turn { // a handler has called runtime.Goexit
+			if !home && s.generation == turn { // a handler has called runtime.Goexit
 				s.spawn()
 			}
 		}()
@@ -98,7 +98,7 @@ func (s *slot) spawn() {
 }
 
 // work is the life of a worker: step, handle what the step brought, and again.
-func (s *slot) work(turn int32) {
+func (s *worker) work(turn int32) {
 	call := link.NewCall()
 	for s.step(call) {
 		for it := s.claim(turn); it != nil; it = s.claim(turn) {
@@ -112,10 +112,10 @@ func (s *slot) work(turn int32) {
 
 // step sends the verdicts of the last batch and the next takes in one pipeline, and waits where there is nothing to do. False: the
 // receiver has stopped and nothing is in hand.
-func (s *slot) step(call *link.Call) bool {
+func (s *worker) step(call *link.Call) bool {
 	r := s.r
 	for {
-		if r.Life.Err() != nil {
+		if r.PoolCtx.Err() != nil {
 			return false
 		}
 		if r.Stopped() && r.isSettled() && !s.busy() {
@@ -168,7 +168,7 @@ func (s *slot) step(call *link.Call) bool {
 		switch {
 		case takes.got > 0:
 			return true
-		case s.parts(): // at once
+		case s.mustSendSingly(): // at once
 		case empty && err == nil && !s.busy():
 			call.Drop()
 			s.park()
@@ -179,7 +179,7 @@ func (s *slot) step(call *link.Call) bool {
 }
 
 // origin is one of which nothing is left, or a new one.
-func (s *slot) origin() *origin {
+func (s *worker) origin() *takeBatch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.origins {
@@ -188,30 +188,30 @@ func (s *slot) origin() *origin {
 			return o
 		}
 	}
-	o := new(origin)
+	o := new(takeBatch)
 	s.origins[0], s.origins[1] = s.origins[1], o
 	return o
 }
 
 // parts says whether something is decided that was to leave together and has to go one by one.
-func (s *slot) parts() bool {
+func (s *worker) mustSendSingly() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.apart && slices.ContainsFunc(s.items, func(it *Item) bool { return it.state == decided })
+	return s.sendSingly && slices.ContainsFunc(s.items, func(it *Item) bool { return it.state == decided })
 }
 
 // busy says whether something is in hand.
-func (s *slot) busy() bool {
+func (s *worker) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.items) > 0
 }
 
 // rest waits, out of the waiters' sight, for a sign that something has changed; at most for d.
-func (s *slot) rest(d time.Duration) {
+func (s *worker) rest(d time.Duration) {
 	select {
 	case <-s.wake:
-	case <-s.r.Life.Done():
+	case <-s.r.PoolCtx.Done():
 	case <-time.After(d):
 	}
 }
@@ -220,7 +220,7 @@ func (s *slot) rest(d time.Duration) {
 const parkedMemory = 4 << 10
 
 // park waits where the waiters see it.
-func (s *slot) park() {
+func (s *worker) park() {
 	if s.starts != nil {
 		s.starts.Drop()
 	}
@@ -236,12 +236,12 @@ func (s *slot) park() {
 	}
 	select {
 	case <-s.wake:
-	case <-s.r.Taking.Done():
+	case <-s.r.TakeCtx.Done():
 	}
 }
 
 // claim gives the next item to handle, begun, unless the receiver may start nothing now.
-func (s *slot) claim(turn int32) *Item {
+func (s *worker) claim(turn int32) *Item {
 	if s.r.pausing.Load() || !s.r.lease.fresh(s.now) {
 		return nil
 	}
@@ -252,7 +252,7 @@ func (s *slot) claim(turn int32) *Item {
 	}
 	begin := next != nil && next.Extra != nil && !next.begun
 	strict := s.r.order.strict()
-	ask := next != nil && !begin && !next.asked && next.In.Index > 0 && strict
+	ask := next != nil && !begin && !next.asked && next.Channel.Index > 0 && strict
 	more := false
 	if next != nil && !begin && !ask {
 		s.begin(next, turn)
@@ -264,7 +264,7 @@ func (s *slot) claim(turn int32) *Item {
 	s.mu.Unlock()
 	switch {
 	case begin:
-		if !s.start(next.In) {
+		if !s.start(next.Channel) {
 			return nil
 		}
 		return s.claim(turn)
@@ -278,9 +278,9 @@ func (s *slot) claim(turn int32) *Item {
 }
 
 // next is the item to start next: the first, or in strict order the first of the highest channel. s.mu is held.
-func (s *slot) next() (next *Item) {
+func (s *worker) next() (next *Item) {
 	for _, it := range s.items {
-		if it.state == waiting && (next == nil || it.In.Index < next.In.Index) {
+		if it.state == waiting && (next == nil || it.Channel.Index < next.Channel.Index) {
 			if next = it; !s.r.order.strict() {
 				break
 			}
@@ -290,10 +290,10 @@ func (s *slot) next() (next *Item) {
 }
 
 // decide files the verdict of a handler that has returned. False: it had been given up, and so has the goroutine.
-func (s *slot) decide(it *Item, turn int32, v *Verdict, took time.Duration) bool {
+func (s *worker) decide(it *Item, turn int32, v *Verdict, took time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.turn != turn {
+	if s.generation != turn {
 		return false
 	}
 	switch it.state {
@@ -307,14 +307,14 @@ func (s *slot) decide(it *Item, turn int32, v *Verdict, took time.Duration) bool
 		if it.back {
 			break
 		}
-		s.r.emit(Event{Kind: LateVerdict, Channel: it.In.Channel, Serial: it.Serial, Attempt: it.Attempt(),
+		s.r.emit(Event{Kind: LateVerdict, Channel: it.Channel.Name, Serial: it.Serial, Attempt: it.Attempt(),
 			Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: ErrLeaseLost})
 	}
 	return true
 }
 
 // learn adapts the prefetch to what the handler takes.
-func (s *slot) learn(took time.Duration, size int) {
+func (s *worker) learn(took time.Duration, size int) {
 	if s.mean == 0 {
 		s.mean, s.size = max(took, 1), size
 		return
@@ -324,7 +324,7 @@ func (s *slot) learn(took time.Duration, size int) {
 }
 
 // want is how many messages to take.
-func (s *slot) want() int {
+func (s *worker) want() int {
 	if s.r.order != nil || s.mean == 0 || s.r.large.on() {
 		return 1
 	}
@@ -341,7 +341,7 @@ func (r *Pool) exchange(call *link.Call) {
 	r.large.link(r).Do(context.Background(), call)
 	for _, rep := range call.Replies {
 		if link.Classify(rep.Err) == link.Unknown {
-			r.breaks(rep.Err)
+			r.mustHandOver(rep.Err)
 			return
 		}
 	}

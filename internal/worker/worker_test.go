@@ -45,7 +45,7 @@ func benchmarkStep(b *testing.B, prefetch, workers int) {
 	r.Start()
 	<-all
 	b.StopTimer()
-	r.Stop()
+	r.StopTaking()
 	if returned, still, err := r.End(); returned != 0 || still != 0 || err != nil {
 		b.Errorf("%d returned, %d still run, %v", returned, still, err)
 	}
@@ -80,7 +80,7 @@ func testPool(tb testing.TB, s *redistest.Server, keys *store.Keys, workers int,
 	conf := Config{Lease: 10 * time.Minute, Grace: time.Second, Timeout: time.Minute, ReplyTimeout: 3 * time.Second, Prefetch: 64,
 		PrefetchBytes: 256 << 10, Values: context.Background(), Judge: func(*Item, any, error) *Verdict { return Ack }}
 	change(&conf)
-	r := NewPool(server, workers, []*Intake{{Keys: keys, Own: func(time.Duration) {}, Yield: func() {}}}, conf)
+	r := NewPool(server, workers, []*Channel{{Keys: keys, ScheduledHere: func(time.Duration) {}, YieldKeeper: func() {}}}, conf)
 	if err := r.Join(context.Background()); err != nil {
 		tb.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestWant(t *testing.T) {
 		{time.Microsecond, 64 << 10, 4, false}, // within PrefetchBytes
 		{time.Microsecond, 1 << 20, 1, false},
 	} {
-		s := &slot{r: &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}}, mean: c.mean, size: c.size, limit: 64}
+		s := &worker{r: &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}}, mean: c.mean, size: c.size, limit: 64}
 		seen := make(map[int]int)
 		for range 100 {
 			seen[s.want()]++
@@ -129,8 +129,8 @@ func TestWant(t *testing.T) {
 
 // Slow start: a worker asks for as many as came lately, and for four times as many when all of these came.
 func TestSlowStart(t *testing.T) {
-	in := &Intake{Keys: &store.Keys{Channel: "c"}}
-	s := &slot{r: &Pool{conf: &Config{Prefetch: 64}, intakes: []*Intake{in}}, limit: 1}
+	in := &Channel{Keys: &store.Keys{Name: "c"}}
+	s := &worker{r: &Pool{conf: &Config{Prefetch: 64}, channels: []*Channel{in}}, limit: 1}
 	element := (&element.Element{Serial: element.NewSerial(), Payload: []byte("payload")}).Encode()
 	for i, c := range []struct{ asked, came, want int }{
 		{1, 1, 4}, {4, 4, 16}, {16, 16, 64}, {64, 64, 64}, {64, 63, 63}, {63, 63, 64}, {64, 3, 3}, {3, 3, 12}, {3, 2, 2}, {2, 0, 1}, {1, 0, 1},
@@ -140,7 +140,7 @@ func TestSlowStart(t *testing.T) {
 			replies[n].Bulk = element
 		}
 		s.items = s.items[:0]
-		took := takes{slot: s, n: c.asked, from: s.r.intakes, origin: new(origin)}
+		took := takes{slot: s, n: c.asked, from: s.r.channels, origin: new(takeBatch)}
 		empty, trouble := took.receive(replies, int64(i))
 		if empty != (c.came == 0) || trouble != nil || len(s.items) != c.came {
 			t.Errorf("%d of %d came: %d, empty %v, %v", c.came, c.asked, len(s.items), empty, trouble)
@@ -155,9 +155,9 @@ func TestSlowStart(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	for range 50_000 {
 		var o orphans
-		o.add(new(slot), 1)
-		s := new(slot)
-		var back *slot
+		o.add(new(worker), 1)
+		s := new(worker)
+		var back *worker
 		ended := make(chan struct{})
 		go func() {
 			back = o.end()
@@ -176,14 +176,14 @@ func TestNothingBeginsAfterStop(t *testing.T) {
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
 	r := testPool(t, s, keys, 1, func(*Config) {})
-	slot := r.slots[0]
+	slot := r.workers[0]
 	slot.now = time.Now()
-	slot.items = []*Item{{In: r.intakes[0]}}
+	slot.items = []*Item{{Channel: r.channels[0]}}
 	slot.mu.Lock()
 	claimed := make(chan *Item)
 	go func() { claimed <- slot.claim(0) }()
 	time.Sleep(20 * time.Millisecond) // so that it stands before mu; if it does not, there is nothing to see
-	r.Stop()
+	r.StopTaking()
 	slot.mu.Unlock()
 	if it := <-claimed; it != nil {
 		t.Error("a message was begun that End may have handed back")
@@ -245,9 +245,9 @@ func TestVerdictDuringEnd(t *testing.T) {
 	if other := <-running; first == last {
 		first = other
 	}
-	r.Stop()
+	r.StopTaking()
 	r.gate.RLock() // so that nothing is sent before the first verdict is there
-	r.Hurry()
+	r.CancelHandlers()
 	ended := make(chan struct{})
 	var returned, still int
 	var err error
@@ -255,7 +255,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 		returned, still, err = r.End()
 		close(ended)
 	}()
-	<-r.Life.Done() // after the grace
+	<-r.PoolCtx.Done() // after the grace
 	close(goOn[false])
 	until("the first verdict does not come", func() bool { return decided(first) })
 	r.gate.RUnlock()
@@ -270,21 +270,21 @@ func TestSeizedPauses(t *testing.T) {
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
 	r := testPool(t, s, keys, 1, func(*Config) {})
-	if !r.seize(context.Background()) {
+	if !r.closeGate(context.Background()) {
 		t.Fatal("not seized")
 	}
 	second := make(chan struct{})
 	go func() {
-		r.seize(context.Background())
+		r.closeGate(context.Background())
 		close(second)
 	}()
 	time.Sleep(20 * time.Millisecond) // so that it waits; if it does not, there is nothing to see
-	r.resume()
+	r.openGate()
 	<-second
 	if !r.Pausing() {
 		t.Error("it has the gate, and nobody is told")
 	}
-	r.resume()
+	r.openGate()
 }
 
 // Suspects that were found before a worker has parked wake nobody: it looks before it sleeps.
@@ -292,17 +292,17 @@ func TestParkLooksForSuspects(t *testing.T) {
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
 	r := testPool(t, s, keys, 1, func(*Config) {})
-	r.Suspects(r.intakes[0])
+	r.Suspects(r.channels[0])
 	parked := make(chan struct{})
 	go func() {
-		r.slots[0].park()
+		r.workers[0].park()
 		close(parked)
 	}()
 	select {
 	case <-parked:
 	case <-time.After(5 * time.Second):
 		t.Error("it sleeps")
-		r.Stop()
+		r.StopTaking()
 		<-parked
 	}
 }

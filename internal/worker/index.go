@@ -26,7 +26,7 @@ func mark(i store.Incarnation, worker, attempt int, now time.Time) []byte {
 // start makes known, of all that waits in the slot and has an id, in whose hands it is, and then asks what has been asked for meanwhile: whether
 // it was cancelled or put off, or has expired. Whoever cancels looks for the one and leaves the other, in one step: so one of the two sees the
 // other. A plain message is never asked for. False: the next step comes when the breaker lets it.
-func (s *slot) start(in *Intake) bool {
+func (s *worker) start(in *Channel) bool {
 	r := s.r
 	r.gate.RLock()
 	defer r.gate.RUnlock()
@@ -36,7 +36,7 @@ func (s *slot) start(in *Intake) bool {
 	asked := s.asked[:0]
 	s.mu.Lock()
 	for _, it := range s.items {
-		if it.In == in && it.state == waiting && it.Extra != nil && !it.begun {
+		if it.Channel == in && it.state == waiting && it.Extra != nil && !it.begun {
 			asked = append(asked, it)
 			it.state = asking // so that nobody releases it meanwhile, which the mark would not show
 		}
@@ -79,18 +79,18 @@ func (s *slot) start(in *Intake) bool {
 func (it *Item) meanwhile(said said, i int) *Verdict {
 	now := said.now
 	rec, ok := element.ParseRecord(said.records[i])
-	it.owns = !said.read || ok && rec.Serial == it.Serial && rec.State != 'u' // who did not have to be asked has lost it to nobody
+	it.ownsID = !said.read || ok && rec.Serial == it.Serial && rec.State != 'u' // who did not have to be asked has lost it to nobody
 	expires := it.Extra.Expires
 	switch {
-	case it.owns && said.read: // it knows best
+	case it.ownsID && said.read: // it knows best
 		expires = rec.Expires
 	case it.Extra.ID == "" && it.Attempts+it.Recoveries > 0: // it was taken before; and one with an id has lost that to another
 		expires = 0
 	}
 	switch {
-	case said.cancelled[i] || it.called:
+	case said.cancelled[i] || it.cancelled:
 		return &Verdict{Kind: Cancelled}
-	case it.owns && rec.Off && rec.At > now:
+	case it.ownsID && rec.Off && rec.At > now:
 		return &Verdict{Kind: Postponed, Wait: time.Duration(rec.At-now) * time.Millisecond}
 	case expires <= 0 || expires > now:
 		return nil
@@ -117,7 +117,7 @@ type said struct {
 }
 
 // ask sends what start has to say and to ask, in one pipeline, and in a second one only where something is cancelled or was put off.
-func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
+func (s *worker) ask(in *Channel, asked []*Item, now time.Time) said {
 	r := s.r
 	s.records = slices.Grow(s.records[:0], len(asked))[:len(asked)]
 	s.cancelled = slices.Grow(s.cancelled[:0], len(asked))[:len(asked)]
@@ -196,7 +196,7 @@ func (s *slot) ask(in *Intake, asked []*Item, now time.Time) said {
 }
 
 // mark adds the command that tells who has them.
-func (s *slot) mark(call *link.Call, in *Intake, asked []*Item, bound bool, now time.Time) {
+func (s *worker) mark(call *link.Call, in *Channel, asked []*Item, bound bool, now time.Time) {
 	if bound {
 		call.AddScript(store.Start, 3, in.Receivers, in.Running, in.IDs)
 	} else {
@@ -217,7 +217,7 @@ func (s *slot) mark(call *link.Call, in *Intake, asked []*Item, bound bool, now 
 }
 
 // addRecords adds the command that reads the records of some.
-func (s *slot) addRecords(call *link.Call, in *Intake, asked []*Item) {
+func (s *worker) addRecords(call *link.Call, in *Channel, asked []*Item) {
 	call.Add("HMGET", in.IDs)
 	for _, i := range s.with {
 		call.AddElements(asked[i].Extra.IDBytes())
@@ -234,14 +234,14 @@ func (a *said) takeRecords(rep link.Reply, with []int) {
 }
 
 // Cancel ends the handler of a message, or keeps it from being begun. It does nothing where the message is not in hand.
-func (r *Pool) Cancel(in *Intake, serial ulid.ULID) {
-	for _, s := range r.slots {
+func (r *Pool) Cancel(in *Channel, serial ulid.ULID) {
+	for _, s := range r.workers {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.In != in || it.Bare || it.Serial != serial {
+			if it.Channel != in || it.Bare || it.Serial != serial {
 				continue
 			}
-			it.called = true
+			it.cancelled = true
 			if it.state == running {
 				it.cancel(ErrCancelled)
 			} else if it.state == waiting {
@@ -255,11 +255,11 @@ func (r *Pool) Cancel(in *Intake, serial ulid.ULID) {
 }
 
 // Tracked are the serials of the messages with an id that are in hand, of one channel.
-func (r *Pool) Tracked(in *Intake) (all []ulid.ULID) {
-	for _, s := range r.slots {
+func (r *Pool) Tracked(in *Channel) (all []ulid.ULID) {
+	for _, s := range r.workers {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.In == in && it.ID() != "" && (it.state == running || it.state == waiting) && !it.called {
+			if it.Channel == in && it.ID() != "" && (it.state == running || it.state == waiting) && !it.cancelled {
 				all = append(all, it.Serial)
 			}
 		}

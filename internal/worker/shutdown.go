@@ -17,20 +17,20 @@ import (
 // handed back too, and the entry goes. It returns how many messages whose handlers had begun were handed back, how many handlers
 // still run, and what kept Redis from being told.
 func (r *Pool) End() (returned, still int, err error) {
-	<-r.Taking.Done()
+	<-r.TakeCtx.Done()
 	r.parking.wakeAll()
 	r.watcher.note(time.Now())
 	graced := r.graced()
-	if r.seize(graced) {
-		r.conclude(graced)
+	if r.closeGate(graced) {
+		r.flushVerdicts(graced)
 		r.putBack(graced, waiting)
-		r.resume()
+		r.openGate()
 	}
 	close(r.settled)
 	r.wakeAll()
 	idle := make(chan struct{})
 	go func() {
-		r.workers.Wait()
+		r.workerGroup.Wait()
 		close(idle)
 	}()
 	clean := false
@@ -39,7 +39,7 @@ func (r *Pool) End() (returned, still int, err error) {
 		clean = true
 	case <-graced.Done():
 	}
-	r.die()
+	r.end()
 	// Where all is well this takes a round trip or two. Where not, whoever calls shutdown is waiting beyond his time already.
 	limit, cancel := context.WithTimeout(context.Background(), StartTimeout)
 	defer cancel()
@@ -51,18 +51,18 @@ func (r *Pool) End() (returned, still int, err error) {
 		limit, cancel = context.WithTimeout(limit, 10*time.Millisecond)
 		defer cancel()
 	}
-	defer context.AfterFunc(r.patience, func() {
+	defer context.AfterFunc(r.handlerCtx, func() {
 		link.Sleep(limit, max(r.conf.Grace, 100*time.Millisecond))
 		cancel()
 	})()
 	returned, err = r.handBack(limit)
-	r.confess()
+	r.reportUnsettled()
 	still = r.runningNow()
 	gone := make(chan struct{})
 	go func() {
-		r.others.Wait()
-		for _, in := range r.intakes {
-			in.Yield()
+		r.otherGroup.Wait()
+		for _, in := range r.channels {
+			in.YieldKeeper()
 			in.waiter.Close()
 		}
 		r.large.close()
@@ -72,17 +72,17 @@ func (r *Pool) End() (returned, still int, err error) {
 	case <-gone:
 	case <-limit.Done():
 	}
-	r.Hurry()
+	r.CancelHandlers()
 	return returned, still, err
 }
 
 // graced ends a grace after the handlers' contexts were ended, which it does when patience is over.
 func (r *Pool) graced() context.Context {
-	ctx, cancel := context.WithCancel(r.Life)
+	ctx, cancel := context.WithCancel(r.PoolCtx)
 	go func() {
 		defer cancel()
 		select {
-		case <-r.patience.Done():
+		case <-r.handlerCtx.Done():
 			r.cancelAll(ErrShutdown)
 			link.Sleep(ctx, r.conf.Grace)
 		case <-r.over: // nothing is ours any more
@@ -95,7 +95,7 @@ func (r *Pool) graced() context.Context {
 func (r *Pool) unblock(ctx context.Context) {
 	refused := false
 	for ctx.Err() == nil {
-		for _, in := range r.intakes {
+		for _, in := range r.channels {
 			if id := in.waiter.ID(); id != 0 && in.blocked.Load() && !refused {
 				c := link.NewCall()
 				c.Add("CLIENT", "UNBLOCK", id)
@@ -112,13 +112,13 @@ func (r *Pool) unblock(ctx context.Context) {
 var errEnded = errors.New("shunt: the receiver ended before it was known what became of the verdict")
 
 // confess tells of the verdicts that could not be sent, or whose replies did not come: those messages may be handled again.
-func (r *Pool) confess() {
-	for _, s := range r.slots {
+func (r *Pool) reportUnsettled() {
+	for _, s := range r.workers {
 		var evs []Event
 		s.mu.Lock()
 		for _, it := range s.items {
 			if (it.state == decided || it.state == sending) && it.verdict != nil && it.verdict.Kind != Released { // nil: its user is still asked
-				evs = append(evs, Event{Kind: UnconfirmedVerdict, Channel: it.In.Channel, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
+				evs = append(evs, Event{Kind: UnconfirmedVerdict, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
 					Receiver: r.live.Load().Name, Worker: s.n, Took: it.took, Err: errEnded})
 			}
 		}
@@ -130,24 +130,24 @@ func (r *Pool) confess() {
 // handBack empties, at the end of a shutdown, what is left in the lists, and takes the entry away. It returns how many messages
 // whose handlers had begun went to the taking end.
 func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
-	if !r.seize(ctx) {
+	if !r.closeGate(ctx) {
 		return int(r.returned.Load()), context.Cause(ctx)
 	}
-	defer r.resume()
-	r.conclude(ctx)
+	defer r.openGate()
+	r.flushVerdicts(ctx)
 	n, err := r.putBack(ctx, running)
 	returned = int(r.returned.Add(int32(n)))
 	if err != nil {
 		return returned, err
 	}
-	if r.doubt.Load() || len(r.owed) > 0 {
-		r.conclude(ctx) // what has returned since
-		return returned, r.disown(ctx)
+	if r.mustEnd.Load() || len(r.owed) > 0 {
+		r.flushVerdicts(ctx) // what has returned since
+		return returned, r.supersedeAll(ctx)
 	}
 	for range 2 {
 		c := link.NewCall()
-		for _, in := range r.intakes {
-			c.AddScript(store.Unregister, 1+len(r.slots), append(append([]any{in.Receivers}, store.Args(in.doing)...), r.live.Load().Name)...)
+		for _, in := range r.channels {
+			c.AddScript(store.Unregister, 1+len(r.workers), append(append([]any{in.Receivers}, store.Args(in.doing)...), r.live.Load().Name)...)
 		}
 		if err := r.all(ctx, c); err != nil {
 			return returned, err
@@ -160,7 +160,7 @@ func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 		if !left {
 			return returned, nil
 		}
-		r.conclude(ctx)                                      // what has returned since
+		r.flushVerdicts(ctx)                                 // what has returned since
 		if err := r.empty(ctx, *r.live.Load()); err != nil { // a verdict that could not be sent, or what a lost reply had left
 			return returned, err
 		}
@@ -170,14 +170,14 @@ func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 
 // disown ends all incarnations into whose lists a command without a reply may yet bring something: they are emptied and then
 // looked after as dead ones, not forgotten.
-func (r *Pool) disown(ctx context.Context) error {
+func (r *Pool) supersedeAll(ctx context.Context) error {
 	owed := append([]store.Incarnation{*r.live.Load()}, r.owed...)
 	c := link.NewCall()
 	for _, i := range owed {
 		if err := r.empty(ctx, i); err != nil {
 			return err
 		}
-		for _, in := range r.intakes {
+		for _, in := range r.channels {
 			c.AddScript(store.Supersede, 3, in.Receivers, in.DeadReceivers, in.Keeper, i.Name)
 		}
 	}
@@ -185,13 +185,13 @@ func (r *Pool) disown(ctx context.Context) error {
 }
 
 // conclude sends every verdict that is there. The gate is held alone.
-func (r *Pool) conclude(ctx context.Context) {
+func (r *Pool) flushVerdicts(ctx context.Context) {
 	c := link.NewCall()
-	of, n := make([][]*Item, len(r.slots)), make([]int, len(r.slots))
-	for i, s := range r.slots {
+	of, n := make([][]*Item, len(r.workers)), make([]int, len(r.workers))
+	for i, s := range r.workers {
 		from := c.Len()
 		s.mu.Lock()
-		s.refused, s.apart = link.Holdoff{}, true // there is no later
+		s.refused, s.sendSingly = link.Holdoff{}, true // there is no later
 		of[i] = s.collect(nil, c, false)
 		s.mu.Unlock()
 		n[i] = c.Len() - from
@@ -207,7 +207,7 @@ func (r *Pool) conclude(ctx context.Context) {
 			replies[i].Err = err
 		}
 	}
-	for i, s := range r.slots {
+	for i, s := range r.workers {
 		s.settle(replies[:n[i]], of[i])
 		replies = replies[n[i]:]
 	}
@@ -217,7 +217,7 @@ func (r *Pool) conclude(ctx context.Context) {
 // is next whichever worker had it. The gate is held alone. It returns how many were found; what fails stays in hand.
 func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) {
 	var all []held
-	for _, s := range r.slots {
+	for _, s := range r.workers {
 		s.mu.Lock()
 		for _, it := range s.items {
 			if it.state == state {
@@ -230,14 +230,14 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 		return 0, nil
 	}
 	slices.Reverse(all) // of one reply, the one taken last first
-	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.from.order, a.it.from.order) })
+	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.batch.order, a.it.batch.order) })
 	c := link.NewCall()
 	began := 0
 	if state == running {
 		began = 1
 	}
 	for _, h := range all {
-		in := h.it.In
+		in := h.it.Channel
 		c.AddScript(store.Release, 5, in.Receivers, in.doing[h.s.n], in.Prepare, in.IDs, in.Running, began, h.it.Identity(h.it.Raw))
 	}
 	if err := r.all(ctx, c); !c.Answered {
@@ -259,7 +259,7 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 		h.s.mu.Unlock()
 	}
 	if n > 0 {
-		r.emit(Event{Kind: Released, Channel: r.intakes[0].Channel, Receiver: r.live.Load().Name, N: n})
+		r.emit(Event{Kind: Released, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, N: n})
 	}
 	return n, err
 }
@@ -267,8 +267,8 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 // empty puts what the lists hold, known or not, to the taking end.
 func (r *Pool) empty(ctx context.Context, i store.Incarnation) error {
 	c := link.NewCall()
-	for _, s := range r.slots {
-		for _, in := range r.intakes {
+	for _, s := range r.workers {
+		for _, in := range r.channels {
 			list := in.Doing(i, s.n)
 			c.AddScript(store.Handover, 6, in.Receivers, list, list, in.Prepare, in.IDs, in.Running, "")
 		}

@@ -15,13 +15,13 @@ const maxBlock = 5 * time.Second
 type parking struct {
 	mu     sync.Mutex
 	some   sync.Cond // a worker has parked, or something else has changed for a waiter
-	parked []*slot   // the last one parked is the first to be woken
+	parked []*worker // the last one parked is the first to be woken
 }
 
 func (p *parking) init() { p.some.L = &p.mu }
 
 // enter parks s; it is woken through s.wake.
-func (p *parking) enter(s *slot) {
+func (p *parking) enter(s *worker) {
 	p.mu.Lock()
 	p.parked = append(p.parked, s)
 	p.mu.Unlock()
@@ -29,7 +29,7 @@ func (p *parking) enter(s *slot) {
 }
 
 // leave takes s out; it does nothing if somebody else has.
-func (p *parking) leave(s *slot) {
+func (p *parking) leave(s *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, o := range p.parked {
@@ -43,7 +43,7 @@ func (p *parking) leave(s *slot) {
 // wakeOne sends one parked worker to look for itself.
 func (p *parking) wakeOne() {
 	p.mu.Lock()
-	var s *slot
+	var s *worker
 	if n := len(p.parked); n > 0 {
 		s = p.parked[n-1]
 		p.parked = p.parked[:n-1]
@@ -74,7 +74,7 @@ func (p *parking) wakeAll() {
 }
 
 // target blocks until some worker is parked, and tells one, as far as possible another for each waiter. nil: the receiver stops.
-func (r *Pool) target(in *Intake) *slot {
+func (r *Pool) target(in *Channel) *worker {
 	p := &r.parking
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,14 +89,14 @@ func (r *Pool) target(in *Intake) *slot {
 
 // wait is a waiter, one goroutine a channel: while some worker is parked it blocks on the channel, on a connection of its own
 // and into that worker's list, so that an idle receiver costs next to nothing and a message wakes it at once.
-func (r *Pool) wait(in *Intake) {
+func (r *Pool) wait(in *Channel) {
 	block := max(time.Second, min(maxBlock, r.conf.Lease/3).Truncate(time.Second)) // whole seconds: servers before 6.0 know no others
 	for {
 		s := r.target(in)
 		if s == nil {
 			return
 		}
-		if in.waiter.Connect(r.Taking) != nil {
+		if in.waiter.Connect(r.TakeCtx) != nil {
 			continue // Dial has waited
 		}
 		b := block
@@ -109,18 +109,18 @@ func (r *Pool) wait(in *Intake) {
 		case link.Unknown:
 		case link.NotExecuted:
 			if code := link.Code(err); code != "OOM" && code != "UNBLOCKED" {
-				r.emit(Event{Kind: ReceiverError, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err})
+				r.emit(Event{Kind: ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err})
 			}
 			r.poll(in)
 		default: // a server without the command, or a key that is not shunt's
-			r.emit(Event{Kind: ReceiverError, Channel: in.Channel, Receiver: r.live.Load().Name, Err: err, Fatal: true})
+			r.emit(Event{Kind: ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err, Fatal: true})
 			r.poll(in)
 		}
 	}
 }
 
 // block runs one blocking take into s's list. What it brings is s's; the stall rule releases it if s is busy after all.
-func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
+func (r *Pool) block(in *Channel, s *worker, d time.Duration) error {
 	if !r.enter() {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
 	v, err := in.waiter.Do(d, "BRPOPLPUSH", in.Prepare, in.doing[s.n], int(d/time.Second))
 	if err != nil {
 		if link.Classify(err) == link.Unknown {
-			r.breaks(err) // before the gate is left: whoever takes it alone must know
+			r.mustHandOver(err) // before the gate is left: whoever takes it alone must know
 		}
 		return err
 	}
@@ -141,9 +141,9 @@ func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
 	if !ok {
 		return nil
 	}
-	in.some.Store(true)
+	in.nonEmptyLately.Store(true)
 	it := new(Item)
-	it.fill(in, raw, &origin{order: link.Order()})
+	it.fill(in, raw, &takeBatch{order: link.Order()})
 	own([]*Item{it})
 	r.large.saw(len(it.Raw))
 	s.mu.Lock()
@@ -158,18 +158,18 @@ func (r *Pool) block(in *Intake, s *slot, d time.Duration) error {
 }
 
 // poll is what a waiter does where blocking is refused: about once a second it sends a worker to look.
-func (r *Pool) poll(in *Intake) {
+func (r *Pool) poll(in *Channel) {
 	r.polls.Store(true)
 	select {
 	case <-time.After(link.Jitter(1100 * time.Millisecond)):
 		r.parking.wakeOne()
-	case <-r.Taking.Done():
+	case <-r.TakeCtx.Done():
 	}
 }
 
 // breaks says that the incarnation has to end, because a connection broke that owed it a reply, or its lease is lost.
-func (r *Pool) breaks(why error) {
-	r.doubt.Store(true)
+func (r *Pool) mustHandOver(why error) {
+	r.mustEnd.Store(true)
 	r.pausing.Store(true)
 	select {
 	case r.broken <- why:
