@@ -137,7 +137,7 @@ func read(dir string) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, "reliability.json"))
+	raw, err := os.ReadFile(filepath.Join(dir, "data", "reliability.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (r *report) write(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "reliability.md"), b.Bytes(), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "reliability.json"), append(raw, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(dir, "data", "reliability.json"), append(raw, '\n'), 0o644)
 }
 
 // setting is what a report says of where it was made.
