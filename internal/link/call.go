@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"sync/atomic"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/resp"
 )
 
 // Script is a Lua script that the link sends by its digest once the connection has seen its text.
@@ -31,7 +33,7 @@ type Command struct {
 
 // NewCommand renders a command that is followed by so many elements.
 func NewCommand(elements int, name string, args ...any) *Command {
-	return &Command{name: name, args: args, elements: elements, wire: appendCommand(nil, name, args, elements)}
+	return &Command{name: name, args: args, elements: elements, wire: resp.AppendCommand(nil, name, args, elements)}
 }
 
 // Call is one or more commands that are sent together. Its maker fills it, gives it to Link.Do, reads Replies, and may then
@@ -77,33 +79,8 @@ func (r Reply) Any() any {
 	return r.Value
 }
 
-// Memory is what short strings of replies share, in place of a piece of memory each. Its owner says when nobody reads them any more.
-type Memory struct{ all, free []byte }
-
-const (
-	maxPiece  = 1 << 10
-	maxMemory = 64 << 10
-)
-
-// piece is n bytes of it, or of their own.
-func (m *Memory) piece(n int) []byte {
-	if m == nil || n == 0 || n > maxPiece { // of nothing too it is a string, and not nil
-		return make([]byte, n)
-	}
-	if n > len(m.free) {
-		m.all = make([]byte, min(max(maxPiece, 2*len(m.all)), maxMemory)) // what has been given out stays where it is
-		m.free = m.all
-	}
-	b := m.free[:n:n]
-	m.free = m.free[n:]
-	return b
-}
-
-// Reuse takes back all pieces.
-func (m *Memory) Reuse() { m.free = m.all }
-
-// Size is how much it keeps.
-func (m *Memory) Size() int { return len(m.all) }
+// Memory is shared by the short strings of replies.
+type Memory = resp.Memory
 
 type command struct {
 	name     string

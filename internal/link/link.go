@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/resp"
 )
 
 const (
@@ -44,7 +46,7 @@ type Link struct {
 
 // conn is one connection of the link.
 type conn struct {
-	redis.Conn
+	redigo redis.Conn
 	wire
 	buffers   bool             // nothing is written before flush
 	loaded    map[*Script]bool // sender's: whose text has been sent
@@ -64,7 +66,7 @@ func (c *conn) flush() error {
 	if c.unflushed > 0 {
 		c.idle, c.unflushed = time.Now(), 0
 	}
-	return c.wire.flush()
+	return c.wire.Flush()
 }
 
 // New starts the link's goroutines; the connection is made when it is first needed. check is for links whose commands are not idempotent.
@@ -128,7 +130,7 @@ func (l *Link) swift() bool {
 	}
 	clear(calls)
 	l.spare = calls[:0]
-	if c.pending() > swiftBytes {
+	if c.Pending() > swiftBytes {
 		return false
 	}
 	c.flush()
@@ -268,7 +270,7 @@ func (l *Link) drain() bool {
 			if l.conn == nil {
 				return false
 			}
-			if len(l.conn.inflight) > swiftCalls || l.conn.pending() < swiftBytes && l.conn.woken.Swap(0) > 1 {
+			if len(l.conn.inflight) > swiftCalls || l.conn.Pending() < swiftBytes && l.conn.woken.Swap(0) > 1 {
 				runtime.Gosched() // what those have who have just been answered goes with the same write
 			}
 			if l.waiting() > 0 {
@@ -283,7 +285,7 @@ func (l *Link) drain() bool {
 				break
 			}
 			l.send(c)
-			if l.conn.pending() >= streamBuffer || l.conn.unflushed >= together {
+			if l.conn.Pending() >= resp.BufferSize || l.conn.unflushed >= together {
 				l.conn.flush()
 			}
 		}
@@ -369,9 +371,9 @@ func (l *Link) ready() error {
 	if err != nil {
 		return err
 	}
-	c := &conn{Conn: rc, wire: foreign{rc}, loaded: make(map[*Script]bool), idle: time.Now(), inflight: make(chan *Call, maxInflight), gone: make(chan struct{})}
+	c := &conn{redigo: rc, wire: foreign{rc}, loaded: make(map[*Script]bool), idle: time.Now(), inflight: make(chan *Call, maxInflight), gone: make(chan struct{})}
 	if socket != nil {
-		c.wire, c.buffers = newStream(socket, l.timeout), true
+		c.wire, c.buffers = direct{resp.NewConn(socket, l.timeout)}, true
 	}
 	l.conn = c
 	l.up.Store(true)
@@ -385,7 +387,7 @@ func (l *Link) alive(c *conn) bool {
 	ping.Add("PING")
 	ping.state.Store(sent)
 	c.unflushed++
-	c.send("PING", nil, nil)
+	c.Send("PING", nil, nil)
 	select {
 	case c.inflight <- ping:
 	case <-c.gone:
@@ -409,7 +411,7 @@ func (l *Link) send(c *Call) {
 	if l.conn.forgot.Swap(false) {
 		clear(l.conn.loaded)
 	}
-	before := l.conn.pending()
+	before := l.conn.Pending()
 	for _, cmd := range c.cmds {
 		var err error
 		if cmd.ready != nil {
@@ -422,13 +424,13 @@ func (l *Link) send(c *Call) {
 				name, c.args[cmd.from] = "EVAL", cmd.script.text
 				l.conn.loaded[cmd.script] = true
 			}
-			err = l.conn.send(name, c.args[cmd.from:cmd.to], c.elements(cmd))
+			err = l.conn.Send(name, c.args[cmd.from:cmd.to], c.elements(cmd))
 		}
 		if err != nil {
 			break // the connection is at its end; the reader will see it
 		}
 	}
-	c.size = int64(l.conn.pending() - before)
+	c.size = int64(l.conn.Pending() - before)
 	l.conn.owed.Add(c.size)
 	select {
 	case l.conn.inflight <- c:
@@ -457,7 +459,7 @@ func (l *Link) part() {
 	for call := range c.inflight {
 		call.fail(Unknown, c.err)
 	}
-	discard(c.Conn)
+	discard(c.redigo)
 }
 
 // read is the reader goroutine of one connection: it ends with the connection, or when the writer closes inflight. Whoever waits
@@ -477,7 +479,7 @@ func (c *conn) read(timeout time.Duration) {
 	}
 	for call := range c.inflight {
 		for range call.n {
-			v, bulk, err := c.receive(timeout, wake, call.Into)
+			v, bulk, err := c.Receive(timeout, wake, call.Into)
 			if err != nil {
 				if _, reply := err.(redis.Error); !reply {
 					c.err = err

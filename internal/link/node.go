@@ -143,7 +143,7 @@ func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.set.DialTimeout)
 	defer cancel()
 	if socket != nil {
-		ctx = revealed(ctx, socket)
+		ctx = askForSocket(ctx, socket)
 	}
 	for {
 		old := n.pool.IdleCount() > 0

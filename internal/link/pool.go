@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/resp"
 )
 
 // NewPool is shunt.NewPool.
@@ -25,7 +27,7 @@ func NewPool(rawURL string) (*redis.Pool, error) {
 			if err != nil {
 				return nil, err
 			}
-			if to, ok := ctx.Value(revealKey{}).(*net.Conn); ok && u.Scheme != "rediss" { // TLS comes on top of it
+			if to, ok := ctx.Value(socketKey{}).(*net.Conn); ok && u.Scheme != "rediss" { // TLS comes on top of it
 				*to = c
 			}
 			return &progress{Conn: c}, nil
@@ -57,7 +59,7 @@ func NewPool(rawURL string) (*redis.Pool, error) {
 	return &redis.Pool{
 		DialContext: dial, MaxIdle: 8, IdleTimeout: time.Minute,
 		TestOnBorrowContext: func(ctx context.Context, _ redis.Conn, _ time.Time) error {
-			if ctx.Value(revealKey{}) != nil {
+			if ctx.Value(socketKey{}) != nil {
 				return errors.New("a link wants a connection of its own") // the socket of an old one is not known any more
 			}
 			return nil
@@ -72,8 +74,6 @@ type progress struct {
 	net.Conn
 	read, write deadline // each its goroutine's
 }
-
-const progressChunk = 64 << 10 // bytes that a write may take its whole time for
 
 func (p *progress) SetDeadline(t time.Time) error {
 	p.read.set(t)
@@ -96,7 +96,7 @@ func (p *progress) Write(b []byte) (n int, err error) {
 		if err := p.Conn.SetWriteDeadline(p.write.next()); err != nil {
 			return n, err
 		}
-		m, err := p.Conn.Write(b[n:min(n+progressChunk, len(b))])
+		m, err := p.Conn.Write(b[n:min(n+resp.WriteChunk, len(b))])
 		if n += m; err != nil || n == len(b) {
 			return n, err
 		}

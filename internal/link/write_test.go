@@ -28,7 +28,7 @@ func counting(t *testing.T) (b *bed, l *Link, writes *atomic.Int64) {
 	dial := b.pool.DialContext
 	b.pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
 		c, err := dial(ctx)
-		if socket, ok := ctx.Value(revealKey{}).(*net.Conn); ok && err == nil {
+		if socket, ok := ctx.Value(socketKey{}).(*net.Conn); ok && err == nil {
 			*socket = counted{*socket, writes}
 		}
 		return c, err
