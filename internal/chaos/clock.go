@@ -50,7 +50,7 @@ func clockEdits() ([]edit, error) {
 		return nil, err
 	}
 	var edits []edit
-	for _, dir := range []string{".", "internal/worker", "internal/link", "internal/lists"} {
+	for _, dir := range []string{".", "internal/worker", "internal/link", "internal/resp", "internal/lists"} {
 		name := filepath.Base(dir)
 		if dir == "." {
 			name = "shunt"
