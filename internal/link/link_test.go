@@ -534,7 +534,7 @@ func TestIdleForNothing(t *testing.T) {
 		c := b.push("never")
 		c.state.Store(cancelled) // as by who no longer waits
 		l.Post(c)
-		redistest.Until(t, patience, "the writer has had it", func() bool { return l.waiting() == 0 })
+		redistest.Until(t, patience, "the writer has had it", func() bool { return l.queue.len() == 0 })
 	}
 	b.want(Done, outcome(ctx, l, b.push("last")))
 	if n := pings.Struck(); n != 1 && n != 2 { // by the writer itself, if the machine was slow

@@ -67,9 +67,10 @@ func NewPool(rawURL string) (*redis.Pool, error) {
 	}, nil
 }
 
-// progress is a connection whose deadlines are for progress, not for a whole reply or command: a large element on a slow line takes
-// its time, a line on which nothing moves is given up all the same. One goroutine reads, one writes. A deadline is set when the socket
-// is read or written, not before, because redigo sets one for each reply, and most of these are in its buffer already.
+// progress is a connection whose deadlines are for progress, not for a whole reply or command: a large element on a
+// slow line takes its time, a line on which nothing moves is given up all the same. One goroutine reads, one writes.
+// A deadline is set when the socket is read or written, not before, because redigo sets one for each reply, and most
+// of these are in its buffer already.
 type progress struct {
 	net.Conn
 	read, write deadline // each its goroutine's

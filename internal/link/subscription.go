@@ -13,8 +13,9 @@ import (
 // A subscription is asked whether it lives every pingEvery, and given up when nothing came for twice as long.
 const pingEvery = 30 * time.Second
 
-// Subscription is one connection that hears any number of pub/sub channels, for as long as there are any. What is published
-// while it is away is not heard: it says when it listens, and the listener then asks for what it may have missed.
+// Subscription is one connection that hears any number of pub/sub channels, for as long as there are any. What is
+// published while it is away is not heard: it says when it listens, and the listener then asks for what it may have
+// missed.
 type Subscription struct {
 	node *Node
 

@@ -8,10 +8,11 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// blockMargin is what a blocking command's reply may be late: an idle server notices the end of a block up to 100 ms late.
+// blockMargin is how late the reply to a blocking command may be: an idle server notices the end of a block up to 100
+// ms late.
 const blockMargin = time.Second
 
-// Waiter is a connection for blocking commands. One goroutine uses it; ID may be asked by any.
+// Waiter is a connection for blocking commands. One goroutine uses it; any may call ID.
 type Waiter struct {
 	node    *Node
 	timeout time.Duration // for a reply, beyond the time that a command blocks
@@ -24,7 +25,7 @@ func NewWaiter(node *Node, timeout time.Duration) *Waiter {
 	return &Waiter{node: node, timeout: timeout}
 }
 
-// ID is the connection's id for CLIENT UNBLOCK; 0 where there is none or the server does not tell.
+// ID is the connection's id for CLIENT UNBLOCK; 0 if there is no connection or CLIENT ID was refused.
 func (w *Waiter) ID() int64 { return w.id.Load() }
 
 // Connect makes sure that there is a connection.
@@ -44,7 +45,7 @@ func (w *Waiter) Connect(ctx context.Context) error {
 	return nil
 }
 
-// Do runs one command that blocks for at most block. It does not end early: whoever wants that unblocks the client.
+// Do runs one command that blocks for at most block. It has no context; CLIENT UNBLOCK ends it early.
 func (w *Waiter) Do(block time.Duration, name string, args ...any) (any, error) {
 	v, err := redis.DoWithTimeout(w.conn, block+w.timeout+blockMargin, name, args...)
 	if err == nil {

@@ -22,7 +22,8 @@ const (
 	keyFile         = "key.pem"
 )
 
-// SelfSigned makes a certificate for 127.0.0.1, signed by itself, and its key. It is good for an hour on either side of now.
+// SelfSigned makes a certificate for 127.0.0.1, signed by itself, and its key. It is good for an hour on either side
+// of now.
 func SelfSigned() (pair tls.Certificate, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

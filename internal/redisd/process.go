@@ -22,8 +22,8 @@ const readyWithin = 30 * time.Second
 // adminUser keeps the admin connection working whatever a test does to the default user's password and rights.
 const adminUser = "redisd"
 
-// Process is a redis-server and what outlives its restarts: directory, ports, admin connection. Its methods may be called from
-// several goroutines.
+// Process is a redis-server and what outlives its restarts: directory, ports, admin connection. Its methods may be
+// called from several goroutines.
 type Process struct {
 	bin, dir string
 	conf     []string
@@ -37,12 +37,14 @@ type Process struct {
 	exited  <-chan struct{} // closed once cmd has been waited for
 }
 
-// Start runs a redis-server on a free port of 127.0.0.1 and on a unix socket, in a directory of its own, and returns it ready. The
-// program is the one that REDIS_SERVER names, else the one in PATH. Each conf is a line of redis.conf, such as "appendonly yes";
-// without any, nothing is persisted. The caller ends it with Remove; where the system can do that, it ends with this process.
+// Start runs a redis-server on a free port of 127.0.0.1 and on a unix socket, in a directory of its own, and returns
+// it ready. The program is the one that REDIS_SERVER names, else the one in PATH. Each conf is a line of redis.conf,
+// such as "appendonly yes"; without any, nothing is persisted. The caller ends it with Remove; where the system can
+// do that, it ends with this process.
 func Start(conf ...string) (*Process, error) { return start(nil, conf) }
 
-// StartTLS is Start of a server that serves TLS with the certificate on a port of its own, too. It asks clients for none.
+// StartTLS is Start of a server that serves TLS with the certificate on a port of its own, too. It asks clients for
+// none.
 func StartTLS(pair tls.Certificate, conf ...string) (*Process, error) { return start(&pair, conf) }
 
 func start(pair *tls.Certificate, conf []string) (*Process, error) {
@@ -60,8 +62,9 @@ func start(pair *tls.Certificate, conf []string) (*Process, error) {
 		return nil, fmt.Errorf("redisd: directory for redis-server: %w", err)
 	}
 	p := &Process{bin: bin, dir: dir, conf: conf}
-	// One connection at most, so that its user knows how many of them to leave out of a count; tested before each use, because
-	// tests restart servers and kill clients. The socket is private, so only this process can answer there.
+	// One connection at most, so that its user knows how many of them to leave out of a count; tested before each
+	// use, because tests restart servers and kill clients. The socket is private, so only this process can answer
+	// there.
 	p.admin = &redis.Pool{
 		MaxIdle: 1, MaxActive: 1, Wait: true,
 		Dial: func() (redis.Conn, error) {
@@ -162,7 +165,8 @@ func (p *Process) launchLocked() error {
 	}
 }
 
-// Restart starts a killed server again, in the same directory and on the same ports, and returns when it has loaded its data.
+// Restart starts a killed server again, in the same directory and on the same ports, and returns when it has loaded
+// its data.
 func (p *Process) Restart() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,13 +17,13 @@ var (
 	SigStop, SigCont os.Signal
 )
 
-// Spawn starts cmd so that it ends with this process, however that ends, where the system can do so. exited is closed once cmd has
-// been waited for: nobody else waits for it.
+// Spawn starts cmd so that it ends with this process, however that ends, where the system can do so. exited is closed
+// once cmd has been waited for: nobody else waits for it.
 func Spawn(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
 	cmd.SysProcAttr = ChildAttr
 	ended, started := make(chan struct{}), make(chan error, 1)
-	// This goroutine keeps its thread, because the kernel's death signal follows the thread that started the child, not the process.
-	// A child may outlive the test that starts it, and so the goroutine sheds that test's labels.
+	// This goroutine keeps its thread, because the kernel's death signal follows the thread that started the child,
+	// not the process. A child may outlive the test that starts it, and so the goroutine sheds that test's labels.
 	go func() {
 		defer close(ended)
 		pprof.SetGoroutineLabels(context.Background())

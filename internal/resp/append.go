@@ -1,6 +1,6 @@
-// Package resp speaks RESP2, the protocol of Redis: it appends commands, parses replies and requests, and carries both on a
-// connection. It knows nothing of what a command means; package link decides that. Errors that a server replies with are redigo's
-// redis.Error, so that callers treat replies that came by redigo alike.
+// Package resp speaks RESP2, the protocol of Redis: it appends commands, parses replies and requests, and carries
+// both on a connection. It knows nothing of what a command means; package link decides that. Errors that a server
+// replies with are redigo's redis.Error, so that callers treat replies that came by redigo alike.
 package resp
 
 import (
@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// AppendCommand appends a command: its name, its arguments, and the announcement of further arguments, which AppendBytes or
-// AppendString append. Arguments of other types than string, []byte, int and int64 are formatted as fmt.Sprint does.
+// AppendCommand appends a command: its name, its arguments, and the announcement of further arguments, which
+// AppendBytes or AppendString append. Arguments of other types than string, []byte, int and int64 are formatted as
+// fmt.Sprint does.
 func AppendCommand(b []byte, name string, args []any, further int) []byte {
 	b = appendHead(b, '*', 1+len(args)+further)
 	b = AppendString(b, name)

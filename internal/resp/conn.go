@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Conn speaks RESP on a connection that redigo has dialled, of whose bytes none is left in redigo's buffers. redigo has buffers of
-// 4 KB, asks the clock and sets a deadline for each command and each reply: at a link's rate that costs more than all else. A Conn
-// does so once for a read or write of the socket. One goroutine sends and flushes, another may receive at the same time.
+// Conn speaks RESP on a connection that redigo has dialled, of whose bytes none is left in redigo's buffers. redigo
+// has buffers of 4 KB, asks the clock and sets a deadline for each command and each reply: at a link's rate that
+// costs more than all else. A Conn does so once for a read or write of the socket. One goroutine sends and flushes,
+// another may receive at the same time.
 type Conn struct {
 	net   net.Conn
 	limit time.Duration // for a write to make progress
@@ -71,7 +72,8 @@ func (c *Conn) Flush() error {
 // Pending is how many bytes wait for a Flush.
 func (c *Conn) Pending() int { return len(c.out) }
 
-// Receive reads a reply, as Reader.Next does, in so much time for each read of the socket. It calls waits before each of these.
+// Receive reads a reply, as Reader.Next does, in so much time for each read of the socket. It calls waits before each
+// of these.
 func (c *Conn) Receive(timeout time.Duration, waits func(), into *Memory) (value any, bulk []byte, err error) {
 	c.timeout, c.waits = timeout, waits
 	return c.in.Next(into)

@@ -1,7 +1,7 @@
 package resp
 
-// Memory is shared by the short strings of replies, which would otherwise have a piece of memory each. Its owner calls Reuse when
-// nobody reads them any more.
+// Memory is shared by the short strings of replies, which would otherwise have a piece of memory each. Its owner
+// calls Reuse when nobody reads them any more.
 type Memory struct{ all, free []byte }
 
 const (

@@ -15,7 +15,8 @@ import (
 // maxArgs bounds the arguments of a request, as Redis does.
 const maxArgs = 1 << 20
 
-// ReadCommand appends one request's bytes to raw, and returns them with its arguments, at least one, which point into them.
+// ReadCommand appends one request's bytes to raw, and returns them with its arguments, at least one, which point into
+// them.
 func ReadCommand(r *bufio.Reader, raw []byte) ([]byte, [][]byte, error) {
 	raw, n, err := readHead(r, raw, '*')
 	if err != nil {

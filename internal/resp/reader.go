@@ -30,8 +30,9 @@ func NewReader(r io.Reader, buffer int) *Reader { return &Reader{in: bufio.NewRe
 // Buffered is how many bytes are read already, and not parsed.
 func (r *Reader) Buffered() int { return r.in.Buffered() - r.skip }
 
-// Next reads a reply, in the types that redigo gives it. A string that is the whole reply is returned as bulk, in into if that is
-// not nil and the string is short. An error of type redis.Error is a reply; after any other the stream is of no further use.
+// Next reads a reply, in the types that redigo gives it. A string that is the whole reply is returned as bulk, in
+// into if that is not nil and the string is short. An error of type redis.Error is a reply; after any other the
+// stream is of no further use.
 func (r *Reader) Next(into *Memory) (value any, bulk []byte, err error) {
 	kind, line, err := r.head()
 	if err != nil {
@@ -51,8 +52,8 @@ func (r *Reader) Next(into *Memory) (value any, bulk []byte, err error) {
 	return v, nil, nil
 }
 
-// Peek reads a reply that is no array, and returns its type and its text without a copy: body stays as it is until the next Peek.
-// A nil string has a nil body. A string must fit into the buffer. Next must not follow a Peek.
+// Peek reads a reply that is no array, and returns its type and its text without a copy: body stays as it is until
+// the next Peek. A nil string has a nil body. A string must fit into the buffer. Next must not follow a Peek.
 func (r *Reader) Peek() (kind byte, body []byte, err error) {
 	if _, err := r.in.Discard(r.skip); err != nil {
 		return 0, nil, err
