@@ -36,6 +36,9 @@ func newBed(t *testing.T, s *redistest.Server) *bed {
 	p := redistest.NewProxy(t, s.Addr())
 	b := &bed{Proxy: p, t: t, s: s, key: "{" + redistest.Name(t) + "}", told: make(chan bool, 100), dials: make(chan time.Time, 10000)}
 	b.pool, _ = NewPool("redis://" + p.Addr())
+	if strings.Contains(t.Name(), "OverTLS") {
+		b.pool, _ = NewPool("rediss://" + redistest.TLSWith(t, p.Addr(), trusted))
+	}
 	if strings.Contains(t.Name(), "Foreign") {
 		b.pool = &redis.Pool{MaxIdle: 8, DialContext: func(ctx context.Context) (redis.Conn, error) {
 			return redis.DialContext(ctx, "tcp", p.Addr(), redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(3*time.Second), redis.DialWriteTimeout(3*time.Second))

@@ -8,11 +8,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 )
 
@@ -46,6 +48,34 @@ func SelfSigned() (pair tls.Certificate, err error) {
 // PEM is a pair's certificate as a file of trusted certificates has it.
 func PEM(pair tls.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
+}
+
+// CanTrust reports whether Trust works on this system.
+const CanTrust = runtime.GOOS != "windows" && runtime.GOOS != "darwin" && runtime.GOOS != "ios"
+
+// Trust adds a pair's certificate to those that this process trusts as the system's. A process loads these once, so it must be
+// called once, before any other use of TLS.
+func Trust(pair tls.Certificate) error {
+	if !CanTrust {
+		return errors.New("redisd: this system's trusted certificates are not set by SSL_CERT_FILE")
+	}
+	f, err := os.CreateTemp("", "trusted")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(PEM(pair))
+	if err := errors.Join(err, f.Close(), os.Setenv("SSL_CERT_FILE", f.Name())); err != nil {
+		return err
+	}
+	roots, err := x509.SystemCertPool() // loads them
+	if err != nil {
+		return err
+	}
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots}); err != nil {
+		return fmt.Errorf("redisd: the trusted certificates were loaded before: %w", err)
+	}
+	return nil
 }
 
 // writePair writes what redis-server reads.

@@ -14,14 +14,20 @@ import (
 )
 
 // TLS starts a port of loopback that speaks TLS 1.2 or later and passes what it hears on to the server at addr, as a redis-server's
-// tls-port would: that may be built without one. Its certificate, for 127.0.0.1, is signed by itself, so nobody trusts it who was not
-// given it. The test's cleanup closes the port and its connections.
+// tls-port would: a redis-server may be built without TLS. Its certificate, for 127.0.0.1, is signed by itself, so only clients that
+// were given it trust it. The test's cleanup closes the port and its connections.
 func TLS(t testing.TB, addr string) (at string, certificate *x509.Certificate) {
 	t.Helper()
 	pair, err := redisd.SelfSigned()
 	if err != nil {
 		t.Fatalf("redistest: certificate: %v", err)
 	}
+	return TLSWith(t, addr, pair), pair.Leaf
+}
+
+// TLSWith is TLS with a certificate of the caller's.
+func TLSWith(t testing.TB, addr string, pair tls.Certificate) (at string) {
+	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
 	if err != nil {
 		t.Fatalf("redistest: TLS: %v", err)
@@ -42,7 +48,7 @@ func TLS(t testing.TB, addr string) (at string, certificate *x509.Certificate) {
 			work.Go(func() { passOn(ctx, client.(*tls.Conn), addr) })
 		}
 	})
-	return l.Addr().String(), pair.Leaf
+	return l.Addr().String()
 }
 
 // passOn joins a client and the server at addr until either goes or ctx ends.

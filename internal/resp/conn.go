@@ -35,6 +35,9 @@ func NewConn(c net.Conn, limit time.Duration) *Conn {
 	return s
 }
 
+// Net is the connection underneath.
+func (c *Conn) Net() net.Conn { return c.net }
+
 // Send appends a command and its elements to what the next Flush writes.
 func (c *Conn) Send(name string, args []any, elements [][]byte) error {
 	c.out = AppendCommand(c.out, name, args, len(elements))
