@@ -38,7 +38,9 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, err
 	}
 	if d.tls != nil {
-		secure := tls.Client(c, d.tls)
+		// A *tls.Conn holds a lock of its own for each direction, so one goroutine reads the socket and one writes,
+		// as it wants.
+		secure := tls.Client(resp.Direct(c), d.tls)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			c.Close()
 			return nil, handshakeError(addr, err)
