@@ -101,7 +101,7 @@ func (q *Queue) serverOf(channel string) *link.Server { return q.server }
 // It dials nothing yet: a wrong host or password is told by the first use. TLS trusts what the system does; for an authority of one's
 // own make a redis.Pool with redis.DialTLSConfig.
 //
-// A dial takes at most 1 s, and a read or write on which nothing moves 3 s. There is no bound on connections (MaxActive); 8 that are
+// A dial, with its TLS handshake, takes at most 1 s, and a read or write on which nothing moves 3 s. There is no bound on connections (MaxActive); 8 that are
 // idle are kept (MaxIdle), for a minute. The fields of the Pool may be set until its first use.
 func NewPool(rawURL string) (*redis.Pool, error) { return link.NewPool(rawURL) }
 

@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,7 +91,29 @@ func tlsRound(t *testing.T, b redistest.Backend, q *bench) {
 	}
 }
 
-// NewPool's rediss:// trusts what the system does, which is settled once a process: so it is a process that is told of our certificate.
+// rediss:// to a server that does not speak TLS is named by the error, with the server's address, within the dial's time.
+func TestTLSPlainServer(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // connections are made, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mute.Close() })
+	for name, at := range map[string]string{"plain": redistest.Shared(t).Addr(), "mute": mute.Addr().String()} {
+		q := newBench(t, "rediss://"+at, func(q *Queue) { q.EnqueueTimeout = 1500 * time.Millisecond })
+		began := time.Now()
+		err := q.Enqueue(t.Context(), q.kind(nil).Message(1))
+		if err == nil || !strings.Contains(err.Error(), at+" does not answer a TLS handshake: is it a plain redis:// port?") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("%s: Deliver took %v", name, took)
+		}
+	}
+}
+
+// NewPool's rediss:// trusts what the system does, which a process loads once: so it is a process that is given our certificate.
 func TestTLSByURL(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {

@@ -14,6 +14,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/redisd"
 )
 
 const bullmqVersion, ioredisVersion = "6.7.0", "5.11.1"
@@ -65,7 +67,7 @@ func installBullmq(ctx context.Context) error {
 	defer cancel()
 	npm := exec.CommandContext(ctx, "npm", "install", "--prefix", half, "--no-audit", "--no-fund", "--ignore-scripts",
 		"bullmq@"+bullmqVersion, "ioredis@"+ioredisVersion)
-	npm.SysProcAttr = childAttr
+	npm.SysProcAttr = redisd.ChildAttr
 	if text, err := npm.CombinedOutput(); err != nil {
 		return fmt.Errorf("npm install: %w: %s", err, bytes.TrimSpace(text))
 	}
@@ -82,7 +84,7 @@ func openBullmq(t task) (queue, error) {
 		return nil, err
 	}
 	q := bullmqQueue{&nodeProgram{cmd: exec.Command("node", "-e", bullmqProgram, port)}}
-	q.cmd.Dir, q.cmd.Stderr, q.cmd.SysProcAttr = dir, &q.errs, childAttr
+	q.cmd.Dir, q.cmd.Stderr, q.cmd.SysProcAttr = dir, &q.errs, redisd.ChildAttr
 	if q.in, err = q.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/redisd"
 )
 
 // childEnv names the variable that makes of this program a child, and what its errand is.
@@ -150,7 +152,7 @@ func startChild(ctx context.Context, e errand) (*child, error) {
 	}
 	c := &child{cmd: exec.CommandContext(ctx, program)}
 	c.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
-	c.cmd.Stderr, c.cmd.SysProcAttr = &c.errs, childAttr
+	c.cmd.Stderr, c.cmd.SysProcAttr = &c.errs, redisd.ChildAttr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/shuntmq/shunt/internal/resp"
 )
 
 // The keys are as long as shunt's: Redis reads and hashes them with each command.
@@ -166,10 +167,10 @@ func (q limitQueue) push(ctx context.Context, t task, from, to, batch, depth int
 		if n <= 0 {
 			return out
 		}
-		out = append(command(out, n+2, "LPUSH"), lists[next%len(lists)]...)
+		out = append(resp.AppendCommand(out, "LPUSH", nil, n+1), lists[next%len(lists)]...)
 		for ; n > 0; n-- {
 			binary.BigEndian.PutUint64(element[header:], uint64(next))
-			out = bulk(out, element)
+			out = resp.AppendBytes(out, element)
 			next++
 		}
 		calls++
@@ -201,7 +202,7 @@ func (q limitQueue) pull(ctx context.Context, t task, tally *tally, depth, turn 
 		if asked == int(tally.want) || empty > 0 {
 			return out
 		}
-		out = append(command(out, 3, "RPOPLPUSH"), from[(turn+asked)%len(from)]...)
+		out = append(resp.AppendCommand(out, "RPOPLPUSH", nil, 2), from[(turn+asked)%len(from)]...)
 		out = append(out, to[asked%len(to)]...)
 		asked++
 		return out
@@ -213,8 +214,8 @@ func (q limitQueue) pull(ctx context.Context, t task, tally *tally, depth, turn 
 			return out, nil
 		case kind == '$' && body != nil:
 			tally.handle(body[q.header:])
-			out = append(command(out, 4, "LREM"), to[got%len(to)]...)
-			out = bulk(append(out, "$2\r\n-1\r\n"...), body)
+			out = append(resp.AppendCommand(out, "LREM", nil, 3), to[got%len(to)]...)
+			out = resp.AppendBytes(append(out, "$2\r\n-1\r\n"...), body)
 			got++
 			return take(out), nil
 		case kind == '$' && toTheEnd:
@@ -241,7 +242,7 @@ func (q limitQueue) close() error { return q.pool.Close() }
 // named are the names of n lists, ready to be sent.
 func named(name string, n int) (lists [][]byte) {
 	for i := range max(1, n) {
-		lists = append(lists, bulk(nil, []byte(name+strconv.Itoa(i))))
+		lists = append(lists, resp.AppendString(nil, name+strconv.Itoa(i)))
 	}
 	return lists
 }
@@ -249,23 +250,12 @@ func named(name string, n int) (lists [][]byte) {
 // wire is a connection that speaks RESP without ceremony.
 type wire struct {
 	net.Conn
-	r *bufio.Reader
+	in *resp.Reader
 }
 
 func dialWire(ctx context.Context, addr string) (wire, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	return wire{c, bufio.NewReaderSize(c, 64<<10)}, err
-}
-
-func command(out []byte, words int, name string) []byte {
-	out = append(strconv.AppendInt(append(out, '*'), int64(words), 10), "\r\n"...)
-	out = append(strconv.AppendInt(append(out, '$'), int64(len(name)), 10), "\r\n"...)
-	return append(append(out, name...), "\r\n"...)
-}
-
-func bulk(out, word []byte) []byte {
-	out = append(strconv.AppendInt(append(out, '$'), int64(len(word)), 10), "\r\n"...)
-	return append(append(out, word...), "\r\n"...)
+	return wire{c, resp.NewReader(c, 64<<10)}, err
 }
 
 // run asks depth times, and again what answer makes of each reply, until done. One goroutine is enough: while it works on some
@@ -278,38 +268,22 @@ func (w wire) run(ctx context.Context, stall time.Duration, depth int, ask func(
 		out = ask(out)
 	}
 	for !done() {
-		if w.r.Buffered() == 0 || len(out) > 16<<10 {
+		if w.in.Buffered() == 0 || len(out) > 16<<10 {
 			w.SetDeadline(time.Now().Add(stall))
 			if _, err := w.Write(out); err != nil {
 				return err
 			}
 			out = out[:0]
 		}
-		line, err := w.r.ReadSlice('\n')
+		kind, body, err := w.in.Peek()
 		if err != nil {
 			return err
-		}
-		kind, body := line[0], line[1:len(line)-2]
-		size := 0
-		if kind == '$' {
-			if size, err = strconv.Atoi(string(body)); err != nil {
-				return err
-			}
-			if body = nil; size >= 0 {
-				if body, err = w.r.Peek(size + 2); err != nil {
-					return err
-				}
-				body = body[:size]
-			}
 		}
 		if kind == '-' {
 			return fmt.Errorf("redis-server: %s", body)
 		}
 		if out, err = answer(out, kind, body); err != nil {
 			return err
-		}
-		if body != nil && kind == '$' {
-			w.r.Discard(size + 2)
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/redisd"
 )
 
 // measure is one way to look at a system. It is given an empty queue on a server of its own.
@@ -12,11 +14,13 @@ type measure struct {
 	fits        func(system) bool
 	run         func(context.Context, queue, task) ([]sample, error)
 	quick       bool // part of -quick
+	tls         bool // the server serves TLS, too, and the queue is opened on that
 	once        bool // rounds would tell nothing more; all systems are measured at once, because it takes time and no core
 }
 
 var measures = []measure{
 	{name: "process", about: "a backlog, by a handler that does nothing; also CPU and allocations a message", fits: every, run: process, quick: true},
+	{name: "process-tls", about: "process over TLS", fits: func(s system) bool { return s.tls && redisd.CanTrust }, run: processTLS, tls: true},
 	{name: "process-100us", about: "the same, by one that sleeps 100 µs", fits: handles, run: processWaiting("process-100us", 100*time.Microsecond)},
 	{name: "process-5ms", about: "the same, by one that sleeps 5 ms", fits: handles, run: processWaiting("process-5ms", 5*time.Millisecond)},
 	{name: "deliver", about: "one message a call, from as many goroutines as -workers", fits: every, run: deliverOne, quick: true},
@@ -68,6 +72,11 @@ const (
 
 // process drains a backlog with a handler that does nothing.
 func process(ctx context.Context, q queue, t task) ([]sample, error) { return processAs(ctx, q, t, "") }
+
+// processTLS is process of a queue whose connections are over TLS.
+func processTLS(ctx context.Context, q queue, t task) ([]sample, error) {
+	return processAs(ctx, q, t, "-tls")
+}
 
 // processAs is process whose figures' names end so.
 func processAs(ctx context.Context, q queue, t task, suffix string) ([]sample, error) {

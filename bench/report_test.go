@@ -215,7 +215,7 @@ func TestNice(t *testing.T) {
 	if err := srv.nice(3); err != nil { // any user may
 		t.Fatal(err)
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", srv.cmd.Process.Pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", srv.process.Pid()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,11 @@ var shuntEvents atomic.Int64
 
 func openShunt(prefetch int) func(task) (queue, error) {
 	return func(t task) (queue, error) {
-		pool, err := shunt.NewPool("redis://" + t.srv.addr)
+		url := "redis://" + t.srv.addr
+		if t.srv.tls != "" {
+			url = "rediss://" + t.srv.tls
+		}
+		pool, err := shunt.NewPool(url)
 		if err != nil {
 			return nil, err
 		}

@@ -31,6 +31,7 @@ var tiny = load{
 // figures are what a measure gives for tiny.
 var figures = map[string][]string{
 	"process":       {"process", "redis-cpu", "client-cpu", "allocs"},
+	"process-tls":   {"process-tls", "redis-cpu-tls", "client-cpu-tls", "allocs-tls"},
 	"process-100us": {"process-100us", "process-100us-share"},
 	"process-5ms":   {"process-5ms", "process-5ms-share"},
 	"deliver":       {"deliver", "deliver-allocs"},

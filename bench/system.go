@@ -13,6 +13,7 @@ type system struct {
 	poll        time.Duration               // the longest that it sleeps when there is nothing to do
 	slow        bool                        // -quick gives it fewer messages
 	grows       bool                        // it is measured along the axes of growth
+	tls         bool                        // it can be opened over TLS
 	recovers    bool                        // it has what brings back what a killed process held
 	missing     func(context.Context) error // why it cannot be measured here; nil: it always can
 }
@@ -22,7 +23,7 @@ const reference = "limit"
 
 var systems = []system{
 	{name: "shunt", about: "as it comes, its Events on a counter",
-		kind: shuntQueue{}, open: openShunt(0), grows: true, recovers: true},
+		kind: shuntQueue{}, open: openShunt(0), grows: true, tls: true, recovers: true},
 	{name: "shunt-1", about: "the same with Prefetch 1: a worker holds one message",
 		kind: plain{}, open: openShunt(1)},
 	{name: "asynq", about: "as it comes, Concurrency as -workers",

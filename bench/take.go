@@ -146,7 +146,11 @@ func take(ctx context.Context, o options, c chosen, progress io.Writer) (*report
 // takeOne does one measurement: a fresh queue on a fresh server.
 func takeOne(ctx context.Context, o options, s system, m measure, note func(string, ...any)) (samples []sample, err error) {
 	runtime.GC() // what the one before left behind is not this one's to collect
-	srv, err := startServer(o.aof)
+	start := startServer
+	if m.tls {
+		start = startTLSServer
+	}
+	srv, err := start(o.aof)
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func clockEdits() ([]edit, error) {
 		return nil, err
 	}
 	var edits []edit
-	for _, dir := range []string{".", "internal/sender", "internal/worker", "internal/link", "internal/store", "internal/element", "internal/event"} {
+	for _, dir := range []string{".", "internal/sender", "internal/worker", "internal/link", "internal/resp", "internal/store", "internal/element", "internal/event"} {
 		name := filepath.Base(dir)
 		if dir == "." {
 			name = "shunt"

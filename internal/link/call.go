@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"sync/atomic"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/resp"
 )
 
 // Script is a Lua script that the link sends by its digest once the connection has seen its text.
@@ -12,7 +14,7 @@ type Script struct {
 	text, digest any // boxed once
 }
 
-// NewScript takes the script's whole text.
+// NewScript makes a Script of the whole text.
 func NewScript(text string) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{text: text, digest: hex.EncodeToString(sum[:])}
@@ -21,7 +23,7 @@ func NewScript(text string) *Script {
 // Digest is the SHA-1 by which the server knows the script.
 func (s *Script) Digest() string { return s.digest.(string) }
 
-// Command is a command that is sent often: what comes before its elements is rendered once.
+// Command is a command that is sent often: all that comes before its elements is rendered once.
 type Command struct {
 	name     string
 	args     []any
@@ -29,18 +31,19 @@ type Command struct {
 	wire     []byte
 }
 
-// NewCommand renders a command that is followed by so many elements.
+// NewCommand renders a command that has so many elements.
 func NewCommand(elements int, name string, args ...any) *Command {
-	return &Command{name: name, args: args, elements: elements, wire: appendCommand(nil, name, args, elements)}
+	return &Command{name: name, args: args, elements: elements, wire: resp.AppendCommand(nil, name, args, elements)}
 }
 
-// Call is one or more commands that are sent together. Its maker fills it, gives it to Link.Do, reads Replies, and may then
-// Reset and use it again; but a Call whose Do returned before all replies were there (its context ended) is the link's for ever.
+// Call is one or more commands that are sent together. Its owner fills it, passes it to Link.Do, reads Replies, and
+// may then Reset and use it again. A Call whose Do returned early, because its context ended, belongs to the link for
+// ever.
 type Call struct {
 	Replies []Reply // one a command, in order, once Do has returned
-	// Answered says that Do waited to the end: only then may Replies be read.
+	// Answered means that Do waited to the end: only then may Replies be read.
 	Answered bool
-	Order    int64 // of the calls of one link, by when their replies came
+	Order    int64 // calls of one link ascend by when their replies came
 
 	// KeepWhileDown keeps the call while the server is away. Without it a failed dial ends the call as NotExecuted.
 	KeepWhileDown bool
@@ -51,21 +54,21 @@ type Call struct {
 	n     int // of all commands
 	args  []any
 	elems [][]byte
-	size  int64 // bytes sent, as far as the link counts them
+	size  int64 // bytes that were sent
 	state atomic.Int32
 	done  chan struct{} // of capacity 1
-	timer *time.Timer   // Within's, kept
+	timer *time.Timer   // of Within, kept for its next use
 }
 
 var order atomic.Int64
 
-// Order numbers what came by another way than a Call among the calls.
+// Order gives a reply that came on another connection its number among the replies of calls.
 func Order() int64 { return order.Add(1) }
 
-// Reply is what one command came to.
+// Reply is the outcome of one command.
 type Reply struct {
 	Value any
-	Bulk  []byte // in place of Value: a string that is the whole reply, as elements come; nil where there was none
+	Bulk  []byte // in place of Value: a string that is the whole reply; nil if it is none
 	Err   error
 }
 
@@ -77,41 +80,16 @@ func (r Reply) Any() any {
 	return r.Value
 }
 
-// Memory is what short strings of replies share, in place of a piece of memory each. Its owner says when nobody reads them any more.
-type Memory struct{ all, free []byte }
-
-const (
-	maxPiece  = 1 << 10
-	maxMemory = 64 << 10
-)
-
-// piece is n bytes of it, or of their own.
-func (m *Memory) piece(n int) []byte {
-	if m == nil || n == 0 || n > maxPiece { // of nothing too it is a string, and not nil
-		return make([]byte, n)
-	}
-	if n > len(m.free) {
-		m.all = make([]byte, min(max(maxPiece, 2*len(m.all)), maxMemory)) // what has been given out stays where it is
-		m.free = m.all
-	}
-	b := m.free[:n:n]
-	m.free = m.free[n:]
-	return b
-}
-
-// Reuse takes back all pieces.
-func (m *Memory) Reuse() { m.free = m.all }
-
-// Size is how much it keeps.
-func (m *Memory) Size() int { return len(m.all) }
+// Memory is shared by the short strings of replies.
+type Memory = resp.Memory
 
 type command struct {
 	name     string
 	script   *Script
 	ready    *Command
-	times    int // of a ready one: so many in a row, each with its own elements
-	from, to int // its arguments in args
-	first, n int // those that follow, in elems: elements, which need no memory as an any
+	times    int // a ready one stands for so many in a row, each with its own elements
+	from, to int // of its arguments in args
+	first, n int // of its elements in elems, where they need no memory as an any
 }
 
 const (
@@ -132,13 +110,13 @@ func (c *Call) Reset() {
 	c.state.Store(queued)
 }
 
-// Drop is Reset for a Call that is not used for a while: it lets go of what was sent and what came.
+// Drop is Reset for a Call that is not used for a while: it keeps neither elements nor replies in memory.
 func (c *Call) Drop() {
 	c.Reset()
 	clear(c.Replies[:cap(c.Replies)])
 }
 
-// Only is a new Call of some of the commands, as they were added; their numbers ascend.
+// Only is a new Call of some of the commands, as they were added; is ascends.
 func (c *Call) Only(is []int) *Call {
 	o := NewCall()
 	o.KeepWhileDown = c.KeepWhileDown
@@ -191,7 +169,7 @@ func (c *Call) AddReady(r *Command, elements ...[]byte) {
 	c.n++
 }
 
-// AddScript appends a script's run; keys counts those of its arguments that are keys.
+// AddScript appends a run of a script; keys is how many of its arguments are keys.
 func (c *Call) AddScript(s *Script, keys int, args ...any) {
 	c.Add("EVALSHA", s.digest, keys)
 	c.args = append(c.args, args...)
@@ -207,7 +185,7 @@ func (c *Call) AddElements(elements ...[]byte) {
 
 func (c *Call) elements(cmd command) [][]byte { return c.elems[cmd.first : cmd.first+cmd.n] }
 
-// elementsOf are those of the ith of a ready command.
+// elementsOf are the elements of the ith run of a ready command.
 func (c *Call) elementsOf(cmd command, i int) [][]byte {
 	n := cmd.ready.elements
 	return c.elems[cmd.first+i*n : cmd.first+(i+1)*n]

@@ -7,13 +7,13 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Class says what an error tells of a command's outcome.
+// Class is the outcome of a command, as far as its error shows it.
 type Class int
 
 const (
 	Done        Class = iota // executed, no error
-	NotExecuted              // surely not: it may be sent again
-	Unknown                  // sent, and no reply came: it may have been executed, or may yet be
+	NotExecuted              // surely not executed: it may be sent again
+	Unknown                  // sent without a reply: it may have been executed, or may yet be
 	Fatal                    // refused, and waiting does not help: wrong type, permission, password
 	Failed                   // executed with an error
 )
@@ -27,20 +27,21 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// refusals are the first words of replies that say that nothing was executed; true where the connection should be dropped
-// too, because the server behind it has changed its role or is not ready.
+// refusals are the first words of replies after which nothing was executed. True means that the connection should be
+// dropped too, because its server has changed its role or is not ready.
 var refusals = map[string]bool{
-	"MOVED": false, "ASK": false, "TRYAGAIN": false, "CLUSTERDOWN": false, "OOM": false, "NOSCRIPT": false, "BUSY": false,
+	"MOVED": false, "ASK": false, "TRYAGAIN": false, "CLUSTERDOWN": false, "OOM": false, "NOSCRIPT": false,
+	"BUSY":       false,
 	"NOREPLICAS": false, "MISCONF": false, "LOADING": true, "READONLY": true, "MASTERDOWN": true, "UNBLOCKED": true,
 }
 
-// fatals likewise, where only a person can help.
+// fatals are refusals that only a person can mend.
 var fatals = map[string]bool{"WRONGTYPE": false, "NOPERM": false, "NOAUTH": true, "WRONGPASS": true}
 
-// Code is the first word of a server's error reply, also where a server older than 7 wraps a script's error in its own;
-// empty for any other error.
+// Code is the first word of a server's error reply, and empty for any other error. A server older than 7 wraps a
+// script's error in its own; Code finds it there.
 func Code(err error) string {
-	if err == nil { // which is asked for every message, and must not cost the memory of e
+	if err == nil { // the common case: it must not cost the memory of e
 		return ""
 	}
 	var e redis.Error
@@ -84,7 +85,7 @@ func Classify(err error) Class {
 	return Failed
 }
 
-// drops says whether a connection that gave this reply is of no further use.
+// drops reports whether a connection should be closed after this reply.
 func drops(err error) bool {
 	code := Code(err)
 	return refusals[code] || fatals[code]

@@ -1,10 +1,9 @@
-// Package link carries commands to Redis: pipelined on shared connections, blocking on connections of their own. It is the
-// only place that knows redigo's rules for a connection, and it decides, once, what an error says about a command's outcome.
+// Package link carries commands to Redis: pipelined on shared connections, blocking on connections of their own. It
+// alone knows redigo's rules for a connection, and it decides, in one place, which outcome an error leaves open.
 package link
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -16,83 +15,85 @@ import (
 
 // Settings of a Node.
 type Settings struct {
-	DialTimeout time.Duration            // for a connection to be had from the pool and to answer
+	DialTimeout time.Duration            // for a connection of the pool, and for its first answer
 	MaxBackoff  time.Duration            // between dials while the server is away
-	Changed     func(up bool, err error) // told, on a goroutine that may not wait, when the server goes and comes
+	Changed     func(up bool, err error) // called when the server goes and comes; it must not block
 }
 
 // minBackoff is the first wait after a failed dial, so that a process dials an absent server at most once a second
 // however many connections it wants, unless MaxBackoff, which a short lease demands, is less.
 const minBackoff = time.Second
 
-// Node is one Redis server as its connections see it. Unless it has just been seen there, connections are dialled
-// one after another, and while it is away with a growing wait. Safe for concurrent use.
+// Node is one Redis server, to which it makes connections. They are dialled one after another unless a dial has just
+// worked, and with a growing wait while the server is away. Safe for concurrent use.
 type Node struct {
-	pool *redis.Pool
-	set  Settings
-	turn chan struct{} // of capacity 1: the right to dial
+	pool    *redis.Pool
+	set     Settings
+	dialing chan struct{} // of capacity 1: the right to dial
 
-	mu    sync.Mutex
-	fails int       // dials that failed since the last that worked
-	until time.Time // no dial before
-	why   error     // of the last failed dial
-	seen  time.Time // the last dial that worked
-	told  state
+	mu        sync.Mutex
+	fails     int       // dials that failed since the last that worked
+	notBefore time.Time // of the next dial
+	why       error     // of the last failed dial
+	worked    time.Time // when a dial last worked
+	reported  state
 
-	telling sync.Mutex
+	reporting sync.Mutex
 }
 
+// state is what Changed was last called with.
 type state int
 
 const (
-	untold state = iota
+	neverReported state = iota
 	up
 	down
 )
 
 // NewNode starts nothing.
 func NewNode(pool *redis.Pool, s Settings) *Node {
-	return &Node{pool: pool, set: s, turn: make(chan struct{}, 1)}
+	return &Node{pool: pool, set: s, dialing: make(chan struct{}, 1)}
 }
 
-// failed notes that the server could not be reached, or sent a connection away. Several who find out at once count as one.
+// failed notes that the server could not be reached, or sent a connection away. Failures that are noticed at once
+// count as one.
 func (n *Node) failed(err error) {
 	n.mu.Lock()
 	n.why = err
-	if n.fails == 0 || time.Now().After(n.until) {
+	if n.fails == 0 || time.Now().After(n.notBefore) {
 		n.fails++
 		wait := min(minBackoff<<min(n.fails-1, 8), n.set.MaxBackoff)
-		n.until = time.Now().Add(wait + time.Duration(rand.Int64N(int64(wait)/8+1)))
+		n.notBefore = time.Now().Add(wait + time.Duration(rand.Int64N(int64(wait)/8+1)))
 	}
 	n.mu.Unlock()
-	n.tell()
+	n.report()
 }
 
-func (n *Node) worked() {
+func (n *Node) succeeded() {
 	n.mu.Lock()
-	n.fails, n.why, n.seen = 0, nil, time.Now()
+	n.fails, n.why, n.worked = 0, nil, time.Now()
 	n.mu.Unlock()
-	n.tell()
+	n.report()
 }
 
-// Why is what the last dial failed with; nil while the server is there.
+// Why is the error of the last dial; nil while the server is there.
 func (n *Node) Why() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.why
 }
 
-// tell reports a change, once. What is told last is how it is, whoever comes late.
-func (n *Node) tell() {
-	n.telling.Lock()
-	defer n.telling.Unlock()
+// report calls Changed once a change. It reads the state when its turn comes, so the last call has the last state.
+func (n *Node) report() {
+	n.reporting.Lock()
+	defer n.reporting.Unlock()
 	n.mu.Lock()
 	s, err := up, n.why
 	if err != nil {
 		s = down
 	}
-	changed := n.told != s
-	n.told = s
+	changed := n.reported != s
+	n.reported = s
 	n.mu.Unlock()
 	if changed && n.set.Changed != nil {
 		n.set.Changed(s == up, err)
@@ -100,29 +101,29 @@ func (n *Node) tell() {
 }
 
 // Dial gets a connection that has answered. It first waits for its turn and, while the server is away, for the backoff.
-func (n *Node) Dial(ctx context.Context) (redis.Conn, error) { return n.dialInTurn(ctx, nil) }
+func (n *Node) Dial(ctx context.Context) (redis.Conn, error) { return n.dialAfterBackoff(ctx, nil) }
 
-// DialOwn is Dial for one who wants the socket too, where that can be had: of a pool of NewPool's, without TLS. Such a pool dials anew
-// for it, and parts with its idle connections.
+// DialOwn is Dial that returns the socket too, where the pool is NewPool's: a *tls.Conn for rediss://. Such a pool
+// always dials anew for it, and closes idle connections that it meets.
 func (n *Node) DialOwn(ctx context.Context) (c redis.Conn, socket net.Conn, err error) {
-	c, err = n.dialInTurn(ctx, &socket)
+	c, err = n.dialAfterBackoff(ctx, &socket)
 	return c, socket, err
 }
 
-func (n *Node) dialInTurn(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
+func (n *Node) dialAfterBackoff(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 	n.mu.Lock()
-	seen := n.fails == 0 && time.Since(n.seen) < minBackoff
+	justWorked := n.fails == 0 && time.Since(n.worked) < minBackoff
 	n.mu.Unlock()
-	if !seen {
+	if !justWorked {
 		select {
-		case n.turn <- struct{}{}:
-			defer func() { <-n.turn }()
+		case n.dialing <- struct{}{}:
+			defer func() { <-n.dialing }()
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 	n.mu.Lock()
-	wait := time.Until(n.until)
+	wait := time.Until(n.notBefore)
 	if n.fails == 0 {
 		wait = 0
 	}
@@ -132,7 +133,7 @@ func (n *Node) dialInTurn(ctx context.Context, socket *net.Conn) (redis.Conn, er
 	}
 	c, err := n.dial(ctx, socket)
 	if err == nil {
-		n.worked()
+		n.succeeded()
 	} else if ctx.Err() == nil {
 		n.failed(err)
 	}
@@ -143,7 +144,7 @@ func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.set.DialTimeout)
 	defer cancel()
 	if socket != nil {
-		ctx = revealed(ctx, socket)
+		ctx = askForSocket(ctx, socket)
 	}
 	for {
 		old := n.pool.IdleCount() > 0
@@ -151,8 +152,8 @@ func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 		if err != nil {
 			return nil, fmt.Errorf("connect to redis: %w", err)
 		}
-		// The pool's connection may be an old one, and a new one may be to a server that is not ready. A user who may not PING
-		// is as good as one who may.
+		// The pool's connection may be an old one, and the server of a new one may not be ready. A refusal of PING
+		// itself, by an ACL, is an answer.
 		_, err = redis.DoWithTimeout(c, n.set.DialTimeout, "PING")
 		if err == nil || Code(err) == "NOPERM" {
 			return c, nil
@@ -164,10 +165,10 @@ func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 	}
 }
 
-// discard ends a connection for good, with what it may still be owed: a pool takes back only what has no error. A reply
-// that is due in no time is such an error, and needs no answer from the server.
+// discard closes a connection of a pool, whatever replies it still expects. A pool keeps a connection that has no
+// error; a read that times out at once gives it one, and needs no answer from the server.
 func discard(c redis.Conn) {
-	for c.Err() == nil { // what has been read already comes first
+	for c.Err() == nil { // replies that were read already come first
 		if _, err := redis.ReceiveWithTimeout(c, time.Nanosecond); err != nil && Code(err) == "" {
 			break
 		}
@@ -189,6 +190,3 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
-
-// ErrClosed says that the link was closed before the command was sent.
-var ErrClosed = errors.New("the link is closed")

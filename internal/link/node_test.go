@@ -63,7 +63,7 @@ func TestChangesInOrder(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() { n.failed(errors.New("away")) })
 	<-telling
-	all.Go(n.worked)
+	all.Go(n.succeeded)
 	time.Sleep(20 * time.Millisecond) // so that it wants to tell; if it does not, there is nothing to see
 	close(goOn)
 	all.Wait()
@@ -85,17 +85,17 @@ func TestBackoffGrows(t *testing.T) {
 	waits := make(map[time.Duration]bool)
 	for i, want := range []time.Duration{1, 2, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5} {
 		want *= time.Second
-		n.until = time.Now().Add(-1) // the wait is over
+		n.notBefore = time.Now().Add(-1) // the wait is over
 		before := time.Now()
 		n.failed(errEnough)
-		wait := n.until.Sub(before)
+		wait := n.notBefore.Sub(before)
 		if wait < want || wait > want+want/8+time.Second/2 {
 			t.Errorf("failure %d: wait %v, want %v", i+1, wait, want)
 		}
 		waits[wait.Round(time.Millisecond)] = true
-		until := n.until
+		until := n.notBefore
 		n.failed(errEnough) // somebody else finds the same
-		if n.until != until || n.fails != i+1 {
+		if n.notBefore != until || n.fails != i+1 {
 			t.Errorf("failure %d was counted again", i+1)
 		}
 	}
@@ -105,7 +105,7 @@ func TestBackoffGrows(t *testing.T) {
 	if down != 1 {
 		t.Errorf("told %d times", down)
 	}
-	n.worked()
+	n.succeeded()
 	if n.fails != 0 || n.Why() != nil {
 		t.Error("still away")
 	}

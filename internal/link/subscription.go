@@ -10,20 +10,23 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A subscription is asked whether it lives every pingEvery, and given up when nothing came for twice as long.
+// pingEvery is how often a subscription asks its connection whether it is alive, and asks again for channels that
+// were refused. A connection on which nothing came for twice as long is closed.
 const pingEvery = 30 * time.Second
 
-// Subscription is one connection that hears any number of pub/sub channels, for as long as there are any. What is published
-// while it is away is not heard: it says when it listens, and the listener then asks for what it may have missed.
+// Subscription is one connection that hears any number of pub/sub channels, for as long as there are any. What is
+// published while it is away is not heard: it says when it listens, and the listener then asks for what it may have
+// missed. A channel that the server refuses, by an ACL, is not heard; the others are.
 type Subscription struct {
 	node *Node
 
-	mu     sync.Mutex
-	hears  map[string][]*Listener
-	conn   redis.Conn // nil while away; writes hold mu, reads are the goroutine's
-	socket net.Conn   // of conn, where it is known
-	cancel context.CancelFunc
-	ended  chan struct{}
+	mu        sync.Mutex
+	hears     map[string][]*Listener
+	conn      redis.Conn      // nil while away; writes hold mu, the goroutine reads
+	confirmed map[string]bool // channels that conn is subscribed to
+	socket    net.Conn        // of conn, where it is known
+	cancel    context.CancelFunc
+	ended     chan struct{}
 }
 
 // Listener is one Listen.
@@ -39,7 +42,7 @@ func NewSubscription(node *Node) *Subscription {
 }
 
 // Listen calls listening(true) once the channel is heard, heard for what is published, and listening(false) when the
-// connection is lost, all from one goroutine, which they must not keep waiting.
+// connection of a channel that was heard is lost, all from one goroutine. They must not block.
 func (s *Subscription) Listen(channel string, heard func(payload string), listening func(bool)) *Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,13 +55,13 @@ func (s *Subscription) Listen(channel string, heard func(payload string), listen
 		go s.run(ctx, s.ended)
 	} else if s.conn != nil { // also where the channel is heard already: the server confirms it again
 		s.conn.Send("SUBSCRIBE", channel)
-		s.conn.Flush() // an error is seen by the reader
+		s.conn.Flush() // the reader finds an error
 	}
 	return l
 }
 
-// Forget ends a Listen; with the last one the connection and the goroutine end, for which it waits. When ctx is over
-// a connection that is mute is cut, where its socket is known.
+// Forget ends a Listen; with the last one the connection and the goroutine end, for which it waits. When ctx ends
+// first, a mute connection is closed, where its socket is known.
 func (s *Subscription) Forget(ctx context.Context, l *Listener) {
 	s.mu.Lock()
 	channel := l.channel
@@ -77,7 +80,7 @@ func (s *Subscription) Forget(ctx context.Context, l *Listener) {
 		return
 	}
 	ended, socket := s.ended, s.socket
-	s.cancel() // before the reply to what follows can come
+	s.cancel() // before UNSUBSCRIBE can be answered
 	s.cancel = nil
 	if s.conn != nil {
 		s.conn.Send("UNSUBSCRIBE") // its reply ends the reader's wait
@@ -87,7 +90,7 @@ func (s *Subscription) Forget(ctx context.Context, l *Listener) {
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		if socket != nil { // mute; where it is not known the reader's timeout ends it
+		if socket != nil { // otherwise the reader's timeout ends it
 			socket.Close()
 			<-ended
 		}
@@ -103,77 +106,83 @@ func (s *Subscription) run(ctx context.Context, ended chan struct{}) {
 			continue // Dial waits
 		}
 		began := time.Now()
-		s.mu.Lock()
-		if ctx.Err() == nil {
-			s.conn, s.socket = c, socket
-			for channel := range s.hears {
-				c.Send("SUBSCRIBE", channel)
-			}
-			c.Flush()
-		}
-		s.mu.Unlock()
-		refused := s.read(ctx, c)
-		s.mu.Lock()
-		if s.conn == c {
-			s.conn, s.socket = nil, nil
-		}
-		var lost []*Listener
-		if ctx.Err() == nil {
-			for _, ls := range s.hears {
-				lost = append(lost, ls...)
-			}
-		}
-		discard(c)
-		s.mu.Unlock()
-		for _, l := range lost {
+		s.attach(ctx, c, socket)
+		s.read(ctx, c)
+		for _, l := range s.detach(ctx, c) {
 			l.listening(false)
 		}
-		switch {
-		case refused: // an ACL without it: hints are optional
-			Sleep(ctx, pingEvery)
-		case time.Since(began) > MaxTrouble:
+		if time.Since(began) > MaxTrouble {
 			wait = 0
-		default: // had and lost at once
+		} else { // dialled and lost at once
 			wait = min(max(2*wait, minBackoff), MaxTrouble)
 			Sleep(ctx, wait)
 		}
 	}
 }
 
-// read hands out what comes until the connection ends or nothing is subscribed to; it says whether the server refused.
-func (s *Subscription) read(ctx context.Context, c redis.Conn) (refused bool) {
-	var ping *time.Timer
+// attach subscribes a new connection to all channels.
+func (s *Subscription) attach(ctx context.Context, c redis.Conn, socket net.Conn) {
 	s.mu.Lock()
-	ping = time.AfterFunc(pingEvery, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.conn == c {
-			c.Send("PING")
-			c.Flush()
-			ping.Reset(pingEvery)
+	defer s.mu.Unlock()
+	if ctx.Err() == nil {
+		s.conn, s.socket, s.confirmed = c, socket, make(map[string]bool)
+		s.subscribeLocked()
+	}
+}
+
+// subscribeLocked asks for all channels that are not confirmed.
+func (s *Subscription) subscribeLocked() {
+	for channel := range s.hears {
+		if !s.confirmed[channel] {
+			s.conn.Send("SUBSCRIBE", channel)
 		}
-	})
-	s.mu.Unlock()
-	defer ping.Stop()
-	for listens := false; ctx.Err() == nil; {
+	}
+	s.conn.Flush()
+}
+
+// detach closes a connection, and returns the listeners that have lost it.
+func (s *Subscription) detach(ctx context.Context, c redis.Conn) (lost []*Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for channel := range s.confirmed {
+		if ctx.Err() == nil {
+			lost = append(lost, s.hears[channel]...)
+		}
+	}
+	if s.conn == c {
+		s.conn, s.socket, s.confirmed = nil, nil, nil
+	}
+	discard(c)
+	return lost
+}
+
+// retryRefused asks again for channels that the server has refused: an ACL may have changed.
+func (s *Subscription) retryRefused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		s.subscribeLocked()
+	}
+}
+
+// read hands out what comes until the connection ends, or until nothing is subscribed to any more.
+func (s *Subscription) read(ctx context.Context, c redis.Conn) {
+	defer s.keepAlive(c)()
+	for ctx.Err() == nil {
 		v, err := redis.ReceiveWithTimeout(c, 2*pingEvery)
+		if Code(err) != "" && !drops(err) {
+			continue // a channel is refused, or PING, which is an answer too
+		}
 		if err != nil {
-			if listens && Code(err) != "" {
-				continue // PING is not allowed; that is an answer too
-			}
-			return Code(err) != ""
+			return
 		}
 		m, _ := redis.Values(v, nil)
 		if len(m) < 3 {
-			continue // a pong
+			continue // the reply to PING
 		}
 		kind, _ := redis.String(m[0], nil)
-		listens = listens || kind == "subscribe"
 		channel, _ := redis.String(m[1], nil)
-		s.mu.Lock()
-		ls := slices.Clone(s.hears[channel])
-		s.mu.Unlock()
-		for _, l := range ls {
+		for _, l := range s.listeners(c, kind, channel) {
 			switch kind {
 			case "subscribe":
 				l.listening(true)
@@ -183,5 +192,36 @@ func (s *Subscription) read(ctx context.Context, c redis.Conn) (refused bool) {
 			}
 		}
 	}
-	return false
+}
+
+// keepAlive asks the connection now and then, until stop is called.
+func (s *Subscription) keepAlive(c redis.Conn) (stop func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var tick *time.Timer
+	tick = time.AfterFunc(pingEvery, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.conn == c {
+			c.Send("PING")
+			s.subscribeLocked()
+			tick.Reset(pingEvery)
+		}
+	})
+	return tick.Stop
+}
+
+// listeners are those of a channel, after the server has sent a message of a kind about it.
+func (s *Subscription) listeners(c redis.Conn, kind, channel string) []*Listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == c {
+		switch kind {
+		case "subscribe":
+			s.confirmed[channel] = true
+		case "unsubscribe":
+			delete(s.confirmed, channel)
+		}
+	}
+	return slices.Clone(s.hears[channel])
 }

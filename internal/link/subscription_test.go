@@ -272,3 +272,52 @@ func TestForgetMute(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 }
+
+// A channel that the server refuses to a user is without hints, and the others are heard as ever: the first refusal ended the
+// connection, for half a minute, unless a channel that is allowed happened to come first.
+func TestSubscriptionRefused(t *testing.T) {
+	b := shared(t)
+	allowed, user := b.key+"allowed", redistest.Name(t)
+	b.s.Do("ACL", "SETUSER", user, "on", "nopass", "~*", "+@all", "resetchannels", "&"+allowed)
+	t.Cleanup(func() { b.s.Do("ACL", "DELUSER", user) })
+	pool, err := NewPool("redis://" + user + ":any@" + b.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Close() })
+	s := NewSubscription(NewNode(pool, Settings{DialTimeout: time.Second, MaxBackoff: time.Second}))
+	var refused []*ear
+	for i := range 8 { // the order on a new connection is not certain: one of nine is allowed
+		refused = append(refused, b.ear(s, fmt.Sprint(b.key, "refused", i)))
+	}
+	one := b.ear(s, allowed)
+	for range 2 {
+		one.want(true)
+		b.s.Do("PUBLISH", allowed, "a")
+		for got := any(true); got != "a"; { // where the connection came between, it is told twice
+			if got = <-one.heard; got != true && got != "a" {
+				t.Fatalf("heard %v", got)
+			}
+		}
+		b.CutAll()
+		one.want(false)
+	}
+	one.want(true)
+	for _, e := range refused {
+		e.nothing()
+	}
+
+	// A channel that is allowed later is tried again, without the connection being lost.
+	dials := b.Dials()
+	b.s.Do("ACL", "SETUSER", user, "allchannels")
+	s.retryRefused()
+	for _, e := range refused {
+		e.want(true)
+		b.forget(s, e.Listener)
+	}
+	one.nothing()
+	b.forget(s, one.Listener)
+	if n := b.Dials() - dials; n != 0 {
+		t.Errorf("%d more connections", n)
+	}
+}

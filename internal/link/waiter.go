@@ -8,14 +8,16 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// blockMargin is what a blocking command's reply may be late: an idle server notices the end of a block up to 100 ms late.
+// blockMargin is how late the reply to a blocking command may be: an idle server notices the end of a block up to 100
+// ms late.
 const blockMargin = time.Second
 
-// Waiter is a connection for blocking commands. One goroutine uses it; ID may be asked by any.
+// Waiter is a connection for blocking commands. One goroutine uses it; any may call ID.
 type Waiter struct {
 	node    *Node
 	timeout time.Duration // for a reply, beyond the time that a command blocks
 	conn    redis.Conn
+	used    time.Time // when conn last answered
 	id      atomic.Int64
 }
 
@@ -24,11 +26,15 @@ func NewWaiter(node *Node, timeout time.Duration) *Waiter {
 	return &Waiter{node: node, timeout: timeout}
 }
 
-// ID is the connection's id for CLIENT UNBLOCK; 0 where there is none or the server does not tell.
+// ID is the connection's id for CLIENT UNBLOCK; 0 if there is no connection or CLIENT ID was refused.
 func (w *Waiter) ID() int64 { return w.id.Load() }
 
-// Connect makes sure that there is a connection.
+// Connect makes sure that there is a connection, and that one which was idle is alive: a server's timeout may have
+// cut it, and a command on it would end as Unknown although it was never received.
 func (w *Waiter) Connect(ctx context.Context) error {
+	if w.conn != nil && time.Since(w.used) > staleAfter {
+		w.ask()
+	}
 	if w.conn != nil {
 		return nil
 	}
@@ -41,12 +47,23 @@ func (w *Waiter) Connect(ctx context.Context) error {
 	if err == nil {
 		w.id.Store(id)
 	}
+	w.used = time.Now()
 	return nil
 }
 
-// Do runs one command that blocks for at most block. It does not end early: whoever wants that unblocks the client.
+// ask closes a connection that does not answer as soon as a new one would have to. An ACL's refusal of PING is an
+// answer.
+func (w *Waiter) ask() {
+	_, err := redis.DoWithTimeout(w.conn, w.node.set.DialTimeout, "PING")
+	if Classify(err) == Unknown || drops(err) {
+		w.Close()
+	}
+}
+
+// Do runs one command that blocks for at most block. It has no context; CLIENT UNBLOCK ends it early.
 func (w *Waiter) Do(block time.Duration, name string, args ...any) (any, error) {
 	v, err := redis.DoWithTimeout(w.conn, block+w.timeout+blockMargin, name, args...)
+	w.used = time.Now()
 	if err == nil {
 		return v, nil
 	}

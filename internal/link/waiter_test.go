@@ -166,3 +166,46 @@ func TestWaiterWithoutID(t *testing.T) {
 		t.Errorf("%q, %v", v, err)
 	}
 }
+
+// A connection that was cut while it was idle, by a server's timeout for example, is found out before it is blocked on. The next
+// command did not reach the server, and yet its outcome was unknown.
+func TestWaiterCutWhileIdle(t *testing.T) {
+	for _, how := range []string{"killed", "alive", "may not ping", "mute"} {
+		t.Run(how, func(t *testing.T) {
+			b := shared(t)
+			w := b.waiter(patience)
+			id := w.ID()
+			pings := b.On(redistest.Command("PING"), 0, redistest.Pass)
+			time.Sleep(staleAfter + staleAfter/10) // what makes it idle is time
+			switch how {
+			case "killed":
+				if n, err := redis.Int(b.s.Do("CLIENT", "KILL", "ID", id), nil); n != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+			case "may not ping":
+				b.On(redistest.Command("PING"), 0, redistest.ReplyError("NOPERM this user has no permissions to run the 'ping' command"))
+			case "mute":
+				b.On(redistest.Command("PING"), 1, redistest.DropReply)
+			}
+			began := time.Now()
+			if err := w.Connect(b.within(patience)); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("Connect took %v", took)
+			}
+			b.s.Do("LPUSH", b.key, "there")
+			if v, err := redis.String(w.Do(time.Second, "BRPOPLPUSH", b.key, b.key+"2", 1)); v != "there" || err != nil {
+				t.Errorf("%q, %v", v, err)
+			}
+			if cut := how == "killed" || how == "mute"; (w.ID() != id) != cut {
+				t.Errorf("id %d, was %d", w.ID(), id)
+			}
+			// A connection in use is not asked.
+			before := pings.Struck()
+			if err := w.Connect(b.within(patience)); err != nil || pings.Struck() != before {
+				t.Errorf("%v, asked %d times", err, pings.Struck()-before)
+			}
+		})
+	}
+}

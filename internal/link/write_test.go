@@ -28,7 +28,7 @@ func counting(t *testing.T) (b *bed, l *Link, writes *atomic.Int64) {
 	dial := b.pool.DialContext
 	b.pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
 		c, err := dial(ctx)
-		if socket, ok := ctx.Value(revealKey{}).(*net.Conn); ok && err == nil {
+		if socket, ok := ctx.Value(socketKey{}).(*net.Conn); ok && err == nil {
 			*socket = counted{*socket, writes}
 		}
 		return c, err
@@ -41,16 +41,16 @@ func counting(t *testing.T) (b *bed, l *Link, writes *atomic.Int64) {
 // What is queued goes in as many writes as it takes for Redis to begin before all of it is sent.
 func TestWrites(t *testing.T) {
 	b, l, writes := counting(t)
-	for n, want := range map[int]int64{1: 1, together: 1, together + 1: 2, 2*together + 1: 3} {
+	for n, want := range map[int]int64{1: 1, maxCallsPerWrite: 1, maxCallsPerWrite + 1: 2, 2*maxCallsPerWrite + 1: 3} {
 		before := writes.Load()
 		calls := make([]*Call, n)
-		l.turn.Lock() // so that all are queued before one is sent
+		l.sending.Lock() // so that all are queued before one is sent
 		for i := range calls {
 			calls[i] = b.push("one of many")
 			l.Post(calls[i])
 		}
-		l.turn.Unlock()
-		l.poke()
+		l.sending.Unlock()
+		l.wakeWriter()
 		for _, c := range calls {
 			<-c.done
 			b.want(Done, c.Replies[0].Err)
@@ -65,7 +65,7 @@ func TestWrites(t *testing.T) {
 func TestWritesOfThoseAnsweredTogether(t *testing.T) {
 	b, l, writes := counting(t)
 	ctx := b.within(patience)
-	const callers, rounds = 2 * together, 100
+	const callers, rounds = 2 * maxCallsPerWrite, 100
 	before := writes.Load()
 	var all sync.WaitGroup
 	for range callers {

@@ -11,6 +11,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
+
+	"github.com/shuntmq/shunt/internal/redisd"
 )
 
 // Backend is what a behaviour suite needs of a server, be it real or in memory.
@@ -62,7 +64,7 @@ func Each(t *testing.T, f func(t *testing.T, b Backend)) {
 var (
 	mainMu    sync.Mutex
 	inMain    bool
-	shared    *process
+	shared    *redisd.Process
 	sharedErr error
 )
 
@@ -82,7 +84,7 @@ func Shared(t testing.TB) *Server {
 		t.Fatal("redistest: no one would end the shared server: call redistest.Main in TestMain")
 	}
 	if shared == nil && sharedErr == nil {
-		shared, sharedErr = launchNew(nil)
+		shared, sharedErr = redisd.Start()
 	}
 	if sharedErr != nil {
 		t.Fatal(sharedErr)
@@ -117,7 +119,7 @@ func Main(m *testing.M) int {
 	mainMu.Lock()
 	inMain = false
 	if shared != nil {
-		shared.remove()
+		shared.Remove()
 		shared = nil
 	}
 	mainMu.Unlock()

@@ -2,23 +2,22 @@ package redistest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
-	"runtime/pprof"
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/shuntmq/shunt/internal/redisd"
 )
 
 // Child is a process of a test's own, on whose life the test decides. Its methods may be called from any goroutine.
 type Child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	ended chan struct{} // closed once it has been waited for
+	ended <-chan struct{} // closed once it has been waited for
 	said  tail
 }
 
@@ -26,27 +25,14 @@ type Child struct {
 // process, where the system can do that, and a well-behaved child goes when its standard input ends.
 func Run(t testing.TB, env []string, path string, args ...string) *Child {
 	t.Helper()
-	c := &Child{cmd: exec.Command(path, args...), ended: make(chan struct{})}
+	c := &Child{cmd: exec.Command(path, args...)}
 	c.cmd.Env = append(os.Environ(), env...)
-	c.cmd.Stdout, c.cmd.Stderr, c.cmd.SysProcAttr = &c.said, &c.said, childAttr
+	c.cmd.Stdout, c.cmd.Stderr = &c.said, &c.said
 	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	started := make(chan error, 1)
-	// It keeps its thread, which the kernel's death signal follows.
-	go func() {
-		defer close(c.ended)
-		pprof.SetGoroutineLabels(context.Background())
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := c.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = c.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	if c.ended, err = redisd.Spawn(c.cmd); err != nil {
 		t.Fatalf("redistest: start %s: %v", path, err)
 	}
 	t.Cleanup(c.Kill)
@@ -89,8 +75,8 @@ func (c *Child) Kill() {
 }
 
 // Stop freezes the child with SIGSTOP, Cont lets it go on.
-func (c *Child) Stop() error { return c.signal("SIGSTOP", sigStop) }
-func (c *Child) Cont() error { return c.signal("SIGCONT", sigCont) }
+func (c *Child) Stop() error { return c.signal("SIGSTOP", redisd.SigStop) }
+func (c *Child) Cont() error { return c.signal("SIGCONT", redisd.SigCont) }
 
 // Term asks the child to end with SIGTERM.
 func (c *Child) Term() error { return c.signal("SIGTERM", syscall.SIGTERM) }

@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/resp"
 )
 
 // link is one client connection through a Proxy. Three goroutines carry it:
@@ -107,8 +109,8 @@ func (l *link) requests() {
 		}
 		var args [][]byte
 		var err error
-		if raw, args, err = readCommand(r, raw[:0]); err != nil {
-			if errors.Is(err, errProtocol) {
+		if raw, args, err = resp.ReadCommand(r, raw[:0]); err != nil {
+			if errors.Is(err, resp.ErrProtocol) {
 				l.note(err)
 				l.cut()
 				return
@@ -211,9 +213,9 @@ func (l *link) settle() bool {
 func (l *link) answers() {
 	r := bufio.NewReaderSize(l.server, 64<<10)
 	for {
-		reply, err := readReply(r)
+		reply, err := resp.ReadReply(r)
 		if err != nil {
-			if errors.Is(err, errProtocol) {
+			if errors.Is(err, resp.ErrProtocol) {
 				l.note(err)
 			}
 			l.end()

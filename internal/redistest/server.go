@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/redisd"
 )
 
 // Server is one test's hold on a real redis-server. Its methods may be called from several goroutines, except those that fail
 // the test (all but Addr, URL, Socket, Pid and TryDo): these belong to the test's own goroutine.
 type Server struct {
 	t      testing.TB
-	p      *process
+	p      *redisd.Process
 	shared bool
 }
 
@@ -23,29 +25,25 @@ type Server struct {
 // path; when there is none, the test fails.
 func Start(t testing.TB, conf ...string) *Server {
 	t.Helper()
-	p, err := launchNew(conf)
+	p, err := redisd.Start(conf...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.remove)
+	t.Cleanup(p.Remove)
 	return &Server{t: t, p: p}
 }
 
 // Addr returns "127.0.0.1:port".
-func (s *Server) Addr() string { return fmt.Sprint("127.0.0.1:", s.p.port) }
+func (s *Server) Addr() string { return s.p.Addr() }
 
 // URL returns the redis:// URL of database 0.
 func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
 
 // Socket returns the path of the unix socket.
-func (s *Server) Socket() string { return s.p.socket() }
+func (s *Server) Socket() string { return s.p.Socket() }
 
 // Pid returns the process id of the redis-server that was started last.
-func (s *Server) Pid() int {
-	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	return s.p.cmd.Process.Pid
-}
+func (s *Server) Pid() int { return s.p.Pid() }
 
 // Do runs a command on the server's admin connection, and fails the test on an error. Replies are redigo's. Commands of
 // several callers take turns, so a blocking one holds up the others.
@@ -59,7 +57,7 @@ func (s *Server) Do(cmd string, args ...any) any {
 }
 
 // TryDo is Do that returns the error; for a server that does not answer, after 40 s at most.
-func (s *Server) TryDo(cmd string, args ...any) (any, error) { return s.p.do(cmd, args...) }
+func (s *Server) TryDo(cmd string, args ...any) (any, error) { return s.p.Do(cmd, args...) }
 
 // Connections returns the number of connected clients without the admin's own. The server notices a closed connection a little
 // later than its client: poll.
@@ -105,13 +103,13 @@ func (s *Server) Pool(t testing.TB) *redis.Pool { return Pool(t, s.Addr()) }
 // Stop freezes the server with SIGSTOP: connections stay open, and what is sent to it waits in the kernel.
 func (s *Server) Stop() {
 	s.t.Helper()
-	s.signal("SIGSTOP", sigStop)
+	s.signal("SIGSTOP", redisd.SigStop)
 }
 
 // Cont lets a stopped server run on; it then executes what came meanwhile.
 func (s *Server) Cont() {
 	s.t.Helper()
-	s.signal("SIGCONT", sigCont)
+	s.signal("SIGCONT", redisd.SigCont)
 }
 
 func (s *Server) signal(name string, sig os.Signal) {
@@ -120,9 +118,7 @@ func (s *Server) signal(name string, sig os.Signal) {
 	if sig == nil {
 		s.t.Fatalf("redistest: this operating system has no %s", name)
 	}
-	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	if err := s.p.signal(sig); err != nil {
+	if err := s.p.Signal(sig); err != nil {
 		s.t.Fatalf("redistest: %s: %v", name, err)
 	}
 }
@@ -131,16 +127,14 @@ func (s *Server) signal(name string, sig os.Signal) {
 func (s *Server) Kill() {
 	s.t.Helper()
 	s.own("Kill")
-	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	s.p.kill()
+	s.p.Kill()
 }
 
 // Restart starts a killed server again, in the same directory and on the same port, and returns when it has loaded its data.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.own("Restart")
-	if err := s.p.relaunch(); err != nil {
+	if err := s.p.Restart(); err != nil {
 		s.t.Fatal(err)
 	}
 }

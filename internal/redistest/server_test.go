@@ -3,7 +3,6 @@ package redistest
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -90,14 +89,6 @@ func TestServerConfAndCounts(t *testing.T) {
 	}
 	s.Do("PING")
 	_ = c.Close()
-}
-
-func TestServerRefusesBadConf(t *testing.T) {
-	t.Parallel()
-	_, err := launchNew([]string{"no-such-directive 1"})
-	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
-		t.Errorf("got %v, want redis-server's own complaint", err)
-	}
 }
 
 func TestEach(t *testing.T) {

@@ -2,29 +2,32 @@ package redistest
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"io"
-	"math/big"
 	"net"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/redisd"
 )
 
 // TLS starts a port of loopback that speaks TLS 1.2 or later and passes what it hears on to the server at addr, as a redis-server's
-// tls-port would: that may be built without one. Its certificate, for 127.0.0.1, is signed by itself, so nobody trusts it who was not
-// given it. The test's cleanup closes the port and its connections.
+// tls-port would: a redis-server may be built without TLS. Its certificate, for 127.0.0.1, is signed by itself, so only clients that
+// were given it trust it. The test's cleanup closes the port and its connections.
 func TLS(t testing.TB, addr string) (at string, certificate *x509.Certificate) {
 	t.Helper()
-	pair, err := selfSigned()
+	pair, err := redisd.SelfSigned()
 	if err != nil {
 		t.Fatalf("redistest: certificate: %v", err)
 	}
+	return TLSWith(t, addr, pair), pair.Leaf
+}
+
+// TLSWith is TLS with a certificate of the caller's.
+func TLSWith(t testing.TB, addr string, pair tls.Certificate) (at string) {
+	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
 	if err != nil {
 		t.Fatalf("redistest: TLS: %v", err)
@@ -45,7 +48,7 @@ func TLS(t testing.TB, addr string) (at string, certificate *x509.Certificate) {
 			work.Go(func() { passOn(ctx, client.(*tls.Conn), addr) })
 		}
 	})
-	return l.Addr().String(), pair.Leaf
+	return l.Addr().String()
 }
 
 // passOn joins a client and the server at addr until either goes or ctx ends.
@@ -72,23 +75,4 @@ func passOn(ctx context.Context, client *tls.Conn, addr string) {
 	_ = client.Close()
 	_ = server.Close()
 	work.Wait()
-}
-
-// selfSigned makes a certificate and its key, good for an hour on either side of now.
-func selfSigned() (pair tls.Certificate, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return pair, err
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "redistest"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		return pair, err
-	}
-	leaf, err := x509.ParseCertificate(der)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }

@@ -1,4 +1,4 @@
-package link
+package resp
 
 import (
 	"cmp"
@@ -10,10 +10,11 @@ import (
 	"unsafe"
 )
 
-// socket reads and writes by system calls of which the Go runtime is not told. Told of one, it takes the processor away from a thread that
-// stays in it for 20 µs, as one does that writes to a server on the same machine, and has another thread go on meanwhile: with few
-// processors the three then wait for each other, which costs a link a tenth of its rate. None of these can block, because Go's sockets are
-// non-blocking: where there is nothing to read, or no room, the runtime waits as ever. One goroutine reads and one writes.
+// socket reads and writes by system calls that the Go runtime does not know of. The runtime takes the processor away
+// from a thread that stays in a system call for 20 µs, as a write to a server on the same machine does, and lets
+// another thread go on. With few processors the three then wait for each other, which costs a link a tenth of its
+// rate. None of these calls can block, because Go's sockets are non-blocking: where there is nothing to read, or no
+// room, the runtime waits as ever. One goroutine reads and one writes.
 type socket struct {
 	net.Conn
 	in, out side
@@ -24,17 +25,17 @@ type side struct {
 	of   net.Conn
 	name string
 	call uintptr
-	all  bool // as a write is done when all is written
+	all  bool // a write is done when all is written, a read when anything is read
 	wait func(try func(fd uintptr) bool) error
 	try  func(fd uintptr) bool // attempt, made once
 
 	b   []byte
-	n   int // of b that are done
+	n   int // bytes of b that are done
 	err error
 }
 
-// quick makes a socket of a connection that is one.
-func quick(c net.Conn) net.Conn {
+// Direct returns c with these system calls if c is a socket, and c itself otherwise: a *tls.Conn is none.
+func Direct(c net.Conn) net.Conn {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return c
@@ -69,12 +70,13 @@ func (s *side) do(b []byte) (int, error) {
 		err = op.Err
 	}
 	if err = cmp.Or(err, s.err); err != nil {
-		err = &net.OpError{Op: s.name, Net: s.of.LocalAddr().Network(), Source: s.of.LocalAddr(), Addr: s.of.RemoteAddr(), Err: err}
+		local := s.of.LocalAddr()
+		err = &net.OpError{Op: s.name, Net: local.Network(), Source: local, Addr: s.of.RemoteAddr(), Err: err}
 	}
 	return s.n, err
 }
 
-// attempt does what can be done now, and says whether that is all.
+// attempt does what can be done now, and reports whether the call is complete.
 func (s *side) attempt(fd uintptr) bool {
 	for s.n < len(s.b) {
 		n, _, errno := syscall.RawSyscall(s.call, fd, uintptr(unsafe.Pointer(&s.b[s.n])), uintptr(len(s.b)-s.n))

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Jitter is d less up to a tenth: whoever waits for the same thing does not do so in step.
+// Jitter is d less up to a tenth, so that waits for the same thing do not end at the same time.
 func Jitter(d time.Duration) time.Duration { return d - rand.N(d/10+1) }
 
+// MinTrouble and MaxTrouble bound the waits after refusals.
 const (
 	MinTrouble = 250 * time.Millisecond
 	MaxTrouble = 5 * time.Second
@@ -17,18 +18,18 @@ const (
 
 // Holdoff is a wait that grows with each refusal in a row.
 type Holdoff struct {
-	wait   time.Duration
-	until  time.Time
-	forgot bool // a NOSCRIPT was among these refusals
+	wait     time.Duration
+	until    time.Time
+	noScript bool // one of these refusals was NOSCRIPT
 }
 
-// Refuse takes in a refusal, and returns how long to wait. What waiting does not mend waits longest; a script that was forgotten, the first
-// time, goes again with its text almost at once.
+// Refuse notes a refusal, and returns how long to wait. Errors that waiting does not mend wait longest. A script that
+// the server has forgotten goes again with its text almost at once, the first time.
 func (h *Holdoff) Refuse(err error) time.Duration {
 	class := Classify(err)
 	switch {
-	case Code(err) == "NOSCRIPT" && !h.forgot:
-		h.forgot = true
+	case Code(err) == "NOSCRIPT" && !h.noScript:
+		h.noScript = true
 		h.until = time.Now().Add(MinTrouble / 50)
 		return MinTrouble / 50
 	case class == Fatal || class == Failed:
@@ -51,16 +52,16 @@ func (h *Holdoff) Left() time.Duration {
 
 // Breaker slows a whole receiver down while Redis refuses its commands: one step at a time, with a growing wait.
 type Breaker struct {
-	Over  func()                      // told when the refusals have ended
-	Tells func(err error, fatal bool) // told of each refusal that is worth it
+	Over  func()                      // called when the refusals have ended
+	Tells func(err error, fatal bool) // called with each refusal that is worth an event
 
-	on    atomic.Bool
-	mu    sync.Mutex
-	off   Holdoff
-	given bool // the right to try, to one who has not been judged yet
+	on     atomic.Bool
+	mu     sync.Mutex
+	off    Holdoff
+	trying bool // a step was let through, and Judge has not heard of it yet
 }
 
-// Pass says how long to wait before a step; who gets zero in trouble is the only one until the next wait is over.
+// Pass returns how long to wait before a step. While Redis refuses, only one caller a wait gets zero.
 func (b *Breaker) Pass() time.Duration {
 	if !b.on.Load() {
 		return 0
@@ -71,23 +72,24 @@ func (b *Breaker) Pass() time.Duration {
 		return d
 	}
 	b.off.until = time.Now().Add(max(b.off.wait, MinTrouble/50))
-	b.given = true
+	b.trying = true
 	return 0
 }
 
-// Back gives the right to a step back, of one who had nothing to send: otherwise nobody would try until the next wait is over.
+// Back is called in place of Judge by a caller that had nothing to send; otherwise no step would be tried until the
+// next wait is over.
 func (b *Breaker) Back() {
 	if !b.on.Load() {
 		return
 	}
 	b.mu.Lock()
-	if b.given { // not a wait that began since
-		b.off.until, b.given = time.Now(), false
+	if b.trying { // otherwise the wait is a newer one
+		b.off.until, b.trying = time.Now(), false
 	}
 	b.mu.Unlock()
 }
 
-// Judge hears how a step went.
+// Judge notes the outcome of a step.
 func (b *Breaker) Judge(err error) {
 	if err == nil {
 		if b.on.Load() && b.on.Swap(false) {
@@ -99,7 +101,7 @@ func (b *Breaker) Judge(err error) {
 	if !b.on.Swap(true) {
 		b.off = Holdoff{}
 	}
-	b.given = false
+	b.trying = false
 	wait := b.off.Refuse(err)
 	b.mu.Unlock()
 	if class := Classify(err); wait > MinTrouble/50 {

@@ -1,41 +1,38 @@
-package redistest
+package resp
 
 import (
 	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 )
 
-// RESP2, as far as its boundaries go:
+// A proxy passes on the bytes of commands and replies as they came; it needs only their boundaries:
 //
 //	request  *2 CRLF  $4 CRLF LLEN CRLF  $3 CRLF key CRLF
 //	reply    + - : one line;  $ bytes or $-1;  * replies or *-1
 
-// errProtocol means that a byte stream is not RESP2.
-var errProtocol = errors.New("redistest: not RESP2")
+// maxArgs bounds the arguments of a request, as Redis does.
+const maxArgs = 1 << 20
 
-// maxBulk is Redis's own bound on an element, so that garbage is not taken for a length.
-const maxBulk = 512 << 20
-
-// readCommand appends one request's bytes to raw, and returns them with its arguments, at least one, which point into them.
-func readCommand(r *bufio.Reader, raw []byte) ([]byte, [][]byte, error) {
-	raw, n, err := readHeader(r, raw, '*')
+// ReadCommand appends one request's bytes to raw, and returns them with its arguments, at least one, which point into
+// them.
+func ReadCommand(r *bufio.Reader, raw []byte) ([]byte, [][]byte, error) {
+	raw, n, err := readHead(r, raw, '*')
 	if err != nil {
 		return raw, nil, err
 	}
-	if n < 1 || n > 1<<20 {
-		return raw, nil, fmt.Errorf("%w: a request of %d arguments", errProtocol, n)
+	if n < 1 || n > maxArgs {
+		return raw, nil, fmt.Errorf("%w: a request of %d arguments", ErrProtocol, n)
 	}
 	ends := make([]int, 0, 2*min(n, 64)) // positions, since raw may still move
 	for range n {
 		var size int
-		if raw, size, err = readHeader(r, raw, '$'); err != nil {
+		if raw, size, err = readHead(r, raw, '$'); err != nil {
 			return raw, nil, err
 		}
 		if size < 0 {
-			return raw, nil, fmt.Errorf("%w: a null argument", errProtocol)
+			return raw, nil, fmt.Errorf("%w: a null argument", ErrProtocol)
 		}
 		ends = append(ends, len(raw), len(raw)+size)
 		if raw, err = readBulk(r, raw, size); err != nil {
@@ -49,8 +46,8 @@ func readCommand(r *bufio.Reader, raw []byte) ([]byte, [][]byte, error) {
 	return raw, args, nil
 }
 
-// readReply returns the bytes of one whole reply, however nested.
-func readReply(r *bufio.Reader) ([]byte, error) {
+// ReadReply returns the bytes of one whole reply, however nested.
+func ReadReply(r *bufio.Reader) ([]byte, error) {
 	var raw []byte
 	for left := 1; left > 0; left-- {
 		start := len(raw)
@@ -61,7 +58,7 @@ func readReply(r *bufio.Reader) ([]byte, error) {
 		switch raw[start] {
 		case '+', '-', ':':
 		case '$', '*':
-			n, err := number(raw[start:])
+			n, err := length(raw[start:])
 			if err != nil {
 				return nil, err
 			}
@@ -73,27 +70,27 @@ func readReply(r *bufio.Reader) ([]byte, error) {
 				}
 			}
 		default:
-			return nil, fmt.Errorf("%w: a reply that begins with %q", errProtocol, raw[start])
+			return nil, fmt.Errorf("%w: a reply that begins with %q", ErrProtocol, raw[start])
 		}
 	}
 	return raw, nil
 }
 
-// readHeader reads a line of the given type with its number.
-func readHeader(r *bufio.Reader, raw []byte, kind byte) ([]byte, int, error) {
+// readHead reads a line of the given type with its number.
+func readHead(r *bufio.Reader, raw []byte, kind byte) ([]byte, int, error) {
 	start := len(raw)
 	raw, err := readLine(r, raw)
 	if err != nil {
 		return raw, 0, err
 	}
 	if raw[start] != kind {
-		return raw, 0, fmt.Errorf("%w: %q where %q belongs", errProtocol, raw[start], kind)
+		return raw, 0, fmt.Errorf("%w: %q where %q belongs", ErrProtocol, raw[start], kind)
 	}
-	n, err := number(raw[start:])
+	n, err := length(raw[start:])
 	return raw, n, err
 }
 
-// readLine appends a line to raw, its CRLF included.
+// readLine appends a line to raw, its CRLF included. Unlike a Reader's, the line may be longer than the buffer.
 func readLine(r *bufio.Reader, raw []byte) ([]byte, error) {
 	start := len(raw)
 	for {
@@ -107,7 +104,7 @@ func readLine(r *bufio.Reader, raw []byte) ([]byte, error) {
 		}
 	}
 	if n := len(raw); n-start < 3 || raw[n-2] != '\r' {
-		return raw, fmt.Errorf("%w: line %q", errProtocol, raw[start:])
+		return raw, fmt.Errorf("%w: line %q", ErrProtocol, raw[start:])
 	}
 	return raw, nil
 }
@@ -123,11 +120,11 @@ func readBulk(r *bufio.Reader, raw []byte, n int) ([]byte, error) {
 	return raw, err
 }
 
-// number returns the number in a line such as "$-1\r\n".
-func number(line []byte) (int, error) {
-	n, err := strconv.Atoi(string(line[1 : len(line)-2]))
-	if err != nil || n > maxBulk {
-		return 0, fmt.Errorf("%w: length %q", errProtocol, line)
+// length is the number in a line such as "$-1\r\n".
+func length(line []byte) (int, error) {
+	n, ok := number(line[1 : len(line)-2])
+	if !ok || n < -1 || n > maxBulk {
+		return 0, fmt.Errorf("%w: length %q", ErrProtocol, line)
 	}
-	return n, nil
+	return int(n), nil
 }

@@ -1,4 +1,4 @@
-package link
+package resp
 
 import (
 	"bytes"
@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// What a link writes and reads by system calls of its own is what the net package would, and so are the errors.
-func TestQuick(t *testing.T) {
+// Direct system calls write and read what the net package would, and return the same errors.
+func TestDirect(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"tcp", "unix"} {
 		plain := converse(t, network, func(c net.Conn) net.Conn { return c })
-		own := converse(t, network, quick)
+		own := converse(t, network, Direct)
 		if !slices.Equal(plain, own) {
-			t.Errorf("%s: own calls tell\n%s\nand net's\n%s", network, strings.Join(own, "\n"), strings.Join(plain, "\n"))
+			t.Errorf("%s: direct calls tell\n%s\nand net's\n%s", network, strings.Join(own, "\n"), strings.Join(plain, "\n"))
 		}
 	}
 }

@@ -1,0 +1,26 @@
+package link
+
+// Server is what shunt holds of one Redis node.
+type Server struct {
+	*Node
+	Data  *Link         // deliveries, takes, verdicts
+	Pulse *Link         // beats, sweeps, promotes: no element ever delays a beat
+	Hints *Subscription // new earliest times
+}
+
+// Router names the node that has a channel. All keys of a channel have the channel's name as their hash tag, so they
+// live on one node, and a script never needs another.
+//
+// Today there is one server behind a Router, and For returns it for every channel. Sentinel and Cluster come behind
+// the same seam: with Sentinel, For returns the server of the present master; with Cluster, that of the node which
+// has the channel's slot. For may therefore return another server from one call to the next. A caller asks it for
+// each step, and keeps no Server across steps; a step that ends as MOVED or READONLY is asked again.
+type Router struct {
+	server *Server
+}
+
+// NewRouter returns a Router with one server behind it.
+func NewRouter(server *Server) *Router { return &Router{server: server} }
+
+// For returns the server that has the channel's keys.
+func (r *Router) For(channel string) *Server { return r.server }
