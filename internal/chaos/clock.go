@@ -80,12 +80,12 @@ func clockEdits() ([]edit, error) {
 
 // nextEdits make a version to come: each element gets a flag and a field that today's does not know.
 var nextEdits = []edit{
-	{"internal/element/element.go", "magic, version1|e.flags, ", "magic, version1|e.flags|nextFlag, "},
-	{"internal/element/element.go", "	return append(append(append(b, r.unknown...)", `	if !strings.Contains(string(r.unknown), nextField) {
+	{"internal/element/encode.go", "magic, version1|e.flags, ", "magic, version1|e.flags|nextFlag, "},
+	{"internal/element/encode.go", "	return append(append(append(b, r.unknown...)", `	if !strings.Contains(string(r.unknown), nextField) {
 		b = append(b, nextField...)
 	}
 	return append(append(append(b, r.unknown...)`},
-	{"internal/element/element.go", "import (\n", "import (\n\t\"strings\"\n"},
+	{"internal/element/encode.go", "import (\n", "import (\n\t\"strings\"\n"},
 	{"internal/element/element.go", "// Element is a decoded element.", "const (\n\tnextFlag = 4\n\tnextField = \"\\xc8\\x00\\x04next\"\n)\n\n// Element is a decoded element."},
 }
 
