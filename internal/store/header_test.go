@@ -49,23 +49,10 @@ func expected(b []byte) probe {
 	return probe{header: !e.Bare, newer: err == element.ErrNewerVersion, identity: e.Identity(b), id: e.ID()}
 }
 
-// source is the text of scripts, one behind the other.
-func source(t testing.TB, names ...string) (text string) {
-	t.Helper()
-	for _, name := range names {
-		b, err := lua.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text += string(b)
-	}
-	return text
-}
-
 // probeScript is header.lua and a return.
 func probeScript(t testing.TB) *redis.Script {
 	t.Helper()
-	return redis.NewScript(0, source(t, "header")+"\nlocal e = ARGV[1]\nreturn {header(e) and 1 or 0, newer(e) and 1 or 0, identity(e), idOf(e) or ''}")
+	return redis.NewScript(0, joined([]string{"header"})+"\nlocal e = ARGV[1]\nreturn {header(e) and 1 or 0, newer(e) and 1 or 0, identity(e), idOf(e) or ''}")
 }
 
 func probed(s *redis.Script, c redis.Conn, b []byte) (p probe, err error) {

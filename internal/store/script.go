@@ -9,17 +9,35 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
+var (
+	built   = make(map[*link.Script][]string) // the files that each script is made of
+	altered = make(map[string]string)         // text that stands in for a file's: see Alter
+)
+
 // script joins the files into one script; what others need stands first.
-func script(names ...string) *link.Script {
-	text := ""
-	for _, name := range names {
-		b, err := lua.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			panic(err)
-		}
-		text += string(b)
+func script(files ...string) *link.Script {
+	s := link.NewScript(joined(files))
+	built[s] = files
+	return s
+}
+
+func joined(files []string) (text string) {
+	for _, f := range files {
+		text += source(f)
 	}
-	return link.NewScript(text)
+	return text
+}
+
+// source is the text of a Lua file.
+func source(file string) string {
+	if text, is := altered[file]; is {
+		return text
+	}
+	b, err := lua.ReadFile("lua/" + file + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
 }
 
 // The scripts; KEYS, ARGV and replies stand above each in its file.

