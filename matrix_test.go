@@ -48,7 +48,7 @@ var steps = []step{
 }
 
 // TestMatrix strikes every command with every cut, and with one refusal, on miniredis: what users' tests run on keeps the promise,
-// too. On redis-server internal/chaos strikes the same commands, with every refusal, and judges more.
+// too. On redis-server the harness in chaos strikes the same commands, with every refusal, and judges more.
 func TestMatrix(t *testing.T) {
 	for _, st := range steps {
 		for name, fault := range map[string]redistest.Action{"cut before": redistest.CutBefore, "cut unread": redistest.CutUnread, "cut after": redistest.CutAfter,

@@ -12,7 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Plans: what a message makes its handler do. Those with a number wait so many milliseconds. What concerns the first attempt only
@@ -94,6 +98,9 @@ func (m *message) Resolve(ctx context.Context) error {
 		}
 		runtime.Goexit()
 	}
+	if ackFirst {
+		m.ack(ctx, i)
+	}
 	err := m.act(ctx, i.Attempt)
 	e.Phase, e.Note = ok, ""
 	if err != nil {
@@ -110,6 +117,23 @@ func (m *message) Resolve(ctx context.Context) error {
 	}
 	m.log.say(e)
 	return err
+}
+
+// ack removes the message from its worker's list, as it lies there: the mistake of an ack before the handler.
+func (m *message) ack(ctx context.Context, i shunt.Info) {
+	inc, err := store.ParseIncarnation(i.Receiver)
+	if err != nil {
+		panic(err)
+	}
+	list := store.KeysOf(i.Channel).Doing(inc, i.Worker)
+	c := ackPool.Get()
+	defer c.Close()
+	es, _ := redis.ByteSlices(c.Do("LRANGE", list, 0, -1))
+	for _, raw := range es {
+		if e, _ := element.Decode(raw); e.SerialString() == i.Serial {
+			_, _ = c.Do("LREM", list, 1, raw)
+		}
+	}
 }
 
 // act is the handler itself.

@@ -10,11 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -65,8 +69,8 @@ func build(dir string, edits ...edit) (bin string, err error) {
 		return "", err
 	}
 	bin = filepath.Join(dir, "chaos")
-	c := exec.Command("go", "build", "-overlay", list, "-ldflags=-s -w", "-o", bin, "./internal/chaos")
-	c.Dir = root
+	c := exec.Command("go", "build", "-overlay", list, "-ldflags=-s -w", "-o", bin, ".")
+	c.Dir = filepath.Join(root, "chaos")
 	c.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
@@ -74,19 +78,23 @@ func build(dir string, edits ...edit) (bin string, err error) {
 	return bin, nil
 }
 
+// moduleRoot is the directory of shunt, whose module the harness stands in.
 var moduleRoot = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
-	root := filepath.Dir(string(bytes.TrimSpace(out)))
-	if _, err2 := os.Stat(filepath.Join(root, "internal", "chaos")); err == nil && err2 != nil {
-		err = fmt.Errorf("the harness runs in the tree of its module: %w", err2)
+	root := filepath.Dir(filepath.Dir(string(bytes.TrimSpace(out))))
+	if _, err2 := os.Stat(filepath.Join(root, "chaos", "defect.go")); err == nil && err2 != nil {
+		err = fmt.Errorf("the harness runs in its own directory: %w", err2)
 	}
 	return root, err
 })
 
-// defect is a mistake that the harness has to catch.
+// defect is a mistake that the harness has to catch. It is planted in the process of a worker that is started with its
+// name.
 type defect struct {
-	name  string
-	edits []edit
+	name string
+	lua  []luaEdit
+	// plant opens a door of package planted, or gives the harness's own handler a mistake.
+	plant func()
 	// schedule strikes at the place where the mistake shows.
 	schedule func(w *world)
 	drain    time.Duration
@@ -94,215 +102,210 @@ type defect struct {
 	rare     bool   // its occasion is too rare to wait for it: nothing at random is tried
 }
 
-// play runs the defect's schedule.
-func (d *defect) play(t testing.TB, s *redistest.Server, bin string) *verdict {
+// luaEdit is one change to a file of internal/store/lua. The old text must be there exactly once.
+type luaEdit struct{ file, old, new string }
+
+// play runs the defect's schedule; planted is its name, or empty for the package as it is.
+func (d *defect) play(t testing.TB, s *redistest.Server, planted string) *verdict {
 	t.Helper()
-	w := newWorld(t, s, bin)
+	w := newWorld(t, s, planted)
 	d.schedule(w)
 	return w.end(cmp.Or(d.drain, 4*time.Second))
 }
 
-const (
-	importElement = "\t\"github.com/shuntmq/shunt/internal/element\"\n"
-	importLink    = "\t\"github.com/shuntmq/shunt/internal/link\"\n"
-)
+// defectEnv has the name of the mistake that a worker process is to make.
+const defectEnv = "SHUNT_CHAOS_DEFECT"
 
-// defects are those of the fault matrix. Each is caught on its own schedule, which the package as it is passes, and by the random mix.
-var defects = []defect{
-	{
-		name: "ack before the handler",
-		edits: []edit{
-			{"handling.go", importElement, importLink + importElement},
-			{"handling.go", "\treturn h.r.handler(h.Item, m)\n", `	ack := link.NewCall()
-	ack.Add("LREM", h.Item.Channel.Doing(h.r.Live(), h.Worker()), 1, h.Item.Encode())
-	h.r.s.Data.Run(h.Item, ack)
-	return h.r.handler(h.Item, m)
-`},
-		},
-		schedule: killHolding,
-	},
-	{
-		name: "a reaper that does LREM and then LPUSH as two commands",
-		edits: []edit{
-			{"reaper.go", "\terr := r.s.Pulse.Run(r.PoolCtx, c) // one reply after another\n", `	err := r.pulseTwo(c, some, in.Prepare)
-`},
-			{"reaper.go", "// pulseOne runs", `func (r *receiver) pulseTwo(reaps *link.Call, some []any, prepare any) error {
-	for _, list := range some {
-		c := link.NewCall()
-		c.Add("LRANGE", list, 0, -1)
-		if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
+// plantDefect makes this process make the mistake of that name.
+func plantDefect(name string) error {
+	i := slices.IndexFunc(defects, func(d defect) bool { return d.name == name })
+	if i < 0 {
+		return fmt.Errorf("there is no defect %q", name)
+	}
+	for _, e := range defects[i].lua {
+		if err := store.Alter(e.file, e.old, e.new); err != nil {
 			return err
 		}
-		es, _ := redis.Values(c.Replies[0].Value, nil)
-		for _, e := range es {
-			for _, cmd := range [][]any{{"LREM", list, 1, e}, {"RPUSH", prepare, e}} {
-				c := link.NewCall()
-				c.Add(cmd[0].(string), cmd[1:]...)
-				if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
-					return err
-				}
-			}
-		}
-		reaps.Replies = append(reaps.Replies, link.Reply{Value: []any{int64(len(es)), int64(0), int64(0), int64(0), int64(0), int64(0)}})
+	}
+	if plant := defects[i].plant; plant != nil {
+		plant()
 	}
 	return nil
 }
 
-// pulseOne runs`},
-		},
-		schedule: cutReapers,
-	},
-	{
-		name: "a reaper that ignores the lease",
-		edits: []edit{
-			{"internal/store/lua/sweep.lua", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now),", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf',"},
-		},
-		schedule: killBesideHolders,
-	},
-	{
-		name: "no new incarnation after a lost reply",
-		edits: []edit{
-			{"internal/worker/waiter.go", "func (r *Pool) mustHandOver(why error) {\n", "func (r *Pool) mustHandOver(why error) {\n\tif why != ErrLeaseLost {\n\t\treturn\n\t}\n"},
-		},
-		schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("RPOPLPUSH", "}.prepare")) },
-	},
-	{
-		name: "a promoter that does ZREM and then LPUSH as two commands",
-		edits: []edit{
-			{"delay.go", "p.move(ctx)\n", "p.moveApart(ctx)\n"},
-			{"delay.go", "// promote moves what is due", `func (p *promoter) moveApart(ctx context.Context) ([]int64, error) {
-	do := func(name string, args ...any) (any, error) {
-		c := link.NewCall()
-		c.Add(name, args...)
-		err := p.r.s.Pulse.Run(ctx, c)
-		if err != nil {
-			return nil, err
+// ackFirst has handlers ack their message before they begin, by connections of ackPool.
+var (
+	ackFirst bool
+	ackPool  *redis.Pool // of this process
+)
+
+// reapInTwo removes an element from a dead worker's list, and then puts it back into prepare, as two commands.
+func reapInTwo(do planted.Do, list, prepare string) (moved int, err error) {
+	es, err := redis.Values(do("LRANGE", list, 0, -1))
+	for _, e := range es {
+		if _, err := do("LREM", list, 1, e); err != nil {
+			return moved, err
 		}
-		return c.Replies[0].Value, nil
-	}
-	v, err := do("ZRANGEBYSCORE", p.in.Delay, "-inf", time.Now().UnixMilli(), "LIMIT", 0, 100)
-	es, _ := redis.Values(v, err)
-	if len(es) > 0 {
-		if _, err = do("ZREM", append([]any{p.in.Delay}, es...)...); err == nil {
-			_, err = do("LPUSH", append([]any{p.in.Prepare}, es...)...)
+		if _, err := do("RPUSH", prepare, e); err != nil {
+			return moved, err
 		}
+		moved++
 	}
-	return []int64{int64(len(es)), 100}, err
+	return moved, err
 }
 
-// promote moves what is due`},
+// promoteInTwo removes what is due from delay, and then puts it into prepare, as two commands.
+func promoteInTwo(do planted.Do, delay, prepare string) (moved int, err error) {
+	es, err := redis.Values(do("ZRANGEBYSCORE", delay, "-inf", time.Now().UnixMilli(), "LIMIT", 0, 100))
+	if err != nil || len(es) == 0 {
+		return 0, err
+	}
+	if _, err := do("ZREM", append([]any{delay}, es...)...); err != nil {
+		return 0, err
+	}
+	_, err = do("LPUSH", append([]any{prepare}, es...)...)
+	return len(es), err
+}
+
+// defects are those of the fault matrix. Each is caught on its own schedule, which the package as it is passes, and by
+// the random mix.
+var defects []defect
+
+func init() { // not a literal: plantDefect, which runs before main, reads it, and the schedules start workers
+	defects = []defect{
+		{
+			name:     "ack before the handler",
+			plant:    func() { ackFirst = true },
+			schedule: killHolding,
 		},
-		schedule: cutPromoters,
-	},
-	{
-		name: "a script that removes first, with a .prepare of the wrong type",
-		edits: []edit{
-			{"internal/store/lua/promote.lua", "  redis.call('LPUSH', KEYS[3], unpack(es))\n", "  redis.call('ZREM', KEYS[2], unpack(es))\n  redis.call('LPUSH', KEYS[3], unpack(es))\n"},
+		{
+			name:     "a reaper that does LREM and then LPUSH as two commands",
+			plant:    func() { planted.Reap = reapInTwo },
+			schedule: cutReapers,
 		},
-		schedule: func(w *world) {
-			w.deliver(20, planOK+"+500")
-			w.start(orders{Workers: 2})
-			key := "{" + w.channels[0] + "}.prepare"
-			w.server.Do("SET", key, "not shunt's")
-			w.struck("wrong type")
-			time.Sleep(1200 * time.Millisecond)
-			w.server.Do("DEL", key)
+		{
+			name: "a reaper that ignores the lease",
+			lua: []luaEdit{
+				{"sweep", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now),", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf',"},
+			},
+			schedule: killBesideHolders,
 		},
-		drain: 8 * time.Second,
-	},
-	{
-		name: "an undo without NX",
-		edits: []edit{
-			{"internal/store/lua/retry.lua", "  if added == 1 then redis.call('ZREM', KEYS[3], ARGV[3]) end\n", "  redis.call('ZREM', KEYS[3], ARGV[3])\n"},
+		{
+			name:     "no new incarnation after a lost reply",
+			plant:    func() { planted.IgnoreLostReply = true },
+			schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("RPOPLPUSH", "}.prepare")) },
 		},
-		schedule: func(w *world) {
-			loseReply(w, planAfter+"1500", func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
-				return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") && touches(args, "}.doing.") && touches(args, "}.delay")
-			})
+		{
+			name:     "a promoter that does ZREM and then LPUSH as two commands",
+			plant:    func() { planted.Promote = promoteInTwo },
+			schedule: cutPromoters,
 		},
-	},
-	{
-		name: "one serial for two bare payloads",
-		edits: []edit{
-			{"internal/store/lua/reap.lua", "ARGV[9 + n]", "ARGV[10]"},
+		{
+			name: "a script that removes first, with a .prepare of the wrong type",
+			lua: []luaEdit{
+				{"promote", "  redis.call('LPUSH', KEYS[3], unpack(es))\n", "  redis.call('ZREM', KEYS[2], unpack(es))\n  redis.call('LPUSH', KEYS[3], unpack(es))\n"},
+			},
+			schedule: func(w *world) {
+				w.deliver(20, planOK+"+500")
+				w.start(orders{Workers: 2})
+				key := "{" + w.channels[0] + "}.prepare"
+				w.server.Do("SET", key, "not shunt's")
+				w.struck("wrong type")
+				time.Sleep(1200 * time.Millisecond)
+				w.server.Do("DEL", key)
+			},
+			drain: 8 * time.Second,
 		},
-		schedule: func(w *world) {
-			victim := w.start(orders{Workers: 1, Lease: time.Second})
-			w.deliver(1, planHold+victim.Name)
-			w.holds(victim, 1)
-			k := "{" + w.channels[0] + "}"
-			id := w.channels[0] + "/twin"
-			for range 2 {
-				if err := w.bare(w.channels[0], id, planRetry); err != nil {
-					w.Fatal(err)
+		{
+			name: "an undo without NX",
+			lua: []luaEdit{
+				{"retry", "  if added == 1 then redis.call('ZREM', KEYS[3], ARGV[3]) end\n", "  redis.call('ZREM', KEYS[3], ARGV[3])\n"},
+			},
+			schedule: func(w *world) {
+				loseReply(w, planAfter+"1500", func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
+					return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") && touches(args, "}.doing.") && touches(args, "}.delay")
+				})
+			},
+		},
+		{
+			name: "one serial for two bare payloads",
+			lua: []luaEdit{
+				{"reap", "ARGV[9 + n]", "ARGV[10]"},
+			},
+			schedule: func(w *world) {
+				victim := w.start(orders{Workers: 1, Lease: time.Second})
+				w.deliver(1, planHold+victim.Name)
+				w.holds(victim, 1)
+				k := "{" + w.channels[0] + "}"
+				id := w.channels[0] + "/twin"
+				for range 2 {
+					if err := w.bare(w.channels[0], id, planRetry); err != nil {
+						w.Fatal(err)
+					}
 				}
-			}
-			// The victim takes no more than it can handle, so its list is filled for it, as a prefetch would.
-			keys, _ := w.server.TryDo("KEYS", k+".doing.*")
-			list := keys.([]any)[0]
-			for range 2 {
-				w.server.Do("RPOPLPUSH", k+".prepare", list)
-			}
-			w.kill(victim)
-			w.start(orders{Workers: 1, Lease: time.Second})
+				// The victim takes no more than it can handle, so its list is filled for it, as a prefetch would.
+				keys, _ := w.server.TryDo("KEYS", k+".doing.*")
+				list := keys.([]any)[0]
+				for range 2 {
+					w.server.Do("RPOPLPUSH", k+".prepare", list)
+				}
+				w.kill(victim)
+				w.start(orders{Workers: 1, Lease: time.Second})
+			},
 		},
-	},
-	{
-		name: "a waiter's break without a new incarnation",
-		edits: []edit{
-			{"internal/worker/waiter.go", "\t\t\tr.mustHandOver(err) // before", "\t\t\t// before"},
+		{
+			name:     "a waiter's break without a new incarnation",
+			plant:    func() { planted.IgnoreWaiterBreak = true },
+			schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("BRPOPLPUSH", "}.prepare")) },
 		},
-		schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("BRPOPLPUSH", "}.prepare")) },
-	},
-	{
-		name: "a sweep without its fence",
-		edits: []edit{
-			{"internal/store/lua/sweep.lua", "local judge = fence > 0 and now - fence <= tonumber(ARGV[2])", "local judge = true"},
+		{
+			name: "a sweep without its fence",
+			lua: []luaEdit{
+				{"sweep", "local judge = fence > 0 and now - fence <= tonumber(ARGV[2])", "local judge = true"},
+			},
+			schedule: stopAtSweep,
+			drain:    3 * time.Second,
 		},
-		schedule: stopAtSweep,
-		drain:    3 * time.Second,
-	},
-	{
-		name: "an ack of several that does not look what lies there",
-		edits: []edit{
-			{"internal/store/lua/first.lua", "return head('-1') == from and head('-' .. n) == to", "return true"},
+		{
+			name: "an ack of several that does not look what lies there",
+			lua: []luaEdit{
+				{"first", "return head('-1') == from and head('-' .. n) == to", "return true"},
+			},
+			schedule: refuseRetries,
+			rare:     true,
 		},
-		schedule: refuseRetries,
-		rare:     true,
-	},
-	{
-		name: "an ack that does not free its id",
-		edits: []edit{
-			{"internal/store/lua/settle.lua", "  redis.pcall('HDEL', KEYS[2], unpack(ids))\n", ""},
-			{"internal/store/lua/settle.lua", "    redis.pcall('HDEL', KEYS[2], unpack(ARGV, 6, 5 + n))\n", ""},
+		{
+			name: "an ack that does not free its id",
+			lua: []luaEdit{
+				{"settle", "  redis.pcall('HDEL', KEYS[2], unpack(ids))\n", ""},
+				{"settle", "    redis.pcall('HDEL', KEYS[2], unpack(ARGV, 6, 5 + n))\n", ""},
+			},
+			schedule: endNames,
+			row:      "ids",
 		},
-		schedule: endNames,
-		row:      "ids",
-	},
-	{
-		name: "a deliver that does not look for its receipt",
-		edits: []edit{
-			{"internal/store/lua/enqueue.lua", "local again = new == 0", "local again = new == 2"},
+		{
+			name: "an enqueue that does not look for its receipt",
+			lua: []luaEdit{
+				{"enqueue", "local again = new == 0", "local again = new == 2"},
+			},
+			schedule: loseDeliveries,
+			row:      "ids",
 		},
-		schedule: loseDeliveries,
-		row:      "ids",
-	},
-	{
-		name: "a start that does not look for what was cancelled",
-		edits: []edit{
-			{"internal/worker/index.go", "a.cancelled[with[j]] = n == 1", "a.cancelled[with[j]] = n == 2"},
+		{
+			name:     "a start that does not look for what was cancelled",
+			plant:    func() { planted.IgnoreCancelled = true },
+			schedule: callOffWaiting,
+			row:      "ids",
 		},
-		schedule: callOffWaiting,
-		row:      "ids",
-	},
-	{
-		name: "an ack that delivers what follows although it finds nothing",
-		edits: []edit{
-			{"internal/store/lua/follow.lua", "if at == false or at == nil then return {0} end\n", ""},
+		{
+			name: "an ack that enqueues what follows although it finds nothing",
+			lua: []luaEdit{
+				{"follow", "if at == false or at == nil then return {0} end\n", ""},
+			},
+			schedule: loseFollows,
+			row:      "chains",
 		},
-		schedule: loseFollows,
-		row:      "chains",
-	},
+	}
 }
 
 // killHolding kills a process in the midst of its handlers, beside a survivor.

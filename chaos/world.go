@@ -28,6 +28,7 @@ type world struct {
 	testing.TB
 	dir      string
 	bin      string // of worker processes
+	defect   string // that they make; empty: none
 	log      *ledger
 	server   *redistest.Server
 	proxy    *redistest.Proxy
@@ -54,20 +55,20 @@ type worker struct {
 
 var worlds atomic.Int64
 
-// newWorld makes a world on a server, on channels of its own. bin runs worker processes; empty: this very program.
-func newWorld(t testing.TB, s *redistest.Server, bin string, channels ...string) *world {
+// newWorld makes a world on a server, on channels of its own. Its workers make the defect of that name, if
+// it is not empty.
+func newWorld(t testing.TB, s *redistest.Server, defect string, channels ...string) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chaos")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if bin == "" {
-		if bin, err = os.Executable(); err != nil {
-			t.Fatal(err)
-		}
+	bin, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
-	w := &world{TB: t, dir: dir, bin: bin, server: s, workers: make(map[string]*worker), hang: make(chan struct{})}
+	w := &world{TB: t, dir: dir, bin: bin, defect: defect, server: s, workers: make(map[string]*worker), hang: make(chan struct{})}
 	if w.log, err = openLedger(dir, "harness"); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func (w *world) start(o orders) *worker {
 	if err != nil {
 		w.Fatal(err)
 	}
-	x.Child = redistest.Run(w.TB, []string{ordersEnv + "=" + string(text), "CHAOS_CLOCK=" + x.Clock, "GORACE=halt_on_error=1"}, w.bin)
+	x.Child = redistest.Run(w.TB, []string{ordersEnv + "=" + string(text), "CHAOS_CLOCK=" + x.Clock, "GORACE=halt_on_error=1", defectEnv + "=" + w.defect}, w.bin)
 	w.workers[x.Name] = x
 	return x
 }

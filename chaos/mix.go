@@ -154,9 +154,9 @@ func plot(seed uint64, length time.Duration) []blow {
 }
 
 // mix is one run of the random mix.
-func mix(t testing.TB, s *redistest.Server, bin string, seed uint64, length time.Duration) *verdict {
+func mix(t testing.TB, s *redistest.Server, defect string, seed uint64, length time.Duration) *verdict {
 	t.Helper()
-	w := newWorld(t, s, bin, "high", "low")
+	w := newWorld(t, s, defect, "high", "low")
 	w.h = history{recover: 30 * time.Second}
 	m := &mixer{world: w, began: time.Now(), over: make(chan struct{})}
 	for range 2 {

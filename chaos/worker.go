@@ -51,6 +51,12 @@ type orders struct {
 
 func init() {
 	if text := os.Getenv(ordersEnv); text != "" {
+		if name := os.Getenv(defectEnv); name != "" {
+			if err := plantDefect(name); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
 		if err := work(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -73,6 +79,7 @@ func work(text string) error {
 	if err != nil {
 		return err
 	}
+	ackPool = pool
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	go func() {

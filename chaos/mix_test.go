@@ -19,19 +19,10 @@ func TestMix(t *testing.T) {
 	if *mixSeed == 0 {
 		t.Skip("make chaos has it; -mix.seed gives it here")
 	}
-	bin := ""
-	for _, d := range defects {
-		if d.name == *mixWith {
-			var err error
-			if bin, err = build(t.TempDir(), d.edits...); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	for _, b := range plot(*mixSeed, *mixTime) {
 		t.Log(b)
 	}
-	v := mix(t, redistest.Start(t, always...), bin, *mixSeed, *mixTime)
+	v := mix(t, redistest.Start(t, always...), *mixWith, *mixSeed, *mixTime)
 	t.Log(v, v.Faults)
 	if err := v.Err(); err != nil {
 		t.Error(err)

@@ -23,7 +23,7 @@ import (
 // untouched, and an operator who has upgraded has it back as it was.
 func TestGoldenElementsAreHandled(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "element", "testdata", "elements-v1.txt"))
+	text, err := os.ReadFile(filepath.Join("..", "internal", "element", "testdata", "elements-v1.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

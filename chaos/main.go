@@ -1,6 +1,6 @@
 // Chaos tries to lose a message and cannot: it runs the fault matrix of shunt against the package and a real redis-server, has every
-// process say what it does, and judges what was said by the invariants. go test ./internal/chaos is the short form; make chaos, which
-// is go run ./internal/chaos, the long one, and writes docs/reliability.md.
+// process say what it does, and judges what was said by the invariants. go test is the short form; make chaos, which
+// is go run . in this directory, the long one, and writes docs/reliability.md.
 package main
 
 import (
@@ -267,18 +267,8 @@ func (p *plan) randomly(r *report) {
 // hunt has one seeded defect caught, on its schedule, which the package as it is has to pass, and by random mixes within 2 minutes.
 func (p *plan) hunt(d *defect) *catch {
 	c := &catch{Name: d.name, Rare: d.rare}
-	dir, err := os.MkdirTemp("", "chaos")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	bin, err := build(dir, d.edits...)
-	if err != nil {
-		fmt.Println(err)
-		return c
-	}
 	atOnce(2, 2, func(i int) {
-		v := (&result{}).play(func(t *stage) *verdict { return d.play(t, redistest.Start(t), []string{"", bin}[i]) })
+		v := (&result{}).play(func(t *stage) *verdict { return d.play(t, redistest.Start(t), []string{"", d.name}[i]) })
 		if i == 0 {
 			if err := v.Err(); err != nil {
 				fmt.Printf("the package as it is, on the schedule of %q: %v\n", d.name, err)
@@ -293,7 +283,7 @@ func (p *plan) hunt(d *defect) *catch {
 	for seed := p.seed; !d.rare && time.Since(began) < hunting-mixOfHunt && c.ByMix == ""; seed += mixesAtOnce {
 		atOnce(mixesAtOnce, mixesAtOnce, func(i int) {
 			seed := seed + uint64(i)
-			v := (&result{}).play(func(t *stage) *verdict { return d.atRandom(t, bin, seed) })
+			v := (&result{}).play(func(t *stage) *verdict { return d.atRandom(t, seed) })
 			mu.Lock()
 			defer mu.Unlock()
 			if took := time.Since(began); v.caught() && c.ByMix == "" && took < hunting {

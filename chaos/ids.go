@@ -365,10 +365,10 @@ func callOffWaiting(w *world) {
 }
 
 // atRandom is a run in which nothing is aimed at the defect: of its row, or of the random mix.
-func (d *defect) atRandom(t testing.TB, bin string, seed uint64) *verdict {
+func (d *defect) atRandom(t testing.TB, seed uint64) *verdict {
 	t.Helper()
 	if i := slices.IndexFunc(rows, func(r row) bool { return r.id == d.row }); i >= 0 {
-		return rows[i].play(t, redistest.Start(t, rows[i].conf...), bin, seed, false)
+		return rows[i].play(t, redistest.Start(t, rows[i].conf...), d.name, seed, false)
 	}
-	return mix(t, redistest.Start(t, always...), bin, seed, mixOfHunt)
+	return mix(t, redistest.Start(t, always...), d.name, seed, mixOfHunt)
 }

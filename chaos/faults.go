@@ -33,9 +33,9 @@ type row struct {
 }
 
 // play is one round of a row, on a server of its own.
-func (r *row) play(t testing.TB, s *redistest.Server, bin string, seed uint64, long bool) *verdict {
+func (r *row) play(t testing.TB, s *redistest.Server, defect string, seed uint64, long bool) *verdict {
 	t.Helper()
-	w := newWorld(t, s, bin, r.channels...)
+	w := newWorld(t, s, defect, r.channels...)
 	w.h = history{lossy: r.lossy, recover: r.recover, late: r.late}
 	r.run(w, newRand(seed), long)
 	return w.end(r.drain)
