@@ -329,7 +329,7 @@ func TestREADMELinks(t *testing.T) {
 	t.Parallel()
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 	n := 0
-	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/lifecycle.md", "docs/design.md", "docs/operations.md", "docs/performance.md", "docs/reliability.md", "internal/chaos/README.md"} {
+	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/lifecycle.md", "docs/design.md", "docs/operations.md", "docs/performance.md", "docs/reliability.md", "docs/README.md", "docs/history.md", "chaos/README.md", "SECURITY.md"} {
 		for _, m := range link.FindAllStringSubmatch(document(t, page), -1) {
 			n++
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
