@@ -77,6 +77,9 @@ func parseRecord(raw string) (record, error) {
 		return r, fmt.Errorf("it is no record of shunt's: remove it")
 	}
 	r.body, r.policy, r.spec = body, Policy(policy), Cron(part[1], part[2])
+	if r.policy.check() != nil || r.next < 0 {
+		return r, fmt.Errorf("it is no record of shunt's: its policy is %d and its next tick %d: remove it", policy, r.next)
+	}
 	r.element, err = element.Decode([]byte(part[3]))
 	return r, err
 }

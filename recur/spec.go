@@ -218,6 +218,8 @@ func check(part string, place cron.ParseOption) (problem string) {
 	switch {
 	case part == "":
 		return "a part of the list is empty"
+	case strings.Contains(part, "="): // the parser slices past the end of "TZ=" with nothing behind it
+		return fmt.Sprintf("%q has an =: a zone is given beside the expression, not in it", part)
 	case (part[0] == '*' || part[0] == '?') && len(part) > 1 && part[1] != '/':
 		return fmt.Sprintf("only /step may follow the %c of %s", part[0], part)
 	}

@@ -227,3 +227,41 @@ func TestLostReplies(t *testing.T) {
 		t.Error("not removed")
 	}
 }
+
+// On a full Redis a recurring message can be paused, resumed and removed, and a new one is refused with what to do.
+func TestFullRedisIsTidied(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "maxmemory 30mb", "maxmemory-policy noeviction")
+	pool, err := shunt.NewPool(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	q := &shunt.Queue{Pool: pool}
+	defer q.Close()
+	timetable := &Timetable{Queue: q}
+	ctx := context.Background()
+	kind := shunt.Define("c", func(context.Context, int) error { return nil })
+	for _, name := range []string{"a", "b"} {
+		if err := timetable.Add(ctx, name, Every(time.Second), kind.Message(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 25 {
+		_, _ = s.TryDo("RPUSH", "fill", strings.Repeat("x", 1<<20))
+	}
+	s.Do("CONFIG", "SET", "maxmemory", 20<<20)
+	if err := timetable.Add(ctx, "new", Every(time.Second), kind.Message(1)); !errors.Is(err, shunt.ErrFull) {
+		t.Errorf("a new one: %v", err)
+	}
+	for what, err := range map[string]error{
+		"pause": timetable.Pause(ctx, "c", "a"), "remove": timetable.Remove(ctx, "c", "b"),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := timetable.Resume(ctx, "c", "a"); err != nil {
+		t.Errorf("resume: %v", err)
+	}
+}

@@ -3,6 +3,9 @@
 -- KEYS 1 recur
 -- ARGV 1 name  2 the head as read, '' for none  3 the record, '' to remove it  4 new value of the field ''
 -- reply: 1, or 0 if it is another
+-- A change of a record that is there opens with a write that frees and does nothing: an operator can pause and remove on a full Redis, which
+-- refuses only new records.
+if ARGV[2] ~= '' then redis.call('HDEL', KEYS[1], '\n') end
 local was = redis.call('HGET', KEYS[1], ARGV[1])
 if (was and string.match(was, '^[^\n]*\n') or '') ~= ARGV[2] then return 0 end
 if ARGV[3] ~= '' then
