@@ -84,7 +84,9 @@ const cutAfter = staleAfter * 3 / 2
 func drawScenario(t *rapid.T) (s scenario) {
 	s.Foreign = rapid.IntRange(0, 5).Draw(t, "foreign") == 5
 	s.Check = rapid.Bool().Draw(t, "check")
-	pauses := rapid.SampledFrom([]time.Duration{0, 0, 0, time.Microsecond, time.Millisecond, 300 * time.Millisecond, 2 * time.Second})
+	pauses := rapid.SampledFrom([]time.Duration{
+		0, 0, 0, time.Microsecond, time.Millisecond, 300 * time.Millisecond, 2 * time.Second,
+	})
 	limits := rapid.SampledFrom([]time.Duration{0, 0, 0, 1, time.Millisecond, 400 * time.Millisecond, 3 * time.Second})
 	sizes := rapid.SampledFrom([]int{1, 1, 1, 150, 3000, 40_000})
 	if rapid.IntRange(0, 5).Draw(t, "of one size") == 5 {
@@ -103,7 +105,8 @@ func drawScenario(t *rapid.T) (s scenario) {
 		s.Faults = append(s.Faults, fault{rapid.SampledFrom(faultKinds).Draw(t, "fault"),
 			rapid.IntRange(1, 12).Draw(t, "after"), pauses.Draw(t, "delay")})
 	}
-	s.CloseAt = rapid.SampledFrom([]time.Duration{0, 0, 1, time.Millisecond, 350 * time.Millisecond, 4 * time.Second}).Draw(t, "close")
+	closes := rapid.SampledFrom([]time.Duration{0, 0, 1, time.Millisecond, 350 * time.Millisecond, 4 * time.Second})
+	s.CloseAt = closes.Draw(t, "close")
 	return s
 }
 
@@ -386,6 +389,13 @@ func (r *trial) judgeCall(a *attempt, at map[int]int) {
 	}
 }
 
+// adjacent reports whether two commands came one after the other on one connection.
+func (r *trial) adjacent(before, here int) bool {
+	conn := r.received[here].conn
+	between := r.received[before+1 : here]
+	return r.received[before].conn == conn && !slices.ContainsFunc(between, func(o arrival) bool { return o.conn == conn })
+}
+
 // judgeOrder checks that each call was sent in one piece, that a caller's calls arrived in its order, and that
 // replies are numbered in the order of the wire.
 func (r *trial) judgeOrder(at map[int]int) {
@@ -394,15 +404,15 @@ func (r *trial) judgeOrder(at map[int]int) {
 		for i := 1; i < a.of; i++ {
 			here, arrived := at[a.first+i]
 			before, preceded := at[a.first+i-1]
-			if arrived && (!preceded || r.received[here].conn != r.received[before].conn ||
-				slices.IndexFunc(r.received[before+1:here], func(o arrival) bool { return o.conn == r.received[here].conn }) >= 0) {
+			if arrived && (!preceded || !r.adjacent(before, here)) {
 				r.complain("call %d was not sent in one piece", a.first)
 			}
 		}
 		if here, arrived := at[a.first]; arrived {
 			// A connection that ended may have its last commands executed after the first ones of the next.
 			before, any := last[a.caller]
-			if any && (r.received[before].conn > r.received[here].conn || r.received[before].conn == r.received[here].conn && before > here) {
+			conns := [2]int{r.received[before].conn, r.received[here].conn}
+			if any && (conns[0] > conns[1] || conns[0] == conns[1] && before > here) {
 				r.complain("call %d came before one that its caller had queued earlier", a.first)
 			}
 			last[a.caller] = here
