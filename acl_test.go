@@ -502,10 +502,8 @@ func TestACLByID(t *testing.T) {
 	})
 	b.must(err)
 
-	r, err := b.newReceiver(ctx, 1, []IMessage{b.kind(nil)}, nil, nil)
-	b.must(err)
 	s.Do("HSET", k.Running, "stale", "gone/0 1 1")
-	b.must(r.upkeep(r.channels[0], time.Now()))
+	b.must(store.Upkeep(context.Background(), b.server.Data, k, new(store.Scan), time.Now()))
 
 	for what := range denials(s, name) {
 		if what != "punsubscribe" && what != "echo" {

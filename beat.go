@@ -2,175 +2,155 @@ package shunt
 
 import (
 	"fmt"
-	"slices"
+	"sync/atomic"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-const minRefuse = 225 * time.Millisecond // between beats that fail, less the jitter: 5 a second, and several within the shortest lease
+// minBeatRetry is the wait between beats that fail, less the jitter: 5 a second, and several within the shortest lease.
+const minBeatRetry = 225 * time.Millisecond
 
-// pulse is what the beat's goroutine knows.
+// heart keeps a receiver's entries alive, on a goroutine of its own. No sweep and no element delays a beat.
+//
+// An entry outlives its last beat by four thirds of a lease, and is extended every third, so three beats in a row may fail.
+// A beat also finds out which entry of its channels runs out next, and when. The heart then beats just after that time, and
+// asks the reaper for a sweep. So what a killed receiver held is found as soon as its term is over.
 type heart struct {
-	next    time.Time     // of the next beat
-	last    time.Time     // sending of the last one
-	refuse  time.Duration // the wait after beats that failed
-	good    time.Time     // sending of the last beat, if it was answered in time
-	server  int64         // the server's time in ms then: the fence of what is judged after it
-	since   int64         // likewise of the first in an unbroken row of good ones
-	swept   time.Time     // when the sweep under way has to give way to the next beat
-	stepped bool          // that sweep has taken a step
-	turn    int           // number of the channel that is swept first, since the others had their turn
-	lists   int           // that the next pipeline reaps, by the bytes that the last one moved
+	r     *receiver
+	lease time.Duration
+
+	// Owned by the goroutine.
+	next  time.Time     // of the next beat
+	retry time.Duration // the wait after beats that failed; 0 after a good one
+
+	seen atomic.Pointer[sight]
 }
 
-// beat is the goroutine that keeps the receiver alive and looks after the dead.
+// sight is what a beat that was answered in time saw of Redis. It is not written to.
+type sight struct {
+	sent   time.Time // by the clock here
+	server time.Time // by the server's clock
+	since  time.Time // likewise, of the first beat of the row that this one belongs to
+}
+
+func newHeart(r *receiver) *heart {
+	return &heart{r: r, lease: r.conf.Lease, next: time.Now()} // at once, for the row begins with it
+}
+
+// fence is from when on this receiver's view of Redis counts. A sweep judges by it.
 //
-// An entry outlives its last beat by four thirds of a lease and is extended every third, so that three beats may fail. A beat tells of
-// those that have run out or are about to, so that what a killed receiver held is found as soon as its term is over; a sweep every 5 s
-// or so looks after all else.
-func (r *receiver) beat() {
-	third := r.conf.Lease / 3
-	p := &heart{next: time.Now().Add(link.Jitter(third))}
+// A living receiver is never declared dead because Redis, its clock or the judge stood still. The script judges only if
+// the judge's last good beat is less than half a lease ago by the server's clock, so Redis was there then. It judges a
+// receiver only if the judge's row of beats is as old as half of that receiver's lease. Each beat of a row came within half
+// a lease of the one before, by both clocks alike. A receiver that is alive has beaten in that time, because it beats
+// every third of its lease.
+func (h *heart) fence() store.Fence {
+	s := h.seen.Load()
+	if s == nil || time.Since(s.sent) > h.lease/2 {
+		return store.Fence{}
+	}
+	return store.Fence{At: s.server, Since: s.since, Age: h.lease / 2}
+}
+
+// run is the heart's goroutine.
+func (h *heart) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		next := p.next
-		for _, in := range r.channels {
-			if in.due.Before(next) {
-				next = in.due
-			}
-		}
-		timer.Reset(time.Until(next))
+		timer.Reset(time.Until(h.next))
 		select {
 		case <-timer.C:
-		case <-r.BeatRequests:
-			if p.refuse == 0 {
-				p.next = time.Now()
+		case <-h.r.BeatRequests:
+			if h.retry == 0 {
+				h.next = time.Now()
 			}
-		case in := <-r.SweepRequests:
-			r.channels[in.Index].due = time.Now()
-		case <-r.PoolCtx.Done():
+		case <-h.r.PoolCtx.Done():
 			return
 		}
-		now := time.Now()
-		due := func(in *channel) bool { return !now.Before(in.due) }
-		if p.refuse == 0 && now.Sub(p.last) > r.conf.Lease/6 && !r.Stopped() && slices.ContainsFunc(r.channels, due) {
-			p.next = now // so that a sweep may judge, and has time to: one that began just before a beat would give way to it, again and again
+		sent := time.Now()
+		if sent.Before(h.next) {
+			continue
 		}
-		if !time.Now().Before(p.next) {
-			began := time.Now()
-			p.last = began
-			wait, err := r.beatOnce(p, began)
-			if err != nil {
-				p.refuse = max(min(max(2*p.refuse, third/16), third/2), minRefuse)
-				wait = time.Since(began) + link.Jitter(p.refuse)
-				p.good = time.Time{}
-			} else {
-				p.refuse = 0
-			}
-			p.next = began.Add(wait)
+		wait, err := h.beat(sent)
+		if link.Classify(err) == link.Unknown && h.retry == 0 { // the server's timeout may have cut the idle connection
+			wait, err = h.beat(time.Now())
 		}
-		for k, first := 0, p.turn; k < len(r.channels); k++ {
-			i := (first + k) % len(r.channels)
-			in := r.channels[i]
-			if !time.Now().Before(p.next) {
-				p.turn = i
-				break // with many channels and a slow line the rest has to wait for the beat
-			}
-			if now := time.Now(); !now.Before(in.due) && !r.Stopped() {
-				in.due = now.Add(link.Jitter(sweepEvery))
-				if in.again.After(now) { // this one came before its time, by a hint
-					in.due = in.again
-				}
-				p.swept, p.stepped = now.Add(min(r.conf.Lease/6, sweepEvery)), false
-				switch err := r.sweep(p, in); {
-				case err == errLate: // it goes on behind the next beat, which comes at once if that is sure to help
-					if p.good.Equal(p.last) {
-						p.next = time.Now()
-					}
-					in.due = p.next
-					if again := in.asked.Add(r.claim()); again.Before(in.due) {
-						in.due = again
-					}
-				case err != nil:
-					in.claimed, in.burying = nil, ""
-					if !r.ReportFatal(in.Channel, err) { // what it has claimed comes up again
-						in.again = time.Now().Add(r.claim() + link.Jitter(100*time.Millisecond))
-						in.due = in.again
-					}
-				}
-			} else if r.Stopped() {
-				in.due = now.Add(sweepEvery)
-			}
+		if err != nil {
+			third := h.lease / 3
+			h.retry = max(min(max(2*h.retry, third/16), third/2), minBeatRetry)
+			h.next = time.Now().Add(link.Jitter(h.retry))
+			continue
 		}
+		h.retry, h.next = 0, sent.Add(wait)
 	}
 }
 
-// beatOnce beats on every channel and says how long after its sending to beat again.
-func (r *receiver) beatOnce(p *heart, sent time.Time) (time.Duration, error) {
+// beat beats on every channel, and says how long after its sending to beat again.
+func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
+	r := h.r
 	inc := r.Live()
 	c := link.NewCall()
 	for _, in := range r.channels {
-		c.AddScript(store.Beat, 1, in.Receivers, inc.Name, inc.Term().Milliseconds())
+		store.AddBeat(c, in.Keys, inc)
 	}
 	if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
 		r.ReportFatal(r.channels[0].Channel, err)
 		return 0, err
 	}
 	took := time.Since(sent)
-	wait := link.Jitter(r.conf.Lease / 3)
-	gone, over := false, false
-	var server int64
+	wait = link.Jitter(h.lease / 3)
+	gone := false
+	var server time.Time
+	var over []*channel // an entry has run out there
 	for i, rep := range c.Replies {
-		ns, err := redis.Int64s(rep.Value, nil)
-		if err != nil || len(ns) < 2 {
-			return 0, fmt.Errorf("shunt: beat answered %v", rep.Value)
+		b, err := store.BeatReply(rep)
+		if err != nil {
+			return 0, err
 		}
-		gone = gone || ns[0] == 0
-		server = ns[1]
-		if len(ns) == 3 {
-			switch ends := time.Duration(ns[2]) * time.Millisecond; {
-			case ends < 0:
-				r.channels[i].due, over = sent, true
-			case ends < wait: // somebody has not beaten for long
-				wait = ends + 5*time.Millisecond
-			}
+		gone, server = gone || !b.Alive, b.Now
+		switch {
+		case !b.Others:
+		case b.Earliest < 0:
+			over = append(over, r.channels[i])
+		case b.Earliest < wait: // somebody has not beaten for long
+			wait = b.Earliest + 5*time.Millisecond
 		}
 	}
 	pausing := r.Pausing() // asked first: a handover ends with another incarnation, and then with its pause
 	if r.Live().Name != inc.Name || gone && pausing {
-		return wait, nil // the one that beat has ended or is ending, and why is known
+		return wait, nil // the incarnation that beat has ended or is ending, and why is known
 	}
 	if gone {
 		r.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))
 		return wait, nil
 	}
 	r.Renew(sent)
-	// Only who has had Redis, and its clock, in sight all the time may call another dead: not who was frozen between two beats.
-	steady := took <= r.conf.Lease/6 && sent.Sub(p.good) <= r.conf.Lease/2 && abs(sent.Sub(p.good).Milliseconds()-(server-p.server)) < (r.conf.Lease/4).Milliseconds()
-	if !steady {
-		p.since = server
+	h.look(sent, took, server)
+	for _, in := range over {
+		r.RequestSweep(in.Channel)
 	}
-	p.good, p.server = sent, server
-	if took > r.conf.Lease/6 {
-		p.good = time.Time{}
-	}
-	if early := r.conf.Lease/4 - time.Duration(server-p.since)*time.Millisecond; over && !p.good.IsZero() && early >= 0 { // when the row allows a judgement
-		wait = min(wait, early+5*time.Millisecond)
+	if seen := h.seen.Load(); len(over) > 0 && took <= h.lease/6 {
+		if early := h.lease/2 - seen.server.Sub(seen.since); early > 0 { // when the row allows a judgement
+			wait = min(wait, early+5*time.Millisecond)
+		}
 	}
 	return wait, nil
 }
 
-func abs(n int64) int64 { return max(n, -n) }
-
-// fence is the server's time that a sweep's judgement counts from, or 0 where the last beat allows none.
-func (p *heart) fence() int64 {
-	if p.good.IsZero() {
-		return 0
+// look takes in a beat that was answered. A failed beat does not end the row: the row is about the sight of Redis, and not
+// about a connection.
+func (h *heart) look(sent time.Time, took time.Duration, server time.Time) {
+	if took > h.lease/6 {
+		return // when the server saw it is not known well enough
 	}
-	return p.server
+	now := &sight{sent: sent, server: server, since: server}
+	if last := h.seen.Load(); last != nil {
+		here, there := sent.Sub(last.sent), server.Sub(last.server)
+		if here <= h.lease/2 && (here-there).Abs() < h.lease/4 {
+			now.since = last.since
+		}
+	}
+	h.seen.Store(now)
 }

@@ -3,14 +3,8 @@ package shunt
 import (
 	"cmp"
 	"context"
-	"math"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
-	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
@@ -57,32 +51,24 @@ func (p *promoter) set(due time.Time, back bool) {
 	}
 }
 
-// inMS is so many ms ahead as Redis tells them, within maxWait either way: in delay there may be whatever others have put there.
-func inMS(ms int64) time.Duration {
-	most := maxWait.Milliseconds()
-	return time.Duration(min(max(ms, -most), most)) * time.Millisecond
-}
-
-// heard takes a hint: the ms until a new earliest due time, that the keeper's place is vacant, or that a message is cancelled.
+// heard takes a hint.
 func (p *promoter) heard(payload string) {
-	if serial, is := strings.CutPrefix(payload, "cancel "); is && len(serial) == len(ulid.ULID{}) {
-		p.r.Pool.Cancel(p.in.Channel, ulid.ULID([]byte(serial)))
-		return
-	}
-	ms, err := strconv.ParseInt(payload, 10, 64)
-	if err != nil {
+	switch h := store.ParseHint(payload); h.Kind {
+	case store.HintCancelled:
+		p.r.Pool.Cancel(p.in.Channel, h.Serial)
+	case store.HintDue:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.hints++
+		if p.keeper {
+			p.set(time.Now().Add(h.In), false)
+		}
+	default:
 		p.r.RequestSweep(p.in.Channel)
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hints++
-	if p.keeper {
-		p.set(time.Now().Add(inMS(ms)), false)
 	}
 }
 
-// own takes in a retry of this receiver, in case nobody can hear its hint.
+// scheduledHere takes in a retry of this receiver, in case nobody can hear its hint.
 func (p *promoter) scheduledHere(wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +78,7 @@ func (p *promoter) scheduledHere(wait time.Duration) {
 	}
 }
 
-// heeds is told whether hints are heard from now on.
+// setListening takes in whether hints are heard from now on.
 func (p *promoter) setListening(listening bool) {
 	p.mu.Lock()
 	p.listening = listening && !p.ended
@@ -103,7 +89,7 @@ func (p *promoter) setListening(listening bool) {
 	p.r.RequestSweep(p.in.Channel) // asked after the subscription, so that nothing falls between
 }
 
-// asks tells in whose name a sweep asks to be keeper, empty if it may not be, and how many hints had been heard.
+// keeperBid gives the incarnation for which a sweep asks to be keeper, empty if it may not be, and how many hints had been heard.
 func (p *promoter) keeperBid(r *receiver) (name string, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +99,9 @@ func (p *promoter) keeperBid(r *receiver) (name string, hints int) {
 	return name, p.hints
 }
 
-// told takes the sweep's answer: in whose name it is keeper, if it is, and the ms to the next due time, if there is one.
-func (p *promoter) sweepReplied(keeper string, ms int64, any bool, hints int) {
+// sweepReplied takes the sweep's answer: the incarnation that is keeper, empty if the bid failed, and when the first of
+// what lies in delay is due. hints is what keeperBid gave.
+func (p *promoter) sweepReplied(keeper string, in time.Duration, scheduled bool, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.keeper
@@ -125,14 +112,14 @@ func (p *promoter) sweepReplied(keeper string, ms int64, any bool, hints int) {
 		p.r.RequestSweep(p.in.Channel) // a hint that came before this answer was nobody's
 	}
 	switch {
-	case any && (p.keeper || ms < 0 || ms < sweepEvery.Milliseconds() && !p.listening):
-		p.set(time.Now().Add(inMS(ms)), back)
+	case scheduled && (p.keeper || in < 0 || in < sweepEvery && !p.listening):
+		p.set(time.Now().Add(in), back)
 	case back:
 		p.due = time.Time{}
 	}
 }
 
-// unanswered notes a sweep without an answer: it may have made it keeper.
+// sweepFailed notes a sweep without an answer: it may have made the incarnation keeper.
 func (p *promoter) sweepFailed(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,72 +171,51 @@ func (p *promoter) yield() {
 	granted := p.granted
 	p.granted = ""
 	p.mu.Unlock()
-	if granted != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		p.r.pulseOne(ctx, store.Yield, 3, p.in.Receivers, p.in.Keeper, p.in.Delay, granted)
+	if granted == "" {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = store.YieldKeeper(ctx, p.r.s.Pulse, p.in.Keys, granted) // else the place is free when its time is over
 }
 
-// promote moves what is due, a bounded part of it, and sets the timer for the next. After an error a look will find what is due.
+// promote moves what is due, a bounded part of it, and sets the timer for the next. After an error a sweep will find what
+// is due.
 func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Lock()
 	hints := p.hints
 	p.due = time.Time{}
 	p.mu.Unlock()
-	ns, err := p.move(ctx)
-	if len(ns) > 0 && ns[0] > 0 {
-		p.r.q.events.emit(Event{Kind: EventPromoted, Channel: p.in.Name, N: int(ns[0])})
-	}
-	if err == nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if len(ns) > 1 && (p.keeper || !p.listening || ns[1] <= 0) {
-			p.set(time.Now().Add(inMS(ns[1])), hints == p.hints)
-		}
-		return nil
+	a, err := p.move(ctx)
+	if a.Moved > 0 {
+		p.r.q.events.emit(Event{Kind: EventPromoted, Channel: p.in.Name, N: a.Moved})
 	}
 	p.mu.Lock()
-	p.set(time.Now().Add(link.Jitter(time.Second)), false)
+	if err != nil {
+		p.set(time.Now().Add(link.Jitter(time.Second)), false)
+	} else if a.Scheduled && (p.keeper || !p.listening || a.NextDue <= 0) {
+		p.set(time.Now().Add(a.NextDue), hints == p.hints)
+	}
 	p.mu.Unlock()
-	if p.r.ReportFatal(p.in.Channel, err) {
+	if err != nil && p.r.ReportFatal(p.in.Channel, err) {
 		link.Sleep(ctx, link.MaxTrouble)
 	}
 	return err
 }
 
-// move runs the script, twice where it has left something behind, so that Redis need not wait for the second question. It returns the reply
-// as of one run; with an error what was moved before that.
-func (p *promoter) move(ctx context.Context) (ns []int64, err error) {
+// move runs the script, twice where the last call has left something that is due, so that Redis need not wait for the
+// second question.
+func (p *promoter) move(ctx context.Context) (a store.PromoteAnswer, err error) {
 	if planted.Promote != nil {
-		n, err := planted.Promote(p.r.pulseDo, p.in.Delay, p.in.Prepare)
-		return []int64{int64(n), 100}, err
+		a.Moved, err = planted.Promote(do(ctx, p.r.s.Pulse), p.in.Delay, p.in.Prepare)
+		a.Scheduled, a.NextDue = true, 100*time.Millisecond
+		return a, err
 	}
-	c := link.NewCall()
 	times := 1
 	if p.behind {
 		times = 2
 	}
-	for range times {
-		c.AddScript(store.Promote, 3, p.in.Receivers, p.in.Delay, p.in.Prepare, promoteMost, promoteBytes)
-	}
-	p.behind = false
-	if err = p.r.s.Pulse.Run(ctx, c); !c.Answered {
-		return nil, err
-	}
-	moved := int64(0)
-	for _, rep := range c.Replies {
-		n, bad := redis.Int64s(rep.Value, rep.Err)
-		if bad != nil || len(n) == 0 {
-			err = cmp.Or(err, bad)
-			continue
-		}
-		moved += n[0]
-		n[0], ns = moved, n
-	}
-	if len(ns) > 1 && moved == 0 && ns[1] < 0 {
-		ns[1] = math.MaxInt64 // a score that no integer holds: what is overdue would have been moved
-	}
-	p.behind = err == nil && len(ns) > 1 && ns[1] <= 0
-	return ns, err
+	a, err = store.RunPromote(ctx, p.r.s.Pulse, p.in.Keys, promoteMost, promoteBytes, times)
+	p.behind = err == nil && a.Scheduled && a.NextDue <= 0
+	return a, err
 }

@@ -76,7 +76,7 @@ func TestLogFields(t *testing.T) {
 		{Event{Kind: EventEnqueued, Channel: "c", N: 1000},
 			map[string]any{"level": "DEBUG", "msg": "shunt: enqueued", "channel": "c", "n": 1000.}},
 		{Event{Kind: EventReceiverError, Channel: "c", Receiver: "r", Err: fmt.Errorf("a: %w", errors.New("b")), Fatal: true},
-			map[string]any{"level": "ERROR", "msg": "shunt: trouble", "channel": "c", "receiver": "r", "fatal": true, "error": "a: b"}},
+			map[string]any{"level": "ERROR", "msg": "shunt: receiver-error", "channel": "c", "receiver": "r", "fatal": true, "error": "a: b"}},
 	} {
 		if line := logged(t, c.e, slog.LevelDebug); !reflect.DeepEqual(line, c.want) {
 			t.Errorf("%v, want %v", line, c.want)

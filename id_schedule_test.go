@@ -536,9 +536,7 @@ func TestUpkeep(t *testing.T) {
 			serial := element.NewSerialAt(time.Now().Add(-ago))
 			s.Do("SADD", k.Receipts, serial[:])
 		}
-		r, err := b.newReceiver(context.Background(), 1, []IMessage{b.kind(nil)}, nil, nil)
-		b.must(err)
-		b.must(r.upkeep(r.channels[0], time.Now()))
+		b.must(store.Upkeep(context.Background(), b.server.Data, k, new(store.Scan), time.Now()))
 		if n := s.Do("HLEN", k.Running).(int64); n != 2 || s.Do("HGET", k.Running, "2") != nil {
 			t.Errorf("%d marks are left", n)
 		}

@@ -241,9 +241,7 @@ func TestUpkeepForeignReceiver(t *testing.T) {
 		for _, name := range []string{dead.Name, "forgotten"} {
 			s.Do("HSET", k.Running, name, name+"/0 1 1")
 		}
-		r, err := b.newReceiver(context.Background(), 1, []IMessage{b.kind(nil)}, nil, nil)
-		b.must(err)
-		b.must(r.upkeep(r.channels[0], time.Now()))
+		b.must(store.Upkeep(context.Background(), b.server.Data, k, new(store.Scan), time.Now()))
 		if n := s.Do("HLEN", k.Running).(int64); n != 1 || s.Do("HEXISTS", k.Running, dead.Name).(int64) != 1 {
 			t.Errorf("%d marks are left, want that of %s", n, dead.Name)
 		}

@@ -2,13 +2,8 @@ package shunt
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
-	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
@@ -22,298 +17,335 @@ const (
 	reapBytes   = 64 << 10 // after which all scripts of a pipeline stop: some 0.4 ms; each moves one element at least
 	existsChunk = 1000     // lists that one pipeline asks for
 	keeperKeeps = 3 * sweepEvery
+	upkeepEvery = time.Minute
 )
 
-// sweep runs the sweep script and looks after whom it claims, until the next beat is due. What it had no time for it begins with the
-// next time.
-func (r *receiver) sweep(p *heart, in *channel) error {
-	age := (r.conf.Lease / 3).Milliseconds()
-	if time.Since(in.asked) >= r.claim() {
-		in.claimed = nil // others may claim them now
+// reaper puts back what dead receivers held, on a goroutine of its own. A sweep of a channel every 5 s or so, or at once
+// when the heart has seen an entry run out, finds the dead and claims them. The reaper then empties their lists, a bounded
+// part at a time, and asks for a sweep again when others may be dead.
+type reaper struct {
+	r     *receiver
+	lists int // that the next pipeline reaps, by the bytes that the last one moved
+	of    []sweeping
+}
+
+// sweeping is the reaper's progress on one channel.
+type sweeping struct {
+	*channel
+	due     time.Time // of the next sweep
+	backoff time.Time // after an error: when what was claimed comes up again
+	claimed []string  // members of receivers.dead that are still to be looked after
+	asked   time.Time // when they were claimed
+	burial  burial    // of the first of them
+
+	kept time.Time // the last upkeep
+	scan store.Scan
+}
+
+// burial is the progress on one dead receiver.
+type burial struct {
+	member  string
+	unasked []string // its lists of which it is not known whether they hold anything
+	held    []string // those that do
+}
+
+func newReaper(r *receiver) *reaper {
+	p := &reaper{r: r}
+	for _, in := range r.channels {
+		p.of = append(p.of, sweeping{channel: in})
 	}
-	if err := r.buryAll(p, in, age); err != nil {
-		return err
-	}
+	return p
+}
+
+// claimFor is for how long a claimed dead receiver is left to the reaper that has claimed it.
+func (p *reaper) claimFor() time.Duration { return min(sweepEvery, p.r.conf.Lease/2) }
+
+// run is the reaper's goroutine.
+func (p *reaper) run() {
+	r := p.r
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		name, hints := in.promoter.keeperBid(r)
-		v, err := r.pulseOne(r.PoolCtx, store.Sweep, 12, in.Receivers, in.DeadReceivers, in.Keys.Suspect, in.Delay, in.Keeper,
-			in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept, in.Running, in.Waited,
-			p.fence(), age, sweepClaims, name, keeperKeeps.Milliseconds(), p.since, r.claim().Milliseconds())
-		if err != nil {
-			in.promoter.sweepFailed(name)
-			return err
-		}
-		vs, err := redis.Values(v, nil)
-		if err != nil || len(vs) < 6 {
-			return fmt.Errorf("shunt: sweep answered %v", v)
-		}
-		died, _ := redis.Int(vs[1], nil)
-		if died > 0 {
-			r.q.events.emit(Event{Kind: EventReceiversDied, Channel: in.Name, Receiver: r.Live().Name, N: died})
-		}
-		if n, _ := redis.Int(vs[2], nil); n > 0 {
-			r.Suspects(in.Channel)
-		}
-		switch n, _ := redis.Int(vs[3], nil); n {
-		case 0:
-			name = ""
-		case 2:
-			in.due = time.Now().Add(10 * time.Millisecond)
-		}
-		if ms, err := redis.Int64(vs[5], nil); err == nil {
-			look := time.Now().Add(time.Duration(ms+5) * time.Millisecond)
-			if ms < 0 { // no beat in time before it
-				look = p.next
-			}
-			if look.Before(in.due) {
-				in.due = look
+		next := p.of[0].due
+		for i := range p.of {
+			if p.of[i].due.Before(next) {
+				next = p.of[i].due
 			}
 		}
-		next, err := redis.Int64(vs[4], nil)
-		in.promoter.sweepReplied(name, next, err == nil, hints)
-		if r.Stopped() {
-			in.promoter.yield() // it asked before
+		timer.Reset(time.Until(next))
+		select {
+		case <-timer.C:
+		case in := <-r.SweepRequests:
+			p.of[in.Index].due = time.Now()
+		case <-r.PoolCtx.Done():
+			return
 		}
-		if in.claimed, err = redis.Strings(vs[6:], nil); err != nil {
-			return err
-		}
-		if in.asked = time.Now(); len(in.claimed) == 0 || in.claimed[0] != in.burying {
-			in.burying = ""
-		}
-		if err := r.cancels(in); err != nil && !r.ReportFatal(in.Channel, err) {
-			return err
-		}
-		if err := r.buryAll(p, in, age); err != nil {
-			return err
-		}
-		if len(vs)-6 < sweepClaims {
-			if name != "" {
-				ms, _ := redis.Int64(vs[0], nil)
-				return r.upkeep(in, time.UnixMilli(ms))
-			}
-			return nil
-		}
-		if r.late(p) {
-			return errLate
+		for i := range p.of {
+			p.visit(&p.of[i])
 		}
 	}
 }
 
-// cancels ends the handlers of messages that were cancelled while nobody here could hear it.
-func (r *receiver) cancels(in *channel) error {
+// visit sweeps a channel if that is due, for a bounded time.
+func (p *reaper) visit(s *sweeping) {
+	now := time.Now()
+	if now.Before(s.due) {
+		return
+	}
+	s.due = now.Add(link.Jitter(sweepEvery))
+	if p.r.Stopped() {
+		return
+	}
+	if s.backoff.After(now) { // a hint came before its time
+		s.due = s.backoff
+	}
+	late, err := p.sweep(s, now.Add(min(p.r.conf.Lease/6, sweepEvery)))
+	switch {
+	case err != nil:
+		s.claimed, s.burial = nil, burial{}
+		if !p.r.ReportFatal(s.Channel, err) { // what was claimed comes up again
+			s.backoff = time.Now().Add(p.claimFor() + link.Jitter(100*time.Millisecond))
+			s.due = s.backoff
+		}
+	case late:
+		s.sooner(time.Now().Add(p.r.conf.Lease / 12))
+	}
+}
+
+// sooner brings the next sweep forward.
+func (s *sweeping) sooner(t time.Time) {
+	if t.Before(s.due) {
+		s.due = t
+	}
+}
+
+// sweep goes on with what was claimed, and then sweeps. late: something is left for the next visit, because the time is
+// over or the fence too old.
+func (p *reaper) sweep(s *sweeping, until time.Time) (late bool, err error) {
+	if time.Since(s.asked) >= p.claimFor() {
+		s.claimed = nil // others may claim them now
+	}
+	if late, err := p.buryAll(s, until); late || err != nil {
+		return late, err
+	}
+	for {
+		more, err := p.ask(s)
+		if err != nil {
+			return false, err
+		}
+		if err := p.r.endCancelled(s.channel); err != nil && !p.r.ReportFatal(s.Channel, err) {
+			return false, err
+		}
+		if late, err := p.buryAll(s, until); late || err != nil || !more {
+			return late, err
+		}
+		if time.Now().After(until) {
+			return true, nil
+		}
+	}
+}
+
+// ask runs the sweep script, and hands out what it found. more: there may be more dead receivers than it claimed.
+func (p *reaper) ask(s *sweeping) (more bool, err error) {
+	r := p.r
+	name, hints := s.promoter.keeperBid(r)
+	a, err := store.RunSweep(r.PoolCtx, r.s.Pulse, s.Keys, store.Sweeping{
+		Fence: r.heart.fence(), MaxClaims: sweepClaims, ClaimFor: p.claimFor(), Bid: name, KeepFor: keeperKeeps,
+	})
+	if err != nil {
+		s.promoter.sweepFailed(name)
+		return false, err
+	}
+	if a.Died > 0 {
+		r.q.events.emit(Event{Kind: EventReceiversDied, Channel: s.Name, Receiver: r.Live().Name, N: a.Died})
+	}
+	if a.Unreadable != nil {
+		r.ReportFatal(s.Channel, a.Unreadable)
+	}
+	if a.Suspects {
+		r.Suspects(s.Channel)
+	}
+	if !a.Keeper {
+		name = ""
+	}
+	if a.MoreToForget {
+		s.sooner(time.Now().Add(10 * time.Millisecond))
+	}
+	switch {
+	case a.Unjudged:
+		s.sooner(time.Now().Add(r.conf.Lease / 6))
+	case a.Again > 0:
+		s.sooner(time.Now().Add(a.Again + 5*time.Millisecond))
+	}
+	s.promoter.sweepReplied(name, a.NextDue, a.Scheduled, hints)
+	if r.Stopped() {
+		s.promoter.yield() // it asked before
+	}
+	s.claimed, s.asked = a.Claims, time.Now()
+	if len(s.claimed) == 0 || s.claimed[0] != s.burial.member {
+		s.burial = burial{}
+	}
+	if name != "" && time.Since(s.kept) >= upkeepEvery {
+		s.kept = time.Now()
+		err = store.Upkeep(r.PoolCtx, r.s.Data, s.Keys, &s.scan, a.Now)
+	}
+	return len(a.Claims) == sweepClaims, err
+}
+
+// endCancelled ends the handlers of messages that were cancelled while nobody here could hear the hint.
+func (r *receiver) endCancelled(in *channel) error {
 	held := r.Tracked(in.Channel)
 	if len(held) == 0 {
 		return nil
 	}
-	c := link.NewCall()
-	for _, serial := range held {
-		c.Add("SISMEMBER", in.Keys.Cancelled, serial[:])
+	cancelled, err := store.AreCancelled(r.PoolCtx, r.s.Data, in.Keys, held)
+	for _, serial := range cancelled {
+		r.Pool.Cancel(in.Channel, serial)
 	}
-	if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
-		return err
-	}
-	for i, serial := range held {
-		if n, _ := redis.Int(c.Replies[i].Value, nil); n == 1 {
-			r.Pool.Cancel(in.Channel, serial)
+	return err
+}
+
+// buryAll looks after the dead receivers that were claimed.
+func (p *reaper) buryAll(s *sweeping, until time.Time) (late bool, err error) {
+	for len(s.claimed) > 0 {
+		late, err := p.bury(s, s.claimed[0], until)
+		if late || err != nil && !p.r.ReportFatal(s.Channel, err) {
+			return late, err
 		}
+		s.claimed, s.burial = s.claimed[1:], burial{}
 	}
-	return nil
+	return false, nil
 }
 
-// claim is for how long a claimed dead receiver is left to who claimed it.
-func (r *receiver) claim() time.Duration { return min(sweepEvery, r.conf.Lease/2) }
-
-var errLate = &link.Error{Class: link.NotExecuted, Err: errors.New("a sweep gave way to a beat")}
-
-// late says that a sweep has to give way to the beat.
-func (r *receiver) late(p *heart) bool {
-	now := time.Now()
-	return now.After(p.swept) || now.After(p.next)
-}
-
-// buryAll buries whom the sweep has claimed.
-func (r *receiver) buryAll(p *heart, in *channel, age int64) error {
-	for len(in.claimed) > 0 {
-		if err := r.bury(p, in, in.claimed[0], age); err != nil && !r.ReportFatal(in.Channel, err) {
-			return err
-		}
-		in.claimed, in.burying = in.claimed[1:], ""
-	}
-	return nil
-}
-
-// bury reaps what a dead incarnation holds, and says when it is looked at again. After errLate it goes on where it was.
-func (r *receiver) bury(p *heart, in *channel, member string, age int64) error {
+// bury reaps what a dead receiver holds, and says when it is looked at again. late: it goes on with the next visit.
+func (p *reaper) bury(s *sweeping, member string, until time.Time) (late bool, err error) {
+	r := p.r
 	dead, err := store.ParseDeadReceiver(member)
 	if err != nil { // nothing that could be reaped
-		r.q.events.emit(Event{Kind: EventReceiverError, Channel: in.Name, Err: err, Fatal: true})
-		return nil
+		r.q.events.emit(Event{Kind: EventReceiverError, Channel: s.Name, Err: err, Fatal: true})
+		return false, nil
 	}
-	fence := p.fence()
-	if dead.Superseded {
-		fence = 0
-	} else if fence == 0 {
-		return errLate
+	b := &s.burial
+	if b.member != member {
+		*b = burial{member: member, unasked: s.AllDoing(dead.Incarnation)}
 	}
-	if in.burying != member {
-		in.burying, in.unasked, in.held = member, store.Args(in.AllDoing(dead.Incarnation)), nil
-	}
-	for {
-		if !r.mayGoOn(p) {
-			return errLate
+	for first := true; ; first = false { // a step is always taken, or on a slow line it never would get on
+		if !first && time.Now().After(until) {
+			return true, nil
 		}
 		switch {
-		case len(in.held) > 0:
-			err = r.reap(p, in, dead, fence, age)
-		case len(in.unasked) > 0:
-			err = r.ask(in)
+		case len(b.held) > 0:
+			late, err = p.reap(s, dead)
+		case len(b.unasked) > 0:
+			err = p.askLists(b)
 		default:
-			doings := store.Args(in.AllDoing(dead.Incarnation))
-			_, err = r.pulseOne(r.PoolCtx, store.Finish, 2+len(doings), append(append([]any{in.Receivers, in.DeadReceivers}, doings...), member, dead.Death)...)
-			return err
+			return false, store.FinishDead(r.PoolCtx, r.s.Data, s.Keys, member, dead)
 		}
-		if err != nil {
-			return err
+		if late || err != nil {
+			return late, err
 		}
 	}
 }
 
-// mayGoOn says whether a sweep may take a step. One it may always take, or on a slow line it never would get on.
-func (r *receiver) mayGoOn(p *heart) bool {
-	first := !p.stepped
-	p.stepped = true
-	return first || !r.late(p)
-}
-
-// ask finds out which there are of the next of the lists: by one question for all, and only if there are some but not all by one for each.
-func (r *receiver) ask(in *channel) error {
-	some := in.unasked[:min(len(in.unasked), existsChunk)]
-	n, err := r.count(some)
+// askLists asks for the next lists, in one command where that will do.
+func (p *reaper) askLists(b *burial) error {
+	ctx, l := p.r.PoolCtx, p.r.s.Data
+	some := b.unasked[:min(len(b.unasked), existsChunk)]
+	n, err := store.CountNonEmpty(ctx, l, some)
 	if err != nil {
 		return err
 	}
 	switch n {
 	case 0:
 	case len(some):
-		in.held = some
+		b.held = append(b.held, some...)
 	default:
-		c := link.NewCall()
-		for _, list := range some {
-			c.Add("EXISTS", list)
-		}
-		if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
+		held, err := store.NonEmpty(ctx, l, some)
+		if err != nil {
 			return err
 		}
-		for i, rep := range c.Replies {
-			if n, _ := redis.Int(rep.Value, nil); n > 0 {
-				in.held = append(in.held, some[i])
-			}
-		}
+		b.held = append(b.held, held...)
 	}
-	in.unasked = in.unasked[len(some):]
+	b.unasked = b.unasked[len(some):]
 	return nil
 }
 
-// count is how many of some lists there are.
-func (r *receiver) count(of []any) (int, error) {
-	c := link.NewCall()
-	c.Add("EXISTS", of...)
-	if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
-		return 0, err
-	}
-	return redis.Int(c.Replies[0].Value, nil)
-}
-
-// reap empties the next of the lists, a bounded part of them. errLate: the fence is behind it.
-func (r *receiver) reap(p *heart, in *channel, dead store.DeadReceiver, fence, age int64) error {
-	raise := 1
+// reap empties the next of the lists, a bounded part of them. late: the fence is too old.
+func (p *reaper) reap(s *sweeping, dead store.DeadReceiver) (late bool, err error) {
+	r, b := p.r, &s.burial
+	fence := r.heart.fence()
 	if dead.Superseded {
-		raise = 0
+		fence = store.Fence{} // its own receiver has ended it, so it may be reaped at any time
+	} else if fence.At.IsZero() {
+		return true, nil
 	}
-	reason := element.FailureField("shunt: in the hands of a dying process 4 times")
-	some := in.held[:min(len(in.held), max(1, p.lists))]
+	some := b.held[:min(len(b.held), max(1, p.lists))]
 	if planted.Reap != nil {
-		return r.reapPlanted(in, some)
+		return false, p.reapPlanted(s, some)
 	}
 	c := link.NewCall()
 	for _, list := range some {
-		args := []any{in.Receivers, list, in.Prepare, in.Keys.Suspect, in.Dead, in.IDs, in.Keys.Cancelled, in.Keys.Done, in.DoneAt, in.Kept,
-			in.Running, in.Waited,
-			fence, age, raise, reapBytes / len(some), max(0, r.conf.MaxDead), max(0, r.conf.DeadFor.Milliseconds()), reason,
-			max(0, r.conf.MaxDone), max(0, r.conf.MaxDoneBytes)}
-		for range reapSerials {
-			s := element.NewSerial()
-			args = append(args, s[:])
-		}
-		c.AddScript(store.Reap, 12, args...)
+		store.AddReap(c, s.Keys, list, fence, !dead.Superseded, reapSerials, reapBytes/len(some), r.bounds())
 	}
-	err := r.s.Pulse.Run(r.PoolCtx, c) // one reply after another
+	err = r.s.Data.Run(r.PoolCtx, c) // one reply after another
 	if err != nil && !c.Answered {
-		return err
+		return false, err
 	}
-	var left []any
+	var left []string
 	moved := 0
 	for i, rep := range c.Replies {
-		ns, bad := redis.Ints(rep.Value, rep.Err)
+		a, bad := store.ReapReply(rep)
 		if bad != nil {
-			continue // and err tells
+			continue // err is the first of these
 		}
-		if len(ns) < 6 {
-			if err == nil {
-				err = errLate
-			}
-			continue
-		}
-		for i, kind := range []EventKind{EventRecovered, EventSuspected, EventPoisoned, EventTrimmed} {
-			if ns[i] > 0 {
-				r.q.events.emit(Event{Kind: kind, Channel: in.Name, Receiver: dead.Name, N: ns[i]})
-			}
-		}
-		if ns[1] > 0 {
-			r.Suspects(in.Channel)
-		}
-		if ns[4] > 0 {
+		late = late || a.Late
+		p.report(s, dead, a)
+		if a.Left > 0 || a.Late {
 			left = append(left, some[i])
 		}
-		moved += ns[5]
+		moved += a.Bytes
 	}
 	if p.lists = min(4*len(some), reapLists); moved > reapBytes {
 		p.lists = 1 // large elements go one by one, so that nobody waits for Redis meanwhile
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		b.held = append(left, b.held[len(some):]...)
 	}
-	in.held = append(left, in.held[len(some):]...)
-	return nil
+	return late, err
+}
+
+// report emits what one reap has moved.
+func (p *reaper) report(s *sweeping, dead store.DeadReceiver, a store.ReapAnswer) {
+	for _, m := range []struct {
+		kind EventKind
+		n    int
+	}{{EventRecovered, a.Prepare}, {EventSuspected, a.Suspect}, {EventPoisoned, a.Dead}, {EventTrimmed, a.Trimmed}} {
+		if m.n > 0 {
+			p.r.q.events.emit(Event{Kind: m.kind, Channel: s.Name, Receiver: dead.Name, N: m.n})
+		}
+	}
+	if a.Suspect > 0 {
+		p.r.Suspects(s.Channel)
+	}
 }
 
 // reapPlanted is reap with the mistake that the fault harness has planted.
-func (r *receiver) reapPlanted(in *channel, some []any) error {
+func (p *reaper) reapPlanted(s *sweeping, some []string) error {
 	for _, list := range some {
-		if _, err := planted.Reap(r.pulseDo, list.(string), in.Prepare); err != nil {
+		if _, err := planted.Reap(do(p.r.PoolCtx, p.r.s.Data), list, s.Prepare); err != nil {
 			return err
 		}
 	}
-	in.held = in.held[len(some):]
+	s.burial.held = s.burial.held[len(some):]
 	return nil
 }
 
-// pulseDo runs one command on the link that no element delays.
-func (r *receiver) pulseDo(name string, args ...any) (any, error) {
-	c := link.NewCall()
-	c.Add(name, args...)
-	if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
-		return nil, err
-	}
-	return c.Replies[0].Any(), nil
+// do runs single commands on a link, for planted mistakes.
+func do(ctx context.Context, l *link.Link) planted.Do {
+	return func(name string, args ...any) (any, error) { return store.Do(ctx, l, name, args...) }
 }
 
-// pulseOne runs one script on the link that no element delays.
-func (r *receiver) pulseOne(ctx context.Context, s *link.Script, keys int, args ...any) (any, error) {
-	c := link.NewCall()
-	c.AddScript(s, keys, args...)
-	if err := r.s.Pulse.Run(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Replies[0].Any(), nil
+// bounds are on what a channel keeps.
+func (r *receiver) bounds() *store.Bounds {
+	return &store.Bounds{MaxDead: r.conf.MaxDead, DeadFor: r.conf.DeadFor, MaxDone: r.conf.MaxDone, MaxDoneBytes: r.conf.MaxDoneBytes}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync/atomic"
-	"time"
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -27,6 +26,7 @@ type receiver struct {
 	conf     *Queue
 	handler  Handler
 	channels []*channel // the channels, the highest first
+	heart    *heart
 
 	hungErrors, hungMethods atomic.Int32 // calls for verdicts that have not returned in time
 
@@ -39,16 +39,6 @@ type channel struct {
 	*worker.Channel
 	prototype IMessage
 	promoter  *promoter
-	due       time.Time // beat's: of the next sweep
-	claimed   []string  // likewise: members of receivers.dead that a sweep has still to look after
-	asked     time.Time // likewise: when it claimed them
-	burying   string    // likewise: the first of claimed, once it is begun
-	unasked   []any     // likewise: its lists of which it is not known whether there are any
-	held      []any     // likewise: those that there are
-	again     time.Time // likewise: when what a sweep had claimed that failed comes up again
-	kept      time.Time // likewise: of the last upkeep
-	marks     string    // likewise: where its scans of running and of receipts go on
-	receipts  string
 }
 
 // ownerKey is the context key under which a handler's context gives its receiver.
@@ -159,7 +149,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		}
 		seen[name] = true
 		r.s = q.serverOf(name)
-		in := &channel{Channel: &worker.Channel{Keys: k}, prototype: p, marks: "0", receipts: "0"}
+		in := &channel{Channel: &worker.Channel{Keys: k}, prototype: p}
 		in.promoter = newPromoter(r, in)
 		in.ScheduledHere, in.YieldKeeper = in.promoter.scheduledHere, in.promoter.yield
 		r.channels, pools = append(r.channels, in), append(pools, in.Channel)
@@ -180,6 +170,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	if g != nil {
 		conf.Prefetch = 1 // what a worker holds besides could not be part of the batch that it waits for
 	}
+	r.heart = newHeart(r)
 	r.Pool = worker.NewPool(r.s, workers, pools, conf)
 	if g != nil {
 		g.serve(r)
@@ -230,7 +221,7 @@ func (q *Queue) dismiss(r *receiver) {
 // run starts the goroutines of a registered receiver.
 func (r *receiver) run(ctx context.Context) {
 	r.q.events.emit(Event{Kind: EventStarted, Channel: r.channels[0].Name, Receiver: r.Live().Name, N: r.Live().Workers})
-	others := []func(){r.beat}
+	others := []func(){r.heart.run, newReaper(r).run}
 	for _, in := range r.channels {
 		others = append(others, in.promoter.run)
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -20,4 +21,14 @@ func Alter(file, old, new string) error {
 		*script = *link.NewScript(joined(files))
 	}
 	return nil
+}
+
+// Do runs one command of the caller's choice, for mistakes that the fault harness plants.
+func Do(ctx context.Context, l *link.Link, name string, args ...any) (any, error) {
+	c := link.NewCall()
+	c.Add(name, args...)
+	if err := l.Run(ctx, c); err != nil {
+		return nil, err
+	}
+	return c.Replies[0].Any(), nil
 }

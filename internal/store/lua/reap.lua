@@ -11,11 +11,6 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fence, raise, budget = tonumber(ARGV[1]), ARGV[3] == '1', tonumber(ARGV[4])
 if fence > 0 and now - fence > tonumber(ARGV[2]) then return {-1} end
--- A key of the wrong type ends the script here, before anything is written.
-redis.call('LLEN', KEYS[3])
-redis.call('LLEN', KEYS[4])
-redis.call('ZCARD', KEYS[5])
-
 local k, tracked = {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]}, redis.call('EXISTS', KEYS[6], KEYS[7]) > 0
 -- ended ends a message with an id, for the reason given.
 local function ended(e, id, kind)
@@ -54,7 +49,12 @@ while n < #ARGV - 9 and bytes < budget do
     end
   end
 end
-for _, e in ipairs(dead) do redis.call('ZADD', KEYS[5], 'NX', string.format('%.0f', now), e) end
+-- A key of the wrong type ends the script here, before anything is written; one that nothing goes to does no harm.
+if #prepare > 0 then redis.call('LLEN', KEYS[3]) end
+if #suspect > 0 then redis.call('LLEN', KEYS[4]) end
+if #dead > 0 then redis.call('ZCARD', KEYS[5]) end
+local died = #dead > 0 and latest(KEYS[5], now)
+for _, e in ipairs(dead) do redis.call('ZADD', KEYS[5], 'NX', string.format('%.0f', died), e) end
 for i = #suspect, 1, -1 do redis.call('LPUSH', KEYS[4], suspect[i]) end
 for _, e in ipairs(prepare) do redis.call('RPUSH', KEYS[3], e) end
 if n > 0 then redis.call('LTRIM', KEYS[2], n, -1) end

@@ -15,7 +15,7 @@ if m and gone(k, m.serial) then
   pcall(finish, k, ARGV[5], m, now)
   return {-1, 0}
 end
-local added = redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', now), ARGV[2])
+local added = redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', latest(KEYS[3], now)), ARGV[2])
 local removed = redis.pcall('LREM', KEYS[2], 1, ARGV[1])
 if removed ~= 1 then
   if added == 1 then redis.call('ZREM', KEYS[3], ARGV[2]) end

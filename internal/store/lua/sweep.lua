@@ -1,11 +1,12 @@
 -- Sweep: lists the living whose leases ran out as dead, claims dead ones whose lists are to be looked at, and looks after
--- suspects and delay on the way. It judges a lease only within fence + age of the server's time, and
--- only a quarter of that lease after Redis was seen to be back: after a pause all have run out.
+-- suspects and delay on the way. It judges a lease only within fence + age of the server's time, and only if the caller has seen Redis for
+-- half of that lease without a break: after a pause, or a jump of the clock, all have run out. A key of the wrong type at suspect or delay keeps
+-- nobody's messages with the dead.
 -- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper  6 ids  7 cancelled  8 done  9 done.at  10 kept  11 running  12 waited
 -- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims
 --      4 name that asks to be keeper, or ''  5 ms that a keeper keeps
 --      6 server's time in ms since when the caller has seen it there all the time  7 ms for which a claim keeps others away
--- reply: now, newly dead, suspects waiting, 1 if keeper (2: more is to be forgotten), ms to the next due time or '' if none,
+-- reply: now, newly dead, suspects waiting or why they cannot be counted, 1 if keeper (2: more is to be forgotten), ms to the next due time, '' if none, or why it cannot be read,
 --        ms until one that died lately is to be looked at again, '' if none, -1 if one may be judged only later; claimed members…
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
@@ -14,8 +15,9 @@ local function ms(n) return string.format('%.0f', n) end
 local fence = tonumber(ARGV[1])
 local judge = fence > 0 and now - fence <= tonumber(ARGV[2])
 
-local suspects = redis.call('LLEN', KEYS[3])
-local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
+local suspects = redis.pcall('LLEN', KEYS[3])
+if type(suspects) == 'table' then suspects = suspects.err end
+local first = redis.pcall('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
 
 -- A score further ahead than it can have been set was set before the clock was set back.
 local last = redis.call('ZREVRANGE', KEYS[1], 0, 7, 'WITHSCORES')
@@ -33,7 +35,7 @@ local died = 0
 if judge then
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now), 'LIMIT', 0, 64)) do
     local lease = tonumber(string.match(name, '%-(%d+)$') or '') or 0
-    if now - tonumber(ARGV[6]) >= lease / 4 then
+    if now - tonumber(ARGV[6]) >= lease / 2 then
       redis.call('ZADD', KEYS[2], 'NX', ms(now), name .. ' ' .. ms(now) .. ' r')
       redis.call('ZREM', KEYS[1], name)
       if redis.pcall('HGET', KEYS[5], 'name') == name then redis.pcall('DEL', KEYS[5]) end
@@ -74,7 +76,7 @@ if ARGV[4] ~= '' then
   end
 end
 
-local ahead = first[2] and ms(math.max(-1e15, math.min(1e15, tonumber(first[2]) - now))) or '' -- others may put any score there
+local ahead = first.err or first[2] and ms(math.max(-1e15, math.min(1e15, tonumber(first[2]) - now))) or '' -- others may put any score there
 local out = {now, died, suspects, keeper, ahead, look}
 for i = 1, most do
   redis.call('ZADD', KEYS[2], ms(now + tonumber(ARGV[7])), claims[i][1])
