@@ -3,13 +3,9 @@ package shunt
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	jsoniter "github.com/json-iterator/go"
-
-	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // IMessage is what a user defines: a type whose values are enqueued to a channel and handled by its receivers.
@@ -117,99 +113,4 @@ func (r raw) Marshal() ([]byte, error)             { return r.payload, nil }
 func (r raw) Unmarshal(p []byte) (IMessage, error) { return raw{r.channel, p}, nil }
 func (r raw) Resolve(context.Context) error {
 	return Reject(errors.New("a Raw message has no handler: receive its channel with a type of your own"))
-}
-
-// Info is what a handler can learn of the message in its hands.
-type Info struct {
-	Channel    string
-	Serial     string            // the enqueue's own ULID; empty for a bare payload not yet rewritten
-	ID         string            // as given by ID; mostly empty
-	Attempt    int               // this handling, counted from 1
-	Recoveries int               // how often a dead receiver held it, since it was last handled to an end
-	EnqueuedAt time.Time         // by the producer's clock; zero for a bare payload
-	Headers    map[string]string // as given by Header; not to be written to
-	Failure    string            // what the last attempt failed with
-	Receiver   string            // the incarnation that took it
-	Worker     int               // from 0
-}
-
-// FromContext returns what is known of the message that the handler owning ctx was called for.
-func FromContext(ctx context.Context) (Info, bool) {
-	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
-	if !ok {
-		return Info{}, false
-	}
-	return infoOf(it), true
-}
-
-// rejection is the error of Reject.
-type rejection struct{ error }
-
-func (r rejection) Unwrap() error { return r.error }
-
-// Reject makes of err the verdict that the message is given up at once: it goes to dead with err's text.
-func Reject(err error) error {
-	if err == nil {
-		err = errors.New("rejected")
-	}
-	return rejection{err}
-}
-
-// delayed is the error of RetryAfter.
-type delayed struct {
-	error
-	after time.Duration
-}
-
-func (d delayed) Unwrap() error { return d.error }
-
-// RetryAfter makes of err the verdict that the message is tried again after d instead of its backoff; zero or less means
-// at once. It counts as an attempt.
-func RetryAfter(d time.Duration, err error) error {
-	if err == nil {
-		err = errors.New("to be tried again")
-	}
-	return delayed{err, d}
-}
-
-// guard runs what a user wrote: a panic and a runtime.Goexit become errors with their stack. On Goexit the goroutine ends
-// when guard's deferred call returns, so finish is called with the verdict in either case.
-func guard(what string, f func() error, finish func(error)) {
-	returned := false
-	var err error
-	defer func() {
-		if returned {
-			finish(err)
-			return
-		}
-		finish(panicked(what, recover()))
-	}()
-	err = f()
-	returned = true
-}
-
-// panicked is the error of a call that did not return; without a panic's value it was runtime.Goexit.
-func panicked(what string, value any) *PanicError {
-	return &PanicError{What: what, Value: value, Goexit: value == nil, Stack: debug.Stack()}
-}
-
-// PanicError is the error of a user's method that panicked or called runtime.Goexit.
-type PanicError struct {
-	What   string // the method
-	Value  any    // of the panic
-	Goexit bool
-	Stack  []byte
-}
-
-func (p *PanicError) Error() string {
-	if p.Goexit {
-		return fmt.Sprintf("%s called runtime.Goexit", p.What)
-	}
-	return fmt.Sprintf("%s panicked: %v\n%s", p.What, p.Value, p.Stack)
-}
-
-// Unwrap gives the panic's value where it is an error.
-func (p *PanicError) Unwrap() error {
-	err, _ := p.Value.(error)
-	return err
 }

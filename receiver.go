@@ -166,13 +166,9 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	}
 	conf := worker.Config{
 		Lease: q.conf.Lease, Grace: q.conf.Grace, Timeout: q.conf.Timeout, ReplyTimeout: q.conf.ReplyTimeout,
-		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxDead: q.conf.MaxDead, DeadFor: q.conf.DeadFor,
-		MaxDone: q.conf.MaxDone, MaxDoneBytes: q.conf.MaxDoneBytes,
-		Order: o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle,
-		Judge: func(it *worker.Item, message any, err error) *worker.Verdict {
-			m, _ := message.(IMessage)
-			return handling{Item: it, r: r}.judge(m, err)
-		},
+		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxSize: q.conf.MaxSize,
+		Bounds: store.Bounds{MaxDead: q.conf.MaxDead, DeadFor: q.conf.DeadFor, MaxDone: q.conf.MaxDone, MaxDoneBytes: q.conf.MaxDoneBytes},
+		Order:  o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle, Judge: r.judge,
 	}
 	if q.events.on() {
 		conf.Emit = q.events.tell
@@ -247,24 +243,6 @@ func (r *receiver) run(ctx context.Context) {
 		r.q.dismiss(r)
 		close(r.ended)
 	}()
-}
-
-// handle runs a handler for the pool. It is guard for one that is called for every message.
-func (r *receiver) handle(it *worker.Item) {
-	h := handling{Item: it, r: r}
-	returned := false
-	var err error
-	defer func() {
-		if !returned {
-			err = panicked("Resolve", recover())
-			if h.decoding {
-				err = errExited
-			}
-		}
-		h.Finish(err)
-	}()
-	err = h.run()
-	returned = true
 }
 
 func (r *receiver) shutdown(ctx context.Context) error {

@@ -112,11 +112,11 @@ var defects = []defect{
 	{
 		name: "ack before the handler",
 		edits: []edit{
-			{"handling.go", importElement, importLink + importElement},
-			{"handling.go", "\treturn h.r.handler(h.Item, m)\n", `	ack := link.NewCall()
-	ack.Add("LREM", h.Item.Channel.Doing(h.r.Live(), h.Worker()), 1, h.Item.Encode())
-	h.r.s.Data.Run(h.Item, ack)
-	return h.r.handler(h.Item, m)
+			{"verdict.go", importElement, importLink + importElement},
+			{"verdict.go", "\t\terr = r.handler(it, m)\n", `		ack := link.NewCall()
+		ack.Add("LREM", it.Channel.Doing(r.Live(), it.Worker()), 1, it.Encode())
+		r.s.Data.Run(it, ack)
+		err = r.handler(it, m)
 `},
 		},
 		schedule: killHolding,
@@ -213,7 +213,7 @@ var defects = []defect{
 	{
 		name: "an undo without NX",
 		edits: []edit{
-			{"internal/store/lua/retry.lua", "  if added == 1 then redis.call('ZREM', KEYS[3], ARGV[3]) end\n", "  redis.call('ZREM', KEYS[3], ARGV[3])\n"},
+			{"internal/store/lua/ending.lua", "  if left ~= 1 and added == 1 then redis.call('ZREM', set, new) end\n", "  if left ~= 1 then redis.call('ZREM', set, new) end\n"},
 		},
 		schedule: func(w *world) {
 			loseReply(w, planAfter+"1500", func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
@@ -265,7 +265,7 @@ var defects = []defect{
 	{
 		name: "an ack of several that does not look what lies there",
 		edits: []edit{
-			{"internal/store/lua/first.lua", "return head('-1') == from and head('-' .. n) == to", "return true"},
+			{"internal/store/lua/leave.lua", "return head('-1') == from and head('-' .. n) == to", "return true"},
 		},
 		schedule: refuseRetries,
 		rare:     true,
@@ -290,7 +290,7 @@ var defects = []defect{
 	{
 		name: "a start that does not look for what was cancelled",
 		edits: []edit{
-			{"internal/worker/index.go", "a.cancelled[with[j]] = n == 1", "a.cancelled[with[j]] = n == 2"},
+			{"internal/worker/index.go", "x.said[at].cancelled = cancelled", "_ = cancelled"},
 		},
 		schedule: callOffWaiting,
 		row:      "ids",

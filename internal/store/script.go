@@ -9,8 +9,11 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// script joins the files into one script; what others need stands first.
-func script(names ...string) *link.Script {
+// script joins the prelude and the files into one script; what others need stands first.
+func script(names ...string) *link.Script { return lean(append([]string{"prelude"}, names...)...) }
+
+// lean is script without the prelude.
+func lean(names ...string) *link.Script {
 	text := ""
 	for _, name := range names {
 		b, err := lua.ReadFile("lua/" + name + ".lua")
@@ -29,11 +32,11 @@ var (
 	Enqueue    = script("ids", "enqueue")
 	Take       = script("take")
 	Start      = script("ids", "start")
-	Ack        = script("first", "ack")
-	Settle     = script("first", "ids", "ending", "settle")
-	Follow     = script("ids", "ending", "follow")
-	Retry      = script("ids", "ending", "retry")
-	Reject     = script("trim", "ids", "ending", "reject")
+	Ack        = lean("leave", "ack")
+	Settle     = script("ids", "leave", "ending", "settle")
+	Follow     = script("ids", "leave", "ending", "follow")
+	Retry      = script("ids", "leave", "ending", "retry")
+	Reject     = script("trim", "ids", "leave", "ending", "reject")
 	Promote    = script("promote")
 	Register   = script("register")
 	Beat       = script("beat")
@@ -42,7 +45,7 @@ var (
 	Finish     = script("finish")
 	Unregister = script("unregister")
 	Supersede  = script("supersede")
-	Release    = script("header", "ids", "release")
+	Release    = script("header", "ids", "leave", "release")
 	Handover   = script("header", "ids", "handover")
 	Yield      = script("yield")
 	Revive     = script("ids", "revive")

@@ -34,11 +34,11 @@ func benchmarkStep(b *testing.B, prefetch, workers int) {
 	all := make(chan struct{})
 	r := testPool(b, s, keys, workers, func(c *Config) {
 		c.Prefetch = prefetch
-		c.Handle = func(it *Item) {
+		c.Handle = func(it *Item) *Verdict {
 			if n.Add(1) == int64(b.N) {
 				close(all)
 			}
-			it.Finish(nil)
+			return Ack
 		}
 	})
 	b.ResetTimer()
@@ -108,7 +108,7 @@ func TestWant(t *testing.T) {
 		{time.Microsecond, 64 << 10, 4, false}, // within PrefetchBytes
 		{time.Microsecond, 1 << 20, 1, false},
 	} {
-		s := &worker{r: &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}}, mean: c.mean, size: c.size, limit: 64}
+		s := &worker{r: &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}}, pace: pace{mean: c.mean, size: c.size, limit: 64}}
 		seen := make(map[int]int)
 		for range 100 {
 			seen[s.want()]++
@@ -120,7 +120,7 @@ func TestWant(t *testing.T) {
 		if got := s.want(); got != 1 {
 			t.Errorf("with Prefetch 1: %d", got)
 		}
-		s.limit, s.r.conf.Prefetch = 2, 64
+		s.pace.limit, s.r.conf.Prefetch = 2, 64
 		if got := s.want(); got > 2 {
 			t.Errorf("slow start at 2: %d", got)
 		}
@@ -130,7 +130,7 @@ func TestWant(t *testing.T) {
 // Slow start: a worker asks for as many as came lately, and for four times as many when all of these came.
 func TestSlowStart(t *testing.T) {
 	in := &Channel{Keys: &store.Keys{Name: "c"}}
-	s := &worker{r: &Pool{conf: &Config{Prefetch: 64}, channels: []*Channel{in}}, limit: 1}
+	s := &worker{r: &Pool{conf: &Config{Prefetch: 64}, channels: []*Channel{in}}, pace: pace{limit: 1}}
 	element := (&element.Element{Serial: element.NewSerial(), Payload: []byte("payload")}).Encode()
 	for i, c := range []struct{ asked, came, want int }{
 		{1, 1, 4}, {4, 4, 16}, {16, 16, 64}, {64, 64, 64}, {64, 63, 63}, {63, 63, 64}, {64, 3, 3}, {3, 3, 12}, {3, 2, 2}, {2, 0, 1}, {1, 0, 1},
@@ -145,8 +145,8 @@ func TestSlowStart(t *testing.T) {
 		if empty != (c.came == 0) || trouble != nil || len(s.items) != c.came {
 			t.Errorf("%d of %d came: %d, empty %v, %v", c.came, c.asked, len(s.items), empty, trouble)
 		}
-		if s.limit != c.want {
-			t.Errorf("%d of %d came: asks for %d, want %d", c.came, c.asked, s.limit, c.want)
+		if s.pace.limit != c.want {
+			t.Errorf("%d of %d came: asks for %d, want %d", c.came, c.asked, s.pace.limit, c.want)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 	acked := 0
 	r = testPool(t, s, keys, 2, func(c *Config) {
 		c.Prefetch = 1
-		c.Handle = func(it *Item) {
+		c.Handle = func(it *Item) *Verdict {
 			mu.Lock()
 			is := last == nil
 			if is {
@@ -226,7 +226,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 			mu.Unlock()
 			running <- it
 			<-goOn[is]
-			it.Finish(nil)
+			return Ack
 		}
 		c.Emit = func(evs ...Event) {
 			for _, e := range evs {

@@ -4,18 +4,49 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
+
+// rejection is the error of Reject.
+type rejection struct{ error }
+
+func (r rejection) Unwrap() error { return r.error }
+
+// Reject wraps err so that the message goes to dead at once, with err's text, whatever attempts it has left.
+func Reject(err error) error {
+	if err == nil {
+		err = errors.New("rejected")
+	}
+	return rejection{err}
+}
+
+// delayed is the error of RetryAfter.
+type delayed struct {
+	error
+	after time.Duration
+}
+
+func (d delayed) Unwrap() error { return d.error }
+
+// RetryAfter wraps err so that the message is tried again after d instead of its backoff; zero or less means at once. It
+// counts as an attempt.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("to be tried again")
+	}
+	return delayed{err, d}
+}
 
 // handling is one handler's run, as its receiver sees it.
 type handling struct {
 	*worker.Item
-	r        *receiver
-	decoding bool // Unmarshal has been called and has not returned: it may have called runtime.Goexit
+	r *receiver
 }
 
 // undecodable marks an error of Unmarshal.
@@ -25,47 +56,78 @@ func (u undecodable) Unwrap() error { return u.error }
 
 var errExited error = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
 
-// run decodes the message and calls its handler.
-func (h *handling) run() error {
-	m, err := h.unmarshal()
-	if err != nil {
-		return err
-	}
-	var timeout time.Duration
-	if t, ok := m.(Timeouter); ok && h.Timeout() == 0 {
-		guard("Timeout", func() error { timeout = t.Timeout(); return nil }, func(e error) { err = e })
-		if err != nil {
-			return err
+// handle decodes a message, runs its handler and returns the verdict. It is guard for what is called for every message: a panic becomes an error
+// here; runtime.Goexit, which nobody can hold up, is what exited is for.
+func (r *receiver) handle(it *worker.Item) (v *worker.Verdict) {
+	h := handling{it, r}
+	var m IMessage
+	returned := false
+	defer func() {
+		if returned {
+			return
 		}
+		if p := recover(); p != nil {
+			v = h.judge(m, panicked("Resolve", p))
+		}
+	}()
+	m, err := h.decode()
+	if err == nil {
+		err = r.handler(it, m)
 	}
-	h.Decoded(m, timeout)
-	return h.r.handler(h.Item, m)
+	returned = true
+	if err == nil {
+		return worker.Ack
+	}
+	return h.judge(m, err)
 }
 
-func (h *handling) unmarshal() (m IMessage, err error) {
+// judge is the verdict on a message whose handler has not returned: it called runtime.Goexit, or was given up.
+func (r *receiver) judge(it *worker.Item, message any, err error) *worker.Verdict {
+	h := handling{it, r}
+	m, decoded := message.(IMessage)
+	switch {
+	case err != worker.ErrExited:
+		return h.verdictOf(m, err)
+	case !decoded:
+		err = errExited
+	default:
+		err = panicked("Resolve", nil)
+	}
+	return h.verdictOf(m, err)
+}
+
+// decode makes the message, and tells the pool of it and of its timeout.
+func (h handling) decode() (m IMessage, err error) {
 	if h.Newer {
 		return nil, undecodable{element.ErrNewerVersion}
 	}
-	h.decoding = true
 	guard("Unmarshal", func() (err error) {
 		m, err = h.r.channels[h.Channel.Index].prototype.Unmarshal(h.Payload)
 		return err
 	}, func(e error) { err = e })
-	h.decoding = false
 	if err == nil && isNil(m) {
 		err = errors.New("shunt: Unmarshal returned no message and no error")
 	}
 	if err != nil {
 		return nil, undecodable{err}
 	}
-	return m, nil
+	var timeout time.Duration
+	if t, ok := m.(Timeouter); ok && h.Timeout() == 0 {
+		h.Decoded(m, 0) // for whoever asks if this ends the goroutine
+		guard("Timeout", func() error { timeout = t.Timeout(); return nil }, func(e error) { err = e })
+	}
+	h.Decoded(m, timeout)
+	return m, err
 }
 
-// judge makes a verdict of what the handler returned. It runs on the handler's goroutine, or the watcher's for one that was given up.
+// judge makes a verdict of a handler's error, on its goroutine.
 func (h handling) judge(m IMessage, err error) *worker.Verdict {
-	if err == nil {
-		return worker.Ack
-	}
+	h.Returned()
+	return h.verdictOf(m, err)
+}
+
+// verdictOf makes a verdict of an error. Its user is asked for what it depends on.
+func (h handling) verdictOf(m IMessage, err error) *worker.Verdict {
 	if h.Newer { // an error of ours: no user is asked, and no other text may stand in dead
 		return h.verdict(m, err)
 	}
@@ -76,17 +138,17 @@ func (h handling) judge(m IMessage, err error) *worker.Verdict {
 	return v
 }
 
-// verdict is judge's of an error.
+// verdict is what err says, and else the message's attempts.
 func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	it := h.Item
 	v := &worker.Verdict{Err: err}
 	cause := h.Cause()
 	switch cause {
 	case ErrLeaseLost, ErrShutdown:
-		v.Kind = worker.Released // that was not the message's fault, so it is no attempt
+		v.Fate = store.Released // that was not the message's fault, so it is no attempt
 		return v
 	case ErrCancelled:
-		v.Kind = worker.Cancelled
+		v.Fate = store.Cancelled
 		return v
 	}
 	var u undecodable
@@ -94,15 +156,16 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	var d delayed
 	attempt := it.Attempt()
 	most := h.maxAttempts(m)
+	v.Fate = store.Retried
 	switch {
 	case errors.As(err, &u):
-		v.Kind = worker.Undecodable
+		v.Fate, v.Undecodable = store.Rejected, true
 	case errors.As(err, &r), most > 0 && attempt >= most, cause == ErrDeadline:
-		v.Kind = worker.Rejected
+		v.Fate = store.Rejected
 	case errors.As(err, &d):
-		v.Kind, v.Wait = worker.Retried, min(d.after, maxWait)
+		v.Wait = min(d.after, maxWait)
 	default:
-		v.Kind, v.Wait = worker.Retried, h.backoff(m, attempt)
+		v.Wait = h.backoff(m, attempt)
 	}
 	e, _ := element.Decode(it.Raw) // anew, for the handler may have written to what it was given
 	e = e.Next(err)
@@ -110,7 +173,8 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 		e = element.Element{Serial: element.NewSerial(), Payload: it.Raw}
 		e.SetFailure(element.FailureText(err))
 	}
-	v.Next, v.Failure = e.Encode(), e.Failure()
+	v.Failure = e.Failure()
+	v.Next = e.EncodeWithin(max(len(it.Raw), h.r.conf.MaxSize))
 	return v
 }
 
@@ -183,12 +247,44 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 	return a.value, a.err
 }
 
-// infoOf is what FromContext gives.
-func infoOf(it *worker.Item) Info {
-	i := Info{Channel: it.Channel.Name, Serial: it.SerialString(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries), Headers: it.Headers(),
-		Failure: it.Failure(), Receiver: it.Receiver(), Worker: it.Worker()}
-	if !it.Bare {
-		i.EnqueuedAt = element.EnqueuedAt(it.Serial)
+// guard runs what a user wrote: a panic and a runtime.Goexit become errors with their stack. On Goexit the goroutine ends
+// when guard's deferred call returns, so finish is called with the verdict in either case.
+func guard(what string, f func() error, finish func(error)) {
+	returned := false
+	var err error
+	defer func() {
+		if returned {
+			finish(err)
+			return
+		}
+		finish(panicked(what, recover()))
+	}()
+	err = f()
+	returned = true
+}
+
+// panicked is the error of a call that did not return; without a panic's value it was runtime.Goexit.
+func panicked(what string, value any) *PanicError {
+	return &PanicError{What: what, Value: value, Goexit: value == nil, Stack: debug.Stack()}
+}
+
+// PanicError is the error of a user's method that panicked or called runtime.Goexit.
+type PanicError struct {
+	What   string // the method
+	Value  any    // of the panic
+	Goexit bool
+	Stack  []byte
+}
+
+func (p *PanicError) Error() string {
+	if p.Goexit {
+		return fmt.Sprintf("%s called runtime.Goexit", p.What)
 	}
-	return i
+	return fmt.Sprintf("%s panicked: %v\n%s", p.What, p.Value, p.Stack)
+}
+
+// Unwrap gives the panic's value where it is an error.
+func (p *PanicError) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
 }
