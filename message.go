@@ -10,17 +10,19 @@ import (
 
 // IMessage is what a user defines: a type whose values are enqueued to a channel and handled by its receivers.
 //
-// A value given to Receive is the prototype of its channel: Channel and Unmarshal are called on it, Unmarshal by all workers
-// at once. Whatever a handler needs besides the payload (a database, a logger) lives in the prototype's fields.
-// A method that panics, or ends its goroutine, is reported as an error with its stack; it never takes the process down.
+// A value given to Receive is the prototype of its channel: Channel and Unmarshal are called on it, Unmarshal
+// by all workers at once. Whatever a handler needs besides the payload (a database, a logger) lives in the
+// prototype's fields. A method that panics, or ends its goroutine, is reported as an error with its stack; it
+// never takes the process down.
 type IMessage interface {
-	// Channel names the stream that the message belongs to: 1 to 200 bytes without braces, blanks and control characters.
+	// Channel names the stream that the message belongs to: 1 to 200 bytes without braces, blanks and control
+	// characters.
 	Channel() string
 	// Marshal makes the payload. It is called once an enqueue.
 	Marshal() ([]byte, error)
-	// Unmarshal, called on a prototype, returns a new message made of payload, with the prototype's dependencies.
-	// It must not write to the prototype; payload is its to keep, and to write to. An error sends the message to dead with its text: it
-	// is never tried again.
+	// Unmarshal, called on a prototype, returns a new message made of payload, with the prototype's
+	// dependencies. It must not write to the prototype; payload is its to keep, and to write to. An error
+	// sends the message to dead with its text: it is never tried again.
 	Unmarshal(payload []byte) (IMessage, error)
 	// Resolve handles the message. nil acks it; an error retries it after the backoff until its attempts are used up;
 	// Reject and RetryAfter say otherwise. ctx ends at the handler's timeout, when the lease is lost, and after the end
@@ -28,15 +30,17 @@ type IMessage interface {
 	Resolve(ctx context.Context) error
 }
 
-// The optional companions of IMessage. An option of one enqueue comes before the method, the method before the Queue's field.
+// The optional companions of IMessage. An option of one enqueue comes before the method, the method before the
+// Queue's field.
 type (
 	// Timeouter bounds one handling of a message; zero means the Queue's default, negative none.
 	Timeouter interface{ Timeout() time.Duration }
-	// MaxAttempter bounds how often a message is handled before it goes to dead: 1 to 255; zero means the Queue's
-	// default, negative or more than 255 no bound. Where it panics, or has not returned after 1 s, the default holds, and an EventReceiverError says so.
+	// MaxAttempter bounds how often a message is handled before it goes to dead: 1 to 255; zero means the
+	// Queue's default, negative or more than 255 no bound. Where it panics, or has not returned after 1 s, the
+	// default holds, and an EventReceiverError says so.
 	MaxAttempter interface{ MaxAttempts() int }
-	// Backoffer says how long to wait after the given failed attempt, counted from 1. Zero or less means at once. Where it panics, or has
-	// not returned after 1 s, the default holds, as for MaxAttempter.
+	// Backoffer says how long to wait after the given failed attempt, counted from 1. Zero or less means at
+	// once. Where it panics, or has not returned after 1 s, the default holds, as for MaxAttempter.
 	Backoffer interface {
 		Backoff(attempt int) time.Duration
 	}
@@ -50,7 +54,8 @@ type Handler func(ctx context.Context, m IMessage) error
 // json is json-iterator as encoding/json behaves, less the escaping of HTML.
 var json = jsoniter.Config{SortMapKeys: true, ValidateJsonRawMessage: true}.Froze()
 
-// ToJSON is a Marshal in one line: return shunt.ToJSON(m). Strings must be UTF-8: bytes such as file names belong in a []byte.
+// ToJSON is a Marshal in one line: return shunt.ToJSON(m). Strings must be UTF-8: bytes such as file names
+// belong in a []byte.
 func ToJSON(m any) ([]byte, error) { return json.Marshal(m) }
 
 // FromJSON is an Unmarshal in one line: return shunt.FromJSON(m, payload). The new message is a copy of the prototype,
@@ -67,7 +72,8 @@ func FromJSON[T any, P interface {
 	return P(&m), nil
 }
 
-// Kind is a message type made of a function by Define. It is the prototype to give to Receive; Message makes its messages.
+// Kind is a message type made of a function by Define. It is the prototype to give to Receive; Message makes
+// its messages.
 type Kind[T any] struct {
 	channel string
 	handle  func(context.Context, T) error

@@ -34,8 +34,8 @@ type delayed struct {
 
 func (d delayed) Unwrap() error { return d.error }
 
-// RetryAfter wraps err so that the message is tried again after d instead of its backoff; zero or less means at once. It
-// counts as an attempt.
+// RetryAfter wraps err so that the message is tried again after d instead of its backoff; zero or less means
+// at once. It counts as an attempt.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("to be tried again")
@@ -56,8 +56,8 @@ func (u undecodable) Unwrap() error { return u.error }
 
 var errExited error = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
 
-// handle decodes a message, runs its handler and returns the verdict. It is guard for what is called for every message: a panic becomes an error
-// here; runtime.Goexit, which nobody can hold up, is what exited is for.
+// handle decodes a message, runs its handler and returns the verdict. It is guard for what is called for every
+// message: a panic becomes an error here; runtime.Goexit, which nobody can hold up, is what exited is for.
 func (r *receiver) handle(it *worker.Item) (v *worker.Verdict) {
 	h := handling{it, r}
 	var m IMessage
@@ -206,9 +206,9 @@ const maxWait = 100 * 365 * 24 * time.Hour
 // answerTime is how long a worker waits for a method of the user's that a verdict depends on.
 const answerTime = time.Second
 
-// ask runs such a method. It has a goroutine of its own, because this may be one that is ending already, which could not survive another
-// runtime.Goexit, and because it may hang: its worker waits no longer than the limit, and where as many hang as there are workers
-// none is asked. What fails leaves the default and is told.
+// ask runs such a method. It has a goroutine of its own, because this may be one that is ending already, which
+// could not survive another runtime.Goexit, and because it may hang: its worker waits no longer than the
+// limit, and where as many hang as there are workers none is asked. What fails leaves the default and is told.
 func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string, otherwise T, f func() T) (T, error) {
 	type answer struct {
 		value T
@@ -247,8 +247,8 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 	return a.value, a.err
 }
 
-// guard runs what a user wrote: a panic and a runtime.Goexit become errors with their stack. On Goexit the goroutine ends
-// when guard's deferred call returns, so finish is called with the verdict in either case.
+// guard runs what a user wrote: a panic and a runtime.Goexit become errors with their stack. On Goexit the
+// goroutine ends when guard's deferred call returns, so finish is called with the verdict in either case.
 func guard(what string, f func() error, finish func(error)) {
 	returned := false
 	var err error

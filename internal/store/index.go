@@ -15,7 +15,8 @@ import (
 // Holder is how it is noted which worker has a message with an id in hand.
 func Holder(i Incarnation, worker int) string { return i.Name + "/" + strconv.Itoa(worker) }
 
-// Mark is what is noted of a message that is about to be handled: the holder, the attempt, and ms since 1970 by the clock here.
+// Mark is what is noted of a message that is about to be handled: the holder, the attempt, and ms since 1970
+// by the clock here.
 func Mark(i Incarnation, worker, attempt int, now time.Time) []byte {
 	return fmt.Appendf(nil, "%s %d %d", Holder(i, worker), attempt, now.UnixMilli())
 }
@@ -28,8 +29,9 @@ type Marks struct {
 	Expires bool // some may have expired: then it is a script that notes them, which a full Redis does not refuse either
 }
 
-// AddStart adds, for messages of one channel that are about to be handled, the note in whose hands they are, the question whether anything
-// is cancelled, with records the question for their records, and the time; StartReply reads it. It may be repeated.
+// AddStart adds, for messages of one channel that are about to be handled, the note in whose hands they are,
+// the question whether anything is cancelled, with records the question for their records, and the time;
+// StartReply reads it. It may be repeated.
 func AddStart(c *link.Call, k *Keys, m Marks, records bool) {
 	if m.N > 0 {
 		if m.Expires {
@@ -60,7 +62,8 @@ type Started struct {
 	Records       link.Reply
 }
 
-// StartReply reads the replies to AddStart. An index that cannot be read holds up no message: so only what waiting may mend is an error.
+// StartReply reads the replies to AddStart. An index that cannot be read holds up no message: so only what
+// waiting may mend is an error.
 func StartReply(replies []link.Reply, m Marks, records bool) (s Started, err error) {
 	last := len(replies) - 1
 	for i, rep := range replies {
@@ -87,7 +90,8 @@ func StartReply(replies []link.Reply, m Marks, records bool) (s Started, err err
 	return s, nil
 }
 
-// AddCancelled adds the question which of them are cancelled, and with records the one for their records; CancelledReply reads it.
+// AddCancelled adds the question which of them are cancelled, and with records the one for their records;
+// CancelledReply reads it.
 func AddCancelled(c *link.Call, k *Keys, m Marks, records bool) {
 	for i := range m.N {
 		c.Add("SISMEMBER", k.Cancelled)

@@ -6,8 +6,8 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// NewTake is the take of one element into one doing list, as a command that is sent often. Its reply has the element as Bulk, or none. A take is
-// never repeated: its first may have been executed.
+// NewTake is the take of one element into one doing list, as a command that is sent often. Its reply has the
+// element as Bulk, or none. A take is never repeated: its first may have been executed.
 func NewTake(k *Keys, doing string) *link.Command {
 	return link.NewCommand(0, "RPOPLPUSH", k.Prepare, doing)
 }
@@ -22,7 +22,8 @@ type Source struct {
 	Suspect bool // of its suspects
 }
 
-// AddTake adds the take of up to n elements from the first source that has any; EachTaken reads it. A full Redis does not refuse it.
+// AddTake adds the take of up to n elements from the first source that has any; EachTaken reads it. A full
+// Redis does not refuse it.
 func AddTake(c *link.Call, from []Source, n int) {
 	args := make([]any, 0, 3*len(from)+1)
 	for _, s := range from {

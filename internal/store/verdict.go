@@ -67,19 +67,21 @@ func (v *Verdict) over() bool { return v.Fate <= Expired && v.Then == nil }
 // Plain says whether the verdict is no more than the removal of the element, as NewAck has it.
 func (v *Verdict) Plain(h Held) bool { return v.over() && h.ID() == "" }
 
-// Shares says whether the verdict may leave with others of its kind, by AddAckFirst or AddSettleFirst. A bare payload has no serial to be
-// known by.
+// Shares says whether the verdict may leave with others of its kind, by AddAckFirst or AddSettleFirst. A bare
+// payload has no serial to be known by.
 func (v *Verdict) Shares(h Held) bool { return v.over() && !h.Bare }
 
-// Keeps says whether something has to be kept of a message with an id that is over; AddSettleFirst is for those of which nothing is.
+// Keeps says whether something has to be kept of a message with an id that is over; AddSettleFirst is for
+// those of which nothing is.
 func (v *Verdict) Keeps(h Held) bool {
 	x := h.Extra
 	return v.Fate != Acked || !h.OwnsID || x.Retain > 0 || x.Unique > 0 || v.Result != nil
 }
 
-// AddLeave adds the one command that makes a verdict true, with the element in the given doing list; LeaveReply reads what it came to. It
-// depends on its arguments alone. A repeat changes nothing where the first was executed, unless the element is bare and has a twin of the same
-// bytes in the list: so a bare one's is not to be repeated.
+// AddLeave adds the one command that makes a verdict true, with the element in the given doing list;
+// LeaveReply reads what it came to. It depends on its arguments alone. A repeat changes nothing where the
+// first was executed, unless the element is bare and has a twin of the same bytes in the list: so a bare one's
+// is not to be repeated.
 func AddLeave(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bounds) {
 	switch {
 	case v.Fate == Retried:
@@ -98,7 +100,8 @@ func AddLeave(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bounds
 	}
 }
 
-// AddAckFirst adds the ack of n plain messages that were taken first into the list, by the first and the last of them; FirstReply reads it.
+// AddAckFirst adds the ack of n plain messages that were taken first into the list, by the first and the last
+// of them; FirstReply reads it.
 func AddAckFirst(c *link.Call, doing string, first, last []byte, n int) {
 	c.AddScript(Ack, 1, doing, n)
 	c.AddElements(head(first), head(last))
@@ -120,7 +123,8 @@ func AddSettle(c *link.Call, k *Keys, doing string, b *Bounds, n int, at func(i 
 	}
 }
 
-// AddSettleFirst adds the ack of n messages with an id that were taken first into the list, of which nothing is to be kept; FirstReply reads it.
+// AddSettleFirst adds the ack of n messages with an id that were taken first into the list, of which nothing
+// is to be kept; FirstReply reads it.
 func AddSettleFirst(c *link.Call, k *Keys, doing string, b *Bounds, n int, at func(i int) Held) {
 	addSettle(c, k, doing, b, n)
 	c.AddElements(head(at(0).Raw), head(at(n-1).Raw))
@@ -187,8 +191,8 @@ func addFollow(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bound
 	c.AddScript(Follow, keys, args...)
 }
 
-// AddRelease adds the return of elements of one doing list to the taking end: of each identity one. They do not expire any more. The reply
-// of ReleaseReply counts those that were there; a repeat finds none.
+// AddRelease adds the return of elements of one doing list to the taking end: of each identity one. They do
+// not expire any more. The reply of ReleaseReply counts those that were there; a repeat finds none.
 func AddRelease(c *link.Call, k *Keys, doing string, identities ...string) {
 	c.AddScript(Release, 5, k.Receivers, doing, k.Prepare, k.IDs, k.Running)
 	for _, id := range identities {
@@ -237,8 +241,8 @@ func LeaveReply(v *Verdict, rep link.Reply) (l Left, err error) {
 	return l, nil
 }
 
-// FirstReply says whether those that AddAckFirst or AddSettleFirst named were the first in their list. Where not, nothing has changed, and
-// each is to be sent by itself.
+// FirstReply says whether those that AddAckFirst or AddSettleFirst named were the first in their list. Where
+// not, nothing has changed, and each is to be sent by itself.
 func FirstReply(rep link.Reply) bool { return rep.Value != int64(-1) }
 
 // EachReply is the reply to the ith of several that AddSettle sent.

@@ -25,8 +25,8 @@ type Channel struct {
 	blocked         atomic.Bool // the waiter's connection is in a blocking command
 }
 
-// mayTake says whether something may be taken from the channel now, and if not, when to ask again; zero means that whoever ends the hindrance
-// wakes the workers.
+// mayTake says whether something may be taken from the channel now, and if not, when to ask again; zero means
+// that whoever ends the hindrance wakes the workers.
 func (in *Channel) mayTake(now time.Time) (ok bool, retryAt time.Time) {
 	r := in.pool
 	switch {
@@ -38,11 +38,12 @@ func (in *Channel) mayTake(now time.Time) (ok bool, retryAt time.Time) {
 	return true, time.Time{}
 }
 
-// mayStart says whether the pool may start what is in hand, and take: not while a handover is under way or the lease is about to end.
+// mayStart says whether the pool may start what is in hand, and take: not while a handover is under way or the
+// lease is about to end.
 func (r *Pool) mayStart(now time.Time) bool { return !r.pausing.Load() && r.lease.fresh(now) }
 
-// takeable are the channels that a worker may take from now: not those of which it holds a verdict that Redis refuses for good. Where only
-// channels are left that could not be read, these are tried all the same.
+// takeable are the channels that a worker may take from now: not those of which it holds a verdict that Redis
+// refuses for good. Where only channels are left that could not be read, these are tried all the same.
 func (s *worker) takeable(now time.Time, stuck bool) []*Channel {
 	all := s.r.channels
 	hindered := func(in *Channel) bool { ok, _ := in.mayTake(now); return !ok }

@@ -10,8 +10,9 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Context is the context that an item is to its handler, and what belongs to one handling. Its deadline is the watcher's to keep, so that no message
-// costs a timer; and what a context proper costs is paid only by a handler that asks its own for more than whether it has ended.
+// Context is the context that an item is to its handler, and what belongs to one handling. Its deadline is the
+// watcher's to keep, so that no message costs a timer; and what a context proper costs is paid only by a
+// handler that asks its own for more than whether it has ended.
 type Context struct {
 	Started    time.Time     // the handler
 	slot       *worker       // where the handler was called; nil while it was not
@@ -107,8 +108,8 @@ func (c *Context) Deadline() (end time.Time, ok bool) {
 // Done is closed when the context has ended.
 func (c *Context) Done() <-chan struct{} { return c.proper().Done() }
 
-// Err tells a timeout as the context package does. A context derived from it says Canceled then, because the package does not let
-// others end one for a deadline; its Cause is the same.
+// Err tells a timeout as the context package does. A context derived from it says Canceled then, because the
+// package does not let others end one for a deadline; its Cause is the same.
 func (c *Context) Err() error {
 	switch c.Cause() {
 	case nil:
@@ -140,7 +141,8 @@ func (c *Context) Decoded(message any, timeout time.Duration) {
 	}
 }
 
-// Returned says that the handler has returned, before its user is asked for what a verdict depends on: it is not given up meanwhile.
+// Returned says that the handler has returned, before its user is asked for what a verdict depends on: it is
+// not given up meanwhile.
 func (it *Item) Returned() {
 	it.slot.mu.Lock()
 	it.took, it.returned = time.Since(it.Started), true

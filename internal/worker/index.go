@@ -37,9 +37,10 @@ func (x *index) drop() {
 	}
 }
 
-// start makes known, of all that is queued with the worker and has an id, in whose hands it is, and then asks what has been asked for meanwhile:
-// whether it was cancelled or has expired. Whoever cancels looks for the one and leaves the other, in one step: so one of the two sees the
-// other. A plain message is never asked for. False: the next step comes when the breaker lets it.
+// start makes known, of all that is queued with the worker and has an id, in whose hands it is, and then asks
+// what has been asked for meanwhile: whether it was cancelled or has expired. Whoever cancels looks for the
+// one and leaves the other, in one step: so one of the two sees the other. A plain message is never asked for.
+// False: the next step comes when the breaker lets it.
 func (s *worker) start(in *Channel) bool {
 	r, x := s.r, &s.index
 	r.gate.RLock()

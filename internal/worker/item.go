@@ -8,8 +8,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Item is one message in hand, with the context of its handler. Its state is guarded by its worker's mu. It is small, for memory is what most
-// of a receiver's time goes to.
+// Item is one message in hand, with the context of its handler. Its state is guarded by its worker's mu. It is
+// small, for memory is what most of a receiver's time goes to.
 type Item struct {
 	element.Element
 	Context

@@ -79,7 +79,8 @@ func (l *large) close() {
 	}
 }
 
-// fullRedis is that a Redis without memory has refused something: for a while it is then asked by script, which it does not refuse.
+// fullRedis is that a Redis without memory has refused something: for a while it is then asked by script,
+// which it does not refuse.
 type fullRedis struct{ span }
 
 func (f *fullRedis) seen(now time.Time) { f.begin(now, 10*time.Second) }

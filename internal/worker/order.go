@@ -50,8 +50,8 @@ func (o *Order) turn(all, open []*Channel) []*Channel {
 	return append(append(turn, open[:i]...), open[i+1:]...)
 }
 
-// guess is the number, in their turn, of the channel to try without a script: in strict order the first that had something lately, else only
-// the one whose turn it is. -1: none.
+// guess is the number, in their turn, of the channel to try without a script: in strict order the first that
+// had something lately, else only the one whose turn it is. -1: none.
 func (o *Order) guess(turn []*Channel) int {
 	for i, in := range turn {
 		if in.nonEmptyLately.Load() {
@@ -64,8 +64,58 @@ func (o *Order) guess(turn []*Channel) int {
 	return -1
 }
 
-// askHigher asks, before an item starts that a waiter brought or that was taken while they had something, the channels above its own
-// once more. What they have is started in its place, and the item goes back to where it came from.
+// claim gives the next item to handle, begun, unless the receiver may start nothing now.
+func (s *worker) claim(turn int32) *Item {
+	if !s.r.mayStart(s.now) {
+		return nil
+	}
+	s.mu.Lock()
+	next := s.next()
+	if s.r.Stopped() { // asked under mu, because End hands back what has not begun then
+		next = nil
+	}
+	begin := next != nil && next.Extra != nil && !next.begun
+	strict := s.r.order.strict()
+	ask := next != nil && !begin && !next.asked && next.Channel.Index > 0 && strict
+	more := false
+	if next != nil && !begin && !ask {
+		s.begin(next, turn)
+		more = len(s.items) > 1
+		for i := 0; strict && i < len(s.items); i++ {
+			s.items[i].asked = false // what comes after it asks anew
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case begin:
+		if !s.start(next.Channel) {
+			return nil
+		}
+		return s.claim(turn)
+	case ask:
+		return s.askHigher(next, turn)
+	}
+	if more {
+		s.r.watcher.note(next.Started.Add(Stall))
+	}
+	return next
+}
+
+// next is the item to start next: the first, or in strict order the first of the highest channel. s.mu is held.
+func (s *worker) next() (next *Item) {
+	for _, it := range s.items {
+		if it.state == queued && (next == nil || it.Channel.Index < next.Channel.Index) {
+			if next = it; !s.r.order.strict() {
+				break
+			}
+		}
+	}
+	return next
+}
+
+// askHigher asks, before an item starts that a waiter brought or that was taken while they had something, the
+// channels above its own once more. What they have is started in its place, and the item goes back to where it
+// came from.
 func (s *worker) askHigher(it *Item, turn int32) *Item {
 	r := s.r
 	call := link.NewCall()

@@ -9,8 +9,8 @@ const (
 	// prefetchTime is how long a worker's handler may take for all that it holds: what it takes more often than once a
 	// millisecond it takes in batches.
 	prefetchTime = time.Millisecond
-	// A worker may hold a few all the same, as long as they take no more than a fraction of Stall: so the round trip for the next, which a
-	// handler of some ms would feel, is made for several at once.
+	// A worker may hold a few all the same, as long as they take no more than a fraction of Stall: so the
+	// round trip for the next, which a handler of some ms would feel, is made for several at once.
 	spares    = 4
 	spareTime = 25 * time.Millisecond
 )

@@ -71,8 +71,9 @@ func (t *takes) add(call *link.Call) {
 	}
 }
 
-// guess takes from the last of the channels, which had something lately, and then counts those above that have something, without the
-// costs of a script. Where it counts some, what it has brought does not start before they were asked.
+// guess takes from the last of the channels, which had something lately, and then counts those above that have
+// something, without the costs of a script. Where it counts some, what it has brought does not start before
+// they were asked.
 func (t *takes) guess(call *link.Call, from []*Channel) {
 	n := len(from) - 1
 	store.AddTakeOne(call, from[n].Keys, from[n].doing[t.slot.n])
@@ -189,8 +190,8 @@ func (t *takes) failed(err error, only bool) error {
 	return nil
 }
 
-// refused takes in why a channel could not be read: one of several is left out for a while, unless it is its suspects that could not. It
-// returns what is the receiver's trouble.
+// refused takes in why a channel could not be read: one of several is left out for a while, unless it is its
+// suspects that could not. It returns what is the receiver's trouble.
 func (t *takes) refused(in *Channel, why error) error {
 	r := t.slot.r
 	if len(r.channels) == 1 || t.suspect && in == t.from[len(t.from)-1] || link.Classify(why) != link.Fatal {
@@ -201,8 +202,8 @@ func (t *takes) refused(in *Channel, why error) error {
 	return nil
 }
 
-// suspected takes in what a take of suspects came to. A refusal concerns suspects alone: they wait, and other takes go on. It returns what
-// is left of the receiver's trouble.
+// suspected takes in what a take of suspects came to. A refusal concerns suspects alone: they wait, and other
+// takes go on. It returns what is left of the receiver's trouble.
 func (t *takes) suspected(trouble error) error {
 	r, in := t.slot.r, t.from[len(t.from)-1]
 	if trouble != nil {

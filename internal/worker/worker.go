@@ -12,11 +12,12 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted released.
+// Stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted
+// released.
 const Stall = 50 * time.Millisecond
 
-// worker is a place to work: a doing list, and the goroutine that works there now. A handler that does not end takes its goroutine with it,
-// and the worker gets a fresh one.
+// worker is a place to work: a doing list, and the goroutine that works there now. A handler that does not end
+// takes its goroutine with it, and the worker gets a fresh one.
 type worker struct {
 	r    *Pool
 	n    int
@@ -35,12 +36,14 @@ type worker struct {
 	flushing atomic.Bool // from outside the goroutine; one at a time
 
 	mu         sync.Mutex
-	vacant     bool                // no goroutine works here until an orphan ends
-	refused    link.Holdoff        // of verdicts, whatever other workers are told
-	sendSingly bool                // what is over goes one by one next time
-	items      []*Item             // in hand, the one taken first first
-	over       []*Item             // collect's, for their memory
-	evs        []Event             // settle's, likewise
+	vacant     bool         // no goroutine works here until an orphan ends
+	refused    link.Holdoff // of verdicts, whatever other workers are told
+	sendSingly bool         // what is over goes one by one next time
+	items      []*Item      // in hand, the one taken first first
+	kept       struct {     // for its memory
+		over []*Item // collect's
+		evs  []Event // settle's
+	}
 	generation int32               // of the goroutine that may work; one of an earlier turn goes home
 	goroutines map[uint64]struct{} // that run handlers here
 }
@@ -92,8 +95,8 @@ func (s *worker) work(turn int32) {
 	}
 }
 
-// step sends the verdicts of the last batch and the next takes in one pipeline, and waits where there is nothing to do. False: the
-// receiver has stopped and nothing is in hand.
+// step sends the verdicts of the last batch and the next takes in one pipeline, and waits where there is
+// nothing to do. False: the receiver has stopped and nothing is in hand.
 func (s *worker) step(call *link.Call) bool {
 	r := s.r
 	for {
@@ -162,8 +165,9 @@ func (s *worker) step(call *link.Call) bool {
 	}
 }
 
-// settles says whether the worker may take: all that is in hand is decided and may be sent. stuck: of some channels it may not, because it holds
-// verdicts of theirs that Redis refuses for good; then it takes from the others alone. s.mu is held.
+// settles says whether the worker may take: all that is in hand is decided and may be sent. stuck: of some
+// channels it may not, because it holds verdicts of theirs that Redis refuses for good; then it takes from the
+// others alone. s.mu is held.
 func (s *worker) settles() (may, stuck bool) {
 	for _, it := range s.items {
 		switch {
@@ -237,57 +241,8 @@ func (s *worker) park() {
 	}
 }
 
-// claim gives the next item to handle, begun, unless the receiver may start nothing now.
-func (s *worker) claim(turn int32) *Item {
-	if !s.r.mayStart(s.now) {
-		return nil
-	}
-	s.mu.Lock()
-	next := s.next()
-	if s.r.Stopped() { // asked under mu, because End hands back what has not begun then
-		next = nil
-	}
-	begin := next != nil && next.Extra != nil && !next.begun
-	strict := s.r.order.strict()
-	ask := next != nil && !begin && !next.asked && next.Channel.Index > 0 && strict
-	more := false
-	if next != nil && !begin && !ask {
-		s.begin(next, turn)
-		more = len(s.items) > 1
-		for i := 0; strict && i < len(s.items); i++ {
-			s.items[i].asked = false // what comes after it asks anew
-		}
-	}
-	s.mu.Unlock()
-	switch {
-	case begin:
-		if !s.start(next.Channel) {
-			return nil
-		}
-		return s.claim(turn)
-	case ask:
-		return s.askHigher(next, turn)
-	}
-	if more {
-		s.r.watcher.note(next.Started.Add(Stall))
-	}
-	return next
-}
-
-// next is the item to start next: the first, or in strict order the first of the highest channel. s.mu is held.
-func (s *worker) next() (next *Item) {
-	for _, it := range s.items {
-		if it.state == queued && (next == nil || it.Channel.Index < next.Channel.Index) {
-			if next = it; !s.r.order.strict() {
-				break
-			}
-		}
-	}
-	return next
-}
-
-// handle has an item handled and files its verdict, also where the handler ends its goroutine. False: the handler was given up meanwhile, and its
-// goroutine has lost its place.
+// handle has an item handled and files its verdict, also where the handler ends its goroutine. False: the
+// handler was given up meanwhile, and its goroutine has lost its place.
 func (s *worker) handle(it *Item, turn int32) (stays bool) {
 	returned := false
 	defer func() {
@@ -341,8 +296,8 @@ func (s *worker) file(it *Item, v *Verdict, took time.Duration) {
 	}
 }
 
-// exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never walks away from
-// a take. A reply that is lost ends the incarnation.
+// exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never
+// walks away from a take. A reply that is lost ends the incarnation.
 func (r *Pool) exchange(call *link.Call) {
 	r.large.link(r).Do(context.Background(), call)
 	for _, rep := range call.Replies {

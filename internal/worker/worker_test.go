@@ -66,25 +66,7 @@ func fill(s *redistest.Server, keys *store.Keys, n int) {
 
 // testPool makes a pool of one channel that has joined and is to be started.
 func testPool(tb testing.TB, s *redistest.Server, keys *store.Keys, workers int, change func(*Config)) *Pool {
-	pool, err := link.NewPool(s.URL())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	node := link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: time.Second})
-	server := &link.Server{Node: node, Data: link.New(node, 3*time.Second, true), Pulse: link.New(node, time.Second, false)}
-	tb.Cleanup(func() {
-		server.Data.Close()
-		server.Pulse.Close()
-		pool.Close()
-	})
-	conf := Config{Lease: 10 * time.Minute, Grace: time.Second, Timeout: time.Minute, ReplyTimeout: 3 * time.Second, Prefetch: 64,
-		PrefetchBytes: 256 << 10, Values: context.Background(), Judge: func(*Item, any, error) *Verdict { return Ack }}
-	change(&conf)
-	r := NewPool(server, workers, []*Channel{{Keys: keys, ScheduledHere: func(time.Duration) {}, YieldKeeper: func() {}}}, conf)
-	if err := r.Join(context.Background()); err != nil {
-		tb.Fatal(err)
-	}
-	return r
+	return newTestPool(tb, s.URL(), []*store.Keys{keys}, workers, change)
 }
 
 // How many messages a worker takes at once is told by what its handler took lately.
