@@ -632,3 +632,16 @@ func TestBatchLoad(t *testing.T) {
 		}
 	})
 }
+
+// A Timeout that is over before a batch is due would let no message be handled: it is refused.
+func TestBatchTimeoutBelowWait(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL(), func(q *Queue) { q.Timeout = 300 * time.Millisecond })
+	handle := func(context.Context, []IMessage) []error { return nil }
+	if _, err := b.ReceiveBatch(context.Background(), b.kind(nil), 1, Batch{Handle: handle}); err == nil || !strings.Contains(err.Error(), "MaxWait") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := b.ReceiveBatch(context.Background(), b.kind(nil), 1, Batch{MaxWait: 100 * time.Millisecond, Handle: handle}); err != nil {
+		t.Error(err)
+	}
+}
