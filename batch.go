@@ -15,39 +15,52 @@ import (
 
 // Batch says how ReceiveBatch gathers messages, and what handles them.
 type Batch struct {
-	// Most is how many messages one call of Handle gets: 1 to 1000, default 100.
+	// MaxSize is how many messages one call of Handle gets: 1 to 1000, default 100.
 	MaxSize int
-	// Within is how long a message waits at most for others to fill its batch: up to 5 min, default 1 s. A shutdown ends the wait.
+	// MaxWait is how long a message waits at most for others to fill its batch: up to 5 min, default 1 s. A
+	// shutdown ends the wait.
 	MaxWait time.Duration
-	// Handle handles a batch, in place of the messages' Resolve, and returns a verdict for each by its index, as Resolve would. nil in
-	// place of the slice acks all. A slice of another length, a panic or a runtime.Goexit is an error of every message's, so what
-	// one of them may do to the others is better caught within. It may be called by several goroutines at once; the slice is its to keep.
+	// Handle handles a batch, in place of the messages' Resolve, and returns a verdict for each by its index,
+	// as Resolve would. nil in place of the slice acks all. A slice of another length, a panic or a
+	// runtime.Goexit is an error of every message's, so what one of them may do to the others is better caught
+	// within. It may be called by several goroutines at once; the slice is its to keep.
 	//
-	// ctx has the values of ReceiveBatch's, and MemberContext gives that of one message. It ends, with that cause, as soon as the context of
-	// one of them ends by its timeout or Deadline, by loss of the lease or by shutdown; not when one is cancelled. An error that is
-	// returned then is an attempt of those whose own context has not ended.
+	// ctx has the values of ReceiveBatch's, and MemberContext gives that of one message. It ends, with that
+	// cause, as soon as the context of one of them ends by its timeout or Deadline, by loss of the lease or by
+	// shutdown; not when one is cancelled. An error that is returned then is an attempt of those whose own
+	// context has not ended.
 	Handle func(ctx context.Context, ms []IMessage) []error
 }
 
-// ReceiveBatch is Receive for messages that are better handled together, such as rows for one INSERT: it gathers up to b.Most of them, or what
-// came within b.Within, for one call of b.Handle. At most workers calls run at once. A batch is no unit to Redis: each message is taken,
-// retried, rejected, timed and recovered as any other. One that dying processes held twice has a call of its own.
+// ReceiveBatch is Receive for messages that are better handled together, such as rows for one INSERT: it
+// gathers up to b.MaxSize of them, or what came within b.MaxWait, for one call of b.Handle. At most workers calls
+// run at once. A batch is no unit to Redis: each message is taken, retried, rejected, timed and recovered as
+// any other. One that dying processes held twice has a call of its own.
 //
-// A message's timeout, its Took and its middleware begin when it was taken, and count the wait for its batch; Queue.Wrap's innermost Handler is
-// that wait with the call. While all workers are busy the next batches wait. So a receiver holds up to workers × Most
-// messages, each with a goroutine and a list of its own, Prefetch notwithstanding: that product is at most 10,000. A Handle that ignores its
-// ended context for Queue.Grace loses its place to another call, and its messages are given up as any others: at most twice as many calls as
+// A message's timeout, its Took and its middleware begin when it was taken, and count the wait for its batch;
+// Queue.Wrap's innermost Handler is that wait with the call. While all workers are busy the next batches wait.
+// So a receiver holds up to workers × MaxSize messages, each with a goroutine and a list of its own, Prefetch
+// notwithstanding: that product is at most 10,000. A Handle that ignores its ended context for Queue.Grace
+// loses its place to another call, and its messages are given up as any others: at most twice as many calls as
 // workers run.
 func (q *Queue) ReceiveBatch(ctx context.Context, prototype IMessage, workers int, b Batch) (Shutdown, error) {
 	g, err := newGatherer(ctx, workers, b)
 	if err != nil {
 		return nil, err
 	}
+	if err := q.open(context.Background()); err != nil {
+		return nil, err
+	}
+	if t := q.conf.Timeout; t > 0 && t <= g.MaxWait {
+		return nil, fmt.Errorf("shunt: Queue.Timeout is %v and Batch.MaxWait %v: a message would time out before its batch is due: "+
+			"want a longer Timeout, or a shorter MaxWait", t, g.MaxWait)
+	}
 	return q.receive(ctx, workers*g.MaxSize, []IMessage{prototype}, nil, g)
 }
 
-// MemberContext gives the context of the message ms[i] of a batch, where ctx is that of Batch.Handle. It is what FromContext, SetResult and Then
-// want; its values are those that middleware gave it, and its end is that message's alone. It is ctx itself where there is no such message.
+// MemberContext gives the context of the message ms[i] of a batch, where ctx is that of Batch.Handle. It is
+// what FromContext, SetResult and Then want; its values are those that middleware gave it, and its end is that
+// message's alone. It is ctx itself where there is no such message.
 func MemberContext(ctx context.Context, i int) context.Context {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil || i < 0 || i >= len(c.members) {
@@ -56,8 +69,9 @@ func MemberContext(ctx context.Context, i int) context.Context {
 	return c.members[i].ctx
 }
 
-// gatherer makes batches of one receiver's messages. Each message's handler joins it, waits for the call that it becomes part of, and
-// returns its own verdict. The call runs on the goroutine of its first member: so whoever looks after a handler looks after it too.
+// gatherer makes batches of one receiver's messages. Each message's handler joins it, waits for the call that
+// it becomes part of, and returns its own verdict. The call runs on the goroutine of its first member: so
+// whoever looks after a handler looks after it too.
 type batcher struct {
 	Batch
 	workers int
@@ -102,8 +116,8 @@ func newGatherer(ctx context.Context, workers int, b Batch) (*batcher, error) {
 			errs = append(errs, fmt.Errorf("shunt: "+format, args...))
 		}
 	}
-	check(b.MaxSize >= 1 && b.MaxSize <= 1000, "Batch.Most is %d: want 1 to 1000, or 0 for 100", b.MaxSize)
-	check(b.MaxWait > 0 && b.MaxWait <= 5*time.Minute, "Batch.Within is %v: want up to 5m, or 0 for 1s", b.MaxWait)
+	check(b.MaxSize >= 1 && b.MaxSize <= 1000, "Batch.MaxSize is %d: want 1 to 1000, or 0 for 100", b.MaxSize)
+	check(b.MaxWait > 0 && b.MaxWait <= 5*time.Minute, "Batch.MaxWait is %v: want up to 5m, or 0 for 1s", b.MaxWait)
 	check(b.Handle != nil, "Batch.Handle is nil")
 	check(workers >= 1 && workers <= store.MaxWorkers/max(1, b.MaxSize), "%d workers of batches of %d: want at least 1, and a product of at most %d",
 		workers, b.MaxSize, store.MaxWorkers)
@@ -227,8 +241,8 @@ func (c *call) run() {
 	})
 }
 
-// endsAll says whether what ended one member's context ends its call: time, which Deadline has told of, and what the others meet as well. A
-// cancellation concerns one alone.
+// endsAll says whether what ended one member's context ends its call: time, which Deadline has told of, and
+// what the others meet as well. A cancellation concerns one alone.
 func endsAll(cause error) bool {
 	switch cause {
 	case ErrTimeout, ErrDeadline, context.DeadlineExceeded, ErrLeaseLost, ErrShutdown:
@@ -282,8 +296,8 @@ func (c *call) Err() error {
 	return c.Context.Err()
 }
 
-// Value gives the receiver's values, and the call itself for callKey. There is no Item in them, though ReceiveBatch may have been called
-// in a handler.
+// Value gives the receiver's values, and the call itself for callKey. There is no Item in them, though
+// ReceiveBatch may have been called in a handler.
 func (c *call) Value(key any) any {
 	switch key {
 	case callKey{}:

@@ -83,10 +83,10 @@ func TestBatchArguments(t *testing.T) {
 		want    string
 	}{
 		{1, Batch{}, "Handle is nil"},
-		{1, Batch{MaxSize: 1001, Handle: handle}, "Most is 1001"},
-		{1, Batch{MaxSize: -1, Handle: handle}, "Most is -1"},
-		{1, Batch{MaxWait: -1, Handle: handle}, "Within is -1ns"},
-		{1, Batch{MaxWait: 6 * time.Minute, Handle: handle}, "Within is 6m0s"},
+		{1, Batch{MaxSize: 1001, Handle: handle}, "MaxSize is 1001"},
+		{1, Batch{MaxSize: -1, Handle: handle}, "MaxSize is -1"},
+		{1, Batch{MaxWait: -1, Handle: handle}, "MaxWait is -1ns"},
+		{1, Batch{MaxWait: 6 * time.Minute, Handle: handle}, "MaxWait is 6m0s"},
 		{0, Batch{Handle: handle}, "0 workers of batches of 100"},
 		{101, Batch{Handle: handle}, "101 workers of batches of 100"},
 		{1 << 62, Batch{MaxSize: 4, Handle: handle}, "workers of batches of 4"},
@@ -631,4 +631,17 @@ func TestBatchLoad(t *testing.T) {
 			t.Errorf("left: %v", left)
 		}
 	})
+}
+
+// A Timeout that is over before a batch is due would let no message be handled: it is refused.
+func TestBatchTimeoutBelowWait(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL(), func(q *Queue) { q.Timeout = 300 * time.Millisecond })
+	handle := func(context.Context, []IMessage) []error { return nil }
+	if _, err := b.ReceiveBatch(context.Background(), b.kind(nil), 1, Batch{Handle: handle}); err == nil || !strings.Contains(err.Error(), "MaxWait") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := b.ReceiveBatch(context.Background(), b.kind(nil), 1, Batch{MaxWait: 100 * time.Millisecond, Handle: handle}); err != nil {
+		t.Error(err)
+	}
 }

@@ -12,13 +12,15 @@ import (
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
-// Shutdown ends a receiver. It stops taking at once; handlers run on until ctx ends, then their contexts are cancelled with
-// ErrShutdown as cause, and after Queue.Grace what is still held goes back to the taking end, in order. It returns nil when all
-// had ended, else a *ShutdownError. It may be called again, and by many goroutines at once: the first ctx to end counts, and all
-// get the same result. From inside a handler of the receiver it is ErrInHandler, and nothing has begun.
+// Shutdown ends a receiver. It stops taking at once; handlers run on until ctx ends, then their contexts are
+// cancelled with ErrShutdown as cause, and after Queue.Grace what is still held goes back to the taking end,
+// in order. It returns nil when all had ended, else a *ShutdownError. It may be called again, and by many
+// goroutines at once: the first ctx to end counts, and all get the same result. From inside a handler of the
+// receiver it is ErrInHandler, and nothing has begun.
 type Shutdown func(ctx context.Context) error
 
-// receiver is one Receive call: a pool of workers, what its messages are, and the goroutines that look after the dead and the due.
+// receiver is one Receive call: a pool of workers, what its messages are, and the goroutines that look after
+// the dead and the due.
 type receiver struct {
 	*worker.Pool
 	q        *Queue
@@ -44,17 +46,17 @@ type channel struct {
 // ownerKey is the context key under which a handler's context gives its receiver.
 type ownerKey struct{}
 
-// Receive starts workers, 1 to 10,000 goroutines that each take messages from the prototype's channel into a list of their own
-// and handle them. ctx ending is the first step of shutdown; handlers get its values, not its end. The error says what is wrong with
-// the arguments, the Pool (see README for the connections needed) or Redis, after at most 5 s, and then nothing is left running. A Redis
-// that goes away later is waited for.
+// Receive starts workers, 1 to 10,000 goroutines that each take messages from the prototype's channel into a
+// list of their own and handle them. ctx ending is the first step of shutdown; handlers get its values, not
+// its end. The error says what is wrong with the arguments, the Pool (see README for the connections needed)
+// or Redis, after at most 5 s, and then nothing is left running. A Redis that goes away later is waited for.
 func (q *Queue) Receive(ctx context.Context, prototype IMessage, workers int) (Shutdown, error) {
 	return q.receive(ctx, workers, []IMessage{prototype}, nil, nil)
 }
 
-// ReceiveOrdered is Receive for 1 to 64 channels in strict order: no worker starts a message while a channel named earlier has
-// one. A message of a later channel may wait for ever; ReceiveWeighted starves none. A worker holds one message at a time, whatever
-// Prefetch says, unless there is but one channel.
+// ReceiveOrdered is Receive for 1 to 64 channels in strict order: no worker starts a message while a channel
+// named earlier has one. A message of a later channel may wait for ever; ReceiveWeighted starves none. A
+// worker holds one message at a time, whatever Prefetch says, unless there is but one channel.
 func (q *Queue) ReceiveOrdered(ctx context.Context, workers int, prototypes ...IMessage) (Shutdown, error) {
 	return q.receive(ctx, workers, prototypes, worker.NewOrder(nil), nil)
 }
@@ -65,8 +67,9 @@ type Share struct {
 	Weight    int // 1 to 1,000,000
 }
 
-// ReceiveWeighted is Receive for 1 to 64 channels that each get their weight's share of the starts while all have messages; what
-// one leaves goes to the others, the channel named earlier first. A worker holds one message at a time, as with ReceiveOrdered.
+// ReceiveWeighted is Receive for 1 to 64 channels that each get their weight's share of the starts while all
+// have messages; what one leaves goes to the others, the channel named earlier first. A worker holds one
+// message at a time, as with ReceiveOrdered.
 func (q *Queue) ReceiveWeighted(ctx context.Context, workers int, shares ...Share) (Shutdown, error) {
 	weights := make([]int, len(shares))
 	prototypes := make([]IMessage, len(shares))
@@ -156,13 +159,9 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	}
 	conf := worker.Config{
 		Lease: q.conf.Lease, Grace: q.conf.Grace, Timeout: q.conf.Timeout, ReplyTimeout: q.conf.ReplyTimeout,
-		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxDead: q.conf.MaxDead, DeadFor: q.conf.DeadFor,
-		MaxDone: q.conf.MaxDone, MaxDoneBytes: q.conf.MaxDoneBytes,
-		Order: o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle,
-		Judge: func(it *worker.Item, message any, err error) *worker.Verdict {
-			m, _ := message.(IMessage)
-			return handling{Item: it, r: r}.judge(m, err)
-		},
+		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxSize: q.conf.MaxSize,
+		Bounds: store.Bounds{MaxDead: q.conf.MaxDead, DeadFor: q.conf.DeadFor, MaxDone: q.conf.MaxDone, MaxDoneBytes: q.conf.MaxDoneBytes},
+		Order:  o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle, Judge: r.judge,
 	}
 	if q.events.on() {
 		conf.Emit = q.events.tell
@@ -238,24 +237,6 @@ func (r *receiver) run(ctx context.Context) {
 		r.q.dismiss(r)
 		close(r.ended)
 	}()
-}
-
-// handle runs a handler for the pool. It is guard for one that is called for every message.
-func (r *receiver) handle(it *worker.Item) {
-	h := handling{Item: it, r: r}
-	returned := false
-	var err error
-	defer func() {
-		if !returned {
-			err = panicked("Resolve", recover())
-			if h.decoding {
-				err = errExited
-			}
-		}
-		h.Finish(err)
-	}()
-	err = h.run()
-	returned = true
 }
 
 func (r *receiver) shutdown(ctx context.Context) error {

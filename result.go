@@ -12,33 +12,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
-	"github.com/shuntmq/shunt/internal/worker"
 )
-
-// maxResult bounds what SetResult takes.
-const maxResult = 1 << 20
-
-// errNoHandling says that a context is not a handler's.
-var errNoHandling = errors.New("shunt: the context is not that of a handler")
-
-// errReturned says that a handler has its verdict already.
-var errReturned = errors.New("shunt: the handler has returned: what it sets must be set before")
-
-// SetResult sets, from within a handler, what is kept with the message's end if it has an ID and Retain, and told to who waits for it: up to
-// 1 MB. The last one counts; it is kept if the message is acked. The slice is shunt's from then on.
-func SetResult(ctx context.Context, result []byte) error {
-	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
-	switch {
-	case !ok:
-		return errNoHandling
-	case it.Cause() == context.Canceled:
-		return errReturned
-	case len(result) > maxResult:
-		return fmt.Errorf("%w: a result has %d bytes, %d are allowed: keep a reference to what is large", ErrTooLarge, len(result), maxResult)
-	}
-	it.SetResult(result)
-	return nil
-}
 
 // waitEvery is how often a Wait looks for what it may have missed.
 const waitEvery = 5 * time.Second

@@ -17,13 +17,13 @@ const thenMost = 1000
 // several times; With gives a message options of its own. One whose ID is taken then is not enqueued, which an Event tells. An error says
 // what is wrong with a message, and nothing of this call is taken.
 func Then(ctx context.Context, ms ...IMessage) error {
-	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
-	r, _ := ctx.Value(ownerKey{}).(*receiver)
-	if !ok || r == nil {
-		return errNoHandling
+	it, err := itemOf(ctx)
+	if err != nil {
+		return err
 	}
-	if it.Cause() == context.Canceled {
-		return errReturned
+	r, _ := ctx.Value(ownerKey{}).(*receiver)
+	if r == nil {
+		return errNoHandling
 	}
 	if len(ms) > thenMost {
 		return fmt.Errorf("shunt: %d messages follow: want at most %d", len(ms), thenMost)

@@ -219,7 +219,7 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 		{
 			name: "an undo without NX",
 			lua: []luaEdit{
-				{"retry", "  if added == 1 then redis.call('ZREM', KEYS[3], ARGV[3]) end\n", "  redis.call('ZREM', KEYS[3], ARGV[3])\n"},
+				{"ending", "  if left ~= 1 and added == 1 then redis.call('ZREM', set, new) end\n", "  if left ~= 1 then redis.call('ZREM', set, new) end\n"},
 			},
 			schedule: func(w *world) {
 				loseReply(w, planAfter+"1500", func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
@@ -269,7 +269,7 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 		{
 			name: "an ack of several that does not look what lies there",
 			lua: []luaEdit{
-				{"first", "return head('-1') == from and head('-' .. n) == to", "return true"},
+				{"leave", "return head('-1') == from and head('-' .. n) == to", "return true"},
 			},
 			schedule: refuseRetries,
 			rare:     true,

@@ -355,7 +355,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = left
-			b.expect(b.script(nil, store.Release, 5, append([]any{k.Receivers, l, k.Prepare, k.IDs, k.Running, 0}, ids...)...), one(n))
+			b.expect(b.script(nil, store.Release, 5, append([]any{k.Receivers, l, k.Prepare, k.IDs, k.Running}, ids...)...), one(n))
 		},
 		"hand over": func() {
 			l, _ := b.list(append(slices.Clone(m.living), m.gone...), true)

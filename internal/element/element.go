@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/oklog/ulid/v2"
 )
@@ -173,41 +172,6 @@ func NewSerialAt(now time.Time) (u ulid.ULID) {
 
 // EnqueuedAt is the time in a serial, by the clock of the process that enqueued.
 func EnqueuedAt(serial ulid.ULID) time.Time { return ulid.Time(serial.Time()) }
-
-// Next is the element as it is written back after a handling: one attempt more, cleared of its recoveries, with its failure; it was
-// taken, so it does not expire any more.
-func (e Element) Next(failure error) Element {
-	if e.Bare {
-		e.Bare, e.Serial = false, NewSerial()
-	}
-	if x := e.Extra; x != nil && x.Expires != 0 {
-		taken := *x
-		taken.Expires, taken.ToDead = 0, false
-		e.Extra = &taken
-	}
-	e.Attempts++
-	e.Recoveries = 0
-	text := ""
-	if failure != nil {
-		text = FailureText(failure)
-	}
-	e.SetFailure(text)
-	return e
-}
-
-// FailureText cuts an error's text to what may travel, at a whole character.
-func FailureText(err error) string {
-	s := fmt.Sprint(err) // which survives an Error method that panics
-	if len(s) <= maxFailure {
-		return s
-	}
-	for i := maxFailure; i > maxFailure-utf8.UTFMax; i-- {
-		if utf8.RuneStart(s[i]) {
-			return s[:i]
-		}
-	}
-	return s[:maxFailure] // no text
-}
 
 // FailureField is a failure as the field that a script inserts behind the fixed bytes.
 func FailureField(text string) string {

@@ -125,12 +125,6 @@ func RunSweep(ctx context.Context, l *link.Link, k *Keys, q Sweeping) (s SweepAn
 	return s, err
 }
 
-// Bounds are on what a channel keeps of messages that are over; 0 and less: no bound.
-type Bounds struct {
-	MaxDead, MaxDone, MaxDoneBytes int
-	DeadFor                        time.Duration
-}
-
 // ReapAnswer is the reply to the reap of one list.
 type ReapAnswer struct {
 	Late                   bool // the fence is too old: nothing was moved

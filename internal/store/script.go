@@ -14,8 +14,11 @@ var (
 	altered = make(map[string]string)         // text that stands in for a file's: see Alter
 )
 
-// script joins the files into one script; what others need stands first.
-func script(files ...string) *link.Script {
+// script joins the prelude and the files into one script; what others need stands first.
+func script(files ...string) *link.Script { return lean(append([]string{"prelude"}, files...)...) }
+
+// lean is script without the prelude.
+func lean(files ...string) *link.Script {
 	s := link.NewScript(joined(files))
 	built[s] = files
 	return s
@@ -47,11 +50,11 @@ var (
 	Enqueue    = script("ids", "enqueue")
 	Take       = script("take")
 	Start      = script("ids", "start")
-	Ack        = script("first", "ack")
-	Settle     = script("first", "ids", "ending", "settle")
-	Follow     = script("ids", "ending", "follow")
-	Retry      = script("ids", "ending", "retry")
-	Reject     = script("trim", "ids", "ending", "reject")
+	Ack        = lean("leave", "ack")
+	Settle     = script("ids", "leave", "ending", "settle")
+	Follow     = script("ids", "leave", "ending", "follow")
+	Retry      = script("ids", "leave", "ending", "retry")
+	Reject     = script("trim", "ids", "leave", "ending", "reject")
 	Promote    = script("promote")
 	Register   = script("register")
 	Beat       = script("beat")
@@ -60,7 +63,7 @@ var (
 	Finish     = script("finish")
 	Unregister = script("unregister")
 	Supersede  = script("supersede")
-	Release    = script("header", "ids", "release")
+	Release    = script("header", "ids", "leave", "release")
 	Handover   = script("header", "ids", "handover")
 	Yield      = script("yield")
 	Revive     = script("ids", "revive")

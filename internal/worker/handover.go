@@ -176,7 +176,7 @@ func (h *handover) revoke() {
 	for _, s := range h.r.workers {
 		s.mu.Lock()
 		for i := 0; i < len(s.items); {
-			if it := s.items[i]; it.state == waiting || it.state == decided && it.verdict == release && it.slot == nil {
+			if it := s.items[i]; it.state == queued || it.hasVerdict() && it.state != sending && it.verdict == release && it.slot == nil {
 				it.state = lost // for whoever is just looking at it
 				s.remove(it)
 			} else {
@@ -230,14 +230,14 @@ func (h *handover) verdicts(ctx context.Context) error {
 	for _, s := range r.workers {
 		s.mu.Lock()
 		s.items = slices.DeleteFunc(s.items, func(it *Item) bool {
-			again := it.state == decided && it.unknown && it.Bare
+			again := it.state == unknown && it.Bare
 			if again {
 				s.suspectDone(it)
 			}
 			return again
 		})
 		for _, it := range s.items {
-			if it.state == decided {
+			if it.unsent() || it.state == unknown {
 				sent = append(sent, held{s, it})
 			}
 		}
@@ -254,7 +254,7 @@ func (h *handover) verdicts(ctx context.Context) error {
 		if err := r.all(ctx, c); link.Classify(err) == link.Unknown || !c.Answered {
 			for _, o := range sent {
 				o.s.mu.Lock()
-				o.it.unknown, o.it.wasUnknown = true, true
+				o.it.state, o.it.wasUnknown = unknown, true
 				o.s.mu.Unlock()
 			}
 			return err
@@ -278,8 +278,8 @@ func (h *handover) settle(sent []held, replies []link.Reply, last bool) (left []
 		s.mu.Lock()
 		switch rep := replies[i]; {
 		case rep.Err != nil: // whether an earlier one was executed is seen when the lists are moved
-			it.unknown = false
-		case s.outcome(it, rep.Value):
+			it.state = decided
+		case s.outcome(it, rep):
 			s.remove(it)
 			evs = s.report(it, true, evs)
 		case last:

@@ -25,34 +25,33 @@ func NewOrder(weights []int) *Order {
 
 func (o *Order) strict() bool { return o != nil && o.weights == nil }
 
-// turn is the channels in the order to ask them now.
-func (o *Order) turn(all []*Channel) []*Channel {
+// turn is the channels that are open, of all, in the order to ask them now.
+func (o *Order) turn(all, open []*Channel) []*Channel {
 	if o.weights == nil {
-		return sound(all)
+		return open
 	}
 	o.mu.Lock()
-	first, sum := 0, 0
+	next, sum := 0, 0
 	for i, w := range o.weights {
 		o.credit[i] += w
 		sum += w
-		if o.credit[i] > o.credit[first] {
-			first = i
+		if o.credit[i] > o.credit[next] {
+			next = i
 		}
 	}
-	o.credit[first] -= sum
+	o.credit[next] -= sum
 	o.mu.Unlock()
-	turn := make([]*Channel, 0, len(all))
-	turn = append(turn, all[first])
-	for i, in := range all {
-		if i != first {
-			turn = append(turn, in)
-		}
+	i := slices.Index(open, all[next])
+	if i <= 0 {
+		return open
 	}
-	return sound(turn)
+	turn := make([]*Channel, 0, len(open))
+	turn = append(turn, open[i])
+	return append(append(turn, open[:i]...), open[i+1:]...)
 }
 
-// guess is the number, in their turn, of the channel to try without a script: in strict order the first that had something lately, else only
-// the one whose turn it is. -1: none.
+// guess is the number, in their turn, of the channel to try without a script: in strict order the first that
+// had something lately, else only the one whose turn it is. -1: none.
 func (o *Order) guess(turn []*Channel) int {
 	for i, in := range turn {
 		if in.nonEmptyLately.Load() {
@@ -65,27 +64,58 @@ func (o *Order) guess(turn []*Channel) int {
 	return -1
 }
 
-// sound leaves out the channels that lately could not be read, for a key of a wrong type or a missing right, so that they do not
-// stop the others; if none is left, all.
-func sound(all []*Channel) []*Channel {
-	if left := readable(all); len(left) > 0 {
-		return left
+// claim gives the next item to handle, begun, unless the receiver may start nothing now.
+func (s *worker) claim(turn int32) *Item {
+	if !s.r.mayStart(s.now) {
+		return nil
 	}
-	return all
+	s.mu.Lock()
+	next := s.next()
+	if s.r.Stopped() { // asked under mu, because End hands back what has not begun then
+		next = nil
+	}
+	begin := next != nil && next.Extra != nil && !next.begun
+	strict := s.r.order.strict()
+	ask := next != nil && !begin && !next.asked && next.Channel.Index > 0 && strict
+	more := false
+	if next != nil && !begin && !ask {
+		s.begin(next, turn)
+		more = len(s.items) > 1
+		for i := 0; strict && i < len(s.items); i++ {
+			s.items[i].asked = false // what comes after it asks anew
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case begin:
+		if !s.start(next.Channel) {
+			return nil
+		}
+		return s.claim(turn)
+	case ask:
+		return s.askHigher(next, turn)
+	}
+	if more {
+		s.r.watcher.note(next.Started.Add(Stall))
+	}
+	return next
 }
 
-// readable is sound, and nothing where none is left.
-func readable(all []*Channel) []*Channel {
-	now := time.Now().UnixNano()
-	bad := func(in *Channel) bool { return now < in.unreadableUntil.Load() }
-	if !slices.ContainsFunc(all, bad) {
-		return all
+// next is the item to start next: the first, or in strict order the first of the highest channel. s.mu is held.
+func (s *worker) next() (next *Item) {
+	for _, it := range s.items {
+		if it.state == queued && (next == nil || it.Channel.Index < next.Channel.Index) {
+			if next = it; !s.r.order.strict() {
+				break
+			}
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(all), bad)
+	return next
 }
 
-// askHigher asks, before an item starts that a waiter brought or that was taken while they had something, the channels above its own
-// once more. What they have is started in its place, and the item goes back to where it came from.
+// askHigher asks, before an item starts that a waiter brought or that was taken while they had something, the
+// channels above its own once more. What they have is started in its place, and the item goes back to where it
+// came from.
 func (s *worker) askHigher(it *Item, turn int32) *Item {
 	r := s.r
 	call := link.NewCall()
@@ -94,10 +124,15 @@ func (s *worker) askHigher(it *Item, turn int32) *Item {
 		r.gate.RUnlock()
 		return nil
 	}
-	t := takes{slot: s, n: 1, script: true, from: readable(r.channels[:it.Channel.Index]), origin: new(takeBatch)}
+	t := takes{slot: s, n: 1, script: true, origin: new(takeBatch)}
+	for _, in := range r.channels[:it.Channel.Index] {
+		if !in.unreadable.lasts(time.Now()) {
+			t.from = append(t.from, in)
+		}
+	}
 	asked := true
 	if len(t.from) > 0 {
-		s.addTake(call, t.from, nil, 1)
+		t.ask(call)
 		r.exchange(call)
 		s.now = time.Now()
 		_, err := t.receive(call.Replies, call.Order)
@@ -105,7 +140,7 @@ func (s *worker) askHigher(it *Item, turn int32) *Item {
 		asked = err == nil && link.Classify(call.Replies[0].Err) == link.Done
 	}
 	s.mu.Lock()
-	revoked := it.state != waiting
+	revoked := it.state != queued
 	it.asked = asked
 	if t.got > 0 && !revoked {
 		it.state, it.verdict = decided, release
@@ -127,14 +162,13 @@ func (s *worker) release(it *Item) {
 	r.gate.RLock()
 	defer r.gate.RUnlock()
 	s.mu.Lock()
-	mine := it.state == decided && !r.pausing.Load()
-	if mine {
-		it.state = sending
-		s.command(call, it, it.Channel.doing[s.n])
+	var sent dispatches
+	if it.state == decided && !r.pausing.Load() {
+		s.send(&sent, call, it)
 	}
 	s.mu.Unlock()
-	if mine {
+	if len(sent.all) > 0 {
 		r.exchange(call)
-		r.breaker.Judge(s.settle(call.Replies, []*Item{it}))
+		r.breaker.Judge(s.settle(call.Replies, &sent))
 	}
 }

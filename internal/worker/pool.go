@@ -6,6 +6,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -30,6 +31,7 @@ var (
 	ErrCancelled = errors.New("shunt: the message was cancelled")
 	ErrDeadline  = errors.New("shunt: the message's deadline has passed")
 	ErrExpired   = errors.New("shunt: the message expired before it was taken")
+	ErrExited    = errors.New("shunt: the handler called runtime.Goexit")
 )
 
 // StartTimeout bounds the start and the end of a receiver, where Redis may be absent.
@@ -39,16 +41,18 @@ const StartTimeout = 5 * time.Second
 type Config struct {
 	Lease, Grace, Timeout, ReplyTimeout time.Duration
 	Prefetch, PrefetchBytes             int
-	MaxDead, MaxDone, MaxDoneBytes      int
-	DeadFor                             time.Duration
+	MaxSize                             int           // of an element, in bytes
+	RefusedFor                          time.Duration // after which a verdict that Redis refuses is put back; 0: a minute
+	Bounds                              store.Bounds
 
 	Order  *Order          // of several channels; nil for one
 	Values context.Context // of handlers' contexts
 
-	// Handle decodes a message and runs its handler, and calls it.Finish with what came of it whatever the handler does.
-	Handle func(it *Item)
-	// Judge makes a verdict of it, Ack or a new one. It is given what Decoded was, and runs on the handler's goroutine, or on another one
-	// for a handler that was given up.
+	// Handle decodes a message, runs its handler, for which the item is the context, and returns Ack or a verdict of its own. It tells the item
+	// when the message is Decoded, and that the handler has Returned before it asks the user for what a verdict depends on.
+	Handle func(it *Item) *Verdict
+	// Judge is the verdict on a message whose handler did not return: it called runtime.Goexit, which is ErrExited, or it was given up, with the
+	// cause of its context. It gets what Decoded was given. It runs on a goroutine that is ending, or on one of its own.
 	Judge func(it *Item, message any, err error) *Verdict
 	// Emit is told what happens; nil where nobody wants to know.
 	Emit func(...Event)
@@ -68,7 +72,6 @@ const (
 	Trimmed            Kind = "trimmed"
 	Cancelled          Kind = "cancelled"
 	Expired            Kind = "expired"
-	Postponed          Kind = "postponed"
 	Enqueued           Kind = "enqueued"
 	Duplicate          Kind = "duplicate"
 	TimedOut           Kind = "timed-out"
@@ -135,32 +138,16 @@ type Pool struct {
 	mustEnd       atomic.Bool         // it has to, and has not yet
 	owed          []store.Incarnation // gate: what an unfinished handover leaves to the end
 	pausing       atomic.Bool         // a handover wants the gate
-	suspect       atomic.Bool         // a suspect is in hand, or asked for
-	suspectsOff   link.Holdoff        // of takes of suspects; belongs to whoever has set suspect
-	suspectsAfter atomic.Int64        // unix ns until which no suspect is asked for
-	polls         atomic.Bool         // a waiter may not block
-	full          atomic.Int64        // unix ns until which a full Redis is assumed
-	returned      atomic.Int32        // messages whose handlers ended early on our demand
-	over          chan struct{}       // closed: stopped, and the lease is lost too
-}
-
-// Intake is one channel of a pool.
-type Channel struct {
-	*store.Keys
-	ScheduledHere func(wait time.Duration) // told of each retry that the pool has written to delay
-	YieldKeeper   func()                   // leaves the keeper's place to others, when all has ended
-
-	Index           int          // in the Pool; set by NewPool
-	doing           []string     // of the live incarnation; gate
-	suspects        atomic.Bool  // there may be some to take
-	nonEmptyLately  atomic.Bool  // it had something lately
-	unreadableUntil atomic.Int64 // unix ns until which it is left out, because it could not be read
-	waiter          *link.Waiter
-	blocked         atomic.Bool // the waiter's connection is in a blocking command
+	suspects      suspects
+	polls         atomic.Bool // a waiter may not block
+	full          fullRedis
+	returned      atomic.Int32  // messages whose handlers ended early on our demand
+	over          chan struct{} // closed: stopped, and the lease is lost too
 }
 
 // NewPool makes a pool of channels, the highest first, and starts nothing.
 func NewPool(s *link.Server, workers int, intakes []*Channel, conf Config) *Pool {
+	conf.RefusedFor = cmp.Or(conf.RefusedFor, time.Minute)
 	r := &Pool{
 		conf: &conf, s: s, channels: intakes, order: conf.Order, broken: make(chan error, 1),
 		BeatRequests: make(chan struct{}, 1), SweepRequests: make(chan *Channel, 128),
@@ -172,10 +159,10 @@ func NewPool(s *link.Server, workers int, intakes []*Channel, conf Config) *Pool
 	inc := store.NewIncarnation(workers, conf.Lease)
 	r.live.Store(&inc)
 	for i, in := range intakes {
-		in.Index, in.waiter = i, link.NewWaiter(s.Node, conf.ReplyTimeout)
+		in.Index, in.pool, in.waiter = i, r, link.NewWaiter(s.Node, conf.ReplyTimeout)
 	}
 	for n := range workers {
-		r.workers = append(r.workers, &worker{r: r, n: n, wake: make(chan struct{}, 1), limit: 1})
+		r.workers = append(r.workers, &worker{r: r, n: n, wake: make(chan struct{}, 1), pace: pace{limit: 1}})
 	}
 	r.adopt(inc)
 	r.lease.length = inc.Term()
@@ -197,7 +184,7 @@ func (r *Pool) adopt(inc store.Incarnation) {
 			continue
 		}
 		for n, s := range r.workers { // of the only channel
-			s.take, s.ack = link.NewCommand(0, "RPOPLPUSH", in.Prepare, in.doing[n]), link.NewCommand(1, "LREM", in.doing[n], fromTail)
+			s.take, s.ack = store.NewTake(in.Keys, in.doing[n]), store.NewAck(in.doing[n])
 		}
 	}
 }

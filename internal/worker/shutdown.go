@@ -23,7 +23,7 @@ func (r *Pool) End() (returned, still int, err error) {
 	graced := r.graced()
 	if r.closeGate(graced) {
 		r.flushVerdicts(graced)
-		r.putBack(graced, waiting)
+		r.putBack(graced, queued)
 		r.openGate()
 	}
 	close(r.settled)
@@ -117,7 +117,7 @@ func (r *Pool) reportUnsettled() {
 		var evs []Event
 		s.mu.Lock()
 		for _, it := range s.items {
-			if (it.state == decided || it.state == sending) && it.verdict != nil && it.verdict.Kind != Released { // nil: its user is still asked
+			if it.hasVerdict() && it.verdict.Fate != store.Released {
 				evs = append(evs, Event{Kind: UnconfirmedVerdict, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
 					Receiver: r.live.Load().Name, Worker: s.n, Took: it.took, Err: errEnded})
 			}
@@ -187,14 +187,12 @@ func (r *Pool) supersedeAll(ctx context.Context) error {
 // conclude sends every verdict that is there. The gate is held alone.
 func (r *Pool) flushVerdicts(ctx context.Context) {
 	c := link.NewCall()
-	of, n := make([][]*Item, len(r.workers)), make([]int, len(r.workers))
+	of := make([]dispatches, len(r.workers))
 	for i, s := range r.workers {
-		from := c.Len()
 		s.mu.Lock()
 		s.refused, s.sendSingly = link.Holdoff{}, true // there is no later
-		of[i] = s.collect(nil, c, false)
+		s.collect(&of[i], c, false)
 		s.mu.Unlock()
-		n[i] = c.Len() - from
 	}
 	if c.Len() == 0 {
 		return
@@ -208,8 +206,9 @@ func (r *Pool) flushVerdicts(ctx context.Context) {
 		}
 	}
 	for i, s := range r.workers {
-		s.settle(replies[:n[i]], of[i])
-		replies = replies[n[i]:]
+		n := len(of[i].all)
+		s.settle(replies[:n], &of[i])
+		replies = replies[n:]
 	}
 }
 
@@ -232,19 +231,15 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 	slices.Reverse(all) // of one reply, the one taken last first
 	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.batch.order, a.it.batch.order) })
 	c := link.NewCall()
-	began := 0
-	if state == running {
-		began = 1
-	}
 	for _, h := range all {
 		in := h.it.Channel
-		c.AddScript(store.Release, 5, in.Receivers, in.doing[h.s.n], in.Prepare, in.IDs, in.Running, began, h.it.Identity(h.it.Raw))
+		store.AddRelease(c, in.Keys, in.doing[h.s.n], h.it.Identity(h.it.Raw))
 	}
 	if err := r.all(ctx, c); !c.Answered {
 		return 0, err
 	}
 	for i, h := range all {
-		found, err2 := redis.Int(c.Replies[i].Value, c.Replies[i].Err)
+		found, err2 := store.ReleaseReply(c.Replies[i])
 		err = cmp.Or(err, err2)
 		if err2 != nil {
 			continue

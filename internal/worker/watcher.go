@@ -116,7 +116,7 @@ func (r *Pool) look() time.Time {
 			case it.slot != nil && (it.state == running || it.state == lost):
 				busy = it.Started
 				soonest(s.time(it, now))
-			case it.state == waiting || it.state == decided && !it.unknown:
+			case it.state == queued || it.unsent():
 				rest = true
 			}
 		}
@@ -142,7 +142,7 @@ func (r *Pool) look() time.Time {
 // again. s.mu is held.
 func (s *worker) time(it *Item, now time.Time) time.Time {
 	r := s.r
-	if it.judged {
+	if it.returned {
 		return now.Add(time.Hour)
 	}
 	if it.Cause() == nil {
@@ -169,12 +169,12 @@ func (s *worker) time(it *Item, now time.Time) time.Time {
 		return end
 	}
 	if it.state == running {
-		it.state = sending // nobody else's until its verdict is there
+		it.state = judging // nobody else's until its verdict is there
 		m := it.message
 		go func() {
 			v := r.conf.Judge(it, m, it.Cause())
 			s.mu.Lock()
-			if it.state == sending {
+			if it.state == judging {
 				it.state, it.verdict, it.took = decided, v, now.Sub(it.Started)
 			}
 			s.mu.Unlock()

@@ -3,29 +3,21 @@ package worker
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
-const (
-	// prefetchTime is how long a worker's handler may take for all that it holds: what it takes more often than once a
-	// millisecond it takes in batches.
-	prefetchTime = time.Millisecond
-	// A worker may hold a few all the same, as long as they take no more than a fraction of Stall: so the round trip for the next, which a
-	// handler of some ms would feel, is made for several at once.
-	spares    = 4
-	spareTime = 25 * time.Millisecond
-	// Stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted released.
-	Stall = 50 * time.Millisecond
-)
+// Stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted
+// released.
+const Stall = 50 * time.Millisecond
 
-// slot is a worker's place: its doing list, and the goroutine that works there now. A handler that is given up takes its
-// goroutine with it, and the slot gets a fresh one.
+// worker is a place to work: a doing list, and the goroutine that works there now. A handler that does not end
+// takes its goroutine with it, and the worker gets a fresh one.
 type worker struct {
 	r    *Pool
 	n    int
@@ -34,30 +26,24 @@ type worker struct {
 	take, ack *link.Command // for the list of the live incarnation, where there is but one channel; gate
 
 	// The working goroutine's.
-	mean  time.Duration // running mean of its handler's time; 0: not known yet
-	size  int           // likewise of an element
-	limit int           // slow start: what the last takes showed to be there
-	now   time.Time     // lately: of the last step's or handler's end, so that the clock is asked once a message
-	sent  []*Item       // of step; kept for their memory, as took is
-	took  []*Item
-
-	asked     []*Item // of start, likewise
-	with      []int
-	records   [][]byte
-	cancelled []bool
-	starts    *link.Call
-
-	origins [2]*takeBatch // of the last takes
+	pace    pace
+	now     time.Time     // lately: of the last step's or handler's end, so that the clock is asked once a message
+	sent    dispatches    // of step; kept for their memory, as took is
+	took    []*Item       // of takes
+	index   index         // what is asked before messages with an id are handled
+	batches [2]*takeBatch // of the last takes
 
 	flushing atomic.Bool // from outside the goroutine; one at a time
 
 	mu         sync.Mutex
-	vacant     bool                // no goroutine works here until an orphan ends
-	refused    link.Holdoff        // of verdicts, whatever other workers are told
-	sendSingly bool                // what is over goes one by one next time
-	items      []*Item             // in hand, the one taken first first
-	over       []*Item             // collect's, for their memory
-	evs        []Event             // settle's, likewise
+	vacant     bool         // no goroutine works here until an orphan ends
+	refused    link.Holdoff // of verdicts, whatever other workers are told
+	sendSingly bool         // what is over goes one by one next time
+	items      []*Item      // in hand, the one taken first first
+	kept       struct {     // for its memory
+		over []*Item // collect's
+		evs  []Event // settle's
+	}
 	generation int32               // of the goroutine that may work; one of an earlier turn goes home
 	goroutines map[uint64]struct{} // that run handlers here
 }
@@ -102,16 +88,15 @@ func (s *worker) work(turn int32) {
 	call := link.NewCall()
 	for s.step(call) {
 		for it := s.claim(turn); it != nil; it = s.claim(turn) {
-			s.r.conf.Handle(it)
-			if it.orphan {
+			if !s.handle(it, turn) {
 				return
 			}
 		}
 	}
 }
 
-// step sends the verdicts of the last batch and the next takes in one pipeline, and waits where there is nothing to do. False: the
-// receiver has stopped and nothing is in hand.
+// step sends the verdicts of the last batch and the next takes in one pipeline, and waits where there is
+// nothing to do. False: the receiver has stopped and nothing is in hand.
 func (s *worker) step(call *link.Call) bool {
 	r := s.r
 	for {
@@ -133,34 +118,34 @@ func (s *worker) step(call *link.Call) bool {
 		stopped := r.Stopped()
 		call.Reset()
 		s.now = time.Now()
-		fresh := r.lease.fresh(s.now)
 		s.mu.Lock()
-		held, ready, all := len(s.items), s.next() != nil, s.settles()
+		held, ready := len(s.items), s.next() != nil
+		all, stuck := s.settles()
 		s.mu.Unlock()
-		takes := takes{slot: s}
-		if all && !stopped && fresh {
+		takes := takes{slot: s, stuck: stuck}
+		if all {
 			takes.add(call) // first, so that the list, which would be empty in between, need not be made anew
 		}
 		took := call.Len()
+		s.sent.reset()
 		s.mu.Lock()
-		sent := s.collect(s.sent[:0], call, stopped && r.isSettled())
+		s.collect(&s.sent, call, stopped && r.isSettled())
 		s.mu.Unlock()
-		s.sent = sent
 		if call.Len() == 0 {
 			r.gate.RUnlock()
 			r.breaker.Back()
 			if held == 0 && stopped && r.isSettled() {
 				return false
 			}
-			if ready && !stopped && fresh {
+			if ready && !stopped && r.mayStart(s.now) {
 				return true // brought by a waiter, or to be asked for once more
 			}
 			s.rest(Stall)
 			continue
 		}
 		r.exchange(call)
-		err := s.settle(call.Replies[took:], sent)
-		clear(sent)
+		err := s.settle(call.Replies[took:], &s.sent)
+		s.sent.reset()
 		empty, err2 := takes.receive(call.Replies[:took], call.Order)
 		r.gate.RUnlock()
 		s.now = time.Now()
@@ -172,24 +157,42 @@ func (s *worker) step(call *link.Call) bool {
 		case empty && err == nil && !s.busy():
 			call.Drop()
 			s.park()
+		case stuck:
+			s.rest(link.MinTrouble)
 		case s.busy(): // verdicts that were refused
 			s.rest(Stall)
 		}
 	}
 }
 
+// settles says whether the worker may take: all that is in hand is decided and may be sent. stuck: of some
+// channels it may not, because it holds verdicts of theirs that Redis refuses for good; then it takes from the
+// others alone. s.mu is held.
+func (s *worker) settles() (may, stuck bool) {
+	for _, it := range s.items {
+		switch {
+		case it.state == judging || it.state == decided:
+		case it.state == refused && len(s.r.channels) > 1 && it.rare != nil && !it.rare.refused.IsZero():
+			stuck = true
+		default:
+			return false, false
+		}
+	}
+	return stuck || s.refused.Left() <= 0, stuck
+}
+
 // origin is one of which nothing is left, or a new one.
 func (s *worker) origin() *takeBatch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, o := range s.origins {
+	for _, o := range s.batches {
 		if o != nil && o.left == 0 {
 			o.memory.Reuse()
 			return o
 		}
 	}
 	o := new(takeBatch)
-	s.origins[0], s.origins[1] = s.origins[1], o
+	s.batches[0], s.batches[1] = s.batches[1], o
 	return o
 }
 
@@ -221,12 +224,10 @@ const parkedMemory = 4 << 10
 
 // park waits where the waiters see it.
 func (s *worker) park() {
-	if s.starts != nil {
-		s.starts.Drop()
-	}
-	for i, o := range s.origins {
+	s.index.drop()
+	for i, o := range s.batches {
 		if o != nil && o.memory.Size() > parkedMemory {
-			s.origins[i] = nil
+			s.batches[i] = nil
 		}
 	}
 	s.r.parking.enter(s)
@@ -240,66 +241,49 @@ func (s *worker) park() {
 	}
 }
 
-// claim gives the next item to handle, begun, unless the receiver may start nothing now.
-func (s *worker) claim(turn int32) *Item {
-	if s.r.pausing.Load() || !s.r.lease.fresh(s.now) {
-		return nil
-	}
-	s.mu.Lock()
-	next := s.next()
-	if s.r.Stopped() { // asked under mu, because End hands back what has not begun then
-		next = nil
-	}
-	begin := next != nil && next.Extra != nil && !next.begun
-	strict := s.r.order.strict()
-	ask := next != nil && !begin && !next.asked && next.Channel.Index > 0 && strict
-	more := false
-	if next != nil && !begin && !ask {
-		s.begin(next, turn)
-		more = len(s.items) > 1
-		for i := 0; strict && i < len(s.items); i++ {
-			s.items[i].asked = false // what comes after it asks anew
+// handle has an item handled and files its verdict, also where the handler ends its goroutine. False: the
+// handler was given up meanwhile, and its goroutine has lost its place.
+func (s *worker) handle(it *Item, turn int32) (stays bool) {
+	returned := false
+	defer func() {
+		if !returned {
+			it.Returned()
+			s.decide(it, turn, s.r.conf.Judge(it, it.message, ErrExited))
 		}
-	}
-	s.mu.Unlock()
-	switch {
-	case begin:
-		if !s.start(next.Channel) {
-			return nil
-		}
-		return s.claim(turn)
-	case ask:
-		return s.askHigher(next, turn)
-	}
-	if more {
-		s.r.watcher.note(next.Started.Add(Stall))
-	}
-	return next
-}
-
-// next is the item to start next: the first, or in strict order the first of the highest channel. s.mu is held.
-func (s *worker) next() (next *Item) {
-	for _, it := range s.items {
-		if it.state == waiting && (next == nil || it.Channel.Index < next.Channel.Index) {
-			if next = it; !s.r.order.strict() {
-				break
-			}
-		}
-	}
-	return next
+	}()
+	v := s.r.conf.Handle(it)
+	returned = true
+	return s.decide(it, turn, v)
 }
 
 // decide files the verdict of a handler that has returned. False: it had been given up, and so has the goroutine.
-func (s *worker) decide(it *Item, turn int32, v *Verdict, took time.Duration) bool {
+func (s *worker) decide(it *Item, turn int32, v *Verdict) (stays bool) {
+	now := time.Now()
+	it.cancel(context.Canceled)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.generation != turn {
+	took, size := now.Sub(it.Started), len(it.Raw)
+	if it.returned {
+		took = it.took
+	}
+	if stays = s.generation == turn; stays {
+		s.file(it, v, took)
+	}
+	s.mu.Unlock()
+	if !stays {
+		s.r.orphanEnded()
 		return false
 	}
+	s.now = now
+	s.pace.learn(took, size)
+	return true
+}
+
+// file files a verdict. s.mu is held.
+func (s *worker) file(it *Item, v *Verdict, took time.Duration) {
 	switch it.state {
 	case running:
 		if more := it.rare; v == Ack && more != nil && (more.result != nil || more.then != nil) {
-			v = &Verdict{Kind: Acked, Result: more.result, Then: more.then}
+			v = &Verdict{Verdict: store.Verdict{Result: more.result, Then: more.then}}
 		}
 		it.verdict, it.took, it.state = v, took, decided
 	case lost:
@@ -310,33 +294,10 @@ func (s *worker) decide(it *Item, turn int32, v *Verdict, took time.Duration) bo
 		s.r.emit(Event{Kind: LateVerdict, Channel: it.Channel.Name, Serial: it.Serial, Attempt: it.Attempt(),
 			Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: ErrLeaseLost})
 	}
-	return true
 }
 
-// learn adapts the prefetch to what the handler takes.
-func (s *worker) learn(took time.Duration, size int) {
-	if s.mean == 0 {
-		s.mean, s.size = max(took, 1), size
-		return
-	}
-	s.mean = max(1, s.mean+(took-s.mean)/4)
-	s.size += (size - s.size) / 4
-}
-
-// want is how many messages to take.
-func (s *worker) want() int {
-	if s.r.order != nil || s.mean == 0 || s.r.large.on() {
-		return 1
-	}
-	n := int(prefetchTime / s.mean)
-	if few := min(spares, int(spareTime/s.mean)); n < few {
-		n = few - rand.IntN(2) // workers that began together would else ask together for ever, and wait for each other
-	}
-	return max(1, min(n, s.r.conf.Prefetch, s.r.conf.PrefetchBytes/max(1, s.size), s.limit))
-}
-
-// exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never walks away from
-// a take. A reply that is lost ends the incarnation.
+// exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never
+// walks away from a take. A reply that is lost ends the incarnation.
 func (r *Pool) exchange(call *link.Call) {
 	r.large.link(r).Do(context.Background(), call)
 	for _, rep := range call.Replies {

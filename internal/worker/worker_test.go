@@ -34,11 +34,11 @@ func benchmarkStep(b *testing.B, prefetch, workers int) {
 	all := make(chan struct{})
 	r := testPool(b, s, keys, workers, func(c *Config) {
 		c.Prefetch = prefetch
-		c.Handle = func(it *Item) {
+		c.Handle = func(it *Item) *Verdict {
 			if n.Add(1) == int64(b.N) {
 				close(all)
 			}
-			it.Finish(nil)
+			return Ack
 		}
 	})
 	b.ResetTimer()
@@ -66,25 +66,7 @@ func fill(s *redistest.Server, keys *store.Keys, n int) {
 
 // testPool makes a pool of one channel that has joined and is to be started.
 func testPool(tb testing.TB, s *redistest.Server, keys *store.Keys, workers int, change func(*Config)) *Pool {
-	pool, err := link.NewPool(s.URL())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	node := link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: time.Second})
-	server := &link.Server{Node: node, Data: link.New(node, 3*time.Second, true), Pulse: link.New(node, time.Second, false)}
-	tb.Cleanup(func() {
-		server.Data.Close()
-		server.Pulse.Close()
-		pool.Close()
-	})
-	conf := Config{Lease: 10 * time.Minute, Grace: time.Second, Timeout: time.Minute, ReplyTimeout: 3 * time.Second, Prefetch: 64,
-		PrefetchBytes: 256 << 10, Values: context.Background(), Judge: func(*Item, any, error) *Verdict { return Ack }}
-	change(&conf)
-	r := NewPool(server, workers, []*Channel{{Keys: keys, ScheduledHere: func(time.Duration) {}, YieldKeeper: func() {}}}, conf)
-	if err := r.Join(context.Background()); err != nil {
-		tb.Fatal(err)
-	}
-	return r
+	return newTestPool(tb, s.URL(), []*store.Keys{keys}, workers, change)
 }
 
 // How many messages a worker takes at once is told by what its handler took lately.
@@ -108,7 +90,7 @@ func TestWant(t *testing.T) {
 		{time.Microsecond, 64 << 10, 4, false}, // within PrefetchBytes
 		{time.Microsecond, 1 << 20, 1, false},
 	} {
-		s := &worker{r: &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}}, mean: c.mean, size: c.size, limit: 64}
+		s := &worker{r: &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}}, pace: pace{mean: c.mean, size: c.size, limit: 64}}
 		seen := make(map[int]int)
 		for range 100 {
 			seen[s.want()]++
@@ -120,7 +102,7 @@ func TestWant(t *testing.T) {
 		if got := s.want(); got != 1 {
 			t.Errorf("with Prefetch 1: %d", got)
 		}
-		s.limit, s.r.conf.Prefetch = 2, 64
+		s.pace.limit, s.r.conf.Prefetch = 2, 64
 		if got := s.want(); got > 2 {
 			t.Errorf("slow start at 2: %d", got)
 		}
@@ -130,7 +112,7 @@ func TestWant(t *testing.T) {
 // Slow start: a worker asks for as many as came lately, and for four times as many when all of these came.
 func TestSlowStart(t *testing.T) {
 	in := &Channel{Keys: &store.Keys{Name: "c"}}
-	s := &worker{r: &Pool{conf: &Config{Prefetch: 64}, channels: []*Channel{in}}, limit: 1}
+	s := &worker{r: &Pool{conf: &Config{Prefetch: 64}, channels: []*Channel{in}}, pace: pace{limit: 1}}
 	element := (&element.Element{Serial: element.NewSerial(), Payload: []byte("payload")}).Encode()
 	for i, c := range []struct{ asked, came, want int }{
 		{1, 1, 4}, {4, 4, 16}, {16, 16, 64}, {64, 64, 64}, {64, 63, 63}, {63, 63, 64}, {64, 3, 3}, {3, 3, 12}, {3, 2, 2}, {2, 0, 1}, {1, 0, 1},
@@ -145,8 +127,8 @@ func TestSlowStart(t *testing.T) {
 		if empty != (c.came == 0) || trouble != nil || len(s.items) != c.came {
 			t.Errorf("%d of %d came: %d, empty %v, %v", c.came, c.asked, len(s.items), empty, trouble)
 		}
-		if s.limit != c.want {
-			t.Errorf("%d of %d came: asks for %d, want %d", c.came, c.asked, s.limit, c.want)
+		if s.pace.limit != c.want {
+			t.Errorf("%d of %d came: asks for %d, want %d", c.came, c.asked, s.pace.limit, c.want)
 		}
 	}
 }
@@ -217,7 +199,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 	acked := 0
 	r = testPool(t, s, keys, 2, func(c *Config) {
 		c.Prefetch = 1
-		c.Handle = func(it *Item) {
+		c.Handle = func(it *Item) *Verdict {
 			mu.Lock()
 			is := last == nil
 			if is {
@@ -226,7 +208,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 			mu.Unlock()
 			running <- it
 			<-goOn[is]
-			it.Finish(nil)
+			return Ack
 		}
 		c.Emit = func(evs ...Event) {
 			for _, e := range evs {

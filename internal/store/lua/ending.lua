@@ -77,3 +77,24 @@ local function finish(k, id, m, now)
   pcall(keep, k, id, out, now, retain, m.most, m.bytes)
   if waited then redis.pcall('PUBLISH', k[3], string.format('%d ', #id) .. id .. out) end
 end
+
+-- replaced adds the next form of an element to a sorted set, and only then has the old one leave its doing list. It returns 1; 0 where the old
+-- one was not there, or an error, and then nothing has changed: it takes back only what this call has added.
+local function replaced(doing, old, set, score, new)
+  local added = redis.call('ZADD', set, 'NX', score, new)
+  local left = leave(doing, old, '1')
+  if left ~= 1 and added == 1 then redis.call('ZREM', set, new) end
+  return left
+end
+
+-- endedCancelled ends a message with an id that was cancelled while its handler ran, in place of its verdict. It returns nil where it was not
+-- cancelled, else 1, 0 where it was not in its list, or an error.
+local function endedCancelled(k, doing, id, e, m, now)
+  if not gone(k, m.serial) then return nil end
+  local left = leave(doing, e, '1')
+  if left == 1 then
+    m.kind = 'c'
+    pcall(finish, k, id, m, now)
+  end
+  return left
+end

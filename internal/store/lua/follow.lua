@@ -12,8 +12,7 @@ if type(at) == 'table' then -- before 6.0.6
   for _, e in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do at = at or e == ARGV[1] end
 end
 if at == false or at == nil then return {0} end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now, soonest = clock()
 local out, added, hints, k = {1}, {}, {}, 10
 local mine, raw = nil, nil -- its own record, once what follows has its id
 for i = 10, #ARGV, 5 do
@@ -21,7 +20,7 @@ for i = 10, #ARGV, 5 do
   local prepare, delay, ids, running = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
   k = k + 4
   local to, expires = now, 0
-  if mode == 'in' then to = time[1] * 1000 + math.ceil(time[2] / 1000) + ms elseif mode == 'at' then to = math.max(now, ms) end
+  if mode == 'in' then to = soonest + ms elseif mode == 'at' then to = math.max(now, ms) end
   if ttl > 0 then
     expires = now + ttl
     e = stamp(e, expires)
@@ -40,11 +39,11 @@ for i = 10, #ARGV, 5 do
     end
   end
   if free and not err then
-    local first = {}
+    local before = {}
     local done
     if to > now then
-      first = redis.pcall('ZRANGE', delay, 0, 0, 'WITHSCORES')
-      done = redis.pcall('ZADD', delay, 'NX', string.format('%.0f', to), e)
+      before = redis.pcall('ZRANGE', delay, 0, 0, 'WITHSCORES')
+      done = redis.pcall('ZADD', delay, 'NX', printed(to), e)
     else
       done = redis.pcall('LPUSH', prepare, e)
     end
@@ -53,7 +52,7 @@ for i = 10, #ARGV, 5 do
       if id ~= '' then redis.call('HDEL', ids, id) end
     else
       added[#added + 1] = {to > now and delay or prepare, to > now, e, ids, id}
-      if to > now and (not first[2] or to < tonumber(first[2])) then hints[#hints + 1] = {delay, string.format('%.0f', to - now)} end
+      if to > now and earliest(before, to) then hints[#hints + 1] = {delay, printed(to - now)} end
     end
   end
   if err then
@@ -66,7 +65,7 @@ for i = 10, #ARGV, 5 do
   end
   out[#out + 1] = free and 1 or 0
 end
-redis.call('LREM', KEYS[2], -1, ARGV[1])
+leave(KEYS[2], ARGV[1], '-1')
 if ARGV[2] ~= '' then
   local m = {serial = ARGV[3], kind = 'a', attempt = tonumber(ARGV[4]), failure = '', result = ARGV[5], retain = tonumber(ARGV[6]),
     unique = tonumber(ARGV[7]), most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9]), mine = mine}

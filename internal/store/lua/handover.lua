@@ -15,16 +15,17 @@ end
 local es = redis.call('LRANGE', KEYS[2], 0, -1)
 for _, e in ipairs(es) do
   local is = #ARGV > 1 and held[identity(e)]
-  local holder = nil
+  local holder, back = nil, e
   if is and #is > 0 then
     out[#out + 1] = table.remove(is)
     redis.call('RPUSH', KEYS[3], e)
     holder = ARGV[1]
   else
     out[1] = out[1] + 1
-    redis.call('RPUSH', KEYS[4], e)
+    back = taken(e)
+    redis.call('RPUSH', KEYS[4], back)
   end
-  if tracked and header(e) then pcall(wait, KEYS[5], KEYS[6], idOf(e), string.sub(e, 5, 20), holder) end
+  if header(e) and (tracked or back ~= e) then pcall(wait, KEYS[5], KEYS[6], idOf(e), string.sub(e, 5, 20), holder) end
 end
 if #es > 0 then redis.call('LTRIM', KEYS[2], #es, -1) end
 return out

@@ -42,16 +42,16 @@ local function enter(ids, running, id, serial, state, now, at, expires)
   return true
 end
 
--- wait notes that a message has left a worker's hands and waits again, or is in those of another, with the attempt that is under way.
+-- wait notes that a message has left a worker's hands and waits again, so it was taken and does not expire; or is in those of another, with the
+-- attempt that is under way.
 local function wait(ids, running, id, serial, holder)
   local mark = redis.pcall('HGET', running, serial)
-  if type(mark) ~= 'string' then return end
   if holder then
-    redis.pcall('HSET', running, serial, holder .. string.match(mark, ' .*$'))
+    if type(mark) == 'string' then redis.pcall('HSET', running, serial, holder .. string.match(mark, ' .*$')) end
     return
   end
-  redis.pcall('HDEL', running, serial)
-  local p = own(ids, id, serial)
+  if type(mark) == 'string' then redis.pcall('HDEL', running, serial) end
+  local p = id and own(ids, id, serial)
   if p and p.expires > 0 then redis.pcall('HSET', ids, id, record(serial, p.state, p.off and 4 or 0, p.attempts, p.at, 0, p.failure)) end
 end
 

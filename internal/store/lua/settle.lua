@@ -6,17 +6,15 @@
 --      and a line with its result
 -- reply: where n is not 0, 1 or, where that is not what was taken first, -1, and then nothing has changed; else for each 1, or 0 where it was
 --      not there, and then nothing has changed
-local unpack = unpack or table.unpack
 local special = redis.call('EXISTS', KEYS[3], KEYS[8]) > 0
 
 -- over ends a message that is out of the list.
 local function over(id, e, how)
   local kind, attempt, retain, unique, result = string.match(how, '^(%a) (%d+) (%d+) (%d+)\n(.*)$')
-  local time = redis.call('TIME')
   local m = {serial = string.sub(e, 5, 20), kind = kind, attempt = tonumber(attempt), failure = '', result = result, retain = tonumber(retain),
     unique = tonumber(unique), most = tonumber(ARGV[1]), bytes = tonumber(ARGV[2])}
   if m.attempt == 0 and kind == 'a' then m.attempt = string.byte(e, 4) + 1 end
-  pcall(finish, {KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]}, id, m, time[1] * 1000 + math.floor(time[2] / 1000))
+  pcall(finish, {KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]}, id, m, (clock()))
 end
 
 local n = tonumber(ARGV[3])
@@ -30,7 +28,7 @@ if n > 0 then
       if not ids[string.sub(e, 5, 20)] then return -1 end
     end
   end
-  redis.call('LTRIM', KEYS[1], 0, -n - 1)
+  leaveFirst(KEYS[1], n)
   for i = #es, 1, -1 do over(ids[string.sub(es[i], 5, 20)], es[i], 'a 0 0 0\n') end
   if not special then
     redis.pcall('HDEL', KEYS[2], unpack(ARGV, 6, 5 + n))
@@ -42,7 +40,8 @@ end
 local out, ids, serials = {}, {}, {}
 for i = 4, #ARGV, 3 do
   local id, e, how = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local n = redis.call('LREM', KEYS[1], '-1', e) -- a number would be formatted
+  local n = leave(KEYS[1], e, '-1')
+  if type(n) == 'table' then return n end
   out[#out + 1] = n
   if n == 1 and (special or how ~= '') then
     if how == '' then how = 'a 0 0 0\n' end

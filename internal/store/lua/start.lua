@@ -4,9 +4,7 @@
 -- ARGV id, serial and holder in turns
 -- reply: number noted
 redis.call('ZREM', KEYS[1], '')
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local n = 0
+local now, n = clock(), 0
 for i = 1, #ARGV, 3 do
   local p = own(KEYS[3], ARGV[i], ARGV[i + 1])
   if not (p and p.expires > 0 and p.expires <= now) then

@@ -1,0 +1,75 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/worker"
+)
+
+// Info is what a handler can learn of the message in its hands.
+type Info struct {
+	Channel    string
+	Serial     string            // the enqueue's own ULID; empty for a bare payload not yet rewritten
+	ID         string            // as given by ID; mostly empty
+	Attempt    int               // this handling, counted from 1
+	Recoveries int               // how often a dead receiver held it, since it was last handled to an end
+	EnqueuedAt time.Time         // by the producer's clock; zero for a bare payload
+	Headers    map[string]string // as given by Header; not to be written to
+	Failure    string            // what the last attempt failed with
+	Receiver   string            // the incarnation that took it
+	Worker     int               // from 0
+}
+
+// FromContext returns what is known of the message that the handler owning ctx was called for.
+func FromContext(ctx context.Context) (Info, bool) {
+	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
+	if !ok {
+		return Info{}, false
+	}
+	i := Info{Channel: it.Channel.Name, Serial: it.SerialString(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries), Headers: it.Headers(),
+		Failure: it.Failure(), Receiver: it.Receiver(), Worker: it.Worker()}
+	if !it.Bare {
+		i.EnqueuedAt = element.EnqueuedAt(it.Serial)
+	}
+	return i, true
+}
+
+// maxResult bounds what SetResult takes.
+const maxResult = 1 << 20
+
+// errNoHandling says that a context is not a handler's.
+var errNoHandling = errors.New("shunt: the context is not that of a handler")
+
+// errReturned says that a handler has its verdict already.
+var errReturned = errors.New("shunt: the handler has returned: what it sets must be set before")
+
+// SetResult sets, from within a handler, what is kept with the message's end if it has an ID and Retain, and
+// told to who waits for it: up to 1 MB. The last one counts; it is kept if the message is acked. The slice is
+// shunt's from then on.
+func SetResult(ctx context.Context, result []byte) error {
+	it, err := itemOf(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(result) > maxResult:
+		return fmt.Errorf("%w: a result has %d bytes, %d are allowed: keep a reference to what is large", ErrTooLarge, len(result), maxResult)
+	}
+	it.SetResult(result)
+	return nil
+}
+
+// itemOf is the message that the handler owning ctx was called for, while that may still set something.
+func itemOf(ctx context.Context) (*worker.Item, error) {
+	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
+	switch {
+	case !ok:
+		return nil, errNoHandling
+	case it.Cause() == context.Canceled:
+		return nil, errReturned
+	}
+	return it, nil
+}

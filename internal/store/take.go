@@ -1,0 +1,65 @@
+package store
+
+import (
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// NewTake is the take of one element into one doing list, as a command that is sent often. Its reply has the
+// element as Bulk, or none. A take is never repeated: its first may have been executed.
+func NewTake(k *Keys, doing string) *link.Command {
+	return link.NewCommand(0, "RPOPLPUSH", k.Prepare, doing)
+}
+
+// AddTakeOne adds the same as an ordinary command.
+func AddTakeOne(c *link.Call, k *Keys, doing string) { c.Add("RPOPLPUSH", k.Prepare, doing) }
+
+// Source is where a take may come from, and the list that it goes to.
+type Source struct {
+	Keys    *Keys
+	Doing   string
+	Suspect bool // of its suspects
+}
+
+// AddTake adds the take of up to n elements from the first source that has any; EachTaken reads it. A full
+// Redis does not refuse it.
+func AddTake(c *link.Call, from []Source, n int) {
+	args := make([]any, 0, 3*len(from)+1)
+	for _, s := range from {
+		list := s.Keys.Prepare
+		if s.Suspect {
+			list = s.Keys.Suspect
+		}
+		args = append(args, s.Keys.Receivers, list, s.Doing)
+	}
+	c.AddScript(Take, 3*len(from), append(args, n)...)
+}
+
+// EachTaken gives what AddTake came to, by the number of the source: an element, or why the source could not be read.
+func EachTaken(rep link.Reply, give func(source int, raw []byte, err error)) error {
+	vs, err := redis.Values(rep.Value, rep.Err)
+	for i := 0; i+1 < len(vs); i += 2 {
+		n, _ := redis.Int(vs[i], nil)
+		raw, _ := vs[i+1].([]byte)
+		switch {
+		case n > 0:
+			give(n-1, raw, nil)
+		case n < 0:
+			give(-n-1, nil, redis.Error(raw))
+		}
+	}
+	return err
+}
+
+// AddCountWaiting adds the question how many of up to 64 channels have something to take; CountReply reads it.
+func AddCountWaiting(c *link.Call, prepare []string) {
+	var keys [64]any
+	for i, k := range prepare {
+		keys[i] = k
+	}
+	c.Add("EXISTS", keys[:len(prepare)]...)
+}
+
+// CountReply is a reply that is a number.
+func CountReply(rep link.Reply) (int, error) { return redis.Int(rep.Value, rep.Err) }

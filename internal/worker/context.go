@@ -1,0 +1,171 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// Context is the context that an item is to its handler, and what belongs to one handling. Its deadline is the
+// watcher's to keep, so that no message costs a timer; and what a context proper costs is paid only by a
+// handler that asks its own for more than whether it has ended.
+type Context struct {
+	Started    time.Time     // the handler
+	slot       *worker       // where the handler was called; nil while it was not
+	message    any           // what Decoded was given
+	timeout    time.Duration // negative: none
+	until      *time.Time    // the message's deadline, by the clock here
+	rare       *rare
+	inner      atomic.Pointer[proper]
+	cause      atomic.Int32 // why the context has ended: one of causes
+	generation int32        // of the goroutine that the handler runs on
+}
+
+// rare is what most messages do without.
+type rare struct {
+	result  []byte
+	then    []store.Followup
+	giveUp  time.Duration // since Started: when a handler whose context has ended loses its slot; zero while that goes on
+	refused time.Time     // since when Redis has refused the verdict for what waiting does not mend
+}
+
+// more is c.rare, made if need be. The worker's mu is held.
+func (c *Context) more() *rare {
+	if c.rare == nil {
+		c.rare = new(rare)
+	}
+	return c.rare
+}
+
+// proper is a context of the context package.
+type proper struct {
+	context.Context
+	end context.CancelCauseFunc
+}
+
+// Key is the context key under which a handler's context gives its Item.
+type Key struct{}
+
+// begin makes an item the one that is handled now. s.mu is held.
+func (s *worker) begin(it *Item, turn int32) {
+	it.state, it.slot, it.generation, it.Started = running, s, turn, s.now
+	it.timeout = cmp.Or(it.Timeout(), s.r.conf.Timeout)
+	if s.r.lease.lost.Load() { // whoever ended the others' contexts has not seen this one
+		it.cancel(ErrLeaseLost)
+	} else if s.r.handlerCtx.Err() != nil {
+		it.cancel(ErrShutdown)
+	} else if it.cancelled {
+		it.cancel(ErrCancelled)
+	}
+}
+
+// causes are why a context ends; an item has the number of its own.
+var causes = [...]error{nil, context.Canceled, ErrTimeout, ErrDeadline, ErrCancelled, ErrShutdown, ErrLeaseLost}
+
+// cancel ends the context; the first cause counts.
+func (c *Context) cancel(cause error) {
+	c.cause.CompareAndSwap(0, int32(slices.Index(causes[:], cause)))
+	if inner := c.inner.Load(); inner != nil {
+		inner.end(c.Cause())
+	}
+}
+
+// Cause is why the context has ended; nil while it has not.
+func (c *Context) Cause() error { return causes[c.cause.Load()] }
+
+// proper is the context of the context package that knows how to end what is derived from c.
+func (c *Context) proper() *proper {
+	inner := c.inner.Load()
+	if inner == nil {
+		inner = new(proper)
+		inner.Context, inner.end = context.WithCancelCause(c.slot.r.conf.Values)
+		if !c.inner.CompareAndSwap(nil, inner) {
+			inner = c.inner.Load()
+		}
+		if cause := c.Cause(); cause != nil { // whoever cancels looks for inner after that
+			inner.end(cause)
+		}
+	}
+	return inner
+}
+
+// Deadline is when the handler's context ends by its timeout, or by its message's deadline.
+func (c *Context) Deadline() (end time.Time, ok bool) {
+	until := c.until
+	if c.timeout >= 0 {
+		end, ok = c.Started.Add(c.timeout), true
+	}
+	if until != nil && (!ok || until.Before(end)) {
+		end, ok = *until, true
+	}
+	return end, ok
+}
+
+// Done is closed when the context has ended.
+func (c *Context) Done() <-chan struct{} { return c.proper().Done() }
+
+// Err tells a timeout as the context package does. A context derived from it says Canceled then, because the
+// package does not let others end one for a deadline; its Cause is the same.
+func (c *Context) Err() error {
+	switch c.Cause() {
+	case nil:
+		return nil
+	case ErrTimeout, ErrDeadline:
+		return context.DeadlineExceeded
+	}
+	return context.Canceled
+}
+
+// Value gives the receiver's values.
+func (c *Context) Value(key any) any { return c.proper().Value(key) }
+
+// Value gives the Item itself for Key.
+func (it *Item) Value(key any) any {
+	if key == (Key{}) {
+		return it
+	}
+	return it.Context.Value(key)
+}
+
+// Decoded takes in the message, and the timeout that it asks for: zero for the one that holds without.
+func (c *Context) Decoded(message any, timeout time.Duration) {
+	c.slot.mu.Lock()
+	c.message, c.timeout = message, cmp.Or(timeout, c.timeout)
+	c.slot.mu.Unlock()
+	if end, ok := c.Deadline(); ok {
+		c.slot.r.watcher.note(end)
+	}
+}
+
+// Returned says that the handler has returned, before its user is asked for what a verdict depends on: it is
+// not given up meanwhile.
+func (it *Item) Returned() {
+	it.slot.mu.Lock()
+	it.took, it.returned = time.Since(it.Started), true
+	it.slot.mu.Unlock()
+	it.cancel(context.Canceled)
+}
+
+// SetResult sets what is kept of the message once it is acked.
+func (c *Context) SetResult(result []byte) {
+	c.slot.mu.Lock()
+	c.more().result = result
+	c.slot.mu.Unlock()
+}
+
+// Then adds to what is enqueued with the ack.
+func (c *Context) Then(fs []store.Followup) {
+	c.slot.mu.Lock()
+	c.more().then = append(c.more().then, fs...)
+	c.slot.mu.Unlock()
+}
+
+// Receiver is the incarnation that holds the message.
+func (c *Context) Receiver() string { return c.slot.r.live.Load().Name }
+
+// Worker is the number of the worker that handles the message.
+func (c *Context) Worker() int { return c.slot.n }

@@ -1,0 +1,247 @@
+package worker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// settle judges each reply to a verdict alone. It returns an error where the receiver should slow down.
+func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) {
+	if len(sent.all) == 0 {
+		return nil
+	}
+	var refusal error
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sendSingly = false
+	evs := s.kept.evs[:0]
+	for i, d := range sent.all {
+		if d.form == first && (!store.FirstReply(replies[i]) || d.items[0].ID() == "" && link.Code(replies[i].Err) == "NOSCRIPT") {
+			s.sendSingly = true // others were first, or an LREM needs no script: each by itself
+			for _, it := range d.items {
+				it.state = decided
+			}
+			continue
+		}
+		for j, it := range d.items {
+			rep := replies[i]
+			if d.form == each {
+				rep = store.EachReply(rep, j)
+			}
+			switch link.Classify(rep.Err) {
+			case link.Done:
+				it.state = gone
+				evs = s.report(it, s.outcome(it, rep), evs)
+			case link.Unknown:
+				evs = s.unanswered(it, evs)
+				s.r.mustHandOver(rep.Err)
+			default:
+				refusal = cmp.Or(refusal, rep.Err)
+				var bad error
+				bad, evs = s.wasRefused(it, rep.Err, evs)
+				trouble = cmp.Or(trouble, bad)
+			}
+		}
+	}
+	if refusal != nil {
+		s.refused.Refuse(refusal)
+	} else {
+		s.clearHoldoff()
+	}
+	s.letGo()
+	s.r.emit(evs...)
+	clear(evs)
+	s.kept.evs = evs
+	return trouble
+}
+
+// letGo takes what is gone out of hand. s.mu is held.
+func (s *worker) letGo() {
+	s.items = slices.DeleteFunc(s.items, func(it *Item) bool {
+		if it.state != gone {
+			return false
+		}
+		s.suspectDone(it)
+		if it.verdict == Ack && !it.wasUnknown {
+			// Whoever keeps the handler's context keeps the items of the same take, and need not keep these.
+			it.batch.left--
+			it.Raw, it.Payload, it.message, it.batch = nil, nil, nil, nil
+		}
+		return true
+	})
+}
+
+// unanswered takes in that a verdict was sent and no reply came. The handover sends it again, but not for a
+// bare payload: that might have a twin in its list, which the second verdict would hit. So that message is
+// handled again, if the first was not executed. s.mu is held.
+func (s *worker) unanswered(it *Item, evs []Event) []Event {
+	it.state, it.wasUnknown = unknown, true
+	if !it.Bare {
+		return evs
+	}
+	it.state = gone
+	if it.verdict.Fate == store.Released {
+		return evs
+	}
+	return s.report(it, false, evs)
+}
+
+// wasRefused takes in that Redis has not executed a verdict. It stays in hand, to be sent again, and its
+// worker takes nothing of its channel meanwhile. A release gives its claim back. trouble is for the whole
+// receiver. s.mu is held.
+func (s *worker) wasRefused(it *Item, why error, evs []Event) (trouble error, _ []Event) {
+	it.state, s.sendSingly = refused, true
+	if it.verdict.Fate == store.Released && !s.r.Stopped() && it.slot == nil {
+		it.state, it.verdict, it.asked = queued, nil, false
+	}
+	class := link.Classify(why)
+	if class != link.Fatal && class != link.Failed {
+		if it.rare != nil {
+			it.rare.refused = time.Time{}
+		}
+		return why, evs
+	}
+	if link.Code(why) != "WRONGTYPE" && len(s.r.channels) == 1 {
+		trouble = why
+	} else { // of this channel's delay or dead: no reason to hold up the other workers
+		evs = append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: why})
+	}
+	if it.state != refused {
+		return trouble, evs
+	}
+	if m, now := it.more(), time.Now(); m.refused.IsZero() {
+		m.refused = now
+	} else if now.Sub(m.refused) >= s.r.conf.RefusedFor {
+		evs = s.abandon(it, why, evs)
+	}
+	return trouble, evs
+}
+
+// abandon ends the wait for a verdict that Redis has refused for long, for what only a person can mend: the
+// message goes back to the taking end, to be handled again. Where that is refused as well, it stays in its
+// list, from which it comes back at the receiver's end. s.mu is held.
+func (s *worker) abandon(it *Item, why error, evs []Event) []Event {
+	m := it.more()
+	if it.verdict.Fate != store.Released {
+		m.refused = time.Time{}
+		it.state, s.refused = decided, link.Holdoff{}
+		it.verdict = &Verdict{Verdict: store.Verdict{Fate: store.Released},
+			Err: fmt.Errorf("shunt: Redis has refused the verdict for %v, so the message is handled again: %w", s.r.conf.RefusedFor, why)}
+		return evs
+	}
+	it.state = gone
+	return append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Receiver: s.r.live.Load().Name, Worker: s.n,
+		Fatal: true, Err: fmt.Errorf("shunt: Redis refuses to take the message back, so it stays with this receiver until that ends: %w", why)})
+}
+
+// clearHoldoff ends the wait for refused verdicts where none is left. s.mu is held.
+func (s *worker) clearHoldoff() {
+	if !slices.ContainsFunc(s.items, func(it *Item) bool { return it.state == refused }) {
+		s.refused = link.Holdoff{}
+	}
+}
+
+// outcome says whether the verdict's reply means that the element was there. s.mu is held.
+func (s *worker) outcome(it *Item, rep link.Reply) bool {
+	v := it.verdict
+	l, _ := store.LeaveReply(&v.Verdict, rep)
+	if l.Trimmed > 0 {
+		s.r.emit(Event{Kind: Trimmed, Channel: it.Channel.Name, N: l.Trimmed})
+	}
+	if s.r.conf.Emit != nil {
+		for i, enqueued := range l.Followed {
+			f := &v.Then[i]
+			e := Event{Kind: Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1}
+			if !enqueued {
+				e.Kind = Duplicate
+			}
+			s.r.emit(e)
+		}
+	}
+	if l.Cancelled {
+		it.verdict = &Verdict{Verdict: store.Verdict{Fate: store.Cancelled}, Err: v.Err}
+	} else if l.Found && v.Fate == store.Retried {
+		it.Channel.ScheduledHere(v.Wait)
+	}
+	return l.Found
+}
+
+// report adds what an item whose verdict was executed came to. s.mu is held.
+func (s *worker) report(it *Item, found bool, evs []Event) []Event {
+	v := it.verdict
+	if v.Fate == store.Released && it.slot != nil && found && s.r.handlerCtx.Err() != nil {
+		s.r.returned.Add(1)
+	}
+	if s.r.conf.Emit == nil {
+		return nil
+	}
+	if !found && v.Fate == store.Released && !it.wasUnknown {
+		return evs // reaped or released by somebody else
+	}
+	evs = slices.Grow(evs, 1)[:len(evs)+1]
+	e := &evs[len(evs)-1] // zero, and written in place
+	e.Kind, e.Channel, e.Receiver = v.kind(), it.Channel.Name, s.r.live.Load().Name
+	e.Serial, e.Attempt, e.Worker, e.Took = it.Serial, it.Attempt(), s.n, it.took
+	if id := it.ID(); id != "" {
+		e.ID = id
+	}
+	if v.Err != nil {
+		e.Err = v.Err
+	}
+	switch {
+	case !found && it.wasUnknown:
+		e.Kind = UnconfirmedVerdict
+	case !found:
+		e.Kind = LateVerdict
+		if e.Err == nil {
+			e.Err = ErrLeaseLost
+		}
+	case v.Fate == store.Retried:
+		e.Due = time.Now().Add(v.Wait).UnixNano()
+	case v.Fate == store.Released:
+		e.N, e.Attempt = 1, 0
+	}
+	return evs
+}
+
+// remove takes an item out of hand. s.mu is held.
+func (s *worker) remove(it *Item) {
+	for i, o := range s.items {
+		if o == it {
+			s.items = slices.Delete(s.items, i, i+1)
+			break
+		}
+	}
+	s.suspectDone(it)
+}
+
+// flush sends, from outside the worker's goroutine, what a stalled or stopping worker holds: verdicts, and
+// what has not begun.
+func (s *worker) flush() {
+	r := s.r
+	if r.breaker.Pass() > 0 {
+		return
+	}
+	if !r.enter() {
+		r.breaker.Back()
+		return
+	}
+	defer r.gate.RUnlock()
+	call := link.NewCall()
+	var sent dispatches
+	s.mu.Lock()
+	s.collect(&sent, call, true)
+	s.mu.Unlock()
+	if len(sent.all) == 0 {
+		r.breaker.Back()
+		return
+	}
+	r.exchange(call)
+	r.breaker.Judge(s.settle(call.Replies, &sent))
+	s.poke()
+}

@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// A verdict that Redis refuses for what waiting does not mend holds up neither the other channels nor, for ever, its worker: after a while its
+// message goes back.
+func TestRefusedVerdictHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	f := newFake(t, s, s.URL(), 2, 4, func(_ *Item, n int) error {
+		if n < 100 {
+			return retry(time.Hour)
+		}
+		return nil
+	}, func(c *Config) { c.Order, c.RefusedFor = NewOrder([]int{1, 1}), time.Second })
+	s.Do("SET", f.keys[0].Delay, "foreign")
+	f.enqueue(0, 0, 8)
+	f.until(5*time.Second, "each worker has a verdict refused", func() bool { return f.count(ReceiverError) >= 4 })
+	f.enqueue(1, 100, 200)
+	f.until(3*time.Second, "the other channel is handled", func() bool { return f.seen(100, 200) == 100 })
+	f.until(10*time.Second, "the refused are put back", func() bool { return f.count(Released) > 0 })
+	s.Do("DEL", f.keys[0].Delay)
+	f.until(15*time.Second, "all are retried", func() bool { return f.count(Retried) == 8 })
+	if n := f.length("ZCARD", f.keys[0].Delay); n != 8 {
+		t.Errorf("%d in delay", n)
+	}
+}
+
+// Where Redis does not take a message back either, its worker lets go of it, and End puts it back.
+func TestRefusedReleaseIsLetGo(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	f := newFake(t, s, p.URL(), 1, 1, func(_ *Item, n int) error {
+		if n == 0 {
+			return retry(time.Hour)
+		}
+		return nil
+	}, func(c *Config) { c.RefusedFor = time.Millisecond })
+	wrong := redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value")
+	rules := []*redistest.Rule{p.On(redistest.ByScript(store.Retry)(f.keys[0].Name), 0, wrong),
+		p.On(redistest.ByScript(store.Release)(f.keys[0].Name), 0, wrong)}
+	f.enqueue(0, 0, 1)
+	f.until(20*time.Second, "both are refused", func() bool { return rules[1].Struck() >= 2 })
+	f.enqueue(0, 1, 2)
+	f.until(8*time.Second, "the next is handled", func() bool { return f.seen(1, 2) == 1 })
+	for _, r := range rules {
+		r.Remove()
+	}
+	f.stop()
+	if n := f.length("LLEN", f.keys[0].Prepare); n != 1 {
+		t.Errorf("%d in prepare", n)
+	}
+}
+
+// Where Redis refuses to give suspects, plain messages are taken all the same.
+func TestRefusedSuspectsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	f := newFake(t, s, p.URL(), 1, 1, func(*Item, int) error { return nil })
+	refused := p.On(redistest.ByScript(store.Take)(f.keys[0].Name), 0,
+		redistest.ReplyError("NOPERM this user has no permissions to access one of the keys used as arguments"))
+	s.Do("LPUSH", f.keys[0].Suspect, "-1")
+	for i := range 50 {
+		f.Suspects(f.channels[0])
+		f.enqueue(0, i, i+1)
+		f.until(2*time.Second, "it is handled", func() bool { return f.seen(i, i+1) == 1 })
+	}
+	if refused.Struck() == 0 || f.count(ReceiverError) == 0 {
+		t.Errorf("%d refused, %d told of", refused.Struck(), f.count(ReceiverError))
+	}
+	refused.Remove()
+	f.until(10*time.Second, "the suspect is handled", func() bool { return f.seen(-1, 0) == 1 })
+}
+
+// An ack of a bare payload is not sent again when its reply is lost, and an Event says that nobody knows what became of it.
+func TestBareAckWithoutReply(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	f := newFake(t, s, p.URL(), 1, 1, func(*Item, int) error { return nil })
+	p.On(redistest.ByName("LREM", ".doing")(f.keys[0].Name), 1, redistest.CutAfter)
+	s.Do("LPUSH", f.keys[0].Prepare, "7")
+	f.until(5*time.Second, "it says so", func() bool { return f.count(UnconfirmedVerdict) == 1 })
+	f.until(5*time.Second, "it hands over", func() bool { return f.count(HandedOver) == 1 })
+	f.stop()
+	if f.count(UnconfirmedVerdict) != 1 || f.count(Acked)+f.count(LateVerdict) != 0 || f.seen(7, 8) != 1 {
+		t.Errorf("%d unconfirmed, %d acked, %d late", f.count(UnconfirmedVerdict), f.count(Acked), f.count(LateVerdict))
+	}
+}
+
+// What a worker had in hand and released unbegun was taken in time: it does not expire any more.
+func TestReleasedDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	goOn := make(chan struct{})
+	f := newFake(t, s, s.URL(), 1, 1, func(_ *Item, n int) error {
+		if n == 300 {
+			<-goOn
+		}
+		return nil
+	})
+	args := []any{f.keys[0].Prepare}
+	expires := time.Now().Add(time.Second)
+	for i := range 400 {
+		e := element.Element{Serial: element.NewSerial(), Payload: fmt.Append(nil, i)}
+		if i > 300 {
+			e.Extra = &element.Extra{Expires: expires.UnixMilli()}
+			if i > 350 {
+				f.withID(0, fmt.Sprint("id", i), *e.Extra)(&e)
+			}
+		}
+		args = append(args, e.Encode())
+	}
+	s.Do("LPUSH", args...)
+	f.until(5*time.Second, "what has not begun is released", func() bool { return f.count(Released) > 0 })
+	taken := f.count(Released)
+	time.Sleep(time.Until(expires) + 50*time.Millisecond) // what it is about is that this time passes
+	close(goOn)
+	f.until(5*time.Second, "all are over", func() bool { return f.seen(0, 400)+f.count(Expired) >= 400 })
+	if n := f.seen(301, 400); n < taken {
+		t.Errorf("%d of at least %d that had been taken were handled", n, taken)
+	}
+}

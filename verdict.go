@@ -1,0 +1,290 @@
+package shunt
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/worker"
+)
+
+// rejection is the error of Reject.
+type rejection struct{ error }
+
+func (r rejection) Unwrap() error { return r.error }
+
+// Reject wraps err so that the message goes to dead at once, with err's text, whatever attempts it has left.
+func Reject(err error) error {
+	if err == nil {
+		err = errors.New("rejected")
+	}
+	return rejection{err}
+}
+
+// delayed is the error of RetryAfter.
+type delayed struct {
+	error
+	after time.Duration
+}
+
+func (d delayed) Unwrap() error { return d.error }
+
+// RetryAfter wraps err so that the message is tried again after d instead of its backoff; zero or less means
+// at once. It counts as an attempt.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("to be tried again")
+	}
+	return delayed{err, d}
+}
+
+// handling is one handler's run, as its receiver sees it.
+type handling struct {
+	*worker.Item
+	r *receiver
+}
+
+// undecodable marks an error of Unmarshal.
+type undecodable struct{ error }
+
+func (u undecodable) Unwrap() error { return u.error }
+
+var errExited error = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
+
+// handle decodes a message, runs its handler and returns the verdict. It is guard for what is called for every
+// message: a panic becomes an error here; runtime.Goexit, which nobody can hold up, is what exited is for.
+func (r *receiver) handle(it *worker.Item) (v *worker.Verdict) {
+	h := handling{it, r}
+	var m IMessage
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if p := recover(); p != nil {
+			v = h.judge(m, panicked("Resolve", p))
+		}
+	}()
+	m, err := h.decode()
+	if err == nil {
+		err = r.handler(it, m)
+	}
+	returned = true
+	if err == nil {
+		return worker.Ack
+	}
+	return h.judge(m, err)
+}
+
+// judge is the verdict on a message whose handler has not returned: it called runtime.Goexit, or was given up.
+func (r *receiver) judge(it *worker.Item, message any, err error) *worker.Verdict {
+	h := handling{it, r}
+	m, decoded := message.(IMessage)
+	switch {
+	case err != worker.ErrExited:
+		return h.verdictOf(m, err)
+	case !decoded:
+		err = errExited
+	default:
+		err = panicked("Resolve", nil)
+	}
+	return h.verdictOf(m, err)
+}
+
+// decode makes the message, and tells the pool of it and of its timeout.
+func (h handling) decode() (m IMessage, err error) {
+	if h.Newer {
+		return nil, undecodable{element.ErrNewerVersion}
+	}
+	guard("Unmarshal", func() (err error) {
+		m, err = h.r.channels[h.Channel.Index].prototype.Unmarshal(h.Payload)
+		return err
+	}, func(e error) { err = e })
+	if err == nil && isNil(m) {
+		err = errors.New("shunt: Unmarshal returned no message and no error")
+	}
+	if err != nil {
+		return nil, undecodable{err}
+	}
+	var timeout time.Duration
+	if t, ok := m.(Timeouter); ok && h.Timeout() == 0 {
+		h.Decoded(m, 0) // for whoever asks if this ends the goroutine
+		guard("Timeout", func() error { timeout = t.Timeout(); return nil }, func(e error) { err = e })
+	}
+	h.Decoded(m, timeout)
+	return m, err
+}
+
+// judge makes a verdict of a handler's error, on its goroutine.
+func (h handling) judge(m IMessage, err error) *worker.Verdict {
+	h.Returned()
+	return h.verdictOf(m, err)
+}
+
+// verdictOf makes a verdict of an error. Its user is asked for what it depends on.
+func (h handling) verdictOf(m IMessage, err error) *worker.Verdict {
+	if h.Newer { // an error of ours: no user is asked, and no other text may stand in dead
+		return h.verdict(m, err)
+	}
+	v, bad := ask(h, &h.r.hungErrors, 3*answerTime, "the handler's error", nil, func() *worker.Verdict { return h.verdict(m, err) }) // which asks for two more
+	if bad != nil {
+		return h.verdict(m, bad) // a method of err's failed: one of a nil pointer, perhaps
+	}
+	return v
+}
+
+// verdict is what err says, and else the message's attempts.
+func (h handling) verdict(m IMessage, err error) *worker.Verdict {
+	it := h.Item
+	v := &worker.Verdict{Err: err}
+	cause := h.Cause()
+	switch cause {
+	case ErrLeaseLost, ErrShutdown:
+		v.Fate = store.Released // that was not the message's fault, so it is no attempt
+		return v
+	case ErrCancelled:
+		v.Fate = store.Cancelled
+		return v
+	}
+	var u undecodable
+	var r rejection
+	var d delayed
+	attempt := it.Attempt()
+	most := h.maxAttempts(m)
+	v.Fate = store.Retried
+	switch {
+	case errors.As(err, &u):
+		v.Fate, v.Undecodable = store.Rejected, true
+	case errors.As(err, &r), most > 0 && attempt >= most, cause == ErrDeadline:
+		v.Fate = store.Rejected
+	case errors.As(err, &d):
+		v.Wait = min(d.after, maxWait)
+	default:
+		v.Wait = h.backoff(m, attempt)
+	}
+	e, _ := element.Decode(it.Raw) // anew, for the handler may have written to what it was given
+	e = e.Next(err)
+	if it.Newer { // its header cannot be written here, so it goes whole behind one of our own
+		e = element.Element{Serial: element.NewSerial(), Payload: it.Raw}
+		e.SetFailure(element.FailureText(err))
+	}
+	v.Failure = e.Failure()
+	v.Next = e.EncodeWithin(max(len(it.Raw), h.r.conf.MaxSize))
+	return v
+}
+
+// maxAttempts is 0 where there is no bound.
+func (h handling) maxAttempts(msg IMessage) int {
+	n := h.MaxAttempts()
+	if m, ok := msg.(MaxAttempter); n == 0 && ok {
+		n, _ = ask(h, &h.r.hungMethods, answerTime, "MaxAttempts", n, m.MaxAttempts)
+	}
+	if n = cmp.Or(n, h.r.conf.MaxAttempts); n < 0 || n > 255 {
+		return 0
+	}
+	return n
+}
+
+func (h handling) backoff(m IMessage, attempt int) time.Duration {
+	wait := sidekiqBackoff(attempt) // what holds if the user's func fails
+	if b, ok := m.(Backoffer); ok {
+		wait, _ = ask(h, &h.r.hungMethods, answerTime, "Backoff", wait, func() time.Duration { return b.Backoff(attempt) })
+	} else if f := h.r.conf.Backoff; f != nil {
+		wait, _ = ask(h, &h.r.hungMethods, answerTime, "Queue.Backoff", wait, func() time.Duration { return f(attempt) })
+	}
+	return min(max(wait, 0), maxWait)
+}
+
+// maxWait keeps a due time within what a score holds exactly.
+const maxWait = 100 * 365 * 24 * time.Hour
+
+// answerTime is how long a worker waits for a method of the user's that a verdict depends on.
+const answerTime = time.Second
+
+// ask runs such a method. It has a goroutine of its own, because this may be one that is ending already, which
+// could not survive another runtime.Goexit, and because it may hang: its worker waits no longer than the
+// limit, and where as many hang as there are workers none is asked. What fails leaves the default and is told.
+func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string, otherwise T, f func() T) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	a := answer{value: otherwise}
+	if n := hung.Load(); int(n) >= h.r.Live().Workers {
+		a.err = fmt.Errorf("shunt: %s is not asked while %d such calls have not returned, so its default holds", what, n)
+	} else {
+		given, over := make(chan answer, 1), new(atomic.Bool) // whoever sets it second counts
+		go func() {
+			a := answer{value: otherwise}
+			defer func() {
+				given <- a
+				if over.Swap(true) {
+					hung.Add(-1)
+				}
+			}()
+			guard(what, func() error { a.value = f(); return nil }, func(err error) { a.err = err })
+		}()
+		late := time.NewTimer(limit)
+		defer late.Stop()
+		select {
+		case a = <-given:
+		case <-late.C:
+			hung.Add(1)
+			if over.Swap(true) {
+				hung.Add(-1)
+			}
+			a.err = fmt.Errorf("shunt: %s has not returned within %v, so its default holds", what, limit)
+		}
+	}
+	if a.err != nil {
+		h.r.q.events.emit(Event{Kind: EventReceiverError, Channel: h.Channel.Name, Serial: h.SerialString(), Err: a.err})
+	}
+	return a.value, a.err
+}
+
+// guard runs what a user wrote: a panic and a runtime.Goexit become errors with their stack. On Goexit the
+// goroutine ends when guard's deferred call returns, so finish is called with the verdict in either case.
+func guard(what string, f func() error, finish func(error)) {
+	returned := false
+	var err error
+	defer func() {
+		if returned {
+			finish(err)
+			return
+		}
+		finish(panicked(what, recover()))
+	}()
+	err = f()
+	returned = true
+}
+
+// panicked is the error of a call that did not return; without a panic's value it was runtime.Goexit.
+func panicked(what string, value any) *PanicError {
+	return &PanicError{What: what, Value: value, Goexit: value == nil, Stack: debug.Stack()}
+}
+
+// PanicError is the error of a user's method that panicked or called runtime.Goexit.
+type PanicError struct {
+	What   string // the method
+	Value  any    // of the panic
+	Goexit bool
+	Stack  []byte
+}
+
+func (p *PanicError) Error() string {
+	if p.Goexit {
+		return fmt.Sprintf("%s called runtime.Goexit", p.What)
+	}
+	return fmt.Sprintf("%s panicked: %v\n%s", p.What, p.Value, p.Stack)
+}
+
+// Unwrap gives the panic's value where it is an error.
+func (p *PanicError) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
