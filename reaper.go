@@ -226,10 +226,13 @@ func (r *receiver) count(of []any) (int, error) {
 // reap empties the next of the lists, a bounded part of them. errLate: the fence is behind it.
 func (r *receiver) reap(p *heart, in *channel, dead store.DeadReceiver, fence, age int64) error {
 	raise := 1
-	if dead.Superseded {
+	if !dead.Counted {
 		raise = 0
 	}
 	reason := element.FailureField("shunt: in the hands of a dying process 4 times")
+	if dead.Superseded {
+		reason = element.FailureField("shunt: in the hands of a receiver whose connection broke, or whose process died, 4 times: look at the size of its take and its verdict")
+	}
 	some := in.held[:min(len(in.held), max(1, p.lists))]
 	c := link.NewCall()
 	for _, list := range some {

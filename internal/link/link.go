@@ -35,7 +35,8 @@ type Link struct {
 	queue  []*Call
 	closed bool
 
-	up atomic.Bool // there is a connection, as far as is known
+	dials atomic.Int64 // connections had
+	up    atomic.Bool  // there is a connection, as far as is known
 
 	turn  sync.Mutex // to send: what follows is its holder's; only the writer dials, and parts
 	conn  *conn
@@ -228,6 +229,9 @@ func (l *Link) poke() {
 // Up says whether the link has a connection, as far as it knows.
 func (l *Link) Up() bool { return l.up.Load() }
 
+// Dials counts the connections that the link has had.
+func (l *Link) Dials() int64 { return l.dials.Load() }
+
 // Close lets what was sent get its replies, within the reply timeout, and ends the goroutines; what was not sent fails.
 func (l *Link) Close() {
 	l.mu.Lock()
@@ -374,6 +378,7 @@ func (l *Link) ready() error {
 		c.wire, c.buffers = newStream(socket, l.timeout), true
 	}
 	l.conn = c
+	l.dials.Add(1)
 	l.up.Store(true)
 	go c.read(l.timeout)
 	return nil

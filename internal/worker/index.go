@@ -28,11 +28,10 @@ func mark(i store.Incarnation, worker, attempt int, now time.Time) []byte {
 // other. A plain message is never asked for. False: the next step comes when the breaker lets it.
 func (s *worker) start(in *Channel) bool {
 	r := s.r
-	r.gate.RLock()
-	defer r.gate.RUnlock()
-	if r.pausing.Load() {
+	if !r.enter() {
 		return false
 	}
+	defer r.leave()
 	asked := s.asked[:0]
 	s.mu.Lock()
 	for _, it := range s.items {

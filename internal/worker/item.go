@@ -521,7 +521,7 @@ func (s *worker) flush() {
 		r.breaker.Back()
 		return
 	}
-	defer r.gate.RUnlock()
+	defer r.leave()
 	call := link.NewCall()
 	s.mu.Lock()
 	sent := s.collect(nil, call, true)

@@ -89,9 +89,11 @@ func readable(all []*Channel) []*Channel {
 func (s *worker) askHigher(it *Item, turn int32) *Item {
 	r := s.r
 	call := link.NewCall()
-	r.gate.RLock()
-	if r.pausing.Load() || r.Stopped() {
-		r.gate.RUnlock()
+	if !r.enter() {
+		return nil
+	}
+	if r.Stopped() {
+		r.leave()
 		return nil
 	}
 	t := takes{slot: s, n: 1, script: true, from: readable(r.channels[:it.Channel.Index]), origin: new(takeBatch)}
@@ -111,7 +113,7 @@ func (s *worker) askHigher(it *Item, turn int32) *Item {
 		it.state, it.verdict = decided, release
 	}
 	s.mu.Unlock()
-	r.gate.RUnlock()
+	r.leave()
 	if t.got > 0 && !revoked {
 		s.release(it)
 	} else if !it.asked {
@@ -124,10 +126,12 @@ func (s *worker) askHigher(it *Item, turn int32) *Item {
 func (s *worker) release(it *Item) {
 	r := s.r
 	call := link.NewCall()
-	r.gate.RLock()
-	defer r.gate.RUnlock()
+	if !r.enter() {
+		return // the handover, or the next step, sees to it
+	}
+	defer r.leave()
 	s.mu.Lock()
-	mine := it.state == decided && !r.pausing.Load()
+	mine := it.state == decided
 	if mine {
 		it.state = sending
 		s.command(call, it, it.Channel.doing[s.n])

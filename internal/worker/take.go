@@ -206,7 +206,7 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	} else {
 		s.limit = max(1, t.got)
 	}
-	if t.got > 0 && r.polls.Load() {
+	if t.got > 0 && r.parking.polls.Load() {
 		r.parking.wakeOne() // no waiter does it
 	}
 	return t.got == 0 && !again && trouble == nil, trouble

@@ -49,7 +49,8 @@ type worker struct {
 
 	origins [2]*takeBatch // of the last takes
 
-	flushing atomic.Bool // from outside the goroutine; one at a time
+	flushing atomic.Bool   // from outside the goroutine; one at a time
+	moves    atomic.Uint64 // steps begun, and what a waiter has brought: where it has not changed, nobody has touched the list
 
 	mu         sync.Mutex
 	vacant     bool                // no goroutine works here until an orphan ends
@@ -125,7 +126,7 @@ func (s *worker) step(call *link.Call) bool {
 			s.rest(wait)
 			continue
 		}
-		if r.pausing.Load() || !r.enter() {
+		if !r.enter() {
 			r.breaker.Back()
 			s.rest(time.Second)
 			continue
@@ -147,7 +148,7 @@ func (s *worker) step(call *link.Call) bool {
 		s.mu.Unlock()
 		s.sent = sent
 		if call.Len() == 0 {
-			r.gate.RUnlock()
+			r.leave()
 			r.breaker.Back()
 			if held == 0 && stopped && r.isSettled() {
 				return false
@@ -158,11 +159,12 @@ func (s *worker) step(call *link.Call) bool {
 			s.rest(Stall)
 			continue
 		}
+		s.moves.Add(1)
 		r.exchange(call)
 		err := s.settle(call.Replies[took:], sent)
 		clear(sent)
 		empty, err2 := takes.receive(call.Replies[:took], call.Order)
-		r.gate.RUnlock()
+		r.leave()
 		s.now = time.Now()
 		r.breaker.Judge(cmp.Or(err, err2))
 		switch {
@@ -242,7 +244,7 @@ func (s *worker) park() {
 
 // claim gives the next item to handle, begun, unless the receiver may start nothing now.
 func (s *worker) claim(turn int32) *Item {
-	if s.r.pausing.Load() || !s.r.lease.fresh(s.now) {
+	if s.r.pausing() || !s.r.lease.fresh(s.now) {
 		return nil
 	}
 	s.mu.Lock()
