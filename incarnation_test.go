@@ -48,7 +48,7 @@ func rewind(t *testing.T, opts func(i int) []Option) {
 	time.Sleep(100 * time.Millisecond) // so that nothing is owed an answer
 	s.Kill()
 	s.Restart()
-	b.wait(EventConnected, 2, 10*time.Second)
+	b.wait(EventHandedOver, 1, 20*time.Second)
 	release()
 	b.until(15*time.Second, "all are handled", func() bool { return seen.distinct() == 400 })
 	b.until(10*time.Second, "nothing is left", func() bool { _, n := b.leaves(b.name); return n == 0 })

@@ -162,7 +162,7 @@ var defects = []defect{
 	{
 		name: "no new incarnation after a lost reply",
 		edits: []edit{
-			{"internal/worker/waiter.go", "func (r *Pool) mustHandOver(why error) {\n", "func (r *Pool) mustHandOver(why error) {\n\tif why != ErrLeaseLost {\n\t\treturn\n\t}\n"},
+			{"internal/worker/incarnation.go", "func (i *incarnation) mustHandOver(why error) {\n", "func (i *incarnation) mustHandOver(why error) {\n\tif why != ErrLeaseLost {\n\t\treturn\n\t}\n"},
 		},
 		schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("RPOPLPUSH", "}.prepare")) },
 	},

@@ -24,7 +24,7 @@ var (
 // outside is a Redis that comes back with an older state. So the lists of idle workers must be empty, and an incarnation ends with
 // the process of Redis at which it was registered.
 type audit struct {
-	dials   int64       // of the data link, when it was last asked who answers
+	dials   int64       // of both links, when it was last asked who answers
 	suspect []idleState // idle workers whose lists were found not empty
 }
 
@@ -38,7 +38,7 @@ type idleState struct {
 
 // auditLoop is the audit's goroutine. It also pays what handovers owe.
 func (r *Pool) auditLoop() {
-	a := &audit{dials: r.s.Data.Dials()}
+	a := &audit{dials: r.dials()}
 	for wait := link.Jitter(auditEvery); link.Sleep(r.TakeCtx, wait) == nil; {
 		wait = link.Jitter(auditEvery)
 		if r.pausing() {
@@ -59,11 +59,10 @@ func (r *Pool) auditLoop() {
 	}
 }
 
-// restarted says whether another process of Redis answers than the one at which the incarnation is registered. It asks only where the link has
-// lost its connection since. Where the server does not say, nothing is known.
+// restarted says whether another process of Redis answers than the one at which the incarnation is registered. It asks only where a link has
+// another connection since. Where the server does not say, nothing is known.
 func (r *Pool) restarted(ctx context.Context, a *audit) bool {
-	dials := r.s.Data.Dials()
-	if dials == a.dials && r.s.Data.Up() {
+	if r.dials() == a.dials {
 		return false
 	}
 	at := r.run.Load()
@@ -76,9 +75,13 @@ func (r *Pool) restarted(ctx context.Context, a *audit) bool {
 	if class := link.Classify(err); class == link.Unknown || class == link.NotExecuted {
 		return false // it is asked again
 	}
-	a.dials = r.s.Data.Dials()
+	a.dials = r.dials()
 	return at != nil && *at != "" && now != "" && now != *at && at == r.run.Load()
 }
+
+// dials counts the connections of the links. That of the beats tells of a restart soon; the data link, where nothing goes while all workers
+// are busy, may have lost its own without having heard of it.
+func (r *Pool) dials() int64 { return r.s.Data.Dials() + r.s.Pulse.Dials() }
 
 // stray says whether the list of a worker that was idle all the time was not empty at two looks in a row.
 func (r *Pool) stray(ctx context.Context, a *audit) bool {

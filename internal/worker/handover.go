@@ -218,9 +218,29 @@ func (h *handover) verdicts(ctx context.Context) error {
 			h.unknown(some)
 			return err
 		}
-		h.settle(some, c.Replies)
+		if h.settle(some, c.Replies) {
+			if err := h.reconnect(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// reconnect waits, after a verdict that broke the connection, until another one answers: what follows may not be sent twice.
+func (h *handover) reconnect(ctx context.Context) error {
+	for {
+		c := link.NewCall()
+		store.AddHeld(c, h.r.channels[0].Doing(h.old, 0))
+		err := h.r.all(ctx, c)
+		if err == nil || !broke(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		link.Sleep(ctx, 10*time.Millisecond)
+	}
 }
 
 // decided are the items whose verdicts are sent once more.
@@ -245,16 +265,17 @@ func (h *handover) unknown(some []held) {
 	}
 }
 
-// settle takes out of hand what has an answer. What was refused stays in hand, and what broke the connection is abandoned.
-func (h *handover) settle(sent []held, replies []link.Reply) {
+// settle takes out of hand what has an answer. What was refused stays in hand, and what broke the connection is abandoned later. It says
+// whether something did.
+func (h *handover) settle(sent []held, replies []link.Reply) (cut bool) {
 	var evs []Event
 	for i, o := range sent {
 		s, it := o.s, o.it
 		s.mu.Lock()
 		switch rep := replies[i]; {
-		case link.Classify(rep.Err) == link.Unknown:
+		case broke(rep.Err):
 			it.unknown, it.wasUnknown = true, true
-			h.counted = true
+			h.counted, cut = true, true
 		case rep.Err != nil: // whether an earlier one was executed is seen when the lists are moved
 			it.unknown = false
 		default:
@@ -265,6 +286,7 @@ func (h *handover) settle(sent []held, replies []link.Reply) {
 		s.mu.Unlock()
 	}
 	h.r.emit(evs...)
+	return cut
 }
 
 // abandon takes out of hand what has a verdict whose outcome nobody knows: its element, if it is still there, stays in the old list or

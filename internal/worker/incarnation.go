@@ -3,9 +3,12 @@ package worker
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -103,8 +106,18 @@ func (i *incarnation) succeed(next *registered) {
 // wasCut says whether it is a broken connection that ends an incarnation.
 func wasCut(why error) bool {
 	var e *link.Error
-	return errors.As(why, &e) && e.Class == link.Unknown
+	return errors.As(why, &e) && e.Class == link.Unknown || closes(why)
 }
+
+// closes says whether an error is Redis's word that it closes the connection, because it cannot read what was sent: an argument over
+// proto-max-bulk-len, or more arguments than it knows.
+func closes(err error) bool {
+	var e redis.Error
+	return errors.As(err, &e) && strings.HasPrefix(string(e), "ERR Protocol error")
+}
+
+// broke says whether a command's connection ended with it: its outcome is unknown, or it is what ended the connection.
+func broke(err error) bool { return err != nil && (link.Classify(err) == link.Unknown || closes(err)) }
 
 // registered is an incarnation that every channel has among the living.
 type registered struct {

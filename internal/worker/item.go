@@ -352,11 +352,11 @@ func (s *worker) settle(replies []link.Reply, sent []*Item) error {
 			it.state, it.refused, s.sendSingly = decided, false, true // others were first, or an LREM needs no script: each by itself
 			continue
 		}
-		switch link.Classify(rep.Err) {
-		case link.Done:
+		switch {
+		case rep.Err == nil:
 			it.gone = true
 			evs = s.report(it, s.outcome(it, rep.Value), evs)
-		case link.Unknown: // the handover finds out
+		case broke(rep.Err): // the handover finds out
 			it.state, it.unknown, it.wasUnknown = decided, true, true
 			s.r.mustHandOver(rep.Err)
 		default: // it stays queued, and the slot takes nothing meanwhile; a release gives its claim back

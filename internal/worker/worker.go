@@ -342,7 +342,7 @@ func (s *worker) want() int {
 func (r *Pool) exchange(call *link.Call) {
 	r.large.link(r).Do(context.Background(), call)
 	for _, rep := range call.Replies {
-		if link.Classify(rep.Err) == link.Unknown {
+		if broke(rep.Err) {
 			r.mustHandOver(rep.Err)
 			return
 		}
