@@ -38,7 +38,7 @@ type idleState struct {
 
 // auditLoop is the audit's goroutine. It also pays what handovers owe.
 func (r *Pool) auditLoop() {
-	a := &audit{dials: r.dials()}
+	a := &audit{dials: r.s.Data.Dials() + max(1, r.s.Pulse.Dials())} // the beats' first connection may be still to come
 	for wait := link.Jitter(auditEvery); link.Sleep(r.TakeCtx, wait) == nil; {
 		wait = link.Jitter(auditEvery)
 		if r.pausing() {
