@@ -11,8 +11,8 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// ServerRun is the run_id of a Redis process: it differs after each restart and at each replica. It is empty where the server does
-// not say, as one whose ACL refuses INFO.
+// ServerRun is the run_id of a Redis process: it differs after each restart and at each replica. It is empty where
+// the server does not say, as one whose ACL refuses INFO.
 type ServerRun string
 
 // AddServerRun asks which process answers.
@@ -32,10 +32,13 @@ func ServerRunReply(rep link.Reply) (ServerRun, error) {
 	return "", nil
 }
 
-// RegisterIncarnation enters an incarnation among the living of every channel, and takes one away that never held anything: the last one whose
-// register failed. Only after it may the incarnation take. It also says which process of Redis it is entered at. An error means that some
-// channel may not have it, or has not said so; a repeat is for another name, because an entry may have run out and be listed as dead by then.
-func RegisterIncarnation(ctx context.Context, l *link.Link, channels []*Keys, i Incarnation, abandoned string) (ServerRun, error) {
+// RegisterIncarnation enters an incarnation among the living of every channel, and takes one away that never held
+// anything: the last one whose register failed. Only after it may the incarnation take. It also says which process
+// of Redis it is entered at. An error means that some channel may not have it, or has not said so; a repeat is for
+// another name, because an entry may have run out and be listed as dead by then.
+func RegisterIncarnation(
+	ctx context.Context, l *link.Link, channels []*Keys, i Incarnation, abandoned string,
+) (ServerRun, error) {
 	c := link.NewCall()
 	AddServerRun(c)
 	for _, k := range channels {
@@ -78,14 +81,15 @@ type Handing struct {
 	Back      []any  // with LeaveRest: what goes to the taking end all the same
 }
 
-// AddHandover empties a list: what a handler holds goes to the same worker's list of the next incarnation. A repeat finds what is still there.
+// AddHandover empties a list: what a handler holds goes to the same worker's list of the next incarnation. A
+// repeat finds what is still there.
 func AddHandover(c *link.Call, k *Keys, h Handing) {
 	rest := "back"
 	if h.LeaveRest {
 		rest = "leave"
 	}
-	args := append(make([]any, 0, 9+len(h.Held)+len(h.Back)), k.Receivers, k.Doing(h.From, h.Worker), k.Doing(h.To, h.Worker), k.Prepare, k.IDs, k.Running,
-		h.Holder, rest, len(h.Held))
+	args := make([]any, 0, 9+len(h.Held)+len(h.Back))
+	args = append(args, k.Receivers, k.Doing(h.From, h.Worker), k.Doing(h.To, h.Worker), k.Prepare, k.IDs, k.Running, h.Holder, rest, len(h.Held))
 	c.AddScript(Handover, 6, append(append(args, h.Held...), h.Back...)...)
 }
 
@@ -107,7 +111,8 @@ func AddEmpty(c *link.Call, k *Keys, i Incarnation, worker int) {
 	AddHandover(c, k, Handing{From: i, To: i, Worker: worker})
 }
 
-// AddReturn puts one element of a doing list to the taking end. begun says that its handler was called. The reply is 1, or 0 where it was not there.
+// AddReturn puts one element of a doing list to the taking end. begun says that its handler was called. The reply
+// is 1, or 0 where it was not there.
 func AddReturn(c *link.Call, k *Keys, doing string, begun bool, identity any) {
 	n := 0
 	if begun {
@@ -119,8 +124,9 @@ func AddReturn(c *link.Call, k *Keys, doing string, begun bool, identity any) {
 // ReturnReply reads the reply to AddReturn.
 func ReturnReply(rep link.Reply) (found int, err error) { return redis.Int(rep.Value, rep.Err) }
 
-// AddSupersede lists an incarnation that its own receiver has ended as dead, so that sweeps of any receiver empty its lists at any time. With
-// counted the reap raises the recovery counts of what it finds. A repeat may list it twice, which costs some looks of sweeps.
+// AddSupersede lists an incarnation that its own receiver has ended as dead, so that sweeps of any receiver empty
+// its lists at any time. With counted the reap raises the recovery counts of what it finds. A repeat may list it
+// twice, which costs some looks of sweeps.
 func AddSupersede(c *link.Call, k *Keys, name string, counted bool) {
 	how := "s"
 	if counted {

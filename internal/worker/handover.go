@@ -15,9 +15,9 @@ const (
 	verdictBytes = 1 << 20             // of elements that one pipeline of verdicts carries, unless one alone is larger
 )
 
-// handOverLoop waits until the incarnation has to end, and puts a new one in its place. A connection that broke while it owed a reply may have
-// moved an element into a list of this live receiver without anybody knowing, and a command that it carried may run even now: so the
-// old lists are left for good, and emptied.
+// handOverLoop waits until the incarnation has to end, and puts a new one in its place. A connection that broke while
+// it owed a reply may have moved an element into a list of this live receiver without anybody knowing, and a command
+// that it carried may run even now: so the old lists are left for good, and emptied.
 func (r *Pool) handOverLoop() {
 	var last time.Time // of the last handover's end
 	var wait time.Duration
@@ -41,9 +41,10 @@ func (r *Pool) handOverLoop() {
 	}
 }
 
-// handover ends the live incarnation in favour of the next one. It waits for Redis with nothing but a register; what comes then is one
-// attempt, of a third of a lease. Where that fails, all that is in hand is lost, and the receiver goes on with empty hands. again
-// says that the incarnation before was cut too, a moment ago: what lies in the lists and is in nobody's hands is counted then.
+// handover ends the live incarnation in favour of the next one. It waits for Redis with nothing but a register; what
+// comes then is one attempt, of a third of a lease. Where that fails, all that is in hand is lost, and the receiver
+// goes on with empty hands. again says that the incarnation before was cut too, a moment ago: what lies in the lists
+// and is in nobody's hands is counted then.
 func (r *Pool) handover(why error, again bool) {
 	if r.PoolCtx.Err() != nil || !r.closeGate(r.PoolCtx) {
 		return
@@ -83,7 +84,8 @@ type held struct {
 	it *Item
 }
 
-// run makes the steps with the gate closed. False: the pool ended first, and the old incarnation with what it owes is left to the shutdown.
+// run makes the steps with the gate closed. False: the pool ended first, and the old incarnation with what it owes is
+// left to the shutdown.
 func (h *handover) run(why error) bool {
 	r := h.r
 	h.revoke()
@@ -116,58 +118,8 @@ func (h *handover) run(why error) bool {
 
 var errLateHandover = errors.New("shunt: the handover took longer than a third of the lease")
 
-// registerNext makes another incarnation known to Redis. It asks nothing else, with a wait that grows, for as long as Redis is away. nil: the
-// pool has ended.
-func (r *Pool) registerNext() *registered {
-	for wait := link.MinTrouble; ; {
-		next, err := r.register(r.PoolCtx, store.NewIncarnation(len(r.workers), r.conf.Lease))
-		if err == nil {
-			return next
-		}
-		if r.PoolCtx.Err() != nil {
-			return nil
-		}
-		if r.ReportFatal(r.channels[0], err) {
-			wait = min(2*wait, link.MaxTrouble)
-		}
-		link.Sleep(r.PoolCtx, link.Jitter(wait))
-	}
-}
-
-// register enters an incarnation among the living of every channel; only then may it take. Each attempt has a name of its own, and takes the
-// last one's away, so that no name is ever both among the living and among the dead.
-func (r *Pool) register(ctx context.Context, inc store.Incarnation) (*registered, error) {
-	keys := make([]*store.Keys, len(r.channels))
-	for i, in := range r.channels {
-		keys[i] = in.Keys
-	}
-	sent := time.Now()
-	run, err := store.RegisterIncarnation(ctx, r.s.Data, keys, inc, r.debts.abandoned)
-	if err != nil {
-		if link.Classify(err) != link.NotExecuted || len(keys) > 1 {
-			r.debts.abandoned = inc.Name
-		}
-		return nil, err
-	}
-	r.debts.abandoned = ""
-	return &registered{inc, run, sent}, nil
-}
-
 // all sends a call on the receiver's own behalf.
 func (r *Pool) all(ctx context.Context, c *link.Call) error { return r.s.Data.Run(ctx, c) }
-
-// adopt makes the lists of an incarnation the workers' own. The gate is closed.
-func (r *Pool) adopt(inc store.Incarnation) {
-	for _, in := range r.channels {
-		in.doing = in.AllDoing(inc)
-		if r.order != nil {
-			continue
-		}
-		for n, s := range r.workers { // of the only channel
-			s.take, s.ack = link.NewCommand(0, "RPOPLPUSH", in.Prepare, in.doing[n]), link.NewCommand(1, "LREM", in.doing[n], fromTail)
-		}
-	}
-}
 
 // revoke forgets what has not begun: it goes back with everything else that no handler holds.
 func (h *handover) revoke() {
@@ -200,9 +152,10 @@ func (h *handover) attempt(ctx context.Context) error {
 	return h.move(ctx)
 }
 
-// verdicts sends what handlers have decided, sent before or not, to the old lists. One that breaks its connection once more is not sent again:
-// what it is about stays where it is, and is counted. A bare payload's verdict whose outcome is unknown is not sent again at all,
-// because it might hit another payload of the same bytes: its message is handled again.
+// verdicts sends what handlers have decided, sent before or not, to the old lists. One that breaks its connection once
+// more is not sent again: what it is about stays where it is, and is counted. A bare payload's verdict whose outcome
+// is unknown is not sent again at all, because it might hit another payload of the same bytes: its message is handled
+// again.
 func (h *handover) verdicts(ctx context.Context) error {
 	for left := h.decided(); len(left) > 0; {
 		c, n, bytes := link.NewCall(), 0, 0
@@ -227,7 +180,8 @@ func (h *handover) verdicts(ctx context.Context) error {
 	return nil
 }
 
-// reconnect waits, after a verdict that broke the connection, until another one answers: what follows may not be sent twice.
+// reconnect waits, after a verdict that broke the connection, until another one answers: what follows may not be sent
+// twice.
 func (h *handover) reconnect(ctx context.Context) error {
 	for {
 		c := link.NewCall()
@@ -265,8 +219,8 @@ func (h *handover) unknown(some []held) {
 	}
 }
 
-// settle takes out of hand what has an answer. What was refused stays in hand, and what broke the connection is abandoned later. It says
-// whether something did.
+// settle takes out of hand what has an answer. What was refused stays in hand, and what broke the connection is
+// abandoned later. It says whether something did.
 func (h *handover) settle(sent []held, replies []link.Reply) (cut bool) {
 	var evs []Event
 	for i, o := range sent {
@@ -289,8 +243,8 @@ func (h *handover) settle(sent []held, replies []link.Reply) (cut bool) {
 	return cut
 }
 
-// abandon takes out of hand what has a verdict whose outcome nobody knows: its element, if it is still there, stays in the old list or
-// goes to the taking end with the rest.
+// abandon takes out of hand what has a verdict whose outcome nobody knows: its element, if it is still there, stays in
+// the old list or goes to the taking end with the rest.
 func (h *handover) abandon() {
 	for _, s := range h.r.workers {
 		s.mu.Lock()
@@ -304,138 +258,4 @@ func (h *handover) abandon() {
 		}
 		s.mu.Unlock()
 	}
-}
-
-// move takes from the old lists, to the next ones, what a handler holds or a verdict waits for. All else goes to the taking end; or, where the
-// connection broke again and again, only what is known not to have broken it. What is not found is lost.
-func (h *handover) move(ctx context.Context) error {
-	r := h.r
-	items := make(map[*worker][2][]*Item)
-	for _, s := range r.workers {
-		s.mu.Lock()
-		var of [2][]*Item
-		for _, it := range s.items {
-			if it.state != lost {
-				of[0] = append(of[0], it)
-			}
-		}
-		s.mu.Unlock()
-		h.held += len(of[0])
-		if len(of[0]) > 0 {
-			items[s] = of
-		}
-	}
-	for _, o := range h.back {
-		of := items[o.s]
-		of[1] = append(of[1], o.it)
-		items[o.s] = of
-	}
-	back := 0
-	for from, step := 0, max(1, scriptsAtOne/len(r.channels)); from < len(r.workers); from += step {
-		n, err := h.moveSome(ctx, r.workers[from:min(from+step, len(r.workers))], items)
-		if err != nil {
-			return err
-		}
-		back += n
-	}
-	if back > 0 {
-		r.emit(Event{Kind: Released, Channel: r.channels[0].Name, N: back, Receiver: h.next.inc.Name})
-	}
-	return nil
-}
-
-// moveSome does so for some workers, in one pipeline; it says how many elements went to the taking end.
-func (h *handover) moveSome(ctx context.Context, workers []*worker, items map[*worker][2][]*Item) (back int, err error) {
-	type part struct {
-		s     *worker
-		in    *Channel
-		items []*Item
-	}
-	var parts []part
-	c := link.NewCall()
-	for _, s := range workers {
-		of := items[s]
-		for _, in := range h.r.channels {
-			p := part{s: s, in: in}
-			g := store.Handing{From: h.old, To: h.next.inc, Worker: s.n, Holder: holder(h.next.inc, s.n), LeaveRest: h.counted}
-			for _, it := range of[0] {
-				if it.Channel == in {
-					p.items, g.Held = append(p.items, it), append(g.Held, it.Identity(it.Raw))
-				}
-			}
-			for _, it := range of[1] {
-				if h.counted && it.Channel == in {
-					g.Back = append(g.Back, it.Identity(it.Raw))
-				}
-			}
-			store.AddHandover(c, in.Keys, g)
-			parts = append(parts, p)
-		}
-	}
-	if err := h.r.all(ctx, c); !c.Answered {
-		return 0, err
-	}
-	for i, p := range parts {
-		m, err := store.HandoverReply(c.Replies[i])
-		// A channel with a key that is not shunt's does not hold up the others: its lists stay with the old incarnation, which is
-		// looked after as a dead one.
-		if err != nil && !h.r.ReportFatal(p.in, err) {
-			return 0, err
-		}
-		back += m.Back
-		h.loseUnfound(p.s, p.items, m.Found)
-	}
-	return back, nil
-}
-
-// loseUnfound loses those of some items of a worker whose elements were not there.
-func (h *handover) loseUnfound(s *worker, items []*Item, numbers []int) {
-	found := make(map[int]bool, len(numbers))
-	for _, n := range numbers {
-		found[n] = true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for n, it := range items {
-		if !found[n] && it.state != lost {
-			h.held--
-			s.lose(it)
-		}
-	}
-}
-
-// loseAll ends every handler's context as a lost lease does, and takes all else out of hand. The gate is closed.
-func (r *Pool) loseAll(why error) {
-	r.lease.lost.Store(true)
-	r.emit(Event{Kind: LeaseLost, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: why})
-	for _, s := range r.workers {
-		s.mu.Lock()
-		for i := 0; i < len(s.items); {
-			it := s.items[i]
-			if it.state != lost {
-				s.lose(it)
-			}
-			if i < len(s.items) && s.items[i] == it {
-				i++
-			}
-		}
-		s.mu.Unlock()
-	}
-}
-
-// lose marks an item that somebody else has by now, and ends its handler. s.mu is held.
-func (s *worker) lose(it *Item) {
-	if it.state == running {
-		it.state = lost
-		it.cancel(ErrLeaseLost)
-		s.r.watcher.note(time.Now())
-		return
-	}
-	it.state = lost
-	s.remove(it)
-	kind := LateVerdict
-	if it.wasUnknown {
-		kind = UnconfirmedVerdict
-	}
-	s.r.emit(Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// incarnation is the pool's hold on Redis: the name under which it takes, its lease, why it has to end, and the gate that stands before its
-// lists. Whoever has commands under way on these lists is inside the gate, from before they are sent until their replies have been
-// judged. So whoever has closed the gate sees every element in one known place.
+// incarnation is the pool's hold on Redis: the name under which it takes, its lease, why it has to end, and the gate
+// that stands before its lists. Whoever has commands under way on these lists is inside the gate, from before they are
+// sent until their replies have been judged. So whoever has closed the gate sees every element in one known place.
 type incarnation struct {
 	live  atomic.Pointer[store.Incarnation]
 	lease lease
@@ -39,7 +39,8 @@ func (i *incarnation) init(first store.Incarnation) {
 	i.broken = make(chan error, 1)
 }
 
-// enter goes inside the gate, for commands on the incarnation's lists; leave goes out. False: the gate is closed, or about to be.
+// enter goes inside the gate, for commands on the incarnation's lists; leave goes out. False: the gate is closed, or
+// about to be.
 func (i *incarnation) enter() bool {
 	if i.pausing() || !i.gate.TryRLock() {
 		return false
@@ -56,7 +57,8 @@ func (i *incarnation) leave() { i.gate.RUnlock() }
 // pausing says that nobody enters the gate now: it is closed, or about to be, or the incarnation has to end.
 func (i *incarnation) pausing() bool { return i.mustEnd.Load() || i.closers.Load() > 0 }
 
-// closeGate waits until all are outside, and keeps them there until openGate. A blocked waiter is unblocked. False: ctx ended first.
+// closeGate waits until all are outside, and keeps them there until openGate. A blocked waiter is unblocked. False:
+// ctx ended first.
 func (i *incarnation) closeGate(ctx context.Context) bool {
 	i.closers.Add(1)
 	unblocking, done := context.WithCancel(ctx)
@@ -78,8 +80,8 @@ func (i *incarnation) openGate() {
 	i.gate.Unlock()
 }
 
-// mustHandOver says that the incarnation has to end: a connection broke that owed it a reply, its lease is lost, or its lists hold
-// what nobody has in hand. Whoever is inside the gate says so before leaving it.
+// mustHandOver says that the incarnation has to end: a connection broke that owed it a reply, its lease is lost, or
+// its lists hold what nobody has in hand. Whoever is inside the gate says so before leaving it.
 func (i *incarnation) mustHandOver(why error) {
 	i.mustEnd.Store(true)
 	select {
@@ -88,7 +90,8 @@ func (i *incarnation) mustHandOver(why error) {
 	}
 }
 
-// succeed puts the next incarnation in the place of the live one, and answers for all that broke so far. The gate is closed.
+// succeed puts the next incarnation in the place of the live one, and answers for all that broke so far. The gate is
+// closed.
 func (i *incarnation) succeed(next *registered) {
 	i.live.Store(&next.inc)
 	i.run.Store(&next.run)
@@ -109,8 +112,8 @@ func wasCut(why error) bool {
 	return errors.As(why, &e) && e.Class == link.Unknown || closes(why)
 }
 
-// closes says whether an error is Redis's word that it closes the connection, because it cannot read what was sent: an argument over
-// proto-max-bulk-len, or more arguments than it knows.
+// closes says whether an error is Redis's word that it closes the connection, because it cannot read what was sent: an
+// argument over proto-max-bulk-len, or more arguments than it knows.
 func closes(err error) bool {
 	var e redis.Error
 	return errors.As(err, &e) && strings.HasPrefix(string(e), "ERR Protocol error")
@@ -126,79 +129,53 @@ type registered struct {
 	sent time.Time // from which its lease counts
 }
 
-// debts are the incarnations that have ended and are not yet listed as dead at some channel. They are paid outside of the gate, again and again
-// until Redis lets. Their entries run out besides, so that a debt that is never paid costs the term of a lease.
-type debts struct {
-	mu  sync.Mutex
-	all []debt
-	// abandoned is the name of the last incarnation whose register failed; it holds nothing, and goes with the next register. It belongs to
-	// whoever has closed the gate.
-	abandoned string
-}
-
-type debt struct {
-	inc     store.Incarnation
-	in      *Channel
-	counted bool
-}
-
-const (
-	maxDebts     = 1024
-	debtsAtOnce  = 128
-	scriptsAtOne = 512 // in one pipeline
-)
-
-func (d *debts) add(inc store.Incarnation, channels []*Channel, counted bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, in := range channels {
-		d.all = append(d.all, debt{inc, in, counted})
-	}
-	if over := len(d.all) - maxDebts; over > 0 {
-		d.all = append([]debt(nil), d.all[over:]...)
+// registerNext makes another incarnation known to Redis. It asks nothing else, with a wait that grows, for as long as
+// Redis is away. nil: the pool has ended.
+func (r *Pool) registerNext() *registered {
+	for wait := link.MinTrouble; ; {
+		next, err := r.register(r.PoolCtx, store.NewIncarnation(len(r.workers), r.conf.Lease))
+		if err == nil {
+			return next
+		}
+		if r.PoolCtx.Err() != nil {
+			return nil
+		}
+		if r.ReportFatal(r.channels[0], err) {
+			wait = min(2*wait, link.MaxTrouble)
+		}
+		link.Sleep(r.PoolCtx, link.Jitter(wait))
 	}
 }
 
-func (d *debts) list() []debt {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return append([]debt(nil), d.all...)
+// register enters an incarnation among the living of every channel; only then may it take. Each attempt has a name of
+// its own, and takes the last one's away, so that no name is ever both among the living and among the dead.
+func (r *Pool) register(ctx context.Context, inc store.Incarnation) (*registered, error) {
+	keys := make([]*store.Keys, len(r.channels))
+	for i, in := range r.channels {
+		keys[i] = in.Keys
+	}
+	sent := time.Now()
+	run, err := store.RegisterIncarnation(ctx, r.s.Data, keys, inc, r.debts.abandoned)
+	if err != nil {
+		if link.Classify(err) != link.NotExecuted || len(keys) > 1 {
+			r.debts.abandoned = inc.Name
+		}
+		return nil, err
+	}
+	r.debts.abandoned = ""
+	return &registered{inc, run, sent}, nil
 }
 
-func (d *debts) remove(paid map[debt]bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	left := d.all[:0]
-	for _, o := range d.all {
-		if !paid[o] {
-			left = append(left, o)
+// adopt makes the lists of an incarnation the workers' own. The gate is closed.
+func (r *Pool) adopt(inc store.Incarnation) {
+	for _, in := range r.channels {
+		in.doing = in.AllDoing(inc)
+		if r.order != nil {
+			continue
+		}
+		for n, s := range r.workers { // of the only channel
+			s.take = link.NewCommand(0, "RPOPLPUSH", in.Prepare, in.doing[n])
+			s.ack = link.NewCommand(1, "LREM", in.doing[n], fromTail)
 		}
 	}
-	clear(d.all[len(left):])
-	d.all = left
-}
-
-// payDebts lists what has ended as dead. The first error is returned; other channels' debts are paid all the same.
-func (r *Pool) payDebts(ctx context.Context) (first error) {
-	for left := r.debts.list(); len(left) > 0; {
-		some := left[:min(len(left), debtsAtOnce)]
-		left = left[len(some):]
-		c := link.NewCall()
-		for _, d := range some {
-			store.AddSupersede(c, d.in.Keys, d.inc.Name, d.counted)
-		}
-		if err := r.all(ctx, c); !c.Answered {
-			return err
-		}
-		paid := make(map[debt]bool)
-		for i, rep := range c.Replies {
-			if rep.Err == nil {
-				paid[some[i]] = true
-			} else if first == nil {
-				first = rep.Err
-			}
-		}
-		r.debts.remove(paid)
-	}
-	return first
 }

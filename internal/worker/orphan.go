@@ -2,8 +2,9 @@ package worker
 
 import "sync"
 
-// orphans are the handlers that were given up and have not returned. Where they are more than the workers, the slots of the last stay vacant.
-// Both are counted in one step: an orphan that ends while another slot is left behind must not pass it.
+// orphans are the handlers that were given up and have not returned. Where they are more than the workers, the slots
+// of the last stay vacant. Both are counted in one step: an orphan that ends while another slot is left behind must
+// not pass it.
 type orphans struct {
 	mu     sync.Mutex
 	n      int
@@ -38,7 +39,8 @@ func (o *orphans) count() int {
 	return o.n
 }
 
-// orphanEnded gives an empty slot its goroutine back. It is called from the orphan's own, while workers still counts that one.
+// orphanEnded gives an empty slot its goroutine back. It is called from the orphan's own, while workers still counts
+// that one.
 func (r *Pool) orphanEnded() {
 	if s := r.orphans.end(); s != nil {
 		s.mu.Lock()

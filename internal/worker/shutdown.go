@@ -1,11 +1,9 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,7 +37,8 @@ func (l *lifetime) init() {
 // Stopped says that nothing more is taken.
 func (l *lifetime) Stopped() bool { return l.TakeCtx.Err() != nil }
 
-// isSettled says whether a worker that has nothing may go home: before, a waiter or a late reply might still bring it something.
+// isSettled says whether a worker that has nothing may go home: before, a waiter or a late reply might still bring it
+// something.
 func (l *lifetime) isSettled() bool {
 	select {
 	case <-l.settled:
@@ -49,16 +48,17 @@ func (l *lifetime) isSettled() bool {
 	}
 }
 
-// lastMargin is how long a shutdown may take beyond ReplyTimeout and Grace after the last handler has ended, less what the end of the
-// goroutines needs.
+// lastMargin is how long a shutdown may take beyond ReplyTimeout and Grace after the last handler has ended, less what
+// the end of the goroutines needs.
 const lastMargin = 200 * time.Millisecond
 
 // errUnanswered is the cause of a shutdown's contexts: nobody gave them an end.
 var errUnanswered = errors.New("shunt: Redis did not answer before the shutdown had to end")
 
-// End is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is left is
-// handed back too, and the entry goes. It returns how many messages whose handlers had begun were handed back, how many handlers
-// still run, and what kept Redis from being told. Once no handler runs it takes ReplyTimeout, Grace and a second at most.
+// End is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is
+// left is handed back too, and the entry goes. It returns how many messages whose handlers had begun were handed back,
+// how many handlers still run, and what kept Redis from being told. Once no handler runs it takes ReplyTimeout, Grace
+// and a second at most.
 func (r *Pool) End() (returned, still int, err error) {
 	<-r.TakeCtx.Done()
 	r.parking.wakeAll()
@@ -116,7 +116,8 @@ func (r *Pool) handBackWaiting(graced, answered context.Context) {
 	}
 }
 
-// waitForOthers waits for the goroutines that are no worker's, and closes what they used; where they take too long that is done behind.
+// waitForOthers waits for the goroutines that are no worker's, and closes what they used; where they take too long
+// that is done behind.
 func (r *Pool) waitForOthers(ctx context.Context) {
 	gone := make(chan struct{})
 	go func() {
@@ -136,7 +137,8 @@ func (r *Pool) waitForOthers(ctx context.Context) {
 
 // outage names, in an error that is but the end of a shutdown's own time, what kept Redis from answering.
 func (r *Pool) outage(err error) error {
-	if !errors.Is(err, errUnanswered) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if !ended && !errors.Is(err, errUnanswered) {
 		return err
 	}
 	if why := r.s.Why(); why != nil {
@@ -192,7 +194,8 @@ func (r *Pool) graced() context.Context {
 	return ctx
 }
 
-// unblockWaiters ends the waiters' blocking commands, where the server allows it, until ctx ends; one that comes too early does nothing.
+// unblockWaiters ends the waiters' blocking commands, where the server allows it, until ctx ends; one that comes too
+// early does nothing.
 func (r *Pool) unblockWaiters(ctx context.Context) {
 	refused := false
 	for ctx.Err() == nil {
@@ -208,223 +211,20 @@ func (r *Pool) unblockWaiters(ctx context.Context) {
 // errEnded is told of verdicts that nobody hears of any more.
 var errEnded = errors.New("shunt: the receiver ended before it was known what became of the verdict")
 
-// confess tells of the verdicts that could not be sent, or whose replies did not come: those messages may be handled again.
+// confess tells of the verdicts that could not be sent, or whose replies did not come: those messages may be handled
+// again.
 func (r *Pool) reportUnsettled() {
 	for _, s := range r.workers {
 		var evs []Event
 		s.mu.Lock()
 		for _, it := range s.items {
-			if (it.state == decided || it.state == sending) && it.verdict != nil && it.verdict.Kind != Released { // nil: its user is still asked
-				evs = append(evs, Event{Kind: UnconfirmedVerdict, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
-					Receiver: r.live.Load().Name, Worker: s.n, Took: it.took, Err: errEnded})
+			v := it.verdict // nil: its user is still asked
+			if (it.state == decided || it.state == sending) && v != nil && v.Kind != Released {
+				evs = append(evs, Event{Kind: UnconfirmedVerdict, Channel: it.Channel.Name,
+					Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(), Receiver: r.live.Load().Name, Worker: s.n, Took: it.took, Err: errEnded})
 			}
 		}
 		s.mu.Unlock()
 		r.emit(evs...)
 	}
-}
-
-// handBack empties, at the end of a shutdown, what is left in the lists, and takes the entry away. It returns how many messages
-// whose handlers had begun went to the taking end.
-func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
-	if !r.closeGate(ctx) {
-		return int(r.returned.Load()), context.Cause(ctx)
-	}
-	defer r.openGate()
-	r.flushVerdicts(ctx)
-	n, err := r.putBack(ctx, running)
-	returned = int(r.returned.Add(int32(n)))
-	if err != nil {
-		return returned, err
-	}
-	owed := r.settleDebts(ctx)
-	if r.mustEnd.Load() {
-		r.flushVerdicts(ctx) // what has returned since
-		return returned, cmp.Or(owed, r.supersedeLive(ctx))
-	}
-	return returned, cmp.Or(owed, r.unregister(ctx))
-}
-
-// unregister takes the entry away; what it finds in the lists goes to the taking end first.
-func (r *Pool) unregister(ctx context.Context) error {
-	for range 2 {
-		c := link.NewCall()
-		for _, in := range r.channels {
-			store.AddUnregister(c, in.Keys, *r.live.Load())
-		}
-		if err := r.all(ctx, c); err != nil {
-			return err
-		}
-		left := false
-		for _, rep := range c.Replies {
-			gone, _ := store.UnregisterReply(rep)
-			left = left || !gone
-		}
-		if !left {
-			return nil
-		}
-		r.flushVerdicts(ctx)                                 // what has returned since
-		if err := r.empty(ctx, *r.live.Load()); err != nil { // a verdict that could not be sent, or what a lost reply had left
-			return err
-		}
-	}
-	return nil // a sweep finds the rest
-}
-
-// settleDebts empties the incarnations that have ended and lists them as dead; those that are counted are left to the sweeps of others.
-func (r *Pool) settleDebts(ctx context.Context) error {
-	if name := r.debts.abandoned; name != "" {
-		c := link.NewCall()
-		for _, in := range r.channels {
-			store.AddForget(c, in.Keys, name)
-		}
-		if r.all(ctx, c) == nil {
-			r.debts.abandoned = ""
-		}
-	}
-	emptied := make(map[store.Incarnation]bool)
-	for _, d := range r.debts.list() {
-		if d.counted || emptied[d.inc] {
-			continue
-		}
-		emptied[d.inc] = true
-		if err := r.empty(ctx, d.inc); err != nil {
-			return err
-		}
-	}
-	return r.payDebts(ctx)
-}
-
-// supersedeLive ends an incarnation into whose lists a command without a reply may yet bring something: it is emptied and then
-// looked after as a dead one, not forgotten.
-func (r *Pool) supersedeLive(ctx context.Context) error {
-	if err := r.empty(ctx, *r.live.Load()); err != nil {
-		return err
-	}
-	r.debts.add(*r.live.Load(), r.channels, false)
-	return r.payDebts(ctx)
-}
-
-// flushVerdicts sends every verdict that is there. The gate is closed.
-func (r *Pool) flushVerdicts(ctx context.Context) {
-	for workers := r.workers; len(workers) > 0; {
-		c := link.NewCall()
-		var of [][]*Item
-		var n []int
-		for bytes := 0; len(workers) > len(of) && (len(of) == 0 || c.Len() < scriptsAtOne && bytes < verdictBytes); {
-			s := workers[len(of)]
-			from := c.Len()
-			s.mu.Lock()
-			s.refused, s.sendSingly = link.Holdoff{}, true // there is no later
-			its := s.collect(nil, c, false)
-			s.mu.Unlock()
-			for _, it := range its {
-				bytes += len(it.Raw) + len(it.verdict.Next) + len(it.verdict.Result)
-			}
-			of, n = append(of, its), append(n, c.Len()-from)
-		}
-		r.sendVerdicts(ctx, c, workers[:len(of)], of, n)
-		workers = workers[len(of):]
-	}
-}
-
-// sendVerdicts sends the verdicts of some workers, n of each, and files the replies.
-func (r *Pool) sendVerdicts(ctx context.Context, c *link.Call, workers []*worker, of [][]*Item, n []int) {
-	if c.Len() == 0 {
-		return
-	}
-	replies := make([]link.Reply, c.Len())
-	if err := r.all(ctx, c); c.Answered {
-		replies = c.Replies
-	} else {
-		for i := range replies {
-			replies[i].Err = err
-		}
-	}
-	for i, s := range workers {
-		s.settle(replies[:n[i]], of[i])
-		replies = replies[n[i]:]
-	}
-}
-
-// putBack sends the items of a state to the taking end, in one pipeline and the one taken last first, so that the one taken first
-// is next whichever worker had it. The gate is held alone. It returns how many were found; what fails stays in hand.
-func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) {
-	var all []held
-	for _, s := range r.workers {
-		s.mu.Lock()
-		for _, it := range s.items {
-			if it.state == state {
-				all = append(all, held{s, it})
-			}
-		}
-		s.mu.Unlock()
-	}
-	if len(all) == 0 {
-		return 0, nil
-	}
-	slices.Reverse(all) // of one reply, the one taken last first
-	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.batch.order, a.it.batch.order) })
-	for len(all) > 0 {
-		some := all[:min(len(all), scriptsAtOne)]
-		all = all[len(some):]
-		found, err2 := r.putBackSome(ctx, some, state == running)
-		n, err = n+found, cmp.Or(err, err2)
-	}
-	if n > 0 {
-		r.emit(Event{Kind: Released, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, N: n})
-	}
-	return n, err
-}
-
-// putBackSome does so for some, in one pipeline.
-func (r *Pool) putBackSome(ctx context.Context, some []held, begun bool) (n int, err error) {
-	c := link.NewCall()
-	for _, h := range some {
-		in := h.it.Channel
-		store.AddReturn(c, in.Keys, in.doing[h.s.n], begun, h.it.Identity(h.it.Raw))
-	}
-	if err := r.all(ctx, c); !c.Answered {
-		return 0, err
-	}
-	for i, h := range some {
-		found, err2 := store.ReturnReply(c.Replies[i])
-		err = cmp.Or(err, err2)
-		if err2 != nil {
-			continue
-		}
-		n += found
-		h.s.mu.Lock()
-		runs := h.it.state == running
-		h.it.state, h.it.back = lost, true // where its handler still runs, nobody wants its verdict
-		if !runs {
-			h.s.remove(h.it)
-		}
-		h.s.mu.Unlock()
-	}
-	return n, err
-}
-
-// empty puts what the lists hold, known or not, to the taking end.
-func (r *Pool) empty(ctx context.Context, i store.Incarnation) error {
-	c := link.NewCall()
-	send := func() error {
-		err := r.all(ctx, c)
-		c = link.NewCall()
-		return err
-	}
-	for _, s := range r.workers {
-		for _, in := range r.channels {
-			store.AddEmpty(c, in.Keys, i, s.n)
-		}
-		if c.Len() >= scriptsAtOne {
-			if err := send(); err != nil {
-				return err
-			}
-		}
-	}
-	if c.Len() == 0 {
-		return nil
-	}
-	return send()
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// maxBlock bounds a waiter's blocking command; so does a third of the lease, after which its list must be looked at anew.
+// maxBlock bounds a waiter's blocking command; so does a third of the lease, after which its list must be looked at
+// anew.
 const maxBlock = 5 * time.Second
 
 // parking is the set of a receiver's workers that found nothing to take, and whom the waiters wait for.
@@ -90,7 +91,8 @@ func (p *parking) wakeAll() {
 	p.some.Broadcast()
 }
 
-// target blocks until some worker is parked, and tells one, as far as possible another for each waiter. nil: the receiver stops.
+// target blocks until some worker is parked, and tells one, as far as possible another for each waiter. nil: the
+// receiver stops.
 func (r *Pool) target(in *Channel) *worker {
 	p := &r.parking
 	p.mu.Lock()
@@ -104,10 +106,11 @@ func (r *Pool) target(in *Channel) *worker {
 	return nil
 }
 
-// wait is a waiter, one goroutine a channel: while some worker is parked it blocks on the channel, on a connection of its own
-// and into that worker's list, so that an idle receiver costs next to nothing and a message wakes it at once.
+// wait is a waiter, one goroutine a channel: while some worker is parked it blocks on the channel, on a connection of
+// its own and into that worker's list, so that an idle receiver costs next to nothing and a message wakes it at once.
 func (r *Pool) wait(in *Channel) {
-	block := max(time.Second, min(maxBlock, r.conf.Lease/3).Truncate(time.Second)) // whole seconds: servers before 6.0 know no others
+	// Whole seconds: servers before 6.0 know no others.
+	block := max(time.Second, min(maxBlock, r.conf.Lease/3).Truncate(time.Second))
 	for {
 		s := r.target(in)
 		if s == nil {

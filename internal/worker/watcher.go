@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// watcher keeps the times that no handler's goroutine can keep: timeouts, stalls, the end of the lease. It sleeps until the
-// earliest of them.
+// watcher keeps the times that no handler's goroutine can keep: timeouts, stalls, the end of the lease. It sleeps
+// until the earliest of them.
 type watcher struct {
 	next atomic.Int64  // ns since began
 	wake chan struct{} // of capacity 1
@@ -68,7 +68,8 @@ func (r *Pool) look() time.Time {
 	mono, wall := r.lease.age(now)
 	if mono >= r.lease.length && !r.lease.lost.Load() {
 		r.LoseLease(ErrLeaseLost)
-	} else if wall >= r.lease.length*2/3 && wall-mono > r.lease.length/6 && r.requestedFor != r.lease.last.Load() && !r.pausing() {
+	} else if wall >= r.lease.length*2/3 && wall-mono > r.lease.length/6 &&
+		r.requestedFor != r.lease.last.Load() && !r.pausing() {
 		r.requestedFor = r.lease.last.Load()
 		r.requestBeat() // the machine was suspended, or its clock was set: the beat tells
 	}
@@ -111,8 +112,8 @@ func (r *Pool) look() time.Time {
 	return next
 }
 
-// time ends a handler's context at its deadline, and gives it up a grace after its context has ended; it returns when to look
-// again. s.mu is held.
+// time ends a handler's context at its deadline, and gives it up a grace after its context has ended; it returns when
+// to look again. s.mu is held.
 func (s *worker) time(it *Item, now time.Time) time.Time {
 	r := s.r
 	if it.judged {
@@ -166,7 +167,8 @@ func (s *worker) time(it *Item, now time.Time) time.Time {
 	} else {
 		s.generation++ // the handler's goroutine has lost the slot all the same
 		s.vacant = true
-		r.emit(Event{Kind: WorkersMissing, Channel: it.Channel.Name, Receiver: r.live.Load().Name, N: n - len(r.workers)})
+		missing := n - len(r.workers)
+		r.emit(Event{Kind: WorkersMissing, Channel: it.Channel.Name, Receiver: r.live.Load().Name, N: missing})
 	}
 	return now.Add(time.Hour)
 }
