@@ -251,6 +251,7 @@ var defects = []defect{
 		name: "a waiter's break without a new incarnation",
 		edits: []edit{
 			{"internal/worker/waiter.go", "\t\t\tr.mustHandOver(err) // before", "\t\t\t// before"},
+			{"internal/worker/audit.go", "\t\t\tr.mustHandOver(errStray)\n", ""}, // which would find it a few seconds later
 		},
 		schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("BRPOPLPUSH", "}.prepare")) },
 	},

@@ -36,7 +36,7 @@ type idleState struct {
 	moves uint64
 }
 
-// auditLoop is the audit's goroutine. It also pays what handovers owe.
+// auditLoop is the audit's goroutine.
 func (r *Pool) auditLoop() {
 	a := &audit{dials: r.s.Data.Dials() + max(1, r.s.Pulse.Dials())} // the beats' first connection may be still to come
 	for wait := link.Jitter(auditEvery); link.Sleep(r.TakeCtx, wait) == nil; {
@@ -45,9 +45,6 @@ func (r *Pool) auditLoop() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(r.TakeCtx, auditEvery)
-		if len(r.debts.list()) > 0 {
-			r.payDebts(ctx)
-		}
 		if r.restarted(ctx, a) {
 			r.mustHandOver(errRestarted)
 		} else if r.stray(ctx, a) {

@@ -12,8 +12,9 @@ import (
 // the gate, again and again until Redis lets. Their entries run out besides, so that a debt that is never paid costs
 // the term of a lease.
 type debts struct {
-	mu  sync.Mutex
-	all []debt
+	more chan struct{} // of capacity 1: there are some
+	mu   sync.Mutex
+	all  []debt
 	// abandoned is the name of the last incarnation whose register failed; it holds nothing, and goes with the next
 	// register. It belongs to whoever has closed the gate.
 	abandoned string
@@ -40,6 +41,10 @@ func (d *debts) add(inc store.Incarnation, channels []*Channel, counted bool) {
 	if over := len(d.all) - maxDebts; over > 0 {
 		d.all = append([]debt(nil), d.all[over:]...)
 	}
+	select {
+	case d.more <- struct{}{}:
+	default:
+	}
 }
 
 func (d *debts) list() []debt {
@@ -59,6 +64,27 @@ func (d *debts) remove(paid map[debt]bool) {
 	}
 	clear(d.all[len(left):])
 	d.all = left
+}
+
+// payLoop pays what is owed, with a wait that grows while Redis does not let.
+func (r *Pool) payLoop() {
+	for {
+		select {
+		case <-r.debts.more:
+		case <-r.TakeCtx.Done():
+			return // the rest is the shutdown's
+		}
+		for wait := link.MinTrouble / 4; len(r.debts.list()) > 0; wait = min(2*wait, link.MaxTrouble) {
+			ctx, cancel := context.WithTimeout(r.TakeCtx, r.conf.ReplyTimeout)
+			if err := r.payDebts(ctx); err != nil && r.TakeCtx.Err() == nil {
+				r.ReportFatal(r.channels[0], err)
+			}
+			cancel()
+			if link.Sleep(r.TakeCtx, link.Jitter(wait)) != nil {
+				return
+			}
+		}
+	}
 }
 
 // payDebts lists what has ended as dead. The first error is returned; other channels' debts are paid all the same.

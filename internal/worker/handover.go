@@ -57,9 +57,7 @@ func (r *Pool) handover(why error, again bool) {
 		return
 	}
 	paying, cancel := context.WithTimeout(r.PoolCtx, r.conf.Lease/3)
-	if err := r.payDebts(paying); err != nil {
-		r.ReportFatal(r.channels[0], err)
-	}
+	r.payDebts(paying) // what cannot be paid now is paid later, and then reported
 	cancel()
 	r.requestBeat() // registered counts from its sending, which may be long ago, and the last beat was the old one's
 	for _, in := range r.channels {
@@ -143,10 +141,8 @@ func (h *handover) revoke() {
 
 // attempt sends the verdicts once more and moves what handlers hold. It is made once.
 func (h *handover) attempt(ctx context.Context) error {
-	if !h.counted {
-		if err := h.verdicts(ctx); err != nil {
-			return err
-		}
+	if err := h.verdicts(ctx); err != nil {
+		return err
 	}
 	h.abandon()
 	return h.move(ctx)

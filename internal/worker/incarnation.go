@@ -37,6 +37,7 @@ func (i *incarnation) init(first store.Incarnation) {
 	i.live.Store(&first)
 	i.lease.length = first.Term()
 	i.broken = make(chan error, 1)
+	i.debts.more = make(chan struct{}, 1)
 }
 
 // enter goes inside the gate, for commands on the incarnation's lists; leave goes out. False: the gate is closed, or

@@ -199,7 +199,9 @@ func TestHandoverFails(t *testing.T) {
 			<-running
 			c.proxy.On(redistest.ByScript(store.Handover)(c.keys.Name), 1, act)
 			redistest.Until(t, 5*time.Second, "the others are parked", func() bool { return len(c.parking.list()) == 3 })
-			time.Sleep(50 * time.Millisecond)
+			redistest.Until(t, 5*time.Second, "the waiter blocks", func() bool {
+				return c.channels[0].waiter.blocked.Load() && c.proxy.Count(redistest.Command("BRPOPLPUSH")) > 0
+			})
 			c.proxy.CutAll() // the waiter is owed an answer
 			if e := c.wait(t, LeaseLost); e.Err == nil {
 				t.Error("no reason")
@@ -361,4 +363,23 @@ func TestRegisterLeavesNothing(t *testing.T) {
 	if len(living) != 1 || !strings.HasPrefix(string(living[0].([]byte)), c.Live().Name) {
 		t.Errorf("living: %q, and it is %s", living, c.Live().Name)
 	}
+}
+
+// A worker that was suspended between its step and the mark marks nothing: others may have the message by then.
+func TestZombieMarksNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	keys := store.KeysOf(redistest.Name(t))
+	r := testPool(t, s, keys, 1, func(*Config) {})
+	w := r.workers[0]
+	it := &Item{Element: element.Element{Serial: element.NewSerial(), Extra: &element.Extra{ID: "id"}}, Channel: r.channels[0]}
+	w.items = []*Item{it}
+	w.now = time.Now() // of the step
+	long := w.now.Add(-r.lease.length)
+	r.lease.last.Store(&long)
+	if w.start(r.channels[0]) || s.Do("EXISTS", keys.Running) != int64(0) {
+		t.Error("it marked a message after its lease")
+	}
+	w.items = nil
+	r.StopTaking()
 }

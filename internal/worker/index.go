@@ -32,6 +32,10 @@ func (s *worker) start(in *Channel) bool {
 		return false
 	}
 	defer r.leave()
+	sent := time.Now()
+	if !r.lease.fresh(sent) { // it was suspended since the step: what it marked now may be another's
+		return false
+	}
 	asked := s.asked[:0]
 	s.mu.Lock()
 	for _, it := range s.items {
@@ -46,7 +50,6 @@ func (s *worker) start(in *Channel) bool {
 	if len(asked) == 0 {
 		return true
 	}
-	sent := time.Now()
 	said := s.ask(in, asked, sent)
 	s.now = time.Now()
 	r.breaker.Judge(said.err)

@@ -211,6 +211,7 @@ func (r *Pool) Start(others ...func()) {
 	}
 	other(r.watch)
 	other(r.handOverLoop)
+	other(r.payLoop)
 	other(r.auditLoop)
 }
 
