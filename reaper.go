@@ -285,7 +285,7 @@ func (p *reaper) reap(s *sweeping, dead store.DeadReceiver) (late bool, err erro
 	}
 	c := link.NewCall()
 	for _, list := range some {
-		store.AddReap(c, s.Keys, list, fence, !dead.Superseded, reapSerials, reapBytes/len(some), r.bounds())
+		store.AddReap(c, s.Keys, list, fence, dead, reapSerials, reapBytes/len(some), r.bounds())
 	}
 	err = r.s.Data.Run(r.PoolCtx, c) // one reply after another
 	if err != nil && !c.Answered {

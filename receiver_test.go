@@ -322,7 +322,7 @@ func TestIdle(t *testing.T) {
 	time.Sleep(*idle)
 	n, used := p.Commands(), cpu(t)-used
 	t.Logf("idle for %v: %.2f commands a second, %.2f %% of a core (with the proxy and whatever else is tested)", *idle, float64(n)/idle.Seconds(), 100*used.Seconds()/idle.Seconds())
-	if float64(n) > idle.Seconds()+1 {
+	if float64(n) > 1.1*idle.Seconds()+2 { // a beat each 3.3 s, a sweep and an audit each 5 s, a block each 3 s
 		t.Errorf("%d commands in %v:\n%s", n, *idle, p.Log())
 	}
 	var took time.Duration

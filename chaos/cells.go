@@ -304,6 +304,9 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 		if refusal == "" {
 			w.repaired(time.Now(), lostReply)
 		} else {
+			if st.name == "supersede" { // what may not be listed as dead is not beaten for either, and runs out
+				w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: st.name})
+			}
 			time.Sleep(refusing)
 			rule.Remove()
 			tries.spin(w, 1)

@@ -385,7 +385,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = nil
-			b.expect(b.script(nil, store.Handover, 6, append([]any{k.Receivers, l, to, k.Prepare, k.IDs, k.Running, holder.Name}, ids...)...), append([]any{one(back)}, found...))
+			b.expect(b.script(nil, store.Handover, 6, append([]any{k.Receivers, l, to, k.Prepare, k.IDs, k.Running, holder.Name, "back", len(ids)}, ids...)...), append([]any{one(back)}, found...))
 		},
 		"supersede": func() {
 			if len(m.living) < 2 {
@@ -395,7 +395,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			m.living = slices.DeleteFunc(m.living, func(o store.Incarnation) bool { return o == i })
 			m.gone = append(m.gone, i)
 			m.superseded[i.Name] = true
-			b.expect(b.script(nil, store.Supersede, 3, k.Receivers, k.DeadReceivers, k.Keeper, i.Name), one(1))
+			b.expect(b.script(nil, store.Supersede, 3, k.Receivers, k.DeadReceivers, k.Keeper, i.Name, "s"), one(1))
 		},
 		"reap": func() {
 			l, owner := b.list(m.gone, true)

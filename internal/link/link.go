@@ -28,6 +28,8 @@ type Link struct {
 	queue  callQueue
 	up     atomic.Bool // there is a connection, as far as is known
 
+	dials atomic.Int64 // connections that were made
+
 	sending sync.Mutex // the right to send; its holder owns what follows. Only the writer dials and disconnects.
 	conn    *conn
 	spare   []*Call // memory for the queue
@@ -191,6 +193,9 @@ func (l *Link) wakeWriter() {
 // Up says whether the link has a connection, as far as it knows.
 func (l *Link) Up() bool { return l.up.Load() }
 
+// Dials counts the connections that the link has had.
+func (l *Link) Dials() int64 { return l.dials.Load() }
+
 // ErrClosed is the error of a call that was not sent before the link was closed.
 var ErrClosed = errors.New("the link is closed")
 
@@ -318,6 +323,7 @@ func (l *Link) connect() error {
 		return err
 	}
 	l.conn = newConn(redigo, socket, l.timeout)
+	l.dials.Add(1)
 	l.up.Store(true)
 	return nil
 }

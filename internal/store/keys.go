@@ -107,7 +107,8 @@ type DeadReceiver struct {
 	Incarnation
 
 	Death      string // ms
-	Superseded bool
+	Superseded bool   // by its own receiver, so that it may be swept at any time
+	Counted    bool   // the reap raises the recovery counts: its process died, or what it holds has broken its connection
 }
 
 func ParseDeadReceiver(member string) (DeadReceiver, error) {
@@ -116,10 +117,10 @@ func ParseDeadReceiver(member string) (DeadReceiver, error) {
 		return DeadReceiver{}, fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
 	}
 	i, err := ParseIncarnation(part[0])
-	if _, bad := strconv.ParseUint(part[1], 10, 63); err == nil && (bad != nil || part[2] != "s" && part[2] != "r") {
+	if _, bad := strconv.ParseUint(part[1], 10, 63); err == nil && (bad != nil || len(part[2]) != 1 || !strings.Contains("src", part[2])) {
 		err = fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
 	}
-	return DeadReceiver{i, part[1], part[2] == "s"}, err
+	return DeadReceiver{i, part[1], part[2] != "r", part[2] != "s"}, err
 }
 
 // CheckChannel says what is wrong with a channel's name.

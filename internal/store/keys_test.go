@@ -65,10 +65,10 @@ func TestIncarnationNames(t *testing.T) {
 			if again := NewIncarnation(workers, lease); again.Name == i.Name {
 				t.Errorf("two are called %s", i.Name)
 			}
-			for _, how := range []string{"r", "s"} {
+			for _, how := range []string{"r", "s", "c"} {
 				member := i.Name + " 1763726400000 " + how
 				c, err := ParseDeadReceiver(member)
-				if want := (DeadReceiver{i, "1763726400000", how == "s"}); err != nil || c != want {
+				if want := (DeadReceiver{i, "1763726400000", how != "r", how != "s"}); err != nil || c != want {
 					t.Errorf("%q: %+v, %v", member, c, err)
 				}
 			}
@@ -101,7 +101,7 @@ func TestJunkNames(t *testing.T) {
 			t.Errorf("dead %.80q was taken for an entry", name)
 		}
 	}
-	for _, member := range []string{"", " ", id + "-8-10000", id + "-8-10000 1", id + "-8-10000 1 r r", "1 r", " 1 r", "x 1 r"} {
+	for _, member := range []string{"", " ", id + "-8-10000", id + "-8-10000 1", id + "-8-10000 1 r r", id + "-8-10000 1 sr", "1 r", " 1 r", "x 1 r"} {
 		if c, err := ParseDeadReceiver(member); err == nil {
 			t.Errorf("%q: %+v", member, c)
 		}

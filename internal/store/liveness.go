@@ -132,20 +132,27 @@ type ReapAnswer struct {
 	Trimmed, Left, Bytes   int  // dropped from dead; still in the list; of what was moved
 }
 
-// reapReason is why a message that dying receivers held too often is dead.
-var reapReason = element.FailureField("shunt: in the hands of a dying process 4 times")
+// Why a message that was recovered too often is dead.
+var (
+	diedReason = element.FailureField("shunt: in the hands of a dying process 4 times")
+	cutReason  = element.FailureField("shunt: in the hands of a receiver whose connection broke, or whose process died, 4 times: " +
+		"look at the size of its take and its verdict")
+)
 
 // AddReap moves up to n elements, or some more than so many bytes, of a dead receiver's list to where they are taken again.
-// With raise it counts a recovery, so that a message that keeps killing its process becomes a suspect, and then dead. A
-// superseded incarnation needs no fence. It may be sent again.
-func AddReap(c *link.Call, k *Keys, list string, fence Fence, raise bool, n, bytes int, b *Bounds) {
-	raised := 0
-	if raise {
+// Of one that is counted it raises the recoveries, so that a message which keeps killing its process, or breaking its
+// connection, becomes a suspect, and then dead. A superseded receiver needs no fence. It may be sent again.
+func AddReap(c *link.Call, k *Keys, list string, fence Fence, dead DeadReceiver, n, bytes int, b *Bounds) {
+	raised, reason := 0, diedReason
+	if dead.Counted {
 		raised = 1
+	}
+	if dead.Superseded {
+		reason = cutReason
 	}
 	c.AddScript(Reap, 12, k.Receivers, list, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept,
 		k.Running, k.Waited,
-		ms(fence.At), fence.Age.Milliseconds(), raised, bytes, max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds()), reapReason,
+		ms(fence.At), fence.Age.Milliseconds(), raised, bytes, max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds()), reason,
 		max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 	for range n {
 		s := element.NewSerial()

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -21,8 +20,7 @@ type Channel struct {
 	mayHaveSuspects atomic.Bool // as a sweep said
 	nonEmptyLately  atomic.Bool // it had something lately
 	unreadable      span        // it is left out, because it could not be read
-	waiter          *link.Waiter
-	blocked         atomic.Bool // the waiter's connection is in a blocking command
+	waiter          waiter
 }
 
 // mayTake says whether something may be taken from the channel now, and if not, when to ask again; zero means
@@ -40,7 +38,7 @@ func (in *Channel) mayTake(now time.Time) (ok bool, retryAt time.Time) {
 
 // mayStart says whether the pool may start what is in hand, and take: not while a handover is under way or the
 // lease is about to end.
-func (r *Pool) mayStart(now time.Time) bool { return !r.pausing.Load() && r.lease.fresh(now) }
+func (r *Pool) mayStart(now time.Time) bool { return !r.pausing() && r.lease.fresh(now) }
 
 // takeable are the channels that a worker may take from now: not those of which it holds a verdict that Redis
 // refuses for good. Where only channels are left that could not be read, these are tried all the same.

@@ -11,7 +11,7 @@ import (
 type valueKey struct{}
 
 func newTestItem() *Item {
-	r := &Pool{conf: &Config{Timeout: time.Minute, Values: context.WithValue(context.Background(), valueKey{}, "value")}, handlerCtx: context.Background()}
+	r := &Pool{conf: &Config{Timeout: time.Minute, Values: context.WithValue(context.Background(), valueKey{}, "value")}, lifetime: lifetime{handlerCtx: context.Background()}}
 	it := &Item{}
 	(&worker{r: r, now: time.Now()}).begin(it, 1)
 	return it

@@ -44,9 +44,12 @@ func (x *index) drop() {
 // False: the next step comes when the breaker lets it.
 func (s *worker) start(in *Channel) bool {
 	r, x := s.r, &s.index
-	r.gate.RLock()
-	defer r.gate.RUnlock()
-	if r.pausing.Load() {
+	if !r.enter() {
+		return false
+	}
+	defer r.leave()
+	sent := time.Now()
+	if !r.lease.fresh(sent) { // it was suspended since the step: what it marked now may be another's
 		return false
 	}
 	x.asked = x.asked[:0]
@@ -62,7 +65,6 @@ func (s *worker) start(in *Channel) bool {
 	if len(x.asked) == 0 {
 		return true
 	}
-	sent := time.Now()
 	err := s.ask(in, sent)
 	s.now = time.Now()
 	r.breaker.Judge(err)

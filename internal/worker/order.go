@@ -119,9 +119,11 @@ func (s *worker) next() (next *Item) {
 func (s *worker) askHigher(it *Item, turn int32) *Item {
 	r := s.r
 	call := link.NewCall()
-	r.gate.RLock()
-	if r.pausing.Load() || r.Stopped() {
-		r.gate.RUnlock()
+	if !r.enter() {
+		return nil
+	}
+	if r.Stopped() {
+		r.leave()
 		return nil
 	}
 	t := takes{slot: s, n: 1, script: true, origin: new(takeBatch)}
@@ -146,7 +148,7 @@ func (s *worker) askHigher(it *Item, turn int32) *Item {
 		it.state, it.verdict = decided, release
 	}
 	s.mu.Unlock()
-	r.gate.RUnlock()
+	r.leave()
 	if t.got > 0 && !revoked {
 		s.release(it)
 	} else if !it.asked {
@@ -159,11 +161,13 @@ func (s *worker) askHigher(it *Item, turn int32) *Item {
 func (s *worker) release(it *Item) {
 	r := s.r
 	call := link.NewCall()
-	r.gate.RLock()
-	defer r.gate.RUnlock()
+	if !r.enter() {
+		return // the handover, or the next step, sees to it
+	}
+	defer r.leave()
 	s.mu.Lock()
 	var sent dispatches
-	if it.state == decided && !r.pausing.Load() {
+	if it.state == decided {
 		s.send(&sent, call, it)
 	}
 	s.mu.Unlock()

@@ -11,8 +11,6 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -108,64 +106,41 @@ type Pool struct {
 	order    *Order     // of several channels; nil for one
 	workers  []*worker
 
-	// live is the incarnation. gate is held shared by whoever has commands under way on its lists, from before they are sent until
-	// their replies have been judged, and alone by the handover that ends it: so a handover sees every element in one known place.
-	live atomic.Pointer[store.Incarnation]
-	gate sync.RWMutex
-
-	TakeCtx        context.Context // ends: nothing more is taken
-	StopTaking     context.CancelFunc
-	handlerCtx     context.Context // ends: handlers' contexts end
-	CancelHandlers context.CancelFunc
-	PoolCtx        context.Context // ends: whoever is left goes home
-	end            context.CancelFunc
-	settled        chan struct{} // closed: stopped, and what had not begun is handed back
-	overOnce       sync.Once
-	requestedFor   *time.Time // watcher's: the lease that the last kick was for
+	incarnation
+	lifetime
 
 	workerGroup errgroup.Group // slots' goroutines, those of handlers that were given up too
 	otherGroup  errgroup.Group // all else
 
-	lease         lease
 	parking       parking
 	watcher       watcher
 	orphans       orphans
 	breaker       link.Breaker
 	large         large
-	BeatRequests  chan struct{}       // of capacity 1: beat now
-	SweepRequests chan *Channel       // sweep now
-	broken        chan error          // of capacity 1: why the incarnation has to end
-	mustEnd       atomic.Bool         // it has to, and has not yet
-	owed          []store.Incarnation // gate: what an unfinished handover leaves to the end
-	pausing       atomic.Bool         // a handover wants the gate
+	BeatRequests  chan struct{} // of capacity 1: beat now
+	SweepRequests chan *Channel // sweep now
 	suspects      suspects
-	polls         atomic.Bool // a waiter may not block
 	full          fullRedis
-	returned      atomic.Int32  // messages whose handlers ended early on our demand
-	over          chan struct{} // closed: stopped, and the lease is lost too
 }
 
 // NewPool makes a pool of channels, the highest first, and starts nothing.
 func NewPool(s *link.Server, workers int, intakes []*Channel, conf Config) *Pool {
 	conf.RefusedFor = cmp.Or(conf.RefusedFor, time.Minute)
 	r := &Pool{
-		conf: &conf, s: s, channels: intakes, order: conf.Order, broken: make(chan error, 1),
+		conf: &conf, s: s, channels: intakes, order: conf.Order,
 		BeatRequests: make(chan struct{}, 1), SweepRequests: make(chan *Channel, 128),
-		settled: make(chan struct{}), over: make(chan struct{}),
 	}
-	r.TakeCtx, r.StopTaking = context.WithCancel(context.Background())
-	r.handlerCtx, r.CancelHandlers = context.WithCancel(context.Background())
-	r.PoolCtx, r.end = context.WithCancel(context.Background())
+	r.lifetime.init()
 	inc := store.NewIncarnation(workers, conf.Lease)
-	r.live.Store(&inc)
+	r.incarnation.init(inc)
+	r.unblock = r.unblockWaiters
 	for i, in := range intakes {
-		in.Index, in.pool, in.waiter = i, r, link.NewWaiter(s.Node, conf.ReplyTimeout)
+		in.Index, in.pool, in.waiter.conn = i, r, link.NewWaiter(s.Node, conf.ReplyTimeout)
 	}
 	for n := range workers {
 		r.workers = append(r.workers, &worker{r: r, n: n, wake: make(chan struct{}, 1), pace: pace{limit: 1}})
 	}
 	r.adopt(inc)
-	r.lease.length = inc.Term()
 	r.breaker.Over = r.wakeAll
 	r.breaker.Tells = func(err error, fatal bool) {
 		r.emit(Event{Kind: ReceiverError, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
@@ -174,19 +149,6 @@ func NewPool(s *link.Server, workers int, intakes []*Channel, conf Config) *Pool
 	r.watcher.init()
 	r.large.bytes = semaphore.NewWeighted(largeInFlight)
 	return r
-}
-
-// adopt makes the lists of an incarnation the workers' own. The gate is held alone.
-func (r *Pool) adopt(inc store.Incarnation) {
-	for _, in := range r.channels {
-		in.doing = in.AllDoing(inc)
-		if r.order != nil {
-			continue
-		}
-		for n, s := range r.workers { // of the only channel
-			s.take, s.ack = store.NewTake(in.Keys, in.doing[n]), store.NewAck(in.doing[n])
-		}
-	}
 }
 
 func (r *Pool) emit(evs ...Event) {
@@ -200,10 +162,9 @@ func (r *Pool) Live() store.Incarnation { return *r.live.Load() }
 
 // Join makes the pool known to Redis; only then may it start.
 func (r *Pool) Join(ctx context.Context) error {
-	sent := time.Now()
-	_, err := r.register(ctx, *r.live.Load())
+	first, err := r.register(ctx, *r.live.Load())
 	if err == nil {
-		r.lease.renew(sent)
+		r.succeed(first)
 	}
 	return err
 }
@@ -219,7 +180,7 @@ func (r *Pool) Renew(sent time.Time) {
 }
 
 // Pausing says that the incarnation is ending.
-func (r *Pool) Pausing() bool { return r.pausing.Load() }
+func (r *Pool) Pausing() bool { return r.pausing() }
 
 // Start starts the goroutines, with others that end when Life has ended. End waits for all of them.
 func (r *Pool) Start(others ...func()) {
@@ -237,20 +198,17 @@ func (r *Pool) Start(others ...func()) {
 	}
 	other(r.watch)
 	other(r.handOverLoop)
+	other(r.payLoop)
+	other(r.auditLoop)
 }
 
-// isSettled says whether a worker that has nothing may go home: before, a waiter or a late reply might still bring it something.
-func (r *Pool) isSettled() bool {
-	select {
-	case <-r.settled:
-		return true
-	default:
-		return false
+// wakeAll sends every worker and waiter to look whether something has changed for it.
+func (r *Pool) wakeAll() {
+	r.parking.wakeAll()
+	for _, s := range r.workers {
+		s.poke()
 	}
 }
-
-// Stopped says that nothing more is taken.
-func (r *Pool) Stopped() bool { return r.TakeCtx.Err() != nil }
 
 // Goroutine is the number of the calling goroutine, as its stack trace gives it. It serves only to tell a handler that it
 // would wait for itself: a handler need not pass its context on.

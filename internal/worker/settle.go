@@ -33,11 +33,11 @@ func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) 
 			if d.form == each {
 				rep = store.EachReply(rep, j)
 			}
-			switch link.Classify(rep.Err) {
-			case link.Done:
+			switch {
+			case rep.Err == nil:
 				it.state = gone
 				evs = s.report(it, s.outcome(it, rep), evs)
-			case link.Unknown:
+			case broke(rep.Err):
 				evs = s.unanswered(it, evs)
 				s.r.mustHandOver(rep.Err)
 			default:
@@ -231,7 +231,7 @@ func (s *worker) flush() {
 		r.breaker.Back()
 		return
 	}
-	defer r.gate.RUnlock()
+	defer r.leave()
 	call := link.NewCall()
 	var sent dispatches
 	s.mu.Lock()

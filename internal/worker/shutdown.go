@@ -1,31 +1,71 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// End is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is left is
-// handed back too, and the entry goes. It returns how many messages whose handlers had begun were handed back, how many handlers
-// still run, and what kept Redis from being told.
+// lifetime is how a pool ends, step by step, each the end of a context or a closed channel.
+type lifetime struct {
+	TakeCtx        context.Context // ends: nothing more is taken
+	StopTaking     context.CancelFunc
+	settled        chan struct{}   // closed: stopped, and what had not begun is handed back
+	handlerCtx     context.Context // ends: handlers' contexts end
+	CancelHandlers context.CancelFunc
+	PoolCtx        context.Context // ends: whoever is left goes home
+	end            context.CancelFunc
+
+	over     chan struct{} // closed: stopped, and the lease is lost too
+	overOnce sync.Once
+	returned atomic.Int32 // messages whose handlers ended early on our demand
+}
+
+func (l *lifetime) init() {
+	l.settled, l.over = make(chan struct{}), make(chan struct{})
+	l.TakeCtx, l.StopTaking = context.WithCancel(context.Background())
+	l.handlerCtx, l.CancelHandlers = context.WithCancel(context.Background())
+	l.PoolCtx, l.end = context.WithCancel(context.Background())
+}
+
+// Stopped says that nothing more is taken.
+func (l *lifetime) Stopped() bool { return l.TakeCtx.Err() != nil }
+
+// isSettled says whether a worker that has nothing may go home: before, a waiter or a late reply might still bring it
+// something.
+func (l *lifetime) isSettled() bool {
+	select {
+	case <-l.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+// lastMargin is how long a shutdown may take beyond ReplyTimeout and Grace after the last handler has ended, less what
+// the end of the goroutines needs.
+const lastMargin = 200 * time.Millisecond
+
+// errUnanswered is the cause of a shutdown's contexts: nobody gave them an end.
+var errUnanswered = errors.New("shunt: Redis did not answer before the shutdown had to end")
+
+// End is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is
+// left is handed back too, and the entry goes. It returns how many messages whose handlers had begun were handed back,
+// how many handlers still run, and what kept Redis from being told. Once no handler runs it takes ReplyTimeout, Grace
+// and a second at most.
 func (r *Pool) End() (returned, still int, err error) {
 	<-r.TakeCtx.Done()
 	r.parking.wakeAll()
 	r.watcher.note(time.Now())
 	graced := r.graced()
-	if r.closeGate(graced) {
-		r.flushVerdicts(graced)
-		r.putBack(graced, queued)
-		r.openGate()
-	}
+	quiet := r.quiet()
+	r.handBackWaiting(graced, quiet.answered)
 	close(r.settled)
 	r.wakeAll()
 	idle := make(chan struct{})
@@ -33,47 +73,110 @@ func (r *Pool) End() (returned, still int, err error) {
 		r.workerGroup.Wait()
 		close(idle)
 	}()
-	clean := false
+	limit := StartTimeout
 	select {
-	case <-idle:
-		clean = true
+	case <-idle: // where all is well the rest takes a round trip or two
+	case <-quiet.answered.Done():
 	case <-graced.Done():
+		limit = time.Second // whoever calls shutdown is waiting beyond his time already
 	}
 	r.end()
-	// Where all is well this takes a round trip or two. Where not, whoever calls shutdown is waiting beyond his time already.
-	limit, cancel := context.WithTimeout(context.Background(), StartTimeout)
-	defer cancel()
-	if !clean {
-		limit, cancel = context.WithTimeout(limit, time.Second)
-		defer cancel()
+	if since := quiet.since(); since > 0 {
+		limit = max(0, min(limit, r.conf.ReplyTimeout+r.conf.Grace+lastMargin-since))
 	}
 	if r.s.Why() != nil && !r.s.Data.Up() {
-		limit, cancel = context.WithTimeout(limit, 10*time.Millisecond)
-		defer cancel()
+		limit = min(limit, 10*time.Millisecond)
 	}
+	last, cancel := context.WithTimeoutCause(context.Background(), limit, errUnanswered)
+	defer cancel()
+	ctx, cut := context.WithCancelCause(last)
+	defer cut(nil)
 	defer context.AfterFunc(r.handlerCtx, func() {
-		link.Sleep(limit, max(r.conf.Grace, 100*time.Millisecond))
-		cancel()
+		link.Sleep(ctx, max(r.conf.Grace, 100*time.Millisecond))
+		cut(errUnanswered)
 	})()
-	returned, err = r.handBack(limit)
+	returned, err = r.handBack(ctx)
 	r.reportUnsettled()
 	still = r.runningNow()
+	r.waitForOthers(ctx)
+	r.CancelHandlers()
+	return returned, still, r.outage(err)
+}
+
+// handBackWaiting puts back what has not begun, unless one of the contexts ends first.
+func (r *Pool) handBackWaiting(graced, answered context.Context) {
+	ctx, cancel := context.WithCancel(graced)
+	defer cancel()
+	defer context.AfterFunc(answered, cancel)()
+	if r.closeGate(ctx) {
+		r.flushVerdicts(ctx)
+		r.putBack(ctx, queued)
+		r.openGate()
+		r.wakeAll()
+	}
+}
+
+// waitForOthers waits for the goroutines that are no worker's, and closes what they used; where they take too long
+// that is done behind.
+func (r *Pool) waitForOthers(ctx context.Context) {
 	gone := make(chan struct{})
 	go func() {
 		r.otherGroup.Wait()
 		for _, in := range r.channels {
 			in.YieldKeeper()
-			in.waiter.Close()
+			in.waiter.conn.Close()
 		}
 		r.large.close()
 		close(gone)
 	}()
 	select {
 	case <-gone:
-	case <-limit.Done():
+	case <-ctx.Done():
 	}
-	r.CancelHandlers()
-	return returned, still, err
+}
+
+// outage names, in an error that is but the end of a shutdown's own time, what kept Redis from answering.
+func (r *Pool) outage(err error) error {
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if !ended && !errors.Is(err, errUnanswered) {
+		return err
+	}
+	if why := r.s.Why(); why != nil {
+		return fmt.Errorf("%w: %w", errUnanswered, why)
+	}
+	return errUnanswered
+}
+
+// quiet is the time after the last handler of a pool that has stopped.
+type quiet struct {
+	answered context.Context // ends when Redis has had ReplyTimeout to take the last verdicts
+	ended    atomic.Pointer[time.Time]
+}
+
+// since is how long no handler has run; 0 while one does.
+func (q *quiet) since() time.Duration {
+	if at := q.ended.Load(); at != nil {
+		return max(1, time.Since(*at))
+	}
+	return 0
+}
+
+// quiet waits for the handlers, of which none begins any more.
+func (r *Pool) quiet() *quiet {
+	ctx, cancel := context.WithCancel(r.PoolCtx)
+	q := &quiet{answered: ctx}
+	go func() {
+		defer cancel()
+		for r.runningNow() > 0 {
+			if link.Sleep(ctx, 10*time.Millisecond) != nil {
+				return
+			}
+		}
+		now := time.Now()
+		q.ended.Store(&now)
+		link.Sleep(ctx, r.conf.ReplyTimeout)
+	}()
+	return q
 }
 
 // graced ends a grace after the handlers' contexts were ended, which it does when patience is over.
@@ -91,17 +194,14 @@ func (r *Pool) graced() context.Context {
 	return ctx
 }
 
-// unblock ends the waiters' blocking commands, where the server allows it, until done; one that comes too early does nothing.
-func (r *Pool) unblock(ctx context.Context) {
+// unblockWaiters ends the waiters' blocking commands, where the server allows it, until ctx ends; one that comes too
+// early does nothing.
+func (r *Pool) unblockWaiters(ctx context.Context) {
 	refused := false
 	for ctx.Err() == nil {
 		for _, in := range r.channels {
-			if id := in.waiter.ID(); id != 0 && in.blocked.Load() && !refused {
-				c := link.NewCall()
-				c.Add("CLIENT", "UNBLOCK", id)
-				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-				refused = r.s.Pulse.Do(ctx, c) == nil && link.Code(c.Replies[0].Err) != ""
-				cancel()
+			if id := in.waiter.conn.ID(); id != 0 && in.waiter.blocked.Load() && !refused {
+				refused = store.Unblock(ctx, r.s.Pulse, id)
 			}
 		}
 		link.Sleep(ctx, 10*time.Millisecond)
@@ -111,7 +211,8 @@ func (r *Pool) unblock(ctx context.Context) {
 // errEnded is told of verdicts that nobody hears of any more.
 var errEnded = errors.New("shunt: the receiver ended before it was known what became of the verdict")
 
-// confess tells of the verdicts that could not be sent, or whose replies did not come: those messages may be handled again.
+// confess tells of the verdicts that could not be sent, or whose replies did not come: those messages may be handled
+// again.
 func (r *Pool) reportUnsettled() {
 	for _, s := range r.workers {
 		var evs []Event
@@ -125,148 +226,4 @@ func (r *Pool) reportUnsettled() {
 		s.mu.Unlock()
 		r.emit(evs...)
 	}
-}
-
-// handBack empties, at the end of a shutdown, what is left in the lists, and takes the entry away. It returns how many messages
-// whose handlers had begun went to the taking end.
-func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
-	if !r.closeGate(ctx) {
-		return int(r.returned.Load()), context.Cause(ctx)
-	}
-	defer r.openGate()
-	r.flushVerdicts(ctx)
-	n, err := r.putBack(ctx, running)
-	returned = int(r.returned.Add(int32(n)))
-	if err != nil {
-		return returned, err
-	}
-	if r.mustEnd.Load() || len(r.owed) > 0 {
-		r.flushVerdicts(ctx) // what has returned since
-		return returned, r.supersedeAll(ctx)
-	}
-	for range 2 {
-		c := link.NewCall()
-		for _, in := range r.channels {
-			c.AddScript(store.Unregister, 1+len(r.workers), append(append([]any{in.Receivers}, store.Args(in.doing)...), r.live.Load().Name)...)
-		}
-		if err := r.all(ctx, c); err != nil {
-			return returned, err
-		}
-		left := false
-		for _, rep := range c.Replies {
-			n, _ := redis.Int(rep.Value, nil)
-			left = left || n == 0
-		}
-		if !left {
-			return returned, nil
-		}
-		r.flushVerdicts(ctx)                                 // what has returned since
-		if err := r.empty(ctx, *r.live.Load()); err != nil { // a verdict that could not be sent, or what a lost reply had left
-			return returned, err
-		}
-	}
-	return returned, nil // a sweep finds the rest
-}
-
-// disown ends all incarnations into whose lists a command without a reply may yet bring something: they are emptied and then
-// looked after as dead ones, not forgotten.
-func (r *Pool) supersedeAll(ctx context.Context) error {
-	owed := append([]store.Incarnation{*r.live.Load()}, r.owed...)
-	c := link.NewCall()
-	for _, i := range owed {
-		if err := r.empty(ctx, i); err != nil {
-			return err
-		}
-		for _, in := range r.channels {
-			c.AddScript(store.Supersede, 3, in.Receivers, in.DeadReceivers, in.Keeper, i.Name)
-		}
-	}
-	return r.all(ctx, c)
-}
-
-// conclude sends every verdict that is there. The gate is held alone.
-func (r *Pool) flushVerdicts(ctx context.Context) {
-	c := link.NewCall()
-	of := make([]dispatches, len(r.workers))
-	for i, s := range r.workers {
-		s.mu.Lock()
-		s.refused, s.sendSingly = link.Holdoff{}, true // there is no later
-		s.collect(&of[i], c, false)
-		s.mu.Unlock()
-	}
-	if c.Len() == 0 {
-		return
-	}
-	replies := make([]link.Reply, c.Len())
-	if err := r.all(ctx, c); c.Answered {
-		replies = c.Replies
-	} else {
-		for i := range replies {
-			replies[i].Err = err
-		}
-	}
-	for i, s := range r.workers {
-		n := len(of[i].all)
-		s.settle(replies[:n], &of[i])
-		replies = replies[n:]
-	}
-}
-
-// putBack sends the items of a state to the taking end, in one pipeline and the one taken last first, so that the one taken first
-// is next whichever worker had it. The gate is held alone. It returns how many were found; what fails stays in hand.
-func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) {
-	var all []held
-	for _, s := range r.workers {
-		s.mu.Lock()
-		for _, it := range s.items {
-			if it.state == state {
-				all = append(all, held{s, it})
-			}
-		}
-		s.mu.Unlock()
-	}
-	if len(all) == 0 {
-		return 0, nil
-	}
-	slices.Reverse(all) // of one reply, the one taken last first
-	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.it.batch.order, a.it.batch.order) })
-	c := link.NewCall()
-	for _, h := range all {
-		in := h.it.Channel
-		store.AddRelease(c, in.Keys, in.doing[h.s.n], h.it.Identity(h.it.Raw))
-	}
-	if err := r.all(ctx, c); !c.Answered {
-		return 0, err
-	}
-	for i, h := range all {
-		found, err2 := store.ReleaseReply(c.Replies[i])
-		err = cmp.Or(err, err2)
-		if err2 != nil {
-			continue
-		}
-		n += found
-		h.s.mu.Lock()
-		runs := h.it.state == running
-		h.it.state, h.it.back = lost, true // where its handler still runs, nobody wants its verdict
-		if !runs {
-			h.s.remove(h.it)
-		}
-		h.s.mu.Unlock()
-	}
-	if n > 0 {
-		r.emit(Event{Kind: Released, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, N: n})
-	}
-	return n, err
-}
-
-// empty puts what the lists hold, known or not, to the taking end.
-func (r *Pool) empty(ctx context.Context, i store.Incarnation) error {
-	c := link.NewCall()
-	for _, s := range r.workers {
-		for _, in := range r.channels {
-			list := in.Doing(i, s.n)
-			c.AddScript(store.Handover, 6, in.Receivers, list, list, in.Prepare, in.IDs, in.Running, "")
-		}
-	}
-	return r.all(ctx, c)
 }

@@ -236,7 +236,7 @@ func (t *takes) file() {
 	clear(t.items)
 	s.took = t.items
 	s.pace.came(t.got, t.n, r.conf.Prefetch)
-	if t.got > 0 && r.polls.Load() {
+	if t.got > 0 && r.parking.polls.Load() {
 		r.parking.wakeOne() // no waiter does it
 	}
 }

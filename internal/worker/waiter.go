@@ -2,14 +2,18 @@ package worker
 
 import (
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
-// maxBlock bounds a waiter's blocking command; so does a third of the lease, after which its list must be looked at anew.
+// maxBlock bounds a waiter's blocking command; so does a third of the lease, after which its list must be looked at
+// anew.
 const maxBlock = 5 * time.Second
 
 // parking is the set of a receiver's workers that found nothing to take, and whom the waiters wait for.
@@ -17,6 +21,14 @@ type parking struct {
 	mu     sync.Mutex
 	some   sync.Cond // a worker has parked, or something else has changed for a waiter
 	parked []*worker // the last one parked is the first to be woken
+
+	polls atomic.Bool // a waiter may not block, so whoever finds something wakes the next
+}
+
+// waiter is a channel's connection for blocking takes.
+type waiter struct {
+	conn    *link.Waiter
+	blocked atomic.Bool // it is in a blocking command
 }
 
 func (p *parking) init() { p.some.L = &p.mu }
@@ -55,6 +67,13 @@ func (p *parking) wakeOne() {
 	}
 }
 
+// list is who is parked now.
+func (p *parking) list() []*worker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.parked)
+}
+
 // signal sends the waiters to look whether something has changed.
 func (p *parking) signal() {
 	p.mu.Lock()
@@ -74,13 +93,14 @@ func (p *parking) wakeAll() {
 	p.some.Broadcast()
 }
 
-// target blocks until some worker is parked, and tells one, as far as possible another for each waiter. nil: the receiver stops.
+// target blocks until some worker is parked, and tells one, as far as possible another for each waiter. nil: the
+// receiver stops.
 func (r *Pool) target(in *Channel) *worker {
 	p := &r.parking
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !r.Stopped() {
-		if n := len(p.parked); n > 0 && !r.pausing.Load() && r.lease.fresh(time.Now()) {
+		if n := len(p.parked); n > 0 && !r.pausing() && r.lease.fresh(time.Now()) {
 			return p.parked[n-1-in.Index%n]
 		}
 		p.some.Wait()
@@ -88,20 +108,21 @@ func (r *Pool) target(in *Channel) *worker {
 	return nil
 }
 
-// wait is a waiter, one goroutine a channel: while some worker is parked it blocks on the channel, on a connection of its own
-// and into that worker's list, so that an idle receiver costs next to nothing and a message wakes it at once.
+// wait is a waiter, one goroutine a channel: while some worker is parked it blocks on the channel, on a connection of
+// its own and into that worker's list, so that an idle receiver costs next to nothing and a message wakes it at once.
 func (r *Pool) wait(in *Channel) {
-	block := max(time.Second, min(maxBlock, r.conf.Lease/3).Truncate(time.Second)) // whole seconds: servers before 6.0 know no others
+	// Whole seconds: servers before 6.0 know no others.
+	block := max(time.Second, min(maxBlock, r.conf.Lease/3).Truncate(time.Second))
 	for {
 		s := r.target(in)
 		if s == nil {
 			return
 		}
-		if in.waiter.Connect(r.TakeCtx) != nil {
+		if in.waiter.conn.Connect(r.TakeCtx) != nil {
 			continue // Dial has waited
 		}
 		b := block
-		if in.waiter.ID() == 0 {
+		if in.waiter.conn.ID() == 0 {
 			b = time.Second // it cannot be unblocked, so shutdown has to wait for it
 		}
 		err := r.block(in, s, b)
@@ -125,21 +146,20 @@ func (r *Pool) block(in *Channel, s *worker, d time.Duration) error {
 	if !r.enter() {
 		return nil
 	}
-	defer r.gate.RUnlock()
-	in.blocked.Store(true)
-	defer in.blocked.Store(false)
+	defer r.leave()
+	in.waiter.blocked.Store(true)
+	defer in.waiter.blocked.Store(false)
 	if r.Stopped() {
 		return nil
 	}
-	v, err := in.waiter.Do(d, "BRPOPLPUSH", in.Prepare, in.doing[s.n], int(d/time.Second))
+	raw, err := store.BlockingTake(in.waiter.conn, in.Keys, in.doing[s.n], d)
 	if err != nil {
 		if link.Classify(err) == link.Unknown && !planted.IgnoreWaiterBreak {
 			r.mustHandOver(err) // before the gate is left: whoever takes it alone must know
 		}
 		return err
 	}
-	raw, ok := v.([]byte)
-	if !ok {
+	if raw == nil {
 		return nil
 	}
 	in.nonEmptyLately.Store(true)
@@ -150,7 +170,8 @@ func (r *Pool) block(in *Channel, s *worker, d time.Duration) error {
 	s.mu.Lock()
 	s.items = append(s.items, it)
 	s.mu.Unlock()
-	r.polls.Store(false)
+	s.moves.Add(1)
+	r.parking.polls.Store(false)
 	r.parking.leave(s)
 	s.poke()
 	runtime.Gosched() // it begins at once, here, before this goroutine has had the next awaited
@@ -160,23 +181,10 @@ func (r *Pool) block(in *Channel, s *worker, d time.Duration) error {
 
 // poll is what a waiter does where blocking is refused: about once a second it sends a worker to look.
 func (r *Pool) poll(in *Channel) {
-	r.polls.Store(true)
+	r.parking.polls.Store(true)
 	select {
 	case <-time.After(link.Jitter(1100 * time.Millisecond)):
 		r.parking.wakeOne()
 	case <-r.TakeCtx.Done():
-	}
-}
-
-// breaks says that the incarnation has to end, because a connection broke that owed it a reply, or its lease is lost.
-func (r *Pool) mustHandOver(why error) {
-	if planted.IgnoreLostReply && why != ErrLeaseLost {
-		return
-	}
-	r.mustEnd.Store(true)
-	r.pausing.Store(true)
-	select {
-	case r.broken <- why:
-	default:
 	}
 }

@@ -2,39 +2,12 @@ package worker
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// lease is how long the receiver may think itself alive. It is counted from the sending of the last good beat, by the clock that a
-// suspended machine stops and by the one that it does not.
-type lease struct {
-	length time.Duration
-	last   atomic.Pointer[time.Time]
-	lost   atomic.Bool // until there is a new incarnation
-}
-
-// renew begins a new incarnation's lease.
-func (l *lease) renew(sent time.Time) { l.last.Store(&sent); l.lost.Store(false) }
-
-// extend goes on with it; one that is lost stays so.
-func (l *lease) extend(sent time.Time) { l.last.Store(&sent) }
-
-// age is by the monotonic clock, and by the wall clock.
-func (l *lease) age(now time.Time) (mono, wall time.Duration) {
-	last := *l.last.Load()
-	return now.Sub(last), time.Duration(now.UnixNano() - last.UnixNano())
-}
-
-// fresh says whether something may be taken and started now: for the first two thirds of the term.
-func (l *lease) fresh(now time.Time) bool {
-	mono, wall := l.age(now)
-	return max(mono, wall) < l.length*2/3 && !l.lost.Load()
-}
-
-// watcher keeps the times that no handler's goroutine can keep: timeouts, stalls, the end of the lease. It sleeps until the
-// earliest of them.
+// watcher keeps the times that no handler's goroutine can keep: timeouts, stalls, the end of the lease. It sleeps
+// until the earliest of them.
 type watcher struct {
 	next atomic.Int64  // ns since began
 	wake chan struct{} // of capacity 1
@@ -95,7 +68,8 @@ func (r *Pool) look() time.Time {
 	mono, wall := r.lease.age(now)
 	if mono >= r.lease.length && !r.lease.lost.Load() {
 		r.LoseLease(ErrLeaseLost)
-	} else if wall >= r.lease.length*2/3 && wall-mono > r.lease.length/6 && r.requestedFor != r.lease.last.Load() && !r.pausing.Load() {
+	} else if wall >= r.lease.length*2/3 && wall-mono > r.lease.length/6 &&
+		r.requestedFor != r.lease.last.Load() && !r.pausing() {
 		r.requestedFor = r.lease.last.Load()
 		r.requestBeat() // the machine was suspended, or its clock was set: the beat tells
 	}
@@ -138,8 +112,8 @@ func (r *Pool) look() time.Time {
 	return next
 }
 
-// time ends a handler's context at its deadline, and gives it up a grace after its context has ended; it returns when to look
-// again. s.mu is held.
+// time ends a handler's context at its deadline, and gives it up a grace after its context has ended; it returns when
+// to look again. s.mu is held.
 func (s *worker) time(it *Item, now time.Time) time.Time {
 	r := s.r
 	if it.returned {
@@ -193,7 +167,8 @@ func (s *worker) time(it *Item, now time.Time) time.Time {
 	} else {
 		s.generation++ // the handler's goroutine has lost the slot all the same
 		s.vacant = true
-		r.emit(Event{Kind: WorkersMissing, Channel: it.Channel.Name, Receiver: r.live.Load().Name, N: n - len(r.workers)})
+		missing := n - len(r.workers)
+		r.emit(Event{Kind: WorkersMissing, Channel: it.Channel.Name, Receiver: r.live.Load().Name, N: missing})
 	}
 	return now.Add(time.Hour)
 }
@@ -201,51 +176,6 @@ func (s *worker) time(it *Item, now time.Time) time.Time {
 func (s *worker) event(kind Kind, it *Item, now time.Time) Event {
 	return Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
 		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(it.Started), Err: it.Cause()}
-}
-
-// orphans are the handlers that were given up and have not returned. Where they are more than the workers, the slots of the last stay vacant.
-// Both are counted in one step: an orphan that ends while another slot is left behind must not pass it.
-type orphans struct {
-	mu     sync.Mutex
-	n      int
-	vacant []*worker
-}
-
-// add counts one more, whose slot is s, and says how many there are and whether the slot is left vacant.
-func (o *orphans) add(s *worker, most int) (n int, left bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.n++
-	if left = o.n > most; left {
-		o.vacant = append(o.vacant, s)
-	}
-	return o.n, left
-}
-
-// end counts one less, and gives the slot that is vacant no more, or nil.
-func (o *orphans) end() (s *worker) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.n--
-	if i := len(o.vacant) - 1; i >= 0 {
-		s, o.vacant = o.vacant[i], o.vacant[:i]
-	}
-	return s
-}
-
-func (o *orphans) count() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.n
-}
-
-// orphanEnded gives an empty slot its goroutine back. It is called from the orphan's own, while workers still counts that one.
-func (r *Pool) orphanEnded() {
-	if s := r.orphans.end(); s != nil {
-		s.mu.Lock()
-		s.spawn()
-		s.mu.Unlock()
-	}
 }
 
 // cancelAll ends the context of every handler that runs.

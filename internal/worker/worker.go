@@ -33,7 +33,8 @@ type worker struct {
 	index   index         // what is asked before messages with an id are handled
 	batches [2]*takeBatch // of the last takes
 
-	flushing atomic.Bool // from outside the goroutine; one at a time
+	flushing atomic.Bool   // from outside the goroutine; one at a time
+	moves    atomic.Uint64 // steps begun, and what a waiter has brought: where it has not changed, nobody has touched the list
 
 	mu         sync.Mutex
 	vacant     bool         // no goroutine works here until an orphan ends
@@ -110,7 +111,7 @@ func (s *worker) step(call *link.Call) bool {
 			s.rest(wait)
 			continue
 		}
-		if r.pausing.Load() || !r.enter() {
+		if !r.enter() {
 			r.breaker.Back()
 			s.rest(time.Second)
 			continue
@@ -132,7 +133,7 @@ func (s *worker) step(call *link.Call) bool {
 		s.collect(&s.sent, call, stopped && r.isSettled())
 		s.mu.Unlock()
 		if call.Len() == 0 {
-			r.gate.RUnlock()
+			r.leave()
 			r.breaker.Back()
 			if held == 0 && stopped && r.isSettled() {
 				return false
@@ -143,11 +144,12 @@ func (s *worker) step(call *link.Call) bool {
 			s.rest(Stall)
 			continue
 		}
+		s.moves.Add(1)
 		r.exchange(call)
 		err := s.settle(call.Replies[took:], &s.sent)
 		s.sent.reset()
 		empty, err2 := takes.receive(call.Replies[:took], call.Order)
-		r.gate.RUnlock()
+		r.leave()
 		s.now = time.Now()
 		r.breaker.Judge(cmp.Or(err, err2))
 		switch {
@@ -301,7 +303,7 @@ func (s *worker) file(it *Item, v *Verdict, took time.Duration) {
 func (r *Pool) exchange(call *link.Call) {
 	r.large.link(r).Do(context.Background(), call)
 	for _, rep := range call.Replies {
-		if link.Classify(rep.Err) == link.Unknown {
+		if broke(rep.Err) {
 			r.mustHandOver(rep.Err)
 			return
 		}

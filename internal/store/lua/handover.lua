@@ -1,31 +1,44 @@
--- Handover: empties one doing list of an incarnation that ends: what a handler holds goes to the same worker's list of the
--- next incarnation, everything else to the taking end, the newest first.
+-- Handover: empties one doing list of an incarnation that ends. What a handler holds goes to the same worker's list of the next
+-- incarnation. All else goes to the taking end, the newest first; or, with 'leave', only what is named does, and the rest stays.
 -- KEYS 1 receivers  2 the old doing list  3 the new one  4 prepare  5 ids  6 running
--- ARGV 1 the new holder: incarnation and worker  2.. the identities that a handler holds
--- reply: number put back, then the number in ARGV of each identity that was found
+-- ARGV 1 the new holder: incarnation and worker  2 'back' or 'leave'  3 n: how many identities a handler holds  4.. these, then with 'leave'
+--      those that go to the taking end
+-- reply: number put back, then the number, from 1, of each held identity that was found
 redis.call('ZREM', KEYS[1], '')
 redis.call('LLEN', KEYS[3])
 redis.call('LLEN', KEYS[4])
-local held, out, tracked = {}, {0}, redis.call('EXISTS', KEYS[6]) == 1
-for i = 2, #ARGV do
+local held, back, out, tracked = {}, {}, {0}, redis.call('EXISTS', KEYS[6]) == 1
+local n = tonumber(ARGV[3])
+for i = 4, #ARGV do
   local id = ARGV[i]
-  held[id] = held[id] or {}
-  table.insert(held[id], i - 1)
+  if i - 3 <= n then
+    held[id] = held[id] or {}
+    table.insert(held[id], i - 3)
+  else
+    back[id] = (back[id] or 0) + 1
+  end
 end
 local es = redis.call('LRANGE', KEYS[2], 0, -1)
 for _, e in ipairs(es) do
-  local is = #ARGV > 1 and held[identity(e)]
-  local holder, back = nil, e
+  local id = #ARGV > 3 and identity(e)
+  local is = id and held[id]
+  local holder, stays, moved = nil, false, e
   if is and #is > 0 then
     out[#out + 1] = table.remove(is)
     redis.call('RPUSH', KEYS[3], e)
     holder = ARGV[1]
+  elseif ARGV[2] == 'leave' and (not id or (back[id] or 0) == 0) then
+    stays = true
+    redis.call('RPUSH', KEYS[2], e)
   else
+    if id and back[id] then back[id] = back[id] - 1 end
     out[1] = out[1] + 1
-    back = taken(e)
-    redis.call('RPUSH', KEYS[4], back)
+    moved = taken(e)
+    redis.call('RPUSH', KEYS[4], moved)
   end
-  if header(e) and (tracked or back ~= e) then pcall(wait, KEYS[5], KEYS[6], idOf(e), string.sub(e, 5, 20), holder) end
+  if not stays and header(e) and (tracked or moved ~= e) then
+    pcall(wait, KEYS[5], KEYS[6], idOf(e), string.sub(e, 5, 20), holder)
+  end
 end
 if #es > 0 then redis.call('LTRIM', KEYS[2], #es, -1) end
 return out

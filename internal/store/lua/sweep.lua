@@ -47,7 +47,7 @@ end
 local claims, unjudged = {}, false
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ms(now), 'LIMIT', 0, 256)) do
   local death, how = string.match(member, ' (%d+) (%a)$')
-  if how == 's' or judge then claims[#claims + 1] = {member, tonumber(death or '0')} else unjudged = true end
+  if how == 's' or how == 'c' or judge then claims[#claims + 1] = {member, tonumber(death or '0')} else unjudged = true end
 end
 -- Whoever has claimed one may be dead itself by then. What died long ago has been looked at before, and is in no hurry.
 local look = unjudged and '-1' or ''

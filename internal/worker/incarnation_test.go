@@ -1,0 +1,382 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// What lies in an idle worker's list and in nobody's hands is found, whatever has brought it there.
+func TestStrayIsHandedOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	keys := store.KeysOf(redistest.Name(t))
+	handled := make(chan *Item, 1)
+	r := testPool(t, s, keys, 3, func(c *Config) {
+		c.Handle = func(it *Item) *Verdict { handled <- it; return Ack }
+	})
+	r.Start()
+	redistest.Until(t, 5*time.Second, "all are parked", func() bool { return len(r.parking.list()) == 3 })
+	e := element.Element{Serial: element.NewSerial(), Payload: []byte("x")}
+	before := r.Live().Name
+	s.Do("LPUSH", keys.Doing(r.Live(), 1), e.Encode())
+	select {
+	case it := <-handled:
+		if it.Serial != e.Serial || r.Live().Name == before {
+			t.Errorf("%v handled by %s, which was %s", it.Serial, r.Live().Name, before)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it is stranded")
+	}
+	endPool(t, r)
+}
+
+func endPool(t *testing.T, r *Pool) {
+	t.Helper()
+	r.StopTaking()
+	if returned, still, err := r.End(); returned+still > 0 || err != nil {
+		t.Errorf("%d returned, %d still run, %v", returned, still, err)
+	}
+}
+
+// Idle workers without a stray are never handed over.
+func TestStillIdle(t *testing.T) {
+	a, b := &worker{n: 0}, &worker{n: 1}
+	in := &Channel{}
+	some := []idleState{{a, in, "x", 3}, {b, in, "x", 7}}
+	for _, c := range []struct {
+		now  []idleState
+		want int
+	}{
+		{some, 2},
+		{nil, 0},
+		{[]idleState{{a, in, "x", 3}}, 1},
+		{[]idleState{{a, in, "x", 4}, {b, in, "x", 7}}, 1}, // a has made a step
+		{[]idleState{{a, in, "y", 3}, {b, in, "y", 7}}, 0}, // of another incarnation
+	} {
+		if got := stillIdle(some, c.now); len(got) != c.want {
+			t.Errorf("%v: %v", c.now, got)
+		}
+	}
+}
+
+// Debts have a bound, and the newest are kept: the entries of the others run out.
+func TestDebtsAreBounded(t *testing.T) {
+	var d debts
+	in := &Channel{}
+	var last store.Incarnation
+	for range maxDebts + 10 {
+		last = store.NewIncarnation(1, time.Second)
+		d.add(last, []*Channel{in}, false)
+	}
+	all := d.list()
+	if len(all) != maxDebts || all[len(all)-1].inc != last {
+		t.Errorf("%d debts", len(all))
+	}
+	d.remove(map[debt]bool{all[0]: true})
+	if left := d.list(); len(left) != maxDebts-1 || left[0] == all[0] {
+		t.Errorf("%d left", len(left))
+	}
+}
+
+// cut is a pool behind a proxy, with what it emits.
+type cut struct {
+	*Pool
+	proxy  *redistest.Proxy
+	server *redistest.Server
+	keys   *store.Keys
+	events chan Event
+}
+
+func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)) *cut {
+	p := redistest.NewProxy(t, s.Addr())
+	c := &cut{proxy: p, server: s, keys: store.KeysOf(redistest.Name(t)), events: make(chan Event, 100_000)}
+	pool, err := link.NewPool(p.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: 100 * time.Millisecond})
+	server := &link.Server{Node: node, Data: link.New(node, time.Second, true), Pulse: link.New(node, time.Second, false)}
+	conf := Config{Lease: 3 * time.Second, Grace: 200 * time.Millisecond, Timeout: time.Minute, ReplyTimeout: time.Second, Prefetch: 16,
+		PrefetchBytes: 256 << 10, Values: context.Background(), Judge: func(*Item, any, error) *Verdict { return Ack },
+		Emit: func(evs ...Event) {
+			for _, e := range evs {
+				c.events <- e
+			}
+		}}
+	change(&conf)
+	c.Pool = NewPool(server, workers, []*Channel{{Keys: c.keys, ScheduledHere: func(time.Duration) {}, YieldKeeper: func() {}}}, conf)
+	if err := c.Join(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	beat := func() { // as the receiver's goroutine, in its plainest form
+		for link.Sleep(c.PoolCtx, 300*time.Millisecond) == nil {
+			name, sent := c.Live().Name, time.Now()
+			call := link.NewCall()
+			call.AddScript(store.Beat, 1, c.keys.Receivers, name, c.Live().Term().Milliseconds())
+			if server.Pulse.Run(c.PoolCtx, call) == nil && c.Live().Name == name {
+				c.Renew(sent)
+			}
+		}
+	}
+	c.Start(beat)
+	t.Cleanup(func() {
+		c.StopTaking()
+		c.CancelHandlers()
+		c.End()
+		server.Data.Close()
+		server.Pulse.Close()
+		pool.Close()
+	})
+	return c
+}
+
+// wait waits for an event of a kind and returns it.
+func (c *cut) wait(t *testing.T, kind Kind) Event {
+	t.Helper()
+	late := time.After(15 * time.Second)
+	for {
+		select {
+		case e := <-c.events:
+			if e.Kind == kind {
+				return e
+			}
+		case <-late:
+			t.Fatalf("no %s", kind)
+		}
+	}
+}
+
+// dead are the incarnations that were ended, by how.
+func (c *cut) dead() (superseded, counted int) {
+	ms, _ := c.server.Do("ZRANGE", c.keys.DeadReceivers, 0, -1).([]any)
+	for _, m := range ms {
+		switch d, _ := store.ParseDeadReceiver(string(m.([]byte))); {
+		case d.Counted:
+			counted++
+		default:
+			superseded++
+		}
+	}
+	return superseded, counted
+}
+
+// A handover that fails at any step loses what is in hand, as a lost lease does, and goes on with empty hands: nothing is lost for good, nothing
+// stays in a list that nobody looks for, and the workers take again.
+func TestHandoverFails(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]redistest.Action{
+		"cut before":  redistest.CutBefore,
+		"cut after":   redistest.CutAfter,
+		"refused":     redistest.ReplyError("CLUSTERDOWN Hash slot not served"),
+		"out of time": redistest.Delay(1500 * time.Millisecond),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var n atomic.Int64
+			running, ended := make(chan struct{}), make(chan error, 1)
+			c := newCut(t, redistest.Shared(t), 4, func(c *Config) {
+				c.Prefetch = 1
+				c.Handle = func(it *Item) *Verdict {
+					if n.Add(1) == 1 {
+						close(running)
+						<-it.Done()
+						ended <- context.Cause(it)
+					}
+					return Ack
+				}
+			})
+			fill(c.server, c.keys, 1)
+			<-running
+			c.proxy.On(redistest.ByScript(store.Handover)(c.keys.Name), 1, act)
+			redistest.Until(t, 5*time.Second, "the others are parked", func() bool { return len(c.parking.list()) == 3 })
+			redistest.Until(t, 5*time.Second, "the waiter blocks", func() bool {
+				return c.channels[0].waiter.blocked.Load() && c.proxy.Count(redistest.Command("BRPOPLPUSH")) > 0
+			})
+			c.proxy.CutAll() // the waiter is owed an answer
+			if e := c.wait(t, LeaseLost); e.Err == nil {
+				t.Error("no reason")
+			}
+			if cause := <-ended; cause != ErrLeaseLost {
+				t.Errorf("the handler ended by %v", cause)
+			}
+			c.wait(t, HandedOver)
+			before := n.Load()
+			fill(c.server, c.keys, 10)
+			redistest.Until(t, 5*time.Second, "it takes again", func() bool { return n.Load() >= before+10 })
+			redistest.Until(t, 10*time.Second, "the old ones are listed as dead", func() bool { s, _ := c.dead(); return s >= 2 })
+			living, _ := c.server.Do("ZRANGE", c.keys.Receivers, 0, -1).([]any)
+			if len(living) != 1 || string(living[0].([]byte)) != c.Live().Name {
+				t.Errorf("living: %q", living)
+			}
+			redistest.Until(t, 5*time.Second, "only what the handler held is left, in a list that a sweep finds", func() bool {
+				lists, _ := c.server.Do("KEYS", "{"+c.keys.Name+"}.doing.*").([]any)
+				return len(lists) == 1 && !strings.Contains(string(lists[0].([]byte)), c.Live().Name)
+			})
+		})
+	}
+}
+
+// A verdict that Redis answers by closing the connection costs its own message's attempt: the others' handlers run on, and what it is about stays in
+// a list whose reap counts.
+func TestPoisonVerdict(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "proto-max-bulk-len 1mb")
+	long, running := make(chan struct{}), make(chan struct{})
+	var causes atomic.Int64
+	c := newCut(t, s, 4, func(c *Config) {
+		c.Prefetch = 1
+		c.Handle = func(it *Item) *Verdict {
+			switch string(it.Payload) {
+			case "long":
+				close(running)
+				select {
+				case <-long:
+				case <-it.Done():
+					causes.Add(1)
+				}
+			case "poison":
+				next := slices.Repeat([]byte("x"), 2<<20)
+				return &Verdict{Verdict: store.Verdict{Fate: store.Retried, Next: next}}
+			}
+			return Ack
+		}
+	})
+	defer close(long)
+	put := func(payload string) {
+		e := element.Element{Serial: element.NewSerial(), Payload: []byte(payload)}
+		s.Do("LPUSH", c.keys.Prepare, e.Encode())
+	}
+	put("long")
+	<-running
+	put("poison")
+	redistest.Until(t, 10*time.Second, "it is listed as counted", func() bool { _, counted := c.dead(); return counted > 0 })
+	fill(s, c.keys, 100)
+	redistest.Until(t, 10*time.Second, "the others are handled", func() bool { return s.Do("LLEN", c.keys.Prepare) == int64(0) })
+	if causes.Load() > 0 {
+		t.Error("another handler was ended")
+	}
+}
+
+// A handover of much goes in pipelines of bounded size.
+func TestHandoverInParts(t *testing.T) {
+	t.Parallel()
+	const workers, size = 60, 100 << 10
+	var begun atomic.Int64
+	goOn := make(chan struct{})
+	c := newCut(t, redistest.Shared(t), workers+1, func(c *Config) {
+		c.Prefetch, c.Lease = 1, 15*time.Second
+		c.Handle = func(it *Item) *Verdict {
+			begun.Add(1)
+			<-goOn
+			return &Verdict{Verdict: store.Verdict{Fate: store.Retried, Wait: time.Hour, Next: slices.Clone(it.Raw)}}
+		}
+	})
+	for range workers {
+		e := element.Element{Serial: element.NewSerial(), Payload: make([]byte, size)}
+		c.server.Do("LPUSH", c.keys.Prepare, e.Encode())
+	}
+	redistest.Until(t, 15*time.Second, "all run", func() bool { return begun.Load() == workers })
+	var most atomic.Int64
+	c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.Call(func() { close(goOn); time.Sleep(300 * time.Millisecond) }))
+	retry := redistest.ByScript(store.Retry)(c.keys.Name)
+	c.proxy.On(func(args [][]byte) bool {
+		if retry(args) {
+			n := 0
+			for _, a := range args {
+				n += len(a)
+			}
+			most.Add(int64(n))
+		}
+		return false
+	}, 0, redistest.Pass)
+	c.proxy.CutAll()
+	c.wait(t, HandedOver)
+	redistest.Until(t, 10*time.Second, "all retries are executed", func() bool { return c.server.Do("ZCARD", c.keys.Delay) == int64(workers) })
+	if sent := most.Load(); sent < workers*size {
+		t.Errorf("%d bytes of verdicts", sent)
+	}
+}
+
+// Whoever waits at the gate is let in when all who closed it have opened it, in whatever order, and only then.
+func TestGate(t *testing.T) {
+	t.Parallel()
+	i := &incarnation{unblock: func(context.Context) {}}
+	i.init(store.NewIncarnation(1, time.Second))
+	if !i.enter() {
+		t.Fatal("closed from the start")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	closed := make(chan bool)
+	go func() { closed <- i.closeGate(ctx) }()
+	for !i.pausing() {
+		time.Sleep(time.Millisecond)
+	}
+	if i.enter() {
+		t.Error("one entered while another waited for it to be empty")
+	}
+	cancel()
+	if <-closed {
+		t.Error("it was closed around one inside")
+	}
+	if i.pausing() {
+		t.Error("who could not close it keeps it closed")
+	}
+	i.leave()
+	if !i.closeGate(context.Background()) || i.enter() {
+		t.Error("not closed")
+	}
+	i.mustHandOver(ErrLeaseLost)
+	i.openGate()
+	if i.enter() {
+		t.Error("the incarnation has to end, and somebody entered")
+	}
+	i.succeed(&registered{store.NewIncarnation(1, time.Second), "", time.Now()})
+	if !i.enter() {
+		t.Error("closed after the handover")
+	}
+}
+
+// A register that fails leaves at most one name behind, which the next takes away.
+func TestRegisterLeavesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCut(t, redistest.Shared(t), 1, func(c *Config) { c.Handle = func(*Item) *Verdict { return Ack } })
+	lost := c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.CutAfter)
+	c.mustHandOver(fmt.Errorf("a test"))
+	c.wait(t, HandedOver)
+	if lost.Struck() != 1 {
+		t.Error("the fault never struck")
+	}
+	living, _ := c.server.Do("ZRANGE", c.keys.Receivers, 0, -1).([]any)
+	if len(living) != 1 || !strings.HasPrefix(string(living[0].([]byte)), c.Live().Name) {
+		t.Errorf("living: %q, and it is %s", living, c.Live().Name)
+	}
+}
+
+// A worker that was suspended between its step and the mark marks nothing: others may have the message by then.
+func TestZombieMarksNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	keys := store.KeysOf(redistest.Name(t))
+	r := testPool(t, s, keys, 1, func(*Config) {})
+	w := r.workers[0]
+	it := &Item{Element: element.Element{Serial: element.NewSerial(), Extra: &element.Extra{ID: "id"}}, Channel: r.channels[0]}
+	w.items = []*Item{it}
+	w.now = time.Now() // of the step
+	long := w.now.Add(-r.lease.length)
+	r.lease.last.Store(&long)
+	if w.start(r.channels[0]) || s.Do("EXISTS", keys.Running) != int64(0) {
+		t.Error("it marked a message after its lease")
+	}
+	w.items = nil
+	r.StopTaking()
+}
