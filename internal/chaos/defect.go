@@ -265,7 +265,7 @@ var defects = []defect{
 	{
 		name: "an ack of several that does not look what lies there",
 		edits: []edit{
-			{"internal/store/lua/leave.lua", "return head('-1') == from and head('-' .. n) == to", "return true"},
+			{"internal/store/lua/first.lua", "return head('-1') == from and head('-' .. n) == to", "return true"},
 		},
 		schedule: refuseRetries,
 		rare:     true,
