@@ -30,8 +30,8 @@ func FromContext(ctx context.Context) (Info, bool) {
 	if !ok {
 		return Info{}, false
 	}
-	i := Info{Channel: it.Channel.Name, Serial: it.SerialString(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries), Headers: it.Headers(),
-		Failure: it.Failure(), Receiver: it.Receiver(), Worker: it.Worker()}
+	i := Info{Channel: it.Channel.Name, Serial: it.SerialString(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries),
+		Headers: it.Headers(), Failure: it.Failure(), Receiver: it.Receiver(), Worker: it.Worker()}
 	if !it.Bare {
 		i.EnqueuedAt = element.EnqueuedAt(it.Serial)
 	}

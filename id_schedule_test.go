@@ -372,25 +372,6 @@ func TestPromoteSentTwice(t *testing.T) {
 	}
 }
 
-// Promote between start's "put off" and the retry that puts it off.
-func TestPromoteWhilePutOff(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	ctx := context.Background()
-	p := redistest.NewProxy(t, s.Addr())
-	b := newBench(t, p.URL())
-	o := newBench(t, s.URL())
-	o.name = b.name
-	o.must(o.one(1, ID("a")))
-	o.must(o.Postpone(ctx, b.name, "a", In(time.Hour)))
-	errs := make(chan error, 1)
-	p.On(redistest.ByScript(store.Retry)(b.name), 1, redistest.Call(func() { errs <- o.Promote(ctx, b.name, "a") }))
-	b.receive(1, func(context.Context, int) error { return nil })
-	b.must(<-errs)
-	b.wait(EventPostponed, 1, 5*time.Second)
-	b.wait(EventAcked, 1, 5*time.Second) // not in an hour
-}
-
 // Cancel just before the last attempt's reject.
 func TestCancelAtLastAttempt(t *testing.T) {
 	t.Parallel()

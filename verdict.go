@@ -131,7 +131,8 @@ func (h handling) verdictOf(m IMessage, err error) *worker.Verdict {
 	if h.Newer { // an error of ours: no user is asked, and no other text may stand in dead
 		return h.verdict(m, err)
 	}
-	v, bad := ask(h, &h.r.hungErrors, 3*answerTime, "the handler's error", nil, func() *worker.Verdict { return h.verdict(m, err) }) // which asks for two more
+	made := func() *worker.Verdict { return h.verdict(m, err) } // which asks for two more
+	v, bad := ask(h, &h.r.hungErrors, 3*answerTime, "the handler's error", nil, made)
 	if bad != nil {
 		return h.verdict(m, bad) // a method of err's failed: one of a nil pointer, perhaps
 	}

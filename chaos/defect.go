@@ -269,7 +269,7 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 		{
 			name: "an ack of several that does not look what lies there",
 			lua: []luaEdit{
-				{"leave", "return head('-1') == from and head('-' .. n) == to", "return true"},
+				{"first", "return head('-1') == from and head('-' .. n) == to", "return true"},
 			},
 			schedule: refuseRetries,
 			rare:     true,

@@ -111,7 +111,8 @@ func AddAckFirst(c *link.Call, doing string, first, last []byte, n int) {
 func head(raw []byte) []byte { return raw[2:20] }
 
 func addSettle(c *link.Call, k *Keys, doing string, b *Bounds, first int) {
-	c.AddScript(Settle, 8, doing, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, max(0, b.MaxDone), max(0, b.MaxDoneBytes), first)
+	c.AddScript(Settle, 8, doing, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+		max(0, b.MaxDone), max(0, b.MaxDoneBytes), first)
 }
 
 // AddSettle adds the end of n messages with an id, each for itself; EachReply gives the reply of each.
@@ -165,7 +166,8 @@ func addReject(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bound
 	most, age := max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds())
 	if id := h.ID(); id != "" {
 		c.AddScript(Reject, 10, k.Receivers, doing, k.Dead, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
-			h.Raw, v.Next, most, age, id, h.Serial[:], h.Attempt(), v.Failure, max(0, h.Extra.Retain), max(0, b.MaxDone), max(0, b.MaxDoneBytes))
+			h.Raw, v.Next, most, age, id, h.Serial[:], h.Attempt(), v.Failure, max(0, h.Extra.Retain),
+			max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 		return
 	}
 	c.AddScript(Reject, 3, k.Receivers, doing, k.Dead, h.Raw, v.Next, most, age)
@@ -183,7 +185,8 @@ func addFollow(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bound
 	if x := h.Extra; x != nil {
 		retain, unique = max(0, x.Retain), max(0, x.Unique)
 	}
-	args = append(args, h.Raw, h.ID(), h.Serial[:], h.Attempt(), v.Result, retain, unique, max(0, b.MaxDone), max(0, b.MaxDoneBytes))
+	args = append(args, h.Raw, h.ID(), h.Serial[:], h.Attempt(), v.Result, retain, unique,
+		max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 	for i := range v.Then {
 		f := &v.Then[i]
 		args = append(args, f.Mode, f.MS, f.ID(), f.Expires, f.Raw)

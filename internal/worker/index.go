@@ -96,12 +96,13 @@ func (s *worker) start(in *Channel) bool {
 func (s *worker) meanwhile(it *Item, a said) *Verdict {
 	x := &s.index
 	rec, ok := element.ParseRecord(a.record)
-	it.ownsID = !x.read || ok && rec.Serial == it.Serial && rec.State != 'u' // who did not have to be asked has lost it to nobody
+	// One that did not have to be asked for has lost its id to nobody.
+	it.ownsID = !x.read || ok && rec.Serial == it.Serial && rec.State != 'u'
 	expires := it.Extra.Expires
 	switch {
 	case it.ownsID && x.read: // it knows best
 		expires = rec.Expires
-	case it.Extra.ID == "" && it.Attempts+it.Recoveries > 0: // it was taken before; and one with an id has lost that to another
+	case it.Extra.ID == "" && it.Attempts+it.Recoveries > 0: // it was taken before; one with an id has lost that
 		expires = 0
 	}
 	switch {

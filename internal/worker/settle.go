@@ -21,7 +21,8 @@ func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) 
 	s.sendSingly = false
 	evs := s.kept.evs[:0]
 	for i, d := range sent.all {
-		if d.form == first && (!store.FirstReply(replies[i]) || d.items[0].ID() == "" && link.Code(replies[i].Err) == "NOSCRIPT") {
+		forgotten := d.items[0].ID() == "" && link.Code(replies[i].Err) == "NOSCRIPT"
+		if d.form == first && (forgotten || !store.FirstReply(replies[i])) {
 			s.sendSingly = true // others were first, or an LREM needs no script: each by itself
 			for _, it := range d.items {
 				it.state = decided
@@ -109,7 +110,8 @@ func (s *worker) wasRefused(it *Item, why error, evs []Event) (trouble error, _ 
 	if link.Code(why) != "WRONGTYPE" && len(s.r.channels) == 1 {
 		trouble = why
 	} else { // of this channel's delay or dead: no reason to hold up the other workers
-		evs = append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: why})
+		evs = append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Receiver: s.r.live.Load().Name, Worker: s.n,
+			Fatal: true, Err: why})
 	}
 	if it.state != refused {
 		return trouble, evs
@@ -130,13 +132,14 @@ func (s *worker) abandon(it *Item, why error, evs []Event) []Event {
 	if it.verdict.Fate != store.Released {
 		m.refused = time.Time{}
 		it.state, s.refused = decided, link.Holdoff{}
-		it.verdict = &Verdict{Verdict: store.Verdict{Fate: store.Released},
-			Err: fmt.Errorf("shunt: Redis has refused the verdict for %v, so the message is handled again: %w", s.r.conf.RefusedFor, why)}
+		why = fmt.Errorf("shunt: Redis has refused the verdict for %v, so the message is handled again: %w", s.r.conf.RefusedFor, why)
+		it.verdict = &Verdict{Verdict: release.Verdict, Err: why}
 		return evs
 	}
 	it.state = gone
-	return append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Receiver: s.r.live.Load().Name, Worker: s.n,
-		Fatal: true, Err: fmt.Errorf("shunt: Redis refuses to take the message back, so it stays with this receiver until that ends: %w", why)})
+	why = fmt.Errorf("shunt: Redis refuses to take the message back, so it stays with this receiver until that ends: %w", why)
+	return append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
+		Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: why})
 }
 
 // clearHoldoff ends the wait for refused verdicts where none is left. s.mu is held.

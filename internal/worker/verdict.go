@@ -9,7 +9,7 @@ import (
 
 // Verdict is what becomes of a message; it is not written to any more.
 type Verdict struct {
-	store.Verdict       // its Failure is Err's text: a user's method made it, so it is not asked for where a lock is held
+	store.Verdict       // its Failure is Err's text, which a user's method made: it is not asked for under a lock
 	Undecodable   bool  // Rejected, because it could not be decoded
 	Err           error // why, for an Event
 }
@@ -23,8 +23,10 @@ var release = &Verdict{Verdict: store.Verdict{Fate: store.Released}}
 // Follow is a message that is enqueued when another is acked.
 type Follow = store.Followup
 
-var kinds = [...]Kind{store.Acked: Acked, store.Cancelled: Cancelled, store.Expired: Expired, store.Retried: Retried, store.Rejected: Rejected,
-	store.Released: Released}
+var kinds = [...]Kind{
+	store.Acked: Acked, store.Cancelled: Cancelled, store.Expired: Expired,
+	store.Retried: Retried, store.Rejected: Rejected, store.Released: Released,
+}
 
 // kind is the Event of the verdict.
 func (v *Verdict) kind() Kind {
@@ -85,7 +87,7 @@ func (s *worker) collect(out *dispatches, call *link.Call, unstarted bool) {
 		case !due(it):
 		case it.verdict == release:
 			back = true
-		case it.together() && (len(over) == 0 || it.Channel == over[0].Channel && (it.ID() == "") == (over[0].ID() == "")):
+		case it.together() && (len(over) == 0 || it.alike(over[0])):
 			over = append(over, it)
 		default:
 			s.send(out, call, it)
@@ -148,6 +150,11 @@ func (s *worker) command(call *link.Call, it *Item, doing string) {
 func (it *Item) together() bool {
 	v := it.verdict
 	return v.Shares(it.held()) && (it.ID() != "" || v == Ack)
+}
+
+// alike says whether the two are of one channel, and with ids or without.
+func (it *Item) alike(o *Item) bool {
+	return it.Channel == o.Channel && (it.ID() == "") == (o.ID() == "")
 }
 
 // areFirst says whether they are several, all that is left of what was taken first when those before them in

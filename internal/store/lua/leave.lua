@@ -1,17 +1,6 @@
 -- The way by which an element leaves a doing list, whatever the verdict. What must happen whenever one leaves has its place here; the ack
 -- of one plain message is the same as a command of its own, an LREM.
 
--- first says whether the n elements that were taken first into a doing list are those from one to another, by their counts and their serials. It
--- looks at these two alone: elements come in at the other end, where a reaper also takes them away, and what it has taken was counted when it
--- comes back. What is taken out and comes back uncounted was its worker's to put back, which asks for it no more.
-local function first(doing, n, from, to)
-  local function head(at) return string.sub(redis.call('LINDEX', doing, at) or '', 3, 20) end
-  return head('-1') == from and head('-' .. n) == to
-end
-
--- leaveFirst removes the n elements that were taken first. first must have said that they are.
-local function leaveFirst(doing, n) redis.call('LTRIM', doing, 0, -n - 1) end
-
 -- leave removes one element. It returns 1, 0 where the element was not there, or the error of a list that cannot be written to.
 -- from: '-1' looks from the end where the one taken first is, '1' from the other; numbers would have to be formatted.
 local function leave(doing, e, from) return redis.pcall('LREM', doing, from, e) end
