@@ -89,13 +89,16 @@ func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(
 	return sum, nil
 }
 
+// purgeSome is how many messages one script deletes, where some may have an id.
+const purgeSome = 100
+
 // Purge deletes every message of the given states, for good, and returns how many, counted as by RetryDead. What is Doing cannot be
 // purged: shut its receivers down.
 func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
 	k := store.KeysOf(channel)
 	of := map[State]struct {
 		kind string
-		key  any
+		key  string
 	}{StatePrepare: {"list", k.Prepare}, StateSuspect: {"list", k.Suspect}, StateDelay: {"set", k.Delay}, StateDead: {"set", k.Dead}}
 	sum := 0
 	for _, s := range states {
@@ -111,22 +114,22 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 		if !ok {
 			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect, dead or done", channel, s)
 		}
-		for left, first := 1, true; left > 0; first = false { // what was there at first, so that a producer does not keep it busy
+		for left, first := purgeSome, true; left > 0; first = false { // what was there at first, so that a producer does not keep it busy
 			v, err := q.query(ctx, channel, func(c *link.Call) {
-				c.AddScript(store.Purge, 4, what.key, k.IDs, k.Cancelled, k.Waited, what.kind, 100)
+				store.AddPurge(c, k, what.key, what.kind == "set", min(left, purgeSome), first)
 			})
 			if err != nil {
 				return sum, err
 			}
-			ns, err := redis.Ints(v, nil)
-			if err != nil || len(ns) < 2 {
-				return sum, fmt.Errorf("shunt: purge %q: Redis answered %v", channel, v)
+			deleted, rest, err := store.PurgeReply(v)
+			if err != nil {
+				return sum, fmt.Errorf("shunt: purge %q: %w", channel, err)
 			}
 			if first {
-				left = ns[0] + ns[1]
+				left = deleted + rest
 			}
-			sum, left = sum+ns[0], left-ns[0]
-			if ns[0] == 0 {
+			sum, left = sum+deleted, left-deleted
+			if deleted == 0 {
 				break
 			}
 		}

@@ -37,6 +37,8 @@ var (
 	ErrNotFound = errors.New("shunt: no message of this id is waiting, delayed or being handled, and nothing is kept of one")
 	// ErrNotKept says that a message is over, and that what became of it was not kept.
 	ErrNotKept = errors.New("shunt: the message is over, and what became of it was not kept: enqueue it with Retain")
+	// ErrWaiting is the error of Postpone for a message that waits to be taken: it has no due time any more.
+	ErrWaiting = errors.New("shunt: the message waits to be taken already: cancel it, and enqueue it anew with In or At")
 	// ErrRunning says that a message is in a worker's hands.
 	ErrRunning = errors.New("shunt: the message is being handled")
 	// ErrInHandler is returned by shutdown and Close when they would wait for the handler that called them. Nothing was begun.

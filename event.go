@@ -34,7 +34,6 @@ const (
 	EventUndecodable        EventKind = "undecodable"         // went to dead: its Unmarshal failed; Serial, Receiver, Worker, Err
 	EventCancelled          EventKind = "cancelled"           // dropped by Cancel, met or stopped by a worker: Serial, ID, Attempt, Receiver, Worker; Took if it ran, and Err
 	EventExpired            EventKind = "expired"             // dropped, as Expire asked: Serial, ID, Receiver, Worker
-	EventPostponed          EventKind = "postponed"           // taken before its time, which Postpone had changed, and put off: Serial, ID, Receiver, Worker, Due
 	EventDuplicate          EventKind = "duplicate"           // a follow-up, or a recurring message, was not enqueued, because its ID is taken: ID, N or Serial
 
 	// A handler's faults.
@@ -79,7 +78,7 @@ func LogEvents(l *slog.Logger) func(Event) {
 	return func(e Event) {
 		level := slog.LevelInfo
 		switch e.Kind {
-		case EventEnqueued, EventAcked, EventPromoted, EventReleased, EventPostponed, EventDuplicate:
+		case EventEnqueued, EventAcked, EventPromoted, EventReleased, EventDuplicate:
 			level = slog.LevelDebug
 		case EventStopped:
 			if e.Err != nil {

@@ -209,19 +209,23 @@ func TestPostpone(t *testing.T) {
 		b.must(b.one(1, ID("waits")))
 		b.must(b.one(2, ID("later"), In(time.Hour)))
 		due := time.Now().Add(300 * time.Millisecond)
-		b.must(b.Postpone(ctx, b.name, "waits", At(due)))
-		b.must(b.Postpone(ctx, b.name, "later", At(due)))
-		for _, id := range []string{"waits", "later"} {
-			if st := b.status(id); st.State != StateDelay || st.Due.Sub(due).Abs() > 2*time.Millisecond {
-				t.Fatalf("%s: %+v, want %v", id, st, due)
-			}
+		if err := b.Postpone(ctx, b.name, "waits", At(due)); !errors.Is(err, ErrWaiting) {
+			t.Errorf("what waits to be taken: %v", err)
 		}
-		early := make(chan time.Time, 2)
-		b.receive(1, func(context.Context, int) error { early <- time.Now(); return nil })
-		for range 2 {
-			if at := <-early; at.Before(due.Truncate(time.Millisecond)) {
-				t.Errorf("handled %v before its time", due.Sub(at))
+		b.must(b.Promote(ctx, b.name, "waits")) // it is due already
+		b.must(b.Postpone(ctx, b.name, "later", At(due)))
+		if st := b.status("later"); st.State != StateDelay || st.Due.Sub(due).Abs() > 2*time.Millisecond {
+			t.Fatalf("%+v, want %v", st, due)
+		}
+		handled := make(chan time.Time, 2)
+		b.receive(1, func(_ context.Context, i int) error {
+			if i == 2 {
+				handled <- time.Now()
 			}
+			return nil
+		})
+		if at := <-handled; at.Before(due.Truncate(time.Millisecond)) {
+			t.Errorf("handled %v before its time", due.Sub(at))
 		}
 		b.wait(EventAcked, 2, 5*time.Second)
 		if err := b.Postpone(ctx, b.name, "waits", In(time.Hour)); !errors.Is(err, ErrNotFound) {
@@ -437,27 +441,6 @@ func TestDueAtOnce(t *testing.T) {
 			if left := s.Do("ZCARD", store.KeysOf(b.name).Delay).(int64); left != int64(n-1-i) {
 				t.Fatalf("%d are left after %d", left, i)
 			}
-		}
-	})
-}
-
-// While something that was put off may lie in prepare, and no longer, workers are told to look; what lies in delay needs none of that.
-func TestPostponedIsNoted(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
-		b := newBench(t, s.URL())
-		ctx, key := context.Background(), store.KeysOf(b.name).Postponed
-		b.must(b.one(1, ID("later"), In(time.Hour)))
-		b.must(b.Postpone(ctx, b.name, "later", In(2*time.Hour)))
-		if s.Do("EXISTS", key).(int64) != 0 {
-			t.Error("of what lies in delay")
-		}
-		for i, id := range []string{"an hour", "a second"} {
-			b.must(b.one(i, ID(id)))
-			b.must(b.Postpone(ctx, b.name, id, In([]time.Duration{time.Hour, time.Second}[i])))
-		}
-		if left := s.Do("PTTL", key).(int64); left < 59*60*1000 || left > 3600*1000+1 { // ms from now are counted from the next whole one
-			t.Errorf("for %d ms", left)
 		}
 	})
 }

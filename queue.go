@@ -174,6 +174,12 @@ func (q *Queue) open(ctx context.Context) error {
 	return nil
 }
 
+// bounds are on what a channel keeps of messages that are over.
+func (q *Queue) bounds() *store.Bounds {
+	c := q.conf
+	return &store.Bounds{MaxDead: c.MaxDead, DeadFor: c.DeadFor, MaxDone: c.MaxDone, MaxDoneBytes: c.MaxDoneBytes}
+}
+
 // begin counts a call of Wait, for which Close waits.
 func (q *Queue) begin() error {
 	q.mu.Lock()

@@ -285,7 +285,7 @@ func (p *reaper) reap(s *sweeping, dead store.DeadReceiver) (late bool, err erro
 	}
 	c := link.NewCall()
 	for _, list := range some {
-		store.AddReap(c, s.Keys, list, fence, dead, reapSerials, reapBytes/len(some), r.bounds())
+		store.AddReap(c, s.Keys, list, fence, dead, reapSerials, reapBytes/len(some), r.q.bounds())
 	}
 	err = r.s.Data.Run(r.PoolCtx, c) // one reply after another
 	if err != nil && !c.Answered {
@@ -343,9 +343,4 @@ func (p *reaper) reapPlanted(s *sweeping, some []string) error {
 // do runs single commands on a link, for planted mistakes.
 func do(ctx context.Context, l *link.Link) planted.Do {
 	return func(name string, args ...any) (any, error) { return store.Do(ctx, l, name, args...) }
-}
-
-// bounds are on what a channel keeps.
-func (r *receiver) bounds() *store.Bounds {
-	return &store.Bounds{MaxDead: r.conf.MaxDead, DeadFor: r.conf.DeadFor, MaxDone: r.conf.MaxDone, MaxDoneBytes: r.conf.MaxDoneBytes}
 }

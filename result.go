@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -30,88 +30,121 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 	if err := q.open(ctx); err != nil {
 		return Outcome{}, err
 	}
-	k := store.KeysOf(channel)
-	told, look := make(chan Status, 16), make(chan struct{}, 1)
 	if err := q.begin(); err != nil {
 		return Outcome{}, err
 	}
-	hints, listens := q.serverOf(channel).Hints, false
-	l := hints.Listen(k.Done, func(payload string) {
-		if s, ok := published(payload, id); ok {
-			select {
-			case told <- s:
-			default:
-			}
-		}
-	}, func(listening bool) { // from one goroutine
-		if listening && !listens {
-			select {
-			case look <- struct{}{}:
-			default:
-			}
-		}
-		listens = listening // each new Wait of the channel has it confirmed to all
-	})
 	defer q.waits.Done()
+	w := &wait{q: q, keys: store.KeysOf(channel), id: id, ended: make(chan Status, 16), ask: make(chan struct{}, 1)}
+	hints := q.serverOf(channel).Hints
+	l := hints.Listen(w.keys.Done, w.heard, w.listening)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		hints.Forget(ctx, l)
 	}()
-	serial := "" // of the one that is waited for
+	out, err := w.run(ctx)
+	if err != nil {
+		err = fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, err)
+	}
+	return out, err
+}
+
+// wait is one call of Wait.
+type wait struct {
+	q      *Queue
+	keys   *store.Keys
+	id     string
+	serial *ulid.ULID // of the message that is waited for; nil until the first answer
+
+	ended    chan Status   // what was published of messages of that id
+	ask      chan struct{} // of capacity 1: the subscription has been confirmed, so Redis is asked once more
+	listened bool          // the subscription's own
+}
+
+// heard takes in what is published of a message's end.
+func (w *wait) heard(payload string) {
+	if s, ok := published(payload, w.id); ok {
+		select {
+		case w.ended <- s:
+		default:
+		}
+	}
+}
+
+// listening takes in whether ends are heard. Each new Wait of the channel has that confirmed to all.
+func (w *wait) listening(now bool) {
+	if now && !w.listened {
+		select {
+		case w.ask <- struct{}{}:
+		default:
+		}
+	}
+	w.listened = now
+}
+
+// run waits for the end. It asks Redis first, again when the subscription is confirmed, and then every few seconds.
+func (w *wait) run(ctx context.Context) (Outcome, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case s := <-told:
-			if serial == "" || s.Serial == serial {
+		case s := <-w.ended:
+			if w.isMine(s) {
 				return s.Outcome, nil
 			}
 			continue
-		case <-look:
+		case <-w.ask:
 		case <-timer.C:
-		case <-q.over:
-			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, ErrClosed)
+		case <-w.q.over:
+			return Outcome{}, ErrClosed
 		case <-ctx.Done():
-			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, context.Cause(ctx))
+			return Outcome{}, context.Cause(ctx)
 		}
 		timer.Reset(link.Jitter(waitEvery))
-		v, err := q.query(ctx, channel, func(c *link.Call) { c.AddScript(store.Wait, 4, k.Receivers, k.IDs, k.Done, k.Waited, id) })
-		if err != nil {
-			if link.Classify(err) != link.NotExecuted && link.Classify(err) != link.Unknown || errors.Is(err, ErrClosed) {
-				return Outcome{}, err
-			}
-			timer.Reset(link.Jitter(waitEvery / 10))
-			continue // Redis is away
+		out, over, err := w.look(ctx)
+		class := link.Classify(err)
+		if !over && (class == link.NotExecuted || class == link.Unknown) && !errors.Is(err, ErrClosed) {
+			timer.Reset(link.Jitter(waitEvery / 10)) // Redis is away
+			continue
 		}
-		vs, _ := redis.Values(v, nil)
-		if len(vs) == 0 {
-			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: Redis answered %v", id, channel, v)
-		}
-		lives, _ := redis.Int(vs[0], nil)
-		var found Status // the one that lives, or whose end is kept
-		if len(vs) > 1 {
-			raw, _ := vs[1].([]byte)
-			found = ended(id, raw)
-		}
-		switch same := serial == "" || serial == found.Serial; {
-		case lives == 1 && same:
-			serial = found.Serial
-		case found.Serial != "" && same:
-			return found.Outcome, nil
-		case serial == "":
-			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, ErrNotFound)
-		default:
-			select { // told just now
-			case s := <-told:
-				if s.Serial == serial {
-					return s.Outcome, nil
-				}
-			default:
-			}
-			return Outcome{}, fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, ErrNotKept)
+		if over || err != nil {
+			return out, err
 		}
 	}
+}
+
+// isMine says whether a status is that of the message that is waited for.
+func (w *wait) isMine(s Status) bool { return w.serial == nil || s.Serial == w.serial.String() }
+
+// look asks Redis what is known of the message. over: it is, or nothing is known of it.
+func (w *wait) look(ctx context.Context) (out Outcome, over bool, err error) {
+	v, err := w.q.query(ctx, w.keys.Name, func(c *link.Call) { store.AddWait(c, w.keys, w.id, w.serial) })
+	if err != nil {
+		return out, false, err
+	}
+	lives, raw, err := store.WaitReply(v)
+	if err != nil {
+		return out, true, err
+	}
+	found := ended(w.id, raw)
+	switch {
+	case lives && w.isMine(found):
+		serial := ulid.ULID(raw)
+		w.serial = &serial
+		return out, false, nil
+	case found.Serial != "" && w.isMine(found):
+		return found.Outcome, true, nil
+	case w.serial == nil:
+		return out, true, ErrNotFound
+	}
+	select { // published just now
+	case s := <-w.ended:
+		if w.isMine(s) {
+			return s.Outcome, true, nil
+		}
+	default:
+	}
+	return out, true, ErrNotKept
 }
 
 // published reads what is told of a message's end: bytes of its id, the id, and what would be kept.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/element"
@@ -42,12 +41,6 @@ type Outcome struct {
 	Result  []byte // as SetResult set it
 }
 
-// What a script looks through for one message among those due at the very millisecond: Cancel can do without, Postpone would have to fetch them.
-const (
-	cancelLooks   = 32
-	postponeLooks = 1024
-)
-
 // Status tells what is known of the message with that id: of the living one, else of the last whose end is kept. It is one look, however
 // many messages wait. ErrNotFound: there is none; nor is one that has expired.
 func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) {
@@ -55,27 +48,22 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 		return Status{}, err
 	}
 	k := store.KeysOf(channel)
-	v, err := q.query(ctx, channel, func(c *link.Call) { c.AddScript(store.Status, 4, k.IDs, k.Running, k.Cancelled, k.Done, id) })
+	v, err := q.query(ctx, channel, func(c *link.Call) { store.AddStatus(c, k, id) })
 	if err != nil {
 		return Status{}, err
 	}
-	vs, _ := redis.Values(v, nil)
-	if len(vs) < 5 {
-		return Status{}, fmt.Errorf("shunt: status of %q on %q: Redis answered %v", id, channel, v)
+	a, err := store.StatusReply(v)
+	if err != nil {
+		return Status{}, fmt.Errorf("shunt: status of %q on %q: %w", id, channel, err)
 	}
-	ms, _ := redis.Int64(vs[0], nil)
-	now := time.UnixMilli(ms)
-	record, _ := vs[1].([]byte)
-	holder, _ := vs[2].([]byte)
-	kept, _ := vs[4].([]byte)
-	held := statusOf(id, record, holder, now)
-	held.Cancelled = held.State == StateDoing && vs[3] == int64(1)
+	held := statusOf(id, a.Record, a.Holder, a.Now)
+	held.Cancelled = held.State == StateDoing && a.Cancelled
 	switch {
-	case len(record) > 0 && held.State != StateDone:
+	case len(a.Record) > 0 && held.State != StateDone:
 		return held, nil
-	case len(kept) > 0:
-		return ended(id, kept), nil
-	case len(record) > 0 && held.Due.After(now): // only its id is taken
+	case len(a.Outcome) > 0:
+		return ended(id, a.Outcome), nil
+	case len(a.Record) > 0 && held.Due.After(a.Now): // only its id is taken
 		return held, nil
 	}
 	return Status{}, fmt.Errorf("shunt: status of %q on %q: %w", id, channel, ErrNotFound)
@@ -92,7 +80,7 @@ func statusOf(id string, record, holder []byte, now time.Time) Status {
 	at := time.UnixMilli(r.At)
 	f := strings.Fields(string(holder))
 	switch {
-	case len(f) == 3 && !(r.Off && !now.IsZero() && at.After(now)): // else it is just being put off
+	case len(f) == 3:
 		s.State = StateDoing
 		receiver, worker, _ := strings.Cut(f[0], "/")
 		s.Receiver = receiver
@@ -163,16 +151,13 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
 	replies, again, err := q.queryTwice(ctx, channel, func(c *link.Call) {
-		c.AddScript(store.Cancel, 9, k.Receivers, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited, id, serial[:], cancelLooks,
-			max(0, q.conf.MaxDone), max(0, q.conf.MaxDoneBytes))
+		store.AddCancel(c, k, id, serial, q.bounds())
 	})
 	if err != nil {
 		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)
 	}
-	switch vs, _ := redis.Values(replies[0], nil); {
-	case len(vs) == 2:
-		record, _ := vs[0].([]byte)
-		holder, _ := vs[1].([]byte)
+	switch record, holder, found := store.CancelReply(replies[0]); {
+	case found:
 		return statusOf(id, record, holder, time.Time{}), nil
 	case again: // the first one has done it
 		return before, nil
@@ -180,8 +165,9 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 	return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, ErrNotFound)
 }
 
-// Postpone gives the message with that id another due time, In or At; without one, or with one that is past, it is due now. ErrRunning:
-// it is in a worker's hands. ErrNotFound: there is none.
+// Postpone gives the message with that id another due time, In or At; without one, or with one that is past, it is due
+// now. ErrRunning: a worker handles it. ErrWaiting: it waits to be taken, and the new time is ahead. ErrNotFound: there is
+// none.
 func (q *Queue) Postpone(ctx context.Context, channel, id string, to Option) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -220,44 +206,48 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *draft) erro
 		return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, err)
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
-	args := []any{k.Receivers, k.IDs, k.Delay, k.Prepare, k.Running, k.Postponed, id, mode, ms, postponeLooks, serial[:]}
-	for again := false; ; {
-		replies, twice, err := q.queryTwice(ctx, channel, func(c *link.Call) { c.AddScript(store.Postpone, 6, args...) })
+	var raw []byte
+	for again, known := false, false; ; known = true {
+		replies, twice, err := q.queryTwice(ctx, channel, func(c *link.Call) {
+			store.AddPostpone(c, k, id, serial, mode, ms, raw, known)
+		})
 		if err != nil {
 			return err
 		}
 		again = again || twice
-		vs, _ := redis.Values(replies[0], nil)
-		if len(vs) < 2 {
-			return fmt.Errorf("shunt: postpone %q on %q: Redis answered %v", id, channel, replies[0])
+		record, result, err := store.PostponeReply(replies[0])
+		if err != nil {
+			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, err)
 		}
-		raw, _ := vs[0].([]byte)
-		s := statusOf(id, raw, nil, time.Time{})
-		switch done, _ := redis.Int(vs[1], nil); {
-		case again && soon && (len(raw) == 0 || done == 2): // the first one has done it
+		switch {
+		case again && soon && (len(record) == 0 || result == store.BeingHandled): // the first one has done it
 			return nil
-		case len(raw) == 0:
-			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, ErrNotFound)
-		case done == 2:
-			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, ErrRunning)
-		case done == 1:
+		case len(record) == 0:
+			err = ErrNotFound
+		case result == store.Postponed:
 			return nil
+		case result == store.BeingHandled:
+			err = ErrRunning
+		case result == store.WaitsAlready:
+			err = ErrWaiting
+		}
+		if err != nil {
+			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, err)
 		}
 		// It is one of many that are due at the same time: it is looked for from here, and handed to the script.
-		e, err := q.dueAt(ctx, k, s)
+		e, err := q.dueAt(ctx, k, statusOf(id, record, nil, time.Time{}))
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		args = append(args[:11:11], e.raw) // without one: it is not there any more
+		raw = e.raw // without one: it is not there any more
 	}
 }
 
 // dueAt looks for a message among those that are due when it is.
 func (q *Queue) dueAt(ctx context.Context, k *store.Keys, s Status) (Entry, error) {
 	const page = 1000
-	at := s.Due.UnixMilli()
 	return q.find(s, func(n int) ([]Entry, error) {
-		v, err := q.query(ctx, k.Name, func(c *link.Call) { c.Add("ZRANGEBYSCORE", k.Delay, at, at, "WITHSCORES", "LIMIT", n*page, page) })
+		v, err := q.query(ctx, k.Name, func(c *link.Call) { store.AddDueAt(c, k, s.Due, n, page) })
 		return entries(k.Name, v, true), err
 	})
 }
@@ -301,7 +291,7 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 		if e, err = q.dueAt(ctx, k, s); err == nil {
 			return e, nil
 		}
-		fallthrough // one that was put off lies in prepare
+		fallthrough // it has just been promoted
 	case StatePrepare:
 		if e, err = q.find(s, pages(k.Prepare)); err != nil {
 			e, err = q.find(s, pages(k.Suspect))

@@ -16,7 +16,7 @@ func (deaf) postpone(context.Context, string, time.Time) error { return nil }
 func TestIDFaultsAreNoResult(t *testing.T) {
 	t.Parallel()
 	stray := []any{"HSET", "{bench}.ids", idOfNumber(1e6), "x"}
-	twice := []any{"HSET", "{bench}.ids", idOfNumber(uint64(tiny.alive)), "0123456789abcdefp0 0 0 0 \n"}
+	twice := []any{"HSET", "{bench}.ids", idOfNumber(uint64(tiny.alive)), "0123456789abcdefp 0 0 0 \n"}
 	for _, c := range []struct {
 		name   string
 		run    func(context.Context, queue, task) ([]sample, error)

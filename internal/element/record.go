@@ -12,7 +12,6 @@ import (
 type Record struct {
 	Serial   ulid.ULID
 	State    byte // p, d or u
-	Off      bool // put off: it is due at At, wherever it lies
 	Attempts int  // that are over
 	At       int64
 	Expires  int64
@@ -25,12 +24,12 @@ func ParseRecord(raw []byte) (r Record, ok bool) {
 		return r, false
 	}
 	copy(r.Serial[:], raw)
-	if string(raw[16:]) == "p0 0 0 0 \n" { // most, by far
+	if string(raw[16:]) == "p 0 0 0 \n" { // most, by far
 		r.State = 'p'
 		return r, true
 	}
-	r.State, r.Off = raw[16], raw[17] == '4'
-	head, failure, ok := bytes.Cut(raw[18:], []byte(" \n"))
+	r.State = raw[16]
+	head, failure, ok := bytes.Cut(raw[17:], []byte(" \n"))
 	r.Failure = string(failure)
 	f := strings.Fields(string(head))
 	if !ok || len(f) != 3 {

@@ -34,7 +34,6 @@ type Keys struct {
 	IDs       string // hash: the record of each id that is taken; lua/ids.lua has its form
 	Running   string // hash: by serial, the worker that handles a message with an id
 	Cancelled string // set: serials of cancelled messages, until they have left their list
-	Postponed string // string with a time to live: present while a postponed message may lie in prepare
 	Waited    string // set: serials of messages whose end a Wait expects
 	Receipts  string // set: of sends that may be repeated: the first serial, and with an x before it that of each refused one
 	Done      string // hash: outcomes of finished messages, by id
@@ -50,7 +49,7 @@ func KeysOf(channel string) *Keys {
 		Name:    channel,
 		Prepare: tag + "prepare", Delay: tag + "delay", Suspect: tag + "suspect", Dead: tag + "dead",
 		Receivers: tag + "receivers", DeadReceivers: tag + "receivers.dead", Keeper: tag + "keeper",
-		IDs: tag + "ids", Running: tag + "running", Cancelled: tag + "cancelled", Postponed: tag + "postponed", Waited: tag + "waited",
+		IDs: tag + "ids", Running: tag + "running", Cancelled: tag + "cancelled", Waited: tag + "waited",
 		Receipts: tag + "receipts", Done: tag + "done", DoneAt: tag + "done.at", Kept: tag + "kept", Recur: tag + "recur",
 	}
 }

@@ -14,7 +14,7 @@ if holder then
   redis.pcall('PUBLISH', KEYS[4], 'cancel ' .. p.serial)
   return {r, holder}
 end
-local e = p.state == 'd' and not p.off and due(KEYS[4], p, tonumber(ARGV[3]))
+local e = p.state == 'd' and due(KEYS[4], p, tonumber(ARGV[3]))
 if not e then
   redis.call('SADD', KEYS[3], p.serial)
   redis.pcall('PUBLISH', KEYS[4], 'cancel ' .. p.serial) -- for a worker that has it, and has not said so yet

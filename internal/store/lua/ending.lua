@@ -62,7 +62,7 @@ local function gone(k, serial) return redis.pcall('SISMEMBER', k[2], serial) == 
 local function finish(k, id, m, now)
   local p = not m.mine and own(k[1], id, m.serial)
   if p and m.unique > 0 and m.kind == 'a' then
-    redis.call('HSET', k[1], id, record(m.serial, 'u', 0, m.attempt, now + m.unique, 0, ''))
+    redis.call('HSET', k[1], id, record(m.serial, 'u', m.attempt, now + m.unique, 0, ''))
     redis.pcall('ZADD', k[5], string.format('%.0f', now + m.unique), 'u' .. id)
     pcall(tidy, k, now, 4)
   elseif p then

@@ -14,7 +14,7 @@ local function free()
     local id, e, n = ARGV[i], ARGV[i + 1], #es + 1
     if seen[id] then return false end
     seen[id], ids[n], es[n], out[n] = true, id, e, 1
-    records[2 * n - 1], records[2 * n] = id, string.sub(e, 5, 20) .. 'p0 0 0 0 \n'
+    records[2 * n - 1], records[2 * n] = id, string.sub(e, 5, 20) .. 'p 0 0 0 \n'
   end
   local taken = redis.call('HMGET', KEYS[2], unpack(ids))
   for n = 1, #es do
@@ -35,7 +35,7 @@ else
   for i = from, #ARGV, 2 do
     local id, e = ARGV[i], ARGV[i + 1]
     local n, serial = #es + 1, string.sub(e, 5, 20)
-    if redis.call('HSETNX', KEYS[2], id, serial .. 'p0 0 0 0 \n') == 1 then
+    if redis.call('HSETNX', KEYS[2], id, serial .. 'p 0 0 0 \n') == 1 then
       out[#out + 1] = 1
       es[n], ids[n] = e, id
     else

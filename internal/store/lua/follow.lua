@@ -33,7 +33,7 @@ for i = 10, #ARGV, 5 do
     elseif id == ARGV[2] and ids == KEYS[3] and not mine and own(ids, id, ARGV[3]) then
       raw = redis.call('HGET', ids, id)
       mine = parsed(raw)
-      redis.call('HSET', ids, id, record(serial, state, 0, 0, to, expires, ''))
+      redis.call('HSET', ids, id, record(serial, state, 0, to, expires, ''))
     else
       free = enter(ids, running, id, serial, state, now, to, expires)
     end

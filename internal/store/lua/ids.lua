@@ -1,18 +1,18 @@
 -- What scripts know of ids. An id is taken while the hash ids has a record of it:
---   serial (16 bytes)  state  flag  ' ' attempts  ' ' at  ' ' expires  ' ' '\n' failure
--- state: p waits, d is due later (at), u is kept taken until at. flag: 4 put off: wherever it lies, it is due at, else 0. attempts that are
--- over. expires: ms until which it is to be taken; 0: none, or it was taken. Whose serial is in the hash running is in a worker's hands,
+--   serial (16 bytes)  state  ' ' attempts  ' ' at  ' ' expires  ' ' '\n' failure
+-- state: p waits, d is due later (at), u is kept taken until at. attempts that are over.
+-- expires: ms until which it is to be taken; 0: none, or it was taken. Whose serial is in the hash running is in a worker's hands,
 -- whatever its record says; whose is in the set cancelled is not to be handled, or its handler to be ended.
-local function record(serial, state, flag, attempts, at, expires, failure)
-  return serial .. state .. string.format('%d %d %.0f %.0f \n', flag, attempts, at, expires) .. failure
+local function record(serial, state, attempts, at, expires, failure)
+  return serial .. state .. string.format(' %d %.0f %.0f \n', attempts, at, expires) .. failure
 end
 
 -- parsed is the parts of a record, or nil.
 local function parsed(r)
   if not r then return nil end
-  local state, flag, attempts, at, expires, failure = string.match(string.sub(r, 17), '^(%a)(%d) (%d+) (%d+) (%d+) \n(.*)$')
+  local state, attempts, at, expires, failure = string.match(string.sub(r, 17), '^(%a) (%d+) (%d+) (%d+) \n(.*)$')
   if not state then return nil end
-  return {serial = string.sub(r, 1, 16), state = state, off = flag == '4', attempts = tonumber(attempts), at = tonumber(at),
+  return {serial = string.sub(r, 1, 16), state = state, attempts = tonumber(attempts), at = tonumber(at),
     expires = tonumber(expires), failure = failure}
 end
 
@@ -31,7 +31,7 @@ end
 
 -- enter takes an id for a message that waits, or is due later. Where it is taken it gives false and the record that has it.
 local function enter(ids, running, id, serial, state, now, at, expires)
-  local new = record(serial, state, 0, 0, at, expires, '')
+  local new = record(serial, state, 0, at, expires, '')
   if redis.call('HSETNX', ids, id, new) == 1 then return true end
   local old = redis.call('HGET', ids, id)
   local p = parsed(old)
@@ -52,7 +52,7 @@ local function wait(ids, running, id, serial, holder)
   end
   if type(mark) == 'string' then redis.pcall('HDEL', running, serial) end
   local p = id and own(ids, id, serial)
-  if p and p.expires > 0 then redis.pcall('HSET', ids, id, record(serial, p.state, p.off and 4 or 0, p.attempts, p.at, 0, p.failure)) end
+  if p and p.expires > 0 then redis.pcall('HSET', ids, id, record(serial, p.state, p.attempts, p.at, 0, p.failure)) end
 end
 
 -- due is a message's element in delay, or nil where it is not among the first n, or 128 KB, that are due at its time.

@@ -1,43 +1,36 @@
--- Postpone: another due time for a message that waits or is due later; one that is past brings it to prepare. What lies in prepare
--- stays there, marked, until it is taken.
--- KEYS 1 receivers  2 ids  3 delay  4 prepare  5 running  6 postponed
+-- Postpone: another due time for a message that is due later; one that is past brings it to prepare. What waits to be taken stays where it is.
+-- KEYS 1 receivers  2 ids  3 delay  4 prepare  5 running
 -- ARGV 1 id  2 'in' or 'at'  3 ms from now, or ms since 1970  4 most elements that are looked through for it in delay  5 serial
 --      6 the element, where known; '' where it was looked for and is not there
--- reply: the record, as it was, or '' where that message has none; 1, 0 where it lies in delay and was not found, or 2 where a worker has it
+-- reply: the record, as it was, or '' where that message has none; then 1; 0 where it lies in delay and was not found; 2 where a worker has it;
+--        3 where it waits to be taken already, and the new time is ahead
 redis.call('ZREM', KEYS[1], '')
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now, ceil = clock()
 local to = tonumber(ARGV[3])
-if ARGV[2] == 'in' then to = time[1] * 1000 + math.ceil(time[2] / 1000) + to end
+if ARGV[2] == 'in' then to = ceil + to end
 local r = redis.call('HGET', KEYS[2], ARGV[1])
 local p = own(KEYS[2], ARGV[1], ARGV[5])
 if not p or p.state == 'u' or expired(p, KEYS[5], now) then return {'', 1} end
-if redis.call('HEXISTS', KEYS[5], p.serial) == 1 and not (p.off and p.at > now) then return {r, 2} end -- else it is just being put off
-local function mark(state, off, at)
-  redis.call('HSET', KEYS[2], ARGV[1], record(p.serial, state, off, p.attempts, at, p.expires, p.failure))
+if redis.call('HEXISTS', KEYS[5], p.serial) == 1 then return {r, 2} end
+local function mark(state, at)
+  redis.call('HSET', KEYS[2], ARGV[1], record(p.serial, state, p.attempts, at, p.expires, p.failure))
 end
-if p.state == 'd' and not p.off then
+if p.state == 'd' then
   local e = ARGV[6]
   if not (e and e ~= '' and redis.call('ZSCORE', KEYS[3], e)) then e = due(KEYS[3], p, tonumber(ARGV[4])) end
   if e and to > now then
     local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
-    redis.call('ZADD', KEYS[3], string.format('%.0f', to), e)
-    mark('d', 0, to)
-    if to < tonumber(first[2]) or e == first[1] then redis.pcall('PUBLISH', KEYS[3], string.format('%.0f', to - now)) end
+    redis.call('ZADD', KEYS[3], printed(to), e)
+    mark('d', to)
+    if to < tonumber(first[2]) or e == first[1] then redis.pcall('PUBLISH', KEYS[3], printed(to - now)) end
     return {r, 1}
   elseif e then
     redis.call('LPUSH', KEYS[4], e)
     redis.call('ZREM', KEYS[3], e)
-    mark('p', 0, now)
+    mark('p', now)
     return {r, 1}
   elseif p.at > now and ARGV[6] ~= '' then
     return {r, 0} -- it is among more that are due at the same time
   end
 end
-if to > now then
-  if redis.call('PTTL', KEYS[6]) < to - now then redis.call('SET', KEYS[6], '', 'PX', string.format('%.0f', to - now)) end
-  mark('d', 4, to)
-else
-  mark('p', 0, now)
-end
-return {r, 1}
+return {r, to > now and 3 or 1} -- what waits is due already

@@ -16,7 +16,7 @@ end
 local before = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
 local left = replaced(KEYS[2], ARGV[2], KEYS[3], printed(to), ARGV[3])
 if left ~= 1 then return left end
-if p then redis.pcall('HSET', KEYS[4], id, record(p.serial, 'd', 0, tonumber(ARGV[6]), to, 0, ARGV[7])) end
+if p then redis.pcall('HSET', KEYS[4], id, record(p.serial, 'd', tonumber(ARGV[6]), to, 0, ARGV[7])) end
 if id then redis.pcall('HDEL', KEYS[9], ARGV[5]) end
 hint(KEYS[3], before, to, now)
 return to

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// What a script looks through for one message among those due at the very millisecond: Cancel can do without, Postpone
+// would have to fetch them.
+const (
+	cancelLooks   = 32
+	postponeLooks = 1024
+)
+
+// StatusAnswer is what is known of an id, at one moment.
+type StatusAnswer struct {
+	Now       time.Time // by the server's clock
+	Record    []byte    // of the message that has the id; empty: none
+	Holder    []byte    // of a message that a worker handles; index.go has its form
+	Cancelled bool
+	Outcome   []byte // what is kept of the last message of that id; lua/ending.lua has its form
+}
+
+// AddStatus asks for what is known of an id.
+func AddStatus(c *link.Call, k *Keys, id string) {
+	c.AddScript(Status, 4, k.IDs, k.Running, k.Cancelled, k.Done, id)
+}
+
+// StatusReply reads the reply to AddStatus.
+func StatusReply(v any) (a StatusAnswer, err error) {
+	vs, err := redis.Values(v, nil)
+	if err != nil || len(vs) < 5 {
+		return a, fmt.Errorf("shunt: status answered %v", v)
+	}
+	now, _ := redis.Int64(vs[0], nil)
+	a.Now = time.UnixMilli(now)
+	a.Record, _ = vs[1].([]byte)
+	a.Holder, _ = vs[2].([]byte)
+	a.Cancelled = vs[3] == int64(1)
+	a.Outcome, _ = vs[4].([]byte)
+	return a, nil
+}
+
+// AddCancel cancels a message: one that waits is never handled, and the worker that has one ends its handler. A repeat finds
+// nothing more to do.
+func AddCancel(c *link.Call, k *Keys, id string, serial ulid.ULID, b *Bounds) {
+	c.AddScript(Cancel, 9, k.Receivers, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+		id, serial[:], cancelLooks, max(0, b.MaxDone), max(0, b.MaxDoneBytes))
+}
+
+// CancelReply reads the reply to AddCancel: the record as it was, and who had the message. found: it was there.
+func CancelReply(v any) (record, holder []byte, found bool) {
+	vs, _ := redis.Values(v, nil)
+	if len(vs) < 2 {
+		return nil, nil, false
+	}
+	record, _ = vs[0].([]byte)
+	holder, _ = vs[1].([]byte)
+	return record, holder, true
+}
+
+// PostponeResult is what a postponement came to.
+type PostponeResult int
+
+// The results of a postponement; lua/postpone.lua has the numbers.
+const (
+	NotAmongSome PostponeResult = iota // it lies in delay among more that are due at the same time than the script looks at
+	Postponed
+	BeingHandled
+	WaitsAlready // to be taken, so it cannot be given a time that is ahead
+)
+
+// AddPostpone gives a message that is due later another due time: a wait, or ms since 1970. raw is its element where that is
+// known; known says that it was looked for.
+func AddPostpone(c *link.Call, k *Keys, id string, serial ulid.ULID, mode string, ms int64, raw []byte, known bool) {
+	args := []any{k.Receivers, k.IDs, k.Delay, k.Prepare, k.Running, id, mode, ms, postponeLooks, serial[:]}
+	if known {
+		args = append(args, raw)
+	}
+	c.AddScript(Postpone, 5, args...)
+}
+
+// PostponeReply reads the reply to AddPostpone: the record as it was, empty where the message has none.
+func PostponeReply(v any) (record []byte, result PostponeResult, err error) {
+	vs, err := redis.Values(v, nil)
+	if err != nil || len(vs) < 2 {
+		return nil, 0, fmt.Errorf("shunt: postpone answered %v", v)
+	}
+	record, _ = vs[0].([]byte)
+	n, err := redis.Int(vs[1], nil)
+	return record, PostponeResult(n), err
+}
+
+// AddWait notes that somebody waits for a message's end, and asks what is known of it. serial is the message's where it is
+// known already.
+func AddWait(c *link.Call, k *Keys, id string, serial *ulid.ULID) {
+	var known []byte
+	if serial != nil {
+		known = serial[:]
+	}
+	c.AddScript(Wait, 4, k.Receivers, k.IDs, k.Done, k.Waited, id, known)
+}
+
+// WaitReply reads the reply to AddWait: the serial of the message that lives, or what is kept of one that is over; nil where
+// there is neither.
+func WaitReply(v any) (lives bool, raw []byte, err error) {
+	vs, err := redis.Values(v, nil)
+	if err != nil || len(vs) == 0 {
+		return false, nil, fmt.Errorf("shunt: wait answered %v", v)
+	}
+	n, _ := redis.Int(vs[0], nil)
+	if len(vs) > 1 {
+		raw, _ = vs[1].([]byte)
+	}
+	return n == 1, raw, nil
+}
+
+// AddHolders asks who has some messages in hand; the replies are bytes, or nothing.
+func AddHolders(c *link.Call, k *Keys, serials ...ulid.ULID) {
+	for _, serial := range serials {
+		c.Add("HGET", k.Running, serial[:])
+	}
+}
+
+// AddDueAt asks for a page of the elements that are due at one time, with their scores.
+func AddDueAt(c *link.Call, k *Keys, due time.Time, page, size int) {
+	at := due.UnixMilli()
+	c.Add("ZRANGEBYSCORE", k.Delay, at, at, "WITHSCORES", "LIMIT", page*size, size)
+}
+
+// SerialOf is the serial of an element, zero for a bare payload.
+func SerialOf(raw []byte) ulid.ULID {
+	e, _ := element.Decode(raw)
+	return e.Serial
+}
