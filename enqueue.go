@@ -172,7 +172,7 @@ func (q *Queue) enqueueLater(ctx context.Context, limit time.Duration, d *draft,
 			mode = "again"
 		}
 		left := d.in - time.Since(began)
-		if link.Classify(err) != link.Unknown || ctx.Err() != nil || mode == "in" && left < time.Second {
+		if link.Classify(err) != link.Unknown || ctx.Err() != nil || errors.Is(err, link.ErrClosed) || mode == "in" && left < time.Second {
 			return due, explain(err, "enqueue later to", d.channel)
 		}
 		link.Sleep(ctx, link.Jitter(wait))

@@ -22,8 +22,8 @@ import (
 // passes waits until so much time has passed on the server's clock.
 func (b *bench) passes(s redistest.Backend, d time.Duration) {
 	b.t.Helper()
-	end := serverTime(s.Do("TIME")).Add(d)
-	b.until(d+5*time.Second, "its time is over", func() bool { return serverTime(s.Do("TIME")).After(end) })
+	end := store.ServerTime(s.Do("TIME")).Add(d)
+	b.until(d+5*time.Second, "its time is over", func() bool { return store.ServerTime(s.Do("TIME")).After(end) })
 }
 
 // waited waits until somebody waits for n messages.

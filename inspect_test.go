@@ -2,6 +2,9 @@ package shunt
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,4 +90,93 @@ func TestWaitWhileTheIDIsTakenAgain(t *testing.T) {
 		t.Error("it waits for the other one")
 	}
 	close(step)
+}
+
+// What is cancelled is left out of the counts, wherever it lies, and what a worker handles is not counted as waiting.
+func TestStatsWithCancelled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	b := newBench(t, s.URL())
+	at := time.Now().Add(time.Hour)
+	for i := range 200 {
+		b.must(b.one(i, ID(fmt.Sprint(i)), At(at)))
+	}
+	for i := range 200 {
+		_, err := b.Cancel(ctx, b.name, fmt.Sprint(i))
+		b.must(err)
+	}
+	step, begun := make(chan struct{}), make(chan struct{})
+	b.receive(1, func(context.Context, int) error { close(begun); <-step; return nil })
+	b.must(b.one(1000, ID("running")))
+	<-begun
+	b.must(b.one(1001, ID("waiting")))
+	for _, id := range []string{"running", "waiting"} {
+		_, err := b.Cancel(ctx, b.name, id)
+		b.must(err)
+	}
+	b.enqueue(2000, 2100)
+	st, err := b.Stats(ctx, b.name)
+	b.must(err)
+	if st[StatePrepare].Count != 100 || st[StateDelay].Count != 0 {
+		t.Errorf("prepare %d, delay %d", st[StatePrepare].Count, st[StateDelay].Count)
+	}
+	close(step)
+}
+
+// Enqueue of a delayed message hears Close.
+func TestEnqueueLaterHearsClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.ReplyTimeout = 500 * time.Millisecond })
+	k := b.kind(nil)
+	b.must(b.Enqueue(context.Background(), k.Message(0)))
+	p.On(redistest.ByScript(store.Later)(b.name), 1, redistest.CutAfter)
+	p.On(redistest.ByScript(store.Later)(b.name), 2, redistest.Call(func() {
+		p.Refuse(true)
+		p.CutAll()
+	}))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	got := make(chan error, 1)
+	go func() { got <- b.Enqueue(ctx, k.Message(1), In(time.Hour)) }()
+	b.wait(EventDisconnected, 1, 10*time.Second)
+	b.must(b.Close())
+	select {
+	case err := <-got:
+		if !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it has not returned 5 s after Close")
+	}
+}
+
+// Then takes a bounded number of messages, whatever the number of calls.
+func TestThenHasATotal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	got := make(chan error, 1)
+	b.receive(1, func(ctx context.Context, i int) error {
+		if i != 1 {
+			return nil
+		}
+		some := make([]IMessage, 600)
+		for i := range some {
+			some[i] = b.kind(nil).Message(2)
+		}
+		if err := Then(ctx, some...); err != nil {
+			got <- err
+			return nil
+		}
+		got <- Then(ctx, some...)
+		return nil
+	})
+	b.enqueue(1, 2)
+	if err := <-got; err == nil || !strings.Contains(err.Error(), "1200") || !strings.Contains(err.Error(), "1000") {
+		t.Error(err)
+	}
+	b.wait(EventAcked, 601, 10*time.Second)
 }

@@ -822,40 +822,6 @@ func TestCutsEverywhere(t *testing.T) {
 	t.Logf("%d messages, %d cuts, %d handovers, %d extra", n, struck, q.count(EventHandedOver), seen.extra())
 }
 
-// The goroutine that beats emptied the lists of a dead receiver one by one, for longer than its own lease.
-func TestReapingStarvesNoBeat(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	redistest.Leaks(t)
-	p := redistest.NewProxy(t, s.Addr())
-	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
-	q.corpse(s, 1000, "1", "s", 1)
-	p.Slow(10*time.Millisecond, 0, 0) // so a sixth of the lease, after which a sweep gives way, has time for 17 times 16 of them
-	beats, reaps := redistest.ByScript(store.Beat)(q.name), redistest.ByScript(store.Reap)(q.name)
-	var mu sync.Mutex
-	all, since, longest := 0, 0, 0
-	p.On(func(args [][]byte) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if beats(args) {
-			since = 0
-		} else if reaps(args) {
-			all++
-			since++
-			longest = max(longest, since)
-		}
-		return false
-	}, 0, redistest.Pass)
-	q.receive(2, func(context.Context, int) error { return nil })
-	q.until(30*time.Second, "500 lists are emptied", func() bool { mu.Lock(); defer mu.Unlock(); return all >= 500 })
-	mu.Lock()
-	defer mu.Unlock()
-	if longest > 320 {
-		t.Errorf("%d lists were emptied between two beats", longest)
-	}
-	t.Logf("at most %d between two beats", longest)
-}
-
 // Lists are reaped several in one pipeline, but not those of large elements: nobody is to wait for Redis so long.
 func TestLargeAreReapedOneByOne(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 const thenMost = 1000
 
 // Then enqueues messages when the message that the handler owning ctx was called for is acked: both are one step in Redis, so that none of
-// them is lost or doubled, and none is enqueued where the lease was lost or the handler fails. It takes up to 1,000 a call, and may be called
-// several times; With gives a message options of its own. One whose ID is taken then is not enqueued, which an Event tells. An error says
+// them is lost or doubled, and none is enqueued where the lease was lost or the handler fails. It takes up to 1,000 messages in
+// all, and may be called several times; With gives a message options of its own. One whose ID is taken then is not enqueued, which an Event tells. An error says
 // what is wrong with a message, and nothing of this call is taken.
 func Then(ctx context.Context, ms ...IMessage) error {
 	it, err := itemOf(ctx)
@@ -24,9 +24,6 @@ func Then(ctx context.Context, ms ...IMessage) error {
 	r, _ := ctx.Value(ownerKey{}).(*receiver)
 	if r == nil {
 		return errNoHandling
-	}
-	if len(ms) > thenMost {
-		return fmt.Errorf("shunt: %d messages follow: want at most %d", len(ms), thenMost)
 	}
 	now := time.Now()
 	fs := make([]worker.Follow, 0, len(ms))
@@ -47,6 +44,9 @@ func Then(ctx context.Context, ms ...IMessage) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	it.Then(fs)
+	if n, ok := it.Then(fs, thenMost); !ok {
+		return fmt.Errorf("shunt: %d messages follow this one: want at most %d in all calls of Then, since one script enqueues them: "+
+			"enqueue the rest from a message that follows", n, thenMost)
+	}
 	return nil
 }

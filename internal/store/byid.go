@@ -11,12 +11,8 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// What a script looks through for one message among those due at the very millisecond: Cancel can do without, Postpone
-// would have to fetch them.
-const (
-	cancelLooks   = 32
-	postponeLooks = 1024
-)
+// dueLooks is how many a script looks through for one message, among those that are due at the very millisecond.
+const dueLooks = 1024
 
 // StatusAnswer is what is known of an id, at one moment.
 type StatusAnswer struct {
@@ -51,7 +47,7 @@ func StatusReply(v any) (a StatusAnswer, err error) {
 // nothing more to do.
 func AddCancel(c *link.Call, k *Keys, id string, serial ulid.ULID, b *Bounds) {
 	c.AddScript(Cancel, 9, k.Receivers, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
-		id, serial[:], cancelLooks, max(0, b.MaxDone), max(0, b.MaxDoneBytes))
+		id, serial[:], dueLooks, max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 }
 
 // CancelReply reads the reply to AddCancel: the record as it was, and who had the message. found: it was there.
@@ -79,7 +75,7 @@ const (
 // AddPostpone gives a message that is due later another due time: a wait, or ms since 1970. raw is its element where that is
 // known; known says that it was looked for.
 func AddPostpone(c *link.Call, k *Keys, id string, serial ulid.ULID, mode string, ms int64, raw []byte, known bool) {
-	args := []any{k.Receivers, k.IDs, k.Delay, k.Prepare, k.Running, id, mode, ms, postponeLooks, serial[:]}
+	args := []any{k.Receivers, k.IDs, k.Delay, k.Prepare, k.Running, id, mode, ms, dueLooks, serial[:]}
 	if known {
 		args = append(args, raw)
 	}

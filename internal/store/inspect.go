@@ -1,7 +1,9 @@
 package store
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -28,4 +30,94 @@ func PurgeReply(v any) (deleted, left int, err error) {
 		return 0, 0, fmt.Errorf("shunt: purge answered %v", v)
 	}
 	return ns[0], ns[1], nil
+}
+
+// Scored is an element with its score in a set, ms since 1970.
+type Scored struct {
+	Raw []byte
+	At  time.Time
+}
+
+// Counts are how many messages a channel has in each state but doing, and which come first.
+type Counts struct {
+	Now                                 time.Time // by the server's clock
+	Prepare, Suspect, Delay, Dead, Done int
+	NextPrepare, NextSuspect            []byte  // to be taken next; nil: none
+	FirstDelay, FirstDead, FirstDone    *Scored // of FirstDone the element is an id
+	Cancelled                           int     // that are no worker's, and wait to be dropped
+}
+
+// maxCancelled is how many cancelled messages are asked for whether a worker has them.
+const maxCancelled = 1000
+
+// Count asks for the counts of a channel. They are not of one moment.
+func Count(ctx context.Context, run func(ctx context.Context, fill func(*link.Call)) ([]any, error), k *Keys) (n Counts, err error) {
+	vs, err := run(ctx, func(c *link.Call) {
+		c.Add("TIME")
+		c.Add("LLEN", k.Prepare)
+		c.Add("LINDEX", k.Prepare, -1)
+		c.Add("LLEN", k.Suspect)
+		c.Add("LINDEX", k.Suspect, -1)
+		c.Add("ZCARD", k.Delay)
+		c.Add("ZRANGE", k.Delay, 0, 0, "WITHSCORES")
+		c.Add("ZCARD", k.Dead)
+		c.Add("ZRANGE", k.Dead, 0, 0, "WITHSCORES")
+		c.Add("SCARD", k.Cancelled)
+		c.Add("ZCARD", k.DoneAt)
+		c.Add("ZRANGE", k.DoneAt, 0, 0, "WITHSCORES")
+	})
+	if err != nil {
+		return n, err
+	}
+	number := func(i int) int { v, _ := redis.Int(vs[i], nil); return v }
+	n = Counts{
+		Now: ServerTime(vs[0]), Prepare: number(1), Suspect: number(3), Delay: number(5), Dead: number(7), Done: number(10),
+		FirstDelay: firstScored(vs[6]), FirstDead: firstScored(vs[8]), FirstDone: firstScored(vs[11]), Cancelled: number(9),
+	}
+	n.NextPrepare, _ = vs[2].([]byte)
+	n.NextSuspect, _ = vs[4].([]byte)
+	if n.Cancelled == 0 || n.Cancelled > maxCancelled {
+		return n, nil
+	}
+	vs, err = run(ctx, func(c *link.Call) { c.Add("SMEMBERS", k.Cancelled) })
+	if err != nil {
+		return n, err
+	}
+	serials, _ := redis.ByteSlices(vs[0], nil)
+	if len(serials) == 0 {
+		return n, nil
+	}
+	vs, err = run(ctx, func(c *link.Call) {
+		c.Add("HMGET", k.Running)
+		c.AddElements(serials...)
+	})
+	if err != nil {
+		return n, err
+	}
+	held, _ := redis.Values(vs[0], nil)
+	for _, holder := range held {
+		if holder != nil {
+			n.Cancelled--
+		}
+	}
+	return n, nil
+}
+
+func firstScored(v any) *Scored {
+	vs, _ := redis.Values(v, nil)
+	if len(vs) < 2 {
+		return nil
+	}
+	raw, _ := vs[0].([]byte)
+	score, _ := redis.Float64(vs[1], nil)
+	return &Scored{Raw: raw, At: time.UnixMilli(int64(score))}
+}
+
+// ServerTime reads the reply to TIME.
+func ServerTime(v any) time.Time {
+	t, _ := redis.Int64s(v, nil)
+	if len(t) < 2 {
+		return time.Now()
+	}
+	return time.Unix(t[0], t[1]*1000)
 }

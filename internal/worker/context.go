@@ -157,11 +157,16 @@ func (c *Context) SetResult(result []byte) {
 	c.slot.mu.Unlock()
 }
 
-// Then adds to what is enqueued with the ack.
-func (c *Context) Then(fs []store.Followup) {
+// Then adds to what is enqueued with the ack. False: with these there were more than most, n in all, so none is added.
+func (c *Context) Then(fs []store.Followup, most int) (n int, ok bool) {
 	c.slot.mu.Lock()
-	c.more().then = append(c.more().then, fs...)
-	c.slot.mu.Unlock()
+	defer c.slot.mu.Unlock()
+	more := c.more()
+	if n = len(more.then) + len(fs); n > most {
+		return n, false
+	}
+	more.then = append(more.then, fs...)
+	return n, true
 }
 
 // Receiver is the incarnation that holds the message.

@@ -134,7 +134,7 @@ func (f *fake) withID(channel int, id string, extra element.Extra) func(*element
 		x.ID = id
 		e.Extra = &x
 		k := f.keys[channel]
-		f.s.Do("HSET", k.IDs, id, string(e.Serial[:])+"p0 0 0 "+strconv.FormatInt(x.Expires, 10)+" \n")
+		f.s.Do("HSET", k.IDs, id, string(e.Serial[:])+"p 0 0 "+strconv.FormatInt(x.Expires, 10)+" \n")
 	}
 }
 

@@ -62,7 +62,7 @@ func TestFollow(t *testing.T) {
 		return Follow{Keys: f.keys[1], Mode: "in", MS: 3600_000, Element: e, Raw: e.Encode()}
 	}
 	f.handle = func(it *Item, _ int) error {
-		it.Then([]Follow{follow('1', ""), follow('2', "a"), follow('3', "a")})
+		it.Then([]Follow{follow('1', ""), follow('2', "a"), follow('3', "a")}, 3)
 		return nil
 	}
 	f.enqueue(0, 0, 1)

@@ -157,39 +157,25 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 
 // Stats counts a channel's messages in every state, and their ages by the server's clock. The counts are not of one moment.
 func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
-	k := store.KeysOf(channel)
-	vs, err := q.queryAll(ctx, channel, func(c *link.Call) {
-		c.Add("TIME")
-		c.Add("LLEN", k.Prepare)
-		c.Add("LINDEX", k.Prepare, -1)
-		c.Add("LLEN", k.Suspect)
-		c.Add("LINDEX", k.Suspect, -1)
-		c.Add("ZCARD", k.Delay)
-		c.Add("ZRANGE", k.Delay, 0, 0, "WITHSCORES")
-		c.Add("ZCARD", k.Dead)
-		c.Add("ZRANGE", k.Dead, 0, 0, "WITHSCORES")
-		c.Add("SCARD", k.Cancelled)
-		c.Add("ZCARD", k.DoneAt)
-		c.Add("ZRANGE", k.DoneAt, 0, 0, "WITHSCORES")
-	})
+	n, err := store.Count(ctx, func(ctx context.Context, fill func(*link.Call)) ([]any, error) {
+		return q.queryAll(ctx, channel, fill)
+	}, store.KeysOf(channel))
 	if err != nil {
 		return nil, err
 	}
-	now := serverTime(vs[0])
-	count := func(v any) int { n, _ := redis.Int(v, nil); return n }
-	scored := func(v any) time.Duration {
-		es := entries(channel, v, true)
-		if len(es) == 0 {
+	now := n.Now
+	since := func(first *store.Scored) time.Duration {
+		if first == nil {
 			return 0
 		}
-		return now.Sub(es[0].At)
+		return now.Sub(first.At)
 	}
 	s := Stats{
-		StatePrepare: {max(0, count(vs[1])-count(vs[9])), oldest(channel, now, vs[2:3])},
-		StateSuspect: {count(vs[3]), oldest(channel, now, vs[4:5])},
-		StateDelay:   {count(vs[5]), scored(vs[6])},
-		StateDead:    {count(vs[7]), scored(vs[8])},
-		StateDone:    {count(vs[10]), scored(vs[11])},
+		StatePrepare: {max(0, n.Prepare-n.Cancelled), oldest(channel, now, n.NextPrepare)},
+		StateSuspect: {n.Suspect, oldest(channel, now, n.NextSuspect)},
+		StateDelay:   {n.Delay, since(n.FirstDelay)},
+		StateDead:    {n.Dead, since(n.FirstDead)},
+		StateDone:    {n.Done, since(n.FirstDone)},
 	}
 	held, err := q.List(ctx, channel, StateDoing, 0, 0)
 	if err != nil {
@@ -206,20 +192,12 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 	return s, nil
 }
 
-func serverTime(v any) time.Time {
-	t, _ := redis.Int64s(v, nil)
-	if len(t) < 2 {
-		return time.Now()
-	}
-	return time.Unix(t[0], t[1]*1000)
-}
-
-// oldest is the age of the oldest of some elements.
-func oldest(channel string, now time.Time, elements []any) (age time.Duration) {
-	for _, e := range entries(channel, elements, false) {
-		if !e.EnqueuedAt.IsZero() {
-			age = max(age, now.Sub(e.EnqueuedAt))
+// oldest is the age of an element, zero where there is none or it is a bare payload.
+func oldest(channel string, now time.Time, raw []byte) time.Duration {
+	for _, e := range entries(channel, []any{raw}, false) {
+		if raw != nil && !e.EnqueuedAt.IsZero() {
+			return max(0, now.Sub(e.EnqueuedAt))
 		}
 	}
-	return age
+	return 0
 }
