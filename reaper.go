@@ -239,7 +239,7 @@ func (p *reaper) bury(s *sweeping, member string, until time.Time) (late bool, e
 		case len(b.unasked) > 0:
 			err = p.askLists(b)
 		default:
-			return false, store.FinishDead(r.PoolCtx, r.s.Data, s.Keys, member, dead)
+			return false, store.FinishDead(r.PoolCtx, r.s.Pulse, s.Keys, member, dead) // short, as the sweep is
 		}
 		if late || err != nil {
 			return late, err
