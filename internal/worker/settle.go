@@ -44,7 +44,7 @@ func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) 
 			default:
 				refusal = cmp.Or(refusal, rep.Err)
 				var bad error
-				bad, evs = s.wasRefused(it, rep.Err, evs)
+				evs, bad = s.wasRefused(it, rep.Err, evs)
 				trouble = cmp.Or(trouble, bad)
 			}
 		}
@@ -95,7 +95,7 @@ func (s *worker) unanswered(it *Item, evs []Event) []Event {
 // wasRefused takes in that Redis has not executed a verdict. It stays in hand, to be sent again, and its
 // worker takes nothing of its channel meanwhile. A release gives its claim back. trouble is for the whole
 // receiver. s.mu is held.
-func (s *worker) wasRefused(it *Item, why error, evs []Event) (trouble error, _ []Event) {
+func (s *worker) wasRefused(it *Item, why error, evs []Event) (_ []Event, trouble error) {
 	it.state, s.sendSingly = refused, true
 	if it.verdict.Fate == store.Released && !s.r.Stopped() && it.slot == nil {
 		it.state, it.verdict, it.asked = queued, nil, false
@@ -105,7 +105,7 @@ func (s *worker) wasRefused(it *Item, why error, evs []Event) (trouble error, _ 
 		if it.rare != nil {
 			it.rare.refused = time.Time{}
 		}
-		return why, evs
+		return evs, why
 	}
 	if link.Code(why) != "WRONGTYPE" && len(s.r.channels) == 1 {
 		trouble = why
@@ -114,14 +114,14 @@ func (s *worker) wasRefused(it *Item, why error, evs []Event) (trouble error, _ 
 			Fatal: true, Err: why})
 	}
 	if it.state != refused {
-		return trouble, evs
+		return evs, trouble
 	}
 	if m, now := it.more(), time.Now(); m.refused.IsZero() {
 		m.refused = now
 	} else if now.Sub(m.refused) >= s.r.conf.RefusedFor {
 		evs = s.abandon(it, why, evs)
 	}
-	return trouble, evs
+	return evs, trouble
 }
 
 // abandon ends the wait for a verdict that Redis has refused for long, for what only a person can mend: the
