@@ -56,7 +56,7 @@ func (q *Queue) Channels(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// look sends one command for an operator.
+// query sends one command for an operator.
 func (q *Queue) query(ctx context.Context, channel string, fill func(*link.Call)) (any, error) {
 	vs, err := q.queryAll(ctx, channel, fill)
 	if err != nil {
@@ -65,46 +65,23 @@ func (q *Queue) query(ctx context.Context, channel string, fill func(*link.Call)
 	return vs[0], nil
 }
 
-// looks sends commands for an operator in one pipeline; the first error is that of all.
+// queryAll sends commands for an operator in one pipeline; the first error is that of all.
 func (q *Queue) queryAll(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
 	vs, _, err := q.queryTwice(ctx, channel, fill)
 	return vs, err
 }
 
-// sends is looks; again says that it was sent twice, because the first replies were lost.
+// queryTwice is queryAll; again says that it was sent twice, because the first replies were lost.
 func (q *Queue) queryTwice(ctx context.Context, channel string, fill func(*link.Call)) (vs []any, again bool, err error) {
-	if err := q.open(ctx); err != nil {
-		return nil, false, err
+	replies, again, err := asker{q}.Ask(ctx, channel, fill)
+	if err != nil {
+		return nil, again, err
 	}
-	if channel != "" {
-		if err := store.CheckChannel(channel); err != nil {
-			return nil, false, err
-		}
+	vs = make([]any, len(replies))
+	for i, r := range replies {
+		vs[i] = r.Any()
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, q.conf.EnqueueTimeout)
-		defer cancel()
-	}
-	for ; ; again = true { // whatever an operator sends may be sent again when its outcome is unknown
-		c := link.NewCall()
-		fill(c)
-		err := q.serverOf(channel).Data.Run(ctx, c)
-		if link.Classify(err) == link.Unknown && ctx.Err() == nil && !again {
-			continue
-		}
-		if err != nil {
-			if again { // the first one may have been executed
-				err = &link.Error{Class: link.Unknown, Err: err}
-			}
-			return nil, again, explain(err, "look at", channel)
-		}
-		vs = make([]any, len(c.Replies))
-		for i, r := range c.Replies {
-			vs[i] = r.Any()
-		}
-		return vs, again, nil
-	}
+	return vs, again, nil
 }
 
 // Receivers lists a channel's receivers, the living first, and what each holds.

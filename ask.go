@@ -1,0 +1,44 @@
+package shunt
+
+import (
+	"context"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// asker is a Queue as the store asks it: every question is open to an operator's whole Queue, and may be sent twice.
+type asker struct{ q *Queue }
+
+var _ store.Asker = asker{}
+
+// Ask sends commands in one pipeline, and once more where their replies were lost. Without a deadline of ctx that takes
+// EnqueueTimeout at most. channel is empty where the commands concern none.
+func (a asker) Ask(ctx context.Context, channel string, fill func(*link.Call)) (replies []link.Reply, twice bool, err error) {
+	q := a.q
+	if err := q.open(ctx); err != nil {
+		return nil, false, err
+	}
+	if channel != "" {
+		if err := store.CheckChannel(channel); err != nil {
+			return nil, false, err
+		}
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.conf.EnqueueTimeout)
+		defer cancel()
+	}
+	for ; ; twice = true {
+		c := link.NewCall()
+		fill(c)
+		err := q.serverOf(channel).Data.Run(ctx, c)
+		if link.Classify(err) == link.Unknown && ctx.Err() == nil && !twice {
+			continue
+		}
+		if err != nil && twice { // the first one may have been executed
+			err = &link.Error{Class: link.Unknown, Err: err}
+		}
+		return c.Replies, twice, explain(err, "look at", channel)
+	}
+}
