@@ -288,7 +288,8 @@ func check(h *history) *verdict {
 		}
 	}
 	for _, p := range h.left {
-		if s := all[p.ID]; p.State == "dead" && s.plan == planKill && (p.Recoveries != poisonTimes || !strings.Contains(p.Failure, "dying process")) {
+		counted := strings.Contains(p.Failure, "dying process") || strings.Contains(p.Failure, "whose process died")
+		if s := all[p.ID]; p.State == "dead" && s.plan == planKill && (p.Recoveries != poisonTimes || !counted) {
 			broke("I12 poison", p.ID, "dead after %d recoveries because %q", p.Recoveries, p.Failure)
 		}
 	}

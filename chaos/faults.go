@@ -71,9 +71,13 @@ var rows = []row{
 	{id: "F9", what: "a slow line: +200 ms, 1 KB/s, slices of 1 byte", run: slow, rounds: 1, drain: 60 * time.Second},
 	{id: "F10", what: "redis-server: SIGKILL and restart, AOF always", conf: always, run: crashes, rounds: 6, short: true, drain: 30 * time.Second},
 	{id: "F10 everysec", what: "redis-server: SIGKILL and restart, AOF everysec", conf: []string{"appendonly yes", "appendfsync everysec"}, run: crashes, rounds: 2, drain: 30 * time.Second, lossy: true},
+	{id: "F10 older", what: "redis-server: SIGKILL and restart with an older append-only file, under busy receivers", conf: always, channels: []string{"long"}, run: rewinds,
+		rounds: 4, short: true, drain: 30 * time.Second, lossy: true},
 	{id: "F11", what: "redis-server: SIGSTOP, then SIGCONT", run: freezes, rounds: 1, drain: 30 * time.Second},
 	{id: "F13", what: "SCRIPT FLUSH and CLIENT KILL, at random", run: flushes, rounds: 2, drain: 20 * time.Second, short: true},
 	{id: "F14", what: "maxmemory reached, noeviction", conf: []string{"maxmemory-policy noeviction"}, run: full, rounds: 2, short: true, drain: 60 * time.Second},
+	{id: "F14 limits", what: "small proto-max-bulk-len and client-output-buffer-limit: commands and replies for which Redis closes the connection",
+		conf: []string{"client-output-buffer-limit normal 1mb 0 0", "proto-max-bulk-len 2mb"}, run: limits, rounds: 2, short: true, drain: 60 * time.Second},
 	{id: "F17", what: "clocks wrong by 5 min and a day, and jumping", run: clocks, rounds: 2, drain: 20 * time.Second, recover: soon},
 	{id: "F20", what: "five reapers at once, cut off at each step of a reap", run: reapers, rounds: 5, drain: 20 * time.Second},
 	{id: "F21", what: "five promoters, killed amid promotion", run: promoters, rounds: 1, drain: 120 * time.Second, alone: true},
@@ -351,6 +355,53 @@ func crashes(w *world, r *rand.Rand, long bool) {
 	time.Sleep(time.Second)
 }
 
+// rewinds brings older states of Redis back: each is of the moment at which a worker has a retry executed that is busy with
+// something else by the time of the restart. What was handled in between is handled again. All that the older state has is
+// handled: nothing of it stays in the list of a receiver that goes on.
+func rewinds(w *world, r *rand.Rand, long bool) {
+	usually, busily := w.channels[0], w.channels[1]
+	w.start(orders{Channels: []string{usually}})
+	busy := w.start(orders{Channels: []string{busily}, Workers: 1, Prefetch: 1})
+	for round := range sized(long, 2, 4) {
+		w.channels = []string{usually}
+		w.flow(100, append([]string{planSlow + "1500", planDeaf + "700"}, usual...)...)
+		acked := make(map[*worker]int)
+		verdicts := func(x *worker) int {
+			return w.told(x.Name, "acked") + w.told(x.Name, "retried") + w.told(x.Name, "rejected")
+		}
+		var kept time.Time
+		rule := busy.proxy.On(redistest.ByScript(store.Retry)(busily), 1, redistest.Call(func() {
+			for _, x := range w.all() {
+				acked[x] = verdicts(x)
+			}
+			kept = time.Now()
+			w.server.Keep()
+		}))
+		for _, plan := range []string{planAfter + "200", planSlow + "3000"} {
+			if err := w.post(busily, plan, nil); err != nil {
+				w.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		err := rule.Wait(ctx, 1)
+		cancel()
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.holds(busy, 3*round+2)
+		time.Sleep(between(r, 0, time.Second))
+		w.server.Kill()
+		w.server.RestartKept()
+		for _, x := range w.all() {
+			w.log.say(entry{At: kept, By: x.Name, Op: fault, Phase: info, ID: "older state", N: verdicts(x) - acked[x] + x.flight(), Due: time.Now()})
+		}
+		w.log.say(entry{Op: healing, Phase: info})
+		w.still()
+		w.channels = []string{usually, busily}
+		w.until(15*time.Second, "all that the older state has is handled", func() bool { return w.busy() == 0 })
+	}
+}
+
 func freezes(w *world, r *rand.Rand, long bool) {
 	for range 4 {
 		w.start(orders{})
@@ -406,6 +457,36 @@ func full(w *world, r *rand.Rand, long bool) {
 	w.start(orders{})
 	w.drained(60 * time.Second)
 	w.until(20*time.Second, "it takes messages again", func() bool { return w.post(w.channels[0], planOK, nil) == nil })
+}
+
+// limits has elements that are larger than what Redis sends in one reply, or takes in one command. Each breaks the
+// connection. What can be handled is handled; what breaks each take is dead; none of them kills a process.
+func limits(w *world, r *rand.Rand, long bool) {
+	w.start(orders{})
+	w.start(orders{})
+	w.flow(100, usual...)
+	for range sized(long, 2, 6) {
+		time.Sleep(between(r, 500*time.Millisecond, time.Second))
+		if err := w.post(w.channels[0], planOK, make([]byte, 3<<20)); err == nil {
+			w.Error("Redis takes an element that is above its limit")
+		}
+		w.struck("an element above proto-max-bulk-len")
+		for _, size := range []int{10 << 10, 100 << 10, 300 << 10, 300 << 10, 300 << 10, 700 << 10} {
+			err := w.post(w.channels[0], usual[r.IntN(len(usual))], make([]byte, size))
+			if err != nil && !errors.Is(err, shunt.ErrUnknown) { // it may come just before Redis closes the connection
+				w.Error(err)
+			}
+		}
+		w.struck("replies above the buffer's limit", w.all()...)
+	}
+	w.struck("an element above the buffer's limit", w.all()...)
+	if err := w.post(w.channels[0], planKill, make([]byte, 1500<<10)); err != nil {
+		w.Error(err)
+	}
+	w.until(60*time.Second, "what breaks each take is dead", func() bool {
+		return slices.ContainsFunc(w.all(), func(x *worker) bool { return w.told(x.Name, "poisoned") > 0 })
+	})
+	w.server.Do("CONFIG", "SET", "client-output-buffer-limit", "normal 0 0 0") // for those who look at what is left
 }
 
 // reapers all look after one that was killed, and each is cut off and killed at another step of it.

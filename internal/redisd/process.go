@@ -165,6 +165,42 @@ func (p *Process) launchLocked() error {
 	}
 }
 
+// Keep copies the append-only file aside. The server may write to it meanwhile: then the copy ends somewhere in between. A
+// later Keep takes the copy's place.
+func (p *Process) Keep() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := filepath.Join(p.dir, keptName)
+	if err := os.RemoveAll(kept); err != nil {
+		return fmt.Errorf("redisd: keep the append-only file: %w", err)
+	}
+	if err := os.CopyFS(kept, os.DirFS(filepath.Join(p.dir, appendName))); err != nil {
+		return fmt.Errorf("redisd: keep the append-only file: %w", err)
+	}
+	return nil
+}
+
+// RestartKept is Restart with the append-only file that Keep has copied: all that was written since is gone.
+func (p *Process) RestartKept() error {
+	p.mu.Lock()
+	current := filepath.Join(p.dir, appendName)
+	err := os.RemoveAll(current)
+	if err == nil {
+		err = os.CopyFS(current, os.DirFS(filepath.Join(p.dir, keptName)))
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("redisd: restore the append-only file: %w", err)
+	}
+	return p.Restart()
+}
+
+// The directories of the append-only files: redis-server's own, from version 7 on, and Keep's.
+const (
+	appendName = "appendonlydir"
+	keptName   = "kept"
+)
+
 // Restart starts a killed server again, in the same directory and on the same ports, and returns when it has loaded
 // its data.
 func (p *Process) Restart() error {

@@ -57,6 +57,43 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// What was written after Keep is gone after RestartKept, and the rest is there.
+func TestRestartKept(t *testing.T) {
+	p, err := Start("appendonly yes", "appendfsync always")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Remove()
+	do := func(cmd string, args ...any) any {
+		t.Helper()
+		v, err := p.Do(cmd, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	do("RPUSH", "list", "kept")
+	if err := p.Keep(); err != nil {
+		t.Fatal(err)
+	}
+	do("RPUSH", "list", "lost")
+	p.Kill()
+	if err := p.RestartKept(); err != nil {
+		t.Fatal(err)
+	}
+	if n := do("LLEN", "list"); n != int64(1) {
+		t.Errorf("%v elements after RestartKept, want 1", n)
+	}
+	do("RPUSH", "list", "new")
+	p.Kill()
+	if err := p.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if n := do("LLEN", "list"); n != int64(2) {
+		t.Errorf("%v elements after Restart, want 2", n)
+	}
+}
+
 func TestBadConf(t *testing.T) {
 	t.Parallel()
 	_, err := Start("no-such-directive 1")

@@ -139,6 +139,24 @@ func (s *Server) Restart() {
 	}
 }
 
+// Keep copies the server's append-only file aside, for RestartKept.
+func (s *Server) Keep() {
+	s.t.Helper()
+	s.own("Keep")
+	if err := s.p.Keep(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// RestartKept is Restart with the data as they were at Keep.
+func (s *Server) RestartKept() {
+	s.t.Helper()
+	s.own("RestartKept")
+	if err := s.p.RestartKept(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // own keeps a test from breaking the server of all the others.
 func (s *Server) own(what string) {
 	s.t.Helper()
