@@ -152,7 +152,10 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 		StateSuspect: {n.Suspect, oldest(channel, now, n.NextSuspect)},
 		StateDelay:   {n.Delay, since(n.FirstDelay)},
 		StateDead:    {n.Dead, since(n.FirstDead)},
-		StateDone:    {n.Done, since(n.FirstDone)},
+		StateDone:    {n.Done, 0},
+	}
+	if !n.FirstDone.IsZero() {
+		s[StateDone] = StateStats{n.Done, now.Sub(n.FirstDone)}
 	}
 	held, err := q.List(ctx, channel, StateDoing, 0, 0)
 	if err != nil {

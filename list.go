@@ -171,7 +171,15 @@ func (e *Entry) serial() []byte {
 
 // listDone lists what is kept of messages that are over.
 func (q *Queue) listDone(ctx context.Context, k *store.Keys, offset, last int) ([]Entry, error) {
-	ids, err := redis.Strings(q.query(ctx, k.Name, func(c *link.Call) { c.Add("ZREVRANGE", k.DoneAt, offset, last) }))
+	n := -1
+	if last >= 0 {
+		n = last - offset + 1
+	}
+	v, err := q.query(ctx, k.Name, func(c *link.Call) { store.AddDonePage(c, k, offset, n) })
+	if err != nil {
+		return nil, err
+	}
+	ids, err := store.DonePageReply(v)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}

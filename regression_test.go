@@ -1047,7 +1047,7 @@ func TestClaimsComeInOneOrder(t *testing.T) {
 	first := ""
 	for range 5 {
 		replies, err := q.queryAll(context.Background(), q.name, func(c *link.Call) {
-			c.AddScript(store.Sweep, 12, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+			c.AddScript(store.Sweep, 11, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
 				0, 1000, sweepClaims, "", 1000, 0, 0)
 		})
 		if err != nil {
