@@ -1239,7 +1239,7 @@ func TestOldest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return st[StatePrepare].Count == 1 && st[StatePrepare].Oldest > 0
+			return st[StatePrepare].Count == 1 && st[StatePrepare].OldestAge > 0
 		})
 	})
 }
