@@ -196,7 +196,7 @@ func TestNextDueIn(t *testing.T) {
 		}
 		check(0, 0)
 		b.must(b.one(1, In(time.Hour)))
-		check(50*time.Minute, time.Hour)
+		check(50*time.Minute, time.Hour+time.Second)
 		b.must(b.one(2, In(time.Millisecond)))
 		b.passes(s, 20*time.Millisecond) // nobody promotes it
 		check(-time.Minute, -10*time.Millisecond)
