@@ -96,27 +96,20 @@ const purgeSome = 100
 // purged: shut its receivers down.
 func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
 	k := store.KeysOf(channel)
-	of := map[State]struct {
-		kind string
-		key  string
-	}{StatePrepare: {"list", k.Prepare}, StateSuspect: {"list", k.Suspect}, StateDelay: {"set", k.Delay}, StateDead: {"set", k.Dead}}
+	set := map[State]bool{StatePrepare: false, StateSuspect: false, StateDelay: true, StateDead: true}
+	key := map[State]string{StatePrepare: k.Prepare, StateSuspect: k.Suspect, StateDelay: k.Delay, StateDead: k.Dead}
 	sum := 0
 	for _, s := range states {
-		if s == StateDone {
-			n, err := q.purgeDone(ctx, k)
-			sum += n
-			if err != nil {
-				return sum, err
-			}
-			continue
-		}
-		what, ok := of[s]
-		if !ok {
+		if _, ok := key[s]; !ok && s != StateDone {
 			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect, dead or done", channel, s)
 		}
 		for left, first := purgeSome, true; left > 0; first = false { // what was there at first, so that a producer does not keep it busy
 			v, err := q.query(ctx, channel, func(c *link.Call) {
-				store.AddPurge(c, k, what.key, what.kind == "set", min(left, purgeSome), first)
+				if s == StateDone {
+					store.AddDropDone(c, k, min(left, purgeSome))
+					return
+				}
+				store.AddPurge(c, k, key[s], set[s], min(left, purgeSome), first)
 			})
 			if err != nil {
 				return sum, err
@@ -135,23 +128,4 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 		}
 	}
 	return sum, nil
-}
-
-// purgeDone forgets what became of messages.
-func (q *Queue) purgeDone(ctx context.Context, k *store.Keys) (int, error) {
-	ids, err := redis.Strings(q.query(ctx, k.Name, func(c *link.Call) { c.Add("ZRANGE", k.DoneAt, 0, -1) }))
-	if err != nil {
-		return 0, err
-	}
-	_, err = q.queryAll(ctx, k.Name, func(c *link.Call) {
-		c.Add("DEL", k.Done)
-		c.Add("DEL", k.DoneAt)
-		for some := range slices.Chunk(ids, 500) {
-			c.Add("ZREM", k.Kept)
-			for _, id := range some {
-				c.AddElements([]byte("r" + id))
-			}
-		}
-	})
-	return len(ids), err
 }

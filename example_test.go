@@ -183,7 +183,7 @@ func ExampleAt() {
 		panic(err)
 	}
 	for _, e := range delayed {
-		fmt.Println(e.At.UTC().Format(time.RFC3339))
+		fmt.Println(e.DueAt.UTC().Format(time.RFC3339))
 	}
 	// Output: 2100-01-01T09:00:00Z
 }

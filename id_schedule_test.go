@@ -597,7 +597,7 @@ func TestCancelledRetryEnds(t *testing.T) {
 func TestBadIndex(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	for _, key := range []string{"ids", "cancelled", "done", "done.at", "kept", "receipts"} {
+	for _, key := range []string{"ids", "cancelled", "done", "kept", "receipts"} {
 		t.Run(key, func(t *testing.T) {
 			b := newBench(t, s.URL())
 			b.must(b.one(1, ID("a"), Retain(time.Hour)))

@@ -96,7 +96,7 @@ func (b *bench) taken(s redistest.Backend) []string {
 // A key of the wrong type ended the script's last part: the message was gone, and its id taken for ever.
 func TestWrongTypeFreesIDs(t *testing.T) {
 	t.Parallel()
-	for _, suffix := range []string{"cancelled", "running", "waited", "done", "done.at", "kept"} {
+	for _, suffix := range []string{"cancelled", "running", "waited", "done", "kept"} {
 		t.Run(suffix, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Shared(t)
@@ -144,7 +144,7 @@ func TestWrongTypeFreesIDs(t *testing.T) {
 			if n := s.Do("HLEN", store.KeysOf(b.name).Running).(int64); n > 0 {
 				t.Errorf("%d that are gone are still in hand", n)
 			}
-			// What is kept is known to all three keys, or will be forgotten: else it would be there for ever.
+			// What is kept is known to both keys, or will be forgotten: else it would be there for ever.
 			k := store.KeysOf(b.name)
 			kept, _ := redis.Strings(s.Do("HKEYS", k.Done), nil)
 			for _, id := range []string{"retained", "result", "rejected"} {
@@ -153,7 +153,7 @@ func TestWrongTypeFreesIDs(t *testing.T) {
 				}
 			}
 			for _, id := range kept {
-				if id != "" && (s.Do("ZSCORE", k.DoneAt, id) == nil || s.Do("ZSCORE", k.Kept, "r"+id) == nil) {
+				if id != "" && (s.Do("ZSCORE", k.Kept, "e"+id) == nil || s.Do("ZSCORE", k.Kept, "r"+id) == nil) {
 					t.Errorf("what became of %q is never forgotten", id)
 				}
 			}
@@ -164,7 +164,7 @@ func TestWrongTypeFreesIDs(t *testing.T) {
 // Nor was whoever waited for the end told of it. With these keys as they are that is all he gets.
 func TestWrongTypeIsTold(t *testing.T) {
 	t.Parallel()
-	for _, suffix := range []string{"running", "cancelled", "done", "done.at", "kept"} {
+	for _, suffix := range []string{"running", "cancelled", "done", "kept"} {
 		t.Run(suffix, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Shared(t)
@@ -189,24 +189,6 @@ func TestWrongTypeIsTold(t *testing.T) {
 				t.Errorf("told %q", m.Data)
 			}
 		})
-	}
-}
-
-// What was kept and is forgotten while done.at is of the wrong type was counted among the kept bytes for ever.
-func TestWrongTypeForgets(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	b := newBench(t, s.URL())
-	k := store.KeysOf(b.name)
-	b.receive(1, func(context.Context, int) error { return nil })
-	b.must(b.one(1, ID("a"), Retain(300*time.Millisecond)))
-	b.wait(EventAcked, 1, 5*time.Second)
-	s.Do("SET", k.DoneAt, "not shunt's")
-	b.passes(s, 301*time.Millisecond)
-	b.must(b.one(2, ID("b"), UniqueFor(time.Hour))) // which tidies up, if a sweep has not
-	b.wait(EventAcked, 2, 5*time.Second)
-	if left, _ := redis.StringMap(s.Do("HGETALL", k.Done), nil); len(left) > 0 {
-		t.Errorf("done has %q", left)
 	}
 }
 

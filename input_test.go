@@ -281,8 +281,8 @@ func TestFarFuture(t *testing.T) {
 			t.Fatal(es, err)
 		}
 		for _, e := range es {
-			if time.Until(e.At) < 50*365*24*time.Hour {
-				t.Errorf("due %v", e.At)
+			if time.Until(e.DueAt) < 50*365*24*time.Hour {
+				t.Errorf("due %v", e.DueAt)
 			}
 		}
 	})

@@ -29,10 +29,13 @@ var States = []State{StatePrepare, StateDoing, StateDelay, StateSuspect, StateDe
 // StateStats counts a channel's messages in one state.
 type StateStats struct {
 	Count int
-	// Oldest is how long ago the oldest was enqueued; for Dead, how long ago it died; for Delay, how long the first is overdue, negative
-	// while it is not due. For Prepare and Suspect it is that of the message to be taken next. Zero where there is none or it is a bare
-	// payload.
-	Oldest time.Duration
+	// OldestAge is, in StatePrepare and StateSuspect, the time since the enqueue of the message to be taken next.
+	// In StateDoing it is that of the oldest message held. In StateDead and StateDone it is the time since the oldest
+	// died or ended. It is zero in StateDelay, where there is no message, and for a bare payload.
+	OldestAge time.Duration
+	// NextDueIn is, in StateDelay, the time until the first message is due, negative if it is overdue.
+	// It is zero in all other states, and where there is no message.
+	NextDueIn time.Duration
 }
 
 // Stats are a channel's, by state.
@@ -148,11 +151,14 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 		return now.Sub(first.At)
 	}
 	s := Stats{
-		StatePrepare: {max(0, n.Prepare-n.Cancelled), oldest(channel, now, n.NextPrepare)},
-		StateSuspect: {n.Suspect, oldest(channel, now, n.NextSuspect)},
-		StateDelay:   {n.Delay, since(n.FirstDelay)},
-		StateDead:    {n.Dead, since(n.FirstDead)},
-		StateDone:    {n.Done, since(n.FirstDone)},
+		StatePrepare: {Count: max(0, n.Prepare-n.Cancelled), OldestAge: oldest(channel, now, n.NextPrepare)},
+		StateSuspect: {Count: n.Suspect, OldestAge: oldest(channel, now, n.NextSuspect)},
+		StateDelay:   {Count: n.Delay, NextDueIn: -since(n.FirstDelay)},
+		StateDead:    {Count: n.Dead, OldestAge: since(n.FirstDead)},
+		StateDone:    {Count: n.Done},
+	}
+	if !n.FirstDone.IsZero() {
+		s[StateDone] = StateStats{Count: n.Done, OldestAge: now.Sub(n.FirstDone)}
 	}
 	held, err := q.List(ctx, channel, StateDoing, 0, 0)
 	if err != nil {
@@ -162,7 +168,7 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 	for _, e := range held {
 		doing.Count++
 		if !e.EnqueuedAt.IsZero() {
-			doing.Oldest = max(doing.Oldest, now.Sub(e.EnqueuedAt))
+			doing.OldestAge = max(doing.OldestAge, now.Sub(e.EnqueuedAt))
 		}
 	}
 	s[StateDoing] = doing
@@ -171,7 +177,7 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 
 // oldest is the age of an element, zero where there is none or it is a bare payload.
 func oldest(channel string, now time.Time, raw []byte) time.Duration {
-	for _, e := range entries(channel, []any{raw}, false) {
+	for _, e := range entries(channel, []any{raw}, nil) {
 		if raw != nil && !e.EnqueuedAt.IsZero() {
 			return max(0, now.Sub(e.EnqueuedAt))
 		}

@@ -180,3 +180,25 @@ func TestThenHasATotal(t *testing.T) {
 	}
 	b.wait(EventAcked, 601, 10*time.Second)
 }
+
+// What is due later has no age but a time until it is due, which is negative once that has passed.
+func TestNextDueIn(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		check := func(least, most time.Duration) {
+			t.Helper()
+			st, err := b.Stats(context.Background(), b.name)
+			b.must(err)
+			if d := st[StateDelay]; d.NextDueIn < least || d.NextDueIn > most || d.OldestAge != 0 {
+				t.Errorf("%+v", d)
+			}
+		}
+		check(0, 0)
+		b.must(b.one(1, In(time.Hour)))
+		check(50*time.Minute, time.Hour+time.Second)
+		b.must(b.one(2, In(time.Millisecond)))
+		b.passes(s, 20*time.Millisecond) // nobody promotes it
+		check(-time.Minute, -10*time.Millisecond)
+	})
+}

@@ -23,7 +23,9 @@ type Entry struct {
 	Recoveries int
 	Failure    string    // of the last attempt
 	EnqueuedAt time.Time // by the producer's clock; zero for a bare payload
-	At         time.Time // Delay: due; Dead: died; Done: ended; by the server's clock
+	DueAt      time.Time // Delay: by the server's clock, as DiedAt and EndedAt are; zero in all other states
+	DiedAt     time.Time // Dead
+	EndedAt    time.Time // Done
 	Receiver   string    // Doing: the incarnation that holds it
 	Worker     int       // Doing
 	Outcome    Outcome   // Done, which has no payload
@@ -32,11 +34,14 @@ type Entry struct {
 	raw     []byte
 }
 
-// entries decodes a reply of elements, each followed by its score or not.
-func entries(channel string, reply any, scores bool) []Entry {
+func dueAt(e *Entry) *time.Time  { return &e.DueAt }
+func diedAt(e *Entry) *time.Time { return &e.DiedAt }
+
+// entries decodes a reply of elements. Each is followed by its score where at names the field for it; nil: there is none.
+func entries(channel string, reply any, at func(e *Entry) *time.Time) []Entry {
 	vs, _ := redis.Values(reply, nil)
 	step := 1
-	if scores {
+	if at != nil {
 		step = 2
 	}
 	var es []Entry
@@ -51,9 +56,9 @@ func entries(channel string, reply any, scores bool) []Entry {
 		if !el.Bare {
 			e.EnqueuedAt = element.EnqueuedAt(el.Serial)
 		}
-		if scores {
+		if at != nil {
 			ms, _ := redis.Float64(vs[i+1], nil)
-			e.At = time.UnixMilli(int64(ms))
+			*at(&e) = time.UnixMilli(int64(ms))
 		}
 		es = append(es, e)
 	}
@@ -78,16 +83,16 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 			from = 0
 		}
 		v, err := q.query(ctx, channel, func(c *link.Call) { c.Add("LRANGE", key, from, to) })
-		es := entries(channel, v, false)
+		es := entries(channel, v, nil)
 		slices.Reverse(es)
 		if err == nil {
 			es, err = q.uncancelled(ctx, k, es)
 		}
 		return es, err
 	}
-	set := func(command string, key any) ([]Entry, error) {
+	set := func(command string, key any, at func(*Entry) *time.Time) ([]Entry, error) {
 		v, err := q.query(ctx, channel, func(c *link.Call) { c.Add(command, key, offset, last, "WITHSCORES") })
-		es := entries(channel, v, true)
+		es := entries(channel, v, at)
 		if err == nil {
 			es, err = q.uncancelled(ctx, k, es)
 		}
@@ -99,9 +104,9 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 	case StateSuspect:
 		return list(k.Suspect)
 	case StateDelay:
-		return set("ZRANGE", k.Delay)
+		return set("ZRANGE", k.Delay, dueAt)
 	case StateDead:
-		return set("ZREVRANGE", k.Dead)
+		return set("ZREVRANGE", k.Dead, diedAt)
 	case StateDoing:
 		return q.held(ctx, k)
 	case StateDone:
@@ -130,7 +135,7 @@ func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
 			return nil, err
 		}
 		for worker, v := range vs {
-			of := entries(k.Name, v, false)
+			of := entries(k.Name, v, nil)
 			slices.Reverse(of)
 			for i := range of {
 				of[i].Receiver, of[i].Worker = r.Name, worker
@@ -171,7 +176,15 @@ func (e *Entry) serial() []byte {
 
 // listDone lists what is kept of messages that are over.
 func (q *Queue) listDone(ctx context.Context, k *store.Keys, offset, last int) ([]Entry, error) {
-	ids, err := redis.Strings(q.query(ctx, k.Name, func(c *link.Call) { c.Add("ZREVRANGE", k.DoneAt, offset, last) }))
+	n := -1
+	if last >= 0 {
+		n = last - offset + 1
+	}
+	v, err := q.query(ctx, k.Name, func(c *link.Call) { store.AddDonePage(c, k, offset, n) })
+	if err != nil {
+		return nil, err
+	}
+	ids, err := store.DonePageReply(v)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
@@ -184,7 +197,7 @@ func (q *Queue) listDone(ctx context.Context, k *store.Keys, offset, last int) (
 	for i, v := range vs {
 		if raw, ok := v.([]byte); ok {
 			s := ended(ids[i], raw)
-			es = append(es, Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, EnqueuedAt: s.EnqueuedAt, At: s.Outcome.EndedAt,
+			es = append(es, Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, EnqueuedAt: s.EnqueuedAt, EndedAt: s.Outcome.EndedAt,
 				Outcome: s.Outcome, channel: k.Name})
 		}
 	}

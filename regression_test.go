@@ -1047,7 +1047,7 @@ func TestClaimsComeInOneOrder(t *testing.T) {
 	first := ""
 	for range 5 {
 		replies, err := q.queryAll(context.Background(), q.name, func(c *link.Call) {
-			c.AddScript(store.Sweep, 12, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+			c.AddScript(store.Sweep, 11, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
 				0, 1000, sweepClaims, "", 1000, 0, 0)
 		})
 		if err != nil {
@@ -1239,7 +1239,7 @@ func TestOldest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return st[StatePrepare].Count == 1 && st[StatePrepare].Oldest > 0
+			return st[StatePrepare].Count == 1 && st[StatePrepare].OldestAge > 0
 		})
 	})
 }

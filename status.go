@@ -248,7 +248,7 @@ func (q *Queue) dueAt(ctx context.Context, k *store.Keys, s Status) (Entry, erro
 	const page = 1000
 	return q.find(s, func(n int) ([]Entry, error) {
 		v, err := q.query(ctx, k.Name, func(c *link.Call) { store.AddDueAt(c, k, s.Due, n, page) })
-		return entries(k.Name, v, true), err
+		return entries(k.Name, v, dueAt), err
 	})
 }
 
@@ -282,7 +282,7 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 	pages := func(list any) func(n int) ([]Entry, error) { // List leaves out what is cancelled, perhaps a whole page
 		return func(n int) ([]Entry, error) {
 			v, err := q.query(ctx, channel, func(c *link.Call) { c.Add("LRANGE", list, -(n+1)*page, -1-n*page) })
-			return entries(channel, v, false), err
+			return entries(channel, v, nil), err
 		}
 	}
 	var e Entry
@@ -304,7 +304,7 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 			return q.held(ctx, k)
 		})
 	default:
-		return Entry{ID: s.ID, Serial: s.Serial, EnqueuedAt: s.EnqueuedAt, Attempts: s.Attempt, Failure: s.Failure, At: s.Outcome.EndedAt,
+		return Entry{ID: s.ID, Serial: s.Serial, EnqueuedAt: s.EnqueuedAt, Attempts: s.Attempt, Failure: s.Failure, EndedAt: s.Outcome.EndedAt,
 			Outcome: s.Outcome, channel: channel}, nil
 	}
 	if err != nil {

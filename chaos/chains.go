@@ -139,7 +139,7 @@ func chains(w *world, r *rand.Rand, long bool) {
 
 // withAck matches the script that delivers with an ack, whatever its text is, and the reap, which has its keys, too.
 func withAck(channel string) redistest.Match {
-	return redistest.Command("", "{"+channel+"}.doing.", "}.prepare", "}.done.at")
+	return redistest.Command("", "{"+channel+"}.doing.", "}.prepare", "}.kept")
 }
 
 // meets waits until a rule has struck a worker, for a second at most.

@@ -181,7 +181,7 @@ func (o *orders) name(ctx context.Context, q *shunt.Queue, log *ledger) {
 func (w *world) freed(limit time.Duration, forgotten bool) {
 	keys := []string{"ids", "running", "cancelled", "waited"}
 	if forgotten {
-		keys = append(keys, "done", "done.at", "kept")
+		keys = append(keys, "done", "kept")
 	}
 	var left []entry
 	w.within(limit, func() bool {

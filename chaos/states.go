@@ -403,7 +403,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if m.superseded[owner.Name] && rapid.Bool().Draw(b.T, "superseded") {
 				raise = 0
 			}
-			args := []any{k.Receivers, l, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+			args := []any{k.Receivers, l, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
 				0, 1000, raise, 1 << 20, 0, 0, element.FailureField("poison"), 0, 0}
 			var serials [][16]byte
 			for range 1 + rapid.IntRange(0, 3).Draw(b.T, "serials") {
@@ -443,7 +443,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}
 			m.suspect = append(suspects, m.suspect...)
 			m.doing[l] = slices.Clone(m.doing[l][n:])
-			b.expect(b.script(nil, store.Reap, 12, args...), []any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)})
+			b.expect(b.script(nil, store.Reap, 11, args...), []any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)})
 		},
 		"revive": func() {
 			if len(m.dead) == 0 {

@@ -25,7 +25,7 @@ func (d *Enqueue) In() time.Duration {
 	if d.State != shunt.StateDelay {
 		return 0
 	}
-	return d.At.Sub(d.EnqueuedAt)
+	return d.DueAt.Sub(d.EnqueuedAt)
 }
 
 // Enqueued returns what was enqueued to a channel and was not taken since: what is ready, in the order in which it will be taken, then

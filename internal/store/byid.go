@@ -46,7 +46,7 @@ func StatusReply(v any) (a StatusAnswer, err error) {
 // AddCancel cancels a message: one that waits is never handled, and the worker that has one ends its handler. A repeat finds
 // nothing more to do.
 func AddCancel(c *link.Call, k *Keys, id string, serial ulid.ULID, b *Bounds) {
-	c.AddScript(Cancel, 9, k.Receivers, k.IDs, k.Cancelled, k.Delay, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+	c.AddScript(Cancel, 8, k.Receivers, k.IDs, k.Cancelled, k.Delay, k.Done, k.Kept, k.Running, k.Waited,
 		id, serial[:], dueLooks, max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -32,6 +33,25 @@ func PurgeReply(v any) (deleted, left int, err error) {
 	return ns[0], ns[1], nil
 }
 
+// AddDonePage asks for the ids of n outcomes that are kept, the latest end first; n < 0: all.
+func AddDonePage(c *link.Call, k *Keys, offset, n int) {
+	c.Add("ZRANGEBYSCORE", k.Kept, "-inf", "(0", "LIMIT", offset, n)
+}
+
+// DonePageReply reads the reply to AddDonePage.
+func DonePageReply(v any) (ids []string, err error) {
+	members, err := redis.Strings(v, nil)
+	for _, m := range members {
+		if id, is := strings.CutPrefix(m, "e"); is {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+// AddDropDone drops up to n outcomes that are kept, the oldest first; PurgeReply reads the reply. A repeat drops more.
+func AddDropDone(c *link.Call, k *Keys, n int) { c.AddScript(Forget, 2, k.Done, k.Kept, n) }
+
 // Scored is an element with its score in a set, ms since 1970.
 type Scored struct {
 	Raw []byte
@@ -42,9 +62,10 @@ type Scored struct {
 type Counts struct {
 	Now                                 time.Time // by the server's clock
 	Prepare, Suspect, Delay, Dead, Done int
-	NextPrepare, NextSuspect            []byte  // to be taken next; nil: none
-	FirstDelay, FirstDead, FirstDone    *Scored // of FirstDone the element is an id
-	Cancelled                           int     // that are no worker's, and wait to be dropped
+	NextPrepare, NextSuspect            []byte // to be taken next; nil: none
+	FirstDelay, FirstDead               *Scored
+	FirstDone                           time.Time // when the oldest outcome ended; zero: none
+	Cancelled                           int       // that are no worker's, and wait to be dropped
 }
 
 // maxCancelled is how many cancelled messages are asked for whether a worker has them.
@@ -63,8 +84,7 @@ func Count(ctx context.Context, run func(ctx context.Context, fill func(*link.Ca
 		c.Add("ZCARD", k.Dead)
 		c.Add("ZRANGE", k.Dead, 0, 0, "WITHSCORES")
 		c.Add("SCARD", k.Cancelled)
-		c.Add("ZCARD", k.DoneAt)
-		c.Add("ZRANGE", k.DoneAt, 0, 0, "WITHSCORES")
+		c.Add("ZCOUNT", k.Kept, "-inf", "(0")
 	})
 	if err != nil {
 		return n, err
@@ -72,10 +92,19 @@ func Count(ctx context.Context, run func(ctx context.Context, fill func(*link.Ca
 	number := func(i int) int { v, _ := redis.Int(vs[i], nil); return v }
 	n = Counts{
 		Now: ServerTime(vs[0]), Prepare: number(1), Suspect: number(3), Delay: number(5), Dead: number(7), Done: number(10),
-		FirstDelay: firstScored(vs[6]), FirstDead: firstScored(vs[8]), FirstDone: firstScored(vs[11]), Cancelled: number(9),
+		FirstDelay: firstScored(vs[6]), FirstDead: firstScored(vs[8]), Cancelled: number(9),
 	}
 	n.NextPrepare, _ = vs[2].([]byte)
 	n.NextSuspect, _ = vs[4].([]byte)
+	if n.Done > 0 {
+		vs, err = run(ctx, func(c *link.Call) { c.Add("ZRANGE", k.Kept, n.Done-1, n.Done-1, "WITHSCORES") })
+		if err != nil {
+			return n, err
+		}
+		if first := firstScored(vs[0]); first != nil && first.At.UnixMilli() < 0 {
+			n.FirstDone = time.UnixMilli(-first.At.UnixMilli())
+		}
+	}
 	if n.Cancelled == 0 || n.Cancelled > maxCancelled {
 		return n, nil
 	}

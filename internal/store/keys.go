@@ -37,8 +37,7 @@ type Keys struct {
 	Waited    string // set: serials of messages whose end a Wait expects
 	Receipts  string // set: of sends that may be repeated: the first serial, and with an x before it that of each refused one
 	Done      string // hash: outcomes of finished messages, by id
-	DoneAt    string // zset: their ids by when they finished
-	Kept      string // zset: outcomes and ids to be forgotten, by when
+	Kept      string // zset: outcomes by when they ended, and what is to be forgotten, by when; lua/ending.lua has its form
 	Recur     string // hash: recurring messages by name
 }
 
@@ -50,7 +49,7 @@ func KeysOf(channel string) *Keys {
 		Prepare: tag + "prepare", Delay: tag + "delay", Suspect: tag + "suspect", Dead: tag + "dead",
 		Receivers: tag + "receivers", DeadReceivers: tag + "receivers.dead", Keeper: tag + "keeper",
 		IDs: tag + "ids", Running: tag + "running", Cancelled: tag + "cancelled", Waited: tag + "waited",
-		Receipts: tag + "receipts", Done: tag + "done", DoneAt: tag + "done.at", Kept: tag + "kept", Recur: tag + "recur",
+		Receipts: tag + "receipts", Done: tag + "done", Kept: tag + "kept", Recur: tag + "recur",
 	}
 }
 

@@ -88,8 +88,8 @@ type SweepAnswer struct {
 // over.
 func RunSweep(ctx context.Context, l *link.Link, k *Keys, q Sweeping) (s SweepAnswer, err error) {
 	c := link.NewCall()
-	c.AddScript(Sweep, 12, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper,
-		k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+	c.AddScript(Sweep, 11, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper,
+		k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
 		ms(q.Fence.At), q.Fence.Age.Milliseconds(), q.MaxClaims, q.Bid, q.KeepFor.Milliseconds(), ms(q.Fence.Since),
 		q.ClaimFor.Milliseconds())
 	if err := l.Run(ctx, c); err != nil {
@@ -150,7 +150,7 @@ func AddReap(c *link.Call, k *Keys, list string, fence Fence, dead DeadReceiver,
 	if dead.Superseded {
 		reason = cutReason
 	}
-	c.AddScript(Reap, 12, k.Receivers, list, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept,
+	c.AddScript(Reap, 11, k.Receivers, list, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.Kept,
 		k.Running, k.Waited,
 		ms(fence.At), fence.Age.Milliseconds(), raised, bytes, max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds()), reason,
 		max(0, b.MaxDone), max(0, b.MaxDoneBytes))

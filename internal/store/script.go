@@ -68,6 +68,7 @@ var (
 	Yield      = script("yield")
 	Revive     = script("ids", "revive")
 	Purge      = script("header", "ids", "purge")
+	Forget     = script("ids", "ending", "forget")
 	Cancel     = script("ids", "ending", "cancel")
 	Postpone   = script("ids", "postpone")
 	Wait       = script("ids", "wait")

@@ -111,7 +111,7 @@ func AddAckFirst(c *link.Call, doing string, first, last []byte, n int) {
 func head(raw []byte) []byte { return raw[2:20] }
 
 func addSettle(c *link.Call, k *Keys, doing string, b *Bounds, first int) {
-	c.AddScript(Settle, 8, doing, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+	c.AddScript(Settle, 7, doing, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
 		max(0, b.MaxDone), max(0, b.MaxDoneBytes), first)
 }
 
@@ -155,7 +155,7 @@ func kept(h Held, v *Verdict) []byte {
 func addRetry(c *link.Call, k *Keys, doing string, h Held, v *Verdict) {
 	wait := max(0, (v.Wait + time.Millisecond - 1).Milliseconds())
 	if id := h.ID(); id != "" {
-		c.AddScript(Retry, 10, k.Receivers, doing, k.Delay, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+		c.AddScript(Retry, 9, k.Receivers, doing, k.Delay, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
 			wait, h.Raw, v.Next, id, h.Serial[:], h.Attempt(), v.Failure)
 		return
 	}
@@ -165,7 +165,7 @@ func addRetry(c *link.Call, k *Keys, doing string, h Held, v *Verdict) {
 func addReject(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bounds) {
 	most, age := max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds())
 	if id := h.ID(); id != "" {
-		c.AddScript(Reject, 10, k.Receivers, doing, k.Dead, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited,
+		c.AddScript(Reject, 9, k.Receivers, doing, k.Dead, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
 			h.Raw, v.Next, most, age, id, h.Serial[:], h.Attempt(), v.Failure, max(0, h.Extra.Retain),
 			max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 		return
@@ -175,7 +175,7 @@ func addReject(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bound
 
 // addFollow adds the script that acks a message and enqueues what follows it.
 func addFollow(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bounds) {
-	args := []any{k.Receivers, doing, k.IDs, k.Cancelled, k.Done, k.DoneAt, k.Kept, k.Running, k.Waited}
+	args := []any{k.Receivers, doing, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited}
 	for i := range v.Then {
 		to := v.Then[i].Keys
 		args = append(args, to.Prepare, to.Delay, to.IDs, to.Running)

@@ -1,54 +1,60 @@
 -- What became of a message with an id is kept, where it asked for that, in the hash done:
 --   serial (16 bytes)  kind  ' ' attempt  ' ' ms of its end  ' ' ms until which it is kept  ' ' bytes of failure  '\n' failure result
 -- kind: a acked, d dead, c cancelled, x expired. The field '' counts the bytes of all.
--- k: the keys ids, cancelled, done, done.at, kept, running, waited.
+-- The sorted set kept has 'e' and the id of each outcome at minus the ms of its end, so the latest end comes first. Its
+-- other members are to be forgotten at the ms that is their score: 'r' and the id of an outcome, 'u' and an id that is taken.
+-- k: the keys ids, cancelled, done, kept, running, waited.
 
--- forget removes what is kept of an id.
-local function forget(k, id, out)
+-- forget removes what is kept of an id; it returns the bytes of that.
+local function forget(k, id)
+  local out = redis.call('HGET', k[3], id)
   redis.call('HDEL', k[3], id)
-  redis.pcall('ZREM', k[4], id)
-  redis.call('ZREM', k[5], 'r' .. id)
+  redis.call('ZREM', k[4], 'e' .. id, 'r' .. id)
+  if not out then return 0 end
   if redis.call('HINCRBY', k[3], '', -#out) <= 0 then redis.call('HDEL', k[3], '') end
+  return #out
 end
 
 -- tidy forgets up to n things whose time is over; it tells how many those were.
 local function tidy(k, now, n)
-  local over = redis.call('ZRANGEBYSCORE', k[5], '-inf', string.format('%.0f', now), 'LIMIT', 0, n)
+  local over = redis.call('ZRANGEBYSCORE', k[4], '(0', string.format('%.0f', now), 'LIMIT', 0, n)
   for _, member in ipairs(over) do
     local id = string.sub(member, 2)
     if string.sub(member, 1, 1) == 'r' then
-      local out = redis.call('HGET', k[3], id)
-      if out then forget(k, id, out) end
+      forget(k, id)
     else
       local p = parsed(redis.call('HGET', k[1], id))
       if p and p.state == 'u' and p.at <= now then redis.call('HDEL', k[1], id) end
     end
-    redis.call('ZREM', k[5], member)
+    redis.call('ZREM', k[4], member)
   end
   return #over
 end
 
--- keep keeps what became of an id, and drops the oldest beyond so many and so many bytes. done comes after the keys by which it is forgotten,
--- of which one of the wrong type ends this.
+-- outcomes counts what is kept.
+local function outcomes(kept) return redis.call('ZCOUNT', kept, '-inf', '(0') end
+
+-- dropOldest forgets the outcome that ended first of so many; it returns the bytes of that. What is not shunt's goes, too.
+local function dropOldest(k, count)
+  local bytes, oldest = 0, redis.call('ZRANGE', k[4], count - 1, count - 1)[1]
+  if string.sub(oldest, 1, 1) == 'e' then bytes = forget(k, string.sub(oldest, 2)) end
+  redis.call('ZREM', k[4], oldest)
+  return bytes
+end
+
+-- keep keeps what became of an id, and drops the oldest beyond so many and so many bytes. done comes after the key by which it is forgotten,
+-- which ends this where it is of the wrong type.
 local function keep(k, id, out, now, retain, most, bytes)
   local old = redis.call('HGET', k[3], id)
-  redis.call('ZADD', k[5], string.format('%.0f', now + retain), 'r' .. id)
-  redis.call('ZADD', k[4], string.format('%.0f', now), id)
+  redis.call('ZADD', k[4], string.format('%.0f', now + retain), 'r' .. id, string.format('%.0f', -now), 'e' .. id)
   redis.call('HSET', k[3], id, out)
   redis.call('HINCRBY', k[3], '', #out - (old and #old or 0))
   tidy(k, now, 4)
   local sum = tonumber(redis.call('HGET', k[3], '') or '0')
   for _ = 1, 16 do
-    local count = redis.call('ZCARD', k[4])
+    local count = outcomes(k[4])
     if count <= 1 or (most <= 0 or count <= most) and (bytes <= 0 or sum <= bytes) then return end
-    local first = redis.call('ZRANGE', k[4], 0, 0)[1]
-    local gone = redis.call('HGET', k[3], first)
-    if gone then
-      sum = sum - #gone
-      forget(k, first, gone)
-    else
-      redis.call('ZREM', k[4], first)
-    end
+    sum = sum - dropOldest(k, count)
   end
 end
 
@@ -63,14 +69,14 @@ local function finish(k, id, m, now)
   local p = not m.mine and own(k[1], id, m.serial)
   if p and m.unique > 0 and m.kind == 'a' then
     redis.call('HSET', k[1], id, record(m.serial, 'u', m.attempt, now + m.unique, 0, ''))
-    redis.pcall('ZADD', k[5], string.format('%.0f', now + m.unique), 'u' .. id)
+    redis.pcall('ZADD', k[4], string.format('%.0f', now + m.unique), 'u' .. id)
     pcall(tidy, k, now, 4)
   elseif p then
     redis.call('HDEL', k[1], id)
   end
-  redis.pcall('HDEL', k[6], m.serial)
+  redis.pcall('HDEL', k[5], m.serial)
   if not m.waits then redis.pcall('SREM', k[2], m.serial) end
-  local waited, retain = redis.pcall('SREM', k[7], m.serial) == 1, m.kind ~= 'c' and m.retain or 0
+  local waited, retain = redis.pcall('SREM', k[6], m.serial) == 1, m.kind ~= 'c' and m.retain or 0
   if waited then retain = math.max(retain, 10000) end -- for whoever is just about to hear of it
   if retain <= 0 then return end
   local out = m.serial .. m.kind .. string.format(' %d %.0f %.0f %d\n', m.attempt, now, now + retain, #m.failure) .. m.failure .. m.result

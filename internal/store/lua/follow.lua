@@ -1,5 +1,5 @@
 -- Follow: acks a message and enqueues what is to follow it, all or nothing.
--- KEYS 1 receivers  2 doing  3 ids  4 cancelled  5 done  6 done.at  7 kept  8 running  9 waited; then for each that follows its prepare, delay,
+-- KEYS 1 receivers  2 doing  3 ids  4 cancelled  5 done  6 kept  7 running  8 waited; then for each that follows its prepare, delay,
 --      ids and running
 -- ARGV 1 element  2 its id or ''  3 serial  4 attempt  5 result  6 ms to keep what became of it  7 ms its id stays taken after success
 --      8 most kept  9 most bytes kept; then for each that follows 'now', 'in' or 'at', ms, its id or '', ms after which it
@@ -13,7 +13,7 @@ if type(at) == 'table' then -- before 6.0.6
 end
 if at == false or at == nil then return {0} end
 local now, soonest = clock()
-local out, added, hints, k = {1}, {}, {}, 10
+local out, added, hints, k = {1}, {}, {}, 9
 local mine, raw = nil, nil -- its own record, once what follows has its id
 for i = 10, #ARGV, 5 do
   local mode, ms, id, ttl, e = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4]
@@ -69,7 +69,7 @@ leave(KEYS[2], ARGV[1], '-1')
 if ARGV[2] ~= '' then
   local m = {serial = ARGV[3], kind = 'a', attempt = tonumber(ARGV[4]), failure = '', result = ARGV[5], retain = tonumber(ARGV[6]),
     unique = tonumber(ARGV[7]), most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9]), mine = mine}
-  pcall(finish, {KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]}, ARGV[2], m, now)
+  pcall(finish, {KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]}, ARGV[2], m, now)
 end
 for _, h in ipairs(hints) do redis.pcall('PUBLISH', h[1], h[2]) end
 return out

@@ -1,12 +1,12 @@
 -- Settle: messages with an id leave a doing list for good: acked, cancelled or expired.
--- KEYS 1 doing  2 ids  3 cancelled  4 done  5 done.at  6 kept  7 running  8 waited
+-- KEYS 1 doing  2 ids  3 cancelled  4 done  5 kept  6 running  7 waited
 -- ARGV 1 most kept  2 most bytes kept  3 n: all that was taken first, n in number, is acked, has its own ids and wants nothing kept; then
 --      counts and serial of the first and of the last, their ids, and their serials. Or 0; then for each message its id, the element, and ''
 --      where it is as above; else kind, attempt, ms to keep what became of it and ms its id stays taken after success, with blanks between,
 --      and a line with its result
 -- reply: where n is not 0, 1 or, where that is not what was taken first, -1, and then nothing has changed; else for each 1, or 0 where it was
 --      not there, and then nothing has changed
-local special = redis.call('EXISTS', KEYS[3], KEYS[8]) > 0
+local special = redis.call('EXISTS', KEYS[3], KEYS[7]) > 0
 
 -- over ends a message that is out of the list.
 local function over(id, e, how)
@@ -14,7 +14,7 @@ local function over(id, e, how)
   local m = {serial = string.sub(e, 5, 20), kind = kind, attempt = tonumber(attempt), failure = '', result = result, retain = tonumber(retain),
     unique = tonumber(unique), most = tonumber(ARGV[1]), bytes = tonumber(ARGV[2])}
   if m.attempt == 0 and kind == 'a' then m.attempt = string.byte(e, 4) + 1 end
-  pcall(finish, {KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]}, id, m, (clock()))
+  pcall(finish, {KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]}, id, m, (clock()))
 end
 
 local n = tonumber(ARGV[3])
@@ -32,7 +32,7 @@ if n > 0 then
   for i = #es, 1, -1 do over(ids[string.sub(es[i], 5, 20)], es[i], 'a 0 0 0\n') end
   if not special then
     redis.pcall('HDEL', KEYS[2], unpack(ARGV, 6, 5 + n))
-    redis.pcall('HDEL', KEYS[7], unpack(ARGV, 6 + n, 5 + 2 * n))
+    redis.pcall('HDEL', KEYS[6], unpack(ARGV, 6 + n, 5 + 2 * n))
   end
   return 1
 end
@@ -53,6 +53,6 @@ for i = 4, #ARGV, 3 do
 end
 if #ids > 0 then
   redis.pcall('HDEL', KEYS[2], unpack(ids))
-  redis.pcall('HDEL', KEYS[7], unpack(serials))
+  redis.pcall('HDEL', KEYS[6], unpack(serials))
 end
 return out

@@ -2,7 +2,7 @@
 -- suspects and delay on the way. It judges a lease only within fence + age of the server's time, and only if the caller has seen Redis for
 -- half of that lease without a break: after a pause, or a jump of the clock, all have run out. A key of the wrong type at suspect or delay keeps
 -- nobody's messages with the dead.
--- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper  6 ids  7 cancelled  8 done  9 done.at  10 kept  11 running  12 waited
+-- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper  6 ids  7 cancelled  8 done  9 kept  10 running  11 waited
 -- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims
 --      4 name that asks to be keeper, or ''  5 ms that a keeper keeps
 --      6 server's time in ms since when the caller has seen it there all the time  7 ms for which a claim keeps others away
@@ -69,8 +69,8 @@ if ARGV[4] ~= '' then
     if type(set) ~= 'table' then keeper = 1 end
   end
   if keeper == 1 then
-    if redis.call('EXISTS', KEYS[10]) == 1 then
-      local ok, n = pcall(tidy, {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]}, now, 100)
+    if redis.call('EXISTS', KEYS[9]) == 1 then
+      local ok, n = pcall(tidy, {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]}, now, 100)
       if ok and n == 100 then keeper = 2 end
     end
   end
