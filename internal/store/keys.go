@@ -39,18 +39,22 @@ type Keys struct {
 	Done      string // hash: outcomes of finished messages, by id
 	Kept      string // zset: outcomes by when they ended, and what is to be forgotten, by when; lua/ending.lua has its form
 	Recur     string // hash: recurring messages by name
+
+	prepare any // Prepare as a command takes it: so that none allocates it anew
 }
 
 // KeysOf names the keys of a channel.
 func KeysOf(channel string) *Keys {
 	tag := "{" + channel + "}."
-	return &Keys{
+	k := &Keys{
 		Name:    channel,
 		Prepare: tag + "prepare", Delay: tag + "delay", Suspect: tag + "suspect", Dead: tag + "dead",
 		Receivers: tag + "receivers", DeadReceivers: tag + "receivers.dead", Keeper: tag + "keeper",
 		IDs: tag + "ids", Running: tag + "running", Cancelled: tag + "cancelled", Waited: tag + "waited",
 		Receipts: tag + "receipts", Done: tag + "done", Kept: tag + "kept", Recur: tag + "recur",
 	}
+	k.prepare = k.Prepare
+	return k
 }
 
 // Doing is the doing list of one worker of an incarnation.

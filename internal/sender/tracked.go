@@ -1,0 +1,122 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// sendTracked brings one message with an id or an expiry into its channel, with others where several come at once.
+func (s *Sender) sendTracked(ctx context.Context, m Message) (time.Time, Refused, error) {
+	raw := m.Element.Encode()
+	if x := m.Element.Extra; m.Due.Later() || x.ID == "" || x.Expires != 0 {
+		return s.alone(ctx, m, raw)
+	}
+	refused, err := s.groupOf(m.Keys).send(ctx, m, raw)
+	return time.Time{}, refused, err
+}
+
+func (s *Sender) alone(ctx context.Context, m Message, raw []byte) (due time.Time, refused Refused, err error) {
+	due, all, err := s.pushTracked(ctx, m.Keys, m.Due, []*element.Element{&m.Element}, [][]byte{raw})
+	if err == nil {
+		refused = all[0]
+	}
+	return due, refused, err
+}
+
+// pushTracked brings messages with an id or an expiry into a channel, all that are not refused in one step. Where the
+// outcome is unknown they are sent again: a receipt says whether that step was made.
+func (s *Sender) pushTracked(ctx context.Context, k *store.Keys, due store.Due, es []*element.Element, raws [][]byte) (
+	at time.Time, refused []Refused, err error,
+) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	mode, ms := due.When(time.Now())
+	drop := s.ledger.take(k.Name)
+	plain := mode == store.Now && !slices.ContainsFunc(es, func(e *element.Element) bool { return e.Extra.ID == "" || e.Extra.Expires != 0 })
+	var again link.Resend
+	for {
+		rep, err := s.call(ctx, 0, k, func(c *link.Call) {
+			if plain {
+				store.AddEnter(c, k, drop, es, raws)
+			} else {
+				store.AddEnqueue(c, k, mode, ms, drop, es, raws)
+			}
+		})
+		var records []store.Refusal
+		var stale bool
+		if err == nil && plain {
+			records, stale, err = store.EnterReply(rep, len(es))
+		} else if err == nil {
+			at, records, err = store.EnqueueReply(rep, len(es))
+		}
+		if err == nil && stale {
+			plain, drop = false, nil
+			continue
+		}
+		if err == nil {
+			refused = refusedOf(records)
+			if !again.InDoubt() {
+				s.ledger.put(k.Name, receiptsOf(es, refused)...)
+			}
+			s.findHolders(ctx, k, refused)
+			if !due.Later() {
+				at = time.Time{}
+			}
+			return at, refused, nil
+		}
+		full := link.Code(err) == "OOM"
+		err = again.Failed(err)
+		if !again.InDoubt() {
+			s.ledger.put(k.Name, drop...)
+			return at, nil, err
+		}
+		if full && store.Enqueued(ctx, s.asker, k, es) {
+			return at, make([]Refused, len(es)), nil
+		}
+		if ctx.Err() != nil || errors.Is(err, link.ErrClosed) {
+			return at, nil, err
+		}
+		plain = false
+		again.Pause(ctx, 0)
+	}
+}
+
+func refusedOf(records []store.Refusal) []Refused {
+	all := make([]Refused, len(records))
+	for i, r := range records {
+		all[i].Record = r
+	}
+	return all
+}
+
+// findHolders completes what is known of the messages that have the ids: whether a worker has them in hand.
+func (s *Sender) findHolders(ctx context.Context, k *store.Keys, refused []Refused) {
+	var some []*Refused
+	var serials []ulid.ULID
+	for i := range refused {
+		if refused[i].Record == nil {
+			continue
+		}
+		if r, ok := element.ParseRecord(refused[i].Record); ok && r.State != 'u' {
+			some, serials = append(some, &refused[i]), append(serials, r.Serial)
+		}
+	}
+	if len(some) == 0 {
+		return
+	}
+	holders, err := store.Holders(ctx, s.asker, k, serials...)
+	if err != nil {
+		return // it is known well enough
+	}
+	for i, h := range holders {
+		some[i].Holder = h
+	}
+}
