@@ -29,15 +29,14 @@ func (a asker) Ask(ctx context.Context, channel string, fill func(*link.Call)) (
 		ctx, cancel = context.WithTimeout(ctx, q.conf.EnqueueTimeout)
 		defer cancel()
 	}
-	for ; ; twice = true {
+	for again := (link.Resend{}); ; twice = true {
 		c := link.NewCall()
 		fill(c)
-		err := q.serverOf(channel).Data.Run(ctx, c)
-		if link.Classify(err) == link.Unknown && ctx.Err() == nil && !twice {
+		err := q.router.For(channel).Data.Run(ctx, c)
+		unknown := link.Classify(err) == link.Unknown
+		err = again.Failed(err)
+		if unknown && ctx.Err() == nil && !twice {
 			continue
-		}
-		if err != nil && twice { // the first one may have been executed
-			err = &link.Error{Class: link.Unknown, Err: err}
 		}
 		return c.Replies, twice, explain(err, "look at", channel)
 	}

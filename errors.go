@@ -111,8 +111,6 @@ func (e *ShutdownError) Unwrap() error { return e.Err }
 type DuplicateError struct {
 	Channel string
 	Status  Status // of the one that has the ID; its State is Done within UniqueFor of its end
-
-	record []byte
 }
 
 func (e *DuplicateError) Error() string {

@@ -944,47 +944,6 @@ func TestEnqueuesByIDTogether(t *testing.T) {
 	})
 }
 
-// An enqueue that waits for others leaves when its context ends, and is not enqueued then.
-func TestEnqueueByIDLeaves(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	p := redistest.NewProxy(t, s.Addr())
-	b := newBench(t, p.URL(), func(q *Queue) { q.EnqueueTimeout = time.Second })
-	b.must(b.one(-1, ID("first")))
-	p.DropReplies(true)
-	k, err := b.keysFor(b.name)
-	b.must(err)
-	g := b.entranceOf(k)
-	underWay := make(chan error, entrances)
-	for i := range entrances {
-		go func() { underWay <- b.one(i, ID(fmt.Sprint("under way ", i))) }()
-		b.until(time.Second, "it is under way", func() bool {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			return g.busy == i+1 && len(g.waiting) == 0
-		})
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	errs := make(chan error, 10)
-	for i := range cap(errs) {
-		go func() { errs <- b.Enqueue(ctx, b.kind(nil).Message(i), ID(fmt.Sprint(i))) }()
-	}
-	for range cap(errs) {
-		if err := <-errs; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknown) {
-			t.Error(err)
-		}
-	}
-	for range entrances {
-		if err := <-underWay; !errors.Is(err, ErrUnknown) {
-			t.Error(err)
-		}
-	}
-	if n := s.Do("HLEN", k.IDs).(int64); n != 1+entrances {
-		t.Errorf("%d ids", n)
-	}
-}
-
 // What is over of a take leaves its list together, whatever else lies there, and whatever of other messages is to be told or dropped.
 func TestOverTogether(t *testing.T) {
 	t.Parallel()

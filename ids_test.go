@@ -533,7 +533,7 @@ func TestReceiptsGo(t *testing.T) {
 			b.must(b.one(i, ID(fmt.Sprint(i))))
 		}
 		k := store.KeysOf(b.name)
-		if n := s.Do("SCARD", k.Receipts).(int64); n >= 2*receiptsTold {
+		if n := s.Do("SCARD", k.Receipts).(int64); n >= 64 {
 			t.Errorf("%d receipts", n)
 		}
 		var ms []IMessage

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -264,73 +263,6 @@ func TestEnqueueBesideForeignRunning(t *testing.T) {
 				t.Errorf("the ids %s are taken, and there are %s", taken, waiting)
 			}
 		})
-	}
-}
-
-// However many bytes waited, up to 100 messages went together.
-func TestEntranceBoundsBytes(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	redistest.Leaks(t)
-	p := redistest.NewProxy(t, s.Addr())
-	b := newBench(t, p.URL())
-	const size, n = chunkBytes * 3 / 10, 20
-	var mu sync.Mutex
-	var sizes []int
-	bring := redistest.ByScript(store.Enter)(b.name)
-	p.On(func(args [][]byte) bool {
-		if bring(args) {
-			sum := 0
-			for _, a := range args {
-				sum += len(a)
-			}
-			mu.Lock()
-			sizes = append(sizes, sum)
-			mu.Unlock()
-		}
-		return false
-	}, 0, redistest.Pass)
-	release := make(chan struct{})
-	held := p.On(bring, 0, redistest.Call(func() { <-release }))
-	var wg sync.WaitGroup
-	put := func(i, size int) {
-		wg.Go(func() {
-			if err := b.Enqueue(context.Background(), Raw(b.name, make([]byte, size)), ID(fmt.Sprint(i))); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	b.must(b.open(context.Background()))
-	keys, err := b.keysFor(b.name)
-	b.must(err)
-	g := b.entranceOf(keys)
-	for i := range entrances {
-		put(i, 1)
-		redistest.Until(t, 5*time.Second, "it is under way", func() bool { g.mu.Lock(); defer g.mu.Unlock(); return g.busy == i+1 && len(g.waiting) == 0 })
-	}
-	put(entrances, 2*chunkBytes) // which goes alone
-	for i := range n {
-		put(1+entrances+i, size)
-	}
-	redistest.Until(t, 5*time.Second, "all wait", func() bool { g.mu.Lock(); defer g.mu.Unlock(); return len(g.waiting) == n+1 })
-	close(release)
-	held.Remove()
-	wg.Wait()
-	mu.Lock()
-	defer mu.Unlock()
-	alone, together := 0, 0
-	for _, sum := range sizes {
-		switch {
-		case sum > 2*chunkBytes && sum < 2*chunkBytes+size:
-			alone++
-		case sum > chunkBytes+2000:
-			t.Errorf("a script has %d bytes", sum)
-		case sum > 2*size:
-			together++
-		}
-	}
-	if alone != 1 || together == 0 {
-		t.Errorf("scripts of %v bytes", sizes)
 	}
 }
 

@@ -31,10 +31,13 @@ func (d door) Encode(message, options any) (channel string, e element.Element, i
 	m, _ := message.(IMessage)
 	opts, _ := options.([]Option)
 	v, err := d.q.newDraft(m, opts, time.Now())
-	return v.channel, v.element, v.in, v.at, err
+	if err != nil {
+		return "", e, 0, time.Time{}, err
+	}
+	return v.Keys.Name, v.Element, v.Due.In, v.Due.At, nil
 }
 
-func (d door) Hints(channel string) *link.Subscription { return d.q.serverOf(channel).Hints }
+func (d door) Hints(channel string) *link.Subscription { return d.q.router.For(channel).Hints }
 
 func (d door) Emit(kind, channel, serial, id string, n int, due time.Time, err error) {
 	d.q.events.emit(Event{Kind: EventKind(kind), Channel: channel, Serial: serial, ID: id, N: n, Due: due, Err: err})

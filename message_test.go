@@ -18,6 +18,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
@@ -216,8 +217,8 @@ func TestHeaderBounds(t *testing.T) {
 	} {
 		var d draft
 		err := Header(c.key, c.value)(&d)
-		if (err == nil) != c.ok || c.ok && (len(d.element.Headers()) != 1 || d.element.Headers()[c.key] != c.value) || !c.ok && len(d.element.Headers()) != 0 {
-			t.Errorf("%d bytes of key, %d of value: %v, %d headers", len(c.key), len(c.value), err, len(d.element.Headers()))
+		if (err == nil) != c.ok || c.ok && (len(d.Element.Headers()) != 1 || d.Element.Headers()[c.key] != c.value) || !c.ok && len(d.Element.Headers()) != 0 {
+			t.Errorf("%d bytes of key, %d of value: %v, %d headers", len(c.key), len(c.value), err, len(d.Element.Headers()))
 		}
 		if err != nil && !strings.HasPrefix(err.Error(), "shunt: header ") {
 			t.Error(err)
@@ -229,7 +230,7 @@ func TestHeaderBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if h := d.element.Headers(); len(h) != 2 || h["a"] != "3" || h["b"] != "2" {
+	if h := d.Element.Headers(); len(h) != 2 || h["a"] != "3" || h["b"] != "2" {
 		t.Errorf("%v", h)
 	}
 }
@@ -261,8 +262,8 @@ func TestOptions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if d.in != c.in || !d.at.Equal(c.at) || d.later != c.later {
-			t.Errorf("in %v, at %v, later %v; want %+v", d.in, d.at, d.later, c)
+		if d.Due.In != c.in || !d.Due.At.Equal(c.at) || d.Due.Later() != c.later {
+			t.Errorf("in %v, at %v, later %v; want %+v", d.Due.In, d.Due.At, d.Due.Later(), c)
 		}
 	}
 	var d draft
@@ -271,8 +272,8 @@ func TestOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if d.element.Timeout() != -1 || d.element.MaxAttempts() != -1 {
-		t.Errorf("%+v", d.element)
+	if d.Element.Timeout() != -1 || d.Element.MaxAttempts() != -1 {
+		t.Errorf("%+v", d.Element)
 	}
 }
 
@@ -357,13 +358,13 @@ func TestCeilMilli(t *testing.T) {
 		0: ms, 1: ms + 1, time.Millisecond - 1: ms + 1, time.Millisecond: ms + 1, time.Millisecond + 1: ms + 2,
 		-1: ms, -time.Millisecond: ms - 1,
 	} {
-		if got := ceilMilli(at.Add(d)); got != want {
+		if got := store.CeilMilli(at.Add(d)); got != want {
 			t.Errorf("%v: %d, want %d", d, got-ms, want-ms)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns"))
-		got := time.UnixMilli(ceilMilli(at))
+		got := time.UnixMilli(store.CeilMilli(at))
 		if got.Before(at) || got.Sub(at) >= time.Millisecond {
 			t.Fatalf("%v became %v", at, got)
 		}
@@ -426,7 +427,7 @@ func TestSidekiqBackoff(t *testing.T) {
 	if days := total.Hours() / 24; days < 19 || days > 23 {
 		t.Errorf("25 attempts take %.1f days", days)
 	}
-	if sidekiqBackoff(math.MaxInt) > maxWait*2 {
+	if sidekiqBackoff(math.MaxInt) > store.MaxWait*2 {
 		t.Error("unbounded")
 	}
 }

@@ -141,13 +141,13 @@ func TestDeadlineFar(t *testing.T) {
 		var d draft
 		if err := Deadline(at)(&d); err != nil {
 			t.Error(err)
-		} else if left := time.Until(time.UnixMilli(d.extra().Deadline)); (left - maxWait).Abs() > time.Minute {
-			t.Errorf("Deadline(%d s) is in %v, want %v", at.Unix(), left, maxWait)
+		} else if left := time.Until(time.UnixMilli(d.extra().Deadline)); (left - store.MaxWait).Abs() > time.Minute {
+			t.Errorf("Deadline(%d s) is in %v, want %v", at.Unix(), left, store.MaxWait)
 		}
 	}
 	for _, at := range []time.Time{time.Unix(-18_436_744_073_709_552, 0), time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC), {}} {
 		var d draft
-		if err := Deadline(at)(&d); err == nil || d.element.Extra != nil {
+		if err := Deadline(at)(&d); err == nil || d.Element.Extra != nil {
 			t.Errorf("Deadline(%d s): %v", at.Unix(), err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Option is what one enqueue wants.
@@ -15,7 +16,7 @@ type Option func(*draft) error
 // cut to them.
 func In(d time.Duration) Option {
 	return func(v *draft) error {
-		v.in, v.at, v.later = d, time.Time{}, d > 0
+		v.Due = store.Due{In: max(d, 0)}
 		return nil
 	}
 }
@@ -24,14 +25,14 @@ func In(d time.Duration) Option {
 // than 100 years ahead is cut to them.
 func At(t time.Time) Option {
 	return func(v *draft) error {
-		v.at, v.in, v.later = t, 0, !t.IsZero()
+		v.Due = store.Due{At: t}
 		return nil
 	}
 }
 
 // Header adds a small pair that travels in the element: 1 to 255 bytes of key, up to 16 KB of value. A later value of a key wins.
 func Header(key, value string) Option {
-	return func(v *draft) error { return v.element.SetHeader(key, value) }
+	return func(v *draft) error { return v.Element.SetHeader(key, value) }
 }
 
 // Expire drops the message, with an Event, if no worker has taken it d after it was enqueued, by the server's clock: 1 ms or more, and more than
@@ -46,7 +47,7 @@ func expire(d time.Duration, toDead bool) Option {
 		if d < time.Millisecond {
 			return fmt.Errorf("shunt: Expire(%v): want 1ms or more", d)
 		}
-		v.extra().Expires, v.extra().ToDead = min(d, maxWait).Milliseconds(), toDead
+		v.extra().Expires, v.extra().ToDead = min(d, store.MaxWait).Milliseconds(), toDead
 		return nil
 	}
 }
@@ -59,7 +60,7 @@ func Deadline(t time.Time) Option {
 		if !t.After(now) {
 			return fmt.Errorf("shunt: Deadline(%v) has passed", t)
 		}
-		if far := now.Add(maxWait); t.After(far) {
+		if far := now.Add(store.MaxWait); t.After(far) {
 			t = far
 		}
 		v.extra().Deadline = t.UnixMilli()
@@ -86,7 +87,7 @@ func UniqueFor(d time.Duration) Option {
 		if d < time.Millisecond {
 			return fmt.Errorf("shunt: UniqueFor(%v): want 1ms or more", d)
 		}
-		v.extra().Unique = min(d, maxWait).Milliseconds()
+		v.extra().Unique = min(d, store.MaxWait).Milliseconds()
 		return nil
 	}
 }
@@ -98,7 +99,7 @@ func Retain(d time.Duration) Option {
 		if d < time.Millisecond {
 			return fmt.Errorf("shunt: Retain(%v): want 1ms or more", d)
 		}
-		v.extra().Retain = min(d, maxWait).Milliseconds()
+		v.extra().Retain = min(d, store.MaxWait).Milliseconds()
 		return nil
 	}
 }
@@ -107,7 +108,7 @@ func Retain(d time.Duration) Option {
 // them.
 func Timeout(d time.Duration) Option {
 	return func(v *draft) error {
-		v.element.SetTimeout(d)
+		v.Element.SetTimeout(d)
 		return nil
 	}
 }
@@ -116,35 +117,35 @@ func Timeout(d time.Duration) Option {
 // means no bound, zero leaves it to them.
 func MaxAttempts(n int) Option {
 	return func(v *draft) error {
-		v.element.SetMaxAttempts(n)
+		v.Element.SetMaxAttempts(n)
 		return nil
 	}
 }
 
 // extra is what the message asks for beyond a plain one.
 func (d *draft) extra() *element.Extra {
-	if d.element.Extra == nil {
-		d.element.Extra = new(element.Extra)
+	if d.Element.Extra == nil {
+		d.Element.Extra = new(element.Extra)
 	}
-	return d.element.Extra
+	return d.Element.Extra
 }
 
 // checkExtra says which options do not go together.
 func (d *draft) checkExtra(now time.Time) error {
-	x := d.element.Extra
-	wait := d.in
-	if !d.at.IsZero() {
-		wait = d.at.Sub(now)
+	x := d.Element.Extra
+	due := now.Add(d.Due.In)
+	if !d.Due.At.IsZero() {
+		due = d.Due.At
 	}
 	switch {
 	case x.ID == "" && x.Retain > 0:
 		return errors.New("shunt: Retain without an ID, by which it would be found: add ID")
 	case x.ID == "" && x.Unique > 0:
 		return errors.New("shunt: UniqueFor without an ID: add ID")
-	case x.Expires > 0 && wait.Milliseconds() >= x.Expires:
-		return fmt.Errorf("shunt: Expire(%v) of a message that is due in %v", time.Duration(x.Expires)*time.Millisecond, wait.Round(time.Millisecond))
-	case x.Deadline > 0 && now.Add(wait).UnixMilli() >= x.Deadline:
-		return fmt.Errorf("shunt: Deadline(%v) of a message that is due in %v", time.UnixMilli(x.Deadline), wait.Round(time.Millisecond))
+	case x.Expires > 0 && d.Due.In.Milliseconds() >= x.Expires: // with At the server judges, by its own clock
+		return fmt.Errorf("shunt: Expire(%v) of a message that is due in %v", time.Duration(x.Expires)*time.Millisecond, d.Due.In)
+	case x.Deadline > 0 && due.UnixMilli() >= x.Deadline:
+		return fmt.Errorf("shunt: Deadline(%v) of a message that is due at %v", time.UnixMilli(x.Deadline), due.Round(time.Millisecond))
 	}
 	return nil
 }

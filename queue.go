@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/sender"
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
@@ -83,19 +84,16 @@ type Queue struct {
 	knownMu sync.RWMutex
 	known   map[string]*store.Keys // channels met so far
 
-	receipts  receipts
-	entrances map[*store.Keys]*entrance // knownMu
-	waits     sync.WaitGroup            // calls of Wait; begun under mu
+	waits sync.WaitGroup // calls of Wait; begun under mu
 
 	ready atomic.Bool // open has nothing to do: opened and not closed
 	// Set by open and constant from then on.
 	conf   *Queue // the configuration with its defaults
 	server *link.Server
+	router *link.Router
+	sender *sender.Sender
 	events *events
 }
-
-// serverOf says which server holds a channel now: with Sentinel or Cluster the answer will change; nothing else asks.
-func (q *Queue) serverOf(channel string) *link.Server { return q.server }
 
 // NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or unix:///path/to/socket[?db=n].
 // It dials nothing yet: a wrong host or password is told by the first use. TLS trusts what the system does; for an authority of one's
@@ -154,7 +152,7 @@ func (q *Queue) open(ctx context.Context) error {
 	}
 	q.events = newEvents(q.Events)
 	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
-	q.known, q.entrances = make(map[string]*store.Keys), make(map[*store.Keys]*entrance)
+	q.known = make(map[string]*store.Keys)
 	// A dial and the wait before it take less than a third of a lease together, so that no absence that is over costs one:
 	// a half, and two fifths with an eighth of jitter.
 	third := q.conf.Lease / 3
@@ -169,6 +167,8 @@ func (q *Queue) open(ctx context.Context) error {
 		},
 	})
 	q.server = &link.Server{Node: node, Data: link.New(node, q.conf.ReplyTimeout, true), Pulse: link.New(node, min(q.conf.ReplyTimeout, third), false), Hints: link.NewSubscription(node)}
+	q.router = link.NewRouter(q.server)
+	q.sender = sender.New(q.router, asker{q}, q.conf.EnqueueTimeout)
 	q.opened = true
 	q.ready.Store(true)
 	return nil
@@ -218,8 +218,8 @@ func (q *Queue) keysFor(channel string) (*store.Keys, error) {
 	q.knownMu.Unlock()
 	if k == made {
 		c := link.NewCall()
-		c.Add("SADD", store.ChannelsKey, channel)
-		q.serverOf(channel).Data.Post(c) // the reply is nobody's
+		store.AddChannel(c, channel)
+		q.router.For(channel).Data.Post(c) // the reply is nobody's
 	}
 	return k, nil
 }
@@ -262,7 +262,7 @@ func (q *Queue) Close() error {
 	}
 	q.waits.Wait()
 	if s != nil {
-		q.receipts.forget(q)
+		q.sender.Close()
 		s.Data.Close()
 		s.Pulse.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)

@@ -151,7 +151,7 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 			return nil, err
 		}
 		seen[name] = true
-		r.s = q.serverOf(name)
+		r.s = q.router.For(name)
 		in := &channel{Channel: &worker.Channel{Keys: k}, prototype: p}
 		in.promoter = newPromoter(r, in)
 		in.ScheduledHere, in.YieldKeeper = in.promoter.scheduledHere, in.promoter.yield

@@ -35,7 +35,7 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 	}
 	defer q.waits.Done()
 	w := &wait{q: q, keys: store.KeysOf(channel), id: id, ended: make(chan Status, 16), ask: make(chan struct{}, 1)}
-	hints := q.serverOf(channel).Hints
+	hints := q.router.For(channel).Hints
 	l := hints.Listen(w.keys.Done, w.heard, w.listening)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

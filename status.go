@@ -176,7 +176,7 @@ func (q *Queue) Postpone(ctx context.Context, channel, id string, to Option) err
 	if err := to(&d); err != nil {
 		return err
 	}
-	if d.element.Extra != nil || d.element.Headers() != nil || d.element.Timeout() != 0 || d.element.MaxAttempts() != 0 {
+	if e := &d.Element; e.Extra != nil || e.Headers() != nil || e.Timeout() != 0 || e.MaxAttempts() != 0 {
 		return fmt.Errorf("shunt: postpone %q on %q: want In or At", id, channel)
 	}
 	return q.postpone(ctx, channel, id, &d)
@@ -193,11 +193,11 @@ func (q *Queue) Promote(ctx context.Context, channel, id string) error {
 
 func (q *Queue) postpone(ctx context.Context, channel, id string, d *draft) error {
 	k := store.KeysOf(channel)
-	mode, ms := d.when(time.Now())
-	if mode == "now" {
-		mode, ms = "at", 0
+	mode, ms := d.Due.When(time.Now())
+	if mode == store.Now {
+		mode, ms = store.At, 0
 	}
-	soon := mode == "at" && ms <= time.Now().UnixMilli()
+	soon := mode == store.At && ms <= time.Now().UnixMilli()
 	before, err := q.Status(ctx, channel, id) // as for Cancel
 	if err == nil && before.State == StateDone {
 		err = ErrNotFound

@@ -34,9 +34,9 @@ func Then(ctx context.Context, ms ...IMessage) error {
 			errs = append(errs, fmt.Errorf("message %d: %w", i, err))
 			continue
 		}
-		f := worker.Follow{Keys: d.keys, Element: d.element, Raw: d.element.Encode()}
-		f.Mode, f.MS = d.when(now)
-		if x := d.element.Extra; x != nil {
+		f := worker.Follow{Keys: d.Keys, Element: d.Element, Raw: d.Element.Encode()}
+		f.Mode, f.MS = d.Due.When(now)
+		if x := d.Element.Extra; x != nil {
 			f.Expires = x.Expires
 		}
 		fs = append(fs, f)

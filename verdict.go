@@ -164,7 +164,7 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	case errors.As(err, &r), most > 0 && attempt >= most, cause == ErrDeadline:
 		v.Fate = store.Rejected
 	case errors.As(err, &d):
-		v.Wait = min(d.after, maxWait)
+		v.Wait = min(d.after, store.MaxWait)
 	default:
 		v.Wait = h.backoff(m, attempt)
 	}
@@ -198,11 +198,8 @@ func (h handling) backoff(m IMessage, attempt int) time.Duration {
 	} else if f := h.r.conf.Backoff; f != nil {
 		wait, _ = ask(h, &h.r.hungMethods, answerTime, "Queue.Backoff", wait, func() time.Duration { return f(attempt) })
 	}
-	return min(max(wait, 0), maxWait)
+	return min(max(wait, 0), store.MaxWait)
 }
-
-// maxWait keeps a due time within what a score holds exactly.
-const maxWait = 100 * 365 * 24 * time.Hour
 
 // answerTime is how long a worker waits for a method of the user's that a verdict depends on.
 const answerTime = time.Second

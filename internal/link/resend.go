@@ -14,11 +14,13 @@ type Resend struct {
 	unknown bool
 }
 
-// Failed takes in the error of a sending, and gives the error of the command as a whole.
+// Failed takes in the error of a sending, and gives the error of the command as a whole. Without an error the command is
+// done, whatever became of earlier sendings.
 func (r *Resend) Failed(err error) error {
-	if Classify(err) == Unknown {
+	switch {
+	case Classify(err) == Unknown:
 		r.unknown = true
-	} else if r.unknown {
+	case r.unknown && err != nil:
 		err = &Error{Class: Unknown, Err: err}
 	}
 	return err

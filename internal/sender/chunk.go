@@ -69,6 +69,12 @@ func (b *Batch) Send(ctx context.Context, sent func(c *Chunk, due time.Time, ref
 	_ = g.Wait()
 }
 
+// Tracked says that a script brings the chunk.
+func (c *Chunk) Tracked() bool { return c.tracked }
+
+// ID is that of the ith message of a tracked chunk.
+func (c *Chunk) ID(i int) string { return c.elements[i].ID() }
+
 func (s *Sender) sendChunk(ctx context.Context, c *Chunk) (due time.Time, refused []Refused, err error) {
 	if c.tracked {
 		return s.pushTracked(ctx, c.Keys, c.Due, c.elements, c.raws)

@@ -74,8 +74,8 @@ const (
 
 // AddPostpone gives a message that is due later another due time: a wait, or ms since 1970. raw is its element where that is
 // known; known says that it was looked for.
-func AddPostpone(c *link.Call, k *Keys, id string, serial ulid.ULID, mode string, ms int64, raw []byte, known bool) {
-	args := []any{k.Receivers, k.IDs, k.Delay, k.Prepare, k.Running, id, mode, ms, dueLooks, serial[:]}
+func AddPostpone(c *link.Call, k *Keys, id string, serial ulid.ULID, mode Mode, ms int64, raw []byte, known bool) {
+	args := []any{k.Receivers, k.IDs, k.Delay, k.Prepare, k.Running, id, string(mode), ms, dueLooks, serial[:]}
 	if known {
 		args = append(args, raw)
 	}

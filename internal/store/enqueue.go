@@ -116,6 +116,9 @@ func AddEnqueue(c *link.Call, k *Keys, mode Mode, ms int64, forget []Receipt, es
 	c.AddScript(Enqueue, 5, args...)
 }
 
+// ExpiresCode is the first word of the error where a message would expire before it is due.
+const ExpiresCode = "EXPIRES"
+
 // Refusal is the record of the message that has the id of one that was refused; nil: it was not.
 type Refusal []byte
 

@@ -144,7 +144,7 @@ func TestKeys(t *testing.T) {
 		var all []any
 		v := reflect.ValueOf(*k)
 		for i := range v.NumField() {
-			if i > 0 { // the first is the channel
+			if i > 0 && v.Type().Field(i).IsExported() { // the first is the channel
 				all = append(all, v.Field(i).String())
 			}
 		}

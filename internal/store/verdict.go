@@ -35,7 +35,7 @@ type Verdict struct {
 // Followup is a message that is enqueued when another is acked.
 type Followup struct {
 	*Keys
-	Mode    string // now, in or at
+	Mode    Mode
 	MS      int64
 	Expires int64 // ms after its enqueue; 0: never
 	element.Element
@@ -189,7 +189,7 @@ func addFollow(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bound
 		max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 	for i := range v.Then {
 		f := &v.Then[i]
-		args = append(args, f.Mode, f.MS, f.ID(), f.Expires, f.Raw)
+		args = append(args, string(f.Mode), f.MS, f.ID(), f.Expires, f.Raw)
 	}
 	c.AddScript(Follow, keys, args...)
 }

@@ -5,7 +5,7 @@
 -- KEYS 1 prepare  2 delay  3 ids  4 receipts  5 running
 -- ARGV 1 'now', 'in' or 'at'  2 ms from now, or ms since 1970  3 how many receipts are needed no more  4.. these; then for each message
 --      its id or '', ms after which it expires or 0, the element
--- reply: due time in ms, then for each 1, or the record of the message that has its id
+-- reply: due time in ms, then for each 1, or the record of the message that has its id; EXPIRES where one would expire before it is due
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local mode, due = ARGV[1], tonumber(ARGV[2])
@@ -17,6 +17,12 @@ local unpack = unpack or table.unpack
 redis.call('HLEN', KEYS[3]) -- a key of the wrong type ends the script here
 
 local from = 4 + tonumber(ARGV[3])
+if state == 'd' then
+  for i = from, #ARGV, 3 do
+    local ttl = tonumber(ARGV[i + 1])
+    if ttl > 0 and now + ttl <= due then return redis.error_reply('EXPIRES before it is due') end
+  end
+end
 local receipt = string.sub(ARGV[from + 2], 5, 20)
 local new = redis.pcall('SADD', KEYS[4], receipt)
 if type(new) == 'table' then return new end
