@@ -36,7 +36,7 @@ func (a asker) Ask(ctx context.Context, _ string, fill func(*link.Call)) ([]link
 func newBench(t testing.TB, addr string, timeout time.Duration) *bench {
 	pool := redistest.Pool(t, addr)
 	node := link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: 50 * time.Millisecond})
-	data := link.New(node, time.Second, true)
+	data := link.New(node, 10*time.Second, true)
 	router := link.NewRouter(&link.Server{Node: node, Data: data})
 	b := &bench{Sender: New(router, asker{data}, timeout), t: t, keys: store.KeysOf(redistest.Name(t)), data: data}
 	t.Cleanup(data.Close)
