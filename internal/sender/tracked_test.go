@@ -235,7 +235,7 @@ func TestGroupLeave(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
-	b := newBench(t, p.Addr(), 300*time.Millisecond)
+	b := newBench(t, p.Addr(), 3*time.Second)
 	b.send(b.message("a", "first", 0, store.Due{}))
 	g, release, ended := b.occupied(p)
 	ctx, cancel := context.WithCancel(context.Background())
