@@ -575,7 +575,7 @@ func TestBadIDsAndTimes(t *testing.T) {
 		"Expire(0s): want 1ms":                      {Expire(0)},
 		"has passed":                                {Deadline(past)},
 		"Expire(1s) of a message that is due in 2s": {Expire(time.Second), In(2 * time.Second)},
-		"due in 1h0m0s":                             {Deadline(time.Now().Add(time.Minute)), In(time.Hour)},
+		"of a message that is due at":               {Deadline(time.Now().Add(time.Minute)), In(time.Hour)},
 	} {
 		if err := b.one(1, opts...); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)

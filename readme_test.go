@@ -378,7 +378,9 @@ func TestREADMEPages(t *testing.T) {
 	}
 	keys := []any{store.ChannelsKey}
 	for k, i := reflect.ValueOf(*store.KeysOf("C")), 1; i < k.NumField(); i++ { // the first is the channel
-		keys = append(keys, k.Field(i).Interface())
+		if k.Type().Field(i).IsExported() {
+			keys = append(keys, k.Field(i).Interface())
+		}
 	}
 	for _, key := range keys {
 		if !strings.Contains(lifecycle, fmt.Sprintf("`%s`", key)) {

@@ -37,13 +37,13 @@ func ServerRunReply(rep link.Reply) (ServerRun, error) {
 // of Redis it is entered at. An error means that some channel may not have it, or has not said so; a repeat is for
 // another name, because an entry may have run out and be listed as dead by then.
 func RegisterIncarnation(
-	ctx context.Context, l *link.Link, channels []*Keys, i Incarnation, abandoned string,
+	ctx context.Context, l *link.Link, channels []*Keys, i Incarnation, abandoned []string,
 ) (ServerRun, error) {
 	c := link.NewCall()
 	AddServerRun(c)
 	for _, k := range channels {
-		if abandoned != "" {
-			c.Add("ZREM", k.Receivers, abandoned)
+		if len(abandoned) > 0 {
+			AddForget(c, k, abandoned...)
 		}
 		c.AddScript(Register, 1, k.Receivers, i.Name, i.Term().Milliseconds())
 	}
@@ -134,7 +134,9 @@ func UnregisterReply(rep link.Reply) (gone bool, err error) {
 }
 
 // AddForget takes an entry of an incarnation away that never took anything.
-func AddForget(c *link.Call, k *Keys, name string) { c.Add("ZREM", k.Receivers, name) }
+func AddForget(c *link.Call, k *Keys, names ...string) {
+	c.Add("ZREM", append([]any{k.Receivers}, args(names)...)...)
+}
 
 // AddHeld asks how many of some doing lists have something.
 func AddHeld(c *link.Call, lists ...string) { c.Add("EXISTS", Args(lists)...) }

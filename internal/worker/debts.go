@@ -15,9 +15,9 @@ type debts struct {
 	more chan struct{} // of capacity 1: there are some
 	mu   sync.Mutex
 	all  []debt
-	// abandoned is the name of the last incarnation whose register failed; it holds nothing, and goes with the next
-	// register. It belongs to whoever has closed the gate.
-	abandoned string
+	// abandoned are the names of the last incarnations whose register failed. They hold nothing, and go with the next
+	// register that is answered. They belong to whoever has closed the gate.
+	abandoned []string
 }
 
 type debt struct {
@@ -28,6 +28,7 @@ type debt struct {
 
 const (
 	maxDebts     = 1024
+	maxAbandoned = 128 // those before them run out
 	debtsAtOnce  = 128
 	scriptsAtOne = 512 // in one pipeline
 )

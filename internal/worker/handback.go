@@ -60,13 +60,13 @@ func (r *Pool) unregister(ctx context.Context) error {
 // settleDebts empties the incarnations that have ended and lists them as dead; those that are counted are left to the
 // sweeps of others.
 func (r *Pool) settleDebts(ctx context.Context) error {
-	if name := r.debts.abandoned; name != "" {
+	if names := r.debts.abandoned; len(names) > 0 {
 		c := link.NewCall()
 		for _, in := range r.channels {
-			store.AddForget(c, in.Keys, name)
+			store.AddForget(c, in.Keys, names...)
 		}
 		if r.all(ctx, c) == nil {
-			r.debts.abandoned = ""
+			r.debts.abandoned = nil
 		}
 	}
 	emptied := make(map[store.Incarnation]bool)

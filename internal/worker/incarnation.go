@@ -153,7 +153,7 @@ func (r *Pool) registerNext() *registered {
 }
 
 // register enters an incarnation among the living of every channel; only then may it take. Each attempt has a name of
-// its own, and takes the last one's away, so that no name is ever both among the living and among the dead.
+// its own, and takes those of failed attempts away, so that no name is ever both among the living and among the dead.
 func (r *Pool) register(ctx context.Context, inc store.Incarnation) (*registered, error) {
 	keys := make([]*store.Keys, len(r.channels))
 	for i, in := range r.channels {
@@ -163,11 +163,12 @@ func (r *Pool) register(ctx context.Context, inc store.Incarnation) (*registered
 	run, err := store.RegisterIncarnation(ctx, r.s.Data, keys, inc, r.debts.abandoned)
 	if err != nil {
 		if link.Classify(err) != link.NotExecuted || len(keys) > 1 {
-			r.debts.abandoned = inc.Name
+			names := append(r.debts.abandoned, inc.Name)
+			r.debts.abandoned = names[max(0, len(names)-maxAbandoned):]
 		}
 		return nil, err
 	}
-	r.debts.abandoned = ""
+	r.debts.abandoned = nil
 	return &registered{inc, run, sent}, nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -138,6 +140,24 @@ func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)
 		pool.Close()
 	})
 	return c
+}
+
+// An incarnation whose register was executed, and answered to nobody, leaves the living however many attempts follow.
+func TestAbandonedRegistersGo(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	c := newCut(t, s, 2, func(conf *Config) { conf.Handle = func(*Item) *Verdict { return Ack } })
+	registered := c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.CutAfter)
+	removed := c.proxy.On(redistest.Command("ZREM", c.keys.Receivers), 1, redistest.CutBefore)
+	c.mustHandOver(ErrLeaseLost)
+	redistest.Until(t, 10*time.Second, "it has another incarnation", func() bool { return !c.mustEnd.Load() })
+	if registered.Struck() != 1 || removed.Struck() != 1 {
+		t.Fatalf("%d registers and %d removals were cut", registered.Struck(), removed.Struck())
+	}
+	redistest.Until(t, 5*time.Second, "only the live one is among the living", func() bool {
+		living, err := redis.Strings(s.Do("ZRANGE", c.keys.Receivers, 0, -1), nil)
+		return err == nil && slices.Equal(living, []string{c.Live().Name})
+	})
 }
 
 // wait waits for an event of a kind and returns it.
