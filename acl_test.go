@@ -495,7 +495,7 @@ func TestACLByID(t *testing.T) {
 
 	// The scripts of recur, and its look.
 	k, element := store.KeysOf(b.name), element.Element{Serial: element.NewSerial(), Payload: []byte("1")}
-	_, err = b.queryAll(ctx, b.name, func(c *link.Call) {
+	_, _, err = asker{b.Queue}.Ask(ctx, b.name, func(c *link.Call) {
 		c.AddScript(store.RecurSet, 1, k.Recur, "n", "", "head\nbody", "x")
 		c.AddScript(store.RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, "n", "head\n", "next\n", 0, 0, "tick", 0, element.Encode())
 		c.AddScript(store.RecurSet, 1, k.Recur, "n", "next\n", "", "y")

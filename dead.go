@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/shuntmq/shunt/internal/element"
-	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -17,12 +14,12 @@ import (
 // returns how many were still there; one whose ID is another's by now stays dead. After a lost reply it asks once more, and what the
 // first time had done is not counted.
 func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
-	return q.each(ctx, channel, dead, func(k *store.Keys, c *link.Call, es []Entry) {
-		args := []any{k.Dead, k.Prepare, k.IDs, k.Running}
-		for _, e := range es {
-			args = append(args, e.raw, revived(e.raw), e.ID)
+	return q.each(channel, dead, func(k *store.Keys, es []Entry) (int, error) {
+		all := make([]store.Revival, len(es))
+		for i, e := range es {
+			all[i] = store.Revival{Raw: e.raw, Next: revived(e.raw), ID: e.ID}
 		}
-		c.AddScript(store.Revive, 4, args...)
+		return store.RunRevive(ctx, asker{q}, k, all)
 	})
 }
 
@@ -60,17 +57,17 @@ func wrapped(e *element.Element, raw []byte) bool {
 // DeleteDead deletes dead messages, as List gave them, for good. It returns how many were still there, counted as
 // by RetryDead.
 func (q *Queue) DeleteDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
-	return q.each(ctx, channel, dead, func(k *store.Keys, c *link.Call, es []Entry) {
-		args := []any{k.Dead}
-		for _, e := range es {
-			args = append(args, e.raw)
+	return q.each(channel, dead, func(k *store.Keys, es []Entry) (int, error) {
+		raws := make([][]byte, len(es))
+		for i, e := range es {
+			raws[i] = e.raw
 		}
-		c.Add("ZREM", args...)
+		return store.DeleteDead(ctx, asker{q}, k, raws)
 	})
 }
 
-// each sends one command for every hundred entries and adds up the replies.
-func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(*store.Keys, *link.Call, []Entry)) (int, error) {
+// each calls do for every hundred entries, and adds up.
+func (q *Queue) each(channel string, all []Entry, do func(*store.Keys, []Entry) (int, error)) (int, error) {
 	for _, e := range all {
 		if e.channel != channel || e.raw == nil {
 			return 0, fmt.Errorf("shunt: entry %s is not from a List of channel %q", e.Serial, channel)
@@ -79,12 +76,11 @@ func (q *Queue) each(ctx context.Context, channel string, all []Entry, add func(
 	k := store.KeysOf(channel)
 	sum := 0
 	for es := range slices.Chunk(all, 100) {
-		v, err := q.query(ctx, channel, func(c *link.Call) { add(k, c, es) })
+		n, err := do(k, es)
+		sum += n
 		if err != nil {
 			return sum, err
 		}
-		n, _ := redis.Int(v, nil)
-		sum += n
 	}
 	return sum, nil
 }
@@ -104,19 +100,15 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect, dead or done", channel, s)
 		}
 		for left, first := purgeSome, true; left > 0; first = false { // what was there at first, so that a producer does not keep it busy
-			v, err := q.query(ctx, channel, func(c *link.Call) {
-				if s == StateDone {
-					store.AddDropDone(c, k, min(left, purgeSome))
-					return
-				}
-				store.AddPurge(c, k, key[s], set[s], min(left, purgeSome), first)
-			})
+			var deleted, rest int
+			var err error
+			if s == StateDone {
+				deleted, rest, err = store.DropDone(ctx, asker{q}, k, min(left, purgeSome))
+			} else {
+				deleted, rest, err = store.RunPurge(ctx, asker{q}, k, key[s], set[s], min(left, purgeSome), first)
+			}
 			if err != nil {
 				return sum, err
-			}
-			deleted, rest, err := store.PurgeReply(v)
-			if err != nil {
-				return sum, fmt.Errorf("shunt: purge %q: %w", channel, err)
 			}
 			if first {
 				left = deleted + rest

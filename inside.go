@@ -24,7 +24,15 @@ func init() {
 }
 
 func (d door) Looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
-	return d.q.queryAll(ctx, channel, fill)
+	replies, _, err := asker{d.q}.Ask(ctx, channel, fill)
+	if err != nil {
+		return nil, err
+	}
+	vs := make([]any, len(replies))
+	for i, r := range replies {
+		vs[i] = r.Any()
+	}
+	return vs, nil
 }
 
 func (d door) Encode(message, options any) (channel string, e element.Element, in time.Duration, at time.Time, err error) {

@@ -5,9 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
-	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -54,92 +51,27 @@ type Receiver struct {
 // Channels lists all channels that were ever enqueued to or received from, sorted; an operator may remove one with
 // SREM shunt.channels.
 func (q *Queue) Channels(ctx context.Context) ([]string, error) {
-	names, err := redis.Strings(q.query(ctx, "", func(c *link.Call) { c.Add("SMEMBERS", store.ChannelsKey) }))
+	names, err := store.Channels(ctx, asker{q})
 	slices.Sort(names)
 	return names, err
 }
 
-// query sends one command for an operator.
-func (q *Queue) query(ctx context.Context, channel string, fill func(*link.Call)) (any, error) {
-	vs, err := q.queryAll(ctx, channel, fill)
-	if err != nil {
-		return nil, err
-	}
-	return vs[0], nil
-}
-
-// queryAll sends commands for an operator in one pipeline; the first error is that of all.
-func (q *Queue) queryAll(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
-	vs, _, err := q.queryTwice(ctx, channel, fill)
-	return vs, err
-}
-
-// queryTwice is queryAll; again says that it was sent twice, because the first replies were lost.
-func (q *Queue) queryTwice(ctx context.Context, channel string, fill func(*link.Call)) (vs []any, again bool, err error) {
-	replies, again, err := asker{q}.Ask(ctx, channel, fill)
-	if err != nil {
-		return nil, again, err
-	}
-	vs = make([]any, len(replies))
-	for i, r := range replies {
-		vs[i] = r.Any()
-	}
-	return vs, again, nil
-}
-
 // Receivers lists a channel's receivers, the living first, and what each holds.
 func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, error) {
-	k := store.KeysOf(channel)
-	vs, err := q.queryAll(ctx, channel, func(c *link.Call) {
-		c.Add("ZRANGE", k.Receivers, 0, -1, "WITHSCORES")
-		c.Add("ZRANGE", k.DeadReceivers, 0, -1, "WITHSCORES")
-	})
-	if err != nil {
+	known, err := store.Receivers(ctx, asker{q}, store.KeysOf(channel))
+	if err != nil || len(known) == 0 {
 		return nil, err
 	}
-	var rs []Receiver
-	var held []any
-	for i, v := range vs {
-		ms, _ := redis.Strings(v, nil)
-		for j := 0; j+1 < len(ms); j += 2 {
-			dead, err := store.ParseDeadReceiver(ms[j])
-			if i == 0 {
-				dead.Incarnation, err = store.ParseIncarnation(ms[j])
-			}
-			if err != nil {
-				return nil, err
-			}
-			until, _ := redis.Int64([]byte(ms[j+1]), nil)
-			rs = append(rs, Receiver{Name: dead.Name, Workers: dead.Workers, Lease: dead.Lease, Alive: i == 0, Until: time.UnixMilli(until)})
-			held = append(held, store.Args(k.AllDoing(dead.Incarnation))...)
-		}
-	}
-	if len(held) == 0 {
-		return nil, nil
-	}
-	vs, err = q.queryAll(ctx, channel, func(c *link.Call) {
-		for _, l := range held {
-			c.Add("LLEN", l)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	for i := range rs {
-		for range rs[i].Workers {
-			n, _ := redis.Int(vs[0], nil)
-			rs[i].Holding += n
-			vs = vs[1:]
-		}
+	rs := make([]Receiver, len(known))
+	for i, r := range known {
+		rs[i] = Receiver{Name: r.Name, Workers: r.Workers, Lease: r.Lease, Alive: r.Alive, Until: r.Until, Holding: r.Holding}
 	}
 	return rs, nil
 }
 
 // Stats counts a channel's messages in every state, and their ages by the server's clock. The counts are not of one moment.
 func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
-	n, err := store.Count(ctx, func(ctx context.Context, fill func(*link.Call)) ([]any, error) {
-		return q.queryAll(ctx, channel, fill)
-	}, store.KeysOf(channel))
+	n, err := store.Count(ctx, asker{q}, store.KeysOf(channel))
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +109,8 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 
 // oldest is the age of an element, zero where there is none or it is a bare payload.
 func oldest(channel string, now time.Time, raw []byte) time.Duration {
-	for _, e := range entries(channel, []any{raw}, nil) {
-		if raw != nil && !e.EnqueuedAt.IsZero() {
-			return max(0, now.Sub(e.EnqueuedAt))
-		}
+	if e := entryOf(channel, raw); raw != nil && !e.EnqueuedAt.IsZero() {
+		return max(0, now.Sub(e.EnqueuedAt))
 	}
 	return 0
 }

@@ -249,7 +249,7 @@ func TestOptions(t *testing.T) {
 		{[]Option{In(time.Second)}, time.Second, time.Time{}, true},
 		{[]Option{In(1)}, 1, time.Time{}, true},
 		{[]Option{In(0)}, 0, time.Time{}, false},
-		{[]Option{In(-1)}, -1, time.Time{}, false},
+		{[]Option{In(-1)}, 0, time.Time{}, false},
 		{[]Option{At(then)}, 0, then, true},
 		{[]Option{At(time.Time{})}, 0, time.Time{}, false},
 		{[]Option{In(time.Second), At(then)}, 0, then, true},

@@ -1046,14 +1046,14 @@ func TestClaimsComeInOneOrder(t *testing.T) {
 	}
 	first := ""
 	for range 5 {
-		replies, err := q.queryAll(context.Background(), q.name, func(c *link.Call) {
+		replies, _, err := asker{q.Queue}.Ask(context.Background(), q.name, func(c *link.Call) {
 			c.AddScript(store.Sweep, 11, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
 				0, 1000, sweepClaims, "", 1000, 0, 0)
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		vs, err := redis.Values(replies[0], nil)
+		vs, err := redis.Values(replies[0].Any(), replies[0].Err)
 		if err != nil || len(vs) != 6+sweepClaims {
 			t.Fatalf("%v: %v", vs, err)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/element"
-	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -48,13 +47,9 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 		return Status{}, err
 	}
 	k := store.KeysOf(channel)
-	v, err := q.query(ctx, channel, func(c *link.Call) { store.AddStatus(c, k, id) })
+	a, err := store.RunStatus(ctx, asker{q}, k, id)
 	if err != nil {
 		return Status{}, err
-	}
-	a, err := store.StatusReply(v)
-	if err != nil {
-		return Status{}, fmt.Errorf("shunt: status of %q on %q: %w", id, channel, err)
 	}
 	held := statusOf(id, a.Record, a.Holder, a.Now)
 	held.Cancelled = held.State == StateDoing && a.Cancelled
@@ -150,16 +145,13 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
-	replies, again, err := q.queryTwice(ctx, channel, func(c *link.Call) {
-		store.AddCancel(c, k, id, serial, q.bounds())
-	})
-	if err != nil {
+	a, err := store.RunCancel(ctx, asker{q}, k, id, serial, q.bounds())
+	switch {
+	case err != nil:
 		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)
-	}
-	switch record, holder, found := store.CancelReply(replies[0]); {
-	case found:
-		return statusOf(id, record, holder, time.Time{}), nil
-	case again: // the first one has done it
+	case a.Found:
+		return statusOf(id, a.Record, a.Holder, time.Time{}), nil
+	case a.Twice: // the first one has done it
 		return before, nil
 	}
 	return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, ErrNotFound)
@@ -208,34 +200,28 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *draft) erro
 	serial, _ := ulid.ParseStrict(before.Serial)
 	var raw []byte
 	for again, known := false, false; ; known = true {
-		replies, twice, err := q.queryTwice(ctx, channel, func(c *link.Call) {
-			store.AddPostpone(c, k, id, serial, mode, ms, raw, known)
-		})
+		p, err := store.RunPostpone(ctx, asker{q}, k, id, serial, mode, ms, raw, known)
 		if err != nil {
 			return err
 		}
-		again = again || twice
-		record, result, err := store.PostponeReply(replies[0])
-		if err != nil {
-			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, err)
-		}
+		again = again || p.Twice
 		switch {
-		case again && soon && (len(record) == 0 || result == store.BeingHandled): // the first one has done it
+		case again && soon && (len(p.Record) == 0 || p.Result == store.BeingHandled): // the first one has done it
 			return nil
-		case len(record) == 0:
+		case len(p.Record) == 0:
 			err = ErrNotFound
-		case result == store.Postponed:
+		case p.Result == store.Postponed:
 			return nil
-		case result == store.BeingHandled:
+		case p.Result == store.BeingHandled:
 			err = ErrRunning
-		case result == store.WaitsAlready:
+		case p.Result == store.WaitsAlready:
 			err = ErrWaiting
 		}
 		if err != nil {
 			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, err)
 		}
 		// It is one of many that are due at the same time: it is looked for from here, and handed to the script.
-		e, err := q.dueAt(ctx, k, statusOf(id, record, nil, time.Time{}))
+		e, err := q.dueAt(ctx, k, statusOf(id, p.Record, nil, time.Time{}))
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -247,8 +233,8 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *draft) erro
 func (q *Queue) dueAt(ctx context.Context, k *store.Keys, s Status) (Entry, error) {
 	const page = 1000
 	return q.find(s, func(n int) ([]Entry, error) {
-		v, err := q.query(ctx, k.Name, func(c *link.Call) { store.AddDueAt(c, k, s.Due, n, page) })
-		return entries(k.Name, v, dueAt), err
+		all, err := store.DueAt(ctx, asker{q}, k, s.Due, n, page)
+		return scoredEntries(k.Name, all, dueAt), err
 	})
 }
 
@@ -279,10 +265,10 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 	}
 	const page = 1000
 	k := store.KeysOf(channel)
-	pages := func(list any) func(n int) ([]Entry, error) { // List leaves out what is cancelled, perhaps a whole page
+	pages := func(list string) func(n int) ([]Entry, error) { // List leaves out what is cancelled, perhaps a whole page
 		return func(n int) ([]Entry, error) {
-			v, err := q.query(ctx, channel, func(c *link.Call) { c.Add("LRANGE", list, -(n+1)*page, -1-n*page) })
-			return entries(channel, v, nil), err
+			raws, err := store.ListPage(ctx, asker{q}, k, list, n*page, page)
+			return entriesOf(channel, raws), err
 		}
 	}
 	var e Entry
@@ -304,8 +290,7 @@ func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 			return q.held(ctx, k)
 		})
 	default:
-		return Entry{ID: s.ID, Serial: s.Serial, EnqueuedAt: s.EnqueuedAt, Attempts: s.Attempt, Failure: s.Failure, EndedAt: s.Outcome.EndedAt,
-			Outcome: s.Outcome, channel: channel}, nil
+		return doneEntry(channel, s), nil
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("shunt: peek at %q on %q: %w", id, channel, err)

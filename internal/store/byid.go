@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -124,14 +125,63 @@ func AddHolders(c *link.Call, k *Keys, serials ...ulid.ULID) {
 	}
 }
 
-// AddDueAt asks for a page of the elements that are due at one time, with their scores.
-func AddDueAt(c *link.Call, k *Keys, due time.Time, page, size int) {
-	at := due.UnixMilli()
-	c.Add("ZRANGEBYSCORE", k.Delay, at, at, "WITHSCORES", "LIMIT", page*size, size)
-}
-
 // SerialOf is the serial of an element, zero for a bare payload.
 func SerialOf(raw []byte) ulid.ULID {
 	e, _ := element.Decode(raw)
 	return e.Serial
+}
+
+// RunStatus asks for what is known of an id.
+func RunStatus(ctx context.Context, a Asker, k *Keys, id string) (StatusAnswer, error) {
+	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { AddStatus(c, k, id) })
+	if err != nil {
+		return StatusAnswer{}, err
+	}
+	return StatusReply(v)
+}
+
+// CancelAnswer is what a cancellation came to.
+type CancelAnswer struct {
+	Record, Holder []byte // as they were
+	Found          bool   // the message was there
+	Twice          bool   // it was sent again, so that the first may have cancelled it
+}
+
+// RunCancel cancels a message: see AddCancel.
+func RunCancel(ctx context.Context, a Asker, k *Keys, id string, serial ulid.ULID, b *Bounds) (CancelAnswer, error) {
+	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) { AddCancel(c, k, id, serial, b) })
+	if err != nil {
+		return CancelAnswer{}, err
+	}
+	record, holder, found := CancelReply(replies[0].Any())
+	return CancelAnswer{record, holder, found, twice}, nil
+}
+
+// PostponeAnswer is what a postponement came to.
+type PostponeAnswer struct {
+	Record []byte // as it was; empty: there is none
+	Result PostponeResult
+	Twice  bool // it was sent again, so that the first may have postponed it
+}
+
+// RunPostpone gives a message that is due later another due time: see AddPostpone.
+func RunPostpone(
+	ctx context.Context, a Asker, k *Keys, id string, serial ulid.ULID, mode Mode, ms int64, raw []byte, known bool,
+) (p PostponeAnswer, err error) {
+	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) { AddPostpone(c, k, id, serial, mode, ms, raw, known) })
+	if err != nil {
+		return p, err
+	}
+	p.Twice = twice
+	p.Record, p.Result, err = PostponeReply(replies[0].Any())
+	return p, err
+}
+
+// RunWait notes that somebody waits for a message's end: see AddWait.
+func RunWait(ctx context.Context, a Asker, k *Keys, id string, serial *ulid.ULID) (lives bool, raw []byte, err error) {
+	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { AddWait(c, k, id, serial) })
+	if err != nil {
+		return false, nil, err
+	}
+	return WaitReply(v)
 }

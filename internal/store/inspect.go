@@ -72,8 +72,8 @@ type Counts struct {
 const maxCancelled = 1000
 
 // Count asks for the counts of a channel. They are not of one moment.
-func Count(ctx context.Context, run func(ctx context.Context, fill func(*link.Call)) ([]any, error), k *Keys) (n Counts, err error) {
-	vs, err := run(ctx, func(c *link.Call) {
+func Count(ctx context.Context, a Asker, k *Keys) (n Counts, err error) {
+	vs, err := askAll(ctx, a, k.Name, func(c *link.Call) {
 		c.Add("TIME")
 		c.Add("LLEN", k.Prepare)
 		c.Add("LINDEX", k.Prepare, -1)
@@ -97,7 +97,7 @@ func Count(ctx context.Context, run func(ctx context.Context, fill func(*link.Ca
 	n.NextPrepare, _ = vs[2].([]byte)
 	n.NextSuspect, _ = vs[4].([]byte)
 	if n.Done > 0 {
-		vs, err = run(ctx, func(c *link.Call) { c.Add("ZRANGE", k.Kept, n.Done-1, n.Done-1, "WITHSCORES") })
+		vs, err = askAll(ctx, a, k.Name, func(c *link.Call) { c.Add("ZRANGE", k.Kept, n.Done-1, n.Done-1, "WITHSCORES") })
 		if err != nil {
 			return n, err
 		}
@@ -108,7 +108,7 @@ func Count(ctx context.Context, run func(ctx context.Context, fill func(*link.Ca
 	if n.Cancelled == 0 || n.Cancelled > maxCancelled {
 		return n, nil
 	}
-	vs, err = run(ctx, func(c *link.Call) { c.Add("SMEMBERS", k.Cancelled) })
+	vs, err = askAll(ctx, a, k.Name, func(c *link.Call) { c.Add("SMEMBERS", k.Cancelled) })
 	if err != nil {
 		return n, err
 	}
@@ -116,7 +116,7 @@ func Count(ctx context.Context, run func(ctx context.Context, fill func(*link.Ca
 	if len(serials) == 0 {
 		return n, nil
 	}
-	vs, err = run(ctx, func(c *link.Call) {
+	vs, err = askAll(ctx, a, k.Name, func(c *link.Call) {
 		c.Add("HMGET", k.Running)
 		c.AddElements(serials...)
 	})

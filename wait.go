@@ -118,13 +118,9 @@ func (w *wait) isMine(s Status) bool { return w.serial == nil || s.Serial == w.s
 
 // look asks Redis what is known of the message. over: it is, or nothing is known of it.
 func (w *wait) look(ctx context.Context) (out Outcome, over bool, err error) {
-	v, err := w.q.query(ctx, w.keys.Name, func(c *link.Call) { store.AddWait(c, w.keys, w.id, w.serial) })
+	lives, raw, err := store.RunWait(ctx, asker{w.q}, w.keys, w.id, w.serial)
 	if err != nil {
 		return out, false, err
-	}
-	lives, raw, err := store.WaitReply(v)
-	if err != nil {
-		return out, true, err
 	}
 	found := ended(w.id, raw)
 	switch {
