@@ -11,7 +11,9 @@ import (
 )
 
 // door is what recur and shunttest may ask of a Queue.
-type door struct{ q *Queue }
+type door struct {
+	asker
+}
 
 func init() {
 	inside.Open = func(queue any) (inside.Door, error) {
@@ -19,20 +21,8 @@ func init() {
 		if q == nil {
 			return nil, errors.New("shunt: the Queue is nil")
 		}
-		return door{q}, q.open(context.Background())
+		return door{asker{q}}, q.open(context.Background())
 	}
-}
-
-func (d door) Looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error) {
-	replies, _, err := asker{d.q}.Ask(ctx, channel, fill)
-	if err != nil {
-		return nil, err
-	}
-	vs := make([]any, len(replies))
-	for i, r := range replies {
-		vs[i] = r.Any()
-	}
-	return vs, nil
 }
 
 func (d door) Encode(message, options any) (channel string, e element.Element, in time.Duration, at time.Time, err error) {

@@ -1,22 +1,15 @@
 package recur
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/inside"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -62,7 +55,7 @@ func (t *Timetable) Run(ctx context.Context, channels ...string) (shutdown shunt
 			continue
 		}
 		seen[channel] = true
-		r := &runner{door: door, channel: channel, key: store.KeysOf(channel).Recur, soft: soft, hard: hard,
+		r := &runner{door: door, channel: channel, keys: store.KeysOf(channel), soft: soft, hard: hard,
 			entries: make(map[string]*entry), most: mostScripts, wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
 		if err := r.readAll(start); err != nil {
 			stop()
@@ -112,7 +105,7 @@ type entry struct {
 type runner struct {
 	door    inside.Door
 	channel string
-	key     any
+	keys    *store.Keys
 	soft    context.Context // ends: nothing more is begun
 	hard    context.Context // ends: what is under way is cut short
 
@@ -137,7 +130,7 @@ type runner struct {
 // run is the runner's goroutine.
 func (r *runner) run() {
 	hints := r.door.Hints(r.channel)
-	l := hints.Listen(r.key.(string), r.hint, func(listening bool) {
+	l := hints.Listen(r.keys.Recur, r.hint, func(listening bool) {
 		if listening { // what was published before was not heard
 			r.ask(false)
 			poke(r.back)
@@ -210,349 +203,4 @@ func poke(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// step takes in what was heard, looks if it is time, and fires what is due, one pipeline of it.
-func (r *runner) step() error {
-	r.mu.Lock()
-	heard, asked, anew := r.heard, r.asked, r.anew
-	r.heard, r.asked, r.anew = nil, false, false
-	r.mu.Unlock()
-
-	if err := r.learn(heard, asked, anew); err != nil {
-		r.ask(true) // whatever was heard
-		return err
-	}
-	return r.fire()
-}
-
-func (r *runner) learn(heard []string, asked, anew bool) error {
-	names := make(map[string]bool)
-	for _, h := range heard {
-		line, name, _ := strings.Cut(h, "\n")
-		head, _, err := parseHead(line + "\n")
-		e := r.entries[name]
-		switch {
-		case err != nil || e == nil || e.revision != head.revision:
-			names[name] = true // removed, added or replaced: read what is there now, because hints may be late
-		case head.version > e.version:
-			r.adopt(e, head)
-		}
-	}
-	if anew || len(names) > mostScripts {
-		return r.readAll(r.hard)
-	}
-	if err := r.read(names); err != nil {
-		return err
-	}
-	if !asked && time.Until(r.look) > 0 {
-		return nil
-	}
-	sent := time.Now()
-	vs, err := r.door.Looks(r.hard, r.channel, func(c *link.Call) {
-		c.Add("TIME")
-		c.Add("HGET", r.key, "")
-	})
-	if err != nil {
-		return err
-	}
-	now, err := serverMillis(vs[0])
-	if err != nil {
-		return err
-	}
-	r.clock.hear(now, sent, time.Now())
-	r.look = time.Now().Add(link.Jitter(lookEvery))
-	if mark, _ := redis.String(vs[1], nil); mark != r.mark {
-		return r.readAll(r.hard)
-	}
-	return nil
-}
-
-// readAll reads the whole timetable of the channel.
-func (r *runner) readAll(ctx context.Context) error {
-	sent := time.Now()
-	now, mark, raws, err := readAll(ctx, r.door, r.channel)
-	if err != nil {
-		return err
-	}
-	r.clock.hear(now, sent, time.Now())
-	r.look, r.mark = time.Now().Add(link.Jitter(lookEvery)), mark
-	for name := range r.entries {
-		if _, ok := raws[name]; !ok {
-			r.set(name, "")
-		}
-	}
-	for name, raw := range raws {
-		r.set(name, raw)
-	}
-	return nil
-}
-
-// read reads some records.
-func (r *runner) read(names map[string]bool) error {
-	if len(names) == 0 {
-		return nil
-	}
-	all := slices.Collect(maps.Keys(names))
-	vs, err := r.door.Looks(r.hard, r.channel, func(c *link.Call) {
-		for _, name := range all {
-			c.Add("HGET", r.key, name)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	for i, name := range all {
-		raw, _ := redis.String(vs[i], nil)
-		r.set(name, raw)
-	}
-	return nil
-}
-
-// set takes in what a record was read as, empty for none.
-func (r *runner) set(name, raw string) {
-	e := r.entries[name]
-	if e != nil {
-		head, _, err := parseHead(raw)
-		if err == nil && head.revision == e.revision {
-			if head.writer != e.writer || e.place < 0 {
-				r.adopt(e, head)
-			}
-			return
-		}
-		r.drop(e)
-		delete(r.entries, name)
-	}
-	if raw == "" {
-		return
-	}
-	rec, err := parseRecord(raw)
-	if err == nil {
-		err = rec.spec.Err()
-	}
-	if err != nil {
-		r.trouble(fmt.Errorf("%q cannot run here: %w", name, err))
-		return
-	}
-	e = &entry{name: name, place: -1}
-	r.entries[name] = e
-	r.know(e, rec, false)
-}
-
-// adopt takes in a head that was written by another, or by this runner although an error came.
-func (r *runner) adopt(e *entry, head record) {
-	mine := head.writer == e.pen
-	if n := int(head.count - e.count); mine && n > 0 {
-		r.door.Emit(string(shunt.EventEnqueued), r.channel, "", "", n, time.Time{}, nil)
-	}
-	r.know(e, e.with(head), mine)
-}
-
-// know sets what is known of a message.
-func (r *runner) know(e *entry, rec record, mine bool) {
-	e.record, e.mine, e.pen = rec, mine, element.NewSerial().String()
-	r.arm(e)
-}
-
-// arm sets when a message is to be tried next.
-func (r *runner) arm(e *entry) {
-	r.drop(e)
-	if e.paused || e.next == 0 {
-		return
-	}
-	e.due = e.next + 1 // a script that comes too early is for nothing
-	if !e.mine {
-		e.due = e.next + giveWay + rand.Int64N(giveWayJitter+1)
-	}
-	heap.Push(&r.heap, e)
-}
-
-func (r *runner) drop(e *entry) {
-	if e.place >= 0 {
-		heap.Remove(&r.heap, e.place)
-	}
-}
-
-// shot is one script.
-type shot struct {
-	*entry
-	old         string
-	then        record
-	from, until int64 // when it holds
-	missed      bool  // the ticks are
-	elements    []element.Element
-	raws        [][]byte
-}
-
-// aim makes the script that fires what is due of a message at now.
-func aim(e *entry, now int64) (s shot, bytes int) {
-	ticks, after := e.spec.due(e.next, now, e.policy)
-	s = shot{entry: e, old: e.head(), then: e.record, from: e.next}
-	if s.missed = !onTime(e.next, now); !s.missed {
-		s.until = e.next + Grace.Milliseconds() // later it is missed, and that is for the policy
-	}
-	for i, tick := range ticks {
-		if i == mostElements || bytes > mostBytes {
-			after = tick
-			break
-		}
-		el := e.message(tick, now)
-		raw := el.Encode()
-		s.elements, s.raws, bytes = append(s.elements, el), append(s.raws, raw), bytes+len(raw)
-		s.from, s.then.last = tick, tick
-	}
-	s.then.version++
-	s.then.writer = e.pen
-	s.then.next = after
-	s.then.count += int64(len(s.elements))
-	return s, bytes
-}
-
-// fire sends the scripts of what is due, as many as go in one pipeline.
-func (r *runner) fire() error {
-	now, bytes := r.clock.now(), 0
-	var shots []shot
-	for len(r.heap) > 0 && r.heap[0].due <= now && len(shots) < r.most && bytes < mostBytes {
-		s, n := aim(heap.Pop(&r.heap).(*entry), now)
-		shots, bytes = append(shots, s), bytes+n
-	}
-	if len(shots) == 0 {
-		return nil
-	}
-	sent := time.Now()
-	vs, err := r.door.Looks(r.hard, r.channel, func(c *link.Call) {
-		for _, s := range shots {
-			first := &s.element
-			if len(s.elements) > 0 {
-				first = &s.elements[0]
-			}
-			addFire(c, r.channel, s.name, s.old, s.then.head(), s.from, s.until, first, s.raws...)
-		}
-	})
-	came := time.Now()
-	if err != nil {
-		return r.refused(shots, err)
-	}
-	r.most = min(2*r.most, mostScripts)
-	stale := make(map[string]bool)
-	for i, s := range shots {
-		now, n, found, err := fired(vs[i])
-		if err != nil {
-			r.ask(len(stale) > 0)
-			return r.refused(shots[i:], err)
-		}
-		r.clock.hear(now, sent, came)
-		if !r.judge(s, n, found) {
-			stale[s.name] = true
-		}
-	}
-	if err := r.read(stale); err != nil {
-		r.ask(true)
-		return err
-	}
-	return nil
-}
-
-// judge takes in a script's reply; false if the record must be read anew.
-func (r *runner) judge(s shot, n int, found string) bool {
-	e := s.entry
-	e.off = link.Holdoff{}
-	switch {
-	case n >= 0:
-		r.done(s, n)
-	case n == -2: // the clock has been set by the reply
-		r.arm(e)
-		e.due = max(e.due, r.clock.now()+1)
-		heap.Fix(&r.heap, e.place)
-		return true
-	default:
-		head, _, err := parseHead(found)
-		if err != nil || head.revision != e.revision {
-			return false
-		}
-		r.adopt(e, head)
-	}
-	return true
-}
-
-// done takes in that a script was executed, and enqueued n.
-func (r *runner) done(s shot, n int) {
-	tell(r.door, r.channel, n, s.elements...)
-	if s.missed {
-		r.door.Emit(string(MissedTicks), r.channel, "", "", n, time.UnixMilli(s.next), fmt.Errorf("recur: %q missed its ticks: policy %q", s.name, s.policy))
-	}
-	r.know(s.entry, s.then, true)
-}
-
-// refused puts back what an error kept from being fired. What concerns a single message must not hold up the others.
-func (r *runner) refused(shots []shot, err error) error {
-	for _, s := range shots {
-		heap.Push(&r.heap, s.entry)
-	}
-	if class := link.Classify(err); class != link.Failed && class != link.Fatal || errors.Is(err, shunt.ErrClosed) {
-		return err
-	}
-	if r.most > 1 || len(shots) > 1 {
-		r.most = 1
-		return nil
-	}
-	e := shots[0].entry
-	e.due = r.clock.now() + e.off.Refuse(err).Milliseconds()
-	heap.Fix(&r.heap, e.place)
-	r.trouble(fmt.Errorf("%q: %w", e.name, err))
-	return nil
-}
-
-// clock is the clock of Redis, as known from replies.
-type clock struct {
-	at    time.Time // when, here
-	there float64   // it showed this, in ms
-	err   float64   // give or take this
-}
-
-// hear takes in that the clock showed ms, which it had not passed by more than 1, between two times here. A reply that took long and does not
-// contradict what is known is passed over; clocks may part by 1 ms a second.
-func (c *clock) hear(ms int64, sent, came time.Time) {
-	half := came.Sub(sent) / 2
-	at, there, err := sent.Add(half), float64(ms)+0.5, millis(half)+0.5
-	if !c.at.IsZero() {
-		age := millis(at.Sub(c.at))
-		if off := c.there + age - there; err > c.err+age/1000 && off <= err && off >= -err {
-			return
-		}
-	}
-	*c = clock{at, there, err}
-}
-
-// now is what it shows, in whole ms.
-func (c *clock) now() int64 { return int64(c.there + millis(time.Since(c.at))) }
-
-// until is how long it takes to show ms.
-func (c *clock) until(ms int64) time.Duration {
-	return time.Duration((float64(ms)-c.there)*1e6) - time.Since(c.at)
-}
-
-func millis(d time.Duration) float64 { return float64(d) / 1e6 }
-
-// queue is a heap by due.
-type queue []*entry
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].due < q[j].due }
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
-}
-func (q *queue) Push(x any) {
-	e := x.(*entry)
-	e.place = len(*q)
-	*q = append(*q, e)
-}
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	e := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	e.place = -1
-	return e
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/inside"
-	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -567,14 +566,14 @@ func TestFireScript(t *testing.T) {
 			{"in time", head, now, now + 60_000, 1, ""},
 			{"again", head, now, now + 60_000, -1, then.head()},
 		} {
-			vs, err := door.Looks(t.Context(), b.channel, func(l *link.Call) {
-				addFire(l, b.channel, "a", c.old, then.head(), c.from, c.until, &e, e.Encode())
-			})
+			f := firingOf("a", c.old, then.head(), &e)
+			f.From, f.Until, f.Elements = c.from, c.until, [][]byte{e.Encode()}
+			results, _, err := store.RunRecurFire(t.Context(), door, store.KeysOf(b.channel), f)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if at, n, found, err := fired(vs[0]); err != nil || at < now || n != c.n || found != c.found {
-				t.Errorf("%s: %d, %d, %q, %v", c.what, at, n, found, err)
+			if r := results[0]; r.Err != nil || r.Now < now || r.N != c.n || r.Head != c.found {
+				t.Errorf("%s: %+v", c.what, r)
 			}
 		}
 		if n := s.Do("LLEN", store.KeysOf(b.channel).Prepare); n != int64(1) {
@@ -594,7 +593,7 @@ func TestHints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{door: door, channel: b.channel, key: store.KeysOf(b.channel).Recur, soft: t.Context(), hard: t.Context(), entries: make(map[string]*entry)}
+	r := &runner{door: door, channel: b.channel, keys: store.KeysOf(b.channel), soft: t.Context(), hard: t.Context(), entries: make(map[string]*entry)}
 	if err := r.readAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/inside"
-	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -192,14 +190,11 @@ func (t *Timetable) change(ctx context.Context, what, channel, name string, deci
 		if r.revision != "" {
 			raw = r.head() + r.body
 		}
-		k := store.KeysOf(channel)
-		vs, err := door.Looks(ctx, channel, func(c *link.Call) {
-			c.AddScript(store.RecurSet, 1, k.Recur, name, head, raw, element.NewSerial().String())
-		})
+		done, err := store.RunRecurSet(ctx, door, store.KeysOf(channel), name, head, raw, element.NewSerial().String())
 		if err != nil {
 			return fail(err)
 		}
-		if n, _ := redis.Int(vs[0], nil); n == 1 {
+		if done {
 			return nil
 		}
 	}
@@ -210,16 +205,7 @@ type foreignError struct{ error }
 
 // read gives the server's time in ms and, where there is one, a record and its head as it is.
 func read(ctx context.Context, door inside.Door, channel, name string) (now int64, head string, r *record, err error) {
-	k := store.KeysOf(channel)
-	vs, err := door.Looks(ctx, channel, func(c *link.Call) {
-		c.Add("TIME")
-		c.Add("HGET", k.Recur, name)
-	})
-	if err != nil {
-		return 0, "", nil, err
-	}
-	now, err = serverMillis(vs[0])
-	raw, _ := redis.String(vs[1], nil)
+	now, raw, err := store.RecurRecord(ctx, door, store.KeysOf(channel), name)
 	if raw == "" || err != nil {
 		return now, "", nil, err
 	}
@@ -234,124 +220,13 @@ func read(ctx context.Context, door inside.Door, channel, name string) (now int6
 	return now, head, &parsed, nil
 }
 
-// serverMillis is the reply of TIME in ms.
-func serverMillis(v any) (int64, error) {
-	t, err := redis.Int64s(v, nil)
-	if err != nil || len(t) < 2 {
-		return 0, fmt.Errorf("the reply of TIME is %v: %w", v, err)
-	}
-	return t[0]*1000 + t[1]/1000, nil
-}
-
-// Enqueue enqueues a recurring message at once, paused or not, beside its ticks. shunt.ErrDuplicate: its ID is taken, so it was not.
-// shunt.ErrUnknown: it may have been.
-func (t *Timetable) Enqueue(ctx context.Context, channel, name string) error {
-	fail := func(err error) error { return fmt.Errorf("recur: enqueue %q of channel %q: %w", name, channel, err) }
-	door, err := inside.Open(t.Queue)
-	if err != nil {
-		return err
-	}
-	for {
-		now, head, r, err := read(ctx, door, channel, name)
-		if err == nil && r == nil {
-			err = ErrNotFound
-		}
-		if err != nil {
-			return fail(err)
-		}
-		e, then := r.message(0, now), r.written()
-		then.count++
-		sends := 0
-		vs, err := door.Looks(ctx, channel, func(c *link.Call) {
-			sends++ // it is filled anew when its outcome is unknown
-			addFire(c, channel, name, head, then.head(), 0, 0, &e, e.Encode())
-		})
-		if err != nil {
-			return fail(err)
-		}
-		_, n, found, err := fired(vs[0])
-		if err != nil {
-			return fail(err)
-		}
-		if n < 0 {
-			switch {
-			case found == then.head() && e.ID() == "":
-				n = 1 // it was sent twice
-			case found == then.head(): // it was, and the first may have found its ID taken
-				return fail(shunt.ErrUnknown)
-			case sends == 1:
-				continue // another has written
-			default: // another has written: before the first, or after it
-				return fail(shunt.ErrUnknown)
-			}
-		}
-		tell(door, channel, n, e)
-		if n == 0 {
-			return fail(shunt.ErrDuplicate)
-		}
-		return nil
-	}
-}
-
-// message is the element of a tick, or with 0 of none, that is enqueued at now.
-func (r *record) message(tick, now int64) element.Element {
-	e := r.element
-	e.Serial = element.NewSerial()
-	if e.Extra != nil && e.Extra.Expires != 0 {
-		x := *e.Extra
-		x.Expires += now // what Add was given is how long after the draft
-		e.Extra = &x
-	}
-	if tick != 0 {
-		e.SetHeader(tickHeader, time.UnixMilli(tick).In(r.spec.in).Format(tickFormat))
-	}
-	return e
-}
-
-// addFire adds the script; from and until bound the server's time. first is the first of the elements, or where there are none any of the message.
-func addFire(c *link.Call, channel, name, old, head string, from, until int64, first *element.Element, elements ...[]byte) {
-	k := store.KeysOf(channel)
-	expires := int64(0)
-	if first.Extra != nil {
-		expires = first.Extra.Expires
-	}
-	c.AddScript(store.RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, name, old, head, from, until, first.ID(), expires)
-	c.AddElements(elements...)
-}
-
-// fired is the script's reply.
-func fired(v any) (now int64, n int, head string, err error) {
-	vs, err := redis.Values(v, nil)
-	if err == nil {
-		_, err = redis.Scan(vs, &now, &n, &head)
-	}
-	return now, n, head, err
-}
-
-// tell tells that n of some elements were enqueued, and the others not because their id is taken.
-func tell(door inside.Door, channel string, n int, es ...element.Element) {
-	if len(es) == 0 { // the ticks that it missed are skipped
-		return
-	}
-	serial, id := "", es[0].ID() // they are of one message, and so of one id
-	if len(es) == 1 {
-		serial = es[0].SerialString()
-	}
-	if n > 0 {
-		door.Emit(string(shunt.EventEnqueued), channel, serial, id, n, time.Time{}, nil)
-	}
-	if n < len(es) {
-		door.Emit(string(shunt.EventDuplicate), channel, serial, id, len(es)-n, time.Time{}, nil)
-	}
-}
-
 // List gives the recurring messages of a channel by name. What a newer version of shunt wrote, or somebody else, is an error beside the rest.
 func (t *Timetable) List(ctx context.Context, channel string) ([]Entry, error) {
 	door, err := inside.Open(t.Queue)
 	if err != nil {
 		return nil, err
 	}
-	_, _, raws, err := readAll(ctx, door, channel)
+	_, _, raws, err := store.RecurAll(ctx, door, store.KeysOf(channel))
 	if err != nil {
 		return nil, fmt.Errorf("recur: list channel %q: %w", channel, err)
 	}
@@ -375,24 +250,6 @@ func (t *Timetable) List(ctx context.Context, channel string) ([]Entry, error) {
 	}
 	slices.SortFunc(es, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return es, errors.Join(bad...)
-}
-
-// readAll gives the server's time in ms, the mark that changes with every change but a tick's, and all records by name.
-func readAll(ctx context.Context, door inside.Door, channel string) (now int64, mark string, raws map[string]string, err error) {
-	k := store.KeysOf(channel)
-	vs, err := door.Looks(ctx, channel, func(c *link.Call) {
-		c.Add("TIME")
-		c.Add("HGETALL", k.Recur)
-	})
-	if err != nil {
-		return 0, "", nil, err
-	}
-	if now, err = serverMillis(vs[0]); err == nil {
-		raws, err = redis.StringMap(vs[1], nil)
-	}
-	mark = raws[""]
-	delete(raws, "")
-	return now, mark, raws, err
 }
 
 func checkName(name string) error {

@@ -2,17 +2,16 @@
 package inside
 
 import (
-	"context"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Door is what they may ask of a Queue.
 type Door interface {
-	// Looks sends commands that may be sent twice, in one pipeline; the first error is that of all.
-	Looks(ctx context.Context, channel string, fill func(*link.Call)) ([]any, error)
+	store.Asker
 	// Encode makes the element of a message, a shunt.IMessage, with options, a []shunt.Option. when is the time that In and At ask for: a wait,
 	// or a time of day, both zero for now.
 	Encode(message, options any) (channel string, e element.Element, in time.Duration, at time.Time, err error)
