@@ -1,21 +1,13 @@
 package shunttest
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"sync/atomic"
 	"time"
-
-	"github.com/alicebob/miniredis/v2"
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/inside"
-	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Handling is what became of one message that was handled once.
@@ -25,12 +17,12 @@ type Handling struct {
 	Attempt int    // counted from 1
 	// Message is what Unmarshal made and Resolve was called on; nil if it failed. A test may look at its fields.
 	Message shunt.IMessage
-	// Verdict is shunt.Acked, Retried, Rejected or Undecodable, of which the last two went to dead; Cancelled or Expired; or Lost, if the
-	// lease was lost.
+	// Verdict is shunt.EventAcked, EventRetried, EventRejected or EventUndecodable, of which the last two went to dead. It is
+	// EventCancelled or EventExpired, or EventLateVerdict if the lease was lost.
 	Verdict shunt.EventKind
 	// Err is what Resolve or the middleware returned; a *shunt.PanicError after a panic.
 	Err error
-	// Wait is how long a Retried message has to wait: what its RetryAfter or Backoff asked for, rounded up to a millisecond. Only Handle sets it.
+	// Wait is how long a retried message has to wait: what its RetryAfter or Backoff asked for, rounded up to a millisecond. Only Handle sets it.
 	Wait time.Duration
 	// Result is what shunt.SetResult set, if the message was acked and had an ID and Retain. Only Handle sets it.
 	Result []byte
@@ -135,93 +127,12 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 	if err != nil {
 		return out, err
 	}
-
-	server, pool, err := serve()
+	s, err := newStage(q, channel, e)
 	if err != nil {
 		return out, err
 	}
-	defer server.Close()
-	defer pool.Close()
-	if err := copyIDs(pool, q.pool, channelsOf(q.redis)); err != nil { // so that what follows the message meets the ids that are taken
-		return out, err
-	}
-	now := time.Now().Truncate(time.Millisecond)
-	server.SetTime(now) // the clock stands still, so that a due time is the wait to the millisecond
-	k := store.KeysOf(channel)
-	if _, err := server.DB(0).Push(k.Prepare, string(e.Encode())); err != nil {
-		return out, err
-	}
-
-	stage := replica(q.Queue)
-	stage.Pool = pool
-	var begun atomic.Bool
-	stage.Wrap = wrap(q.Wrap, func(next shunt.Handler) shunt.Handler {
-		return func(ctx context.Context, m shunt.IMessage) error {
-			if begun.Swap(true) {
-				// The message again, to be retried at once, or one that follows it in its channel: it goes back, for the receiver is about to stop.
-				<-ctx.Done()
-				return context.Cause(ctx)
-			}
-			out.Message = m
-			return next(ctx, m)
-		}
-	})
-	verdict := make(chan shunt.Event, 1)
-	judged := false
-	stage.Events = func(ev shunt.Event) {
-		if ev.Serial != e.SerialString() || judged {
-			return
-		}
-		if judged = isVerdict(ev.Kind); judged {
-			verdict <- ev
-		}
-		if q.Events != nil {
-			q.Events(ev)
-		}
-	}
-	defer stage.Close() // which waits for the Events func
-	shutdown, err := stage.Receive(context.Background(), prototype, 1)
-	if err != nil {
-		return out, err
-	}
-	end, stop := context.WithCancel(context.Background())
-	defer func() {
-		stop()
-		shutdown(end)
-	}()
-	select {
-	case ev := <-verdict:
-		out.Channel, out.Serial, out.Attempt, out.Verdict, out.Err = channel, ev.Serial, ev.Attempt, ev.Kind, ev.Err
-	case <-time.After(q.patience()):
-		if !begun.Load() {
-			return out, fmt.Errorf("the handler has not begun after %v", q.patience())
-		}
-		return out, fmt.Errorf("the handler has not returned after %v", q.patience())
-	}
-	if out.Verdict == shunt.EventRetried {
-		waiting, err := dues(pool, channel)
-		if err != nil {
-			return out, err
-		}
-		for raw, due := range waiting { // it is not among them where it had not to wait
-			if isOf(e.SerialString(), raw) {
-				out.Wait = time.UnixMilli(int64(due)).Sub(now)
-			}
-		}
-	}
-	if id := e.ID(); id != "" && out.Verdict == shunt.EventAcked {
-		s, err := stage.Status(context.Background(), channel, id)
-		if err != nil && !errors.Is(err, shunt.ErrNotFound) {
-			return out, err
-		}
-		out.Result = s.Outcome.Result
-	}
-	stop()
-	var unclean *shunt.ShutdownError
-	if err := shutdown(end); errors.As(err, &unclean) && unclean.Err != nil {
-		return out, err
-	}
-	if err := q.carry(server, pool, e.SerialString()); err != nil {
+	defer s.close()
+	if out, err = s.play(prototype); err != nil {
 		return out, err
 	}
 	after, err := q.enqueued(channelsOf(q.redis)...)
@@ -255,87 +166,6 @@ func (q *Queue) element(m shunt.IMessage, opts []Option) (e element.Element, err
 	e.SetFailure(c.failure)
 	e.Serial = element.NewSerialAt(time.Now().Add(-c.age))
 	return e, nil
-}
-
-// isOf says whether an element has that serial.
-func isOf(serial, raw string) bool {
-	e, err := element.Decode([]byte(raw))
-	return err == nil && e.SerialString() == serial
-}
-
-// carry brings what the verdict enqueued in one step with itself, which is in the stage's Redis, to the Queue's. self is the serial of the
-// message that was handled.
-func (q *Queue) carry(stage *miniredis.Miniredis, pool *redis.Pool, self string) error {
-	from, to := pool.Get(), q.pool.Get()
-	defer from.Close()
-	defer to.Close()
-	for _, channel := range channelsOf(stage) {
-		k := store.KeysOf(channel)
-		ready, err := redis.Strings(from.Do("LRANGE", k.Prepare, 0, -1))
-		if err != nil {
-			return err
-		}
-		for _, raw := range slices.Backward(ready) { // the one to be taken next is the last
-			if !isOf(self, raw) {
-				if _, err := to.Do("LPUSH", k.Prepare, raw); err != nil {
-					return err
-				}
-			}
-		}
-		later, err := dues(pool, channel)
-		if err != nil {
-			return err
-		}
-		for raw, due := range later {
-			if !isOf(self, raw) {
-				if _, err := to.Do("ZADD", k.Delay, strconv.FormatInt(int64(due), 10), raw); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return copyIDs(q.pool, pool, channelsOf(stage))
-}
-
-// copyIDs copies the records of the ids that are taken, unless they are known there.
-func copyIDs(to, from *redis.Pool, channels []string) error {
-	source, target := from.Get(), to.Get()
-	defer source.Close()
-	defer target.Close()
-	for _, channel := range channels {
-		k := store.KeysOf(channel)
-		ids, err := redis.StringMap(source.Do("HGETALL", k.IDs))
-		if err != nil {
-			return err
-		}
-		for id, record := range ids {
-			if _, err := target.Do("HSETNX", k.IDs, id, record); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// wrap puts the kit's middleware around the user's; like it, it is nil where that gives none.
-func wrap(user, kit func(shunt.Handler) shunt.Handler) func(shunt.Handler) shunt.Handler {
-	return func(next shunt.Handler) shunt.Handler {
-		if user != nil {
-			if next = user(next); next == nil {
-				return nil
-			}
-		}
-		return kit(next)
-	}
-}
-
-// isVerdict says whether an Event tells how a handling ended.
-func isVerdict(k shunt.EventKind) bool {
-	switch k {
-	case shunt.EventAcked, shunt.EventRetried, shunt.EventRejected, shunt.EventUndecodable, shunt.EventCancelled, shunt.EventExpired, shunt.EventLateVerdict, shunt.EventUnconfirmedVerdict:
-		return true
-	}
-	return false
 }
 
 // without is what of all is not among some; bare payloads, which have no serial, are told by their bytes and number.

@@ -37,7 +37,7 @@ type worker struct {
 	moves    atomic.Uint64 // steps begun, and what a waiter has brought: where it has not changed, nobody has touched the list
 
 	mu         sync.Mutex
-	vacant     bool         // no goroutine works here until an orphan ends
+	turns
 	refused    link.Holdoff // of verdicts, whatever other workers are told
 	sendSingly bool         // what is over goes one by one next time
 	items      []*Item      // in hand, the one taken first first
@@ -45,7 +45,12 @@ type worker struct {
 		over []*Item // collect's
 		evs  []Event // settle's
 	}
-	generation int32               // of the goroutine that may work; one of an earlier turn goes home
+}
+
+// turns says which goroutine works for a worker. The worker's mu guards them.
+type turns struct {
+	vacant     bool                // no goroutine works here until an orphan ends
+	generation int32               // of the goroutine that may work; one of an earlier turn ends
 	goroutines map[uint64]struct{} // that run handlers here
 }
 
