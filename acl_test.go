@@ -24,8 +24,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// aclLines are the lines of README.md that make and widen its Redis user: what shunt must be allowed, what it can do without, and what
-// ids and the like need besides.
+// aclLines are the lines of README.md that make and widen its Redis user: what shunt must be allowed, what it can do
+// without, and what ids and the like need besides.
 func aclLines(t *testing.T) (must, may, ids []string) {
 	t.Helper()
 	var lines [][]string
@@ -35,7 +35,11 @@ func aclLines(t *testing.T) (must, may, ids []string) {
 		}
 	}
 	if len(lines) != 3 {
-		t.Fatalf("README.md has %d lines that begin with ACL SETUSER shunt: want what is needed, what is optional, and what ids need", len(lines))
+		t.Fatalf(
+			"README.md has %d lines that begin with ACL SETUSER shunt: want what is needed, what is optional, and "+
+				"what ids need",
+			len(lines),
+		)
 	}
 	return lines[0], lines[1], lines[2]
 }
@@ -71,8 +75,8 @@ func denials(s *redistest.Server, user string) map[string]bool {
 	return denied
 }
 
-// workout takes messages through every transition as a user, with one lost reply on the way. It returns the first thing that did
-// not go well until ctx ended. all: with what README calls optional too.
+// workout takes messages through every transition as a user, with one lost reply on the way. It returns the first thing
+// that did not go well until ctx ended. all: with what README calls optional too.
 func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, password string, all bool) (err error) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, fmt.Sprintf("redis://%s:%s@%s/0", user, password, p.Addr()), func(q *Queue) {
@@ -110,8 +114,8 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 		}
 	}
 
-	// A dead receiver that held one message for the first time, one for the second, and one once too often; a live one's entry
-	// whose lease has run out; a suspect.
+	// A dead receiver that held one message for the first time, one for the second, and one once too often; a live
+	// one's entry whose lease has run out; a suspect.
 	k := store.KeysOf(q.name)
 	do := func(cmd string, args ...any) {
 		if _, e := s.TryDo(cmd, args...); e != nil {
@@ -123,7 +127,11 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 		do("ZADD", key, 1, dead.Name+[]string{" 1 r", ""}[i])
 		for recoveries := range 4 {
 			if recoveries != 2 {
-				e := element.Element{Recoveries: int16(recoveries), Serial: element.NewSerial(), Payload: strconv.AppendInt(nil, int64(100+10*i+recoveries), 10)}
+				e := element.Element{
+					Recoveries: int16(recoveries),
+					Serial:     element.NewSerial(),
+					Payload:    strconv.AppendInt(nil, int64(100+10*i+recoveries), 10),
+				}
 				do("LPUSH", k.Doing(dead, 1), e.Encode())
 			}
 		}
@@ -185,7 +193,8 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 		return fmt.Errorf("enqueue later: %w", err)
 	}
 	if err := wait("retried, rejected, promoted", func() bool {
-		return handled(1, 2, 3, 4, 5) && q.count(EventAcked) >= 4 && q.count(EventRejected) == 1 && q.count(EventPromoted) > 0
+		return handled(1, 2, 3, 4, 5) && q.count(EventAcked) >= 4 && q.count(EventRejected) == 1 &&
+			q.count(EventPromoted) > 0
 	}); err != nil {
 		return err
 	}
@@ -205,11 +214,15 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 	lost := p.On(redistest.Command("RPOPLPUSH", q.name), 1, redistest.CutAfter)
 	seventh := element.Element{Serial: element.NewSerial(), Payload: []byte("7")}
 	do("LPUSH", k.Prepare, seventh.Encode()) // not by the connection that is cut
-	if err := wait("the handover", func() bool { return lost.Struck() > 0 && q.count(EventHandedOver) > 0 && handled(7) }); err != nil {
+	if err := wait("the handover", func() bool {
+		return lost.Struck() > 0 && q.count(EventHandedOver) > 0 &&
+			handled(7)
+	}); err != nil {
 		return err
 	}
 	release()
-	if err := wait("all acked", func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= good }); err != nil {
+	if err := wait("all acked",
+		func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= good }); err != nil {
 		return err
 	}
 
@@ -236,7 +249,8 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 			return err
 		}
 	}
-	if err := wait("the revived", func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= good+1 }); err != nil {
+	if err := wait("the revived",
+		func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= good+1 }); err != nil {
 		return err
 	}
 	if all {
@@ -301,8 +315,8 @@ func TestACLNeeded(t *testing.T) {
 	}
 }
 
-// With all lines nothing at all is refused; without any one command of the first something fails, and without any one of the
-// second something is refused: so nothing is there in vain.
+// With all lines nothing at all is refused; without any one command of the first something fails, and without any one
+// of the second something is refused: so nothing is there in vain.
 func TestACLMinimal(t *testing.T) {
 	t.Parallel()
 	s := aclServer(t)
@@ -321,7 +335,8 @@ func TestACLMinimal(t *testing.T) {
 			t.Error(err)
 		}
 		denied := denials(s, all)
-		for _, farewell := range []string{"punsubscribe", "echo"} { // redigo's to a subscription that ends; it needs no answer
+		// redigo's to a subscription that ends; it needs no answer
+		for _, farewell := range []string{"punsubscribe", "echo"} {
 			delete(denied, farewell)
 		}
 		for what := range denied {
@@ -396,21 +411,29 @@ func aclWords(line []string) (password string, commands []string) {
 	return password, commands
 }
 
-// README's lines have every command that is written anywhere in the scripts and the code, whether a test sends it or not.
+// README's lines have every command that is written anywhere in the scripts and the code, whether a test sends it or
+// not.
 func TestACLNamesAll(t *testing.T) {
 	must, may, ids := aclLines(t)
 	allowed := slices.Concat(must, may, ids)
 	n := 0
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		dir := filepath.Dir(path)
-		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "example") || strings.HasPrefix(path, "bench") ||
-			dir == "chaos" || dir == "internal/redistest" || dir == "shunttest" {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "example") ||
+			strings.HasPrefix(path, "bench") ||
+			dir == "chaos" ||
+			dir == "internal/redistest" ||
+			dir == "shunttest" {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		for _, m := range regexp.MustCompile(`(?:redis\.p?call\('|\.Add\(")([A-Z]+)\b`).FindAllStringSubmatch(string(text), -1) {
+		command := regexp.MustCompile(`(?:redis\.p?call\('|\.Add\(")([A-Z]+)\b`)
+		for _, m := range command.FindAllStringSubmatch(string(text), -1) {
 			n++
-			if c := "+" + strings.ToLower(m[1]); !slices.ContainsFunc(allowed, func(w string) bool { return w == c || strings.HasPrefix(w, c+"|") }) {
+			if c := "+" + strings.ToLower(m[1]); !slices.ContainsFunc(
+				allowed,
+				func(w string) bool { return w == c || strings.HasPrefix(w, c+"|") },
+			) {
 				t.Errorf("%s sends %s, which README's lines do not allow", path, m[1])
 			}
 		}
@@ -497,7 +520,22 @@ func TestACLByID(t *testing.T) {
 	k, element := store.KeysOf(b.name), element.Element{Serial: element.NewSerial(), Payload: []byte("1")}
 	_, _, err = asker{b.Queue}.Ask(ctx, b.name, func(c *link.Call) {
 		c.AddScript(store.RecurSet, 1, k.Recur, "n", "", "head\nbody", "x")
-		c.AddScript(store.RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, "n", "head\n", "next\n", 0, 0, "tick", 0, element.Encode())
+		c.AddScript(
+			store.RecurFire,
+			4,
+			k.Recur,
+			k.Prepare,
+			k.IDs,
+			k.Running,
+			"n",
+			"head\n",
+			"next\n",
+			0,
+			0,
+			"tick",
+			0,
+			element.Encode(),
+		)
 		c.AddScript(store.RecurSet, 1, k.Recur, "n", "next\n", "", "y")
 		c.Add("HGETALL", k.Recur)
 		c.Add("PUBLISH", k.Recur, "")

@@ -93,7 +93,8 @@ func TestBatchArguments(t *testing.T) {
 		{100, Batch{Handle: handle}, "Pool is nil"}, // the Queue's own complaint: the rest is right
 		{10, Batch{MaxSize: 1000, MaxWait: 5 * time.Minute, Handle: handle}, "Pool is nil"},
 	} {
-		if _, err := q.ReceiveBatch(context.Background(), Define[int]("c", nil), c.workers, c.batch); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := q.ReceiveBatch(context.Background(), Define[int]("c", nil), c.workers, c.batch); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d workers, %+v: %v, want %q", c.workers, c.batch, err, c.want)
 		}
 	}
@@ -108,13 +109,16 @@ func TestBatchGathers(t *testing.T) {
 		const within = 2 * time.Second
 		var c batches
 		seen := newTally()
-		_, shutdown := q.gather(2, Batch{MaxSize: 100, MaxWait: within, Handle: func(_ context.Context, ms []IMessage) []error {
-			for _, m := range ms {
-				seen.add(number(m))
-			}
-			c.add(len(ms))
-			return nil
-		}})
+		_, shutdown := q.gather(
+			2,
+			Batch{MaxSize: 100, MaxWait: within, Handle: func(_ context.Context, ms []IMessage) []error {
+				for _, m := range ms {
+					seen.add(number(m))
+				}
+				c.add(len(ms))
+				return nil
+			}},
+		)
 		began := time.Now()
 		q.enqueue(0, 303)
 		q.wait(EventAcked, 300, 10*time.Second)
@@ -148,44 +152,55 @@ func TestBatchVerdicts(t *testing.T) {
 		q := newBench(t, b.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
 		type key struct{}
 		q.Wrap = func(next Handler) Handler {
-			return func(ctx context.Context, m IMessage) error { return next(context.WithValue(ctx, key{}, number(m)), m) }
+			return func(ctx context.Context, m IMessage) error {
+				return next(context.WithValue(ctx, key{}, number(m)),
+					m)
+			}
 		}
 		var c batches
-		q.gather(1, Batch{MaxSize: 5, MaxWait: 300 * time.Millisecond, Handle: func(ctx context.Context, ms []IMessage) []error {
-			first := c.add(len(ms)) == 0
-			if _, ok := FromContext(ctx); ok {
-				t.Error("one message's info for all")
-			}
-			if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Minute {
-				t.Errorf("deadline %v, %v", end, ok)
-			}
-			verdicts := make([]error, len(ms))
-			for i, m := range ms {
-				mine := MemberContext(ctx, i)
-				info, ok := FromContext(mine)
-				want := 1
-				if !first {
-					want = 2
-				}
-				if n := number(m); !ok || info.Attempt != want || info.Headers["of"] != "batch" || mine.Value(key{}) != n {
-					t.Errorf("%d: %+v, %v", n, info, mine.Value(key{}))
-				}
-				switch n := number(m); {
-				case first && n == 1:
-					verdicts[i] = errors.New("again")
-				case n == 2:
-					verdicts[i] = Reject(errors.New("never"))
-				case first && n == 3:
-					verdicts[i] = RetryAfter(10*time.Millisecond, errors.New("later"))
-				}
-			}
-			for _, i := range []int{-1, len(ms)} {
-				if MemberContext(ctx, i) != ctx {
-					t.Errorf("there is no member %d", i)
-				}
-			}
-			return verdicts
-		}})
+		q.gather(
+			1,
+			Batch{
+				MaxSize: 5,
+				MaxWait: 300 * time.Millisecond,
+				Handle: func(ctx context.Context, ms []IMessage) []error {
+					first := c.add(len(ms)) == 0
+					if _, ok := FromContext(ctx); ok {
+						t.Error("one message's info for all")
+					}
+					if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Minute {
+						t.Errorf("deadline %v, %v", end, ok)
+					}
+					verdicts := make([]error, len(ms))
+					for i, m := range ms {
+						mine := MemberContext(ctx, i)
+						info, ok := FromContext(mine)
+						want := 1
+						if !first {
+							want = 2
+						}
+						if n := number(m); !ok || info.Attempt != want || info.Headers["of"] != "batch" ||
+							mine.Value(key{}) != n {
+							t.Errorf("%d: %+v, %v", n, info, mine.Value(key{}))
+						}
+						switch n := number(m); {
+						case first && n == 1:
+							verdicts[i] = errors.New("again")
+						case n == 2:
+							verdicts[i] = Reject(errors.New("never"))
+						case first && n == 3:
+							verdicts[i] = RetryAfter(10*time.Millisecond, errors.New("later"))
+						}
+					}
+					for _, i := range []int{-1, len(ms)} {
+						if MemberContext(ctx, i) != ctx {
+							t.Errorf("there is no member %d", i)
+						}
+					}
+					return verdicts
+				},
+			},
+		)
 		q.enqueue(0, 5, Header("of", "batch"), Timeout(time.Minute))
 		q.wait(EventAcked, 4, 10*time.Second)
 		for kind, want := range map[EventKind]int{EventAcked: 4, EventRetried: 2, EventRejected: 1} {
@@ -207,8 +222,12 @@ func TestBatchFaults(t *testing.T) {
 		fault func() []error
 		want  func(err error) bool
 	}{
-		{"too few", func() []error { return []error{nil, nil} }, func(err error) bool { return strings.Contains(err.Error(), "2 verdicts on 5 messages") }},
-		{"none", func() []error { return []error{} }, func(err error) bool { return strings.Contains(err.Error(), "0 verdicts on 5 messages") }},
+		{"too few", func() []error { return []error{nil, nil} },
+			func(err error) bool { return strings.Contains(err.Error(), "2 verdicts on 5 messages") }},
+		{"none", func() []error { return []error{} }, func(err error) bool {
+			return strings.Contains(err.Error(),
+				"0 verdicts on 5 messages")
+		}},
 		{"panic", func() []error { panic("oh") }, func(err error) bool {
 			var p *PanicError
 			return errors.As(err, &p) && p.Value == "oh" && p.What == "Batch.Handle"
@@ -224,12 +243,15 @@ func TestBatchFaults(t *testing.T) {
 				redistest.Leaks(t)
 				q := newBench(t, b.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
 				var calls batches
-				_, shutdown := q.gather(1, Batch{MaxSize: 5, MaxWait: time.Minute, Handle: func(context.Context, []IMessage) []error {
-					if calls.add(0) < 2 {
-						return c.fault()
-					}
-					return nil
-				}})
+				_, shutdown := q.gather(
+					1,
+					Batch{MaxSize: 5, MaxWait: time.Minute, Handle: func(context.Context, []IMessage) []error {
+						if calls.add(0) < 2 {
+							return c.fault()
+						}
+						return nil
+					}},
+				)
 				q.enqueue(0, 5)
 				q.wait(EventAcked, 5, 10*time.Second)
 				q.mu.Lock()
@@ -263,13 +285,16 @@ func TestBatchShutdown(t *testing.T) {
 		var c batches
 		var inside []error
 		var shutdown Shutdown
-		g, s := q.gather(2, Batch{MaxSize: 5, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
-			c.add(len(ms))
-			elsewhere := make(chan error)
-			go func() { elsewhere <- shutdown(ctx) }()
-			inside = []error{<-elsewhere, shutdown(context.Background())}
-			return nil
-		}})
+		g, s := q.gather(
+			2,
+			Batch{MaxSize: 5, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+				c.add(len(ms))
+				elsewhere := make(chan error)
+				go func() { elsewhere <- shutdown(ctx) }()
+				inside = []error{<-elsewhere, shutdown(context.Background())}
+				return nil
+			}},
+		)
 		shutdown = s
 		q.enqueue(0, 3)
 		q.untilWaiting(g, 3)
@@ -303,13 +328,20 @@ func TestBatchShutdownHurried(t *testing.T) {
 		q := newBench(t, b.URL(), func(q *Queue) { q.Grace = 100 * time.Millisecond })
 		block, begun, cause := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		defer close(block)
-		g, shutdown := q.gather(1, Batch{MaxSize: 4, MaxWait: 200 * time.Millisecond, Handle: func(ctx context.Context, ms []IMessage) []error {
-			close(begun)
-			<-ctx.Done()
-			cause <- context.Cause(ctx)
-			<-block
-			return nil
-		}})
+		g, shutdown := q.gather(
+			1,
+			Batch{
+				MaxSize: 4,
+				MaxWait: 200 * time.Millisecond,
+				Handle: func(ctx context.Context, ms []IMessage) []error {
+					close(begun)
+					<-ctx.Done()
+					cause <- context.Cause(ctx)
+					<-block
+					return nil
+				},
+			},
+		)
 		q.enqueue(0, 3)
 		<-begun
 		g.mu.Lock()
@@ -351,16 +383,19 @@ func TestBatchOrphaned(t *testing.T) {
 		block := make(chan struct{})
 		release := sync.OnceFunc(func() { close(block) })
 		defer release()
-		g, shutdown := q.gather(1, Batch{MaxSize: 2, MaxWait: 1, Handle: func(ctx context.Context, ms []IMessage) []error {
-			if number(ms[0]) < 2 {
-				<-ctx.Done()
-				if ctx.Err() != context.DeadlineExceeded || context.Cause(ctx) != ErrTimeout {
-					t.Errorf("ended with %v, cause %v", ctx.Err(), context.Cause(ctx))
+		g, shutdown := q.gather(
+			1,
+			Batch{MaxSize: 2, MaxWait: 1, Handle: func(ctx context.Context, ms []IMessage) []error {
+				if number(ms[0]) < 2 {
+					<-ctx.Done()
+					if ctx.Err() != context.DeadlineExceeded || context.Cause(ctx) != ErrTimeout {
+						t.Errorf("ended with %v, cause %v", ctx.Err(), context.Cause(ctx))
+					}
+					<-block
 				}
-				<-block
-			}
-			return nil
-		}})
+				return nil
+			}},
+		)
 		for i := range 2 {
 			q.enqueue(i, i+1, Timeout(100*time.Millisecond))
 			q.wait(EventOrphaned, i+1, 10*time.Second)
@@ -387,22 +422,25 @@ func TestBatchLeaseLost(t *testing.T) {
 		q := newBench(t, b.URL())
 		begun := make(chan struct{})
 		var c batches
-		g, _ := q.gather(1, Batch{MaxSize: 3, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
-			if c.add(len(ms)) == 0 {
-				close(begun)
-				<-ctx.Done()
-				if ctx.Err() != context.Canceled || context.Cause(ctx) != ErrLeaseLost {
-					t.Errorf("ended with %v, cause %v", ctx.Err(), context.Cause(ctx))
+		g, _ := q.gather(
+			1,
+			Batch{MaxSize: 3, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+				if c.add(len(ms)) == 0 {
+					close(begun)
+					<-ctx.Done()
+					if ctx.Err() != context.Canceled || context.Cause(ctx) != ErrLeaseLost {
+						t.Errorf("ended with %v, cause %v", ctx.Err(), context.Cause(ctx))
+					}
+					return []error{ctx.Err(), ctx.Err(), ctx.Err()}
 				}
-				return []error{ctx.Err(), ctx.Err(), ctx.Err()}
-			}
-			for i := range ms {
-				if info, _ := FromContext(MemberContext(ctx, i)); info.Attempt != 1 {
-					t.Errorf("%+v", info)
+				for i := range ms {
+					if info, _ := FromContext(MemberContext(ctx, i)); info.Attempt != 1 {
+						t.Errorf("%+v", info)
+					}
 				}
-			}
-			return nil
-		}})
+				return nil
+			}},
+		)
 		q.enqueue(0, 3)
 		<-begun
 		g.r.LoseLease(ErrLeaseLost)
@@ -410,7 +448,8 @@ func TestBatchLeaseLost(t *testing.T) {
 	})
 }
 
-// The end of one member's context alone is its own affair: before the call it leaves, in the call it stays for its verdict.
+// The end of one member's context alone is its own affair: before the call it leaves, in the call it stays for its
+// verdict.
 func TestBatchMemberAlone(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
@@ -426,19 +465,22 @@ func TestBatchMemberAlone(t *testing.T) {
 				return next(ctx, m)
 			}
 		}
-		g, _ := q.gather(1, Batch{MaxSize: 3, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
-			if at(ms, 0) >= 0 {
-				t.Error("one that had left")
-			}
-			cancels[1](gone)
-			<-MemberContext(ctx, at(ms, 1)).Done()
-			select {
-			case <-ctx.Done():
-				t.Errorf("it ended for all: %v", context.Cause(ctx))
-			case <-time.After(100 * time.Millisecond):
-			}
-			return nil
-		}})
+		g, _ := q.gather(
+			1,
+			Batch{MaxSize: 3, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+				if at(ms, 0) >= 0 {
+					t.Error("one that had left")
+				}
+				cancels[1](gone)
+				<-MemberContext(ctx, at(ms, 1)).Done()
+				select {
+				case <-ctx.Done():
+					t.Errorf("it ended for all: %v", context.Cause(ctx))
+				case <-time.After(100 * time.Millisecond):
+				}
+				return nil
+			}},
+		)
 		q.enqueue(0, 1)
 		q.untilWaiting(g, 1)
 		cancels[0](gone)
@@ -510,10 +552,14 @@ func TestBatchEndedBefore(t *testing.T) {
 	redistest.Leaks(t)
 	k := Define[int]("c", nil)
 	sizes := make(chan int, 1)
-	g, err := newGatherer(context.Background(), 1, Batch{MaxSize: 3, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
-		sizes <- len(ms)
-		return nil
-	}})
+	g, err := newGatherer(
+		context.Background(),
+		1,
+		Batch{MaxSize: 3, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
+			sizes <- len(ms)
+			return nil
+		}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -541,15 +587,20 @@ func TestBatchInHandler(t *testing.T) {
 	q := newBench(t, s.URL())
 	other := Define[int](q.name+".other", nil)
 	q.receive(1, func(ctx context.Context, _ int) error {
-		_, err := q.ReceiveBatch(context.WithoutCancel(ctx), other, 1, Batch{MaxSize: 1, Handle: func(ctx context.Context, _ []IMessage) []error {
-			if info, ok := FromContext(ctx); ok {
-				t.Errorf("%+v", info)
-			}
-			if info, _ := FromContext(MemberContext(ctx, 0)); info.Channel != other.Channel() {
-				t.Errorf("%+v", info)
-			}
-			return nil
-		}})
+		_, err := q.ReceiveBatch(
+			context.WithoutCancel(ctx),
+			other,
+			1,
+			Batch{MaxSize: 1, Handle: func(ctx context.Context, _ []IMessage) []error {
+				if info, ok := FromContext(ctx); ok {
+					t.Errorf("%+v", info)
+				}
+				if info, _ := FromContext(MemberContext(ctx, 0)); info.Channel != other.Channel() {
+					t.Errorf("%+v", info)
+				}
+				return nil
+			}},
+		)
 		return errors.Join(err, q.Enqueue(ctx, other.Message(1)))
 	})
 	q.enqueue(0, 1)
@@ -563,10 +614,13 @@ func TestBatchSuspectAlone(t *testing.T) {
 		redistest.Leaks(t)
 		q := newBench(t, b.URL())
 		var c batches
-		g, shutdown := q.gather(1, Batch{MaxSize: 10, MaxWait: time.Minute, Handle: func(_ context.Context, ms []IMessage) []error {
-			c.add(len(ms))
-			return nil
-		}})
+		g, shutdown := q.gather(
+			1,
+			Batch{MaxSize: 10, MaxWait: time.Minute, Handle: func(_ context.Context, ms []IMessage) []error {
+				c.add(len(ms))
+				return nil
+			}},
+		)
 		q.enqueue(0, 2)
 		q.untilWaiting(g, 2)
 		e := element.Element{Serial: element.NewSerial(), Recoveries: 2, Payload: []byte("7")}
@@ -592,24 +646,31 @@ func TestBatchLoad(t *testing.T) {
 		var c batches
 		var running atomic.Int32
 		seen, failed := newTally(), newTally()
-		_, shutdown := q.gather(workers, Batch{MaxSize: most, MaxWait: 500 * time.Millisecond, Handle: func(_ context.Context, ms []IMessage) []error {
-			if now := running.Add(1); now > workers {
-				t.Errorf("%d calls at once", now)
-			}
-			defer running.Add(-1)
-			if n := c.add(len(ms)); n/workers == 10 {
-				time.Sleep(4 * worker.Stall) // after which what a worker had not begun would be released
-			}
-			verdicts := make([]error, len(ms))
-			for i, m := range ms {
-				if number(m)%10 == 0 && failed.add(number(m)) == 1 {
-					verdicts[i] = errors.New("the first time")
-				} else {
-					seen.add(number(m))
-				}
-			}
-			return verdicts
-		}})
+		_, shutdown := q.gather(
+			workers,
+			Batch{
+				MaxSize: most,
+				MaxWait: 500 * time.Millisecond,
+				Handle: func(_ context.Context, ms []IMessage) []error {
+					if now := running.Add(1); now > workers {
+						t.Errorf("%d calls at once", now)
+					}
+					defer running.Add(-1)
+					if n := c.add(len(ms)); n/workers == 10 {
+						time.Sleep(4 * worker.Stall) // after which what a worker had not begun would be released
+					}
+					verdicts := make([]error, len(ms))
+					for i, m := range ms {
+						if number(m)%10 == 0 && failed.add(number(m)) == 1 {
+							verdicts[i] = errors.New("the first time")
+						} else {
+							seen.add(number(m))
+						}
+					}
+					return verdicts
+				},
+			},
+		)
 		for i := 0; i < n; i += 500 {
 			q.enqueue(i, i+500)
 		}
@@ -638,10 +699,12 @@ func TestBatchTimeoutBelowWait(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, redistest.Shared(t).URL(), func(q *Queue) { q.Timeout = 300 * time.Millisecond })
 	handle := func(context.Context, []IMessage) []error { return nil }
-	if _, err := b.ReceiveBatch(context.Background(), b.kind(nil), 1, Batch{Handle: handle}); err == nil || !strings.Contains(err.Error(), "MaxWait") {
+	if _, err := b.ReceiveBatch(context.Background(), b.kind(nil), 1, Batch{Handle: handle}); err == nil ||
+		!strings.Contains(err.Error(), "MaxWait") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := b.ReceiveBatch(context.Background(), b.kind(nil), 1, Batch{MaxWait: 100 * time.Millisecond, Handle: handle}); err != nil {
+	if _, err := b.ReceiveBatch(context.Background(), b.kind(nil), 1, Batch{MaxWait: 100 * time.Millisecond,
+		Handle: handle}); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,9 +14,9 @@ const minBeatRetry = 225 * time.Millisecond
 
 // heart keeps a receiver's entries alive, on a goroutine of its own. No sweep and no element delays a beat.
 //
-// An entry outlives its last beat by four thirds of a lease, and is extended every third, so three beats in a row may fail.
-// A beat also finds out which entry of its channels runs out next, and when. The heart then beats just after that time, and
-// asks the reaper for a sweep. So what a killed receiver held is found as soon as its term is over.
+// An entry outlives its last beat by four thirds of a lease, and is extended every third, so three beats in a row may
+// fail. A beat also finds out which entry of its channels runs out next, and when. The heart then beats just after that
+// time, and asks the reaper for a sweep. So what a killed receiver held is found as soon as its term is over.
 type heart struct {
 	r     *receiver
 	lease time.Duration
@@ -43,9 +43,9 @@ func newHeart(r *receiver) *heart {
 //
 // A living receiver is never declared dead because Redis, its clock or the judge stood still. The script judges only if
 // the judge's last good beat is less than half a lease ago by the server's clock, so Redis was there then. It judges a
-// receiver only if the judge's row of beats is as old as half of that receiver's lease. Each beat of a row came within half
-// a lease of the one before, by both clocks alike. A receiver that is alive has beaten in that time, because it beats
-// every third of its lease.
+// receiver only if the judge's row of beats is as old as half of that receiver's lease. Each beat of a row came within
+// half a lease of the one before, by both clocks alike. A receiver that is alive has beaten in that time, because it
+// beats every third of its lease.
 func (h *heart) fence() store.Fence {
 	s := h.seen.Load()
 	if s == nil || time.Since(s.sent) > h.lease/2 {
@@ -139,8 +139,8 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// look takes in a beat that was answered. A failed beat does not end the row: the row is about the sight of Redis, and not
-// about a connection.
+// look takes in a beat that was answered. A failed beat does not end the row: the row is about the sight of Redis, and
+// not about a connection.
 func (h *heart) look(sent time.Time, took time.Duration, server time.Time) {
 	if took > h.lease/6 {
 		return // when the server saw it is not known well enough

@@ -30,8 +30,17 @@ func FromContext(ctx context.Context) (Info, bool) {
 	if !ok {
 		return Info{}, false
 	}
-	i := Info{Channel: it.Channel.Name, Serial: it.SerialString(), ID: it.ID(), Attempt: it.Attempt(), Recoveries: int(it.Recoveries),
-		Headers: it.Headers(), Failure: it.Failure(), Receiver: it.Receiver(), Worker: it.Worker()}
+	i := Info{
+		Channel:    it.Channel.Name,
+		Serial:     it.SerialString(),
+		ID:         it.ID(),
+		Attempt:    it.Attempt(),
+		Recoveries: int(it.Recoveries),
+		Headers:    it.Headers(),
+		Failure:    it.Failure(),
+		Receiver:   it.Receiver(),
+		Worker:     it.Worker(),
+	}
 	if !it.Bare {
 		i.EnqueuedAt = element.EnqueuedAt(it.Serial)
 	}
@@ -56,7 +65,12 @@ func SetResult(ctx context.Context, result []byte) error {
 	case err != nil:
 		return err
 	case len(result) > maxResult:
-		return fmt.Errorf("%w: a result has %d bytes, %d are allowed: keep a reference to what is large", ErrTooLarge, len(result), maxResult)
+		return fmt.Errorf(
+			"%w: a result has %d bytes, %d are allowed: keep a reference to what is large",
+			ErrTooLarge,
+			len(result),
+			maxResult,
+		)
 	}
 	it.SetResult(result)
 	return nil

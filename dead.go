@@ -10,9 +10,9 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind them, no Expire and no Deadline. It
-// returns how many were still there; one whose ID is another's by now stays dead. After a lost reply it asks once more, and what the
-// first time had done is not counted.
+// RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind
+// them, no Expire and no Deadline. It returns how many were still there; one whose ID is another's by now stays dead.
+// After a lost reply it asks once more, and what the first time had done is not counted.
 func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
 	return q.each(channel, dead, func(k *store.Keys, es []Entry) (int, error) {
 		all := make([]store.Revival, len(es))
@@ -42,9 +42,9 @@ func revived(raw []byte) []byte {
 	return e.Encode()
 }
 
-// wrapped says whether raw, decoded as e, is a newer shunt's element behind the header that its verdict put before it. That has a failure and
-// nothing else. A message whose payload only looks like such an element has an attempt or a recovery behind it when a handler's
-// error or a reaper brings it to dead, and another failure when it expired.
+// wrapped says whether raw, decoded as e, is a newer shunt's element behind the header that its verdict put before it.
+// That has a failure and nothing else. A message whose payload only looks like such an element has an attempt or a
+// recovery behind it when a handler's error or a reaper brings it to dead, and another failure when it expired.
 func wrapped(e *element.Element, raw []byte) bool {
 	if _, err := element.Decode(e.Payload); err == nil {
 		return false
@@ -88,8 +88,8 @@ func (q *Queue) each(channel string, all []Entry, do func(*store.Keys, []Entry) 
 // purgeSome is how many messages one script deletes, where some may have an id.
 const purgeSome = 100
 
-// Purge deletes every message of the given states, for good, and returns how many, counted as by RetryDead. What is Doing cannot be
-// purged: shut its receivers down.
+// Purge deletes every message of the given states, for good, and returns how many, counted as by RetryDead. What is
+// Doing cannot be purged: shut its receivers down.
 func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
 	k := store.KeysOf(channel)
 	set := map[State]bool{StatePrepare: false, StateSuspect: false, StateDelay: true, StateDead: true}
@@ -97,9 +97,14 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 	sum := 0
 	for _, s := range states {
 		if _, ok := key[s]; !ok && s != StateDone {
-			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect, dead or done", channel, s)
+			return sum, fmt.Errorf(
+				"shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect, dead or done",
+				channel,
+				s,
+			)
 		}
-		for left, first := purgeSome, true; left > 0; first = false { // what was there at first, so that a producer does not keep it busy
+		// what was there at first, so that a producer does not keep it busy
+		for left, first := purgeSome, true; left > 0; first = false {
 			var deleted, rest int
 			var err error
 			if s == StateDone {

@@ -16,7 +16,11 @@ import (
 // When one more dies, the oldest beyond MaxDead and those that died longer than DeadFor ago are dropped, with an Event.
 func TestTrimmed(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
-		ages := map[string]time.Duration{"half an hour": 30 * time.Minute, "two hours": 2 * time.Hour, "forty days": 40 * 24 * time.Hour}
+		ages := map[string]time.Duration{
+			"half an hour": 30 * time.Minute,
+			"two hours":    2 * time.Hour,
+			"forty days":   40 * 24 * time.Hour,
+		}
 		for _, c := range []struct {
 			name    string
 			maxDead int
@@ -73,12 +77,20 @@ func TestTrimmedByReap(t *testing.T) {
 		q := newBench(t, b.URL(), func(q *Queue) { q.Lease, q.MaxDead = time.Second, 1 })
 		k, gone := store.KeysOf(q.name), store.NewIncarnation(1, time.Second)
 		for i := range 3 {
-			e := element.Element{Recoveries: 3, Serial: element.NewSerial(), Payload: strconv.AppendInt(nil, int64(i), 10)}
+			e := element.Element{
+				Recoveries: 3,
+				Serial:     element.NewSerial(),
+				Payload:    strconv.AppendInt(nil, int64(i), 10),
+			}
 			b.Do("LPUSH", k.Doing(gone, 0), e.Encode())
 		}
 		b.Do("ZADD", k.DeadReceivers, 1, gone.Name+" 1 r")
 		q.receive(1, func(context.Context, int) error { return nil })
-		q.until(10*time.Second, "it is told", func() bool { return q.sum(EventPoisoned) == 3 && q.sum(EventTrimmed) == 2 })
+		q.until(
+			10*time.Second,
+			"it is told",
+			func() bool { return q.sum(EventPoisoned) == 3 && q.sum(EventTrimmed) == 2 },
+		)
 		if es, err := q.List(t.Context(), q.name, StateDead, 0, 0); len(es) != 1 || err != nil {
 			t.Errorf("%d are dead: %v", len(es), err)
 		}

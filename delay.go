@@ -17,8 +17,9 @@ const (
 	promoteBytes = 32 << 10
 )
 
-// promoter brings one channel's due messages from delay to prepare. The due time is kept by a local timer. One promoter of a
-// channel, the keeper, is told of each new earliest time; all look every 5 s, with the sweep, for what the keeper has missed.
+// promoter brings one channel's due messages from delay to prepare. The due time is kept by a local timer. One promoter
+// of a channel, the keeper, is told of each new earliest time; all look every 5 s, with the sweep, for what the keeper
+// has missed.
 type promoter struct {
 	r    *receiver
 	in   *channel
@@ -89,7 +90,8 @@ func (p *promoter) setListening(listening bool) {
 	p.r.RequestSweep(p.in.Channel) // asked after the subscription, so that nothing falls between
 }
 
-// keeperBid gives the incarnation for which a sweep asks to be keeper, empty if it may not be, and how many hints had been heard.
+// keeperBid gives the incarnation for which a sweep asks to be keeper, empty if it may not be, and how many hints had
+// been heard.
 func (p *promoter) keeperBid(r *receiver) (name string, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,8 +181,8 @@ func (p *promoter) yield() {
 	_ = store.YieldKeeper(ctx, p.r.s.Pulse, p.in.Keys, granted) // else the place is free when its time is over
 }
 
-// promote moves what is due, a bounded part of it, and sets the timer for the next. After an error a sweep will find what
-// is due.
+// promote moves what is due, a bounded part of it, and sets the timer for the next. After an error a sweep will find
+// what is due.
 func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Lock()
 	hints := p.hints

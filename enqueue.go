@@ -15,8 +15,8 @@ import (
 )
 
 // Enqueue puts a message into its channel, now or, with In and At, later. nil means that Redis has it. ErrUnknown means
-// that Redis may have it. Any other error means that Redis does not have it. Enqueue resolves an unknown outcome by itself
-// where the message has an ID or Expire, or is due later; a plain message might be doubled by that.
+// that Redis may have it. Any other error means that Redis does not have it. Enqueue resolves an unknown outcome by
+// itself where the message has an ID or Expire, or is due later; a plain message might be doubled by that.
 //
 // While Redis is away Enqueue waits for it, until ctx ends, or for EnqueueTimeout where ctx has no deadline.
 func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
@@ -35,7 +35,16 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 		return explain(err, d.attempt(), d.Keys.Name)
 	}
 	if q.events.on() {
-		q.events.emit(Event{Kind: EventEnqueued, Channel: d.Keys.Name, Serial: d.Element.SerialString(), ID: d.Element.ID(), N: 1, Due: due})
+		q.events.emit(
+			Event{
+				Kind:    EventEnqueued,
+				Channel: d.Keys.Name,
+				Serial:  d.Element.SerialString(),
+				ID:      d.Element.ID(),
+				N:       1,
+				Due:     due,
+			},
+		)
 	}
 	return nil
 }
@@ -43,8 +52,8 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 // EnqueueAll puts many messages into their channels, of which there may be several, with the same options for each.
 //
 // The messages of one channel keep their order. They go in chunks of up to 1,000 elements or 1 MB, those with an ID or
-// Expire in chunks of up to 100, to 8 channels at once. A chunk is there as a whole or not at all, but for messages whose
-// ID is taken. All messages are marshalled before the first is sent, which takes the memory of all payloads.
+// Expire in chunks of up to 100, to 8 channels at once. A chunk is there as a whole or not at all, but for messages
+// whose ID is taken. All messages are marshalled before the first is sent, which takes the memory of all payloads.
 //
 // The error is a *EnqueueError, which has the error of each message by its index, or what Enqueue says of a closed or
 // misconfigured Queue. Where ctx has no deadline, each chunk has EnqueueTimeout.
@@ -221,7 +230,10 @@ func explain(err error, what, channel string) error {
 	case link.Code(err) == store.ExpiresCode:
 		err = errors.New("Expire ends before At, by the server's clock")
 	case link.Code(err) == "WRONGTYPE":
-		err = fmt.Errorf("a key of the channel holds something that is not shunt's: see docs/lifecycle.md for the keys: %w", err)
+		err = fmt.Errorf(
+			"a key of the channel holds something that is not shunt's: see docs/lifecycle.md for the keys: %w",
+			err,
+		)
 	}
 	return fmt.Errorf("shunt: %s %q: %w", what, channel, err)
 }

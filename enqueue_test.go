@@ -18,7 +18,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// EnqueueAll uses the memory of chunks again: what it enqueued must not change while others are made, whatever their sizes.
+// EnqueueAll uses the memory of chunks again: what it enqueued must not change while others are made, whatever their
+// sizes.
 func TestEnqueueAllReuses(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, back redistest.Backend) {
@@ -46,20 +47,28 @@ func TestEnqueueAllReuses(t *testing.T) {
 		}
 		seen := make(map[string]bool)
 		for i := range 2 {
-			elements, err := redis.ByteSlices(back.Do("LRANGE", store.KeysOf(fmt.Sprint(q.name, i)).Prepare, 0, -1), nil)
+			elements, err := redis.ByteSlices(
+				back.Do("LRANGE", store.KeysOf(fmt.Sprint(q.name, i)).Prepare, 0, -1),
+				nil,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, raw := range elements {
 				e, err := element.Decode(raw)
 				text, _, _ := bytes.Cut(e.Payload, []byte(" "))
-				if err != nil || e.Bare || seen[string(text)] || !bytes.Equal(bytes.Repeat(append(text, ' '), len(e.Payload)/(len(text)+1)), e.Payload) {
+				if err != nil || e.Bare || seen[string(text)] ||
+					!bytes.Equal(bytes.Repeat(append(text, ' '), len(e.Payload)/(len(text)+1)), e.Payload) {
 					t.Fatalf("%q is there twice or not as it was enqueued: %q, %v", text, raw, err)
 				}
 				seen[string(text)] = true
 			}
 		}
-		q.until(5*time.Second, fmt.Sprintf("%d Enqueued", len(seen)), func() bool { return q.sum(EventEnqueued) == len(seen) })
+		q.until(
+			5*time.Second,
+			fmt.Sprintf("%d Enqueued", len(seen)),
+			func() bool { return q.sum(EventEnqueued) == len(seen) },
+		)
 	})
 }
 
@@ -96,7 +105,8 @@ func TestEnqueueAllTellsEach(t *testing.T) {
 	}
 	for i, want := range []int64{4, 5} {
 		got := s.Do("LLEN", store.KeysOf(fmt.Sprint(q.name, i)).Prepare)
-		if got != want && (i == 1 || got != int64(0) || told.Unknown[0] == nil) { // a chunk is there as a whole or not at all
+		if got != want &&
+			(i == 1 || got != int64(0) || told.Unknown[0] == nil) { // a chunk is there as a whole or not at all
 			t.Errorf("%v in channel %d, want %d", got, i, want)
 		}
 	}

@@ -35,8 +35,17 @@ type Entry struct {
 // entryOf decodes an element of a channel.
 func entryOf(channel string, raw []byte) Entry {
 	el, _ := element.Decode(raw)
-	e := Entry{Serial: el.SerialString(), ID: el.ID(), Payload: el.Payload, Headers: el.Headers(), Attempts: int(el.Attempts),
-		Recoveries: int(el.Recoveries), Failure: el.Failure(), channel: channel, raw: raw}
+	e := Entry{
+		Serial:     el.SerialString(),
+		ID:         el.ID(),
+		Payload:    el.Payload,
+		Headers:    el.Headers(),
+		Attempts:   int(el.Attempts),
+		Recoveries: int(el.Recoveries),
+		Failure:    el.Failure(),
+		channel:    channel,
+		raw:        raw,
+	}
 	if !el.Bare {
 		e.EnqueuedAt = element.EnqueuedAt(el.Serial)
 	}
@@ -64,9 +73,9 @@ func scoredEntries(channel string, all []store.Scored, at func(*Entry) *time.Tim
 func dueAt(e *Entry) *time.Time  { return &e.DueAt }
 func diedAt(e *Entry) *time.Time { return &e.DiedAt }
 
-// List shows up to limit messages of one state, after offset others; a limit of 0 means all. The first one is the message
-// to be taken next, the one due first, the latest dead or the latest done. Doing comes by receiver and worker, and always
-// whole. What is cancelled is left out, so there may be fewer than limit.
+// List shows up to limit messages of one state, after offset others; a limit of 0 means all. The first one is the
+// message to be taken next, the one due first, the latest dead or the latest done. Doing comes by receiver and worker,
+// and always whole. What is cancelled is left out, so there may be fewer than limit.
 //
 // List locks nothing: it may miss a message that moves meanwhile, or show it twice.
 func (q *Queue) List(ctx context.Context, channel string, state State, offset, limit int) ([]Entry, error) {

@@ -16,7 +16,9 @@ var (
 	// must not be doubled is looked for before it is enqueued again.
 	ErrUnknown = errors.New("shunt: sent, but the reply was lost: it may have been executed")
 	// ErrFull says that Redis is at maxmemory and takes no new messages. Receivers drain it; enqueue again later.
-	ErrFull = errors.New("shunt: redis is at maxmemory and takes no new messages: receivers still drain it, enqueue again later")
+	ErrFull = errors.New(
+		"shunt: redis is at maxmemory and takes no new messages: receivers still drain it, enqueue again later",
+	)
 	// ErrTooLarge says that an element is larger than Queue.MaxSize.
 	ErrTooLarge = errors.New("shunt: larger than Queue.MaxSize")
 	// ErrTimeout is the cause of a handler's ended context, and the reason of its retry, when its timeout had passed.
@@ -27,22 +29,30 @@ var (
 	ErrShutdown = worker.ErrShutdown
 	// ErrCancelled is the cause of a handler's ended context when Cancel was called for its message.
 	ErrCancelled = worker.ErrCancelled
-	// ErrDeadline is the cause of a handler's ended context, and the reason of a dead message, when its Deadline had passed.
+	// ErrDeadline is the cause of a handler's ended context, and the reason of a dead message, when its Deadline had
+	// passed.
 	ErrDeadline = worker.ErrDeadline
 	// ErrExpired is the reason of a message that ExpireToDead sent to dead.
 	ErrExpired = worker.ErrExpired
 	// ErrDuplicate is what a *DuplicateError is.
 	ErrDuplicate = errors.New("shunt: the id is taken")
 	// ErrNotFound says that no message of an id is there, nor what became of one.
-	ErrNotFound = errors.New("shunt: no message of this id is waiting, delayed or being handled, and nothing is kept of one")
+	ErrNotFound = errors.New(
+		"shunt: no message of this id is waiting, delayed or being handled, and nothing is kept of one",
+	)
 	// ErrNotKept says that a message is over, and that what became of it was not kept.
 	ErrNotKept = errors.New("shunt: the message is over, and what became of it was not kept: enqueue it with Retain")
 	// ErrWaiting is the error of Postpone for a message that waits to be taken: it has no due time any more.
-	ErrWaiting = errors.New("shunt: the message waits to be taken already: cancel it, and enqueue it anew with In or At")
+	ErrWaiting = errors.New(
+		"shunt: the message waits to be taken already: cancel it, and enqueue it anew with In or At",
+	)
 	// ErrRunning says that a message is in a worker's hands.
 	ErrRunning = errors.New("shunt: the message is being handled")
-	// ErrInHandler is returned by shutdown and Close when they would wait for the handler that called them. Nothing was begun.
-	ErrInHandler = errors.New("shunt: called from inside a handler, for which it would wait: call it from a goroutine of its own")
+	// ErrInHandler is returned by shutdown and Close when they would wait for the handler that called them. Nothing was
+	// begun.
+	ErrInHandler = errors.New(
+		"shunt: called from inside a handler, for which it would wait: call it from a goroutine of its own",
+	)
 )
 
 // EnqueueError is EnqueueAll's error: what became of each message, by its index in the given slice. What is in neither
@@ -63,10 +73,19 @@ func (e *EnqueueError) Error() string {
 	case len(e.Unknown) == 0:
 		return fmt.Sprintf("shunt: %d messages not enqueued, the first because: %v", len(e.Failed), first(e.Failed))
 	case len(e.Failed) == 0:
-		return fmt.Sprintf("shunt: %d messages of unknown outcome, the first because: %v", len(e.Unknown), first(e.Unknown))
+		return fmt.Sprintf(
+			"shunt: %d messages of unknown outcome, the first because: %v",
+			len(e.Unknown),
+			first(e.Unknown),
+		)
 	}
-	return fmt.Sprintf("shunt: %d messages not enqueued, the first because: %v; %d of unknown outcome, the first because: %v",
-		len(e.Failed), first(e.Failed), len(e.Unknown), first(e.Unknown))
+	return fmt.Sprintf(
+		"shunt: %d messages not enqueued, the first because: %v; %d of unknown outcome, the first because: %v",
+		len(e.Failed),
+		first(e.Failed),
+		len(e.Unknown),
+		first(e.Unknown),
+	)
 }
 
 // Unwrap gives every error once a message, in the order of the indexes.
@@ -97,7 +116,11 @@ type ShutdownError struct {
 }
 
 func (e *ShutdownError) Error() string {
-	s := fmt.Sprintf("shunt: shut down with %d messages handed back and %d handlers still running", e.Returned, e.Running)
+	s := fmt.Sprintf(
+		"shunt: shut down with %d messages handed back and %d handlers still running",
+		e.Returned,
+		e.Running,
+	)
 	if e.Err != nil {
 		s += "; what is left is freed by its lease: " + e.Err.Error()
 	}
@@ -106,16 +129,21 @@ func (e *ShutdownError) Error() string {
 
 func (e *ShutdownError) Unwrap() error { return e.Err }
 
-// DuplicateError says that a message was not enqueued because its ID is another's, and what is known of that one. errors.Is finds
-// ErrDuplicate in it.
+// DuplicateError says that a message was not enqueued because its ID is another's, and what is known of that one.
+// errors.Is finds ErrDuplicate in it.
 type DuplicateError struct {
 	Channel string
 	Status  Status // of the one that has the ID; its State is Done within UniqueFor of its end
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("shunt: enqueue to %q: id %q is taken by a message in state %s, enqueued %s", e.Channel, e.Status.ID, e.Status.State,
-		e.Status.EnqueuedAt.Format(time.RFC3339))
+	return fmt.Sprintf(
+		"shunt: enqueue to %q: id %q is taken by a message in state %s, enqueued %s",
+		e.Channel,
+		e.Status.ID,
+		e.Status.State,
+		e.Status.EnqueuedAt.Format(time.RFC3339),
+	)
 }
 
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }

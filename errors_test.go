@@ -15,7 +15,17 @@ import (
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
-	all := []error{ErrClosed, ErrUnknown, ErrFull, ErrTooLarge, ErrTimeout, ErrLeaseLost, ErrShutdown, ErrInHandler, element.ErrNewerVersion}
+	all := []error{
+		ErrClosed,
+		ErrUnknown,
+		ErrFull,
+		ErrTooLarge,
+		ErrTimeout,
+		ErrLeaseLost,
+		ErrShutdown,
+		ErrInHandler,
+		element.ErrNewerVersion,
+	}
 	for i, err := range all {
 		if !strings.HasPrefix(err.Error(), "shunt: ") || seen[err.Error()] {
 			t.Errorf("%q", err)
@@ -41,12 +51,15 @@ func TestEnqueueError(t *testing.T) {
 		not  []error
 		all  []error
 	}{
-		{&EnqueueError{Failed: map[int]error{12: full, 3: large}}, "shunt: 2 messages not enqueued, the first because: " + large.Error(),
+		{&EnqueueError{Failed: map[int]error{12: full, 3: large}}, "shunt: 2 messages not enqueued, the first " +
+			"because: " + large.Error(),
 			[]error{ErrFull, ErrTooLarge}, []error{ErrUnknown}, []error{large, full}},
-		{&EnqueueError{Unknown: map[int]error{7: lost}}, "shunt: 1 messages of unknown outcome, the first because: " + lost.Error(),
+		{&EnqueueError{Unknown: map[int]error{7: lost}}, "shunt: 1 messages of unknown outcome, the first because: " +
+			"" + lost.Error(),
 			[]error{ErrUnknown}, []error{ErrFull}, []error{lost}},
 		{&EnqueueError{Failed: map[int]error{9: full}, Unknown: map[int]error{8: lost, 10: lost}},
-			"shunt: 1 messages not enqueued, the first because: " + full.Error() + "; 2 of unknown outcome, the first because: " + lost.Error(),
+			"shunt: 1 messages not enqueued, the first because: " + full.Error() + "; 2 of unknown outcome, the " +
+				"first because: " + lost.Error(),
 			[]error{ErrFull, ErrUnknown}, []error{ErrClosed}, []error{full, lost, lost}},
 	} {
 		err := fmt.Errorf("batch: %w", c.e)
@@ -76,7 +89,8 @@ func TestEnqueueError(t *testing.T) {
 func TestShutdownError(t *testing.T) {
 	t.Parallel()
 	e := &ShutdownError{Returned: 3, Running: 1}
-	if want := "shunt: shut down with 3 messages handed back and 1 handlers still running"; e.Error() != want || e.Unwrap() != nil {
+	if want := "shunt: shut down with 3 messages handed back and 1 handlers still running"; e.Error() != want ||
+		e.Unwrap() != nil {
 		t.Errorf("%q, %v", e, e.Unwrap())
 	}
 	e.Err = fmt.Errorf("connect: %w", io.ErrUnexpectedEOF)

@@ -13,44 +13,58 @@ import (
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
-// EventKind names what happened. The comment of each tells which fields of the Event are set besides Kind, Time and Channel.
-// What concerns a whole receiver has the Channel that was named first; EventConnected, EventDisconnected and EventEventsDropped have none.
+// EventKind names what happened. The comment of each tells which fields of the Event are set besides Kind, Time and
+// Channel. What concerns a whole receiver has the Channel that was named first; EventConnected, EventDisconnected and
+// EventEventsDropped have none.
 type EventKind string
 
 const (
 	// A message's way.
-	EventEnqueued           EventKind = "enqueued"            // Serial (of a single one) or N; Due if later
-	EventAcked              EventKind = "acked"               // Serial, Attempt, Receiver, Worker, Took
-	EventRetried            EventKind = "retried"             // the same, and Err and Due
-	EventRejected           EventKind = "rejected"            // went to dead: the same, and Err
-	EventReleased           EventKind = "released"            // N unstarted or handed back messages went to the taking end, for strict order too; Receiver, Worker
-	EventLateVerdict        EventKind = "late-verdict"        // a verdict came too late: the lease was lost and another has the message; Serial, Receiver, Worker, Err
-	EventUnconfirmedVerdict EventKind = "unconfirmed-verdict" // a verdict of unknown outcome was sent again and found nothing, or the receiver ended before; the same
-	EventRecovered          EventKind = "recovered"           // N messages of a dead receiver went to the taking end; Receiver is the dead one
-	EventSuspected          EventKind = "suspected"           // N of them went to suspect
-	EventPoisoned           EventKind = "poisoned"            // N of them went to dead
-	EventPromoted           EventKind = "promoted"            // N due messages went from delay to prepare
-	EventTrimmed            EventKind = "trimmed"             // N messages were dropped from dead, by count or age
-	EventUndecodable        EventKind = "undecodable"         // went to dead: its Unmarshal failed; Serial, Receiver, Worker, Err
-	EventCancelled          EventKind = "cancelled"           // dropped by Cancel, met or stopped by a worker: Serial, ID, Attempt, Receiver, Worker; Took if it ran, and Err
-	EventExpired            EventKind = "expired"             // dropped, as Expire asked: Serial, ID, Receiver, Worker
-	EventDuplicate          EventKind = "duplicate"           // a follow-up, or a recurring message, was not enqueued, because its ID is taken: ID, N or Serial
+	EventEnqueued EventKind = "enqueued" // Serial (of a single one) or N; Due if later
+	EventAcked    EventKind = "acked"    // Serial, Attempt, Receiver, Worker, Took
+	EventRetried  EventKind = "retried"  // the same, and Err and Due
+	EventRejected EventKind = "rejected" // went to dead: the same, and Err
+	// N unstarted or handed back messages went to the taking end, for strict order too; Receiver, Worker
+	EventReleased EventKind = "released"
+	// a verdict came too late: the lease was lost and another has the message; Serial, Receiver, Worker, Err
+	EventLateVerdict EventKind = "late-verdict"
+	// a verdict of unknown outcome was sent again and found nothing, or the receiver ended before; the same
+	EventUnconfirmedVerdict EventKind = "unconfirmed-verdict"
+	// N messages of a dead receiver went to the taking end; Receiver is the dead one
+	EventRecovered EventKind = "recovered"
+	EventSuspected EventKind = "suspected" // N of them went to suspect
+	EventPoisoned  EventKind = "poisoned"  // N of them went to dead
+	EventPromoted  EventKind = "promoted"  // N due messages went from delay to prepare
+	EventTrimmed   EventKind = "trimmed"   // N messages were dropped from dead, by count or age
+	// went to dead: its Unmarshal failed; Serial, Receiver, Worker, Err
+	EventUndecodable EventKind = "undecodable"
+	// dropped by Cancel, met or stopped by a worker: Serial, ID, Attempt, Receiver, Worker; Took if it ran, and Err
+	EventCancelled EventKind = "cancelled"
+	EventExpired   EventKind = "expired" // dropped, as Expire asked: Serial, ID, Receiver, Worker
+	// a follow-up, or a recurring message, was not enqueued, because its ID is taken: ID, N or Serial
+	EventDuplicate EventKind = "duplicate"
 
 	// A handler's faults.
-	EventTimedOut       EventKind = "timed-out"       // its context was ended; Serial, Attempt, Receiver, Worker, Took
-	EventOrphaned       EventKind = "orphaned"        // it ignored its ended context and was given up: its goroutine is left to itself; the same and N such orphans now
+	EventTimedOut EventKind = "timed-out" // its context was ended; Serial, Attempt, Receiver, Worker, Took
+	// it ignored its ended context and was given up: its goroutine is left to itself; the same and N such orphans now
+	EventOrphaned       EventKind = "orphaned"
 	EventWorkersMissing EventKind = "workers-missing" // as many orphans as workers: N slots stay empty until one ends
 
 	// A receiver's life.
-	EventStarted       EventKind = "started"        // Receiver; N workers
-	EventStopped       EventKind = "stopped"        // Receiver; Err if not clean
-	EventHandedOver    EventKind = "handed-over"    // Receiver is the new incarnation, Err why the old one ended; N handlers kept their message
+	EventStarted EventKind = "started" // Receiver; N workers
+	EventStopped EventKind = "stopped" // Receiver; Err if not clean
+	// Receiver is the new incarnation, Err why the old one ended; N handlers kept their message
+	EventHandedOver    EventKind = "handed-over"
 	EventLeaseLost     EventKind = "lease-lost"     // the lease was lost; Receiver
 	EventReceiversDied EventKind = "receivers-died" // N other receivers' leases ran out; Receiver is who saw it
-	EventReceiverError EventKind = "receiver-error" // Redis refuses or does not answer a receiver, or a method of the user's failed beside its handler: Err; Fatal if waiting will not help
-	EventConnected     EventKind = "connected"      // to Redis, first or again
-	EventDisconnected  EventKind = "disconnected"   // from Redis: Err; it is dialled again with a growing wait, at most 5 s and at most 0.15 of a lease
-	EventEventsDropped EventKind = "events-dropped" // N events were dropped before this one: Events is slower than what happens
+	// Redis refuses or does not answer a receiver, or a method of the user's failed beside its handler: Err; Fatal if
+	// waiting will not help
+	EventReceiverError EventKind = "receiver-error"
+	EventConnected     EventKind = "connected" // to Redis, first or again
+	// from Redis: Err; it is dialled again with a growing wait, at most 5 s and at most 0.15 of a lease
+	EventDisconnected EventKind = "disconnected"
+	// N events were dropped before this one: Events is slower than what happens
+	EventEventsDropped EventKind = "events-dropped"
 )
 
 // missedTicks is package recur's.
@@ -73,7 +87,8 @@ type Event struct {
 	Err      error
 }
 
-// LogEvents returns an Events func that writes to l: errors at Error or Warn, what happens to each message at Debug, the rest at Info.
+// LogEvents returns an Events func that writes to l: errors at Error or Warn, what happens to each message at Debug,
+// the rest at Info.
 func LogEvents(l *slog.Logger) func(Event) {
 	return func(e Event) {
 		level := slog.LevelInfo
@@ -84,9 +99,26 @@ func LogEvents(l *slog.Logger) func(Event) {
 			if e.Err != nil {
 				level = slog.LevelWarn
 			}
-		case EventRejected, EventPoisoned, EventUndecodable, EventLateVerdict, EventOrphaned, EventWorkersMissing, EventLeaseLost, EventTrimmed, EventEventsDropped:
+		case EventRejected,
+			EventPoisoned,
+			EventUndecodable,
+			EventLateVerdict,
+			EventOrphaned,
+			EventWorkersMissing,
+			EventLeaseLost,
+			EventTrimmed,
+			EventEventsDropped:
 			level = slog.LevelError
-		case missedTicks, EventRetried, EventUnconfirmedVerdict, EventRecovered, EventSuspected, EventTimedOut, EventHandedOver, EventReceiversDied, EventReceiverError, EventDisconnected:
+		case missedTicks,
+			EventRetried,
+			EventUnconfirmedVerdict,
+			EventRecovered,
+			EventSuspected,
+			EventTimedOut,
+			EventHandedOver,
+			EventReceiversDied,
+			EventReceiverError,
+			EventDisconnected:
 			level = slog.LevelWarn
 		}
 		if e.Fatal {
@@ -107,7 +139,12 @@ func LogEvents(l *slog.Logger) func(Event) {
 		add(e.ID != "", slog.String("id", e.ID))
 		add(e.Attempt != 0, slog.Int("attempt", e.Attempt))
 		add(e.Receiver != "", slog.String("receiver", e.Receiver))
-		add(e.Attempt != 0 || e.Kind == EventReleased || e.Kind == EventLateVerdict || e.Kind == EventUnconfirmedVerdict || e.Kind == EventUndecodable, slog.Int("worker", e.Worker))
+		add(
+			e.Attempt != 0 || e.Kind == EventReleased || e.Kind == EventLateVerdict ||
+				e.Kind == EventUnconfirmedVerdict ||
+				e.Kind == EventUndecodable,
+			slog.Int("worker", e.Worker),
+		)
 		add(e.N != 0, slog.Int("n", e.N))
 		add(e.Took != 0, slog.Duration("took", e.Took))
 		add(!e.Due.IsZero(), slog.Time("due", e.Due))
@@ -123,7 +160,8 @@ const eventBuffer = 16384
 // someEvents are named and enqueued together.
 const someEvents = 64
 
-// events carries what happens to the user's func on a goroutine of its own, so that no slow func holds up a beat or the link.
+// events carries what happens to the user's func on a goroutine of its own, so that no slow func holds up a beat or the
+// link.
 type events struct {
 	to func(Event)
 
@@ -141,7 +179,8 @@ type events struct {
 	done    chan struct{}
 }
 
-// newEvents starts the goroutine that close waits for; it returns nil, which takes events and forgets them, where to is nil.
+// newEvents starts the goroutine that close waits for; it returns nil, which takes events and forgets them, where to is
+// nil.
 func newEvents(to func(Event)) *events {
 	if to == nil {
 		return nil
@@ -158,8 +197,19 @@ func (e *events) emit(ev Event) {
 		return
 	}
 	serial, _ := ulid.Parse(ev.Serial) // zero where there is none
-	v := worker.Event{Kind: worker.Kind(ev.Kind), Channel: ev.Channel, Serial: serial, ID: ev.ID, Attempt: ev.Attempt, Receiver: ev.Receiver,
-		Worker: ev.Worker, N: ev.N, Took: ev.Took, Fatal: ev.Fatal, Err: ev.Err}
+	v := worker.Event{
+		Kind:     worker.Kind(ev.Kind),
+		Channel:  ev.Channel,
+		Serial:   serial,
+		ID:       ev.ID,
+		Attempt:  ev.Attempt,
+		Receiver: ev.Receiver,
+		Worker:   ev.Worker,
+		N:        ev.N,
+		Took:     ev.Took,
+		Fatal:    ev.Fatal,
+		Err:      ev.Err,
+	}
 	if !ev.Due.IsZero() {
 		v.Due = ev.Due.UnixNano()
 	}
@@ -263,8 +313,23 @@ func (e *events) some() {
 		if !v.Serial.IsZero() {
 			serial = names[i*ulid.EncodedSize : (i+1)*ulid.EncodedSize]
 		}
-		e.to(Event{Time: time.Unix(0, v.Time), Kind: EventKind(v.Kind), Channel: v.Channel, Serial: serial, ID: v.ID, Attempt: v.Attempt,
-			Receiver: v.Receiver, Worker: v.Worker, N: v.N, Took: v.Took, Due: due, Fatal: v.Fatal, Err: v.Err})
+		e.to(
+			Event{
+				Time:     time.Unix(0, v.Time),
+				Kind:     EventKind(v.Kind),
+				Channel:  v.Channel,
+				Serial:   serial,
+				ID:       v.ID,
+				Attempt:  v.Attempt,
+				Receiver: v.Receiver,
+				Worker:   v.Worker,
+				N:        v.N,
+				Took:     v.Took,
+				Due:      due,
+				Fatal:    v.Fatal,
+				Err:      v.Err,
+			},
+		)
 	}
 }
 

@@ -39,13 +39,16 @@ func TestLogLevels(t *testing.T) {
 	levels := map[EventKind]string{
 		EventEnqueued: "DEBUG", EventAcked: "DEBUG", EventPromoted: "DEBUG", EventReleased: "DEBUG",
 		EventStarted: "INFO", EventStopped: "INFO", EventConnected: "INFO",
-		EventRetried: "WARN", EventUnconfirmedVerdict: "WARN", EventRecovered: "WARN", EventSuspected: "WARN", EventTimedOut: "WARN", EventHandedOver: "WARN", EventReceiversDied: "WARN",
+		EventRetried: "WARN", EventUnconfirmedVerdict: "WARN", EventRecovered: "WARN", EventSuspected: "WARN",
+		EventTimedOut: "WARN", EventHandedOver: "WARN", EventReceiversDied: "WARN",
 		EventReceiverError: "WARN", EventDisconnected: "WARN",
-		EventRejected: "ERROR", EventPoisoned: "ERROR", EventUndecodable: "ERROR", EventLateVerdict: "ERROR", EventOrphaned: "ERROR", EventWorkersMissing: "ERROR",
+		EventRejected: "ERROR", EventPoisoned: "ERROR", EventUndecodable: "ERROR", EventLateVerdict: "ERROR",
+		EventOrphaned: "ERROR", EventWorkersMissing: "ERROR",
 		EventLeaseLost: "ERROR", EventTrimmed: "ERROR", EventEventsDropped: "ERROR",
 	}
 	for kind, want := range levels {
-		if line := logged(t, Event{Kind: kind}, slog.LevelDebug); line["level"] != want || line["msg"] != "shunt: "+string(kind) {
+		if line := logged(t, Event{Kind: kind}, slog.LevelDebug); line["level"] != want ||
+			line["msg"] != "shunt: "+string(kind) {
 			t.Errorf("%s: %v, want %s", kind, line, want)
 		}
 		if line := logged(t, Event{Kind: kind, Fatal: true}, slog.LevelDebug); line["level"] != "ERROR" {
@@ -68,15 +71,21 @@ func TestLogFields(t *testing.T) {
 		e    Event
 		want map[string]any
 	}{
-		{Event{Kind: EventAcked, Time: due, Channel: "c", Serial: "01J", Attempt: 1, Receiver: "r", Took: 3 * time.Millisecond},
-			map[string]any{"level": "DEBUG", "msg": "shunt: acked", "channel": "c", "serial": "01J", "attempt": 1., "receiver": "r", "worker": 0., "took": 3e6}},
-		{Event{Kind: EventRetried, Channel: "c", Serial: "01J", Attempt: 2, Receiver: "r", Worker: 7, Took: time.Second, Err: errors.New("oh"), Due: due},
-			map[string]any{"level": "WARN", "msg": "shunt: retried", "channel": "c", "serial": "01J", "attempt": 2., "receiver": "r", "worker": 7., "took": 1e9,
+		{Event{Kind: EventAcked, Time: due, Channel: "c", Serial: "01J", Attempt: 1, Receiver: "r",
+			Took: 3 * time.Millisecond},
+			map[string]any{"level": "DEBUG", "msg": "shunt: acked", "channel": "c", "serial": "01J", "attempt": 1.,
+				"receiver": "r", "worker": 0., "took": 3e6}},
+		{Event{Kind: EventRetried, Channel: "c", Serial: "01J", Attempt: 2, Receiver: "r", Worker: 7,
+			Took: time.Second, Err: errors.New("oh"), Due: due},
+			map[string]any{"level": "WARN", "msg": "shunt: retried", "channel": "c", "serial": "01J", "attempt": 2.,
+				"receiver": "r", "worker": 7., "took": 1e9,
 				"due": "2026-11-21T12:00:00Z", "error": "oh"}},
 		{Event{Kind: EventEnqueued, Channel: "c", N: 1000},
 			map[string]any{"level": "DEBUG", "msg": "shunt: enqueued", "channel": "c", "n": 1000.}},
-		{Event{Kind: EventReceiverError, Channel: "c", Receiver: "r", Err: fmt.Errorf("a: %w", errors.New("b")), Fatal: true},
-			map[string]any{"level": "ERROR", "msg": "shunt: receiver-error", "channel": "c", "receiver": "r", "fatal": true, "error": "a: b"}},
+		{Event{Kind: EventReceiverError, Channel: "c", Receiver: "r", Err: fmt.Errorf("a: %w", errors.New("b")),
+			Fatal: true},
+			map[string]any{"level": "ERROR", "msg": "shunt: receiver-error", "channel": "c", "receiver": "r",
+				"fatal": true, "error": "a: b"}},
 	} {
 		if line := logged(t, c.e, slog.LevelDebug); !reflect.DeepEqual(line, c.want) {
 			t.Errorf("%v, want %v", line, c.want)
@@ -88,7 +97,8 @@ func TestLogFields(t *testing.T) {
 func TestLogWorker(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []EventKind{EventReleased, EventLateVerdict} {
-		if line := logged(t, Event{Kind: kind, Channel: "c", Receiver: "r", Worker: 3}, slog.LevelDebug); line["worker"] != 3. {
+		if line := logged(t, Event{Kind: kind, Channel: "c", Receiver: "r", Worker: 3},
+			slog.LevelDebug); line["worker"] != 3. {
 			t.Errorf("%v", line)
 		}
 	}
@@ -97,7 +107,9 @@ func TestLogWorker(t *testing.T) {
 // A receiver that did not stop cleanly is worth a warning: "errors at Error or Warn".
 func TestLogUncleanStop(t *testing.T) {
 	t.Parallel()
-	if line := logged(t, Event{Kind: EventStopped, Receiver: "r", Err: errors.New("oh")}, slog.LevelDebug); line["level"] != "WARN" && line["level"] != "ERROR" {
+	if line := logged(t, Event{Kind: EventStopped, Receiver: "r", Err: errors.New("oh")},
+		slog.LevelDebug); line["level"] != "WARN" &&
+		line["level"] != "ERROR" {
 		t.Errorf("%v", line)
 	}
 }

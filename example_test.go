@@ -14,8 +14,8 @@ import (
 	"github.com/shuntmq/shunt"
 )
 
-// open starts a Redis inside this process and makes a Queue on it. What the examples call besides the Queue is here: wait
-// returns once n Events of a kind have come, end closes everything.
+// open starts a Redis inside this process and makes a Queue on it. What the examples call besides the Queue is here:
+// wait returns once n Events of a kind have come, end closes everything.
 func open() (q *shunt.Queue, wait func(kind shunt.EventKind, n int), end func()) {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -56,8 +56,8 @@ type Welcome struct {
 	To string
 }
 
-// Order is a message type written out: exported fields are the payload, and what its handler needs is handed on from the
-// prototype.
+// Order is a message type written out: exported fields are the payload, and what its handler needs is handed on from
+// the prototype.
 type Order struct {
 	ID int
 
@@ -260,7 +260,12 @@ func ExampleQueue_ReceiveWeighted() {
 			panic(err)
 		}
 	}
-	_, err := q.ReceiveWeighted(ctx, 1, shunt.Share{Prototype: paying, Weight: 2}, shunt.Share{Prototype: free, Weight: 1})
+	_, err := q.ReceiveWeighted(
+		ctx,
+		1,
+		shunt.Share{Prototype: paying, Weight: 2},
+		shunt.Share{Prototype: free, Weight: 1},
+	)
 	if err != nil {
 		panic(err)
 	}
@@ -390,7 +395,13 @@ func ExampleHeader() {
 		fmt.Println(info.Channel, info.Attempt, info.Headers["tenant"])
 		return nil
 	})
-	err := q.Enqueue(ctx, show.Message(1), shunt.Header("tenant", "ann"), shunt.Timeout(time.Minute), shunt.MaxAttempts(3))
+	err := q.Enqueue(
+		ctx,
+		show.Message(1),
+		shunt.Header("tenant", "ann"),
+		shunt.Timeout(time.Minute),
+		shunt.MaxAttempts(3),
+	)
 	if err != nil {
 		panic(err)
 	}
@@ -526,7 +537,8 @@ func dead(q *shunt.Queue, wait func(shunt.EventKind, int)) {
 	mail := shunt.Define("mail", func(_ context.Context, to string) error {
 		return shunt.Reject(fmt.Errorf("no mailbox %s", to))
 	})
-	if err := q.EnqueueAll(ctx, []shunt.IMessage{mail.Message("ann"), mail.Message("ben"), mail.Message("cleo")}); err != nil {
+	if err := q.EnqueueAll(ctx, []shunt.IMessage{mail.Message("ann"), mail.Message("ben"),
+		mail.Message("cleo")}); err != nil {
 		panic(err)
 	}
 	shutdown, err := q.Receive(ctx, mail, 1)

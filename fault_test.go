@@ -105,7 +105,8 @@ func handled(t *testing.T, path string) *tally {
 
 // What a killed process held is handled by a survivor with a free worker.
 func TestKilledProcess(t *testing.T) {
-	for _, c := range []struct{ lease, limit time.Duration }{{2 * time.Second, 3 * time.Second}, {10 * time.Second, 15 * time.Second}} {
+	for _, c := range []struct{ lease, limit time.Duration }{{2 * time.Second, 3 * time.Second}, {10 * time.Second,
+		15 * time.Second}} {
 		t.Run(c.lease.String(), func(t *testing.T) {
 			t.Parallel()
 			var took time.Duration
@@ -142,8 +143,8 @@ func recovers(t *testing.T, lease time.Duration) time.Duration {
 	return took
 }
 
-// A process that was frozen together with Redis found, with its first beat, that all leases had run out, and that beat followed a good
-// one: it called others dead that had had no time yet to come back.
+// A process that was frozen together with Redis found, with its first beat, that all leases had run out, and that beat
+// followed a good one: it called others dead that had had no time yet to come back.
 func TestFrozenJudgesNobody(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -152,8 +153,26 @@ func TestFrozenJudgesNobody(t *testing.T) {
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
 	k := store.KeysOf(q.name)
 	pj := redistest.NewProxy(t, s.Addr())
-	beats, sweeps := pj.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.Pass), pj.On(redistest.ByScript(store.Sweep)(q.name), 0, redistest.Pass)
-	judge := startWorker(t, orders{URL: pj.URL(), Channel: q.name, Log: filepath.Join(t.TempDir(), "log"), Workers: 1, Lease: 3 * time.Second, Killer: -1})
+	beats, sweeps := pj.On(
+		redistest.ByScript(store.Beat)(q.name),
+		0,
+		redistest.Pass,
+	), pj.On(
+		redistest.ByScript(store.Sweep)(q.name),
+		0,
+		redistest.Pass,
+	)
+	judge := startWorker(
+		t,
+		orders{
+			URL:     pj.URL(),
+			Channel: q.name,
+			Log:     filepath.Join(t.TempDir(), "log"),
+			Workers: 1,
+			Lease:   3 * time.Second,
+			Killer:  -1,
+		},
+	)
 	q.receive(1, func(context.Context, int) error { return nil })
 	redistest.Until(t, 5*time.Second, "both are there", func() bool { return len(members(t, s, k.Receivers)) == 2 })
 	strikes(t, beats, beats.Struck()+2)
@@ -190,7 +209,15 @@ func TestPoison(t *testing.T) {
 	q.enqueue(0, innocents/2)
 	q.enqueue(innocents, innocents+1)
 	q.enqueue(innocents/2, innocents)
-	o := orders{URL: s.URL(), Channel: q.name, Log: log, Workers: 64, Lease: time.Second, Takes: 10 * time.Millisecond, Killer: innocents}
+	o := orders{
+		URL:     s.URL(),
+		Channel: q.name,
+		Log:     log,
+		Workers: 64,
+		Lease:   time.Second,
+		Takes:   10 * time.Millisecond,
+		Killer:  innocents,
+	}
 	deaths, began := 0, time.Now()
 	current := startWorker(t, o)
 	t.Cleanup(func() {
@@ -205,10 +232,12 @@ func TestPoison(t *testing.T) {
 			current = startWorker(t, o)
 		}
 		st, err := q.Stats(context.Background(), q.name)
-		return err == nil && st[StateDead].Count > 0 && handled(t, log).distinct() == innocents && st[StateDoing].Count == 0
+		return err == nil && st[StateDead].Count > 0 && handled(t, log).distinct() == innocents &&
+			st[StateDoing].Count == 0
 	})
 	es, err := q.List(context.Background(), q.name, StateDead, 0, 0)
-	if err != nil || len(es) != 1 || string(es[0].Payload) != strconv.Itoa(innocents) || es[0].Recoveries != 4 || !strings.Contains(es[0].Failure, "dying process") {
+	if err != nil || len(es) != 1 || string(es[0].Payload) != strconv.Itoa(innocents) || es[0].Recoveries != 4 ||
+		!strings.Contains(es[0].Failure, "dying process") {
 		t.Errorf("dead: %+v %v", es, err)
 	}
 	if deaths != 4 {
@@ -240,7 +269,11 @@ func TestFullRedis(t *testing.T) {
 	}
 	var done atomic.Int64
 	began := time.Now()
-	shutdown, err := q.Receive(ctx, Define(q.name, func(_ context.Context, s string) error { done.Add(1); return nil }), 4)
+	shutdown, err := q.Receive(
+		ctx,
+		Define(q.name, func(_ context.Context, s string) error { done.Add(1); return nil }),
+		4,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +293,14 @@ func TestKilledKeeper(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Second })
-	o := orders{URL: s.URL(), Channel: q.name, Log: filepath.Join(t.TempDir(), "log"), Workers: 1, Lease: time.Second, Killer: -1}
+	o := orders{
+		URL:     s.URL(),
+		Channel: q.name,
+		Log:     filepath.Join(t.TempDir(), "log"),
+		Workers: 1,
+		Lease:   time.Second,
+		Killer:  -1,
+	}
 	dying := startWorker(t, o)
 	keeper := "{" + q.name + "}.keeper"
 	redistest.Until(t, 10*time.Second, "it keeps", func() bool { return s.Do("EXISTS", keeper).(int64) == 1 })
@@ -288,7 +328,8 @@ func TestKilledKeeper(t *testing.T) {
 	}
 }
 
-// Where more is due than a call moves, two go together, and what the first has moved is told although the second is refused.
+// Where more is due than a call moves, two go together, and what the first has moved is told although the second is
+// refused.
 func TestPromoteBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -298,7 +339,11 @@ func TestPromoteBehind(t *testing.T) {
 	at := time.Now().Add(100 * time.Millisecond)
 	b.enqueue(0, n, At(at))
 	b.until(time.Second, "all are due", func() bool { return time.Now().After(at) })
-	refused := p.On(redistest.ByScript(store.Promote)(b.name), 3, redistest.ReplyError("BUSY Redis is busy running a script."))
+	refused := p.On(
+		redistest.ByScript(store.Promote)(b.name),
+		3,
+		redistest.ReplyError("BUSY Redis is busy running a script."),
+	)
 	seen := newTally()
 	b.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
 	b.until(10*time.Second, "all are handled", func() bool { return b.count(EventAcked) == n })

@@ -29,7 +29,11 @@ func (b *bench) passes(s redistest.Backend, d time.Duration) {
 // waited waits until somebody waits for n messages.
 func (b *bench) waited(s redistest.Backend, n int64) {
 	b.t.Helper()
-	b.until(10*time.Second, "a Wait is known", func() bool { return s.Do("SCARD", store.KeysOf(b.name).Waited).(int64) == n })
+	b.until(
+		10*time.Second,
+		"a Wait is known",
+		func() bool { return s.Do("SCARD", store.KeysOf(b.name).Waited).(int64) == n },
+	)
 }
 
 // Many tracked enqueues at once leave more receipts than Lua unpacks.
@@ -63,7 +67,15 @@ func TestManyReceipts(t *testing.T) {
 	e1 := b.one(1, ID("x"))
 	_, e2 := b.Status(ctx, b.name, "x")
 	e3 := b.one(1, ID("y"))
-	t.Logf("bad calls %d (%.150v), prepare %d; one more: %v, its status: %v; and one more: %v", bad.Load(), first, st[StatePrepare].Count, e1, e2, e3)
+	t.Logf(
+		"bad calls %d (%.150v), prepare %d; one more: %v, its status: %v; and one more: %v",
+		bad.Load(),
+		first,
+		st[StatePrepare].Count,
+		e1,
+		e2,
+		e3,
+	)
 	if bad.Load() > 0 || e1 != nil {
 		t.Fail()
 	}
@@ -85,7 +97,11 @@ func TestReviveExpired(t *testing.T) {
 	b.must(err)
 	n, err := b.RetryDead(ctx, b.name, dead...)
 	b.must(err)
-	b.until(5*time.Second, "the end", func() bool { return b.count(EventRejected)+b.count(EventAcked)+b.count(EventExpired) >= 4 })
+	b.until(
+		5*time.Second,
+		"the end",
+		func() bool { return b.count(EventRejected)+b.count(EventAcked)+b.count(EventExpired) >= 4 },
+	)
 	t.Logf("revived %d; handled %v, rejected %d expired %d", n, seen.n, b.count(EventRejected), b.count(EventExpired))
 	if len(seen.n) != 2 {
 		t.Fail()
@@ -146,7 +162,10 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 		t.Run(fmt.Sprint(id), func(t *testing.T) {
 			b := newBench(t, s.URL(), func(q *Queue) { q.Grace = time.Millisecond })
 			in := make(chan struct{}, 1)
-			stop := b.receive(1, func(ctx context.Context, i int) error { in <- struct{}{}; <-ctx.Done(); return ctx.Err() })
+			stop := b.receive(
+				1,
+				func(ctx context.Context, i int) error { in <- struct{}{}; <-ctx.Done(); return ctx.Err() },
+			)
 			opts := []Option{Expire(500 * time.Millisecond)}
 			if id {
 				opts = append(opts, ID("a"))
@@ -274,7 +293,10 @@ func TestCancelDuringShutdown(t *testing.T) {
 	b := newBench(t, s.URL())
 	o := newBench(t, s.URL())
 	in, ended := make(chan struct{}), make(chan struct{})
-	stop := b.receive(1, func(ctx context.Context, i int) error { close(in); <-ctx.Done(); close(ended); return ctx.Err() })
+	stop := b.receive(
+		1,
+		func(ctx context.Context, i int) error { close(in); <-ctx.Done(); close(ended); return ctx.Err() },
+	)
 	b.must(b.one(1, ID("a")))
 	<-in
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
@@ -321,7 +343,8 @@ func TestPostponeAmongMany(t *testing.T) {
 	}
 }
 
-// Promote whose reply is lost is sent again: to no other message that has the id by then, and it is told as done. So is Postpone to what is past.
+// Promote whose reply is lost is sent again: to no other message that has the id by then, and it is told as done. So is
+// Postpone to what is past.
 func TestPromoteSentTwice(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -413,7 +436,8 @@ func TestDoubtThenRefused(t *testing.T) {
 	strikes(t, full, 1)
 }
 
-// The reply to several is lost, of which one was refused: that one is looked at anew, and the others are not enqueued again.
+// The reply to several is lost, of which one was refused: that one is looked at anew, and the others are not enqueued
+// again.
 func TestDoubtOfSeveral(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
@@ -612,7 +636,13 @@ func TestBadIndex(t *testing.T) {
 			for seen.distinct() < 49 && time.Now().Before(deadline) {
 				time.Sleep(10 * time.Millisecond)
 			}
-			t.Logf("handled %d of 49 in 4 s, the one with the id %v; acked %d trouble %d", seen.distinct(), seen.n[1], b.count(EventAcked), b.count(EventReceiverError))
+			t.Logf(
+				"handled %d of 49 in 4 s, the one with the id %v; acked %d trouble %d",
+				seen.distinct(),
+				seen.n[1],
+				b.count(EventAcked),
+				b.count(EventReceiverError),
+			)
 			if seen.distinct() < 48 {
 				t.Error("plain messages are held up")
 			}
@@ -632,7 +662,19 @@ func TestIDsOfAnyBytes(t *testing.T) {
 	s := redistest.Shared(t)
 	ctx := context.Background()
 	b := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 2; q.Backoff = func(int) time.Duration { return 0 } })
-	ids := []string{"\n", "\x00", "a\nb", strings.Repeat("\xff", 255), " ", "r", "0", "p0 0 0 0 \n", "\r\n$3\r\n", "%s%d", string([]byte{1, 2, 3, 0xc1, 0x10})}
+	ids := []string{
+		"\n",
+		"\x00",
+		"a\nb",
+		strings.Repeat("\xff", 255),
+		" ",
+		"r",
+		"0",
+		"p0 0 0 0 \n",
+		"\r\n$3\r\n",
+		"%s%d",
+		string([]byte{1, 2, 3, 0xc1, 0x10}),
+	}
 	fail := "\x00 17 \n\xff\xfe r2 3 4 5 6/7\nx %s"
 	for i, id := range ids {
 		b.must(b.one(i, ID(id), Retain(time.Hour)))
@@ -651,7 +693,8 @@ func TestIDsOfAnyBytes(t *testing.T) {
 		c, cancel := context.WithTimeout(ctx, 8*time.Second)
 		o, err := b.Wait(c, b.name, id)
 		cancel()
-		if err != nil || i%2 == 0 && (o.Kind != EventRejected || o.Failure != fail) || i%2 == 1 && (o.Kind != EventAcked || string(o.Result) != fail+id) {
+		if err != nil || i%2 == 0 && (o.Kind != EventRejected || o.Failure != fail) ||
+			i%2 == 1 && (o.Kind != EventAcked || string(o.Result) != fail+id) {
 			t.Errorf("%q %+v %v", id, o, err)
 		}
 	}
@@ -685,14 +728,27 @@ func TestThenMany(t *testing.T) {
 func TestLostRepliesOfIDs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	scripts := map[string]*link.Script{"start": store.Start, "settle": store.Settle, "follow": store.Follow, "retry": store.Retry, "reject": store.Reject,
-		"release": store.Release, "enqueue": store.Enqueue, "handover": store.Handover}
+	scripts := map[string]*link.Script{
+		"start":    store.Start,
+		"settle":   store.Settle,
+		"follow":   store.Follow,
+		"retry":    store.Retry,
+		"reject":   store.Reject,
+		"release":  store.Release,
+		"enqueue":  store.Enqueue,
+		"handover": store.Handover,
+	}
 	for name, script := range scripts {
-		for kind, act := range map[string]redistest.Action{"after": redistest.CutAfter, "before": redistest.CutBefore, "unread": redistest.CutUnread} {
+		for kind, act := range map[string]redistest.Action{"after": redistest.CutAfter, "before": redistest.CutBefore,
+			"unread": redistest.CutUnread} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
 				p := redistest.NewProxy(t, s.Addr())
-				b := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 }; q.Lease = 2 * time.Second })
+				b := newBench(
+					t,
+					p.URL(),
+					func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 }; q.Lease = 2 * time.Second },
+				)
 				o := newBench(t, s.URL())
 				o.name = b.name
 				next := Define(b.name+".next", func(context.Context, int) error { return nil })
@@ -727,7 +783,8 @@ func TestLostRepliesOfIDs(t *testing.T) {
 				for i := range n {
 					var err error
 					for range 3 {
-						if err = b.one(i, ID(fmt.Sprint(i)), Retain(time.Hour)); err == nil || errors.Is(err, ErrDuplicate) {
+						if err = b.one(i, ID(fmt.Sprint(i)), Retain(time.Hour)); err == nil ||
+							errors.Is(err, ErrDuplicate) {
 							break
 						}
 					}
@@ -944,7 +1001,8 @@ func TestEnqueuesByIDTogether(t *testing.T) {
 	})
 }
 
-// What is over of a take leaves its list together, whatever else lies there, and whatever of other messages is to be told or dropped.
+// What is over of a take leaves its list together, whatever else lies there, and whatever of other messages is to be
+// told or dropped.
 func TestOverTogether(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -953,21 +1011,40 @@ func TestOverTogether(t *testing.T) {
 		left    string // in the doing list
 	}{
 		{"in order", func(func(string, ...any) any, *store.Keys, string) {}, ""},
-		{"in another order", func(do func(string, ...any) any, _ *store.Keys, doing string) { do("RPOPLPUSH", doing, doing) }, ""},
-		{"behind another", func(do func(string, ...any) any, _ *store.Keys, doing string) { do("RPUSH", doing, "another") }, "another"},
-		{"in another order, while another was cancelled", func(do func(string, ...any) any, k *store.Keys, doing string) {
-			do("SADD", k.Cancelled, "another")
-			do("EVAL", "local a, b = redis.call('LINDEX', KEYS[1], 1), redis.call('LINDEX', KEYS[1], 2) redis.call('LSET', KEYS[1], 1, b) redis.call('LSET', KEYS[1], 2, a)", 1, doing)
+		{"in another order", func(do func(string, ...any) any, _ *store.Keys, doing string) {
+			do("RPOPLPUSH", doing,
+				doing)
 		}, ""},
-		{"while another was cancelled", func(do func(string, ...any) any, k *store.Keys, _ string) { do("SADD", k.Cancelled, "another") }, ""},
+		{"behind another", func(do func(string, ...any) any, _ *store.Keys, doing string) {
+			do("RPUSH", doing,
+				"another")
+		}, "another"},
+		{"in another order, while another was cancelled", func(do func(string, ...any) any, k *store.Keys,
+			doing string) {
+			do("SADD", k.Cancelled, "another")
+			do("EVAL", "local a, b = redis.call('LINDEX', KEYS[1], 1), redis.call('LINDEX', KEYS[1], 2) "+
+				"redis.call('LSET', KEYS[1], 1, b) redis.call('LSET', KEYS[1], 2, a)", 1, doing)
+		}, ""},
+		{"while another was cancelled", func(do func(string, ...any) any, k *store.Keys, _ string) {
+			do("SADD",
+				k.Cancelled, "another")
+		}, ""},
 	} {
 		for _, named := range []bool{true, false} {
-			t.Run(c.name+map[bool]string{false: ", without ids"}[named], func(t *testing.T) { overTogether(t, named, c.disturb, c.left) })
+			t.Run(
+				c.name+map[bool]string{false: ", without ids"}[named],
+				func(t *testing.T) { overTogether(t, named, c.disturb, c.left) },
+			)
 		}
 	}
 }
 
-func overTogether(t *testing.T, named bool, disturb func(do func(string, ...any) any, k *store.Keys, doing string), stays string) {
+func overTogether(
+	t *testing.T,
+	named bool,
+	disturb func(do func(string, ...any) any, k *store.Keys, doing string),
+	stays string,
+) {
 	t.Parallel()
 	const n = 60
 	s := redistest.Start(t)
@@ -1038,7 +1115,8 @@ func TestHolderAfterHandover(t *testing.T) {
 	before := <-in
 	p.CutAll()
 	b.wait(EventHandedOver, 1, 5*time.Second)
-	if st := o.status("a"); st.State != StateDoing || st.Attempt != 2 || st.Receiver == before || time.Since(st.StartedAt).Abs() > time.Minute {
+	if st := o.status("a"); st.State != StateDoing || st.Attempt != 2 || st.Receiver == before ||
+		time.Since(st.StartedAt).Abs() > time.Minute {
 		t.Errorf("before in the hands of %s: %+v", before, st)
 	}
 	close(out)

@@ -45,7 +45,8 @@ func (b *bench) must(err error) {
 	}
 }
 
-// An id is taken while its message waits, is delayed and is in hand, and free when it is acked; the error tells where the first one is.
+// An id is taken while its message waits, is delayed and is in hand, and free when it is acked; the error tells where
+// the first one is.
 func TestIDIsUnique(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
@@ -53,7 +54,9 @@ func TestIDIsUnique(t *testing.T) {
 		taken := func(state State) {
 			t.Helper()
 			var dup *DuplicateError
-			if err := b.one(2, ID("a")); !errors.Is(err, ErrDuplicate) || !errors.As(err, &dup) || dup.Status.State != state || dup.Status.ID != "a" {
+			if err := b.one(2, ID("a")); !errors.Is(err, ErrDuplicate) || !errors.As(err, &dup) ||
+				dup.Status.State != state ||
+				dup.Status.ID != "a" {
 				t.Fatalf("in %s: %v", state, err)
 			}
 		}
@@ -72,7 +75,8 @@ func TestIDIsUnique(t *testing.T) {
 		})
 		<-in
 		taken(StateDoing)
-		if st := b.status("a"); st.State != StateDoing || st.Attempt != 1 || st.Receiver == "" || time.Since(st.StartedAt) > time.Minute {
+		if st := b.status("a"); st.State != StateDoing || st.Attempt != 1 || st.Receiver == "" ||
+			time.Since(st.StartedAt) > time.Minute {
 			t.Fatalf("in hand: %+v", st)
 		}
 		close(out)
@@ -138,7 +142,8 @@ func TestCancelWaiting(t *testing.T) {
 		b.must(b.one(2, ID("later"), In(200*time.Millisecond)))
 		b.must(b.one(3))
 		for _, id := range []string{"waits", "later"} {
-			if st, err := b.Cancel(ctx, b.name, id); err != nil || st.State != map[string]State{"waits": StatePrepare, "later": StateDelay}[id] {
+			if st, err := b.Cancel(ctx, b.name, id); err != nil ||
+				st.State != map[string]State{"waits": StatePrepare, "later": StateDelay}[id] {
 				t.Fatalf("cancel %s: %+v, %v", id, st, err)
 			}
 			b.noID(id)
@@ -260,7 +265,8 @@ func TestPeekBehindCancelled(t *testing.T) {
 	}
 }
 
-// What became of a message is kept as long as it asked, with its result; whoever waits is told at once, in whichever process.
+// What became of a message is kept as long as it asked, with its result; whoever waits is told at once, in whichever
+// process.
 func TestRetainAndWait(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
@@ -378,7 +384,8 @@ func TestThen(t *testing.T) {
 		next := Define(b.name+".next", func(context.Context, int) error { return nil })
 		b.receive(2, func(ctx context.Context, i int) error {
 			info, _ := FromContext(ctx)
-			if err := Then(ctx, next.Message(i), With(next.Message(i+100), ID(fmt.Sprint(i)), In(time.Hour))); err != nil {
+			if err := Then(ctx, next.Message(i), With(next.Message(i+100), ID(fmt.Sprint(i)),
+				In(time.Hour))); err != nil {
 				return err
 			}
 			if info.Attempt == 1 {
@@ -420,7 +427,8 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-// A message that is due together with many is found by its id, also one that was retried and so lies elsewhere than by its serial.
+// A message that is due together with many is found by its id, also one that was retried and so lies elsewhere than by
+// its serial.
 func TestDueAtOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
@@ -461,7 +469,8 @@ func TestExpiredByID(t *testing.T) {
 		for _, id := range []string{"waits", "is due later"} {
 			_, err := b.Cancel(ctx, b.name, id)
 			for what, err := range map[string]error{
-				"cancel": err, "postpone": b.Postpone(ctx, b.name, id, In(time.Minute)), "promote": b.Promote(ctx, b.name, id),
+				"cancel": err, "postpone": b.Postpone(ctx, b.name, id, In(time.Minute)), "promote": b.Promote(ctx,
+					b.name, id),
 			} {
 				if !errors.Is(err, ErrNotFound) {
 					t.Errorf("%s what %s and has expired: %v", what, id, err)
@@ -493,7 +502,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// An enqueue with an id whose reply was lost is looked for, not sent blindly: also when its message was handled, and the id is free, by then.
+// An enqueue with an id whose reply was lost is looked for, not sent blindly: also when its message was handled, and
+// the id is free, by then.
 func TestEnqueueByIDResolves(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -542,7 +552,8 @@ func TestReceiptsGo(t *testing.T) {
 		}
 		b.must(b.EnqueueAll(context.Background(), ms))
 		var failed *EnqueueError
-		if err := b.EnqueueAll(context.Background(), ms[490:]); !errors.As(err, &failed) || len(failed.Failed) != 10 || !errors.Is(err, ErrDuplicate) {
+		if err := b.EnqueueAll(context.Background(), ms[490:]); !errors.As(err, &failed) || len(failed.Failed) != 10 ||
+			!errors.Is(err, ErrDuplicate) {
 			t.Errorf("again: %v", err)
 		}
 		if n := s.Do("HLEN", k.IDs).(int64); n != 1000 {
@@ -581,7 +592,8 @@ func TestBadIDsAndTimes(t *testing.T) {
 			t.Errorf("%v, want %q", err, name)
 		}
 	}
-	if err := b.Postpone(context.Background(), b.name, "a", ID("b")); err == nil || !strings.Contains(err.Error(), "want In or At") {
+	if err := b.Postpone(context.Background(), b.name, "a", ID("b")); err == nil ||
+		!strings.Contains(err.Error(), "want In or At") {
 		t.Error(err)
 	}
 	if err := SetResult(context.Background(), nil); !errors.Is(err, errNoHandling) {

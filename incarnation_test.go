@@ -29,7 +29,8 @@ func rewind(t *testing.T, opts func(i int) []Option) {
 	for i := range 400 {
 		ms = append(ms, With(b.kind(nil).Message(i), opts(i)...))
 	}
-	if err := b.EnqueueAll(context.Background(), ms); err != nil { // a backlog: no worker parks, so the waiter has no connection
+	// a backlog: no worker parks, so the waiter has no connection
+	if err := b.EnqueueAll(context.Background(), ms); err != nil {
 		t.Fatal(err)
 	}
 	b.receive(1, func(_ context.Context, i int) error {
@@ -64,7 +65,8 @@ func TestRestartWithOlderState(t *testing.T) {
 	})
 }
 
-// All workers were busy, and a retry was executed, when Redis came back with a state from before it: no look at idle workers finds that.
+// All workers were busy, and a retry was executed, when Redis came back with a state from before it: no look at idle
+// workers finds that.
 func TestRestartUnderBusyWorkers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "save 3600 1000000")
@@ -101,7 +103,11 @@ func TestRestartUnderBusyWorkers(t *testing.T) {
 		}
 		return nil
 	})
-	other.until(10*time.Second, "it is handled again while the worker is busy", func() bool { return handled.Load() >= 2 })
+	other.until(
+		10*time.Second,
+		"it is handled again while the worker is busy",
+		func() bool { return handled.Load() >= 2 },
+	)
 }
 
 // A key that is not shunt's at receivers.dead let no handover end, and that held up all else.
@@ -116,7 +122,11 @@ func TestForeignDeadReceivers(t *testing.T) {
 	b.until(5*time.Second, "ten", func() bool { return seen.distinct() == 10 })
 	k := store.KeysOf(b.name)
 	s.Do("SET", k.DeadReceivers, "foreign")
-	p.On(redistest.Command("BRPOPLPUSH", k.Prepare), 1, redistest.CutAfter) // a take of unknown outcome asks for a handover
+	p.On(
+		redistest.Command("BRPOPLPUSH", k.Prepare),
+		1,
+		redistest.CutAfter,
+	) // a take of unknown outcome asks for a handover
 	redistest.Until(t, 10*time.Second, "it goes on", func() bool {
 		_ = b.Enqueue(context.Background(), b.kind(nil).Message(10+seen.distinct()))
 		time.Sleep(20 * time.Millisecond)
@@ -132,7 +142,8 @@ func TestForeignDeadReceivers(t *testing.T) {
 	}
 }
 
-// An element whose take broke the connection each time was put back where it was taken next, for ever; nobody suspected it.
+// An element whose take broke the connection each time was put back where it was taken next, for ever; nobody suspected
+// it.
 func TestPoisonTake(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "client-output-buffer-limit normal 1mb 0 0")
@@ -159,7 +170,11 @@ func TestPoisonTake(t *testing.T) {
 	if _, err := b.Receive(ctx, k, 8); err != nil {
 		t.Fatal(err)
 	}
-	b.until(45*time.Second, "the innocent are handled, and the poison is dead", func() bool { return n.Load() == 1000 && b.sum(EventPoisoned) == 1 })
+	b.until(
+		45*time.Second,
+		"the innocent are handled, and the poison is dead",
+		func() bool { return n.Load() == 1000 && b.sum(EventPoisoned) == 1 },
+	)
 	keys := store.KeysOf(b.name)
 	if dead := s.Do("ZCARD", keys.Dead).(int64); dead != 1 {
 		t.Errorf("%d dead", dead)
@@ -183,8 +198,12 @@ func TestCloseIsBounded(t *testing.T) {
 		}
 	}
 	for name, fault := range map[string]func(t *testing.T, b *bench, p *redistest.Proxy){
-		"Redis away":         func(_ *testing.T, _ *bench, p *redistest.Proxy) { p.Refuse(true); p.CutAll() },
-		"a black hole":       func(t *testing.T, _ *bench, p *redistest.Proxy) { p.Hole(true); t.Cleanup(func() { p.Hole(false) }) },
+		"Redis away": func(_ *testing.T, _ *bench, p *redistest.Proxy) { p.Refuse(true); p.CutAll() },
+		"a black hole": func(t *testing.T, _ *bench,
+			p *redistest.Proxy) {
+			p.Hole(true)
+			t.Cleanup(func() { p.Hole(false) })
+		},
 		"register refused":   refuse(store.Register, "TRYAGAIN not now"),
 		"handover refused":   refuse(store.Handover, "CLUSTERDOWN Hash slot not served"),
 		"supersede refused":  refuse(store.Supersede, "NOPERM no"),

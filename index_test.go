@@ -72,7 +72,9 @@ func TestRetryDeadKeepsPayload(t *testing.T) {
 				}
 				b.wait(EventAcked, 1, 5*time.Second)
 				before, after := <-infos, <-infos
-				if after.Serial != before.Serial || after.ID != before.ID || after.Headers["k"] != before.Headers["k"] || after.Attempt != 1 {
+				if after.Serial != before.Serial || after.ID != before.ID ||
+					after.Headers["k"] != before.Headers["k"] ||
+					after.Attempt != 1 {
 					t.Errorf("rejected as %+v, handled again as %+v", before, after)
 				}
 				if ids := b.taken(s); len(ids) > 0 {
@@ -106,7 +108,8 @@ func TestWrongTypeFreesIDs(t *testing.T) {
 			ids := []string{"plain 1", "plain 2", "plain 3", "retained", "result", "unique", "rejected", "followed"}
 			for i, id := range ids {
 				b.must(b.one(i, append([]Option{ID(id)}, map[string][]Option{
-					"retained": {Retain(time.Hour)}, "result": {Retain(time.Hour)}, "unique": {UniqueFor(20 * time.Millisecond)}, "rejected": {Retain(time.Hour)},
+					"retained": {Retain(time.Hour)}, "result": {Retain(time.Hour)},
+					"unique": {UniqueFor(20 * time.Millisecond)}, "rejected": {Retain(time.Hour)},
 				}[id]...)...))
 			}
 			b.must(b.one(len(ids), ID("long"), UniqueFor(time.Hour)))
@@ -184,14 +187,16 @@ func TestWrongTypeIsTold(t *testing.T) {
 			s.Do("SET", "{"+b.name+"}."+suffix, "not shunt's")
 			b.receive(1, func(ctx context.Context, _ int) error { return SetResult(ctx, []byte("r")) })
 			m, ok := listens.ReceiveWithTimeout(5 * time.Second).(redis.Message)
-			if st, _ := published(string(m.Data), "a"); !ok || st.Outcome.Kind != EventAcked || string(st.Outcome.Result) != "r" {
+			if st, _ := published(string(m.Data), "a"); !ok || st.Outcome.Kind != EventAcked ||
+				string(st.Outcome.Result) != "r" {
 				t.Errorf("told %q", m.Data)
 			}
 		})
 	}
 }
 
-// expires leaves in the bench's channel a message with that id which nobody has taken in its time, and makes running a key of the wrong type.
+// expires leaves in the bench's channel a message with that id which nobody has taken in its time, and makes running a
+// key of the wrong type.
 func (b *bench) expires(s redistest.Backend, id string) {
 	b.t.Helper()
 	b.must(b.one(0, ID(id), Expire(time.Millisecond)))
@@ -217,7 +222,8 @@ func (b *bench) waiting() (ids []string) {
 	return ids
 }
 
-// Who had the expired message could not be read, and that ended the script after what was to follow had been pushed, each time anew.
+// Who had the expired message could not be read, and that ended the script after what was to follow had been pushed,
+// each time anew.
 func TestFollowBesideForeignRunning(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -226,10 +232,20 @@ func TestFollowBesideForeignRunning(t *testing.T) {
 	d.name += ".d"
 	d.expires(s, "x")
 	b.receive(1, func(ctx context.Context, _ int) error {
-		return Then(ctx, d.kind(nil).Message(1), d.kind(nil).Message(2), With(d.kind(nil).Message(3), ID("x")), With(d.kind(nil).Message(4), In(time.Hour)))
+		return Then(
+			ctx,
+			d.kind(nil).Message(1),
+			d.kind(nil).Message(2),
+			With(d.kind(nil).Message(3), ID("x")),
+			With(d.kind(nil).Message(4), In(time.Hour)),
+		)
 	})
 	b.enqueue(0, 1)
-	b.until(5*time.Second, "it is acked, or refused", func() bool { return b.count(EventAcked)+b.count(EventReceiverError) > 0 })
+	b.until(
+		5*time.Second,
+		"it is acked, or refused",
+		func() bool { return b.count(EventAcked)+b.count(EventReceiverError) > 0 },
+	)
 	if b.count(EventAcked) == 0 {
 		b.wait(EventReceiverError, 2, 5*time.Second)
 	}
@@ -256,10 +272,12 @@ func TestEnqueueBesideForeignRunning(t *testing.T) {
 			}
 			err := b.EnqueueAll(context.Background(), ms, opts...)
 			var all *EnqueueError
-			if !errors.As(err, &all) || len(all.Failed) != 1 || !errors.Is(all.Failed[1], ErrDuplicate) || len(all.Unknown) > 0 {
+			if !errors.As(err, &all) || len(all.Failed) != 1 || !errors.Is(all.Failed[1], ErrDuplicate) ||
+				len(all.Unknown) > 0 {
 				t.Errorf("want that x is taken: %v", err)
 			}
-			if taken, waiting := fmt.Sprint(b.taken(s)), fmt.Sprint(b.waiting()); taken != "[a b x]" || waiting != taken {
+			if taken, waiting := fmt.Sprint(b.taken(s)), fmt.Sprint(b.waiting()); taken != "[a b x]" ||
+				waiting != taken {
 				t.Errorf("the ids %s are taken, and there are %s", taken, waiting)
 			}
 		})

@@ -52,14 +52,33 @@ func TestBadInput(t *testing.T) {
 	says("typed nil", q.Enqueue(ctx, typed), "message is nil")
 	for _, name := range []string{"", "a b", "a{b", "a}", "tab\t", strings.Repeat("x", 201), "\xff"} {
 		says("channel "+name, q.Enqueue(ctx, Raw(name, nil)), "channel's name")
-		says("receive "+name, receive(1, Define(name, func(context.Context, int) error { return nil })), "channel's name")
+		says(
+			"receive "+name,
+			receive(1, Define(name, func(context.Context, int) error { return nil })),
+			"channel's name",
+		)
 	}
-	says("too large", q.Enqueue(ctx, Raw(q.name, make([]byte, 1000))), "larger than Queue.MaxSize", "1021 bytes, 1000 are allowed")
+	says(
+		"too large",
+		q.Enqueue(ctx, Raw(q.name, make([]byte, 1000))),
+		"larger than Queue.MaxSize",
+		"1021 bytes, 1000 are allowed",
+	)
 	if err := q.Enqueue(ctx, Raw(q.name, make([]byte, 1000))); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
-	says("marshal fails", q.Enqueue(ctx, &broken{channel: q.name, marshal: func() ([]byte, error) { return nil, errors.New("no ink") }}), "marshal", "no ink")
-	says("marshal panics", q.Enqueue(ctx, &broken{channel: q.name, marshal: func() ([]byte, error) { panic("no pen") }}), "Marshal panicked", "no pen")
+	says(
+		"marshal fails",
+		q.Enqueue(ctx, &broken{channel: q.name, marshal: func() ([]byte, error) { return nil, errors.New("no ink") }}),
+		"marshal",
+		"no ink",
+	)
+	says(
+		"marshal panics",
+		q.Enqueue(ctx, &broken{channel: q.name, marshal: func() ([]byte, error) { panic("no pen") }}),
+		"Marshal panicked",
+		"no pen",
+	)
 	says("header", q.Enqueue(ctx, good, Header("", "x")), "header")
 	says("no workers", receive(0, good), "0 workers", "want 1 to")
 	says("negative workers", receive(-1, good), "-1 workers")
@@ -78,7 +97,8 @@ func TestBadInput(t *testing.T) {
 
 	var all *EnqueueError
 	err = q.EnqueueAll(ctx, []IMessage{good, nil, Raw("a b", nil), good})
-	if !errors.As(err, &all) || len(all.Failed) != 2 || all.Failed[1] == nil || all.Failed[2] == nil || len(all.Unknown) != 0 {
+	if !errors.As(err, &all) || len(all.Failed) != 2 || all.Failed[1] == nil || all.Failed[2] == nil ||
+		len(all.Unknown) != 0 {
 		t.Errorf("%+v", err)
 	}
 	says("some", err, "2 messages not enqueued")
@@ -88,7 +108,13 @@ func TestBadInput(t *testing.T) {
 		says("URL "+bad, err, "shunt: redis URL")
 	}
 	says("no pool", (&Queue{}).Validate(), "Pool is nil", "NewPool")
-	says("all at once", (&Queue{Pool: q.Pool, Lease: 1, Grace: -1, Prefetch: -1}).Validate(), "Lease", "Grace", "Prefetch")
+	says(
+		"all at once",
+		(&Queue{Pool: q.Pool, Lease: 1, Grace: -1, Prefetch: -1}).Validate(),
+		"Lease",
+		"Grace",
+		"Prefetch",
+	)
 	says("no pool used", (&Queue{}).Enqueue(ctx, good), "Pool is nil")
 }
 
@@ -181,7 +207,9 @@ func TestWrongType(t *testing.T) {
 			}
 			q.until(20*time.Second, "all is handled", func() bool {
 				st, err := q.Stats(ctx, q.name)
-				return err == nil && seen.distinct() == 4 && st[StateDead].Count == 1 && st[StatePrepare].Count+st[StateDoing].Count+st[StateDelay].Count == 0 && q.count(EventAcked) >= 3
+				return err == nil && seen.distinct() == 4 && st[StateDead].Count == 1 &&
+					st[StatePrepare].Count+st[StateDoing].Count+st[StateDelay].Count == 0 &&
+					q.count(EventAcked) >= 3
 			})
 			if err := shutdown(ctx); err != nil {
 				t.Error(err)
@@ -196,8 +224,14 @@ func TestSmallPool(t *testing.T) {
 	s := redistest.Shared(t)
 	q := newBench(t, s.URL(), func(q *Queue) { q.Pool.MaxActive = 5 })
 	ctx := context.Background()
-	a, b := q.ranks(2, func(context.Context, int, int) error { return nil }), q.kind(func(context.Context, int) error { return nil })
-	if _, err := q.ReceiveOrdered(ctx, 1, a[0], a[1]); err == nil || !strings.Contains(err.Error(), "needs 6 connections") {
+	a, b := q.ranks(
+		2,
+		func(context.Context, int, int) error { return nil },
+	), q.kind(
+		func(context.Context, int) error { return nil },
+	)
+	if _, err := q.ReceiveOrdered(ctx, 1, a[0], a[1]); err == nil ||
+		!strings.Contains(err.Error(), "needs 6 connections") {
 		t.Error(err)
 	}
 	if _, err := q.Receive(ctx, b, 1); err != nil {
@@ -249,7 +283,8 @@ func TestUndecodable(t *testing.T) {
 		for _, e := range es {
 			reasons += string(e.Payload) + ": " + e.Failure + "\n"
 		}
-		for _, want := range []string{"panic: Unmarshal panicked: what is this", "nil: shunt: Unmarshal returned no message", "other: not mine", "newer version"} {
+		for _, want := range []string{"panic: Unmarshal panicked: what is this", "nil: shunt: Unmarshal returned no " +
+			"message", "other: not mine", "newer version"} {
 			if !strings.Contains(reasons, want) {
 				t.Errorf("%q lacks %q", reasons, want)
 			}

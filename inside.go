@@ -25,7 +25,9 @@ func init() {
 	}
 }
 
-func (d door) Encode(message, options any) (channel string, e element.Element, in time.Duration, at time.Time, err error) {
+func (d door) Encode(
+	message, options any,
+) (channel string, e element.Element, in time.Duration, at time.Time, err error) {
 	m, _ := message.(IMessage)
 	opts, _ := options.([]Option)
 	v, err := d.q.newDraft(m, opts, time.Now())

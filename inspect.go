@@ -64,12 +64,20 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 	}
 	rs := make([]Receiver, len(known))
 	for i, r := range known {
-		rs[i] = Receiver{Name: r.Name, Workers: r.Workers, Lease: r.Lease, Alive: r.Alive, Until: r.Until, Holding: r.Holding}
+		rs[i] = Receiver{
+			Name:    r.Name,
+			Workers: r.Workers,
+			Lease:   r.Lease,
+			Alive:   r.Alive,
+			Until:   r.Until,
+			Holding: r.Holding,
+		}
 	}
 	return rs, nil
 }
 
-// Stats counts a channel's messages in every state, and their ages by the server's clock. The counts are not of one moment.
+// Stats counts a channel's messages in every state, and their ages by the server's clock. The counts are not of one
+// moment.
 func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 	n, err := store.Count(ctx, asker{q}, store.KeysOf(channel))
 	if err != nil {

@@ -47,11 +47,13 @@ var steps = []step{
 	{name: "yield", match: redistest.ByScript(store.Yield), late: true},
 }
 
-// TestMatrix strikes every command with every cut, and with one refusal, on miniredis: what users' tests run on keeps the promise,
-// too. On redis-server the harness in chaos strikes the same commands, with every refusal, and judges more.
+// TestMatrix strikes every command with every cut, and with one refusal, on miniredis: what users' tests run on keeps
+// the promise, too. On redis-server the harness in chaos strikes the same commands, with every refusal, and judges
+// more.
 func TestMatrix(t *testing.T) {
 	for _, st := range steps {
-		for name, fault := range map[string]redistest.Action{"cut before": redistest.CutBefore, "cut unread": redistest.CutUnread, "cut after": redistest.CutAfter,
+		for name, fault := range map[string]redistest.Action{"cut before": redistest.CutBefore,
+			"cut unread": redistest.CutUnread, "cut after": redistest.CutAfter,
 			"refused": redistest.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot")} {
 			t.Run(st.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -61,7 +63,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// cell has messages go through every transition while one command is struck: all are handled, to their end, and nothing stays anywhere.
+// cell has messages go through every transition while one command is struck: all are handled, to their end, and nothing
+// stays anywhere.
 func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 	redistest.Leaks(t)
 	m := redistest.Mini(t)
@@ -113,11 +116,16 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 		strike()
 	}
 	var shutdown Shutdown
-	redistest.Until(t, 10*time.Second, "it starts", func() bool { // a fault that strikes the start is Receive's to return
-		var err error
-		shutdown, err = q.Receive(ctx, q.kind(handle), 2)
-		return err == nil
-	})
+	redistest.Until(
+		t,
+		10*time.Second,
+		"it starts",
+		func() bool { // a fault that strikes the start is Receive's to return
+			var err error
+			shutdown, err = q.Receive(ctx, q.kind(handle), 2)
+			return err == nil
+		},
+	)
 	if st.breaks {
 		strike()
 		p.On(redistest.Command("LREM", q.name), 2, redistest.CutAfter)
@@ -141,7 +149,8 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 	}()
 	if !st.late {
 		redistest.Until(t, 10*time.Second, "the fault strikes", func() bool {
-			if i := 20080 + len(more); st.name == "release" && rule.Struck() == 0 { // the slow ones may have had nothing behind them
+			if i := 20080 + len(more); st.name == "release" &&
+				rule.Struck() == 0 { // the slow ones may have had nothing behind them
 				_, _ = m.Lpush(k.Prepare, strconv.Itoa(i))
 				more = append(more, i)
 			}
@@ -165,7 +174,8 @@ func cell(t *testing.T, st step, fault redistest.Action, refused bool) {
 			}
 		}
 		st, err := q.Stats(ctx, q.name)
-		if left := st[StatePrepare].Count + st[StateDoing].Count + st[StateDelay].Count + st[StateSuspect].Count; err == nil && left > 0 {
+		left := st[StatePrepare].Count + st[StateDoing].Count + st[StateDelay].Count + st[StateSuspect].Count
+		if err == nil && left > 0 {
 			err = fmt.Errorf("%d are left", left)
 		}
 		return err

@@ -44,7 +44,9 @@ func TestJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "{\"to\":\"a <b> & \u2028\",\"body\":\"AP8=\",\"tags\":{\"a\":\"2\",\"z\":\"1\"}}"; string(payload) != want &&
+	if want := "{\"to\":\"a <b> & \u2028\",\"body\":\"AP8=\",\"tags\":{\"a\":\"2\",\"z\":\"1\"}}"; string(
+		payload,
+	) != want &&
 		string(payload) != strings.Replace(want, "\u2028", `\u2028`, 1) {
 		t.Errorf("payload %s, want %s", payload, want)
 	}
@@ -54,7 +56,8 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := m.(*letter)
-	if got == prototype || got.To != sent.To || string(got.Body) != string(sent.Body) || len(got.Tags) != 2 || got.Tags["z"] != "1" {
+	if got == prototype || got.To != sent.To || string(got.Body) != string(sent.Body) || len(got.Tags) != 2 ||
+		got.Tags["z"] != "1" {
 		t.Errorf("got %+v", got)
 	}
 	if got.post != prototype.post || got.Limit != 3 {
@@ -105,7 +108,8 @@ func TestDefine(t *testing.T) {
 		return nil
 	})
 	var m IMessage = k.Message(welcome{"a"})
-	if m.Channel() != "welcome" || k.Channel() != "welcome" || k.Value() != (welcome{}) || k.Message(welcome{"b"}).Value().To != "b" {
+	if m.Channel() != "welcome" || k.Channel() != "welcome" || k.Value() != (welcome{}) ||
+		k.Message(welcome{"b"}).Value().To != "b" {
 		t.Error(m.Channel(), k.Value())
 	}
 	payload, err := m.Marshal()
@@ -217,8 +221,15 @@ func TestHeaderBounds(t *testing.T) {
 	} {
 		var d draft
 		err := Header(c.key, c.value)(&d)
-		if (err == nil) != c.ok || c.ok && (len(d.Element.Headers()) != 1 || d.Element.Headers()[c.key] != c.value) || !c.ok && len(d.Element.Headers()) != 0 {
-			t.Errorf("%d bytes of key, %d of value: %v, %d headers", len(c.key), len(c.value), err, len(d.Element.Headers()))
+		if (err == nil) != c.ok || c.ok && (len(d.Element.Headers()) != 1 || d.Element.Headers()[c.key] != c.value) ||
+			!c.ok && len(d.Element.Headers()) != 0 {
+			t.Errorf(
+				"%d bytes of key, %d of value: %v, %d headers",
+				len(c.key),
+				len(c.value),
+				err,
+				len(d.Element.Headers()),
+			)
 		}
 		if err != nil && !strings.HasPrefix(err.Error(), "shunt: header ") {
 			t.Error(err)
@@ -284,8 +295,8 @@ func TestFromContextOfNoHandler(t *testing.T) {
 	}
 }
 
-// guarded runs f in a guard on a goroutine of its own, as a handler may end it. It tells what finish was called with, and
-// whether guard returned.
+// guarded runs f in a guard on a goroutine of its own, as a handler may end it. It tells what finish was called with,
+// and whether guard returned.
 func guarded(f func() error) (finished []error, returned bool) {
 	done := make(chan struct{})
 	go func() {
@@ -311,14 +322,23 @@ func TestGuard(t *testing.T) {
 	}{
 		{name: "nil", f: func() error { return nil }, returns: true},
 		{name: "an error", f: func() error { return oh }, returns: true, is: oh},
-		{name: "a panic", f: func() error { panic("oh") }, returns: true, panicked: true, text: "Resolve panicked: oh\n"},
-		{name: "a panic with an error", f: func() error { panic(fmt.Errorf("wrapped: %w", oh)) }, returns: true, panicked: true, is: oh, text: "Resolve panicked: wrapped: oh\n"},
-		{name: "a panic with nil", f: func() error { panic(nil) }, returns: true, panicked: true, text: "Resolve panicked: panic called with nil"},
-		{name: "a fault", f: func() error { return []error{}[len(oh.Error())] }, returns: true, panicked: true, text: "Resolve panicked: runtime error: index out of range"},
-		{name: "Goexit", f: func() error { runtime.Goexit(); return nil }, panicked: true, goexit: true, text: "Resolve called runtime.Goexit"},
-		{name: "Goexit, then a panic", f: func() error { defer func() { panic("oh") }(); runtime.Goexit(); return nil }, panicked: true, text: "Resolve panicked: oh\n"},
-		{name: "a panic, then Goexit", f: func() error { defer runtime.Goexit(); panic("oh") }, panicked: true, goexit: true, text: "Resolve called runtime.Goexit"},
-		{name: "a panic that is recovered", f: func() (err error) { defer func() { recover(); err = oh }(); panic("x") }, returns: true, is: oh},
+		{name: "a panic", f: func() error { panic("oh") }, returns: true, panicked: true,
+			text: "Resolve panicked: oh\n"},
+		{name: "a panic with an error", f: func() error { panic(fmt.Errorf("wrapped: %w", oh)) }, returns: true,
+			panicked: true, is: oh, text: "Resolve panicked: wrapped: oh\n"},
+		{name: "a panic with nil", f: func() error { panic(nil) }, returns: true, panicked: true,
+			text: "Resolve panicked: panic called with nil"},
+		{name: "a fault", f: func() error { return []error{}[len(oh.Error())] }, returns: true, panicked: true,
+			text: "Resolve panicked: runtime error: index out of range"},
+		{name: "Goexit", f: func() error { runtime.Goexit(); return nil }, panicked: true, goexit: true,
+			text: "Resolve called runtime.Goexit"},
+		{name: "Goexit, then a panic",
+			f: func() error { defer func() { panic("oh") }(); runtime.Goexit(); return nil }, panicked: true,
+			text: "Resolve panicked: oh\n"},
+		{name: "a panic, then Goexit", f: func() error { defer runtime.Goexit(); panic("oh") }, panicked: true,
+			goexit: true, text: "Resolve called runtime.Goexit"},
+		{name: "a panic that is recovered",
+			f: func() (err error) { defer func() { recover(); err = oh }(); panic("x") }, returns: true, is: oh},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -340,7 +360,8 @@ func TestGuard(t *testing.T) {
 			if p == nil {
 				return
 			}
-			if p.What != "Resolve" || p.Goexit != c.goexit || c.goexit && p.Value != nil || !strings.Contains(string(p.Stack), "message_test.go") {
+			if p.What != "Resolve" || p.Goexit != c.goexit || c.goexit && p.Value != nil ||
+				!strings.Contains(string(p.Stack), "message_test.go") {
 				t.Errorf("%+v", p)
 			}
 			if !strings.HasPrefix(p.Error(), c.text) {
@@ -418,7 +439,15 @@ func TestSidekiqBackoff(t *testing.T) {
 			low, high = min(low, d), max(high, d)
 		}
 		if len(draws) < 990 || low > least+n*time.Second || high < most-n*time.Second {
-			t.Errorf("attempt %d: %d different waits, %v to %v of %v to %v", attempt, len(draws), low, high, least, most)
+			t.Errorf(
+				"attempt %d: %d different waits, %v to %v of %v to %v",
+				attempt,
+				len(draws),
+				low,
+				high,
+				least,
+				most,
+			)
 		}
 		if attempt < 25 {
 			total += least
@@ -464,7 +493,8 @@ func TestOptionMethodField(t *testing.T) {
 		}{
 			{"field", 0, time.Minute, 0, 3, nil, time.Minute, 3},
 			{"method", time.Hour, time.Minute, 2, 3, nil, time.Hour, 2},
-			{"option", time.Hour, time.Minute, 2, 3, []Option{Timeout(2 * time.Hour), MaxAttempts(1)}, 2 * time.Hour, 1},
+			{"option", time.Hour, time.Minute, 2, 3, []Option{Timeout(2 * time.Hour), MaxAttempts(1)}, 2 * time.Hour,
+				1},
 			{"none by field", 0, -1, 0, 1, nil, 0, 1},
 			{"none by method", -1, time.Minute, 0, 1, nil, 0, 1},
 			{"none by option", time.Hour, time.Minute, 0, 1, []Option{Timeout(-1)}, 0, 1},

@@ -14,8 +14,8 @@ import (
 
 // Moments and spans of time at the ends of what their types hold.
 
-// keepsTime starts a receiver and waits until it keeps its channel's time; it tries the number 2 again after a second. at tells of the
-// handlings that succeed.
+// keepsTime starts a receiver and waits until it keeps its channel's time; it tries the number 2 again after a second.
+// at tells of the handlings that succeed.
 func (b *bench) keepsTime(s redistest.Backend) (at chan int) {
 	b.t.Helper()
 	at = make(chan int, 10)
@@ -26,7 +26,12 @@ func (b *bench) keepsTime(s redistest.Backend) (at chan int) {
 		at <- i
 		return nil
 	})
-	redistest.Until(b.t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", store.KeysOf(b.name).Keeper).(int64) == 1 })
+	redistest.Until(
+		b.t,
+		5*time.Second,
+		"it keeps",
+		func() bool { return s.Do("EXISTS", store.KeysOf(b.name).Keeper).(int64) == 1 },
+	)
 	b.enqueue(0, 1, In(200*time.Millisecond)) // the answer that makes it keeper comes before
 	b.comes(at, 0)
 	return at
@@ -45,11 +50,12 @@ func (b *bench) comes(at <-chan int, i int) {
 	}
 }
 
-// The FILETIME zero as a due time put the keeper's timer to the year 2186, and all of the channel's delays with it. The ms of the other wrap to
-// a time that is ahead.
+// The FILETIME zero as a due time put the keeper's timer to the year 2186, and all of the channel's delays with it. The
+// ms of the other wrap to a time that is ahead.
 func TestAtLongPast(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
-		for name, past := range map[string]time.Time{"FILETIME": time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC), "wraps": time.Unix(-18_436_744_073_709_552, 0)} {
+		for name, past := range map[string]time.Time{"FILETIME": time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC),
+			"wraps": time.Unix(-18_436_744_073_709_552, 0)} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				redistest.Leaks(t)
@@ -122,7 +128,8 @@ func TestAtEpoch(t *testing.T) {
 		for _, past := range []time.Time{time.Unix(0, 0), time.Unix(0, -1), time.Unix(0, 1)} {
 			b := newBench(t, s.URL())
 			m, ctx := b.kind(nil).Message(1), context.Background()
-			for what, err := range map[string]error{"Enqueue": b.Enqueue(ctx, m, At(past)), "EnqueueAll": b.EnqueueAll(ctx, []IMessage{m}, At(past))} {
+			for what, err := range map[string]error{"Enqueue": b.Enqueue(ctx, m, At(past)),
+				"EnqueueAll": b.EnqueueAll(ctx, []IMessage{m}, At(past))} {
 				if err != nil {
 					t.Errorf("%s at %v: %v", what, past.UnixNano(), err)
 				}
@@ -145,7 +152,8 @@ func TestDeadlineFar(t *testing.T) {
 			t.Errorf("Deadline(%d s) is in %v, want %v", at.Unix(), left, store.MaxWait)
 		}
 	}
-	for _, at := range []time.Time{time.Unix(-18_436_744_073_709_552, 0), time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC), {}} {
+	for _, at := range []time.Time{time.Unix(-18_436_744_073_709_552, 0), time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC),
+		{}} {
 		var d draft
 		if err := Deadline(at)(&d); err == nil || d.Element.Extra != nil {
 			t.Errorf("Deadline(%d s): %v", at.Unix(), err)
@@ -153,7 +161,8 @@ func TestDeadlineFar(t *testing.T) {
 	}
 }
 
-// A Grace that wraps gave up a handler as soon as its timeout fired; a DeadFor that is less than what Redis counts was no bound.
+// A Grace that wraps gave up a handler as soon as its timeout fired; a DeadFor that is less than what Redis counts was
+// no bound.
 func TestValidateDurations(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
@@ -178,20 +187,23 @@ func TestValidateDurations(t *testing.T) {
 	} {
 		c.q.Pool = pool
 		err := c.q.Validate()
-		if !c.bad && err != nil || c.bad && (err == nil || !strings.HasPrefix(err.Error(), "shunt: Queue."+c.field+" is ")) {
+		if !c.bad && err != nil ||
+			c.bad && (err == nil || !strings.HasPrefix(err.Error(), "shunt: Queue."+c.field+" is ")) {
 			t.Errorf("%v, %v, %v: %v", c.q.Grace, c.q.ReplyTimeout, c.q.DeadFor, err)
 		}
 	}
 }
 
-// With the longest durations that there may be a handler that ignores its ended context is not given up, and nothing fires early.
+// With the longest durations that there may be a handler that ignores its ended context is not given up, and nothing
+// fires early.
 func TestLongestDurations(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	redistest.Leaks(t)
 	const year = 365 * 24 * time.Hour
 	b := newBench(t, s.URL(), func(q *Queue) {
-		q.Timeout, q.Grace, q.ReplyTimeout, q.EnqueueTimeout, q.DeadFor = 50*time.Millisecond, year, year, math.MaxInt64, math.MaxInt64
+		q.Timeout, q.Grace, q.ReplyTimeout, q.EnqueueTimeout, q.DeadFor = 50*time.Millisecond, year, year,
+			math.MaxInt64, math.MaxInt64
 	})
 	at := make(chan error, 3)
 	b.receive(1, func(ctx context.Context, i int) error {

@@ -12,8 +12,8 @@ import (
 // Option is what one enqueue wants.
 type Option func(*draft) error
 
-// In enqueues after d, counted on the server's clock from when the enqueue reaches it. Zero or less means now; more than 100 years are
-// cut to them.
+// In enqueues after d, counted on the server's clock from when the enqueue reaches it. Zero or less means now; more
+// than 100 years are cut to them.
 func In(d time.Duration) Option {
 	return func(v *draft) error {
 		v.Due = store.Due{In: max(d, 0)}
@@ -21,8 +21,8 @@ func In(d time.Duration) Option {
 	}
 }
 
-// At enqueues at t, judged by the server's clock to the millisecond and never before it. A time that is past means now; one more
-// than 100 years ahead is cut to them.
+// At enqueues at t, judged by the server's clock to the millisecond and never before it. A time that is past means now;
+// one more than 100 years ahead is cut to them.
 func At(t time.Time) Option {
 	return func(v *draft) error {
 		v.Due = store.Due{At: t}
@@ -30,13 +30,15 @@ func At(t time.Time) Option {
 	}
 }
 
-// Header adds a small pair that travels in the element: 1 to 255 bytes of key, up to 16 KB of value. A later value of a key wins.
+// Header adds a small pair that travels in the element: 1 to 255 bytes of key, up to 16 KB of value. A later value of a
+// key wins.
 func Header(key, value string) Option {
 	return func(v *draft) error { return v.Element.SetHeader(key, value) }
 }
 
-// Expire drops the message, with an Event, if no worker has taken it d after it was enqueued, by the server's clock: 1 ms or more, and more than
-// it is delayed by. What was taken once does not expire any more; Deadline bounds its handlings.
+// Expire drops the message, with an Event, if no worker has taken it d after it was enqueued, by the server's clock: 1
+// ms or more, and more than it is delayed by. What was taken once does not expire any more; Deadline bounds its
+// handlings.
 func Expire(d time.Duration) Option { return expire(d, false) }
 
 // ExpireToDead is Expire for a message that then goes to dead, with ErrExpired as its reason.
@@ -52,8 +54,9 @@ func expire(d time.Duration, toDead bool) Option {
 	}
 }
 
-// Deadline ends the contexts of the message's handlers at t, by the server's clock, with ErrDeadline as cause; from then on it is not handled
-// any more but goes to dead. A t that is past is an error; one more than 100 years ahead is cut to them.
+// Deadline ends the contexts of the message's handlers at t, by the server's clock, with ErrDeadline as cause; from
+// then on it is not handled any more but goes to dead. A t that is past is an error; one more than 100 years ahead is
+// cut to them.
 func Deadline(t time.Time) Option {
 	return func(v *draft) error {
 		now := time.Now()
@@ -68,9 +71,9 @@ func Deadline(t time.Time) Option {
 	}
 }
 
-// ID names the message, with 1 to 255 bytes: on its channel the name is taken for as long as the message lives, that is until it is acked,
-// dead, cancelled or expired, and Enqueue of another one of that name is a *DuplicateError. By its name it is found: see Status, Cancel,
-// Postpone, Wait. Enqueue resolves an unknown outcome by itself.
+// ID names the message, with 1 to 255 bytes: on its channel the name is taken for as long as the message lives, that is
+// until it is acked, dead, cancelled or expired, and Enqueue of another one of that name is a *DuplicateError. By its
+// name it is found: see Status, Cancel, Postpone, Wait. Enqueue resolves an unknown outcome by itself.
 func ID(id string) Option {
 	return func(v *draft) error {
 		if err := checkID(id); err != nil {
@@ -92,8 +95,9 @@ func UniqueFor(d time.Duration) Option {
 	}
 }
 
-// Retain keeps for d, 1 ms or more, what became of the message with an ID: its end, when that was, its last failure, and what SetResult set. Status
-// and Wait find it, List with Done lists it; one that was cancelled is not kept. Queue.MaxDone and MaxDoneBytes bound what a channel keeps.
+// Retain keeps for d, 1 ms or more, what became of the message with an ID: its end, when that was, its last failure,
+// and what SetResult set. Status and Wait find it, List with Done lists it; one that was cancelled is not kept.
+// Queue.MaxDone and MaxDoneBytes bound what a channel keeps.
 func Retain(d time.Duration) Option {
 	return func(v *draft) error {
 		if d < time.Millisecond {
@@ -104,8 +108,8 @@ func Retain(d time.Duration) Option {
 	}
 }
 
-// Timeout bounds each handling of this enqueue, in place of the method and the Queue's field; negative means no bound, zero leaves it to
-// them.
+// Timeout bounds each handling of this enqueue, in place of the method and the Queue's field; negative means no bound,
+// zero leaves it to them.
 func Timeout(d time.Duration) Option {
 	return func(v *draft) error {
 		v.Element.SetTimeout(d)
@@ -113,8 +117,8 @@ func Timeout(d time.Duration) Option {
 	}
 }
 
-// MaxAttempts bounds how often this enqueue is handled, 1 to 255, in place of the method and the Queue's field; negative or more than 255
-// means no bound, zero leaves it to them.
+// MaxAttempts bounds how often this enqueue is handled, 1 to 255, in place of the method and the Queue's field;
+// negative or more than 255 means no bound, zero leaves it to them.
 func MaxAttempts(n int) Option {
 	return func(v *draft) error {
 		v.Element.SetMaxAttempts(n)
@@ -143,9 +147,17 @@ func (d *draft) checkExtra(now time.Time) error {
 	case x.ID == "" && x.Unique > 0:
 		return errors.New("shunt: UniqueFor without an ID: add ID")
 	case x.Expires > 0 && d.Due.In.Milliseconds() >= x.Expires: // with At the server judges, by its own clock
-		return fmt.Errorf("shunt: Expire(%v) of a message that is due in %v", time.Duration(x.Expires)*time.Millisecond, d.Due.In)
+		return fmt.Errorf(
+			"shunt: Expire(%v) of a message that is due in %v",
+			time.Duration(x.Expires)*time.Millisecond,
+			d.Due.In,
+		)
 	case x.Deadline > 0 && due.UnixMilli() >= x.Deadline:
-		return fmt.Errorf("shunt: Deadline(%v) of a message that is due at %v", time.UnixMilli(x.Deadline), due.Round(time.Millisecond))
+		return fmt.Errorf(
+			"shunt: Deadline(%v) of a message that is due at %v",
+			time.UnixMilli(x.Deadline),
+			due.Round(time.Millisecond),
+		)
 	}
 	return nil
 }
@@ -163,6 +175,6 @@ type with struct {
 	opts []Option
 }
 
-// With is the message with options of its own, which count before those of the enqueue: for EnqueueAll and Then, where each message may have
-// another ID or due time.
+// With is the message with options of its own, which count before those of the enqueue: for EnqueueAll and Then, where
+// each message may have another ID or due time.
 func With(m IMessage, opts ...Option) IMessage { return &with{m, opts} }

@@ -17,7 +17,13 @@ import (
 func (b *bench) ranks(n int, handle func(ctx context.Context, rank, i int) error) []*Kind[int] {
 	var ks []*Kind[int]
 	for rank := range n {
-		ks = append(ks, Define(b.name+"."+string(rune('a'+rank)), func(ctx context.Context, i int) error { return handle(ctx, rank, i) }))
+		ks = append(
+			ks,
+			Define(
+				b.name+"."+string(rune('a'+rank)),
+				func(ctx context.Context, i int) error { return handle(ctx, rank, i) },
+			),
+		)
 	}
 	return ks
 }
@@ -135,8 +141,8 @@ func TestOrderBusy(t *testing.T) {
 	})
 }
 
-// A take of several channels is a script only where the one that had something last has nothing more: then the worker asks the others,
-// and waits for no waiter.
+// A take of several channels is a script only where the one that had something last has nothing more: then the worker
+// asks the others, and waits for no waiter.
 func TestOrderTakes(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -169,7 +175,8 @@ func TestOrderTakes(t *testing.T) {
 	}
 }
 
-// What is enqueued after a message of a higher channel does not start before it, wherever between a worker's two commands that is.
+// What is enqueued after a message of a higher channel does not start before it, wherever between a worker's two
+// commands that is.
 func TestOrderOfEnqueues(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -216,7 +223,11 @@ func TestOrderWithoutExists(t *testing.T) {
 		mu.Unlock()
 		return nil
 	})
-	p.On(redistest.Command("EXISTS", ".a}.prepare"), 0, redistest.ReplyError("NOPERM this user has no permissions to run the 'exists' command"))
+	p.On(
+		redistest.Command("EXISTS", ".a}.prepare"),
+		0,
+		redistest.ReplyError("NOPERM this user has no permissions to run the 'exists' command"),
+	)
 	for i := range 100 {
 		for _, k := range ks {
 			if err := q.Enqueue(ctx, k.Message(i)); err != nil {

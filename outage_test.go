@@ -29,8 +29,8 @@ func cpu(t testing.TB) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// Redis is killed and started again, or stopped and continued, under load. Nothing acknowledged is lost, the process is quiet
-// meanwhile, it resumes by itself, and a pause makes nobody reap the living.
+// Redis is killed and started again, or stopped and continued, under load. Nothing acknowledged is lost, the process is
+// quiet meanwhile, it resumes by itself, and a pause makes nobody reap the living.
 func TestOutage(t *testing.T) {
 	for _, kind := range []string{"kill", "stop"} {
 		t.Run(kind, func(t *testing.T) {
@@ -96,7 +96,8 @@ func TestOutage(t *testing.T) {
 			load.Wait()
 			redistest.Until(t, 20*time.Second, "drained", func() bool {
 				st, err := qs[0].Stats(context.Background(), qs[0].name)
-				return err == nil && st[StatePrepare].Count+st[StateDoing].Count+st[StateDelay].Count+st[StateSuspect].Count == 0
+				return err == nil &&
+					st[StatePrepare].Count+st[StateDoing].Count+st[StateDelay].Count+st[StateSuspect].Count == 0
 			})
 			lost := 0
 			seen.mu.Lock()
@@ -107,9 +108,30 @@ func TestOutage(t *testing.T) {
 			}
 			seen.mu.Unlock()
 			perSecond := float64(dials) / away.Seconds() / receivers
-			t.Logf("%s for %v: %.2f dials/s a Queue, %.2f %% of a core (all %d Queues), resumed after %v, %d enqueued, %d unknown, %d lost, %d extra, died %d, succeeded %d",
-				kind, *outage, perSecond, 100*used.Seconds()/away.Seconds(), receivers, back, len(known), len(unknown), lost, seen.extra(),
-				qs[0].count(EventReceiversDied)+qs[1].count(EventReceiversDied)+qs[2].count(EventReceiversDied)+qs[3].count(EventReceiversDied), qs[0].count(EventHandedOver))
+			t.Logf(
+				"%s for %v: %.2f dials/s a Queue, %.2f %% of a core (all %d Queues), resumed after %v, %d enqueued, "+
+					"%d unknown, %d lost, %d extra, died %d, succeeded %d",
+				kind,
+				*outage,
+				perSecond,
+				100*used.Seconds()/away.Seconds(),
+				receivers,
+				back,
+				len(known),
+				len(unknown),
+				lost,
+				seen.extra(),
+				qs[0].count(
+					EventReceiversDied,
+				)+qs[1].count(
+					EventReceiversDied,
+				)+qs[2].count(
+					EventReceiversDied,
+				)+qs[3].count(
+					EventReceiversDied,
+				),
+				qs[0].count(EventHandedOver),
+			)
 			if lost > 0 {
 				t.Errorf("%d lost", lost)
 			}

@@ -18,17 +18,19 @@ import (
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
-// Queue enqueues and receives messages through one Redis. Its exported fields are its configuration: a zero field means the
-// default, and all are read once, by the first method called. It is not copied once used. Its methods may be called by many
-// goroutines at once.
+// Queue enqueues and receives messages through one Redis. Its exported fields are its configuration: a zero field means
+// the default, and all are read once, by the first method called. It is not copied once used. Its methods may be called
+// by many goroutines at once.
 type Queue struct {
 	// Pool gives the connections: NewPool's, or any other whose connections can be read with a timeout. Required.
 	Pool *redis.Pool
 
-	// Lease is how long a receiver, or Redis, may be away without its messages being given to others: 1 s to 10 min, default 10 s.
-	// What a killed process held is handled again after 1 to 1.4 leases. Receivers that share a channel may differ.
+	// Lease is how long a receiver, or Redis, may be away without its messages being given to others: 1 s to 10 min,
+	// default 10 s. What a killed process held is handled again after 1 to 1.4 leases. Receivers that share a channel
+	// may differ.
 	Lease time.Duration
-	// Grace is how long a handler may go on after its context has ended, before it is given up: at most a year, default 1 s.
+	// Grace is how long a handler may go on after its context has ended, before it is given up: at most a year, default
+	// 1 s.
 	Grace time.Duration
 	// Timeout bounds each handling of a message: default 30 min; negative: no bound.
 	Timeout time.Duration
@@ -38,39 +40,39 @@ type Queue struct {
 	// attempt⁴ + 15 s and up to 10 s × attempt of jitter, 25 attempts in some three weeks.
 	Backoff func(attempt int) time.Duration
 
-	// Prefetch is how many messages a worker may hold: 1 to 1000, default 64, beside those whose verdicts are on their way. It holds more
-	// than one only while its handler takes less than 1 ms for all of them, or up to four if it takes less than 25 ms for these. 1 turns
-	// it off.
+	// Prefetch is how many messages a worker may hold: 1 to 1000, default 64, beside those whose verdicts are on their
+	// way. It holds more than one only while its handler takes less than 1 ms for all of them, or up to four if it
+	// takes less than 25 ms for these. 1 turns it off.
 	Prefetch int
 	// PrefetchBytes bounds the same by their size: default 256 KB.
 	PrefetchBytes int
 	// MaxSize bounds an element that is enqueued, header included: default 16 MB, at most 512 MB.
 	MaxSize int
 
-	// MaxDead bounds how many dead messages a channel keeps: 1 or more, default 10,000; negative: no bound. The oldest are dropped, with
-	// an Event, when another one dies, at most 100 with each.
+	// MaxDead bounds how many dead messages a channel keeps: 1 or more, default 10,000; negative: no bound. The oldest
+	// are dropped, with an Event, when another one dies, at most 100 with each.
 	MaxDead int
-	// DeadFor likewise bounds how long, by the server's clock: 1 ms or more, default 30 days; negative: no bound. What is older stays until
-	// another one dies.
+	// DeadFor likewise bounds how long, by the server's clock: 1 ms or more, default 30 days; negative: no bound. What
+	// is older stays until another one dies.
 	DeadFor time.Duration
 
-	// MaxDone bounds of how many messages a channel keeps what became of them, as Retain asks; the oldest are dropped: default 10,000;
-	// negative: no bound.
+	// MaxDone bounds of how many messages a channel keeps what became of them, as Retain asks; the oldest are dropped:
+	// default 10,000; negative: no bound.
 	MaxDone int
 	// MaxDoneBytes bounds the same by size: default 64 MB; negative: no bound.
 	MaxDoneBytes int
 
-	// EnqueueTimeout bounds an enqueue whose context has no deadline, and each question that Stats, List and their neighbours then ask
-	// Redis: default 10 s.
+	// EnqueueTimeout bounds an enqueue whose context has no deadline, and each question that Stats, List and their
+	// neighbours then ask Redis: default 10 s.
 	EnqueueTimeout time.Duration
-	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, 100 ms to a year.
-	// Beats wait for a third of Lease at most.
+	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, 100 ms to a
+	// year. Beats wait for a third of Lease at most.
 	ReplyTimeout time.Duration
 
 	// Wrap is middleware around every Resolve, called once a Receive for the outermost Handler.
 	Wrap func(next Handler) Handler
-	// Events is told what happens, one Event at a time, on a goroutine of its own; from there Close waits Grace for it. Where it is slower
-	// than what happens, up to 16,384 wait for it and the rest are dropped and counted.
+	// Events is told what happens, one Event at a time, on a goroutine of its own; from there Close waits Grace for it.
+	// Where it is slower than what happens, up to 16,384 wait for it and the rest are dropped and counted.
 	Events func(Event)
 
 	mu        sync.Mutex
@@ -95,12 +97,13 @@ type Queue struct {
 	events *events
 }
 
-// NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or unix:///path/to/socket[?db=n].
-// It dials nothing yet: a wrong host or password is told by the first use. TLS trusts what the system does; for an authority of one's
-// own make a redis.Pool with redis.DialTLSConfig.
+// NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or
+// unix:///path/to/socket[?db=n]. It dials nothing yet: a wrong host or password is told by the first use. TLS trusts
+// what the system does; for an authority of one's own make a redis.Pool with redis.DialTLSConfig.
 //
-// A dial, with its TLS handshake, takes at most 1 s, and a read or write on which nothing moves 3 s. There is no bound on connections (MaxActive); 8 that are
-// idle are kept (MaxIdle), for a minute. The fields of the Pool may be set until its first use.
+// A dial, with its TLS handshake, takes at most 1 s, and a read or write on which nothing moves 3 s. There is no bound
+// on connections (MaxActive); 8 that are idle are kept (MaxIdle), for a minute. The fields of the Pool may be set until
+// its first use.
 func NewPool(rawURL string) (*redis.Pool, error) { return link.NewPool(rawURL) }
 
 // Validate says what is wrong with the configuration, all of it at once. The first use of a Queue calls it.
@@ -112,20 +115,33 @@ func (q *Queue) Validate() error {
 		}
 	}
 	check(q.Pool != nil, "Pool is nil: make one with shunt.NewPool(\"redis://localhost:6379\")")
-	check(q.Lease == 0 || q.Lease >= time.Second && q.Lease <= 10*time.Minute, "Lease is %v: want 1s to 10m, or 0 for 10s", q.Lease)
+	check(
+		q.Lease == 0 || q.Lease >= time.Second && q.Lease <= 10*time.Minute,
+		"Lease is %v: want 1s to 10m, or 0 for 10s",
+		q.Lease,
+	)
 	const year = 365 * 24 * time.Hour // with what is added to it, it is far from what a Duration holds
 	check(q.Grace >= 0 && q.Grace <= year, "Grace is %v: want up to 8760h, or 0 for 1s", q.Grace)
 	check(q.MaxAttempts <= 255, "MaxAttempts is %d: want 1 to 255, 0 for 25, or negative for no bound", q.MaxAttempts)
 	check(q.Prefetch >= 0 && q.Prefetch <= 1000, "Prefetch is %d: want 1 to 1000, or 0 for 64", q.Prefetch)
 	check(q.PrefetchBytes >= 0, "PrefetchBytes is %d: want a positive number, or 0 for 256 KB", q.PrefetchBytes)
 	check(q.MaxSize >= 0 && q.MaxSize <= 512<<20, "MaxSize is %d: want 1 to 512 MB, or 0 for 16 MB", q.MaxSize)
-	check(q.DeadFor <= 0 || q.DeadFor >= time.Millisecond, "DeadFor is %v: want 1ms or more, 0 for 720h, or negative for no bound", q.DeadFor)
+	check(
+		q.DeadFor <= 0 || q.DeadFor >= time.Millisecond,
+		"DeadFor is %v: want 1ms or more, 0 for 720h, or negative for no bound",
+		q.DeadFor,
+	)
 	check(q.EnqueueTimeout >= 0, "EnqueueTimeout is %v: want a positive time, or 0 for 10s", q.EnqueueTimeout)
-	check(q.ReplyTimeout == 0 || q.ReplyTimeout >= 100*time.Millisecond && q.ReplyTimeout <= year, "ReplyTimeout is %v: want 100ms to 8760h, or 0 for 3s", q.ReplyTimeout)
+	check(
+		q.ReplyTimeout == 0 || q.ReplyTimeout >= 100*time.Millisecond && q.ReplyTimeout <= year,
+		"ReplyTimeout is %v: want 100ms to 8760h, or 0 for 3s",
+		q.ReplyTimeout,
+	)
 	return errors.Join(errs...)
 }
 
-// open checks and starts what all methods need, once. An enqueue from within a handler may still come while Close waits for it.
+// open checks and starts what all methods need, once. An enqueue from within a handler may still come while Close waits
+// for it.
 func (q *Queue) open(ctx context.Context) error {
 	if q.ready.Load() {
 		return nil
@@ -144,17 +160,29 @@ func (q *Queue) open(ctx context.Context) error {
 		return err
 	}
 	q.conf = &Queue{
-		Lease: cmp.Or(q.Lease, 10*time.Second), Grace: cmp.Or(q.Grace, time.Second), Timeout: cmp.Or(q.Timeout, 30*time.Minute),
-		MaxAttempts: cmp.Or(q.MaxAttempts, 25), Backoff: q.Backoff, Prefetch: cmp.Or(q.Prefetch, 64), PrefetchBytes: cmp.Or(q.PrefetchBytes, 256<<10),
-		MaxSize: cmp.Or(q.MaxSize, 16<<20), MaxDead: cmp.Or(q.MaxDead, 10000), DeadFor: cmp.Or(q.DeadFor, 30*24*time.Hour),
+		Lease: cmp.Or(
+			q.Lease,
+			10*time.Second,
+		), Grace: cmp.Or(q.Grace, time.Second), Timeout: cmp.Or(q.Timeout, 30*time.Minute),
+		MaxAttempts: cmp.Or(
+			q.MaxAttempts,
+			25,
+		), Backoff: q.Backoff, Prefetch: cmp.Or(q.Prefetch, 64), PrefetchBytes: cmp.Or(q.PrefetchBytes, 256<<10),
+		MaxSize: cmp.Or(
+			q.MaxSize,
+			16<<20,
+		), MaxDead: cmp.Or(q.MaxDead, 10000), DeadFor: cmp.Or(q.DeadFor, 30*24*time.Hour),
 		MaxDone: cmp.Or(q.MaxDone, 10000), MaxDoneBytes: cmp.Or(q.MaxDoneBytes, 64<<20),
-		EnqueueTimeout: cmp.Or(q.EnqueueTimeout, 10*time.Second), ReplyTimeout: cmp.Or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
+		EnqueueTimeout: cmp.Or(
+			q.EnqueueTimeout,
+			10*time.Second,
+		), ReplyTimeout: cmp.Or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
 	}
 	q.events = newEvents(q.Events)
 	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
 	q.known = make(map[string]*store.Keys)
-	// A dial and the wait before it take less than a third of a lease together, so that no absence that is over costs one:
-	// a half, and two fifths with an eighth of jitter.
+	// A dial and the wait before it take less than a third of a lease together, so that no absence that is over costs
+	// one: a half, and two fifths with an eighth of jitter.
 	third := q.conf.Lease / 3
 	node := link.NewNode(q.Pool, link.Settings{
 		DialTimeout: min(time.Second, third/2), MaxBackoff: min(5*time.Second, third*2/5),
@@ -166,7 +194,12 @@ func (q *Queue) open(ctx context.Context) error {
 			}
 		},
 	})
-	q.server = &link.Server{Node: node, Data: link.New(node, q.conf.ReplyTimeout, true), Pulse: link.New(node, min(q.conf.ReplyTimeout, third), false), Hints: link.NewSubscription(node)}
+	q.server = &link.Server{
+		Node:  node,
+		Data:  link.New(node, q.conf.ReplyTimeout, true),
+		Pulse: link.New(node, min(q.conf.ReplyTimeout, third), false),
+		Hints: link.NewSubscription(node),
+	}
 	q.router = link.NewRouter(q.server)
 	q.sender = sender.New(q.router, asker{q}, q.conf.EnqueueTimeout)
 	q.opened = true
@@ -197,8 +230,8 @@ func sidekiqBackoff(attempt int) time.Duration {
 	return time.Duration(n*n*n*n+15)*time.Second + rand.N(time.Duration(n)*10*time.Second+1)
 }
 
-// keysFor is the channel's keys, if that is a channel's name. The first time the channel is met it is listed for operators, out of the
-// message's way.
+// keysFor is the channel's keys, if that is a channel's name. The first time the channel is met it is listed for
+// operators, out of the message's way.
 func (q *Queue) keysFor(channel string) (*store.Keys, error) {
 	q.knownMu.RLock()
 	k := q.known[channel]
@@ -224,10 +257,11 @@ func (q *Queue) keysFor(channel string) (*store.Keys, error) {
 	return k, nil
 }
 
-// Close ends what the Queue has begun: new enqueues get ErrClosed, receivers shut down and their handlers run to their end, during
-// which they may enqueue; an enqueue under way gets its reply or ErrUnknown within ReplyTimeout. It waits for handlers however
-// long they take: to bound that, call the receivers' shutdown first. Its error joins theirs: nil where all ended clean. The Pool is left
-// alone. Calling it again waits for the first call and gives its error; from inside a handler it is ErrInHandler.
+// Close ends what the Queue has begun: new enqueues get ErrClosed, receivers shut down and their handlers run to their
+// end, during which they may enqueue; an enqueue under way gets its reply or ErrUnknown within ReplyTimeout. It waits
+// for handlers however long they take: to bound that, call the receivers' shutdown first. Its error joins theirs: nil
+// where all ended clean. The Pool is left alone. Calling it again waits for the first call and gives its error; from
+// inside a handler it is ErrInHandler.
 func (q *Queue) Close() error {
 	id := worker.Goroutine()
 	q.mu.Lock()

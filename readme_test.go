@@ -188,7 +188,8 @@ func TestREADMEConfiguration(t *testing.T) {
 	options, methods := 0, 0
 	for _, file := range sources(t) {
 		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() && f.Type.Results != nil && ident(f.Type.Results.List[0].Type) == "Option" {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() && f.Type.Results != nil &&
+				ident(f.Type.Results.List[0].Type) == "Option" {
 				options++
 				if !strings.Contains(readme, "\n| `"+f.Name.Name+"(") {
 					t.Errorf("the option %s is not in README.md's table", f.Name.Name)
@@ -208,7 +209,8 @@ func TestREADMEConfiguration(t *testing.T) {
 					continue
 				}
 				methods++
-				if !strings.Contains(readme, "\n| `"+i.Methods.List[0].Names[0].Name+"(") || !strings.Contains(readme, "`"+ts.Name.Name+"`") {
+				if !strings.Contains(readme, "\n| `"+i.Methods.List[0].Names[0].Name+"(") ||
+					!strings.Contains(readme, "`"+ts.Name.Name+"`") {
 					t.Errorf("the optional method of %s is not in README.md's table", ts.Name.Name)
 				}
 			}
@@ -223,7 +225,14 @@ func TestREADMEConfiguration(t *testing.T) {
 func quantity(s string) (int64, error) {
 	number, unit, _ := strings.Cut(strings.ReplaceAll(s, ",", ""), " ")
 	n, err := strconv.ParseInt(number, 10, 64)
-	units := map[string]int64{"": 1, "s": int64(time.Second), "min": int64(time.Minute), "days": int64(24 * time.Hour), "KB": 1 << 10, "MB": 1 << 20}
+	units := map[string]int64{
+		"":     1,
+		"s":    int64(time.Second),
+		"min":  int64(time.Minute),
+		"days": int64(24 * time.Hour),
+		"KB":   1 << 10,
+		"MB":   1 << 20,
+	}
 	if units[unit] == 0 {
 		return 0, fmt.Errorf("no unit %q", unit)
 	}
@@ -329,14 +338,17 @@ func TestREADMELinks(t *testing.T) {
 	t.Parallel()
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 	n := 0
-	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/lifecycle.md", "docs/design.md", "docs/operations.md", "docs/performance.md", "docs/reliability.md", "docs/README.md", "docs/history.md", "chaos/README.md", "SECURITY.md"} {
+	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/lifecycle.md", "docs/design.md",
+		"docs/operations.md", "docs/performance.md", "docs/reliability.md", "docs/README.md", "docs/history.md",
+		"chaos/README.md", "SECURITY.md"} {
 		for _, m := range link.FindAllStringSubmatch(document(t, page), -1) {
 			n++
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s: %v", page, err)
 			}
 		}
-		for _, row := range regexp.MustCompile(`\n\n(\|.*)\n(\|[^-].*)?(\n|$)`).FindAllStringSubmatch(document(t, page), -1) {
+		for _, row := range regexp.MustCompile(`\n\n(\|.*)\n(\|[^-].*)?(\n|$)`).FindAllStringSubmatch(document(t,
+			page), -1) {
 			t.Errorf("%s: a blank line has cut this row off its table, so it is shown as it is: %s", page, row[1])
 		}
 	}
@@ -345,7 +357,8 @@ func TestREADMELinks(t *testing.T) {
 	}
 }
 
-// What exists stands in the page that is there for it: each Event in operations.md, each script and key in lifecycle.md.
+// What exists stands in the page that is there for it: each Event in operations.md, each script and key in
+// lifecycle.md.
 func TestREADMEPages(t *testing.T) {
 	t.Parallel()
 	operations, lifecycle := document(t, "docs/operations.md"), document(t, "docs/lifecycle.md")

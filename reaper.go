@@ -20,9 +20,9 @@ const (
 	upkeepEvery = time.Minute
 )
 
-// reaper puts back what dead receivers held, on a goroutine of its own. A sweep of a channel every 5 s or so, or at once
-// when the heart has seen an entry run out, finds the dead and claims them. The reaper then empties their lists, a bounded
-// part at a time, and asks for a sweep again when others may be dead.
+// reaper puts back what dead receivers held, on a goroutine of its own. A sweep of a channel every 5 s or so, or at
+// once when the heart has seen an entry run out, finds the dead and claims them. The reaper then empties their lists, a
+// bounded part at a time, and asks for a sweep again when others may be dead.
 type reaper struct {
 	r     *receiver
 	lists int // that the next pipeline reaps, by the bytes that the last one moved

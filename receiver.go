@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync/atomic"
 
 	"github.com/shuntmq/shunt/internal/link"
@@ -83,7 +84,13 @@ func (q *Queue) ReceiveWeighted(ctx context.Context, workers int, shares ...Shar
 }
 
 // receive starts a receiver. g, which may be nil, makes batches of its messages.
-func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *batcher) (Shutdown, error) {
+func (q *Queue) receive(
+	ctx context.Context,
+	workers int,
+	prototypes []IMessage,
+	o *worker.Order,
+	g *batcher,
+) (Shutdown, error) {
 	if err := q.open(context.Background()); err != nil {
 		return nil, err
 	}
@@ -106,7 +113,9 @@ func (q *Queue) receive(ctx context.Context, workers int, prototypes []IMessage,
 	return r.shutdown, nil
 }
 
-func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *batcher) (*receiver, error) {
+func (q *Queue) newReceiver(
+	ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *batcher,
+) (*receiver, error) {
 	if workers < 1 || workers > store.MaxWorkers {
 		return nil, fmt.Errorf("shunt: %d workers: want 1 to %d", workers, store.MaxWorkers)
 	}
@@ -128,30 +137,16 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 			return nil, errors.Join(errors.New("shunt: Queue.Wrap gave no Handler"), err)
 		}
 	}
-	seen := make(map[string]bool)
 	var pools []*worker.Channel
 	for i, p := range prototypes {
-		if isNil(p) {
-			return nil, fmt.Errorf("shunt: prototype %d is nil", i)
-		}
-		var name string
-		var err error
-		guard("Channel", func() error { name = p.Channel(); return nil }, func(e error) { err = e })
-		var k *store.Keys
-		if err == nil {
-			k, err = q.keysFor(name)
-		}
-		if err == nil && seen[name] {
-			err = fmt.Errorf("shunt: two prototypes of channel %q: want one", name)
-		}
-		if err == nil && reflect.TypeOf(p) == reflect.TypeFor[raw]() {
-			err = fmt.Errorf("shunt: a Raw message is no prototype: it has no handler for channel %q", name)
+		k, err := q.channelOf(i, p)
+		if err == nil && slices.ContainsFunc(pools, func(in *worker.Channel) bool { return in.Keys == k }) {
+			err = fmt.Errorf("shunt: two prototypes of channel %q: want one", k.Name)
 		}
 		if err != nil {
 			return nil, err
 		}
-		seen[name] = true
-		r.s = q.router.For(name)
+		r.s = q.router.For(k.Name)
 		in := &channel{Channel: &worker.Channel{Keys: k}, prototype: p}
 		in.promoter = newPromoter(r, in)
 		in.ScheduledHere, in.YieldKeeper = in.promoter.scheduledHere, in.promoter.yield
@@ -160,8 +155,8 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	conf := worker.Config{
 		Lease: q.conf.Lease, Grace: q.conf.Grace, Timeout: q.conf.Timeout, ReplyTimeout: q.conf.ReplyTimeout,
 		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxSize: q.conf.MaxSize,
-		Bounds: store.Bounds{MaxDead: q.conf.MaxDead, DeadFor: q.conf.DeadFor, MaxDone: q.conf.MaxDone, MaxDoneBytes: q.conf.MaxDoneBytes},
-		Order:  o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle, Judge: r.judge,
+		Bounds: *q.bounds(), Order: o, Handle: r.handle, Judge: r.judge,
+		Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r),
 	}
 	if q.events.on() {
 		conf.Emit = q.events.tell
@@ -175,6 +170,22 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 		g.serve(r)
 	}
 	return r, nil
+}
+
+// channelOf gives the keys of a prototype's channel. number is the prototype's place among others.
+func (q *Queue) channelOf(number int, p IMessage) (k *store.Keys, err error) {
+	if isNil(p) {
+		return nil, fmt.Errorf("shunt: prototype %d is nil", number)
+	}
+	var name string
+	guard("Channel", func() error { name = p.Channel(); return nil }, func(e error) { err = e })
+	if err == nil {
+		k, err = q.keysFor(name)
+	}
+	if err == nil && reflect.TypeOf(p) == reflect.TypeFor[raw]() {
+		err = fmt.Errorf("shunt: a Raw message is no prototype: it has no handler for channel %q", name)
+	}
+	return k, err
 }
 
 // isNil also sees a nil pointer in an interface.
@@ -206,7 +217,12 @@ func (q *Queue) admit(r *receiver) error {
 	q.receivers[r] = struct{}{}
 	if most, need := q.Pool.MaxActive, q.connections(); most > 0 && most < need {
 		delete(q.receivers, r)
-		return fmt.Errorf("shunt: the Pool's MaxActive is %d, and with this receiver the Queue needs %d connections: 3, and for each receiver 1 and 1 a channel", most, need)
+		return fmt.Errorf(
+			"shunt: the Pool's MaxActive is %d, and with this receiver the Queue needs %d connections: 3, and for "+
+				"each receiver 1 and 1 a channel",
+			most,
+			need,
+		)
 	}
 	return nil
 }
@@ -219,7 +235,9 @@ func (q *Queue) dismiss(r *receiver) {
 
 // run starts the goroutines of a registered receiver.
 func (r *receiver) run(ctx context.Context) {
-	r.q.events.emit(Event{Kind: EventStarted, Channel: r.channels[0].Name, Receiver: r.Live().Name, N: r.Live().Workers})
+	r.q.events.emit(
+		Event{Kind: EventStarted, Channel: r.channels[0].Name, Receiver: r.Live().Name, N: r.Live().Workers},
+	)
 	others := []func(){r.heart.run, newReaper(r).run}
 	for _, in := range r.channels {
 		others = append(others, in.promoter.run)

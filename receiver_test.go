@@ -136,7 +136,8 @@ func TestGoexitThenPanic(t *testing.T) {
 	q.wait(EventAcked, 3, 5*time.Second)
 }
 
-// A Backoff that does not return holds up its worker for a second, or not at all where its handler was given up; then the default holds.
+// A Backoff that does not return holds up its worker for a second, or not at all where its handler was given up; then
+// the default holds.
 func TestHangingBackoff(t *testing.T) {
 	for name, deaf := range map[string]bool{"its handler returns": false, "its handler hangs, too": true} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +284,11 @@ func TestLostReply(t *testing.T) {
 				t.Errorf("recovered after %v", took)
 			}
 			close(long)
-			q.until(5*time.Second, "acked", func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= 111 })
+			q.until(
+				5*time.Second,
+				"acked",
+				func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= 111 },
+			)
 			if err := shutdown(context.Background()); err != nil {
 				t.Error(err)
 			}
@@ -315,13 +320,23 @@ func TestIdle(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
 	shutdown := q.receive(64, func(context.Context, int) error { return nil })
-	redistest.Until(t, 5*time.Second, "the waiter waits", func() bool { return p.Count(redistest.Command("BRPOPLPUSH")) > 0 })
+	redistest.Until(
+		t,
+		5*time.Second,
+		"the waiter waits",
+		func() bool { return p.Count(redistest.Command("BRPOPLPUSH")) > 0 },
+	)
 	time.Sleep(time.Second)
 	p.ResetCounts()
 	used := cpu(t)
 	time.Sleep(*idle)
 	n, used := p.Commands(), cpu(t)-used
-	t.Logf("idle for %v: %.2f commands a second, %.2f %% of a core (with the proxy and whatever else is tested)", *idle, float64(n)/idle.Seconds(), 100*used.Seconds()/idle.Seconds())
+	t.Logf(
+		"idle for %v: %.2f commands a second, %.2f %% of a core (with the proxy and whatever else is tested)",
+		*idle,
+		float64(n)/idle.Seconds(),
+		100*used.Seconds()/idle.Seconds(),
+	)
 	if float64(n) > 1.1*idle.Seconds()+2 { // a beat each 3.3 s, a sweep and an audit each 5 s, a block each 3 s
 		t.Errorf("%d commands in %v:\n%s", n, *idle, p.Log())
 	}
@@ -473,7 +488,8 @@ func TestShutdownOrder(t *testing.T) {
 	})
 }
 
-// putsBackInOrder says whether what had not begun was back before the stall time was over, after which workers release on their own.
+// putsBackInOrder says whether what had not begun was back before the stall time was over, after which workers release
+// on their own.
 func putsBackInOrder(t *testing.T, b redistest.Backend) bool {
 	q := newBench(t, b.URL(), func(q *Queue) { q.Grace, q.Prefetch = 200*time.Millisecond, 5 })
 	q.enqueue(0, 200)
@@ -614,8 +630,8 @@ func TestCloseStopsAll(t *testing.T) {
 	}
 }
 
-// The end of Receive's context is the first step of shutdown: nothing more is taken, and handlers, which have its values, run on until
-// they end, or until the context that shutdown is called with does.
+// The end of Receive's context is the first step of shutdown: nothing more is taken, and handlers, which have its
+// values, run on until they end, or until the context that shutdown is called with does.
 func TestReceiveContextEnds(t *testing.T) {
 	type key struct{}
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
@@ -751,7 +767,8 @@ func TestOddError(t *testing.T) {
 	q.wait(EventAcked, 1, 5*time.Second)
 }
 
-// A step takes first and acks behind it: were it the other way round, the list would be empty in between, and made anew each time.
+// A step takes first and acks behind it: were it the other way round, the list would be empty in between, and made anew
+// each time.
 func TestTakesComeBeforeAcks(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

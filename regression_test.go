@@ -49,8 +49,8 @@ func (b *bench) leaves(channel string) (left Stats, n int) {
 	return left, n
 }
 
-// corpse leaves in the bench's channel what a dead receiver with so many workers leaves, a message in each list, to be looked at from a
-// time of the server's on, in ms; how is r of one that was called dead, and s of a superseded one.
+// corpse leaves in the bench's channel what a dead receiver with so many workers leaves, a message in each list, to be
+// looked at from a time of the server's on, in ms; how is r of one that was called dead, and s of a superseded one.
 func (b *bench) corpse(s redistest.Backend, workers int, payload, how string, look int64) {
 	dead, k := store.NewIncarnation(workers, 2*time.Second), store.KeysOf(b.name)
 	s.Do("ZADD", k.DeadReceivers, look, fmt.Sprintf("%s %d %s", dead.Name, look, how))
@@ -125,7 +125,8 @@ func TestShutdownWithRedisAway(t *testing.T) {
 	}
 }
 
-// While a handover waited for Redis, every look of the watcher left one more goroutine for each stalled slot at the gate.
+// While a handover waited for Redis, every look of the watcher left one more goroutine for each stalled slot at the
+// gate.
 func TestAbsenceStartsNoGoroutines(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -166,7 +167,12 @@ func TestAbsenceStartsNoGoroutines(t *testing.T) {
 	q.receive(2, func(ctx context.Context, _ int) error {
 		info, _ := FromContext(ctx)
 		if open[info.Worker].Add(1) > 1 && stalled.CompareAndSwap(false, true) {
-			take := redistest.ByName("RPOPLPUSH", ".prepare")(q.name) // the other worker's, so that nothing but a reply is lost
+			take := redistest.ByName(
+				"RPOPLPUSH",
+				".prepare",
+			)(
+				q.name,
+			) // the other worker's, so that nothing but a reply is lost
 			p.On(take, 1, redistest.Call(func() { p.Refuse(true) }))
 			p.On(take, 1, redistest.CutAfter)
 			<-release
@@ -183,8 +189,8 @@ func TestAbsenceStartsNoGoroutines(t *testing.T) {
 	p.Refuse(false)
 }
 
-// The beat was sent while the lease was fresh and answered when it was not; the waiter had come back in between, and nobody
-// woke it any more.
+// The beat was sent while the lease was fresh and answered when it was not; the waiter had come back in between, and
+// nobody woke it any more.
 func TestIdleGoesOnAfterLateBeat(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
@@ -232,7 +238,11 @@ func TestLostReleaseBeforeHigher(t *testing.T) {
 	on := func(i int, script *link.Script, act redistest.Action) *redistest.Rule {
 		return p.On(redistest.ByScript(script)(ks[i].channel), 1, act)
 	}
-	on(0, store.Take, redistest.Call(func() { s.TryDo("LPUSH", store.KeysOf(ks[0].channel).Prepare, "100", "101", "102") }))
+	on(
+		0,
+		store.Take,
+		redistest.Call(func() { s.TryDo("LPUSH", store.KeysOf(ks[0].channel).Prepare, "100", "101", "102") }),
+	)
 	lost := on(1, store.Release, redistest.CutAfter)
 	if err := q.Enqueue(ctx, ks[1].Message(1)); err != nil {
 		t.Fatal(err)
@@ -271,7 +281,8 @@ func TestVerdictInVacantSlot(t *testing.T) {
 	q.until(5*time.Second, "another handles both", func() bool { return seen.distinct() == 2 })
 }
 
-// A slow handler in the midst of a batch: what came after it was released the oldest first, so that the newest was next.
+// A slow handler in the midst of a batch: what came after it was released the oldest first, so that the newest was
+// next.
 func TestReleasedKeepOrder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -306,8 +317,8 @@ func TestReleasedKeepOrder(t *testing.T) {
 	}
 }
 
-// A take of a connection that broke was still to be executed when shutdown came; the entry was taken away with its lists empty,
-// and nobody looked at them again.
+// A take of a connection that broke was still to be executed when shutdown came; the entry was taken away with its
+// lists empty, and nobody looked at them again.
 func TestLateTakeAfterShutdown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -338,7 +349,8 @@ func TestLateTakeAfterShutdown(t *testing.T) {
 	q.until(5*time.Second, "it is found", func() bool { return seen.distinct() == 1 })
 }
 
-// A handover's register was executed without a reply, its entry ran out and was listed as dead, and then it was registered again.
+// A handover's register was executed without a reply, its entry ran out and was listed as dead, and then it was
+// registered again.
 func TestNeverLiveAndDead(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -440,8 +452,8 @@ func TestEnqueueLaterInDoubt(t *testing.T) {
 	})
 }
 
-// After an absence of Redis all leases have run out. The receiver with the short lease was back first, and judged the other after
-// a quarter of its own.
+// After an absence of Redis all leases have run out. The receiver with the short lease was back first, and judged the
+// other after a quarter of its own.
 func TestShortLeaseJudgesNoLongOne(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -488,7 +500,8 @@ func TestSuspectsOneAfterAnother(t *testing.T) {
 	q.until(3*time.Second, "all suspects are handled", func() bool { return seen.distinct() == 6 })
 }
 
-// A beat in the old name, sent while the handover had ended that one but not yet heard of it, was taken for a lost lease.
+// A beat in the old name, sent while the handover had ended that one but not yet heard of it, was taken for a lost
+// lease.
 func TestBeatWhileSuperseding(t *testing.T) {
 	t.Parallel()
 	unlessAway(t, func() string {
@@ -526,14 +539,19 @@ func beatsWhileSuperseding(t *testing.T) (gone bool) {
 	beats := p.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.Pass)
 	p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
 	q.enqueue(1, 2)
-	redistest.Until(t, 5*time.Second, "it is superseded", func() bool { return s.Do("ZCARD", store.KeysOf(q.name).DeadReceivers).(int64) > 0 })
+	redistest.Until(
+		t,
+		5*time.Second,
+		"it is superseded",
+		func() bool { return s.Do("ZCARD", store.KeysOf(q.name).DeadReceivers).(int64) > 0 },
+	)
 	strikes(t, beats, beats.Struck()+1)
 	q.wait(EventHandedOver, 1, 5*time.Second)
 	return q.count(EventLeaseLost) > 0 || cancelled.Load()
 }
 
-// The last step of a handover was refused, when what handlers held lay in the new lists already: the next attempt looked for it in the
-// old ones only, called it lost, and left it in the new ones for as long as the receiver lived.
+// The last step of a handover was refused, when what handlers held lay in the new lists already: the next attempt
+// looked for it in the old ones only, called it lost, and left it in the new ones for as long as the receiver lived.
 func TestSupersedeRefused(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []string{"between two attempts", "after both"} {
@@ -560,7 +578,11 @@ func TestSupersedeRefused(t *testing.T) {
 			defer end()
 			q.enqueue(0, 1)
 			<-started
-			refused := p.On(redistest.ByScript(store.Supersede)(q.name), 1, redistest.ReplyError("CLUSTERDOWN Hash slot not served"))
+			refused := p.On(
+				redistest.ByScript(store.Supersede)(q.name),
+				1,
+				redistest.ReplyError("CLUSTERDOWN Hash slot not served"),
+			)
 			p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
 			q.enqueue(1, 2)
 			strikes(t, refused, 1)
@@ -576,8 +598,8 @@ func TestSupersedeRefused(t *testing.T) {
 	}
 }
 
-// With 1,025 calls without an answer the link could owe no more; the question whether it lives, due after a second, waited for
-// the reader that had gone.
+// With 1,025 calls without an answer the link could owe no more; the question whether it lives, due after a second,
+// waited for the reader that had gone.
 func TestLinkOutlivesManyUnanswered(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
@@ -649,7 +671,8 @@ func TestBrokenHigherChannel(t *testing.T) {
 	}
 }
 
-// The same key, while the lower channel has messages: when the higher one was asked again, 5 s later, the worker stopped for good.
+// The same key, while the lower channel has messages: when the higher one was asked again, 5 s later, the worker
+// stopped for good.
 func TestBrokenHigherChannelIsLeftOut(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -668,13 +691,18 @@ func TestBrokenHigherChannelIsLeftOut(t *testing.T) {
 	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
 		t.Fatal(err)
 	}
-	q.until(link.MaxTrouble+5*time.Second, "the channel is asked again", func() bool { return q.count(EventReceiverError) >= 2 })
+	q.until(
+		link.MaxTrouble+5*time.Second,
+		"the channel is asked again",
+		func() bool { return q.count(EventReceiverError) >= 2 },
+	)
 	n := seen.distinct()
 	q.until(5*time.Second, "messages are handled after that", func() bool { return seen.distinct() > n+100 })
 	s.Do("DEL", store.KeysOf(ks[0].channel).Prepare)
 }
 
-// A script that was refused as a whole counted against the first channel, so that the others' messages started before its.
+// A script that was refused as a whole counted against the first channel, so that the others' messages started before
+// its.
 func TestRefusedScriptIsNoChannels(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -683,12 +711,22 @@ func TestRefusedScriptIsNoChannels(t *testing.T) {
 	q := newBench(t, p.URL())
 	starts := make(chan int, 20)
 	ks := q.ranks(3, func(_ context.Context, rank, _ int) error { starts <- rank; return nil })
-	r := p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.ReplyError("NOPERM this user has no permissions to access one of the keys used as arguments"))
+	r := p.On(
+		redistest.ByScript(store.Take)(ks[0].channel),
+		1,
+		redistest.ReplyError("NOPERM this user has no permissions to access one of the keys used as arguments"),
+	)
 	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1], ks[2]); err != nil {
 		t.Fatal(err)
 	}
 	strikes(t, r, 1)
-	s.Do("EVAL", "for k = 1, 2 do for i = 1, 10 do redis.call('LPUSH', KEYS[k], '7') end end", 2, store.KeysOf(ks[0].channel).Prepare, store.KeysOf(ks[1].channel).Prepare)
+	s.Do(
+		"EVAL",
+		"for k = 1, 2 do for i = 1, 10 do redis.call('LPUSH', KEYS[k], '7') end end",
+		2,
+		store.KeysOf(ks[0].channel).Prepare,
+		store.KeysOf(ks[1].channel).Prepare,
+	)
 	q.wait(EventAcked, 20, 15*time.Second)
 	for i := range 20 {
 		if rank := <-starts; rank != i/10 {
@@ -708,7 +746,12 @@ func TestManyWorkers(t *testing.T) { // alone: 9,000 goroutines take their time 
 	shutdown := q.receive(9000, func(_ context.Context, i int) error { seen.add(i); return nil })
 	q.enqueue(0, 100)
 	q.until(10*time.Second, "all handled", func() bool { return q.count(EventAcked) == 100 })
-	redistest.Until(t, 10*time.Second, "the dead one is forgotten", func() bool { return s.Do("EXISTS", k.DeadReceivers).(int64) == 0 })
+	redistest.Until(
+		t,
+		10*time.Second,
+		"the dead one is forgotten",
+		func() bool { return s.Do("EXISTS", k.DeadReceivers).(int64) == 0 },
+	)
 	if err := shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -717,7 +760,8 @@ func TestManyWorkers(t *testing.T) { // alone: 9,000 goroutines take their time 
 	}
 }
 
-// Each list of a dead receiver cost a round trip, and the time in which its judgement held was over before the far ones.
+// Each list of a dead receiver cost a round trip, and the time in which its judgement held was over before the far
+// ones.
 func TestFarListIsReaped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -735,7 +779,8 @@ func TestFarListIsReaped(t *testing.T) {
 	q.until(20*time.Second, "both are handled", func() bool { return seen.distinct() == 2 })
 }
 
-// Orphans that ended while shutdown waited for the workers gave their slots fresh goroutines, on a group that was at zero.
+// Orphans that ended while shutdown waited for the workers gave their slots fresh goroutines, on a group that was at
+// zero.
 func TestOrphansEndAtShutdown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -759,7 +804,8 @@ func TestOrphansEndAtShutdown(t *testing.T) {
 	}
 }
 
-// Cuts at every command and on every side of its execution, for 5 s: each message is handled to its end, and nothing stays.
+// Cuts at every command and on every side of its execution, for 5 s: each message is handled to its end, and nothing
+// stays.
 func TestCutsEverywhere(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -851,7 +897,8 @@ func TestLargeAreReapedOneByOne(t *testing.T) {
 	}
 }
 
-// A dead receiver that another had claimed, which was killed in turn, was looked at by the next sweep of a third: up to 5 s later.
+// A dead receiver that another had claimed, which was killed in turn, was looked at by the next sweep of a third: up to
+// 5 s later.
 func TestClaimOfTheDeadIsTakenUp(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -866,7 +913,8 @@ func TestClaimOfTheDeadIsTakenUp(t *testing.T) {
 	}
 }
 
-// A sweep after beats that were answered too late may judge nobody; the next one came 5 s after it, however soon a beat was good.
+// A sweep after beats that were answered too late may judge nobody; the next one came 5 s after it, however soon a beat
+// was good.
 func TestSweepAfterTheFirstGoodBeat(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -877,7 +925,9 @@ func TestSweepAfterTheFirstGoodBeat(t *testing.T) {
 	beats := p.On(beat, 0, redistest.Pass)
 	q.receive(1, func(context.Context, int) error { return nil })
 	strikes(t, beats, 3)
-	time.Sleep(450 * time.Millisecond) // more than a sixth of the lease, and less than a third: the next beat comes with the sweep
+	time.Sleep(
+		450 * time.Millisecond,
+	) // more than a sixth of the lease, and less than a third: the next beat comes with the sweep
 	q.corpse(s, 1, "1", "r", 1)
 	p.On(beat, 1, redistest.Delay(450*time.Millisecond)) // more than a sixth, too
 	began := time.Now()
@@ -888,7 +938,8 @@ func TestSweepAfterTheFirstGoodBeat(t *testing.T) {
 	}
 }
 
-// What had run out when a row of beats began is judged as soon as the row is half a lease old, and not with a later beat.
+// What had run out when a row of beats began is judged as soon as the row is half a lease old, and not with a later
+// beat.
 func TestJudgesAsSoonAsItMay(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -925,7 +976,11 @@ func TestSlowReapDelaysNoBeat(t *testing.T) {
 		}
 		last = time.Now()
 	}))
-	p.On(redistest.ByScript(store.Reap)(q.name), 0, redistest.Delay(700*time.Millisecond)) // more than a sixth of the lease
+	p.On(
+		redistest.ByScript(store.Reap)(q.name),
+		0,
+		redistest.Delay(700*time.Millisecond),
+	) // more than a sixth of the lease
 	q.receive(2, func(context.Context, int) error { return nil })
 	q.until(60*time.Second, "all are recovered", func() bool { return q.sum(EventRecovered) == 40 })
 	mu.Lock()
@@ -935,7 +990,8 @@ func TestSlowReapDelaysNoBeat(t *testing.T) {
 	}
 }
 
-// A sweep that gave way to a beat before it had said of an empty receiver that it is empty went on giving way, and never swept again.
+// A sweep that gave way to a beat before it had said of an empty receiver that it is empty went on giving way, and
+// never swept again.
 func TestSlowSweepEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -944,7 +1000,11 @@ func TestSlowSweepEnds(t *testing.T) {
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
 	dead, k := store.NewIncarnation(1, time.Second), store.KeysOf(q.name)
 	s.Do("ZADD", k.DeadReceivers, 1, dead.Name+" 1 s")
-	p.On(redistest.Command("EXISTS", q.name), 0, redistest.Delay(600*time.Millisecond)) // more than a sixth of the lease
+	p.On(
+		redistest.Command("EXISTS", q.name),
+		0,
+		redistest.Delay(600*time.Millisecond),
+	) // more than a sixth of the lease
 	finishes := p.On(redistest.ByScript(store.Finish)(q.name), 0, redistest.Pass)
 	sweeps := p.On(redistest.ByScript(store.Sweep)(q.name), 0, redistest.Pass)
 	q.receive(1, func(context.Context, int) error { return nil })
@@ -974,8 +1034,8 @@ func TestEveryChannelIsSwept(t *testing.T) {
 	})
 }
 
-// Where the beat, the sweep and the questions for a dead one's lists took longer than what the beat allows, nothing was ever reaped: each
-// sweep began with the questions.
+// Where the beat, the sweep and the questions for a dead one's lists took longer than what the beat allows, nothing was
+// ever reaped: each sweep began with the questions.
 func TestReapsOnSlowLine(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -988,7 +1048,8 @@ func TestReapsOnSlowLine(t *testing.T) {
 	q.until(30*time.Second, "some are recovered", func() bool { return q.sum(EventRecovered) > 0 })
 }
 
-// A key of a wrong type at cancelled kept the dead from being looked after, as long as a message with an id was handled.
+// A key of a wrong type at cancelled kept the dead from being looked after, as long as a message with an id was
+// handled.
 func TestBrokenCancelledKeepsNobodyUnburied(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1034,7 +1095,8 @@ func TestBrokenListHoldsUpNobodyElse(t *testing.T) {
 	s.Do("DEL", k.Doing(broken, 0))
 }
 
-// Who goes on with a burial after its claim is over has to meet the same one first; those that died in one ms came in any order.
+// Who goes on with a burial after its claim is over has to meet the same one first; those that died in one ms came in
+// any order.
 func TestClaimsComeInOneOrder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1047,8 +1109,28 @@ func TestClaimsComeInOneOrder(t *testing.T) {
 	first := ""
 	for range 5 {
 		replies, _, err := asker{q.Queue}.Ask(context.Background(), q.name, func(c *link.Call) {
-			c.AddScript(store.Sweep, 11, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
-				0, 1000, sweepClaims, "", 1000, 0, 0)
+			c.AddScript(
+				store.Sweep,
+				11,
+				k.Receivers,
+				k.DeadReceivers,
+				k.Suspect,
+				k.Delay,
+				k.Keeper,
+				k.IDs,
+				k.Cancelled,
+				k.Done,
+				k.Kept,
+				k.Running,
+				k.Waited,
+				0,
+				1000,
+				sweepClaims,
+				"",
+				1000,
+				0,
+				0,
+			)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -1101,7 +1183,8 @@ func TestManyListsOnSlowLine(t *testing.T) {
 	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(EventRecovered) == 200 })
 }
 
-// What a waiter brought of a higher channel, while its worker asked for one of a lower, was in that worker's hands, and started after it.
+// What a waiter brought of a higher channel, while its worker asked for one of a lower, was in that worker's hands, and
+// started after it.
 func TestHigherInHandStartsFirst(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -1116,7 +1199,8 @@ func TestHigherInHandStartsFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	strikes(t, blocks, 2)
-	for deadline := time.Now().Add(5 * time.Second); strings.Count(string(s.Do("CLIENT", "LIST").([]byte)), "cmd=brpoplpush") < 2; {
+	for deadline := time.Now().Add(5 * time.Second); strings.Count(string(s.Do("CLIENT", "LIST").([]byte)),
+		"cmd=brpoplpush") < 2; {
 		if time.Now().After(deadline) {
 			t.Fatal("no two waiters block")
 		}
@@ -1137,8 +1221,8 @@ func TestHigherInHandStartsFirst(t *testing.T) {
 	}
 }
 
-// A sweep, and finding out which lists there are, took longer than a sweep may, a sixth of the lease: each began anew, and none
-// came to reap. Three round trips of 80 ms are enough.
+// A sweep, and finding out which lists there are, took longer than a sweep may, a sixth of the lease: each began anew,
+// and none came to reap. Three round trips of 80 ms are enough.
 func TestSlowReapingGetsOn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1183,7 +1267,8 @@ func asksToKeep(sweep redistest.Match) redistest.Match {
 	}
 }
 
-// The hint of a new earliest message came after the sweep had read delay and made its caller the keeper, and before the answer.
+// The hint of a new earliest message came after the sweep had read delay and made its caller the keeper, and before the
+// answer.
 func TestHintBeforeKeeperKnows(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1193,7 +1278,12 @@ func TestHintBeforeKeeperKnows(t *testing.T) {
 	p.On(asksToKeep(redistest.ByScript(store.Sweep)(q.name)), 1, redistest.Delay(400*time.Millisecond))
 	at := make(chan time.Time, 1)
 	q.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
-	redistest.Until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", store.KeysOf(q.name).Keeper).(int64) == 1 })
+	redistest.Until(
+		t,
+		5*time.Second,
+		"it is keeper",
+		func() bool { return s.Do("EXISTS", store.KeysOf(q.name).Keeper).(int64) == 1 },
+	)
 	other := newBench(t, s.URL())
 	due := time.Now().Add(500 * time.Millisecond)
 	if err := other.Enqueue(context.Background(), q.kind(nil).Message(1), At(due)); err != nil {
@@ -1217,7 +1307,12 @@ func TestLooksOftenWithLongLease(t *testing.T) {
 	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Minute })
 	at := make(chan time.Time, 1)
 	q.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
-	redistest.Until(t, 5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", store.KeysOf(q.name).Keeper).(int64) == 1 })
+	redistest.Until(
+		t,
+		5*time.Second,
+		"it keeps",
+		func() bool { return s.Do("EXISTS", store.KeysOf(q.name).Keeper).(int64) == 1 },
+	)
 	due := time.Now()
 	s.Do("ZADD", store.KeysOf(q.name).Delay, due.UnixMilli(), "1") // by another hand, which does not publish
 	select {
@@ -1266,7 +1361,8 @@ func invert(p []byte) []byte {
 	return p
 }
 
-// An Unmarshal that decodes in place wrote into the element that was to be removed: the ack found nothing, and the element stayed.
+// An Unmarshal that decodes in place wrote into the element that was to be removed: the ack found nothing, and the
+// element stayed.
 func TestPayloadIsWritten(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
@@ -1314,10 +1410,15 @@ func TestRefusedVerdictStopsTakes(t *testing.T) {
 		t.Errorf("one worker with Prefetch 16 has handled %d, of which none could be acked", n)
 	}
 	r.Remove()
-	q.until(10*time.Second, "all is handled and acked", func() bool { _, n := q.leaves(q.name); return seen.distinct() == 500 && n == 0 })
+	q.until(
+		10*time.Second,
+		"all is handled and acked",
+		func() bool { _, n := q.leaves(q.name); return seen.distinct() == 500 && n == 0 },
+	)
 }
 
-// Two handovers in a row asked the lists of both old incarnations for the same bare payload, and each gave one: the second was nobody's.
+// Two handovers in a row asked the lists of both old incarnations for the same bare payload, and each gave one: the
+// second was nobody's.
 func TestTwinsInTwoIncarnations(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1338,7 +1439,11 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	if s.Do("LLEN", k.Doing(i, 0)).(int64) == 0 {
 		worker = 1
 	}
-	p.On(super, 1, redistest.Call(func() { s.TryDo("LPUSH", k.Doing(i, worker), "7") })) // what the broken connection's take does late
+	p.On(
+		super,
+		1,
+		redistest.Call(func() { s.TryDo("LPUSH", k.Doing(i, worker), "7") }),
+	) // what the broken connection's take does late
 	p.On(super, 1, redistest.ReplyError("CLUSTERDOWN The cluster is down"))
 	p.CutAll() // the waiter's block loses its reply
 	func() {
@@ -1364,12 +1469,17 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	left, n := q.leaves(q.name)
 	t.Logf("handled %d, left %v", handled.Load(), left)
 	if n > 0 || handled.Load() < 2 {
-		t.Errorf("two were enqueued, %d handled, %v left, receivers %v", handled.Load(), left, members(t, s, k.Receivers))
+		t.Errorf(
+			"two were enqueued, %d handled, %v left, receivers %v",
+			handled.Load(),
+			left,
+			members(t, s, k.Receivers),
+		)
 	}
 }
 
-// The register of a handover was executed by one channel and refused by the other; when it was tried again, a lease later, the
-// same incarnation was among the dead already.
+// The register of a handover was executed by one channel and refused by the other; when it was tried again, a lease
+// later, the same incarnation was among the dead already.
 func TestRegisteredByHalf(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1468,7 +1578,8 @@ func TestErrorThatPanics(t *testing.T) {
 	q.wait(EventReceiverError, 1, 5*time.Second)
 }
 
-// What a lower channel had brought was started after two thirds of the term, and its timeout ran while the higher ones were asked.
+// What a lower channel had brought was started after two thirds of the term, and its timeout ran while the higher ones
+// were asked.
 func TestAskedHigherLate(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1498,14 +1609,19 @@ func TestAskedHigherLate(t *testing.T) {
 	case at := <-started:
 		t.Logf("joined after %v", joined)
 		if at[0] > 2667*time.Millisecond+joined || at[1] < 900*time.Millisecond {
-			t.Errorf("started %v after the last good beat at a term of 4s; of a timeout of 1s %v was left", at[0], at[1])
+			t.Errorf(
+				"started %v after the last good beat at a term of 4s; of a timeout of 1s %v was left",
+				at[0],
+				at[1],
+			)
 		}
 	case <-time.After(2 * time.Second):
 		t.Log("not started")
 	}
 }
 
-// A handover sent each worker's verdicts in a round trip of its own, one after another, while nobody beat for the new incarnation.
+// A handover sent each worker's verdicts in a round trip of its own, one after another, while nobody beat for the new
+// incarnation.
 func TestHandoverOfMany(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1537,7 +1653,11 @@ func TestHandoverOfMany(t *testing.T) {
 	})
 	redistest.Until(t, 20*time.Second, "all run", func() bool { return running.Load() == n })
 	time.Sleep(500 * time.Millisecond)
-	p.On(redistest.ByScript(store.Register)(q.name), 1, redistest.Call(func() { close(release); time.Sleep(200 * time.Millisecond) }))
+	p.On(
+		redistest.ByScript(store.Register)(q.name),
+		1,
+		redistest.Call(func() { close(release); time.Sleep(200 * time.Millisecond) }),
+	)
 	other.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
 	p.Slow(20*time.Millisecond, 0, 0)
 	p.CutAll() // one worker is parked, so the waiter is owed an answer
@@ -1546,14 +1666,22 @@ func TestHandoverOfMany(t *testing.T) {
 	t.Logf("handover took %v", time.Since(began))
 	time.Sleep(5 * time.Second) // more than a term
 	mu.Lock()
-	t.Logf("lease-gone %d, succeeded %d, died seen by the other %d, extra %d, causes %v", q.count(EventLeaseLost), q.count(EventHandedOver), other.sum(EventReceiversDied), seen.extra(), causes)
+	t.Logf(
+		"lease-gone %d, succeeded %d, died seen by the other %d, extra %d, causes %v",
+		q.count(EventLeaseLost),
+		q.count(EventHandedOver),
+		other.sum(EventReceiversDied),
+		seen.extra(),
+		causes,
+	)
 	mu.Unlock()
 	if q.count(EventLeaseLost) > 0 || len(causes) > 0 || seen.extra() > 0 {
 		t.Errorf("the new incarnation's lease was lost in its own handover: %d", q.count(EventLeaseLost))
 	}
 }
 
-// One link was sent away by a Redis that served the other; a shutdown just then gave up after 10 ms, and left its entry.
+// One link was sent away by a Redis that served the other; a shutdown just then gave up after 10 ms, and left its
+// entry.
 func TestShutdownWhileBeatsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1561,7 +1689,11 @@ func TestShutdownWhileBeatsAreRefused(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
 	shutdown := q.idles(p, 2, func(context.Context, int) error { return nil })
-	refused := p.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.ReplyError("READONLY You can't write against a read only replica."))
+	refused := p.On(
+		redistest.ByScript(store.Beat)(q.name),
+		0,
+		redistest.ReplyError("READONLY You can't write against a read only replica."),
+	)
 	strikes(t, refused, 2)
 	p.Refuse(true) // new connections, so that it stays away
 	redistest.Until(t, 5*time.Second, "the link has been sent away", func() bool { return q.server.Why() != nil })
@@ -1637,7 +1769,8 @@ func TestDueIsNeverEarly(t *testing.T) {
 	check("RetryAfter", said)
 }
 
-// Redis stood still for nineteen twentieths of a lease, from up to a third after the last beat: most receivers lost theirs.
+// Redis stood still for nineteen twentieths of a lease, from up to a third after the last beat: most receivers lost
+// theirs.
 func TestLeaseOutlivesPause(t *testing.T) {
 	t.Parallel()
 	unlessAway(t, func() string {
@@ -1655,7 +1788,9 @@ func outlivesPause(t *testing.T) (lost, died int) {
 		q.receive(2, func(context.Context, int) error { return nil })
 	}
 	for i := range 2 {
-		time.Sleep(600*time.Millisecond + time.Duration(i)*600*time.Millisecond) // from a beat on; the next comes after some 2.7 s
+		time.Sleep(
+			600*time.Millisecond + time.Duration(i)*600*time.Millisecond,
+		) // from a beat on; the next comes after some 2.7 s
 		s.Stop()
 		time.Sleep(7600 * time.Millisecond)
 		s.Cont()
@@ -1665,8 +1800,8 @@ func outlivesPause(t *testing.T) (lost, died int) {
 	return q.count(EventLeaseLost), q.sum(EventReceiversDied)
 }
 
-// The new incarnation's lease counts from when its entry was sent for, but its first beat came when the old one's next would have: so
-// a second pause, of less than a lease, lost it.
+// The new incarnation's lease counts from when its entry was sent for, but its first beat came when the old one's next
+// would have: so a second pause, of less than a lease, lost it.
 func TestSuccessorBeatsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1682,7 +1817,8 @@ func TestSuccessorBeatsAtOnce(t *testing.T) {
 	q.until(2*time.Second, "it beats before a third of the lease is over", func() bool { return beats.Struck() >= 2 })
 }
 
-// A sweep's reply was lost with whom it had claimed. A hint in between swept at once, found the claim, and put the next sweep off by 5 s.
+// A sweep's reply was lost with whom it had claimed. A hint in between swept at once, found the claim, and put the next
+// sweep off by 5 s.
 func TestHintBesideFailedSweep(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1709,7 +1845,8 @@ func TestHintBesideFailedSweep(t *testing.T) {
 	q.wait(EventAcked, 1, 5*time.Second)
 }
 
-// An empty payload that a worker took for itself was taken for none: it lay in the list of a living worker, whom nobody looks after.
+// An empty payload that a worker took for itself was taken for none: it lay in the list of a living worker, whom nobody
+// looks after.
 func TestEmptyPayloadIsTaken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1727,7 +1864,11 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
 	var once atomic.Bool
-	refused := p.On(redistest.ByScript(store.Retry)(q.name), 0, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
+	refused := p.On(
+		redistest.ByScript(store.Retry)(q.name),
+		0,
+		redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"),
+	)
 	q.enqueue(0, 200)
 	var most atomic.Int32
 	held := func() (n int) {
@@ -1759,7 +1900,11 @@ func TestHandoverEndsHoldoff(t *testing.T) {
 	q := newBench(t, p.URL(), func(q *Queue) {
 		q.Prefetch, q.Backoff = 1, func(int) time.Duration { return time.Hour }
 	})
-	refused := p.On(redistest.ByScript(store.Retry)(q.name), 1, redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"))
+	refused := p.On(
+		redistest.ByScript(store.Retry)(q.name),
+		1,
+		redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"),
+	)
 	waits := p.On(redistest.Command("BRPOPLPUSH", q.name), 1, redistest.Pass)
 	q.enqueue(0, 1)
 	var both sync.WaitGroup
@@ -1785,7 +1930,8 @@ func TestHandoverEndsHoldoff(t *testing.T) {
 	}
 }
 
-// A handler was given up, and the user's Backoff, which is asked then, did not return: shutdown looked at the verdict that was not there yet.
+// A handler was given up, and the user's Backoff, which is asked then, did not return: shutdown looked at the verdict
+// that was not there yet.
 func TestShutdownWhileBackoffBlocks(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -1806,18 +1952,28 @@ func TestShutdownWhileBackoffBlocks(t *testing.T) {
 	}
 }
 
-// Scripts that Redis has forgotten held up all acks of a receiver, each worker's refusal more, for they had been plain commands before: now
-// these are what they fall back to.
+// Scripts that Redis has forgotten held up all acks of a receiver, each worker's refusal more, for they had been plain
+// commands before: now these are what they fall back to.
 func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL())
-	forgotten := p.On(redistest.ByScript(store.Ack)(q.name), 0, redistest.ReplyError("NOSCRIPT No matching script. Please use EVAL."))
+	forgotten := p.On(
+		redistest.ByScript(store.Ack)(q.name),
+		0,
+		redistest.ReplyError("NOSCRIPT No matching script. Please use EVAL."),
+	)
 	q.enqueue(0, 3000)
 	q.receive(16, func(context.Context, int) error { return nil })
 	q.wait(EventAcked, 3000, 5*time.Second)
-	if n := forgotten.Struck(); n < 10 || q.count(EventReceiverError) > 0 || q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict) > 0 {
-		t.Errorf("forgotten %d times: %d times trouble, %d lost", n, q.count(EventReceiverError), q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict))
+	if n := forgotten.Struck(); n < 10 || q.count(EventReceiverError) > 0 ||
+		q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict) > 0 {
+		t.Errorf(
+			"forgotten %d times: %d times trouble, %d lost",
+			n,
+			q.count(EventReceiverError),
+			q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict),
+		)
 	}
 }

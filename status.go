@@ -32,7 +32,8 @@ type Status struct {
 
 // Outcome is what became of a message.
 type Outcome struct {
-	Kind    EventKind // Acked, Rejected (it went to dead), Expired or, of one that somebody waited for, Cancelled; empty: not known
+	// Acked, Rejected (it went to dead), Expired or, of one that somebody waited for, Cancelled; empty: not known
+	Kind    EventKind
 	EndedAt time.Time
 	Until   time.Time // when it is forgotten
 	Attempt int
@@ -40,8 +41,8 @@ type Outcome struct {
 	Result  []byte // as SetResult set it
 }
 
-// Status tells what is known of the message with that id: of the living one, else of the last whose end is kept. It is one look, however
-// many messages wait. ErrNotFound: there is none; nor is one that has expired.
+// Status tells what is known of the message with that id: of the living one, else of the last whose end is kept. It is
+// one look, however many messages wait. ErrNotFound: there is none; nor is one that has expired.
 func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) {
 	if err := checkID(id); err != nil {
 		return Status{}, err
@@ -64,14 +65,17 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 	return Status{}, fmt.Errorf("shunt: status of %q on %q: %w", id, channel, ErrNotFound)
 }
 
-// statusOf reads the record of an id, and who has its message. Where now is zero, what is due is not told from what waits.
+// statusOf reads the record of an id, and who has its message. Where now is zero, what is due is not told from what
+// waits.
 func statusOf(id string, record, holder []byte, now time.Time) Status {
 	s := Status{ID: id}
 	r, ok := element.ParseRecord(record)
 	if !ok {
 		return s
 	}
-	s.Serial, s.EnqueuedAt, s.Attempt, s.Failure = r.Serial.String(), element.EnqueuedAt(r.Serial), r.Attempts, r.Failure
+	s.Serial, s.EnqueuedAt, s.Attempt, s.Failure = r.Serial.String(), element.EnqueuedAt(
+		r.Serial,
+	), r.Attempts, r.Failure
 	at := time.UnixMilli(r.At)
 	f := strings.Fields(string(holder))
 	switch {
@@ -128,9 +132,10 @@ func ended(id string, raw []byte) Status {
 	return s
 }
 
-// Cancel ends the message with that id. One that waits or is due later is not handled once Cancel has returned, and its id is free. One in
-// a worker's hands has its handler's context ended, in whichever process, with ErrCancelled as cause: if the handler then returns an error
-// the message is dropped, if nil it is acked; until then its id stays taken. Cancel tells what it was before. ErrNotFound: there is none.
+// Cancel ends the message with that id. One that waits or is due later is not handled once Cancel has returned, and its
+// id is free. One in a worker's hands has its handler's context ended, in whichever process, with ErrCancelled as
+// cause: if the handler then returns an error the message is dropped, if nil it is acked; until then its id stays
+// taken. Cancel tells what it was before. ErrNotFound: there is none.
 func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) {
 	if err := checkID(id); err != nil {
 		return Status{}, err
@@ -158,8 +163,8 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 }
 
 // Postpone gives the message with that id another due time, In or At; without one, or with one that is past, it is due
-// now. ErrRunning: a worker handles it. ErrWaiting: it waits to be taken, and the new time is ahead. ErrNotFound: there is
-// none.
+// now. ErrRunning: a worker handles it. ErrWaiting: it waits to be taken, and the new time is ahead. ErrNotFound: there
+// is none.
 func (q *Queue) Postpone(ctx context.Context, channel, id string, to Option) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -174,8 +179,8 @@ func (q *Queue) Postpone(ctx context.Context, channel, id string, to Option) err
 	return q.postpone(ctx, channel, id, &d)
 }
 
-// Promote makes the message with that id due now, wherever it waits; one that is not delayed stays as it is. The errors are those of
-// Postpone.
+// Promote makes the message with that id due now, wherever it waits; one that is not delayed stays as it is. The errors
+// are those of Postpone.
 func (q *Queue) Promote(ctx context.Context, channel, id string) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -256,8 +261,8 @@ func (q *Queue) find(s Status, page func(n int) ([]Entry, error)) (Entry, error)
 	}
 }
 
-// Peek shows the message with that id, with its payload, as it lies in Redis. Where it waits among n others that takes a look at up to n,
-// a thousand at a time from the taking end, and while the list moves it may be missed: ErrNotFound.
+// Peek shows the message with that id, with its payload, as it lies in Redis. Where it waits among n others that takes
+// a look at up to n, a thousand at a time from the taking end, and while the list moves it may be missed: ErrNotFound.
 func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 	s, err := q.Status(ctx, channel, id)
 	if err != nil {

@@ -72,7 +72,17 @@ func (b *bench) story() string {
 		if i > 30 && i < len(b.events)-30 {
 			continue
 		}
-		fmt.Fprintf(&s, "%s %s %s attempt=%d n=%d worker=%d %v\n", e.Time.Format("05.000"), e.Kind, e.Serial, e.Attempt, e.N, e.Worker, e.Err)
+		fmt.Fprintf(
+			&s,
+			"%s %s %s attempt=%d n=%d worker=%d %v\n",
+			e.Time.Format("05.000"),
+			e.Kind,
+			e.Serial,
+			e.Attempt,
+			e.N,
+			e.Worker,
+			e.Err,
+		)
 	}
 	return s.String()
 }
@@ -221,8 +231,8 @@ func keysLeft(t testing.TB, b redistest.Backend, channel string) []string {
 	return left
 }
 
-// unlessAway fails the test with what try finds wrong; it tries again, at most twice, only where this process stood still meanwhile for
-// longer than the times that such a test has to spare.
+// unlessAway fails the test with what try finds wrong; it tries again, at most twice, only where this process stood
+// still meanwhile for longer than the times that such a test has to spare.
 func unlessAway(t *testing.T, try func() string) {
 	t.Helper()
 	for tries := 1; ; tries++ {

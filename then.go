@@ -12,10 +12,11 @@ import (
 // thenMost bounds what one script enqueues: some 2 ms.
 const thenMost = 1000
 
-// Then enqueues messages when the message that the handler owning ctx was called for is acked: both are one step in Redis, so that none of
-// them is lost or doubled, and none is enqueued where the lease was lost or the handler fails. It takes up to 1,000 messages in
-// all, and may be called several times; With gives a message options of its own. One whose ID is taken then is not enqueued, which an Event tells. An error says
-// what is wrong with a message, and nothing of this call is taken.
+// Then enqueues messages when the message that the handler owning ctx was called for is acked: both are one step in
+// Redis, so that none of them is lost or doubled, and none is enqueued where the lease was lost or the handler fails.
+// It takes up to 1,000 messages in all, and may be called several times; With gives a message options of its own. One
+// whose ID is taken then is not enqueued, which an Event tells. An error says what is wrong with a message, and nothing
+// of this call is taken.
 func Then(ctx context.Context, ms ...IMessage) error {
 	it, err := itemOf(ctx)
 	if err != nil {
@@ -45,8 +46,13 @@ func Then(ctx context.Context, ms ...IMessage) error {
 		return err
 	}
 	if n, ok := it.Then(fs, thenMost); !ok {
-		return fmt.Errorf("shunt: %d messages follow this one: want at most %d in all calls of Then, since one script enqueues them: "+
-			"enqueue the rest from a message that follows", n, thenMost)
+		return fmt.Errorf(
+			"shunt: %d messages follow this one: want at most %d in all calls of Then, since one script enqueues "+
+				"them: "+
+				"enqueue the rest from a message that follows",
+			n,
+			thenMost,
+		)
 	}
 	return nil
 }

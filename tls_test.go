@@ -42,7 +42,8 @@ func TestTLSDistrusted(t *testing.T) {
 	}
 }
 
-// A pool of one's own whose TLS configuration trusts the server serves enqueues, waiters, large elements, due times and shutdown.
+// A pool of one's own whose TLS configuration trusts the server serves enqueues, waiters, large elements, due times and
+// shutdown.
 func TestTLSPool(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
@@ -51,8 +52,18 @@ func TestTLSPool(t *testing.T) {
 		roots := x509.NewCertPool()
 		roots.AddCert(certificate)
 		pool := &redis.Pool{MaxIdle: 8, DialContext: func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialContext(ctx, "tcp", at, redis.DialUseTLS(true), redis.DialTLSConfig(&tls.Config{RootCAs: roots}),
-				redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(3*time.Second), redis.DialWriteTimeout(3*time.Second))
+			return redis.DialContext(
+				ctx,
+				"tcp",
+				at,
+				redis.DialUseTLS(true),
+				redis.DialTLSConfig(&tls.Config{RootCAs: roots}),
+				redis.DialConnectTimeout(
+					time.Second,
+				),
+				redis.DialReadTimeout(3*time.Second),
+				redis.DialWriteTimeout(3*time.Second),
+			)
 		}}
 		t.Cleanup(func() { pool.Close() })
 		tlsRound(t, b, newBench(t, b.URL(), func(q *Queue) { q.Pool = pool }))
@@ -62,7 +73,11 @@ func TestTLSPool(t *testing.T) {
 // tlsRound has messages of every way of enqueue handled by a receiver that starts idle, and ends it.
 func tlsRound(t *testing.T, b redistest.Backend, q *bench) {
 	seen := newTally()
-	shutdown, err := q.Receive(t.Context(), Define(q.name, func(_ context.Context, s string) error { seen.add(len(s)); return nil }), 4)
+	shutdown, err := q.Receive(
+		t.Context(),
+		Define(q.name, func(_ context.Context, s string) error { seen.add(len(s)); return nil }),
+		4,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +106,8 @@ func tlsRound(t *testing.T, b redistest.Backend, q *bench) {
 	}
 }
 
-// rediss:// to a server that does not speak TLS is named by the error, with the server's address, within the dial's time.
+// rediss:// to a server that does not speak TLS is named by the error, with the server's address, within the dial's
+// time.
 func TestTLSPlainServer(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
@@ -104,7 +120,8 @@ func TestTLSPlainServer(t *testing.T) {
 		q := newBench(t, "rediss://"+at, func(q *Queue) { q.EnqueueTimeout = 1500 * time.Millisecond })
 		began := time.Now()
 		err := q.Enqueue(t.Context(), q.kind(nil).Message(1))
-		if err == nil || !strings.Contains(err.Error(), at+" does not answer a TLS handshake: is it a plain redis:// port?") {
+		if err == nil ||
+			!strings.Contains(err.Error(), at+" does not answer a TLS handshake: is it a plain redis:// port?") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if took := time.Since(began); took > 3*time.Second {
@@ -113,7 +130,8 @@ func TestTLSPlainServer(t *testing.T) {
 	}
 }
 
-// NewPool's rediss:// trusts what the system does, which a process loads once: so it is a process that is given our certificate.
+// NewPool's rediss:// trusts what the system does, which a process loads once: so it is a process that is given our
+// certificate.
 func TestTLSByURL(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
@@ -123,13 +141,23 @@ func TestTLSByURL(t *testing.T) {
 	at, certificate := redistest.TLS(t, s.Addr())
 	dir := t.TempDir()
 	trusted := filepath.Join(dir, "trusted.pem")
-	if err := os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}), 0o600); err != nil {
+	if err := os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	q := newBench(t, s.URL())
 	log := filepath.Join(dir, "log")
-	startWorker(t, orders{URL: "rediss://" + at + "/0", Channel: q.name, Log: log, Workers: 4, Lease: time.Second, Killer: -1}, "SSL_CERT_FILE="+trusted)
+	startWorker(
+		t,
+		orders{URL: "rediss://" + at + "/0", Channel: q.name, Log: log, Workers: 4, Lease: time.Second, Killer: -1},
+		"SSL_CERT_FILE="+trusted,
+	)
 	q.enqueue(0, 100)
 	q.enqueue(100, 101, In(10*time.Millisecond))
-	redistest.Until(t, 10*time.Second, "the process has handled them", func() bool { return handled(t, log).distinct() == 101 })
+	redistest.Until(
+		t,
+		10*time.Second,
+		"the process has handled them",
+		func() bool { return handled(t, log).distinct() == 101 },
+	)
 }

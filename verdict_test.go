@@ -11,7 +11,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// A message that fails does not grow beyond what MaxSize let in: what Redis takes at the enqueue it takes at the verdict too.
+// A message that fails does not grow beyond what MaxSize let in: what Redis takes at the enqueue it takes at the
+// verdict too.
 func TestFailureFitsMaxSize(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

@@ -17,9 +17,10 @@ import (
 // waitEvery is how often a Wait looks for what it may have missed.
 const waitEvery = 5 * time.Second
 
-// Wait returns when the message with that id is over, and says what became of it; at once if that is kept already. It is told by the
-// server, over the Queue's subscription, and does not poll. ctx alone bounds it, and Close. What somebody waits for is kept for 10 s at least.
-// ErrNotFound: there is no such message; ErrNotKept: its end was missed, because the connection was away for longer, and nothing is kept of it.
+// Wait returns when the message with that id is over, and says what became of it; at once if that is kept already. It
+// is told by the server, over the Queue's subscription, and does not poll. ctx alone bounds it, and Close. What
+// somebody waits for is kept for 10 s at least. ErrNotFound: there is no such message; ErrNotKept: its end was missed,
+// because the connection was away for longer, and nothing is kept of it.
 func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 	if err := checkID(id); err != nil {
 		return Outcome{}, err

@@ -140,7 +140,15 @@ func (q bullmqQueue) fill(ctx context.Context, t task) error {
 func (q bullmqQueue) deliver(ctx context.Context, t task) (work, error) {
 	m := t.srv.meter()
 	var s spent
-	err := q.ask(ctx, &s, `{"do": "send", "n": %d, "size": %d, "callers": %d, "batch": %d}`, t.n, t.size, t.workers, t.batch)
+	err := q.ask(
+		ctx,
+		&s,
+		`{"do": "send", "n": %d, "size": %d, "callers": %d, "batch": %d}`,
+		t.n,
+		t.size,
+		t.workers,
+		t.batch,
+	)
 	c, bad := m.stop(t.n)
 	return s.work(t.n, c), errors.Join(err, bad)
 }

@@ -62,7 +62,8 @@ func drawCharts(dir string, r *report) error {
 			bars(r, "process", "Handled: thousand messages a second"),
 			bars(r, "deliver", "Enqueued, one a call: thousand messages a second")}, ""},
 		{"wake.png", 2.5 * vg.Inch, []*plot.Plot{
-			spans(r, "wake-p50", "wake-p99", "Idle, then one message: ms from the call that delivers it to its handler (● median, ○ 99th percentile)")}, ""},
+			spans(r, "wake-p50", "wake-p99", "Idle, then one message: ms from the call that delivers it to its "+
+				"handler (● median, ○ 99th percentile)")}, ""},
 		{"growth.png", 2.4 * vg.Inch, []*plot.Plot{
 			lines(r, "backlog-", "Messages in the backlog"), lines(r, "workers-", "Workers"),
 			lines(r, "channels-", "Channels"), lines(r, "processes-", "Processes")}, "thousand messages a second"},
@@ -76,7 +77,9 @@ func drawCharts(dir string, r *report) error {
 		}
 	}
 	if drawn == 0 {
-		return errors.New("-chart: there are no figures for any chart: they need process, deliver, wake or the axes of growth")
+		return errors.New(
+			"-chart: there are no figures for any chart: they need process, deliver, wake or the axes of growth",
+		)
 	}
 	return errors.Join(errs...)
 }
@@ -134,7 +137,10 @@ func bars(r *report, measure, title string) *plot.Plot {
 	}
 	p := panel(title)
 	for i, w := range rows {
-		bar, _ := plotter.NewBarChart(plotter.Values{w.Value / 1000}, 13) // its error is about values that are no numbers
+		bar, _ := plotter.NewBarChart(
+			plotter.Values{w.Value / 1000},
+			13,
+		) // its error is about values that are no numbers
 		bar.Horizontal, bar.XMin, bar.Color, bar.LineStyle.Width = true, float64(i), colorOf(w.System), 0
 		p.Add(bar, label(w.Value/1000, float64(i), " "+short(w.Value/1000)))
 	}

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// What a change must come to, be the rounds as alike as they may; and where one round says nothing of how alike they would be.
+// What a change must come to, be the rounds as alike as they may; and where one round says nothing of how alike they
+// would be.
 const least, leastOfOne = 0.05, 0.2
 
 // compare says what has changed by more than the rounds of either run differ among themselves.
@@ -26,7 +27,16 @@ func compare(w io.Writer, old, now *report) {
 			same++
 			continue
 		}
-		fmt.Fprintf(w, "  %-6s  %-12s %-22s %s -> %s %s\n", verdict, r.System, r.Measure, short(o.Value), short(r.Value), r.Unit)
+		fmt.Fprintf(
+			w,
+			"  %-6s  %-12s %-22s %s -> %s %s\n",
+			verdict,
+			r.System,
+			r.Measure,
+			short(o.Value),
+			short(r.Value),
+			r.Unit,
+		)
 	}
 	fmt.Fprintf(w, "  %d figures are the same, as far as their rounds can tell\n", same)
 }

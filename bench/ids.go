@@ -120,7 +120,8 @@ func interrupt(ctx context.Context, q queue, t task) ([]sample, error) {
 		{"interrupt-longest", percentile(took, 100), "ms"}}, expectIDs(ctx, q, 0)
 }
 
-// postpone gives half of those that were due later an earlier time: among so many that are due at the same one, they have to be found.
+// postpone gives half of those that were due later an earlier time: among so many that are due at the same one, they
+// have to be found.
 func postpone(ctx context.Context, q queue, t task) ([]sample, error) {
 	p := q.(postponer)
 	var due time.Time
@@ -136,9 +137,16 @@ func postpone(ctx context.Context, q queue, t task) ([]sample, error) {
 	})
 }
 
-// byID measures calls by id, one after another, each of another message: half of all are ready, half are due later. check, unmeasured,
-// says whether a call has done what it was to do. ends is 1 if there is one message less after it.
-func byID(ctx context.Context, q queue, t task, name string, ends int, do, check func(id string) error) ([]sample, error) {
+// byID measures calls by id, one after another, each of another message: half of all are ready, half are due later.
+// check, unmeasured, says whether a call has done what it was to do. ends is 1 if there is one message less after it.
+func byID(
+	ctx context.Context,
+	q queue,
+	t task,
+	name string,
+	ends int,
+	do, check func(id string) error,
+) ([]sample, error) {
 	named := q.(identifier).ids()
 	ready := t
 	ready.n = t.waiting / 2
@@ -175,5 +183,12 @@ func byID(ctx context.Context, q queue, t task, name string, ends int, do, check
 			return nil, fmt.Errorf("%s of %s: %w", name, id, err)
 		}
 	}
-	return []sample{{name + "-p50", percentile(took, 50), "ms"}, {name + "-p99", percentile(took, 99), "ms"}}, expectIDs(ctx, q, n-ends*len(took))
+	return []sample{
+			{name + "-p50", percentile(took, 50), "ms"},
+			{name + "-p99", percentile(took, 99), "ms"},
+		}, expectIDs(
+			ctx,
+			q,
+			n-ends*len(took),
+		)
 }

@@ -108,8 +108,8 @@ func fillLater(ctx context.Context, q queue, t task) (int, error) {
 	return int(done.Load()), err
 }
 
-// ahead is how far the server's clock is ahead of ours, by the quickest of some answers. On one host they are the same clock; so it
-// is the error of the measurement, some µs.
+// ahead is how far the server's clock is ahead of ours, by the quickest of some answers. On one host they are the same
+// clock; so it is the error of the measurement, some µs.
 func (s *server) ahead() (ahead time.Duration, err error) {
 	best := time.Hour
 	for range 20 {

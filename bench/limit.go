@@ -27,8 +27,8 @@ const (
 // depths are the commands, or pairs of them, that are under way at once; the best of them is the limit.
 var depths = []int{1, 4, 16, 64, 256, 1024}
 
-// limitQueue is what Redis itself allows: the commands that a reliable queue cannot do without, and nothing else. Its elements
-// are as large as shunt's.
+// limitQueue is what Redis itself allows: the commands that a reliable queue cannot do without, and nothing else. Its
+// elements are as large as shunt's.
 type limitQueue struct {
 	addr   string
 	header int // bytes of an element that are not payload
@@ -187,8 +187,8 @@ func (q limitQueue) push(ctx context.Context, t task, from, to, batch, depth int
 	return float64(to-from) / time.Since(began).Seconds(), err
 }
 
-// pull takes what tally wants, the first from the list whose turn it is, and removes each element when it is there, the oldest
-// first: LREM finds it at the tail. With toTheEnd it takes what there is.
+// pull takes what tally wants, the first from the list whose turn it is, and removes each element when it is there, the
+// oldest first: LREM finds it at the tail. With toTheEnd it takes what there is.
 func (q limitQueue) pull(ctx context.Context, t task, tally *tally, depth, turn int, toTheEnd bool) error {
 	w, err := dialWire(ctx, q.addr)
 	if err != nil {
@@ -258,8 +258,8 @@ func dialWire(ctx context.Context, addr string) (wire, error) {
 	return wire{c, resp.NewReader(c, 64<<10)}, err
 }
 
-// run asks depth times, and again what answer makes of each reply, until done. One goroutine is enough: while it works on some
-// replies, Redis works on what was asked before.
+// run asks depth times, and again what answer makes of each reply, until done. One goroutine is enough: while it works
+// on some replies, Redis works on what was asked before.
 func (w wire) run(ctx context.Context, stall time.Duration, depth int, ask func(out []byte) []byte,
 	answer func(out []byte, kind byte, body []byte) ([]byte, error), done func() bool) error {
 	defer context.AfterFunc(ctx, func() { w.Close() })()

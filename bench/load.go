@@ -48,7 +48,12 @@ func sized(quick bool, n, workers int) load {
 		overdue: 300_000, overdueBytes: 256 << 20,
 		settle: 3 * time.Second, idleFor: 10 * time.Second, patience: 3 * time.Minute,
 		backlogs: []int{10_000, 1_000_000, 10_000_000}, handled: 1_000_000,
-		pools: []int{1, 8, 64, 512}, channels: []int{1, 10, 1000}, processes: []int{1, 2, 4}, receivers: []int{1, 10, 100, 300},
+		pools: []int{
+			1,
+			8,
+			64,
+			512,
+		}, channels: []int{1, 10, 1000}, processes: []int{1, 2, 4}, receivers: []int{1, 10, 100, 300},
 	}
 	if quick {
 		l.slowed, l.wakes, l.wakeFor = 8, 100, 700*time.Millisecond

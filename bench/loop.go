@@ -13,13 +13,18 @@ import (
 // loopSleep is how long a worker sleeps when it finds nothing.
 const loopSleep = 100 * time.Millisecond
 
-// loopQueue is the plain loop that shunt grew from: each worker moves a message to a list of its own, handles it and removes
-// it, with a connection of the pool for each command. Nothing looks after the list of one that died.
+// loopQueue is the plain loop that shunt grew from: each worker moves a message to a list of its own, handles it and
+// removes it, with a connection of the pool for each command. Nothing looks after the list of one that died.
 type loopQueue struct{ pool *redis.Pool }
 
 func openLoop(t task) (queue, error) {
 	dial := func() (redis.Conn, error) {
-		return redis.Dial("tcp", t.srv.addr, redis.DialReadTimeout(10*time.Second), redis.DialWriteTimeout(10*time.Second))
+		return redis.Dial(
+			"tcp",
+			t.srv.addr,
+			redis.DialReadTimeout(10*time.Second),
+			redis.DialWriteTimeout(10*time.Second),
+		)
 	}
 	return loopQueue{&redis.Pool{Dial: dial, MaxIdle: t.workers + 1}}, nil
 }

@@ -42,7 +42,12 @@ func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "only what is marked with * above, on fewer messages: within a minute")
 	flag.BoolVar(&o.aof, "aof", false, "have Redis keep an append-only file, synced every second")
-	flag.IntVar(&o.nice, "nice", 0, "`niceness` of Redis: below 0 it goes before its clients, for which one has to be root")
+	flag.IntVar(
+		&o.nice,
+		"nice",
+		0,
+		"`niceness` of Redis: below 0 it goes before its clients, for which one has to be root",
+	)
 	flag.IntVar(&o.rounds, "rounds", 3, "`turns` that each system gets at each measure")
 	flag.IntVar(&o.n, "n", 0, "`messages` of a rate, at least 100 (default 200000, with -quick 40000)")
 	flag.IntVar(&o.workers, "workers", 64, "`goroutines` that handle, or deliver, at once: 1 to 10000")
@@ -88,7 +93,10 @@ func help(w io.Writer) {
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	chosen, err := choose(o.only, o.quick)
 	if o.rounds < 1 || o.n < 100 || o.workers < 1 || o.workers > 10_000 || o.nice < -20 || o.nice > 19 {
-		err = errors.Join(err, errors.New("-rounds is at least 1, -n at least 100, -workers 1 to 10000, -nice -20 to 19"))
+		err = errors.Join(
+			err,
+			errors.New("-rounds is at least 1, -n at least 100, -workers 1 to 10000, -nice -20 to 19"),
+		)
 	}
 	var old, r *report
 	if o.compare != "" && err == nil {

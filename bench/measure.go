@@ -15,28 +15,93 @@ type measure struct {
 	run         func(context.Context, queue, task) ([]sample, error)
 	quick       bool // part of -quick
 	tls         bool // the server serves TLS, too, and the queue is opened on that
-	once        bool // rounds would tell nothing more; all systems are measured at once, because it takes time and no core
+	// rounds would tell nothing more; all systems are measured at once, because it takes time and no core
+	once bool
 }
 
 var measures = []measure{
-	{name: "process", about: "a backlog, by a handler that does nothing; also CPU and allocations a message", fits: every, run: process, quick: true},
-	{name: "process-tls", about: "process over TLS", fits: func(s system) bool { return s.tls && redisd.CanTrust }, run: processTLS, tls: true},
-	{name: "process-100us", about: "the same, by one that sleeps 100 µs", fits: handles, run: processWaiting("process-100us", 100*time.Microsecond)},
-	{name: "process-5ms", about: "the same, by one that sleeps 5 ms", fits: handles, run: processWaiting("process-5ms", 5*time.Millisecond)},
-	{name: "deliver", about: "one message a call, from as many goroutines as -workers", fits: every, run: deliverOne, quick: true},
-	{name: "deliver-100", about: "100 messages a call", fits: func(s system) bool { return can[batcher](s.kind) || can[deliverer](s.kind) }, run: deliverMany},
-	{name: "wake", about: "from the call that delivers a message to its handler, when the receiver was idle", fits: every, run: wake, quick: true},
-	{name: "late", about: "from when a message is due to its handler, with 1,000,000 others that are not", fits: fits[delayer], run: late},
-	{name: "promote", about: "how fast due messages become ready, and the longest call of Redis in it", fits: fits[promoter], run: promote},
-	{name: "ordered", about: "the lowest of three channels in order, the others empty", fits: fits[orderer], run: ordered},
+	{
+		name:  "process",
+		about: "a backlog, by a handler that does nothing; also CPU and allocations a message",
+		fits:  every,
+		run:   process,
+		quick: true,
+	},
+	{
+		name:  "process-tls",
+		about: "process over TLS",
+		fits:  func(s system) bool { return s.tls && redisd.CanTrust },
+		run:   processTLS,
+		tls:   true,
+	},
+	{
+		name:  "process-100us",
+		about: "the same, by one that sleeps 100 µs",
+		fits:  handles,
+		run:   processWaiting("process-100us", 100*time.Microsecond),
+	},
+	{
+		name:  "process-5ms",
+		about: "the same, by one that sleeps 5 ms",
+		fits:  handles,
+		run:   processWaiting("process-5ms", 5*time.Millisecond),
+	},
+	{
+		name:  "deliver",
+		about: "one message a call, from as many goroutines as -workers",
+		fits:  every,
+		run:   deliverOne,
+		quick: true,
+	},
+	{
+		name:  "deliver-100",
+		about: "100 messages a call",
+		fits:  func(s system) bool { return can[batcher](s.kind) || can[deliverer](s.kind) },
+		run:   deliverMany,
+	},
+	{
+		name:  "wake",
+		about: "from the call that delivers a message to its handler, when the receiver was idle",
+		fits:  every,
+		run:   wake,
+		quick: true,
+	},
+	{
+		name:  "late",
+		about: "from when a message is due to its handler, with 1,000,000 others that are not",
+		fits:  fits[delayer],
+		run:   late,
+	},
+	{
+		name:  "promote",
+		about: "how fast due messages become ready, and the longest call of Redis in it",
+		fits:  fits[promoter],
+		run:   promote,
+	},
+	{
+		name:  "ordered",
+		about: "the lowest of three channels in order, the others empty",
+		fits:  fits[orderer],
+		run:   ordered,
+	},
 	{name: "process-id", about: "process of messages with ids", fits: fits[identifier], run: processIDs},
 	{name: "deliver-id", about: "deliver of messages with ids, with 10,000 of them there", fits: fits[identifier],
 		run: deliverIDs("deliver-id", func(l load) int { return l.alive })},
 	{name: "deliver-id-1M", about: "the same with 1,000,000", fits: fits[identifier],
 		run: deliverIDs("deliver-id-1M", func(l load) int { return l.waiting })},
-	{name: "status", about: "a call that finds a message by its id, with 1,000,000 others", fits: fits[finder], run: status},
+	{
+		name:  "status",
+		about: "a call that finds a message by its id, with 1,000,000 others",
+		fits:  fits[finder],
+		run:   status,
+	},
 	{name: "cancel", about: "the same for one that cancels it", fits: fits[canceller], run: cancel},
-	{name: "interrupt", about: "from the call that cancels a message in the hands of another process until its handler hears of it", fits: fits[interrupter], run: interrupt},
+	{
+		name:  "interrupt",
+		about: "from the call that cancels a message in the hands of another process until its handler hears of it",
+		fits:  fits[interrupter],
+		run:   interrupt,
+	},
 	{name: "postpone", about: "the same for one that gives it another due time", fits: fits[postponer], run: postpone},
 	{name: "bytes", about: "Redis' memory a queued message", fits: every, run: bytesEach, quick: true, once: true},
 	{name: "bytes-id", about: "the same of one with an id", fits: fits[identifier], run: bytesIDs, once: true},
@@ -44,9 +109,28 @@ var measures = []measure{
 	{name: "workers", about: "process, by the number of workers", fits: grows, run: pools},
 	{name: "channels", about: "process, by the number of channels in one process", fits: grows, run: channels},
 	{name: "processes", about: "process, by the number of processes", fits: grows, run: processes},
-	{name: "receivers", about: "what Redis uses of its core while so many receivers of one channel are idle", fits: grows, run: receivers, once: true},
-	{name: "idle", about: "commands a second that an idle receiver sends", fits: every, run: idle, quick: true, once: true},
-	{name: "recovery", about: "from kill -9 to the next handling of what the process held", fits: func(s system) bool { return s.recovers }, run: recovery, once: true},
+	{
+		name:  "receivers",
+		about: "what Redis uses of its core while so many receivers of one channel are idle",
+		fits:  grows,
+		run:   receivers,
+		once:  true,
+	},
+	{
+		name:  "idle",
+		about: "commands a second that an idle receiver sends",
+		fits:  every,
+		run:   idle,
+		quick: true,
+		once:  true,
+	},
+	{
+		name:  "recovery",
+		about: "from kill -9 to the next handling of what the process held",
+		fits:  func(s system) bool { return s.recovers },
+		run:   recovery,
+		once:  true,
+	},
 }
 
 func every(system) bool         { return true }
@@ -84,12 +168,16 @@ func processAs(ctx context.Context, q queue, t task, suffix string) ([]sample, e
 	if err != nil {
 		return nil, err
 	}
-	samples := []sample{{"process" + suffix, w.rate, perSecond}, {"redis-cpu" + suffix, w.redis, "µs/msg"}, {"client-cpu" + suffix, w.client, "µs/msg"}}
+	samples := []sample{
+		{"process" + suffix, w.rate, perSecond},
+		{"redis-cpu" + suffix, w.redis, "µs/msg"},
+		{"client-cpu" + suffix, w.client, "µs/msg"},
+	}
 	return w.addAllocs(samples, "allocs"+suffix), nil
 }
 
-// processWaiting drains one with a handler that waits. It waits longer than it is told to, on every system: so what the workers
-// could reach at best is judged by how long it took in truth.
+// processWaiting drains one with a handler that waits. It waits longer than it is told to, on every system: so what the
+// workers could reach at best is judged by how long it took in truth.
 func processWaiting(name string, wait time.Duration) func(context.Context, queue, task) ([]sample, error) {
 	return func(ctx context.Context, q queue, t task) ([]sample, error) {
 		t.wait = wait
@@ -139,8 +227,8 @@ func ordered(ctx context.Context, q queue, t task) ([]sample, error) {
 	return []sample{{"ordered", w.rate, perSecond}}, err
 }
 
-// bytesEach is what Redis needs for a message. What it needs for the connections that deliver is not part of it, so they are closed
-// before it is looked at again.
+// bytesEach is what Redis needs for a message. What it needs for the connections that deliver is not part of it, so
+// they are closed before it is looked at again.
 func bytesEach(ctx context.Context, q queue, t task) ([]sample, error) {
 	return bytesAs(ctx, q, t, "bytes", func(q queue) queue { return q })
 }

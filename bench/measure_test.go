@@ -46,7 +46,11 @@ func TestLate(t *testing.T) {
 	defer srv.stop()
 	for _, early := range []time.Duration{-50 * time.Millisecond, 50 * time.Millisecond} {
 		work := task{load: tiny, srv: srv, note: func(string, ...any) {}}
-		samples, err := late(t.Context(), hasty{faulty{messages: make(chan []byte, tiny.waiting)}, early, make(chan func([]byte), 1)}, work)
+		samples, err := late(
+			t.Context(),
+			hasty{faulty{messages: make(chan []byte, tiny.waiting)}, early, make(chan func([]byte), 1)},
+			work,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +73,14 @@ func TestShare(t *testing.T) {
 	defer srv.stop()
 	l := task{load: tiny, srv: srv}
 	l.workers, l.waves = 1, 20
-	samples, err := processWaiting("p", 5*time.Millisecond)(t.Context(), faulty{messages: make(chan []byte, 20), times: 1}, l)
+	samples, err := processWaiting(
+		"p",
+		5*time.Millisecond,
+	)(
+		t.Context(),
+		faulty{messages: make(chan []byte, 20), times: 1},
+		l,
+	)
 	if err != nil || samples[0].value > 200 || samples[1].value < 0.9 || samples[1].value > 1.01 {
 		t.Errorf("%v, %v", samples, err)
 	}

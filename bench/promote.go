@@ -17,7 +17,8 @@ type promoter interface {
 	overdue(t task) (key string, err error)
 }
 
-// promote measures how fast due messages leave the zset, and how long Redis was held up by one call at most, by several sizes.
+// promote measures how fast due messages leave the zset, and how long Redis was held up by one call at most, by several
+// sizes.
 func promote(ctx context.Context, q queue, t task) (samples []sample, err error) {
 	for i, size := range []int{128, 1 << 10, 8 << 10, 64 << 10} {
 		t.size, t.n = size, min(t.load.overdue, t.overdueBytes/size)

@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// recovery kills a process whose handlers hold messages, and measures until one of them is handled by another that was there
-// before.
+// recovery kills a process whose handlers hold messages, and measures until one of them is handled by another that was
+// there before.
 func recovery(ctx context.Context, q queue, t task) ([]sample, error) {
 	t.n = t.workers
 	if err := fill(ctx, q, t); err != nil {
 		return nil, err
 	}
-	victim, err := startChild(ctx, errand{System: t.system.name, Addr: t.srv.addr, Hold: true, Workers: t.workers, Lease: t.lease})
+	victim, err := startChild(
+		ctx,
+		errand{System: t.system.name, Addr: t.srv.addr, Hold: true, Workers: t.workers, Lease: t.lease},
+	)
 	if err != nil {
 		return nil, err
 	}

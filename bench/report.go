@@ -65,12 +65,23 @@ func newReport(o options) (*report, error) {
 	}
 	cpu, _ := os.ReadFile("/proc/cpuinfo") // elsewhere the name stays empty
 	r := &report{
-		Date:     time.Now().UTC().Format(time.RFC3339),
-		Command:  strings.Join(append([]string{"go run ."}, os.Args[1:]...), " "),
-		Machine:  machine{runtime.GOOS, runtime.GOARCH, field(string(cpu), "model name"), runtime.NumCPU()},
-		Versions: map[string]string{"go": runtime.Version(), "redis": field(info, "redis_version"), "bullmq": bullmqVersion},
-		Load: fmt.Sprintf("%d messages of %d bytes, %d workers, medians of %d rounds, append-only file: %t, niceness of Redis: %d",
-			o.n, o.size, o.workers, o.rounds, o.aof, o.nice),
+		Date:    time.Now().UTC().Format(time.RFC3339),
+		Command: strings.Join(append([]string{"go run ."}, os.Args[1:]...), " "),
+		Machine: machine{runtime.GOOS, runtime.GOARCH, field(string(cpu), "model name"), runtime.NumCPU()},
+		Versions: map[string]string{
+			"go":     runtime.Version(),
+			"redis":  field(info, "redis_version"),
+			"bullmq": bullmqVersion,
+		},
+		Load: fmt.Sprintf(
+			"%d messages of %d bytes, %d workers, medians of %d rounds, append-only file: %t, niceness of Redis: %d",
+			o.n,
+			o.size,
+			o.workers,
+			o.rounds,
+			o.aof,
+			o.nice,
+		),
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range build.Deps {
@@ -121,13 +132,26 @@ func (r *report) summarize() {
 	}
 	if ordered, single := r.find("shunt", "ordered"), r.find("shunt-1", "process"); ordered != nil && single != nil {
 		share := ordered.Value / single.Value
-		r.Rows = append(r.Rows, &row{System: "shunt", Measure: "ordered-share", Value: share, Unit: "of shunt-1", Rounds: []float64{share}})
+		r.Rows = append(
+			r.Rows,
+			&row{System: "shunt", Measure: "ordered-share", Value: share, Unit: "of shunt-1", Rounds: []float64{share}},
+		)
 	}
-	for _, m := range []struct{ name, plain string }{{"process-tls", "process"}, {"process-id", "process"}, {"deliver-id", "deliver"}, {"deliver-id-1M", "deliver"}} {
+	for _, m := range []struct{ name, plain string }{{"process-tls", "process"}, {"process-id", "process"},
+		{"deliver-id", "deliver"}, {"deliver-id-1M", "deliver"}} {
 		for _, s := range systems {
 			if w, plain := r.find(s.name, m.name), r.find(s.name, m.plain); w != nil && plain != nil {
 				share := w.Value / plain.Value
-				r.Rows = append(r.Rows, &row{System: s.name, Measure: m.name + "-share", Value: share, Unit: "of " + m.plain, Rounds: []float64{share}})
+				r.Rows = append(
+					r.Rows,
+					&row{
+						System:  s.name,
+						Measure: m.name + "-share",
+						Value:   share,
+						Unit:    "of " + m.plain,
+						Rounds:  []float64{share},
+					},
+				)
 			}
 		}
 	}
@@ -148,7 +172,10 @@ func (r *report) summarize() {
 		if a.Measure != b.Measure {
 			return slices.Index(measures, a.Measure) - slices.Index(measures, b.Measure)
 		}
-		place := func(w *row) int { return slices.IndexFunc(systems, func(s system) bool { return s.name == w.System }) }
+		place := func(w *row) int {
+			return slices.IndexFunc(systems,
+				func(s system) bool { return s.name == w.System })
+		}
 		return place(a) - place(b)
 	})
 }
@@ -203,7 +230,8 @@ func readReport(file string) (*report, error) {
 	}
 	r := &report{}
 	err = json.Unmarshal(text, r)
-	if err == nil && (len(r.Rows) == 0 || slices.ContainsFunc(r.Rows, func(w *row) bool { return len(w.Rounds) == 0 })) {
+	if err == nil &&
+		(len(r.Rows) == 0 || slices.ContainsFunc(r.Rows, func(w *row) bool { return len(w.Rounds) == 0 })) {
 		err = errors.New("it has no rows, or one without rounds")
 	}
 	if err != nil {

@@ -22,7 +22,8 @@ func TestSummary(t *testing.T) {
 		r.add("shunt", []sample{{"ordered", v, perSecond}, {"process", v, perSecond}, {"process-id", v / 4, perSecond}})
 	}
 	r.summarize()
-	if w := r.find("shunt", "process"); w.Value != 4 || w.PerLimit == nil || *w.PerLimit != 2 || w.Lower || len(w.Rounds) != 3 {
+	if w := r.find("shunt", "process"); w.Value != 4 || w.PerLimit == nil || *w.PerLimit != 2 || w.Lower ||
+		len(w.Rounds) != 3 {
 		t.Errorf("process: %+v", w)
 	}
 	if w := r.find("shunt-1", "wake-p50"); w.Value != 4 || w.PerLimit != nil || !w.Lower {
@@ -34,7 +35,8 @@ func TestSummary(t *testing.T) {
 	if w := r.find("shunt", "process-id-share"); w == nil || w.Value != 0.25 || w.Unit != "of process" {
 		t.Errorf("process-id-share: %+v", w)
 	}
-	if got := names(r.Rows[:3], func(w *row) string { return w.System + " " + w.Measure }); got != "shunt process, shunt-1 process, limit process" {
+	got := names(r.Rows[:3], func(w *row) string { return w.System + " " + w.Measure })
+	if got != "shunt process, shunt-1 process, limit process" {
 		t.Errorf("the order: %s", got)
 	}
 }
@@ -43,7 +45,13 @@ func TestSummary(t *testing.T) {
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	o := options{load: tiny, rounds: 2, only: "loop, limit,process,wake,backlog", json: filepath.Join(dir, "new.json"), chart: filepath.Join(dir, "charts")}
+	o := options{
+		load:   tiny,
+		rounds: 2,
+		only:   "loop, limit,process,wake,backlog",
+		json:   filepath.Join(dir, "new.json"),
+		chart:  filepath.Join(dir, "charts"),
+	}
 	var table, progress bytes.Buffer
 	if err := run(t.Context(), o, &table, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
@@ -67,7 +75,8 @@ func TestFiles(t *testing.T) {
 	if err := json.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
-	if file.Date == "" || file.Command == "" || file.Machine.Cores == 0 || file.Versions["redis"] == "" || file.Versions["go"] == "" {
+	if file.Date == "" || file.Command == "" || file.Machine.Cores == 0 || file.Versions["redis"] == "" ||
+		file.Versions["go"] == "" {
 		t.Errorf("%s", text)
 	}
 	found := 0
@@ -108,7 +117,8 @@ func TestFiles(t *testing.T) {
 
 	again := options{load: tiny, rounds: 1, from: o.json, compare: o.json}
 	table.Reset()
-	if err := run(t.Context(), again, &table, &progress); err != nil || !strings.Contains(table.String(), "as far as their rounds can tell") {
+	if err := run(t.Context(), again, &table, &progress); err != nil ||
+		!strings.Contains(table.String(), "as far as their rounds can tell") {
 		t.Errorf("%v\n%s", err, &table)
 	}
 }
@@ -117,10 +127,44 @@ func TestCompare(t *testing.T) {
 	of := func(measure string, lower bool, rounds ...float64) *row {
 		return &row{System: "shunt", Measure: measure, Value: median(rounds), Unit: "u", Lower: lower, Rounds: rounds}
 	}
-	old := &report{Rows: []*row{of("less", false, 100, 102, 98), of("more", false, 100, 102, 98), of("later", true, 1, 1.1, 1.2), of("sooner", true, 1, 1.1, 1.2),
-		of("noisy", false, 100, 80, 120), of("near", false, 100, 100, 100), of("gone", false, 1), of("faults", true, 0), of("single", false, 100)}}
-	now := &report{Rows: []*row{of("less", false, 80, 82, 81), of("more", false, 120, 121, 122), of("later", true, 2, 2.1, 2.2), of("sooner", true, 0.5, 0.6, 0.7),
-		of("noisy", false, 85, 86, 87), of("near", false, 96, 96, 96), of("new", false, 1), of("faults", true, 3), of("single", false, 85)}}
+	old := &report{
+		Rows: []*row{
+			of("less", false, 100, 102, 98),
+			of("more", false, 100, 102, 98),
+			of("later", true, 1, 1.1, 1.2),
+			of("sooner", true, 1, 1.1, 1.2),
+			of(
+				"noisy",
+				false,
+				100,
+				80,
+				120,
+			),
+			of("near", false, 100, 100, 100),
+			of("gone", false, 1),
+			of("faults", true, 0),
+			of("single", false, 100),
+		},
+	}
+	now := &report{
+		Rows: []*row{
+			of("less", false, 80, 82, 81),
+			of("more", false, 120, 121, 122),
+			of("later", true, 2, 2.1, 2.2),
+			of("sooner", true, 0.5, 0.6, 0.7),
+			of(
+				"noisy",
+				false,
+				85,
+				86,
+				87,
+			),
+			of("near", false, 96, 96, 96),
+			of("new", false, 1),
+			of("faults", true, 3),
+			of("single", false, 85),
+		},
+	}
 	var out bytes.Buffer
 	compare(&out, old, now)
 	var got []string
@@ -129,7 +173,10 @@ func TestCompare(t *testing.T) {
 			got = append(got, f[0]+" "+f[2])
 		}
 	}
-	if want := []string{"worse less", "better more", "worse later", "better sooner", "worse faults"}; !slices.Equal(got, want) {
+	if want := []string{"worse less", "better more", "worse later", "better sooner", "worse faults"}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("%q, want %q:\n%s", got, want, &out)
 	}
 	if !strings.Contains(out.String(), "3 figures") {
@@ -139,29 +186,41 @@ func TestCompare(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	for only, want := range map[string][2]int{
-		"": {len(systems), len(measures)}, "asynq": {1, len(measures)}, "wake, process": {len(systems), 2}, "asynq, shunt,wake": {2, 1}, "redis": {}, "shunt,": {},
+		"": {len(systems), len(measures)}, "asynq": {1, len(measures)}, "wake, process": {len(systems), 2},
+		"asynq, shunt,wake": {2, 1}, "redis": {}, "shunt,": {},
 	} {
 		c, err := choose(only, false)
 		if got := [2]int{len(c.systems), len(c.measures)}; got != want || (err != nil) != (want[0] == 0) {
 			t.Errorf("%q: %v, %v", only, got, err)
 		}
-		if err != nil && !(strings.Contains(err.Error(), "asynq-fast") && strings.Contains(err.Error(), "process-5ms")) {
+		if err != nil &&
+			!(strings.Contains(err.Error(), "asynq-fast") && strings.Contains(err.Error(), "process-5ms")) {
 			t.Errorf("the error does not list the names: %v", err)
 		}
 	}
 	c, err := choose("", true)
-	if got := names(c.measures, func(m measure) string { return m.name }); got != "process, deliver, wake, bytes, idle" || err != nil {
+	if got := names(c.measures, func(m measure) string { return m.name }); got != "process, deliver, wake, bytes, "+
+		"idle" ||
+		err != nil {
 		t.Errorf("-quick: %s, %v", got, err)
 	}
 }
 
 // TestPlan sees every system at every measure in every round, and another one first in each.
 func TestPlan(t *testing.T) {
-	c := chosen{systems[:3], []measure{{name: "a", fits: every}, {name: "b", fits: every, once: true}, {name: "c", fits: func(s system) bool { return s.name != "shunt-1" }}}}
+	c := chosen{
+		systems[:3],
+		[]measure{
+			{name: "a", fits: every},
+			{name: "b", fits: every, once: true},
+			{name: "c", fits: func(s system) bool { return s.name != "shunt-1" }},
+		},
+	}
 	got := names(c.plan(2), func(s step) string {
 		return s.measure.name + " " + names(s.systems, func(s system) string { return s.name })
 	})
-	want := "a shunt, a shunt-1, a asynq, c shunt, c asynq, a shunt-1, a asynq, a shunt, c asynq, c shunt, b shunt, shunt-1, asynq"
+	want := "a shunt, a shunt-1, a asynq, c shunt, c asynq, a shunt-1, a asynq, a shunt, c asynq, c shunt, b shunt, " +
+		"shunt-1, asynq"
 	if got != want {
 		t.Errorf("%s", got)
 	}

@@ -154,7 +154,8 @@ func (s shuntQueue) postpone(ctx context.Context, id string, due time.Time) erro
 	return s.q.Postpone(ctx, s.name, id, shunt.At(due))
 }
 
-// interrupt cancels messages in the hands of one Queue by another, as another process would, and tells how long each took to hear of it.
+// interrupt cancels messages in the hands of one Queue by another, as another process would, and tells how long each
+// took to hear of it.
 func (s shuntQueue) interrupt(ctx context.Context, n int, stall time.Duration) (took []time.Duration, err error) {
 	begun, ended := make(chan struct{}, 1), make(chan time.Time, 1)
 	kind := shunt.Define(s.name, func(ctx context.Context, _ int) error {

@@ -25,7 +25,11 @@ var tiny = load{
 	alive: 50, calls: 40, callFor: 20 * time.Second,
 	overdue: 300, overdueBytes: 1 << 20,
 	settle: 300 * time.Millisecond, idleFor: 200 * time.Millisecond, patience: 3 * time.Second, lease: time.Second,
-	backlogs: []int{100, 400, 2000}, handled: 400, pools: []int{1, 8}, channels: []int{1, 10}, processes: []int{1, 2}, receivers: []int{1, 3},
+	backlogs: []int{
+		100,
+		400,
+		2000,
+	}, handled: 400, pools: []int{1, 8}, channels: []int{1, 10}, processes: []int{1, 2}, receivers: []int{1, 3},
 }
 
 // figures are what a measure gives for tiny.
@@ -72,22 +76,37 @@ func TestSmoke(t *testing.T) {
 					needBullmq(t)
 				}
 				var notes []string
-				samples, err := takeOne(t.Context(), options{load: tiny}, s, m, func(format string, _ ...any) { notes = append(notes, format) })
+				samples, err := takeOne(
+					t.Context(),
+					options{load: tiny},
+					s,
+					m,
+					func(format string, _ ...any) { notes = append(notes, format) },
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
 				var got []string
 				for _, a := range samples {
 					got = append(got, a.measure)
-					bad := a.unit == ofIdeal && a.value > 1.05 || a.measure == "process-5ms" && a.value > 850 || strings.HasPrefix(a.measure, "bytes") && a.value < 128
-					if zero := a.value == 0 && slices.Contains([]string{"idle", "late-early"}, a.measure); a.value <= 0 && !zero && m.name != "late" || a.unit == "" || bad {
+					bad := a.unit == ofIdeal && a.value > 1.05 || a.measure == "process-5ms" && a.value > 850 ||
+						strings.HasPrefix(a.measure, "bytes") && a.value < 128
+					if zero := a.value == 0 && slices.Contains([]string{"idle", "late-early"},
+						a.measure); a.value <= 0 &&
+						!zero &&
+						m.name != "late" ||
+						a.unit == "" ||
+						bad {
 						t.Errorf("%+v", a)
 					}
 				}
 				want := figures[m.name]
 				switch {
 				case s.name == "bullmq": // Node tells nothing of allocations
-					want = slices.DeleteFunc(slices.Clone(want), func(f string) bool { return strings.HasSuffix(f, "allocs") })
+					want = slices.DeleteFunc(
+						slices.Clone(want),
+						func(f string) bool { return strings.HasSuffix(f, "allocs") },
+					)
 				case s.name == "asynq" && m.name == "recovery":
 					want = nil // in 90 s at the earliest
 					if len(notes) != 1 || !strings.Contains(notes[0], "nothing came back") {
@@ -106,7 +125,8 @@ func TestSmoke(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	for _, only := range []string{"shunt,asynq,loop,limit,idle", "loop,process-5ms", "shunt,processes", "limit,backlog"} {
+	for _, only := range []string{"shunt,asynq,loop,limit,idle", "loop,process-5ms", "shunt,processes",
+		"limit,backlog"} {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 400*time.Millisecond, errors.New("interrupted"))
 		defer cancel()
 		o := options{load: tiny, rounds: 1, only: only}

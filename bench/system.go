@@ -28,8 +28,14 @@ var systems = []system{
 		kind: plain{}, open: openShunt(1)},
 	{name: "asynq", about: "as it comes, Concurrency as -workers",
 		kind: asynqQueue{}, open: openAsynq(0, 0), poll: 1500 * time.Millisecond, slow: true, recovers: true},
-	{name: "asynq-fast", about: "the same with the smallest TaskCheckInterval, 1 ns, DelayedTaskCheckInterval 10 ms, a connection a worker",
-		kind: asynqQueue{}, open: openAsynq(time.Nanosecond, 10*time.Millisecond), slow: true},
+	{
+		name: "asynq-fast",
+		about: "the same with the smallest TaskCheckInterval, 1 ns, DelayedTaskCheckInterval 10 ms, a connection a " +
+			"worker",
+		kind: asynqQueue{},
+		open: openAsynq(time.Nanosecond, 10*time.Millisecond),
+		slow: true,
+	},
 	{name: "loop", about: "RPOPLPUSH, then LREM by each worker for itself; when there is nothing it sleeps 100 ms",
 		kind: loopQueue{}, open: openLoop, poll: loopSleep},
 	{name: "bullmq", about: "a Worker in Node with -workers as concurrency, removeOnComplete, add from as many callers",

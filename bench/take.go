@@ -32,8 +32,12 @@ func choose(only string, quick bool) (c chosen, err error) {
 		case j >= 0:
 			c.measures = append(c.measures, measures[j])
 		default:
-			return chosen{}, fmt.Errorf("-only: there is no system and no measure %q: the systems are %s; the measures are %s",
-				name, names(systems, func(s system) string { return s.name }), names(measures, func(m measure) string { return m.name }))
+			return chosen{}, fmt.Errorf(
+				"-only: there is no system and no measure %q: the systems are %s; the measures are %s",
+				name,
+				names(systems, func(s system) string { return s.name }),
+				names(measures, func(m measure) string { return m.name }),
+			)
 		}
 	}
 	if len(c.systems) == 0 {
@@ -101,7 +105,10 @@ func take(ctx context.Context, o options, c chosen, progress io.Writer) (*report
 	})
 	steps := c.plan(o.rounds)
 	if len(steps) == 0 {
-		return nil, fmt.Errorf("there is nothing to measure: none of the chosen systems has what the chosen measures need. %s", strings.Join(r.Notes, "; "))
+		return nil, fmt.Errorf(
+			"there is nothing to measure: none of the chosen systems has what the chosen measures need. %s",
+			strings.Join(r.Notes, "; "),
+		)
 	}
 	var faults []error
 	began, round, enough := time.Now(), 0, false
@@ -115,7 +122,15 @@ func take(ctx context.Context, o options, c chosen, progress io.Writer) (*report
 		if enough && !s.measure.once {
 			continue
 		}
-		fmt.Fprintf(progress, "%4.0f s  %3d/%d  round %d  %-13s", time.Since(began).Seconds(), i+1, len(steps), s.round+1, s.measure.name)
+		fmt.Fprintf(
+			progress,
+			"%4.0f s  %3d/%d  round %d  %-13s",
+			time.Since(began).Seconds(),
+			i+1,
+			len(steps),
+			s.round+1,
+			s.measure.name,
+		)
 		results := make([][]sample, len(s.systems))
 		errs := make([]error, len(s.systems))
 		var all sync.WaitGroup
@@ -144,7 +159,13 @@ func take(ctx context.Context, o options, c chosen, progress io.Writer) (*report
 }
 
 // takeOne does one measurement: a fresh queue on a fresh server.
-func takeOne(ctx context.Context, o options, s system, m measure, note func(string, ...any)) (samples []sample, err error) {
+func takeOne(
+	ctx context.Context,
+	o options,
+	s system,
+	m measure,
+	note func(string, ...any),
+) (samples []sample, err error) {
 	runtime.GC() // what the one before left behind is not this one's to collect
 	start := startServer
 	if m.tls {

@@ -62,7 +62,8 @@ func TestFaultsAreNoResult(t *testing.T) {
 	}
 	before := faulty{make(chan []byte, l.n+1), 1, 0}
 	before.messages <- nil
-	if _, err := deliverOne(t.Context(), before, l); err == nil || !strings.Contains(err.Error(), "there are 11 messages in Redis, not 10") {
+	if _, err := deliverOne(t.Context(), before, l); err == nil ||
+		!strings.Contains(err.Error(), "there are 11 messages in Redis, not 10") {
 		t.Errorf("one message too many: %v", err)
 	}
 }
@@ -87,7 +88,8 @@ func TestBullmqFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.n = 4
-	if _, err := drain(t.Context(), q, l); err == nil || !strings.Contains(err.Error(), "of 4 messages 2 were not handled, 2 were handled again") {
+	if _, err := drain(t.Context(), q, l); err == nil ||
+		!strings.Contains(err.Error(), "of 4 messages 2 were not handled, 2 were handled again") {
 		t.Errorf("%v", err)
 	}
 }
@@ -127,7 +129,17 @@ func TestLimitFaults(t *testing.T) {
 }
 
 func TestBalance(t *testing.T) {
-	one, other := account{Seen: []byte{0b0101}, Count: 2, First: 1e9, Last: 3e9}, account{Seen: []byte{0b1010}, Count: 2, First: 2e9, Last: 5e9}
+	one, other := account{
+		Seen:  []byte{0b0101},
+		Count: 2,
+		First: 1e9,
+		Last:  3e9,
+	}, account{
+		Seen:  []byte{0b1010},
+		Count: 2,
+		First: 2e9,
+		Last:  5e9,
+	}
 	if rate, err := balance(4, []account{one, other, {Seen: []byte{0}, First: 5, Last: 5}}); rate != 1 || err != nil {
 		t.Errorf("%v, %v", rate, err)
 	}

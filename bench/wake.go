@@ -28,10 +28,18 @@ func wake(ctx context.Context, q queue, t task) ([]sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []sample{{"wake-p50", percentile(took, 50), "ms"}, {"wake-p99", percentile(took, 99), "ms"}}, expect(ctx, q, 0)
+	return []sample{
+			{"wake-p50", percentile(took, 50), "ms"},
+			{"wake-p99", percentile(took, 99), "ms"},
+		}, expect(
+			ctx,
+			q,
+			0,
+		)
 }
 
-// wakeEach does so in several channels at once where the system sleeps for long: a sample takes more than a second then, and no core.
+// wakeEach does so in several channels at once where the system sleeps for long: a sample takes more than a second
+// then, and no core.
 func wakeEach(ctx context.Context, q queue, t task) (all []time.Duration, err error) {
 	if t.n = t.wakes; t.system.poll > time.Second && can[channeler](q) {
 		t.over = min(8, t.wakes)
@@ -47,8 +55,8 @@ func wakeEach(ctx context.Context, q queue, t task) (all []time.Duration, err er
 	return all, err
 }
 
-// wakeOne measures from just before the call that delivers until the handler runs. The pauses before are random, and up to more
-// than a system sleeps: what polls is met at any time of its sleep.
+// wakeOne measures from just before the call that delivers until the handler runs. The pauses before are random, and up
+// to more than a system sleeps: what polls is met at any time of its sleep.
 func wakeOne(ctx context.Context, q queue, t task, n, workers int) (took []time.Duration, err error) {
 	type waking struct {
 		number uint64

@@ -12,7 +12,10 @@ import (
 // batchCells are those of messages that are handled together.
 func batchCells() (all []cell) {
 	for _, cut := range cuts {
-		all = append(all, cell{row: "F6", name: "a verdict of a batch/" + cut.name, run: func(w *world) { strikeBatch(w, cut.act) }})
+		all = append(
+			all,
+			cell{row: "F6", name: "a verdict of a batch/" + cut.name, run: func(w *world) { strikeBatch(w, cut.act) }},
+		)
 	}
 	return append(all, cell{row: "F6", name: "what a dead process held, in batches", run: batchOfDead})
 }
@@ -44,12 +47,17 @@ func strikeBatch(w *world, act redistest.Action) {
 
 // gather has a Queue handle messages by so many.
 func (o *orders) gather(q *shunt.Queue, prototype *message) (shunt.Shutdown, error) {
-	return q.ReceiveBatch(context.Background(), prototype, o.Workers, shunt.Batch{MaxSize: o.Batch, MaxWait: 20 * time.Millisecond,
-		Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
-			errs := make([]error, len(ms))
-			for i, m := range ms {
-				errs[i] = m.Resolve(shunt.MemberContext(ctx, i))
-			}
-			return errs
-		}})
+	return q.ReceiveBatch(
+		context.Background(),
+		prototype,
+		o.Workers,
+		shunt.Batch{MaxSize: o.Batch, MaxWait: 20 * time.Millisecond,
+			Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
+				errs := make([]error, len(ms))
+				for i, m := range ms {
+					errs[i] = m.Resolve(shunt.MemberContext(ctx, i))
+				}
+				return errs
+			}},
+	)
 }

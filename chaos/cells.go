@@ -37,7 +37,8 @@ func (c *cell) play(t testing.TB, server *redistest.Server) *verdict {
 	return w.end(max(c.drain, 10*time.Second))
 }
 
-// receive starts a receiver in this process, through the world's proxy. Its shutdown is the cell's to call; it says so in the ledger.
+// receive starts a receiver in this process, through the world's proxy. Its shutdown is the cell's to call; it says so
+// in the ledger.
 func (w *world) receive(o orders) (q *shunt.Queue, shutdown func(clean bool)) {
 	w.Helper()
 	log := &ledger{by: "cell", file: w.log.file}
@@ -136,32 +137,57 @@ var refusals = []string{
 var cuts = []struct {
 	name string
 	act  redistest.Action
-}{{"cut before the send", redistest.CutBefore}, {"cut before it is executed", redistest.CutUnread}, {"cut before the reply", redistest.CutAfter}}
+}{{"cut before the send", redistest.CutBefore}, {"cut before it is executed", redistest.CutUnread},
+	{"cut before the reply", redistest.CutAfter}}
 
 // cells are all of F4, F6, F12, F13 and F22, and those of IDs.
 func cells() (all []cell) {
-	for _, plan := range []string{planPanic, planGoexit, planHang, planTimeout, planDeaf + "250", planLate + "1000", planRetry, planReject, planTwice} {
+	for _, plan := range []string{planPanic, planGoexit, planHang, planTimeout, planDeaf + "250", planLate + "1000",
+		planRetry, planReject, planTwice} {
 		all = append(all, cell{row: "F4", name: plan, run: func(w *world) { handlers(w, plan) }})
 	}
 	for _, s := range steps {
 		for _, cut := range cuts {
-			all = append(all, cell{row: "F6", name: s.name + "/" + cut.name, run: func(w *world) { strike(w, s, cut.act, "") }})
+			all = append(
+				all,
+				cell{row: "F6", name: s.name + "/" + cut.name, run: func(w *world) { strike(w, s, cut.act, "") }},
+			)
 		}
 	}
 	all = append(all, cell{row: "F6", name: "verdict unsent", run: unsent})
 	for _, s := range steps {
 		for _, text := range refusals {
 			code, _, _ := strings.Cut(text, " ")
-			all = append(all, cell{row: "F12", name: s.name + "/" + code, run: func(w *world) { strike(w, s, redistest.ReplyError(text), text) }})
+			all = append(
+				all,
+				cell{
+					row:  "F12",
+					name: s.name + "/" + code,
+					run:  func(w *world) { strike(w, s, redistest.ReplyError(text), text) },
+				},
+			)
 		}
 	}
-	for _, key := range []string{"prepare", "delay", "suspect", "dead", "receivers", "receivers.dead", "keeper", "doing"} {
-		all = append(all, cell{row: "F12", name: "wrong type/" + key, run: func(w *world) { wrongType(w, key) }, drain: 15 * time.Second})
+	for _, key := range []string{"prepare", "delay", "suspect", "dead", "receivers", "receivers.dead", "keeper",
+		"doing"} {
+		all = append(
+			all,
+			cell{
+				row:   "F12",
+				name:  "wrong type/" + key,
+				run:   func(w *world) { wrongType(w, key) },
+				drain: 15 * time.Second,
+			},
+		)
 	}
-	for _, what := range []string{"SCRIPT FLUSH", "CLIENT KILL TYPE normal SKIPME yes", "CLIENT KILL TYPE pubsub SKIPME yes"} {
+	for _, what := range []string{"SCRIPT FLUSH", "CLIENT KILL TYPE normal SKIPME yes", "CLIENT KILL TYPE pubsub " +
+		"SKIPME yes"} {
 		for _, busy := range []bool{true, false} {
 			name := map[bool]string{true: "busy", false: "idle"}[busy]
-			all = append(all, cell{row: "F13", name: what + "/" + name, own: true, run: func(w *world) { flush(w, what, busy) }})
+			all = append(
+				all,
+				cell{row: "F13", name: what + "/" + name, own: true, run: func(w *world) { flush(w, what, busy) }},
+			)
 		}
 	}
 	return slices.Concat(all, idCells(), timeCells(), batchCells(), payloadCells())
@@ -222,10 +248,12 @@ const (
 	lostReply = 5 * time.Second         // from its detection, and of a black hole from its healing
 	refusing  = 1200 * time.Millisecond // how long an error reply goes on
 	perSecond = 5                       // attempts that are no spinning
-	oneBurst  = 60 * time.Millisecond   // commands of one pipeline, and a forgotten script's next; what spins shows all the same
+	// commands of one pipeline, and a forgotten script's next; what spins shows all the same
+	oneBurst = 60 * time.Millisecond
 )
 
-// strike has messages go through every transition while one command is struck: once by a cut, or for a while by an error reply.
+// strike has messages go through every transition while one command is struck: once by a cut, or for a while by an
+// error reply.
 func strike(w *world, st step, act redistest.Action, refusal string) {
 	c := w.channels[0]
 	k := store.KeysOf(c)
@@ -235,7 +263,10 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	}
 	put := func(key any, id, plan string) {
 		m := &message{id: c + "/" + id, plan: plan}
-		w.log.say(entry{Op: deliver, Phase: invoke, ID: m.id, Note: plan}, entry{Op: deliver, Phase: ok, ID: m.id, Note: plan})
+		w.log.say(
+			entry{Op: deliver, Phase: invoke, ID: m.id, Note: plan},
+			entry{Op: deliver, Phase: ok, ID: m.id, Note: plan},
+		)
 		raw := m.payload()
 		if strings.HasPrefix(id, "some") {
 			e := element.Element{Serial: element.NewSerial(), Payload: raw}
@@ -271,7 +302,12 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	q, shutdown := w.receive(orders{Workers: 2, Lease: time.Second})
 	log := &ledger{by: "cell", file: w.log.file}
 	post := func(id, plan string, bytes int) {
-		_ = post(context.Background(), q, log, &message{channel: c, id: c + "/" + id, plan: plan, filler: make([]byte, bytes)})
+		_ = post(
+			context.Background(),
+			q,
+			log,
+			&message{channel: c, id: c + "/" + id, plan: plan, filler: make([]byte, bytes)},
+		)
 	}
 	if st.when == largely {
 		post("large", planOK, 100<<10)
@@ -290,7 +326,8 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 		defer broke.Remove()
 	}
 	w.load.Go(func() {
-		for i, plan := range []string{planOK, planRetry, planReject, planOK, planSlow + "100", planOK + "+50", planRetry + "+30", planOK} {
+		for i, plan := range []string{planOK, planRetry, planReject, planOK, planSlow + "100", planOK + "+50",
+			planRetry + "+30", planOK} {
 			post(fmt.Sprint(i), plan, 0)
 		}
 	})
@@ -328,8 +365,8 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	w.strikes(st, refusal)
 }
 
-// strikes notes the fault, with the duplicates that a cut allows: what both workers had in flight, in the two incarnations that
-// it may cost. An error reply allows none, unless it costs the lease.
+// strikes notes the fault, with the duplicates that a cut allows: what both workers had in flight, in the two
+// incarnations that it may cost. An error reply allows none, unless it costs the lease.
 func (w *world) strikes(st step, refusal string) {
 	allowed := 0
 	if refusal == "" || st.name == "beat" || st.when == broken || strings.HasPrefix(refusal, "UNBLOCKED") {
@@ -338,8 +375,8 @@ func (w *world) strikes(st step, refusal string) {
 	w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: st.name, N: allowed})
 }
 
-// attempts are the times at which commands were tried, by their name, or a script's digest. What a command could not do it may do
-// again, but at most 5 times in any second; commands of one pipeline are one attempt.
+// attempts are the times at which commands were tried, by their name, or a script's digest. What a command could not do
+// it may do again, but at most 5 times in any second; commands of one pipeline are one attempt.
 type attempts struct {
 	mu sync.Mutex
 	at map[string][]time.Time
@@ -404,7 +441,11 @@ func unsent(w *world) {
 	w.deliver(1, planSlow+"300")
 	w.until(5*time.Second, "it runs", func() bool { return w.begun("harness") > 0 })
 	rule := w.proxy.On(redistest.ByName("BRPOPLPUSH", ".prepare")(w.channels[0]), 1, redistest.CutAfter)
-	w.until(5*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 || w.post(w.channels[0], planOK, nil) != nil })
+	w.until(
+		5*time.Second,
+		"the fault strikes",
+		func() bool { return rule.Struck() > 0 || w.post(w.channels[0], planOK, nil) != nil },
+	)
 	w.proxy.Refuse(true)
 	w.proxy.CutAll()
 	time.Sleep(400 * time.Millisecond)
@@ -440,7 +481,12 @@ func wrongType(w *world, name string) {
 	}
 	deliver := func(from int) {
 		for i, plan := range []string{planOK, planRetry, planReject, planOK + "+30", planOK} {
-			_ = post(context.Background(), q, log, &message{channel: c, id: fmt.Sprintf("%s/%d", c, from+i), plan: plan})
+			_ = post(
+				context.Background(),
+				q,
+				log,
+				&message{channel: c, id: fmt.Sprintf("%s/%d", c, from+i), plan: plan},
+			)
 		}
 	}
 	var tries attempts
@@ -495,8 +541,11 @@ func flush(w *world, what string, busy bool) {
 // payloads are bytes that a careless program would stumble over.
 func payloadCells() (all []cell) {
 	kinds := map[string][]byte{
-		"empty": {}, "1 byte": {7}, "CRLF": []byte("\r\n$3\r\n*1\r\n"), "NUL": []byte("a\x00b"), "invalid UTF-8": []byte("\xff\xfe\xc3\x28"),
-		"0xC1": []byte("\xc1\x10\x00\x00 like a header"), "0xC1 0x00": []byte("\xc1\x00\x00"), "0xC1 0x20": []byte("\xc1\x20 too short"),
+		"empty": {}, "1 byte": {7}, "CRLF": []byte("\r\n$3\r\n*1\r\n"), "NUL": []byte("a\x00b"),
+		"invalid UTF-8": []byte("\xff\xfe\xc3\x28"),
+		"0xC1": []byte(
+			"\xc1\x10\x00\x00 like a header",
+		), "0xC1 0x00": []byte("\xc1\x00\x00"), "0xC1 0x20": []byte("\xc1\x20 too short"),
 		"64 KB": make([]byte, 64<<10), "16 MB": make([]byte, 16<<20-1024),
 	}
 	for name, p := range kinds {
@@ -504,11 +553,25 @@ func payloadCells() (all []cell) {
 			if bare && name == "16 MB" {
 				continue
 			}
-			all = append(all, cell{row: "F22", name: name + map[bool]string{true: ", bare"}[bare], run: func(w *world) { payloads(w, p, bare, 3) }})
+			all = append(
+				all,
+				cell{
+					row:  "F22",
+					name: name + map[bool]string{true: ", bare"}[bare],
+					run:  func(w *world) { payloads(w, p, bare, 3) },
+				},
+			)
 		}
 	}
-	return append(all, cell{row: "F22", name: "10,000 identical", run: func(w *world) { payloads(w, []byte("twin"), false, 10000) }},
-		cell{row: "F22", name: "10,000 identical, bare", run: func(w *world) { payloads(w, []byte("twin"), true, 10000) }})
+	return append(
+		all,
+		cell{row: "F22", name: "10,000 identical", run: func(w *world) { payloads(w, []byte("twin"), false, 10000) }},
+		cell{
+			row:  "F22",
+			name: "10,000 identical, bare",
+			run:  func(w *world) { payloads(w, []byte("twin"), true, 10000) },
+		},
+	)
 }
 
 // blob is a message without a form.
@@ -544,8 +607,8 @@ func (b *blob) Resolve(ctx context.Context) error {
 	return nil
 }
 
-// payloads delivers n of the same, has one of them handled while its twins are held, sees that it is that one alone which goes, and
-// then has all handled.
+// payloads delivers n of the same, has one of them handled while its twins are held, sees that it is that one alone
+// which goes, and then has all handled.
 func payloads(w *world, p []byte, bare bool, n int) {
 	c := w.channels[0]
 	log := &ledger{by: "cell", file: w.log.file}

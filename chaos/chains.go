@@ -59,8 +59,8 @@ func (m *message) follow(ctx context.Context, attempt, steps int) error {
 	return nil
 }
 
-// follow adds the deliveries that nobody says, because an ack makes them: what was handled to its end, and is not in Redis any more, was
-// acked, once, and so its next step was delivered, once.
+// follow adds the deliveries that nobody says, because an ack makes them: what was handled to its end, and is not in
+// Redis any more, was acked, once, and so its next step was delivered, once.
 func (h *history) follow(spare map[string]bool) {
 	plans, handled, held := make(map[string]string), make(map[string]time.Time), make(map[string]bool)
 	for _, e := range h.entries {
@@ -89,14 +89,18 @@ func (h *history) follow(spare map[string]bool) {
 			if id = nextStep(id); phase == info {
 				spare[id] = true
 			}
-			h.entries = append(h.entries, entry{At: at, By: "ack", Op: deliver, Phase: invoke, ID: id, Note: planOK}, entry{At: at, By: "ack", Op: deliver, Phase: phase, ID: id})
+			h.entries = append(
+				h.entries,
+				entry{At: at, By: "ack", Op: deliver, Phase: invoke, ID: id, Note: planOK},
+				entry{At: at, By: "ack", Op: deliver, Phase: phase, ID: id},
+			)
 		}
 	}
 	sortEntries(h.entries)
 }
 
-// chains has workers killed while messages follow each other, or cut off, or both, when an ack with what follows was executed, or is about to
-// be, and they have not heard of that.
+// chains has workers killed while messages follow each other, or cut off, or both, when an ack with what follows was
+// executed, or is about to be, and they have not heard of that.
 func chains(w *world, r *rand.Rand, long bool) {
 	n, perSecond := sized(long, 2000, 100_000), sized(long, 400, 2000)
 	for range 3 {
@@ -123,7 +127,8 @@ func chains(w *world, r *rand.Rand, long bool) {
 		xs := w.all()
 		x := xs[r.IntN(len(xs))]
 		if r.IntN(2) == 0 {
-			cut := []redistest.Action{redistest.CutAfter, redistest.CutAfter, redistest.CutUnread, redistest.CutBefore}[r.IntN(4)]
+			cut := []redistest.Action{redistest.CutAfter, redistest.CutAfter, redistest.CutUnread,
+				redistest.CutBefore}[r.IntN(4)]
 			w.meets(x, x.proxy.On(withAck(w.channels[0]), 1+r.IntN(4), cut))
 			if r.IntN(2) == 0 {
 				continue // it lives on, and sends its acks again
@@ -157,7 +162,11 @@ func (w *world) chain(n, after int) {
 	ms, es := make([]shunt.IMessage, n), make([]entry, n)
 	for i := range ms {
 		k := w.next.Add(1)
-		m := &message{channel: w.channels[0], id: fmt.Sprintf("%s/%d", w.channels[0], k), plan: fmt.Sprint(planThen, after)}
+		m := &message{
+			channel: w.channels[0],
+			id:      fmt.Sprintf("%s/%d", w.channels[0], k),
+			plan:    fmt.Sprint(planThen, after),
+		}
 		if k%8 == 0 {
 			m.plan = fmt.Sprint(planFalter, after)
 		}

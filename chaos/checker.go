@@ -70,7 +70,14 @@ func (b breach) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s: %s: %s\n", b.invariant, b.id, b.what)
 	for _, e := range b.story {
-		s.WriteString("    " + e.At.Format("15:04:05.000000") + " " + strings.Join(strings.Split(strings.TrimSpace(e.String()), "\t")[1:], " ") + "\n")
+		s.WriteString(
+			"    " + e.At.Format(
+				"15:04:05.000000",
+			) + " " + strings.Join(
+				strings.Split(strings.TrimSpace(e.String()), "\t")[1:],
+				" ",
+			) + "\n",
+		)
 	}
 	return s.String()
 }
@@ -84,12 +91,22 @@ func (v *verdict) broke() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// caught says whether messages were lost, stranded or doubled beyond what faults allow, or the living taken for dead: what a seeded
-// defect has to bring about.
+// caught says whether messages were lost, stranded or doubled beyond what faults allow, or the living taken for dead:
+// what a seeded defect has to bring about.
 func (v *verdict) caught() bool {
 	for _, name := range v.broke() {
 		switch name {
-		case "I1 lost", "I2 not drained", "I5 duplicated", "I5 unexplained", "I7 orphaned", "I7 judged", "I13 ids left", "I14 doubled", "I15 two of one id", "I16 cancelled", "I17 refused":
+		case "I1 lost",
+			"I2 not drained",
+			"I5 duplicated",
+			"I5 unexplained",
+			"I7 orphaned",
+			"I7 judged",
+			"I13 ids left",
+			"I14 doubled",
+			"I15 two of one id",
+			"I16 cancelled",
+			"I17 refused":
 			return true
 		}
 	}
@@ -117,8 +134,22 @@ func (v *verdict) Err() error {
 }
 
 func (v *verdict) String() string {
-	return fmt.Sprintf("delivered %d (unknown %d, recovered %d), handled %d, dead %d: lost %d, duplicated %d (allowed %d), unexpected %d, orphaned %d; acked %d, late acks %d",
-		v.Enqueued, v.Unknown, v.Recovered, v.Handled, v.Dead, v.Lost, v.Duplicated, v.Allowed, v.Unexpected, v.Orphaned, v.Acked, v.LateAcks)
+	return fmt.Sprintf(
+		"delivered %d (unknown %d, recovered %d), handled %d, dead %d: lost %d, duplicated %d (allowed %d), "+
+			"unexpected %d, orphaned %d; acked %d, late acks %d",
+		v.Enqueued,
+		v.Unknown,
+		v.Recovered,
+		v.Handled,
+		v.Dead,
+		v.Lost,
+		v.Duplicated,
+		v.Allowed,
+		v.Unexpected,
+		v.Orphaned,
+		v.Acked,
+		v.LateAcks,
+	)
 }
 
 // subject is what the ledgers say of one id; there may be several deliveries of one, which then have the same payload.
@@ -226,7 +257,10 @@ func check(h *history) *verdict {
 	for _, p := range h.left {
 		s := of(p.ID)
 		s.left++
-		s.story = append(s.story, entry{At: time.Now(), Op: "left in " + p.Key, Phase: info, ID: p.ID, N: p.Recoveries, Note: p.Failure})
+		s.story = append(
+			s.story,
+			entry{At: time.Now(), Op: "left in " + p.Key, Phase: info, ID: p.ID, N: p.Recoveries, Note: p.Failure},
+		)
 		if p.State == "dead" {
 			s.dead++
 			v.Dead++
@@ -264,12 +298,29 @@ func check(h *history) *verdict {
 		if missing := s.known - s.ok - s.left; missing > 0 && !spare[id] {
 			v.Lost += missing
 			if !h.lossy {
-				broke("I1 lost", id, "delivered %d times, handled to the end %d times, and %d times in Redis", s.known, s.ok, s.left)
+				broke(
+					"I1 lost",
+					id,
+					"delivered %d times, handled to the end %d times, and %d times in Redis",
+					s.known,
+					s.ok,
+					s.left,
+				)
 			}
 		}
 		// Each delivery is in one place: in Redis, or taken out of it by one ack.
-		if over := s.left + s.acked - s.known - s.info; !h.lossy && (over > 0 || whole && !s.bare && !spare[id] && s.known > s.left+s.acked+s.doubt) {
-			broke("I6 conservation", id, "delivered %d times (%d more perhaps), acked %d times (%d more perhaps), and %d times in Redis", s.known, s.info, s.acked, s.doubt, s.left)
+		if over := s.left + s.acked - s.known - s.info; !h.lossy &&
+			(over > 0 || whole && !s.bare && !spare[id] && s.known > s.left+s.acked+s.doubt) {
+			broke(
+				"I6 conservation",
+				id,
+				"delivered %d times (%d more perhaps), acked %d times (%d more perhaps), and %d times in Redis",
+				s.known,
+				s.info,
+				s.acked,
+				s.doubt,
+				s.left,
+			)
 		}
 		for attempt, n := range s.done {
 			if extra := n - s.known - s.info; extra > 0 && s.known+s.info > 0 {
@@ -297,7 +348,15 @@ func check(h *history) *verdict {
 		for _, id := range slices.Sorted(maps.Keys(all)) {
 			for attempt, n := range all[id].done {
 				if s := all[id]; v.Allowed > 0 && n > s.known+s.info && s.known+s.info > 0 {
-					broke("I5 duplicated", id, "attempt %d came to an end %d times, and in all %d more than the %d allowed", attempt, n, v.Duplicated, v.Allowed)
+					broke(
+						"I5 duplicated",
+						id,
+						"attempt %d came to an end %d times, and in all %d more than the %d allowed",
+						attempt,
+						n,
+						v.Duplicated,
+						v.Allowed,
+					)
 				}
 			}
 		}
@@ -321,7 +380,8 @@ type hand struct {
 	end      time.Time
 }
 
-// unexplained finds duplicates that no fault can have caused (I5): none struck those who handled the message while they had it.
+// unexplained finds duplicates that no fault can have caused (I5): none struck those who handled the message while they
+// had it.
 func (h *history) unexplained(all map[string]*subject, broke func(string, string, string, ...any)) {
 	faults := make(map[string][]entry)
 	for _, e := range h.entries {
@@ -368,14 +428,20 @@ func (h *history) unexplained(all map[string]*subject, broke func(string, string
 				}
 			}
 			if !struck {
-				broke("I5 unexplained", id, "attempt %d came to an end %d times, and no fault had struck who had it", attempt, n)
+				broke(
+					"I5 unexplained",
+					id,
+					"attempt %d came to an end %d times, and no fault had struck who had it",
+					attempt,
+					n,
+				)
 			}
 		}
 	}
 }
 
-// judgements finds the living whom others took for dead, although no fault had kept them from beating. Who has ended while Redis was away is
-// dead, and found to be so when it is back.
+// judgements finds the living whom others took for dead, although no fault had kept them from beating. Who has ended
+// while Redis was away is dead, and found to be so when it is back.
 func (h *history) judgements(broke func(string, string, string, ...any)) {
 	owner := make(map[string]string) // of an incarnation
 	faults := make(map[string][]entry)
@@ -405,7 +471,14 @@ func (h *history) judgements(broke func(string, string, string, ...any)) {
 			struck = struck || f.At.Before(e.At) && ends.After(e.At)
 		}
 		if !struck {
-			broke("I7 judged", "", "%s of %s was judged dead at %s, and no fault had struck it", e.Note, by, e.At.Format("15:04:05.000"))
+			broke(
+				"I7 judged",
+				"",
+				"%s of %s was judged dead at %s, and no fault had struck it",
+				e.Note,
+				by,
+				e.At.Format("15:04:05.000"),
+			)
 		}
 	}
 }
@@ -428,7 +501,13 @@ func (h *history) stranded(broke func(string, string, string, ...any)) {
 		case e.Op == quiet:
 			for id, since := range waiting {
 				if since.Before(e.Due) {
-					broke("I2 not drained", id, "nobody had begun it at %s, and no fault had struck since %s", e.At.Format("15:04:05.000"), e.Due.Format("15:04:05.000"))
+					broke(
+						"I2 not drained",
+						id,
+						"nobody had begun it at %s, and no fault had struck since %s",
+						e.At.Format("15:04:05.000"),
+						e.Due.Format("15:04:05.000"),
+					)
 				}
 			}
 		}
@@ -440,7 +519,14 @@ func (h *history) silent(ends map[string]bool, broke func(string, string, string
 	said := make(map[[2]string]int)
 	for _, e := range h.entries {
 		switch e.Op {
-		case "acked", "retried", "rejected", "undecodable", "cancelled", "late-verdict", "unconfirmed-verdict", "orphaned":
+		case "acked",
+			"retried",
+			"rejected",
+			"undecodable",
+			"cancelled",
+			"late-verdict",
+			"unconfirmed-verdict",
+			"orphaned":
 			said[[2]string{e.By, e.Serial}]++
 		}
 	}
@@ -511,8 +597,8 @@ func (h *history) times(v *verdict, broke func(string, string, string, ...any)) 
 	}
 }
 
-// order finds what was started although something higher was surely ready (I10): delivered a margin before, and started by
-// nobody until a margin after.
+// order finds what was started although something higher was surely ready (I10): delivered a margin before, and started
+// by nobody until a margin after.
 func (h *history) order(broke func(string, string, string, ...any)) {
 	type span struct{ from, to time.Time }
 	ready := make([]map[string]span, len(h.ranks))
@@ -542,16 +628,25 @@ func (h *history) order(broke func(string, string, string, ...any)) {
 		}
 		for higher := 0; higher < r; higher++ {
 			for id, s := range ready[higher] {
-				if !s.from.IsZero() && s.from.Add(orderMargin).Before(e.At) && (s.to.IsZero() || s.to.After(e.At.Add(orderMargin))) {
-					broke("I10 order", e.ID, "started at %s although %s was ready from %s to %s", e.At, id, s.from, s.to)
+				if !s.from.IsZero() && s.from.Add(orderMargin).Before(e.At) &&
+					(s.to.IsZero() || s.to.After(e.At.Add(orderMargin))) {
+					broke(
+						"I10 order",
+						e.ID,
+						"started at %s although %s was ready from %s to %s",
+						e.At,
+						id,
+						s.from,
+						s.to,
+					)
 				}
 			}
 		}
 	}
 }
 
-// weights compares what was started of each channel with its share, for as long as all had something (I10): what is delivered before the
-// first start counts.
+// weights compares what was started of each channel with its share, for as long as all had something (I10): what is
+// delivered before the first start counts.
 func (h *history) weights(broke func(string, string, string, ...any)) {
 	if h.shares == nil {
 		return
@@ -582,7 +677,16 @@ func (h *history) weights(broke func(string, string, string, ...any)) {
 			}
 			for prefix, weight := range h.shares { // the first one to run out ends it
 				if got, want := started[prefix]*sum*100, n*weight*100; max(got-want, want-got) > n*sum*shareError {
-					broke("I10 share", "", "%s had %d of %d starts, at a weight of %d in %d", prefix, started[prefix], n, weight, sum)
+					broke(
+						"I10 share",
+						"",
+						"%s had %d of %d starts, at a weight of %d in %d",
+						prefix,
+						started[prefix],
+						n,
+						weight,
+						sum,
+					)
 				}
 			}
 			return
@@ -591,7 +695,8 @@ func (h *history) weights(broke func(string, string, string, ...any)) {
 	broke("I10 share", "", "no channel ran out after %d starts", n)
 }
 
-// liveness compares what was counted before and after, and finds what somebody who shut down in order has left behind (I11).
+// liveness compares what was counted before and after, and finds what somebody who shut down in order has left behind
+// (I11).
 func (h *history) liveness(broke func(string, string, string, ...any)) {
 	before, owner, clean := make(map[[3]string]int), make(map[string]string), make(map[string]bool)
 	for _, e := range h.entries {

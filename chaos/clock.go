@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// clockText is a clock that somebody has set wrong: it changes what time.Now says of the time of day, and leaves alone what it says
-// of time that passes, as a clock that is set does. CHAOS_CLOCK is by how much, or how far it jumps to and fro every 700 ms.
+// clockText is a clock that somebody has set wrong: it changes what time.Now says of the time of day, and leaves alone
+// what it says of time that passes, as a clock that is set does. CHAOS_CLOCK is by how much, or how far it jumps to and
+// fro every 700 ms.
 const clockText = `package PACKAGE
 
 import (
@@ -50,12 +51,16 @@ func clockEdits() ([]edit, error) {
 		return nil, err
 	}
 	var edits []edit
-	for _, dir := range []string{".", "internal/sender", "internal/worker", "internal/link", "internal/resp", "internal/store", "internal/element", "internal/event"} {
+	for _, dir := range []string{".", "internal/sender", "internal/worker", "internal/link", "internal/resp",
+		"internal/store", "internal/element", "internal/event"} {
 		name := filepath.Base(dir)
 		if dir == "." {
 			name = "shunt"
 		}
-		edits = append(edits, edit{filepath.Join(dir, "chaosclock.go"), "", strings.Replace(clockText, "PACKAGE", name, 1)})
+		edits = append(
+			edits,
+			edit{filepath.Join(dir, "chaosclock.go"), "", strings.Replace(clockText, "PACKAGE", name, 1)},
+		)
 		files, err := fs.Glob(os.DirFS(root), filepath.Join(dir, "*.go"))
 		if err != nil {
 			return nil, err
@@ -68,8 +73,10 @@ func clockEdits() ([]edit, error) {
 			if strings.HasSuffix(file, "_test.go") || !strings.Contains(string(b), "\t\"time\"\n") {
 				continue
 			}
-			text := strings.NewReplacer("time.Now()", "clockNow()", "time.Since(", "clockSince(", "time.Until(", "clockUntil(",
-				"ulid.Now()", "ulid.Timestamp(clockNow())").Replace(string(b))
+			text := strings.NewReplacer("time.Now()", "clockNow()", "time.Since(", "clockSince(", "time.Until(",
+				"clockUntil(",
+				"ulid.Now()", "ulid.Timestamp(clockNow())").
+				Replace(string(b))
 			if text != string(b) {
 				edits = append(edits, edit{file, "", text + "\nvar _ time.Duration\n"})
 			}
@@ -81,12 +88,20 @@ func clockEdits() ([]edit, error) {
 // nextEdits make a version to come: each element gets a flag and a field that today's does not know.
 var nextEdits = []edit{
 	{"internal/element/encode.go", "magic, version1|e.flags, ", "magic, version1|e.flags|nextFlag, "},
-	{"internal/element/encode.go", "	return append(append(append(b, r.unknown...)", `	if !strings.Contains(string(r.unknown), nextField) {
+	{
+		"internal/element/encode.go",
+		"	return append(append(append(b, r.unknown...)",
+		`	if !strings.Contains(string(r.unknown), nextField) {
 		b = append(b, nextField...)
 	}
-	return append(append(append(b, r.unknown...)`},
+	return append(append(append(b, r.unknown...)`,
+	},
 	{"internal/element/encode.go", "import (\n", "import (\n\t\"strings\"\n"},
-	{"internal/element/element.go", "// Element is a decoded element.", "const (\n\tnextFlag = 4\n\tnextField = \"\\xc8\\x00\\x04next\"\n)\n\n// Element is a decoded element."},
+	{
+		"internal/element/element.go",
+		"// Element is a decoded element.",
+		"const (\n\tnextFlag = 4\n\tnextField = \"\\xc8\\x00\\x04next\"\n)\n\n// Element is a decoded element.",
+	},
 }
 
 // nextField is tag 200 with 4 bytes.

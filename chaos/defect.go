@@ -26,8 +26,8 @@ import (
 // edit is one textual change to a file of the module. The old text must be there exactly once.
 type edit struct{ file, old, new string }
 
-// build makes the harness's program, whose worker processes run the package as changed. Nothing in the tree is written to: the
-// changed files lie over it (go build -overlay).
+// build makes the harness's program, whose worker processes run the package as changed. Nothing in the tree is written
+// to: the changed files lie over it (go build -overlay).
 func build(dir string, edits ...edit) (bin string, err error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -48,7 +48,12 @@ func build(dir string, edits ...edit) (bin string, err error) {
 			continue
 		}
 		if n := strings.Count(text, e.old); n != 1 {
-			return "", fmt.Errorf("%s has %q %d times: the code has moved, and the defect has to be seeded anew", e.file, e.old, n)
+			return "", fmt.Errorf(
+				"%s has %q %d times: the code has moved, and the defect has to be seeded anew",
+				e.file,
+				e.old,
+				n,
+			)
 		}
 		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
 	}
@@ -186,7 +191,11 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 		{
 			name: "a reaper that ignores the lease",
 			lua: []luaEdit{
-				{"sweep", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now),", "redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf',"},
+				{
+					"sweep",
+					"redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now),",
+					"redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf',",
+				},
 			},
 			schedule: killBesideHolders,
 		},
@@ -203,7 +212,11 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 		{
 			name: "a script that removes first, with a .prepare of the wrong type",
 			lua: []luaEdit{
-				{"promote", "  redis.call('LPUSH', KEYS[3], unpack(es))\n", "  redis.call('ZREM', KEYS[2], unpack(es))\n  redis.call('LPUSH', KEYS[3], unpack(es))\n"},
+				{
+					"promote",
+					"  redis.call('LPUSH', KEYS[3], unpack(es))\n",
+					"  redis.call('ZREM', KEYS[2], unpack(es))\n  redis.call('LPUSH', KEYS[3], unpack(es))\n",
+				},
 			},
 			schedule: func(w *world) {
 				w.deliver(20, planOK+"+500")
@@ -219,12 +232,22 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 		{
 			name: "an undo without NX",
 			lua: []luaEdit{
-				{"ending", "  if left ~= 1 and added == 1 then redis.call('ZREM', set, new) end\n", "  if left ~= 1 then redis.call('ZREM', set, new) end\n"},
+				{
+					"ending",
+					"  if left ~= 1 and added == 1 then redis.call('ZREM', set, new) end\n",
+					"  if left ~= 1 then redis.call('ZREM', set, new) end\n",
+				},
 			},
 			schedule: func(w *world) {
-				loseReply(w, planAfter+"1500", func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
-					return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") && touches(args, "}.doing.") && touches(args, "}.delay")
-				})
+				loseReply(
+					w,
+					planAfter+"1500",
+					func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
+						return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") &&
+							touches(args, "}.doing.") &&
+							touches(args, "}.delay")
+					},
+				)
 			},
 		},
 		{
@@ -317,7 +340,8 @@ func killHolding(w *world) {
 	w.kill(dying)
 }
 
-// cutReapers has each of several reapers cut off and killed when its n-th command about a dead one's lists has been executed.
+// cutReapers has each of several reapers cut off and killed when its n-th command about a dead one's lists has been
+// executed.
 func cutReapers(w *world) { reapers(w, newRand(1), false) }
 
 // killBesideHolders kills one process beside others whose handlers outlast their lease.
@@ -355,7 +379,11 @@ func refuseRetries(w *world) {
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	for range 3 {
 		w.deliver(2, planSlow+"200") // so that what comes meanwhile is taken together
-		refused := x.proxy.On(redistest.ByScript(store.Retry)(w.channels[0]), 12, redistest.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot"))
+		refused := x.proxy.On(
+			redistest.ByScript(store.Retry)(w.channels[0]),
+			12,
+			redistest.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot"),
+		)
 		w.deliver(160, planOK, planOK, planOK, planOK, planOK, planOK, planRetry, planOK)
 		w.until(5*time.Second, "the fault strikes", func() bool { return refused.Struck() > 0 })
 		w.struck("refused")
@@ -369,7 +397,8 @@ func cutPromoters(w *world) {
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	for n := range 3 {
 		rule := x.proxy.On(func(args [][]byte) bool {
-			return !strings.EqualFold(string(args[0]), "SUBSCRIBE") && touches(args, "}.delay") && (touches(args, "}.prepare") || strings.HasPrefix(string(args[0]), "Z"))
+			return !strings.EqualFold(string(args[0]), "SUBSCRIBE") && touches(args, "}.delay") &&
+				(touches(args, "}.prepare") || strings.HasPrefix(string(args[0]), "Z"))
 		}, 1+n, redistest.CutAfter)
 		w.until(8*time.Second, "the fault strikes", func() bool {
 			w.deliver(1, planOK+"+30")
@@ -383,8 +412,9 @@ func cutPromoters(w *world) {
 // entryLives is how long after its last beat an entry is valid.
 func entryLives(lease time.Duration) time.Duration { return lease * 4 / 3 }
 
-// stopAtSweep stops the server while a sweep is on its way, for longer than a lease, and with it one whose lease it is: so what executes
-// the sweep sees that lease over, and nothing of its owner, who comes back at once. No fault excuses that it is judged.
+// stopAtSweep stops the server while a sweep is on its way, for longer than a lease, and with it one whose lease it is:
+// so what executes the sweep sees that lease over, and nothing of its owner, who comes back at once. No fault excuses
+// that it is judged.
 func stopAtSweep(w *world) {
 	const lease = 2500 * time.Millisecond
 	away, judge := w.start(orders{Workers: 1, Lease: lease}), w.start(orders{Workers: 1, Lease: time.Second})
@@ -395,7 +425,8 @@ func stopAtSweep(w *world) {
 	w.until(5*time.Second, "it beats", func() bool { return beats.Struck() >= 2 })
 	stopped := make(chan struct{})
 	sweep := func(args [][]byte) bool { // whose text the defect changes, so it is known by its keys
-		return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") && touches(args, "}.receivers.dead") && touches(args, "}.suspect")
+		return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") && touches(args, "}.receivers.dead") &&
+			touches(args, "}.suspect")
 	}
 	judge.proxy.On(sweep, 1, redistest.Call(func() {
 		away.proxy.Hole(true)
@@ -412,5 +443,9 @@ func stopAtSweep(w *world) {
 	w.server.Do("PING") // what had come meanwhile is done
 	away.proxy.Hole(false)
 	_ = away.Cont()
-	w.until(5*time.Second, "both are back", func() bool { return w.told(away.Name, "handed-over") > 0 && w.told(judge.Name, "handed-over") > 0 })
+	w.until(
+		5*time.Second,
+		"both are back",
+		func() bool { return w.told(away.Name, "handed-over") > 0 && w.told(judge.Name, "handed-over") > 0 },
+	)
 }

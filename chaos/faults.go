@@ -49,47 +49,244 @@ const (
 )
 
 // usual is a load in which every verdict has its part.
-var usual = []string{planOK, planOK, planRetry, planOK, "after:50", planOK, planSlow + "20", planOK, planOK, planReject, planOK, planPanic,
-	planOK, planTwice, planOK + "+100", planGoexit, planOK, planRetry + "+50", planOK, planOK}
+var usual = []string{
+	planOK,
+	planOK,
+	planRetry,
+	planOK,
+	"after:50",
+	planOK,
+	planSlow + "20",
+	planOK,
+	planOK,
+	planReject,
+	planOK,
+	planPanic,
+	planOK,
+	planTwice,
+	planOK + "+100",
+	planGoexit,
+	planOK,
+	planRetry + "+50",
+	planOK,
+	planOK,
+}
 
 var always = []string{"appendonly yes", "appendfsync always"}
 
 // rows are all of them; those of single cells are in cells.go.
 var rows = []row{
-	{id: "F0", what: "no fault", run: calm, rounds: 1, drain: 10 * time.Second, late: 5 * time.Millisecond, alone: true},
-	{id: "F0 order", what: "no fault, strict order", channels: []string{"low"}, run: ordered, rounds: 1, drain: 20 * time.Second},
-	{id: "F0 shares", what: "no fault, weighted channels", channels: []string{"low"}, run: shared, rounds: 1, drain: 20 * time.Second},
-	{id: "F1", what: "SIGKILL of a worker, again and again", run: kills, rounds: 6, short: true, drain: 20 * time.Second, recover: soon, alone: true},
-	{id: "F1 survivor", what: "SIGKILL of 64 one-second handlers, one survivor, at the default lease", run: survivor, rounds: 3, drain: 20 * time.Second, recover: 15 * time.Second},
-	{id: "F2", what: "SIGSTOP for three leases, then SIGCONT", run: zombies, rounds: 10, short: true, drain: 20 * time.Second, recover: soon},
-	{id: "F2 swept", what: "the same, with its entry swept away", run: forgotten, rounds: 2, drain: 20 * time.Second, recover: soon},
-	{id: "F3", what: "SIGSTOP for half a lease; redis-server stopped for 0.9 of a lease under 8 receivers", run: pauses, rounds: 3, drain: 20 * time.Second},
-	{id: "F4 poison", what: "a message that kills its process, among 1,000", run: poison, rounds: 2, drain: 60 * time.Second},
+	{
+		id:     "F0",
+		what:   "no fault",
+		run:    calm,
+		rounds: 1,
+		drain:  10 * time.Second,
+		late:   5 * time.Millisecond,
+		alone:  true,
+	},
+	{
+		id:       "F0 order",
+		what:     "no fault, strict order",
+		channels: []string{"low"},
+		run:      ordered,
+		rounds:   1,
+		drain:    20 * time.Second,
+	},
+	{
+		id:       "F0 shares",
+		what:     "no fault, weighted channels",
+		channels: []string{"low"},
+		run:      shared,
+		rounds:   1,
+		drain:    20 * time.Second,
+	},
+	{
+		id:      "F1",
+		what:    "SIGKILL of a worker, again and again",
+		run:     kills,
+		rounds:  6,
+		short:   true,
+		drain:   20 * time.Second,
+		recover: soon,
+		alone:   true,
+	},
+	{
+		id:      "F1 survivor",
+		what:    "SIGKILL of 64 one-second handlers, one survivor, at the default lease",
+		run:     survivor,
+		rounds:  3,
+		drain:   20 * time.Second,
+		recover: 15 * time.Second,
+	},
+	{
+		id:      "F2",
+		what:    "SIGSTOP for three leases, then SIGCONT",
+		run:     zombies,
+		rounds:  10,
+		short:   true,
+		drain:   20 * time.Second,
+		recover: soon,
+	},
+	{
+		id:      "F2 swept",
+		what:    "the same, with its entry swept away",
+		run:     forgotten,
+		rounds:  2,
+		drain:   20 * time.Second,
+		recover: soon,
+	},
+	{
+		id:     "F3",
+		what:   "SIGSTOP for half a lease; redis-server stopped for 0.9 of a lease under 8 receivers",
+		run:    pauses,
+		rounds: 3,
+		drain:  20 * time.Second,
+	},
+	{
+		id:     "F4 poison",
+		what:   "a message that kills its process, among 1,000",
+		run:    poison,
+		rounds: 2,
+		drain:  60 * time.Second,
+	},
 	{id: "F5", what: "SIGTERM under load", run: terms, rounds: 10, short: true, drain: 20 * time.Second},
 	{id: "F7", what: "a black hole", run: holes, rounds: 1, drain: 30 * time.Second, recover: lostReply},
-	{id: "F8", what: "replies dropped for 10 s", run: mute, rounds: 2, drain: 30 * time.Second, recover: replyTimeout + lostReply},
+	{
+		id:      "F8",
+		what:    "replies dropped for 10 s",
+		run:     mute,
+		rounds:  2,
+		drain:   30 * time.Second,
+		recover: replyTimeout + lostReply,
+	},
 	{id: "F9", what: "a slow line: +200 ms, 1 KB/s, slices of 1 byte", run: slow, rounds: 1, drain: 60 * time.Second},
-	{id: "F10", what: "redis-server: SIGKILL and restart, AOF always", conf: always, run: crashes, rounds: 6, short: true, drain: 30 * time.Second},
-	{id: "F10 everysec", what: "redis-server: SIGKILL and restart, AOF everysec", conf: []string{"appendonly yes", "appendfsync everysec"}, run: crashes, rounds: 2, drain: 30 * time.Second, lossy: true},
-	{id: "F10 older", what: "redis-server: SIGKILL and restart with an older append-only file, under busy receivers", conf: always, channels: []string{"long"}, run: rewinds,
-		rounds: 4, short: true, drain: 30 * time.Second, lossy: true},
+	{
+		id:     "F10",
+		what:   "redis-server: SIGKILL and restart, AOF always",
+		conf:   always,
+		run:    crashes,
+		rounds: 6,
+		short:  true,
+		drain:  30 * time.Second,
+	},
+	{
+		id:     "F10 everysec",
+		what:   "redis-server: SIGKILL and restart, AOF everysec",
+		conf:   []string{"appendonly yes", "appendfsync everysec"},
+		run:    crashes,
+		rounds: 2,
+		drain:  30 * time.Second,
+		lossy:  true,
+	},
+	{
+		id:       "F10 older",
+		what:     "redis-server: SIGKILL and restart with an older append-only file, under busy receivers",
+		conf:     always,
+		channels: []string{"long"},
+		run:      rewinds,
+		rounds:   4,
+		short:    true,
+		drain:    30 * time.Second,
+		lossy:    true,
+	},
 	{id: "F11", what: "redis-server: SIGSTOP, then SIGCONT", run: freezes, rounds: 1, drain: 30 * time.Second},
-	{id: "F13", what: "SCRIPT FLUSH and CLIENT KILL, at random", run: flushes, rounds: 2, drain: 20 * time.Second, short: true},
-	{id: "F14", what: "maxmemory reached, noeviction", conf: []string{"maxmemory-policy noeviction"}, run: full, rounds: 2, short: true, drain: 60 * time.Second},
-	{id: "F14 limits", what: "small proto-max-bulk-len and client-output-buffer-limit: commands and replies for which Redis closes the connection",
-		conf: []string{"client-output-buffer-limit normal 1mb 0 0", "proto-max-bulk-len 2mb"}, run: limits, rounds: 2, short: true, drain: 60 * time.Second},
-	{id: "F17", what: "clocks wrong by 5 min and a day, and jumping", run: clocks, rounds: 2, drain: 20 * time.Second, recover: soon},
-	{id: "F20", what: "five reapers at once, cut off at each step of a reap", run: reapers, rounds: 5, drain: 20 * time.Second},
-	{id: "F21", what: "five promoters, killed amid promotion", run: promoters, rounds: 1, drain: 120 * time.Second, alone: true},
-	{id: "F23", what: "password changed; idle link cut by timeout; waiters killed; pool exhausted", run: evictions, rounds: 1, drain: 30 * time.Second},
-	{id: "F24", what: "the same histories on miniredis and on redis-server, against a model", conf: always, run: func(w *world, r *rand.Rand, long bool) {
-		for range states(w, w.server) {
-			w.struck("history")
-		}
-	}, rounds: 1},
-	{id: "chains", what: "SIGKILL of workers whose messages follow each other, some at the ack that delivers", run: chains, rounds: 1, short: true, drain: 90 * time.Second, alone: true},
-	{id: "ids", what: "messages with IDs, cancelled and postponed: kills, of redis-server too (AOF always), cuts, poison", conf: always, run: ids, rounds: 4, short: true, drain: 60 * time.Second},
-	{id: "versions", what: "a rolling upgrade to a version that writes what this one does not know, and back", run: upgrade, rounds: 2, drain: 20 * time.Second},
+	{
+		id:     "F13",
+		what:   "SCRIPT FLUSH and CLIENT KILL, at random",
+		run:    flushes,
+		rounds: 2,
+		drain:  20 * time.Second,
+		short:  true,
+	},
+	{
+		id:     "F14",
+		what:   "maxmemory reached, noeviction",
+		conf:   []string{"maxmemory-policy noeviction"},
+		run:    full,
+		rounds: 2,
+		short:  true,
+		drain:  60 * time.Second,
+	},
+	{
+		id: "F14 limits",
+		what: "small proto-max-bulk-len and client-output-buffer-limit: commands and replies for which Redis closes " +
+			"the connection",
+		conf: []string{
+			"client-output-buffer-limit normal 1mb 0 0",
+			"proto-max-bulk-len 2mb",
+		},
+		run:    limits,
+		rounds: 2,
+		short:  true,
+		drain:  60 * time.Second,
+	},
+	{
+		id:      "F17",
+		what:    "clocks wrong by 5 min and a day, and jumping",
+		run:     clocks,
+		rounds:  2,
+		drain:   20 * time.Second,
+		recover: soon,
+	},
+	{
+		id:     "F20",
+		what:   "five reapers at once, cut off at each step of a reap",
+		run:    reapers,
+		rounds: 5,
+		drain:  20 * time.Second,
+	},
+	{
+		id:     "F21",
+		what:   "five promoters, killed amid promotion",
+		run:    promoters,
+		rounds: 1,
+		drain:  120 * time.Second,
+		alone:  true,
+	},
+	{
+		id:     "F23",
+		what:   "password changed; idle link cut by timeout; waiters killed; pool exhausted",
+		run:    evictions,
+		rounds: 1,
+		drain:  30 * time.Second,
+	},
+	{
+		id:   "F24",
+		what: "the same histories on miniredis and on redis-server, against a model",
+		conf: always,
+		run: func(w *world, r *rand.Rand, long bool) {
+			for range states(w, w.server) {
+				w.struck("history")
+			}
+		},
+		rounds: 1,
+	},
+	{
+		id:     "chains",
+		what:   "SIGKILL of workers whose messages follow each other, some at the ack that delivers",
+		run:    chains,
+		rounds: 1,
+		short:  true,
+		drain:  90 * time.Second,
+		alone:  true,
+	},
+	{
+		id:     "ids",
+		what:   "messages with IDs, cancelled and postponed: kills, of redis-server too (AOF always), cuts, poison",
+		conf:   always,
+		run:    ids,
+		rounds: 4,
+		short:  true,
+		drain:  60 * time.Second,
+	},
+	{
+		id:     "versions",
+		what:   "a rolling upgrade to a version that writes what this one does not know, and back",
+		run:    upgrade,
+		rounds: 2,
+		drain:  20 * time.Second,
+	},
 }
 
 // sized is how much of something a row's form wants.
@@ -253,7 +450,10 @@ func terms(w *world, r *rand.Rand, long bool) {
 	w.drained(20 * time.Second)
 	w.stop()
 	keys, _ := redis.Strings(w.server.TryDo("KEYS", "{"+w.channels[0]+"}.*"))
-	w.log.say(entry{Op: count, ID: "keys", Phase: invoke}, entry{Op: count, ID: "keys", Phase: ok, N: len(keys), Note: strings.Join(keys, " ")})
+	w.log.say(
+		entry{Op: count, ID: "keys", Phase: invoke},
+		entry{Op: count, ID: "keys", Phase: ok, N: len(keys), Note: strings.Join(keys, " ")},
+	)
 }
 
 // rate is how many messages are handled a second, over a while.
@@ -269,7 +469,8 @@ func (w *world) rate(d time.Duration) int {
 	return int(float64(handled()-was) / time.Since(began).Seconds())
 }
 
-// lively has the rate of handling compared before and after a fault that do makes and mends, and what it has stranded back in time.
+// lively has the rate of handling compared before and after a fault that do makes and mends, and what it has stranded
+// back in time.
 func (w *world) lively(do func()) {
 	w.log.say(entry{Op: pace, ID: "handled", Phase: invoke, N: w.rate(2 * time.Second)})
 	do()
@@ -355,9 +556,9 @@ func crashes(w *world, r *rand.Rand, long bool) {
 	time.Sleep(time.Second)
 }
 
-// rewinds brings older states of Redis back: each is of the moment at which a worker has a retry executed that is busy with
-// something else by the time of the restart. What was handled in between is handled again. All that the older state has is
-// handled: nothing of it stays in the list of a receiver that goes on.
+// rewinds brings older states of Redis back: each is of the moment at which a worker has a retry executed that is busy
+// with something else by the time of the restart. What was handled in between is handled again. All that the older
+// state has is handled: nothing of it stays in the list of a receiver that goes on.
 func rewinds(w *world, r *rand.Rand, long bool) {
 	usually, busily := w.channels[0], w.channels[1]
 	w.start(orders{Channels: []string{usually}})
@@ -393,7 +594,17 @@ func rewinds(w *world, r *rand.Rand, long bool) {
 		w.server.Kill()
 		w.server.RestartKept()
 		for _, x := range w.all() {
-			w.log.say(entry{At: kept, By: x.Name, Op: fault, Phase: info, ID: "older state", N: verdicts(x) - acked[x] + x.flight(), Due: time.Now()})
+			w.log.say(
+				entry{
+					At:    kept,
+					By:    x.Name,
+					Op:    fault,
+					Phase: info,
+					ID:    "older state",
+					N:     verdicts(x) - acked[x] + x.flight(),
+					Due:   time.Now(),
+				},
+			)
 		}
 		w.log.say(entry{Op: healing, Phase: info})
 		w.still()
@@ -407,7 +618,8 @@ func freezes(w *world, r *rand.Rand, long bool) {
 		w.start(orders{})
 	}
 	w.flow(200, usual...)
-	for _, d := range sized(long, []time.Duration{2 * time.Second}, []time.Duration{5 * time.Second, 30 * time.Second}) {
+	for _, d := range sized(long, []time.Duration{2 * time.Second}, []time.Duration{5 * time.Second,
+		30 * time.Second}) {
 		time.Sleep(time.Second)
 		w.server.Stop()
 		w.struck("freeze the server", w.all()...)
@@ -511,9 +723,14 @@ func reapers(w *world, r *rand.Rand, long bool) {
 		if long && r.IntN(3) == 0 {
 			cut = redistest.CutBefore
 		}
-		w.dies("cut off at a step of a reap", x, 4*time.Second, x.proxy.On(func(args [][]byte) bool { // first what finds the lists, then what empties them
-			return touches(args, ".doing."+names[0]) && strings.EqualFold(string(args[0]), "EXISTS") == (i == 0)
-		}, max(1, i), cut))
+		w.dies(
+			"cut off at a step of a reap",
+			x,
+			4*time.Second,
+			x.proxy.On(func(args [][]byte) bool { // first what finds the lists, then what empties them
+				return touches(args, ".doing."+names[0]) && strings.EqualFold(string(args[0]), "EXISTS") == (i == 0)
+			}, max(1, i), cut),
+		)
 	}
 	w.load.Wait()
 	w.start(orders{})
@@ -542,7 +759,12 @@ func promoters(w *world, r *rand.Rand, long bool) {
 	}
 	for i := range 5 {
 		x := w.start(orders{Workers: 4, Lease: time.Second})
-		w.dies("cut off amid a promotion", x, 30*time.Second, x.proxy.On(redistest.Command("", "}.delay", "}.prepare"), 2+3*i, redistest.CutAfter))
+		w.dies(
+			"cut off amid a promotion",
+			x,
+			30*time.Second,
+			x.proxy.On(redistest.Command("", "}.delay", "}.prepare"), 2+3*i, redistest.CutAfter),
+		)
 	}
 	w.load.Wait()
 	w.start(orders{Workers: 16})
@@ -619,8 +841,8 @@ func evictions(w *world, r *rand.Rand, long bool) {
 	w.exhausted()
 }
 
-// exhausted has somebody else take all of a Pool's connections while a receiver has lost its own: it says so, and goes on when they are
-// given back. A Pool that can never have enough is refused at once.
+// exhausted has somebody else take all of a Pool's connections while a receiver has lost its own: it says so, and goes
+// on when they are given back. A Pool that can never have enough is refused at once.
 func (w *world) exhausted() {
 	pool, err := shunt.NewPool(w.proxy.URL())
 	if err != nil {
@@ -631,7 +853,8 @@ func (w *world) exhausted() {
 	o := orders{Lease: lease}
 	prototype := &message{channel: w.channels[0], log: log}
 	pool.MaxActive = 4
-	if _, err = o.queue(pool, log).Receive(context.Background(), prototype, 2); err == nil || !strings.Contains(err.Error(), "MaxActive") {
+	if _, err = o.queue(pool, log).Receive(context.Background(), prototype, 2); err == nil ||
+		!strings.Contains(err.Error(), "MaxActive") {
 		w.Errorf("Receive with too few connections: %v", err)
 	}
 	pool.MaxActive = 5
@@ -653,7 +876,11 @@ func (w *world) exhausted() {
 		c.Close()
 	}
 	es, err := readLedgers(w.dir)
-	if told := slices.ContainsFunc(es, func(e entry) bool { return e.By == log.by && strings.Contains(e.Note, "exhausted") }); !told || err != nil {
+	if told := slices.ContainsFunc(es, func(e entry) bool {
+		return e.By == log.by && strings.Contains(e.Note,
+			"exhausted")
+	}); !told ||
+		err != nil {
 		w.Errorf("nothing was said of the pool, of which %d connections were taken: %v", len(taken), err)
 	}
 	w.deliver(20)

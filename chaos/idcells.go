@@ -12,7 +12,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// nameSteps are the commands of messages with IDs. A caller's have a connection of their own: what a cut there costs is no receiver's.
+// nameSteps are the commands of messages with IDs. A caller's have a connection of their own: what a cut there costs is
+// no receiver's.
 var nameSteps = []struct {
 	step
 	caller bool
@@ -43,13 +44,27 @@ func delivering(channel string) redistest.Match {
 func idCells() (all []cell) {
 	for _, s := range nameSteps {
 		for _, cut := range cuts {
-			all = append(all, cell{row: "ids", name: s.name + "/" + cut.name, run: func(w *world) { strikeName(w, s.step, s.caller, cut.act, "") }})
+			all = append(
+				all,
+				cell{
+					row:  "ids",
+					name: s.name + "/" + cut.name,
+					run:  func(w *world) { strikeName(w, s.step, s.caller, cut.act, "") },
+				},
+			)
 		}
 		for _, text := range refusals {
 			code, _, _ := strings.Cut(text, " ")
 			switch code { // one of each kind
 			case "LOADING", "OOM", "READONLY", "NOSCRIPT", "WRONGTYPE":
-				all = append(all, cell{row: "ids", name: s.name + "/" + code, run: func(w *world) { strikeName(w, s.step, s.caller, redistest.ReplyError(text), text) }})
+				all = append(
+					all,
+					cell{
+						row:  "ids",
+						name: s.name + "/" + code,
+						run:  func(w *world) { strikeName(w, s.step, s.caller, redistest.ReplyError(text), text) },
+					},
+				)
 			}
 		}
 	}
@@ -58,14 +73,15 @@ func idCells() (all []cell) {
 		all = append(all, cell{row: "ids", name: name, run: func(w *world) { overBefore(w, other) }})
 	}
 	all = append(all, cell{row: "ids", name: "expired in dead hands, and its ID another's", run: expiredInHand})
-	for _, what := range []string{"SCRIPT FLUSH", "CLIENT KILL TYPE normal SKIPME yes", "CLIENT KILL TYPE pubsub SKIPME yes"} {
+	for _, what := range []string{"SCRIPT FLUSH", "CLIENT KILL TYPE normal SKIPME yes", "CLIENT KILL TYPE pubsub " +
+		"SKIPME yes"} {
 		all = append(all, cell{row: "ids", name: what, own: true, run: func(w *world) { flushNames(w, what) }})
 	}
 	return all
 }
 
-// strikeName has messages with IDs meet all that can become of them while one of their commands is struck: once by a cut, or for a while by an
-// error reply.
+// strikeName has messages with IDs meet all that can become of them while one of their commands is struck: once by a
+// cut, or for a while by an error reply.
 func strikeName(w *world, st step, caller bool, act redistest.Action, refusal string) {
 	calls := redistest.NewProxy(w.TB, w.server.Addr())
 	px, nth := w.proxy, 1
@@ -91,7 +107,11 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 	if refusal != "" {
 		time.Sleep(refusing)
 		rule.Remove()
-		if !caller && !strings.HasPrefix(refusal, "WRONGTYPE") { // of callers there are many; and an index that cannot be read holds nothing up
+		if !caller &&
+			!strings.HasPrefix(
+				refusal,
+				"WRONGTYPE",
+			) { // of callers there are many; and an index that cannot be read holds nothing up
 			tries.spin(w, 2)
 		}
 	}
@@ -117,8 +137,8 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 
 const tales = 8
 
-// tell is what becomes of messages with IDs, each in a goroutine of its own. cut says that a fault strikes but once: then each call but the one
-// that it strikes comes to what it should, and every delivery is made.
+// tell is what becomes of messages with IDs, each in a goroutine of its own. cut says that a fault strikes but once:
+// then each call but the one that it strikes comes to what it should, and every delivery is made.
 func (w *world) tell(n *namer, cut bool) {
 	id := func(tale string) string { return n.channel + "/" + tale }
 	deliver := func(tale, plan string, a asked) bool {
@@ -189,7 +209,8 @@ func (w *world) tell(n *namer, cut bool) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 		defer cancel()
-		if o, err := n.q.Wait(ctx, n.channel, id("awaited")); (err != nil || o.Kind != shunt.EventAcked) && link.Code(err) != "WRONGTYPE" {
+		if o, err := n.q.Wait(ctx, n.channel, id("awaited")); (err != nil || o.Kind != shunt.EventAcked) &&
+			link.Code(err) != "WRONGTYPE" {
 			w.Errorf("wait: %+v, %v", o, err)
 		}
 	})
@@ -206,8 +227,8 @@ func (w *world) begunOnce(id string) bool {
 	return false
 }
 
-// overBefore loses the reply to a delivery whose message is over, and its ID perhaps taken by another one, before its deliverer is back: it is
-// delivered, once, and handled, once.
+// overBefore loses the reply to a delivery whose message is over, and its ID perhaps taken by another one, before its
+// deliverer is back: it is delivered, once, and handled, once.
 func overBefore(w *world, other bool) {
 	calls := redistest.NewProxy(w.TB, w.server.Addr())
 	_, shutdown := w.receive(orders{Workers: 2})
@@ -229,7 +250,8 @@ func overBefore(w *world, other bool) {
 	w.struck("lost reply")
 	w.until(5*time.Second, "it is over", func() bool { return w.begunOnce(id) && w.busy() == 0 })
 	if other {
-		if err := (&namer{q: w.direct, log: &ledger{by: "other", file: w.log.file}, channel: n.channel}).deliver(id, planSlow+"500", asked{}); err != nil {
+		if err := (&namer{q: w.direct, log: &ledger{by: "other", file: w.log.file}, channel: n.channel}).deliver(id,
+			planSlow+"500", asked{}); err != nil {
 			w.Error(err)
 		}
 	}
@@ -241,7 +263,8 @@ func overBefore(w *world, other bool) {
 	shutdown(true)
 }
 
-// expiredInHand has a message expire that somebody took who died before he had asked for it, and another one take its ID meanwhile.
+// expiredInHand has a message expire that somebody took who died before he had asked for it, and another one take its
+// ID meanwhile.
 func expiredInHand(w *world) {
 	const ttl = 200 * time.Millisecond
 	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}

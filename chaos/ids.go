@@ -42,11 +42,27 @@ var named = []struct {
 	plan string
 	asked
 }{
-	{planOK, asked{}}, {planSlow + "20", asked{}}, {planRetry, asked{}}, {planThen + "1", asked{}}, {planOK, asked{unique: 200 * time.Millisecond}},
-	{planAfter + "50", asked{}}, {planOK, asked{retain: 500 * time.Millisecond}}, {planReject, asked{retain: 300 * time.Millisecond}},
-	{planOK, asked{expire: 60 * time.Millisecond}}, {planSlow + "100", asked{expire: 100 * time.Millisecond}}, {planOK, asked{in: 100 * time.Millisecond}},
-	{planTwice, asked{unique: 100 * time.Millisecond}}, {planPanic, asked{}}, {planRetry, asked{in: 150 * time.Millisecond}},
-	{planOK, asked{in: 200 * time.Millisecond, expire: 400 * time.Millisecond}}, {planFalter + "1", asked{retain: 200 * time.Millisecond}},
+	{
+		planOK,
+		asked{},
+	}, {planSlow + "20", asked{}}, {planRetry, asked{}}, {planThen + "1", asked{}}, {planOK,
+		asked{unique: 200 * time.Millisecond}},
+	{
+		planAfter + "50",
+		asked{},
+	}, {planOK, asked{retain: 500 * time.Millisecond}}, {planReject, asked{retain: 300 * time.Millisecond}},
+	{
+		planOK,
+		asked{expire: 60 * time.Millisecond},
+	}, {planSlow + "100", asked{expire: 100 * time.Millisecond}}, {planOK, asked{in: 100 * time.Millisecond}},
+	{
+		planTwice,
+		asked{unique: 100 * time.Millisecond},
+	}, {planPanic, asked{}}, {planRetry, asked{in: 150 * time.Millisecond}},
+	{
+		planOK,
+		asked{in: 200 * time.Millisecond, expire: 400 * time.Millisecond},
+	}, {planFalter + "1", asked{retain: 200 * time.Millisecond}},
 }
 
 // namer delivers messages with IDs, and does with them what can be done by ID. All of it is said.
@@ -139,7 +155,8 @@ func (n *namer) putOff(id string, d time.Duration) error {
 
 const namers = 8 // goroutines of a load
 
-// name has some goroutines deliver to a few IDs, again and again, and cancel, postpone, and wait for what has them, until ctx ends.
+// name has some goroutines deliver to a few IDs, again and again, and cancel, postpone, and wait for what has them,
+// until ctx ends.
 func (o *orders) name(ctx context.Context, q *shunt.Queue, log *ledger) {
 	n := &namer{q: q, log: log, channel: o.Channels[0]}
 	var all sync.WaitGroup
@@ -176,8 +193,8 @@ func (o *orders) name(ctx context.Context, q *shunt.Queue, log *ledger) {
 	all.Wait()
 }
 
-// freed waits until no ID is taken any more, and nothing else is known of one, as it has to be when all is over; what is left after that is the
-// checker's. Unless forgotten is set, what became of messages may yet be kept.
+// freed waits until no ID is taken any more, and nothing else is known of one, as it has to be when all is over; what
+// is left after that is the checker's. Unless forgotten is set, what became of messages may yet be kept.
 func (w *world) freed(limit time.Duration, forgotten bool) {
 	keys := []string{"ids", "running", "cancelled", "waited"}
 	if forgotten {
@@ -232,14 +249,19 @@ func (w *world) receipted(most int) {
 
 // aimsOfNames are the commands at which a cut can strike what has an ID.
 var aimsOfNames = []func(channel string) redistest.Match{
-	redistest.ByName("HSET", ".running"), redistest.ByScript(store.Start), redistest.ByName("EXISTS", ".cancelled"), redistest.ByName("HMGET", ".ids"), redistest.ByScript(store.Settle), redistest.ByScript(store.Follow), redistest.ByScript(store.Retry), redistest.ByScript(store.Reject),
+	redistest.ByName(
+		"HSET",
+		".running",
+	), redistest.ByScript(store.Start), redistest.ByName("EXISTS", ".cancelled"), redistest.ByName("HMGET", ".ids"),
+	redistest.ByScript(store.Settle), redistest.ByScript(store.Follow), redistest.ByScript(store.Retry),
+	redistest.ByScript(store.Reject),
 	delivering, redistest.ByScript(store.Cancel), redistest.ByScript(store.Postpone),
 }
 
 const ofCallers = 8 // the first of those that are no receiver's
 
-// ids has everything happen to messages with IDs while their workers are killed, by us and by some of the messages, redis-server is killed,
-// and connections are cut at each of their scripts.
+// ids has everything happen to messages with IDs while their workers are killed, by us and by some of the messages,
+// redis-server is killed, and connections are cut at each of their scripts.
 func ids(w *world, r *rand.Rand, long bool) {
 	const cutting = 300 * time.Millisecond
 	over, tended := make(chan struct{}), make(chan struct{})
@@ -290,7 +312,8 @@ func ids(w *world, r *rand.Rand, long bool) {
 				x, what = deliverer, "cut at a call"
 				doubts++
 			}
-			cut := []redistest.Action{redistest.CutAfter, redistest.CutAfter, redistest.CutUnread, redistest.CutBefore}[r.IntN(4)]
+			cut := []redistest.Action{redistest.CutAfter, redistest.CutAfter, redistest.CutUnread,
+				redistest.CutBefore}[r.IntN(4)]
 			began, rule := time.Now(), x.proxy.On(aimsOfNames[at](w.channels[0]), 1, cut)
 			time.Sleep(cutting)
 			if rule.Remove(); rule.Struck() > 0 {
@@ -298,7 +321,9 @@ func ids(w *world, r *rand.Rand, long bool) {
 				if x == deliverer {
 					allowed = 0
 				}
-				w.log.say(entry{At: began, By: x.Name, Op: fault, Phase: info, ID: what, N: allowed, Due: began.Add(cutting)})
+				w.log.say(
+					entry{At: began, By: x.Name, Op: fault, Phase: info, ID: what, N: allowed, Due: began.Add(cutting)},
+				)
 			}
 		}
 	}

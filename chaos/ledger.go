@@ -57,7 +57,19 @@ func (e entry) String() string {
 	if !e.Due.IsZero() {
 		due = e.Due.UnixNano()
 	}
-	return fmt.Sprintf("%d\t%s\t%s\t%s\t%q\t%s\t%d\t%d\t%d\t%q\n", e.At.UnixNano(), e.By, e.Op, e.Phase, e.ID, e.Serial, e.Attempt, e.N, due, e.Note)
+	return fmt.Sprintf(
+		"%d\t%s\t%s\t%s\t%q\t%s\t%d\t%d\t%d\t%q\n",
+		e.At.UnixNano(),
+		e.By,
+		e.Op,
+		e.Phase,
+		e.ID,
+		e.Serial,
+		e.Attempt,
+		e.N,
+		due,
+		e.Note,
+	)
 }
 
 func parseEntry(line string) (e entry, err error) {
@@ -71,15 +83,25 @@ func parseEntry(line string) (e entry, err error) {
 	n, err4 := strconv.Atoi(part[7])
 	due, err5 := strconv.ParseInt(part[8], 10, 64)
 	note, err6 := strconv.Unquote(part[9])
-	e = entry{At: time.Unix(0, at), By: part[1], Op: part[2], Phase: part[3], ID: id, Serial: part[5], Attempt: attempt, N: n, Note: note}
+	e = entry{
+		At:      time.Unix(0, at),
+		By:      part[1],
+		Op:      part[2],
+		Phase:   part[3],
+		ID:      id,
+		Serial:  part[5],
+		Attempt: attempt,
+		N:       n,
+		Note:    note,
+	}
 	if due != 0 {
 		e.Due = time.Unix(0, due)
 	}
 	return e, errors.Join(err1, err2, err3, err4, err5, err6)
 }
 
-// ledger is what one process says. Each entry is one write to a file opened for appending, so that a SIGKILL takes nothing back
-// that was said.
+// ledger is what one process says. Each entry is one write to a file opened for appending, so that a SIGKILL takes
+// nothing back that was said.
 type ledger struct {
 	by   string
 	file *os.File

@@ -1,6 +1,6 @@
-// Chaos tries to lose a message and cannot: it runs the fault matrix of shunt against the package and a real redis-server, has every
-// process say what it does, and judges what was said by the invariants. go test is the short form; make chaos, which
-// is go run . in this directory, the long one, and writes docs/reliability.md.
+// Chaos tries to lose a message and cannot: it runs the fault matrix of shunt against the package and a real
+// redis-server, has every process say what it does, and judges what was said by the invariants. go test is the short
+// form; make chaos, which is go run . in this directory, the long one, and writes docs/reliability.md.
 package main
 
 import (
@@ -63,8 +63,20 @@ func (p *plan) read() {
 	flag.Uint64Var(&p.seed, "seed", uint64(number("SEED", int(time.Now().Unix()))), "of all that is drawn")
 	flag.DurationVar(&p.time, "time", length, "of each random mix")
 	flag.IntVar(&p.mixes, "mixes", number("MIXES", 20), "how many random mixes, of seeds that follow each other")
-	flag.StringVar(&p.only, "only", os.Getenv("ONLY"), "rows to run, by patterns with commas between them, as of path.Match; cells, mix, defects and the names of defects are rows, too. Then nothing is written")
-	flag.StringVar(&p.out, "out", "", "directory to write to; empty: docs, and of a part nowhere. The rows of a part take the place of those that are there")
+	flag.StringVar(
+		&p.only,
+		"only",
+		os.Getenv("ONLY"),
+		"rows to run, by patterns with commas between them, as of path.Match; cells, mix, defects and the names of "+
+			"defects are rows, too. Then nothing is written",
+	)
+	flag.StringVar(
+		&p.out,
+		"out",
+		"",
+		"directory to write to; empty: docs, and of a part nowhere. The rows of a part take the place of those that "+
+			"are there",
+	)
 	flag.BoolVar(&p.render, "render", false, "run nothing: write the page anew from the figures beside it")
 	flag.Parse()
 }
@@ -99,7 +111,20 @@ func main() {
 		return
 	}
 	began := time.Now()
-	r := &report{Seed: p.seed, Command: strings.TrimSuffix(fmt.Sprintf("make chaos ROUNDS=%d SEED=%d TIME=%s MIXES=%d ONLY='%s'", p.rounds, p.seed, p.time, p.mixes, p.only), " ONLY=''")}
+	r := &report{
+		Seed: p.seed,
+		Command: strings.TrimSuffix(
+			fmt.Sprintf(
+				"make chaos ROUNDS=%d SEED=%d TIME=%s MIXES=%d ONLY='%s'",
+				p.rounds,
+				p.seed,
+				p.time,
+				p.mixes,
+				p.only,
+			),
+			" ONLY=''",
+		),
+	}
 	r.setting()
 	fmt.Println(r.Command, r.Commit)
 	p.run(r)
@@ -146,9 +171,24 @@ func (p *plan) done(res *result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.well = p.well && res.passed()
-	fmt.Printf("%-12s rounds %3d, struck %4d, delivered %7d, lost %d, duplicated %d (allowed %d), orphaned %d, recovery p50 %v p99 %v, late p99 %v, took %v\n",
-		res.Row, res.Rounds, res.Struck, res.Enqueued, res.Lost, res.Duplicated, res.Allowed, res.Orphaned,
-		res.RecoveryP50.Round(time.Millisecond), res.RecoveryP99.Round(time.Millisecond), res.LateP99.Round(10*time.Microsecond), res.Took.Round(time.Second))
+	fmt.Printf(
+		"%-12s rounds %3d, struck %4d, delivered %7d, lost %d, duplicated %d (allowed %d), orphaned %d, recovery "+
+			"p50 %v p99 %v, late p99 %v, took %v\n",
+		res.Row,
+		res.Rounds,
+		res.Struck,
+		res.Enqueued,
+		res.Lost,
+		res.Duplicated,
+		res.Allowed,
+		res.Orphaned,
+		res.RecoveryP50.Round(
+			time.Millisecond,
+		),
+		res.RecoveryP99.Round(time.Millisecond),
+		res.LateP99.Round(10*time.Microsecond),
+		res.Took.Round(time.Second),
+	)
 	if res.Struck == 0 {
 		fmt.Println("its fault never struck")
 	}
@@ -238,10 +278,13 @@ func (p *plan) cells(r *report) {
 
 // cellsOf says what the single cells of a row are.
 var cellsOf = map[string]string{
-	"F4": "handlers that panic, exit, hang, ignore their context", "F6": "a cut at each command, on each side of its execution",
-	"F12": "each error reply to each command; a wrong type at each key", "F13": "SCRIPT FLUSH and CLIENT KILL, busy and idle",
+	"F4": "handlers that panic, exit, hang, ignore their context", "F6": "a cut at each command, on each side of " +
+		"its execution",
+	"F12": "each error reply to each command; a wrong type at each key", "F13": "SCRIPT FLUSH and CLIENT KILL, busy " +
+		"and idle",
 	"F22": "identical, empty, large and binary payloads",
-	"ids": "of messages with IDs, and what follows: a cut, an error reply, SCRIPT FLUSH and CLIENT KILL at each command",
+	"ids": "of messages with IDs, and what follows: a cut, an error reply, SCRIPT FLUSH and CLIENT KILL at each " +
+		"command",
 }
 
 func (p *plan) randomly(r *report) {
@@ -264,7 +307,8 @@ func (p *plan) randomly(r *report) {
 	})
 }
 
-// hunt has one seeded defect caught, on its schedule, which the package as it is has to pass, and by random mixes within 2 minutes.
+// hunt has one seeded defect caught, on its schedule, which the package as it is has to pass, and by random mixes
+// within 2 minutes.
 func (p *plan) hunt(d *defect) *catch {
 	c := &catch{Name: d.name, Rare: d.rare}
 	atOnce(2, 2, func(i int) {

@@ -19,8 +19,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Plans: what a message makes its handler do. Those with a number wait so many milliseconds. What concerns the first attempt only
-// ends well at the second.
+// Plans: what a message makes its handler do. Those with a number wait so many milliseconds. What concerns the first
+// attempt only ends well at the second.
 const (
 	planOK      = "ok"
 	planRetry   = "retry"   // fails once

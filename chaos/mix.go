@@ -16,7 +16,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// blow is one fault of the random mix. All of it is derived from the seed before anything starts, so that it can be struck again.
+// blow is one fault of the random mix. All of it is derived from the seed before anything starts, so that it can be
+// struck again.
 type blow struct {
 	At, For time.Duration // since the beginning; how long it goes on
 	Kind    string
@@ -26,14 +27,48 @@ type blow struct {
 }
 
 func (b blow) String() string {
-	return fmt.Sprintf("%8.3fs %-14s for %v who %d nth %d %q", b.At.Seconds(), b.Kind, b.For.Round(time.Millisecond), b.Who, b.Nth, b.What)
+	return fmt.Sprintf(
+		"%8.3fs %-14s for %v who %d nth %d %q",
+		b.At.Seconds(),
+		b.Kind,
+		b.For.Round(time.Millisecond),
+		b.Who,
+		b.Nth,
+		b.What,
+	)
 }
 
-// The kinds of blows, by the hand that strikes them: what one hand does it does one after another, what two do comes at once.
+// The kinds of blows, by the hand that strikes them: what one hand does it does one after another, what two do comes at
+// once.
 var hands = [][]string{
 	{"kill", "kill", "stop", "stop", "term", "corpse", "corpse"},
-	{"cut before", "cut unread", "cut after", "cut after", "cut after", "cut after", "cut all", "hole", "mute", "slow", "slice", "refuse", "error"},
-	{"kill server", "stop server", "stop server", "stop server", "script flush", "client kill", "client kill", "squeeze", "wrong type", "wrong type"},
+	{
+		"cut before",
+		"cut unread",
+		"cut after",
+		"cut after",
+		"cut after",
+		"cut after",
+		"cut all",
+		"hole",
+		"mute",
+		"slow",
+		"slice",
+		"refuse",
+		"error",
+	},
+	{
+		"kill server",
+		"stop server",
+		"stop server",
+		"stop server",
+		"script flush",
+		"client kill",
+		"client kill",
+		"squeeze",
+		"wrong type",
+		"wrong type",
+	},
 }
 
 // aims are what a blow can be aimed at: commands by their names and keys, so that a script is met whatever its text is.
@@ -54,14 +89,28 @@ var aims = map[string]redistest.Match{
 }
 
 var (
-	aimed    = slices.Sorted(maps.Keys(aims))
-	parting  = []string{"waiter", "waiter", "waiter", "waiter", "long retry", "long retry", "take", "ack", "retry", "reject", "promote", "put back"}
+	aimed   = slices.Sorted(maps.Keys(aims))
+	parting = []string{
+		"waiter",
+		"waiter",
+		"waiter",
+		"waiter",
+		"long retry",
+		"long retry",
+		"take",
+		"ack",
+		"retry",
+		"reject",
+		"promote",
+		"put back",
+	}
 	mistaken = []string{"prepare", "prepare", "suspect", "delay", "dead", "keeper"}
 )
 
 // acks matches what acks one, and what acks several.
 func acks(args [][]byte) bool {
-	return redistest.Command("LREM")(args) || len(args) == 7 && string(args[2]) == "1" && bytes.Contains(args[3], []byte(".doing."))
+	return redistest.Command("LREM")(args) ||
+		len(args) == 7 && string(args[2]) == "1" && bytes.Contains(args[3], []byte(".doing."))
 }
 
 // longRetry matches a retry that is still in delay when a handover sends it again.
@@ -73,11 +122,12 @@ func longRetry(args [][]byte) bool {
 	return err == nil && ms >= 1000
 }
 
-// After every storm the hands rest, but for a parting shot at each process: a lost reply at one command, and nothing after it that would
-// mend what it strands. Then comes a lull: what is doubled in it, no fault can have caused, and what was there before has to be handled
-// in its first five seconds, be it in whose hands it may. Then, when nothing excuses any more that a living one is judged dead,
-// redis-server stops with a sweep on its way, until every entry is too old: who was away only because Redis was is not dead. All then go
-// on as new incarnations, which would mend what was stranded.
+// After every storm the hands rest, but for a parting shot at each process: a lost reply at one command, and nothing
+// after it that would mend what it strands. Then comes a lull: what is doubled in it, no fault can have caused, and
+// what was there before has to be handled in its first five seconds, be it in whose hands it may. Then, when nothing
+// excuses any more that a living one is judged dead, redis-server stops with a sweep on its way, until every entry is
+// too old: who was away only because Redis was is not dead. All then go on as new incarnations, which would mend what
+// was stranded.
 const (
 	storm  = 8 * time.Second
 	shots  = 3 * time.Second
@@ -144,9 +194,26 @@ func plot(seed uint64, length time.Duration) []blow {
 	r := rand.New(rand.NewPCG(seed, uint64(len(hands))))
 	for at := storm; ; at += cycle {
 		for who := range 4 {
-			add(blow{At: at, For: shots, Kind: "shot", Who: who, Nth: 1 + r.IntN(2), What: parting[r.IntN(len(parting))]})
+			add(
+				blow{
+					At:   at,
+					For:  shots,
+					Kind: "shot",
+					Who:  who,
+					Nth:  1 + r.IntN(2),
+					What: parting[r.IntN(len(parting))],
+				},
+			)
 		}
-		if !add(blow{At: at + shots + paused, For: entryLives(lease) + between(r, 0, 200*time.Millisecond), Kind: "pause", Who: -1, Nth: r.IntN(3)}) {
+		if !add(
+			blow{
+				At:   at + shots + paused,
+				For:  entryLives(lease) + between(r, 0, 200*time.Millisecond),
+				Kind: "pause",
+				Who:  -1,
+				Nth:  r.IntN(3),
+			},
+		) {
 			break
 		}
 	}
@@ -164,7 +231,24 @@ func mix(t testing.TB, s *redistest.Server, defect string, seed uint64, length t
 		m.join(w.channels[1:])
 	}
 	deliverer := w.start(orders{Name: "deliverer", Enqueue: 60, Channels: w.channels, Plans: usual})
-	w.flow(150, planOK, planRetry, planSlow+"30", "after:50", planOK+"+100", planReject, planAfter+"1500", planDeaf+"800", planOK, planTwice, planAfter+"1800", planOK+"+40", planPanic, planOK, planGoexit)
+	w.flow(
+		150,
+		planOK,
+		planRetry,
+		planSlow+"30",
+		"after:50",
+		planOK+"+100",
+		planReject,
+		planAfter+"1500",
+		planDeaf+"800",
+		planOK,
+		planTwice,
+		planAfter+"1800",
+		planOK+"+40",
+		planPanic,
+		planOK,
+		planGoexit,
+	)
 	w.load.Go(m.oddities)
 	// What one hand does it does one after another; shots and pauses are nobody's, and wait for nobody.
 	turn := make(map[int][]blow)
@@ -207,8 +291,8 @@ type mixer struct {
 	over  chan struct{}
 }
 
-// join starts a worker process on some channels, with so many workers that a backlog of high is gone before a calm is over: low has
-// no turn before.
+// join starts a worker process on some channels, with so many workers that a backlog of high is gone before a calm is
+// over: low has no turn before.
 func (m *mixer) join(channels []string) *worker {
 	return m.start(orders{Channels: channels, Workers: 16, Grace: 2 * time.Second})
 }
@@ -235,13 +319,19 @@ func (m *mixer) oddities() {
 	}
 }
 
-// corpse leaves in Redis what a process that died with full lists leaves there, and cuts off who looks after it, in the midst of it.
+// corpse leaves in Redis what a process that died with full lists leaves there, and cuts off who looks after it, in the
+// midst of it.
 func (m *mixer) corpse(b blow) {
 	c := m.channels[b.Nth%3]
 	k := store.KeysOf(c)
 	dead := store.NewIncarnation(1, lease)
-	args := []any{"redis.call('RPUSH', KEYS[1], unpack(ARGV, 2)) return redis.call('ZADD', KEYS[2], 0, ARGV[1])", 2, k.Doing(dead, 0), k.DeadReceivers,
-		fmt.Sprintf("%s %d r", dead.Name, time.Now().UnixMilli())}
+	args := []any{
+		"redis.call('RPUSH', KEYS[1], unpack(ARGV, 2)) return redis.call('ZADD', KEYS[2], 0, ARGV[1])",
+		2,
+		k.Doing(dead, 0),
+		k.DeadReceivers,
+		fmt.Sprintf("%s %d r", dead.Name, time.Now().UnixMilli()),
+	}
 	id := fmt.Sprintf("%s/corpse%d", c, b.At.Milliseconds())
 	e := &message{id: id, plan: planRetry}
 	for range 1 + b.Nth {
@@ -323,7 +413,17 @@ func (m *mixer) strike(b blow) {
 		select {
 		case <-stopped:
 			for _, x := range xs {
-				m.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: "stop server at a sweep", N: x.flight(), Due: time.Now().Add(b.For), Note: spared})
+				m.log.say(
+					entry{
+						By:    x.Name,
+						Op:    fault,
+						Phase: info,
+						ID:    "stop server at a sweep",
+						N:     x.flight(),
+						Due:   time.Now().Add(b.For),
+						Note:  spared,
+					},
+				)
 			}
 			time.Sleep(b.For)
 			m.server.Cont()

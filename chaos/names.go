@@ -67,7 +67,12 @@ type names struct {
 }
 
 func (h *history) names() *names {
-	n := &names{lives: make(map[string][]*life), of: make(map[string]*life), bySerial: make(map[string]*life), calls: make(map[string][]span)}
+	n := &names{
+		lives:    make(map[string][]*life),
+		of:       make(map[string]*life),
+		bySerial: make(map[string]*life),
+		calls:    make(map[string][]span),
+	}
 	open := make(map[[3]string]time.Time)
 	for _, e := range h.entries {
 		switch e.Op {
@@ -78,7 +83,13 @@ func (h *history) names() *names {
 			}
 			l := n.of[e.ID]
 			if l == nil {
-				l = &life{id: e.ID, begun: e.At, unique: time.Duration(e.N) * time.Millisecond, answered: far, over: far}
+				l = &life{
+					id:       e.ID,
+					begun:    e.At,
+					unique:   time.Duration(e.N) * time.Millisecond,
+					answered: far,
+					over:     far,
+				}
 				n.of[e.ID], n.lives[name] = l, append(n.lives[name], l)
 			}
 			if e.Phase != invoke {
@@ -169,7 +180,8 @@ func (n *names) whose(name, serial string) *life {
 	var is *life
 	made := ulid.Time(u.Time())
 	for _, l := range n.lives[name] {
-		if l.phase == fail || l.serial != "" || made.Before(l.begun.Truncate(time.Millisecond)) || made.After(l.answered) {
+		if l.phase == fail || l.serial != "" || made.Before(l.begun.Truncate(time.Millisecond)) ||
+			made.After(l.answered) {
 			continue
 		}
 		if is != nil {
@@ -216,9 +228,10 @@ func (n *names) spare() map[string]bool {
 	return spare
 }
 
-// named judges what is promised of IDs: I13 that all are free when all is over, I14 that what follows, or is delivered with an ID, is there once, I15 that one message at a time
-// lives under an ID, I16 that what was cancelled while it waited is not handled, I17 that a delivery is refused for an ID that is taken,
-// and of I9 that what was put off is not early.
+// named judges what is promised of IDs: I13 that all are free when all is over, I14 that what follows, or is delivered
+// with an ID, is there once, I15 that one message at a time lives under an ID, I16 that what was cancelled while it
+// waited is not handled, I17 that a delivery is refused for an ID that is taken, and of I9 that what was put off is not
+// early.
 func (h *history) named(n *names, spare map[string]bool, broke func(string, string, string, ...any)) {
 	invoked, serials := make(map[string]int), make(map[string]map[string]int) // by message; of each serial its acks
 	whose := make(map[string]string)
@@ -242,11 +255,23 @@ func (h *history) named(n *names, spare map[string]bool, broke func(string, stri
 			}
 			whose[e.Serial] = e.ID
 			if _, met := serials[e.ID][e.Serial]; !met && len(serials[e.ID]) == invoked[e.ID] {
-				broke("I14 doubled", e.ID, "delivered %d times and handled under %d serials", invoked[e.ID], len(serials[e.ID])+1)
+				broke(
+					"I14 doubled",
+					e.ID,
+					"delivered %d times and handled under %d serials",
+					invoked[e.ID],
+					len(serials[e.ID])+1,
+				)
 			}
 			serials[e.ID][e.Serial] += 0
 			if at, was := cancelled[e.Serial]; was && e.At.After(at) {
-				broke("I16 cancelled", e.ID, "handled at %s although its Cancel had returned at %s", clockOf(e.At), clockOf(at))
+				broke(
+					"I16 cancelled",
+					e.ID,
+					"handled at %s although its Cancel had returned at %s",
+					clockOf(e.At),
+					clockOf(at),
+				)
 			}
 		case e.Op == "acked" && whose[e.Serial] != "":
 			id := whose[e.Serial]
@@ -259,7 +284,8 @@ func (h *history) named(n *names, spare map[string]bool, broke func(string, stri
 		for _, l := range ls {
 			if l.phase == fail && l.note == duplicate {
 				o := n.whose(name, l.by)
-				if o == nil && !slices.ContainsFunc(n.living(name, l.begun, l.answered), func(o *life) bool { return o != l }) {
+				if o == nil &&
+					!slices.ContainsFunc(n.living(name, l.begun, l.answered), func(o *life) bool { return o != l }) {
 					broke("I17 refused", l.id, "for its ID, which nobody had")
 				} else if o != nil && !o.within(l.begun, l.answered) {
 					broke("I17 refused", l.id, "for %s, which was over at %s", o.id, clockOf(o.over))
@@ -270,7 +296,14 @@ func (h *history) named(n *names, spare map[string]bool, broke func(string, stri
 			}
 			for _, o := range ls {
 				if o != l && o.phase == ok && o.begun.After(l.answered) && o.answered.Before(l.seen) {
-					broke("I15 two of one id", l.id, "begun to be handled at %s, and %s was delivered at %s", clockOf(l.seen), o.id, clockOf(o.answered))
+					broke(
+						"I15 two of one id",
+						l.id,
+						"begun to be handled at %s, and %s was delivered at %s",
+						clockOf(l.seen),
+						o.id,
+						clockOf(o.answered),
+					)
 				}
 			}
 		}
@@ -289,7 +322,8 @@ func (h *history) named(n *names, spare map[string]bool, broke func(string, stri
 
 func clockOf(t time.Time) string { return t.Format("15:04:05.000") }
 
-// hasty says whether a message was begun after it was put off and before it was due, and was not put off anew meanwhile.
+// hasty says whether a message was begun after it was put off and before it was due, and was not put off anew
+// meanwhile.
 func (l *life) hasty(h *history, c span, calls []span) bool {
 	from, _ := slices.BinarySearchFunc(h.entries, c.At, func(e entry, t time.Time) int { return e.At.Compare(t) })
 	for _, e := range h.entries[from:] {
@@ -338,7 +372,17 @@ func (h *history) together(broke func(string, string, string, ...any)) {
 					break
 				}
 				if y.serial != x.serial && !x.lost && !y.lost {
-					broke("I15 two of one id", y.id, "handled by %s from %s on, and %s by %s from %s to %s", y.by, clockOf(y.from), x.id, x.by, clockOf(x.from), clockOf(x.to))
+					broke(
+						"I15 two of one id",
+						y.id,
+						"handled by %s from %s on, and %s by %s from %s to %s",
+						y.by,
+						clockOf(y.from),
+						x.id,
+						x.by,
+						clockOf(x.from),
+						clockOf(x.to),
+					)
 				}
 			}
 		}

@@ -20,43 +20,81 @@ func TestNames(t *testing.T) {
 	more := func(lines ...string) []entry { return said(lines...).entries }
 	all := func(parts ...[]entry) []entry { return slices.Concat(parts...) }
 	// One message under the ID a, delivered at 2000 to 2010 and handled at 2020 to 2030.
-	first := more("h deliver invoke a#1 plan=ok at=2000", "h deliver ok a#1 at=2010", "w1 handle invoke a#1 at=2020", "w1 handle ok a#1 at=2030", "w1 acked info a#1 at=2040")
+	first := more(
+		"h deliver invoke a#1 plan=ok at=2000",
+		"h deliver ok a#1 at=2010",
+		"w1 handle invoke a#1 at=2020",
+		"w1 handle ok a#1 at=2030",
+		"w1 acked info a#1 at=2040",
+	)
 	// One that nobody handles.
 	waits := more("h deliver invoke b#1 plan=ok at=2000", "h deliver ok b#1 at=2010")
 	serial := ulid.MustNew(ulid.Timestamp(at(2005)), nil).String() // of b#1, and nobody else has said so
 	expired := all(waits, []entry{{At: at(2010), Op: expires, ID: "b#1", Due: at(2020)}})
-	again := all(more("h deliver invoke b#2 plan=ok at=2050"), []entry{{At: at(2060), Op: refused, Phase: info, ID: "b#2", Serial: serial}, {By: "h", At: at(2060), Op: deliver, Phase: fail, ID: "b#2", Note: duplicate}})
-	chain := more("h deliver invoke z plan=then:1 at=2000", "h deliver ok z at=2010", "w1 handle invoke z at=2020", "w1 handle ok z at=2030", "w1 acked info z at=2040")
+	again := all(
+		more("h deliver invoke b#2 plan=ok at=2050"),
+		[]entry{
+			{At: at(2060), Op: refused, Phase: info, ID: "b#2", Serial: serial},
+			{By: "h", At: at(2060), Op: deliver, Phase: fail, ID: "b#2", Note: duplicate},
+		},
+	)
+	chain := more(
+		"h deliver invoke z plan=then:1 at=2000",
+		"h deliver ok z at=2010",
+		"w1 handle invoke z at=2020",
+		"w1 handle ok z at=2030",
+		"w1 acked info z at=2040",
+	)
 	next := more("w1 handle invoke z> at=2050", "w1 handle ok z> at=2060", "w1 acked info z> at=2070")
 	for _, c := range []struct {
 		name string
 		es   []entry
 		want []string
 	}{
-		{"one after another", all(first, more("h deliver invoke a#2 plan=ok at=2100", "h deliver ok a#2 at=2110", "w1 handle invoke a#2 at=2120", "w1 handle ok a#2 at=2130", "w1 acked info a#2 at=2140")), nil},
+		{"one after another", all(first, more("h deliver invoke a#2 plan=ok at=2100", "h deliver ok a#2 at=2110",
+			"w1 handle invoke a#2 at=2120", "w1 handle ok a#2 at=2130", "w1 acked info a#2 at=2140")), nil},
 		{"lost", waits, []string{"I1 lost"}},
 		{"cancelled", all(waits, call(callOff, ok, 2100, 2110, entry{ID: "b", Serial: "sb#1", Note: "prepare"})), nil},
 		{"cancelled, perhaps", all(waits, call(callOff, info, 2100, 2110, entry{ID: "b"})), nil},
-		{"cancelled before it was there", all(waits, call(callOff, info, 1000, 1010, entry{ID: "b"})), []string{"I1 lost"}},
-		{"cancelled and handled", all(first, call(callOff, ok, 2011, 2015, entry{ID: "a", Serial: "sa#1", Note: "prepare"})), []string{"I16 cancelled"}},
-		{"cancelled in hand and handled", all(first, call(callOff, ok, 2011, 2015, entry{ID: "a", Serial: "sa#1", Note: "doing"})), nil},
+		{"cancelled before it was there", all(waits, call(callOff, info, 1000, 1010, entry{ID: "b"})),
+			[]string{"I1 lost"}},
+		{"cancelled and handled", all(first, call(callOff, ok, 2011, 2015, entry{ID: "a", Serial: "sa#1",
+			Note: "prepare"})), []string{"I16 cancelled"}},
+		{"cancelled in hand and handled", all(first, call(callOff, ok, 2011, 2015, entry{ID: "a", Serial: "sa#1",
+			Note: "doing"})), nil},
 		{"expired", expired, nil},
 		{"refused for what has expired", all(expired, again), []string{"I17 refused"}},
-		{"refused for what expired in a dead worker's hands, cancelled", all(expired, call(callOff, ok, 2015, 2016, entry{ID: "b", Serial: serial, Note: "doing"}), again), nil},
-		{"refused for what was cancelled, not yet expired", all(expired, call(callOff, ok, 2015, 2016, entry{ID: "b", Serial: serial, Note: "prepare"}), again), []string{"I17 refused"}},
+		{"refused for what expired in a dead worker's hands, cancelled", all(expired, call(callOff, ok, 2015, 2016,
+			entry{ID: "b", Serial: serial, Note: "doing"}), again), nil},
+		{"refused for what was cancelled, not yet expired", all(expired, call(callOff, ok, 2015, 2016, entry{ID: "b",
+			Serial: serial, Note: "prepare"}), again), []string{"I17 refused"}},
 		{"an id left", []entry{{At: at(2000), Op: taken, ID: "{c}.ids", Note: "a"}}, []string{"I13 ids left"}},
-		{"refused for what is there", all(first, more("h deliver invoke a#2 plan=ok at=2011"), []entry{{By: "h", At: at(2015), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}), nil},
-		{"refused for what was over", all(first, more("h deliver invoke a#2 plan=ok at=2050"), []entry{{By: "h", At: at(2060), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}), []string{"I17 refused"}},
-		{"refused and handled", all(first, more("h deliver invoke a#2 plan=ok at=2011", "w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070"), []entry{{By: "h", At: at(2015), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}), []string{"I3 unexpected"}},
-		{"two that live", all(first, more("h deliver invoke a#2 plan=ok at=2011", "h deliver ok a#2 at=2015", "w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070")), []string{"I15 two of one id"}},
-		{"two that are handled", all(first, more("h deliver invoke a#2 plan=ok at=2021", "h deliver ok a#2 at=2022", "w1 handle invoke a#2 at=2025", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070")), []string{"I15 two of one id"}},
-		{"put off and early", all(first, call(putOff, ok, 2011, 2015, entry{ID: "a", Due: at(2200)})), []string{"I9 early"}},
-		{"put off twice", all(first, call(putOff, ok, 2011, 2013, entry{ID: "a", Due: at(2200)}), call(putOff, ok, 2014, 2016, entry{ID: "a", Due: at(2019)})), nil},
+		{"refused for what is there", all(first, more("h deliver invoke a#2 plan=ok at=2011"), []entry{{By: "h",
+			At: at(2015), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}), nil},
+		{"refused for what was over", all(first, more("h deliver invoke a#2 plan=ok at=2050"), []entry{{By: "h",
+			At: at(2060), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}), []string{"I17 refused"}},
+		{"refused and handled", all(first, more("h deliver invoke a#2 plan=ok at=2011",
+			"w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070"),
+			[]entry{{By: "h", At: at(2015), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}),
+			[]string{"I3 unexpected"}},
+		{"two that live", all(first, more("h deliver invoke a#2 plan=ok at=2011", "h deliver ok a#2 at=2015",
+			"w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070")),
+			[]string{"I15 two of one id"}},
+		{"two that are handled", all(first, more("h deliver invoke a#2 plan=ok at=2021", "h deliver ok a#2 at=2022",
+			"w1 handle invoke a#2 at=2025", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070")),
+			[]string{"I15 two of one id"}},
+		{"put off and early", all(first, call(putOff, ok, 2011, 2015, entry{ID: "a", Due: at(2200)})),
+			[]string{"I9 early"}},
+		{"put off twice", all(first, call(putOff, ok, 2011, 2013, entry{ID: "a", Due: at(2200)}), call(putOff, ok,
+			2014, 2016, entry{ID: "a", Due: at(2019)})), nil},
 		{"a chain", all(chain, next), nil},
 		{"a chain that ends too soon", chain, []string{"I1 lost"}},
 		{"a step that nobody has made", next, []string{"I3 unexpected"}},
-		{"a step twice", all(chain, next, []entry{{At: at(2080), By: "w1", Op: handle, Phase: invoke, ID: "z>", Serial: "other", Attempt: 1}, {At: at(2081), By: "w1", Op: "late-verdict", Phase: info, Serial: "other"}}), []string{"I14 doubled"}},
-		{"a step that was acked twice", all(chain, next, more("w1 acked info z> at=2090")), []string{"I14 doubled", "I4 double ack", "I6 conservation"}},
+		{"a step twice", all(chain, next, []entry{{At: at(2080), By: "w1", Op: handle, Phase: invoke, ID: "z>",
+			Serial: "other", Attempt: 1}, {At: at(2081), By: "w1", Op: "late-verdict", Phase: info,
+			Serial: "other"}}), []string{"I14 doubled"}},
+		{"a step that was acked twice", all(chain, next, more("w1 acked info z> at=2090")), []string{"I14 doubled",
+			"I4 double ack", "I6 conservation"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := clean()

@@ -78,10 +78,11 @@ type report struct {
 	Date, Commit, Command, Redis, System string
 	Seed                                 uint64
 	Took                                 time.Duration
-	Again                                []*report `json:",omitempty"` // parts that were run again later, without what they came to
-	Results                              []*result
-	Mixes                                []*result
-	Defects                              []*catch
+	// parts that were run again later, without what they came to
+	Again   []*report `json:",omitempty"`
+	Results []*result
+	Mixes   []*result
+	Defects []*catch
 }
 
 // sort puts the rows into the order of the matrix: F1 before F10.
@@ -107,7 +108,15 @@ type catch struct {
 }
 
 func (c *catch) String() string {
-	return fmt.Sprintf("%s: on its schedule %q (sound %t), by the mix of seed %d after %v %q", c.Name, c.OnSchedule, c.SoundSchedule, c.MixSeed, c.MixTook.Round(time.Second), c.ByMix)
+	return fmt.Sprintf(
+		"%s: on its schedule %q (sound %t), by the mix of seed %d after %v %q",
+		c.Name,
+		c.OnSchedule,
+		c.SoundSchedule,
+		c.MixSeed,
+		c.MixTook.Round(time.Second),
+		c.ByMix,
+	)
 }
 
 //go:embed reliability.md.tmpl

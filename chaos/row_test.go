@@ -45,7 +45,8 @@ func TestDefects(t *testing.T) {
 					t.Parallel()
 					began := time.Now()
 					v := d.play(t, redistest.Start(t), planted)
-					for try := 1; name == "seeded" && !v.caught() && try < 3; try++ { // a slow machine misses a step of the schedule
+					// a slow machine misses a step of the schedule
+					for try := 1; name == "seeded" && !v.caught() && try < 3; try++ {
 						v = d.play(t, redistest.Start(t), planted)
 					}
 					t.Logf("after %v: %s: %v", time.Since(began), v, v.broke())

@@ -63,7 +63,8 @@ func (s *stage) cleanup() {
 	}
 }
 
-// play runs one round, cleans up after it, and takes its verdict in. What the round complains of besides is a breach too.
+// play runs one round, cleans up after it, and takes its verdict in. What the round complains of besides is a breach
+// too.
 func (r *result) play(f func(*stage) *verdict) *verdict {
 	s, v, began := &stage{name: r.Row}, &verdict{}, time.Now()
 	done := make(chan struct{})

@@ -29,7 +29,11 @@ type target struct {
 
 func newTarget(t testing.TB, name, addr string, restart func()) *target {
 	pool := redistest.Pool(t, addr)
-	l := link.New(link.NewNode(pool, link.Settings{DialTimeout: 2 * time.Second, MaxBackoff: 10 * time.Millisecond}), 5*time.Second, true)
+	l := link.New(
+		link.NewNode(pool, link.Settings{DialTimeout: 2 * time.Second, MaxBackoff: 10 * time.Millisecond}),
+		5*time.Second,
+		true,
+	)
 	t.Cleanup(l.Close)
 	do := func(cmd string, args ...any) (any, error) {
 		c := link.NewCall()
@@ -48,8 +52,8 @@ func value(r link.Reply) any {
 	return r.Value
 }
 
-// model is a channel as it should be: lists with their left end first. Of a sorted set it knows what is due at once and what is not
-// due for an hour; what is in dead.
+// model is a channel as it should be: lists with their left end first. Of a sorted set it knows what is due at once and
+// what is not due for an hour; what is in dead.
 type model struct {
 	prepare, suspect []string
 	doing            map[string][]string
@@ -70,7 +74,8 @@ type machine struct {
 
 const hour = 3600_000
 
-// script runs one of shunt's scripts on each server and returns what both replied; norm hides what may differ, which is times.
+// script runs one of shunt's scripts on each server and returns what both replied; norm hides what may differ, which is
+// times.
 func (b *machine) script(norm func(any) any, s *link.Script, keys int, args ...any) string {
 	b.Helper()
 	return b.all(norm, func(c *link.Call) { c.AddScript(s, keys, args...) })
@@ -134,11 +139,17 @@ func (b *machine) serial() (s [16]byte) {
 
 // drawn is an element as any producer may put it: with a header, bare, a twin of another.
 func (b *machine) drawn() string {
-	p := rapid.SampledFrom([]string{"x", "\xc1", "\xc1\x00y", "twin", "z" + string(bytes.Repeat([]byte("z"), 300)), "\xc1\x20newer, for it is longer than 20 bytes"}).Draw(b.T, "payload")
+	p := rapid.SampledFrom([]string{"x", "\xc1", "\xc1\x00y", "twin", "z" + string(bytes.Repeat([]byte("z"), 300)),
+		"\xc1\x20newer, for it is longer than 20 bytes"}).
+		Draw(b.T, "payload")
 	if rapid.Bool().Draw(b.T, "bare") {
 		return p
 	}
-	e := element.Element{Serial: b.serial(), Payload: []byte(p), Recoveries: rapid.Int16Range(0, 4).Draw(b.T, "recoveries")}
+	e := element.Element{
+		Serial:     b.serial(),
+		Payload:    []byte(p),
+		Recoveries: rapid.Int16Range(0, 4).Draw(b.T, "recoveries"),
+	}
 	return string(e.Encode())
 }
 
@@ -314,14 +325,34 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 		},
 		"reject": func() {
 			b.verdict(func(doing, old, next string) string {
-				return b.script(func(v any) any { return v.([]any)[0] }, store.Reject, 3, k.Receivers, doing, k.Dead, old, next, 0, 0)
+				return b.script(
+					func(v any) any { return v.([]any)[0] },
+					store.Reject,
+					3,
+					k.Receivers,
+					doing,
+					k.Dead,
+					old,
+					next,
+					0,
+					0,
+				)
 			}, &m.dead)
 		},
 		"promote": func() {
-			// Of one and the same due time, or of some, the order is that of the scores; which of them is whose the servers need not
-			// agree on, because each has its own clock: so one at a time.
+			// Of one and the same due time, or of some, the order is that of the scores; which of them is whose the
+			// servers need not agree on, because each has its own clock: so one at a time.
 			for len(m.due) > 0 {
-				got := b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Receivers, k.Delay, k.Prepare, 1, 1<<20)
+				got := b.script(
+					func(v any) any { return v.([]any)[0] },
+					store.Promote,
+					3,
+					k.Receivers,
+					k.Delay,
+					k.Prepare,
+					1,
+					1<<20,
+				)
 				b.expect(got, one(1))
 				var e string
 				for i, s := range b.servers {
@@ -338,7 +369,19 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				m.due, _ = cut(m.due, e)
 				m.prepare = append([]string{e}, m.prepare...)
 			}
-			b.expect(b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Receivers, k.Delay, k.Prepare, 10, 1<<20), one(0))
+			b.expect(
+				b.script(
+					func(v any) any { return v.([]any)[0] },
+					store.Promote,
+					3,
+					k.Receivers,
+					k.Delay,
+					k.Prepare,
+					10,
+					1<<20,
+				),
+				one(0),
+			)
 		},
 		"release": func() {
 			l, _ := b.list(m.living, true)
@@ -355,7 +398,10 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = left
-			b.expect(b.script(nil, store.Release, 5, append([]any{k.Receivers, l, k.Prepare, k.IDs, k.Running}, ids...)...), one(n))
+			b.expect(
+				b.script(nil, store.Release, 5, append([]any{k.Receivers, l, k.Prepare, k.IDs, k.Running}, ids...)...),
+				one(n),
+			)
 		},
 		"hand over": func() {
 			l, _ := b.list(append(slices.Clone(m.living), m.gone...), true)
@@ -385,7 +431,16 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = nil
-			b.expect(b.script(nil, store.Handover, 6, append([]any{k.Receivers, l, to, k.Prepare, k.IDs, k.Running, holder.Name, "back", len(ids)}, ids...)...), append([]any{one(back)}, found...))
+			b.expect(
+				b.script(
+					nil,
+					store.Handover,
+					6,
+					append(
+						[]any{k.Receivers, l, to, k.Prepare, k.IDs, k.Running, holder.Name, "back", len(ids)},
+						ids...)...),
+				append([]any{one(back)}, found...),
+			)
 		},
 		"supersede": func() {
 			if len(m.living) < 2 {
@@ -403,8 +458,28 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if m.superseded[owner.Name] && rapid.Bool().Draw(b.T, "superseded") {
 				raise = 0
 			}
-			args := []any{k.Receivers, l, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
-				0, 1000, raise, 1 << 20, 0, 0, element.FailureField("poison"), 0, 0}
+			args := []any{
+				k.Receivers,
+				l,
+				k.Prepare,
+				k.Suspect,
+				k.Dead,
+				k.IDs,
+				k.Cancelled,
+				k.Done,
+				k.Kept,
+				k.Running,
+				k.Waited,
+				0,
+				1000,
+				raise,
+				1 << 20,
+				0,
+				0,
+				element.FailureField("poison"),
+				0,
+				0,
+			}
 			var serials [][16]byte
 			for range 1 + rapid.IntRange(0, 3).Draw(b.T, "serials") {
 				s := b.serial()
@@ -443,7 +518,10 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}
 			m.suspect = append(suspects, m.suspect...)
 			m.doing[l] = slices.Clone(m.doing[l][n:])
-			b.expect(b.script(nil, store.Reap, 11, args...), []any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)})
+			b.expect(
+				b.script(nil, store.Reap, 11, args...),
+				[]any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)},
+			)
 		},
 		"revive": func() {
 			if len(m.dead) == 0 {
@@ -468,7 +546,14 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				want = 1
 				m.living = slices.DeleteFunc(m.living, func(o store.Incarnation) bool { return o == i })
 			}
-			b.expect(b.script(nil, store.Unregister, 1+i.Workers, append(append([]any{k.Receivers}, store.Args(k.AllDoing(i))...), i.Name)...), want)
+			b.expect(
+				b.script(
+					nil,
+					store.Unregister,
+					1+i.Workers,
+					append(append([]any{k.Receivers}, store.Args(k.AllDoing(i))...), i.Name)...),
+				want,
+			)
 		},
 		"restart": func() {
 			if rapid.IntRange(0, 4).Draw(b.T, "seldom") > 0 {
@@ -476,7 +561,8 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}
 			for _, s := range b.servers {
 				s.restart()
-				for _, err := s.do("PING"); err != nil; _, err = s.do("PING") { // the link learns that its connection is gone
+				// the link learns that its connection is gone
+				for _, err := s.do("PING"); err != nil; _, err = s.do("PING") {
 				}
 			}
 		},
@@ -520,8 +606,8 @@ func (b *machine) check() {
 	}
 }
 
-// states plays the same histories of every transition on miniredis and on redis-server, against a model: same replies, same end (F24).
-// It returns how many.
+// states plays the same histories of every transition on miniredis and on redis-server, against a model: same replies,
+// same end (F24). It returns how many.
 func states(t testing.TB, s *redistest.Server) (histories int) {
 	mini := redistest.Mini(t)
 	servers := []*target{

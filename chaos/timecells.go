@@ -15,20 +15,30 @@ import (
 // timeCells are those of what is bound to a time.
 func timeCells() (all []cell) {
 	for _, cut := range cuts {
-		all = append(all, cell{row: "ids", name: "a tick/" + cut.name, run: func(w *world) { strikeTick(w, cut.act, "") }})
+		all = append(
+			all,
+			cell{row: "ids", name: "a tick/" + cut.name, run: func(w *world) { strikeTick(w, cut.act, "") }},
+		)
 	}
 	for _, text := range refusals {
 		code, _, _ := strings.Cut(text, " ")
 		switch code {
 		case "LOADING", "OOM", "READONLY", "NOSCRIPT":
-			all = append(all, cell{row: "ids", name: "a tick/" + code, run: func(w *world) { strikeTick(w, redistest.ReplyError(text), text) }})
+			all = append(
+				all,
+				cell{
+					row:  "ids",
+					name: "a tick/" + code,
+					run:  func(w *world) { strikeTick(w, redistest.ReplyError(text), text) },
+				},
+			)
 		}
 	}
 	return append(all, cell{row: "ids", name: "a deadline that passes in dead hands", run: lateInHand})
 }
 
-// strikeTick has a recurring message fall due again and again while the script that delivers it is struck: once by a cut, or for a while by an
-// error reply. Each tick comes, and comes once.
+// strikeTick has a recurring message fall due again and again while the script that delivers it is struck: once by a
+// cut, or for a while by an error reply. Each tick comes, and comes once.
 func strikeTick(w *world, act redistest.Action, refusal string) {
 	const every, more = 100 * time.Millisecond, 15
 	px := redistest.NewProxy(w.TB, w.server.Addr())
@@ -52,7 +62,8 @@ func strikeTick(w *world, act redistest.Action, refusal string) {
 		w.Fatal(err)
 	}
 	table := &recur.Timetable{Queue: w.queue("ticks", px.URL(), orders{Quiet: true})}
-	if err := table.Add(ctx, "tick", recur.Every(every), tick.Message(""), recur.Missed(recur.All(recur.MaxAll))); err != nil {
+	if err := table.Add(ctx, "tick", recur.Every(every), tick.Message(""),
+		recur.Missed(recur.All(recur.MaxAll))); err != nil {
 		w.Fatal(err)
 	}
 	nth := 3
@@ -75,10 +86,14 @@ func strikeTick(w *world, act redistest.Action, refusal string) {
 	if err := ends(ctx); err != nil {
 		w.Error(err)
 	}
-	w.until(5*time.Second, "all that was sent is handled", func() bool { // what is not begun stays when its receiver ends
-		s, err := w.direct.Stats(ctx, channel)
-		return err == nil && s[shunt.StatePrepare].Count == 0 && s[shunt.StateDoing].Count == 0
-	})
+	w.until(
+		5*time.Second,
+		"all that was sent is handled",
+		func() bool { // what is not begun stays when its receiver ends
+			s, err := w.direct.Stats(ctx, channel)
+			return err == nil && s[shunt.StatePrepare].Count == 0 && s[shunt.StateDoing].Count == 0
+		},
+	)
 	if err := heard(ctx); err != nil {
 		w.Error(err)
 	}
@@ -97,7 +112,8 @@ func strikeTick(w *world, act redistest.Action, refusal string) {
 	}
 }
 
-// lateInHand has a deadline pass while a message is in the list of a process that died: it goes to dead unhandled, and its ID is free.
+// lateInHand has a deadline pass while a message is in the list of a process that died: it goes to dead unhandled, and
+// its ID is free.
 func lateInHand(w *world) {
 	const limit = 200 * time.Millisecond
 	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}

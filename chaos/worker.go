@@ -93,7 +93,10 @@ func work(text string) error {
 	}()
 	o.wrong = new(atomic.Bool)
 	goroutines := runtime.NumGoroutine()
-	log.say(entry{Op: count, Phase: invoke, ID: "goroutines", N: goroutines}, entry{Op: count, Phase: invoke, ID: "connections"})
+	log.say(
+		entry{Op: count, Phase: invoke, ID: "goroutines", N: goroutines},
+		entry{Op: count, Phase: invoke, ID: "connections"},
+	)
 	q := o.queue(pool, log)
 	if o.Enqueue > 0 {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -145,13 +148,16 @@ func work(text string) error {
 		log.say(entry{Op: unclean, Phase: fail, Note: err.Error()})
 		return err
 	}
-	log.say(entry{Op: count, Phase: ok, ID: "goroutines", N: left, Note: stacks}, entry{Op: count, Phase: ok, ID: "connections", N: used.ActiveCount - used.IdleCount},
-		entry{Op: closed, Phase: ok})
+	log.say(
+		entry{Op: count, Phase: ok, ID: "goroutines", N: left, Note: stacks},
+		entry{Op: count, Phase: ok, ID: "connections", N: used.ActiveCount - used.IdleCount},
+		entry{Op: closed, Phase: ok},
+	)
 	return nil
 }
 
-// settled is how many goroutines there are once those that are just going are gone, at most a second, and what they are at if there are
-// more than before.
+// settled is how many goroutines there are once those that are just going are gone, at most a second, and what they are
+// at if there are more than before.
 func settled(before int) (left int, stacks string) {
 	left = runtime.NumGoroutine()
 	for end := time.Now().Add(time.Second); left > before && time.Now().Before(end); left = runtime.NumGoroutine() {
@@ -166,8 +172,15 @@ func settled(before int) (left int, stacks string) {
 
 // queue is what every process of a run works with.
 func (o *orders) queue(pool *redis.Pool, log *ledger) *shunt.Queue {
-	q := &shunt.Queue{Pool: pool, Lease: o.Lease, ReplyTimeout: o.Reply, Timeout: o.Timeout, Prefetch: cmp.Or(o.Prefetch, usualPrefetch),
-		Grace: cmp.Or(o.Grace, 200*time.Millisecond), MaxAttempts: -1}
+	q := &shunt.Queue{
+		Pool:         pool,
+		Lease:        o.Lease,
+		ReplyTimeout: o.Reply,
+		Timeout:      o.Timeout,
+		Prefetch:     cmp.Or(o.Prefetch, usualPrefetch),
+		Grace:        cmp.Or(o.Grace, 200*time.Millisecond),
+		MaxAttempts:  -1,
+	}
 	if !o.Quiet {
 		q.Events = events(log)
 	}
@@ -189,7 +202,15 @@ func events(log *ledger) func(shunt.Event) {
 		if e.Kind == shunt.EventEnqueued {
 			return
 		}
-		out := entry{At: e.Time, Op: string(e.Kind), Phase: info, Serial: e.Serial, Attempt: e.Attempt, N: e.N, Note: e.Receiver}
+		out := entry{
+			At:      e.Time,
+			Op:      string(e.Kind),
+			Phase:   info,
+			Serial:  e.Serial,
+			Attempt: e.Attempt,
+			N:       e.N,
+			Note:    e.Receiver,
+		}
 		if e.Err != nil {
 			text, _, _ := strings.Cut(e.Err.Error(), "\n") // without a panic's stack
 			out.Note += " " + text

@@ -23,7 +23,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// world is one run: a server, a proxy before it, worker processes, a deliverer in this process, and the ledgers of all of them.
+// world is one run: a server, a proxy before it, worker processes, a deliverer in this process, and the ledgers of all
+// of them.
 type world struct {
 	testing.TB
 	dir      string
@@ -68,7 +69,15 @@ func newWorld(t testing.TB, s *redistest.Server, defect string, channels ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{TB: t, dir: dir, bin: bin, defect: defect, server: s, workers: make(map[string]*worker), hang: make(chan struct{})}
+	w := &world{
+		TB:      t,
+		dir:     dir,
+		bin:     bin,
+		defect:  defect,
+		server:  s,
+		workers: make(map[string]*worker),
+		hang:    make(chan struct{}),
+	}
 	if w.log, err = openLedger(dir, "harness"); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +112,8 @@ func (w *world) queue(by, url string, o orders) *shunt.Queue {
 	return q
 }
 
-// start starts a worker process with a proxy of its own, receiving from the world's channels unless it is told otherwise.
+// start starts a worker process with a proxy of its own, receiving from the world's channels unless it is told
+// otherwise.
 func (w *world) start(o orders) *worker {
 	w.Helper()
 	w.mu.Lock()
@@ -127,7 +137,16 @@ func (w *world) start(o orders) *worker {
 	if err != nil {
 		w.Fatal(err)
 	}
-	x.Child = redistest.Run(w.TB, []string{ordersEnv + "=" + string(text), "CHAOS_CLOCK=" + x.Clock, "GORACE=halt_on_error=1", defectEnv + "=" + w.defect}, w.bin)
+	x.Child = redistest.Run(
+		w.TB,
+		[]string{
+			ordersEnv + "=" + string(text),
+			"CHAOS_CLOCK=" + x.Clock,
+			"GORACE=halt_on_error=1",
+			defectEnv + "=" + w.defect,
+		},
+		w.bin,
+	)
 	w.workers[x.Name] = x
 	return x
 }
@@ -295,7 +314,11 @@ func (w *world) within(limit time.Duration, done func() bool) bool {
 // holds says whether a worker process has begun so many handlings.
 func (w *world) holds(x *worker, n int) {
 	w.Helper()
-	w.until(10*time.Second, fmt.Sprintf("%s begins %d", x.Name, n), func() bool { return w.begun(x.Name) >= n || x.Gone() })
+	w.until(
+		10*time.Second,
+		fmt.Sprintf("%s begins %d", x.Name, n),
+		func() bool { return w.begun(x.Name) >= n || x.Gone() },
+	)
 }
 
 func (w *world) begun(by string) int {
@@ -356,14 +379,17 @@ func placesOf(do doer, channel string) ([]place, error) {
 			if m.corrupt != "" {
 				id = "corrupt " + id
 			}
-			all = append(all, place{ID: id, State: state, Key: key, Recoveries: int(e.Recoveries), Failure: e.Failure()})
+			all = append(
+				all,
+				place{ID: id, State: state, Key: key, Recoveries: int(e.Recoveries), Failure: e.Failure()},
+			)
 		}
 	}
 	return all, nil
 }
 
-// tally counts, in one step and without a look at other channels' keys, what is left but the dead: also in the lists of every
-// incarnation that is known.
+// tally counts, in one step and without a look at other channels' keys, what is left but the dead: also in the lists of
+// every incarnation that is known.
 const tally = `
 local function n(command, key) local v = redis.pcall(command, key) return type(v) == 'number' and v or 0 end
 local sum = 0
@@ -374,7 +400,8 @@ for _, c in ipairs(ARGV) do
     local names = redis.pcall('ZRANGE', k .. set, 0, -1)
     for _, name in ipairs(names) do
       name = string.match(name, '^%S+')
-      for w = 0, tonumber(string.match(name, '%-(%d+)%-')) - 1 do sum = sum + n('LLEN', k .. 'doing.' .. name .. '.' .. w) end
+      local workers = tonumber(string.match(name, '%-(%d+)%-'))
+      for w = 0, workers - 1 do sum = sum + n('LLEN', k .. 'doing.' .. name .. '.' .. w) end
     end
   end
 end
@@ -462,8 +489,8 @@ func (w *world) judge() *verdict {
 	return v
 }
 
-// entered is what Redis still knows of receivers: the leases that some receiver has found to be over, which it keeps for an hour, and who
-// is among the living.
+// entered is what Redis still knows of receivers: the leases that some receiver has found to be over, which it keeps
+// for an hour, and who is among the living.
 func (w *world) entered() (es []entry) {
 	now := time.Now()
 	for _, c := range w.channels {
@@ -488,7 +515,10 @@ func chronicle(es []entry) string {
 	var lines []string
 	for _, e := range es {
 		if e.ID == "" && e.Serial == "" || e.Op == fault {
-			lines = append(lines, e.At.Format("05.000")+" "+strings.Join(strings.Split(strings.TrimSpace(e.String()), "\t")[1:], " "))
+			lines = append(
+				lines,
+				e.At.Format("05.000")+" "+strings.Join(strings.Split(strings.TrimSpace(e.String()), "\t")[1:], " "),
+			)
 		}
 	}
 	return strings.Join(lines[max(0, len(lines)-60):], "\n")

@@ -9,8 +9,8 @@ type clock struct {
 	err   float64   // give or take this
 }
 
-// hear takes in that the clock showed ms, which it had not passed by more than 1, between two times here. A reply that took long and does not
-// contradict what is known is passed over; clocks may part by 1 ms a second.
+// hear takes in that the clock showed ms, which it had not passed by more than 1, between two times here. A reply that
+// took long and does not contradict what is known is passed over; clocks may part by 1 ms a second.
 func (c *clock) hear(ms int64, sent, came time.Time) {
 	half := came.Sub(sent) / 2
 	at, there, err := sent.Add(half), float64(ms)+0.5, millis(half)+0.5

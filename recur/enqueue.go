@@ -11,8 +11,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Enqueue enqueues a recurring message at once, paused or not, beside its ticks. shunt.ErrDuplicate: its ID is taken, so it was not.
-// shunt.ErrUnknown: it may have been.
+// Enqueue enqueues a recurring message at once, paused or not, beside its ticks. shunt.ErrDuplicate: its ID is taken,
+// so it was not. shunt.ErrUnknown: it may have been.
 func (t *Timetable) Enqueue(ctx context.Context, channel, name string) error {
 	fail := func(err error) error { return fmt.Errorf("recur: enqueue %q of channel %q: %w", name, channel, err) }
 	door, err := inside.Open(t.Queue)

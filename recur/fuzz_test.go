@@ -41,7 +41,8 @@ func FuzzCron(f *testing.F) {
 
 // A record in Redis may be anything: it is read or refused, and what is read has ticks.
 func FuzzRecord(f *testing.F) {
-	for _, body := range []string{"1\n* * * * *\n\nx", "-5\n* * * * *\n\nx", "1000000000\n@every 1s\n\nx", "1\n* TZ=x * * *\n\nx"} {
+	for _, body := range []string{"1\n* * * * *\n\nx", "-5\n* * * * *\n\nx", "1000000000\n@every 1s\n\nx",
+		"1\n* TZ=x * * *\n\nx"} {
 		f.Add("1 01ARZ3NDEKTSV4RRFFQ69G5FAV 1 active 1 0 0 w\n" + body)
 		f.Add("1 01ARZ3NDEKTSV4RRFFQ69G5FAV 1 paused -9223372036854775808 0 0 w\n" + body)
 	}

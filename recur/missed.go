@@ -20,14 +20,15 @@ const (
 	One  Policy = 1 // one message for all of them: the latest; the default
 )
 
-// MissedTicks is the Kind of the Event that tells of missed ticks: Due is the first of them, N how many messages were enqueued for them all the same, and
-// Err names the recurring message and its Policy.
+// MissedTicks is the Kind of the Event that tells of missed ticks: Due is the first of them, N how many messages were
+// enqueued for them all the same, and Err names the recurring message and its Policy.
 const MissedTicks shunt.EventKind = "missed-ticks"
 
 // MaxAll bounds All.
 const MaxAll = 1000
 
-// All enqueues a message for each missed tick, the latest n at most: 1 to MaxAll. They are enqueued in order, all at once.
+// All enqueues a message for each missed tick, the latest n at most: 1 to MaxAll. They are enqueued in order, all at
+// once.
 func All(n int) Policy { return Policy(n) }
 
 func (p Policy) String() string {
@@ -50,8 +51,9 @@ func (p Policy) check() error {
 // onTime says whether a tick that is due is not missed. All times here are ms since 1970 by the clock of Redis.
 func onTime(tick, now int64) bool { return now-tick <= Grace.Milliseconds() }
 
-// due is which ticks are to be enqueued at now, in order, where next is the first that was not, and the tick that comes after now; 0 if none does.
-// next counts as a tick whatever the Spec says: whoever wrote it may know another version of the zones.
+// due is which ticks are to be enqueued at now, in order, where next is the first that was not, and the tick that comes
+// after now; 0 if none does. next counts as a tick whatever the Spec says: whoever wrote it may know another version of
+// the zones.
 func (s Spec) due(next, now int64, p Policy) (ticks []int64, after int64) {
 	n := int(p)
 	if onTime(next, now) {
@@ -64,8 +66,8 @@ func (s Spec) due(next, now int64, p Policy) (ticks []int64, after int64) {
 	return ticks, s.next(now)
 }
 
-// latest is the n latest ticks after a time and not after now. It looks back over times that double, because there is no way to ask for
-// the tick before.
+// latest is the n latest ticks after a time and not after now. It looks back over times that double, because there is
+// no way to ask for the tick before.
 func (s Spec) latest(after, now int64, n int) []int64 {
 	if n == 0 {
 		return nil

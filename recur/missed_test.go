@@ -34,12 +34,17 @@ func TestDue(t *testing.T) {
 		{"missed, one", hourly, "03:00:00.000", "03:00:01.001", One, []string{"03:00:00.000"}, "04:00:00.000"},
 		{"several missed, skip", hourly, "03:00:00.000", "07:30:00.000", Skip, nil, "08:00:00.000"},
 		{"several missed, one", hourly, "03:00:00.000", "07:30:00.000", One, []string{"07:00:00.000"}, "08:00:00.000"},
-		{"several missed, all", hourly, "03:00:00.000", "05:30:00.000", All(5), []string{"03:00:00.000", "04:00:00.000", "05:00:00.000"}, "06:00:00.000"},
-		{"more missed than all", hourly, "03:00:00.000", "07:30:00.000", All(2), []string{"06:00:00.000", "07:00:00.000"}, "08:00:00.000"},
+		{"several missed, all", hourly, "03:00:00.000", "05:30:00.000", All(5), []string{"03:00:00.000",
+			"04:00:00.000", "05:00:00.000"}, "06:00:00.000"},
+		{"more missed than all", hourly, "03:00:00.000", "07:30:00.000", All(2), []string{"06:00:00.000",
+			"07:00:00.000"}, "08:00:00.000"},
 		{"missed and just now", hourly, "03:00:00.000", "07:00:00.000", Skip, nil, "08:00:00.000"},
-		{"several on time", tenth, "03:00:00.000", "03:00:00.250", Skip, []string{"03:00:00.000", "03:00:00.100", "03:00:00.200"}, "03:00:00.300"},
-		{"next is no tick here", hourly, "03:20:00.000", "03:20:00.001", Skip, []string{"03:20:00.000"}, "04:00:00.000"},
-		{"nor when missed", hourly, "03:20:00.000", "05:20:00.000", All(9), []string{"03:20:00.000", "04:00:00.000", "05:00:00.000"}, "06:00:00.000"},
+		{"several on time", tenth, "03:00:00.000", "03:00:00.250", Skip, []string{"03:00:00.000", "03:00:00.100",
+			"03:00:00.200"}, "03:00:00.300"},
+		{"next is no tick here", hourly, "03:20:00.000", "03:20:00.001", Skip, []string{"03:20:00.000"},
+			"04:00:00.000"},
+		{"nor when missed", hourly, "03:20:00.000", "05:20:00.000", All(9), []string{"03:20:00.000", "04:00:00.000",
+			"05:00:00.000"}, "06:00:00.000"},
 	} {
 		ticks, after := c.spec.due(at(c.next), at(c.now), c.policy)
 		var want []int64
@@ -77,7 +82,12 @@ func TestDueOfYears(t *testing.T) {
 
 func TestLatestIsTheEndOfAll(t *testing.T) {
 	t.Parallel()
-	specs := []Spec{Every(700 * time.Millisecond), Cron("*/7 * * * * *", ""), Cron("*/10 1-2,9 * * *", "Europe/Berlin"), Cron("0 0 1 * *", "America/New_York")}
+	specs := []Spec{
+		Every(700 * time.Millisecond),
+		Cron("*/7 * * * * *", ""),
+		Cron("*/10 1-2,9 * * *", "Europe/Berlin"),
+		Cron("0 0 1 * *", "America/New_York"),
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.SampledFrom(specs).Draw(t, "spec")
 		after := rapid.Int64Range(at("00:00:00.000"), at("23:59:59.999")).Draw(t, "after")

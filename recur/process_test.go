@@ -13,7 +13,8 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// The test binary is also the process that runs a channel and is killed: RECUR_TEST_URL and RECUR_TEST_CHANNEL tell it which.
+// The test binary is also the process that runs a channel and is killed: RECUR_TEST_URL and RECUR_TEST_CHANNEL tell it
+// which.
 func init() {
 	if url := os.Getenv("RECUR_TEST_URL"); url != "" {
 		pool, err := shunt.NewPool(url)
@@ -30,8 +31,8 @@ func init() {
 	}
 }
 
-// TestProcesses: of five processes one is killed at random, and another started, every second: each tick is one message, on time. The short form has 100
-// ticks, the long one 1,000.
+// TestProcesses: of five processes one is killed at random, and another started, every second: each tick is one
+// message, on time. The short form has 100 ticks, the long one 1,000.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
@@ -70,8 +71,17 @@ func TestProcesses(t *testing.T) {
 		late[i] = h.at.Sub(h.tick)
 	}
 	slices.Sort(late)
-	redistest.Tell(fmt.Sprintf("recur: %d ticks with %d kills: %d messages, handled after %v at the median, %v at 99%%, %v at most\n",
-		want, kills, len(hs), late[len(late)/2], late[len(late)*99/100], late[len(late)-1]))
+	redistest.Tell(
+		fmt.Sprintf(
+			"recur: %d ticks with %d kills: %d messages, handled after %v at the median, %v at 99%%, %v at most\n",
+			want,
+			kills,
+			len(hs),
+			late[len(late)/2],
+			late[len(late)*99/100],
+			late[len(late)-1],
+		),
+	)
 	if late[0] < 0 {
 		t.Errorf("%v before its tick", -late[0])
 	}

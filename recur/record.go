@@ -18,10 +18,11 @@ type record struct {
 	revision string // a ULID, new with every other body: it says which body a head belongs to
 	version  int64  // counts the writes of a revision
 	paused   bool
-	next     int64  // ms of the clock of Redis; 0: there is no next tick
-	last     int64  // likewise, the latest tick that was enqueued; 0: none
-	count    int64  // messages of ticks, those refused as duplicates included, and of Enqueue
-	writer   string // a ULID, another with every write: who tried the same as others must see whether it was done by itself
+	next     int64 // ms of the clock of Redis; 0: there is no next tick
+	last     int64 // likewise, the latest tick that was enqueued; 0: none
+	count    int64 // messages of ticks, those refused as duplicates included, and of Enqueue
+	// a ULID, another with every write: who tried the same as others must see whether it was done by itself
+	writer string
 
 	body    string
 	policy  Policy
@@ -44,7 +45,17 @@ func (r *record) head() string {
 	if r.paused {
 		state = "paused"
 	}
-	return fmt.Sprintf("%s %s %d %s %d %d %d %s\n", form, r.revision, r.version, state, r.next, r.last, r.count, r.writer)
+	return fmt.Sprintf(
+		"%s %s %d %s %d %d %d %s\n",
+		form,
+		r.revision,
+		r.version,
+		state,
+		r.next,
+		r.last,
+		r.count,
+		r.writer,
+	)
 }
 
 // parseHead reads a head, without or with the body behind it, into what a head has.
@@ -78,7 +89,11 @@ func parseRecord(raw string) (record, error) {
 	}
 	r.body, r.policy, r.spec = body, Policy(policy), Cron(part[1], part[2])
 	if r.policy.check() != nil || r.next < 0 {
-		return r, fmt.Errorf("it is no record of shunt's: its policy is %d and its next tick %d: remove it", policy, r.next)
+		return r, fmt.Errorf(
+			"it is no record of shunt's: its policy is %d and its next tick %d: remove it",
+			policy,
+			r.next,
+		)
 	}
 	r.element, err = element.Decode([]byte(part[3]))
 	return r, err

@@ -29,13 +29,14 @@ const (
 	mostHints    = 10000   // that may wait; then all is read anew
 )
 
-// Run enqueues the recurring messages of channels at their ticks, until ctx ends or shutdown is called. Any number of processes may, and each
-// tick is enqueued once; a channel in which nobody runs enqueues none. The error says what is wrong with the channels, the Queue or Redis,
-// after at most 5 s, and then nothing is left running. A Redis that goes away later is waited for; meanwhile Events "receiver-error" tell why. An
-// idle channel costs Redis two small commands every 5 s, a tick one script and, from processes that cannot subscribe, one more each.
+// Run enqueues the recurring messages of channels at their ticks, until ctx ends or shutdown is called. Any number of
+// processes may, and each tick is enqueued once; a channel in which nobody runs enqueues none. The error says what is
+// wrong with the channels, the Queue or Redis, after at most 5 s, and then nothing is left running. A Redis that goes
+// away later is waited for; meanwhile Events "receiver-error" tell why. An idle channel costs Redis two small commands
+// every 5 s, a tick one script and, from processes that cannot subscribe, one more each.
 //
-// shutdown waits for what is under way until its ctx ends, and then cuts that short; it returns nil. Call it before Queue.Close: a closed
-// Queue ends it, too, but only when it next asks Redis, after at most 5 s.
+// shutdown waits for what is under way until its ctx ends, and then cuts that short; it returns nil. Call it before
+// Queue.Close: a closed Queue ends it, too, but only when it next asks Redis, after at most 5 s.
 func (t *Timetable) Run(ctx context.Context, channels ...string) (shutdown shunt.Shutdown, err error) {
 	if len(channels) == 0 {
 		return nil, errors.New("recur: run: no channel: want those of the recurring messages")
@@ -56,7 +57,9 @@ func (t *Timetable) Run(ctx context.Context, channels ...string) (shutdown shunt
 		}
 		seen[channel] = true
 		r := &runner{door: door, channel: channel, keys: store.KeysOf(channel), soft: soft, hard: hard,
-			entries: make(map[string]*entry), most: mostScripts, wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
+			entries: make(
+				map[string]*entry,
+			), most: mostScripts, wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
 		if err := r.readAll(start); err != nil {
 			stop()
 			cut()
@@ -98,7 +101,9 @@ type entry struct {
 	due   int64        // when to try, ms of the clock of Redis
 	place int          // in the heap; -1: not there
 	off   link.Holdoff // of refusals that concern it alone
-	pen   string       // the writer of its next write, however often that is tried: found in a head, it says that one of the tries was executed
+	// the writer of its next write, however often that is tried: found in a head, it says that one of the tries was
+	// executed
+	pen string
 }
 
 // runner enqueues the ticks of one channel in one process.
@@ -174,7 +179,15 @@ func (r *runner) run() {
 
 func (r *runner) trouble(err error) {
 	if r.soft.Err() == nil {
-		r.door.Emit(string(shunt.EventReceiverError), r.channel, "", "", 0, time.Time{}, fmt.Errorf("recur: channel %q: %w", r.channel, err))
+		r.door.Emit(
+			string(shunt.EventReceiverError),
+			r.channel,
+			"",
+			"",
+			0,
+			time.Time{},
+			fmt.Errorf("recur: channel %q: %w", r.channel, err),
+		)
 	}
 }
 

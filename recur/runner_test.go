@@ -32,7 +32,11 @@ func TestEachTickOnce(t *testing.T) {
 		}
 		b.receive()
 		b.run()
-		others := []*bench{newBench(t, s.URL(), b.channel), newBench(t, s.URL(), b.channel), newBench(t, s.URL(), b.channel)}
+		others := []*bench{
+			newBench(t, s.URL(), b.channel),
+			newBench(t, s.URL(), b.channel),
+			newBench(t, s.URL(), b.channel),
+		}
 		for i := range 3 {
 			shutdown := others[i].run()
 			n := len(b.handled("a")) + 3
@@ -143,14 +147,20 @@ func TestMissedTicks(t *testing.T) {
 		for now.UnixMilli()%every.Milliseconds() < 10_000 || now.UnixMilli()%every.Milliseconds() > 59*60_000 {
 			every += time.Minute // no tick is near
 		}
-		ended := now.Add(-time.Duration(now.UnixMilli()%every.Milliseconds()) * time.Millisecond).Truncate(time.Millisecond)
+		ended := now.Add(-time.Duration(now.UnixMilli()%every.Milliseconds()) * time.Millisecond).
+			Truncate(time.Millisecond)
 		cases := []struct {
 			name string
 			p    Policy
 			ago  int // intervals since the first that was missed
 			want int
 		}{
-			{"skip", Skip, 5, 0}, {"one", One, 5, 1}, {"all", All(1000), 5, 6}, {"latest", All(3), 5, 3}, {"many", All(1000), 250, 251},
+			{
+				"skip",
+				Skip,
+				5,
+				0,
+			}, {"one", One, 5, 1}, {"all", All(1000), 5, 6}, {"latest", All(3), 5, 3}, {"many", All(1000), 250, 251},
 		}
 		for _, c := range cases {
 			b.add(c.name, Every(every), Missed(c.p))
@@ -172,7 +182,11 @@ func TestMissedTicks(t *testing.T) {
 					t.Errorf("%s: tick %v is none of the latest %d", c.name, h.tick, c.want)
 				}
 			}
-			b.until(time.Second, "the Event of "+c.name, func() bool { return b.missed(c.name, ended.Add(time.Duration(-c.ago)*every)) })
+			b.until(
+				time.Second,
+				"the Event of "+c.name,
+				func() bool { return b.missed(c.name, ended.Add(time.Duration(-c.ago)*every)) },
+			)
 			if e := b.entry(c.name); e.Count != c.want || c.want > 0 && !e.Last.Equal(ended) {
 				t.Errorf("%s: %+v", c.name, e)
 			}
@@ -191,7 +205,8 @@ func TestLostReplyOfTick(t *testing.T) {
 	r.receive()
 	b.add("a", Every(100*time.Millisecond), Missed(All(MaxAll)))
 	var rules []*redistest.Rule
-	for i, act := range []redistest.Action{redistest.CutAfter, redistest.CutUnread, redistest.CutBefore, redistest.CutAfter} {
+	for i, act := range []redistest.Action{redistest.CutAfter, redistest.CutUnread, redistest.CutBefore,
+		redistest.CutAfter} {
 		rules = append(rules, p.On(fires, 3*i+2, act))
 	}
 	b.run()
@@ -243,7 +258,8 @@ func TestFullRedis(t *testing.T) {
 	p.ResetCounts()
 	began := time.Now()
 	b.until(20*time.Second, "more of it", func() bool { return b.sum(shunt.EventReceiverError) >= 4 })
-	if n, took := p.Count(fires), time.Since(began); n > 4 || took < time.Second { // the third wait is of half a second, the fourth of one
+	if n, took := p.Count(fires), time.Since(began); n > 4 ||
+		took < time.Second { // the third wait is of half a second, the fourth of one
 		t.Errorf("%d scripts while full, in %v", n, took)
 	}
 	s.Do("CONFIG", "SET", "maxmemory", 0)
@@ -266,7 +282,11 @@ func TestOneThatCannot(t *testing.T) {
 	s.Do("HSET", store.KeysOf(b.channel).Recur, "foreign", "what ever")
 	b.receive()
 	b.run()
-	b.until(5*time.Second, "ticks", func() bool { return len(b.handled("a")) >= 5 && b.sum(shunt.EventReceiverError) >= 3 })
+	b.until(
+		5*time.Second,
+		"ticks",
+		func() bool { return len(b.handled("a")) >= 5 && b.sum(shunt.EventReceiverError) >= 3 },
+	)
 	b.once("a", 100*time.Millisecond, false)
 	if n := b.sum(shunt.EventReceiverError); n != 3 {
 		t.Errorf("told %d times, want once each", n)
@@ -293,7 +313,11 @@ func TestOneThatIsRefused(t *testing.T) {
 	b.add("refused", Every(month), With(shunt.ID("x")))
 	b.set(s, "refused", ago)
 	b.run()
-	b.until(3*time.Second, "the others", func() bool { return s.Do("LLEN", store.KeysOf(b.channel).Prepare) == int64(n) })
+	b.until(
+		3*time.Second,
+		"the others",
+		func() bool { return s.Do("LLEN", store.KeysOf(b.channel).Prepare) == int64(n) },
+	)
 	b.until(time.Second, "their Events", func() bool { return b.sum(shunt.EventEnqueued) == n })
 	s.Do("DEL", store.KeysOf(b.channel).IDs)
 	b.until(8*time.Second, "the one", func() bool { return b.sum(shunt.EventEnqueued) == n+1 })
@@ -351,7 +375,11 @@ func TestCost(t *testing.T) {
 	b.add("a", Every(time.Hour))
 	b.run()
 	looks := redistest.Command("TIME")
-	b.until(15*time.Second, "two looks", func() bool { return p.Count(looks) >= 5 }) // Add's, the start's, the subscription's
+	b.until(
+		15*time.Second,
+		"two looks",
+		func() bool { return p.Count(looks) >= 5 },
+	) // Add's, the start's, the subscription's
 	if n := p.Commands(); n > 20 {
 		t.Errorf("%d commands:\n%s", n, strings.Join(p.Log(), "\n"))
 	}
@@ -444,7 +472,11 @@ func TestID(t *testing.T) {
 		}
 		b.until(time.Second, "Events", func() bool { return b.sum(shunt.EventDuplicate) >= 4 })
 		b.receive()
-		b.until(5*time.Second, "one handled, and the next", func() bool { return len(b.handled("a")) >= 3 && len(b.handled("b")) >= 1 })
+		b.until(
+			5*time.Second,
+			"one handled, and the next",
+			func() bool { return len(b.handled("a")) >= 3 && len(b.handled("b")) >= 1 },
+		)
 	})
 }
 
@@ -593,7 +625,14 @@ func TestHints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{door: door, channel: b.channel, keys: store.KeysOf(b.channel), soft: t.Context(), hard: t.Context(), entries: make(map[string]*entry)}
+	r := &runner{
+		door:    door,
+		channel: b.channel,
+		keys:    store.KeysOf(b.channel),
+		soft:    t.Context(),
+		hard:    t.Context(),
+		entries: make(map[string]*entry),
+	}
 	if err := r.readAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}

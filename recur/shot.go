@@ -122,7 +122,15 @@ func (r *runner) judge(s shot, n int, found string) bool {
 func (r *runner) done(s shot, n int) {
 	emitEnqueued(r.door, r.channel, n, s.elements...)
 	if s.missed {
-		r.door.Emit(string(MissedTicks), r.channel, "", "", n, time.UnixMilli(s.next), fmt.Errorf("recur: %q missed its ticks: policy %q", s.name, s.policy))
+		r.door.Emit(
+			string(MissedTicks),
+			r.channel,
+			"",
+			"",
+			n,
+			time.UnixMilli(s.next),
+			fmt.Errorf("recur: %q missed its ticks: policy %q", s.name, s.policy),
+		)
 	}
 	r.know(s.entry, s.then, true)
 }

@@ -13,7 +13,8 @@ import (
 // MinInterval is the shortest interval of Every. Cron expressions go down to a second.
 const MinInterval = 100 * time.Millisecond
 
-// Spec says when a message recurs. Cron and Every make one; the zero value never comes. It may be used by many goroutines at once.
+// Spec says when a message recurs. Cron and Every make one; the zero value never comes. It may be used by many
+// goroutines at once.
 type Spec struct {
 	text  string // the expression, or @every and the interval
 	zone  string // empty for an interval
@@ -23,19 +24,25 @@ type Spec struct {
 	err   error
 }
 
-// Cron recurs at the times of an expression: minute, hour, day of the month, month and weekday, and before them seconds where there are six
-// fields. A field is *, a number, a name (jan, mon), a range a-b, either with /step, or a list of these with commas; ? is *. A day has to
-// match only one of the day of the month and the weekday if both are given. @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly
-// stand for expressions, and @every 1m30s is Every.
+// Cron recurs at the times of an expression: minute, hour, day of the month, month and weekday, and before them seconds
+// where there are six fields. A field is *, a number, a name (jan, mon), a range a-b, either with /step, or a list of
+// these with commas; ? is *. A day has to match only one of the day of the month and the weekday if both are given.
+// @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly stand for expressions, and @every 1m30s is
+// Every.
 //
-// zone is a name of the IANA database, such as Europe/Berlin, and "" is UTC; the host's own is not to be had, because processes may run on several.
-// The package's documentation says what daylight saving does. What is wrong is told by Err, and by all that the Spec is given to.
+// zone is a name of the IANA database, such as Europe/Berlin, and "" is UTC; the host's own is not to be had, because
+// processes may run on several. The package's documentation says what daylight saving does. What is wrong is told by
+// Err, and by all that the Spec is given to.
 func Cron(expression, zone string) Spec {
 	s := Spec{text: strings.Join(strings.Fields(expression), " "), zone: zone, in: time.UTC}
 	if d, ok := strings.CutPrefix(s.text, "@every "); ok {
 		every, err := time.ParseDuration(d)
 		if err != nil {
-			s.err = &CronError{Expression: expression, Column: column(expression, d), Problem: fmt.Sprintf("%q is no interval: want one such as 1m30s", d)}
+			s.err = &CronError{
+				Expression: expression,
+				Column:     column(expression, d),
+				Problem:    fmt.Sprintf("%q is no interval: want one such as 1m30s", d),
+			}
 			return s
 		}
 		return Every(every)
@@ -44,12 +51,19 @@ func Cron(expression, zone string) Spec {
 		return s
 	}
 	if zone == "Local" {
-		s.err = errors.New(`recur: zone "Local" differs from host to host: want a name such as Europe/Berlin, or "" for UTC`)
+		s.err = errors.New(
+			`recur: zone "Local" differs from host to host: want a name such as Europe/Berlin, or "" for UTC`,
+		)
 		return s
 	}
 	var err error
 	if s.in, err = time.LoadLocation(zone); err != nil {
-		s.err = fmt.Errorf("recur: zone %q: want a name of the IANA database such as Europe/Berlin, or \"\" for UTC; a host without that database needs a program that imports time/tzdata: %w", zone, err)
+		s.err = fmt.Errorf(
+			"recur: zone %q: want a name of the IANA database such as Europe/Berlin, or \"\" for UTC; a host "+
+				"without that database needs a program that imports time/tzdata: %w",
+			zone,
+			err,
+		)
 		return s
 	}
 	// From the first of a leap year every date comes within the five years for which the parser's schedule looks.
@@ -59,8 +73,8 @@ func Cron(expression, zone string) Spec {
 	return s
 }
 
-// Every recurs at every multiple of d, counted from 1970-01-01 00:00 UTC, so that all processes agree: an hour is on the hour, a day at midnight
-// UTC, a week on Thursdays. d is at least MinInterval and in whole milliseconds.
+// Every recurs at every multiple of d, counted from 1970-01-01 00:00 UTC, so that all processes agree: an hour is on
+// the hour, a day at midnight UTC, a week on Thursdays. d is at least MinInterval and in whole milliseconds.
 func Every(d time.Duration) Spec {
 	s := Spec{text: "@every " + d.String(), every: d.Milliseconds(), in: time.UTC}
 	if d < MinInterval || d%time.Millisecond != 0 {
@@ -85,7 +99,8 @@ func (s Spec) String() string {
 	return s.text
 }
 
-// Next is a preview: the n ticks after from, 1 to 10,000, in the Spec's zone. There are fewer where the expression has no more within some ten years.
+// Next is a preview: the n ticks after from, 1 to 10,000, in the Spec's zone. There are fewer where the expression has
+// no more within some ten years.
 func Next(s Spec, from time.Time, n int) ([]time.Time, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -102,9 +117,9 @@ func Next(s Spec, from time.Time, n int) ([]time.Time, error) {
 
 // next is the first tick after a time, both in ms since 1970; 0 if there is none.
 //
-// The parser's own schedule counts hours through a change of the clock, and then misses that the day has changed where there is no midnight, or
-// the minute where the change is half an hour. So it is only asked for UTC, where nothing changes: as long as a zone's offset stays, its clock
-// is one of UTC that is set wrong.
+// The parser's own schedule counts hours through a change of the clock, and then misses that the day has changed where
+// there is no midnight, or the minute where the change is half an hour. So it is only asked for UTC, where nothing
+// changes: as long as a zone's offset stays, its clock is one of UTC that is set wrong.
 func (s Spec) next(ms int64) int64 {
 	if s.every > 0 {
 		since := ms % s.every
@@ -168,10 +183,16 @@ var fields = []struct {
 	name  string
 	place cron.ParseOption
 }{
-	{"second", cron.Second}, {"minute", cron.Minute}, {"hour", cron.Hour}, {"day of the month", cron.Dom}, {"month", cron.Month}, {"weekday", cron.Dow},
+	{
+		"second",
+		cron.Second,
+	}, {"minute", cron.Minute}, {"hour", cron.Hour}, {"day of the month", cron.Dom}, {"month", cron.Month},
+	{"weekday", cron.Dow},
 }
 
-var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+var parser = cron.NewParser(
+	cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor,
+)
 
 // parse has every part of every field parsed alone first, because the parser does not say where a mistake is.
 func parse(expression string) (*cron.SpecSchedule, error) {
@@ -187,14 +208,34 @@ func parse(expression string) (*cron.SpecSchedule, error) {
 	case words[0][0] == '@':
 		schedule, err := parser.Parse(strings.Join(words, " "))
 		if err != nil {
-			return nil, wrong(columns[0], "", fmt.Sprintf("%q is unknown: want @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly, or @every and an interval",
-				strings.Join(words, " ")))
+			return nil, wrong(
+				columns[0],
+				"",
+				fmt.Sprintf(
+					"%q is unknown: want @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly, or "+
+						"@every and an interval",
+					strings.Join(words, " "),
+				),
+			)
 		}
 		return inUTC(schedule), nil
 	case len(words) < 5:
-		return nil, wrong(len([]rune(expression))+1, "", fmt.Sprintf("it ends after %d fields: want 5 (minute, hour, day of the month, month, weekday), or 6 with the second before them", len(words)))
+		return nil, wrong(
+			len([]rune(expression))+1,
+			"",
+			fmt.Sprintf(
+				"it ends after %d fields: want 5 (minute, hour, day of the month, month, weekday), or 6 with the "+
+					"second before them",
+				len(words),
+			),
+		)
 	case len(words) > 6:
-		return nil, wrong(columns[6], "", "there is a seventh field: want 5 (minute, hour, day of the month, month, weekday), or 6 with the second before them")
+		return nil, wrong(
+			columns[6],
+			"",
+			"there is a seventh field: want 5 (minute, hour, day of the month, month, weekday), or 6 with the "+
+				"second before them",
+		)
 	}
 	for i, word := range words {
 		field := fields[i+6-len(words)]

@@ -55,7 +55,9 @@ func TestCronErrors(t *testing.T) {
 			t.Errorf("%q: %v", c.expression, err)
 			continue
 		}
-		if at != nil && (at.Column != c.column || at.Field != c.field || at.Expression != c.expression || !strings.Contains(err.Error(), fmt.Sprintf("column %d", c.column))) {
+		if at != nil &&
+			(at.Column != c.column || at.Field != c.field || at.Expression != c.expression ||
+				!strings.Contains(err.Error(), fmt.Sprintf("column %d", c.column))) {
 			t.Errorf("%q: %v: want column %d, field %q", c.expression, err, c.column, c.field)
 		}
 		if !strings.Contains(err.Error(), c.problem) || !strings.HasPrefix(err.Error(), "recur: ") {
@@ -98,25 +100,34 @@ func TestNext(t *testing.T) {
 		from string
 		want []string
 	}{
-		{"five fields", Cron("30 2 * * *", ""), "2026-01-01T02:30:00Z", []string{"2026-01-02T02:30:00Z", "2026-01-03T02:30:00Z"}},
-		{"six fields", Cron("*/20 0 0 1 * *", ""), "2026-01-01T00:00:00Z", []string{"2026-01-01T00:00:20Z", "2026-01-01T00:00:40Z", "2026-02-01T00:00:00Z"}},
-		{"blanks and names", Cron("\t0  9 ? JAN mon-fri ", ""), "2026-01-02T09:00:00Z", []string{"2026-01-05T09:00:00Z"}},
-		{"day of the month or weekday", Cron("0 0 13 * fri", ""), "2026-02-06T00:00:00Z", []string{"2026-02-13T00:00:00Z", "2026-02-20T00:00:00Z", "2026-02-27T00:00:00Z", "2026-03-06T00:00:00Z", "2026-03-13T00:00:00Z"}},
+		{"five fields", Cron("30 2 * * *", ""), "2026-01-01T02:30:00Z", []string{"2026-01-02T02:30:00Z",
+			"2026-01-03T02:30:00Z"}},
+		{"six fields", Cron("*/20 0 0 1 * *", ""), "2026-01-01T00:00:00Z", []string{"2026-01-01T00:00:20Z",
+			"2026-01-01T00:00:40Z", "2026-02-01T00:00:00Z"}},
+		{"blanks and names", Cron("\t0  9 ? JAN mon-fri ", ""), "2026-01-02T09:00:00Z",
+			[]string{"2026-01-05T09:00:00Z"}},
+		{"day of the month or weekday", Cron("0 0 13 * fri", ""), "2026-02-06T00:00:00Z",
+			[]string{"2026-02-13T00:00:00Z", "2026-02-20T00:00:00Z", "2026-02-27T00:00:00Z", "2026-03-06T00:00:00Z",
+				"2026-03-13T00:00:00Z"}},
 		{"leap day", Cron("0 0 29 2 *", ""), "2026-01-01T00:00:00Z", []string{"2028-02-29T00:00:00Z"}},
 		{"descriptor", Cron("@hourly", "Asia/Kolkata"), "2026-01-01T00:00:00Z", []string{"2026-01-01T06:00:00+05:30"}},
-		{"interval", Every(90 * time.Second), "2026-01-01T00:00:01Z", []string{"2026-01-01T00:01:30Z", "2026-01-01T00:03:00Z"}},
-		{"interval as text", Cron("@every  1m30s", "Europe/Berlin"), "2026-01-01T00:01:30Z", []string{"2026-01-01T00:03:00Z"}},
+		{"interval", Every(90 * time.Second), "2026-01-01T00:00:01Z", []string{"2026-01-01T00:01:30Z",
+			"2026-01-01T00:03:00Z"}},
+		{"interval as text", Cron("@every  1m30s", "Europe/Berlin"), "2026-01-01T00:01:30Z",
+			[]string{"2026-01-01T00:03:00Z"}},
 		{"interval before 1970", Every(time.Minute), "1969-12-31T23:58:30Z", []string{"1969-12-31T23:59:00Z"}},
 
 		{"Berlin, spring: 02:30 does not come", Cron("30 2 * * *", "Europe/Berlin"), "2026-03-28T00:00:00Z",
 			[]string{"2026-03-28T02:30:00+01:00", "2026-03-30T02:30:00+02:00"}},
 		{"Berlin, spring: every half hour", Cron("*/30 * * * *", "Europe/Berlin"), "2026-03-29T00:00:00Z",
 			[]string{"2026-03-29T01:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00"}},
-		{"Berlin, spring: the first tick after the gap", Cron("0 3 * * *", "Europe/Berlin"), "2026-03-29T00:59:59Z", []string{"2026-03-29T03:00:00+02:00"}},
+		{"Berlin, spring: the first tick after the gap", Cron("0 3 * * *", "Europe/Berlin"), "2026-03-29T00:59:59Z",
+			[]string{"2026-03-29T03:00:00+02:00"}},
 		{"Berlin, autumn: 02:30 comes twice", Cron("30 2 * * *", "Europe/Berlin"), "2026-10-24T12:00:00Z",
 			[]string{"2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-26T02:30:00+01:00"}},
 		{"Berlin, autumn: every half hour", Cron("*/30 * * * *", "Europe/Berlin"), "2026-10-25T00:00:00Z",
-			[]string{"2026-10-25T02:30:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T02:30:00+01:00", "2026-10-25T03:00:00+01:00"}},
+			[]string{"2026-10-25T02:30:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T02:30:00+01:00",
+				"2026-10-25T03:00:00+01:00"}},
 		{"Berlin, autumn: 03:00 comes once", Cron("0 3 * * *", "Europe/Berlin"), "2026-10-25T00:00:00Z",
 			[]string{"2026-10-25T03:00:00+01:00", "2026-10-26T03:00:00+01:00"}},
 
@@ -129,12 +140,16 @@ func TestNext(t *testing.T) {
 		{"New York, autumn: hourly", Cron("@hourly", "America/New_York"), "2026-11-01T04:30:00Z",
 			[]string{"2026-11-01T01:00:00-04:00", "2026-11-01T01:00:00-05:00", "2026-11-01T02:00:00-05:00"}},
 
-		{"an interval knows of no change", Every(time.Hour), "2026-03-29T00:00:00Z", []string{"2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"}},
+		{"an interval knows of no change", Every(time.Hour), "2026-03-29T00:00:00Z", []string{"2026-03-29T01:00:00Z",
+			"2026-03-29T02:00:00Z"}},
 		// What the parser's own schedule gets wrong: it would say Sunday.
-		{"São Paulo, no midnight", Cron("0 5 * * sat", "America/Sao_Paulo"), "2018-11-03T12:00:00Z", []string{"2018-11-10T05:00:00-02:00"}},
+		{"São Paulo, no midnight", Cron("0 5 * * sat", "America/Sao_Paulo"), "2018-11-03T12:00:00Z",
+			[]string{"2018-11-10T05:00:00-02:00"}},
 		// And here it would pass over the day of the change.
-		{"Lord Howe, half an hour", Cron("0 3 * * *", "Australia/Lord_Howe"), "2026-10-03T14:00:00Z", []string{"2026-10-04T03:00:00+11:00", "2026-10-05T03:00:00+11:00"}},
-		{"only ever in a gap", Cron("30 2 29 3 *", "Europe/Berlin"), "2026-01-01T00:00:00Z", []string{"2027-03-29T02:30:00+02:00"}},
+		{"Lord Howe, half an hour", Cron("0 3 * * *", "Australia/Lord_Howe"), "2026-10-03T14:00:00Z",
+			[]string{"2026-10-04T03:00:00+11:00", "2026-10-05T03:00:00+11:00"}},
+		{"only ever in a gap", Cron("30 2 29 3 *", "Europe/Berlin"), "2026-01-01T00:00:00Z",
+			[]string{"2027-03-29T02:30:00+02:00"}},
 	} {
 		if got := previews(t, c.spec, c.from, len(c.want)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %s after %s: %v, want %v", c.name, c.spec, c.from, got, c.want)
@@ -158,8 +173,14 @@ func TestNextIsWhatTheClockShows(t *testing.T) {
 	t.Parallel()
 	changes := map[string][]string{
 		"UTC": {"2026-01-01T00:00:00Z"}, "Europe/Berlin": {"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z"},
-		"America/New_York": {"2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z"}, "America/Sao_Paulo": {"2018-11-04T03:00:00Z", "2018-02-18T02:00:00Z"},
-		"Australia/Lord_Howe": {"2026-10-03T15:30:00Z", "2026-04-04T15:00:00Z"}, "Asia/Kolkata": {"2026-03-01T00:00:00Z"},
+		"America/New_York": {
+			"2026-03-08T07:00:00Z",
+			"2026-11-01T06:00:00Z",
+		}, "America/Sao_Paulo": {"2018-11-04T03:00:00Z", "2018-02-18T02:00:00Z"},
+		"Australia/Lord_Howe": {
+			"2026-10-03T15:30:00Z",
+			"2026-04-04T15:00:00Z",
+		}, "Asia/Kolkata": {"2026-03-01T00:00:00Z"},
 		"Pacific/Apia": {"2011-12-30T10:00:00Z"}, "Africa/Cairo": {"2026-04-23T22:00:00Z", "2026-10-29T21:00:00Z"},
 	}
 	zones := make([]string, 0, len(changes))
@@ -181,7 +202,12 @@ func TestNextIsWhatTheClockShows(t *testing.T) {
 				a := rapid.IntRange(low, high).Draw(t, name+" from")
 				b := rapid.IntRange(a, high).Draw(t, name+" to")
 				step := rapid.IntRange(1, 7).Draw(t, name+" step")
-				return fmt.Sprintf("%d-%d/%d", a, b, step), func(v int) bool { return v >= a && v <= b && (v-a)%step == 0 }
+				return fmt.Sprintf(
+					"%d-%d/%d",
+					a,
+					b,
+					step,
+				), func(v int) bool { return v >= a && v <= b && (v-a)%step == 0 }
 			}
 			return "*", nil
 		}
@@ -211,7 +237,13 @@ func TestNextIsWhatTheClockShows(t *testing.T) {
 		}
 		got := s.next(from.UnixMilli())
 		if want == 0 && got != 0 && got < from.AddDate(0, 0, 5).UnixMilli() || want != 0 && got != want {
-			t.Fatalf("%s after %v: %v, want %v", s, from.In(loc), time.UnixMilli(got).In(loc), time.UnixMilli(want).In(loc))
+			t.Fatalf(
+				"%s after %v: %v, want %v",
+				s,
+				from.In(loc),
+				time.UnixMilli(got).In(loc),
+				time.UnixMilli(want).In(loc),
+			)
 		}
 	})
 }

@@ -37,7 +37,8 @@ type handled struct {
 	at   time.Time
 }
 
-// newBench makes a Queue on the server or proxy at url; it is closed with the test. Benches that share a channel are given it.
+// newBench makes a Queue on the server or proxy at url; it is closed with the test. Benches that share a channel are
+// given it.
 func newBench(t testing.TB, url, channel string) *bench {
 	t.Helper()
 	pool, err := shunt.NewPool(url)
@@ -193,24 +194,28 @@ func (b *bench) set(s redistest.Backend, name string, f func(*record)) {
 	s.Do("HSET", key, name, r.head()+r.body)
 }
 
-// once fails unless every tick of a name's interval from the first to the last that was handled is there, and once; or, where a handler may
-// have met a message again, at least once.
+// once fails unless every tick of a name's interval from the first to the last that was handled is there, and once; or,
+// where a handler may have met a message again, at least once.
 func (b *bench) once(name string, every time.Duration, again bool) {
 	b.t.Helper()
 	var n map[int64]int
-	b.until(5*time.Second, "all ticks between the first and the last", func() bool { // one worker may be ahead of the other
-		n = make(map[int64]int)
-		var first, last int64
-		for _, h := range b.handled(name) {
-			tick := h.tick.UnixMilli()
-			n[tick]++
-			if first == 0 || tick < first {
-				first = tick
+	b.until(
+		5*time.Second,
+		"all ticks between the first and the last",
+		func() bool { // one worker may be ahead of the other
+			n = make(map[int64]int)
+			var first, last int64
+			for _, h := range b.handled(name) {
+				tick := h.tick.UnixMilli()
+				n[tick]++
+				if first == 0 || tick < first {
+					first = tick
+				}
+				last = max(last, tick)
 			}
-			last = max(last, tick)
-		}
-		return len(n) == 0 || int64(len(n)) == (last-first)/every.Milliseconds()+1
-	})
+			return len(n) == 0 || int64(len(n)) == (last-first)/every.Milliseconds()+1
+		},
+	)
 	for tick, n := range n {
 		if n > 1 && !again {
 			b.t.Errorf("tick %v came %d times", time.UnixMilli(tick), n)

@@ -21,9 +21,9 @@ import (
 // ErrNotFound says that the channel has no recurring message of that name.
 var ErrNotFound = errors.New("recur: no recurring message has that name")
 
-// Timetable is the recurring messages of a Queue's channels. They are kept in Redis: what one process does, all see. Its methods may be
-// called by many goroutines at once; where their context has no deadline they have Queue.EnqueueTimeout. Each but Enqueue may safely be
-// called again after an error.
+// Timetable is the recurring messages of a Queue's channels. They are kept in Redis: what one process does, all see.
+// Its methods may be called by many goroutines at once; where their context has no deadline they have
+// Queue.EnqueueTimeout. Each but Enqueue may safely be called again after an error.
 type Timetable struct {
 	Queue *shunt.Queue // required
 }
@@ -45,8 +45,8 @@ func Missed(p Policy) Option {
 	}
 }
 
-// With enqueues each message with options of package shunt, all but In, At and Deadline. With shunt.ID a tick that comes while the message of a
-// former one lives enqueues nothing but an Event Duplicate.
+// With enqueues each message with options of package shunt, all but In, At and Deadline. With shunt.ID a tick that
+// comes while the message of a former one lives enqueues nothing but an Event Duplicate.
 func With(options ...shunt.Option) Option {
 	return func(d *definition) error {
 		d.options = append(d.options, options...)
@@ -68,9 +68,10 @@ type Entry struct {
 	Headers map[string]string
 }
 
-// Add makes m recur under a name of its channel. m is marshalled once, now. The same name with the same definition changes nothing: so
-// each process may add what it needs when it starts. Another definition replaces the former; a message that is paused stays
-// so, and where the Spec is the same its next tick stays, too. The first tick is the first after now.
+// Add makes m recur under a name of its channel. m is marshalled once, now. The same name with the same definition
+// changes nothing: so each process may add what it needs when it starts. Another definition replaces the former; a
+// message that is paused stays so, and where the Spec is the same its next tick stays, too. The first tick is the first
+// after now.
 func (t *Timetable) Add(ctx context.Context, name string, s Spec, m shunt.IMessage, opts ...Option) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -93,7 +94,11 @@ func (t *Timetable) Add(ctx context.Context, name string, s Spec, m shunt.IMessa
 		return fmt.Errorf("recur: add %q: %w", name, err)
 	}
 	if in != 0 || !at.IsZero() || e.Extra != nil && e.Extra.Deadline != 0 {
-		return fmt.Errorf("recur: add %q: a recurring message is enqueued at its ticks: it takes none of the options In, At and Deadline", name)
+		return fmt.Errorf(
+			"recur: add %q: a recurring message is enqueued at its ticks: it takes none of the options In, At and "+
+				"Deadline",
+			name,
+		)
 	}
 	e.Serial = ulid.ULID{}
 	b := body(d.policy, s, e.Encode())
@@ -161,9 +166,14 @@ func (t *Timetable) Remove(ctx context.Context, channel, name string) error {
 	})
 }
 
-// change reads a record and writes what decide makes of it, and begins again where another has written meanwhile. decide gets nil where there
-// is none, and the server's time in ms; it returns nil to leave all as it is, and a record without revision to remove it.
-func (t *Timetable) change(ctx context.Context, what, channel, name string, decide func(old *record, now int64) (*record, error)) error {
+// change reads a record and writes what decide makes of it, and begins again where another has written meanwhile.
+// decide gets nil where there is none, and the server's time in ms; it returns nil to leave all as it is, and a record
+// without revision to remove it.
+func (t *Timetable) change(
+	ctx context.Context,
+	what, channel, name string,
+	decide func(old *record, now int64) (*record, error),
+) error {
 	fail := func(err error) error { return fmt.Errorf("recur: %s %q of channel %q: %w", what, name, channel, err) }
 	door, err := inside.Open(t.Queue)
 	if err != nil {
@@ -220,7 +230,8 @@ func read(ctx context.Context, door inside.Door, channel, name string) (now int6
 	return now, head, &parsed, nil
 }
 
-// List gives the recurring messages of a channel by name. What a newer version of shunt wrote, or somebody else, is an error beside the rest.
+// List gives the recurring messages of a channel by name. What a newer version of shunt wrote, or somebody else, is an
+// error beside the rest.
 func (t *Timetable) List(ctx context.Context, channel string) ([]Entry, error) {
 	door, err := inside.Open(t.Queue)
 	if err != nil {
@@ -238,8 +249,16 @@ func (t *Timetable) List(ctx context.Context, channel string) ([]Entry, error) {
 			bad = append(bad, fmt.Errorf("recur: list channel %q: %q: %w", channel, name, err))
 			continue
 		}
-		e := Entry{Name: name, Channel: channel, Spec: r.spec, Missed: r.policy, Paused: r.paused, Count: int(r.count), Payload: r.element.Payload,
-			Headers: r.element.Headers()}
+		e := Entry{
+			Name:    name,
+			Channel: channel,
+			Spec:    r.spec,
+			Missed:  r.policy,
+			Paused:  r.paused,
+			Count:   int(r.count),
+			Payload: r.element.Payload,
+			Headers: r.element.Headers(),
+		}
 		if r.next != 0 && !r.paused {
 			e.Next = time.UnixMilli(r.next).In(r.spec.location())
 		}
@@ -270,7 +289,8 @@ const (
 	tickFormat = time.RFC3339Nano
 )
 
-// Tick is the time for which the message that a handler has was enqueued, in the offset of its Spec's zone; false where it was no tick's.
+// Tick is the time for which the message that a handler has was enqueued, in the offset of its Spec's zone; false where
+// it was no tick's.
 func Tick(ctx context.Context) (time.Time, bool) {
 	i, ok := shunt.FromContext(ctx)
 	if !ok {

@@ -31,19 +31,25 @@ func TestAdd(t *testing.T) {
 			t.Errorf("the same definition again made %q of %q", raw(), first)
 		}
 		e := b.entry("a")
-		if e.Spec.String() != "@every 1h0m0s" || e.Missed != All(7) || e.Paused || e.Headers["k"] != "v" || string(e.Payload) != `"a"` ||
-			!e.Last.IsZero() || e.Count != 0 || e.Channel != b.channel || !e.Next.After(time.Now()) || e.Next.After(time.Now().Add(time.Hour+time.Minute)) {
+		if e.Spec.String() != "@every 1h0m0s" || e.Missed != All(7) || e.Paused || e.Headers["k"] != "v" ||
+			string(e.Payload) != `"a"` ||
+			!e.Last.IsZero() || e.Count != 0 || e.Channel != b.channel ||
+			!e.Next.After(time.Now()) ||
+			e.Next.After(time.Now().Add(time.Hour+time.Minute)) {
 			t.Errorf("%+v", e)
 		}
 
 		past := time.Now().Add(-time.Minute).UnixMilli()
 		b.set(s, "a", func(r *record) { r.next, r.last, r.count = past, past, 5 })
 		b.add("a", Every(time.Hour), Missed(Skip))
-		if e := b.entry("a"); e.Missed != Skip || e.Next.UnixMilli() != past || e.Last.UnixMilli() != past || e.Count != 5 {
+		if e := b.entry("a"); e.Missed != Skip || e.Next.UnixMilli() != past || e.Last.UnixMilli() != past ||
+			e.Count != 5 {
 			t.Errorf("with another policy %+v", e)
 		}
 		b.add("a", Cron("@daily", "Europe/Berlin"), Missed(Skip))
-		if e := b.entry("a"); !e.Next.After(time.Now()) || e.Next.Hour() != 0 || e.Next.Location().String() != "Europe/Berlin" || e.Spec.String() != "@daily Europe/Berlin" {
+		if e := b.entry("a"); !e.Next.After(time.Now()) || e.Next.Hour() != 0 ||
+			e.Next.Location().String() != "Europe/Berlin" ||
+			e.Spec.String() != "@daily Europe/Berlin" {
 			t.Errorf("with another Spec %+v", e)
 		}
 
@@ -57,7 +63,8 @@ func TestAdd(t *testing.T) {
 	})
 }
 
-// Enqueue says when nothing was enqueued, because the message before it still has its ID, and where a lost reply may have said so.
+// Enqueue says when nothing was enqueued, because the message before it still has its ID, and where a lost reply may
+// have said so.
 func TestEnqueueDuplicate(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
@@ -126,7 +133,8 @@ func TestChanges(t *testing.T) {
 		redistest.Leaks(t)
 		b := newBench(t, s.URL(), redistest.Name(t))
 		ctx, k := context.Background(), store.KeysOf(b.channel)
-		for what, f := range map[string]func(context.Context, string, string) error{"pause": b.Pause, "resume": b.Resume, "remove": b.Remove, "enqueue": b.Timetable.Enqueue} {
+		for what, f := range map[string]func(context.Context, string, string) error{"pause": b.Pause,
+			"resume": b.Resume, "remove": b.Remove, "enqueue": b.Timetable.Enqueue} {
 			if err := f(ctx, b.channel, "none"); !errors.Is(err, ErrNotFound) {
 				t.Errorf("%s what is not there: %v", what, err)
 			}
@@ -152,7 +160,9 @@ func TestChanges(t *testing.T) {
 		if len(raws) != 1 {
 			t.Fatalf("%d messages", len(raws))
 		}
-		if e, err := element.Decode(raws[0]); err != nil || e.Bare || e.Serial.IsZero() || string(e.Payload) != `"b"` || len(e.Headers()) != 1 || e.Headers()["k"] != "v" {
+		if e, err := element.Decode(raws[0]); err != nil || e.Bare || e.Serial.IsZero() || string(e.Payload) != `"b"` ||
+			len(e.Headers()) != 1 ||
+			e.Headers()["k"] != "v" {
 			t.Errorf("%+v, %v", e, err)
 		}
 		b.set(s, "b", func(r *record) { r.next = 1 })
@@ -164,7 +174,9 @@ func TestChanges(t *testing.T) {
 
 		s.Do("HSET", k.Recur, "newer", "2 what ever\n", "foreign", "what ever")
 		es, err := b.Timetable.List(ctx, b.channel)
-		if len(es) != 2 || es[0].Name != "a" || es[1].Name != "b" || err == nil || !strings.Contains(err.Error(), "newer version") || !strings.Contains(err.Error(), "no record of shunt's") {
+		if len(es) != 2 || es[0].Name != "a" || es[1].Name != "b" || err == nil ||
+			!strings.Contains(err.Error(), "newer version") ||
+			!strings.Contains(err.Error(), "no record of shunt's") {
 			t.Errorf("%v, %v", es, err)
 		}
 		if err := b.Pause(ctx, b.channel, "newer"); err == nil || !strings.Contains(err.Error(), "newer version") {

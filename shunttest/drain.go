@@ -26,16 +26,17 @@ func (hs Handlings) Count(verdict shunt.EventKind) (n int) {
 	return n
 }
 
-// Drain handles what waits in the prototypes' channels until nothing is left there but dead messages: also what is due later or is to be
-// tried again, and what handlers enqueue meanwhile. It is a ReceiveOrdered of the Queue with one worker: what the first channel has comes
-// first.
+// Drain handles what waits in the prototypes' channels until nothing is left there but dead messages: also what is due
+// later or is to be tried again, and what handlers enqueue meanwhile. It is a ReceiveOrdered of the Queue with one
+// worker: what the first channel has comes first.
 //
-// Nobody waits for what is due later: as often as nothing else is left, all due times of the channels are brought forward by as much as
-// makes the first one due. So their order and distances stay as they are, also with what is enqueued on the way. The clock does not
-// change: a message's age, Expire and Deadline go by real time, and Status tells the due times of messages with an ID as they were.
+// Nobody waits for what is due later: as often as nothing else is left, all due times of the channels are brought
+// forward by as much as makes the first one due. So their order and distances stay as they are, also with what is
+// enqueued on the way. The clock does not change: a message's age, Expire and Deadline go by real time, and Status
+// tells the due times of messages with an ID as they were.
 //
-// The test ends, with what is left, after MaxHandlings or Patience, so that a message that is retried for ever is told; if another
-// receiver has one of the channels; or if a handler called t.FailNow.
+// The test ends, with what is left, after MaxHandlings or Patience, so that a message that is retried for ever is told;
+// if another receiver has one of the channels; or if a handler called t.FailNow.
 func (q *Queue) Drain(prototypes ...shunt.IMessage) Handlings {
 	q.t.Helper()
 	out, err := q.drain(prototypes)
@@ -72,8 +73,11 @@ func (j *journal) watch(next shunt.Handler) shunt.Handler {
 func (j *journal) note(e shunt.Event) {
 	if isVerdict(e.Kind) {
 		j.mu.Lock()
-		j.handlings = append(j.handlings, Handling{Channel: e.Channel, Serial: e.Serial, Attempt: e.Attempt, Message: j.messages[e.Serial],
-			Verdict: e.Kind, Err: e.Err})
+		j.handlings = append(
+			j.handlings,
+			Handling{Channel: e.Channel, Serial: e.Serial, Attempt: e.Attempt, Message: j.messages[e.Serial],
+				Verdict: e.Kind, Err: e.Err},
+		)
 		delete(j.messages, e.Serial)
 		j.mu.Unlock()
 	}
@@ -176,9 +180,10 @@ const (
 	later
 )
 
-// leftLua says what is left, as seen at one moment: whoever asked for one list after another might miss what moves meanwhile, or bring
-// forward what is due after that. If it is later, and ARGV[2] is 1, it brings all due times forward by as much as makes the first one due
-// at ARGV[1], in ms, and tells the receiver so. Done again it changes nothing. ARGV[3] and on are the channels.
+// leftLua says what is left, as seen at one moment: whoever asked for one list after another might miss what moves
+// meanwhile, or bring forward what is due after that. If it is later, and ARGV[2] is 1, it brings all due times forward
+// by as much as makes the first one due at ARGV[1], in ms, and tells the receiver so. Done again it changes nothing.
+// ARGV[3] and on are the channels.
 var leftLua = redis.NewScript(0, `
 local first
 local doing = {}

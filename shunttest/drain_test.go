@@ -48,11 +48,13 @@ func TestDrainBringsTimeForward(t *testing.T) {
 	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("it took %v: hints are not heard", took)
 	}
-	if len(outs) != 11 || outs.Count(shunt.EventAcked) != 7 || outs.Count(shunt.EventRetried) != 3 || outs.Count(shunt.EventRejected) != 1 {
+	if len(outs) != 11 || outs.Count(shunt.EventAcked) != 7 || outs.Count(shunt.EventRetried) != 3 ||
+		outs.Count(shunt.EventRejected) != 1 {
 		t.Errorf("handlings: %v", outs)
 	}
 	last := outs[10]
-	if m, _ := last.Message.(*mail); m == nil || m.To != "bad" || !errors.Is(last.Err, errDown) || last.Attempt != 3 || last.Channel != "mail" {
+	if m, _ := last.Message.(*mail); m == nil || m.To != "bad" || !errors.Is(last.Err, errDown) || last.Attempt != 3 ||
+		last.Channel != "mail" {
 		t.Errorf("the last outcome: %+v", last)
 	}
 	q.AssertEmpty()
@@ -86,7 +88,8 @@ func TestDrainOfMany(t *testing.T) {
 	for i := range n {
 		ms = append(ms, &mail{To: fmt.Sprint(i)})
 	}
-	if err := errors.Join(q.EnqueueAll(context.Background(), ms[:n/2]), q.EnqueueAll(context.Background(), ms[n/2:], shunt.In(time.Hour))); err != nil {
+	if err := errors.Join(q.EnqueueAll(context.Background(), ms[:n/2]), q.EnqueueAll(context.Background(), ms[n/2:],
+		shunt.In(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	o := &outbox{}
@@ -111,8 +114,14 @@ func TestDrainThatDoesNotEnd(t *testing.T) {
 		enqueue(tb, q, &mail{To: "ann"})
 		q.Drain(&mail{outbox: &outbox{send: fails(errDown)}})
 	})
-	r.wants(t, "stopped by its MaxHandlings after 2", "handlings: 1 messages are left", `the last one handled, of "mail", was retried at attempt 2`,
-		`{"To":"ann"}  handled 2`, `times: mail server down`)
+	r.wants(
+		t,
+		"stopped by its MaxHandlings after 2",
+		"handlings: 1 messages are left",
+		`the last one handled, of "mail", was retried at attempt 2`,
+		`{"To":"ann"}  handled 2`,
+		`times: mail server down`,
+	)
 	if !r.ended {
 		t.Error("the test goes on")
 	}
@@ -124,7 +133,13 @@ func TestDrainPatience(t *testing.T) {
 		q := New(tb)
 		q.Patience = 20 * time.Millisecond
 		enqueue(tb, q, &mail{})
-		q.Drain(&mail{outbox: &outbox{send: func(ctx context.Context, _ *mail) error { <-ctx.Done(); return context.Cause(ctx) }}})
+		q.Drain(
+			&mail{
+				outbox: &outbox{
+					send: func(ctx context.Context, _ *mail) error { <-ctx.Done(); return context.Cause(ctx) },
+				},
+			},
+		)
 	})
 	r.wants(t, "stopped by its Patience of 20ms after 0 handlings: 1 messages are left")
 }

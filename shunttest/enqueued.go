@@ -28,8 +28,9 @@ func (d *Enqueue) In() time.Duration {
 	return d.DueAt.Sub(d.EnqueuedAt)
 }
 
-// Enqueued returns what was enqueued to a channel and was not taken since: what is ready, in the order in which it will be taken, then
-// what is due later, the one due first first. What was handled and is to be tried again is among them, with its Attempts.
+// Enqueued returns what was enqueued to a channel and was not taken since: what is ready, in the order in which it will
+// be taken, then what is due later, the one due first first. What was handled and is to be tried again is among them,
+// with its Attempts.
 func (q *Queue) Enqueued(channel string) []Enqueue {
 	q.t.Helper()
 	ds, err := q.enqueued(channel)
@@ -98,14 +99,15 @@ func (x *expectation) holds(d *Enqueue) bool {
 	return true
 }
 
-// AssertEnqueued fails the test, which goes on, unless exactly one message with m's payload, the bytes that Marshal makes, waits in m's
-// channel and meets the conditions. Without In it may be due at any time.
+// AssertEnqueued fails the test, which goes on, unless exactly one message with m's payload, the bytes that Marshal
+// makes, waits in m's channel and meets the conditions. Without In it may be due at any time.
 func (q *Queue) AssertEnqueued(m shunt.IMessage, conditions ...Condition) {
 	q.t.Helper()
 	q.assert(m, 1, conditions)
 }
 
-// AssertNotEnqueued fails the test, which goes on, if a message with m's payload waits in m's channel and meets the conditions.
+// AssertNotEnqueued fails the test, which goes on, if a message with m's payload waits in m's channel and meets the
+// conditions.
 func (q *Queue) AssertNotEnqueued(m shunt.IMessage, conditions ...Condition) {
 	q.t.Helper()
 	q.assert(m, 0, conditions)
@@ -130,12 +132,18 @@ func (q *Queue) assert(m shunt.IMessage, times int, conditions []Condition) {
 		}
 	}
 	if n != x.times {
-		q.t.Errorf("shunttest: enqueued to %q: %d of this message, want %d\n%s", channel, n, x.times, x.table(payload, there))
+		q.t.Errorf(
+			"shunttest: enqueued to %q: %d of this message, want %d\n%s",
+			channel,
+			n,
+			x.times,
+			x.table(payload, there),
+		)
 	}
 }
 
-// AssertEmpty fails the test, which goes on, if a message is ready, due later, suspect or in hand in one of the channels; without an
-// argument, in any. Dead ones do not count.
+// AssertEmpty fails the test, which goes on, if a message is ready, due later, suspect or in hand in one of the
+// channels; without an argument, in any. Dead ones do not count.
 func (q *Queue) AssertEmpty(channels ...string) {
 	q.t.Helper()
 	if len(channels) == 0 {

@@ -26,7 +26,8 @@ func TestEnqueuedIsInOrder(t *testing.T) {
 	if strings.Join(got, ",") != want {
 		t.Errorf("have %s\nwant %s", strings.Join(got, ","), want)
 	}
-	if d := ds[2]; d.In() < time.Hour || d.In() > time.Hour+time.Minute || d.Headers["trace"] != "x" || ds[0].In() != 0 {
+	if d := ds[2]; d.In() < time.Hour || d.In() > time.Hour+time.Minute || d.Headers["trace"] != "x" ||
+		ds[0].In() != 0 {
 		t.Errorf("due in %v with %v, and %v", d.In(), d.Headers, ds[0].In())
 	}
 	if got := strings.Join(channelsOf(q.redis), " "); got != "mail other" {
@@ -47,10 +48,13 @@ func TestAssertions(t *testing.T) {
 		assert func(q *Queue)
 		says   []string
 	}{
-		"there":           {func(q *Queue) { q.AssertEnqueued(&mail{To: "ann"}) }, nil},
-		"of any time":     {func(q *Queue) { q.AssertEnqueued(&mail{To: "bob"}) }, nil},
-		"later":           {func(q *Queue) { q.AssertEnqueued(&mail{To: "bob"}, In(30*time.Minute)) }, nil},
-		"about then":      {func(q *Queue) { q.AssertEnqueued(&mail{To: "bob"}, In(30*time.Minute-500*time.Millisecond)) }, nil},
+		"there":       {func(q *Queue) { q.AssertEnqueued(&mail{To: "ann"}) }, nil},
+		"of any time": {func(q *Queue) { q.AssertEnqueued(&mail{To: "bob"}) }, nil},
+		"later":       {func(q *Queue) { q.AssertEnqueued(&mail{To: "bob"}, In(30*time.Minute)) }, nil},
+		"about then": {func(q *Queue) {
+			q.AssertEnqueued(&mail{To: "bob"},
+				In(30*time.Minute-500*time.Millisecond))
+		}, nil},
 		"now":             {func(q *Queue) { q.AssertEnqueued(&mail{To: "ann"}, In(0)) }, nil},
 		"header":          {func(q *Queue) { q.AssertEnqueued(&mail{To: "ann"}, Header("trace", "x")) }, nil},
 		"twice":           {func(q *Queue) { q.AssertEnqueued(&mail{To: "cid"}, Times(2)) }, nil},
@@ -69,15 +73,22 @@ func TestAssertions(t *testing.T) {
 		}},
 		"wrong time": {func(q *Queue) { q.AssertEnqueued(&mail{To: "bob"}, In(31*time.Minute)) }, []string{
 			"0 of this message, want 1", "want  in 31m0s  {\"To\":\"bob\"}"}},
-		"now, not later": {func(q *Queue) { q.AssertEnqueued(&mail{To: "ann"}, In(time.Minute)) }, []string{"0 of this message"}},
-		"later, not now": {func(q *Queue) { q.AssertEnqueued(&mail{To: "bob"}, In(0)) }, []string{"0 of this message", "want  now  "}},
+		"now, not later": {func(q *Queue) { q.AssertEnqueued(&mail{To: "ann"}, In(time.Minute)) },
+			[]string{"0 of this message"}},
+		"later, not now": {func(q *Queue) { q.AssertEnqueued(&mail{To: "bob"}, In(0)) }, []string{"0 of this message",
+			"want  now  "}},
 		"wrong header": {func(q *Queue) { q.AssertEnqueued(&mail{To: "ann"}, Header("trace", "y")) }, []string{
 			"0 of this message", `{"To":"ann"}  trace="y"`}},
-		"no header":       {func(q *Queue) { q.AssertEnqueued(&mail{To: "cid"}, Header("trace", ""), Times(2)) }, []string{"0 of this message, want 2"}},
-		"twice, not once": {func(q *Queue) { q.AssertEnqueued(&mail{To: "cid"}) }, []string{"2 of this message, want 1"}},
-		"unwanted":        {func(q *Queue) { q.AssertNotEnqueued(&mail{To: "ann"}) }, []string{"1 of this message, want 0"}},
-		"empty channel":   {func(q *Queue) { q.AssertEnqueued(shunt.Raw("letters", []byte("x"))) }, []string{"have  nothing"}},
-		"not empty":       {func(q *Queue) { q.AssertEmpty() }, []string{`"mail" is not empty: 4 messages`, "have  now"}},
+		"no header": {func(q *Queue) { q.AssertEnqueued(&mail{To: "cid"}, Header("trace", ""), Times(2)) },
+			[]string{"0 of this message, want 2"}},
+		"twice, not once": {func(q *Queue) { q.AssertEnqueued(&mail{To: "cid"}) },
+			[]string{"2 of this message, want 1"}},
+		"unwanted": {func(q *Queue) { q.AssertNotEnqueued(&mail{To: "ann"}) },
+			[]string{"1 of this message, want 0"}},
+		"empty channel": {func(q *Queue) { q.AssertEnqueued(shunt.Raw("letters", []byte("x"))) },
+			[]string{"have  nothing"}},
+		"not empty": {func(q *Queue) { q.AssertEmpty() }, []string{`"mail" is not empty: 4 messages`,
+			"have  now"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

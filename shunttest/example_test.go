@@ -83,7 +83,8 @@ func Example() {
 	// 2 mails
 }
 
-// printer is a testing.TB for an Example, which has none: what fails is printed, and so is not the Output that is wanted.
+// printer is a testing.TB for an Example, which has none: what fails is printed, and so is not the Output that is
+// wanted.
 type printer struct {
 	testing.TB
 	cleanups []func()

@@ -17,17 +17,18 @@ type Handling struct {
 	Attempt int    // counted from 1
 	// Message is what Unmarshal made and Resolve was called on; nil if it failed. A test may look at its fields.
 	Message shunt.IMessage
-	// Verdict is shunt.EventAcked, EventRetried, EventRejected or EventUndecodable, of which the last two went to dead. It is
-	// EventCancelled or EventExpired, or EventLateVerdict if the lease was lost.
+	// Verdict is shunt.EventAcked, EventRetried, EventRejected or EventUndecodable, of which the last two went to dead.
+	// It is EventCancelled or EventExpired, or EventLateVerdict if the lease was lost.
 	Verdict shunt.EventKind
 	// Err is what Resolve or the middleware returned; a *shunt.PanicError after a panic.
 	Err error
-	// Wait is how long a retried message has to wait: what its RetryAfter or Backoff asked for, rounded up to a millisecond. Only Handle sets it.
+	// Wait is how long a retried message has to wait: what its RetryAfter or Backoff asked for, rounded up to a
+	// millisecond. Only Handle sets it.
 	Wait time.Duration
 	// Result is what shunt.SetResult set, if the message was acked and had an ID and Retain. Only Handle sets it.
 	Result []byte
-	// Enqueued is what came into any channel meanwhile, also by shunt.Then, in the order of the channels' names and within each in
-	// Queue.Enqueued's. Only Handle sets it.
+	// Enqueued is what came into any channel meanwhile, also by shunt.Then, in the order of the channels' names and
+	// within each in Queue.Enqueued's. Only Handle sets it.
 	Enqueued []Enqueue
 }
 
@@ -64,7 +65,8 @@ func Attempt(n int) Option {
 	}
 }
 
-// Age says how long ago the message was enqueued: its shunt.Info's Enqueued, and the time in its serial. The default is now.
+// Age says how long ago the message was enqueued: its shunt.Info's Enqueued, and the time in its serial. The default is
+// now.
 func Age(d time.Duration) Option {
 	return func(c *coming) error {
 		if d < 0 {
@@ -80,19 +82,21 @@ func Failure(text string) Option {
 	return func(c *coming) error { c.failure = text; return nil }
 }
 
-// With says what the enqueue asked for: shunt.Header, shunt.Timeout, shunt.ID and the like; but not when it is due or expires, for it is
-// handled at once.
+// With says what the enqueue asked for: shunt.Header, shunt.Timeout, shunt.ID and the like; but not when it is due or
+// expires, for it is handled at once.
 func With(options ...shunt.Option) Option {
 	return func(c *coming) error { c.options = append(c.options, options...); return nil }
 }
 
-// Handle has one message handled once, at once, and tells what became of it. prototype is what Receive would be given: it has the
-// dependencies, and Unmarshal is called on it; m only gives the payload. The message goes through all that it meets in production: Marshal,
-// Redis, Unmarshal, the Queue's Wrap, Resolve with a context that shunt.FromContext knows, and a verdict by the message's and the Queue's
-// MaxAttempts and Backoff. A message that cannot be decoded is given as shunt.Raw.
+// Handle has one message handled once, at once, and tells what became of it. prototype is what Receive would be given:
+// it has the dependencies, and Unmarshal is called on it; m only gives the payload. The message goes through all that
+// it meets in production: Marshal, Redis, Unmarshal, the Queue's Wrap, Resolve with a context that shunt.FromContext
+// knows, and a verdict by the message's and the Queue's MaxAttempts and Backoff. A message that cannot be decoded is
+// given as shunt.Raw.
 //
-// It does not touch the Queue's channels, and leaves nothing there but what the handler enqueues: it runs on a Redis of its own. Of the
-// Queue's Events func it calls those of the message. The test ends if the handler takes longer than Patience, or called t.FailNow itself.
+// It does not touch the Queue's channels, and leaves nothing there but what the handler enqueues: it runs on a Redis of
+// its own. Of the Queue's Events func it calls those of the message. The test ends if the handler takes longer than
+// Patience, or called t.FailNow itself.
 func (q *Queue) Handle(prototype, m shunt.IMessage, opts ...Option) Handling {
 	q.t.Helper()
 	if prototype == nil || m == nil {

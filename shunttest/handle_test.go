@@ -24,15 +24,18 @@ func TestHandleVerdicts(t *testing.T) {
 		wait    time.Duration
 		err     error
 	}{
-		"acked":          {nil, nil, shunt.EventAcked, 0, nil},
-		"error":          {fails(errDown), []Option{Attempt(2)}, shunt.EventRetried, 2 * time.Minute, errDown},
-		"last":           {fails(errDown), []Option{Attempt(3)}, shunt.EventRejected, 0, errDown},
-		"own last":       {fails(errDown), []Option{With(shunt.MaxAttempts(1))}, shunt.EventRejected, 0, errDown},
-		"retry after":    {fails(shunt.RetryAfter(7*time.Hour, errDown)), nil, shunt.EventRetried, 7 * time.Hour, errDown},
-		"below a ms":     {fails(shunt.RetryAfter(time.Microsecond, errDown)), nil, shunt.EventRetried, time.Millisecond, errDown},
-		"retry at once":  {fails(shunt.RetryAfter(0, errDown)), nil, shunt.EventRetried, 0, errDown},
-		"reject":         {fails(shunt.Reject(errDown)), nil, shunt.EventRejected, 0, errDown},
-		"panic of error": {func(context.Context, *mail) error { panic(errDown) }, nil, shunt.EventRetried, time.Minute, errDown},
+		"acked":    {nil, nil, shunt.EventAcked, 0, nil},
+		"error":    {fails(errDown), []Option{Attempt(2)}, shunt.EventRetried, 2 * time.Minute, errDown},
+		"last":     {fails(errDown), []Option{Attempt(3)}, shunt.EventRejected, 0, errDown},
+		"own last": {fails(errDown), []Option{With(shunt.MaxAttempts(1))}, shunt.EventRejected, 0, errDown},
+		"retry after": {fails(shunt.RetryAfter(7*time.Hour, errDown)), nil, shunt.EventRetried, 7 * time.Hour,
+			errDown},
+		"below a ms": {fails(shunt.RetryAfter(time.Microsecond, errDown)), nil, shunt.EventRetried,
+			time.Millisecond, errDown},
+		"retry at once": {fails(shunt.RetryAfter(0, errDown)), nil, shunt.EventRetried, 0, errDown},
+		"reject":        {fails(shunt.Reject(errDown)), nil, shunt.EventRejected, 0, errDown},
+		"panic of error": {func(context.Context, *mail) error { panic(errDown) }, nil, shunt.EventRetried,
+			time.Minute, errDown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +51,8 @@ func TestHandleVerdicts(t *testing.T) {
 				}
 				return c.send(ctx, m)
 			}}}, &mail{To: "ann"}, c.opts...)
-			if out.Verdict != c.verdict || out.Wait != c.wait || !errors.Is(out.Err, c.err) || c.err == nil && out.Err != nil {
+			if out.Verdict != c.verdict || out.Wait != c.wait || !errors.Is(out.Err, c.err) ||
+				c.err == nil && out.Err != nil {
 				t.Errorf("it was %v", out)
 			}
 			if calls != 1 {
@@ -71,10 +75,14 @@ func TestHandlePanicAndGoexit(t *testing.T) {
 	q := New(t)
 	var p *shunt.PanicError
 	out := q.Handle(&mail{outbox: &outbox{send: func(context.Context, *mail) error { panic("ouch") }}}, &mail{})
-	if !errors.As(out.Err, &p) || p.Value != "ouch" || !strings.Contains(string(p.Stack), "handle_test.go") || out.Verdict != shunt.EventRetried {
+	if !errors.As(out.Err, &p) || p.Value != "ouch" || !strings.Contains(string(p.Stack), "handle_test.go") ||
+		out.Verdict != shunt.EventRetried {
 		t.Errorf("a panic was %v", out)
 	}
-	out = q.Handle(&mail{outbox: &outbox{send: func(context.Context, *mail) error { runtime.Goexit(); return nil }}}, &mail{})
+	out = q.Handle(
+		&mail{outbox: &outbox{send: func(context.Context, *mail) error { runtime.Goexit(); return nil }}},
+		&mail{},
+	)
 	if !errors.As(out.Err, &p) || !p.Goexit || out.Verdict != shunt.EventRetried {
 		t.Errorf("a Goexit was %v", out)
 	}
@@ -135,8 +143,10 @@ func TestHandleGoesAllTheWay(t *testing.T) {
 		t.Errorf("it was %v", out)
 	}
 	age := time.Since(info.EnqueuedAt)
-	if info.Channel != "mail" || info.Attempt != 5 || info.Failure != "greylisted" || info.Headers["trace"] != "x" || info.Serial != out.Serial ||
-		age < 48*time.Hour || age > 49*time.Hour {
+	if info.Channel != "mail" || info.Attempt != 5 || info.Failure != "greylisted" || info.Headers["trace"] != "x" ||
+		info.Serial != out.Serial ||
+		age < 48*time.Hour ||
+		age > 49*time.Hour {
 		t.Errorf("the handler's Info: %+v", info)
 	}
 	if deadline <= 59*time.Minute || deadline > time.Hour {
@@ -173,8 +183,14 @@ func TestHandleTellsWhatFollows(t *testing.T) {
 	q := New(t)
 	enqueue(t, q, &mail{To: "taken"}, shunt.ID("7"))
 	p := &mail{outbox: &outbox{send: func(ctx context.Context, m *mail) error {
-		err := shunt.Then(ctx, &mail{To: "next"}, &mail{To: "one more"}, shunt.With(shunt.Raw("letters", []byte("later")), shunt.In(time.Hour)),
-			shunt.With(&mail{To: "same"}, shunt.ID("7")), shunt.With(&mail{To: "other"}, shunt.ID("8")))
+		err := shunt.Then(
+			ctx,
+			&mail{To: "next"},
+			&mail{To: "one more"},
+			shunt.With(shunt.Raw("letters", []byte("later")), shunt.In(time.Hour)),
+			shunt.With(&mail{To: "same"}, shunt.ID("7")),
+			shunt.With(&mail{To: "other"}, shunt.ID("8")),
+		)
 		if m.To == "bob" {
 			return errDown
 		}
@@ -217,14 +233,15 @@ func TestHandleMisuse(t *testing.T) {
 		opts         []Option
 		says         string
 	}{
-		"nil":      {nil, p, nil, "one is nil"},
-		"channels": {p, shunt.Raw("letters", nil), nil, `the prototype's channel is "mail" and the message's "letters"`},
-		"attempt":  {p, p, []Option{Attempt(0)}, "Attempt(0): want 1 to 255"},
-		"age":      {p, p, []Option{Age(-1)}, "Age(-1ns)"},
-		"in":       {p, p, []Option{With(shunt.In(time.Hour))}, "shunt.In and shunt.At have no meaning"},
-		"expire":   {p, p, []Option{With(shunt.Expire(time.Hour))}, "shunt.Expire has no meaning"},
-		"header":   {p, p, []Option{With(shunt.Header("", ""))}, "a key has 1 to 255 bytes"},
-		"raw":      {shunt.Raw("mail", nil), p, nil, "a Raw message is no prototype"},
+		"nil": {nil, p, nil, "one is nil"},
+		"channels": {p, shunt.Raw("letters", nil), nil,
+			`the prototype's channel is "mail" and the message's "letters"`},
+		"attempt": {p, p, []Option{Attempt(0)}, "Attempt(0): want 1 to 255"},
+		"age":     {p, p, []Option{Age(-1)}, "Age(-1ns)"},
+		"in":      {p, p, []Option{With(shunt.In(time.Hour))}, "shunt.In and shunt.At have no meaning"},
+		"expire":  {p, p, []Option{With(shunt.Expire(time.Hour))}, "shunt.Expire has no meaning"},
+		"header":  {p, p, []Option{With(shunt.Header("", ""))}, "a key has 1 to 255 bytes"},
+		"raw":     {shunt.Raw("mail", nil), p, nil, "a Raw message is no prototype"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,7 +268,8 @@ func TestHandlePatience(t *testing.T) {
 				return ctx.Err()
 			}}}, &mail{})
 		})
-		if strings.Contains(r.text.String(), fmt.Sprintf("the handler has not begun after %v", patience)) && patience < 10*time.Second {
+		if strings.Contains(r.text.String(), fmt.Sprintf("the handler has not begun after %v", patience)) &&
+			patience < 10*time.Second {
 			patience *= 2 // the machine is that slow
 			continue
 		}

@@ -19,15 +19,16 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Queue is a shunt.Queue on a Redis of its own, with what a test asks of it. What the program under test wants is the embedded
-// *shunt.Queue. Make it with New.
+// Queue is a shunt.Queue on a Redis of its own, with what a test asks of it. What the program under test wants is the
+// embedded *shunt.Queue. Make it with New.
 type Queue struct {
 	*shunt.Queue
 
-	// Patience bounds one Handle, one Drain and the closing at the test's end, each of which fails the test when it takes longer:
-	// default 30 s.
+	// Patience bounds one Handle, one Drain and the closing at the test's end, each of which fails the test when it
+	// takes longer: default 30 s.
 	Patience time.Duration
-	// MaxHandlings bounds how many messages one Drain handles, retries included, before it fails the test: default 10,000.
+	// MaxHandlings bounds how many messages one Drain handles, retries included, before it fails the test: default
+	// 10,000.
 	MaxHandlings int
 
 	t     testing.TB
@@ -41,8 +42,9 @@ const (
 	defaultMaxHandlings = 10_000
 )
 
-// New starts a Redis and makes a Queue on it, configured by the given funcs but for its Pool. Both are closed with the test, and the test
-// fails where that takes longer than Patience. What is wrong with the configuration ends the test at once.
+// New starts a Redis and makes a Queue on it, configured by the given funcs but for its Pool. Both are closed with the
+// test, and the test fails where that takes longer than Patience. What is wrong with the configuration ends the test at
+// once.
 func New(t testing.TB, configure ...func(*shunt.Queue)) *Queue {
 	t.Helper()
 	q := &Queue{Queue: &shunt.Queue{}, t: t}
@@ -92,8 +94,9 @@ func (q *Queue) end() {
 
 func (q *Queue) patience() time.Duration { return cmp.Or(q.Patience, defaultPatience) }
 
-// serve starts a Redis. An idle receiver there blocks in BRPOPLPUSH for a second at least, and miniredis has no CLIENT UNBLOCK to end that
-// at a shutdown; so here it blocks for 5 ms instead. The hook may write to args: the command is run with the same slice.
+// serve starts a Redis. An idle receiver there blocks in BRPOPLPUSH for a second at least, and miniredis has no CLIENT
+// UNBLOCK to end that at a shutdown; so here it blocks for 5 ms instead. The hook may write to args: the command is run
+// with the same slice.
 func serve() (*miniredis.Miniredis, *redis.Pool, error) {
 	m, err := miniredis.Run()
 	if err != nil {
@@ -124,8 +127,8 @@ func channelsOf(m *miniredis.Miniredis) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// dues reads a channel's delay: due times in ms, which a float64 holds exactly, by element. It asks as a client would, for miniredis gives its
-// own map away.
+// dues reads a channel's delay: due times in ms, which a float64 holds exactly, by element. It asks as a client would,
+// for miniredis gives its own map away.
 func dues(pool *redis.Pool, channel string) (map[string]float64, error) {
 	conn := pool.Get()
 	defer conn.Close()

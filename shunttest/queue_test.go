@@ -73,7 +73,8 @@ func TestIdleReceiverEndsAtOnce(t *testing.T) {
 			}
 		}
 	})
-	for quick, tries := 0, 0; quick < 4; tries++ { // in a row, so that it is not by chance; tries, for the machine may be away
+	// in a row, so that it is not by chance; tries, for the machine may be away
+	for quick, tries := 0, 0; quick < 4; tries++ {
 		shutdown, err := q.Receive(context.Background(), &mail{outbox: &outbox{}}, 4)
 		if err != nil {
 			t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// stage is a Redis of its own on which one message is handled once. Its clock stands still, so that a due time is the wait
-// to the millisecond.
+// stage is a Redis of its own on which one message is handled once. Its clock stands still, so that a due time is the
+// wait to the millisecond.
 type stage struct {
 	kit     *Queue
 	channel string
@@ -35,7 +35,13 @@ type stage struct {
 
 // newStage puts the message on a stage, with the ids that are taken at the kit, so that what follows it meets them.
 func newStage(q *Queue, channel string, e element.Element) (*stage, error) {
-	s := &stage{kit: q, channel: channel, element: e, now: time.Now().Truncate(time.Millisecond), verdict: make(chan shunt.Event, 1)}
+	s := &stage{
+		kit:     q,
+		channel: channel,
+		element: e,
+		now:     time.Now().Truncate(time.Millisecond),
+		verdict: make(chan shunt.Event, 1),
+	}
 	var err error
 	if s.redis, s.pool, err = serve(); err != nil {
 		return nil, err
@@ -60,8 +66,8 @@ func (s *stage) close() {
 	s.redis.Close()
 }
 
-// wrap lets the handler run once. The message comes again where it is to be retried at once, or one that follows it in its
-// channel comes: either goes back, for the receiver is about to stop.
+// wrap lets the handler run once. The message comes again where it is to be retried at once, or one that follows it in
+// its channel comes: either goes back, for the receiver is about to stop.
 func (s *stage) wrap(next shunt.Handler) shunt.Handler {
 	return func(ctx context.Context, m shunt.IMessage) error {
 		if s.begun.Swap(true) {
@@ -99,7 +105,14 @@ func (s *stage) play(prototype shunt.IMessage) (out Handling, err error) {
 	}()
 	select {
 	case ev := <-s.verdict:
-		out = Handling{Channel: s.channel, Serial: ev.Serial, Attempt: ev.Attempt, Message: s.message, Verdict: ev.Kind, Err: ev.Err}
+		out = Handling{
+			Channel: s.channel,
+			Serial:  ev.Serial,
+			Attempt: ev.Attempt,
+			Message: s.message,
+			Verdict: ev.Kind,
+			Err:     ev.Err,
+		}
 	case <-time.After(s.kit.patience()):
 		if !s.begun.Load() {
 			return out, fmt.Errorf("the handler has not begun after %v", s.kit.patience())
@@ -153,8 +166,8 @@ func isOf(serial, raw string) bool {
 	return err == nil && e.SerialString() == serial
 }
 
-// carry brings what the verdict enqueued in one step with itself, which is in the stage's Redis, to the Queue's. self is the serial of the
-// message that was handled.
+// carry brings what the verdict enqueued in one step with itself, which is in the stage's Redis, to the Queue's. self
+// is the serial of the message that was handled.
 func (q *Queue) carry(stage *miniredis.Miniredis, pool *redis.Pool, self string) error {
 	from, to := pool.Get(), q.pool.Get()
 	defer from.Close()
@@ -222,7 +235,14 @@ func wrap(user, kit func(shunt.Handler) shunt.Handler) func(shunt.Handler) shunt
 // isVerdict says whether an Event tells how a handling ended.
 func isVerdict(k shunt.EventKind) bool {
 	switch k {
-	case shunt.EventAcked, shunt.EventRetried, shunt.EventRejected, shunt.EventUndecodable, shunt.EventCancelled, shunt.EventExpired, shunt.EventLateVerdict, shunt.EventUnconfirmedVerdict:
+	case shunt.EventAcked,
+		shunt.EventRetried,
+		shunt.EventRejected,
+		shunt.EventUndecodable,
+		shunt.EventCancelled,
+		shunt.EventExpired,
+		shunt.EventLateVerdict,
+		shunt.EventUnconfirmedVerdict:
 		return true
 	}
 	return false

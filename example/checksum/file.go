@@ -14,7 +14,8 @@ import (
 	"github.com/shuntmq/shunt"
 )
 
-// file is the message: one file that is to be hashed. run is what its handler needs; Unmarshal hands it on from the prototype.
+// file is the message: one file that is to be hashed. run is what its handler needs; Unmarshal hands it on from the
+// prototype.
 type file struct {
 	path string // relative to DIR, so that the same directory may be spelt otherwise in the next run
 	run  *run
@@ -33,8 +34,8 @@ func (f *file) Unmarshal(payload []byte) (shunt.IMessage, error) {
 func (f *file) MaxAttempts() int          { return 3 }
 func (f *file) Backoff(int) time.Duration { return 200 * time.Millisecond }
 
-// Resolve returns nil, and so lets the message go, only after the line is on the disk. A message may come twice, as that of a
-// process killed between the line and the ack does: it finds its file done.
+// Resolve returns nil, and so lets the message go, only after the line is on the disk. A message may come twice, as
+// that of a process killed between the line and the ack does: it finds its file done.
 func (f *file) Resolve(ctx context.Context) error {
 	r := f.run
 	if !r.ledger.has(f.path) {
@@ -57,8 +58,8 @@ type sum [sha256.Size]byte
 // buffers are large enough that the calls to read do not count.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
-// hash reads a file, but no longer than ctx lets it: the message then goes back untouched. It counts the bytes as they come. Its
-// error is the bare reason.
+// hash reads a file, but no longer than ctx lets it: the message then goes back untouched. It counts the bytes as they
+// come. Its error is the bare reason.
 func hash(ctx context.Context, name string, bytes *atomic.Int64) (s sum, err error) {
 	in, err := os.Open(name)
 	if err != nil {

@@ -35,8 +35,13 @@ type entry struct {
 
 // openLedger reads what earlier runs have done. A last line without its end is that of a killed run, and is cut off.
 func openLedger(name string) (*ledger, error) {
-	l := &ledger{entries: make(chan *entry, 64), quit: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}),
-		sums: make(map[string]sum)}
+	l := &ledger{
+		entries: make(chan *entry, 64),
+		quit:    make(chan struct{}),
+		ended:   make(chan struct{}),
+		failed:  make(chan struct{}),
+		sums:    make(map[string]sum),
+	}
 	if name == "" {
 		close(l.ended)
 		return l, nil
@@ -74,7 +79,10 @@ func (l *ledger) read(in io.Reader) (good int64, err error) {
 		}
 		path, s, ok := parseLine(line)
 		if !ok {
-			return good, fmt.Errorf("%.60q is no line of this program's: is the file another one's? Remove it to start afresh", line)
+			return good, fmt.Errorf(
+				"%.60q is no line of this program's: is the file another one's? Remove it to start afresh",
+				line,
+			)
 		}
 		l.sums[path] = s
 		good += int64(len(line))
@@ -115,8 +123,8 @@ func (l *ledger) enter(path string, s sum) error {
 	}
 }
 
-// commit writes lines and syncs them: all that have come while it was busy with the last ones together, since a sync costs
-// the same for one line as for many.
+// commit writes lines and syncs them: all that have come while it was busy with the last ones together, since a sync
+// costs the same for one line as for many.
 func (l *ledger) commit() {
 	defer close(l.ended)
 	var batch []*entry
@@ -191,8 +199,8 @@ func (l *ledger) replace(out string, manifest []byte) error {
 	return os.Remove(l.file.Name())
 }
 
-// A line is sha256sum's: the sum, two blanks, the name. A name with a backslash or the end of a line in it is escaped, and a
-// backslash before the sum says so.
+// A line is sha256sum's: the sum, two blanks, the name. A name with a backslash or the end of a line in it is escaped,
+// and a backslash before the sum says so.
 var escaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 
 func appendLine(b []byte, s sum, name string) []byte {

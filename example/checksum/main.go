@@ -3,17 +3,18 @@
 //
 //	go run ./example/checksum .
 //
-// That needs no Redis: it brings a small one along. With a real one and a file for the manifest it shows what the toolkit is for:
+// That needs no Redis: it brings a small one along. With a real one and a file for the manifest it shows what the
+// toolkit is for:
 //
 //	go run ./example/checksum -redis redis://localhost:6379 -out manifest -crash-after 100 .
 //	go run ./example/checksum -redis redis://localhost:6379 -out manifest .
 //	sha256sum -c manifest
 //
-// The first command ends its own process with SIGKILL in the middle; the second continues it. There is one message a file.
-// A worker's message leaves Redis only after its line is on the disk, in manifest.part: so whatever is killed, and whenever, a
-// file is either in there or still in Redis, and what the killed process had in its hands comes back when its lease is over.
-// That may handle a message twice, so the lines are keyed by path and what is done is not done again. A file that changes
-// after its line was written keeps it until a run has finished.
+// The first command ends its own process with SIGKILL in the middle; the second continues it. There is one message a
+// file. A worker's message leaves Redis only after its line is on the disk, in manifest.part: so whatever is killed,
+// and whenever, a file is either in there or still in Redis, and what the killed process had in its hands comes back
+// when its lease is over. That may handle a message twice, so the lines are keyed by path and what is done is not done
+// again. A file that changes after its line was written keeps it until a run has finished.
 //
 // What cannot be read is tried three times and then listed from the dead letters. The exit status is 0 when all files
 // are in the manifest, 1 when not, 2 for wrong usage, 130 after Ctrl-C.
@@ -51,7 +52,11 @@ func command(args []string) int {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "checksum: %s\nchecksum -h tells the usage\n", strings.ReplaceAll(err.Error(), "\n", "\nchecksum: "))
+		fmt.Fprintf(
+			os.Stderr,
+			"checksum: %s\nchecksum -h tells the usage\n",
+			strings.ReplaceAll(err.Error(), "\n", "\nchecksum: "),
+		)
 		return 2
 	}
 	s, err := server.Open(c.redis)
@@ -70,10 +75,25 @@ func command(args []string) int {
 func parse(args []string) (c config, err error) {
 	f := flag.NewFlagSet("checksum", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.StringVar(&c.redis, "redis", "", "`URL` of a Redis, by default $REDIS_URL; without either, a server inside this process")
+	f.StringVar(
+		&c.redis,
+		"redis",
+		"",
+		"`URL` of a Redis, by default $REDIS_URL; without either, a server inside this process",
+	)
 	f.IntVar(&c.workers, "workers", runtime.NumCPU(), "`number` of files that are hashed at once")
-	f.StringVar(&c.out, "out", "", "`file` for the manifest; a run that was killed is then continued by the same command")
-	f.IntVar(&c.crashAfter, "crash-after", 0, "end this process with SIGKILL after so `many` files, to see how the next run continues")
+	f.StringVar(
+		&c.out,
+		"out",
+		"",
+		"`file` for the manifest; a run that was killed is then continued by the same command",
+	)
+	f.IntVar(
+		&c.crashAfter,
+		"crash-after",
+		0,
+		"end this process with SIGKILL after so `many` files, to see how the next run continues",
+	)
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "usage: checksum [-redis URL] [-workers N] [-out FILE] [-crash-after N] DIR")
@@ -102,7 +122,13 @@ func parse(args []string) (c config, err error) {
 	check(err != nil || !info.IsDir(), "-out %s is a directory: want a file", c.out)
 	check(c.workers >= 1 && c.workers <= 10000, "-workers %d: want 1 to 10000", c.workers)
 	check(c.crashAfter >= 0, "-crash-after %d: want a positive number", c.crashAfter)
-	check(c.crashAfter == 0 || c.redis != "", "-crash-after needs a Redis that outlives this process: give -redis or REDIS_URL")
-	check(c.crashAfter == 0 || c.out != "", "-crash-after needs -out: without it a killed run leaves nothing to continue")
+	check(
+		c.crashAfter == 0 || c.redis != "",
+		"-crash-after needs a Redis that outlives this process: give -redis or REDIS_URL",
+	)
+	check(
+		c.crashAfter == 0 || c.out != "",
+		"-crash-after needs -out: without it a killed run leaves nothing to continue",
+	)
 	return c, errors.Join(errs...)
 }

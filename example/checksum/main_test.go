@@ -40,7 +40,10 @@ type result struct {
 func program(dir string, args ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0], args...)
 	c.Dir = dir
-	c.Env = append(slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "REDIS_URL=") }), asProgram+"=1")
+	c.Env = append(
+		slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "REDIS_URL=") }),
+		asProgram+"=1",
+	)
 	return c
 }
 
@@ -75,7 +78,21 @@ func (r result) number(t *testing.T, word string) int {
 }
 
 // odd are names that are awkward to write down.
-var odd = []string{"new\nline", "\n", `back\slash`, `\n`, "carriage\rreturn", "\xc1\x01 invalid \xff", "two  blanks", " before", "after ", "-dash", "-", "*star", "Ünïcode"}
+var odd = []string{
+	"new\nline",
+	"\n",
+	`back\slash`,
+	`\n`,
+	"carriage\rreturn",
+	"\xc1\x01 invalid \xff",
+	"two  blanks",
+	" before",
+	"after ",
+	"-dash",
+	"-",
+	"*star",
+	"Ünïcode",
+}
 
 // tree makes a directory "tree" of plain and odd files, and returns all their names, sorted.
 func tree(t *testing.T, dir string, plain int) (names []string) {
@@ -140,8 +157,8 @@ func verify(t *testing.T, dir string, manifest []byte, names []string) {
 	}
 }
 
-// clean checks that Redis holds no message any more, nor anything that lives on unasked: a killed run leaves its name among the
-// dead for an hour, and its place as keeper until the next one takes it.
+// clean checks that Redis holds no message any more, nor anything that lives on unasked: a killed run leaves its name
+// among the dead for an hour, and its place as keeper until the next one takes it.
 func clean(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	keys, _ := redis.Strings(s.Do("KEYS", "*"), nil)
@@ -335,7 +352,8 @@ func TestInterruptedRunIsContinued(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Process.Kill()
-	for deadline := time.Now().Add(10 * time.Second); bytes.Count(partOf(dir), []byte("\n")) < len(names); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); bytes.Count(partOf(dir),
+		[]byte("\n")) < len(names); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the small files are not done")
 		}
@@ -348,7 +366,8 @@ func TestInterruptedRunIsContinued(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Wait() // the code is looked at
-	if code := c.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "the same command continues it") {
+	if code := c.ProcessState.ExitCode(); code != 130 ||
+		!strings.Contains(stderr.String(), "the same command continues it") {
 		t.Errorf("exit code %d, want 130 and a word on how to go on:\n%s", code, &stderr)
 	}
 	if err := os.Truncate(huge, 1000); err != nil {
@@ -371,8 +390,10 @@ func TestWrongUsage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, args := range [][]string{
-		{}, {"nowhere"}, {".", "."}, {"-workers", "0", "."}, {"-no-such-flag", "."}, {"-out", dir, "."}, {"-redis", "http://localhost", "."},
-		{"-crash-after", "1", "-out", "manifest", "."}, {"-crash-after", "1", "-redis", "redis://localhost", "."}, {"-crash-after", "-1", "."},
+		{}, {"nowhere"}, {".", "."}, {"-workers", "0", "."}, {"-no-such-flag", "."}, {"-out", dir, "."}, {"-redis",
+			"http://localhost", "."},
+		{"-crash-after", "1", "-out", "manifest", "."}, {"-crash-after", "1", "-redis", "redis://localhost", "."},
+		{"-crash-after", "-1", "."},
 	} {
 		if r := execute(t, dir, args...); r.code != 2 || !strings.HasPrefix(r.stderr, "checksum: ") || r.stdout != "" {
 			t.Errorf("%q: exit code %d, want 2", args, r.code)
@@ -399,14 +420,16 @@ func TestLine(t *testing.T) {
 	}
 	zeros := strings.Repeat("0", 64)
 	for name, want := range map[string]string{
-		"a b": zeros + "  a b\n", "\xff": zeros + "  \xff\n", `a\b`: `\` + zeros + `  a\\b` + "\n", "a\nb": `\` + zeros + `  a\nb` + "\n",
+		"a b": zeros + "  a b\n", "\xff": zeros + "  \xff\n", `a\b`: `\` + zeros + `  a\\b` + "\n",
+		"a\nb": `\` + zeros + `  a\nb` + "\n",
 		"a\rb": `\` + zeros + `  a\rb` + "\n", `a\nb`: `\` + zeros + `  a\\nb` + "\n",
 	} {
 		if got := string(appendLine(nil, sum{}, name)); got != want {
 			t.Errorf("%q became %q, want %q", name, got, want)
 		}
 	}
-	for _, bad := range []string{"\n", "00  a\n", strings.Repeat("g", 64) + "  a\n", `\` + zeros + "  a\\x\n", zeros + "  \n"} {
+	for _, bad := range []string{"\n", "00  a\n", strings.Repeat("g", 64) + "  a\n", `\` + zeros + "  a\\x\n",
+		zeros + "  \n"} {
 		if _, _, ok := parseLine(bad); ok {
 			t.Errorf("%q was taken for a line", bad)
 		}

@@ -28,7 +28,11 @@ const (
 
 func newProgress(out *os.File) *progress {
 	info, err := out.Stat()
-	return &progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, next: time.Now().Add(lineEvery)}
+	return &progress{
+		out:      out,
+		terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
+		next:     time.Now().Add(lineEvery),
+	}
 }
 
 // say writes a line that stays.
@@ -71,7 +75,14 @@ func (p *progress) show(c counts, bytes int64, took time.Duration) {
 		full = width * done / known
 	}
 	p.clear()
-	fmt.Fprintf(p.out, "[%s%s] %3d%%  %s", strings.Repeat("#", full), strings.Repeat(".", width-full), 100*done/max(1, known), text)
+	fmt.Fprintf(
+		p.out,
+		"[%s%s] %3d%%  %s",
+		strings.Repeat("#", full),
+		strings.Repeat(".", width-full),
+		100*done/max(1, known),
+		text,
+	)
 	p.drawn = true
 }
 

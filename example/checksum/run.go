@@ -168,8 +168,8 @@ func (r *run) work(ctx context.Context) error {
 	return err
 }
 
-// alone makes sure that no other run of the same command is at work: each would wait for what the other has taken. The receiver
-// of a killed run looks alive until its lease is over; that of a running one extends its lease.
+// alone makes sure that no other run of the same command is at work: each would wait for what the other has taken. The
+// receiver of a killed run looks alive until its lease is over; that of a running one extends its lease.
 func (r *run) alone(ctx context.Context) error {
 	ends := make(map[string]time.Time)
 	for began := time.Now(); time.Since(began) < lease; {
@@ -201,8 +201,8 @@ func (r *run) alone(ctx context.Context) error {
 	return nil
 }
 
-// resume finds what earlier runs have left: messages wait in Redis, lines stand in the ledger. The lists are read in the order in
-// which messages move; one that is missed all the same is enqueued a second time, and then found done.
+// resume finds what earlier runs have left: messages wait in Redis, lines stand in the ledger. The lists are read in
+// the order in which messages move; one that is missed all the same is enqueued a second time, and then found done.
 func (r *run) resume(ctx context.Context) error {
 	dead, err := r.q.List(ctx, r.channel, shunt.StateDead, 0, 0)
 	if err != nil {
@@ -226,7 +226,12 @@ func (r *run) resume(ctx context.Context) error {
 		}
 	}
 	if done := r.ledger.len(); done+waiting > 0 {
-		r.progress.say("continuing: found %d done and %d waiting in Redis, %d of them in the hands of a killed run", done, waiting, held)
+		r.progress.say(
+			"continuing: found %d done and %d waiting in Redis, %d of them in the hands of a killed run",
+			done,
+			waiting,
+			held,
+		)
 	}
 	if len(dead) > 0 {
 		r.progress.say("trying %d again that an earlier run had given up", len(dead))
@@ -237,8 +242,8 @@ func (r *run) resume(ctx context.Context) error {
 // want notes a file that belongs into the manifest, and says whether it has to be enqueued.
 func (r *run) want(path string) bool { return r.tally.want(path, r.ledger.has(path)) }
 
-// counted counts a file that this process has hashed, and here is where -crash-after strikes: its line is on the disk, its
-// message is still in Redis.
+// counted counts a file that this process has hashed, and here is where -crash-after strikes: its line is on the disk,
+// its message is still in Redis.
 func (r *run) counted() {
 	n := r.hashed.Add(1)
 	if r.crashAfter == 0 || n < int64(r.crashAfter) {
@@ -295,7 +300,8 @@ func (r *run) handle(ctx context.Context) error {
 					return err
 				}
 				if n := r.tally.left(); n > 0 {
-					return fmt.Errorf("%d files are neither done nor in Redis, which must have lost them: run the same command again", n)
+					return fmt.Errorf("%d files are neither done nor in Redis, which must have lost them: run the "+
+						"same command again", n)
 				}
 			}
 		case <-ctx.Done():
@@ -321,7 +327,11 @@ func (r *run) enqueue(ctx context.Context) error {
 		ms = ms[:0]
 		return err
 	}
-	root := filepath.Clean(r.dir) + string(filepath.Separator) // so that a link to a directory is followed, if DIR is one
+	root := filepath.Clean(
+		r.dir,
+	) + string(
+		filepath.Separator,
+	) // so that a link to a directory is followed, if DIR is one
 	err := filepath.WalkDir(root, func(found string, d fs.DirEntry, err error) error {
 		path, _ := filepath.Rel(root, found)
 		path = filepath.ToSlash(path)
@@ -371,8 +381,9 @@ func (r *run) holds(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// drain waits for messages of files that are done, which a killed run had in hand: they come back when its lease is over, to be
-// acked here. Then its receiver is no longer among the living either. If Redis is away, it is not waited for without end.
+// drain waits for messages of files that are done, which a killed run had in hand: they come back when its lease is
+// over, to be acked here. Then its receiver is no longer among the living either. If Redis is away, it is not waited
+// for without end.
 func (r *run) drain(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, 5*lease)
 	defer cancel()
@@ -380,7 +391,8 @@ func (r *run) drain(ctx context.Context) {
 		holds, err := r.holds(limit)
 		if err == nil && !holds {
 			receivers, err := r.q.Receivers(limit, r.channel)
-			if alive := slices.DeleteFunc(receivers, func(o shunt.Receiver) bool { return !o.Alive }); err == nil && len(alive) == 1 {
+			if alive := slices.DeleteFunc(receivers, func(o shunt.Receiver) bool { return !o.Alive }); err == nil &&
+				len(alive) == 1 {
 				return // our own
 			}
 		}
@@ -436,6 +448,17 @@ func (r *run) summary(how string) {
 		return
 	}
 	took, bytes, c := time.Since(r.began), r.bytes.Load(), r.tally.counts()
-	r.progress.say("%s: %d of %d files; in this run enqueued %d, hashed %d, %s in %.2f s, %s/s; recovered %d, failed %d", how, c.closed-c.failed, c.known,
-		r.enqueued.Load(), r.hashed.Load(), size(bytes), took.Seconds(), size(perSecond(bytes, took)), r.recovered.Load(), c.failed)
+	r.progress.say(
+		"%s: %d of %d files; in this run enqueued %d, hashed %d, %s in %.2f s, %s/s; recovered %d, failed %d",
+		how,
+		c.closed-c.failed,
+		c.known,
+		r.enqueued.Load(),
+		r.hashed.Load(),
+		size(bytes),
+		took.Seconds(),
+		size(perSecond(bytes, took)),
+		r.recovered.Load(),
+		c.failed,
+	)
 }

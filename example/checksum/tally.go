@@ -2,8 +2,8 @@ package main
 
 import "sync"
 
-// tally knows which files there are to be done and which of them still are. A run is over when none is open: it counts in the
-// process, and need not ask Redis. The maps may be read without mu once the receiver has been shut down.
+// tally knows which files there are to be done and which of them still are. A run is over when none is open: it counts
+// in the process, and need not ask Redis. The maps may be read without mu once the receiver has been shut down.
 type tally struct {
 	settled chan struct{} // of capacity 1: nothing is open just now
 

@@ -4,9 +4,10 @@
 //	go run ./example/orders -redis redis://localhost:6379
 //
 // It shows, an act each: orders that close themselves when nobody has paid in time (In); important ones before others
-// (ReceiveOrdered); a notifier that fails and is tried again, by backoff and when the other side says so (RetryAfter); and what
-// was given up on, looked at and put back by hand (List, RetryDead). Unpaid is a message type written out; the others are
-// functions made into one by Define. The lines with a dot are events, by which logs and metrics hear of all this.
+// (ReceiveOrdered); a notifier that fails and is tried again, by backoff and when the other side says so (RetryAfter);
+// and what was given up on, looked at and put back by hand (List, RetryDead). Unpaid is a message type written out; the
+// others are functions made into one by Define. The lines with a dot are events, by which logs and metrics hear of all
+// this.
 //
 // Ctrl-C ends it in good order. Without -redis or REDIS_URL it brings a small Redis along.
 package main
@@ -34,8 +35,8 @@ const (
 	patience  = 3 * time.Second // of Ctrl-C with handlers
 )
 
-// Unpaid closes an order that was not paid in time. It is the written out form of a message type: its fields are the payload, and
-// shop, which its handler needs, is handed on from the prototype.
+// Unpaid closes an order that was not paid in time. It is the written out form of a message type: its fields are the
+// payload, and shop, which its handler needs, is handed on from the prototype.
 type Unpaid struct {
 	Order int    `json:"order"`
 	Who   string `json:"who"`
@@ -262,7 +263,8 @@ func (o *shop) mailing(ctx context.Context) error {
 	if err := o.received(o.q.Receive(ctx, o.mail, 2)); err != nil {
 		return err
 	}
-	for _, m := range []Mail{{"ann@example.org", "your parcel is on its way"}, {"ben@example.org", "your order was closed"}, {"dan@example.org", "your order was closed"}} {
+	for _, m := range []Mail{{"ann@example.org", "your parcel is on its way"}, {"ben@example.org",
+		"your order was closed"}, {"dan@example.org", "your order was closed"}} {
 		if err := o.q.Enqueue(ctx, o.mail.Message(m), shunt.MaxAttempts(3)); err != nil {
 			return err
 		}
@@ -298,7 +300,8 @@ func (o *shop) reviving(ctx context.Context) error {
 	return o.await(ctx, n)
 }
 
-// purge removes what this or an earlier, interrupted run has left: its orders are nobody's any more. It returns how many.
+// purge removes what this or an earlier, interrupted run has left: its orders are nobody's any more. It returns how
+// many.
 func (o *shop) purge(ctx context.Context) (int, error) {
 	sum := 0
 	for _, m := range []shunt.IMessage{&Unpaid{}, o.vip, o.normal, o.bulk, o.mail} {
@@ -347,12 +350,26 @@ func (o *shop) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%s after %.1f s: closed %d, packed %d, mailed %d, retried %d, given up %d, left over %d\n", how, time.Since(o.began).Seconds(), o.counts["closed"], o.counts["packed"], o.counts["mailed"], o.counts["retried"], o.counts["given up"], left)
+	fmt.Printf(
+		"\n%s after %.1f s: closed %d, packed %d, mailed %d, retried %d, given up %d, left over %d\n",
+		how,
+		time.Since(o.began).Seconds(),
+		o.counts["closed"],
+		o.counts["packed"],
+		o.counts["mailed"],
+		o.counts["retried"],
+		o.counts["given up"],
+		left,
+	)
 	return nil
 }
 
 func main() {
-	url := flag.String("redis", "", "`URL` of a Redis, by default $REDIS_URL; without either, a server inside this process")
+	url := flag.String(
+		"redis",
+		"",
+		"`URL` of a Redis, by default $REDIS_URL; without either, a server inside this process",
+	)
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "orders: there are no arguments but -redis URL")

@@ -27,12 +27,15 @@ func TestMain(m *testing.M) {
 	os.Exit(redistest.Main(m))
 }
 
-// execute runs the program; at the first line that contains interrupt, if that is not empty, it sends one. It returns the output, line
-// by line.
+// execute runs the program; at the first line that contains interrupt, if that is not empty, it sends one. It returns
+// the output, line by line.
 func execute(t *testing.T, interrupt string, args ...string) []string {
 	t.Helper()
 	c := exec.Command(os.Args[0], args...)
-	c.Env = append(slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "REDIS_URL=") }), asProgram+"=1")
+	c.Env = append(
+		slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "REDIS_URL=") }),
+		asProgram+"=1",
+	)
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	stdout, err := c.StdoutPipe()
@@ -81,10 +84,43 @@ func whole(t *testing.T, lines []string) {
 	inOrder(t, lines, "closed     order 2", "2. ")
 	inOrder(t, lines, "closed     order 4", "2. ")
 	inOrder(t, lines, "kept       order 1", "2. ")
-	inOrder(t, lines, "2. ", "came in    bulk", "came in    VIP", "pearls", "violin", "a book", "a lamp", "a late ring", "bricks", "gravel", "sand", "3. ")
-	inOrder(t, lines, "3. ", "ann@example.org: the server does not answer (attempt 1", "come back in 1.5 s (attempt 2; again in 1.5 s)", "mailed     ann@example.org", "4. ")
-	inOrder(t, lines, "3. ", "dan@example.org: no such mailbox (attempt 1", "dan@example.org: no such mailbox (attempt 3, the last)",
-		"4. ", "in dead", "mended", "mailed     dan@example.org", "All done")
+	inOrder(
+		t,
+		lines,
+		"2. ",
+		"came in    bulk",
+		"came in    VIP",
+		"pearls",
+		"violin",
+		"a book",
+		"a lamp",
+		"a late ring",
+		"bricks",
+		"gravel",
+		"sand",
+		"3. ",
+	)
+	inOrder(
+		t,
+		lines,
+		"3. ",
+		"ann@example.org: the server does not answer (attempt 1",
+		"come back in 1.5 s (attempt 2; again in 1.5 s)",
+		"mailed     ann@example.org",
+		"4. ",
+	)
+	inOrder(
+		t,
+		lines,
+		"3. ",
+		"dan@example.org: no such mailbox (attempt 1",
+		"dan@example.org: no such mailbox (attempt 3, the last)",
+		"4. ",
+		"in dead",
+		"mended",
+		"mailed     dan@example.org",
+		"All done",
+	)
 	inOrder(t, lines, "closed 2, packed 9, mailed 3, retried 4, given up 1, left over 0")
 }
 
@@ -112,7 +148,8 @@ func TestInterrupt(t *testing.T) {
 	s := redistest.Start(t)
 	lines := execute(t, "packed", "-redis", s.URL())
 	inOrder(t, lines, "2. ", "packed", "Ctrl-C", "Interrupted in act 2 and shut down")
-	if last := lines[len(lines)-1]; !strings.Contains(last, "closed 2, packed ") || strings.Contains(last, "left over 0") {
+	if last := lines[len(lines)-1]; !strings.Contains(last, "closed 2, packed ") ||
+		strings.Contains(last, "left over 0") {
 		t.Error("the summary does not say what was done, and that something was left over")
 	}
 	if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "3. ") }) {

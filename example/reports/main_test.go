@@ -29,12 +29,15 @@ func TestMain(m *testing.M) {
 	os.Exit(redistest.Main(m))
 }
 
-// execute runs the program; at the first line that contains at, if that is not empty, it sends the first process a signal. It returns the
-// output of both processes, line by line, when both have ended.
+// execute runs the program; at the first line that contains at, if that is not empty, it sends the first process a
+// signal. It returns the output of both processes, line by line, when both have ended.
 func execute(t *testing.T, at string, sig os.Signal, args ...string) []string {
 	t.Helper()
 	c := exec.Command(os.Args[0], args...)
-	c.Env = append(slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "REDIS_URL=") }), asProgram+"=1")
+	c.Env = append(
+		slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "REDIS_URL=") }),
+		asProgram+"=1",
+	)
 	var stderr bytes.Buffer
 	c.Stderr, c.WaitDelay = &stderr, time.Second // the second process may hold it open, too
 	stdout, err := c.StdoutPipe()
@@ -98,7 +101,19 @@ func times(t *testing.T, lines []string, want int, pattern string) {
 
 func whole(t *testing.T, lines []string) {
 	t.Helper()
-	inOrder(t, lines, "1. ", "east  open", "east  · tick", "west  open", "east  left", "west  · tick", "east  paused", "east  counted", "2. ")
+	inOrder(
+		t,
+		lines,
+		"1. ",
+		"east  open",
+		"east  · tick",
+		"west  open",
+		"east  left",
+		"west  · tick",
+		"east  paused",
+		"east  counted",
+		"2. ",
+	)
 	ticks(t, lines)
 
 	inOrder(t, lines, "2. ", "began      stock", "made       stock", "got        stock", "3. ")
@@ -108,14 +123,39 @@ func whole(t *testing.T, lines []string) {
 	times(t, lines, 1, "east  got +stock .acked.: 50 pages from")
 	times(t, lines, 1, "west  got +stock .acked.: 50 pages from")
 
-	inOrder(t, lines, "3. ", "east  closed", "east  asks       for sales", "west  made       sales", "east  got        sales (acked): 50 pages from west",
-		"east  asks       for sales, a second time", "east  got        sales (acked): 50 pages from west", "4. ")
+	inOrder(
+		t,
+		lines,
+		"3. ",
+		"east  closed",
+		"east  asks       for sales",
+		"west  made       sales",
+		"east  got        sales (acked): 50 pages from west",
+		"east  asks       for sales, a second time",
+		"east  got        sales (acked): 50 pages from west",
+		"4. ",
+	)
 	times(t, lines, 1, "  made +sales$")
 	times(t, lines, 1, "east  filed +sales, made in west")
 
-	inOrder(t, lines, "4. ", "west  began      year", "east  asks       for decade", "east  cancelled  decade, which was in state prepare",
-		"east  cancelled  year, which was in state doing", "west  made       week", "All done")
-	inOrder(t, lines, "4. ", "west  stopped    year, because: shunt: the message was cancelled", "west  began      week")
+	inOrder(
+		t,
+		lines,
+		"4. ",
+		"west  began      year",
+		"east  asks       for decade",
+		"east  cancelled  decade, which was in state prepare",
+		"east  cancelled  year, which was in state doing",
+		"west  made       week",
+		"All done",
+	)
+	inOrder(
+		t,
+		lines,
+		"4. ",
+		"west  stopped    year, because: shunt: the message was cancelled",
+		"west  began      week",
+	)
 	inOrder(t, lines, "east  cancelled  decade", "west  · dropped  decade")
 	times(t, lines, 0, "(began|made) +decade$")
 	inOrder(t, lines[len(lines)-1:], "All done after ")
@@ -195,12 +235,15 @@ func TestKill(t *testing.T) {
 	times(t, lines, 0, `^2\. `)
 }
 
-// clean checks that only the names of the channels are left, and what time removes: until when something was kept, and the receipts of
-// enqueues that Ctrl-C has cut short.
+// clean checks that only the names of the channels are left, and what time removes: until when something was kept, and
+// the receipts of enqueues that Ctrl-C has cut short.
 func clean(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	keys, _ := redis.Strings(s.Do("KEYS", "*"), nil)
-	keys = slices.DeleteFunc(keys, func(k string) bool { return strings.HasSuffix(k, "}.kept") || strings.HasSuffix(k, "}.receipts") })
+	keys = slices.DeleteFunc(
+		keys,
+		func(k string) bool { return strings.HasSuffix(k, "}.kept") || strings.HasSuffix(k, "}.receipts") },
+	)
 	if !slices.Equal(keys, []string{"shunt.channels"}) {
 		t.Errorf("left in Redis: %q", keys)
 	}

@@ -80,9 +80,11 @@ func (o *office) open(ctx context.Context, own shunt.IMessage) error {
 	if o.making, err = begun(o.q.Receive(ctx, o.report, 1)); err != nil {
 		return err
 	}
-	// Both add the same: the second changes nothing. All has seconds made up for that pass while the computer is too busy for either.
+	// Both add the same: the second changes nothing. All has seconds made up for that pass while the computer is too
+	// busy for either.
 	every := recur.Cron("* * * * * *", zone)
-	if err = o.table.Add(ctx, "takings", every, o.takings.Message("the shop"), recur.Missed(recur.All(60))); err != nil {
+	if err = o.table.Add(ctx, "takings", every, o.takings.Message("the shop"),
+		recur.Missed(recur.All(60))); err != nil {
 		return err
 	}
 	if o.ticking, err = begun(o.table.Run(ctx, o.takings.Channel())); err == nil {
@@ -134,7 +136,13 @@ func (o *office) order(ctx context.Context, name string, takes time.Duration) er
 	var taken *shunt.DuplicateError
 	if errors.As(err, &taken) {
 		s := taken.Status
-		o.tell("told", "%s was asked for at %s and is in state %s", name, s.EnqueuedAt.In(o.berlin).Format("15:04:05.000"), s.State)
+		o.tell(
+			"told",
+			"%s was asked for at %s and is in state %s",
+			name,
+			s.EnqueuedAt.In(o.berlin).Format("15:04:05.000"),
+			s.State,
+		)
 		return nil
 	}
 	return err
@@ -168,14 +176,25 @@ func (o *office) event(e shunt.Event) {
 		if e.Took == 0 {
 			o.tell("· dropped", "%s, before anybody began it", e.ID)
 		}
-	case shunt.EventRetried, shunt.EventRejected, shunt.EventRecovered, shunt.EventLateVerdict, shunt.EventReceiverError, shunt.EventLeaseLost:
+	case shunt.EventRetried,
+		shunt.EventRejected,
+		shunt.EventRecovered,
+		shunt.EventLateVerdict,
+		shunt.EventReceiverError,
+		shunt.EventLeaseLost:
 		o.tell("· "+string(e.Kind), "%s %d %v", e.Channel, e.N, e.Err)
 	}
 }
 
 // tell writes one line, in one piece because both processes do: when, where, what happened, to what.
 func (o *office) tell(what, format string, args ...any) {
-	fmt.Printf("  %s  %s  %-9s  %s\n", time.Now().In(o.berlin).Format("15:04:05.000"), o.name, what, fmt.Sprintf(format, args...))
+	fmt.Printf(
+		"  %s  %s  %-9s  %s\n",
+		time.Now().In(o.berlin).Format("15:04:05.000"),
+		o.name,
+		what,
+		fmt.Sprintf(format, args...),
+	)
 }
 
 // close shuts down what was begun; what is in hands then goes back to Redis.

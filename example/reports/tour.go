@@ -99,7 +99,13 @@ func (t *tour) recurring(ctx context.Context) error {
 		return err
 	}
 	at := slices.Sorted(maps.Keys(t.ticks))
-	t.counted = fmt.Sprintf("seconds %d, ticks %d, reports %d, doubles %d", at[len(at)-1]-at[0]+1, count, t.reports(), t.reports()-len(t.ticks))
+	t.counted = fmt.Sprintf(
+		"seconds %d, ticks %d, reports %d, doubles %d",
+		at[len(at)-1]-at[0]+1,
+		count,
+		t.reports(),
+		t.reports()-len(t.ticks),
+	)
 	t.tell("counted", "%s (made in east %d, in west %d)", t.counted, t.by["east"], t.by["west"])
 	return nil
 }
@@ -116,10 +122,12 @@ func (t *tour) unique(ctx context.Context) error {
 	return t.await(ctx, func() bool { return len(t.made) >= 1 })
 }
 
-// visitWest has a customer served in the other office: with ID, Retain and Wait a message is a call, and its end the reply.
+// visitWest has a customer served in the other office: with ID, Retain and Wait a message is a call, and its end the
+// reply.
 func (t *tour) visitWest(ctx context.Context, name string) error {
 	id := "customer for " + name
-	if err := t.q.Enqueue(ctx, t.visit.Message(name), shunt.ID(id), shunt.Retain(time.Minute), shunt.MaxAttempts(1)); err != nil {
+	if err := t.q.Enqueue(ctx, t.visit.Message(name), shunt.ID(id), shunt.Retain(time.Minute),
+		shunt.MaxAttempts(1)); err != nil {
 		return err
 	}
 	end, err := t.q.Wait(ctx, t.visit.Channel(), id)
@@ -225,7 +233,13 @@ func (t *tour) play(ctx context.Context) error {
 			err = act(acting)
 		}
 	}
-	how := fmt.Sprintf("All done after %.1f s: %s; to order: made %s; cancelled %d", time.Since(began).Seconds(), t.counted, strings.Join(t.made, ", "), t.cancelled)
+	how := fmt.Sprintf(
+		"All done after %.1f s: %s; to order: made %s; cancelled %d",
+		time.Since(began).Seconds(),
+		t.counted,
+		strings.Join(t.made, ", "),
+		t.cancelled,
+	)
 	if ctx.Err() != nil {
 		t.tell("Ctrl-C", "shutting down; what has begun may end")
 		how, err = fmt.Sprintf("Interrupted in act %.1s and shut down", t.act), nil
@@ -247,7 +261,8 @@ func (t *tour) play(ctx context.Context) error {
 	return nil
 }
 
-// clear removes what this or an earlier, interrupted run has left: it is nobody's any more. It returns how many messages that were.
+// clear removes what this or an earlier, interrupted run has left: it is nobody's any more. It returns how many
+// messages that were.
 func (t *tour) clear(ctx context.Context) (int, error) {
 	if err := t.table.Remove(ctx, t.takings.Channel(), "takings"); err != nil && !errors.Is(err, recur.ErrNotFound) {
 		return 0, err

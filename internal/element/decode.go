@@ -59,7 +59,8 @@ func (e *Element) read1(b []byte) bool {
 	}
 }
 
-// field takes in one field; of a repeated one the first counts, because a script can only put its own before the others.
+// field takes in one field; of a repeated one the first counts, because a script can only put its own before the
+// others.
 func (e *Element) field(tag byte, value, whole []byte) {
 	switch {
 	case tag == tagExpires && len(value) == 9:

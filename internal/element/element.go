@@ -23,12 +23,12 @@ import (
 //	│      │ · flags │            │          │ ULID, 16 bytes │ tag len val… │      │ as given │
 //	└──────┴─────────┴────────────┴──────────┴────────────────┴──────────────┴──────┴──────────┘
 //
-// The high half of byte 1 is the version, the low half flags (none yet; kept as they are). Counts saturate at 255. A field is
-// a tag byte from 1, a length of two bytes (big-endian), and the value; unknown ones are kept in their order.
+// The high half of byte 1 is the version, the low half flags (none yet; kept as they are). Counts saturate at 255. A
+// field is a tag byte from 1, a length of two bytes (big-endian), and the value; unknown ones are kept in their order.
 //
-// 0xC1 begins no UTF-8, no JSON and no MessagePack, so what begins otherwise is a bare payload. So is 0xC1 0x00 and what
-// follows, which stands for a payload that itself might begin with 0xC1; and so, as a whole, is anything else that begins
-// with 0xC1 and is no valid version 1 header, unless its version is from 2 to 15: that is undecodable here.
+// 0xC1 begins no UTF-8, no JSON and no MessagePack, so what begins otherwise is a bare payload. So is 0xC1 0x00 and
+// what follows, which stands for a payload that itself might begin with 0xC1; and so, as a whole, is anything else that
+// begins with 0xC1 and is no valid version 1 header, unless its version is from 2 to 15: that is undecodable here.
 // lua/header.lua has the same rules; a fuzz test holds the two together.
 const (
 	magic      = 0xC1
@@ -38,8 +38,9 @@ const (
 
 // Tags of fields. 3 (trace context) is reserved.
 const (
-	tagEnd         = 0
-	tagExpires     = 1  // ms since 1970, and a byte that says what then; first of the fields, because the script that enqueues sets the ms
+	tagEnd = 0
+	// ms since 1970, and a byte that says what then; first of the fields, because the script that enqueues sets the ms
+	tagExpires     = 1
 	tagFailure     = 2  // text of the last failure
 	tagHeader      = 4  // key length (1 byte), key, value
 	tagTimeout     = 5  // ns as int64, negative: none
@@ -59,8 +60,8 @@ const (
 
 var ErrNewerVersion = errors.New("shunt: the element was written by a newer version of shunt: upgrade this receiver")
 
-// Element is a decoded element. Its slices share memory with the bytes that it was decoded from. It is small, for a receiver makes one of
-// every message: what few messages have is behind pointers.
+// Element is a decoded element. Its slices share memory with the bytes that it was decoded from. It is small, for a
+// receiver makes one of every message: what few messages have is behind pointers.
 type Element struct {
 	Serial     ulid.ULID
 	Payload    []byte
@@ -121,7 +122,8 @@ func (e *Element) SetTimeout(d time.Duration) { e.alter().timeout = d }
 
 func (e *Element) SetMaxAttempts(n int) { e.alter().maxAttempts = n }
 
-// Extra is what a message has that is addressed by id or bound to a time; its times are ms of the server's clock, 0 where not given.
+// Extra is what a message has that is addressed by id or bound to a time; its times are ms of the server's clock, 0
+// where not given.
 type Extra struct {
 	ID       string
 	bytes    []byte // of ID, where it was decoded
@@ -156,8 +158,8 @@ func (e *Element) ID() string {
 	return e.Extra.ID
 }
 
-// NewSerial makes a serial of now and 80 bits of the runtime's generator, which the system's random source seeds for each process:
-// no two can agree on one by chance. The system's source itself would cost a system call a message.
+// NewSerial makes a serial of now and 80 bits of the runtime's generator, which the system's random source seeds for
+// each process: no two can agree on one by chance. The system's source itself would cost a system call a message.
 func NewSerial() ulid.ULID { return NewSerialAt(time.Now()) }
 
 // NewSerialAt is NewSerial for one who makes many and has asked the clock.
@@ -200,7 +202,12 @@ func (e *Element) SerialString() string {
 
 func (e *Element) SetHeader(key, value string) error {
 	if len(key) == 0 || len(key) > maxHeaderKey || len(value) > maxHeaderValue {
-		return fmt.Errorf("shunt: header %.40q: a key has 1 to %d bytes and a value at most %d", key, maxHeaderKey, maxHeaderValue)
+		return fmt.Errorf(
+			"shunt: header %.40q: a key has 1 to %d bytes and a value at most %d",
+			key,
+			maxHeaderKey,
+			maxHeaderValue,
+		)
 	}
 	r := e.alter()
 	if r.headers == nil {

@@ -97,7 +97,8 @@ func (g *golden) read(word, rest string) (err error) {
 		text(&e.extra().ID)
 	case "expires", "deadline", "retain", "unique":
 		x := e.extra()
-		to := map[string]*int64{"expires": &x.Expires, "deadline": &x.Deadline, "retain": &x.Retain, "unique": &x.Unique}[word]
+		to := map[string]*int64{"expires": &x.Expires, "deadline": &x.Deadline, "retain": &x.Retain,
+			"unique": &x.Unique}[word]
 		*to, err = strconv.ParseInt(rest, 10, 64)
 	case "dead":
 		e.extra().ToDead = rest == "yes"
@@ -198,7 +199,11 @@ func TestLongestHeader(t *testing.T) {
 func TestFailureField(t *testing.T) {
 	t.Parallel()
 	for _, old := range []string{"", "old"} {
-		e := Element{Serial: fixed, Payload: []byte("p"), rest: &rest{failure: old, headers: map[string]string{"k": "v"}}}
+		e := Element{
+			Serial:  fixed,
+			Payload: []byte("p"),
+			rest:    &rest{failure: old, headers: map[string]string{"k": "v"}},
+		}
 		b := e.Encode()
 		e.SetFailure("new")
 		got, err := Decode([]byte(string(b[:fixedBytes]) + FailureField("new") + string(b[fixedBytes:])))
@@ -210,7 +215,8 @@ func TestFailureField(t *testing.T) {
 
 func TestSaturate(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]byte{math.MinInt: 0, -1: 0, 0: 0, 1: 1, 254: 254, 255: 255, 256: 255, 511: 255, math.MaxInt: 255} {
+	for n, want := range map[int]byte{math.MinInt: 0, -1: 0, 0: 0, 1: 1, 254: 254, 255: 255, 256: 255, 511: 255,
+		math.MaxInt: 255} {
 		if got := saturate(n); got != want {
 			t.Errorf("%d: %d, want %d", n, got, want)
 		}
@@ -253,7 +259,8 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("the payload %x is no tail of the element", e.Payload)
 		}
 		if e.Bare {
-			if escaped := len(b) > 1 && b[0] == magic && b[1] == 0; escaped && len(e.Payload) != len(b)-2 || !escaped && len(e.Payload) != len(b) {
+			if escaped := len(b) > 1 && b[0] == magic && b[1] == 0; escaped && len(e.Payload) != len(b)-2 ||
+				!escaped && len(e.Payload) != len(b) {
 				t.Fatalf("bare payload %x", e.Payload)
 			}
 			e.Bare, e.Serial = false, fixed // as it is when it is written back
@@ -265,7 +272,8 @@ func FuzzDecode(f *testing.F) {
 				}
 			}
 			if n := known(fields); len(split(fields))-n != len(split(e.has().unknown)) {
-				t.Fatalf("%d fields, %d of them known, %d unknown kept", len(split(fields)), n, len(split(e.has().unknown)))
+				t.Fatalf("%d fields, %d of them known, %d unknown kept", len(split(fields)), n,
+					len(split(e.has().unknown)))
 			}
 		}
 		again := e.Encode()
@@ -341,8 +349,13 @@ func anyElement(t *rapid.T) Element {
 		}
 	}
 	if rapid.Bool().Draw(t, "extra") {
-		e.Extra = &Extra{ID: rapid.StringN(0, 60, MaxID).Draw(t, "id"), Expires: rapid.Int64().Draw(t, "expires"), Deadline: rapid.Int64().Draw(t, "deadline"),
-			Retain: rapid.Int64().Draw(t, "retain"), Unique: rapid.Int64().Draw(t, "unique")}
+		e.Extra = &Extra{
+			ID:       rapid.StringN(0, 60, MaxID).Draw(t, "id"),
+			Expires:  rapid.Int64().Draw(t, "expires"),
+			Deadline: rapid.Int64().Draw(t, "deadline"),
+			Retain:   rapid.Int64().Draw(t, "retain"),
+			Unique:   rapid.Int64().Draw(t, "unique"),
+		}
 		e.Extra.ToDead = e.Extra.Expires != 0 && rapid.Bool().Draw(t, "to dead")
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "unknown fields") {
@@ -411,7 +424,8 @@ func TestNextOfBare(t *testing.T) {
 		}
 		n := e.Next(errors.New("no"))
 		got, err := Decode(n.Encode())
-		if err != nil || got.Bare || got.Attempts != 1 || got.Recoveries != 0 || got.Failure() != "no" || !bytes.Equal(got.Payload, e.Payload) {
+		if err != nil || got.Bare || got.Attempts != 1 || got.Recoveries != 0 || got.Failure() != "no" ||
+			!bytes.Equal(got.Payload, e.Payload) {
 			t.Errorf("%q: %v %+v", raw, err, got)
 		}
 		if time.Since(EnqueuedAt(got.Serial)) > time.Minute || seen[got.Serial] {
@@ -456,7 +470,15 @@ func TestFailureTextOfAnyLength(t *testing.T) {
 					whole = before + (maxFailure-before)/len(char)*len(char)
 				}
 				if got != s[:whole] {
-					t.Errorf("%d bytes and %d × %s: %d bytes, want %d, end %q", before, n, char, len(got), whole, got[len(got)-4:])
+					t.Errorf(
+						"%d bytes and %d × %s: %d bytes, want %d, end %q",
+						before,
+						n,
+						char,
+						len(got),
+						whole,
+						got[len(got)-4:],
+					)
 				}
 			}
 		}
@@ -478,8 +500,13 @@ func BenchmarkDecode(b *testing.B) {
 	b.ReportAllocs()
 	plain := Element{Serial: NewSerial(), Payload: make([]byte, 128)}
 	full := plain
-	full.rest = &rest{failure: "it failed", timeout: time.Second, headers: map[string]string{"tenant": "7", "trace": "00-4bf92f35"}}
-	for name, raw := range map[string][]byte{"plain": plain.Encode(), "fields": full.Encode(), "bare": make([]byte, 128)} {
+	full.rest = &rest{
+		failure: "it failed",
+		timeout: time.Second,
+		headers: map[string]string{"tenant": "7", "trace": "00-4bf92f35"},
+	}
+	for name, raw := range map[string][]byte{"plain": plain.Encode(), "fields": full.Encode(), "bare": make([]byte,
+		128)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -12,8 +12,8 @@ import (
 // Door is what they may ask of a Queue.
 type Door interface {
 	store.Asker
-	// Encode makes the element of a message, a shunt.IMessage, with options, a []shunt.Option. when is the time that In and At ask for: a wait,
-	// or a time of day, both zero for now.
+	// Encode makes the element of a message, a shunt.IMessage, with options, a []shunt.Option. when is the time that In
+	// and At ask for: a wait, or a time of day, both zero for now.
 	Encode(message, options any) (channel string, e element.Element, in time.Duration, at time.Time, err error)
 	// Hints is the subscription of the Queue.
 	Hints(channel string) *link.Subscription

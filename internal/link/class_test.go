@@ -28,7 +28,12 @@ var replies = []struct {
 	{"NOSCRIPT", "No matching script. Please use EVAL.", NotExecuted, false},
 	{"BUSY", "Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", NotExecuted, false},
 	{"NOREPLICAS", "Not enough good replicas to write.", NotExecuted, false},
-	{"MISCONF", "Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", NotExecuted, false},
+	{
+		"MISCONF",
+		"Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		NotExecuted,
+		false,
+	},
 	{"LOADING", "Redis is loading the dataset in memory", NotExecuted, true},
 	{"READONLY", "You can't write against a read only replica.", NotExecuted, true},
 	{"MASTERDOWN", "Link with MASTER is down and replica-serve-stale-data is set to 'no'.", NotExecuted, true},
@@ -52,8 +57,9 @@ func TestClassifyReplies(t *testing.T) {
 			"Redis 6": "ERR Error running script (call to f_" + sha + "): @user_script:5: -" + plain,
 			// A command's own error reply, as redis.call raises it there.
 			"Redis 6, by call": "ERR Error running script (call to f_" + sha + "): @user_script:5: " + plain,
-			"Redis 5":          "ERR Error running script (call to f_" + sha + "): @user_script:5: @user_script: 5: -" + plain,
-			"Redis 7":          plain + " script: " + sha + ", on @user_script:1.",
+			"Redis 5": "ERR Error running script (call to f_" + sha + "): @user_script:5: @user_script: 5: " +
+				"-" + plain,
+			"Redis 7": plain + " script: " + sha + ", on @user_script:1.",
 		} {
 			err := error(redis.Error(text))
 			if got := Code(err); got != r.code {
@@ -81,7 +87,8 @@ func TestClassifyOthers(t *testing.T) {
 	}{
 		{nil, Done, ""},
 		{redis.Error("ERR wrong number of arguments for 'lpush' command"), Failed, "ERR"},
-		{redis.Error("ERR Error running script (call to f_0): @user_script:3: attempt to perform arithmetic on a nil value"), Failed, "ERR"},
+		{redis.Error("ERR Error running script (call to f_0): @user_script:3: attempt to perform arithmetic on a " +
+			"nil value"), Failed, "ERR"},
 		{redis.Error("ERR Error compiling script (new function): user_script:1: '=' expected"), Failed, "ERR"},
 		{redis.Error("ERR Error running script (call to f_0): @user_script:1: my own BUSY day"), Failed, "ERR"},
 		{redis.Error("BUSYGROUP Consumer Group name already exists"), Failed, "BUSYGROUP"},
@@ -116,10 +123,16 @@ func TestClassifyOthers(t *testing.T) {
 // What the server at hand says, plain and inside a script.
 func TestClassifyRealReplies(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t, "maxmemory 1", "maxmemory-policy noeviction", "user nobody on nopass ~* +@all -lpush -config")
+	s := redistest.Start(
+		t,
+		"maxmemory 1",
+		"maxmemory-policy noeviction",
+		"user nobody on nopass ~* +@all -lpush -config",
+	)
 	c := s.Pool(t).Get()
 	defer c.Close()
-	if _, err := c.Do("EVAL", "redis.call('ZREM', KEYS[1], '') redis.call('ZADD', KEYS[1], 1, 'm')", 1, "z"); err != nil {
+	if _, err := c.Do("EVAL", "redis.call('ZREM', KEYS[1], '') redis.call('ZADD', KEYS[1], 1, 'm')", 1,
+		"z"); err != nil {
 		t.Fatal(err)
 	}
 	check := func(want Class, code, cmd string, args ...any) {

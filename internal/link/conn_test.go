@@ -5,7 +5,8 @@ import "testing"
 // A link on a pool that is not NewPool's speaks by redigo, and is as good.
 func TestForeignPool(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
-		"Pipelining": TestPipelining, "MoreThanInflight": TestMoreThanInflight, "Cut": TestCut, "Refusals": TestRefusals, "Scripts": TestScripts,
+		"Pipelining": TestPipelining, "MoreThanInflight": TestMoreThanInflight, "Cut": TestCut,
+		"Refusals": TestRefusals, "Scripts": TestScripts,
 		"BlackHole": TestBlackHole, "Close": TestCloseWithCallsInFlight, "Old": TestOldConnectionsOfThePool,
 	} {
 		t.Run(name, test)

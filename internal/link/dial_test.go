@@ -26,8 +26,10 @@ func needTrust(t *testing.T) {
 func TestLinkOverTLS(t *testing.T) {
 	needTrust(t)
 	for name, test := range map[string]func(*testing.T){
-		"Pipelining": TestPipelining, "MoreThanInflight": TestMoreThanInflight, "Cut": TestCut, "Refusals": TestRefusals,
-		"Scripts": TestScripts, "BlackHole": TestBlackHole, "Close": TestCloseWithCallsInFlight, "Old": TestOldConnectionsOfThePool,
+		"Pipelining": TestPipelining, "MoreThanInflight": TestMoreThanInflight, "Cut": TestCut,
+		"Refusals": TestRefusals,
+		"Scripts":  TestScripts, "BlackHole": TestBlackHole, "Close": TestCloseWithCallsInFlight,
+		"Old":    TestOldConnectionsOfThePool,
 		"Waiter": TestWaiter, "Mute": TestForgetMute, "Socket": TestLinkGetsItsSocket,
 	} {
 		t.Run(name, test)
@@ -81,7 +83,8 @@ func TestOverTLSDistrusted(t *testing.T) {
 	} {
 		_, err := dialOnce(b.within(patience), t, "rediss://"+c.at)
 		var verification *tls.CertificateVerificationError
-		if !errors.As(err, &verification) || !errors.As(err, c.as) || !strings.Contains(err.Error(), "TLS handshake with "+c.at) {
+		if !errors.As(err, &verification) || !errors.As(err, c.as) ||
+			!strings.Contains(err.Error(), "TLS handshake with "+c.at) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -118,7 +121,8 @@ func TestOverTLSPlainServer(t *testing.T) {
 	for name, at := range servers {
 		t.Run(name, func(t *testing.T) {
 			took, err := dialOnce(t.Context(), t, "rediss://"+at)
-			if err == nil || !strings.Contains(err.Error(), at+" does not answer a TLS handshake: is it a plain redis:// port?") {
+			if err == nil ||
+				!strings.Contains(err.Error(), at+" does not answer a TLS handshake: is it a plain redis:// port?") {
 				t.Error(err)
 			}
 			if took > dialTimeout+time.Second/2 {
@@ -129,7 +133,8 @@ func TestOverTLSPlainServer(t *testing.T) {
 	// A dial that its caller ends says nothing about the server.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := dialOnce(ctx, t, "rediss://"+servers["mute"]); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "plain") {
+	if _, err := dialOnce(ctx, t, "rediss://"+servers["mute"]); !errors.Is(err, context.Canceled) ||
+		strings.Contains(err.Error(), "plain") {
 		t.Error(err)
 	}
 }

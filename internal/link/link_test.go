@@ -34,14 +34,28 @@ const patience = 20 * time.Second
 func newBed(t *testing.T, s *redistest.Server) *bed {
 	t.Helper()
 	p := redistest.NewProxy(t, s.Addr())
-	b := &bed{Proxy: p, t: t, s: s, key: "{" + redistest.Name(t) + "}", told: make(chan bool, 100), dials: make(chan time.Time, 10000)}
+	b := &bed{
+		Proxy: p,
+		t:     t,
+		s:     s,
+		key:   "{" + redistest.Name(t) + "}",
+		told:  make(chan bool, 100),
+		dials: make(chan time.Time, 10000),
+	}
 	b.pool, _ = NewPool("redis://" + p.Addr())
 	if strings.Contains(t.Name(), "OverTLS") {
 		b.pool, _ = NewPool("rediss://" + redistest.TLSWith(t, p.Addr(), trusted))
 	}
 	if strings.Contains(t.Name(), "Foreign") {
 		b.pool = &redis.Pool{MaxIdle: 8, DialContext: func(ctx context.Context) (redis.Conn, error) {
-			return redis.DialContext(ctx, "tcp", p.Addr(), redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(3*time.Second), redis.DialWriteTimeout(3*time.Second))
+			return redis.DialContext(
+				ctx,
+				"tcp",
+				p.Addr(),
+				redis.DialConnectTimeout(time.Second),
+				redis.DialReadTimeout(3*time.Second),
+				redis.DialWriteTimeout(3*time.Second),
+			)
 		}}
 	}
 	dial := b.pool.DialContext
@@ -50,12 +64,15 @@ func newBed(t *testing.T, s *redistest.Server) *bed {
 		return dial(ctx)
 	}
 	t.Cleanup(func() { b.pool.Close() })
-	b.node = NewNode(b.pool, Settings{DialTimeout: time.Second, MaxBackoff: time.Second, Changed: func(up bool, err error) {
-		if up != (err == nil) {
-			t.Errorf("up %v with error %v", up, err)
-		}
-		b.told <- up
-	}})
+	b.node = NewNode(
+		b.pool,
+		Settings{DialTimeout: time.Second, MaxBackoff: time.Second, Changed: func(up bool, err error) {
+			if up != (err == nil) {
+				t.Errorf("up %v with error %v", up, err)
+			}
+			b.told <- up
+		}},
+	)
 	return b
 }
 
@@ -158,7 +175,8 @@ func TestPipelining(t *testing.T) {
 				}
 				for j, r := range c.Replies {
 					want := fmt.Sprint(g, ".", i, ".", j, b.key)
-					if got, err := redis.String(r.Bulk, r.Err); j == 3 && Classify(err) != Failed || j != 3 && (err != nil || got != want) {
+					if got, err := redis.String(r.Bulk, r.Err); j == 3 && Classify(err) != Failed ||
+						j != 3 && (err != nil || got != want) {
 						t.Errorf("%q, %v, want %q", got, err, want)
 						return
 					}
@@ -192,7 +210,8 @@ func TestMoreThanInflight(t *testing.T) {
 	all.Wait()
 }
 
-// A connection that breaks at a command leaves its outcome unknown, whether it was executed or not, and it is not sent again.
+// A connection that breaks at a command leaves its outcome unknown, whether it was executed or not, and it is not sent
+// again.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -222,7 +241,8 @@ func TestCut(t *testing.T) {
 			b.want(Unknown, both.Replies[1].Err)
 			b.want(Unknown, both.Replies[2].Err)
 			b.want(Done, outcome(ctx, l, b.push("last")))
-			if b.pushed("before") != 1 || b.pushed("<cut>") != c.runs || b.pushed("behind") != 0 || b.pushed("last") != 1 {
+			if b.pushed("before") != 1 || b.pushed("<cut>") != c.runs || b.pushed("behind") != 0 ||
+				b.pushed("last") != 1 {
 				t.Errorf("executed: %v", b.s.Do("LRANGE", b.key, 0, -1))
 			}
 			if n := b.Dials(); n != 2 {
@@ -321,7 +341,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Of the calls that come while the server is away, one in a hurry comes back and the others are sent when it is there again.
+// Of the calls that come while the server is away, one in a hurry comes back and the others are sent when it is there
+// again.
 func TestAway(t *testing.T) {
 	b := shared(t)
 	l := b.link(patience)
@@ -502,7 +523,11 @@ func TestIdleLinkIsAsked(t *testing.T) {
 				}
 			}
 			if how == "may not ping" {
-				b.On(redistest.Command("PING"), 0, redistest.ReplyError("NOPERM this user has no permissions to run the 'ping' command"))
+				b.On(
+					redistest.Command("PING"),
+					0,
+					redistest.ReplyError("NOPERM this user has no permissions to run the 'ping' command"),
+				)
 			}
 			pings := b.On(redistest.Command("PING"), 0, redistest.Pass)
 			time.Sleep(staleAfter + staleAfter/10) // what makes it idle is time
@@ -559,7 +584,9 @@ func TestScripts(t *testing.T) {
 	}
 	sent := func(evals, shas int) {
 		t.Helper()
-		if e, s := b.Count(redistest.Command("EVAL")), b.Count(redistest.Command("EVALSHA", script.Digest())); e != evals || s != shas {
+		if e, s := b.Count(redistest.Command("EVAL")), b.Count(redistest.Command("EVALSHA",
+			script.Digest())); e != evals ||
+			s != shas {
 			t.Fatalf("%d EVAL and %d EVALSHA, want %d and %d", e, s, evals, shas)
 		}
 	}
@@ -630,7 +657,8 @@ func TestOnly(t *testing.T) {
 	}
 	c.AddScript(two, 1, b.key, "h")
 	all := []string{"onea", "b", "twoc", "oned", "e", "f", "g", "twoh"}
-	for i, is := range [][]int{{0, 1, 2, 3, 4, 5, 6, 7}, {2, 3}, {1}, {0, 3}, {}, {5}, {4, 6, 7}, {0, 1, 2, 3, 4, 5, 6, 7}} {
+	for i, is := range [][]int{{0, 1, 2, 3, 4, 5, 6, 7}, {2, 3}, {1}, {0, 3}, {}, {5}, {4, 6, 7}, {0, 1, 2, 3, 4, 5,
+		6, 7}} {
 		if i%2 == 1 {
 			b.s.Do("SCRIPT", "FLUSH")
 		}
@@ -828,7 +856,8 @@ func TestBreakWithAllInFlight(t *testing.T) {
 	for i, c := range done {
 		select {
 		case <-c.done:
-			if want := map[bool]Class{true: Done, false: Unknown}[i == 0]; i < maxInflight && Classify(c.Replies[0].Err) != want {
+			if want := map[bool]Class{true: Done, false: Unknown}[i == 0]; i < maxInflight &&
+				Classify(c.Replies[0].Err) != want {
 				t.Errorf("call %d: %v", i, c.Replies[0].Err)
 			}
 		case <-ctx.Done():

@@ -393,7 +393,8 @@ func (r *trial) judgeCall(a *attempt, at map[int]int) {
 func (r *trial) adjacent(before, here int) bool {
 	conn := r.received[here].conn
 	between := r.received[before+1 : here]
-	return r.received[before].conn == conn && !slices.ContainsFunc(between, func(o arrival) bool { return o.conn == conn })
+	return r.received[before].conn == conn &&
+		!slices.ContainsFunc(between, func(o arrival) bool { return o.conn == conn })
 }
 
 // judgeOrder checks that each call was sent in one piece, that a caller's calls arrived in its order, and that

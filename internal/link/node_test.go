@@ -178,7 +178,8 @@ func TestDialOfAMuteServer(t *testing.T) {
 
 // A server that is not ready is not there either; one where nobody may PING is.
 func TestDialAsks(t *testing.T) {
-	for code, ok := range map[string]bool{"LOADING Redis is loading the dataset in memory": false, "NOAUTH Authentication required.": false,
+	for code, ok := range map[string]bool{"LOADING Redis is loading the dataset in memory": false,
+		"NOAUTH Authentication required.":                               false,
 		"NOPERM this user has no permissions to run the 'ping' command": true} {
 		t.Run(code[:6], func(t *testing.T) {
 			b := shared(t)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Resend is the policy of a command that is sent until its outcome is known. It knows whether an earlier sending may have
-// been executed: from then on no failure of a later one means that the command was not. The zero value is ready.
+// Resend is the policy of a command that is sent until its outcome is known. It knows whether an earlier sending may
+// have been executed: from then on no failure of a later one means that the command was not. The zero value is ready.
 type Resend struct {
 	First time.Duration // the pause before the second sending: default 20 ms; each next one is twice as long, up to 1 s
 
@@ -14,8 +14,8 @@ type Resend struct {
 	unknown bool
 }
 
-// Failed takes in the error of a sending, and gives the error of the command as a whole. Without an error the command is
-// done, whatever became of earlier sendings.
+// Failed takes in the error of a sending, and gives the error of the command as a whole. Without an error the command
+// is done, whatever became of earlier sendings.
 func (r *Resend) Failed(err error) error {
 	switch {
 	case Classify(err) == Unknown:

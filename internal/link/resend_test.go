@@ -30,7 +30,8 @@ func TestResendFailed(t *testing.T) {
 			for i, err := range c.errs {
 				got := r.Failed(err)
 				doubt = doubt || c.want[i] == Unknown
-				if Classify(got) != c.want[i] || r.InDoubt() != doubt || (got == nil) != (err == nil) || !errors.Is(got, err) {
+				if Classify(got) != c.want[i] || r.InDoubt() != doubt || (got == nil) != (err == nil) ||
+					!errors.Is(got, err) {
 					t.Errorf("failure %d: %v of class %v, in doubt: %v", i, got, Classify(got), r.InDoubt())
 				}
 			}

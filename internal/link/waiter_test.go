@@ -111,14 +111,18 @@ func TestWaiterBreaks(t *testing.T) {
 		least time.Duration
 		again bool // on a new connection
 	}{
-		"cut before":   {redistest.CutBefore, Unknown, false, 0, true},
-		"cut after":    {redistest.CutAfter, Unknown, true, 0, true},
-		"lost reply":   {redistest.DropReply, Unknown, true, 200*time.Millisecond + blockMargin, true},
-		"full":         {redistest.ReplyError("OOM command not allowed when used memory > 'maxmemory'."), NotExecuted, false, 0, false},
-		"wrong type":   {redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"), Fatal, false, 0, false},
-		"replica":      {redistest.ReplyError("READONLY You can't write against a read only replica."), NotExecuted, false, 0, true},
-		"no such":      {redistest.ReplyError("ERR unknown command 'BRPOPLPUSH'"), Failed, false, 0, false},
-		"role changed": {redistest.ReplyError("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"), NotExecuted, false, 0, true},
+		"cut before": {redistest.CutBefore, Unknown, false, 0, true},
+		"cut after":  {redistest.CutAfter, Unknown, true, 0, true},
+		"lost reply": {redistest.DropReply, Unknown, true, 200*time.Millisecond + blockMargin, true},
+		"full": {redistest.ReplyError("OOM command not allowed when used memory > 'maxmemory'."), NotExecuted,
+			false, 0, false},
+		"wrong type": {redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of " +
+			"value"), Fatal, false, 0, false},
+		"replica": {redistest.ReplyError("READONLY You can't write against a read only replica."), NotExecuted, false,
+			0, true},
+		"no such": {redistest.ReplyError("ERR unknown command 'BRPOPLPUSH'"), Failed, false, 0, false},
+		"role changed": {redistest.ReplyError("UNBLOCKED force unblock from blocking operation, instance state " +
+			"changed (master -> replica?)"), NotExecuted, false, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := shared(t)
@@ -157,7 +161,11 @@ func TestWaiterBreaks(t *testing.T) {
 // Where CLIENT is refused there is no id, and all else works.
 func TestWaiterWithoutID(t *testing.T) {
 	b := shared(t)
-	b.On(redistest.Command("CLIENT"), 0, redistest.ReplyError("NOPERM this user has no permissions to run the 'client|id' command"))
+	b.On(
+		redistest.Command("CLIENT"),
+		0,
+		redistest.ReplyError("NOPERM this user has no permissions to run the 'client|id' command"),
+	)
 	w := b.waiter(patience)
 	if w.ID() != 0 {
 		t.Errorf("id %d", w.ID())
@@ -167,8 +175,8 @@ func TestWaiterWithoutID(t *testing.T) {
 	}
 }
 
-// A connection that was cut while it was idle, by a server's timeout for example, is found out before it is blocked on. The next
-// command did not reach the server, and yet its outcome was unknown.
+// A connection that was cut while it was idle, by a server's timeout for example, is found out before it is blocked on.
+// The next command did not reach the server, and yet its outcome was unknown.
 func TestWaiterCutWhileIdle(t *testing.T) {
 	for _, how := range []string{"killed", "alive", "may not ping", "mute"} {
 		t.Run(how, func(t *testing.T) {
@@ -183,7 +191,11 @@ func TestWaiterCutWhileIdle(t *testing.T) {
 					t.Fatal(n, err)
 				}
 			case "may not ping":
-				b.On(redistest.Command("PING"), 0, redistest.ReplyError("NOPERM this user has no permissions to run the 'ping' command"))
+				b.On(
+					redistest.Command("PING"),
+					0,
+					redistest.ReplyError("NOPERM this user has no permissions to run the 'ping' command"),
+				)
 			case "mute":
 				b.On(redistest.Command("PING"), 1, redistest.DropReply)
 			}
@@ -195,7 +207,8 @@ func TestWaiterCutWhileIdle(t *testing.T) {
 				t.Errorf("Connect took %v", took)
 			}
 			b.s.Do("LPUSH", b.key, "there")
-			if v, err := redis.String(w.Do(time.Second, "BRPOPLPUSH", b.key, b.key+"2", 1)); v != "there" || err != nil {
+			if v, err := redis.String(w.Do(time.Second, "BRPOPLPUSH", b.key, b.key+"2", 1)); v != "there" ||
+				err != nil {
 				t.Errorf("%q, %v", v, err)
 			}
 			if cut := how == "killed" || how == "mute"; (w.ID() != id) != cut {

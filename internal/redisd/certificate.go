@@ -53,8 +53,8 @@ func PEM(pair tls.Certificate) []byte {
 // CanTrust reports whether Trust works on this system.
 const CanTrust = runtime.GOOS != "windows" && runtime.GOOS != "darwin" && runtime.GOOS != "ios"
 
-// Trust adds a pair's certificate to those that this process trusts as the system's. A process loads these once, so it must be
-// called once, before any other use of TLS.
+// Trust adds a pair's certificate to those that this process trusts as the system's. A process loads these once, so it
+// must be called once, before any other use of TLS.
 func Trust(pair tls.Certificate) error {
 	if !CanTrust {
 		return errors.New("redisd: this system's trusted certificates are not set by SSL_CERT_FILE")

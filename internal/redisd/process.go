@@ -165,8 +165,8 @@ func (p *Process) launchLocked() error {
 	}
 }
 
-// Keep copies the append-only file aside. The server may write to it meanwhile: then the copy ends somewhere in between. A
-// later Keep takes the copy's place.
+// Keep copies the append-only file aside. The server may write to it meanwhile: then the copy ends somewhere in
+// between. A later Keep takes the copy's place.
 func (p *Process) Keep() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -70,12 +70,12 @@ var (
 
 var names atomic.Int64
 
-// Name returns the test's name with a number that no other call returns: a key on the shared server must not be met again by
-// another test, nor by the same one under -count.
+// Name returns the test's name with a number that no other call returns: a key on the shared server must not be met
+// again by another test, nor by the same one under -count.
 func Name(t testing.TB) string { return fmt.Sprintf("%s.%d", t.Name(), names.Add(1)) }
 
-// Shared returns the server that all tests of the binary share: started at first use, ended by Main, never flushed, so keys need
-// a Name of their own. Kill, Restart, Stop and Cont are refused on it.
+// Shared returns the server that all tests of the binary share: started at first use, ended by Main, never flushed, so
+// keys need a Name of their own. Kill, Restart, Stop and Cont are refused on it.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	mainMu.Lock()
@@ -92,8 +92,8 @@ func Shared(t testing.TB) *Server {
 	return &Server{t: t, p: shared, shared: true}
 }
 
-// Tell says what is worth knowing of a run that passes: on standard output and, because go test shows that of a failed package only, at the
-// end of the file that REDISTEST_TELLS names.
+// Tell says what is worth knowing of a run that passes: on standard output and, because go test shows that of a failed
+// package only, at the end of the file that REDISTEST_TELLS names.
 func Tell(text string) {
 	fmt.Print(text)
 	if name := os.Getenv("REDISTEST_TELLS"); name != "" {

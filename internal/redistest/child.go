@@ -21,8 +21,8 @@ type Child struct {
 	said  tail
 }
 
-// Run starts a program with more environment than the test's own. The test's cleanup kills it; so does the end of the test's
-// process, where the system can do that, and a well-behaved child goes when its standard input ends.
+// Run starts a program with more environment than the test's own. The test's cleanup kills it; so does the end of the
+// test's process, where the system can do that, and a well-behaved child goes when its standard input ends.
 func Run(t testing.TB, env []string, path string, args ...string) *Child {
 	t.Helper()
 	c := &Child{cmd: exec.Command(path, args...)}

@@ -13,9 +13,10 @@ import (
 
 var leakID atomic.Int64
 
-// Leaks fails the test when goroutines that it started, or that those started, are left 2 s after all of its later cleanups:
-// call it first. Goroutines of tests that run in parallel are not mixed up, since a goroutine inherits its starter's profiler
-// labels, and the test gets one of its own. What sheds its labels or is started by a timer escapes; Main finds that at the end.
+// Leaks fails the test when goroutines that it started, or that those started, are left 2 s after all of its later
+// cleanups: call it first. Goroutines of tests that run in parallel are not mixed up, since a goroutine inherits its
+// starter's profiler labels, and the test gets one of its own. What sheds its labels or is started by a timer escapes;
+// Main finds that at the end.
 func Leaks(t testing.TB) {
 	t.Helper()
 	leaks(t, 2*time.Second)

@@ -18,8 +18,8 @@ import (
 //	answers   server → the first slot that waits for an answer
 //	replies   slots, in the order of their commands → client
 //
-// answers never waits for the client, just as Redis does not, so a client that sends a long pipeline before it reads cannot lock up
-// the link.
+// answers never waits for the client, just as Redis does not, so a client that sends a long pipeline before it reads
+// cannot lock up the link.
 type link struct {
 	p      *Proxy
 	id     int
@@ -115,8 +115,8 @@ func (l *link) requests() {
 				l.cut()
 				return
 			}
-			// The server shall execute what the client had sent, and then see the end itself: it forgets a blocked command.
-			// A hole hides the end, too.
+			// The server shall execute what the client had sent, and then see the end itself: it forgets a blocked
+			// command. A hole hides the end, too.
 			if l.gate() && out.Flush() == nil {
 				l.closeClient()
 				_ = l.server.(*net.TCPConn).CloseWrite()
@@ -264,8 +264,8 @@ func (l *link) take(wait bool) *slot {
 	return s
 }
 
-// replies owns the client's output, and decides when the link is over. It goes on without the client, since the server's side
-// may have to stay.
+// replies owns the client's output, and decides when the link is over. It goes on without the client, since the
+// server's side may have to stay.
 func (l *link) replies() {
 	defer l.cut()
 	out := bufio.NewWriterSize(&paced{l: l, to: l.client}, 64<<10)

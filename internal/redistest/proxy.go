@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Proxy is a TCP link to a Redis server that breaks on demand. It reads RESP2 both ways and matches each reply to its request,
-// so that it can break at a chosen command and on a chosen side of its execution. After SUBSCRIBE, PSUBSCRIBE or MONITOR has been
-// answered, a connection's replies pass unmatched, and of the actions only Pass, Call and CutBefore strike there.
-// MULTI is understood; CLIENT REPLY, HELLO 3, TLS and inline commands are not. All methods may be called from any goroutine but
-// Count, which may fail the test.
+// Proxy is a TCP link to a Redis server that breaks on demand. It reads RESP2 both ways and matches each reply to its
+// request, so that it can break at a chosen command and on a chosen side of its execution. After SUBSCRIBE, PSUBSCRIBE
+// or MONITOR has been answered, a connection's replies pass unmatched, and of the actions only Pass, Call and CutBefore
+// strike there. MULTI is understood; CLIENT REPLY, HELLO 3, TLS and inline commands are not. All methods may be called
+// from any goroutine but Count, which may fail the test.
 type Proxy struct {
 	t      testing.TB
 	server string
@@ -60,7 +60,8 @@ type record struct {
 	note string
 }
 
-// NewProxy starts a proxy in front of the server at addr, "host:port", on a free port of loopback. The test's cleanup closes it.
+// NewProxy starts a proxy in front of the server at addr, "host:port", on a free port of loopback. The test's cleanup
+// closes it.
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -118,8 +119,9 @@ func (p *Proxy) accept() {
 	}
 }
 
-// On makes a rule: act is done to the nth command that matches, counted from 1 and from now over all connections; 0 means every
-// one. All rules count each command; of those whose turn it is, every Pass and Call strikes and the first made of the others.
+// On makes a rule: act is done to the nth command that matches, counted from 1 and from now over all connections; 0
+// means every one. All rules count each command; of those whose turn it is, every Pass and Call strikes and the first
+// made of the others.
 func (p *Proxy) On(match Match, nth int, act Action) *Rule {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,8 +186,9 @@ func (p *Proxy) noteLocked(link int, err error) {
 	p.recordLocked(record{link: link, note: err.Error()})
 }
 
-// Hole turns the link into a black hole: connections open and stay open, nothing passes either way, no end is seen. When it is
-// switched off, what was held back flows on. What was being written at the moment of switching may still pass.
+// Hole turns the link into a black hole: connections open and stay open, nothing passes either way, no end is seen.
+// When it is switched off, what was held back flows on. What was being written at the moment of switching may still
+// pass.
 func (p *Proxy) Hole(on bool) {
 	var gate *chan struct{}
 	if on {
@@ -201,12 +204,12 @@ func (p *Proxy) Hole(on bool) {
 	}
 }
 
-// DropReplies lets requests pass and swallows replies. A connection that has lost a reply stays mute when it is switched off, for
-// the reason given at DropReply; the others are unhurt.
+// DropReplies lets requests pass and swallows replies. A connection that has lost a reply stays mute when it is
+// switched off, for the reason given at DropReply; the others are unhurt.
 func (p *Proxy) DropReplies(on bool) { p.drop.Store(on) }
 
-// Slow makes a bad line of each direction of each connection: a latency, a rate (0: unbounded) and a bound on the bytes sent at
-// once (0: unbounded). Slow(0, 0, 0) ends it.
+// Slow makes a bad line of each direction of each connection: a latency, a rate (0: unbounded) and a bound on the bytes
+// sent at once (0: unbounded). Slow(0, 0, 0) ends it.
 func (p *Proxy) Slow(latency time.Duration, bytesPerSecond, slice int) {
 	if latency == 0 && bytesPerSecond == 0 && slice == 0 {
 		p.slow.Store(nil)
@@ -252,14 +255,19 @@ func (p *Proxy) Commands() int {
 	return p.commands
 }
 
-// Count returns how many of the commands since ResetCounts match. It looks at the last 10,000 commands, 32 arguments of each and
-// 256 bytes of each of those, and fails the test when there were more commands; a rule with Pass has no such bound.
+// Count returns how many of the commands since ResetCounts match. It looks at the last 10,000 commands, 32 arguments of
+// each and 256 bytes of each of those, and fails the test when there were more commands; a rule with Pass has no such
+// bound.
 func (p *Proxy) Count(match Match) (n int) {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.commands > keepCommands {
-		p.t.Errorf("redistest: Count after %d commands, of which %d are kept: use a rule with Pass", p.commands, keepCommands)
+		p.t.Errorf(
+			"redistest: Count after %d commands, of which %d are kept: use a rule with Pass",
+			p.commands,
+			keepCommands,
+		)
 	}
 	for _, rec := range p.log {
 		if rec.note == "" && match(rec.args) {

@@ -162,7 +162,10 @@ func TestReplyErrorKeepsOrder(t *testing.T) {
 	if want := []string{"1", "2", "OOM command not allowed", "4"}; !slices.Equal(got, want) {
 		t.Errorf("replies %q, want %q", got, want)
 	}
-	if got := pipe(t, b.c, []any{"ECHO", "first"}, []any{"ECHO", "x"}); !slices.Equal(got, []string{"LOADING yet", "x"}) {
+	if got := pipe(t, b.c, []any{"ECHO", "first"}, []any{"ECHO", "x"}); !slices.Equal(
+		got,
+		[]string{"LOADING yet", "x"},
+	) {
 		t.Errorf("replies %q", got)
 	}
 	wantStruck(t, r, 1)
@@ -293,7 +296,12 @@ func TestHole(t *testing.T) {
 	if v, err := b.c.Receive(); v != int64(1) && v != int64(2) {
 		t.Errorf("what was held back: %v, %v", v, err)
 	}
-	Until(t, 5*time.Second, "the request of a client that gave up flows on", func() bool { return len(b.list(t)) == len("x late") })
+	Until(
+		t,
+		5*time.Second,
+		"the request of a client that gave up flows on",
+		func() bool { return len(b.list(t)) == len("x late") },
+	)
 }
 
 func TestHoleHidesTheEnd(t *testing.T) {
@@ -498,7 +506,16 @@ func TestEvalshaAndMulti(t *testing.T) {
 	}
 	// An error of the proxy's must not land within the array before it.
 	b.On(Command("ECHO", "no"), 1, ReplyError("ERR no"))
-	got := pipe(t, b.c, []any{"MULTI"}, []any{"ECHO", "a"}, []any{"ECHO", "b"}, []any{"EXEC"}, []any{"ECHO", "no"}, []any{"ECHO", "z"})
+	got := pipe(
+		t,
+		b.c,
+		[]any{"MULTI"},
+		[]any{"ECHO", "a"},
+		[]any{"ECHO", "b"},
+		[]any{"EXEC"},
+		[]any{"ECHO", "no"},
+		[]any{"ECHO", "z"},
+	)
 	if want := []string{"OK", "QUEUED", "QUEUED", "[a b]", "ERR no", "z"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

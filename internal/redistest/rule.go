@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// Match says whether a rule means a command; args[0] is its name. It runs under the proxy's lock: it must not call the proxy,
-// nor keep args.
+// Match says whether a rule means a command; args[0] is its name. It runs under the proxy's lock: it must not call the
+// proxy, nor keep args.
 type Match func(args [][]byte) bool
 
-// Command matches commands by name, in any case, of which each of more occurs within some argument. An empty name matches all.
+// Command matches commands by name, in any case, of which each of more occurs within some argument. An empty name
+// matches all.
 func Command(name string, more ...string) Match {
 	return func(args [][]byte) bool {
 		if name != "" && !bytes.EqualFold(args[0], []byte(name)) {
@@ -33,7 +34,8 @@ func ByName(name, suffix string) func(channel string) Match {
 	return func(channel string) Match { return Command(name, "{"+channel+"}"+suffix) }
 }
 
-// ByScript likewise matches a script, by its SHA-1, however it is sent: with EVAL or with EVALSHA. Its first key is the channel's.
+// ByScript likewise matches a script, by its SHA-1, however it is sent: with EVAL or with EVALSHA. Its first key is the
+// channel's.
 func ByScript(s interface{ Digest() string }) func(channel string) Match {
 	return func(channel string) Match {
 		key := []byte("{" + channel + "}")
@@ -88,16 +90,17 @@ var (
 	// CutBefore does not forward the command: once the commands before it are answered, both sides are closed.
 	CutBefore = Action{kind: cutBefore}
 
-	// CutUnread forwards the command and closes the client's side at once. The server's side stays open until the answer, so the
-	// command is surely executed, perhaps much later: a server that saw the end of the connection would forget a blocked one.
+	// CutUnread forwards the command and closes the client's side at once. The server's side stays open until the
+	// answer, so the command is surely executed, perhaps much later: a server that saw the end of the connection would
+	// forget a blocked one.
 	CutUnread = Action{kind: cutUnread}
 
-	// CutAfter forwards the command, waits for the whole reply, discards it and closes both sides: executed, and the client
-	// cannot know. Replies to commands before it are delivered; commands behind it are not forwarded.
+	// CutAfter forwards the command, waits for the whole reply, discards it and closes both sides: executed, and the
+	// client cannot know. Replies to commands before it are delivered; commands behind it are not forwarded.
 	CutAfter = Action{kind: cutAfter}
 
-	// DropReply forwards the command and swallows its reply and all later ones of that connection, which stays open. A reply alone
-	// cannot be lost on TCP: the client would take the next one for it.
+	// DropReply forwards the command and swallows its reply and all later ones of that connection, which stays open. A
+	// reply alone cannot be lost on TCP: the client would take the next one for it.
 	DropReply = Action{kind: dropReply}
 )
 
@@ -109,8 +112,8 @@ func ReplyError(message string) Action {
 // Delay forwards the command and holds its reply back for d; later replies of the connection wait behind it.
 func Delay(d time.Duration) Action { return Action{kind: delay, hold: d} }
 
-// Call runs hook before it forwards the command, after the replies to the connection's earlier commands have come. hook runs on
-// a goroutine of the proxy, so it must not end the test; it may use the proxy, but not Close it.
+// Call runs hook before it forwards the command, after the replies to the connection's earlier commands have come. hook
+// runs on a goroutine of the proxy, so it must not end the test; it may use the proxy, but not Close it.
 func Call(hook func()) Action { return Action{kind: call, hook: hook} }
 
 // Rule is an Action waiting for its command. Its methods may be called from any goroutine.
@@ -125,8 +128,8 @@ type Rule struct {
 	changed      chan struct{} // closed when struck rises; nil while no one waits
 }
 
-// Struck returns how often the rule has done its work. A cut counts as soon as it is certain, just before the client can see it:
-// for CutAfter, when the reply has come.
+// Struck returns how often the rule has done its work. A cut counts as soon as it is certain, just before the client
+// can see it: for CutAfter, when the reply has come.
 func (r *Rule) Struck() int {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()

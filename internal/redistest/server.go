@@ -12,17 +12,17 @@ import (
 	"github.com/shuntmq/shunt/internal/redisd"
 )
 
-// Server is one test's hold on a real redis-server. Its methods may be called from several goroutines, except those that fail
-// the test (all but Addr, URL, Socket, Pid and TryDo): these belong to the test's own goroutine.
+// Server is one test's hold on a real redis-server. Its methods may be called from several goroutines, except those
+// that fail the test (all but Addr, URL, Socket, Pid and TryDo): these belong to the test's own goroutine.
 type Server struct {
 	t      testing.TB
 	p      *redisd.Process
 	shared bool
 }
 
-// Start runs a redis-server for this test alone, on 127.0.0.1 and on a unix socket, and ends it at the test's cleanup. Each conf
-// is a line of redis.conf, such as "appendonly yes"; without any, nothing is persisted. It is found in $REDIS_SERVER or on the
-// path; when there is none, the test fails.
+// Start runs a redis-server for this test alone, on 127.0.0.1 and on a unix socket, and ends it at the test's cleanup.
+// Each conf is a line of redis.conf, such as "appendonly yes"; without any, nothing is persisted. It is found in
+// $REDIS_SERVER or on the path; when there is none, the test fails.
 func Start(t testing.TB, conf ...string) *Server {
 	t.Helper()
 	p, err := redisd.Start(conf...)
@@ -59,8 +59,8 @@ func (s *Server) Do(cmd string, args ...any) any {
 // TryDo is Do that returns the error; for a server that does not answer, after 40 s at most.
 func (s *Server) TryDo(cmd string, args ...any) (any, error) { return s.p.Do(cmd, args...) }
 
-// Connections returns the number of connected clients without the admin's own. The server notices a closed connection a little
-// later than its client: poll.
+// Connections returns the number of connected clients without the admin's own. The server notices a closed connection a
+// little later than its client: poll.
 func (s *Server) Connections() int {
 	s.t.Helper()
 	var n int
@@ -130,7 +130,8 @@ func (s *Server) Kill() {
 	s.p.Kill()
 }
 
-// Restart starts a killed server again, in the same directory and on the same port, and returns when it has loaded its data.
+// Restart starts a killed server again, in the same directory and on the same port, and returns when it has loaded its
+// data.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.own("Restart")
@@ -165,8 +166,8 @@ func (s *Server) own(what string) {
 	}
 }
 
-// Pool returns a pool of connections to addr, with a timeout of 5 s for each step; the test's cleanup closes it. It keeps idle
-// connections, and tests none of them before their use.
+// Pool returns a pool of connections to addr, with a timeout of 5 s for each step; the test's cleanup closes it. It
+// keeps idle connections, and tests none of them before their use.
 func Pool(t testing.TB, addr string) *redis.Pool {
 	p := &redis.Pool{MaxIdle: 64, Dial: func() (redis.Conn, error) {
 		return redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(5*time.Second),

@@ -13,9 +13,9 @@ import (
 	"github.com/shuntmq/shunt/internal/redisd"
 )
 
-// TLS starts a port of loopback that speaks TLS 1.2 or later and passes what it hears on to the server at addr, as a redis-server's
-// tls-port would: a redis-server may be built without TLS. Its certificate, for 127.0.0.1, is signed by itself, so only clients that
-// were given it trust it. The test's cleanup closes the port and its connections.
+// TLS starts a port of loopback that speaks TLS 1.2 or later and passes what it hears on to the server at addr, as a
+// redis-server's tls-port would: a redis-server may be built without TLS. Its certificate, for 127.0.0.1, is signed by
+// itself, so only clients that were given it trust it. The test's cleanup closes the port and its connections.
 func TLS(t testing.TB, addr string) (at string, certificate *x509.Certificate) {
 	t.Helper()
 	pair, err := redisd.SelfSigned()

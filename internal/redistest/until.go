@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Until returns once ok does, with how long that took; after limit the test fails. It is for what nothing tells of: it asks every 2 ms.
+// Until returns once ok does, with how long that took; after limit the test fails. It is for what nothing tells of: it
+// asks every 2 ms.
 func Until(t testing.TB, limit time.Duration, what string, ok func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()

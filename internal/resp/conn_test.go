@@ -71,8 +71,8 @@ var spoken = []string{
 	"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
 }
 
-// The three readers agree. A Conn reads what redigo reads, however the bytes come; where redigo is lenient the Conn may only end the
-// connection. ReadReply finds the same boundaries as the Conn, and Peek the same text.
+// The three readers agree. A Conn reads what redigo reads, however the bytes come; where redigo is lenient the Conn may
+// only end the connection. ReadReply finds the same boundaries as the Conn, and Peek the same text.
 func FuzzReaders(f *testing.F) {
 	for _, s := range spoken {
 		f.Add([]byte(s))
@@ -162,7 +162,12 @@ func TestConnSends(t *testing.T) {
 			for _, e := range elements {
 				all = append(all, e)
 			}
-			err := errors.Join(conn.Send("LPUSH", args, elements), conn.Flush(), redigo.Send("LPUSH", all...), redigo.Flush())
+			err := errors.Join(
+				conn.Send("LPUSH", args, elements),
+				conn.Flush(),
+				redigo.Send("LPUSH", all...),
+				redigo.Flush(),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +189,8 @@ func TestReadCommand(t *testing.T) {
 	if err != nil || !bytes.Equal(raw, want) || fmt.Sprintf("%q", args) != `["LPUSH" "key" "12" "-3" "\r\n" ""]` {
 		t.Errorf("%q, %q, %v", raw, args, err)
 	}
-	for _, s := range []string{"PING\r\n", "*0\r\n", "*-1\r\n", "*1\r\n+a\r\n", "*1\r\n$-1\r\n", "*1\r\n$x\r\n", "*1048577\r\n"} {
+	for _, s := range []string{"PING\r\n", "*0\r\n", "*-1\r\n", "*1\r\n+a\r\n", "*1\r\n$-1\r\n", "*1\r\n$x\r\n",
+		"*1048577\r\n"} {
 		if _, _, err := ReadCommand(bufio.NewReader(strings.NewReader(s)), nil); !errors.Is(err, ErrProtocol) {
 			t.Errorf("%q: %v", s, err)
 		}

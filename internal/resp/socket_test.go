@@ -21,7 +21,12 @@ func TestDirect(t *testing.T) {
 		plain := converse(t, network, func(c net.Conn) net.Conn { return c })
 		own := converse(t, network, Direct)
 		if !slices.Equal(plain, own) {
-			t.Errorf("%s: direct calls tell\n%s\nand net's\n%s", network, strings.Join(own, "\n"), strings.Join(plain, "\n"))
+			t.Errorf(
+				"%s: direct calls tell\n%s\nand net's\n%s",
+				network,
+				strings.Join(own, "\n"),
+				strings.Join(plain, "\n"),
+			)
 		}
 	}
 }
@@ -52,7 +57,19 @@ func converse(t *testing.T, network string, wrap func(net.Conn) net.Conn) (told 
 	names := strings.NewReplacer(raw.LocalAddr().String()+"-", "here-", raw.RemoteAddr().String(), "there")
 	tell := func(n int, err error) {
 		var op *net.OpError
-		told = append(told, fmt.Sprint(n, " ", names.Replace(fmt.Sprint(err)), " ", errors.As(err, &op), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed), err == io.EOF))
+		told = append(
+			told,
+			fmt.Sprint(
+				n,
+				" ",
+				names.Replace(fmt.Sprint(err)),
+				" ",
+				errors.As(err, &op),
+				errors.Is(err, os.ErrDeadlineExceeded),
+				errors.Is(err, net.ErrClosed),
+				err == io.EOF,
+			),
+		)
 	}
 
 	// More than the socket has room for, read late; then so much that the deadline comes first.

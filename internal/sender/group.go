@@ -13,8 +13,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// group is where concurrent enqueues by id to one channel meet: while two scripts are under way the rest waits, and goes
-// together. A script costs Redis about as much as three messages in it.
+// group is where concurrent enqueues by id to one channel meet: while two scripts are under way the rest waits, and
+// goes together. A script costs Redis about as much as three messages in it.
 type group struct {
 	s  *Sender
 	mu sync.Mutex
@@ -86,8 +86,8 @@ func (g *group) send(ctx context.Context, m Message, raw []byte) (Refused, error
 	return Refused{}, &link.Error{Class: link.Unknown, Err: why} // it is under way
 }
 
-// join adds a message to those that wait. over is when the Sender's timeout has passed, where ctx has no deadline. mu is
-// held.
+// join adds a message to those that wait. over is when the Sender's timeout has passed, where ctx has no deadline. mu
+// is held.
 func (g *group) join(ctx context.Context, m Message, raw []byte) (e *member, over <-chan time.Time) {
 	e = members.Get().(*member)
 	e.Message, e.ctx, e.raw = m, ctx, raw

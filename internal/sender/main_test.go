@@ -45,7 +45,11 @@ func newBench(t testing.TB, addr string, timeout time.Duration) *bench {
 
 // message makes a message; id and expires may be empty.
 func (b *bench) message(payload, id string, expires time.Duration, due store.Due) *Message {
-	m := &Message{Keys: b.keys, Due: due, Element: element.Element{Serial: element.NewSerialAt(time.Now()), Payload: []byte(payload)}}
+	m := &Message{
+		Keys:    b.keys,
+		Due:     due,
+		Element: element.Element{Serial: element.NewSerialAt(time.Now()), Payload: []byte(payload)},
+	}
 	if id != "" || expires > 0 {
 		m.Element.Extra = &element.Extra{ID: id, Expires: expires.Milliseconds()}
 	}

@@ -12,9 +12,10 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// receiptLedger has the receipts of tracked enqueues whose replies have come. Redis needs them no more, and drops some at a
-// time with another enqueue to their channel. A receipt of an enqueue that was ever in doubt is not among them: a command of
-// a broken connection may be executed late, and has to find its receipt. A day later nothing is left of either.
+// receiptLedger has the receipts of tracked enqueues whose replies have come. Redis needs them no more, and drops some
+// at a time with another enqueue to their channel. A receipt of an enqueue that was ever in doubt is not among them: a
+// command of a broken connection may be executed late, and has to find its receipt. A day later nothing is left of
+// either.
 type receiptLedger struct {
 	mu  sync.Mutex
 	had map[string][]store.Receipt // by channel

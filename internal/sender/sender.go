@@ -1,5 +1,5 @@
-// Package sender brings messages into their channels: plain ones by one command, those with an id or an expiry by a script
-// that may be sent again. It says of each message whether Redis has it, does not have it, or may have it.
+// Package sender brings messages into their channels: plain ones by one command, those with an id or an expiry by a
+// script that may be sent again. It says of each message whether Redis has it, does not have it, or may have it.
 package sender
 
 import (
@@ -28,8 +28,8 @@ func (m *Message) Tracked() bool {
 	return x != nil && (x.ID != "" || x.Expires != 0)
 }
 
-// Refused is why a message was not enqueued: the record of the message that has its id, and the worker that has that one in
-// hand, if any. Without a record it was enqueued.
+// Refused is why a message was not enqueued: the record of the message that has its id, and the worker that has that
+// one in hand, if any. Without a record it was enqueued.
 type Refused struct {
 	Record store.Refusal
 	Holder []byte
@@ -81,7 +81,12 @@ var calls = sync.Pool{New: func() any { c := link.NewCall(); c.KeepWhileDown = t
 
 // call sends one command, again and again while it is surely not executed and that may change, until ctx ends or, where
 // limit is not 0, for so long. A full Redis ends it at once.
-func (s *Sender) call(ctx context.Context, limit time.Duration, k *store.Keys, fill func(*link.Call)) (link.Reply, error) {
+func (s *Sender) call(
+	ctx context.Context,
+	limit time.Duration,
+	k *store.Keys,
+	fill func(*link.Call),
+) (link.Reply, error) {
 	began, left := time.Now(), limit
 	over := func() error {
 		if limit > 0 && left <= 0 {
@@ -102,7 +107,8 @@ func (s *Sender) call(ctx context.Context, limit time.Duration, k *store.Keys, f
 			err = r.Err
 			calls.Put(c)
 		}
-		if err == nil || link.Classify(err) != link.NotExecuted || errors.Is(err, link.ErrClosed) || link.Code(err) == "OOM" {
+		if err == nil || link.Classify(err) != link.NotExecuted || errors.Is(err, link.ErrClosed) ||
+			link.Code(err) == "OOM" {
 			return r, err
 		}
 		if limit > 0 {

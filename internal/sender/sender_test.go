@@ -42,7 +42,11 @@ func TestPlainWaitsForRedis(t *testing.T) {
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
 	b := newBench(t, p.Addr(), 200*time.Millisecond)
-	loading := p.On(redistest.Command("LPUSH", b.keys.Prepare), 0, redistest.ReplyError("LOADING Redis is loading the dataset in memory"))
+	loading := p.On(
+		redistest.Command("LPUSH", b.keys.Prepare),
+		0,
+		redistest.ReplyError("LOADING Redis is loading the dataset in memory"),
+	)
 	_, _, err := b.Send(context.Background(), b.message("a", "", 0, store.Due{}))
 	if link.Classify(err) != link.NotExecuted || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after the Sender's timeout: %v", err)
@@ -67,7 +71,8 @@ func TestPlainWaitsForRedis(t *testing.T) {
 func TestRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	for _, text := range []string{"WRONGTYPE Operation against a key", "OOM command not allowed", "NOPERM this user has no permissions"} {
+	for _, text := range []string{"WRONGTYPE Operation against a key", "OOM command not allowed",
+		"NOPERM this user has no permissions"} {
 		p := redistest.NewProxy(t, s.Addr())
 		b := newBench(t, p.Addr(), 10*time.Second)
 		p.On(redistest.Command("", b.keys.Prepare), 0, redistest.ReplyError(text))
@@ -81,14 +86,15 @@ func TestRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// A delayed message is added once, however often it is sent, with the due time of the first sending or earlier by what has
-// passed since.
+// A delayed message is added once, however often it is sent, with the due time of the first sending or earlier by what
+// has passed since.
 func TestLaterIsResent(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	for name, due := range map[string]store.Due{"in": {In: time.Hour}, "at": {At: at}} {
-		for action, cut := range map[string]redistest.Action{"after": redistest.CutAfter, "before": redistest.CutBefore} {
+		for action, cut := range map[string]redistest.Action{"after": redistest.CutAfter,
+			"before": redistest.CutBefore} {
 			t.Run(name+" cut "+action, func(t *testing.T) {
 				t.Parallel()
 				p := redistest.NewProxy(t, s.Addr())
@@ -126,7 +132,11 @@ func TestLaterIsNotResentWhenDue(t *testing.T) {
 		b := newBench(t, p.Addr(), 10*time.Second)
 		at := time.Now().Add(300 * time.Millisecond)
 		p.On(redistest.ByScript(store.Later)(b.keys.Name), 1, redistest.CutAfter)
-		p.On(redistest.ByScript(store.Later)(b.keys.Name), 2, redistest.Call(func() { <-time.After(time.Until(at) + 2*time.Millisecond) }))
+		p.On(
+			redistest.ByScript(store.Later)(b.keys.Name),
+			2,
+			redistest.Call(func() { <-time.After(time.Until(at) + 2*time.Millisecond) }),
+		)
 		_, _, err := b.Send(context.Background(), b.message("a", "", 0, store.Due{At: at}))
 		if !errors.Is(err, errDue) || link.Classify(err) != link.Unknown {
 			t.Error(err)
@@ -216,7 +226,8 @@ func TestBatch(t *testing.T) {
 	again.Add(0, b.message("again", "id 7", 0, store.Due{}))
 	again.Add(1, b.message("new", "id new", 0, store.Due{}))
 	again.Send(context.Background(), func(c *Chunk, _ time.Time, of []Refused, err error) {
-		if err != nil || len(of) != 2 || of[0].Record == nil || of[1].Record != nil || !c.Tracked() || c.ID(0) != "id 7" {
+		if err != nil || len(of) != 2 || of[0].Record == nil || of[1].Record != nil || !c.Tracked() ||
+			c.ID(0) != "id 7" {
 			t.Errorf("%+v: %v", of, err)
 		}
 	})
@@ -230,7 +241,8 @@ func TestChunkBounds(t *testing.T) {
 		n, bytes int
 		id       bool
 		chunks   int
-	}{{1000, 1, false, 1}, {1001, 1, false, 2}, {100, 1, true, 1}, {101, 1, true, 2}, {8, 300 << 10, false, 3}, {2, 3 << 20, false, 2}} {
+	}{{1000, 1, false, 1}, {1001, 1, false, 2}, {100, 1, true, 1}, {101, 1, true, 2}, {8, 300 << 10, false, 3}, {2,
+		3 << 20, false, 2}} {
 		all := b.Batch()
 		for i := range c.n {
 			id := ""

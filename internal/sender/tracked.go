@@ -40,7 +40,8 @@ func (s *Sender) pushTracked(ctx context.Context, k *store.Keys, due store.Due, 
 	defer cancel()
 	mode, ms := due.When(time.Now())
 	drop := s.ledger.take(k.Name)
-	plain := mode == store.Now && !slices.ContainsFunc(es, func(e *element.Element) bool { return e.Extra.ID == "" || e.Extra.Expires != 0 })
+	plain := mode == store.Now &&
+		!slices.ContainsFunc(es, func(e *element.Element) bool { return e.Extra.ID == "" || e.Extra.Expires != 0 })
 	var again link.Resend
 	for {
 		rep, err := s.call(ctx, 0, k, func(c *link.Call) {

@@ -31,7 +31,8 @@ func TestTrackedIsResent(t *testing.T) {
 		"id, at":     {store.Enqueue, "a", 0, store.Due{At: time.Now().Add(time.Hour)}, [2]int64{0, 1}},
 		"id, at now": {store.Enqueue, "a", 0, store.Due{At: time.Now().Add(-time.Hour)}, [2]int64{1, 0}},
 	} {
-		for action, cut := range map[string]redistest.Action{"after": redistest.CutAfter, "before": redistest.CutBefore} {
+		for action, cut := range map[string]redistest.Action{"after": redistest.CutAfter,
+			"before": redistest.CutBefore} {
 			t.Run(name+", cut "+action, func(t *testing.T) {
 				t.Parallel()
 				p := redistest.NewProxy(t, s.Addr())
@@ -62,7 +63,11 @@ func TestTrackedOnAFullRedis(t *testing.T) {
 			p := redistest.NewProxy(t, s.Addr())
 			b := newBench(t, p.Addr(), time.Second)
 			p.On(redistest.ByScript(store.Enter)(b.keys.Name), 1, c.cut)
-			p.On(redistest.ByScript(store.Enqueue)(b.keys.Name), 1, redistest.Call(func() { s.TryDo("CONFIG", "SET", "maxmemory", "1") }))
+			p.On(
+				redistest.ByScript(store.Enqueue)(b.keys.Name),
+				1,
+				redistest.Call(func() { s.TryDo("CONFIG", "SET", "maxmemory", "1") }),
+			)
 			_, _, err := b.Send(context.Background(), b.message("a", "id", 0, store.Due{}))
 			if c.there && err != nil || !c.there && link.Classify(err) != link.Unknown {
 				t.Error(err)
@@ -141,7 +146,8 @@ func TestReceipts(t *testing.T) {
 	doubtful := b.message("a", "doubtful", 0, store.Due{})
 	b.send(doubtful)
 	b.Sender.Close()
-	if n := s.Do("SCARD", b.keys.Receipts); n != int64(1) || s.Do("SISMEMBER", b.keys.Receipts, doubtful.Element.Serial[:]) != int64(1) {
+	if n := s.Do("SCARD", b.keys.Receipts); n != int64(1) ||
+		s.Do("SISMEMBER", b.keys.Receipts, doubtful.Element.Serial[:]) != int64(1) {
 		t.Errorf("%d receipts are left", n)
 	}
 }
@@ -278,7 +284,8 @@ func TestGroupBounds(t *testing.T) {
 	var wg sync.WaitGroup
 	put := func(i, size int) {
 		wg.Go(func() {
-			if _, _, err := b.Send(context.Background(), b.message(string(make([]byte, size)), fmt.Sprint(i), 0, store.Due{})); err != nil {
+			if _, _, err := b.Send(context.Background(), b.message(string(make([]byte, size)), fmt.Sprint(i), 0,
+				store.Due{})); err != nil {
 				t.Error(err)
 			}
 		})

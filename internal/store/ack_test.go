@@ -13,8 +13,8 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// What has been taken out of a list, by its worker or by others, and whatever has come back into it, the script takes away all of what it is
-// told of, or nothing where this is no more what lies there first.
+// What has been taken out of a list, by its worker or by others, and whatever has come back into it, the script takes
+// away all of what it is told of, or nothing where this is no more what lies there first.
 func TestAckTakesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
@@ -25,7 +25,11 @@ func TestAckTakesAllOrNothing(t *testing.T) {
 		list := KeysOf(redistest.Name(t)).Doing(NewIncarnation(1, 0), 0)
 		rapid.Check(t, func(t *rapid.T) {
 			element := func(i int) string {
-				e := element.Element{Serial: ulid.MustParse("01HZY5W3N4Q7R8S9T0V1W2X3Y4"), Payload: fmt.Append(nil, i%1000), Recoveries: int16(i / 1000)}
+				e := element.Element{
+					Serial:     ulid.MustParse("01HZY5W3N4Q7R8S9T0V1W2X3Y4"),
+					Payload:    fmt.Append(nil, i%1000),
+					Recoveries: int16(i / 1000),
+				}
 				e.Serial[15] = byte(i % 1000)
 				return string(e.Encode())
 			}
@@ -37,7 +41,8 @@ func TestAckTakesAllOrNothing(t *testing.T) {
 			}
 			var away []int
 			for range rapid.IntRange(0, 4).Draw(t, "events") {
-				switch rapid.SampledFrom([]string{"one", "newest", "all", "back", "alien", "alien first"}).Draw(t, "event") {
+				switch rapid.SampledFrom([]string{"one", "newest", "all", "back", "alien", "alien first"}).Draw(t,
+					"event") {
 				case "one": // by a verdict of its own
 					if len(there) > 0 {
 						i := rapid.IntRange(0, len(there)-1).Draw(t, "which")

@@ -9,8 +9,8 @@ import (
 )
 
 // Alter changes the text of one Lua file in every script that contains it. The fault harness plants mistakes by it,
-// before anything uses a script. It fails unless old is there exactly once: then the script has changed, and the mistake
-// has to be planted anew.
+// before anything uses a script. It fails unless old is there exactly once: then the script has changed, and the
+// mistake has to be planted anew.
 func Alter(file, old, new string) error {
 	text := source(file)
 	if n := strings.Count(text, old); n != 1 {

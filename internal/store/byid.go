@@ -44,8 +44,8 @@ func StatusReply(v any) (a StatusAnswer, err error) {
 	return a, nil
 }
 
-// AddCancel cancels a message: one that waits is never handled, and the worker that has one ends its handler. A repeat finds
-// nothing more to do.
+// AddCancel cancels a message: one that waits is never handled, and the worker that has one ends its handler. A repeat
+// finds nothing more to do.
 func AddCancel(c *link.Call, k *Keys, id string, serial ulid.ULID, b *Bounds) {
 	c.AddScript(Cancel, 8, k.Receivers, k.IDs, k.Cancelled, k.Delay, k.Done, k.Kept, k.Running, k.Waited,
 		id, serial[:], dueLooks, max(0, b.MaxDone), max(0, b.MaxDoneBytes))
@@ -67,14 +67,15 @@ type PostponeResult int
 
 // The results of a postponement; lua/postpone.lua has the numbers.
 const (
-	NotAmongSome PostponeResult = iota // it lies in delay among more that are due at the same time than the script looks at
+	// it lies in delay among more that are due at the same time than the script looks at
+	NotAmongSome PostponeResult = iota
 	Postponed
 	BeingHandled
 	WaitsAlready // to be taken, so it cannot be given a time that is ahead
 )
 
-// AddPostpone gives a message that is due later another due time: a wait, or ms since 1970. raw is its element where that is
-// known; known says that it was looked for.
+// AddPostpone gives a message that is due later another due time: a wait, or ms since 1970. raw is its element where
+// that is known; known says that it was looked for.
 func AddPostpone(c *link.Call, k *Keys, id string, serial ulid.ULID, mode Mode, ms int64, raw []byte, known bool) {
 	args := []any{k.Receivers, k.IDs, k.Delay, k.Prepare, k.Running, id, string(mode), ms, dueLooks, serial[:]}
 	if known {
@@ -94,8 +95,8 @@ func PostponeReply(v any) (record []byte, result PostponeResult, err error) {
 	return record, PostponeResult(n), err
 }
 
-// AddWait notes that somebody waits for a message's end, and asks what is known of it. serial is the message's where it is
-// known already.
+// AddWait notes that somebody waits for a message's end, and asks what is known of it. serial is the message's where it
+// is known already.
 func AddWait(c *link.Call, k *Keys, id string, serial *ulid.ULID) {
 	var known []byte
 	if serial != nil {
@@ -104,8 +105,8 @@ func AddWait(c *link.Call, k *Keys, id string, serial *ulid.ULID) {
 	c.AddScript(Wait, 4, k.Receivers, k.IDs, k.Done, k.Waited, id, known)
 }
 
-// WaitReply reads the reply to AddWait: the serial of the message that lives, or what is kept of one that is over; nil where
-// there is neither.
+// WaitReply reads the reply to AddWait: the serial of the message that lives, or what is kept of one that is over; nil
+// where there is neither.
 func WaitReply(v any) (lives bool, raw []byte, err error) {
 	vs, err := redis.Values(v, nil)
 	if err != nil || len(vs) == 0 {
@@ -168,7 +169,11 @@ type PostponeAnswer struct {
 func RunPostpone(
 	ctx context.Context, a Asker, k *Keys, id string, serial ulid.ULID, mode Mode, ms int64, raw []byte, known bool,
 ) (p PostponeAnswer, err error) {
-	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) { AddPostpone(c, k, id, serial, mode, ms, raw, known) })
+	replies, twice, err := a.Ask(
+		ctx,
+		k.Name,
+		func(c *link.Call) { AddPostpone(c, k, id, serial, mode, ms, raw, known) },
+	)
 	if err != nil {
 		return p, err
 	}

@@ -35,7 +35,8 @@ const (
 	Again Mode = "again"
 )
 
-// When is the due time as scripts take it: in so many ms, or at that ms since 1970. Both are cut to MaxWait from now on.
+// When is the due time as scripts take it: in so many ms, or at that ms since 1970. Both are cut to MaxWait from now
+// on.
 func (d Due) When(now time.Time) (mode Mode, ms int64) {
 	switch {
 	case !d.Later():
@@ -122,7 +123,8 @@ const ExpiresCode = "EXPIRES"
 // Refusal is the record of the message that has the id of one that was refused; nil: it was not.
 type Refusal []byte
 
-// EnterReply has a refusal for each of n messages. stale: an id that is taken may be so no more, which AddEnqueue finds out.
+// EnterReply has a refusal for each of n messages. stale: an id that is taken may be so no more, which AddEnqueue finds
+// out.
 func EnterReply(rep link.Reply, n int) (refused []Refusal, stale bool, err error) {
 	vs, err := redis.Values(rep.Any(), rep.Err)
 	if err != nil {

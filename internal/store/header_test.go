@@ -52,7 +52,12 @@ func expected(b []byte) probe {
 // probeScript is header.lua and a return.
 func probeScript(t testing.TB) *redis.Script {
 	t.Helper()
-	return redis.NewScript(0, joined([]string{"header"})+"\nlocal e = ARGV[1]\nreturn {header(e) and 1 or 0, newer(e) and 1 or 0, identity(e), idOf(e) or ''}")
+	return redis.NewScript(
+		0,
+		joined(
+			[]string{"header"},
+		)+"\nlocal e = ARGV[1]\nreturn {header(e) and 1 or 0, newer(e) and 1 or 0, identity(e), idOf(e) or ''}",
+	)
 }
 
 func probed(s *redis.Script, c redis.Conn, b []byte) (p probe, err error) {
@@ -80,7 +85,8 @@ func FuzzHeaderLua(f *testing.F) {
 	})
 }
 
-// The same on both backends, for every golden element, every cut of it, and every change of one of its bytes to a telling one.
+// The same on both backends, for every golden element, every cut of it, and every change of one of its bytes to a
+// telling one.
 func TestHeaderLua(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {

@@ -20,7 +20,11 @@ func TestHandoverOfAList(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	l := link.New(link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: time.Second}), time.Second, false)
+	l := link.New(
+		link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: time.Second}),
+		time.Second,
+		false,
+	)
 	defer l.Close()
 	for _, leave := range []bool{false, true} {
 		k := KeysOf(redistest.Name(t))

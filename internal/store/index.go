@@ -23,10 +23,11 @@ func Mark(i Incarnation, worker, attempt int, now time.Time) []byte {
 
 // Marks are the messages with an id that one worker is about to handle.
 type Marks struct {
-	N       int
-	At      func(i int) *element.Element
-	Mark    func(i int) []byte
-	Expires bool // some may have expired: then it is a script that notes them, which a full Redis does not refuse either
+	N    int
+	At   func(i int) *element.Element
+	Mark func(i int) []byte
+	// some may have expired: then it is a script that notes them, which a full Redis does not refuse either
+	Expires bool
 }
 
 // AddStart adds, for messages of one channel that are about to be handled, the note in whose hands they are,

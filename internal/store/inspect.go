@@ -11,8 +11,8 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// AddPurge deletes up to n of what waits in a list, or a set, of the channel, and frees the ids. first allows it to delete
-// all that is there at once, where no message of the channel has an id. A repeat deletes more.
+// AddPurge deletes up to n of what waits in a list, or a set, of the channel, and frees the ids. first allows it to
+// delete all that is there at once, where no message of the channel has an id. A repeat deletes more.
 func AddPurge(c *link.Call, k *Keys, key string, set bool, n int, first bool) {
 	kind, all := "list", 0
 	if set {
@@ -91,13 +91,20 @@ func Count(ctx context.Context, a Asker, k *Keys) (n Counts, err error) {
 	}
 	number := func(i int) int { v, _ := redis.Int(vs[i], nil); return v }
 	n = Counts{
-		Now: ServerTime(vs[0]), Prepare: number(1), Suspect: number(3), Delay: number(5), Dead: number(7), Done: number(10),
+		Now: ServerTime(
+			vs[0],
+		), Prepare: number(1), Suspect: number(3), Delay: number(5), Dead: number(7), Done: number(10),
 		FirstDelay: firstScored(vs[6]), FirstDead: firstScored(vs[8]), Cancelled: number(9),
 	}
 	n.NextPrepare, _ = vs[2].([]byte)
 	n.NextSuspect, _ = vs[4].([]byte)
 	if n.Done > 0 {
-		vs, err = askAll(ctx, a, k.Name, func(c *link.Call) { c.Add("ZRANGE", k.Kept, n.Done-1, n.Done-1, "WITHSCORES") })
+		vs, err = askAll(
+			ctx,
+			a,
+			k.Name,
+			func(c *link.Call) { c.Add("ZRANGE", k.Kept, n.Done-1, n.Done-1, "WITHSCORES") },
+		)
 		if err != nil {
 			return n, err
 		}

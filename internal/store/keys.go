@@ -1,5 +1,5 @@
-// Package store is the typed border to Redis: the keys of a channel, and for each verb that Redis is asked one function with a
-// reply type. The Lua contract of a verb stands above its script in lua/.
+// Package store is the typed border to Redis: the keys of a channel, and for each verb that Redis is asked one function
+// with a reply type. The Lua contract of a verb stands above its script in lua/.
 package store
 
 import (
@@ -18,8 +18,8 @@ import (
 // ChannelsKey is the set of every channel that was enqueued to or received from, kept by best effort for operators.
 const ChannelsKey = "shunt.channels"
 
-// Keys are the names of a channel's keys. They share the channel's name as hash tag, so that any script on one channel is legal on
-// Redis Cluster.
+// Keys are the names of a channel's keys. They share the channel's name as hash tag, so that any script on one channel
+// is legal on Redis Cluster.
 type Keys struct {
 	Name    string
 	Prepare string // list: elements ready to be taken; LPUSH in, RPOP out
@@ -35,10 +35,12 @@ type Keys struct {
 	Running   string // hash: by serial, the worker that handles a message with an id
 	Cancelled string // set: serials of cancelled messages, until they have left their list
 	Waited    string // set: serials of messages whose end a Wait expects
-	Receipts  string // set: of sends that may be repeated: the first serial, and with an x before it that of each refused one
-	Done      string // hash: outcomes of finished messages, by id
-	Kept      string // zset: outcomes by when they ended, and what is to be forgotten, by when; lua/ending.lua has its form
-	Recur     string // hash: recurring messages by name
+	// set: of sends that may be repeated: the first serial, and with an x before it that of each refused one
+	Receipts string
+	Done     string // hash: outcomes of finished messages, by id
+	// zset: outcomes by when they ended, and what is to be forgotten, by when; lua/ending.lua has its form
+	Kept  string
+	Recur string // hash: recurring messages by name
 
 	prepare any // Prepare as a command takes it: so that none allocates it anew
 }
@@ -84,8 +86,8 @@ func NewIncarnation(workers int, lease time.Duration) Incarnation {
 	return Incarnation{name, workers, lease}
 }
 
-// Term is how long the entry outlives its last beat: a lease from when the next one would have come, so that whatever is shorter
-// than a lease costs none, whenever it begins.
+// Term is how long the entry outlives its last beat: a lease from when the next one would have come, so that whatever
+// is shorter than a lease costs none, whenever it begins.
 func (i Incarnation) Term() time.Duration { return i.Lease * 4 / 3 }
 
 // MaxWorkers of one Receive: what a name may promise, so that no foreign entry makes a sweep ask for millions of keys.
@@ -110,16 +112,21 @@ type DeadReceiver struct {
 
 	Death      string // ms
 	Superseded bool   // by its own receiver, so that it may be swept at any time
-	Counted    bool   // the reap raises the recovery counts: its process died, or what it holds has broken its connection
+	// the reap raises the recovery counts: its process died, or what it holds has broken its connection
+	Counted bool
 }
 
 func ParseDeadReceiver(member string) (DeadReceiver, error) {
 	part := strings.Fields(member)
 	if len(part) != 3 {
-		return DeadReceiver{}, fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
+		return DeadReceiver{}, fmt.Errorf(
+			"shunt: %.80q among the dead receivers is no entry of shunt's: remove it",
+			member,
+		)
 	}
 	i, err := ParseIncarnation(part[0])
-	if _, bad := strconv.ParseUint(part[1], 10, 63); err == nil && (bad != nil || len(part[2]) != 1 || !strings.Contains("src", part[2])) {
+	if _, bad := strconv.ParseUint(part[1], 10, 63); err == nil &&
+		(bad != nil || len(part[2]) != 1 || !strings.Contains("src", part[2])) {
 		err = fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
 	}
 	return DeadReceiver{i, part[1], part[2] != "r", part[2] != "s"}, err
@@ -137,7 +144,11 @@ func CheckChannel(name string) error {
 	}
 	for _, r := range name {
 		if r == '{' || r == '}' || unicode.IsSpace(r) || unicode.IsControl(r) {
-			return fmt.Errorf("shunt: the channel's name %.80q contains %q: no braces, blanks or control characters", name, r)
+			return fmt.Errorf(
+				"shunt: the channel's name %.80q contains %q: no braces, blanks or control characters",
+				name,
+				r,
+			)
 		}
 	}
 	return nil

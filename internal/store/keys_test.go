@@ -56,7 +56,8 @@ func TestCheckChannel(t *testing.T) {
 func TestIncarnationNames(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2, 64, MaxWorkers} {
-		for _, lease := range []time.Duration{time.Second, 10 * time.Second, 1500 * time.Millisecond, 10 * time.Minute} {
+		for _, lease := range []time.Duration{time.Second, 10 * time.Second, 1500 * time.Millisecond,
+			10 * time.Minute} {
 			i := NewIncarnation(workers, lease)
 			got, err := ParseIncarnation(i.Name)
 			if err != nil || got != i || got.Workers != workers || got.Lease != lease {
@@ -86,7 +87,8 @@ func TestJunkNames(t *testing.T) {
 	junk := []string{
 		"", "x", "-", "--", id, id + "-8", id + "-8-", id + "--10000", "-8-10000", id + "-8-10000-1",
 		id[1:] + "-8-10000", id + "0-8-10000", "8" + id[1:] + "-8-10000", strings.Replace(id, "J", "U", 1) + "-8-10000",
-		id + "-0-10000", id + "--8-10000", id + "-x-10000", id + "-8.0-10000", id + "-10001-10000", id + "-99999999999999999999-10000",
+		id + "-0-10000", id + "--8-10000", id + "-x-10000", id + "-8.0-10000", id + "-10001-10000",
+		id + "-99999999999999999999-10000",
 		id + "-8-0", id + "-8--1", id + "-8-x", id + "-8-1e4", id + "-8-9999999999999", id + "-8-99999999999999999999",
 		id + "-8-10000 ", " " + id + "-8-10000", id + "-8-10000\n", strings.Repeat("x", 1<<16),
 	}
@@ -97,11 +99,13 @@ func TestJunkNames(t *testing.T) {
 		} else if len(err.Error()) > 500 {
 			t.Errorf("%.80q: an error of %d bytes", name, len(err.Error()))
 		}
-		if _, err := ParseDeadReceiver(name + " 1763726400000 r"); err == nil && strings.TrimSpace(name) != id+"-8-10000" {
+		if _, err := ParseDeadReceiver(name + " 1763726400000 r"); err == nil &&
+			strings.TrimSpace(name) != id+"-8-10000" {
 			t.Errorf("dead %.80q was taken for an entry", name)
 		}
 	}
-	for _, member := range []string{"", " ", id + "-8-10000", id + "-8-10000 1", id + "-8-10000 1 r r", id + "-8-10000 1 sr", "1 r", " 1 r", "x 1 r"} {
+	for _, member := range []string{"", " ", id + "-8-10000", id + "-8-10000 1", id + "-8-10000 1 r r",
+		id + "-8-10000 1 sr", "1 r", " 1 r", "x 1 r"} {
 		if c, err := ParseDeadReceiver(member); err == nil {
 			t.Errorf("%q: %+v", member, c)
 		}
@@ -112,7 +116,8 @@ func TestJunkNames(t *testing.T) {
 func TestJunkDeaths(t *testing.T) {
 	t.Parallel()
 	name := NewIncarnation(8, 10*time.Second).Name
-	for _, member := range []string{name + " x r", name + " 1.5 r", name + " -1 r", name + " 1 x", name + " 1 rs", name + " 99999999999999999999999 r"} {
+	for _, member := range []string{name + " x r", name + " 1.5 r", name + " -1 r", name + " 1 x", name + " 1 rs",
+		name + " 99999999999999999999999 r"} {
 		if c, err := ParseDeadReceiver(member); err == nil {
 			t.Errorf("%q: %+v", member, c)
 		}
@@ -136,7 +141,8 @@ func TestKeys(t *testing.T) {
 		t.Errorf("the set of channels hashes %q", tag)
 	}
 	seen := make(map[string]string)
-	for _, channel := range []string{"a", "a.doing", "a.receivers", "prepare", "*", "注文", strings.Repeat("c", 200), ChannelsKey} {
+	for _, channel := range []string{"a", "a.doing", "a.receivers", "prepare", "*", "注文", strings.Repeat("c", 200),
+		ChannelsKey} {
 		if err := CheckChannel(channel); err != nil {
 			t.Fatal(err)
 		}

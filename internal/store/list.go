@@ -32,7 +32,8 @@ func askAll(ctx context.Context, a Asker, channel string, fill func(*link.Call))
 	return all, nil
 }
 
-// ListPage gives n elements of a list from its taking end, after offset others, the one to be taken next first. n < 0: all.
+// ListPage gives n elements of a list from its taking end, after offset others, the one to be taken next first. n < 0:
+// all.
 func ListPage(ctx context.Context, a Asker, k *Keys, list string, offset, n int) ([][]byte, error) {
 	from := 0
 	if n >= 0 {
@@ -57,7 +58,8 @@ func reversed(v any) [][]byte {
 	return all
 }
 
-// SetPage gives n elements of a set with their scores, after offset others: the earliest first, or the latest. n < 0: all.
+// SetPage gives n elements of a set with their scores, after offset others: the earliest first, or the latest. n < 0:
+// all.
 func SetPage(ctx context.Context, a Asker, k *Keys, set string, latest bool, offset, n int) ([]Scored, error) {
 	command, last := "ZRANGE", -1
 	if latest {
@@ -244,7 +246,15 @@ func DeleteDead(ctx context.Context, a Asker, k *Keys, raws [][]byte) (int, erro
 }
 
 // RunPurge deletes up to n of what waits in a list, or a set, of the channel: see AddPurge.
-func RunPurge(ctx context.Context, a Asker, k *Keys, key string, set bool, n int, first bool) (deleted, left int, err error) {
+func RunPurge(
+	ctx context.Context,
+	a Asker,
+	k *Keys,
+	key string,
+	set bool,
+	n int,
+	first bool,
+) (deleted, left int, err error) {
 	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { AddPurge(c, k, key, set, n, first) })
 	if err != nil {
 		return 0, 0, err

@@ -84,8 +84,8 @@ type SweepAnswer struct {
 }
 
 // RunSweep lists receivers whose leases ran out as dead, and claims dead ones whose lists are to be looked at. It looks
-// for suspects and at delay on the way. It may be sent again: what the first one claimed comes up again when the claim is
-// over.
+// for suspects and at delay on the way. It may be sent again: what the first one claimed comes up again when the claim
+// is over.
 func RunSweep(ctx context.Context, l *link.Link, k *Keys, q Sweeping) (s SweepAnswer, err error) {
 	c := link.NewCall()
 	c.AddScript(Sweep, 11, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper,
@@ -135,13 +135,16 @@ type ReapAnswer struct {
 // Why a message that was recovered too often is dead.
 var (
 	diedReason = element.FailureField("shunt: in the hands of a dying process 4 times")
-	cutReason  = element.FailureField("shunt: in the hands of a receiver whose connection broke, or whose process died, 4 times: " +
-		"look at the size of its take and its verdict")
+	cutReason  = element.FailureField(
+		"shunt: in the hands of a receiver whose connection broke, or whose process died, 4 times: " +
+			"look at the size of its take and its verdict",
+	)
 )
 
-// AddReap moves up to n elements, or some more than so many bytes, of a dead receiver's list to where they are taken again.
-// Of one that is counted it raises the recoveries, so that a message which keeps killing its process, or breaking its
-// connection, becomes a suspect, and then dead. A superseded receiver needs no fence. It may be sent again.
+// AddReap moves up to n elements, or some more than so many bytes, of a dead receiver's list to where they are taken
+// again. Of one that is counted it raises the recoveries, so that a message which keeps killing its process, or
+// breaking its connection, becomes a suspect, and then dead. A superseded receiver needs no fence. It may be sent
+// again.
 func AddReap(c *link.Call, k *Keys, list string, fence Fence, dead DeadReceiver, n, bytes int, b *Bounds) {
 	raised, reason := 0, diedReason
 	if dead.Counted {
@@ -150,10 +153,32 @@ func AddReap(c *link.Call, k *Keys, list string, fence Fence, dead DeadReceiver,
 	if dead.Superseded {
 		reason = cutReason
 	}
-	c.AddScript(Reap, 11, k.Receivers, list, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.Kept,
-		k.Running, k.Waited,
-		ms(fence.At), fence.Age.Milliseconds(), raised, bytes, max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds()), reason,
-		max(0, b.MaxDone), max(0, b.MaxDoneBytes))
+	c.AddScript(
+		Reap,
+		11,
+		k.Receivers,
+		list,
+		k.Prepare,
+		k.Suspect,
+		k.Dead,
+		k.IDs,
+		k.Cancelled,
+		k.Done,
+		k.Kept,
+		k.Running,
+		k.Waited,
+		ms(
+			fence.At,
+		),
+		fence.Age.Milliseconds(),
+		raised,
+		bytes,
+		max(0, b.MaxDead),
+		max(0, b.DeadFor.Milliseconds()),
+		reason,
+		max(0, b.MaxDone),
+		max(0, b.MaxDoneBytes),
+	)
 	for range n {
 		s := element.NewSerial()
 		c.AddElements(s[:])
@@ -172,12 +197,15 @@ func ReapReply(rep link.Reply) (r ReapAnswer, err error) {
 	return ReapAnswer{Prepare: ns[0], Suspect: ns[1], Dead: ns[2], Trimmed: ns[3], Left: ns[4], Bytes: ns[5]}, nil
 }
 
-// FinishDead ends the sweep of a dead receiver whose lists were found empty: it is looked at again later, and forgotten after
-// an hour. It may be sent again.
+// FinishDead ends the sweep of a dead receiver whose lists were found empty: it is looked at again later, and forgotten
+// after an hour. It may be sent again.
 func FinishDead(ctx context.Context, l *link.Link, k *Keys, member string, d DeadReceiver) error {
 	doing := k.AllDoing(d.Incarnation)
 	c := link.NewCall()
-	c.AddScript(Finish, 2+len(doing), append(append([]any{k.Receivers, k.DeadReceivers}, args(doing)...), member, d.Death)...)
+	c.AddScript(
+		Finish,
+		2+len(doing),
+		append(append([]any{k.Receivers, k.DeadReceivers}, args(doing)...), member, d.Death)...)
 	return l.Run(ctx, c)
 }
 

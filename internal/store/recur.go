@@ -77,8 +77,8 @@ func RecurAll(ctx context.Context, a Asker, k *Keys) (now int64, mark string, re
 	return now, mark, records, err
 }
 
-// RunRecurSet writes a record, or with "" removes it, if its head is still the one that was read; "" means that there was
-// none. mark is new. A repeat finds another head: false then means that it may have been written.
+// RunRecurSet writes a record, or with "" removes it, if its head is still the one that was read; "" means that there
+// was none. mark is new. A repeat finds another head: false then means that it may have been written.
 func RunRecurSet(ctx context.Context, a Asker, k *Keys, name, head, record, mark string) (written bool, err error) {
 	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { c.AddScript(RecurSet, 1, k.Recur, name, head, record, mark) })
 	n, err := redis.Int(v, err)
@@ -109,12 +109,31 @@ const (
 	NotTheTime = -2
 )
 
-// RunRecurFire enqueues what some firings ask for, each at most once: a repeat finds the head that the first has written.
-// twice: they were sent again.
-func RunRecurFire(ctx context.Context, a Asker, k *Keys, firings ...Firing) (results []FiringResult, twice bool, err error) {
+// RunRecurFire enqueues what some firings ask for, each at most once: a repeat finds the head that the first has
+// written. twice: they were sent again.
+func RunRecurFire(
+	ctx context.Context,
+	a Asker,
+	k *Keys,
+	firings ...Firing,
+) (results []FiringResult, twice bool, err error) {
 	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) {
 		for _, f := range firings {
-			c.AddScript(RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running, f.Name, f.Old, f.Head, f.From, f.Until, f.ID, f.Expires)
+			c.AddScript(
+				RecurFire,
+				4,
+				k.Recur,
+				k.Prepare,
+				k.IDs,
+				k.Running,
+				f.Name,
+				f.Old,
+				f.Head,
+				f.From,
+				f.Until,
+				f.ID,
+				f.Expires,
+			)
 			c.AddElements(f.Elements...)
 		}
 	})

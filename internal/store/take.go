@@ -66,8 +66,8 @@ func AddCountWaiting(c *link.Call, prepare []string) {
 // CountReply is a reply that is a number.
 func CountReply(rep link.Reply) (int, error) { return redis.Int(rep.Value, rep.Err) }
 
-// BlockingTake waits for an element for some whole seconds and takes it, on a connection of its own. It returns nil if none
-// came. A take is never repeated.
+// BlockingTake waits for an element for some whole seconds and takes it, on a connection of its own. It returns nil if
+// none came. A take is never repeated.
 func BlockingTake(w *link.Waiter, k *Keys, doing string, d time.Duration) ([]byte, error) {
 	v, err := w.Do(d, "BRPOPLPUSH", k.Prepare, doing, int(d/time.Second))
 	raw, _ := v.([]byte)

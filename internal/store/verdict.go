@@ -149,7 +149,9 @@ func kept(h Held, v *Verdict) []byte {
 	case Expired:
 		kind, attempt = 'x', int(h.Attempts)
 	}
-	return append(fmt.Appendf(nil, "%c %d %d %d\n", kind, attempt, max(0, h.Extra.Retain), max(0, h.Extra.Unique)), v.Result...)
+	return append(
+		fmt.Appendf(nil, "%c %d %d %d\n", kind, attempt, max(0, h.Extra.Retain), max(0, h.Extra.Unique)),
+		v.Result...)
 }
 
 func addRetry(c *link.Call, k *Keys, doing string, h Held, v *Verdict) {

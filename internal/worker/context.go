@@ -27,10 +27,11 @@ type Context struct {
 
 // rare is what most messages do without.
 type rare struct {
-	result  []byte
-	then    []store.Followup
-	giveUp  time.Duration // since Started: when a handler whose context has ended loses its slot; zero while that goes on
-	refused time.Time     // since when Redis has refused the verdict for what waiting does not mend
+	result []byte
+	then   []store.Followup
+	// since Started: when a handler whose context has ended loses its slot; zero while that goes on
+	giveUp  time.Duration
+	refused time.Time // since when Redis has refused the verdict for what waiting does not mend
 }
 
 // more is c.rare, made if need be. The worker's mu is held.

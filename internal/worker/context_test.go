@@ -11,7 +11,10 @@ import (
 type valueKey struct{}
 
 func newTestItem() *Item {
-	r := &Pool{conf: &Config{Timeout: time.Minute, Values: context.WithValue(context.Background(), valueKey{}, "value")}, lifetime: lifetime{handlerCtx: context.Background()}}
+	r := &Pool{
+		conf:     &Config{Timeout: time.Minute, Values: context.WithValue(context.Background(), valueKey{}, "value")},
+		lifetime: lifetime{handlerCtx: context.Background()},
+	}
 	it := &Item{}
 	(&worker{r: r, now: time.Now()}).begin(it, 1)
 	return it
@@ -20,10 +23,12 @@ func newTestItem() *Item {
 // An item is a context as the context package makes them, whenever it is asked for what.
 func TestItemIsAContext(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ cause, err error }{{ErrTimeout, context.DeadlineExceeded}, {ErrLeaseLost, context.Canceled}, {ErrShutdown, context.Canceled}, {context.Canceled, context.Canceled}} {
+	for _, c := range []struct{ cause, err error }{{ErrTimeout, context.DeadlineExceeded}, {ErrLeaseLost,
+		context.Canceled}, {ErrShutdown, context.Canceled}, {context.Canceled, context.Canceled}} {
 		for _, asked := range []string{"never", "before", "after"} {
 			it := newTestItem()
-			if end, ok := it.Deadline(); !ok || !end.Equal(it.Started.Add(time.Minute)) || it.Err() != nil || it.Cause() != nil {
+			if end, ok := it.Deadline(); !ok || !end.Equal(it.Started.Add(time.Minute)) || it.Err() != nil ||
+				it.Cause() != nil {
 				t.Errorf("begins with deadline %v, %v, error %v", end, ok, it.Err())
 			}
 			var child context.Context

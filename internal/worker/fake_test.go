@@ -39,7 +39,14 @@ var (
 )
 
 // newFake makes a pool of so many channels on the server at url, and starts it; it ends with the test.
-func newFake(t testing.TB, s *redistest.Server, url string, channels, workers int, handle func(*Item, int) error, change ...func(*Config)) *fake {
+func newFake(
+	t testing.TB,
+	s *redistest.Server,
+	url string,
+	channels, workers int,
+	handle func(*Item, int) error,
+	change ...func(*Config),
+) *fake {
 	t.Helper()
 	f := &fake{t: t, s: s, handle: handle, handled: make(map[int]int), more: make(chan struct{})}
 	for range channels {
@@ -202,14 +209,27 @@ func newTestPool(tb testing.TB, url string, keys []*store.Keys, workers int, cha
 		tb.Fatal(err)
 	}
 	node := link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: time.Second})
-	server := &link.Server{Node: node, Data: link.New(node, 3*time.Second, true), Pulse: link.New(node, time.Second, false)}
+	server := &link.Server{
+		Node:  node,
+		Data:  link.New(node, 3*time.Second, true),
+		Pulse: link.New(node, time.Second, false),
+	}
 	tb.Cleanup(func() {
 		server.Data.Close()
 		server.Pulse.Close()
 		pool.Close()
 	})
-	conf := Config{Lease: 10 * time.Minute, Grace: time.Second, Timeout: time.Minute, ReplyTimeout: 3 * time.Second, Prefetch: 64,
-		PrefetchBytes: 256 << 10, MaxSize: 1 << 20, Values: context.Background(), Judge: func(*Item, any, error) *Verdict { return Ack }}
+	conf := Config{
+		Lease:         10 * time.Minute,
+		Grace:         time.Second,
+		Timeout:       time.Minute,
+		ReplyTimeout:  3 * time.Second,
+		Prefetch:      64,
+		PrefetchBytes: 256 << 10,
+		MaxSize:       1 << 20,
+		Values:        context.Background(),
+		Judge:         func(*Item, any, error) *Verdict { return Ack },
+	}
 	change(&conf)
 	var channels []*Channel
 	for _, k := range keys {

@@ -107,16 +107,33 @@ func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)
 		t.Fatal(err)
 	}
 	node := link.NewNode(pool, link.Settings{DialTimeout: time.Second, MaxBackoff: 100 * time.Millisecond})
-	server := &link.Server{Node: node, Data: link.New(node, time.Second, true), Pulse: link.New(node, time.Second, false)}
-	conf := Config{Lease: 3 * time.Second, Grace: 200 * time.Millisecond, Timeout: time.Minute, ReplyTimeout: time.Second, Prefetch: 16,
-		PrefetchBytes: 256 << 10, Values: context.Background(), Judge: func(*Item, any, error) *Verdict { return Ack },
+	server := &link.Server{
+		Node:  node,
+		Data:  link.New(node, time.Second, true),
+		Pulse: link.New(node, time.Second, false),
+	}
+	conf := Config{
+		Lease:         3 * time.Second,
+		Grace:         200 * time.Millisecond,
+		Timeout:       time.Minute,
+		ReplyTimeout:  time.Second,
+		Prefetch:      16,
+		PrefetchBytes: 256 << 10,
+		Values:        context.Background(),
+		Judge:         func(*Item, any, error) *Verdict { return Ack },
 		Emit: func(evs ...Event) {
 			for _, e := range evs {
 				c.events <- e
 			}
-		}}
+		},
+	}
 	change(&conf)
-	c.Pool = NewPool(server, workers, []*Channel{{Keys: c.keys, ScheduledHere: func(time.Duration) {}, YieldKeeper: func() {}}}, conf)
+	c.Pool = NewPool(
+		server,
+		workers,
+		[]*Channel{{Keys: c.keys, ScheduledHere: func(time.Duration) {}, YieldKeeper: func() {}}},
+		conf,
+	)
 	if err := c.Join(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -190,8 +207,8 @@ func (c *cut) dead() (superseded, counted int) {
 	return superseded, counted
 }
 
-// A handover that fails at any step loses what is in hand, as a lost lease does, and goes on with empty hands: nothing is lost for good, nothing
-// stays in a list that nobody looks for, and the workers take again.
+// A handover that fails at any step loses what is in hand, as a lost lease does, and goes on with empty hands: nothing
+// is lost for good, nothing stays in a list that nobody looks for, and the workers take again.
 func TestHandoverFails(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]redistest.Action{
@@ -218,7 +235,12 @@ func TestHandoverFails(t *testing.T) {
 			fill(c.server, c.keys, 1)
 			<-running
 			c.proxy.On(redistest.ByScript(store.Handover)(c.keys.Name), 1, act)
-			redistest.Until(t, 5*time.Second, "the others are parked", func() bool { return len(c.parking.list()) == 3 })
+			redistest.Until(
+				t,
+				5*time.Second,
+				"the others are parked",
+				func() bool { return len(c.parking.list()) == 3 },
+			)
 			redistest.Until(t, 5*time.Second, "the waiter blocks", func() bool {
 				return c.channels[0].waiter.blocked.Load() && c.proxy.Count(redistest.Command("BRPOPLPUSH")) > 0
 			})
@@ -233,21 +255,31 @@ func TestHandoverFails(t *testing.T) {
 			before := n.Load()
 			fill(c.server, c.keys, 10)
 			redistest.Until(t, 5*time.Second, "it takes again", func() bool { return n.Load() >= before+10 })
-			redistest.Until(t, 10*time.Second, "the old ones are listed as dead", func() bool { s, _ := c.dead(); return s >= 2 })
+			redistest.Until(
+				t,
+				10*time.Second,
+				"the old ones are listed as dead",
+				func() bool { s, _ := c.dead(); return s >= 2 },
+			)
 			living, _ := c.server.Do("ZRANGE", c.keys.Receivers, 0, -1).([]any)
 			if len(living) != 1 || string(living[0].([]byte)) != c.Live().Name {
 				t.Errorf("living: %q", living)
 			}
-			redistest.Until(t, 5*time.Second, "only what the handler held is left, in a list that a sweep finds", func() bool {
-				lists, _ := c.server.Do("KEYS", "{"+c.keys.Name+"}.doing.*").([]any)
-				return len(lists) == 1 && !strings.Contains(string(lists[0].([]byte)), c.Live().Name)
-			})
+			redistest.Until(
+				t,
+				5*time.Second,
+				"only what the handler held is left, in a list that a sweep finds",
+				func() bool {
+					lists, _ := c.server.Do("KEYS", "{"+c.keys.Name+"}.doing.*").([]any)
+					return len(lists) == 1 && !strings.Contains(string(lists[0].([]byte)), c.Live().Name)
+				},
+			)
 		})
 	}
 }
 
-// A verdict that Redis answers by closing the connection costs its own message's attempt: the others' handlers run on, and what it is about stays in
-// a list whose reap counts.
+// A verdict that Redis answers by closing the connection costs its own message's attempt: the others' handlers run on,
+// and what it is about stays in a list whose reap counts.
 func TestPoisonVerdict(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "proto-max-bulk-len 1mb")
@@ -279,9 +311,19 @@ func TestPoisonVerdict(t *testing.T) {
 	put("long")
 	<-running
 	put("poison")
-	redistest.Until(t, 10*time.Second, "it is listed as counted", func() bool { _, counted := c.dead(); return counted > 0 })
+	redistest.Until(
+		t,
+		10*time.Second,
+		"it is listed as counted",
+		func() bool { _, counted := c.dead(); return counted > 0 },
+	)
 	fill(s, c.keys, 100)
-	redistest.Until(t, 10*time.Second, "the others are handled", func() bool { return s.Do("LLEN", c.keys.Prepare) == int64(0) })
+	redistest.Until(
+		t,
+		10*time.Second,
+		"the others are handled",
+		func() bool { return s.Do("LLEN", c.keys.Prepare) == int64(0) },
+	)
 	if causes.Load() > 0 {
 		t.Error("another handler was ended")
 	}
@@ -307,7 +349,11 @@ func TestHandoverInParts(t *testing.T) {
 	}
 	redistest.Until(t, 15*time.Second, "all run", func() bool { return begun.Load() == workers })
 	var most atomic.Int64
-	c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.Call(func() { close(goOn); time.Sleep(300 * time.Millisecond) }))
+	c.proxy.On(
+		redistest.ByScript(store.Register)(c.keys.Name),
+		1,
+		redistest.Call(func() { close(goOn); time.Sleep(300 * time.Millisecond) }),
+	)
 	retry := redistest.ByScript(store.Retry)(c.keys.Name)
 	c.proxy.On(func(args [][]byte) bool {
 		if retry(args) {
@@ -321,7 +367,12 @@ func TestHandoverInParts(t *testing.T) {
 	}, 0, redistest.Pass)
 	c.proxy.CutAll()
 	c.wait(t, HandedOver)
-	redistest.Until(t, 10*time.Second, "all retries are executed", func() bool { return c.server.Do("ZCARD", c.keys.Delay) == int64(workers) })
+	redistest.Until(
+		t,
+		10*time.Second,
+		"all retries are executed",
+		func() bool { return c.server.Do("ZCARD", c.keys.Delay) == int64(workers) },
+	)
 	if sent := most.Load(); sent < workers*size {
 		t.Errorf("%d bytes of verdicts", sent)
 	}
@@ -389,7 +440,10 @@ func TestZombieMarksNothing(t *testing.T) {
 	keys := store.KeysOf(redistest.Name(t))
 	r := testPool(t, s, keys, 1, func(*Config) {})
 	w := r.workers[0]
-	it := &Item{Element: element.Element{Serial: element.NewSerial(), Extra: &element.Extra{ID: "id"}}, Channel: r.channels[0]}
+	it := &Item{
+		Element: element.Element{Serial: element.NewSerial(), Extra: &element.Extra{ID: "id"}},
+		Channel: r.channels[0],
+	}
 	w.items = []*Item{it}
 	w.now = time.Now() // of the step
 	long := w.now.Add(-r.lease.length)

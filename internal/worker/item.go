@@ -45,14 +45,15 @@ type itemState uint8
 const (
 	queued   itemState = iota // to be started
 	starting                  // Redis is asked whether it is still to be
-	running                   // its handler, or the user's methods that its verdict depends on, are at work on its goroutine
-	judging                   // its handler has lost its place to another goroutine, and its verdict is being made
-	decided                   // a verdict is there, to be sent
-	sending                   // the verdict is under way
-	refused                   // Redis has not executed the verdict: it is sent again
-	unknown                   // the verdict was sent, and no reply came: the handover finds out
-	lost                      // somebody else's by now; its handler's verdict will be dropped
-	gone                      // no longer in hand
+	// its handler, or the user's methods that its verdict depends on, are at work on its goroutine
+	running
+	judging // its handler has lost its place to another goroutine, and its verdict is being made
+	decided // a verdict is there, to be sent
+	sending // the verdict is under way
+	refused // Redis has not executed the verdict: it is sent again
+	unknown // the verdict was sent, and no reply came: the handover finds out
+	lost    // somebody else's by now; its handler's verdict will be dropped
+	gone    // no longer in hand
 )
 
 // unsent says whether a verdict is there that is not under way, and may be sent.

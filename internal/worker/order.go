@@ -14,8 +14,9 @@ type Order struct {
 	weights []int       // nil: strict
 	blind   atomic.Bool // whether the channels above have something may not be asked without a script
 
-	mu     sync.Mutex
-	credit []int // smooth weighted round robin, as nginx does it: over any sum-of-weights starts each has exactly its share
+	mu sync.Mutex
+	// smooth weighted round robin, as nginx does it: over any sum-of-weights starts each has exactly its share
+	credit []int
 }
 
 // NewOrder is strict without weights; with them each channel gets its share.

@@ -1,7 +1,7 @@
-// Package worker is the pool of workers of one receiver: it takes elements in order, has them handled, makes the verdicts true,
-// and hands over or back what it holds when a connection breaks, a lease is lost or a shutdown comes. What a message is, and
-// what a failure of its handler means, it is told by the functions of its Config. The beat that keeps it alive, and the care of the
-// dead and of the due, are the receiver's.
+// Package worker is the pool of workers of one receiver: it takes elements in order, has them handled, makes the
+// verdicts true, and hands over or back what it holds when a connection breaks, a lease is lost or a shutdown comes.
+// What a message is, and what a failure of its handler means, it is told by the functions of its Config. The beat that
+// keeps it alive, and the care of the dead and of the due, are the receiver's.
 package worker
 
 import (
@@ -39,18 +39,21 @@ const StartTimeout = 5 * time.Second
 type Config struct {
 	Lease, Grace, Timeout, ReplyTimeout time.Duration
 	Prefetch, PrefetchBytes             int
-	MaxSize                             int           // of an element, in bytes
-	RefusedFor                          time.Duration // after which a verdict that Redis refuses is put back; 0: a minute
-	Bounds                              store.Bounds
+	MaxSize                             int // of an element, in bytes
+	// after which a verdict that Redis refuses is put back; 0: a minute
+	RefusedFor time.Duration
+	Bounds     store.Bounds
 
 	Order  *Order          // of several channels; nil for one
 	Values context.Context // of handlers' contexts
 
-	// Handle decodes a message, runs its handler, for which the item is the context, and returns Ack or a verdict of its own. It tells the item
-	// when the message is Decoded, and that the handler has Returned before it asks the user for what a verdict depends on.
+	// Handle decodes a message, runs its handler, for which the item is the context, and returns Ack or a verdict of
+	// its own. It tells the item when the message is Decoded, and that the handler has Returned before it asks the user
+	// for what a verdict depends on.
 	Handle func(it *Item) *Verdict
-	// Judge is the verdict on a message whose handler did not return: it called runtime.Goexit, which is ErrExited, or it was given up, with the
-	// cause of its context. It gets what Decoded was given. It runs on a goroutine that is ending, or on one of its own.
+	// Judge is the verdict on a message whose handler did not return: it called runtime.Goexit, which is ErrExited, or
+	// it was given up, with the cause of its context. It gets what Decoded was given. It runs on a goroutine that is
+	// ending, or on one of its own.
 	Judge func(it *Item, message any, err error) *Verdict
 	// Emit is told what happens; nil where nobody wants to know.
 	Emit func(...Event)
@@ -97,8 +100,8 @@ type Event struct {
 	Err      error
 }
 
-// Pool is the workers of one receiver, with all that keeps them in step: each takes elements into a list of its own, has them
-// handled, and makes the verdicts true.
+// Pool is the workers of one receiver, with all that keeps them in step: each takes elements into a list of its own,
+// has them handled, and makes the verdicts true.
 type Pool struct {
 	conf     *Config
 	s        *link.Server
@@ -143,7 +146,15 @@ func NewPool(s *link.Server, workers int, intakes []*Channel, conf Config) *Pool
 	r.adopt(inc)
 	r.breaker.Over = r.wakeAll
 	r.breaker.Tells = func(err error, fatal bool) {
-		r.emit(Event{Kind: ReceiverError, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: err, Fatal: fatal})
+		r.emit(
+			Event{
+				Kind:     ReceiverError,
+				Channel:  r.channels[0].Name,
+				Receiver: r.live.Load().Name,
+				Err:      err,
+				Fatal:    fatal,
+			},
+		)
 	}
 	r.parking.init()
 	r.watcher.init()
@@ -210,8 +221,8 @@ func (r *Pool) wakeAll() {
 	}
 }
 
-// Goroutine is the number of the calling goroutine, as its stack trace gives it. It serves only to tell a handler that it
-// would wait for itself: a handler need not pass its context on.
+// Goroutine is the number of the calling goroutine, as its stack trace gives it. It serves only to tell a handler that
+// it would wait for itself: a handler need not pass its context on.
 func Goroutine() uint64 {
 	var buf [64]byte
 	fields := bytes.Fields(buf[:runtime.Stack(buf[:], false)])

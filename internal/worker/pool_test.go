@@ -30,7 +30,11 @@ func TestVerdicts(t *testing.T) {
 	for i := 100; i < 150; i++ {
 		f.enqueue(0, i, i+1, f.withID(0, string(rune('a'+i)), element.Extra{Retain: int64(i % 2 * 60000)}))
 	}
-	f.until(10*time.Second, "all are over", func() bool { return f.count(Acked)+f.count(Retried)+f.count(Rejected) == 150 })
+	f.until(
+		10*time.Second,
+		"all are over",
+		func() bool { return f.count(Acked)+f.count(Retried)+f.count(Rejected) == 150 },
+	)
 	k := f.keys[0]
 	for key, want := range map[string]int{k.Delay: 15, k.Dead: 5} {
 		if n := f.length("ZCARD", key); n != want {
@@ -68,7 +72,12 @@ func TestFollow(t *testing.T) {
 	f.enqueue(0, 0, 1)
 	f.until(5*time.Second, "it is acked", func() bool { return f.count(Acked) == 1 })
 	if f.count(Enqueued) != 2 || f.count(Duplicate) != 1 || f.length("ZCARD", f.keys[1].Delay) != 2 {
-		t.Errorf("%d enqueued, %d duplicates, %d in delay", f.count(Enqueued), f.count(Duplicate), f.length("ZCARD", f.keys[1].Delay))
+		t.Errorf(
+			"%d enqueued, %d duplicates, %d in delay",
+			f.count(Enqueued),
+			f.count(Duplicate),
+			f.length("ZCARD", f.keys[1].Delay),
+		)
 	}
 }
 
@@ -92,10 +101,16 @@ func TestCancel(t *testing.T) {
 	f.until(5*time.Second, "its handler ends", func() bool { return f.count(Cancelled) == 1 })
 
 	e := element.Element{}
-	f.enqueue(0, 1, 2, f.withID(0, "b", element.Extra{Expires: time.Now().Add(time.Hour).UnixMilli()}), func(o *element.Element) {
-		e = *o
-		f.s.Do("SADD", f.keys[0].Cancelled, string(o.Serial[:]))
-	})
+	f.enqueue(
+		0,
+		1,
+		2,
+		f.withID(0, "b", element.Extra{Expires: time.Now().Add(time.Hour).UnixMilli()}),
+		func(o *element.Element) {
+			e = *o
+			f.s.Do("SADD", f.keys[0].Cancelled, string(o.Serial[:]))
+		},
+	)
 	f.until(5*time.Second, "it is not begun", func() bool { return f.count(Cancelled) == 2 })
 	if f.seen(1, 2) != 0 || e.ID() != "b" {
 		t.Error("it was handled")
@@ -113,7 +128,12 @@ func TestTooLate(t *testing.T) {
 	f.enqueue(0, 2, 3, f.withID(0, "c", element.Extra{Deadline: past}))
 	f.until(5*time.Second, "all are over", func() bool { return f.count(Expired) == 1 && f.count(Rejected) == 2 })
 	if f.seen(0, 3) != 0 || f.length("ZCARD", f.keys[0].Dead) != 2 || f.length("HLEN", f.keys[0].IDs) != 0 {
-		t.Errorf("%d handled, %d dead, %d ids", f.seen(0, 3), f.length("ZCARD", f.keys[0].Dead), f.length("HLEN", f.keys[0].IDs))
+		t.Errorf(
+			"%d handled, %d dead, %d ids",
+			f.seen(0, 3),
+			f.length("ZCARD", f.keys[0].Dead),
+			f.length("HLEN", f.keys[0].IDs),
+		)
 	}
 }
 
@@ -132,7 +152,8 @@ func TestExit(t *testing.T) {
 	f.until(5*time.Second, "all are over", func() bool { return f.count(Rejected) == 1 && f.count(Acked) == 2 })
 }
 
-// A handler that ignores its ended context loses its place after a grace: its verdict is made, and its worker has a fresh goroutine.
+// A handler that ignores its ended context loses its place after a grace: its verdict is made, and its worker has a
+// fresh goroutine.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
@@ -228,7 +249,8 @@ func TestLostReply(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		match func(channel string) redistest.Match
-	}{{"take", redistest.ByName("RPOPLPUSH", ".prepare")}, {"retry", redistest.ByScript(store.Retry)}, {"ack", redistest.ByName("LREM", ".doing")}} {
+	}{{"take", redistest.ByName("RPOPLPUSH", ".prepare")}, {"retry", redistest.ByScript(store.Retry)}, {"ack",
+		redistest.ByName("LREM", ".doing")}} {
 		t.Run(c.name, func(t *testing.T) {
 			p := redistest.NewProxy(t, s.Addr())
 			f := newFake(t, s, p.URL(), 1, 2, func(_ *Item, n int) error {
@@ -241,7 +263,8 @@ func TestLostReply(t *testing.T) {
 			f.enqueue(0, 0, 20)
 			f.until(10*time.Second, "it strikes", func() bool { return rule.Struck() > 0 })
 			f.until(10*time.Second, "all are over", func() bool {
-				return f.length("ZCARD", f.keys[0].Delay) == 10 && f.length("LLEN", f.keys[0].Prepare) == 0 && f.count(HandedOver) > 0
+				return f.length("ZCARD", f.keys[0].Delay) == 10 && f.length("LLEN", f.keys[0].Prepare) == 0 &&
+					f.count(HandedOver) > 0
 			})
 			f.stop()
 			if n := f.seen(0, 20); n != 20 {
@@ -255,7 +278,15 @@ func TestLostReply(t *testing.T) {
 func TestShutdownPutsBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	f := newFake(t, s, s.URL(), 1, 1, func(it *Item, _ int) error { <-it.Done(); return it.Cause() }, func(c *Config) { c.Grace = time.Second })
+	f := newFake(
+		t,
+		s,
+		s.URL(),
+		1,
+		1,
+		func(it *Item, _ int) error { <-it.Done(); return it.Cause() },
+		func(c *Config) { c.Grace = time.Second },
+	)
 	f.enqueue(0, 0, 5)
 	f.until(5*time.Second, "one runs", func() bool { return f.seen(0, 5) == 1 })
 	f.StopTaking()

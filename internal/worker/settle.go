@@ -110,8 +110,9 @@ func (s *worker) wasRefused(it *Item, why error, evs []Event) (_ []Event, troubl
 	if link.Code(why) != "WRONGTYPE" && len(s.r.channels) == 1 {
 		trouble = why
 	} else { // of this channel's delay or dead: no reason to hold up the other workers
-		evs = append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Receiver: s.r.live.Load().Name, Worker: s.n,
-			Fatal: true, Err: why})
+		evs = append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Receiver: s.r.live.Load().Name,
+			Worker: s.n,
+			Fatal:  true, Err: why})
 	}
 	if it.state != refused {
 		return evs, trouble
@@ -132,12 +133,19 @@ func (s *worker) abandon(it *Item, why error, evs []Event) []Event {
 	if it.verdict.Fate != store.Released {
 		m.refused = time.Time{}
 		it.state, s.refused = decided, link.Holdoff{}
-		why = fmt.Errorf("shunt: Redis has refused the verdict for %v, so the message is handled again: %w", s.r.conf.RefusedFor, why)
+		why = fmt.Errorf(
+			"shunt: Redis has refused the verdict for %v, so the message is handled again: %w",
+			s.r.conf.RefusedFor,
+			why,
+		)
 		it.verdict = &Verdict{Verdict: release.Verdict, Err: why}
 		return evs
 	}
 	it.state = gone
-	why = fmt.Errorf("shunt: Redis refuses to take the message back, so it stays with this receiver until that ends: %w", why)
+	why = fmt.Errorf(
+		"shunt: Redis refuses to take the message back, so it stays with this receiver until that ends: %w",
+		why,
+	)
 	return append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
 		Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: why})
 }

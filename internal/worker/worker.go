@@ -33,10 +33,11 @@ type worker struct {
 	index   index         // what is asked before messages with an id are handled
 	batches [2]*takeBatch // of the last takes
 
-	flushing atomic.Bool   // from outside the goroutine; one at a time
-	moves    atomic.Uint64 // steps begun, and what a waiter has brought: where it has not changed, nobody has touched the list
+	flushing atomic.Bool // from outside the goroutine; one at a time
+	// steps begun, and what a waiter has brought: where it has not changed, nobody has touched the list
+	moves atomic.Uint64
 
-	mu         sync.Mutex
+	mu sync.Mutex
 	turns
 	refused    link.Holdoff // of verdicts, whatever other workers are told
 	sendSingly bool         // what is over goes one by one next time

@@ -18,7 +18,10 @@ import (
 func BenchmarkStep(b *testing.B) {
 	for _, prefetch := range []int{1, 64} {
 		for _, workers := range []int{1, 64} {
-			b.Run(fmt.Sprintf("prefetch=%d/workers=%d", prefetch, workers), func(b *testing.B) { benchmarkStep(b, prefetch, workers) })
+			b.Run(
+				fmt.Sprintf("prefetch=%d/workers=%d", prefetch, workers),
+				func(b *testing.B) { benchmarkStep(b, prefetch, workers) },
+			)
 		}
 	}
 }
@@ -90,13 +93,23 @@ func TestWant(t *testing.T) {
 		{time.Microsecond, 64 << 10, 4, false}, // within PrefetchBytes
 		{time.Microsecond, 1 << 20, 1, false},
 	} {
-		s := &worker{r: &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}}, pace: pace{mean: c.mean, size: c.size, limit: 64}}
+		s := &worker{
+			r:    &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}},
+			pace: pace{mean: c.mean, size: c.size, limit: 64},
+		}
 		seen := make(map[int]int)
 		for range 100 {
 			seen[s.want()]++
 		}
 		if c.less && (seen[c.want] < 20 || seen[c.want]+seen[c.want-1] != 100) || !c.less && seen[c.want] != 100 {
-			t.Errorf("a handler of %v, elements of %d bytes: %v, want %d, one less: %v", c.mean, c.size, seen, c.want, c.less)
+			t.Errorf(
+				"a handler of %v, elements of %d bytes: %v, want %d, one less: %v",
+				c.mean,
+				c.size,
+				seen,
+				c.want,
+				c.less,
+			)
 		}
 		s.r.conf.Prefetch = 1
 		if got := s.want(); got != 1 {
@@ -115,7 +128,8 @@ func TestSlowStart(t *testing.T) {
 	s := &worker{r: &Pool{conf: &Config{Prefetch: 64}, channels: []*Channel{in}}, pace: pace{limit: 1}}
 	element := (&element.Element{Serial: element.NewSerial(), Payload: []byte("payload")}).Encode()
 	for i, c := range []struct{ asked, came, want int }{
-		{1, 1, 4}, {4, 4, 16}, {16, 16, 64}, {64, 64, 64}, {64, 63, 63}, {63, 63, 64}, {64, 3, 3}, {3, 3, 12}, {3, 2, 2}, {2, 0, 1}, {1, 0, 1},
+		{1, 1, 4}, {4, 4, 16}, {16, 16, 64}, {64, 64, 64}, {64, 63, 63}, {63, 63, 64}, {64, 3, 3}, {3, 3, 12}, {3, 2,
+			2}, {2, 0, 1}, {1, 0, 1},
 	} {
 		replies := make([]link.Reply, c.asked)
 		for n := range c.came {
@@ -133,7 +147,8 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// A slot that is left vacant because there is an orphan too many is not when that ends meanwhile: no order of the two loses it.
+// A slot that is left vacant because there is an orphan too many is not when that ends meanwhile: no order of the two
+// loses it.
 func TestOrphans(t *testing.T) {
 	for range 50_000 {
 		var o orphans
@@ -153,7 +168,8 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// What has not begun is handed back at the end, so nothing may begin then: a worker that was about to claim had asked before.
+// What has not begun is handed back at the end, so nothing may begin then: a worker that was about to claim had asked
+// before.
 func TestNothingBeginsAfterStop(t *testing.T) {
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
