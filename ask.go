@@ -42,6 +42,9 @@ func (a asker) Ask(
 		if unknown && ctx.Err() == nil && !twice {
 			continue
 		}
-		return c.Replies, twice, explain(err, "look at", channel)
+		if err != nil { // the link may still write to the call's replies
+			return nil, twice, explain(err, "look at", channel)
+		}
+		return c.Replies, twice, nil
 	}
 }
