@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"sync/atomic"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
@@ -25,7 +26,7 @@ type receiver struct {
 	*worker.Pool
 	q        *Queue
 	s        *link.Server
-	conf     *Queue
+	conf     *config
 	handler  Handler
 	channels []*channel // the channels, the highest first
 	heart    *heart
@@ -160,11 +161,11 @@ func (q *Queue) newReceiver(ctx context.Context, workers int, prototypes []IMess
 	conf := worker.Config{
 		Lease: q.conf.Lease, Grace: q.conf.Grace, Timeout: q.conf.Timeout, ReplyTimeout: q.conf.ReplyTimeout,
 		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxSize: q.conf.MaxSize,
-		Bounds: store.Bounds{MaxDead: q.conf.MaxDead, DeadFor: q.conf.DeadFor, MaxDone: q.conf.MaxDone, MaxDoneBytes: q.conf.MaxDoneBytes},
+		Bounds: q.conf.Bounds,
 		Order:  o, Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r), Handle: r.handle, Judge: r.judge,
 	}
-	if q.events.on() {
-		conf.Emit = q.events.tell
+	if q.events.On() {
+		conf.Emit = q.events.Emit
 	}
 	if g != nil {
 		conf.Prefetch = 1 // what a worker holds besides could not be part of the batch that it waits for
@@ -219,7 +220,8 @@ func (q *Queue) dismiss(r *receiver) {
 
 // run starts the goroutines of a registered receiver.
 func (r *receiver) run(ctx context.Context) {
-	r.q.events.emit(Event{Kind: EventStarted, Channel: r.channels[0].Name, Receiver: r.Live().Name, N: r.Live().Workers})
+	r.q.events.Emit(event.Event{Kind: event.Started, Channel: r.channels[0].Name, Receiver: r.Live().Name,
+		N: r.Live().Workers})
 	others := []func(){r.heart.run, newReaper(r).run}
 	for _, in := range r.channels {
 		others = append(others, in.promoter.run)
@@ -232,7 +234,7 @@ func (r *receiver) run(ctx context.Context) {
 		if result.Returned+result.Running > 0 || result.Err != nil {
 			r.err = result
 		}
-		r.q.events.emit(Event{Kind: EventStopped, Channel: r.channels[0].Name, Receiver: r.Live().Name, Err: r.err})
+		r.q.events.Emit(event.Event{Kind: event.Stopped, Channel: r.channels[0].Name, Receiver: r.Live().Name, Err: r.err})
 		forget()
 		r.q.dismiss(r)
 		close(r.ended)

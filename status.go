@@ -151,7 +151,7 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
 	replies, again, err := q.queryTwice(ctx, channel, func(c *link.Call) {
-		store.AddCancel(c, k, id, serial, q.bounds())
+		store.AddCancel(c, k, id, serial, &q.conf.Bounds)
 	})
 	if err != nil {
 		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
@@ -240,7 +241,7 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 		}
 	}
 	if a.err != nil {
-		h.r.q.events.emit(Event{Kind: EventReceiverError, Channel: h.Channel.Name, Serial: h.SerialString(), Err: a.err})
+		h.r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: h.Channel.Name, Serial: h.Serial, Err: a.err})
 	}
 	return a.value, a.err
 }

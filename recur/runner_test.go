@@ -13,8 +13,6 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/element"
-	"github.com/shuntmq/shunt/internal/inside"
-	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -546,35 +544,42 @@ func TestFireScript(t *testing.T) {
 		redistest.Leaks(t)
 		b := newBench(t, s.URL(), redistest.Name(t))
 		b.add("a", Every(time.Hour))
-		door, err := inside.Open(b.Queue)
+		engine, err := queues.Open(b.Queue)
 		if err != nil {
 			t.Fatal(err)
 		}
-		now, head, r, err := read(t.Context(), door, b.channel, "a")
+		k := store.KeysOf(b.channel)
+		read, err := readOne(t.Context(), engine, k, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		then, e := r.written(), r.message(now, now)
+		now, head := read.now, read.head
+		then, e := read.record.written(), read.record.message(now.UnixMilli(), now.UnixMilli())
+		changed := func(head string) store.RecurFiringReply { return store.RecurFiringReply{HeadChanged: true, Head: head} }
+		notTheTime := store.RecurFiringReply{NotTheTime: true}
 		for _, c := range []struct {
-			what, old   string
-			from, until int64
-			n           int
-			found       string
+			what, head  string
+			from, until time.Time
+			want        store.RecurFiringReply
 		}{
-			{"early", head, now + 60_000, 0, -2, ""},
-			{"late", head, now - 2, now - 1, -2, ""},
-			{"of another head", then.head(), now, 0, -1, head},
-			{"in time", head, now, now + 60_000, 1, ""},
-			{"again", head, now, now + 60_000, -1, then.head()},
+			{"early", head, now.Add(time.Minute), time.Time{}, notTheTime},
+			{"late", head, now.Add(-2 * time.Millisecond), now.Add(-time.Millisecond), notTheTime},
+			{"of another head", then.head(), now, time.Time{}, changed(head)},
+			{"in time", head, now, now.Add(time.Minute), store.RecurFiringReply{Enqueued: 1}},
+			{"again", head, now, now.Add(time.Minute), changed(then.head())},
 		} {
-			vs, err := door.Looks(t.Context(), b.channel, func(l *link.Call) {
-				addFire(l, b.channel, "a", c.old, then.head(), c.from, c.until, &e, e.Encode())
+			replies, twice, err := store.FireRecur(t.Context(), engine, k, store.RecurFiring{
+				Name: "a", Head: c.head, Next: then.head(), From: c.from, Until: c.until, Elements: [][]byte{e.Encode()},
 			})
-			if err != nil {
-				t.Fatal(err)
+			if err != nil || twice {
+				t.Fatalf("%s: twice %v, %v", c.what, twice, err)
 			}
-			if at, n, found, err := fired(vs[0]); err != nil || at < now || n != c.n || found != c.found {
-				t.Errorf("%s: %d, %d, %q, %v", c.what, at, n, found, err)
+			got := replies[0]
+			if got.Now.Before(now.Truncate(time.Millisecond)) {
+				t.Errorf("%s: at %v, before %v", c.what, got.Now, now)
+			}
+			if got.Now = (time.Time{}); got != c.want {
+				t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 			}
 		}
 		if n := s.Do("LLEN", store.KeysOf(b.channel).Prepare); n != int64(1) {
@@ -590,15 +595,15 @@ func TestHints(t *testing.T) {
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL(), redistest.Name(t))
 	b.add("a", Every(time.Hour))
-	door, err := inside.Open(b.Queue)
+	engine, err := queues.Open(b.Queue)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{door: door, channel: b.channel, key: store.KeysOf(b.channel).Recur, soft: t.Context(), hard: t.Context(), entries: make(map[string]*entry)}
-	if err := r.readAll(t.Context()); err != nil {
+	r := newRunner(engine, b.channel, t.Context(), t.Context())
+	if err := r.readTable(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	first := r.entries["a"].record
+	first := r.known["a"].record
 	second := first.written()
 	second.next += 3_600_000
 	third := second.written()
@@ -614,24 +619,24 @@ func TestHints(t *testing.T) {
 		{"the next", second, second.next, 1}, {"one before", first, second.next, 1}, {"a pause", third, second.next, 0},
 		{"of another body", other, first.next, 1}, // so what is in Redis was read
 	} {
-		if err := r.learn([]string{c.hint.head() + "a"}, false, false); err != nil {
+		if err := r.refresh([]string{c.hint.head() + "a"}, false, false); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.entries["a"]; e.next != c.next || len(r.heap) != c.held {
-			t.Errorf("%s: next %d, want %d; %d in the heap, want %d", c.what, e.next, c.next, len(r.heap), c.held)
+		if e := r.known["a"]; e.next != c.next || len(r.scheduled) != c.held {
+			t.Errorf("%s: next %d, want %d; %d scheduled, want %d", c.what, e.next, c.next, len(r.scheduled), c.held)
 		}
 	}
 	if err := b.Remove(t.Context(), b.channel, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.learn([]string{"\na"}, false, false); err != nil || len(r.entries) != 0 || len(r.heap) != 0 {
-		t.Errorf("removed: %v, %v", r.entries, err)
+	if err := r.refresh([]string{"\na"}, false, false); err != nil || len(r.known) != 0 || len(r.scheduled) != 0 {
+		t.Errorf("removed: %v, %v", r.known, err)
 	}
-	for range mostHints + 10 {
+	for range maxHints + 10 {
 		r.hint("\na")
 	}
-	if len(r.heard) != mostHints || !r.anew {
-		t.Errorf("%d hints wait", len(r.heard))
+	if len(r.hints) != maxHints || !r.readRequested {
+		t.Errorf("%d hints wait", len(r.hints))
 	}
 }
 
@@ -640,20 +645,20 @@ func TestClock(t *testing.T) {
 	var c clock
 	t0 := time.Now().Add(-time.Second)
 	ms := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Millisecond) }
-	c.hear(1000, ms(0), ms(2))
-	if c.there != 1000.5 || c.err != 1.5 {
+	c.observe(1000, ms(0), ms(2))
+	if c.server != 1000.5 || c.tolerance != 1.5 {
 		t.Fatalf("%+v", c)
 	}
-	c.hear(1100, ms(0), ms(200)) // slow, and in accord
-	if c.there != 1000.5 {
+	c.observe(1100, ms(0), ms(200)) // slow, and in accord
+	if c.server != 1000.5 {
 		t.Errorf("a worse reply was taken: %+v", c)
 	}
-	c.hear(1500, ms(100), ms(300)) // slow, but the clock was set
-	if c.there != 1500.5 {
+	c.observe(1500, ms(100), ms(300)) // slow, but the clock was set
+	if c.server != 1500.5 {
 		t.Errorf("a clock that was set is not believed: %+v", c)
 	}
-	c.hear(1600, ms(299), ms(301))
-	if c.there != 1600.5 || c.err != 1.5 {
+	c.observe(1600, ms(299), ms(301))
+	if c.server != 1600.5 || c.tolerance != 1.5 {
 		t.Errorf("a better reply was not taken: %+v", c)
 	}
 	if now := c.now(); now < 2290 || now > 2400 {

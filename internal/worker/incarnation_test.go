@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -94,12 +95,12 @@ type cut struct {
 	proxy  *redistest.Proxy
 	server *redistest.Server
 	keys   *store.Keys
-	events chan Event
+	events chan event.Event
 }
 
 func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)) *cut {
 	p := redistest.NewProxy(t, s.Addr())
-	c := &cut{proxy: p, server: s, keys: store.KeysOf(redistest.Name(t)), events: make(chan Event, 100_000)}
+	c := &cut{proxy: p, server: s, keys: store.KeysOf(redistest.Name(t)), events: make(chan event.Event, 100_000)}
 	pool, err := link.NewPool(p.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +109,7 @@ func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)
 	server := &link.Server{Node: node, Data: link.New(node, time.Second, true), Pulse: link.New(node, time.Second, false)}
 	conf := Config{Lease: 3 * time.Second, Grace: 200 * time.Millisecond, Timeout: time.Minute, ReplyTimeout: time.Second, Prefetch: 16,
 		PrefetchBytes: 256 << 10, Values: context.Background(), Judge: func(*Item, any, error) *Verdict { return Ack },
-		Emit: func(evs ...Event) {
+		Emit: func(evs ...event.Event) {
 			for _, e := range evs {
 				c.events <- e
 			}
@@ -141,7 +142,7 @@ func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)
 }
 
 // wait waits for an event of a kind and returns it.
-func (c *cut) wait(t *testing.T, kind Kind) Event {
+func (c *cut) wait(t *testing.T, kind event.Kind) event.Event {
 	t.Helper()
 	late := time.After(15 * time.Second)
 	for {
@@ -203,13 +204,13 @@ func TestHandoverFails(t *testing.T) {
 				return c.channels[0].waiter.blocked.Load() && c.proxy.Count(redistest.Command("BRPOPLPUSH")) > 0
 			})
 			c.proxy.CutAll() // the waiter is owed an answer
-			if e := c.wait(t, LeaseLost); e.Err == nil {
+			if e := c.wait(t, event.LeaseLost); e.Err == nil {
 				t.Error("no reason")
 			}
 			if cause := <-ended; cause != ErrLeaseLost {
 				t.Errorf("the handler ended by %v", cause)
 			}
-			c.wait(t, HandedOver)
+			c.wait(t, event.HandedOver)
 			before := n.Load()
 			fill(c.server, c.keys, 10)
 			redistest.Until(t, 5*time.Second, "it takes again", func() bool { return n.Load() >= before+10 })
@@ -300,7 +301,7 @@ func TestHandoverInParts(t *testing.T) {
 		return false
 	}, 0, redistest.Pass)
 	c.proxy.CutAll()
-	c.wait(t, HandedOver)
+	c.wait(t, event.HandedOver)
 	redistest.Until(t, 10*time.Second, "all retries are executed", func() bool { return c.server.Do("ZCARD", c.keys.Delay) == int64(workers) })
 	if sent := most.Load(); sent < workers*size {
 		t.Errorf("%d bytes of verdicts", sent)
@@ -352,7 +353,7 @@ func TestRegisterLeavesNothing(t *testing.T) {
 	c := newCut(t, redistest.Shared(t), 1, func(c *Config) { c.Handle = func(*Item) *Verdict { return Ack } })
 	lost := c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.CutAfter)
 	c.mustHandOver(fmt.Errorf("a test"))
-	c.wait(t, HandedOver)
+	c.wait(t, event.HandedOver)
 	if lost.Struck() != 1 {
 		t.Error("the fault never struck")
 	}
