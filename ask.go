@@ -15,9 +15,7 @@ var _ store.Asker = asker{}
 // Ask sends commands in one pipeline, and once more where their replies were lost. Without a deadline of ctx that takes
 // EnqueueTimeout at most. channel is empty where the commands concern none.
 func (a asker) Ask(
-	ctx context.Context,
-	channel string,
-	fill func(*link.Call),
+	ctx context.Context, channel string, fill func(*link.Call),
 ) (replies []link.Reply, twice bool, err error) {
 	q := a.q
 	if err := q.open(ctx); err != nil {

@@ -123,13 +123,9 @@ func newGatherer(ctx context.Context, workers int, b Batch) (*batcher, error) {
 	check(b.MaxSize >= 1 && b.MaxSize <= 1000, "Batch.MaxSize is %d: want 1 to 1000, or 0 for 100", b.MaxSize)
 	check(b.MaxWait > 0 && b.MaxWait <= 5*time.Minute, "Batch.MaxWait is %v: want up to 5m, or 0 for 1s", b.MaxWait)
 	check(b.Handle != nil, "Batch.Handle is nil")
-	check(
-		workers >= 1 && workers <= store.MaxWorkers/max(1, b.MaxSize),
-		"%d workers of batches of %d: want at least 1, and a product of at most %d",
-		workers,
-		b.MaxSize,
-		store.MaxWorkers,
-	)
+	check(workers >= 1 && workers <= store.MaxWorkers/max(1, b.MaxSize),
+		"%d workers of batches of %d: want at least 1, and a product of at most %d", workers, b.MaxSize,
+		store.MaxWorkers)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -197,10 +193,8 @@ func (g *batcher) start() {
 			g.timer.Reset(wait)
 			return
 		}
-		g.waiting = slices.DeleteFunc(
-			g.waiting,
-			func(m *member) bool { return m.ctx.Err() != nil },
-		) // one would end the call for all
+		g.waiting = slices.DeleteFunc(g.waiting,
+			func(m *member) bool { return m.ctx.Err() != nil }) // one would end the call for all
 		if len(g.waiting) < n {
 			continue
 		}

@@ -563,7 +563,7 @@ func TestBatchEndedBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.serve(&receiver{conf: &Queue{}, Pool: worker.NewPool(nil, 3, nil, worker.Config{})})
+	g.serve(&receiver{conf: &config{}, Pool: worker.NewPool(nil, 3, nil, worker.Config{})})
 	ended, end := context.WithCancel(context.Background())
 	end()
 	g.waiting = []*member{{ctx: ended, m: k}}

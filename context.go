@@ -65,12 +65,8 @@ func SetResult(ctx context.Context, result []byte) error {
 	case err != nil:
 		return err
 	case len(result) > maxResult:
-		return fmt.Errorf(
-			"%w: a result has %d bytes, %d are allowed: keep a reference to what is large",
-			ErrTooLarge,
-			len(result),
-			maxResult,
-		)
+		return fmt.Errorf("%w: a result has %d bytes, %d are allowed: keep a reference to what is large", ErrTooLarge,
+			len(result), maxResult)
 	}
 	it.SetResult(result)
 	return nil

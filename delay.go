@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
@@ -190,7 +191,7 @@ func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Unlock()
 	a, err := p.move(ctx)
 	if a.Moved > 0 {
-		p.r.q.events.emit(Event{Kind: EventPromoted, Channel: p.in.Name, N: a.Moved})
+		p.r.q.events.Emit(event.Event{Kind: event.Promoted, Channel: p.in.Name, N: a.Moved})
 	}
 	p.mu.Lock()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/sender"
 	"github.com/shuntmq/shunt/internal/store"
@@ -34,17 +35,10 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 	if err != nil {
 		return explain(err, d.attempt(), d.Keys.Name)
 	}
-	if q.events.on() {
-		q.events.emit(
-			Event{
-				Kind:    EventEnqueued,
-				Channel: d.Keys.Name,
-				Serial:  d.Element.SerialString(),
-				ID:      d.Element.ID(),
-				N:       1,
-				Due:     due,
-			},
-		)
+	if q.events.On() {
+		q.events.Emit(event.Event{Kind: event.Enqueued, Channel: d.Keys.Name, Serial: d.Element.Serial,
+			ID: d.Element.ID(), N: 1,
+			Due: event.TimeOf(due)})
 	}
 	return nil
 }
@@ -85,7 +79,7 @@ func (q *Queue) EnqueueAll(ctx context.Context, ms []IMessage, opts ...Option) e
 			}
 		}
 		if n > 0 {
-			q.events.emit(Event{Kind: EventEnqueued, Channel: c.Keys.Name, N: n, Due: due})
+			q.events.Emit(event.Event{Kind: event.Enqueued, Channel: c.Keys.Name, N: n, Due: event.TimeOf(due)})
 		}
 	})
 	return failed.err()

@@ -73,11 +73,8 @@ func (e *EnqueueError) Error() string {
 	case len(e.Unknown) == 0:
 		return fmt.Sprintf("shunt: %d messages not enqueued, the first because: %v", len(e.Failed), first(e.Failed))
 	case len(e.Failed) == 0:
-		return fmt.Sprintf(
-			"shunt: %d messages of unknown outcome, the first because: %v",
-			len(e.Unknown),
-			first(e.Unknown),
-		)
+		return fmt.Sprintf("shunt: %d messages of unknown outcome, the first because: %v", len(e.Unknown),
+			first(e.Unknown))
 	}
 	return fmt.Sprintf(
 		"shunt: %d messages not enqueued, the first because: %v; %d of unknown outcome, the first because: %v",
@@ -116,11 +113,8 @@ type ShutdownError struct {
 }
 
 func (e *ShutdownError) Error() string {
-	s := fmt.Sprintf(
-		"shunt: shut down with %d messages handed back and %d handlers still running",
-		e.Returned,
-		e.Running,
-	)
+	s := fmt.Sprintf("shunt: shut down with %d messages handed back and %d handlers still running", e.Returned,
+		e.Running)
 	if e.Err != nil {
 		s += "; what is left is freed by its lease: " + e.Err.Error()
 	}
@@ -137,13 +131,8 @@ type DuplicateError struct {
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf(
-		"shunt: enqueue to %q: id %q is taken by a message in state %s, enqueued %s",
-		e.Channel,
-		e.Status.ID,
-		e.Status.State,
-		e.Status.EnqueuedAt.Format(time.RFC3339),
-	)
+	return fmt.Sprintf("shunt: enqueue to %q: id %q is taken by a message in state %s, enqueued %s", e.Channel,
+		e.Status.ID, e.Status.State, e.Status.EnqueuedAt.Format(time.RFC3339))
 }
 
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }

@@ -2,20 +2,22 @@ package shunt
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"log/slog"
+	"maps"
 	"reflect"
-	"runtime"
+	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/redistest"
-	"github.com/shuntmq/shunt/internal/worker"
 )
 
 // logged is what LogEvents writes of one event, without the time.
@@ -108,279 +110,75 @@ func TestLogWorker(t *testing.T) {
 func TestLogUncleanStop(t *testing.T) {
 	t.Parallel()
 	if line := logged(t, Event{Kind: EventStopped, Receiver: "r", Err: errors.New("oh")},
-		slog.LevelDebug); line["level"] != "WARN" &&
-		line["level"] != "ERROR" {
+		slog.LevelDebug); line["level"] != "WARN" && line["level"] != "ERROR" {
 		t.Errorf("%v", line)
 	}
 }
 
-// stream is an events func that keeps what it gets, and that waits before each event until it is let go on.
-type stream struct {
-	mu   sync.Mutex
-	got  []Event
-	gate chan struct{} // nil: open
-	do   func(Event)
-}
-
-func (s *stream) to(e Event) {
-	if s.gate != nil {
-		<-s.gate
-	}
-	s.mu.Lock()
-	s.got = append(s.got, e)
-	s.mu.Unlock()
-	if s.do != nil {
-		s.do(e)
-	}
-}
-
-// numbers are the events' N, in order.
-func (s *stream) numbers(kind EventKind) (ns []int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.got {
-		if e.Kind == kind {
-			ns = append(ns, e.N)
-		}
-	}
-	return ns
-}
-
-func (s *stream) wantUpTo(t *testing.T, n int) {
+// constants are the string constants of a file that are written out, by name.
+func constants(t *testing.T, file, prefix string) map[string]string {
 	t.Helper()
-	ns := s.numbers(EventAcked)
-	for i, got := range ns {
-		if got != i {
-			t.Fatalf("event %d is number %d", i, got)
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]string)
+	ast.Inspect(f, func(n ast.Node) bool {
+		v, ok := n.(*ast.ValueSpec)
+		if !ok || len(v.Values) != 1 {
+			return true
 		}
-	}
-	if len(ns) != n {
-		t.Errorf("%d events, want %d", len(ns), n)
-	}
-}
-
-func minute(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func TestEventsInOrder(t *testing.T) {
-	t.Parallel()
-	redistest.Leaks(t)
-	s := &stream{}
-	e := newEvents(s.to)
-	began := time.Now()
-	for i := 0; i < 1000; i += 2 {
-		e.tell(worker.Event{Kind: worker.Acked, N: i}, worker.Event{Kind: worker.Acked, N: i + 1})
-	}
-	e.tell()
-	e.close(minute(t)) // enqueues what waits
-	s.wantUpTo(t, 1000)
-	for _, ev := range s.got {
-		if ev.Time.Before(began) || ev.Time.After(time.Now()) {
-			t.Fatalf("event %d has the time %v", ev.N, ev.Time)
+		text, ok := v.Values[0].(*ast.BasicLit)
+		if name, is := strings.CutPrefix(v.Names[0].Name, prefix); ok && is && text.Kind == token.STRING {
+			found[name], _ = strconv.Unquote(text.Value)
 		}
-	}
-	e.close(minute(t)) // again
-	e.emit(Event{})    // a late one harms nobody
-}
-
-// Many emit at once; none is lost and those of each come in its order.
-func TestEventsConcurrently(t *testing.T) {
-	t.Parallel()
-	redistest.Leaks(t)
-	s := &stream{}
-	e := newEvents(s.to)
-	var all sync.WaitGroup
-	for w := range 8 {
-		all.Go(func() {
-			for i := range 1000 {
-				e.emit(Event{Kind: EventAcked, Worker: w, N: i})
-			}
-		})
-	}
-	all.Wait()
-	e.close(minute(t))
-	next := make([]int, 8)
-	for _, ev := range s.got {
-		if ev.N != next[ev.Worker] {
-			t.Fatalf("worker %d: event %d, want %d", ev.Worker, ev.N, next[ev.Worker])
-		}
-		next[ev.Worker]++
-	}
-	if len(s.got) != 8000 {
-		t.Errorf("%d events", len(s.got))
-	}
-}
-
-// Events whose serials are named together have each its own, and those without one none.
-func TestEventSerials(t *testing.T) {
-	t.Parallel()
-	redistest.Leaks(t)
-	s := &stream{}
-	e := newEvents(s.to)
-	evs := make([]worker.Event, 200)
-	for i := range evs {
-		evs[i] = worker.Event{Kind: worker.Acked, N: i}
-		if i%3 > 0 {
-			evs[i].Serial = element.NewSerial()
-		}
-	}
-	e.tell(evs...)
-	e.emit(Event{Kind: EventEnqueued, Serial: evs[1].Serial.String()})
-	e.close(minute(t))
-	for i, got := range s.got {
-		want := ""
-		if n := got.N; i == len(evs) {
-			want = evs[1].Serial.String()
-		} else if n%3 > 0 {
-			want = evs[n].Serial.String()
-		}
-		if got.Serial != want {
-			t.Fatalf("event %d has the serial %q, want %q", i, got.Serial, want)
-		}
-	}
-	if len(s.got) != len(evs)+1 {
-		t.Errorf("%d events", len(s.got))
-	}
-}
-
-func TestNoEvents(t *testing.T) {
-	t.Parallel()
-	e := newEvents(nil)
-	if e.on() || !newEventsClosed(t).on() {
-		t.Error("on")
-	}
-	e.emit(Event{Kind: EventAcked})
-	e.close(context.Background())
-}
-
-func newEventsClosed(t *testing.T) *events {
-	e := newEvents(func(Event) {})
-	e.close(minute(t))
-	return e
-}
-
-// A slow func loses the newest events, is told how many, and then gets what comes.
-func TestEventsLost(t *testing.T) {
-	t.Parallel()
-	redistest.Leaks(t)
-	first, told := make(chan struct{}), make(chan struct{})
-	s := &stream{gate: make(chan struct{})}
-	e := newEvents(func(ev Event) {
-		if ev.Kind == EventAcked && ev.N == 0 {
-			close(first)
-		}
-		s.to(ev)
-		if ev.Kind == EventEventsDropped {
-			close(told)
-		}
+		return true
 	})
-	e.emit(Event{Kind: EventAcked, N: 0})
-	<-first // it is in the func's hands: what follows waits
-	for i := 1; i <= eventBuffer+5; i++ {
-		e.emit(Event{Kind: EventAcked, N: i})
-	}
-	e.tell(worker.Event{Kind: worker.Acked, N: -1}, worker.Event{Kind: worker.Acked, N: -2})
-	close(s.gate)
-	<-told
-	e.emit(Event{Kind: EventAcked, N: eventBuffer + 1})
-	e.close(minute(t))
-	s.wantUpTo(t, eventBuffer+2)
-	if lost := s.numbers(EventEventsDropped); len(lost) != 1 || lost[0] != 7 {
-		t.Errorf("lost %v, want 7", lost)
-	}
-	if ev := s.got[eventBuffer+1]; ev.Kind != EventEventsDropped || ev.Time.IsZero() {
-		t.Errorf("after the kept ones comes %+v", ev)
+	return found
+}
+
+// The documented kinds, with the one of package recur, are the kinds of internal/event.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	documented := constants(t, "event.go", "Event")
+	maps.Copy(documented, constants(t, "recur/missed.go", ""))
+	all := constants(t, "internal/event/event.go", "")
+	if !maps.Equal(documented, all) || len(all) < 29 {
+		t.Errorf("documented are %v\nwant %v", documented, all)
 	}
 }
 
-// A burst that is larger than the buffer by itself.
-func TestEventsLostOfOneBurst(t *testing.T) {
+// Every field reaches the user's func, and what came first comes first.
+func TestPublicEvent(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	s := &stream{}
-	e := newEvents(s.to)
-	burst := make([]worker.Event, eventBuffer+100)
-	for i := range burst {
-		burst[i] = worker.Event{Kind: worker.Acked, N: i}
+	e := event.Event{Kind: event.Retried, Channel: "c", Serial: element.NewSerial(), ID: "i", Attempt: 2,
+		Receiver: "r", Worker: 3, N: 4,
+		Took: 5, Due: event.TimeOf(time.Unix(6, 7)), Fatal: true, Err: errors.New("oh")}
+	want := Event{Kind: EventRetried, Channel: "c", Serial: e.Serial.String(), ID: "i", Attempt: 2, Receiver: "r",
+		Worker: 3, N: 4,
+		Took: 5, Due: time.Unix(6, 7), Fatal: true, Err: e.Err}
+	var got []Event
+	s := newEvents(func(e Event) { got = append(got, e) })
+	s.Emit(e, event.Event{Kind: event.Connected})
+	s.Close(t.Context())
+	if len(got) != 2 {
+		t.Fatalf("%d events", len(got))
 	}
-	e.tell(burst...)
-	e.close(minute(t))
-	s.wantUpTo(t, eventBuffer)
-	if lost := s.numbers(EventEventsDropped); len(lost) != 1 || lost[0] != 100 {
-		t.Errorf("lost %v, want 100", lost)
-	}
-}
-
-// A func that panics, or ends its goroutine, gets the next event all the same.
-func TestEventsFuncFails(t *testing.T) {
-	t.Parallel()
-	for name, fail := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			redistest.Leaks(t)
-			got := make(chan int)
-			s := &stream{do: func(e Event) {
-				defer func() { got <- e.N }()
-				if e.N%3 != 2 {
-					fail()
-				}
-			}}
-			e := newEvents(s.to)
-			for i := range 300 {
-				e.emit(Event{Kind: EventAcked, N: i})
-				if n := <-got; n != i { // one at a time: each is a batch of its own
-					t.Fatalf("event %d, want %d", n, i)
-				}
+	want.Time = got[0].Time
+	if v := reflect.ValueOf(want); got[0] != want || want.Time.IsZero() {
+		t.Errorf("%+v, want %+v", got[0], want)
+	} else {
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("this test does not set %s", v.Type().Field(i).Name)
 			}
-			e.close(minute(t))
-			s.wantUpTo(t, 300)
-		})
+		}
 	}
-}
-
-// Nor are those lost that waited behind the event that it failed at.
-func TestEventsFuncFailsInABatch(t *testing.T) {
-	t.Parallel()
-	for name, fail := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			redistest.Leaks(t)
-			s := &stream{do: func(e Event) {
-				if e.N%3 != 2 {
-					fail()
-				}
-			}}
-			e := newEvents(s.to)
-			burst := make([]worker.Event, 300)
-			for i := range burst {
-				burst[i] = worker.Event{Kind: worker.Acked, N: i}
-			}
-			e.tell(burst...)
-			e.close(minute(t))
-			s.wantUpTo(t, 300)
-		})
+	if e := got[1]; e.Kind != EventConnected || e.Serial != "" || !e.Due.IsZero() {
+		t.Errorf("%+v", e)
 	}
-}
-
-// close waits for a func that hangs no longer than it was told to.
-func TestEventsCloseIsBounded(t *testing.T) {
-	t.Parallel()
-	redistest.Leaks(t)
-	s := &stream{gate: make(chan struct{})}
-	e := newEvents(s.to)
-	for i := range 10 {
-		e.emit(Event{Kind: EventAcked, N: i})
+	if newEvents(nil).On() {
+		t.Error("no func, and events are on")
 	}
-	ended, end := context.WithCancel(context.Background())
-	end()
-	e.close(ended) // would hang: the func waits for the gate
-	if n := len(s.numbers(EventAcked)); n != 0 {
-		t.Errorf("%d events", n)
-	}
-	close(s.gate)
-	e.close(minute(t))
-	s.wantUpTo(t, 10)
 }

@@ -5,40 +5,35 @@ import (
 	"errors"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/inside"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/sender"
 )
 
-// door is what recur and shunttest may ask of a Queue.
-type door struct {
+// engine is a Queue as recur and shunttest use it.
+type engine struct {
 	asker
+	q *Queue
 }
 
 func init() {
-	inside.Open = func(queue any) (inside.Door, error) {
-		q, _ := queue.(*Queue)
-		if q == nil {
-			return nil, errors.New("shunt: the Queue is nil")
-		}
-		return door{asker{q}}, q.open(context.Background())
-	}
+	inside.Grant(inside.Access[*Queue, IMessage, Option]{
+		Open: func(q *Queue) (inside.Engine[IMessage, Option], error) {
+			if q == nil {
+				return nil, errors.New("shunt: the Queue is nil")
+			}
+			return engine{asker{q}, q}, q.open(context.Background())
+		},
+		Copy: (*Queue).unused,
+	})
 }
 
-func (d door) Encode(
-	message, options any,
-) (channel string, e element.Element, in time.Duration, at time.Time, err error) {
-	m, _ := message.(IMessage)
-	opts, _ := options.([]Option)
-	v, err := d.q.newDraft(m, opts, time.Now())
-	if err != nil {
-		return "", e, 0, time.Time{}, err
-	}
-	return v.Keys.Name, v.Element, v.Due.In, v.Due.At, nil
+func (e engine) Draft(m IMessage, options []Option) (sender.Message, error) {
+	d, err := e.q.newDraft(m, options, time.Now())
+	return d.Message, err
 }
 
-func (d door) Hints(channel string) *link.Subscription { return d.q.router.For(channel).Hints }
+func (e engine) Hints(channel string) *link.Subscription { return e.q.router.For(channel).Hints }
 
-func (d door) Emit(kind, channel, serial, id string, n int, due time.Time, err error) {
-	d.q.events.emit(Event{Kind: EventKind(kind), Channel: channel, Serial: serial, ID: id, N: n, Due: due, Err: err})
-}
+func (e engine) Emit(ev event.Event) { e.q.events.Emit(ev) }

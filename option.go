@@ -147,17 +147,11 @@ func (d *draft) checkExtra(now time.Time) error {
 	case x.ID == "" && x.Unique > 0:
 		return errors.New("shunt: UniqueFor without an ID: add ID")
 	case x.Expires > 0 && d.Due.In.Milliseconds() >= x.Expires: // with At the server judges, by its own clock
-		return fmt.Errorf(
-			"shunt: Expire(%v) of a message that is due in %v",
-			time.Duration(x.Expires)*time.Millisecond,
-			d.Due.In,
-		)
+		return fmt.Errorf("shunt: Expire(%v) of a message that is due in %v", time.Duration(x.Expires)*time.Millisecond,
+			d.Due.In)
 	case x.Deadline > 0 && due.UnixMilli() >= x.Deadline:
-		return fmt.Errorf(
-			"shunt: Deadline(%v) of a message that is due at %v",
-			time.UnixMilli(x.Deadline),
-			due.Round(time.Millisecond),
-		)
+		return fmt.Errorf("shunt: Deadline(%v) of a message that is due at %v", time.UnixMilli(x.Deadline),
+			due.Round(time.Millisecond))
 	}
 	return nil
 }

@@ -1,10 +1,8 @@
 package shunt
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/sender"
 	"github.com/shuntmq/shunt/internal/store"
@@ -90,11 +89,11 @@ type Queue struct {
 
 	ready atomic.Bool // open has nothing to do: opened and not closed
 	// Set by open and constant from then on.
-	conf   *Queue // the configuration with its defaults
+	conf   *config
 	server *link.Server
 	router *link.Router
 	sender *sender.Sender
-	events *events
+	events *event.Stream
 }
 
 // NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or
@@ -105,40 +104,6 @@ type Queue struct {
 // on connections (MaxActive); 8 that are idle are kept (MaxIdle), for a minute. The fields of the Pool may be set until
 // its first use.
 func NewPool(rawURL string) (*redis.Pool, error) { return link.NewPool(rawURL) }
-
-// Validate says what is wrong with the configuration, all of it at once. The first use of a Queue calls it.
-func (q *Queue) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("shunt: Queue."+format, args...))
-		}
-	}
-	check(q.Pool != nil, "Pool is nil: make one with shunt.NewPool(\"redis://localhost:6379\")")
-	check(
-		q.Lease == 0 || q.Lease >= time.Second && q.Lease <= 10*time.Minute,
-		"Lease is %v: want 1s to 10m, or 0 for 10s",
-		q.Lease,
-	)
-	const year = 365 * 24 * time.Hour // with what is added to it, it is far from what a Duration holds
-	check(q.Grace >= 0 && q.Grace <= year, "Grace is %v: want up to 8760h, or 0 for 1s", q.Grace)
-	check(q.MaxAttempts <= 255, "MaxAttempts is %d: want 1 to 255, 0 for 25, or negative for no bound", q.MaxAttempts)
-	check(q.Prefetch >= 0 && q.Prefetch <= 1000, "Prefetch is %d: want 1 to 1000, or 0 for 64", q.Prefetch)
-	check(q.PrefetchBytes >= 0, "PrefetchBytes is %d: want a positive number, or 0 for 256 KB", q.PrefetchBytes)
-	check(q.MaxSize >= 0 && q.MaxSize <= 512<<20, "MaxSize is %d: want 1 to 512 MB, or 0 for 16 MB", q.MaxSize)
-	check(
-		q.DeadFor <= 0 || q.DeadFor >= time.Millisecond,
-		"DeadFor is %v: want 1ms or more, 0 for 720h, or negative for no bound",
-		q.DeadFor,
-	)
-	check(q.EnqueueTimeout >= 0, "EnqueueTimeout is %v: want a positive time, or 0 for 10s", q.EnqueueTimeout)
-	check(
-		q.ReplyTimeout == 0 || q.ReplyTimeout >= 100*time.Millisecond && q.ReplyTimeout <= year,
-		"ReplyTimeout is %v: want 100ms to 8760h, or 0 for 3s",
-		q.ReplyTimeout,
-	)
-	return errors.Join(errs...)
-}
 
 // open checks and starts what all methods need, once. An enqueue from within a handler may still come while Close waits
 // for it.
@@ -159,25 +124,7 @@ func (q *Queue) open(ctx context.Context) error {
 	if err := q.Validate(); err != nil {
 		return err
 	}
-	q.conf = &Queue{
-		Lease: cmp.Or(
-			q.Lease,
-			10*time.Second,
-		), Grace: cmp.Or(q.Grace, time.Second), Timeout: cmp.Or(q.Timeout, 30*time.Minute),
-		MaxAttempts: cmp.Or(
-			q.MaxAttempts,
-			25,
-		), Backoff: q.Backoff, Prefetch: cmp.Or(q.Prefetch, 64), PrefetchBytes: cmp.Or(q.PrefetchBytes, 256<<10),
-		MaxSize: cmp.Or(
-			q.MaxSize,
-			16<<20,
-		), MaxDead: cmp.Or(q.MaxDead, 10000), DeadFor: cmp.Or(q.DeadFor, 30*24*time.Hour),
-		MaxDone: cmp.Or(q.MaxDone, 10000), MaxDoneBytes: cmp.Or(q.MaxDoneBytes, 64<<20),
-		EnqueueTimeout: cmp.Or(
-			q.EnqueueTimeout,
-			10*time.Second,
-		), ReplyTimeout: cmp.Or(q.ReplyTimeout, 3*time.Second), Wrap: q.Wrap,
-	}
+	q.conf = q.config()
 	q.events = newEvents(q.Events)
 	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
 	q.known = make(map[string]*store.Keys)
@@ -188,9 +135,9 @@ func (q *Queue) open(ctx context.Context) error {
 		DialTimeout: min(time.Second, third/2), MaxBackoff: min(5*time.Second, third*2/5),
 		Changed: func(up bool, err error) {
 			if up {
-				q.events.emit(Event{Kind: EventConnected})
+				q.events.Emit(event.Event{Kind: event.Connected})
 			} else {
-				q.events.emit(Event{Kind: EventDisconnected, Err: err})
+				q.events.Emit(event.Event{Kind: event.Disconnected, Err: err})
 			}
 		},
 	})
@@ -205,12 +152,6 @@ func (q *Queue) open(ctx context.Context) error {
 	q.opened = true
 	q.ready.Store(true)
 	return nil
-}
-
-// bounds are on what a channel keeps of messages that are over.
-func (q *Queue) bounds() *store.Bounds {
-	c := q.conf
-	return &store.Bounds{MaxDead: c.MaxDead, DeadFor: c.DeadFor, MaxDone: c.MaxDone, MaxDoneBytes: c.MaxDoneBytes}
 }
 
 // begin counts a call of Wait, for which Close waits.
@@ -300,7 +241,7 @@ func (q *Queue) Close() error {
 		s.Data.Close()
 		s.Pulse.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)
-		q.events.close(ctx)
+		q.events.Close(ctx)
 		cancel()
 	}
 	q.closeErr = errors.Join(errs...)

@@ -158,7 +158,7 @@ func TestREADMEConfiguration(t *testing.T) {
 	}
 	defer q.Close()
 	def := reflect.ValueOf(q.conf).Elem()
-	for _, f := range reflect.VisibleFields(def.Type()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Queue]()) {
 		if !f.IsExported() {
 			continue
 		}
@@ -170,7 +170,7 @@ func TestREADMEConfiguration(t *testing.T) {
 		var want int64
 		switch f.Type.Kind() {
 		case reflect.Int, reflect.Int64:
-			want = def.FieldByIndex(f.Index).Int()
+			want = def.FieldByName(f.Name).Int()
 		default:
 			continue
 		}

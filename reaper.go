@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
@@ -157,7 +158,7 @@ func (p *reaper) ask(s *sweeping) (more bool, err error) {
 		return false, err
 	}
 	if a.Died > 0 {
-		r.q.events.emit(Event{Kind: EventReceiversDied, Channel: s.Name, Receiver: r.Live().Name, N: a.Died})
+		r.q.events.Emit(event.Event{Kind: event.ReceiversDied, Channel: s.Name, Receiver: r.Live().Name, N: a.Died})
 	}
 	if a.Unreadable != nil {
 		r.ReportFatal(s.Channel, a.Unreadable)
@@ -222,7 +223,7 @@ func (p *reaper) bury(s *sweeping, member string, until time.Time) (late bool, e
 	r := p.r
 	dead, err := store.ParseDeadReceiver(member)
 	if err != nil { // nothing that could be reaped
-		r.q.events.emit(Event{Kind: EventReceiverError, Channel: s.Name, Err: err, Fatal: true})
+		r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: s.Name, Err: err, Fatal: true})
 		return false, nil
 	}
 	b := &s.burial
@@ -285,7 +286,7 @@ func (p *reaper) reap(s *sweeping, dead store.DeadReceiver) (late bool, err erro
 	}
 	c := link.NewCall()
 	for _, list := range some {
-		store.AddReap(c, s.Keys, list, fence, dead, reapSerials, reapBytes/len(some), r.q.bounds())
+		store.AddReap(c, s.Keys, list, fence, dead, reapSerials, reapBytes/len(some), &r.q.conf.Bounds)
 	}
 	err = r.s.Data.Run(r.PoolCtx, c) // one reply after another
 	if err != nil && !c.Answered {
@@ -317,11 +318,12 @@ func (p *reaper) reap(s *sweeping, dead store.DeadReceiver) (late bool, err erro
 // report emits what one reap has moved.
 func (p *reaper) report(s *sweeping, dead store.DeadReceiver, a store.ReapAnswer) {
 	for _, m := range []struct {
-		kind EventKind
+		kind event.Kind
 		n    int
-	}{{EventRecovered, a.Prepare}, {EventSuspected, a.Suspect}, {EventPoisoned, a.Dead}, {EventTrimmed, a.Trimmed}} {
+	}{{event.Recovered, a.Prepare}, {event.Suspected, a.Suspect}, {event.Poisoned, a.Dead}, {event.Trimmed,
+		a.Trimmed}} {
 		if m.n > 0 {
-			p.r.q.events.emit(Event{Kind: m.kind, Channel: s.Name, Receiver: dead.Name, N: m.n})
+			p.r.q.events.Emit(event.Event{Kind: m.kind, Channel: s.Name, Receiver: dead.Name, N: m.n})
 		}
 	}
 	if a.Suspect > 0 {

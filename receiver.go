@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
@@ -26,7 +27,7 @@ type receiver struct {
 	*worker.Pool
 	q        *Queue
 	s        *link.Server
-	conf     *Queue
+	conf     *config
 	handler  Handler
 	channels []*channel // the channels, the highest first
 	heart    *heart
@@ -85,11 +86,7 @@ func (q *Queue) ReceiveWeighted(ctx context.Context, workers int, shares ...Shar
 
 // receive starts a receiver. g, which may be nil, makes batches of its messages.
 func (q *Queue) receive(
-	ctx context.Context,
-	workers int,
-	prototypes []IMessage,
-	o *worker.Order,
-	g *batcher,
+	ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *batcher,
 ) (Shutdown, error) {
 	if err := q.open(context.Background()); err != nil {
 		return nil, err
@@ -155,11 +152,11 @@ func (q *Queue) newReceiver(
 	conf := worker.Config{
 		Lease: q.conf.Lease, Grace: q.conf.Grace, Timeout: q.conf.Timeout, ReplyTimeout: q.conf.ReplyTimeout,
 		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxSize: q.conf.MaxSize,
-		Bounds: *q.bounds(), Order: o, Handle: r.handle, Judge: r.judge,
+		Bounds: q.conf.Bounds, Order: o, Handle: r.handle, Judge: r.judge,
 		Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r),
 	}
-	if q.events.on() {
-		conf.Emit = q.events.tell
+	if q.events.On() {
+		conf.Emit = q.events.Emit
 	}
 	if g != nil {
 		conf.Prefetch = 1 // what a worker holds besides could not be part of the batch that it waits for
@@ -235,9 +232,8 @@ func (q *Queue) dismiss(r *receiver) {
 
 // run starts the goroutines of a registered receiver.
 func (r *receiver) run(ctx context.Context) {
-	r.q.events.emit(
-		Event{Kind: EventStarted, Channel: r.channels[0].Name, Receiver: r.Live().Name, N: r.Live().Workers},
-	)
+	r.q.events.Emit(event.Event{Kind: event.Started, Channel: r.channels[0].Name, Receiver: r.Live().Name,
+		N: r.Live().Workers})
 	others := []func(){r.heart.run, newReaper(r).run}
 	for _, in := range r.channels {
 		others = append(others, in.promoter.run)
@@ -250,7 +246,8 @@ func (r *receiver) run(ctx context.Context) {
 		if result.Returned+result.Running > 0 || result.Err != nil {
 			r.err = result
 		}
-		r.q.events.emit(Event{Kind: EventStopped, Channel: r.channels[0].Name, Receiver: r.Live().Name, Err: r.err})
+		r.q.events.Emit(event.Event{Kind: event.Stopped, Channel: r.channels[0].Name, Receiver: r.Live().Name,
+			Err: r.err})
 		forget()
 		r.q.dismiss(r)
 		close(r.ended)

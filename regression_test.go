@@ -1532,35 +1532,6 @@ func TestEnqueueCancelledBefore(t *testing.T) {
 	}
 }
 
-// Twice as many events waited as the bound says.
-func TestEventBuffer(t *testing.T) {
-	t.Parallel()
-	told, lost := 0, 0
-	gate := make(chan struct{})
-	e := newEvents(func(ev Event) {
-		if told++; told <= 2 {
-			gate <- struct{}{}
-			gate <- struct{}{}
-		}
-		lost += ev.N
-	})
-	e.emit(Event{})
-	<-gate // the first is being told
-	for range eventBuffer {
-		e.emit(Event{})
-	}
-	<-gate
-	<-gate // the first of a full batch is
-	for range eventBuffer {
-		e.emit(Event{})
-	}
-	<-gate
-	e.close(t.Context())
-	if told < eventBuffer+1 || told > eventBuffer+3 || lost != eventBuffer-1 {
-		t.Errorf("%d were told and %d lost", told, lost)
-	}
-}
-
 // nilError's nil pointer is an error whose Unwrap panics.
 type nilError struct{ inner error }
 

@@ -150,7 +150,7 @@ func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) 
 		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)
 	}
 	serial, _ := ulid.ParseStrict(before.Serial)
-	a, err := store.RunCancel(ctx, asker{q}, k, id, serial, q.bounds())
+	a, err := store.RunCancel(ctx, asker{q}, k, id, serial, &q.conf.Bounds)
 	switch {
 	case err != nil:
 		return Status{}, fmt.Errorf("shunt: cancel %q on %q: %w", id, channel, err)

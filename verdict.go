@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
@@ -194,14 +195,8 @@ func (h handling) maxAttempts(msg IMessage) int {
 func (h handling) backoff(m IMessage, attempt int) time.Duration {
 	wait := sidekiqBackoff(attempt) // what holds if the user's func fails
 	if b, ok := m.(Backoffer); ok {
-		wait, _ = ask(
-			h,
-			&h.r.hungMethods,
-			answerTime,
-			"Backoff",
-			wait,
-			func() time.Duration { return b.Backoff(attempt) },
-		)
+		wait, _ = ask(h, &h.r.hungMethods, answerTime, "Backoff", wait,
+			func() time.Duration { return b.Backoff(attempt) })
 	} else if f := h.r.conf.Backoff; f != nil {
 		wait, _ = ask(h, &h.r.hungMethods, answerTime, "Queue.Backoff", wait,
 			func() time.Duration { return f(attempt) })
@@ -222,11 +217,8 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 	}
 	a := answer{value: otherwise}
 	if n := hung.Load(); int(n) >= h.r.Live().Workers {
-		a.err = fmt.Errorf(
-			"shunt: %s is not asked while %d such calls have not returned, so its default holds",
-			what,
-			n,
-		)
+		a.err = fmt.Errorf("shunt: %s is not asked while %d such calls have not returned, so its default holds", what,
+			n)
 	} else {
 		given, over := make(chan answer, 1), new(atomic.Bool) // whoever sets it second counts
 		go func() {
@@ -252,9 +244,7 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 		}
 	}
 	if a.err != nil {
-		h.r.q.events.emit(
-			Event{Kind: EventReceiverError, Channel: h.Channel.Name, Serial: h.SerialString(), Err: a.err},
-		)
+		h.r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: h.Channel.Name, Serial: h.Serial, Err: a.err})
 	}
 	return a.value, a.err
 }

@@ -54,12 +54,8 @@ func (a asynqQueue) ids() queue { return asynqIDs{a} }
 
 func (a asynqIDs) sender() func(context.Context, []byte) error {
 	return func(ctx context.Context, payload []byte) error {
-		_, err := a.client.EnqueueContext(
-			ctx,
-			asynq.NewTask("bench", payload),
-			asynq.Queue(a.name),
-			asynq.TaskID(idOf(payload)),
-		)
+		_, err := a.client.EnqueueContext(ctx, asynq.NewTask("bench", payload), asynq.Queue(a.name),
+			asynq.TaskID(idOf(payload)))
 		return err
 	}
 }
@@ -67,13 +63,8 @@ func (a asynqIDs) sender() func(context.Context, []byte) error {
 func (a asynqIDs) laterSender() func(context.Context, [][]byte, time.Time) error {
 	return func(ctx context.Context, payloads [][]byte, due time.Time) error {
 		for _, p := range payloads {
-			_, err := a.client.EnqueueContext(
-				ctx,
-				asynq.NewTask("bench", p),
-				asynq.Queue(a.name),
-				asynq.TaskID(idOf(p)),
-				asynq.ProcessAt(due),
-			)
+			_, err := a.client.EnqueueContext(ctx, asynq.NewTask("bench", p), asynq.Queue(a.name),
+				asynq.TaskID(idOf(p)), asynq.ProcessAt(due))
 			if err != nil {
 				return err
 			}

@@ -137,10 +137,8 @@ func bars(r *report, measure, title string) *plot.Plot {
 	}
 	p := panel(title)
 	for i, w := range rows {
-		bar, _ := plotter.NewBarChart(
-			plotter.Values{w.Value / 1000},
-			13,
-		) // its error is about values that are no numbers
+		bar, _ := plotter.NewBarChart(plotter.Values{w.Value / 1000},
+			13) // its error is about values that are no numbers
 		bar.Horizontal, bar.XMin, bar.Color, bar.LineStyle.Width = true, float64(i), colorOf(w.System), 0
 		p.Add(bar, label(w.Value/1000, float64(i), " "+short(w.Value/1000)))
 	}

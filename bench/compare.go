@@ -27,16 +27,8 @@ func compare(w io.Writer, old, now *report) {
 			same++
 			continue
 		}
-		fmt.Fprintf(
-			w,
-			"  %-6s  %-12s %-22s %s -> %s %s\n",
-			verdict,
-			r.System,
-			r.Measure,
-			short(o.Value),
-			short(r.Value),
-			r.Unit,
-		)
+		fmt.Fprintf(w, "  %-6s  %-12s %-22s %s -> %s %s\n", verdict, r.System, r.Measure, short(o.Value),
+			short(r.Value), r.Unit)
 	}
 	fmt.Fprintf(w, "  %d figures are the same, as far as their rounds can tell\n", same)
 }

@@ -52,10 +52,7 @@ func deliver(ctx context.Context, q queue, t task) (work, error) {
 
 // each calls do for the messages and workers of each of t's channels, all at once.
 func each(
-	ctx context.Context,
-	q queue,
-	t task,
-	do func(ctx context.Context, q queue, from, n, workers int) error,
+	ctx context.Context, q queue, t task, do func(ctx context.Context, q queue, from, n, workers int) error,
 ) error {
 	if t.over <= 1 {
 		return do(ctx, q, 0, t.n, t.workers)

@@ -140,12 +140,7 @@ func postpone(ctx context.Context, q queue, t task) ([]sample, error) {
 // byID measures calls by id, one after another, each of another message: half of all are ready, half are due later.
 // check, unmeasured, says whether a call has done what it was to do. ends is 1 if there is one message less after it.
 func byID(
-	ctx context.Context,
-	q queue,
-	t task,
-	name string,
-	ends int,
-	do, check func(id string) error,
+	ctx context.Context, q queue, t task, name string, ends int, do, check func(id string) error,
 ) ([]sample, error) {
 	named := q.(identifier).ids()
 	ready := t
@@ -186,9 +181,5 @@ func byID(
 	return []sample{
 			{name + "-p50", percentile(took, 50), "ms"},
 			{name + "-p99", percentile(took, 99), "ms"},
-		}, expectIDs(
-			ctx,
-			q,
-			n-ends*len(took),
-		)
+		}, expectIDs(ctx, q, n-ends*len(took))
 }

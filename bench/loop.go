@@ -19,12 +19,8 @@ type loopQueue struct{ pool *redis.Pool }
 
 func openLoop(t task) (queue, error) {
 	dial := func() (redis.Conn, error) {
-		return redis.Dial(
-			"tcp",
-			t.srv.addr,
-			redis.DialReadTimeout(10*time.Second),
-			redis.DialWriteTimeout(10*time.Second),
-		)
+		return redis.Dial("tcp", t.srv.addr, redis.DialReadTimeout(10*time.Second),
+			redis.DialWriteTimeout(10*time.Second))
 	}
 	return loopQueue{&redis.Pool{Dial: dial, MaxIdle: t.workers + 1}}, nil
 }

@@ -93,10 +93,8 @@ func help(w io.Writer) {
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	chosen, err := choose(o.only, o.quick)
 	if o.rounds < 1 || o.n < 100 || o.workers < 1 || o.workers > 10_000 || o.nice < -20 || o.nice > 19 {
-		err = errors.Join(
-			err,
-			errors.New("-rounds is at least 1, -n at least 100, -workers 1 to 10000, -nice -20 to 19"),
-		)
+		err = errors.Join(err,
+			errors.New("-rounds is at least 1, -n at least 100, -workers 1 to 10000, -nice -20 to 19"))
 	}
 	var old, r *report
 	if o.compare != "" && err == nil {

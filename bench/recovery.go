@@ -13,10 +13,8 @@ func recovery(ctx context.Context, q queue, t task) ([]sample, error) {
 	if err := fill(ctx, q, t); err != nil {
 		return nil, err
 	}
-	victim, err := startChild(
-		ctx,
-		errand{System: t.system.name, Addr: t.srv.addr, Hold: true, Workers: t.workers, Lease: t.lease},
-	)
+	victim, err := startChild(ctx,
+		errand{System: t.system.name, Addr: t.srv.addr, Hold: true, Workers: t.workers, Lease: t.lease})
 	if err != nil {
 		return nil, err
 	}

@@ -132,10 +132,8 @@ func (r *report) summarize() {
 	}
 	if ordered, single := r.find("shunt", "ordered"), r.find("shunt-1", "process"); ordered != nil && single != nil {
 		share := ordered.Value / single.Value
-		r.Rows = append(
-			r.Rows,
-			&row{System: "shunt", Measure: "ordered-share", Value: share, Unit: "of shunt-1", Rounds: []float64{share}},
-		)
+		r.Rows = append(r.Rows,
+			&row{System: "shunt", Measure: "ordered-share", Value: share, Unit: "of shunt-1", Rounds: []float64{share}})
 	}
 	for _, m := range []struct{ name, plain string }{{"process-tls", "process"}, {"process-id", "process"},
 		{"deliver-id", "deliver"}, {"deliver-id-1M", "deliver"}} {

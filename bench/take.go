@@ -122,15 +122,8 @@ func take(ctx context.Context, o options, c chosen, progress io.Writer) (*report
 		if enough && !s.measure.once {
 			continue
 		}
-		fmt.Fprintf(
-			progress,
-			"%4.0f s  %3d/%d  round %d  %-13s",
-			time.Since(began).Seconds(),
-			i+1,
-			len(steps),
-			s.round+1,
-			s.measure.name,
-		)
+		fmt.Fprintf(progress, "%4.0f s  %3d/%d  round %d  %-13s", time.Since(began).Seconds(), i+1, len(steps),
+			s.round+1, s.measure.name)
 		results := make([][]sample, len(s.systems))
 		errs := make([]error, len(s.systems))
 		var all sync.WaitGroup
@@ -160,11 +153,7 @@ func take(ctx context.Context, o options, c chosen, progress io.Writer) (*report
 
 // takeOne does one measurement: a fresh queue on a fresh server.
 func takeOne(
-	ctx context.Context,
-	o options,
-	s system,
-	m measure,
-	note func(string, ...any),
+	ctx context.Context, o options, s system, m measure, note func(string, ...any),
 ) (samples []sample, err error) {
 	runtime.GC() // what the one before left behind is not this one's to collect
 	start := startServer

@@ -31,11 +31,7 @@ func wake(ctx context.Context, q queue, t task) ([]sample, error) {
 	return []sample{
 			{"wake-p50", percentile(took, 50), "ms"},
 			{"wake-p99", percentile(took, 99), "ms"},
-		}, expect(
-			ctx,
-			q,
-			0,
-		)
+		}, expect(ctx, q, 0)
 }
 
 // wakeEach does so in several channels at once where the system sleeps for long: a sample takes more than a second

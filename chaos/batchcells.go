@@ -12,10 +12,8 @@ import (
 // batchCells are those of messages that are handled together.
 func batchCells() (all []cell) {
 	for _, cut := range cuts {
-		all = append(
-			all,
-			cell{row: "F6", name: "a verdict of a batch/" + cut.name, run: func(w *world) { strikeBatch(w, cut.act) }},
-		)
+		all = append(all,
+			cell{row: "F6", name: "a verdict of a batch/" + cut.name, run: func(w *world) { strikeBatch(w, cut.act) }})
 	}
 	return append(all, cell{row: "F6", name: "what a dead process held, in batches", run: batchOfDead})
 }

@@ -148,10 +148,8 @@ func cells() (all []cell) {
 	}
 	for _, s := range steps {
 		for _, cut := range cuts {
-			all = append(
-				all,
-				cell{row: "F6", name: s.name + "/" + cut.name, run: func(w *world) { strike(w, s, cut.act, "") }},
-			)
+			all = append(all,
+				cell{row: "F6", name: s.name + "/" + cut.name, run: func(w *world) { strike(w, s, cut.act, "") }})
 		}
 	}
 	all = append(all, cell{row: "F6", name: "verdict unsent", run: unsent})
@@ -184,10 +182,8 @@ func cells() (all []cell) {
 		"SKIPME yes"} {
 		for _, busy := range []bool{true, false} {
 			name := map[bool]string{true: "busy", false: "idle"}[busy]
-			all = append(
-				all,
-				cell{row: "F13", name: what + "/" + name, own: true, run: func(w *world) { flush(w, what, busy) }},
-			)
+			all = append(all,
+				cell{row: "F13", name: what + "/" + name, own: true, run: func(w *world) { flush(w, what, busy) }})
 		}
 	}
 	return slices.Concat(all, idCells(), timeCells(), batchCells(), payloadCells())
@@ -263,10 +259,8 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	}
 	put := func(key any, id, plan string) {
 		m := &message{id: c + "/" + id, plan: plan}
-		w.log.say(
-			entry{Op: deliver, Phase: invoke, ID: m.id, Note: plan},
-			entry{Op: deliver, Phase: ok, ID: m.id, Note: plan},
-		)
+		w.log.say(entry{Op: deliver, Phase: invoke, ID: m.id, Note: plan},
+			entry{Op: deliver, Phase: ok, ID: m.id, Note: plan})
 		raw := m.payload()
 		if strings.HasPrefix(id, "some") {
 			e := element.Element{Serial: element.NewSerial(), Payload: raw}
@@ -302,12 +296,8 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	q, shutdown := w.receive(orders{Workers: 2, Lease: time.Second})
 	log := &ledger{by: "cell", file: w.log.file}
 	post := func(id, plan string, bytes int) {
-		_ = post(
-			context.Background(),
-			q,
-			log,
-			&message{channel: c, id: c + "/" + id, plan: plan, filler: make([]byte, bytes)},
-		)
+		_ = post(context.Background(), q, log,
+			&message{channel: c, id: c + "/" + id, plan: plan, filler: make([]byte, bytes)})
 	}
 	if st.when == largely {
 		post("large", planOK, 100<<10)
@@ -441,11 +431,8 @@ func unsent(w *world) {
 	w.deliver(1, planSlow+"300")
 	w.until(5*time.Second, "it runs", func() bool { return w.begun("harness") > 0 })
 	rule := w.proxy.On(redistest.ByName("BRPOPLPUSH", ".prepare")(w.channels[0]), 1, redistest.CutAfter)
-	w.until(
-		5*time.Second,
-		"the fault strikes",
-		func() bool { return rule.Struck() > 0 || w.post(w.channels[0], planOK, nil) != nil },
-	)
+	w.until(5*time.Second, "the fault strikes",
+		func() bool { return rule.Struck() > 0 || w.post(w.channels[0], planOK, nil) != nil })
 	w.proxy.Refuse(true)
 	w.proxy.CutAll()
 	time.Sleep(400 * time.Millisecond)
@@ -481,12 +468,8 @@ func wrongType(w *world, name string) {
 	}
 	deliver := func(from int) {
 		for i, plan := range []string{planOK, planRetry, planReject, planOK + "+30", planOK} {
-			_ = post(
-				context.Background(),
-				q,
-				log,
-				&message{channel: c, id: fmt.Sprintf("%s/%d", c, from+i), plan: plan},
-			)
+			_ = post(context.Background(), q, log,
+				&message{channel: c, id: fmt.Sprintf("%s/%d", c, from+i), plan: plan})
 		}
 	}
 	var tries attempts

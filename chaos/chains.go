@@ -89,11 +89,8 @@ func (h *history) follow(spare map[string]bool) {
 			if id = nextStep(id); phase == info {
 				spare[id] = true
 			}
-			h.entries = append(
-				h.entries,
-				entry{At: at, By: "ack", Op: deliver, Phase: invoke, ID: id, Note: planOK},
-				entry{At: at, By: "ack", Op: deliver, Phase: phase, ID: id},
-			)
+			h.entries = append(h.entries, entry{At: at, By: "ack", Op: deliver, Phase: invoke, ID: id, Note: planOK},
+				entry{At: at, By: "ack", Op: deliver, Phase: phase, ID: id})
 		}
 	}
 	sortEntries(h.entries)

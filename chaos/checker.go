@@ -73,10 +73,7 @@ func (b breach) String() string {
 		s.WriteString(
 			"    " + e.At.Format(
 				"15:04:05.000000",
-			) + " " + strings.Join(
-				strings.Split(strings.TrimSpace(e.String()), "\t")[1:],
-				" ",
-			) + "\n",
+			) + " " + strings.Join(strings.Split(strings.TrimSpace(e.String()), "\t")[1:], " ") + "\n",
 		)
 	}
 	return s.String()
@@ -257,10 +254,8 @@ func check(h *history) *verdict {
 	for _, p := range h.left {
 		s := of(p.ID)
 		s.left++
-		s.story = append(
-			s.story,
-			entry{At: time.Now(), Op: "left in " + p.Key, Phase: info, ID: p.ID, N: p.Recoveries, Note: p.Failure},
-		)
+		s.story = append(s.story,
+			entry{At: time.Now(), Op: "left in " + p.Key, Phase: info, ID: p.ID, N: p.Recoveries, Note: p.Failure})
 		if p.State == "dead" {
 			s.dead++
 			v.Dead++
@@ -298,29 +293,16 @@ func check(h *history) *verdict {
 		if missing := s.known - s.ok - s.left; missing > 0 && !spare[id] {
 			v.Lost += missing
 			if !h.lossy {
-				broke(
-					"I1 lost",
-					id,
-					"delivered %d times, handled to the end %d times, and %d times in Redis",
-					s.known,
-					s.ok,
-					s.left,
-				)
+				broke("I1 lost", id, "delivered %d times, handled to the end %d times, and %d times in Redis", s.known,
+					s.ok, s.left)
 			}
 		}
 		// Each delivery is in one place: in Redis, or taken out of it by one ack.
 		if over := s.left + s.acked - s.known - s.info; !h.lossy &&
 			(over > 0 || whole && !s.bare && !spare[id] && s.known > s.left+s.acked+s.doubt) {
-			broke(
-				"I6 conservation",
-				id,
+			broke("I6 conservation", id,
 				"delivered %d times (%d more perhaps), acked %d times (%d more perhaps), and %d times in Redis",
-				s.known,
-				s.info,
-				s.acked,
-				s.doubt,
-				s.left,
-			)
+				s.known, s.info, s.acked, s.doubt, s.left)
 		}
 		for attempt, n := range s.done {
 			if extra := n - s.known - s.info; extra > 0 && s.known+s.info > 0 {
@@ -348,15 +330,9 @@ func check(h *history) *verdict {
 		for _, id := range slices.Sorted(maps.Keys(all)) {
 			for attempt, n := range all[id].done {
 				if s := all[id]; v.Allowed > 0 && n > s.known+s.info && s.known+s.info > 0 {
-					broke(
-						"I5 duplicated",
-						id,
-						"attempt %d came to an end %d times, and in all %d more than the %d allowed",
-						attempt,
-						n,
-						v.Duplicated,
-						v.Allowed,
-					)
+					broke("I5 duplicated", id,
+						"attempt %d came to an end %d times, and in all %d more than the %d allowed", attempt, n,
+						v.Duplicated, v.Allowed)
 				}
 			}
 		}
@@ -428,13 +404,8 @@ func (h *history) unexplained(all map[string]*subject, broke func(string, string
 				}
 			}
 			if !struck {
-				broke(
-					"I5 unexplained",
-					id,
-					"attempt %d came to an end %d times, and no fault had struck who had it",
-					attempt,
-					n,
-				)
+				broke("I5 unexplained", id, "attempt %d came to an end %d times, and no fault had struck who had it",
+					attempt, n)
 			}
 		}
 	}
@@ -471,14 +442,8 @@ func (h *history) judgements(broke func(string, string, string, ...any)) {
 			struck = struck || f.At.Before(e.At) && ends.After(e.At)
 		}
 		if !struck {
-			broke(
-				"I7 judged",
-				"",
-				"%s of %s was judged dead at %s, and no fault had struck it",
-				e.Note,
-				by,
-				e.At.Format("15:04:05.000"),
-			)
+			broke("I7 judged", "", "%s of %s was judged dead at %s, and no fault had struck it", e.Note, by,
+				e.At.Format("15:04:05.000"))
 		}
 	}
 }
@@ -501,13 +466,8 @@ func (h *history) stranded(broke func(string, string, string, ...any)) {
 		case e.Op == quiet:
 			for id, since := range waiting {
 				if since.Before(e.Due) {
-					broke(
-						"I2 not drained",
-						id,
-						"nobody had begun it at %s, and no fault had struck since %s",
-						e.At.Format("15:04:05.000"),
-						e.Due.Format("15:04:05.000"),
-					)
+					broke("I2 not drained", id, "nobody had begun it at %s, and no fault had struck since %s",
+						e.At.Format("15:04:05.000"), e.Due.Format("15:04:05.000"))
 				}
 			}
 		}
@@ -630,15 +590,8 @@ func (h *history) order(broke func(string, string, string, ...any)) {
 			for id, s := range ready[higher] {
 				if !s.from.IsZero() && s.from.Add(orderMargin).Before(e.At) &&
 					(s.to.IsZero() || s.to.After(e.At.Add(orderMargin))) {
-					broke(
-						"I10 order",
-						e.ID,
-						"started at %s although %s was ready from %s to %s",
-						e.At,
-						id,
-						s.from,
-						s.to,
-					)
+					broke("I10 order", e.ID, "started at %s although %s was ready from %s to %s", e.At, id, s.from,
+						s.to)
 				}
 			}
 		}
@@ -677,16 +630,8 @@ func (h *history) weights(broke func(string, string, string, ...any)) {
 			}
 			for prefix, weight := range h.shares { // the first one to run out ends it
 				if got, want := started[prefix]*sum*100, n*weight*100; max(got-want, want-got) > n*sum*shareError {
-					broke(
-						"I10 share",
-						"",
-						"%s had %d of %d starts, at a weight of %d in %d",
-						prefix,
-						started[prefix],
-						n,
-						weight,
-						sum,
-					)
+					broke("I10 share", "", "%s had %d of %d starts, at a weight of %d in %d", prefix, started[prefix],
+						n, weight, sum)
 				}
 			}
 			return

@@ -57,10 +57,8 @@ func clockEdits() ([]edit, error) {
 		if dir == "." {
 			name = "shunt"
 		}
-		edits = append(
-			edits,
-			edit{filepath.Join(dir, "chaosclock.go"), "", strings.Replace(clockText, "PACKAGE", name, 1)},
-		)
+		edits = append(edits,
+			edit{filepath.Join(dir, "chaosclock.go"), "", strings.Replace(clockText, "PACKAGE", name, 1)})
 		files, err := fs.Glob(os.DirFS(root), filepath.Join(dir, "*.go"))
 		if err != nil {
 			return nil, err

@@ -48,12 +48,8 @@ func build(dir string, edits ...edit) (bin string, err error) {
 			continue
 		}
 		if n := strings.Count(text, e.old); n != 1 {
-			return "", fmt.Errorf(
-				"%s has %q %d times: the code has moved, and the defect has to be seeded anew",
-				e.file,
-				e.old,
-				n,
-			)
+			return "", fmt.Errorf("%s has %q %d times: the code has moved, and the defect has to be seeded anew",
+				e.file, e.old, n)
 		}
 		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
 	}
@@ -379,11 +375,8 @@ func refuseRetries(w *world) {
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	for range 3 {
 		w.deliver(2, planSlow+"200") // so that what comes meanwhile is taken together
-		refused := x.proxy.On(
-			redistest.ByScript(store.Retry)(w.channels[0]),
-			12,
-			redistest.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot"),
-		)
+		refused := x.proxy.On(redistest.ByScript(store.Retry)(w.channels[0]), 12,
+			redistest.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot"))
 		w.deliver(160, planOK, planOK, planOK, planOK, planOK, planOK, planRetry, planOK)
 		w.until(5*time.Second, "the fault strikes", func() bool { return refused.Struck() > 0 })
 		w.struck("refused")
@@ -443,9 +436,6 @@ func stopAtSweep(w *world) {
 	w.server.Do("PING") // what had come meanwhile is done
 	away.proxy.Hole(false)
 	_ = away.Cont()
-	w.until(
-		5*time.Second,
-		"both are back",
-		func() bool { return w.told(away.Name, "handed-over") > 0 && w.told(judge.Name, "handed-over") > 0 },
-	)
+	w.until(5*time.Second, "both are back",
+		func() bool { return w.told(away.Name, "handed-over") > 0 && w.told(judge.Name, "handed-over") > 0 })
 }

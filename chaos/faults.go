@@ -450,10 +450,8 @@ func terms(w *world, r *rand.Rand, long bool) {
 	w.drained(20 * time.Second)
 	w.stop()
 	keys, _ := redis.Strings(w.server.TryDo("KEYS", "{"+w.channels[0]+"}.*"))
-	w.log.say(
-		entry{Op: count, ID: "keys", Phase: invoke},
-		entry{Op: count, ID: "keys", Phase: ok, N: len(keys), Note: strings.Join(keys, " ")},
-	)
+	w.log.say(entry{Op: count, ID: "keys", Phase: invoke},
+		entry{Op: count, ID: "keys", Phase: ok, N: len(keys), Note: strings.Join(keys, " ")})
 }
 
 // rate is how many messages are handled a second, over a while.
@@ -759,12 +757,8 @@ func promoters(w *world, r *rand.Rand, long bool) {
 	}
 	for i := range 5 {
 		x := w.start(orders{Workers: 4, Lease: time.Second})
-		w.dies(
-			"cut off amid a promotion",
-			x,
-			30*time.Second,
-			x.proxy.On(redistest.Command("", "}.delay", "}.prepare"), 2+3*i, redistest.CutAfter),
-		)
+		w.dies("cut off amid a promotion", x, 30*time.Second,
+			x.proxy.On(redistest.Command("", "}.delay", "}.prepare"), 2+3*i, redistest.CutAfter))
 	}
 	w.load.Wait()
 	w.start(orders{Workers: 16})

@@ -108,10 +108,8 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 		time.Sleep(refusing)
 		rule.Remove()
 		if !caller &&
-			!strings.HasPrefix(
-				refusal,
-				"WRONGTYPE",
-			) { // of callers there are many; and an index that cannot be read holds nothing up
+			!strings.HasPrefix(refusal,
+				"WRONGTYPE") { // of callers there are many; and an index that cannot be read holds nothing up
 			tries.spin(w, 2)
 		}
 	}

@@ -57,19 +57,8 @@ func (e entry) String() string {
 	if !e.Due.IsZero() {
 		due = e.Due.UnixNano()
 	}
-	return fmt.Sprintf(
-		"%d\t%s\t%s\t%s\t%q\t%s\t%d\t%d\t%d\t%q\n",
-		e.At.UnixNano(),
-		e.By,
-		e.Op,
-		e.Phase,
-		e.ID,
-		e.Serial,
-		e.Attempt,
-		e.N,
-		due,
-		e.Note,
-	)
+	return fmt.Sprintf("%d\t%s\t%s\t%s\t%q\t%s\t%d\t%d\t%d\t%q\n", e.At.UnixNano(), e.By, e.Op, e.Phase, e.ID, e.Serial,
+		e.Attempt, e.N, due, e.Note)
 }
 
 func parseEntry(line string) (e entry, err error) {

@@ -63,20 +63,12 @@ func (p *plan) read() {
 	flag.Uint64Var(&p.seed, "seed", uint64(number("SEED", int(time.Now().Unix()))), "of all that is drawn")
 	flag.DurationVar(&p.time, "time", length, "of each random mix")
 	flag.IntVar(&p.mixes, "mixes", number("MIXES", 20), "how many random mixes, of seeds that follow each other")
-	flag.StringVar(
-		&p.only,
-		"only",
-		os.Getenv("ONLY"),
+	flag.StringVar(&p.only, "only", os.Getenv("ONLY"),
 		"rows to run, by patterns with commas between them, as of path.Match; cells, mix, defects and the names of "+
-			"defects are rows, too. Then nothing is written",
-	)
-	flag.StringVar(
-		&p.out,
-		"out",
-		"",
+		"defects are rows, too. Then nothing is written")
+	flag.StringVar(&p.out, "out", "",
 		"directory to write to; empty: docs, and of a part nowhere. The rows of a part take the place of those that "+
-			"are there",
-	)
+		"are there")
 	flag.BoolVar(&p.render, "render", false, "run nothing: write the page anew from the figures beside it")
 	flag.Parse()
 }
@@ -114,14 +106,8 @@ func main() {
 	r := &report{
 		Seed: p.seed,
 		Command: strings.TrimSuffix(
-			fmt.Sprintf(
-				"make chaos ROUNDS=%d SEED=%d TIME=%s MIXES=%d ONLY='%s'",
-				p.rounds,
-				p.seed,
-				p.time,
-				p.mixes,
-				p.only,
-			),
+			fmt.Sprintf("make chaos ROUNDS=%d SEED=%d TIME=%s MIXES=%d ONLY='%s'", p.rounds, p.seed, p.time, p.mixes,
+				p.only),
 			" ONLY=''",
 		),
 	}
@@ -182,9 +168,7 @@ func (p *plan) done(res *result) {
 		res.Duplicated,
 		res.Allowed,
 		res.Orphaned,
-		res.RecoveryP50.Round(
-			time.Millisecond,
-		),
+		res.RecoveryP50.Round(time.Millisecond),
 		res.RecoveryP99.Round(time.Millisecond),
 		res.LateP99.Round(10*time.Microsecond),
 		res.Took.Round(time.Second),

@@ -27,15 +27,8 @@ type blow struct {
 }
 
 func (b blow) String() string {
-	return fmt.Sprintf(
-		"%8.3fs %-14s for %v who %d nth %d %q",
-		b.At.Seconds(),
-		b.Kind,
-		b.For.Round(time.Millisecond),
-		b.Who,
-		b.Nth,
-		b.What,
-	)
+	return fmt.Sprintf("%8.3fs %-14s for %v who %d nth %d %q", b.At.Seconds(), b.Kind, b.For.Round(time.Millisecond),
+		b.Who, b.Nth, b.What)
 }
 
 // The kinds of blows, by the hand that strikes them: what one hand does it does one after another, what two do comes at
@@ -231,24 +224,8 @@ func mix(t testing.TB, s *redistest.Server, defect string, seed uint64, length t
 		m.join(w.channels[1:])
 	}
 	deliverer := w.start(orders{Name: "deliverer", Enqueue: 60, Channels: w.channels, Plans: usual})
-	w.flow(
-		150,
-		planOK,
-		planRetry,
-		planSlow+"30",
-		"after:50",
-		planOK+"+100",
-		planReject,
-		planAfter+"1500",
-		planDeaf+"800",
-		planOK,
-		planTwice,
-		planAfter+"1800",
-		planOK+"+40",
-		planPanic,
-		planOK,
-		planGoexit,
-	)
+	w.flow(150, planOK, planRetry, planSlow+"30", "after:50", planOK+"+100", planReject, planAfter+"1500",
+		planDeaf+"800", planOK, planTwice, planAfter+"1800", planOK+"+40", planPanic, planOK, planGoexit)
 	w.load.Go(m.oddities)
 	// What one hand does it does one after another; shots and pauses are nobody's, and wait for nobody.
 	turn := make(map[int][]blow)

@@ -255,23 +255,13 @@ func (h *history) named(n *names, spare map[string]bool, broke func(string, stri
 			}
 			whose[e.Serial] = e.ID
 			if _, met := serials[e.ID][e.Serial]; !met && len(serials[e.ID]) == invoked[e.ID] {
-				broke(
-					"I14 doubled",
-					e.ID,
-					"delivered %d times and handled under %d serials",
-					invoked[e.ID],
-					len(serials[e.ID])+1,
-				)
+				broke("I14 doubled", e.ID, "delivered %d times and handled under %d serials", invoked[e.ID],
+					len(serials[e.ID])+1)
 			}
 			serials[e.ID][e.Serial] += 0
 			if at, was := cancelled[e.Serial]; was && e.At.After(at) {
-				broke(
-					"I16 cancelled",
-					e.ID,
-					"handled at %s although its Cancel had returned at %s",
-					clockOf(e.At),
-					clockOf(at),
-				)
+				broke("I16 cancelled", e.ID, "handled at %s although its Cancel had returned at %s", clockOf(e.At),
+					clockOf(at))
 			}
 		case e.Op == "acked" && whose[e.Serial] != "":
 			id := whose[e.Serial]
@@ -296,14 +286,8 @@ func (h *history) named(n *names, spare map[string]bool, broke func(string, stri
 			}
 			for _, o := range ls {
 				if o != l && o.phase == ok && o.begun.After(l.answered) && o.answered.Before(l.seen) {
-					broke(
-						"I15 two of one id",
-						l.id,
-						"begun to be handled at %s, and %s was delivered at %s",
-						clockOf(l.seen),
-						o.id,
-						clockOf(o.answered),
-					)
+					broke("I15 two of one id", l.id, "begun to be handled at %s, and %s was delivered at %s",
+						clockOf(l.seen), o.id, clockOf(o.answered))
 				}
 			}
 		}
@@ -372,17 +356,8 @@ func (h *history) together(broke func(string, string, string, ...any)) {
 					break
 				}
 				if y.serial != x.serial && !x.lost && !y.lost {
-					broke(
-						"I15 two of one id",
-						y.id,
-						"handled by %s from %s on, and %s by %s from %s to %s",
-						y.by,
-						clockOf(y.from),
-						x.id,
-						x.by,
-						clockOf(x.from),
-						clockOf(x.to),
-					)
+					broke("I15 two of one id", y.id, "handled by %s from %s on, and %s by %s from %s to %s", y.by,
+						clockOf(y.from), x.id, x.by, clockOf(x.from), clockOf(x.to))
 				}
 			}
 		}

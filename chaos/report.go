@@ -108,15 +108,8 @@ type catch struct {
 }
 
 func (c *catch) String() string {
-	return fmt.Sprintf(
-		"%s: on its schedule %q (sound %t), by the mix of seed %d after %v %q",
-		c.Name,
-		c.OnSchedule,
-		c.SoundSchedule,
-		c.MixSeed,
-		c.MixTook.Round(time.Second),
-		c.ByMix,
-	)
+	return fmt.Sprintf("%s: on its schedule %q (sound %t), by the mix of seed %d after %v %q", c.Name, c.OnSchedule,
+		c.SoundSchedule, c.MixSeed, c.MixTook.Round(time.Second), c.ByMix)
 }
 
 //go:embed reliability.md.tmpl

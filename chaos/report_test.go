@@ -16,9 +16,11 @@ func TestPage(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "data"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := &report{Date: "2026-01-02", Commit: "0123456789ab", Command: "make chaos", Redis: "Redis 7", System: "linux", Took: time.Hour,
-		Again:   []*report{{Date: "2026-01-03", Command: "make chaos ONLY=F1"}},
-		Results: []*result{{Row: "F1", What: "a fault", Rounds: 2, Struck: 3, Enqueued: 400}, {Row: "F10 everysec", Lossy: true}},
+	r := &report{Date: "2026-01-02", Commit: "0123456789ab", Command: "make chaos", Redis: "Redis 7", System: "linux",
+		Took:  time.Hour,
+		Again: []*report{{Date: "2026-01-03", Command: "make chaos ONLY=F1"}},
+		Results: []*result{{Row: "F1", What: "a fault", Rounds: 2, Struck: 3, Enqueued: 400}, {Row: "F10 everysec",
+			Lossy: true}},
 		Mixes:   []*result{{Row: "mix 7", Struck: 5, Enqueued: 600}},
 		Defects: []*catch{{Name: "a mistake", OnSchedule: "I1 lost", SoundSchedule: true}},
 	}
@@ -29,7 +31,8 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| F1 | a fault | 2 | 3 | 400 |", "| mix 7 | 5 | 600 |", "| a mistake | I1 lost | passes |",
+	for _, want := range []string{"| F1 | a fault | 2 | 3 | 400 |", "| mix 7 | 5 | 600 |",
+		"| a mistake | I1 lost | passes |",
 		"(not promised)", "commit 0123456789ab", "`make chaos ONLY=F1`"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page has no %q", want)

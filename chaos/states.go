@@ -325,34 +325,16 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 		},
 		"reject": func() {
 			b.verdict(func(doing, old, next string) string {
-				return b.script(
-					func(v any) any { return v.([]any)[0] },
-					store.Reject,
-					3,
-					k.Receivers,
-					doing,
-					k.Dead,
-					old,
-					next,
-					0,
-					0,
-				)
+				return b.script(func(v any) any { return v.([]any)[0] }, store.Reject, 3, k.Receivers, doing, k.Dead,
+					old, next, 0, 0)
 			}, &m.dead)
 		},
 		"promote": func() {
 			// Of one and the same due time, or of some, the order is that of the scores; which of them is whose the
 			// servers need not agree on, because each has its own clock: so one at a time.
 			for len(m.due) > 0 {
-				got := b.script(
-					func(v any) any { return v.([]any)[0] },
-					store.Promote,
-					3,
-					k.Receivers,
-					k.Delay,
-					k.Prepare,
-					1,
-					1<<20,
-				)
+				got := b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Receivers, k.Delay,
+					k.Prepare, 1, 1<<20)
 				b.expect(got, one(1))
 				var e string
 				for i, s := range b.servers {
@@ -370,16 +352,8 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				m.prepare = append([]string{e}, m.prepare...)
 			}
 			b.expect(
-				b.script(
-					func(v any) any { return v.([]any)[0] },
-					store.Promote,
-					3,
-					k.Receivers,
-					k.Delay,
-					k.Prepare,
-					10,
-					1<<20,
-				),
+				b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Receivers, k.Delay, k.Prepare, 10,
+					1<<20),
 				one(0),
 			)
 		},
@@ -518,10 +492,8 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}
 			m.suspect = append(suspects, m.suspect...)
 			m.doing[l] = slices.Clone(m.doing[l][n:])
-			b.expect(
-				b.script(nil, store.Reap, 11, args...),
-				[]any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)},
-			)
+			b.expect(b.script(nil, store.Reap, 11, args...),
+				[]any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)})
 		},
 		"revive": func() {
 			if len(m.dead) == 0 {

@@ -15,10 +15,8 @@ import (
 // timeCells are those of what is bound to a time.
 func timeCells() (all []cell) {
 	for _, cut := range cuts {
-		all = append(
-			all,
-			cell{row: "ids", name: "a tick/" + cut.name, run: func(w *world) { strikeTick(w, cut.act, "") }},
-		)
+		all = append(all,
+			cell{row: "ids", name: "a tick/" + cut.name, run: func(w *world) { strikeTick(w, cut.act, "") }})
 	}
 	for _, text := range refusals {
 		code, _, _ := strings.Cut(text, " ")

@@ -93,10 +93,8 @@ func work(text string) error {
 	}()
 	o.wrong = new(atomic.Bool)
 	goroutines := runtime.NumGoroutine()
-	log.say(
-		entry{Op: count, Phase: invoke, ID: "goroutines", N: goroutines},
-		entry{Op: count, Phase: invoke, ID: "connections"},
-	)
+	log.say(entry{Op: count, Phase: invoke, ID: "goroutines", N: goroutines},
+		entry{Op: count, Phase: invoke, ID: "connections"})
 	q := o.queue(pool, log)
 	if o.Enqueue > 0 {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -148,11 +146,9 @@ func work(text string) error {
 		log.say(entry{Op: unclean, Phase: fail, Note: err.Error()})
 		return err
 	}
-	log.say(
-		entry{Op: count, Phase: ok, ID: "goroutines", N: left, Note: stacks},
+	log.say(entry{Op: count, Phase: ok, ID: "goroutines", N: left, Note: stacks},
 		entry{Op: count, Phase: ok, ID: "connections", N: used.ActiveCount - used.IdleCount},
-		entry{Op: closed, Phase: ok},
-	)
+		entry{Op: closed, Phase: ok})
 	return nil
 }
 

@@ -314,11 +314,8 @@ func (w *world) within(limit time.Duration, done func() bool) bool {
 // holds says whether a worker process has begun so many handlings.
 func (w *world) holds(x *worker, n int) {
 	w.Helper()
-	w.until(
-		10*time.Second,
-		fmt.Sprintf("%s begins %d", x.Name, n),
-		func() bool { return w.begun(x.Name) >= n || x.Gone() },
-	)
+	w.until(10*time.Second, fmt.Sprintf("%s begins %d", x.Name, n),
+		func() bool { return w.begun(x.Name) >= n || x.Gone() })
 }
 
 func (w *world) begun(by string) int {
@@ -379,10 +376,8 @@ func placesOf(do doer, channel string) ([]place, error) {
 			if m.corrupt != "" {
 				id = "corrupt " + id
 			}
-			all = append(
-				all,
-				place{ID: id, State: state, Key: key, Recoveries: int(e.Recoveries), Failure: e.Failure()},
-			)
+			all = append(all,
+				place{ID: id, State: state, Key: key, Recoveries: int(e.Recoveries), Failure: e.Failure()})
 		}
 	}
 	return all, nil
@@ -515,10 +510,8 @@ func chronicle(es []entry) string {
 	var lines []string
 	for _, e := range es {
 		if e.ID == "" && e.Serial == "" || e.Op == fault {
-			lines = append(
-				lines,
-				e.At.Format("05.000")+" "+strings.Join(strings.Split(strings.TrimSpace(e.String()), "\t")[1:], " "),
-			)
+			lines = append(lines,
+				e.At.Format("05.000")+" "+strings.Join(strings.Split(strings.TrimSpace(e.String()), "\t")[1:], " "))
 		}
 	}
 	return strings.Join(lines[max(0, len(lines)-60):], "\n")

@@ -2,33 +2,35 @@ package recur
 
 import "time"
 
-// clock is the clock of Redis, as known from replies.
+// clock estimates the server's clock from the replies of Redis.
 type clock struct {
-	at    time.Time // when, here
-	there float64   // it showed this, in ms
-	err   float64   // give or take this
+	local     time.Time // of the estimate, by the clock here
+	server    float64   // ms since 1970 that the server's clock showed then
+	tolerance float64   // ms by which server may be wrong
 }
 
-// hear takes in that the clock showed ms, which it had not passed by more than 1, between two times here. A reply that
-// took long and does not contradict what is known is passed over; clocks may part by 1 ms a second.
-func (c *clock) hear(ms int64, sent, came time.Time) {
-	half := came.Sub(sent) / 2
-	at, there, err := sent.Add(half), float64(ms)+0.5, millis(half)+0.5
-	if !c.at.IsZero() {
-		age := millis(at.Sub(c.at))
-		if off := c.there + age - there; err > c.err+age/1000 && off <= err && off >= -err {
+// observe takes in a reply in which the server's clock showed ms, between two times by the clock here. The clock had
+// passed ms by less than 1. A slow reply that agrees with the estimate is ignored. The two clocks may drift apart by 1
+// ms a second.
+func (c *clock) observe(ms int64, sent, received time.Time) {
+	half := received.Sub(sent) / 2
+	local, server, tolerance := sent.Add(half), float64(ms)+0.5, millis(half)+0.5
+	if !c.local.IsZero() {
+		age := millis(local.Sub(c.local))
+		difference := c.server + age - server
+		if tolerance > c.tolerance+age/1000 && difference <= tolerance && difference >= -tolerance {
 			return
 		}
 	}
-	*c = clock{at, there, err}
+	*c = clock{local, server, tolerance}
 }
 
-// now is what it shows, in whole ms.
-func (c *clock) now() int64 { return int64(c.there + millis(time.Since(c.at))) }
+// now is what the server's clock shows, in whole ms since 1970.
+func (c *clock) now() int64 { return int64(c.server + millis(time.Since(c.local))) }
 
-// until is how long it takes to show ms.
+// until is the time until the server's clock shows ms.
 func (c *clock) until(ms int64) time.Duration {
-	return time.Duration((float64(ms)-c.there)*1e6) - time.Since(c.at)
+	return time.Duration((float64(ms)-c.server)*1e6) - time.Since(c.local)
 }
 
 func millis(d time.Duration) float64 { return float64(d) / 1e6 }

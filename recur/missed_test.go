@@ -82,12 +82,8 @@ func TestDueOfYears(t *testing.T) {
 
 func TestLatestIsTheEndOfAll(t *testing.T) {
 	t.Parallel()
-	specs := []Spec{
-		Every(700 * time.Millisecond),
-		Cron("*/7 * * * * *", ""),
-		Cron("*/10 1-2,9 * * *", "Europe/Berlin"),
-		Cron("0 0 1 * *", "America/New_York"),
-	}
+	specs := []Spec{Every(700 * time.Millisecond), Cron("*/7 * * * * *", ""), Cron("*/10 1-2,9 * * *",
+		"Europe/Berlin"), Cron("0 0 1 * *", "America/New_York")}
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.SampledFrom(specs).Draw(t, "spec")
 		after := rapid.Int64Range(at("00:00:00.000"), at("23:59:59.999")).Draw(t, "after")

@@ -71,17 +71,9 @@ func TestProcesses(t *testing.T) {
 		late[i] = h.at.Sub(h.tick)
 	}
 	slices.Sort(late)
-	redistest.Tell(
-		fmt.Sprintf(
-			"recur: %d ticks with %d kills: %d messages, handled after %v at the median, %v at 99%%, %v at most\n",
-			want,
-			kills,
-			len(hs),
-			late[len(late)/2],
-			late[len(late)*99/100],
-			late[len(late)-1],
-		),
-	)
+	redistest.Tell(fmt.Sprintf("recur: %d ticks with %d kills: %d messages, handled after %v at the median, %v at "+
+		"99%%, %v at most\n",
+		want, kills, len(hs), late[len(late)/2], late[len(late)*99/100], late[len(late)-1]))
 	if late[0] < 0 {
 		t.Errorf("%v before its tick", -late[0])
 	}

@@ -45,17 +45,8 @@ func (r *record) head() string {
 	if r.paused {
 		state = "paused"
 	}
-	return fmt.Sprintf(
-		"%s %s %d %s %d %d %d %s\n",
-		form,
-		r.revision,
-		r.version,
-		state,
-		r.next,
-		r.last,
-		r.count,
-		r.writer,
-	)
+	return fmt.Sprintf("%s %s %d %s %d %d %d %s\n", form, r.revision, r.version, state, r.next, r.last, r.count,
+		r.writer)
 }
 
 // parseHead reads a head, without or with the body behind it, into what a head has.
@@ -89,11 +80,8 @@ func parseRecord(raw string) (record, error) {
 	}
 	r.body, r.policy, r.spec = body, Policy(policy), Cron(part[1], part[2])
 	if r.policy.check() != nil || r.next < 0 {
-		return r, fmt.Errorf(
-			"it is no record of shunt's: its policy is %d and its next tick %d: remove it",
-			policy,
-			r.next,
-		)
+		return r, fmt.Errorf("it is no record of shunt's: its policy is %d and its next tick %d: remove it", policy,
+			r.next)
 	}
 	r.element, err = element.Decode([]byte(part[3]))
 	return r, err

@@ -10,75 +10,67 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/inside"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
 const (
 	startTimeout = 5 * time.Second
-	lookEvery    = 5 * time.Second // for what no hint told; it costs two small commands
-
-	// Who did not fire a message last waits for so long behind its tick, to hear of it: a round trip, and jitter.
-	giveWay       = 3
-	giveWayJitter = 7 // ms
-
-	mostScripts  = 64      // of one pipeline
-	mostElements = 100     // of one script; a Policy may ask for more, and then it is fired more than once
-	mostBytes    = 1 << 20 // of one script, unless one element alone is larger
-	mostHints    = 10000   // that may wait; then all is read anew
+	pollEvery    = 5 * time.Second // finds what no hint reported; a poll is two small commands
+	maxHints     = 10000           // that wait to be read; beyond that the whole table is read again
 )
 
 // Run enqueues the recurring messages of channels at their ticks, until ctx ends or shutdown is called. Any number of
-// processes may, and each tick is enqueued once; a channel in which nobody runs enqueues none. The error says what is
-// wrong with the channels, the Queue or Redis, after at most 5 s, and then nothing is left running. A Redis that goes
-// away later is waited for; meanwhile Events "receiver-error" tell why. An idle channel costs Redis two small commands
-// every 5 s, a tick one script and, from processes that cannot subscribe, one more each.
+// processes may run a channel, and each tick is enqueued once. Without a runner a channel enqueues none.
 //
-// shutdown waits for what is under way until its ctx ends, and then cuts that short; it returns nil. Call it before
-// Queue.Close: a closed Queue ends it, too, but only when it next asks Redis, after at most 5 s.
+// The error says what is wrong with the channels, the Queue or Redis. It comes after at most 5 s, and then nothing is
+// left running. If Redis goes away later, Run waits for it, and Events of kind shunt.EventReceiverError say why.
+//
+// An idle channel costs Redis two small commands every 5 s. A tick costs one script, and one more from each process
+// that may not subscribe.
+//
+// shutdown waits for commands under way until its ctx ends, and then cancels them; it returns nil. Call it before
+// Queue.Close. A closed Queue ends Run too, but only when the runner next asks Redis, after at most 5 s.
 func (t *Timetable) Run(ctx context.Context, channels ...string) (shutdown shunt.Shutdown, err error) {
 	if len(channels) == 0 {
 		return nil, errors.New("recur: run: no channel: want those of the recurring messages")
 	}
-	door, err := inside.Open(t.Queue)
+	engine, err := queues.Open(t.Queue)
 	if err != nil {
 		return nil, err
 	}
-	hard, cut := context.WithCancel(context.WithoutCancel(ctx))
-	soft, stop := context.WithCancel(ctx)
-	seen := make(map[string]bool)
+	requests, cancelRequests := context.WithCancel(context.WithoutCancel(ctx))
+	running, stop := context.WithCancel(ctx)
 	var runners []*runner
-	start, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
+	start, cancelStart := context.WithTimeout(ctx, startTimeout)
+	defer cancelStart()
+	seen := make(map[string]bool)
 	for _, channel := range channels {
 		if seen[channel] {
 			continue
 		}
 		seen[channel] = true
-		r := &runner{door: door, channel: channel, keys: store.KeysOf(channel), soft: soft, hard: hard,
-			entries: make(
-				map[string]*entry,
-			), most: mostScripts, wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
-		if err := r.readAll(start); err != nil {
+		r := newRunner(engine, channel, running, requests)
+		if err := r.readTable(start); err != nil {
 			stop()
-			cut()
+			cancelRequests()
 			return nil, fmt.Errorf("recur: run channel %q: %w", channel, err)
 		}
 		runners = append(runners, r)
 	}
-	var g errgroup.Group
+	var group errgroup.Group
 	for _, r := range runners {
-		g.Go(func() error {
+		group.Go(func() error {
 			r.run()
 			return nil
 		})
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = g.Wait() // no runner returns an error
+		_ = group.Wait() // no runner returns an error
 		stop()
-		cut()
+		cancelRequests()
 		close(ended)
 	}()
 	return func(ctx context.Context) error {
@@ -86,132 +78,139 @@ func (t *Timetable) Run(ctx context.Context, channels ...string) (shutdown shunt
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			cut()
+			cancelRequests()
 			<-ended
 		}
 		return nil
 	}, nil
 }
 
-// entry is a recurring message in a runner's hands.
-type entry struct {
-	name string
-	record
-	mine  bool         // this runner fired it last
-	due   int64        // when to try, ms of the clock of Redis
-	place int          // in the heap; -1: not there
-	off   link.Holdoff // of refusals that concern it alone
-	// the writer of its next write, however often that is tried: found in a head, it says that one of the tries was
-	// executed
-	pen string
-}
-
 // runner enqueues the ticks of one channel in one process.
 type runner struct {
-	door    inside.Door
-	channel string
-	keys    *store.Keys
-	soft    context.Context // ends: nothing more is begun
-	hard    context.Context // ends: what is under way is cut short
+	engine   engine
+	channel  string
+	keys     *store.Keys
+	running  context.Context // its end ends the runner
+	requests context.Context // of commands; it ends later than running
 
-	// Its goroutine's own.
-	entries map[string]*entry
-	heap    queue // of those that are to be tried, by due
-	clock   clock
-	mark    string    // as read last
-	look    time.Time // of the next look
-	most    int       // scripts of one pipeline: one after an error, so that it concerns one message
-	off     link.Holdoff
+	// Owned by the runner's goroutine.
+	known      map[string]*recurrence // by name
+	scheduled  dueHeap
+	clock      clock
+	mark       string    // as read last
+	nextPoll   time.Time // when to compare the mark
+	maxFirings int       // in one pipeline: 1 after an error, so that the next error concerns one message
+	holdoff    link.Holdoff
 
-	wake chan struct{} // of capacity 1: there are hints, or what follows
-	back chan struct{} // likewise: the subscription is, or is there again
+	wake      chan struct{} // of capacity 1: hints or requests wait
+	connected chan struct{} // of capacity 1: the subscription is confirmed, for the first time or again
 
-	mu    sync.Mutex
-	heard []string // hints not yet taken in
-	asked bool     // a look is due at once
-	anew  bool     // all is to be read, because hints are missing
+	mu            sync.Mutex
+	hints         []string // payloads that wait to be read
+	pollRequested bool
+	readRequested bool // of the whole table
+}
+
+func newRunner(e engine, channel string, running, requests context.Context) *runner {
+	return &runner{
+		engine: e, channel: channel, keys: store.KeysOf(channel), running: running, requests: requests,
+		known: make(map[string]*recurrence), maxFirings: maxFirings,
+		wake: make(chan struct{}, 1), connected: make(chan struct{}, 1),
+	}
 }
 
 // run is the runner's goroutine.
 func (r *runner) run() {
-	hints := r.door.Hints(r.channel)
+	hints := r.engine.Hints(r.channel)
 	l := hints.Listen(r.keys.Recur, r.hint, func(listening bool) {
-		if listening { // what was published before was not heard
-			r.ask(false)
-			poke(r.back)
+		if listening { // hints that were published before did not arrive
+			r.requestPoll(false)
+			signal(r.connected)
 		}
 	})
 	defer func() {
-		ctx, cancel := context.WithTimeout(r.hard, time.Second)
+		ctx, cancel := context.WithTimeout(r.requests, time.Second)
 		defer cancel()
 		hints.Forget(ctx, l)
 	}()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for r.soft.Err() == nil {
+	for r.running.Err() == nil {
 		err := r.step()
 		if errors.Is(err, shunt.ErrClosed) {
 			return
 		}
 		if err != nil {
-			timer.Reset(r.off.Refuse(err))
-			r.trouble(err)
+			timer.Reset(r.holdoff.Refuse(err))
+			r.reportError(err)
 			select {
 			case <-timer.C:
-			case <-r.back:
-			case <-r.soft.Done():
+			case <-r.connected:
+			case <-r.running.Done():
 			}
 			continue
 		}
-		r.off = link.Holdoff{}
-		wait := time.Until(r.look)
-		if len(r.heap) > 0 {
-			wait = min(wait, r.clock.until(r.heap[0].due))
-		}
-		timer.Reset(max(wait, 0))
+		r.holdoff = link.Holdoff{}
+		timer.Reset(r.untilNext())
 		select {
 		case <-timer.C:
 		case <-r.wake:
-		case <-r.soft.Done():
+		case <-r.running.Done():
 		}
 	}
 }
 
-func (r *runner) trouble(err error) {
-	if r.soft.Err() == nil {
-		r.door.Emit(
-			string(shunt.EventReceiverError),
-			r.channel,
-			"",
-			"",
-			0,
-			time.Time{},
-			fmt.Errorf("recur: channel %q: %w", r.channel, err),
-		)
+// untilNext is the time until the next poll or firing.
+func (r *runner) untilNext() time.Duration {
+	wait := time.Until(r.nextPoll)
+	if len(r.scheduled) > 0 {
+		wait = min(wait, r.clock.until(r.scheduled[0].due))
+	}
+	return max(wait, 0)
+}
+
+// step reads what hints and polls report, and fires what is due, one pipeline of it.
+func (r *runner) step() error {
+	r.mu.Lock()
+	hints, poll, all := r.hints, r.pollRequested, r.readRequested
+	r.hints, r.pollRequested, r.readRequested = nil, false, false
+	r.mu.Unlock()
+
+	if err := r.refresh(hints, poll, all); err != nil {
+		r.requestPoll(true) // it also finds what the hints reported
+		return err
+	}
+	return r.fire()
+}
+
+func (r *runner) reportError(err error) {
+	if r.running.Err() == nil {
+		r.engine.Emit(event.Event{Kind: event.ReceiverError, Channel: r.channel,
+			Err: fmt.Errorf("recur: channel %q: %w", r.channel, err)})
 	}
 }
 
-// hint takes what was published: a head, and the name whose it is.
+// hint keeps the payload of a hint: a head, and the name of its record.
 func (r *runner) hint(payload string) {
 	r.mu.Lock()
-	if len(r.heard) < mostHints {
-		r.heard = append(r.heard, payload)
+	if len(r.hints) < maxHints {
+		r.hints = append(r.hints, payload)
 	} else {
-		r.anew = true
+		r.readRequested = true
 	}
 	r.mu.Unlock()
-	poke(r.wake)
+	signal(r.wake)
 }
 
-// ask has a look made at once, or all read.
-func (r *runner) ask(anew bool) {
+// requestPoll has the next step poll at once, or read the whole table.
+func (r *runner) requestPoll(all bool) {
 	r.mu.Lock()
-	r.asked, r.anew = true, r.anew || anew
+	r.pollRequested, r.readRequested = true, r.readRequested || all
 	r.mu.Unlock()
-	poke(r.wake)
+	signal(r.wake)
 }
 
-func poke(c chan struct{}) {
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

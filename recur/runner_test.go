@@ -13,7 +13,6 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/element"
-	"github.com/shuntmq/shunt/internal/inside"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -32,11 +31,8 @@ func TestEachTickOnce(t *testing.T) {
 		}
 		b.receive()
 		b.run()
-		others := []*bench{
-			newBench(t, s.URL(), b.channel),
-			newBench(t, s.URL(), b.channel),
-			newBench(t, s.URL(), b.channel),
-		}
+		others := []*bench{newBench(t, s.URL(), b.channel), newBench(t, s.URL(), b.channel), newBench(t, s.URL(),
+			b.channel)}
 		for i := range 3 {
 			shutdown := others[i].run()
 			n := len(b.handled("a")) + 3
@@ -147,20 +143,16 @@ func TestMissedTicks(t *testing.T) {
 		for now.UnixMilli()%every.Milliseconds() < 10_000 || now.UnixMilli()%every.Milliseconds() > 59*60_000 {
 			every += time.Minute // no tick is near
 		}
-		ended := now.Add(-time.Duration(now.UnixMilli()%every.Milliseconds()) * time.Millisecond).
-			Truncate(time.Millisecond)
+		since := time.Duration(now.UnixMilli()%every.Milliseconds()) * time.Millisecond
+		ended := now.Add(-since).Truncate(time.Millisecond)
 		cases := []struct {
 			name string
 			p    Policy
 			ago  int // intervals since the first that was missed
 			want int
 		}{
-			{
-				"skip",
-				Skip,
-				5,
-				0,
-			}, {"one", One, 5, 1}, {"all", All(1000), 5, 6}, {"latest", All(3), 5, 3}, {"many", All(1000), 250, 251},
+			{"skip", Skip, 5, 0}, {"one", One, 5, 1}, {"all", All(1000), 5, 6}, {"latest", All(3), 5, 3}, {"many",
+				All(1000), 250, 251},
 		}
 		for _, c := range cases {
 			b.add(c.name, Every(every), Missed(c.p))
@@ -182,11 +174,10 @@ func TestMissedTicks(t *testing.T) {
 					t.Errorf("%s: tick %v is none of the latest %d", c.name, h.tick, c.want)
 				}
 			}
-			b.until(
-				time.Second,
-				"the Event of "+c.name,
-				func() bool { return b.missed(c.name, ended.Add(time.Duration(-c.ago)*every)) },
-			)
+			b.until(time.Second, "the Event of "+c.name, func() bool {
+				return b.missed(c.name,
+					ended.Add(time.Duration(-c.ago)*every))
+			})
 			if e := b.entry(c.name); e.Count != c.want || c.want > 0 && !e.Last.Equal(ended) {
 				t.Errorf("%s: %+v", c.name, e)
 			}
@@ -258,8 +249,8 @@ func TestFullRedis(t *testing.T) {
 	p.ResetCounts()
 	began := time.Now()
 	b.until(20*time.Second, "more of it", func() bool { return b.sum(shunt.EventReceiverError) >= 4 })
-	if n, took := p.Count(fires), time.Since(began); n > 4 ||
-		took < time.Second { // the third wait is of half a second, the fourth of one
+	// the third wait is of half a second, the fourth of one
+	if n, took := p.Count(fires), time.Since(began); n > 4 || took < time.Second {
 		t.Errorf("%d scripts while full, in %v", n, took)
 	}
 	s.Do("CONFIG", "SET", "maxmemory", 0)
@@ -282,11 +273,10 @@ func TestOneThatCannot(t *testing.T) {
 	s.Do("HSET", store.KeysOf(b.channel).Recur, "foreign", "what ever")
 	b.receive()
 	b.run()
-	b.until(
-		5*time.Second,
-		"ticks",
-		func() bool { return len(b.handled("a")) >= 5 && b.sum(shunt.EventReceiverError) >= 3 },
-	)
+	b.until(5*time.Second, "ticks", func() bool {
+		return len(b.handled("a")) >= 5 &&
+			b.sum(shunt.EventReceiverError) >= 3
+	})
 	b.once("a", 100*time.Millisecond, false)
 	if n := b.sum(shunt.EventReceiverError); n != 3 {
 		t.Errorf("told %d times, want once each", n)
@@ -313,11 +303,10 @@ func TestOneThatIsRefused(t *testing.T) {
 	b.add("refused", Every(month), With(shunt.ID("x")))
 	b.set(s, "refused", ago)
 	b.run()
-	b.until(
-		3*time.Second,
-		"the others",
-		func() bool { return s.Do("LLEN", store.KeysOf(b.channel).Prepare) == int64(n) },
-	)
+	b.until(3*time.Second, "the others", func() bool {
+		return s.Do("LLEN",
+			store.KeysOf(b.channel).Prepare) == int64(n)
+	})
 	b.until(time.Second, "their Events", func() bool { return b.sum(shunt.EventEnqueued) == n })
 	s.Do("DEL", store.KeysOf(b.channel).IDs)
 	b.until(8*time.Second, "the one", func() bool { return b.sum(shunt.EventEnqueued) == n+1 })
@@ -375,11 +364,8 @@ func TestCost(t *testing.T) {
 	b.add("a", Every(time.Hour))
 	b.run()
 	looks := redistest.Command("TIME")
-	b.until(
-		15*time.Second,
-		"two looks",
-		func() bool { return p.Count(looks) >= 5 },
-	) // Add's, the start's, the subscription's
+	// Add's, the start's, the subscription's
+	b.until(15*time.Second, "two looks", func() bool { return p.Count(looks) >= 5 })
 	if n := p.Commands(); n > 20 {
 		t.Errorf("%d commands:\n%s", n, strings.Join(p.Log(), "\n"))
 	}
@@ -472,11 +458,10 @@ func TestID(t *testing.T) {
 		}
 		b.until(time.Second, "Events", func() bool { return b.sum(shunt.EventDuplicate) >= 4 })
 		b.receive()
-		b.until(
-			5*time.Second,
-			"one handled, and the next",
-			func() bool { return len(b.handled("a")) >= 3 && len(b.handled("b")) >= 1 },
-		)
+		b.until(5*time.Second, "one handled, and the next", func() bool {
+			return len(b.handled("a")) >= 3 &&
+				len(b.handled("b")) >= 1
+		})
 	})
 }
 
@@ -577,35 +562,46 @@ func TestFireScript(t *testing.T) {
 		redistest.Leaks(t)
 		b := newBench(t, s.URL(), redistest.Name(t))
 		b.add("a", Every(time.Hour))
-		door, err := inside.Open(b.Queue)
+		engine, err := queues.Open(b.Queue)
 		if err != nil {
 			t.Fatal(err)
 		}
-		now, head, r, err := read(t.Context(), door, b.channel, "a")
+		k := store.KeysOf(b.channel)
+		read, err := readOne(t.Context(), engine, k, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		then, e := r.written(), r.message(now, now)
+		now, head := read.now, read.head
+		then, e := read.record.written(), read.record.message(now.UnixMilli(), now.UnixMilli())
+		changed := func(head string) store.RecurFiringReply {
+			return store.RecurFiringReply{HeadChanged: true,
+				Head: head}
+		}
+		notTheTime := store.RecurFiringReply{NotTheTime: true}
 		for _, c := range []struct {
-			what, old   string
-			from, until int64
-			n           int
-			found       string
+			what, head  string
+			from, until time.Time
+			want        store.RecurFiringReply
 		}{
-			{"early", head, now + 60_000, 0, -2, ""},
-			{"late", head, now - 2, now - 1, -2, ""},
-			{"of another head", then.head(), now, 0, -1, head},
-			{"in time", head, now, now + 60_000, 1, ""},
-			{"again", head, now, now + 60_000, -1, then.head()},
+			{"early", head, now.Add(time.Minute), time.Time{}, notTheTime},
+			{"late", head, now.Add(-2 * time.Millisecond), now.Add(-time.Millisecond), notTheTime},
+			{"of another head", then.head(), now, time.Time{}, changed(head)},
+			{"in time", head, now, now.Add(time.Minute), store.RecurFiringReply{Enqueued: 1}},
+			{"again", head, now, now.Add(time.Minute), changed(then.head())},
 		} {
-			f := firingOf("a", c.old, then.head(), &e)
-			f.From, f.Until, f.Elements = c.from, c.until, [][]byte{e.Encode()}
-			results, _, err := store.RunRecurFire(t.Context(), door, store.KeysOf(b.channel), f)
-			if err != nil {
-				t.Fatal(err)
+			replies, twice, err := store.FireRecur(t.Context(), engine, k, store.RecurFiring{
+				Name: "a", Head: c.head, Next: then.head(), From: c.from, Until: c.until,
+				Elements: [][]byte{e.Encode()},
+			})
+			if err != nil || twice {
+				t.Fatalf("%s: twice %v, %v", c.what, twice, err)
 			}
-			if r := results[0]; r.Err != nil || r.Now < now || r.N != c.n || r.Head != c.found {
-				t.Errorf("%s: %+v", c.what, r)
+			got := replies[0]
+			if got.Now.Before(now.Truncate(time.Millisecond)) {
+				t.Errorf("%s: at %v, before %v", c.what, got.Now, now)
+			}
+			if got.Now = (time.Time{}); got != c.want {
+				t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 			}
 		}
 		if n := s.Do("LLEN", store.KeysOf(b.channel).Prepare); n != int64(1) {
@@ -621,22 +617,15 @@ func TestHints(t *testing.T) {
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL(), redistest.Name(t))
 	b.add("a", Every(time.Hour))
-	door, err := inside.Open(b.Queue)
+	engine, err := queues.Open(b.Queue)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{
-		door:    door,
-		channel: b.channel,
-		keys:    store.KeysOf(b.channel),
-		soft:    t.Context(),
-		hard:    t.Context(),
-		entries: make(map[string]*entry),
-	}
-	if err := r.readAll(t.Context()); err != nil {
+	r := newRunner(engine, b.channel, t.Context(), t.Context())
+	if err := r.readTable(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	first := r.entries["a"].record
+	first := r.known["a"].record
 	second := first.written()
 	second.next += 3_600_000
 	third := second.written()
@@ -652,24 +641,24 @@ func TestHints(t *testing.T) {
 		{"the next", second, second.next, 1}, {"one before", first, second.next, 1}, {"a pause", third, second.next, 0},
 		{"of another body", other, first.next, 1}, // so what is in Redis was read
 	} {
-		if err := r.learn([]string{c.hint.head() + "a"}, false, false); err != nil {
+		if err := r.refresh([]string{c.hint.head() + "a"}, false, false); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.entries["a"]; e.next != c.next || len(r.heap) != c.held {
-			t.Errorf("%s: next %d, want %d; %d in the heap, want %d", c.what, e.next, c.next, len(r.heap), c.held)
+		if e := r.known["a"]; e.next != c.next || len(r.scheduled) != c.held {
+			t.Errorf("%s: next %d, want %d; %d scheduled, want %d", c.what, e.next, c.next, len(r.scheduled), c.held)
 		}
 	}
 	if err := b.Remove(t.Context(), b.channel, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.learn([]string{"\na"}, false, false); err != nil || len(r.entries) != 0 || len(r.heap) != 0 {
-		t.Errorf("removed: %v, %v", r.entries, err)
+	if err := r.refresh([]string{"\na"}, false, false); err != nil || len(r.known) != 0 || len(r.scheduled) != 0 {
+		t.Errorf("removed: %v, %v", r.known, err)
 	}
-	for range mostHints + 10 {
+	for range maxHints + 10 {
 		r.hint("\na")
 	}
-	if len(r.heard) != mostHints || !r.anew {
-		t.Errorf("%d hints wait", len(r.heard))
+	if len(r.hints) != maxHints || !r.readRequested {
+		t.Errorf("%d hints wait", len(r.hints))
 	}
 }
 
@@ -678,20 +667,20 @@ func TestClock(t *testing.T) {
 	var c clock
 	t0 := time.Now().Add(-time.Second)
 	ms := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Millisecond) }
-	c.hear(1000, ms(0), ms(2))
-	if c.there != 1000.5 || c.err != 1.5 {
+	c.observe(1000, ms(0), ms(2))
+	if c.server != 1000.5 || c.tolerance != 1.5 {
 		t.Fatalf("%+v", c)
 	}
-	c.hear(1100, ms(0), ms(200)) // slow, and in accord
-	if c.there != 1000.5 {
+	c.observe(1100, ms(0), ms(200)) // slow, and in accord
+	if c.server != 1000.5 {
 		t.Errorf("a worse reply was taken: %+v", c)
 	}
-	c.hear(1500, ms(100), ms(300)) // slow, but the clock was set
-	if c.there != 1500.5 {
+	c.observe(1500, ms(100), ms(300)) // slow, but the clock was set
+	if c.server != 1500.5 {
 		t.Errorf("a clock that was set is not believed: %+v", c)
 	}
-	c.hear(1600, ms(299), ms(301))
-	if c.there != 1600.5 || c.err != 1.5 {
+	c.observe(1600, ms(299), ms(301))
+	if c.server != 1600.5 || c.tolerance != 1.5 {
 		t.Errorf("a better reply was not taken: %+v", c)
 	}
 	if now := c.now(); now < 2290 || now > 2400 {

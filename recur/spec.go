@@ -38,11 +38,8 @@ func Cron(expression, zone string) Spec {
 	if d, ok := strings.CutPrefix(s.text, "@every "); ok {
 		every, err := time.ParseDuration(d)
 		if err != nil {
-			s.err = &CronError{
-				Expression: expression,
-				Column:     column(expression, d),
-				Problem:    fmt.Sprintf("%q is no interval: want one such as 1m30s", d),
-			}
+			s.err = &CronError{Expression: expression, Column: column(expression, d),
+				Problem: fmt.Sprintf("%q is no interval: want one such as 1m30s", d)}
 			return s
 		}
 		return Every(every)
@@ -51,19 +48,14 @@ func Cron(expression, zone string) Spec {
 		return s
 	}
 	if zone == "Local" {
-		s.err = errors.New(
-			`recur: zone "Local" differs from host to host: want a name such as Europe/Berlin, or "" for UTC`,
-		)
+		s.err = errors.New(`recur: zone "Local" differs from host to host: ` +
+			`want a name such as Europe/Berlin, or "" for UTC`)
 		return s
 	}
 	var err error
 	if s.in, err = time.LoadLocation(zone); err != nil {
-		s.err = fmt.Errorf(
-			"recur: zone %q: want a name of the IANA database such as Europe/Berlin, or \"\" for UTC; a host "+
-				"without that database needs a program that imports time/tzdata: %w",
-			zone,
-			err,
-		)
+		s.err = fmt.Errorf("recur: zone %q: want a name of the IANA database such as Europe/Berlin, or \"\" for "+
+			"UTC; a host without that database needs a program that imports time/tzdata: %w", zone, err)
 		return s
 	}
 	// From the first of a leap year every date comes within the five years for which the parser's schedule looks.
@@ -183,16 +175,12 @@ var fields = []struct {
 	name  string
 	place cron.ParseOption
 }{
-	{
-		"second",
-		cron.Second,
-	}, {"minute", cron.Minute}, {"hour", cron.Hour}, {"day of the month", cron.Dom}, {"month", cron.Month},
-	{"weekday", cron.Dow},
+	{"second", cron.Second}, {"minute", cron.Minute}, {"hour", cron.Hour}, {"day of the month", cron.Dom}, {"month",
+		cron.Month}, {"weekday", cron.Dow},
 }
 
 var parser = cron.NewParser(
-	cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor,
-)
+	cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
 // parse has every part of every field parsed alone first, because the parser does not say where a mistake is.
 func parse(expression string) (*cron.SpecSchedule, error) {
@@ -208,34 +196,17 @@ func parse(expression string) (*cron.SpecSchedule, error) {
 	case words[0][0] == '@':
 		schedule, err := parser.Parse(strings.Join(words, " "))
 		if err != nil {
-			return nil, wrong(
-				columns[0],
-				"",
-				fmt.Sprintf(
-					"%q is unknown: want @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly, or "+
-						"@every and an interval",
-					strings.Join(words, " "),
-				),
-			)
+			return nil, wrong(columns[0], "", fmt.Sprintf("%q is unknown: want @yearly, @annually, @monthly, "+
+				"@weekly, @daily, @midnight, @hourly, or @every and an interval",
+				strings.Join(words, " ")))
 		}
 		return inUTC(schedule), nil
 	case len(words) < 5:
-		return nil, wrong(
-			len([]rune(expression))+1,
-			"",
-			fmt.Sprintf(
-				"it ends after %d fields: want 5 (minute, hour, day of the month, month, weekday), or 6 with the "+
-					"second before them",
-				len(words),
-			),
-		)
+		return nil, wrong(len([]rune(expression))+1, "", fmt.Sprintf("it ends after %d fields: want 5 (minute, "+
+			"hour, day of the month, month, weekday), or 6 with the second before them", len(words)))
 	case len(words) > 6:
-		return nil, wrong(
-			columns[6],
-			"",
-			"there is a seventh field: want 5 (minute, hour, day of the month, month, weekday), or 6 with the "+
-				"second before them",
-		)
+		return nil, wrong(columns[6], "", "there is a seventh field: want 5 (minute, hour, day of the month, month, "+
+			"weekday), or 6 with the second before them")
 	}
 	for i, word := range words {
 		field := fields[i+6-len(words)]

@@ -55,9 +55,8 @@ func TestCronErrors(t *testing.T) {
 			t.Errorf("%q: %v", c.expression, err)
 			continue
 		}
-		if at != nil &&
-			(at.Column != c.column || at.Field != c.field || at.Expression != c.expression ||
-				!strings.Contains(err.Error(), fmt.Sprintf("column %d", c.column))) {
+		if at != nil && (at.Column != c.column || at.Field != c.field || at.Expression != c.expression ||
+			!strings.Contains(err.Error(), fmt.Sprintf("column %d", c.column))) {
 			t.Errorf("%q: %v: want column %d, field %q", c.expression, err, c.column, c.field)
 		}
 		if !strings.Contains(err.Error(), c.problem) || !strings.HasPrefix(err.Error(), "recur: ") {
@@ -173,15 +172,12 @@ func TestNextIsWhatTheClockShows(t *testing.T) {
 	t.Parallel()
 	changes := map[string][]string{
 		"UTC": {"2026-01-01T00:00:00Z"}, "Europe/Berlin": {"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z"},
-		"America/New_York": {
-			"2026-03-08T07:00:00Z",
-			"2026-11-01T06:00:00Z",
-		}, "America/Sao_Paulo": {"2018-11-04T03:00:00Z", "2018-02-18T02:00:00Z"},
-		"Australia/Lord_Howe": {
-			"2026-10-03T15:30:00Z",
-			"2026-04-04T15:00:00Z",
-		}, "Asia/Kolkata": {"2026-03-01T00:00:00Z"},
-		"Pacific/Apia": {"2011-12-30T10:00:00Z"}, "Africa/Cairo": {"2026-04-23T22:00:00Z", "2026-10-29T21:00:00Z"},
+		"America/New_York":    {"2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z"},
+		"America/Sao_Paulo":   {"2018-11-04T03:00:00Z", "2018-02-18T02:00:00Z"},
+		"Australia/Lord_Howe": {"2026-10-03T15:30:00Z", "2026-04-04T15:00:00Z"},
+		"Asia/Kolkata":        {"2026-03-01T00:00:00Z"},
+		"Pacific/Apia":        {"2011-12-30T10:00:00Z"},
+		"Africa/Cairo":        {"2026-04-23T22:00:00Z", "2026-10-29T21:00:00Z"},
 	}
 	zones := make([]string, 0, len(changes))
 	for z := range changes {
@@ -202,12 +198,10 @@ func TestNextIsWhatTheClockShows(t *testing.T) {
 				a := rapid.IntRange(low, high).Draw(t, name+" from")
 				b := rapid.IntRange(a, high).Draw(t, name+" to")
 				step := rapid.IntRange(1, 7).Draw(t, name+" step")
-				return fmt.Sprintf(
-					"%d-%d/%d",
-					a,
-					b,
-					step,
-				), func(v int) bool { return v >= a && v <= b && (v-a)%step == 0 }
+				return fmt.Sprintf("%d-%d/%d", a, b, step), func(v int) bool {
+					return v >= a && v <= b &&
+						(v-a)%step == 0
+				}
 			}
 			return "*", nil
 		}
@@ -237,13 +231,8 @@ func TestNextIsWhatTheClockShows(t *testing.T) {
 		}
 		got := s.next(from.UnixMilli())
 		if want == 0 && got != 0 && got < from.AddDate(0, 0, 5).UnixMilli() || want != 0 && got != want {
-			t.Fatalf(
-				"%s after %v: %v, want %v",
-				s,
-				from.In(loc),
-				time.UnixMilli(got).In(loc),
-				time.UnixMilli(want).In(loc),
-			)
+			t.Fatalf("%s after %v: %v, want %v", s, from.In(loc), time.UnixMilli(got).In(loc),
+				time.UnixMilli(want).In(loc))
 		}
 	})
 }

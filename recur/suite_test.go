@@ -199,23 +199,20 @@ func (b *bench) set(s redistest.Backend, name string, f func(*record)) {
 func (b *bench) once(name string, every time.Duration, again bool) {
 	b.t.Helper()
 	var n map[int64]int
-	b.until(
-		5*time.Second,
-		"all ticks between the first and the last",
-		func() bool { // one worker may be ahead of the other
-			n = make(map[int64]int)
-			var first, last int64
-			for _, h := range b.handled(name) {
-				tick := h.tick.UnixMilli()
-				n[tick]++
-				if first == 0 || tick < first {
-					first = tick
-				}
-				last = max(last, tick)
+	// one worker may be ahead of the other
+	b.until(5*time.Second, "all ticks between the first and the last", func() bool {
+		n = make(map[int64]int)
+		var first, last int64
+		for _, h := range b.handled(name) {
+			tick := h.tick.UnixMilli()
+			n[tick]++
+			if first == 0 || tick < first {
+				first = tick
 			}
-			return len(n) == 0 || int64(len(n)) == (last-first)/every.Milliseconds()+1
-		},
-	)
+			last = max(last, tick)
+		}
+		return len(n) == 0 || int64(len(n)) == (last-first)/every.Milliseconds()+1
+	})
 	for tick, n := range n {
 		if n > 1 && !again {
 			b.t.Errorf("tick %v came %d times", time.UnixMilli(tick), n)

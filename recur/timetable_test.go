@@ -33,8 +33,7 @@ func TestAdd(t *testing.T) {
 		e := b.entry("a")
 		if e.Spec.String() != "@every 1h0m0s" || e.Missed != All(7) || e.Paused || e.Headers["k"] != "v" ||
 			string(e.Payload) != `"a"` ||
-			!e.Last.IsZero() || e.Count != 0 || e.Channel != b.channel ||
-			!e.Next.After(time.Now()) ||
+			!e.Last.IsZero() || e.Count != 0 || e.Channel != b.channel || !e.Next.After(time.Now()) ||
 			e.Next.After(time.Now().Add(time.Hour+time.Minute)) {
 			t.Errorf("%+v", e)
 		}
@@ -48,8 +47,7 @@ func TestAdd(t *testing.T) {
 		}
 		b.add("a", Cron("@daily", "Europe/Berlin"), Missed(Skip))
 		if e := b.entry("a"); !e.Next.After(time.Now()) || e.Next.Hour() != 0 ||
-			e.Next.Location().String() != "Europe/Berlin" ||
-			e.Spec.String() != "@daily Europe/Berlin" {
+			e.Next.Location().String() != "Europe/Berlin" || e.Spec.String() != "@daily Europe/Berlin" {
 			t.Errorf("with another Spec %+v", e)
 		}
 
@@ -160,9 +158,8 @@ func TestChanges(t *testing.T) {
 		if len(raws) != 1 {
 			t.Fatalf("%d messages", len(raws))
 		}
-		if e, err := element.Decode(raws[0]); err != nil || e.Bare || e.Serial.IsZero() || string(e.Payload) != `"b"` ||
-			len(e.Headers()) != 1 ||
-			e.Headers()["k"] != "v" {
+		if e, err := element.Decode(raws[0]); err != nil || e.Bare || e.Serial.IsZero() ||
+			string(e.Payload) != `"b"` || len(e.Headers()) != 1 || e.Headers()["k"] != "v" {
 			t.Errorf("%+v, %v", e, err)
 		}
 		b.set(s, "b", func(r *record) { r.next = 1 })
@@ -174,9 +171,8 @@ func TestChanges(t *testing.T) {
 
 		s.Do("HSET", k.Recur, "newer", "2 what ever\n", "foreign", "what ever")
 		es, err := b.Timetable.List(ctx, b.channel)
-		if len(es) != 2 || es[0].Name != "a" || es[1].Name != "b" || err == nil ||
-			!strings.Contains(err.Error(), "newer version") ||
-			!strings.Contains(err.Error(), "no record of shunt's") {
+		if len(es) != 2 || es[0].Name != "a" || es[1].Name != "b" || err == nil || !strings.Contains(err.Error(),
+			"newer version") || !strings.Contains(err.Error(), "no record of shunt's") {
 			t.Errorf("%v, %v", es, err)
 		}
 		if err := b.Pause(ctx, b.channel, "newer"); err == nil || !strings.Contains(err.Error(), "newer version") {

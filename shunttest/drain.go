@@ -13,19 +13,6 @@ import (
 	"github.com/shuntmq/shunt"
 )
 
-// Handlings are several, in the order in which they ended. A message that was retried is there once for each time.
-type Handlings []Handling
-
-// Count counts those of a verdict.
-func (hs Handlings) Count(verdict shunt.EventKind) (n int) {
-	for i := range hs {
-		if hs[i].Verdict == verdict {
-			n++
-		}
-	}
-	return n
-}
-
 // Drain handles what waits in the prototypes' channels until nothing is left there but dead messages: also what is due
 // later or is to be tried again, and what handlers enqueue meanwhile. It is a ReceiveOrdered of the Queue with one
 // worker: what the first channel has comes first.
@@ -73,11 +60,9 @@ func (j *journal) watch(next shunt.Handler) shunt.Handler {
 func (j *journal) note(e shunt.Event) {
 	if isVerdict(e.Kind) {
 		j.mu.Lock()
-		j.handlings = append(
-			j.handlings,
-			Handling{Channel: e.Channel, Serial: e.Serial, Attempt: e.Attempt, Message: j.messages[e.Serial],
-				Verdict: e.Kind, Err: e.Err},
-		)
+		j.handlings = append(j.handlings, Handling{Channel: e.Channel, Serial: e.Serial, Attempt: e.Attempt,
+			Message: j.messages[e.Serial],
+			Verdict: e.Kind, Err: e.Err})
 		delete(j.messages, e.Serial)
 		j.mu.Unlock()
 	}
@@ -113,7 +98,7 @@ func (q *Queue) drain(prototypes []shunt.IMessage) (Handlings, error) {
 		}
 	}
 	j := &journal{messages: make(map[string]shunt.IMessage), more: make(chan struct{}, 1)}
-	stage := replica(q.Queue)
+	stage := queues.Copy(q.Queue)
 	stage.Pool, stage.Wrap = q.pool, wrap(q.Wrap, j.watch)
 	stage.Events = func(e shunt.Event) {
 		j.note(e)

@@ -53,8 +53,8 @@ func TestDrainBringsTimeForward(t *testing.T) {
 		t.Errorf("handlings: %v", outs)
 	}
 	last := outs[10]
-	if m, _ := last.Message.(*mail); m == nil || m.To != "bad" || !errors.Is(last.Err, errDown) || last.Attempt != 3 ||
-		last.Channel != "mail" {
+	if m, _ := last.Message.(*mail); m == nil || m.To != "bad" || !errors.Is(last.Err, errDown) ||
+		last.Attempt != 3 || last.Channel != "mail" {
 		t.Errorf("the last outcome: %+v", last)
 	}
 	q.AssertEmpty()
@@ -114,14 +114,9 @@ func TestDrainThatDoesNotEnd(t *testing.T) {
 		enqueue(tb, q, &mail{To: "ann"})
 		q.Drain(&mail{outbox: &outbox{send: fails(errDown)}})
 	})
-	r.wants(
-		t,
-		"stopped by its MaxHandlings after 2",
-		"handlings: 1 messages are left",
+	r.wants(t, "stopped by its MaxHandlings after 2", "handlings: 1 messages are left",
 		`the last one handled, of "mail", was retried at attempt 2`,
-		`{"To":"ann"}  handled 2`,
-		`times: mail server down`,
-	)
+		`{"To":"ann"}  handled 2`, `times: mail server down`)
 	if !r.ended {
 		t.Error("the test goes on")
 	}
@@ -133,13 +128,11 @@ func TestDrainPatience(t *testing.T) {
 		q := New(tb)
 		q.Patience = 20 * time.Millisecond
 		enqueue(tb, q, &mail{})
-		q.Drain(
-			&mail{
-				outbox: &outbox{
-					send: func(ctx context.Context, _ *mail) error { <-ctx.Done(); return context.Cause(ctx) },
-				},
-			},
-		)
+		q.Drain(&mail{outbox: &outbox{send: func(ctx context.Context,
+			_ *mail) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}})
 	})
 	r.wants(t, "stopped by its Patience of 20ms after 0 handlings: 1 messages are left")
 }

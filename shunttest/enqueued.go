@@ -132,13 +132,8 @@ func (q *Queue) assert(m shunt.IMessage, times int, conditions []Condition) {
 		}
 	}
 	if n != x.times {
-		q.t.Errorf(
-			"shunttest: enqueued to %q: %d of this message, want %d\n%s",
-			channel,
-			n,
-			x.times,
-			x.table(payload, there),
-		)
+		q.t.Errorf("shunttest: enqueued to %q: %d of this message, want %d\n%s", channel, n, x.times, x.table(payload,
+			there))
 	}
 }
 

@@ -1,102 +1,30 @@
 package shunttest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/element"
-	"github.com/shuntmq/shunt/internal/inside"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Handling is what became of one message that was handled once.
-type Handling struct {
-	Channel string
-	Serial  string // empty for a bare payload
-	Attempt int    // counted from 1
-	// Message is what Unmarshal made and Resolve was called on; nil if it failed. A test may look at its fields.
-	Message shunt.IMessage
-	// Verdict is shunt.EventAcked, EventRetried, EventRejected or EventUndecodable, of which the last two went to dead.
-	// It is EventCancelled or EventExpired, or EventLateVerdict if the lease was lost.
-	Verdict shunt.EventKind
-	// Err is what Resolve or the middleware returned; a *shunt.PanicError after a panic.
-	Err error
-	// Wait is how long a retried message has to wait: what its RetryAfter or Backoff asked for, rounded up to a
-	// millisecond. Only Handle sets it.
-	Wait time.Duration
-	// Result is what shunt.SetResult set, if the message was acked and had an ID and Retain. Only Handle sets it.
-	Result []byte
-	// Enqueued is what came into any channel meanwhile, also by shunt.Then, in the order of the channels' names and
-	// within each in Queue.Enqueued's. Only Handle sets it.
-	Enqueued []Enqueue
-}
-
-// String tells it in a few words, for the text of a failure.
-func (h Handling) String() string {
-	s := fmt.Sprintf("%s at attempt %d", h.Verdict, h.Attempt)
-	if h.Verdict == shunt.EventRetried && h.Wait > 0 {
-		s += fmt.Sprintf(", to wait %v", h.Wait)
-	}
-	if h.Err != nil {
-		s += fmt.Sprintf(": %v", h.Err)
-	}
-	return s
-}
-
-// Option is how a message comes to its handler in Handle.
-type Option func(*coming) error
-
-type coming struct {
-	attempt int
-	age     time.Duration
-	failure string
-	options []shunt.Option
-}
-
-// Attempt says that it is the n-th handling of the message, 1 to 255; the default is 1.
-func Attempt(n int) Option {
-	return func(c *coming) error {
-		if n < 1 || n > 255 {
-			return fmt.Errorf("Attempt(%d): want 1 to 255", n)
-		}
-		c.attempt = n
-		return nil
-	}
-}
-
-// Age says how long ago the message was enqueued: its shunt.Info's Enqueued, and the time in its serial. The default is
-// now.
-func Age(d time.Duration) Option {
-	return func(c *coming) error {
-		if d < 0 {
-			return fmt.Errorf("Age(%v): want 0 or more", d)
-		}
-		c.age = d
-		return nil
-	}
-}
-
-// Failure is what the attempt before failed with: shunt.Info's Failure.
-func Failure(text string) Option {
-	return func(c *coming) error { c.failure = text; return nil }
-}
-
-// With says what the enqueue asked for: shunt.Header, shunt.Timeout, shunt.ID and the like; but not when it is due or
-// expires, for it is handled at once.
-func With(options ...shunt.Option) Option {
-	return func(c *coming) error { c.options = append(c.options, options...); return nil }
-}
-
-// Handle has one message handled once, at once, and tells what became of it. prototype is what Receive would be given:
-// it has the dependencies, and Unmarshal is called on it; m only gives the payload. The message goes through all that
-// it meets in production: Marshal, Redis, Unmarshal, the Queue's Wrap, Resolve with a context that shunt.FromContext
-// knows, and a verdict by the message's and the Queue's MaxAttempts and Backoff. A message that cannot be decoded is
-// given as shunt.Raw.
+// Handle has one message handled once, at once, and returns the outcome. prototype is what Receive would get: it has
+// the dependencies, and Unmarshal is called on it. m gives the payload alone.
 //
-// It does not touch the Queue's channels, and leaves nothing there but what the handler enqueues: it runs on a Redis of
-// its own. Of the Queue's Events func it calls those of the message. The test ends if the handler takes longer than
-// Patience, or called t.FailNow itself.
+// The message goes through all that it meets in production: Marshal, Redis, Unmarshal, the Queue's Wrap, and Resolve
+// with a context that shunt.FromContext knows. The verdict follows the MaxAttempts and Backoff of the message and the
+// Queue. To test a message that Unmarshal refuses, give it as shunt.Raw.
+//
+// Handle runs on a Redis of its own, so it leaves nothing in the Queue's channels but what the handler enqueues. The
+// Queue's Events func gets the events of the message. The test ends if the handler takes longer than Patience, or has
+// called t.FailNow itself.
 func (q *Queue) Handle(prototype, m shunt.IMessage, opts ...Option) Handling {
 	q.t.Helper()
 	if prototype == nil || m == nil {
@@ -112,12 +40,6 @@ func (q *Queue) Handle(prototype, m shunt.IMessage, opts ...Option) Handling {
 	return out
 }
 
-// exited says whether the handler's goroutine was ended by runtime.Goexit, as t.FailNow does.
-func exited(err error) bool {
-	var p *shunt.PanicError
-	return errors.As(err, &p) && p.Goexit
-}
-
 func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling, err error) {
 	e, err := q.element(m, opts)
 	if err != nil {
@@ -131,12 +53,15 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 	if err != nil {
 		return out, err
 	}
-	s, err := newStage(q, channel, e)
+	s, err := q.newStage(channel, e)
 	if err != nil {
 		return out, err
 	}
 	defer s.close()
-	if out, err = s.play(prototype); err != nil {
+	if out, err = s.run(prototype, q.patience()); err != nil {
+		return out, err
+	}
+	if err := q.carry(s.redis, s.pool, s.serial); err != nil {
 		return out, err
 	}
 	after, err := q.enqueued(channelsOf(q.redis)...)
@@ -144,47 +69,149 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 	return out, err
 }
 
-// element is m as it lies in Redis when it comes so.
-func (q *Queue) element(m shunt.IMessage, opts []Option) (e element.Element, err error) {
-	c := coming{attempt: 1}
-	for _, o := range opts {
-		if err := o(&c); err != nil {
-			return e, err
-		}
-	}
-	door, err := inside.Open(q.desk)
-	if err != nil {
-		return e, err
-	}
-	_, e, in, at, err := door.Encode(m, c.options)
-	if err != nil {
-		return e, err
-	}
-	if in > 0 || !at.IsZero() {
-		return e, errors.New("shunt.In and shunt.At have no meaning here: the message is handled at once")
-	}
-	if e.Extra != nil && e.Extra.Expires != 0 {
-		return e, errors.New("shunt.Expire has no meaning here: the message is handled at once")
-	}
-	e.Attempts = int16(c.attempt - 1)
-	e.SetFailure(c.failure)
-	e.Serial = element.NewSerialAt(time.Now().Add(-c.age))
-	return e, nil
+// stage is where Handle has its message handled: a Redis of its own with that message alone, and a Queue on it. The
+// clock of that Redis stands still, so that a due time is the wait to the millisecond.
+type stage struct {
+	*shunt.Queue
+	redis *miniredis.Miniredis
+	pool  *redis.Pool
+	now   time.Time
+
+	channel, serial, id string
+
+	begun   atomic.Bool
+	message shunt.IMessage   // as the handler gets it; to be read after the verdict
+	verdict chan shunt.Event // of capacity 1
 }
 
-// without is what of all is not among some; bare payloads, which have no serial, are told by their bytes and number.
-func without(all, some []Enqueue) (rest []Enqueue) {
-	id := func(d *Enqueue) string { return d.Channel + " " + d.Serial + " " + string(d.Payload) }
-	known := make(map[string]int)
-	for i := range some {
-		known[id(&some[i])]++
+func (q *Queue) newStage(channel string, e element.Element) (*stage, error) {
+	s := &stage{
+		Queue: queues.Copy(q.Queue), now: time.Now().Truncate(time.Millisecond),
+		channel: channel, serial: e.SerialString(), id: e.ID(), verdict: make(chan shunt.Event, 1),
 	}
-	for i := range all {
-		if k := id(&all[i]); known[k] > 0 {
-			known[k]--
-		} else {
-			rest = append(rest, all[i])
+	var err error
+	if s.redis, s.pool, err = serve(); err != nil {
+		return nil, err
+	}
+	s.Pool, s.Wrap, s.Events = s.pool, wrap(q.Wrap, s.once), s.observe(q.Events)
+	s.redis.SetTime(s.now)
+	// a message that the handler enqueues meets the ids that are taken
+	err = copyIDs(s.pool, q.pool, channelsOf(q.redis))
+	if err == nil {
+		_, err = s.redis.DB(0).Push(store.KeysOf(channel).Prepare, string(e.Encode()))
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// close also waits for the Events func.
+func (s *stage) close() {
+	_ = s.Close() // an unclean end is an error of run, or follows another error
+	s.pool.Close()
+	s.redis.Close()
+}
+
+// once is the kit's middleware: it lets the first handling pass. A later one is of the message itself, retried at once,
+// or of one that follows it in its channel. It goes back to Redis, because the receiver is about to stop.
+func (s *stage) once(next shunt.Handler) shunt.Handler {
+	return func(ctx context.Context, m shunt.IMessage) error {
+		if s.begun.Swap(true) {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		s.message = m
+		return next(ctx, m)
+	}
+}
+
+// observe makes an Events func that passes on the message's events, up to its verdict, to the user's.
+func (s *stage) observe(user func(shunt.Event)) func(shunt.Event) {
+	judged := false
+	return func(ev shunt.Event) {
+		if ev.Serial != s.serial || judged {
+			return
+		}
+		if judged = isVerdict(ev.Kind); judged {
+			s.verdict <- ev
+		}
+		if user != nil {
+			user(ev)
 		}
 	}
-	return rest
+}
+
+// run has the message handled, and stops the receiver again.
+func (s *stage) run(prototype shunt.IMessage, patience time.Duration) (out Handling, err error) {
+	shutdown, err := s.Receive(context.Background(), prototype, 1)
+	if err != nil {
+		return out, err
+	}
+	end, stop := context.WithCancel(context.Background())
+	defer func() {
+		stop()
+		if bad := stopped(shutdown(end)); err == nil {
+			err = bad
+		}
+	}()
+	select {
+	case ev := <-s.verdict:
+		out = Handling{Channel: s.channel, Serial: ev.Serial, Attempt: ev.Attempt, Message: s.message,
+			Verdict: ev.Kind, Err: ev.Err}
+	case <-time.After(patience):
+		if !s.begun.Load() {
+			return out, fmt.Errorf("the handler has not begun after %v", patience)
+		}
+		return out, fmt.Errorf("the handler has not returned after %v", patience)
+	}
+	switch {
+	case out.Verdict == shunt.EventRetried:
+		out.Wait, err = s.wait()
+	case out.Verdict == shunt.EventAcked && s.id != "":
+		out.Result, err = s.result()
+	}
+	return out, err
+}
+
+// stopped is the error of a shutdown. It does not count a message that went back to Redis.
+func stopped(err error) error {
+	var unclean *shunt.ShutdownError
+	if errors.As(err, &unclean) && unclean.Err != nil {
+		return err
+	}
+	return nil
+}
+
+// wait is how long the retried message has to wait. It is 0 for a message that is not in delay.
+func (s *stage) wait() (time.Duration, error) {
+	waiting, err := dues(s.pool, s.channel)
+	for raw, due := range waiting {
+		if isOf(s.serial, raw) {
+			return time.UnixMilli(int64(due)).Sub(s.now), nil
+		}
+	}
+	return 0, err
+}
+
+// result is the result of the acked message, if one is kept.
+func (s *stage) result() ([]byte, error) {
+	status, err := s.Status(context.Background(), s.channel, s.id)
+	if errors.Is(err, shunt.ErrNotFound) {
+		return nil, nil
+	}
+	return status.Outcome.Result, err
+}
+
+// wrap puts the kit's middleware around the user's. Like the user's, it returns nil where that returns none.
+func wrap(user, kit func(shunt.Handler) shunt.Handler) func(shunt.Handler) shunt.Handler {
+	return func(next shunt.Handler) shunt.Handler {
+		if user != nil {
+			if next = user(next); next == nil {
+				return nil
+			}
+		}
+		return kit(next)
+	}
 }

@@ -51,8 +51,8 @@ func TestHandleVerdicts(t *testing.T) {
 				}
 				return c.send(ctx, m)
 			}}}, &mail{To: "ann"}, c.opts...)
-			if out.Verdict != c.verdict || out.Wait != c.wait || !errors.Is(out.Err, c.err) ||
-				c.err == nil && out.Err != nil {
+			if out.Verdict != c.verdict || out.Wait != c.wait || !errors.Is(out.Err, c.err) || c.err == nil &&
+				out.Err != nil {
 				t.Errorf("it was %v", out)
 			}
 			if calls != 1 {
@@ -79,10 +79,8 @@ func TestHandlePanicAndGoexit(t *testing.T) {
 		out.Verdict != shunt.EventRetried {
 		t.Errorf("a panic was %v", out)
 	}
-	out = q.Handle(
-		&mail{outbox: &outbox{send: func(context.Context, *mail) error { runtime.Goexit(); return nil }}},
-		&mail{},
-	)
+	out = q.Handle(&mail{outbox: &outbox{send: func(context.Context, *mail) error { runtime.Goexit(); return nil }}},
+		&mail{})
 	if !errors.As(out.Err, &p) || !p.Goexit || out.Verdict != shunt.EventRetried {
 		t.Errorf("a Goexit was %v", out)
 	}
@@ -145,8 +143,7 @@ func TestHandleGoesAllTheWay(t *testing.T) {
 	age := time.Since(info.EnqueuedAt)
 	if info.Channel != "mail" || info.Attempt != 5 || info.Failure != "greylisted" || info.Headers["trace"] != "x" ||
 		info.Serial != out.Serial ||
-		age < 48*time.Hour ||
-		age > 49*time.Hour {
+		age < 48*time.Hour || age > 49*time.Hour {
 		t.Errorf("the handler's Info: %+v", info)
 	}
 	if deadline <= 59*time.Minute || deadline > time.Hour {
@@ -183,14 +180,9 @@ func TestHandleTellsWhatFollows(t *testing.T) {
 	q := New(t)
 	enqueue(t, q, &mail{To: "taken"}, shunt.ID("7"))
 	p := &mail{outbox: &outbox{send: func(ctx context.Context, m *mail) error {
-		err := shunt.Then(
-			ctx,
-			&mail{To: "next"},
-			&mail{To: "one more"},
-			shunt.With(shunt.Raw("letters", []byte("later")), shunt.In(time.Hour)),
-			shunt.With(&mail{To: "same"}, shunt.ID("7")),
-			shunt.With(&mail{To: "other"}, shunt.ID("8")),
-		)
+		err := shunt.Then(ctx, &mail{To: "next"}, &mail{To: "one more"}, shunt.With(shunt.Raw("letters",
+			[]byte("later")), shunt.In(time.Hour)),
+			shunt.With(&mail{To: "same"}, shunt.ID("7")), shunt.With(&mail{To: "other"}, shunt.ID("8")))
 		if m.To == "bob" {
 			return errDown
 		}

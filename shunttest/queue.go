@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -64,7 +63,7 @@ func New(t testing.TB, configure ...func(*shunt.Queue)) *Queue {
 			tell(e)
 		}
 	}
-	q.desk = replica(q.Queue)
+	q.desk = queues.Copy(q.Queue)
 	q.desk.Wrap, q.desk.Events = nil, nil
 	t.Cleanup(q.end)
 	if err := q.Validate(); err != nil {
@@ -133,16 +132,4 @@ func dues(pool *redis.Pool, channel string) (map[string]float64, error) {
 	conn := pool.Get()
 	defer conn.Close()
 	return redis.Float64Map(conn.Do("ZRANGE", store.KeysOf(channel).Delay, 0, -1, "WITHSCORES"))
-}
-
-// replica is an unused Queue with the configuration of q: the exported fields, as shunt.Queue's comment says.
-func replica(q *shunt.Queue) *shunt.Queue {
-	r := new(shunt.Queue)
-	from, to := reflect.ValueOf(q).Elem(), reflect.ValueOf(r).Elem()
-	for i := range from.NumField() {
-		if from.Type().Field(i).IsExported() {
-			to.Field(i).Set(from.Field(i))
-		}
-	}
-	return r
 }

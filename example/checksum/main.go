@@ -52,11 +52,8 @@ func command(args []string) int {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		fmt.Fprintf(
-			os.Stderr,
-			"checksum: %s\nchecksum -h tells the usage\n",
-			strings.ReplaceAll(err.Error(), "\n", "\nchecksum: "),
-		)
+		fmt.Fprintf(os.Stderr, "checksum: %s\nchecksum -h tells the usage\n",
+			strings.ReplaceAll(err.Error(), "\n", "\nchecksum: "))
 		return 2
 	}
 	s, err := server.Open(c.redis)
@@ -122,13 +119,9 @@ func parse(args []string) (c config, err error) {
 	check(err != nil || !info.IsDir(), "-out %s is a directory: want a file", c.out)
 	check(c.workers >= 1 && c.workers <= 10000, "-workers %d: want 1 to 10000", c.workers)
 	check(c.crashAfter >= 0, "-crash-after %d: want a positive number", c.crashAfter)
-	check(
-		c.crashAfter == 0 || c.redis != "",
-		"-crash-after needs a Redis that outlives this process: give -redis or REDIS_URL",
-	)
-	check(
-		c.crashAfter == 0 || c.out != "",
-		"-crash-after needs -out: without it a killed run leaves nothing to continue",
-	)
+	check(c.crashAfter == 0 || c.redis != "",
+		"-crash-after needs a Redis that outlives this process: give -redis or REDIS_URL")
+	check(c.crashAfter == 0 || c.out != "",
+		"-crash-after needs -out: without it a killed run leaves nothing to continue")
 	return c, errors.Join(errs...)
 }

@@ -75,14 +75,8 @@ func (p *progress) show(c counts, bytes int64, took time.Duration) {
 		full = width * done / known
 	}
 	p.clear()
-	fmt.Fprintf(
-		p.out,
-		"[%s%s] %3d%%  %s",
-		strings.Repeat("#", full),
-		strings.Repeat(".", width-full),
-		100*done/max(1, known),
-		text,
-	)
+	fmt.Fprintf(p.out, "[%s%s] %3d%%  %s", strings.Repeat("#", full), strings.Repeat(".", width-full),
+		100*done/max(1, known), text)
 	p.drawn = true
 }
 

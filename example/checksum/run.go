@@ -226,12 +226,8 @@ func (r *run) resume(ctx context.Context) error {
 		}
 	}
 	if done := r.ledger.len(); done+waiting > 0 {
-		r.progress.say(
-			"continuing: found %d done and %d waiting in Redis, %d of them in the hands of a killed run",
-			done,
-			waiting,
-			held,
-		)
+		r.progress.say("continuing: found %d done and %d waiting in Redis, %d of them in the hands of a killed run",
+			done, waiting, held)
 	}
 	if len(dead) > 0 {
 		r.progress.say("trying %d again that an earlier run had given up", len(dead))
@@ -329,9 +325,7 @@ func (r *run) enqueue(ctx context.Context) error {
 	}
 	root := filepath.Clean(
 		r.dir,
-	) + string(
-		filepath.Separator,
-	) // so that a link to a directory is followed, if DIR is one
+	) + string(filepath.Separator) // so that a link to a directory is followed, if DIR is one
 	err := filepath.WalkDir(root, func(found string, d fs.DirEntry, err error) error {
 		path, _ := filepath.Rel(root, found)
 		path = filepath.ToSlash(path)

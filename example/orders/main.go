@@ -237,11 +237,8 @@ func (o *shop) packing(ctx context.Context) error {
 		o.tell("came in", "%-6s  %s", class, strings.Join(orders, ", "))
 		return o.q.EnqueueAll(ctx, ms)
 	}
-	err := errors.Join(
-		enqueue(o.bulk, "bulk", "bricks", "gravel", "sand"),
-		enqueue(o.normal, "normal", "a book", "a lamp", "a pan"),
-		enqueue(o.vip, "VIP", "pearls", "a violin"),
-	)
+	err := errors.Join(enqueue(o.bulk, "bulk", "bricks", "gravel", "sand"),
+		enqueue(o.normal, "normal", "a book", "a lamp", "a pan"), enqueue(o.vip, "VIP", "pearls", "a violin"))
 	if err != nil {
 		return err
 	}
@@ -350,17 +347,9 @@ func (o *shop) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf(
-		"\n%s after %.1f s: closed %d, packed %d, mailed %d, retried %d, given up %d, left over %d\n",
-		how,
-		time.Since(o.began).Seconds(),
-		o.counts["closed"],
-		o.counts["packed"],
-		o.counts["mailed"],
-		o.counts["retried"],
-		o.counts["given up"],
-		left,
-	)
+	fmt.Printf("\n%s after %.1f s: closed %d, packed %d, mailed %d, retried %d, given up %d, left over %d\n", how,
+		time.Since(o.began).Seconds(), o.counts["closed"], o.counts["packed"], o.counts["mailed"], o.counts["retried"],
+		o.counts["given up"], left)
 	return nil
 }
 

@@ -136,13 +136,8 @@ func (o *office) order(ctx context.Context, name string, takes time.Duration) er
 	var taken *shunt.DuplicateError
 	if errors.As(err, &taken) {
 		s := taken.Status
-		o.tell(
-			"told",
-			"%s was asked for at %s and is in state %s",
-			name,
-			s.EnqueuedAt.In(o.berlin).Format("15:04:05.000"),
-			s.State,
-		)
+		o.tell("told", "%s was asked for at %s and is in state %s", name,
+			s.EnqueuedAt.In(o.berlin).Format("15:04:05.000"), s.State)
 		return nil
 	}
 	return err
@@ -188,13 +183,8 @@ func (o *office) event(e shunt.Event) {
 
 // tell writes one line, in one piece because both processes do: when, where, what happened, to what.
 func (o *office) tell(what, format string, args ...any) {
-	fmt.Printf(
-		"  %s  %s  %-9s  %s\n",
-		time.Now().In(o.berlin).Format("15:04:05.000"),
-		o.name,
-		what,
-		fmt.Sprintf(format, args...),
-	)
+	fmt.Printf("  %s  %s  %-9s  %s\n", time.Now().In(o.berlin).Format("15:04:05.000"), o.name, what,
+		fmt.Sprintf(format, args...))
 }
 
 // close shuts down what was begun; what is in hands then goes back to Redis.

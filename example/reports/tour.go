@@ -99,13 +99,8 @@ func (t *tour) recurring(ctx context.Context) error {
 		return err
 	}
 	at := slices.Sorted(maps.Keys(t.ticks))
-	t.counted = fmt.Sprintf(
-		"seconds %d, ticks %d, reports %d, doubles %d",
-		at[len(at)-1]-at[0]+1,
-		count,
-		t.reports(),
-		t.reports()-len(t.ticks),
-	)
+	t.counted = fmt.Sprintf("seconds %d, ticks %d, reports %d, doubles %d", at[len(at)-1]-at[0]+1, count, t.reports(),
+		t.reports()-len(t.ticks))
 	t.tell("counted", "%s (made in east %d, in west %d)", t.counted, t.by["east"], t.by["west"])
 	return nil
 }
@@ -233,13 +228,8 @@ func (t *tour) play(ctx context.Context) error {
 			err = act(acting)
 		}
 	}
-	how := fmt.Sprintf(
-		"All done after %.1f s: %s; to order: made %s; cancelled %d",
-		time.Since(began).Seconds(),
-		t.counted,
-		strings.Join(t.made, ", "),
-		t.cancelled,
-	)
+	how := fmt.Sprintf("All done after %.1f s: %s; to order: made %s; cancelled %d", time.Since(began).Seconds(),
+		t.counted, strings.Join(t.made, ", "), t.cancelled)
 	if ctx.Err() != nil {
 		t.tell("Ctrl-C", "shutting down; what has begun may end")
 		how, err = fmt.Sprintf("Interrupted in act %.1s and shut down", t.act), nil

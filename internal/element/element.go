@@ -202,12 +202,8 @@ func (e *Element) SerialString() string {
 
 func (e *Element) SetHeader(key, value string) error {
 	if len(key) == 0 || len(key) > maxHeaderKey || len(value) > maxHeaderValue {
-		return fmt.Errorf(
-			"shunt: header %.40q: a key has 1 to %d bytes and a value at most %d",
-			key,
-			maxHeaderKey,
-			maxHeaderValue,
-		)
+		return fmt.Errorf("shunt: header %.40q: a key has 1 to %d bytes and a value at most %d", key, maxHeaderKey,
+			maxHeaderValue)
 	}
 	r := e.alter()
 	if r.headers == nil {

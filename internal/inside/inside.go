@@ -1,25 +1,39 @@
-// Package inside is the door by which shunt's other packages reach what a Queue keeps from its users.
+// Package inside gives recur and shunttest what a shunt.Queue keeps from its users.
 package inside
 
 import (
-	"time"
-
-	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/sender"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Door is what they may ask of a Queue.
-type Door interface {
-	store.Asker
-	// Encode makes the element of a message, a shunt.IMessage, with options, a []shunt.Option. when is the time that In
-	// and At ask for: a wait, or a time of day, both zero for now.
-	Encode(message, options any) (channel string, e element.Element, in time.Duration, at time.Time, err error)
-	// Hints is the subscription of the Queue.
-	Hints(channel string) *link.Subscription
-	// Emit tells an Event.
-	Emit(kind, channel, serial, id string, n int, due time.Time, err error)
+// Access opens and copies Queues. The type parameters stand for *shunt.Queue, shunt.IMessage and shunt.Option.
+type Access[Queue, Message, Option any] struct {
+	// Open opens a Queue, unless it is open already. The error says what is wrong with its configuration.
+	Open func(Queue) (Engine[Message, Option], error)
+	// Copy makes an unused Queue with the same configuration. It opens neither.
+	Copy func(Queue) Queue
 }
 
-// Open is set by shunt: the door of a *shunt.Queue.
-var Open func(queue any) (Door, error)
+// Engine is what an open Queue does for recur and shunttest.
+type Engine[Message, Option any] interface {
+	store.Asker
+	// Draft checks a message with its options, and makes the element and the due time that an enqueue would send.
+	Draft(m Message, options []Option) (sender.Message, error)
+	// Hints is the subscription on the server that has the channel.
+	Hints(channel string) *link.Subscription
+	// Emit adds an event to those of the Queue.
+	Emit(event.Event)
+}
+
+// granted is an Access. It is any because the package cannot name shunt's types: shunt imports it.
+var granted any
+
+// Grant sets the Access that To gives. shunt calls it once, when it is initialized.
+func Grant[Queue, Message, Option any](a Access[Queue, Message, Option]) { granted = a }
+
+// To is the Access to shunt's Queues. It panics unless the type parameters are those of Grant.
+func To[Queue, Message, Option any]() Access[Queue, Message, Option] {
+	return granted.(Access[Queue, Message, Option])
+}

@@ -263,11 +263,8 @@ func (p *Proxy) Count(match Match) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.commands > keepCommands {
-		p.t.Errorf(
-			"redistest: Count after %d commands, of which %d are kept: use a rule with Pass",
-			p.commands,
-			keepCommands,
-		)
+		p.t.Errorf("redistest: Count after %d commands, of which %d are kept: use a rule with Pass", p.commands,
+			keepCommands)
 	}
 	for _, rec := range p.log {
 		if rec.note == "" && match(rec.args) {

@@ -82,10 +82,7 @@ var calls = sync.Pool{New: func() any { c := link.NewCall(); c.KeepWhileDown = t
 // call sends one command, again and again while it is surely not executed and that may change, until ctx ends or, where
 // limit is not 0, for so long. A full Redis ends it at once.
 func (s *Sender) call(
-	ctx context.Context,
-	limit time.Duration,
-	k *store.Keys,
-	fill func(*link.Call),
+	ctx context.Context, limit time.Duration, k *store.Keys, fill func(*link.Call),
 ) (link.Reply, error) {
 	began, left := time.Now(), limit
 	over := func() error {

@@ -169,11 +169,8 @@ type PostponeAnswer struct {
 func RunPostpone(
 	ctx context.Context, a Asker, k *Keys, id string, serial ulid.ULID, mode Mode, ms int64, raw []byte, known bool,
 ) (p PostponeAnswer, err error) {
-	replies, twice, err := a.Ask(
-		ctx,
-		k.Name,
-		func(c *link.Call) { AddPostpone(c, k, id, serial, mode, ms, raw, known) },
-	)
+	replies, twice, err := a.Ask(ctx, k.Name,
+		func(c *link.Call) { AddPostpone(c, k, id, serial, mode, ms, raw, known) })
 	if err != nil {
 		return p, err
 	}

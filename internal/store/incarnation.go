@@ -89,18 +89,8 @@ func AddHandover(c *link.Call, k *Keys, h Handing) {
 		rest = "leave"
 	}
 	args := make([]any, 0, 9+len(h.Held)+len(h.Back))
-	args = append(
-		args,
-		k.Receivers,
-		k.Doing(h.From, h.Worker),
-		k.Doing(h.To, h.Worker),
-		k.Prepare,
-		k.IDs,
-		k.Running,
-		h.Holder,
-		rest,
-		len(h.Held),
-	)
+	args = append(args, k.Receivers, k.Doing(h.From, h.Worker), k.Doing(h.To, h.Worker), k.Prepare, k.IDs, k.Running,
+		h.Holder, rest, len(h.Held))
 	c.AddScript(Handover, 6, append(append(args, h.Held...), h.Back...)...)
 }
 

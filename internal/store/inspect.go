@@ -99,12 +99,8 @@ func Count(ctx context.Context, a Asker, k *Keys) (n Counts, err error) {
 	n.NextPrepare, _ = vs[2].([]byte)
 	n.NextSuspect, _ = vs[4].([]byte)
 	if n.Done > 0 {
-		vs, err = askAll(
-			ctx,
-			a,
-			k.Name,
-			func(c *link.Call) { c.Add("ZRANGE", k.Kept, n.Done-1, n.Done-1, "WITHSCORES") },
-		)
+		vs, err = askAll(ctx, a, k.Name,
+			func(c *link.Call) { c.Add("ZRANGE", k.Kept, n.Done-1, n.Done-1, "WITHSCORES") })
 		if err != nil {
 			return n, err
 		}

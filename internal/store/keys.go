@@ -119,10 +119,8 @@ type DeadReceiver struct {
 func ParseDeadReceiver(member string) (DeadReceiver, error) {
 	part := strings.Fields(member)
 	if len(part) != 3 {
-		return DeadReceiver{}, fmt.Errorf(
-			"shunt: %.80q among the dead receivers is no entry of shunt's: remove it",
-			member,
-		)
+		return DeadReceiver{}, fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it",
+			member)
 	}
 	i, err := ParseIncarnation(part[0])
 	if _, bad := strconv.ParseUint(part[1], 10, 63); err == nil &&
@@ -144,11 +142,8 @@ func CheckChannel(name string) error {
 	}
 	for _, r := range name {
 		if r == '{' || r == '}' || unicode.IsSpace(r) || unicode.IsControl(r) {
-			return fmt.Errorf(
-				"shunt: the channel's name %.80q contains %q: no braces, blanks or control characters",
-				name,
-				r,
-			)
+			return fmt.Errorf("shunt: the channel's name %.80q contains %q: no braces, blanks or control characters",
+				name, r)
 		}
 	}
 	return nil

@@ -247,13 +247,7 @@ func DeleteDead(ctx context.Context, a Asker, k *Keys, raws [][]byte) (int, erro
 
 // RunPurge deletes up to n of what waits in a list, or a set, of the channel: see AddPurge.
 func RunPurge(
-	ctx context.Context,
-	a Asker,
-	k *Keys,
-	key string,
-	set bool,
-	n int,
-	first bool,
+	ctx context.Context, a Asker, k *Keys, key string, set bool, n int, first bool,
 ) (deleted, left int, err error) {
 	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { AddPurge(c, k, key, set, n, first) })
 	if err != nil {

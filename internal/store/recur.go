@@ -3,9 +3,11 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
 )
 
@@ -15,139 +17,137 @@ var (
 	RecurFire = script("ids", "recur_fire")
 )
 
-// The field of {C}.recur that changes with every write but a tick's.
-const recurMark = ""
+// A record of {C}.recur is text of package recur's: a head, which is its first line and changes with every write, and a
+// body. The field '' is no record but the mark, which changes with every write of a body.
 
-// millis is the reply of TIME in ms.
-func millis(v any) (int64, error) {
-	t, err := redis.Int64s(v, nil)
-	if err != nil || len(t) < 2 {
-		return 0, fmt.Errorf("the reply of TIME is %v: %w", v, err)
-	}
-	return t[0]*1000 + t[1]/1000, nil
+// RecurTable is every record of a channel.
+type RecurTable struct {
+	Now     time.Time // by the server's clock
+	Mark    string
+	Records map[string]string // by name
 }
 
-// RecurRecord gives the record of a recurring message, "" where there is none, and the server's time in ms.
-func RecurRecord(ctx context.Context, a Asker, k *Keys, name string) (now int64, record string, err error) {
-	vs, err := askAll(ctx, a, k.Name, func(c *link.Call) {
-		c.Add("TIME")
-		c.Add("HGET", k.Recur, name)
-	})
-	if err != nil {
-		return 0, "", err
-	}
-	record, _ = redis.String(vs[1], nil)
-	now, err = millis(vs[0])
-	return now, record, err
-}
-
-// RecurMark gives what changes with every write to a channel's timetable but a tick's, and the server's time in ms.
-func RecurMark(ctx context.Context, a Asker, k *Keys) (now int64, mark string, err error) {
-	return RecurRecord(ctx, a, k, recurMark)
-}
-
-// RecurRecords gives the records of some recurring messages, "" where there is none.
-func RecurRecords(ctx context.Context, a Asker, k *Keys, names []string) ([]string, error) {
-	vs, err := askAll(ctx, a, k.Name, func(c *link.Call) {
-		for _, name := range names {
-			c.Add("HGET", k.Recur, name)
-		}
-	})
-	records := make([]string, len(vs))
-	for i, v := range vs {
-		records[i], _ = redis.String(v, nil)
-	}
-	return records, err
-}
-
-// RecurAll gives all records of a channel by name, RecurMark's mark, and the server's time in ms.
-func RecurAll(ctx context.Context, a Asker, k *Keys) (now int64, mark string, records map[string]string, err error) {
-	vs, err := askAll(ctx, a, k.Name, func(c *link.Call) {
+// ReadRecurTable reads every record of a channel.
+func ReadRecurTable(ctx context.Context, a Asker, k *Keys) (t RecurTable, err error) {
+	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) {
 		c.Add("TIME")
 		c.Add("HGETALL", k.Recur)
 	})
 	if err != nil {
-		return 0, "", nil, err
+		return t, err
 	}
-	if now, err = millis(vs[0]); err == nil {
-		records, err = redis.StringMap(vs[1], nil)
+	if t.Records, err = redis.StringMap(replies[1].Any(), nil); err != nil {
+		return t, err
 	}
-	mark = records[recurMark]
-	delete(records, recurMark)
-	return now, mark, records, err
+	t.Now, t.Mark = ServerTime(replies[0].Any()), t.Records[""]
+	delete(t.Records, "")
+	return t, nil
 }
 
-// RunRecurSet writes a record, or with "" removes it, if its head is still the one that was read; "" means that there
-// was none. mark is new. A repeat finds another head: false then means that it may have been written.
-func RunRecurSet(ctx context.Context, a Asker, k *Keys, name, head, record, mark string) (written bool, err error) {
-	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { c.AddScript(RecurSet, 1, k.Recur, name, head, record, mark) })
-	n, err := redis.Int(v, err)
+// ReadRecurMark reads the mark, empty where the channel has no record, and the server's time.
+func ReadRecurMark(ctx context.Context, a Asker, k *Keys) (now time.Time, mark string, err error) {
+	return ReadRecur(ctx, a, k, "")
+}
+
+// ReadRecur reads one record, empty where there is none of that name, and the server's time.
+func ReadRecur(ctx context.Context, a Asker, k *Keys, name string) (now time.Time, record string, err error) {
+	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) {
+		c.Add("TIME")
+		c.Add("HGET", k.Recur, name)
+	})
+	if err != nil {
+		return now, "", err
+	}
+	record, _ = redis.String(replies[1].Any(), nil)
+	return ServerTime(replies[0].Any()), record, nil
+}
+
+// ReadRecurs reads some records, each empty where there is none of that name.
+func ReadRecurs(ctx context.Context, a Asker, k *Keys, names []string) ([]string, error) {
+	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) {
+		for _, name := range names {
+			c.Add("HGET", k.Recur, name)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	records := make([]string, len(names))
+	for i, rep := range replies {
+		records[i], _ = redis.String(rep.Any(), nil)
+	}
+	return records, nil
+}
+
+// WriteRecur writes a record, or removes it where record is empty, and gives the channel another mark. It writes only
+// while the head is the one that was read, empty for no record; else written is false. A repeat finds the head that the
+// first one wrote, and writes nothing: so false after an Ask that sent twice may mean that it was written.
+func WriteRecur(ctx context.Context, a Asker, k *Keys, name, head, record string) (written bool, err error) {
+	mark := element.NewSerial().String()
+	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) {
+		c.AddScript(RecurSet, 1, k.Recur, name, head, record, mark)
+	})
+	if err != nil {
+		return false, err
+	}
+	n, err := redis.Int(replies[0].Any(), nil)
 	return n == 1, err
 }
 
-// Firing is what ticks of a recurring message enqueue, and the head that its record has then.
-type Firing struct {
+// RecurFiring enqueues messages of one record, and writes its next head in the same step.
+type RecurFiring struct {
 	Name        string
-	Old, Head   string // as read, and to be written
-	From, Until int64  // ms of the server's clock between which it is time; 0: no bound
-	ID          string // of the messages, or ""
-	Expires     int64  // when they do, ms of the server's clock, or 0
-	Elements    [][]byte
+	Head        string    // as read: nothing happens unless it is still there
+	Next        string    // the head to write
+	From, Until time.Time // by the server's clock, nothing happens before and after; zero: no bound
+	ID          string    // of the messages, or empty
+	Expires     time.Time // when they expire; zero: never
+	Elements    [][]byte  // may be none
 }
 
-// FiringResult is what a Firing came to.
-type FiringResult struct {
-	Now  int64  // the server's time in ms
-	N    int    // enqueued; fewer than there are where the id is taken; OtherHead or NotTheTime: nothing was done
-	Head string // the head that is there in place of the one that was read
-	Err  error
+// RecurFiringReply is what became of a RecurFiring. Unless it was executed, HeadChanged or NotTheTime says why.
+type RecurFiringReply struct {
+	Now         time.Time // by the server's clock
+	Enqueued    int       // of the elements; the others were refused because their id is taken
+	HeadChanged bool
+	Head        string // where it changed: the one that is there, empty for no record
+	NotTheTime  bool   // Now is not between From and Until
 }
 
-// Results of a Firing besides how many were enqueued.
-const (
-	OtherHead  = -1
-	NotTheTime = -2
-)
-
-// RunRecurFire enqueues what some firings ask for, each at most once: a repeat finds the head that the first has
-// written. twice: they were sent again.
-func RunRecurFire(
-	ctx context.Context,
-	a Asker,
-	k *Keys,
-	firings ...Firing,
-) (results []FiringResult, twice bool, err error) {
-	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) {
+// FireRecur sends firings in one pipeline. A repeat of one that was executed changes nothing, and its reply has
+// HeadChanged with its own Next as Head. twice: the firings were sent twice, and each reply is that of the second
+// sending. With an error each of them may have been executed.
+func FireRecur(ctx context.Context, a Asker, k *Keys, firings ...RecurFiring) (replies []RecurFiringReply, twice bool,
+	err error) {
+	raws, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) {
 		for _, f := range firings {
-			c.AddScript(
-				RecurFire,
-				4,
-				k.Recur,
-				k.Prepare,
-				k.IDs,
-				k.Running,
-				f.Name,
-				f.Old,
-				f.Head,
-				f.From,
-				f.Until,
-				f.ID,
-				f.Expires,
-			)
+			c.AddScript(RecurFire, 4, k.Recur, k.Prepare, k.IDs, k.Running,
+				f.Name, f.Head, f.Next, ms(f.From), ms(f.Until), f.ID, ms(f.Expires))
 			c.AddElements(f.Elements...)
 		}
 	})
 	if err != nil {
 		return nil, twice, err
 	}
-	results = make([]FiringResult, len(replies))
-	for i, rep := range replies {
-		r := &results[i]
-		vs, err := redis.Values(rep.Any(), rep.Err)
-		if err == nil {
-			_, err = redis.Scan(vs, &r.Now, &r.N, &r.Head)
+	replies = make([]RecurFiringReply, len(raws))
+	for i, raw := range raws {
+		if replies[i], err = recurFiringReply(raw); err != nil {
+			return nil, twice, err
 		}
-		r.Err = err
 	}
-	return results, twice, nil
+	return replies, twice, nil
+}
+
+func recurFiringReply(rep link.Reply) (r RecurFiringReply, err error) {
+	vs, err := redis.Values(rep.Any(), rep.Err)
+	if err != nil {
+		return r, err
+	}
+	var now int64
+	var n int
+	if _, err = redis.Scan(vs, &now, &n, &r.Head); err != nil {
+		return r, fmt.Errorf("shunt: recur fire answered %v: %w", vs, err)
+	}
+	r.Now, r.Enqueued, r.HeadChanged, r.NotTheTime = time.UnixMilli(now), max(n, 0), n == -1, n == -2
+	return r, nil
 }

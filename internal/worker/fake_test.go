@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -24,7 +25,7 @@ type fake struct {
 
 	mu      sync.Mutex
 	handled map[int]int // times, by number
-	events  []Event
+	events  []event.Event
 	more    chan struct{} // closed and replaced with each event
 }
 
@@ -113,7 +114,7 @@ func (f *fake) judge(it *Item, _ any, err error) *Verdict {
 	return v
 }
 
-func (f *fake) note(evs ...Event) {
+func (f *fake) note(evs ...event.Event) {
 	f.mu.Lock()
 	f.events = append(f.events, evs...)
 	close(f.more)
@@ -146,7 +147,7 @@ func (f *fake) withID(channel int, id string, extra element.Extra) func(*element
 }
 
 // count counts the events of a kind.
-func (f *fake) count(kind Kind) (n int) {
+func (f *fake) count(kind event.Kind) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.events {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -160,7 +161,7 @@ func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) 
 		n, err = n+found, cmp.Or(err, err2)
 	}
 	if n > 0 {
-		r.emit(Event{Kind: Released, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, N: n})
+		r.emit(event.Event{Kind: event.Released, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, N: n})
 	}
 	return n, err
 }

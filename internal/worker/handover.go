@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -63,7 +64,8 @@ func (r *Pool) handover(why error, again bool) {
 	for _, in := range r.channels {
 		r.RequestSweep(in) // the old one may have been the keeper, and hold something
 	}
-	r.emit(Event{Kind: HandedOver, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, N: h.held, Err: why})
+	r.emit(event.Event{Kind: event.HandedOver, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, N: h.held,
+		Err: why})
 }
 
 // handover is one under way. The gate is closed.
@@ -218,7 +220,7 @@ func (h *handover) unknown(some []held) {
 // settle takes out of hand what has an answer. What was refused stays in hand, and what broke the connection is
 // abandoned later. It says whether something did.
 func (h *handover) settle(sent []held, replies []link.Reply) (cut bool) {
-	var evs []Event
+	var evs []event.Event
 	for i, o := range sent {
 		s, it := o.s, o.it
 		s.mu.Lock()

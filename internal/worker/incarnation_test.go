@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -96,12 +97,12 @@ type cut struct {
 	proxy  *redistest.Proxy
 	server *redistest.Server
 	keys   *store.Keys
-	events chan Event
+	events chan event.Event
 }
 
 func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)) *cut {
 	p := redistest.NewProxy(t, s.Addr())
-	c := &cut{proxy: p, server: s, keys: store.KeysOf(redistest.Name(t)), events: make(chan Event, 100_000)}
+	c := &cut{proxy: p, server: s, keys: store.KeysOf(redistest.Name(t)), events: make(chan event.Event, 100_000)}
 	pool, err := link.NewPool(p.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)
 		PrefetchBytes: 256 << 10,
 		Values:        context.Background(),
 		Judge:         func(*Item, any, error) *Verdict { return Ack },
-		Emit: func(evs ...Event) {
+		Emit: func(evs ...event.Event) {
 			for _, e := range evs {
 				c.events <- e
 			}
@@ -178,7 +179,7 @@ func TestAbandonedRegistersGo(t *testing.T) {
 }
 
 // wait waits for an event of a kind and returns it.
-func (c *cut) wait(t *testing.T, kind Kind) Event {
+func (c *cut) wait(t *testing.T, kind event.Kind) event.Event {
 	t.Helper()
 	late := time.After(15 * time.Second)
 	for {
@@ -245,13 +246,13 @@ func TestHandoverFails(t *testing.T) {
 				return c.channels[0].waiter.blocked.Load() && c.proxy.Count(redistest.Command("BRPOPLPUSH")) > 0
 			})
 			c.proxy.CutAll() // the waiter is owed an answer
-			if e := c.wait(t, LeaseLost); e.Err == nil {
+			if e := c.wait(t, event.LeaseLost); e.Err == nil {
 				t.Error("no reason")
 			}
 			if cause := <-ended; cause != ErrLeaseLost {
 				t.Errorf("the handler ended by %v", cause)
 			}
-			c.wait(t, HandedOver)
+			c.wait(t, event.HandedOver)
 			before := n.Load()
 			fill(c.server, c.keys, 10)
 			redistest.Until(t, 5*time.Second, "it takes again", func() bool { return n.Load() >= before+10 })
@@ -366,7 +367,7 @@ func TestHandoverInParts(t *testing.T) {
 		return false
 	}, 0, redistest.Pass)
 	c.proxy.CutAll()
-	c.wait(t, HandedOver)
+	c.wait(t, event.HandedOver)
 	redistest.Until(
 		t,
 		10*time.Second,
@@ -423,7 +424,7 @@ func TestRegisterLeavesNothing(t *testing.T) {
 	c := newCut(t, redistest.Shared(t), 1, func(c *Config) { c.Handle = func(*Item) *Verdict { return Ack } })
 	lost := c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.CutAfter)
 	c.mustHandOver(fmt.Errorf("a test"))
-	c.wait(t, HandedOver)
+	c.wait(t, event.HandedOver)
 	if lost.Struck() != 1 {
 		t.Error("the fault never struck")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -42,7 +43,7 @@ func (h *handover) move(ctx context.Context) error {
 		back += n
 	}
 	if back > 0 {
-		r.emit(Event{Kind: Released, Channel: r.channels[0].Name, N: back, Receiver: h.next.inc.Name})
+		r.emit(event.Event{Kind: event.Released, Channel: r.channels[0].Name, N: back, Receiver: h.next.inc.Name})
 	}
 	return nil
 }
@@ -112,7 +113,7 @@ func (h *handover) loseUnfound(s *worker, items []*Item, numbers []int) {
 // loseAll ends every handler's context as a lost lease does, and takes all else out of hand. The gate is closed.
 func (r *Pool) loseAll(why error) {
 	r.lease.lost.Store(true)
-	r.emit(Event{Kind: LeaseLost, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: why})
+	r.emit(event.Event{Kind: event.LeaseLost, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: why})
 	for _, s := range r.workers {
 		s.mu.Lock()
 		for i := 0; i < len(s.items); {
@@ -138,10 +139,10 @@ func (s *worker) lose(it *Item) {
 	}
 	it.state = lost
 	s.remove(it)
-	kind := LateVerdict
+	kind := event.LateVerdict
 	if it.wasUnknown {
-		kind = UnconfirmedVerdict
+		kind = event.UnconfirmedVerdict
 	}
-	s.r.emit(Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
+	s.r.emit(event.Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
 		Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
 }

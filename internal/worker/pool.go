@@ -13,10 +13,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/oklog/ulid/v2"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -56,48 +56,7 @@ type Config struct {
 	// ending, or on one of its own.
 	Judge func(it *Item, message any, err error) *Verdict
 	// Emit is told what happens; nil where nobody wants to know.
-	Emit func(...Event)
-}
-
-// Kind names what happened, as shunt.EventKind does.
-type Kind string
-
-const (
-	Acked              Kind = "acked"
-	Retried            Kind = "retried"
-	Rejected           Kind = "rejected"
-	Undecodable        Kind = "undecodable"
-	Released           Kind = "released"
-	LateVerdict        Kind = "late-verdict"
-	UnconfirmedVerdict Kind = "unconfirmed-verdict"
-	Trimmed            Kind = "trimmed"
-	Cancelled          Kind = "cancelled"
-	Expired            Kind = "expired"
-	Enqueued           Kind = "enqueued"
-	Duplicate          Kind = "duplicate"
-	TimedOut           Kind = "timed-out"
-	Orphaned           Kind = "orphaned"
-	WorkersMissing     Kind = "workers-missing"
-	HandedOver         Kind = "handed-over"
-	LeaseLost          Kind = "lease-lost"
-	ReceiverError      Kind = "receiver-error"
-)
-
-// Event is one thing that happened; its fields are those of shunt.Event, its times ns since 1970.
-type Event struct {
-	Kind     Kind
-	Time     int64 // Emit's to set
-	Channel  string
-	Serial   ulid.ULID // zero for a bare payload
-	ID       string
-	Attempt  int
-	Receiver string
-	Worker   int
-	N        int
-	Took     time.Duration
-	Due      int64 // 0: none
-	Fatal    bool
-	Err      error
+	Emit func(...event.Event)
 }
 
 // Pool is the workers of one receiver, with all that keeps them in step: each takes elements into a list of its own,
@@ -147,8 +106,8 @@ func NewPool(s *link.Server, workers int, intakes []*Channel, conf Config) *Pool
 	r.breaker.Over = r.wakeAll
 	r.breaker.Tells = func(err error, fatal bool) {
 		r.emit(
-			Event{
-				Kind:     ReceiverError,
+			event.Event{
+				Kind:     event.ReceiverError,
 				Channel:  r.channels[0].Name,
 				Receiver: r.live.Load().Name,
 				Err:      err,
@@ -162,7 +121,7 @@ func NewPool(s *link.Server, workers int, intakes []*Channel, conf Config) *Pool
 	return r
 }
 
-func (r *Pool) emit(evs ...Event) {
+func (r *Pool) emit(evs ...event.Event) {
 	if r.conf.Emit != nil && len(evs) > 0 {
 		r.conf.Emit(evs...)
 	}
@@ -257,6 +216,7 @@ func (r *Pool) ReportFatal(in *Channel, err error) bool {
 	if class != link.Fatal && class != link.Failed {
 		return false
 	}
-	r.emit(Event{Kind: ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err, Fatal: true})
+	r.emit(event.Event{Kind: event.ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err,
+		Fatal: true})
 	return true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -33,7 +34,7 @@ func TestVerdicts(t *testing.T) {
 	f.until(
 		10*time.Second,
 		"all are over",
-		func() bool { return f.count(Acked)+f.count(Retried)+f.count(Rejected) == 150 },
+		func() bool { return f.count(event.Acked)+f.count(event.Retried)+f.count(event.Rejected) == 150 },
 	)
 	k := f.keys[0]
 	for key, want := range map[string]int{k.Delay: 15, k.Dead: 5} {
@@ -44,8 +45,8 @@ func TestVerdicts(t *testing.T) {
 	if ids, done := f.length("HLEN", k.IDs), f.length("HLEN", k.Done)-1; ids != 5 || done != 25-5 {
 		t.Errorf("%d ids and %d outcomes", ids, done)
 	}
-	if f.count(Trimmed) != 10 {
-		t.Errorf("%d trimmed", f.count(Trimmed))
+	if f.count(event.Trimmed) != 10 {
+		t.Errorf("%d trimmed", f.count(event.Trimmed))
 	}
 	f.stop()
 	if n := f.length("LLEN", k.Doing(f.Live(), 0)); n != 0 {
@@ -70,12 +71,12 @@ func TestFollow(t *testing.T) {
 		return nil
 	}
 	f.enqueue(0, 0, 1)
-	f.until(5*time.Second, "it is acked", func() bool { return f.count(Acked) == 1 })
-	if f.count(Enqueued) != 2 || f.count(Duplicate) != 1 || f.length("ZCARD", f.keys[1].Delay) != 2 {
+	f.until(5*time.Second, "it is acked", func() bool { return f.count(event.Acked) == 1 })
+	if f.count(event.Enqueued) != 2 || f.count(event.Duplicate) != 1 || f.length("ZCARD", f.keys[1].Delay) != 2 {
 		t.Errorf(
 			"%d enqueued, %d duplicates, %d in delay",
-			f.count(Enqueued),
-			f.count(Duplicate),
+			f.count(event.Enqueued),
+			f.count(event.Duplicate),
 			f.length("ZCARD", f.keys[1].Delay),
 		)
 	}
@@ -98,7 +99,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("%v are tracked without an id", all)
 	}
 	f.Cancel(f.channels[0], it.Serial)
-	f.until(5*time.Second, "its handler ends", func() bool { return f.count(Cancelled) == 1 })
+	f.until(5*time.Second, "its handler ends", func() bool { return f.count(event.Cancelled) == 1 })
 
 	e := element.Element{}
 	f.enqueue(
@@ -111,7 +112,7 @@ func TestCancel(t *testing.T) {
 			f.s.Do("SADD", f.keys[0].Cancelled, string(o.Serial[:]))
 		},
 	)
-	f.until(5*time.Second, "it is not begun", func() bool { return f.count(Cancelled) == 2 })
+	f.until(5*time.Second, "it is not begun", func() bool { return f.count(event.Cancelled) == 2 })
 	if f.seen(1, 2) != 0 || e.ID() != "b" {
 		t.Error("it was handled")
 	}
@@ -126,7 +127,10 @@ func TestTooLate(t *testing.T) {
 	f.enqueue(0, 0, 1, f.withID(0, "a", element.Extra{Expires: past}))
 	f.enqueue(0, 1, 2, func(e *element.Element) { e.Extra = &element.Extra{Expires: past, ToDead: true} })
 	f.enqueue(0, 2, 3, f.withID(0, "c", element.Extra{Deadline: past}))
-	f.until(5*time.Second, "all are over", func() bool { return f.count(Expired) == 1 && f.count(Rejected) == 2 })
+	f.until(5*time.Second, "all are over", func() bool {
+		return f.count(event.Expired) == 1 &&
+			f.count(event.Rejected) == 2
+	})
 	if f.seen(0, 3) != 0 || f.length("ZCARD", f.keys[0].Dead) != 2 || f.length("HLEN", f.keys[0].IDs) != 0 {
 		t.Errorf(
 			"%d handled, %d dead, %d ids",
@@ -149,7 +153,10 @@ func TestExit(t *testing.T) {
 		return nil
 	})
 	f.enqueue(0, 0, 3)
-	f.until(5*time.Second, "all are over", func() bool { return f.count(Rejected) == 1 && f.count(Acked) == 2 })
+	f.until(5*time.Second, "all are over", func() bool {
+		return f.count(event.Rejected) == 1 &&
+			f.count(event.Acked) == 2
+	})
 }
 
 // A handler that ignores its ended context loses its place after a grace: its verdict is made, and its worker has a
@@ -169,12 +176,15 @@ func TestGivenUp(t *testing.T) {
 		return errors.New("ends")
 	}, func(c *Config) { c.Grace = 100 * time.Millisecond })
 	f.enqueue(0, 0, 2)
-	f.until(5*time.Second, "both are over", func() bool { return f.count(Rejected) == 2 && f.count(Orphaned) == 1 })
+	f.until(5*time.Second, "both are over", func() bool {
+		return f.count(event.Rejected) == 2 &&
+			f.count(event.Orphaned) == 1
+	})
 	close(goOn)
 	f.until(5*time.Second, "it returns", func() bool { return late.Load() == 1 })
 	f.stop()
-	if f.count(Rejected) != 2 || f.count(TimedOut) != 1 {
-		t.Errorf("%d rejected, %d timed out", f.count(Rejected), f.count(TimedOut))
+	if f.count(event.Rejected) != 2 || f.count(event.TimedOut) != 1 {
+		t.Errorf("%d rejected, %d timed out", f.count(event.Rejected), f.count(event.TimedOut))
 	}
 }
 
@@ -198,7 +208,7 @@ func TestStrictOrder(t *testing.T) {
 	f.enqueue(1, 10, 15)
 	f.enqueue(0, 0, 5)
 	close(goOn)
-	f.until(5*time.Second, "all are over", func() bool { return f.count(Acked) == 15 })
+	f.until(5*time.Second, "all are over", func() bool { return f.count(event.Acked) == 15 })
 	f.mu.Lock()
 	if got := order[1:11]; got[0] > 4 || got[4] > 4 || got[5] < 10 || got[9] > 14 {
 		t.Errorf("order %v", order)
@@ -224,12 +234,12 @@ func TestLargeAndFull(t *testing.T) {
 			_ = e.SetHeader(k, string(make([]byte, 10<<10)))
 		}
 	}, big)
-	f.until(5*time.Second, "the large are over", func() bool { return f.count(Rejected) == 4 })
+	f.until(5*time.Second, "the large are over", func() bool { return f.count(event.Rejected) == 4 })
 	if !f.large.on() {
 		t.Error("nothing large was seen")
 	}
 	f.enqueue(0, 4, 50)
-	f.until(5*time.Second, "the small are over", func() bool { return f.count(Rejected) == 50 })
+	f.until(5*time.Second, "the small are over", func() bool { return f.count(event.Rejected) == 50 })
 	goOn := make(chan struct{})
 	f.mu.Lock()
 	f.handle = func(*Item, int) error { <-goOn; return nil }
@@ -237,7 +247,7 @@ func TestLargeAndFull(t *testing.T) {
 	f.enqueue(0, 50, 60)
 	s.Do("CONFIG", "SET", "maxmemory", "1")
 	close(goOn)
-	f.until(10*time.Second, "a full one is emptied", func() bool { return f.count(Acked) == 10 })
+	f.until(10*time.Second, "a full one is emptied", func() bool { return f.count(event.Acked) == 10 })
 	s.Do("CONFIG", "SET", "maxmemory", "0")
 }
 
@@ -264,7 +274,7 @@ func TestLostReply(t *testing.T) {
 			f.until(10*time.Second, "it strikes", func() bool { return rule.Struck() > 0 })
 			f.until(10*time.Second, "all are over", func() bool {
 				return f.length("ZCARD", f.keys[0].Delay) == 10 && f.length("LLEN", f.keys[0].Prepare) == 0 &&
-					f.count(HandedOver) > 0
+					f.count(event.HandedOver) > 0
 			})
 			f.stop()
 			if n := f.seen(0, 20); n != 20 {

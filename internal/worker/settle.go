@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -80,7 +81,7 @@ func (s *worker) letGo() {
 // unanswered takes in that a verdict was sent and no reply came. The handover sends it again, but not for a
 // bare payload: that might have a twin in its list, which the second verdict would hit. So that message is
 // handled again, if the first was not executed. s.mu is held.
-func (s *worker) unanswered(it *Item, evs []Event) []Event {
+func (s *worker) unanswered(it *Item, evs []event.Event) []event.Event {
 	it.state, it.wasUnknown = unknown, true
 	if !it.Bare {
 		return evs
@@ -95,7 +96,7 @@ func (s *worker) unanswered(it *Item, evs []Event) []Event {
 // wasRefused takes in that Redis has not executed a verdict. It stays in hand, to be sent again, and its
 // worker takes nothing of its channel meanwhile. A release gives its claim back. trouble is for the whole
 // receiver. s.mu is held.
-func (s *worker) wasRefused(it *Item, why error, evs []Event) (_ []Event, trouble error) {
+func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.Event, trouble error) {
 	it.state, s.sendSingly = refused, true
 	if it.verdict.Fate == store.Released && !s.r.Stopped() && it.slot == nil {
 		it.state, it.verdict, it.asked = queued, nil, false
@@ -110,9 +111,10 @@ func (s *worker) wasRefused(it *Item, why error, evs []Event) (_ []Event, troubl
 	if link.Code(why) != "WRONGTYPE" && len(s.r.channels) == 1 {
 		trouble = why
 	} else { // of this channel's delay or dead: no reason to hold up the other workers
-		evs = append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Receiver: s.r.live.Load().Name,
-			Worker: s.n,
-			Fatal:  true, Err: why})
+		evs = append(evs, event.Event{Kind: event.ReceiverError, Channel: it.Channel.Name,
+			Receiver: s.r.live.Load().Name,
+			Worker:   s.n,
+			Fatal:    true, Err: why})
 	}
 	if it.state != refused {
 		return evs, trouble
@@ -128,16 +130,13 @@ func (s *worker) wasRefused(it *Item, why error, evs []Event) (_ []Event, troubl
 // abandon ends the wait for a verdict that Redis has refused for long, for what only a person can mend: the
 // message goes back to the taking end, to be handled again. Where that is refused as well, it stays in its
 // list, from which it comes back at the receiver's end. s.mu is held.
-func (s *worker) abandon(it *Item, why error, evs []Event) []Event {
+func (s *worker) abandon(it *Item, why error, evs []event.Event) []event.Event {
 	m := it.more()
 	if it.verdict.Fate != store.Released {
 		m.refused = time.Time{}
 		it.state, s.refused = decided, link.Holdoff{}
-		why = fmt.Errorf(
-			"shunt: Redis has refused the verdict for %v, so the message is handled again: %w",
-			s.r.conf.RefusedFor,
-			why,
-		)
+		why = fmt.Errorf("shunt: Redis has refused the verdict for %v, so the message is handled again: %w",
+			s.r.conf.RefusedFor, why)
 		it.verdict = &Verdict{Verdict: release.Verdict, Err: why}
 		return evs
 	}
@@ -146,7 +145,7 @@ func (s *worker) abandon(it *Item, why error, evs []Event) []Event {
 		"shunt: Redis refuses to take the message back, so it stays with this receiver until that ends: %w",
 		why,
 	)
-	return append(evs, Event{Kind: ReceiverError, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
+	return append(evs, event.Event{Kind: event.ReceiverError, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
 		Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: why})
 }
 
@@ -162,14 +161,14 @@ func (s *worker) outcome(it *Item, rep link.Reply) bool {
 	v := it.verdict
 	l, _ := store.LeaveReply(&v.Verdict, rep)
 	if l.Trimmed > 0 {
-		s.r.emit(Event{Kind: Trimmed, Channel: it.Channel.Name, N: l.Trimmed})
+		s.r.emit(event.Event{Kind: event.Trimmed, Channel: it.Channel.Name, N: l.Trimmed})
 	}
 	if s.r.conf.Emit != nil {
 		for i, enqueued := range l.Followed {
 			f := &v.Then[i]
-			e := Event{Kind: Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1}
+			e := event.Event{Kind: event.Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1}
 			if !enqueued {
-				e.Kind = Duplicate
+				e.Kind = event.Duplicate
 			}
 			s.r.emit(e)
 		}
@@ -183,7 +182,7 @@ func (s *worker) outcome(it *Item, rep link.Reply) bool {
 }
 
 // report adds what an item whose verdict was executed came to. s.mu is held.
-func (s *worker) report(it *Item, found bool, evs []Event) []Event {
+func (s *worker) report(it *Item, found bool, evs []event.Event) []event.Event {
 	v := it.verdict
 	if v.Fate == store.Released && it.slot != nil && found && s.r.handlerCtx.Err() != nil {
 		s.r.returned.Add(1)
@@ -206,14 +205,14 @@ func (s *worker) report(it *Item, found bool, evs []Event) []Event {
 	}
 	switch {
 	case !found && it.wasUnknown:
-		e.Kind = UnconfirmedVerdict
+		e.Kind = event.UnconfirmedVerdict
 	case !found:
-		e.Kind = LateVerdict
+		e.Kind = event.LateVerdict
 		if e.Err == nil {
 			e.Err = ErrLeaseLost
 		}
 	case v.Fate == store.Retried:
-		e.Due = time.Now().Add(v.Wait).UnixNano()
+		e.Due = event.TimeOf(time.Now().Add(v.Wait))
 	case v.Fate == store.Released:
 		e.N, e.Attempt = 1, 0
 	}

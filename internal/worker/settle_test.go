@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -23,12 +24,13 @@ func TestRefusedVerdictHoldsUpNobody(t *testing.T) {
 	}, func(c *Config) { c.Order, c.RefusedFor = NewOrder([]int{1, 1}), time.Second })
 	s.Do("SET", f.keys[0].Delay, "foreign")
 	f.enqueue(0, 0, 8)
-	f.until(5*time.Second, "each worker has a verdict refused", func() bool { return f.count(ReceiverError) >= 4 })
+	f.until(5*time.Second, "each worker has a verdict refused",
+		func() bool { return f.count(event.ReceiverError) >= 4 })
 	f.enqueue(1, 100, 200)
 	f.until(3*time.Second, "the other channel is handled", func() bool { return f.seen(100, 200) == 100 })
-	f.until(10*time.Second, "the refused are put back", func() bool { return f.count(Released) > 0 })
+	f.until(10*time.Second, "the refused are put back", func() bool { return f.count(event.Released) > 0 })
 	s.Do("DEL", f.keys[0].Delay)
-	f.until(15*time.Second, "all are retried", func() bool { return f.count(Retried) == 8 })
+	f.until(15*time.Second, "all are retried", func() bool { return f.count(event.Retried) == 8 })
 	if n := f.length("ZCARD", f.keys[0].Delay); n != 8 {
 		t.Errorf("%d in delay", n)
 	}
@@ -75,8 +77,8 @@ func TestRefusedSuspectsHoldUpNobody(t *testing.T) {
 		f.enqueue(0, i, i+1)
 		f.until(2*time.Second, "it is handled", func() bool { return f.seen(i, i+1) == 1 })
 	}
-	if refused.Struck() == 0 || f.count(ReceiverError) == 0 {
-		t.Errorf("%d refused, %d told of", refused.Struck(), f.count(ReceiverError))
+	if refused.Struck() == 0 || f.count(event.ReceiverError) == 0 {
+		t.Errorf("%d refused, %d told of", refused.Struck(), f.count(event.ReceiverError))
 	}
 	refused.Remove()
 	f.until(10*time.Second, "the suspect is handled", func() bool { return f.seen(-1, 0) == 1 })
@@ -91,11 +93,13 @@ func TestBareAckWithoutReply(t *testing.T) {
 	f := newFake(t, s, p.URL(), 1, 1, func(*Item, int) error { return nil })
 	p.On(redistest.ByName("LREM", ".doing")(f.keys[0].Name), 1, redistest.CutAfter)
 	s.Do("LPUSH", f.keys[0].Prepare, "7")
-	f.until(5*time.Second, "it says so", func() bool { return f.count(UnconfirmedVerdict) == 1 })
-	f.until(5*time.Second, "it hands over", func() bool { return f.count(HandedOver) == 1 })
+	f.until(5*time.Second, "it says so", func() bool { return f.count(event.UnconfirmedVerdict) == 1 })
+	f.until(5*time.Second, "it hands over", func() bool { return f.count(event.HandedOver) == 1 })
 	f.stop()
-	if f.count(UnconfirmedVerdict) != 1 || f.count(Acked)+f.count(LateVerdict) != 0 || f.seen(7, 8) != 1 {
-		t.Errorf("%d unconfirmed, %d acked, %d late", f.count(UnconfirmedVerdict), f.count(Acked), f.count(LateVerdict))
+	if f.count(event.UnconfirmedVerdict) != 1 || f.count(event.Acked)+f.count(event.LateVerdict) != 0 || f.seen(7,
+		8) != 1 {
+		t.Errorf("%d unconfirmed, %d acked, %d late", f.count(event.UnconfirmedVerdict), f.count(event.Acked),
+			f.count(event.LateVerdict))
 	}
 }
 
@@ -123,11 +127,11 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 		args = append(args, e.Encode())
 	}
 	s.Do("LPUSH", args...)
-	f.until(5*time.Second, "what has not begun is released", func() bool { return f.count(Released) > 0 })
-	taken := f.count(Released)
+	f.until(5*time.Second, "what has not begun is released", func() bool { return f.count(event.Released) > 0 })
+	taken := f.count(event.Released)
 	time.Sleep(time.Until(expires) + 50*time.Millisecond) // what it is about is that this time passes
 	close(goOn)
-	f.until(5*time.Second, "all are over", func() bool { return f.seen(0, 400)+f.count(Expired) >= 400 })
+	f.until(5*time.Second, "all are over", func() bool { return f.seen(0, 400)+f.count(event.Expired) >= 400 })
 	if n := f.seen(301, 400); n < taken {
 		t.Errorf("%d of at least %d that had been taken were handled", n, taken)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -215,14 +216,14 @@ var errEnded = errors.New("shunt: the receiver ended before it was known what be
 // again.
 func (r *Pool) reportUnsettled() {
 	for _, s := range r.workers {
-		var evs []Event
+		var evs []event.Event
 		s.mu.Lock()
 		for _, it := range s.items {
 			if it.hasVerdict() && it.verdict.Fate != store.Released {
 				evs = append(
 					evs,
-					Event{
-						Kind:     UnconfirmedVerdict,
+					event.Event{
+						Kind:     event.UnconfirmedVerdict,
 						Channel:  it.Channel.Name,
 						Serial:   it.Serial,
 						ID:       it.ID(),

@@ -3,6 +3,7 @@ package worker
 import (
 	"slices"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -23,15 +24,15 @@ var release = &Verdict{Verdict: store.Verdict{Fate: store.Released}}
 // Follow is a message that is enqueued when another is acked.
 type Follow = store.Followup
 
-var kinds = [...]Kind{
-	store.Acked: Acked, store.Cancelled: Cancelled, store.Expired: Expired,
-	store.Retried: Retried, store.Rejected: Rejected, store.Released: Released,
+var kinds = [...]event.Kind{
+	store.Acked: event.Acked, store.Cancelled: event.Cancelled, store.Expired: event.Expired,
+	store.Retried: event.Retried, store.Rejected: event.Rejected, store.Released: event.Released,
 }
 
 // kind is the Event of the verdict.
-func (v *Verdict) kind() Kind {
+func (v *Verdict) kind() event.Kind {
 	if v.Undecodable {
-		return Undecodable
+		return event.Undecodable
 	}
 	return kinds[v.Fate]
 }

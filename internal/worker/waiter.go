@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
@@ -131,11 +132,12 @@ func (r *Pool) wait(in *Channel) {
 		case link.Unknown:
 		case link.NotExecuted:
 			if code := link.Code(err); code != "OOM" && code != "UNBLOCKED" {
-				r.emit(Event{Kind: ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err})
+				r.emit(event.Event{Kind: event.ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err})
 			}
 			r.poll(in)
 		default: // a server without the command, or a key that is not shunt's
-			r.emit(Event{Kind: ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err, Fatal: true})
+			r.emit(event.Event{Kind: event.ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err,
+				Fatal: true})
 			r.poll(in)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/event"
 )
 
 // watcher keeps the times that no handler's goroutine can keep: timeouts, stalls, the end of the lease. It sleeps
@@ -130,7 +132,7 @@ func (s *worker) time(it *Item, now time.Time) time.Time {
 			cause = ErrDeadline
 		}
 		it.cancel(cause)
-		r.emit(s.event(TimedOut, it, now))
+		r.emit(s.event(event.TimedOut, it, now))
 	}
 	if r.handlerCtx.Err() != nil {
 		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
@@ -159,7 +161,7 @@ func (s *worker) time(it *Item, now time.Time) time.Time {
 		s.remove(it)
 	}
 	n, left := r.orphans.add(s, len(r.workers))
-	e := s.event(Orphaned, it, now)
+	e := s.event(event.Orphaned, it, now)
 	e.N = n
 	r.emit(e)
 	if !left {
@@ -168,13 +170,14 @@ func (s *worker) time(it *Item, now time.Time) time.Time {
 		s.generation++ // the handler's goroutine has lost the slot all the same
 		s.vacant = true
 		missing := n - len(r.workers)
-		r.emit(Event{Kind: WorkersMissing, Channel: it.Channel.Name, Receiver: r.live.Load().Name, N: missing})
+		r.emit(event.Event{Kind: event.WorkersMissing, Channel: it.Channel.Name, Receiver: r.live.Load().Name,
+			N: missing})
 	}
 	return now.Add(time.Hour)
 }
 
-func (s *worker) event(kind Kind, it *Item, now time.Time) Event {
-	return Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
+func (s *worker) event(kind event.Kind, it *Item, now time.Time) event.Event {
+	return event.Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
 		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(it.Started), Err: it.Cause()}
 }
 
@@ -197,7 +200,7 @@ func (r *Pool) LoseLease(why error) {
 	if r.lease.lost.Swap(true) {
 		return
 	}
-	r.emit(Event{Kind: LeaseLost, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: why})
+	r.emit(event.Event{Kind: event.LeaseLost, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: why})
 	r.cancelAll(ErrLeaseLost)
 	r.mustHandOver(ErrLeaseLost)
 }

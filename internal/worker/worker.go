@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -43,8 +44,8 @@ type worker struct {
 	sendSingly bool         // what is over goes one by one next time
 	items      []*Item      // in hand, the one taken first first
 	kept       struct {     // for its memory
-		over []*Item // collect's
-		evs  []Event // settle's
+		over []*Item       // collect's
+		evs  []event.Event // settle's
 	}
 }
 
@@ -299,7 +300,8 @@ func (s *worker) file(it *Item, v *Verdict, took time.Duration) {
 		if it.back {
 			break
 		}
-		s.r.emit(Event{Kind: LateVerdict, Channel: it.Channel.Name, Serial: it.Serial, Attempt: it.Attempt(),
+		s.r.emit(event.Event{Kind: event.LateVerdict, Channel: it.Channel.Name, Serial: it.Serial,
+			Attempt:  it.Attempt(),
 			Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: ErrLeaseLost})
 	}
 }

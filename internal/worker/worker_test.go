@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -226,9 +227,9 @@ func TestVerdictDuringEnd(t *testing.T) {
 			<-goOn[is]
 			return Ack
 		}
-		c.Emit = func(evs ...Event) {
+		c.Emit = func(evs ...event.Event) {
 			for _, e := range evs {
-				if e.Kind != Acked {
+				if e.Kind != event.Acked {
 					continue
 				}
 				if acked++; acked == 1 { // by the verdicts that End sends: the other handler returns now
