@@ -47,7 +47,7 @@
 // # Where to read on
 //
 // [Queue] is the configuration, [IMessage] what a message type is, [Event] what can be watched; [Queue.Stats],
-// [Queue.List] and their neighbours are the operator's desk. The README has the limits of the promise, the table of all
+// [Queue.List] and their neighbours are for operators. The README has the limits of the promise, the table of all
 // that can be configured and the rights that a Redis user needs; docs/lifecycle.md every state, transition and key;
 // docs/design.md the reasons; docs/operations.md how to run it.
 package shunt

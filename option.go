@@ -36,9 +36,9 @@ func Header(key, value string) Option {
 	return func(v *draft) error { return v.Element.SetHeader(key, value) }
 }
 
-// Expire drops the message, with an Event, if no worker has taken it d after it was enqueued, by the server's clock: 1
-// ms or more, and more than it is delayed by. What was taken once does not expire any more; Deadline bounds its
-// handlings.
+// Expire drops the message, with an Event, if no worker has taken it d after it was enqueued, by the server's clock. d is
+// 1 ms or more, and ends after In or At: Enqueue refuses it otherwise. A message that was taken once does not expire any
+// more; Deadline bounds its handlings.
 func Expire(d time.Duration) Option { return expire(d, false) }
 
 // ExpireToDead is Expire for a message that then goes to dead, with ErrExpired as its reason.
@@ -54,9 +54,9 @@ func expire(d time.Duration, toDead bool) Option {
 	}
 }
 
-// Deadline ends the contexts of the message's handlers at t, by the server's clock, with ErrDeadline as cause; from
-// then on it is not handled any more but goes to dead. A t that is past is an error; one more than 100 years ahead is
-// cut to them.
+// Deadline ends the contexts of the message's handlers at t, with ErrDeadline as cause; from then on the message is not
+// handled any more but goes to dead. The server's clock judges that. A t that is past, or before the end of In, is an
+// error by this process's clock; one more than 100 years ahead is cut to them.
 func Deadline(t time.Time) Option {
 	return func(v *draft) error {
 		now := time.Now()

@@ -179,7 +179,7 @@ func byID(
 		}
 	}
 	return []sample{
-			{name + "-p50", percentile(took, 50), "ms"},
-			{name + "-p99", percentile(took, 99), "ms"},
-		}, expectIDs(ctx, q, n-ends*len(took))
+		{name + "-p50", percentile(took, 50), "ms"},
+		{name + "-p99", percentile(took, 99), "ms"},
+	}, expectIDs(ctx, q, n-ends*len(took))
 }

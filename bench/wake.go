@@ -29,9 +29,9 @@ func wake(ctx context.Context, q queue, t task) ([]sample, error) {
 		return nil, err
 	}
 	return []sample{
-			{"wake-p50", percentile(took, 50), "ms"},
-			{"wake-p99", percentile(took, 99), "ms"},
-		}, expect(ctx, q, 0)
+		{"wake-p50", percentile(took, 50), "ms"},
+		{"wake-p99", percentile(took, 99), "ms"},
+	}, expect(ctx, q, 0)
 }
 
 // wakeEach does so in several channels at once where the system sleeps for long: a sample takes more than a second

@@ -65,10 +65,10 @@ func (p *plan) read() {
 	flag.IntVar(&p.mixes, "mixes", number("MIXES", 20), "how many random mixes, of seeds that follow each other")
 	flag.StringVar(&p.only, "only", os.Getenv("ONLY"),
 		"rows to run, by patterns with commas between them, as of path.Match; cells, mix, defects and the names of "+
-		"defects are rows, too. Then nothing is written")
+			"defects are rows, too. Then nothing is written")
 	flag.StringVar(&p.out, "out", "",
 		"directory to write to; empty: docs, and of a part nowhere. The rows of a part take the place of those that "+
-		"are there")
+			"are there")
 	flag.BoolVar(&p.render, "render", false, "run nothing: write the page anew from the figures beside it")
 	flag.Parse()
 }

@@ -16,7 +16,7 @@
 //		// What becomes of one message?
 //		outbox.Fail(errors.New("greylisted"))
 //		out := q.Handle(&Welcome{Outbox: outbox}, &Welcome{To: "bob@example.org"}, shunttest.Attempt(2))
-//		if out.Verdict != shunt.Retried || out.Wait != 5*time.Minute {
+//		if out.Verdict != shunt.EventRetried || out.Wait != 5*time.Minute {
 //			t.Errorf("a greylisted mail was %v", out)
 //		}
 //
