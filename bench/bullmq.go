@@ -137,7 +137,7 @@ func (q bullmqQueue) fill(ctx context.Context, t task) error {
 	return q.ask(ctx, nil, `{"do": "send", "n": %d, "size": %d, "callers": 8, "batch": 100}`, t.n, t.size)
 }
 
-func (q bullmqQueue) deliver(ctx context.Context, t task) (work, error) {
+func (q bullmqQueue) enqueue(ctx context.Context, t task) (work, error) {
 	m := t.srv.meter()
 	var s spent
 	err := q.ask(

@@ -60,9 +60,9 @@ func drawCharts(dir string, r *report) error {
 	}{
 		{"rates.png", 2.3 * vg.Inch, []*plot.Plot{
 			bars(r, "process", "Handled: thousand messages a second"),
-			bars(r, "deliver", "Enqueued, one a call: thousand messages a second")}, ""},
+			bars(r, "enqueue", "Enqueued, one a call: thousand messages a second")}, ""},
 		{"wake.png", 2.5 * vg.Inch, []*plot.Plot{
-			spans(r, "wake-p50", "wake-p99", "Idle, then one message: ms from the call that delivers it to its "+
+			spans(r, "wake-p50", "wake-p99", "Idle, then one message: ms from the call that enqueues it to its "+
 				"handler (● median, ○ 99th percentile)")}, ""},
 		{"growth.png", 2.4 * vg.Inch, []*plot.Plot{
 			lines(r, "backlog-", "Messages in the backlog"), lines(r, "workers-", "Workers"),
@@ -78,7 +78,7 @@ func drawCharts(dir string, r *report) error {
 	}
 	if drawn == 0 {
 		return errors.New(
-			"-chart: there are no figures for any chart: they need process, deliver, wake or the axes of growth",
+			"-chart: there are no figures for any chart: they need process, enqueue, wake or the axes of growth",
 		)
 	}
 	return errors.Join(errs...)

@@ -34,10 +34,10 @@ func fill(ctx context.Context, q queue, t task) error {
 	})
 }
 
-// deliver is fill for t.batch a call, measured.
-func deliver(ctx context.Context, q queue, t task) (work, error) {
-	if d, ok := q.(deliverer); ok {
-		return d.deliver(ctx, t)
+// enqueue is fill for t.batch a call, measured.
+func enqueue(ctx context.Context, q queue, t task) (work, error) {
+	if d, ok := q.(enqueuer); ok {
+		return d.enqueue(ctx, t)
 	}
 	m := t.srv.meter()
 	began := time.Now()
@@ -67,7 +67,7 @@ func each(
 	return g.Wait()
 }
 
-// send delivers n messages numbered from from, batch of them a call, from as many goroutines as there are workers.
+// send enqueues n messages numbered from from, batch of them a call, from as many goroutines as there are workers.
 func send(ctx context.Context, q queue, t task, from, n, workers, batch int) error {
 	next, end := atomic.Int64{}, int64(from+n)
 	next.Store(int64(from))
@@ -103,7 +103,7 @@ func send(ctx context.Context, q queue, t task, from, n, workers, batch int) err
 					err = many(ctx, ps)
 				}
 				if err != nil {
-					return fmt.Errorf("deliver message %d: %w", i, err)
+					return fmt.Errorf("enqueue message %d: %w", i, err)
 				}
 			}
 		})

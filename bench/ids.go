@@ -64,8 +64,8 @@ func processIDs(ctx context.Context, q queue, t task) ([]sample, error) {
 	return samples, errors.Join(err, expectIDs(ctx, q, 0))
 }
 
-// deliverIDs is deliverOne for messages with ids, while so many others with ids are there already.
-func deliverIDs(name string, alive func(load) int) func(context.Context, queue, task) ([]sample, error) {
+// enqueueIDs is enqueueOne for messages with ids, while so many others with ids are there already.
+func enqueueIDs(name string, alive func(load) int) func(context.Context, queue, task) ([]sample, error) {
 	return func(ctx context.Context, q queue, t task) ([]sample, error) {
 		q = q.(identifier).ids()
 		before := t
@@ -74,7 +74,7 @@ func deliverIDs(name string, alive func(load) int) func(context.Context, queue, 
 			return nil, err
 		}
 		t.first, t.batch = before.n, 1
-		w, err := deliver(ctx, q, t)
+		w, err := enqueue(ctx, q, t)
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func byID(
 		return nil, err
 	}
 	if n += ready.n; n < t.waiting {
-		t.note("with %d waiting, as many as were delivered in %v", n, t.waitFor)
+		t.note("with %d waiting, as many as were enqueued in %v", n, t.waitFor)
 	}
 	var took []time.Duration
 	calls, end := rand.Perm(n)[:min(t.calls, n)], time.Now().Add(t.callFor)

@@ -24,11 +24,11 @@ func TestIDFaultsAreNoResult(t *testing.T) {
 		deaf   bool
 		want   string
 	}{
-		{"delivered", deliverIDs("", func(l load) int { return l.alive }), nil, false, ""},
-		{"delivered with another", deliverIDs("", func(l load) int { return l.alive }), stray, false,
+		{"enqueueed", enqueueIDs("", func(l load) int { return l.alive }), nil, false, ""},
+		{"enqueueed with another", enqueueIDs("", func(l load) int { return l.alive }), stray, false,
 			"there are 351 ids in Redis, not 350"},
-		{"delivered with its id taken", deliverIDs("", func(l load) int { return l.alive }), twice, false,
-			"deliver message 50: "},
+		{"enqueueed with its id taken", enqueueIDs("", func(l load) int { return l.alive }), twice, false,
+			"enqueue message 50: "},
 		{"handled", processIDs, nil, false, ""},
 		{"handled beside another", processIDs, stray, false, "there are 1 ids in Redis, not 0"},
 		{"not cancelled", cancel, nil, true, "it is still there"},

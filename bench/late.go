@@ -26,7 +26,7 @@ func late(ctx context.Context, q queue, t task) ([]sample, error) {
 		return nil, err
 	}
 	if waiting < t.waiting {
-		t.note("with %d waiting, as many as were delivered in %v", waiting, t.waitFor)
+		t.note("with %d waiting, as many as were enqueued in %v", waiting, t.waitFor)
 	}
 	ahead, err := t.srv.ahead()
 	if err != nil {
@@ -48,13 +48,13 @@ func late(ctx context.Context, q queue, t task) ([]sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	deliver, payload := q.(delayer).laterSender(), make([]byte, t.size)
+	enqueue, payload := q.(delayer).laterSender(), make([]byte, t.size)
 	for i := range due {
 		binary.BigEndian.PutUint64(payload, uint64(i))
-		err = errors.Join(err, deliver(ctx, [][]byte{payload}, due[i].Add(-ahead)))
+		err = errors.Join(err, enqueue(ctx, [][]byte{payload}, due[i].Add(-ahead)))
 	}
 	if time.Now().After(start) {
-		err = errors.Join(err, fmt.Errorf("delivering took longer than %v: some were due before", t.settle))
+		err = errors.Join(err, fmt.Errorf("enqueueing took longer than %v: some were due before", t.settle))
 	}
 	if err == nil {
 		err = tally.wait(ctx, t.stall)
@@ -74,7 +74,7 @@ func late(ctx context.Context, q queue, t task) ([]sample, error) {
 	}, expect(ctx, q, waiting)
 }
 
-// fillLater delivers messages for tomorrow, numbered from t.due, and returns how many there was time for.
+// fillLater enqueues messages for tomorrow, numbered from t.due, and returns how many there was time for.
 func fillLater(ctx context.Context, q queue, t task) (int, error) {
 	const batch = 500
 	tomorrow, end := time.Now().Add(24*time.Hour), time.Now().Add(t.waitFor)
@@ -82,7 +82,7 @@ func fillLater(ctx context.Context, q queue, t task) (int, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	for range t.workers {
 		g.Go(func() error {
-			deliver := q.(delayer).laterSender()
+			enqueue := q.(delayer).laterSender()
 			payloads := make([][]byte, batch)
 			for i := range payloads {
 				payloads[i] = make([]byte, t.size)
@@ -96,7 +96,7 @@ func fillLater(ctx context.Context, q queue, t task) (int, error) {
 				for j, p := range ps {
 					binary.BigEndian.PutUint64(p, uint64(t.due+i+j))
 				}
-				if err := deliver(ctx, ps, tomorrow.Add(time.Duration(i)*time.Millisecond)); err != nil {
+				if err := enqueue(ctx, ps, tomorrow.Add(time.Duration(i)*time.Millisecond)); err != nil {
 					return err
 				}
 				done.Add(int64(len(ps)))

@@ -100,7 +100,7 @@ func (q limitQueue) fill(ctx context.Context, t task) error {
 	return err
 }
 
-func (q limitQueue) deliver(ctx context.Context, t task) (best work, err error) {
+func (q limitQueue) enqueue(ctx context.Context, t task) (best work, err error) {
 	for _, depth := range depths {
 		if _, err := t.srv.conn.Do("FLUSHALL"); err != nil {
 			return best, err
@@ -145,7 +145,7 @@ func (q limitQueue) drain(ctx context.Context, t task) (best work, err error) {
 // few is a part of n for the shallow depths, which are slow and never the best.
 func few(n, depth int) int { return max(1, n*min(depth, 16)/16) }
 
-// push delivers messages, those from from to to, batch of them a command.
+// push enqueues messages, those from from to to, batch of them a command.
 func (q limitQueue) push(ctx context.Context, t task, from, to, batch, depth int) (rate float64, err error) {
 	w, err := dialWire(ctx, q.addr)
 	if err != nil {

@@ -17,7 +17,7 @@ type load struct {
 	waitFor      time.Duration // and no more of them after so long
 	due          int           // messages that come due
 	dueFor       time.Duration // over so long
-	alive        int           // messages with ids while others are delivered
+	alive        int           // messages with ids while others are enqueued
 	calls        int           // by id
 	callFor      time.Duration // and no more of them after so long
 	overdue      int           // messages to promote
@@ -69,8 +69,8 @@ type task struct {
 	note   func(format string, args ...any) // of what the figures do not show
 
 	want   int           // messages, of n, that are to be handled
-	first  int           // number of the first one that is delivered
-	batch  int           // of a delivery
+	first  int           // number of the first one that is enqueued
+	batch  int           // of an enqueue
 	wait   time.Duration // of a handler
 	over   int           // channels that the messages are spread over; 0: one
 	atRest func() error  // is called when all is handled and the workers are still there

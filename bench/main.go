@@ -20,7 +20,7 @@ import (
 const usage = `Usage: go run . [flags]
 
 Starts a redis-server for each measurement (the program that REDIS_SERVER
-names, else the one in PATH), has every system deliver and handle the same
+names, else the one in PATH), has every system enqueue and handle the same
 messages, several rounds in turn, and prints the medians. A run that lost or
 doubled a message is no result.
 
@@ -50,7 +50,7 @@ func main() {
 	)
 	flag.IntVar(&o.rounds, "rounds", 3, "`turns` that each system gets at each measure")
 	flag.IntVar(&o.n, "n", 0, "`messages` of a rate, at least 100 (default 200000, with -quick 40000)")
-	flag.IntVar(&o.workers, "workers", 64, "`goroutines` that handle, or deliver, at once: 1 to 10000")
+	flag.IntVar(&o.workers, "workers", 64, "`goroutines` that handle, or enqueue, at once: 1 to 10000")
 	flag.StringVar(&o.only, "only", "", "`names` of systems, of measures or of both, separated by commas")
 	flag.StringVar(&o.json, "json", "", "write the figures to this `file`")
 	flag.StringVar(&o.from, "from", "", "measure nothing: take the figures of this JSON `file`")

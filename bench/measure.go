@@ -47,21 +47,21 @@ var measures = []measure{
 		run:   processWaiting("process-5ms", 5*time.Millisecond),
 	},
 	{
-		name:  "deliver",
+		name:  "enqueue",
 		about: "one message a call, from as many goroutines as -workers",
 		fits:  every,
-		run:   deliverOne,
+		run:   enqueueOne,
 		quick: true,
 	},
 	{
-		name:  "deliver-100",
+		name:  "enqueue-100",
 		about: "100 messages a call",
-		fits:  func(s system) bool { return can[batcher](s.kind) || can[deliverer](s.kind) },
-		run:   deliverMany,
+		fits:  func(s system) bool { return can[batcher](s.kind) || can[enqueuer](s.kind) },
+		run:   enqueueMany,
 	},
 	{
 		name:  "wake",
-		about: "from the call that delivers a message to its handler, when the receiver was idle",
+		about: "from the call that enqueues a message to its handler, when the receiver was idle",
 		fits:  every,
 		run:   wake,
 		quick: true,
@@ -85,10 +85,10 @@ var measures = []measure{
 		run:   ordered,
 	},
 	{name: "process-id", about: "process of messages with ids", fits: fits[identifier], run: processIDs},
-	{name: "deliver-id", about: "deliver of messages with ids, with 10,000 of them there", fits: fits[identifier],
-		run: deliverIDs("deliver-id", func(l load) int { return l.alive })},
-	{name: "deliver-id-1M", about: "the same with 1,000,000", fits: fits[identifier],
-		run: deliverIDs("deliver-id-1M", func(l load) int { return l.waiting })},
+	{name: "enqueue-id", about: "enqueue of messages with ids, with 10,000 of them there", fits: fits[identifier],
+		run: enqueueIDs("enqueue-id", func(l load) int { return l.alive })},
+	{name: "enqueue-id-1M", about: "the same with 1,000,000", fits: fits[identifier],
+		run: enqueueIDs("enqueue-id-1M", func(l load) int { return l.waiting })},
 	{
 		name:  "status",
 		about: "a call that finds a message by its id, with 1,000,000 others",
@@ -199,21 +199,21 @@ func fillAndDrain(ctx context.Context, q queue, t task) (work, error) {
 	return drain(ctx, q, t)
 }
 
-// deliverOne puts messages into the queue, one a call.
-func deliverOne(ctx context.Context, q queue, t task) ([]sample, error) {
+// enqueueOne puts messages into the queue, one a call.
+func enqueueOne(ctx context.Context, q queue, t task) ([]sample, error) {
 	t.batch = 1
-	w, err := deliver(ctx, q, t)
+	w, err := enqueue(ctx, q, t)
 	if err != nil {
 		return nil, err
 	}
-	return w.addAllocs([]sample{{"deliver", w.rate, perSecond}}, "deliver-allocs"), expect(ctx, q, t.n)
+	return w.addAllocs([]sample{{"enqueue", w.rate, perSecond}}, "enqueue-allocs"), expect(ctx, q, t.n)
 }
 
-func deliverMany(ctx context.Context, q queue, t task) ([]sample, error) {
+func enqueueMany(ctx context.Context, q queue, t task) ([]sample, error) {
 	t.batch = 100
 	t.n *= 4 // for it is so much faster
-	w, err := deliver(ctx, q, t)
-	return []sample{{"deliver-100", w.rate, perSecond}}, errors.Join(err, expect(ctx, q, t.n))
+	w, err := enqueue(ctx, q, t)
+	return []sample{{"enqueue-100", w.rate, perSecond}}, errors.Join(err, expect(ctx, q, t.n))
 }
 
 // orderer is a queue that can be received from after others.
@@ -227,7 +227,7 @@ func ordered(ctx context.Context, q queue, t task) ([]sample, error) {
 	return []sample{{"ordered", w.rate, perSecond}}, err
 }
 
-// bytesEach is what Redis needs for a message. What it needs for the connections that deliver is not part of it, so
+// bytesEach is what Redis needs for a message. What it needs for the connections that enqueue is not part of it, so
 // they are closed before it is looked at again.
 func bytesEach(ctx context.Context, q queue, t task) ([]sample, error) {
 	return bytesAs(ctx, q, t, "bytes", func(q queue) queue { return q })
@@ -243,7 +243,7 @@ func unshared(s *server) (float64, error) {
 	return used - clients, err
 }
 
-// bytesAs is bytesEach of the messages that the queue which as makes of q delivers.
+// bytesAs is bytesEach of the messages that the queue which as makes of q enqueues.
 func bytesAs(ctx context.Context, q queue, t task, name string, as func(queue) queue) ([]sample, error) {
 	t.bare = true
 	clients, err := t.srv.info("clients", "connected_clients")
@@ -254,11 +254,11 @@ func bytesAs(ctx context.Context, q queue, t task, name string, as func(queue) q
 	if err != nil {
 		return nil, err
 	}
-	deliverer, err := t.system.open(t)
+	enqueuer, err := t.system.open(t)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(fill(ctx, as(deliverer), t), deliverer.close()); err != nil {
+	if err := errors.Join(fill(ctx, as(enqueuer), t), enqueuer.close()); err != nil {
 		return nil, err
 	}
 	for now := clients + 1; now > clients; {

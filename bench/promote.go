@@ -108,7 +108,7 @@ func (s *server) scripts() (calls []time.Duration, err error) {
 	return calls, err
 }
 
-// overdue takes a real element for a pattern, for no delivery can be due in the past.
+// overdue takes a real element for a pattern, for no message can be enqueued as due in the past.
 func (s shuntQueue) overdue(t task) (string, error) {
 	c, key := t.srv.conn, "{"+s.name+"}.delay"
 	if err := s.sender()(context.Background(), make([]byte, t.size)); err != nil {

@@ -136,7 +136,7 @@ func (r *report) summarize() {
 			&row{System: "shunt", Measure: "ordered-share", Value: share, Unit: "of shunt-1", Rounds: []float64{share}})
 	}
 	for _, m := range []struct{ name, plain string }{{"process-tls", "process"}, {"process-id", "process"},
-		{"deliver-id", "deliver"}, {"deliver-id-1M", "deliver"}} {
+		{"enqueue-id", "enqueue"}, {"enqueue-id-1M", "enqueue"}} {
 		for _, s := range systems {
 			if w, plain := r.find(s.name, m.name), r.find(s.name, m.plain); w != nil && plain != nil {
 				share := w.Value / plain.Value

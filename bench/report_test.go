@@ -199,7 +199,7 @@ func TestChoose(t *testing.T) {
 		}
 	}
 	c, err := choose("", true)
-	if got := names(c.measures, func(m measure) string { return m.name }); got != "process, deliver, wake, bytes, "+
+	if got := names(c.measures, func(m measure) string { return m.name }); got != "process, enqueue, wake, bytes, "+
 		"idle" ||
 		err != nil {
 		t.Errorf("-quick: %s, %v", got, err)

@@ -62,12 +62,12 @@ func (s shuntQueue) sender() func(context.Context, []byte) error {
 }
 
 func (s shuntQueue) batchSender() func(context.Context, [][]byte) error {
-	deliver := s.deliverer()
-	return func(ctx context.Context, payloads [][]byte) error { return deliver(ctx, payloads) }
+	enqueue := s.enqueuer()
+	return func(ctx context.Context, payloads [][]byte) error { return enqueue(ctx, payloads) }
 }
 
-// deliverer gives one goroutine what it delivers many messages with.
-func (s shuntQueue) deliverer() func(ctx context.Context, payloads [][]byte, opts ...shunt.Option) error {
+// enqueuer gives one goroutine what it enqueues many messages with.
+func (s shuntQueue) enqueuer() func(ctx context.Context, payloads [][]byte, opts ...shunt.Option) error {
 	var own []shuntMessage
 	var ms []shunt.IMessage
 	return func(ctx context.Context, payloads [][]byte, opts ...shunt.Option) error {
@@ -97,9 +97,9 @@ func stopper(shutdown shunt.Shutdown, err error) (func() error, error) {
 }
 
 func (s shuntQueue) laterSender() func(context.Context, [][]byte, time.Time) error {
-	deliver := s.deliverer()
+	enqueue := s.enqueuer()
 	return func(ctx context.Context, payloads [][]byte, due time.Time) error {
-		return deliver(ctx, payloads, shunt.At(due))
+		return enqueue(ctx, payloads, shunt.At(due))
 	}
 }
 
@@ -117,8 +117,8 @@ func (s shuntIDs) sender() func(context.Context, []byte) error {
 }
 
 func (s shuntIDs) batchSender() func(context.Context, [][]byte) error {
-	deliver := s.laterSender()
-	return func(ctx context.Context, payloads [][]byte) error { return deliver(ctx, payloads, time.Time{}) }
+	enqueue := s.laterSender()
+	return func(ctx context.Context, payloads [][]byte) error { return enqueue(ctx, payloads, time.Time{}) }
 }
 
 func (s shuntIDs) laterSender() func(context.Context, [][]byte, time.Time) error {

@@ -57,7 +57,7 @@ type queue interface {
 type (
 	client interface {
 		queue
-		// sender gives one goroutine what it delivers single messages with.
+		// sender gives one goroutine what it enqueues single messages with.
 		sender() func(ctx context.Context, payload []byte) error
 	}
 	batcher interface {
@@ -74,8 +74,8 @@ type (
 	filler interface {
 		fill(ctx context.Context, t task) error
 	}
-	deliverer interface {
-		deliver(ctx context.Context, t task) (work, error)
+	enqueuer interface {
+		enqueue(ctx context.Context, t task) (work, error)
 	}
 	drainer interface {
 		drain(ctx context.Context, t task) (work, error)

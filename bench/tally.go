@@ -95,7 +95,7 @@ func (t *tally) mean() time.Duration {
 	return time.Duration(t.busy.Load() / max(1, t.count.Load()+t.doubled.Load()))
 }
 
-// expect is the end of every count: what was delivered and not handled lies in Redis still.
+// expect is the end of every count: what was enqueued and not handled lies in Redis still.
 func expect(ctx context.Context, q queue, want int) error {
 	n, err := q.left(ctx)
 	if err != nil {

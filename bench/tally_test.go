@@ -62,13 +62,13 @@ func TestFaultsAreNoResult(t *testing.T) {
 	}
 	before := faulty{make(chan []byte, l.n+1), 1, 0}
 	before.messages <- nil
-	if _, err := deliverOne(t.Context(), before, l); err == nil ||
+	if _, err := enqueueOne(t.Context(), before, l); err == nil ||
 		!strings.Contains(err.Error(), "there are 11 messages in Redis, not 10") {
 		t.Errorf("one message too many: %v", err)
 	}
 }
 
-// TestBullmqFaults delivers the same numbers twice, and drains as if there were twice as many.
+// TestBullmqFaults enqueues the same numbers twice, and drains as if there were twice as many.
 func TestBullmqFaults(t *testing.T) {
 	t.Parallel()
 	needBullmq(t)

@@ -16,7 +16,7 @@ type waker interface {
 	wake(ctx context.Context, t task) ([]time.Duration, error)
 }
 
-// wake delivers one message at a time to a receiver that has nothing to do.
+// wake enqueues one message at a time to a receiver that has nothing to do.
 func wake(ctx context.Context, q queue, t task) ([]sample, error) {
 	var took []time.Duration
 	var err error
@@ -51,7 +51,7 @@ func wakeEach(ctx context.Context, q queue, t task) (all []time.Duration, err er
 	return all, err
 }
 
-// wakeOne measures from just before the call that delivers until the handler runs. The pauses before are random, and up
+// wakeOne measures from just before the call that enqueues until the handler runs. The pauses before are random, and up
 // to more than a system sleeps: what polls is met at any time of its sleep.
 func wakeOne(ctx context.Context, q queue, t task, n, workers int) (took []time.Duration, err error) {
 	type waking struct {
@@ -71,14 +71,14 @@ func wakeOne(ctx context.Context, q queue, t task, n, workers int) (took []time.
 			err = fmt.Errorf("%d messages were handled again", len(woken))
 		}
 	}()
-	deliver, payload := q.(client).sender(), make([]byte, t.size)
+	enqueue, payload := q.(client).sender(), make([]byte, t.size)
 	for end := time.Now().Add(t.wakeFor); len(took) == 0 || len(took) < n && time.Now().Before(end); {
 		if err := sleep(ctx, 2*time.Millisecond+rand.N(t.system.poll+6*time.Millisecond)); err != nil {
 			return nil, err
 		}
 		binary.BigEndian.PutUint64(payload, uint64(len(took)))
 		began := time.Now()
-		if err := deliver(ctx, payload); err != nil {
+		if err := enqueue(ctx, payload); err != nil {
 			return nil, err
 		}
 		select {
