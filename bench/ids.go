@@ -90,23 +90,27 @@ func bytesIDs(ctx context.Context, q queue, t task) ([]sample, error) {
 
 func status(ctx context.Context, q queue, t task) ([]sample, error) {
 	f := q.(finder)
-	return byID(ctx, q, t, "status", 0, func(id string) error {
+	return byID(ctx, q, t, call{name: "status", do: func(id string) error {
 		_, found, err := f.status(ctx, id)
 		if err == nil && !found {
 			err = errors.New("it is not there")
 		}
 		return err
-	}, nil)
+	}})
 }
 
 func cancel(ctx context.Context, q queue, t task) ([]sample, error) {
 	c := q.(canceller)
-	return byID(ctx, q, t, "cancel", 1, func(id string) error { return c.cancel(ctx, id) }, func(id string) error {
-		_, found, err := c.status(ctx, id)
-		if err == nil && found {
-			err = errors.New("it is still there")
-		}
-		return err
+	return byID(ctx, q, t, call{
+		name: "cancel", ends: 1,
+		do: func(id string) error { return c.cancel(ctx, id) },
+		check: func(id string) error {
+			_, found, err := c.status(ctx, id)
+			if err == nil && found {
+				err = errors.New("it is still there")
+			}
+			return err
+		},
 	})
 }
 
@@ -120,28 +124,37 @@ func interrupt(ctx context.Context, q queue, t task) ([]sample, error) {
 		{"interrupt-longest", percentile(took, 100), "ms"}}, expectIDs(ctx, q, 0)
 }
 
-// postpone gives half of those that were due later an earlier time: among so many that are due at the same one, they
-// have to be found.
+// postpone gives messages that are due later another time: those that are ready have none.
 func postpone(ctx context.Context, q queue, t task) ([]sample, error) {
 	p := q.(postponer)
 	var due time.Time
-	return byID(ctx, q, t, "postpone", 0, func(id string) error {
-		due = time.Now().Add(time.Hour + rand.N(46*time.Hour)).Round(time.Millisecond)
-		return p.postpone(ctx, id, due)
-	}, func(id string) error {
-		at, found, err := p.status(ctx, id)
-		if err == nil && (!found || !at.Equal(due)) {
-			err = fmt.Errorf("it is due at %v, not at %v", at, due)
-		}
-		return err
+	return byID(ctx, q, t, call{
+		name: "postpone", delayed: true,
+		do: func(id string) error {
+			due = time.Now().Add(time.Hour + rand.N(46*time.Hour)).Round(time.Millisecond)
+			return p.postpone(ctx, id, due)
+		},
+		check: func(id string) error {
+			at, found, err := p.status(ctx, id)
+			if err == nil && (!found || !at.Equal(due)) {
+				err = fmt.Errorf("it is due at %v, not at %v", at, due)
+			}
+			return err
+		},
 	})
 }
 
+// call is what byID measures.
+type call struct {
+	name    string
+	delayed bool                  // of messages that are due later alone
+	ends    int                   // 1 if there is one message less after it
+	do      func(id string) error // the call
+	check   func(id string) error // whether do has done what it was to do, unmeasured; may be nil
+}
+
 // byID measures calls by id, one after another, each of another message: half of all are ready, half are due later.
-// check, unmeasured, says whether a call has done what it was to do. ends is 1 if there is one message less after it.
-func byID(
-	ctx context.Context, q queue, t task, name string, ends int, do, check func(id string) error,
-) ([]sample, error) {
+func byID(ctx context.Context, q queue, t task, c call) ([]sample, error) {
 	named := q.(identifier).ids()
 	ready := t
 	ready.n = t.waiting / 2
@@ -158,8 +171,12 @@ func byID(
 		t.note("with %d waiting, as many as were enqueued in %v", n, t.waitFor)
 	}
 	var took []time.Duration
-	calls, end := rand.Perm(n)[:min(t.calls, n)], time.Now().Add(t.callFor)
-	for _, number := range calls {
+	first := 0
+	if c.delayed {
+		first = ready.n
+	}
+	numbers, end := rand.Perm(n - first)[:min(t.calls, n-first)], time.Now().Add(t.callFor)
+	for _, number := range numbers {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -167,19 +184,19 @@ func byID(
 			t.note("%d calls, as many as were made in %v", len(took), t.callFor)
 			break
 		}
-		id := idOfNumber(uint64(number))
+		id := idOfNumber(uint64(first + number))
 		began := time.Now()
-		err := do(id)
+		err := c.do(id)
 		took = append(took, time.Since(began))
-		if err == nil && check != nil {
-			err = check(id)
+		if err == nil && c.check != nil {
+			err = c.check(id)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s of %s: %w", name, id, err)
+			return nil, fmt.Errorf("%s of %s: %w", c.name, id, err)
 		}
 	}
 	return []sample{
-		{name + "-p50", percentile(took, 50), "ms"},
-		{name + "-p99", percentile(took, 99), "ms"},
-	}, expectIDs(ctx, q, n-ends*len(took))
+		{c.name + "-p50", percentile(took, 50), "ms"},
+		{c.name + "-p99", percentile(took, 99), "ms"},
+	}, expectIDs(ctx, q, n-c.ends*len(took))
 }

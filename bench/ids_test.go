@@ -24,10 +24,10 @@ func TestIDFaultsAreNoResult(t *testing.T) {
 		deaf   bool
 		want   string
 	}{
-		{"enqueueed", enqueueIDs("", func(l load) int { return l.alive }), nil, false, ""},
-		{"enqueueed with another", enqueueIDs("", func(l load) int { return l.alive }), stray, false,
+		{"enqueued", enqueueIDs("", func(l load) int { return l.alive }), nil, false, ""},
+		{"enqueued with another", enqueueIDs("", func(l load) int { return l.alive }), stray, false,
 			"there are 351 ids in Redis, not 350"},
-		{"enqueueed with its id taken", enqueueIDs("", func(l load) int { return l.alive }), twice, false,
+		{"enqueued with its id taken", enqueueIDs("", func(l load) int { return l.alive }), twice, false,
 			"enqueue message 50: "},
 		{"handled", processIDs, nil, false, ""},
 		{"handled beside another", processIDs, stray, false, "there are 1 ids in Redis, not 0"},
