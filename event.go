@@ -15,11 +15,11 @@ type EventKind string
 
 // The kinds of a message's life.
 const (
-	// A message was enqueued: Serial, and ID if it has one; Due if it is due later. N messages of EnqueueAll: N alone.
+	// A message was enqueued: Serial, and ID if it has one; DueAt if it is due later. N messages of EnqueueAll: N alone.
 	EventEnqueued EventKind = "enqueued"
 	// A message was handled, and left Redis: Serial, ID, Attempt, Receiver, Worker, Took.
 	EventAcked EventKind = "acked"
-	// A message failed, and is tried again at Due: those of EventAcked, Err and Due.
+	// A message failed, and is tried again at DueAt: those of EventAcked, Err and DueAt.
 	EventRetried EventKind = "retried"
 	// A message failed for the last time, and went to dead: those of EventAcked, and Err.
 	EventRejected EventKind = "rejected"
@@ -100,7 +100,7 @@ type Event struct {
 	Worker   int    // counted from 0
 	N        int
 	Took     time.Duration // by the handler
-	Due      time.Time
+	DueAt    time.Time
 	Fatal    bool
 	Err      error
 }
@@ -109,7 +109,7 @@ type Event struct {
 func publicEvent(e *event.Event, serial string) Event {
 	return Event{Kind: EventKind(e.Kind), Time: e.Time.Time(), Channel: e.Channel, Serial: serial, ID: e.ID,
 		Attempt:  e.Attempt,
-		Receiver: e.Receiver, Worker: e.Worker, N: e.N, Took: e.Took, Due: e.Due.Time(), Fatal: e.Fatal, Err: e.Err}
+		Receiver: e.Receiver, Worker: e.Worker, N: e.N, Took: e.Took, DueAt: e.Due.Time(), Fatal: e.Fatal, Err: e.Err}
 }
 
 // newEvents is the stream of events to a user's func; nil where there is none.
@@ -176,7 +176,7 @@ func logAttrs(e Event) []slog.Attr {
 	add(ofWorker, slog.Int("worker", e.Worker))
 	add(e.N != 0, slog.Int("n", e.N))
 	add(e.Took != 0, slog.Duration("took", e.Took))
-	add(!e.Due.IsZero(), slog.Time("due", e.Due))
+	add(!e.DueAt.IsZero(), slog.Time("due", e.DueAt))
 	add(e.Fatal, slog.Bool("fatal", e.Fatal))
 	add(e.Err != nil, slog.Any("error", e.Err))
 	return attrs

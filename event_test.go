@@ -78,7 +78,7 @@ func TestLogFields(t *testing.T) {
 			map[string]any{"level": "DEBUG", "msg": "shunt: acked", "channel": "c", "serial": "01J", "attempt": 1.,
 				"receiver": "r", "worker": 0., "took": 3e6}},
 		{Event{Kind: EventRetried, Channel: "c", Serial: "01J", Attempt: 2, Receiver: "r", Worker: 7,
-			Took: time.Second, Err: errors.New("oh"), Due: due},
+			Took: time.Second, Err: errors.New("oh"), DueAt: due},
 			map[string]any{"level": "WARN", "msg": "shunt: retried", "channel": "c", "serial": "01J", "attempt": 2.,
 				"receiver": "r", "worker": 7., "took": 1e9,
 				"due": "2026-11-21T12:00:00Z", "error": "oh"}},
@@ -157,7 +157,7 @@ func TestPublicEvent(t *testing.T) {
 		Took: 5, Due: event.TimeOf(time.Unix(6, 7)), Fatal: true, Err: errors.New("oh")}
 	want := Event{Kind: EventRetried, Channel: "c", Serial: e.Serial.String(), ID: "i", Attempt: 2, Receiver: "r",
 		Worker: 3, N: 4,
-		Took: 5, Due: time.Unix(6, 7), Fatal: true, Err: e.Err}
+		Took: 5, DueAt: time.Unix(6, 7), Fatal: true, Err: e.Err}
 	var got []Event
 	s := newEvents(func(e Event) { got = append(got, e) })
 	s.Emit(e, event.Event{Kind: event.Connected})
@@ -175,7 +175,7 @@ func TestPublicEvent(t *testing.T) {
 			}
 		}
 	}
-	if e := got[1]; e.Kind != EventConnected || e.Serial != "" || !e.Due.IsZero() {
+	if e := got[1]; e.Kind != EventConnected || e.Serial != "" || !e.DueAt.IsZero() {
 		t.Errorf("%+v", e)
 	}
 	if newEvents(nil).On() {

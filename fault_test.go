@@ -312,7 +312,9 @@ func TestKilledKeeper(t *testing.T) {
 		vs := s.Do("HGET", keeper, "name")
 		b, _ := vs.([]byte)
 		rs, err := q.Receivers(context.Background(), q.name)
-		return err == nil && len(rs) > 0 && rs[0].Alive && string(b) == rs[0].Name
+		return err == nil && len(rs) == 2 && string(b) == rs[0].Name &&
+			rs[0].Alive && time.Until(rs[0].LeaseEndsAt) > 0 && rs[0].NextSweepAt.IsZero() &&
+			!rs[1].Alive && rs[1].LeaseEndsAt.IsZero() && !rs[1].NextSweepAt.IsZero()
 	})
 	began := time.Now()
 	q.enqueue(0, 1, In(200*time.Millisecond))

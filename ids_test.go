@@ -62,7 +62,7 @@ func TestIDIsUnique(t *testing.T) {
 		}
 		b.must(b.one(1, ID("a"), In(time.Hour)))
 		taken(StateDelay)
-		if st := b.status("a"); st.State != StateDelay || time.Until(st.Due) < 50*time.Minute || st.Serial == "" {
+		if st := b.status("a"); st.State != StateDelay || time.Until(st.DueAt) < 50*time.Minute || st.Serial == "" {
 			t.Fatalf("delayed: %+v", st)
 		}
 		b.must(b.Promote(context.Background(), b.name, "a"))
@@ -219,7 +219,7 @@ func TestPostpone(t *testing.T) {
 		}
 		b.must(b.Promote(ctx, b.name, "waits")) // it is due already
 		b.must(b.Postpone(ctx, b.name, "later", At(due)))
-		if st := b.status("later"); st.State != StateDelay || st.Due.Sub(due).Abs() > 2*time.Millisecond {
+		if st := b.status("later"); st.State != StateDelay || st.DueAt.Sub(due).Abs() > 2*time.Millisecond {
 			t.Fatalf("%+v, want %v", st, due)
 		}
 		handled := make(chan time.Time, 2)
@@ -368,6 +368,10 @@ func TestUniqueFor(t *testing.T) {
 		b.receive(1, func(context.Context, int) error { n.Add(1); return nil })
 		b.must(b.one(1, ID("a"), UniqueFor(300*time.Millisecond)))
 		b.wait(EventAcked, 1, 5*time.Second)
+		if st, err := b.Status(context.Background(), b.name, "a"); err == nil &&
+			(st.State != StateDone || !st.DueAt.IsZero() || time.Until(st.UniqueUntil) > 300*time.Millisecond) {
+			t.Errorf("%+v", st)
+		}
 		if err := b.one(2, ID("a")); !errors.Is(err, ErrDuplicate) {
 			t.Fatal(err)
 		}

@@ -44,8 +44,10 @@ type Receiver struct {
 	Workers int
 	Lease   time.Duration
 	Alive   bool
-	Until   time.Time // end of its term; for a dead one, when it is looked at next
-	Holding int       // messages in its lists
+	Holding int // messages in its lists
+
+	LeaseEndsAt time.Time // of a living one, by the server's clock
+	NextSweepAt time.Time // of a dead one: when the living look for its messages again
 }
 
 // Channels lists all channels that were ever enqueued to or received from, sorted; an operator may remove one with
@@ -69,8 +71,12 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 			Workers: r.Workers,
 			Lease:   r.Lease,
 			Alive:   r.Alive,
-			Until:   r.Until,
 			Holding: r.Holding,
+		}
+		if r.Alive {
+			rs[i].LeaseEndsAt = r.Until
+		} else {
+			rs[i].NextSweepAt = r.Until
 		}
 	}
 	return rs, nil

@@ -21,24 +21,27 @@ type Status struct {
 	State      State // Prepare, Delay or Doing while it lives; Done when it is over
 	Attempt    int   // Doing and Done: the last one, counted from 1; else how many have failed
 	EnqueuedAt time.Time
-	Due        time.Time // Delay; Done within UniqueFor: when the ID will be free
+	DueAt      time.Time // Delay, by the server's clock
 	StartedAt  time.Time // Doing, by the clock of the process that handles it
 	Receiver   string    // Doing
 	Worker     int       // Doing
 	Cancelled  bool      // Doing: Cancel was called, and the handler has not ended yet
 	Failure    string    // of the last attempt
-	Outcome    Outcome   // Done, unless only its ID is still taken
+	Outcome    Outcome   // Done, where its outcome is kept
+
+	// UniqueUntil is when the ID will be free, of a message that is Done but still takes it, as UniqueFor asked.
+	UniqueUntil time.Time
 }
 
 // Outcome is what became of a message.
 type Outcome struct {
 	// Acked, Rejected (it went to dead), Expired or, of one that somebody waited for, Cancelled; empty: not known
-	Kind    EventKind
-	EndedAt time.Time
-	Until   time.Time // when it is forgotten
-	Attempt int
-	Failure string
-	Result  []byte // as SetResult set it
+	Kind      EventKind
+	EndedAt   time.Time
+	KeptUntil time.Time // when the server forgets it
+	Attempt   int
+	Failure   string
+	Result    []byte // as SetResult set it
 }
 
 // Status tells what is known of the message with that id: of the living one, else of the last whose end is kept. It is
@@ -55,11 +58,11 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 	held := statusOf(id, a.Record, a.Holder, a.Now)
 	held.Cancelled = held.State == StateDoing && a.Cancelled
 	switch {
-	case len(a.Record) > 0 && held.State != StateDone:
+	case held.Serial != "" && held.State != StateDone: // without a Serial: no record, or one that cannot be read
 		return held, nil
 	case len(a.Outcome) > 0:
 		return ended(id, a.Outcome), nil
-	case len(a.Record) > 0 && held.Due.After(a.Now): // only its id is taken
+	case held.UniqueUntil.After(a.Now): // only its id is taken
 		return held, nil
 	}
 	return Status{}, fmt.Errorf("shunt: status of %q on %q: %w", id, channel, ErrNotFound)
@@ -88,11 +91,11 @@ func statusOf(id string, record, holder []byte, now time.Time) Status {
 		ms, _ := strconv.ParseInt(f[2], 10, 64)
 		s.StartedAt = time.UnixMilli(ms)
 	case r.State == 'u':
-		s.State, s.Due = StateDone, at
+		s.State, s.UniqueUntil = StateDone, at
 	case r.Expires > 0 && !now.IsZero() && !now.Before(time.UnixMilli(r.Expires)): // over, wherever it lies
 		s.State = StateDone
 	case r.State == 'd' && (now.IsZero() || at.After(now)):
-		s.State, s.Due = StateDelay, at
+		s.State, s.DueAt = StateDelay, at
 	default:
 		s.State = StatePrepare
 	}
@@ -121,7 +124,7 @@ func ended(id string, raw []byte) Status {
 		return s
 	}
 	number := func(i int) int64 { n, _ := strconv.ParseInt(f[i], 10, 64); return n }
-	o.Attempt, o.EndedAt, o.Until = int(number(0)), time.UnixMilli(number(1)), time.UnixMilli(number(2))
+	o.Attempt, o.EndedAt, o.KeptUntil = int(number(0)), time.UnixMilli(number(1)), time.UnixMilli(number(2))
 	if n := number(3); n >= 0 && n <= int64(len(rest)) {
 		o.Failure = rest[:n]
 		if int(n) < len(rest) {
@@ -238,7 +241,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *draft) erro
 func (q *Queue) dueAt(ctx context.Context, k *store.Keys, s Status) (Entry, error) {
 	const page = 1000
 	return q.find(s, func(n int) ([]Entry, error) {
-		all, err := store.DueAt(ctx, asker{q}, k, s.Due, n, page)
+		all, err := store.DueAt(ctx, asker{q}, k, s.DueAt, n, page)
 		return scoredEntries(k.Name, all, dueAt), err
 	})
 }

@@ -102,7 +102,12 @@ var measures = []measure{
 		fits:  fits[interrupter],
 		run:   interrupt,
 	},
-	{name: "postpone", about: "the same for one that gives a delayed message another due time", fits: fits[postponer], run: postpone},
+	{
+		name:  "postpone",
+		about: "the same for one that gives a delayed message another due time",
+		fits:  fits[postponer],
+		run:   postpone,
+	},
 	{name: "bytes", about: "Redis' memory a queued message", fits: every, run: bytesEach, quick: true, once: true},
 	{name: "bytes-id", about: "the same of one with an id", fits: fits[identifier], run: bytesIDs, once: true},
 	{name: "backlog", about: "process, by the size of the backlog", fits: grows, run: backlogs},

@@ -142,7 +142,7 @@ func (s shuntQueue) status(ctx context.Context, id string) (due time.Time, found
 	if errors.Is(err, shunt.ErrNotFound) {
 		return due, false, nil
 	}
-	return st.Due, st.ID == id, err
+	return st.DueAt, st.ID == id, err
 }
 
 func (s shuntQueue) cancel(ctx context.Context, id string) error {

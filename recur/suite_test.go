@@ -162,7 +162,7 @@ func (b *bench) missed(name string, first time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.events, func(e shunt.Event) bool {
-		return e.Kind == MissedTicks && e.Due.Equal(first) && strings.Contains(e.Err.Error(), fmt.Sprintf("%q", name))
+		return e.Kind == MissedTicks && e.DueAt.Equal(first) && strings.Contains(e.Err.Error(), fmt.Sprintf("%q", name))
 	})
 }
 

@@ -183,11 +183,11 @@ func (r *run) alone(ctx context.Context) error {
 				continue
 			}
 			first, known := ends[o.Name]
-			if known && !o.Until.Equal(first) {
+			if known && !o.LeaseEndsAt.Equal(first) {
 				return fmt.Errorf("another run is at work on %s: wait for it, or stop it", r.dir)
 			}
-			ends[o.Name] = o.Until
-			believed = believed || time.Now().Before(o.Until)
+			ends[o.Name] = o.LeaseEndsAt
+			believed = believed || time.Now().Before(o.LeaseEndsAt)
 		}
 		if !believed {
 			return nil

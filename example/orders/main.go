@@ -129,7 +129,7 @@ func (o *shop) event(e shunt.Event) {
 	switch e.Kind {
 	case shunt.EventRetried:
 		o.count("retried")
-		o.tell("· retried", "%v (attempt %d; again in %.1f s)", e.Err, e.Attempt, e.Due.Sub(e.Time).Seconds())
+		o.tell("· retried", "%v (attempt %d; again in %.1f s)", e.Err, e.Attempt, e.DueAt.Sub(e.Time).Seconds())
 	case shunt.EventRejected:
 		o.count("given up")
 		o.tell("· dead", "%v (attempt %d, the last)", e.Err, e.Attempt)

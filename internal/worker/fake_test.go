@@ -77,14 +77,22 @@ func (f *fake) stop() {
 	}
 }
 
+// handles gives a pool whose handler needs the pool its handler, before anything is enqueued.
+func (f *fake) handles(with func(it *Item, n int) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.handle = with
+}
+
 func (f *fake) run(it *Item) *Verdict {
 	n, err := strconv.Atoi(string(it.Payload))
 	it.Decoded(n, 0)
 	if err == nil {
 		f.mu.Lock()
 		f.handled[n]++
+		handle := f.handle
 		f.mu.Unlock()
-		err = f.handle(it, n)
+		err = handle(it, n)
 	}
 	if err == nil {
 		return Ack

@@ -66,10 +66,10 @@ func TestFollow(t *testing.T) {
 		}
 		return Follow{Keys: f.keys[1], Mode: "in", MS: 3600_000, Element: e, Raw: e.Encode()}
 	}
-	f.handle = func(it *Item, _ int) error {
+	f.handles(func(it *Item, _ int) error {
 		it.Then([]Follow{follow('1', ""), follow('2', "a"), follow('3', "a")}, 3)
 		return nil
-	}
+	})
 	f.enqueue(0, 0, 1)
 	f.until(5*time.Second, "it is acked", func() bool { return f.count(event.Acked) == 1 })
 	if f.count(event.Enqueued) != 2 || f.count(event.Duplicate) != 1 || f.length("ZCARD", f.keys[1].Delay) != 2 {
@@ -88,11 +88,11 @@ func TestCancel(t *testing.T) {
 	s := redistest.Shared(t)
 	f := newFake(t, s, s.URL(), 1, 1, nil)
 	running := make(chan *Item)
-	f.handle = func(it *Item, n int) error {
+	f.handles(func(it *Item, n int) error {
 		running <- it
 		<-it.Done()
 		return it.Cause()
-	}
+	})
 	f.enqueue(0, 0, 1)
 	it := <-running
 	if all := f.Tracked(f.channels[0]); len(all) != 0 {
@@ -195,14 +195,14 @@ func TestStrictOrder(t *testing.T) {
 	var order []int
 	f := newFake(t, s, s.URL(), 3, 1, nil, func(c *Config) { c.Order = NewOrder(nil) })
 	begun, goOn := make(chan struct{}, 100), make(chan struct{})
-	f.handle = func(_ *Item, n int) error {
+	f.handles(func(_ *Item, n int) error {
 		f.mu.Lock()
 		order = append(order, n)
 		f.mu.Unlock()
 		begun <- struct{}{}
 		<-goOn
 		return nil
-	}
+	})
 	f.enqueue(2, 20, 25)
 	<-begun
 	f.enqueue(1, 10, 15)
