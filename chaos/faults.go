@@ -252,17 +252,6 @@ var rows = []row{
 		drain:  30 * time.Second,
 	},
 	{
-		id:   "F24",
-		what: "the same histories on miniredis and on redis-server, against a model",
-		conf: always,
-		run: func(w *world, r *rand.Rand, long bool) {
-			for range states(w, w.server) {
-				w.struck("history")
-			}
-		},
-		rounds: 1,
-	},
-	{
 		id:     "chains",
 		what:   "SIGKILL of workers whose messages follow each other, some at the ack that delivers",
 		run:    chains,

@@ -7,7 +7,6 @@ require (
 	github.com/oklog/ulid/v2 v2.1.2
 	github.com/shuntmq/shunt v0.0.0
 	golang.org/x/sync v0.22.0
-	pgregory.net/rapid v1.3.0
 )
 
 require (

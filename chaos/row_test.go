@@ -17,7 +17,7 @@ func TestRows(t *testing.T) {
 	for _, r := range rows {
 		t.Run(r.id, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() && !r.short || r.id == "F24" {
+			if testing.Short() && !r.short {
 				t.Skip("make chaos has it")
 			}
 			v := r.play(t, redistest.Start(t, r.conf...), "", 1, false)
@@ -27,12 +27,6 @@ func TestRows(t *testing.T) {
 			}
 		})
 	}
-}
-
-// F24, of as many histories as rapid draws by default.
-func TestStates(t *testing.T) {
-	t.Parallel()
-	t.Logf("%d histories", states(t, redistest.Start(t, always...)))
 }
 
 // Each seeded defect is caught on its own schedule, and the package as it is passes the very same one.

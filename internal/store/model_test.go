@@ -1,4 +1,4 @@
-package main
+package store
 
 import (
 	"bytes"
@@ -16,40 +16,34 @@ import (
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
-	"github.com/shuntmq/shunt/internal/store"
 )
 
 // target is one server that must do as the model does.
 type target struct {
 	name    string
 	link    *link.Link
-	do      doer
 	restart func()
 }
 
 func newTarget(t testing.TB, name, addr string, restart func()) *target {
-	pool := redistest.Pool(t, addr)
+	return &target{name, newLink(t, addr), restart}
+}
+
+// newLink is a link to a server, which the test's cleanup closes.
+func newLink(t testing.TB, addr string) *link.Link {
 	l := link.New(
-		link.NewNode(pool, link.Settings{DialTimeout: 2 * time.Second, MaxBackoff: 10 * time.Millisecond}),
+		link.NewNode(redistest.Pool(t, addr),
+			link.Settings{DialTimeout: 2 * time.Second, MaxBackoff: 10 * time.Millisecond}),
 		5*time.Second,
 		true,
 	)
 	t.Cleanup(l.Close)
-	do := func(cmd string, args ...any) (any, error) {
-		c := link.NewCall()
-		c.Add(cmd, args...)
-		err := l.Run(context.Background(), c)
-		return value(c.Replies[0]), err
-	}
-	return &target{name, l, do, restart}
+	return l
 }
 
-// value is a reply as redigo would give it.
-func value(r link.Reply) any {
-	if r.Bulk != nil {
-		return r.Bulk
-	}
-	return r.Value
+// do runs one command.
+func (s *target) do(cmd string, args ...any) (any, error) {
+	return Do(context.Background(), s.link, cmd, args...)
 }
 
 // model is a channel as it should be: lists with their left end first. Of a sorted set it knows what is due at once and
@@ -58,8 +52,8 @@ type model struct {
 	prepare, suspect []string
 	doing            map[string][]string
 	due, later, dead []string
-	living           []store.Incarnation
-	gone             []store.Incarnation // superseded or not
+	living           []Incarnation
+	gone             []Incarnation // superseded or not
 	superseded       map[string]bool
 }
 
@@ -67,7 +61,7 @@ type model struct {
 type machine struct {
 	*rapid.T
 	servers []*target
-	k       *store.Keys
+	k       *Keys
 	m       model
 	n       int
 }
@@ -95,7 +89,7 @@ func (b *machine) all(norm func(any) any, fill func(*link.Call)) string {
 		if err := s.link.Run(context.Background(), c); err != nil {
 			b.Fatalf("%s: %v", s.name, err)
 		}
-		v := value(c.Replies[0])
+		v := c.Replies[0].Any()
 		if norm != nil {
 			v = norm(v)
 		}
@@ -123,8 +117,8 @@ func sign(v any) any {
 	return int64(0)
 }
 
-// head hides all of a reply but its first n numbers.
-func head(n int) func(any) any {
+// firsts hides all of a reply but its first n numbers.
+func firsts(n int) func(any) any {
 	return func(v any) any {
 		vs, _ := redis.Values(v, nil)
 		return vs[:min(n, len(vs))]
@@ -153,9 +147,10 @@ func (b *machine) drawn() string {
 	return string(e.Encode())
 }
 
-func (b *machine) list(of []store.Incarnation, full bool) (string, store.Incarnation) {
+// list draws a doing list of some incarnations, one that holds something where full.
+func (b *machine) list(of []Incarnation, full bool) (string, Incarnation) {
 	var some []string
-	owner := make(map[string]store.Incarnation)
+	owner := make(map[string]Incarnation)
 	for _, i := range of {
 		for w := range i.Workers {
 			if l := b.k.Doing(i, w); !full || len(b.m.doing[l]) > 0 {
@@ -221,29 +216,29 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 	k, m := b.k, &b.m
 	one := func(n int) int64 { return int64(n) }
 	acts := map[string]func(){
-		"deliver": func() {
+		"enqueue": func() {
 			e := b.drawn()
 			m.prepare = append([]string{e}, m.prepare...)
 			b.expect(b.command("LPUSH", k.Prepare, e), one(len(m.prepare)))
 		},
-		"deliver later": func() {
-			e, mode, at := b.drawn(), "in", int64(hour)
+		"enqueue later": func() {
+			e, mode, at := b.drawn(), In, int64(hour)
 			to := &m.later
 			if rapid.Bool().Draw(b.T, "due") {
-				mode, at, to = "at", 1, &m.due
+				mode, at, to = At, 1, &m.due
 			}
 			if slices.Contains(m.due, e) || slices.Contains(m.later, e) {
 				b.Skip("a set holds it once, at the time of the first")
 			}
 			*to = append(*to, e)
-			b.expect(b.script(sign, store.Later, 1, k.Delay, mode, at, e), one(1))
+			b.expect(b.all(sign, func(c *link.Call) { AddLater(c, k, mode, at, []byte(e)) }), one(1))
 		},
 		"register": func() {
-			i := store.Incarnation{Workers: 1 + b.n%2, Lease: time.Hour}
+			i := Incarnation{Workers: 1 + b.n%2, Lease: time.Hour}
 			s := b.serial()
 			i.Name = fmt.Sprintf("%s-%d-%d", element.Element{Serial: s}.Serial, i.Workers, hour)
 			m.living = append(m.living, i)
-			b.expect(b.script(sign, store.Register, 1, k.Receivers, i.Name, hour), one(1))
+			b.expect(b.script(sign, Register, 1, k.Receivers, i.Name, hour), one(1))
 		},
 		"beat": func() {
 			i := rapid.SampledFrom(append(slices.Clone(m.living), m.gone...)).Draw(b.T, "incarnation")
@@ -251,13 +246,13 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if slices.Contains(m.living, i) {
 				there = 1
 			}
-			b.expect(b.script(head(1), store.Beat, 1, k.Receivers, i.Name, hour), []any{there})
+			b.expect(b.all(firsts(1), func(c *link.Call) { AddBeat(c, k, i) }), []any{there})
 		},
 		"take": func() {
 			l, _ := b.list(m.living, false)
-			from, key := &m.prepare, k.Prepare
+			from, source := &m.prepare, Source{Keys: k, Doing: l}
 			if rapid.IntRange(0, 3).Draw(b.T, "suspect") == 0 {
-				from, key = &m.suspect, k.Suspect
+				from, source.Suspect = &m.suspect, true
 			}
 			var want []any
 			n := rapid.IntRange(1, 3).Draw(b.T, "n")
@@ -267,18 +262,18 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				m.doing[l] = append([]string{e}, m.doing[l]...)
 				want = append(want, one(1), []byte(e))
 			}
-			if n == 1 && rapid.Bool().Draw(b.T, "plain") {
+			if n == 1 && !source.Suspect && rapid.Bool().Draw(b.T, "plain") {
 				var e any
 				if len(want) > 0 {
 					e = want[1]
 				}
-				b.expect(b.command("RPOPLPUSH", key, l), e)
+				b.expect(b.all(nil, func(c *link.Call) { AddTakeOne(c, k, l) }), e)
 				return
 			}
 			if want == nil {
 				want = []any{}
 			}
-			b.expect(b.script(nil, store.Take, 3, k.Receivers, key, l, n), want)
+			b.expect(b.all(nil, func(c *link.Call) { AddTake(c, []Source{source}, n) }), want)
 		},
 		"ack": func() {
 			l, _ := b.list(append(slices.Clone(m.living), m.gone...), false)
@@ -312,7 +307,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if first {
 				want, m.doing[l] = 1, held[:len(held)-n]
 			}
-			b.expect(b.script(nil, store.Ack, 1, l, n, from, to), want)
+			b.expect(b.script(nil, Ack, 1, l, n, from, to), want)
 		},
 		"retry": func() {
 			wait, to := int64(hour), &m.later
@@ -320,20 +315,23 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				wait, to = -1, &m.due // now is rounded up
 			}
 			b.verdict(func(doing, old, next string) string {
-				return b.script(sign, store.Retry, 3, k.Receivers, doing, k.Delay, wait, old, next)
+				return b.script(sign, Retry, 3, k.Receivers, doing, k.Delay, wait, old, next)
 			}, to)
 		},
 		"reject": func() {
 			b.verdict(func(doing, old, next string) string {
-				return b.script(func(v any) any { return v.([]any)[0] }, store.Reject, 3, k.Receivers, doing, k.Dead,
-					old, next, 0, 0)
+				e, _ := element.Decode([]byte(old))
+				v := &Verdict{Fate: Rejected, Next: []byte(next)}
+				return b.all(func(v any) any { return v.([]any)[0] }, func(c *link.Call) {
+					AddLeave(c, k, doing, Held{Element: &e, Raw: []byte(old)}, v, &Bounds{})
+				})
 			}, &m.dead)
 		},
 		"promote": func() {
 			// Of one and the same due time, or of some, the order is that of the scores; which of them is whose the
 			// servers need not agree on, because each has its own clock: so one at a time.
 			for len(m.due) > 0 {
-				got := b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Receivers, k.Delay,
+				got := b.script(func(v any) any { return v.([]any)[0] }, Promote, 3, k.Receivers, k.Delay,
 					k.Prepare, 1, 1<<20)
 				b.expect(got, one(1))
 				var e string
@@ -352,7 +350,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				m.prepare = append([]string{e}, m.prepare...)
 			}
 			b.expect(
-				b.script(func(v any) any { return v.([]any)[0] }, store.Promote, 3, k.Receivers, k.Delay, k.Prepare, 10,
+				b.script(func(v any) any { return v.([]any)[0] }, Promote, 3, k.Receivers, k.Delay, k.Prepare, 10,
 					1<<20),
 				one(0),
 			)
@@ -360,11 +358,11 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 		"release": func() {
 			l, _ := b.list(m.living, true)
 			held := m.doing[l]
-			ids := []any{identity(rapid.SampledFrom(held).Draw(b.T, "held"))}
+			id := identity(rapid.SampledFrom(held).Draw(b.T, "held"))
 			var left []string
 			n := 0
 			for _, e := range held { // the newest first
-				if n == 0 && identity(e) == ids[0] {
+				if n == 0 && identity(e) == id {
 					m.prepare = append(m.prepare, e)
 					n++
 				} else {
@@ -372,17 +370,16 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = left
-			b.expect(
-				b.script(nil, store.Release, 5, append([]any{k.Receivers, l, k.Prepare, k.IDs, k.Running}, ids...)...),
-				one(n),
-			)
+			b.expect(b.all(nil, func(c *link.Call) { AddRelease(c, k, l, id) }), one(n))
 		},
 		"hand over": func() {
-			l, _ := b.list(append(slices.Clone(m.living), m.gone...), true)
-			to, holder := b.list(m.living, false)
-			if to == l {
-				b.Skip("to itself")
+			l, from := b.list(append(slices.Clone(m.living), m.gone...), true)
+			worker := slices.Index(k.AllDoing(from), l)
+			holder := rapid.SampledFrom(m.living).Draw(b.T, "holder")
+			if holder == from || holder.Workers <= worker {
+				b.Skip("to itself, or it has no such worker")
 			}
+			to := k.Doing(holder, worker)
 			var ids []any
 			for _, e := range m.doing[l] {
 				if rapid.Bool().Draw(b.T, "keeps") {
@@ -405,26 +402,18 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				}
 			}
 			m.doing[l] = nil
-			b.expect(
-				b.script(
-					nil,
-					store.Handover,
-					6,
-					append(
-						[]any{k.Receivers, l, to, k.Prepare, k.IDs, k.Running, holder.Name, "back", len(ids)},
-						ids...)...),
-				append([]any{one(back)}, found...),
-			)
+			h := Handing{From: from, To: holder, Worker: worker, Holder: Holder(holder, worker), Held: ids}
+			b.expect(b.all(nil, func(c *link.Call) { AddHandover(c, k, h) }), append([]any{one(back)}, found...))
 		},
 		"supersede": func() {
 			if len(m.living) < 2 {
 				b.Skip("the last one stays")
 			}
 			i := rapid.SampledFrom(m.living).Draw(b.T, "incarnation")
-			m.living = slices.DeleteFunc(m.living, func(o store.Incarnation) bool { return o == i })
+			m.living = slices.DeleteFunc(m.living, func(o Incarnation) bool { return o == i })
 			m.gone = append(m.gone, i)
 			m.superseded[i.Name] = true
-			b.expect(b.script(nil, store.Supersede, 3, k.Receivers, k.DeadReceivers, k.Keeper, i.Name, "s"), one(1))
+			b.expect(b.all(nil, func(c *link.Call) { AddSupersede(c, k, i.Name, false) }), one(1))
 		},
 		"reap": func() {
 			l, owner := b.list(m.gone, true)
@@ -492,7 +481,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}
 			m.suspect = append(suspects, m.suspect...)
 			m.doing[l] = slices.Clone(m.doing[l][n:])
-			b.expect(b.script(nil, store.Reap, 11, args...),
+			b.expect(b.script(nil, Reap, 11, args...),
 				[]any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)})
 		},
 		"revive": func() {
@@ -502,7 +491,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			e := rapid.SampledFrom(m.dead).Draw(b.T, "dead")
 			m.dead, _ = cut(m.dead, e)
 			m.prepare = append([]string{e}, m.prepare...)
-			b.expect(b.script(nil, store.Revive, 4, k.Dead, k.Prepare, k.IDs, k.Running, e, e, ""), one(1))
+			b.expect(b.script(nil, Revive, 4, k.Dead, k.Prepare, k.IDs, k.Running, e, e, ""), one(1))
 		},
 		"unregister": func() {
 			if len(m.living) < 2 {
@@ -516,16 +505,9 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			want := one(0)
 			if held == 0 {
 				want = 1
-				m.living = slices.DeleteFunc(m.living, func(o store.Incarnation) bool { return o == i })
+				m.living = slices.DeleteFunc(m.living, func(o Incarnation) bool { return o == i })
 			}
-			b.expect(
-				b.script(
-					nil,
-					store.Unregister,
-					1+i.Workers,
-					append(append([]any{k.Receivers}, store.Args(k.AllDoing(i))...), i.Name)...),
-				want,
-			)
+			b.expect(b.all(nil, func(c *link.Call) { AddUnregister(c, k, i) }), want)
 		},
 		"restart": func() {
 			if rapid.IntRange(0, 4).Draw(b.T, "seldom") > 0 {
@@ -578,10 +560,11 @@ func (b *machine) check() {
 	}
 }
 
-// states plays the same histories of every transition on miniredis and on redis-server, against a model: same replies,
-// same end (F24). It returns how many.
-func states(t testing.TB, s *redistest.Server) (histories int) {
-	mini := redistest.Mini(t)
+// Every transition does the same on miniredis and on redis-server: the same replies and the same end, as the model says,
+// in whatever order.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	mini, s := redistest.Mini(t), redistest.Start(t, "appendonly yes", "appendfsync always")
 	servers := []*target{
 		newTarget(t, "miniredis", mini.Addr(), func() {
 			mini.Close()
@@ -591,13 +574,13 @@ func states(t testing.TB, s *redistest.Server) (histories int) {
 		}),
 		newTarget(t, "redis-server", s.Addr(), func() { s.Kill(); s.Restart() }),
 	}
+	histories := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		histories++
-		b := &machine{T: rt, servers: servers, k: store.KeysOf("h" + strconv.Itoa(histories))}
+		b := &machine{T: rt, servers: servers, k: KeysOf("h" + strconv.Itoa(histories))}
 		b.m.doing, b.m.superseded = make(map[string][]string), make(map[string]bool)
 		acts := b.actions()
 		acts["register"](rt)
 		rt.Repeat(acts)
 	})
-	return histories
 }
