@@ -38,7 +38,7 @@ test: race fuzz
 # have to tell although they passed.
 race:
 	@set -e; $(with-redis); REDISTEST_TELLS=$$(mktemp); export REDISTEST_TELLS; \
-	trap 'cat $$REDISTEST_TELLS; rm -f $$REDISTEST_TELLS' EXIT; for dir in $(filter-out chaos,$(MODULES)); do \
+	trap 'cat $$REDISTEST_TELLS; rm -f $$REDISTEST_TELLS' EXIT; for dir in $(filter-out ./chaos,$(MODULES)); do \
 		echo "== go test -race $$dir"; \
 		(cd $$dir && $(GO) list ./... | { read -r first; \
 			$(GO) test -race -short -count=1 -parallel 8 -timeout 10m "$$first" && \

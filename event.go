@@ -15,7 +15,7 @@ type EventKind string
 
 // The kinds of a message's life.
 const (
-	// A message was enqueued: Serial, and ID if it has one; DueAt if it is due later. N messages of EnqueueAll: N alone.
+	// A message was enqueued: Serial, and ID if it has one; DueAt if it is due later. EnqueueAll tells N alone.
 	EventEnqueued EventKind = "enqueued"
 	// A message was handled, and left Redis: Serial, ID, Attempt, Receiver, Worker, Took.
 	EventAcked EventKind = "acked"

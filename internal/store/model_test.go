@@ -560,8 +560,8 @@ func (b *machine) check() {
 	}
 }
 
-// Every transition does the same on miniredis and on redis-server: the same replies and the same end, as the model says,
-// in whatever order.
+// Every transition does the same on miniredis and on redis-server, in whatever order: both reply and end as the model
+// says.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	mini, s := redistest.Mini(t), redistest.Start(t, "appendonly yes", "appendfsync always")

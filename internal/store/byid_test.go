@@ -1,0 +1,136 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// What is known of an id follows its message.
+func TestStatusByID(t *testing.T) {
+	each(t, func(f *fixture) {
+		e := named("a", func(x *element.Extra) { x.Retain = time.Minute.Milliseconds() })
+		f.enqueue(In, 60_000, e)
+		if s := f.state("a"); s != 'd' {
+			f.Fatalf("delayed: %q", s)
+		}
+		p, err := RunPostpone(context.Background(), f, f.k, "a", e.Serial, At, 1, nil, false)
+		if f.must(err); p.Result != Postponed || len(p.Record) == 0 {
+			f.Fatalf("postpone to a time that is past: %+v", p)
+		}
+		f.lengths(1, 0, 0, 0)
+		p, err = RunPostpone(context.Background(), f, f.k, "a", e.Serial, In, 60_000, nil, false)
+		if f.must(err); p.Result != WaitsAlready {
+			f.Fatalf("postpone what is ready: %+v", p)
+		}
+		held := f.take(1, 1)
+		f.start(1, held, false)
+		a := f.status("a")
+		if want := Mark(f.i, 1, 1, time.UnixMilli(1)); !bytes.Equal(a.Holder, want) || a.Cancelled {
+			f.Fatalf("held by %q, want %q", a.Holder, want)
+		}
+		p, err = RunPostpone(context.Background(), f, f.k, "a", e.Serial, In, 60_000, nil, false)
+		if f.must(err); p.Result != BeingHandled {
+			f.Fatalf("postpone what is handled: %+v", p)
+		}
+		holders, err := Holders(context.Background(), f, f.k, e.Serial, element.NewSerial())
+		if f.must(err); len(holders) != 2 || string(holders[0]) != string(a.Holder) || holders[1] != nil {
+			f.Fatalf("holders: %q", holders)
+		}
+		f.leave(1, held[0], &Verdict{Result: []byte("r")}, &Bounds{})
+		a = f.status("a")
+		if len(a.Record)+len(a.Holder) > 0 || !strings.HasSuffix(string(a.Outcome), "\nr") || a.Now.IsZero() {
+			f.Fatalf("over: %+v", a)
+		}
+		lives, raw, err := RunWait(context.Background(), f, f.k, "a", nil)
+		if f.must(err); lives || !bytes.Equal(raw, a.Outcome) {
+			f.Fatalf("waited for: %v %q", lives, raw)
+		}
+		lives, raw, err = RunWait(context.Background(), f, f.k, "none", nil)
+		if f.must(err); lives || raw != nil {
+			f.Fatalf("waited for none: %v %q", lives, raw)
+		}
+	})
+}
+
+// A cancelled message is gone from delay at once, and from prepare when it is met.
+func TestCancelByID(t *testing.T) {
+	each(t, func(f *fixture) {
+		ctx := context.Background()
+		later, ready := named("later"), named("ready")
+		f.enqueue(In, 60_000, later)
+		f.enqueue(Now, 0, ready)
+		for _, e := range []*element.Element{later, ready} {
+			a, err := RunCancel(ctx, f, f.k, e.ID(), e.Serial, &Bounds{})
+			if f.must(err); !a.Found || a.Twice || SerialOf(e.Encode()) != e.Serial {
+				f.Fatalf("cancel of %s: %+v", e.ID(), a)
+			}
+			a, err = RunCancel(ctx, f, f.k, e.ID(), e.Serial, &Bounds{})
+			if f.must(err); a.Found {
+				f.Fatalf("cancelled twice: %+v", a)
+			}
+		}
+		f.lengths(1, 0, 0, 0)
+		n, err := Count(ctx, f, f.k)
+		if f.must(err); n.Prepare != 1 || n.Cancelled != 1 {
+			f.Fatalf("counts: %+v", n)
+		}
+		held := f.take(0, 1)
+		s := f.start(0, held, false)
+		if !s.SomeCancelled || s.Now == 0 || s.Full {
+			f.Fatalf("started: %+v", s)
+		}
+		m := Marks{N: 1, At: func(i int) *element.Element { return held[i].Element }}
+		c := link.NewCall()
+		AddCancelled(c, f.k, m, true)
+		f.must(f.l.Run(ctx, c))
+		is := false
+		records, err := CancelledReply(c.Replies, 1, func(_ int, cancelled bool) { is = cancelled })
+		if f.must(err); !is {
+			f.Fatal("it is not cancelled")
+		}
+		some, err := AreCancelled(ctx, f.l, f.k, []ulid.ULID{later.Serial, ready.Serial})
+		if f.must(err); len(some) != 1 || some[0] != ready.Serial {
+			f.Fatalf("cancelled are %v", some)
+		}
+		EachRecord(records, func(_ int, raw []byte) {
+			if raw != nil {
+				f.Fatalf("a cancelled message has the record %q", raw)
+			}
+		})
+	})
+}
+
+// One of more that are due at one time than a script looks at is found from here.
+func TestPostponeAmongMany(t *testing.T) {
+	each(t, func(f *fixture) {
+		ctx, at := context.Background(), time.Now().Add(time.Hour).UnixMilli()
+		e := named("a")
+		e.Serial[0] = 0xff // behind all others
+		f.enqueue(At, at, e)
+		args := []any{f.k.Delay}
+		for range 3000 {
+			args = append(args, at, "bare "+element.NewSerial().String()) // before what has a header
+		}
+		f.s.Do("ZADD", args...)
+		p, err := RunPostpone(ctx, f, f.k, "a", e.Serial, In, 1000, nil, false)
+		if f.must(err); p.Result != NotAmongSome {
+			f.Fatalf("%+v", p)
+		}
+		p, err = RunPostpone(ctx, f, f.k, "a", e.Serial, In, 1000, e.Encode(), true)
+		if f.must(err); p.Result != Postponed {
+			f.Fatalf("%+v", p)
+		}
+		all, err := DueAt(ctx, f, f.k, time.UnixMilli(at), 1, 2000)
+		if f.must(err); len(all) != 1000 {
+			f.Fatalf("%d are on the second page", len(all))
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+func TestWhen(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_700_000_000_000)
+	for name, c := range map[string]struct {
+		due  Due
+		mode Mode
+		ms   int64
+	}{
+		"at once":   {Due{}, Now, 0},
+		"in":        {Due{In: 1500 * time.Microsecond}, In, 2},
+		"in long":   {Due{In: 1 << 62}, In, MaxWait.Milliseconds()},
+		"at":        {Due{At: now.Add(time.Microsecond)}, At, now.UnixMilli() + 1},
+		"at past":   {Due{At: time.Unix(-1e9, 0)}, At, 1},
+		"at far":    {Due{At: now.AddDate(190, 0, 0)}, At, now.Add(MaxWait).UnixMilli()},
+		"at a tick": {Due{At: now}, At, now.UnixMilli()},
+	} {
+		if mode, ms := c.due.When(now); mode != c.mode || ms != c.ms {
+			t.Errorf("%s: %s %d, want %s %d", name, mode, ms, c.mode, c.ms)
+		}
+	}
+}
+
+// Messages of Enter and of Enqueue have the same records and receipts; a refused one gets the record that has its id.
+func TestEnterAndEnqueue(t *testing.T) {
+	each(t, func(f *fixture) {
+		ctx := context.Background()
+		send := func(enter bool, forget []Receipt, es ...*element.Element) (refused []Refusal, stale bool) {
+			f.Helper()
+			raws := make([][]byte, len(es))
+			for i, e := range es {
+				raws[i] = e.Encode()
+			}
+			rep := f.run(func(c *link.Call) {
+				if enter {
+					AddEnter(c, f.k, forget, es, raws)
+				} else {
+					AddEnqueue(c, f.k, Now, 0, forget, es, raws)
+				}
+			})
+			var err error
+			if enter {
+				refused, stale, err = EnterReply(rep, len(es))
+			} else {
+				_, refused, err = EnqueueReply(rep, len(es))
+			}
+			f.must(err)
+			return refused, stale
+		}
+		for i, enter := range []bool{true, false} {
+			ids := []string{string(rune('a' + 2*i)), string(rune('b' + 2*i))}
+			first, second := named(ids[0]), named(ids[1])
+			if refused, _ := send(enter, nil, first); refused[0] != nil {
+				f.Fatalf("refused: %q", refused)
+			}
+			if !Enqueued(ctx, f, f.k, []*element.Element{first}) {
+				f.Fatal("the receipt does not say that it was enqueued")
+			}
+			again := named(ids[0])
+			refused, stale := send(enter, []Receipt{ReceiptOf(first)}, again, second)
+			if len(refused) != 2 || refused[0] == nil || refused[1] != nil || stale {
+				f.Fatalf("refused: %q, stale %v", refused, stale)
+			}
+			if r, ok := element.ParseRecord(refused[0]); !ok || r.Serial != first.Serial || r.State != 'p' {
+				f.Fatalf("refused for %q", refused[0])
+			}
+			if Enqueued(ctx, f, f.k, []*element.Element{first}) || // its receipt is needed no more
+				Enqueued(ctx, f, f.k, []*element.Element{again, second}) {
+				f.Fatal("the receipts say that all were enqueued")
+			}
+			f.run(func(c *link.Call) { AddDropReceipts(c, f.k, ReceiptOf(again), RefusalOf(again)) })
+			if n := f.length("EXISTS", f.k.Receipts); n != 0 {
+				f.Fatal("receipts are left")
+			}
+		}
+		f.lengths(4, 0, 0, 0)
+	})
+}
+
+// A repeat of Enqueue adds nothing, and one of Enter is an error that nobody waits for.
+func TestEnqueueTwice(t *testing.T) {
+	each(t, func(f *fixture) {
+		e := named("a", func(x *element.Extra) { x.Expires = time.Hour.Milliseconds() })
+		f.enqueue(In, 60_000, e)
+		f.enqueue(In, 60_000, e)
+		f.lengths(0, 1, 0, 0)
+		es, raws := []*element.Element{e}, [][]byte{e.Encode()}
+		if _, _, err := EnterReply(f.run(func(c *link.Call) { AddEnter(c, f.k, nil, es, raws) }), 1); err == nil {
+			f.Fatal("Enter, sent again, says that it enqueued")
+		}
+		// An id that may be free by now is for Enqueue to judge.
+		other := named("a")
+		_, stale, err := EnterReply(f.run(func(c *link.Call) {
+			AddEnter(c, f.k, nil, []*element.Element{other}, [][]byte{other.Encode()})
+		}), 1)
+		if f.must(err); !stale {
+			f.Fatal("a record that expires is not stale")
+		}
+		short := named("b", func(x *element.Extra) { x.Expires = 1 })
+		_, _, err = EnqueueReply(f.run(func(c *link.Call) {
+			AddEnqueue(c, f.k, In, 2, nil, []*element.Element{short}, [][]byte{short.Encode()})
+		}), 1)
+		if link.Code(err) != ExpiresCode {
+			f.Fatalf("it expires before it is due, and the error is %v", err)
+		}
+	})
+}
+
+// Elements without an id go to delay once, and are over where their time has come since.
+func TestLater(t *testing.T) {
+	each(t, func(f *fixture) {
+		raw := named("").Encode()
+		add := func(mode Mode, ms int64) (time.Time, bool) {
+			due, over, err := LaterReply(f.run(func(c *link.Call) { AddLater(c, f.k, mode, ms, raw) }))
+			f.must(err)
+			return due, over
+		}
+		due, over := add(In, 60_000)
+		if over || time.Until(due).Abs() > 2*time.Minute {
+			f.Fatalf("due %v, over %v", due, over)
+		}
+		if again, over := add(Again, due.UnixMilli()); over || !again.Equal(due) {
+			f.Fatalf("again: due %v, over %v", again, over)
+		}
+		if _, over := add(Again, 1); !over {
+			f.Fatal("what was due is added again")
+		}
+		f.lengths(0, 1, 0, 0)
+		f.run(func(c *link.Call) { AddChannel(c, f.k.Name) })
+		all, err := Channels(context.Background(), f)
+		if f.must(err); !slices.Contains(all, f.k.Name) {
+			f.Fatalf("the channels are %q", all)
+		}
+	})
+}
+
+func TestEnqueueReplyErrors(t *testing.T) {
+	t.Parallel()
+	if _, _, err := EnqueueReply(link.Reply{Value: []any{}}, 1); err == nil {
+		t.Error("an empty reply is no error")
+	}
+	if _, _, err := EnterReply(link.Reply{Value: []any{int64(1)}}, 2); err == nil {
+		t.Error("a reply for one of two is no error")
+	}
+}
