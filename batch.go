@@ -20,29 +20,29 @@ type Batch struct {
 	// MaxWait is how long a message waits at most for others to fill its batch: up to 5 min, default 1 s. A
 	// shutdown ends the wait.
 	MaxWait time.Duration
-	// Handle handles a batch, in place of the messages' Resolve, and returns a verdict for each by its index,
-	// as Resolve would. nil in place of the slice acks all. A slice of another length, a panic or a
-	// runtime.Goexit is an error of every message's, so what one of them may do to the others is better caught
-	// within. It may be called by several goroutines at once; the slice is its to keep.
+	// Handle handles a batch, in place of the messages' Resolve, and returns a verdict for each by its index, as
+	// Resolve would. A nil slice acks all. A slice of another length, a panic or a runtime.Goexit is an error of every
+	// message. So Handle should catch itself the faults that concern one message alone. Several goroutines may call it
+	// at once. Handle may keep the slice.
 	//
-	// ctx has the values of ReceiveBatch's, and MemberContext gives that of one message. It ends, with that
-	// cause, as soon as the context of one of them ends by its timeout or Deadline, by loss of the lease or by
-	// shutdown; not when one is cancelled. An error that is returned then is an attempt of those whose own
-	// context has not ended.
+	// ctx has the values of ReceiveBatch's context, and MemberContext gives that of one message. ctx ends as soon as
+	// one message's context ends by its timeout or Deadline, by loss of the lease or by shutdown, with the same cause.
+	// It does not end when one message is cancelled. An error that Handle returns after that counts as an attempt only
+	// for the messages whose own context has not ended.
 	Handle func(ctx context.Context, ms []IMessage) []error
 }
 
-// ReceiveBatch is Receive for messages that are better handled together, such as rows for one INSERT: it
-// gathers up to b.MaxSize of them, or what came within b.MaxWait, for one call of b.Handle. At most workers calls
-// run at once. A batch is no unit to Redis: each message is taken, retried, rejected, timed and recovered as
-// any other. One that dying processes held twice has a call of its own.
+// ReceiveBatch is Receive for messages that are better handled together, such as rows for one INSERT. It gathers up to
+// b.MaxSize messages, or those that came within b.MaxWait, for one call of b.Handle. At most workers calls run at once.
+// Redis knows no batches: each message is taken, retried, rejected, timed and recovered like any other. A suspect,
+// which dying processes held twice, has a call of its own.
 //
-// A message's timeout, its Took and its middleware begin when it was taken, and count the wait for its batch;
-// Queue.Wrap's innermost Handler is that wait with the call. While all workers are busy the next batches wait.
-// So a receiver holds up to workers × MaxSize messages, each with a goroutine and a list of its own, Prefetch
-// notwithstanding: that product is at most 10,000. A Handle that ignores its ended context for Queue.Grace
-// loses its place to another call, and its messages are given up as any others: at most twice as many calls as
-// workers run.
+// A message's timeout, its Took and its middleware begin when it was taken, and include the wait for its batch. The
+// innermost Handler of Queue.Wrap is that wait together with the call. While all workers are busy, the next batches
+// wait. So a receiver holds up to workers × MaxSize messages, each with a goroutine and a list of its own, whatever
+// Prefetch says. That product is at most 10,000. A Handle that ignores its ended context for Queue.Grace loses its
+// place to another call, and its messages get the verdict of a handler that does not end. At most twice as many calls
+// as workers run.
 func (q *Queue) ReceiveBatch(ctx context.Context, prototype IMessage, workers int, b Batch) (Shutdown, error) {
 	g, err := newGatherer(ctx, workers, b)
 	if err != nil {
@@ -73,9 +73,9 @@ func MemberContext(ctx context.Context, i int) context.Context {
 	return c.members[i].ctx
 }
 
-// gatherer makes batches of one receiver's messages. Each message's handler joins it, waits for the call that
-// it becomes part of, and returns its own verdict. The call runs on the goroutine of its first member: so
-// whoever looks after a handler looks after it too.
+// batcher makes batches of one receiver's messages. Each message's handler joins it, waits for the call that it becomes
+// part of, and returns its own verdict. The call runs on the goroutine of its first member, so the watch over that
+// handler covers the call.
 type batcher struct {
 	Batch
 	workers int
@@ -84,7 +84,7 @@ type batcher struct {
 
 	mu      sync.Mutex
 	timer   *time.Timer // of the one that waits longest
-	waiting []*member   // in the order in which they came, but that who is alone comes first
+	waiting []*member   // in the order in which they came, but those that are alone come first
 	running int         // calls
 	overdue int         // of them: those that ignored their ended context for a grace
 }
@@ -95,7 +95,7 @@ type member struct {
 	m     IMessage
 	since time.Time
 	alone bool
-	call  *call         // once it is part of one; gatherer's mu, until ready
+	call  *call         // once it is part of one; batcher's mu, until ready
 	ready chan struct{} // closed: the call is its to run, if it is the first of it, or has ended
 	err   error         // its verdict then
 }
@@ -105,8 +105,8 @@ type call struct {
 	context.Context
 	g       *batcher
 	members []*member // the first one runs it
-	over    bool      // gatherer's mu
-	overdue bool      // likewise
+	over    bool      // batcher's mu
+	overdue bool      // batcher's mu
 }
 
 // callKey is the context key under which a call's context gives the call.
@@ -247,8 +247,8 @@ func (c *call) run() {
 	})
 }
 
-// endsAll says whether what ended one member's context ends its call: time, which Deadline has told of, and
-// what the others meet as well. A cancellation concerns one alone.
+// endsAll says whether the cause that ended one member's context ends the whole call. A timeout does, because Deadline
+// has shown it to the handler, and so do causes that all members meet. A cancellation concerns one member alone.
 func endsAll(cause error) bool {
 	switch cause {
 	case ErrTimeout, ErrDeadline, context.DeadlineExceeded, ErrLeaseLost, ErrShutdown:
@@ -257,7 +257,7 @@ func endsAll(cause error) bool {
 	return false
 }
 
-// lapse gives the place of a call to another: its context ended a grace ago, and its members are being given up.
+// lapse gives the place of a call to another. Its context ended a grace ago, and its members get verdicts without it.
 func (c *call) lapse() {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()

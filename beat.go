@@ -32,7 +32,7 @@ type heart struct {
 type sight struct {
 	sent   time.Time // by the clock here
 	server time.Time // by the server's clock
-	since  time.Time // likewise, of the first beat of the row that this one belongs to
+	since  time.Time // the same of the first beat of the row that this one belongs to
 }
 
 func newHeart(r *receiver) *heart {
@@ -42,7 +42,7 @@ func newHeart(r *receiver) *heart {
 // fence is from when on this receiver's view of Redis counts. A sweep judges by it.
 //
 // A living receiver is never declared dead because Redis, its clock or the judge stood still. The script judges only if
-// the judge's last good beat is less than half a lease ago by the server's clock, so Redis was there then. It judges a
+// the judge's last good beat is less than half a lease ago by the server's clock. So Redis was there then. It judges a
 // receiver only if the judge's row of beats is as old as half of that receiver's lease. Each beat of a row came within
 // half a lease of the one before, by both clocks alike. A receiver that is alive has beaten in that time, because it
 // beats every third of its lease.

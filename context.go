@@ -56,9 +56,8 @@ var errNoHandling = errors.New("shunt: the context is not that of a handler")
 // errReturned says that a handler has its verdict already.
 var errReturned = errors.New("shunt: the handler has returned: what it sets must be set before")
 
-// SetResult sets, from within a handler, what is kept with the message's end if it has an ID and Retain, and
-// told to who waits for it: up to 1 MB. The last one counts; it is kept if the message is acked. The slice is
-// shunt's from then on.
+// SetResult sets, from within a handler, the result of a message that has an ID and Retain: up to 1 MB. It is kept with
+// the outcome if the message is acked, and Wait returns it. The last call counts. The slice is shunt's from then on.
 func SetResult(ctx context.Context, result []byte) error {
 	it, err := itemOf(ctx)
 	switch {

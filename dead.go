@@ -33,7 +33,7 @@ func revived(raw []byte) []byte {
 		return e.Payload
 	}
 	e.Attempts, e.Recoveries = 0, 0
-	if e.Extra != nil { // its time is over: whoever revives it wants it handled
+	if e.Extra != nil { // its time is over, and a retry by hand wants it handled
 		e.Extra.Expires, e.Extra.ToDead, e.Extra.Deadline = 0, false, 0
 	}
 	if e.Bare {
@@ -43,8 +43,9 @@ func revived(raw []byte) []byte {
 }
 
 // wrapped says whether raw, decoded as e, is a newer shunt's element behind the header that its verdict put before it.
-// That has a failure and nothing else. A message whose payload only looks like such an element has an attempt or a
-// recovery behind it when a handler's error or a reaper brings it to dead, and another failure when it expired.
+// Such a header has a failure and nothing else. A payload that only looks like such an element is told apart by its
+// header. If a handler's error or a reaper brought it to dead, the header has an attempt or a recovery. If it expired,
+// the header has another failure.
 func wrapped(e *element.Element, raw []byte) bool {
 	if _, err := element.Decode(e.Payload); err == nil {
 		return false

@@ -18,9 +18,9 @@ const (
 	promoteBytes = 32 << 10
 )
 
-// promoter brings one channel's due messages from delay to prepare. The due time is kept by a local timer. One promoter
-// of a channel, the keeper, is told of each new earliest time; all look every 5 s, with the sweep, for what the keeper
-// has missed.
+// promoter brings one channel's due messages from delay to prepare. A local timer keeps the due time. One promoter of a
+// channel, the keeper, hears of each new earliest time by hints. All promoters look every 5 s, with the sweep, so that
+// they find what the keeper missed.
 type promoter struct {
 	r    *receiver
 	in   *channel
@@ -102,8 +102,8 @@ func (p *promoter) keeperBid(r *receiver) (name string, hints int) {
 	return name, p.hints
 }
 
-// sweepReplied takes the sweep's answer: the incarnation that is keeper, empty if the bid failed, and when the first of
-// what lies in delay is due. hints is what keeperBid gave.
+// sweepReplied takes in the sweep's reply. keeper is the incarnation that keeps, empty if the bid failed. in is when
+// the first message in delay is due. hints is what keeperBid gave.
 func (p *promoter) sweepReplied(keeper string, in time.Duration, scheduled bool, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,8 +16,8 @@
 //
 // # The promise
 //
-// A message whose Enqueue returned nil is handled at least once, or ends in dead with its reason, for as long as Redis
-// keeps its data. Without a fault it is handled exactly once. Handlers should be idempotent, because a killed process,
+// A message whose Enqueue returned nil is handled at least once, or ends in dead with its reason. That holds for as long
+// as Redis keeps its data. Without a fault a message is handled exactly once. Handlers should be idempotent, because a killed process,
 // a lost reply or a lost lease may have a message handled twice.
 //
 // # The words
@@ -26,28 +26,29 @@
 //   - An element is its bytes in Redis: a short header and the payload that Marshal made. A payload that came without a
 //     header, by a plain LPUSH, is a bare payload.
 //   - A channel is a named stream of messages of one kind. All its keys share one hash tag.
-//   - The states of a message: prepare, ready to be taken; doing, in a worker's list; delay, due later; suspect, held
-//     by dying processes twice or more; dead, given up on.
+//   - A message has one of six states. In prepare it is ready to be taken. In doing it lies in a worker's list. In
+//     delay it is due later. In suspect it waits after dying processes held it twice or more. In dead its last attempt
+//     has failed. In done only its outcome is kept.
 //   - Enqueue puts an element into prepare, or with [In] and [At] into delay. Take moves it from prepare into a
 //     worker's doing list.
-//   - A verdict is what becomes of it then. Ack: it is done and gone. Retry: to delay, with one attempt more. Reject:
-//     to dead.
-//   - Promote moves what is due from delay to prepare. Reap moves what a dead receiver held to the taking end of
-//     prepare. Release puts what the receiver itself had taken, and not begun, back there. The taking end is the one
-//     that is taken from next.
-//   - A receiver is one call of [Queue.Receive], [Queue.ReceiveOrdered] or [Queue.ReceiveWeighted]; a worker is one of
-//     its goroutines, each with a doing list of its own. A waiter is what wakes a receiver that has nothing to do.
-//   - An incarnation is a receiver's hold on Redis: it ends, and another follows, when a connection breaks that owed it
-//     an answer.
-//   - A lease is how long an incarnation may be away: it is believed alive for a term of four thirds of it after its
-//     last beat. A sweep looks after those whose term is over.
-//   - A suspect is an element that was in the hands of dying processes twice or more. A receiver handles one at a time;
-//     one that was there four times goes to dead.
+//   - A verdict says where a message goes after its handling. Ack removes it. Retry moves it to delay, with one attempt
+//     more. Reject moves it to dead.
+//   - The taking end of prepare is the end from which the next message is taken. Promote moves due messages from delay
+//     to prepare. Reap moves the messages of a dead receiver to the taking end. Release puts messages that a receiver
+//     has taken, and not begun, back there.
+//   - A receiver is one call of [Queue.Receive], [Queue.ReceiveOrdered] or [Queue.ReceiveWeighted]. A worker is one of
+//     its goroutines, with a doing list of its own. A waiter wakes a receiver that is idle.
+//   - An incarnation is the entry of a receiver in Redis, with its doing lists. When a connection breaks that owed it a
+//     reply, the incarnation ends and another follows.
+//   - A lease is how long an incarnation may be away. Others believe it alive for four thirds of a lease after its last
+//     beat. After that a sweep finds it, and its messages go back.
+//   - A suspect is an element that dying processes held twice or more. A receiver handles one suspect at a time. After
+//     the fourth such death the element goes to dead.
 //
 // # Where to read on
 //
-// [Queue] is the configuration, [IMessage] what a message type is, [Event] what can be watched; [Queue.Stats],
-// [Queue.List] and their neighbours are for operators. The README has the limits of the promise, the table of all
-// that can be configured and the rights that a Redis user needs; docs/lifecycle.md every state, transition and key;
-// docs/design.md the reasons; docs/operations.md how to run it.
+// [Queue] is the configuration, [IMessage] is a message type, and [Event] reports what happens. [Queue.Stats],
+// [Queue.List] and their neighbours are for operators. The README has the limits of the promise, all configuration and
+// the rights that a Redis user needs. docs/lifecycle.md has every state, transition and key. docs/design.md gives the
+// reasons, and docs/operations.md says how to run it.
 package shunt

@@ -16,8 +16,8 @@ import (
 )
 
 // Enqueue puts a message into its channel, now or, with In and At, later. nil means that Redis has it. ErrUnknown means
-// that Redis may have it. Any other error means that Redis does not have it. Enqueue resolves an unknown outcome by
-// itself where the message has an ID or Expire, or is due later; a plain message might be doubled by that.
+// that Redis may have it. Any other error means that Redis does not have it. Where the message has an ID or Expire, or
+// is due later, Enqueue resolves an unknown outcome by itself. A plain message might be doubled by that.
 //
 // While Redis is away Enqueue waits for it, until ctx ends, or for EnqueueTimeout where ctx has no deadline.
 func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
@@ -45,9 +45,9 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 
 // EnqueueAll puts many messages into their channels, of which there may be several, with the same options for each.
 //
-// The messages of one channel keep their order. They go in chunks of up to 1,000 elements or 1 MB, those with an ID or
-// Expire in chunks of up to 100, to 8 channels at once. A chunk is there as a whole or not at all, but for messages
-// whose ID is taken. All messages are marshalled before the first is sent, which takes the memory of all payloads.
+// The messages of one channel keep their order. They go in chunks of up to 1,000 elements or 1 MB, to 8 channels at
+// once. Messages with an ID or Expire go in chunks of up to 100. Redis has a chunk as a whole or not at all, but for
+// messages whose ID is taken. All messages are marshalled before the first is sent, which takes the memory of all payloads.
 //
 // The error is a *EnqueueError, which has the error of each message by its index, or what Enqueue says of a closed or
 // misconfigured Queue. Where ctx has no deadline, each chunk has EnqueueTimeout.

@@ -23,7 +23,7 @@ var (
 	ErrTooLarge = errors.New("shunt: larger than Queue.MaxSize")
 	// ErrTimeout is the cause of a handler's ended context, and the reason of its retry, when its timeout had passed.
 	ErrTimeout = worker.ErrTimeout
-	// ErrLeaseLost is the cause of a handler's ended context when the message is no longer surely its own.
+	// ErrLeaseLost is the cause of a handler's ended context when another receiver may have the message by now.
 	ErrLeaseLost = worker.ErrLeaseLost
 	// ErrShutdown is the cause of a handler's ended context when the context given to shutdown has ended.
 	ErrShutdown = worker.ErrShutdown
@@ -34,14 +34,14 @@ var (
 	ErrDeadline = worker.ErrDeadline
 	// ErrExpired is the reason of a message that ExpireToDead sent to dead.
 	ErrExpired = worker.ErrExpired
-	// ErrDuplicate is what a *DuplicateError is.
+	// ErrDuplicate is the error that each *DuplicateError wraps: the ID of a message is taken.
 	ErrDuplicate = errors.New("shunt: the id is taken")
-	// ErrNotFound says that no message of an id is there, nor what became of one.
+	// ErrNotFound: no live message has this id, and no outcome of one is kept.
 	ErrNotFound = errors.New(
 		"shunt: no message of this id is waiting, delayed or being handled, and nothing is kept of one",
 	)
-	// ErrNotKept says that a message is over, and that what became of it was not kept.
-	ErrNotKept = errors.New("shunt: the message is over, and what became of it was not kept: enqueue it with Retain")
+	// ErrNotKept: the message is over, and its outcome was not kept.
+	ErrNotKept = errors.New("shunt: the message is over, and its outcome was not kept: enqueue it with Retain")
 	// ErrWaiting is the error of Postpone for a message that waits to be taken: it has no due time any more.
 	ErrWaiting = errors.New(
 		"shunt: the message waits to be taken already: cancel it, and enqueue it anew with In or At",
@@ -55,8 +55,8 @@ var (
 	)
 )
 
-// EnqueueError is EnqueueAll's error: what became of each message, by its index in the given slice. What is in neither
-// map was enqueued. errors.Is and errors.As see every error in it.
+// EnqueueError is EnqueueAll's error. It has the error of each message by its index in the given slice. A message in
+// neither map was enqueued. errors.Is and errors.As see every error in it.
 type EnqueueError struct {
 	Failed  map[int]error // surely not enqueued
 	Unknown map[int]error // perhaps enqueued: each Is ErrUnknown

@@ -16,7 +16,7 @@ const (
 	StateDoing   State = "doing"   // in a worker's hands, or a dead one's
 	StateDelay   State = "delay"   // due later: enqueued so, or to be tried again
 	StateSuspect State = "suspect" // held by dying processes twice or more; taken one at a time a receiver
-	StateDead    State = "dead"    // given up on
+	StateDead    State = "dead"    // failed for the last time, or rejected
 	StateDone    State = "done"    // over, and kept as Retain asked
 )
 

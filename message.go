@@ -24,9 +24,9 @@ type IMessage interface {
 	// dependencies. It must not write to the prototype; payload is its to keep, and to write to. An error
 	// sends the message to dead with its text: it is never tried again.
 	Unmarshal(payload []byte) (IMessage, error)
-	// Resolve handles the message. nil acks it; an error retries it after the backoff until its attempts are used up;
-	// Reject and RetryAfter say otherwise. ctx ends at the handler's timeout, when the lease is lost, and after the end
-	// of the context given to shutdown; context.Cause tells which.
+	// Resolve handles the message. nil acks it. An error retries it after the backoff, until its attempts are used up.
+	// Reject and RetryAfter choose otherwise. ctx ends at the handler's timeout, when the lease is lost, and after the
+	// end of the context given to shutdown. context.Cause tells which.
 	Resolve(ctx context.Context) error
 }
 
@@ -59,8 +59,8 @@ var json = jsoniter.Config{SortMapKeys: true, ValidateJsonRawMessage: true}.Froz
 func ToJSON(m any) ([]byte, error) { return json.Marshal(m) }
 
 // FromJSON is an Unmarshal in one line: return shunt.FromJSON(m, payload). The new message is a copy of the prototype,
-// with its dependencies, into which the payload is decoded; a field that is no part of the payload is tagged json:"-".
-// Fields that are decoded into should be zero in the prototype: a map or slice there would be shared by all messages.
+// with its dependencies, into which the payload is decoded. Tag fields that are no part of the payload with json:"-".
+// Fields that are decoded into should be zero in the prototype, because all messages would share a map or slice there.
 func FromJSON[T any, P interface {
 	*T
 	IMessage

@@ -36,9 +36,9 @@ func Header(key, value string) Option {
 	return func(v *draft) error { return v.Element.SetHeader(key, value) }
 }
 
-// Expire drops the message, with an Event, if no worker has taken it d after it was enqueued, by the server's clock. d is
-// 1 ms or more, and ends after In or At: Enqueue refuses it otherwise. A message that was taken once does not expire any
-// more; Deadline bounds its handlings.
+// Expire drops the message, with an Event, if no worker has taken it d after it was enqueued, by the server's clock. d
+// is 1 ms or more, and ends after In or At, otherwise Enqueue refuses it. A message that was taken once does not expire
+// any more. Deadline bounds its handlings.
 func Expire(d time.Duration) Option { return expire(d, false) }
 
 // ExpireToDead is Expire for a message that then goes to dead, with ErrExpired as its reason.
@@ -54,9 +54,9 @@ func expire(d time.Duration, toDead bool) Option {
 	}
 }
 
-// Deadline ends the contexts of the message's handlers at t, with ErrDeadline as cause; from then on the message is not
+// Deadline ends the contexts of the message's handlers at t, with ErrDeadline as cause. From then on the message is not
 // handled any more but goes to dead. The server's clock judges that. A t that is past, or before the end of In, is an
-// error by this process's clock; one more than 100 years ahead is cut to them.
+// error, by this process's clock. A t more than 100 years ahead is cut to them.
 func Deadline(t time.Time) Option {
 	return func(v *draft) error {
 		now := time.Now()
@@ -71,9 +71,9 @@ func Deadline(t time.Time) Option {
 	}
 }
 
-// ID names the message, with 1 to 255 bytes: on its channel the name is taken for as long as the message lives, that is
-// until it is acked, dead, cancelled or expired, and Enqueue of another one of that name is a *DuplicateError. By its
-// name it is found: see Status, Cancel, Postpone, Wait. Enqueue resolves an unknown outcome by itself.
+// ID names the message, with 1 to 255 bytes. The name is taken on its channel for as long as the message lives: until
+// it is acked, dead, cancelled or expired. Enqueue of another message of that name is a *DuplicateError. Status,
+// Cancel, Postpone and Wait find the message by its name. Enqueue resolves an unknown outcome by itself.
 func ID(id string) Option {
 	return func(v *draft) error {
 		if err := checkID(id); err != nil {
@@ -95,9 +95,9 @@ func UniqueFor(d time.Duration) Option {
 	}
 }
 
-// Retain keeps for d, 1 ms or more, what became of the message with an ID: its end, when that was, its last failure,
-// and what SetResult set. Status and Wait find it, List with Done lists it; one that was cancelled is not kept.
-// Queue.MaxDone and MaxDoneBytes bound what a channel keeps.
+// Retain keeps the outcome of a message with an ID for d, 1 ms or more: its end, when that was, its last failure, and
+// the result of SetResult. Status and Wait find it, and List with StateDone lists it. The outcome of a cancelled
+// message is not kept. Queue.MaxDone and MaxDoneBytes bound how many outcomes a channel keeps.
 func Retain(d time.Duration) Option {
 	return func(v *draft) error {
 		if d < time.Millisecond {
@@ -117,8 +117,8 @@ func Timeout(d time.Duration) Option {
 	}
 }
 
-// MaxAttempts bounds how often this enqueue is handled, 1 to 255, in place of the method and the Queue's field;
-// negative or more than 255 means no bound, zero leaves it to them.
+// MaxAttempts bounds how often this enqueue is handled, 1 to 255, in place of the method and the Queue's field.
+// Negative or more than 255 means no bound. Zero leaves it to them.
 func MaxAttempts(n int) Option {
 	return func(v *draft) error {
 		v.Element.SetMaxAttempts(n)
@@ -169,6 +169,6 @@ type with struct {
 	opts []Option
 }
 
-// With is the message with options of its own, which count before those of the enqueue: for EnqueueAll and Then, where
-// each message may have another ID or due time.
+// With is the message with options of its own, which win over those of the enqueue. It is for EnqueueAll and Then,
+// where each message may have another ID or due time.
 func With(m IMessage, opts ...Option) IMessage { return &with{m, opts} }

@@ -28,8 +28,8 @@ type Queue struct {
 	// default 10 s. What a killed process held is handled again after 1 to 1.4 leases. Receivers that share a channel
 	// may differ.
 	Lease time.Duration
-	// Grace is how long a handler may go on after its context has ended, before it is given up: at most a year, default
-	// 1 s.
+	// Grace is how long a handler may go on after its context has ended: at most a year, default 1 s. Then its worker
+	// goes on without it, and the message gets its verdict.
 	Grace time.Duration
 	// Timeout bounds each handling of a message: default 30 min; negative: no bound.
 	Timeout time.Duration
@@ -40,8 +40,8 @@ type Queue struct {
 	Backoff func(attempt int) time.Duration
 
 	// Prefetch is how many messages a worker may hold: 1 to 1000, default 64, beside those whose verdicts are on their
-	// way. It holds more than one only while its handler takes less than 1 ms for all of them, or up to four if it
-	// takes less than 25 ms for these. 1 turns it off.
+	// way. It holds more than one only while its handler takes less than 1 ms for all of them. It holds up to four if
+	// the handler takes less than 25 ms for these. 1 turns it off.
 	Prefetch int
 	// PrefetchBytes bounds the same by their size: default 256 KB.
 	PrefetchBytes int
@@ -51,12 +51,12 @@ type Queue struct {
 	// MaxDead bounds how many dead messages a channel keeps: 1 or more, default 10,000; negative: no bound. The oldest
 	// are dropped, with an Event, when another one dies, at most 100 with each.
 	MaxDead int
-	// DeadFor likewise bounds how long, by the server's clock: 1 ms or more, default 30 days; negative: no bound. What
-	// is older stays until another one dies.
+	// DeadFor bounds how long a channel keeps dead messages, by the server's clock: 1 ms or more, default 30 days;
+	// negative: no bound. Older ones stay until another message dies.
 	DeadFor time.Duration
 
-	// MaxDone bounds of how many messages a channel keeps what became of them, as Retain asks; the oldest are dropped:
-	// default 10,000; negative: no bound.
+	// MaxDone bounds how many outcomes a channel keeps, as Retain asks. The oldest are dropped. Default 10,000;
+	// negative: no bound.
 	MaxDone int
 	// MaxDoneBytes bounds the same by size: default 64 MB; negative: no bound.
 	MaxDoneBytes int
@@ -70,8 +70,8 @@ type Queue struct {
 
 	// Wrap is middleware around every Resolve, called once a Receive for the outermost Handler.
 	Wrap func(next Handler) Handler
-	// Events is told what happens, one Event at a time, on a goroutine of its own; from there Close waits Grace for it.
-	// Where it is slower than what happens, up to 16,384 wait for it and the rest are dropped and counted.
+	// Events gets what happens, one Event at a time, on a goroutine of its own. Close waits Grace for it. Where Events
+	// is slower than what happens, up to 16,384 Events wait for it, and the rest are dropped and counted.
 	Events func(Event)
 
 	mu        sync.Mutex
@@ -97,12 +97,12 @@ type Queue struct {
 }
 
 // NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or
-// unix:///path/to/socket[?db=n]. It dials nothing yet: a wrong host or password is told by the first use. TLS trusts
-// what the system does; for an authority of one's own make a redis.Pool with redis.DialTLSConfig.
+// unix:///path/to/socket[?db=n]. NewPool does not dial; a wrong host or password surfaces on first use. TLS trusts the
+// certificates that the system trusts. For an authority of your own make a redis.Pool with redis.DialTLSConfig.
 //
 // A dial, with its TLS handshake, takes at most 1 s, and a read or write on which nothing moves 3 s. There is no bound
-// on connections (MaxActive); 8 that are idle are kept (MaxIdle), for a minute. The fields of the Pool may be set until
-// its first use.
+// on connections (MaxActive). Up to 8 idle ones are kept (MaxIdle), for a minute. The fields of the Pool may be set
+// until its first use.
 func NewPool(rawURL string) (*redis.Pool, error) { return link.NewPool(rawURL) }
 
 // open checks and starts what all methods need, once. An enqueue from within a handler may still come while Close waits
@@ -128,8 +128,8 @@ func (q *Queue) open(ctx context.Context) error {
 	q.events = newEvents(q.Events)
 	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
 	q.known = make(map[string]*store.Keys)
-	// A dial and the wait before it take less than a third of a lease together, so that no absence that is over costs
-	// one: a half, and two fifths with an eighth of jitter.
+	// A dial and the wait before it take less than a third of a lease together: a half of it, and two fifths with an
+	// eighth of jitter. So an outage that has ended costs no lease.
 	third := q.conf.Lease / 3
 	node := link.NewNode(q.Pool, link.Settings{
 		DialTimeout: min(time.Second, third/2), MaxBackoff: min(5*time.Second, third*2/5),
@@ -198,11 +198,11 @@ func (q *Queue) keysFor(channel string) (*store.Keys, error) {
 	return k, nil
 }
 
-// Close ends what the Queue has begun: new enqueues get ErrClosed, receivers shut down and their handlers run to their
-// end, during which they may enqueue; an enqueue under way gets its reply or ErrUnknown within ReplyTimeout. It waits
-// for handlers however long they take: to bound that, call the receivers' shutdown first. Its error joins theirs: nil
-// where all ended clean. The Pool is left alone. Calling it again waits for the first call and gives its error; from
-// inside a handler it is ErrInHandler.
+// Close ends what the Queue has begun. New enqueues get ErrClosed. Receivers shut down, and their handlers run to their
+// end, during which they may enqueue. An enqueue under way gets its reply or ErrUnknown within ReplyTimeout. Close
+// waits for handlers however long they take: to bound that, call the receivers' shutdown first. Its error joins theirs,
+// and is nil where all ended clean. Close does not close the Pool. A second call waits for the first and gives its
+// error. From inside a handler it is ErrInHandler.
 func (q *Queue) Close() error {
 	id := worker.Goroutine()
 	q.mu.Lock()

@@ -12,7 +12,7 @@ import (
 
 const (
 	sweepEvery  = 5 * time.Second
-	sweepClaims = 16       // dead receivers that one sweep looks after
+	sweepClaims = 16       // dead receivers that one sweep claims
 	reapSerials = 32       // elements that one script reaps
 	reapLists   = 16       // lists that one pipeline reaps at most, since on a slow line each round trip counts
 	reapBytes   = 64 << 10 // after which all scripts of a pipeline stop: some 0.4 ms; each moves one element at least
@@ -21,9 +21,9 @@ const (
 	upkeepEvery = time.Minute
 )
 
-// reaper puts back what dead receivers held, on a goroutine of its own. A sweep of a channel every 5 s or so, or at
-// once when the heart has seen an entry run out, finds the dead and claims them. The reaper then empties their lists, a
-// bounded part at a time, and asks for a sweep again when others may be dead.
+// reaper puts back what dead receivers held, on a goroutine of its own. A sweep of a channel finds the dead and claims
+// them. It runs every 5 s or so, and at once when the heart has seen an entry run out. The reaper then empties their
+// lists, a bounded part at a time, and asks for a sweep again when others may be dead.
 type reaper struct {
 	r     *receiver
 	lists int // that the next pipeline reaps, by the bytes that the last one moved
@@ -35,7 +35,7 @@ type sweeping struct {
 	*channel
 	due     time.Time // of the next sweep
 	backoff time.Time // after an error: when what was claimed comes up again
-	claimed []string  // members of receivers.dead that are still to be looked after
+	claimed []string  // members of receivers.dead whose lists are still to be emptied
 	asked   time.Time // when they were claimed
 	burial  burial    // of the first of them
 
@@ -121,7 +121,7 @@ func (s *sweeping) sooner(t time.Time) {
 }
 
 // sweep goes on with what was claimed, and then sweeps. late: something is left for the next visit, because the time is
-// over or the fence too old.
+// over or the fence is too old.
 func (p *reaper) sweep(s *sweeping, until time.Time) (late bool, err error) {
 	if time.Since(s.asked) >= p.claimFor() {
 		s.claimed = nil // others may claim them now
@@ -206,7 +206,7 @@ func (r *receiver) endCancelled(in *channel) error {
 	return err
 }
 
-// buryAll looks after the dead receivers that were claimed.
+// buryAll empties the lists of the dead receivers that were claimed.
 func (p *reaper) buryAll(s *sweeping, until time.Time) (late bool, err error) {
 	for len(s.claimed) > 0 {
 		late, err := p.bury(s, s.claimed[0], until)

@@ -14,15 +14,15 @@ import (
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
-// Shutdown ends a receiver. It stops taking at once; handlers run on until ctx ends, then their contexts are
-// cancelled with ErrShutdown as cause, and after Queue.Grace what is still held goes back to the taking end,
-// in order. It returns nil when all had ended, else a *ShutdownError. It may be called again, and by many
-// goroutines at once: the first ctx to end counts, and all get the same result. From inside a handler of the
-// receiver it is ErrInHandler, and nothing has begun.
+// Shutdown ends a receiver. It stops taking at once. Handlers run on until ctx ends; then their contexts are cancelled
+// with ErrShutdown as cause. After Queue.Grace all that is still held goes back to the taking end, in order. Shutdown
+// returns nil when all handlers had ended, else a *ShutdownError. It may be called again, and by many goroutines at
+// once: the first ctx to end counts, and all get the same result. From inside a handler of the receiver it is
+// ErrInHandler, and nothing has begun.
 type Shutdown func(ctx context.Context) error
 
-// receiver is one Receive call: a pool of workers, what its messages are, and the goroutines that look after
-// the dead and the due.
+// receiver is one Receive call: a pool of workers, its messages' types, and the goroutines that recover messages of the
+// dead and promote due ones.
 type receiver struct {
 	*worker.Pool
 	q        *Queue
@@ -48,10 +48,12 @@ type channel struct {
 // ownerKey is the context key under which a handler's context gives its receiver.
 type ownerKey struct{}
 
-// Receive starts workers, 1 to 10,000 goroutines that each take messages from the prototype's channel into a
-// list of their own and handle them. ctx ending is the first step of shutdown; handlers get its values, not
-// its end. The error says what is wrong with the arguments, the Pool (see README for the connections needed)
-// or Redis, after at most 5 s, and then nothing is left running. A Redis that goes away later is waited for.
+// Receive starts workers, 1 to 10,000. Each is a goroutine that takes messages from the prototype's channel into a list
+// of its own and handles them. The end of ctx is the first step of shutdown. Handlers get the values of ctx, not its
+// end.
+//
+// Receive returns an error if the arguments, the Pool or Redis are at fault, after at most 5 s, and then nothing is
+// left running. The README says how many connections the Pool must allow. A Redis that goes away later is waited for.
 func (q *Queue) Receive(ctx context.Context, prototype IMessage, workers int) (Shutdown, error) {
 	return q.receive(ctx, workers, []IMessage{prototype}, nil, nil)
 }
@@ -69,9 +71,9 @@ type Share struct {
 	Weight    int // 1 to 1,000,000
 }
 
-// ReceiveWeighted is Receive for 1 to 64 channels that each get their weight's share of the starts while all
-// have messages; what one leaves goes to the others, the channel named earlier first. A worker holds one
-// message at a time, as with ReceiveOrdered.
+// ReceiveWeighted is Receive for 1 to 64 channels. While all have messages, each gets its weight's share of the starts.
+// What one leaves goes to the others, the channel named earlier first. A worker holds one message at a time, as with
+// ReceiveOrdered.
 func (q *Queue) ReceiveWeighted(ctx context.Context, workers int, shares ...Share) (Shutdown, error) {
 	weights := make([]int, len(shares))
 	prototypes := make([]IMessage, len(shares))
@@ -194,8 +196,8 @@ func isNil(m IMessage) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// connections is what a Queue needs: the data and pulse links and the subscription, and for each receiver one waiter a
-// channel and the link for large elements.
+// connections is how many connections a Queue needs: the data and pulse links and the subscription. Each receiver adds
+// one waiter a channel and the link for large elements.
 func (q *Queue) connections() int {
 	n := 3
 	for r := range q.receivers {

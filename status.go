@@ -33,7 +33,7 @@ type Status struct {
 	UniqueUntil time.Time
 }
 
-// Outcome is what became of a message.
+// Outcome is how a message ended.
 type Outcome struct {
 	// Acked, Rejected (it went to dead), Expired or, of one that somebody waited for, Cancelled; empty: not known
 	Kind      EventKind
@@ -68,8 +68,8 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 	return Status{}, fmt.Errorf("shunt: status of %q on %q: %w", id, channel, ErrNotFound)
 }
 
-// statusOf reads the record of an id, and who has its message. Where now is zero, what is due is not told from what
-// waits.
+// statusOf reads the record of an id, and the holder of its message. Where now is zero, due messages are not told from
+// delayed ones.
 func statusOf(id string, record, holder []byte, now time.Time) Status {
 	s := Status{ID: id}
 	r, ok := element.ParseRecord(record)
@@ -135,16 +135,16 @@ func ended(id string, raw []byte) Status {
 	return s
 }
 
-// Cancel ends the message with that id. One that waits or is due later is not handled once Cancel has returned, and its
-// id is free. One in a worker's hands has its handler's context ended, in whichever process, with ErrCancelled as
-// cause: if the handler then returns an error the message is dropped, if nil it is acked; until then its id stays
-// taken. Cancel tells what it was before. ErrNotFound: there is none.
+// Cancel ends the message with that id. A ready or delayed message is not handled once Cancel has returned, and its id
+// is free. If a worker handles the message, in whichever process, the handler's context ends with ErrCancelled as
+// cause. If the handler then returns an error the message is dropped, and if nil it is acked. Until then its id stays
+// taken. Cancel returns the status from before it. ErrNotFound: no live message has that id.
 func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) {
 	if err := checkID(id); err != nil {
 		return Status{}, err
 	}
 	k := store.KeysOf(channel)
-	// Which one it is, is asked first: so that what is sent twice cannot end another of the same id.
+	// Status tells which message it is: so a script that is sent twice cannot end another message of the same id.
 	before, err := q.Status(ctx, channel, id)
 	if err == nil && before.State == StateDone {
 		err = ErrNotFound
@@ -237,7 +237,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *draft) erro
 	}
 }
 
-// dueAt looks for a message among those that are due when it is.
+// dueAt looks for a message among all that are due at the same time.
 func (q *Queue) dueAt(ctx context.Context, k *store.Keys, s Status) (Entry, error) {
 	const page = 1000
 	return q.find(s, func(n int) ([]Entry, error) {
@@ -264,8 +264,8 @@ func (q *Queue) find(s Status, page func(n int) ([]Entry, error)) (Entry, error)
 	}
 }
 
-// Peek shows the message with that id, with its payload, as it lies in Redis. Where it waits among n others that takes
-// a look at up to n, a thousand at a time from the taking end, and while the list moves it may be missed: ErrNotFound.
+// Peek shows the message with that id, with its payload, as it lies in Redis. Among n others that are ready it looks at
+// up to n, a thousand at a time from the taking end. While the list moves Peek may miss it, and returns ErrNotFound.
 func (q *Queue) Peek(ctx context.Context, channel, id string) (Entry, error) {
 	s, err := q.Status(ctx, channel, id)
 	if err != nil {

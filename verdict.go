@@ -57,8 +57,8 @@ func (u undecodable) Unwrap() error { return u.error }
 
 var errExited error = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
 
-// handle decodes a message, runs its handler and returns the verdict. It is guard for what is called for every
-// message: a panic becomes an error here; runtime.Goexit, which nobody can hold up, is what exited is for.
+// handle decodes a message, runs its handler and returns the verdict. It guards what runs for every message. A panic
+// becomes an error here. runtime.Goexit cannot be stopped, and the worker meets it with judge.
 func (r *receiver) handle(it *worker.Item) (v *worker.Verdict) {
 	h := handling{it, r}
 	var m IMessage
@@ -82,7 +82,7 @@ func (r *receiver) handle(it *worker.Item) (v *worker.Verdict) {
 	return h.judge(m, err)
 }
 
-// judge is the verdict on a message whose handler has not returned: it called runtime.Goexit, or was given up.
+// judge is the verdict on a message whose handler has not returned: it called runtime.Goexit, or did not end in time.
 func (r *receiver) judge(it *worker.Item, message any, err error) *worker.Verdict {
 	h := handling{it, r}
 	m, decoded := message.(IMessage)
@@ -114,7 +114,7 @@ func (h handling) decode() (m IMessage, err error) {
 	}
 	var timeout time.Duration
 	if t, ok := m.(Timeouter); ok && h.Timeout() == 0 {
-		h.Decoded(m, 0) // for whoever asks if this ends the goroutine
+		h.Decoded(m, 0) // for judge, if this ends the goroutine
 		guard("Timeout", func() error { timeout = t.Timeout(); return nil }, func(e error) { err = e })
 	}
 	h.Decoded(m, timeout)
@@ -207,9 +207,9 @@ func (h handling) backoff(m IMessage, attempt int) time.Duration {
 // answerTime is how long a worker waits for a method of the user's that a verdict depends on.
 const answerTime = time.Second
 
-// ask runs such a method. It has a goroutine of its own, because this may be one that is ending already, which
-// could not survive another runtime.Goexit, and because it may hang: its worker waits no longer than the
-// limit, and where as many hang as there are workers none is asked. What fails leaves the default and is told.
+// ask runs such a method on a goroutine of its own. The goroutine here may be ending already, and could not survive
+// another runtime.Goexit. The method may hang too, so its worker waits no longer than the limit. Where as many calls
+// hang as there are workers, ask makes none. A failure leaves the default, and an Event reports it.
 func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string, otherwise T, f func() T) (T, error) {
 	type answer struct {
 		value T
@@ -220,7 +220,7 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 		a.err = fmt.Errorf("shunt: %s is not asked while %d such calls have not returned, so its default holds", what,
 			n)
 	} else {
-		given, over := make(chan answer, 1), new(atomic.Bool) // whoever sets it second counts
+		given, over := make(chan answer, 1), new(atomic.Bool) // the side that sets it second counts
 		go func() {
 			a := answer{value: otherwise}
 			defer func() {

@@ -17,10 +17,10 @@ import (
 // waitEvery is how often a Wait looks for what it may have missed.
 const waitEvery = 5 * time.Second
 
-// Wait returns when the message with that id is over, and says what became of it; at once if that is kept already. It
-// is told by the server, over the Queue's subscription, and does not poll. ctx alone bounds it, and Close. What
-// somebody waits for is kept for 10 s at least. ErrNotFound: there is no such message; ErrNotKept: its end was missed,
-// because the connection was away for longer, and nothing is kept of it.
+// Wait returns the outcome of the message with that id when it is over, at once if the outcome is kept already. The
+// server publishes the end, and the Queue's subscription hears it, so Wait does not poll. Only ctx and Close bound it.
+// The outcome of a message that somebody waits for is kept for 10 s at least. ErrNotFound: there is no such message.
+// ErrNotKept: the connection was away for longer, so Wait missed the end, and no outcome is kept.
 func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 	if err := checkID(id); err != nil {
 		return Outcome{}, err
@@ -144,7 +144,7 @@ func (w *wait) look(ctx context.Context) (out Outcome, over bool, err error) {
 	return out, true, ErrNotKept
 }
 
-// published reads what is told of a message's end: bytes of its id, the id, and what would be kept.
+// published reads the message that announces an end: the number of bytes of the id, the id, and the outcome.
 func published(payload, id string) (Status, bool) {
 	n, rest, _ := strings.Cut(payload, " ")
 	length, err := strconv.Atoi(n)

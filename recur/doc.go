@@ -11,25 +11,25 @@
 //
 // A tick is a time at which a recurring message is enqueued. Its definition, and its next tick, are one record in
 // Redis, beside the channel of the message. Every process that runs the channel sets a timer for the next tick, by the
-// clock of Redis, and tries; one script compares the record with what the process had read, enqueues, and writes the
-// tick after it. So each tick is one message, however many processes run, whichever of them is killed, and whatever
-// reply is lost; there is no leader and no lease. Who fired last tries first, the others 3 to 10 ms later unless they
-// have heard of it: a process that dies delays a tick by no more.
+// clock of Redis, and tries. One script compares the record with what the process had read, enqueues, and writes the
+// tick after it. So each tick is one message. It does not matter how many processes run, which of them is killed, or
+// which reply is lost. There is no leader and no lease. The process that fired last tries first. The others try 3 to
+// 10 ms later, unless they have heard of it. So a process that dies delays a tick by no more.
 //
-// Whatever is done to a recurring message, in whichever process, all hear of it at once where the Redis user may
-// publish and subscribe, and within 5 s where it may not.
+// All processes hear of every change to a recurring message. They hear of it at once where the Redis user may publish
+// and subscribe, and within 5 s where it may not.
 //
 // # Missed ticks
 //
-// A tick that nobody could enqueue in time is enqueued late, up to [Grace]. Where the next tick is longer past than
-// that, because no process ran or Redis was away, it and all that have come since are missed, and [Missed] says what
-// becomes of them: none is enqueued ([Skip]), the latest ([One], the default), or up to n of the latest ([All]). Ticks
-// that pass while a message is paused are not missed.
+// A tick that no process could enqueue in time is enqueued late, up to [Grace]. If no process ran for longer than that,
+// or Redis was away, that tick and all since are missed. [Missed] says which of them are enqueued: none ([Skip]), the
+// latest ([One], the default), or up to n of the latest ([All]). Ticks that pass while a message is paused are not
+// missed.
 //
 // # Daylight saving
 //
 // A cron expression asks for what a clock in its zone shows. An hour that the clock leaves out in spring has no ticks:
 // 02:30 does not come that day. An hour that it shows twice in autumn has its ticks twice: 02:30 comes two times, an
-// hour apart. Who wants exactly one a day chooses an hour that the zone never shifts, or the zone UTC. Intervals know
-// of no zone. The zones are those of the host, of the Go installation, or of a program that imports time/tzdata.
+// hour apart. For exactly one tick a day choose an hour that the zone never shifts, or the zone UTC. Intervals have no
+// zone. The zones are those of the host, of the Go installation, or of a program that imports time/tzdata.
 package recur

@@ -12,16 +12,16 @@ import (
 // Grace is how late a tick may be enqueued before it is missed.
 const Grace = time.Second
 
-// Policy says what becomes of missed ticks: how many of the latest are enqueued when somebody runs again.
+// Policy says how many of the missed ticks, the latest ones, are enqueued when a process runs again.
 type Policy int
 
 const (
-	Skip Policy = 0 // none: the next tick is the next that comes
+	Skip Policy = 0 // none: the next tick is the first one ahead
 	One  Policy = 1 // one message for all of them: the latest; the default
 )
 
-// MissedTicks is the Kind of the Event that tells of missed ticks: Due is the first of them, N how many messages were
-// enqueued for them all the same, and Err names the recurring message and its Policy.
+// MissedTicks is the Kind of the Event that reports missed ticks. DueAt is the first of them. N is how many messages
+// were enqueued for them all the same. Err names the recurring message and its Policy.
 const MissedTicks shunt.EventKind = "missed-ticks"
 
 // MaxAll bounds All.
@@ -51,9 +51,9 @@ func (p Policy) check() error {
 // onTime says whether a tick that is due is not missed. All times here are ms since 1970 by the clock of Redis.
 func onTime(tick, now int64) bool { return now-tick <= Grace.Milliseconds() }
 
-// due is which ticks are to be enqueued at now, in order, where next is the first that was not, and the tick that comes
-// after now; 0 if none does. next counts as a tick whatever the Spec says: whoever wrote it may know another version of
-// the zones.
+// due returns the ticks to be enqueued at now, in order, and the tick that comes after now, 0 if there is none. next is
+// the first tick that was not enqueued. It counts as a tick whatever the Spec says, because the process that wrote it
+// may know another version of the zones.
 func (s Spec) due(next, now int64, p Policy) (ticks []int64, after int64) {
 	n := int(p)
 	if onTime(next, now) {

@@ -19,7 +19,7 @@ type record struct {
 	version  int64  // counts the writes of a revision
 	paused   bool
 	next     int64 // ms of the clock of Redis; 0: there is no next tick
-	last     int64 // likewise, the latest tick that was enqueued; 0: none
+	last     int64 // ms of the clock of Redis, the latest tick that was enqueued; 0: none
 	count    int64 // messages of ticks, those refused as duplicates included, and of Enqueue
 	// a ULID, another with every write: who tried the same as others must see whether it was done by itself
 	writer string

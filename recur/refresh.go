@@ -23,7 +23,8 @@ const (
 	standbyJitter = 7
 )
 
-// refresh brings what is known up to date: by hints, by the whole table where all is set, and by a poll if one is due.
+// refresh reads what may have changed: what hints name, the whole table where all is set, and the mark if a poll is
+// due.
 func (r *runner) refresh(hints []string, poll, all bool) error {
 	changed := make(map[string]bool)
 	for _, h := range hints {

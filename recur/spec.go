@@ -24,15 +24,15 @@ type Spec struct {
 	err   error
 }
 
-// Cron recurs at the times of an expression: minute, hour, day of the month, month and weekday, and before them seconds
-// where there are six fields. A field is *, a number, a name (jan, mon), a range a-b, either with /step, or a list of
-// these with commas; ? is *. A day has to match only one of the day of the month and the weekday if both are given.
-// @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly stand for expressions, and @every 1m30s is
-// Every.
+// Cron recurs at the times of an expression: minute, hour, day of the month, month and weekday. With six fields the
+// first one is the second. A field is *, a number, a name (jan, mon), a range a-b, or a list of these with commas. *
+// and a range may have a /step, and ? is *. If both the day of the month and the weekday are given, a day has to match
+// only one of them. @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly stand for expressions, and
+// @every 1m30s is Every.
 //
-// zone is a name of the IANA database, such as Europe/Berlin, and "" is UTC; the host's own is not to be had, because
-// processes may run on several. The package's documentation says what daylight saving does. What is wrong is told by
-// Err, and by all that the Spec is given to.
+// zone is a name of the IANA database, such as Europe/Berlin, and "" is UTC. The host's own zone cannot be named,
+// because processes may run on several hosts. The package's documentation says what daylight saving does. Err returns
+// the fault of an expression or zone, and so does every function that gets the Spec.
 func Cron(expression, zone string) Spec {
 	s := Spec{text: strings.Join(strings.Fields(expression), " "), zone: zone, in: time.UTC}
 	if d, ok := strings.CutPrefix(s.text, "@every "); ok {
@@ -65,8 +65,8 @@ func Cron(expression, zone string) Spec {
 	return s
 }
 
-// Every recurs at every multiple of d, counted from 1970-01-01 00:00 UTC, so that all processes agree: an hour is on
-// the hour, a day at midnight UTC, a week on Thursdays. d is at least MinInterval and in whole milliseconds.
+// Every recurs at every multiple of d, counted from 1970-01-01 00:00 UTC, so that all processes agree. So an hour is on
+// the hour, a day at midnight UTC, and a week on Thursdays. d is at least MinInterval and in whole milliseconds.
 func Every(d time.Duration) Spec {
 	s := Spec{text: "@every " + d.String(), every: d.Milliseconds(), in: time.UTC}
 	if d < MinInterval || d%time.Millisecond != 0 {
@@ -109,9 +109,9 @@ func Next(s Spec, from time.Time, n int) ([]time.Time, error) {
 
 // next is the first tick after a time, both in ms since 1970; 0 if there is none.
 //
-// The parser's own schedule counts hours through a change of the clock, and then misses that the day has changed where
-// there is no midnight, or the minute where the change is half an hour. So it is only asked for UTC, where nothing
-// changes: as long as a zone's offset stays, its clock is one of UTC that is set wrong.
+// The parser's own schedule counts hours through a change of the clock. So it misses a change of the day where there is
+// no midnight, and of the minute where the clock moves by half an hour. That is why it is only asked for UTC, where
+// nothing changes. As long as a zone's offset stays, its clock is one of UTC that is set wrong.
 func (s Spec) next(ms int64) int64 {
 	if s.every > 0 {
 		since := ms % s.every

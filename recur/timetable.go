@@ -131,8 +131,8 @@ func (t *Timetable) Remove(ctx context.Context, channel, name string) error {
 	})
 }
 
-// change reads a record and writes what decide makes of it. It begins again where another process has written in
-// between, or where the first reply was lost. decide gets nil for no record; it returns nil to change nothing, and a
+// change reads a record and writes the one that decide returns. It begins again where another process has written in
+// between, or where the first reply was lost. decide gets nil for no record. It returns nil to change nothing, and a
 // record without revision to remove it.
 func (t *Timetable) change(ctx context.Context, verb, channel, name string,
 	decide func(old *record, now time.Time) (*record, error),

@@ -10,8 +10,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// carry copies the messages that were enqueued in one step with the verdict from the stage's Redis to the Queue's. self
-// is the serial of the message that was handled, which stays.
+// carry copies messages from the stage's Redis to the Queue's: those that were enqueued in one step with the verdict.
+// self is the serial of the message that was handled, which stays.
 func (q *Queue) carry(stage *miniredis.Miniredis, pool *redis.Pool, self string) error {
 	from, to := pool.Get(), q.pool.Get()
 	defer from.Close()

@@ -13,17 +13,17 @@ import (
 	"github.com/shuntmq/shunt"
 )
 
-// Drain handles what waits in the prototypes' channels until nothing is left there but dead messages: also what is due
-// later or is to be tried again, and what handlers enqueue meanwhile. It is a ReceiveOrdered of the Queue with one
-// worker: what the first channel has comes first.
+// Drain handles the messages in the prototypes' channels until only dead ones are left. That includes delayed messages,
+// retries, and messages that handlers enqueue meanwhile. It is a ReceiveOrdered of the Queue with one worker, so
+// messages of the first channel come first.
 //
-// Nobody waits for what is due later: as often as nothing else is left, all due times of the channels are brought
-// forward by as much as makes the first one due. So their order and distances stay as they are, also with what is
-// enqueued on the way. The clock does not change: a message's age, Expire and Deadline go by real time, and Status
-// tells the due times of messages with an ID as they were.
+// Drain does not wait for due times. Whenever only delayed messages are left, it brings all due times of the channels
+// forward, by as much as makes the first one due. So their order and distances stay as they are, also for messages that
+// are enqueued on the way. The clock does not change: a message's age, Expire and Deadline go by real time. Status
+// shows the due times of messages with an ID as they were.
 //
-// The test ends, with what is left, after MaxHandlings or Patience, so that a message that is retried for ever is told;
-// if another receiver has one of the channels; or if a handler called t.FailNow.
+// The test ends in three cases, and the failure says what is left: after MaxHandlings or Patience, so that endless
+// retries are seen; if another receiver has one of the channels; or if a handler called t.FailNow.
 func (q *Queue) Drain(prototypes ...shunt.IMessage) Handlings {
 	q.t.Helper()
 	out, err := q.drain(prototypes)
@@ -158,17 +158,17 @@ func (q *Queue) untilEmpty(channels []string, j *journal) (why, err error) {
 	}
 }
 
-// What is left in channels: if anything is ready, suspect or in hand, something; if all of it is due later, later.
+// What is left in channels: something that is ready, suspect or being handled; only delayed messages; or nothing.
 const (
 	nothing = iota
 	something
 	later
 )
 
-// leftLua says what is left, as seen at one moment: whoever asked for one list after another might miss what moves
-// meanwhile, or bring forward what is due after that. If it is later, and ARGV[2] is 1, it brings all due times forward
-// by as much as makes the first one due at ARGV[1], in ms, and tells the receiver so. Done again it changes nothing.
-// ARGV[3] and on are the channels.
+// leftLua says what is left, as seen at one moment. Asking for one list after another might miss messages that move
+// meanwhile, and bring forward those due after them. If only delayed messages are left, and ARGV[2] is 1, it brings all
+// due times forward, by as much as makes the first one due at ARGV[1], in ms. It then tells the receiver so. Done again
+// it changes nothing. ARGV[3] and on are the channels.
 var leftLua = redis.NewScript(0, `
 local first
 local doing = {}

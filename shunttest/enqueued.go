@@ -28,9 +28,9 @@ func (d *Enqueue) In() time.Duration {
 	return d.DueAt.Sub(d.EnqueuedAt)
 }
 
-// Enqueued returns what was enqueued to a channel and was not taken since: what is ready, in the order in which it will
-// be taken, then what is due later, the one due first first. What was handled and is to be tried again is among them,
-// with its Attempts.
+// Enqueued returns the messages of a channel that were enqueued and not taken since. First come the ready ones, in the
+// order in which they will be taken, then the delayed ones, the earliest due first. Messages that wait for a retry are
+// among them, with their Attempts.
 func (q *Queue) Enqueued(channel string) []Enqueue {
 	q.t.Helper()
 	ds, err := q.enqueued(channel)
@@ -99,8 +99,8 @@ func (x *expectation) holds(d *Enqueue) bool {
 	return true
 }
 
-// AssertEnqueued fails the test, which goes on, unless exactly one message with m's payload, the bytes that Marshal
-// makes, waits in m's channel and meets the conditions. Without In it may be due at any time.
+// AssertEnqueued fails the test, which goes on, unless exactly one message with m's payload waits in m's channel and
+// meets the conditions. The payload is the bytes that Marshal makes. Without In the message may be due at any time.
 func (q *Queue) AssertEnqueued(m shunt.IMessage, conditions ...Condition) {
 	q.t.Helper()
 	q.assert(m, 1, conditions)
@@ -137,8 +137,8 @@ func (q *Queue) assert(m shunt.IMessage, times int, conditions []Condition) {
 	}
 }
 
-// AssertEmpty fails the test, which goes on, if a message is ready, due later, suspect or in hand in one of the
-// channels; without an argument, in any. Dead ones do not count.
+// AssertEmpty fails the test, which goes on, if one of the channels has a message that is ready, delayed, suspect or
+// being handled. Without an argument it looks at all channels. Dead messages do not count.
 func (q *Queue) AssertEmpty(channels ...string) {
 	q.t.Helper()
 	if len(channels) == 0 {

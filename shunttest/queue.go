@@ -18,13 +18,13 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Queue is a shunt.Queue on a Redis of its own, with what a test asks of it. What the program under test wants is the
-// embedded *shunt.Queue. Make it with New.
+// Queue is a shunt.Queue on a Redis of its own, with helpers for a test. The program under test gets the embedded
+// *shunt.Queue. Make it with New.
 type Queue struct {
 	*shunt.Queue
 
-	// Patience bounds one Handle, one Drain and the closing at the test's end, each of which fails the test when it
-	// takes longer: default 30 s.
+	// Patience bounds one Handle, one Drain and the closing at the test's end: default 30 s. Each fails the test when
+	// it takes longer.
 	Patience time.Duration
 	// MaxHandlings bounds how many messages one Drain handles, retries included, before it fails the test: default
 	// 10,000.
@@ -93,8 +93,8 @@ func (q *Queue) end() {
 
 func (q *Queue) patience() time.Duration { return cmp.Or(q.Patience, defaultPatience) }
 
-// serve starts a Redis. An idle receiver there blocks in BRPOPLPUSH for a second at least, and miniredis has no CLIENT
-// UNBLOCK to end that at a shutdown; so here it blocks for 5 ms instead. The hook may write to args: the command is run
+// serve starts a Redis. An idle receiver blocks in BRPOPLPUSH for a second at least, and miniredis has no CLIENT
+// UNBLOCK to end that at a shutdown. So here it blocks for 5 ms instead. The hook may write to args: the command is run
 // with the same slice.
 func serve() (*miniredis.Miniredis, *redis.Pool, error) {
 	m, err := miniredis.Run()
