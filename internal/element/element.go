@@ -66,7 +66,7 @@ type Element struct {
 	Serial     ulid.ULID
 	Payload    []byte
 	Extra      *Extra // nil for a plain message
-	rest       *rest  // likewise; shared by copies of the Element, and so not written to
+	rest       *rest  // shared by copies of the Element, and so not written to
 	Recoveries int16
 	Attempts   int16
 	Bare       bool // no header yet: no serial, no counts
@@ -122,15 +122,15 @@ func (e *Element) SetTimeout(d time.Duration) { e.alter().timeout = d }
 
 func (e *Element) SetMaxAttempts(n int) { e.alter().maxAttempts = n }
 
-// Extra is what a message has that is addressed by id or bound to a time; its times are ms of the server's clock, 0
-// where not given.
+// Extra is the part of a message that has an id or a time of its own. Its times are ms of the server's clock, 0 where
+// not given.
 type Extra struct {
 	ID       string
 	bytes    []byte // of ID, where it was decoded
 	Expires  int64  // it is dropped if it was not taken by then
 	ToDead   bool   // in dead
 	Deadline int64
-	Retain   int64 // for so long what became of it is kept
+	Retain   int64 // for so long its outcome is kept
 	Unique   int64 // for so long its id stays taken after success
 }
 
@@ -158,8 +158,9 @@ func (e *Element) ID() string {
 	return e.Extra.ID
 }
 
-// NewSerial makes a serial of now and 80 bits of the runtime's generator, which the system's random source seeds for
-// each process: no two can agree on one by chance. The system's source itself would cost a system call a message.
+// NewSerial makes a serial of now and 80 random bits, so that no two agree by chance. The bits are of the runtime's
+// generator, which the system's random source seeds for each process. The system's source itself would cost a system
+// call a message.
 func NewSerial() ulid.ULID { return NewSerialAt(time.Now()) }
 
 // NewSerialAt is NewSerial for one who makes many and has asked the clock.

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Next is the element as it is written back after a handling: one attempt more, cleared of its recoveries,
-// with its failure; it was taken, so it does not expire any more.
+// Next is the element as it is written back after a handling: with one attempt more, no recoveries, and its failure. It
+// was taken, so it does not expire any more.
 func (e Element) Next(failure error) Element {
 	if e.Bare {
 		e.Bare, e.Serial = false, NewSerial()
@@ -44,8 +44,8 @@ func cut(s string, n int) string {
 	return s[:n] // no text
 }
 
-// EncodeWithin is Encode with as much of the failure's text as n bytes leave room for: what was accepted must
-// not grow beyond what Redis takes. Only the header that a bare payload gets may exceed them.
+// EncodeWithin is Encode with as much of the failure's text as n bytes leave room for. An element that was accepted
+// must not grow beyond what Redis takes. Only the header that a bare payload gets may exceed n.
 func (e *Element) EncodeWithin(n int) []byte {
 	if over := e.Size() - n; over > 0 {
 		text := e.Failure()

@@ -1,5 +1,5 @@
-// Package event holds what happens in a Queue: the kinds of events, the compact form in which they wait, and the
-// bounded stream that carries them to the user's func. The root converts them to shunt.Event.
+// Package event has the events of a Queue: their kinds, the compact form in which they wait, and the bounded stream
+// that carries them to the user's func. The root converts them to shunt.Event.
 package event
 
 import (

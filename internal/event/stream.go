@@ -36,8 +36,8 @@ type Stream struct {
 }
 
 // NewStream starts the goroutine that calls deliver for one event at a time, in the order of Emit. serial is the text
-// of e.Serial, empty for the zero one. e is valid during the call only. A panic or a runtime.Goexit of deliver loses
-// nothing but the event that it was called with. The goroutine ends after Close. Without deliver NewStream returns nil.
+// of e.Serial, empty for the zero one. e is valid during the call only. If deliver panics or calls runtime.Goexit, only
+// the event of that call is lost. The goroutine ends after Close. Without deliver NewStream returns nil.
 func NewStream(deliver func(e *Event, serial string)) *Stream {
 	if deliver == nil {
 		return nil

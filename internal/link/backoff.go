@@ -76,7 +76,7 @@ func (b *Breaker) Pass() time.Duration {
 	return 0
 }
 
-// Back is called in place of Judge by a caller that had nothing to send; otherwise no step would be tried until the
+// Back is called in place of Judge by a caller that had nothing to send. Otherwise no step would be tried until the
 // next wait is over.
 func (b *Breaker) Back() {
 	if !b.on.Load() {

@@ -168,7 +168,7 @@ func (c *conn) read(timeout time.Duration) {
 			v, bulk, err := c.wire.Receive(timeout, wake, call.Into)
 			if err != nil && !c.isReply(err) {
 				c.err = err
-				close(c.ended) // first, so that a caller that is told does not use this connection again
+				close(c.ended) // first, so that a caller that gets the error does not use this connection again
 				wake()
 				call.fail(Unknown, err)
 				return

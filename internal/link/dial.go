@@ -68,10 +68,10 @@ func handshakeError(addr string, err error) error {
 	return fmt.Errorf("TLS handshake with %s: %w", addr, err)
 }
 
-// progress is a connection whose deadlines are for progress, not for a whole reply or command: a large element on a
-// slow line takes its time, and a line on which nothing moves is closed all the same. One goroutine reads, one
-// writes. A deadline is set when the socket is read or written, not before: redigo sets one for each reply, and most
-// replies are in its buffer already.
+// progress is a connection whose deadlines are for progress, not for a whole reply or command. So a large element on a
+// slow line takes its time, and a line on which nothing moves is closed all the same. One goroutine reads, one writes.
+// A deadline is set when the socket is read or written, not before. redigo sets one for each reply, and most replies
+// are in its buffer already.
 type progress struct {
 	net.Conn
 	read, write deadline // each owned by the goroutine that does it

@@ -35,9 +35,9 @@ type Link struct {
 	spare   []*Call // memory for the queue
 }
 
-// New starts the link's goroutines; the connection is made when it is first needed. timeout is for a reply. check is
-// for links whose commands are not idempotent: they ask an idle connection whether it is alive before they send on
-// it.
+// New starts the link's goroutines. The connection is made when it is first needed. timeout is for a reply. check is
+// for links whose commands are not idempotent: such a link asks an idle connection whether it is alive before it sends
+// on it.
 func New(node *Node, timeout time.Duration, check bool) *Link {
 	l := &Link{node: node, timeout: timeout, check: check, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())

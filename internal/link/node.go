@@ -20,8 +20,8 @@ type Settings struct {
 	Changed     func(up bool, err error) // called when the server goes and comes; it must not block
 }
 
-// minBackoff is the first wait after a failed dial, so that a process dials an absent server at most once a second
-// however many connections it wants, unless MaxBackoff, which a short lease demands, is less.
+// minBackoff is the first wait after a failed dial. So a process dials an absent server at most once a second, however
+// many connections it wants. MaxBackoff, which a short lease demands, may make that less.
 const minBackoff = time.Second
 
 // Node is one Redis server, to which it makes connections. They are dialled one after another unless a dial has just
@@ -166,7 +166,7 @@ func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 }
 
 // discard closes a connection of a pool, whatever replies it still expects. A pool keeps a connection that has no
-// error; a read that times out at once gives it one, and needs no answer from the server.
+// error. A read that times out at once gives it one, and needs no answer from the server.
 func discard(c redis.Conn) {
 	for c.Err() == nil { // replies that were read already come first
 		if _, err := redis.ReceiveWithTimeout(c, time.Nanosecond); err != nil && Code(err) == "" {

@@ -15,7 +15,7 @@ type Resend struct {
 }
 
 // Failed takes in the error of a sending, and gives the error of the command as a whole. Without an error the command
-// is done, whatever became of earlier sendings.
+// is done, whether earlier sendings were executed or not.
 func (r *Resend) Failed(err error) error {
 	switch {
 	case Classify(err) == Unknown:

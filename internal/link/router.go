@@ -8,13 +8,10 @@ type Server struct {
 	Hints *Subscription // new earliest times
 }
 
-// Router names the node that has a channel. All keys of a channel have the channel's name as their hash tag, so they
-// live on one node, and a script never needs another.
-//
-// Today there is one server behind a Router, and For returns it for every channel. Sentinel and Cluster come behind
-// the same seam: with Sentinel, For returns the server of the present master; with Cluster, that of the node which
-// has the channel's slot. For may therefore return another server from one call to the next. A caller asks it for
-// each step, and keeps no Server across steps; a step that ends as MOVED or READONLY is asked again.
+// Today there is one server behind a Router, and For returns it for every channel. Sentinel and Cluster come behind the
+// same seam. With Sentinel, For returns the server of the present master. With Cluster, it returns that of the node
+// which has the channel's slot. So For may return another server from one call to the next. A caller asks For for each
+// step, and keeps no Server across steps. A step that ends as MOVED or READONLY asks again.
 type Router struct {
 	server *Server
 }

@@ -14,9 +14,9 @@ import (
 // were refused. A connection on which nothing came for twice as long is closed.
 const pingEvery = 30 * time.Second
 
-// Subscription is one connection that hears any number of pub/sub channels, for as long as there are any. What is
-// published while it is away is not heard: it says when it listens, and the listener then asks for what it may have
-// missed. A channel that the server refuses, by an ACL, is not heard; the others are.
+// Subscription is one connection that hears any number of pub/sub channels, for as long as there are any. Messages that
+// are published while it is away are lost. So it reports when it listens, and the listener then asks for what it may
+// have missed. A channel that the server refuses, by an ACL, is not heard; the others are.
 type Subscription struct {
 	node *Node
 
@@ -41,8 +41,9 @@ func NewSubscription(node *Node) *Subscription {
 	return &Subscription{node: node, hears: make(map[string][]*Listener)}
 }
 
-// Listen calls listening(true) once the channel is heard, heard for what is published, and listening(false) when the
-// connection of a channel that was heard is lost, all from one goroutine. They must not block.
+// Listen calls listening(true) once the channel is subscribed, and heard for each published message. It calls
+// listening(false) when the connection of a subscribed channel is lost. All calls come from one goroutine. They must
+// not block.
 func (s *Subscription) Listen(channel string, heard func(payload string), listening func(bool)) *Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,8 +29,8 @@ func NewWaiter(node *Node, timeout time.Duration) *Waiter {
 // ID is the connection's id for CLIENT UNBLOCK; 0 if there is no connection or CLIENT ID was refused.
 func (w *Waiter) ID() int64 { return w.id.Load() }
 
-// Connect makes sure that there is a connection, and that one which was idle is alive: a server's timeout may have
-// cut it, and a command on it would end as Unknown although it was never received.
+// Connect makes sure that there is a connection, and that an idle one is alive. A server's timeout may have cut it. A
+// command on it would then end as Unknown although it was never received.
 func (w *Waiter) Connect(ctx context.Context) error {
 	if w.conn != nil && time.Since(w.used) > staleAfter {
 		w.ask()

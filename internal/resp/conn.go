@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Conn speaks RESP on a connection that redigo has dialled, of whose bytes none is left in redigo's buffers. redigo
-// has buffers of 4 KB, asks the clock and sets a deadline for each command and each reply: at a link's rate that
-// costs more than all else. A Conn does so once for a read or write of the socket. One goroutine sends and flushes,
-// another may receive at the same time.
+// Conn speaks RESP on a connection that redigo has dialled and whose bytes have all left redigo's buffers. redigo has
+// buffers of 4 KB, asks the clock, and sets a deadline for each command and each reply. At a link's rate that costs
+// more than all else. A Conn does so once for a read or write of the socket. One goroutine sends and flushes, another
+// may receive at the same time.
 type Conn struct {
 	net   net.Conn
 	limit time.Duration // for a write to make progress

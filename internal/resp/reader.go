@@ -52,8 +52,8 @@ func (r *Reader) Next(into *Memory) (value any, bulk []byte, err error) {
 	return v, nil, nil
 }
 
-// Peek reads a reply that is no array, and returns its type and its text without a copy: body stays as it is until
-// the next Peek. A nil string has a nil body. A string must fit into the buffer. Next must not follow a Peek.
+// Peek reads a reply that is no array, and returns its type and its text without a copy. body stays as it is until the
+// next Peek. A nil string has a nil body. A string must fit into the buffer. Next must not follow a Peek.
 func (r *Reader) Peek() (kind byte, body []byte, err error) {
 	if _, err := r.in.Discard(r.skip); err != nil {
 		return 0, nil, err

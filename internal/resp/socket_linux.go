@@ -11,9 +11,9 @@ import (
 )
 
 // socket reads and writes by system calls that the Go runtime does not know of. The runtime takes the processor away
-// from a thread that stays in a system call for 20 µs, as a write to a server on the same machine does, and lets
-// another thread go on. With few processors the three then wait for each other, which costs a link a tenth of its
-// rate. None of these calls can block, because Go's sockets are non-blocking: where there is nothing to read, or no
+// from a thread that stays in a system call for 20 µs, and lets another thread go on. A write to a server on the same
+// machine takes as long. With few processors the three then wait for each other, which costs a link a tenth of its
+// rate. None of these calls can block, because Go's sockets are non-blocking. Where there is nothing to read, or no
 // room, the runtime waits as ever. One goroutine reads and one writes.
 type socket struct {
 	net.Conn

@@ -49,8 +49,8 @@ func (b *Batch) Add(index int, m *Message) {
 	}
 }
 
-// Send sends all, the chunks of a channel one after another, to eight channels at once. It calls sent with what became
-// of each chunk, from several goroutines: refused has an entry for each of its messages, or is nil where none can be
+// Send sends all, the chunks of a channel one after another, to eight channels at once. It calls sent with the result
+// of each chunk, from several goroutines. refused has an entry for each of its messages, or is nil where none can be
 // refused.
 func (b *Batch) Send(ctx context.Context, sent func(c *Chunk, due time.Time, refused []Refused, err error)) {
 	var g errgroup.Group

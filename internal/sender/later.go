@@ -12,8 +12,8 @@ import (
 // errDue is why it is not known whether elements that were sent twice are there: their due time has come in between.
 var errDue = errors.New("it was sent before, and its time has come since")
 
-// resendMargin is how long before its due time an element may be sent again for the last time: afterwards it may have
-// been promoted, and even handled.
+// resendMargin is how long before its due time an element may be sent again for the last time. Later it may have been
+// promoted, and even handled.
 const resendMargin = time.Second
 
 // pushLater adds plain elements to delay. They are unique and the script adds each once, so they may be sent again

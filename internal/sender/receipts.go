@@ -13,9 +13,9 @@ import (
 )
 
 // receiptLedger has the receipts of tracked enqueues whose replies have come. Redis needs them no more, and drops some
-// at a time with another enqueue to their channel. A receipt of an enqueue that was ever in doubt is not among them: a
-// command of a broken connection may be executed late, and has to find its receipt. A day later nothing is left of
-// either.
+// at a time with another enqueue to their channel. It leaves out the receipt of an enqueue that was ever in doubt. A
+// command of a broken connection may be executed late, and has to find its receipt. The upkeep drops such a receipt
+// after a day.
 type receiptLedger struct {
 	mu  sync.Mutex
 	had map[string][]store.Receipt // by channel

@@ -1,4 +1,4 @@
-// Package sender brings messages into their channels: plain ones by one command, those with an id or an expiry by a
+// Package sender brings messages into their channels. Plain ones go by one command, those with an id or an expiry by a
 // script that may be sent again. It says of each message whether Redis has it, does not have it, or may have it.
 package sender
 
@@ -28,8 +28,8 @@ func (m *Message) Tracked() bool {
 	return x != nil && (x.ID != "" || x.Expires != 0)
 }
 
-// Refused is why a message was not enqueued: the record of the message that has its id, and the worker that has that
-// one in hand, if any. Without a record it was enqueued.
+// Refused is why a message was not enqueued: the record of the message that has its id, and the worker that handles
+// that one, if any. Without a record it was enqueued.
 type Refused struct {
 	Record store.Refusal
 	Holder []byte
@@ -79,8 +79,8 @@ func (s *Sender) push(ctx context.Context, k *store.Keys, due store.Due, raws []
 // calls are those whose replies have all come: the link is done with them.
 var calls = sync.Pool{New: func() any { c := link.NewCall(); c.KeepWhileDown = true; return c }}
 
-// call sends one command, again and again while it is surely not executed and that may change, until ctx ends or, where
-// limit is not 0, for so long. A full Redis ends it at once.
+// call sends one command, and again while it is surely not executed and that may change. It ends with ctx or, where
+// limit is not 0, after that time. A full Redis ends it at once.
 func (s *Sender) call(
 	ctx context.Context, limit time.Duration, k *store.Keys, fill func(*link.Call),
 ) (link.Reply, error) {

@@ -98,7 +98,7 @@ func refusedOf(records []store.Refusal) []Refused {
 	return all
 }
 
-// findHolders completes what is known of the messages that have the ids: whether a worker has them in hand.
+// findHolders adds to each refusal the worker that handles the message which has the id.
 func (s *Sender) findHolders(ctx context.Context, k *store.Keys, refused []Refused) {
 	var some []*Refused
 	var serials []ulid.ULID

@@ -75,7 +75,7 @@ const (
 )
 
 // AddPostpone gives a message that is due later another due time: a wait, or ms since 1970. raw is its element where
-// that is known; known says that it was looked for.
+// that is known. known says that the element was looked for.
 func AddPostpone(c *link.Call, k *Keys, id string, serial ulid.ULID, mode Mode, ms int64, raw []byte, known bool) {
 	args := []any{k.Receivers, k.IDs, k.Delay, k.Prepare, k.Running, id, string(mode), ms, dueLooks, serial[:]}
 	if known {
@@ -105,8 +105,8 @@ func AddWait(c *link.Call, k *Keys, id string, serial *ulid.ULID) {
 	c.AddScript(Wait, 4, k.Receivers, k.IDs, k.Done, k.Waited, id, known)
 }
 
-// WaitReply reads the reply to AddWait: the serial of the message that lives, or what is kept of one that is over; nil
-// where there is neither.
+// WaitReply reads the reply to AddWait: the serial of the message that lives, or the outcome that is kept of it. raw is
+// nil where there is neither.
 func WaitReply(v any) (lives bool, raw []byte, err error) {
 	vs, err := redis.Values(v, nil)
 	if err != nil || len(vs) == 0 {
@@ -119,7 +119,7 @@ func WaitReply(v any) (lives bool, raw []byte, err error) {
 	return n == 1, raw, nil
 }
 
-// AddHolders asks who has some messages in hand; the replies are bytes, or nothing.
+// AddHolders asks which workers handle some messages. Each reply is bytes, or nothing.
 func AddHolders(c *link.Call, k *Keys, serials ...ulid.ULID) {
 	for _, serial := range serials {
 		c.Add("HGET", k.Running, serial[:])

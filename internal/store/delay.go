@@ -17,8 +17,8 @@ type PromoteAnswer struct {
 	NextDue   time.Duration // the first of it; negative if overdue
 }
 
-// RunPromote moves due messages from delay to prepare: up to so many, or some more than so many bytes, and as often as
-// times says in one pipeline. With an error the answer has what was moved before it. It may be sent again.
+// RunPromote moves due messages from delay to prepare: up to so many, or some more than so many bytes. It does so as
+// often as times says, in one pipeline. With an error the answer has what was moved before it. It may be sent again.
 func RunPromote(ctx context.Context, l *link.Link, k *Keys, elements, bytes, times int) (p PromoteAnswer, err error) {
 	c := link.NewCall()
 	for range times {

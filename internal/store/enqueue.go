@@ -194,7 +194,7 @@ func Enqueued(ctx context.Context, a Asker, k *Keys, es []*element.Element) bool
 	return true
 }
 
-// Holders asks who has some messages in hand: bytes for each, nil where no worker has it.
+// Holders asks which workers handle some messages: bytes for each, nil where no worker does.
 func Holders(ctx context.Context, a Asker, k *Keys, serials ...ulid.ULID) ([][]byte, error) {
 	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) { AddHolders(c, k, serials...) })
 	if err != nil {

@@ -20,8 +20,8 @@ const (
 	HintCancelled
 )
 
-// Hint is what is published on a channel's delay key. Hints are for speed alone: whoever misses one finds what it told
-// with the next sweep.
+// Hint is a message that is published on a channel's delay key. Hints are for speed alone: a sweep finds whatever a
+// missed hint would have told.
 type Hint struct {
 	Kind   HintKind
 	In     time.Duration // HintDue: from now, negative if overdue

@@ -32,10 +32,10 @@ func ServerRunReply(rep link.Reply) (ServerRun, error) {
 	return "", nil
 }
 
-// RegisterIncarnation enters an incarnation among the living of every channel, and takes one away that never held
-// anything: the last one whose register failed. Only after it may the incarnation take. It also says which process
-// of Redis it is entered at. An error means that some channel may not have it, or has not said so; a repeat is for
-// another name, because an entry may have run out and be listed as dead by then.
+// RegisterIncarnation enters an incarnation among the living of every channel. Only after it may the incarnation take.
+// It takes away those whose register failed before, which never held anything. It also returns the process of Redis at
+// which the incarnation is entered. An error means that some channel may not have it, or has not replied. A repeat is
+// for another name, because an entry may have run out and be listed as dead by then.
 func RegisterIncarnation(
 	ctx context.Context, l *link.Link, channels []*Keys, i Incarnation, abandoned []string,
 ) (ServerRun, error) {

@@ -12,10 +12,10 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// Holder is how it is noted which worker has a message with an id in hand.
+// Holder is the text in the index for the worker that handles a message with an id.
 func Holder(i Incarnation, worker int) string { return i.Name + "/" + strconv.Itoa(worker) }
 
-// Mark is what is noted of a message that is about to be handled: the holder, the attempt, and ms since 1970
+// Mark is the entry in the index for a message that is about to be handled: the holder, the attempt, and ms since 1970
 // by the clock here.
 func Mark(i Incarnation, worker, attempt int, now time.Time) []byte {
 	return fmt.Appendf(nil, "%s %d %d", Holder(i, worker), attempt, now.UnixMilli())
@@ -30,9 +30,9 @@ type Marks struct {
 	Expires bool
 }
 
-// AddStart adds, for messages of one channel that are about to be handled, the note in whose hands they are,
-// the question whether anything is cancelled, with records the question for their records, and the time;
-// StartReply reads it. It may be repeated.
+// AddStart is for messages of one channel that are about to be handled. It adds the entries of their worker in the
+// index, the question whether any message is cancelled, and the time. With records it also asks for their records.
+// StartReply reads the replies. It may be repeated.
 func AddStart(c *link.Call, k *Keys, m Marks, records bool) {
 	if m.N > 0 {
 		if m.Expires {

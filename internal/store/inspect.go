@@ -11,8 +11,8 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// AddPurge deletes up to n of what waits in a list, or a set, of the channel, and frees the ids. first allows it to
-// delete all that is there at once, where no message of the channel has an id. A repeat deletes more.
+// AddPurge deletes up to n of the messages in a list, or a set, of the channel, and frees the ids. first allows it to
+// delete all of them at once, where no message of the channel has an id. A repeat deletes more.
 func AddPurge(c *link.Call, k *Keys, key string, set bool, n int, first bool) {
 	kind, all := "list", 0
 	if set {

@@ -1,5 +1,5 @@
-// Package store is the typed border to Redis: the keys of a channel, and for each verb that Redis is asked one function
-// with a reply type. The Lua contract of a verb stands above its script in lua/.
+// Package store is the typed border to Redis. It has the keys of a channel, and one function with a reply type for each
+// verb that Redis is asked. The Lua contract of a verb stands above its script in lua/.
 package store
 
 import (
@@ -73,8 +73,8 @@ func (k *Keys) AllDoing(i Incarnation) []string {
 	return all
 }
 
-// Incarnation is a receiver's hold on Redis; all that others must know of it is in its name: a ULID, the number of its
-// workers, and its lease in ms.
+// Incarnation is the entry of a receiver in Redis. Its name has all that others must know of it: a ULID, the number of
+// its workers, and its lease in ms.
 type Incarnation struct {
 	Name    string
 	Workers int
@@ -86,7 +86,7 @@ func NewIncarnation(workers int, lease time.Duration) Incarnation {
 	return Incarnation{name, workers, lease}
 }
 
-// Term is how long the entry outlives its last beat: a lease from when the next one would have come, so that whatever
+// Term is how long the entry outlives its last beat: a lease from the time when the next beat is due. So an outage that
 // is shorter than a lease costs none, whenever it begins.
 func (i Incarnation) Term() time.Duration { return i.Lease * 4 / 3 }
 

@@ -142,9 +142,8 @@ var (
 )
 
 // AddReap moves up to n elements, or some more than so many bytes, of a dead receiver's list to where they are taken
-// again. Of one that is counted it raises the recoveries, so that a message which keeps killing its process, or
-// breaking its connection, becomes a suspect, and then dead. A superseded receiver needs no fence. It may be sent
-// again.
+// again. Where dead.Counted is set it raises the recoveries. So a message which keeps killing its process, or breaking
+// its connection, becomes a suspect, and then dead. A superseded receiver needs no fence. It may be sent again.
 func AddReap(c *link.Call, k *Keys, list string, fence Fence, dead DeadReceiver, n, bytes int, b *Bounds) {
 	raised, reason := 0, diedReason
 	if dead.Counted {

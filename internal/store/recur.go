@@ -81,7 +81,7 @@ func ReadRecurs(ctx context.Context, a Asker, k *Keys, names []string) ([]string
 
 // WriteRecur writes a record, or removes it where record is empty, and gives the channel another mark. It writes only
 // while the head is the one that was read, empty for no record; else written is false. A repeat finds the head that the
-// first one wrote, and writes nothing: so false after an Ask that sent twice may mean that it was written.
+// first one wrote, and writes nothing. So after an Ask that sent twice, false may mean that it was written.
 func WriteRecur(ctx context.Context, a Asker, k *Keys, name, head, record string) (written bool, err error) {
 	mark := element.NewSerial().String()
 	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) {
@@ -105,7 +105,7 @@ type RecurFiring struct {
 	Elements    [][]byte  // may be none
 }
 
-// RecurFiringReply is what became of a RecurFiring. Unless it was executed, HeadChanged or NotTheTime says why.
+// RecurFiringReply is the result of a RecurFiring. Unless it was executed, HeadChanged or NotTheTime says why.
 type RecurFiringReply struct {
 	Now         time.Time // by the server's clock
 	Enqueued    int       // of the elements; the others were refused because their id is taken
@@ -114,7 +114,7 @@ type RecurFiringReply struct {
 	NotTheTime  bool   // Now is not between From and Until
 }
 
-// FireRecur sends firings in one pipeline. A repeat of one that was executed changes nothing, and its reply has
+// FireRecur sends firings in one pipeline. A repeat of an executed firing changes nothing, and its reply has
 // HeadChanged with its own Next as Head. twice: the firings were sent twice, and each reply is that of the second
 // sending. With an error each of them may have been executed.
 func FireRecur(ctx context.Context, a Asker, k *Keys, firings ...RecurFiring) (replies []RecurFiringReply, twice bool,

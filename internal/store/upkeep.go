@@ -37,8 +37,9 @@ const (
 // Scan is where the upkeep of a channel goes on. The zero Scan begins.
 type Scan struct{ marks, receipts string }
 
-// Upkeep removes what faults have left of messages with an id, a page at a time: marks in running that a command of a
-// broken connection set late, and receipts whose producer never came back. Neither holds an id or a message.
+// Upkeep removes what faults have left of messages with an id, a page at a time. That is marks in running that a
+// command of a broken connection set late, and receipts whose producer never came back. Neither holds an id or a
+// message.
 func Upkeep(ctx context.Context, l *link.Link, k *Keys, at *Scan, now time.Time) error {
 	c := link.NewCall()
 	c.Add("EXISTS", k.Running, k.Receipts)

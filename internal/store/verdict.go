@@ -42,7 +42,7 @@ type Followup struct {
 	Raw []byte
 }
 
-// Held is an element as it lies in a doing list. Whoever knows it and the list may send its verdict.
+// Held is an element as it lies in a doing list. The element and the list are all that its verdict needs.
 type Held struct {
 	*element.Element
 	Raw    []byte
@@ -78,10 +78,10 @@ func (v *Verdict) Keeps(h Held) bool {
 	return v.Fate != Acked || !h.OwnsID || x.Retain > 0 || x.Unique > 0 || v.Result != nil
 }
 
-// AddLeave adds the one command that makes a verdict true, with the element in the given doing list;
-// LeaveReply reads what it came to. It depends on its arguments alone. A repeat changes nothing where the
-// first was executed, unless the element is bare and has a twin of the same bytes in the list: so a bare one's
-// is not to be repeated.
+// AddLeave adds the one command that makes a verdict true, with the element in the given doing list. LeaveReply reads
+// the result. The command depends on its arguments alone. A repeat changes nothing where the first was executed. The
+// exception is a bare element with a twin of the same bytes in the list: so a bare element's verdict is not to be
+// repeated.
 func AddLeave(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bounds) {
 	switch {
 	case v.Fate == Retried:

@@ -21,9 +21,9 @@ var (
 	errRestarted = errors.New("shunt: Redis was restarted or replaced, and may have come back with an older state")
 )
 
-// audit compares the live lists with what is in hand. The proof that they agree is all the rest of this package; what
-// makes it wrong from outside is a Redis that comes back with an older state. So the lists of idle workers must be
-// empty, and an incarnation ends with the process of Redis at which it was registered.
+// audit compares the live lists with what the workers hold. The rest of this package keeps the two equal. Only a Redis
+// that comes back with an older state can make them differ. So the lists of idle workers must be empty, and an
+// incarnation ends with the process of Redis at which it was registered.
 type audit struct {
 	dials   int64       // of both links, when it was last asked who answers
 	suspect []idleState // idle workers whose lists were found not empty
@@ -77,8 +77,8 @@ func (r *Pool) restarted(ctx context.Context, a *audit) bool {
 	return at != nil && *at != "" && now != "" && now != *at && at == r.run.Load()
 }
 
-// dials counts the connections of the links. That of the beats tells of a restart soon; the data link, where nothing
-// goes while all workers are busy, may have lost its own without having heard of it.
+// dials counts the connections of the links. The link of the beats learns of a restart soon. The data link is silent
+// while all workers are busy, so its connection may be gone unnoticed.
 func (r *Pool) dials() int64 { return r.s.Data.Dials() + r.s.Pulse.Dials() }
 
 // stray says whether the list of a worker that was idle all the time was not empty at two looks in a row.
@@ -97,8 +97,8 @@ func (r *Pool) stray(ctx context.Context, a *audit) bool {
 	return false
 }
 
-// idle are the workers that are parked, on each channel: they have nothing in hand, and nothing under way but a
-// waiter's block.
+// idle are the workers that are parked, on each channel. They hold nothing, and have nothing under way but a waiter's
+// block.
 func (r *Pool) idle() (all []idleState) {
 	if r.pausing() {
 		return nil

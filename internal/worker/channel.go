@@ -11,7 +11,7 @@ import (
 // Channel is one channel of a pool.
 type Channel struct {
 	*store.Keys
-	ScheduledHere func(wait time.Duration) // told of each retry that the pool has written to delay
+	ScheduledHere func(wait time.Duration) // called for each retry that the pool has written to delay
 	YieldKeeper   func()                   // leaves the keeper's place to others, when all has ended
 
 	Index           int // in the Pool; set by NewPool
@@ -23,8 +23,8 @@ type Channel struct {
 	waiter          waiter
 }
 
-// mayTake says whether something may be taken from the channel now, and if not, when to ask again; zero means
-// that whoever ends the hindrance wakes the workers.
+// mayTake says whether the pool may take from the channel now, and if not, when to ask again. Zero means that the
+// workers are woken when it may.
 func (in *Channel) mayTake(now time.Time) (ok bool, retryAt time.Time) {
 	r := in.pool
 	switch {
@@ -36,8 +36,8 @@ func (in *Channel) mayTake(now time.Time) (ok bool, retryAt time.Time) {
 	return true, time.Time{}
 }
 
-// mayStart says whether the pool may start what is in hand, and take: not while a handover is under way or the
-// lease is about to end.
+// mayStart says whether the pool may start messages that it holds, and take. It may not while a handover is under way
+// or the lease is about to end.
 func (r *Pool) mayStart(now time.Time) bool { return !r.pausing() && r.lease.fresh(now) }
 
 // takeable are the channels that a worker may take from now: not those of which it holds a verdict that Redis

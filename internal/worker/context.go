@@ -10,9 +10,9 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Context is the context that an item is to its handler, and what belongs to one handling. Its deadline is the
-// watcher's to keep, so that no message costs a timer; and what a context proper costs is paid only by a
-// handler that asks its own for more than whether it has ended.
+// Context is the context that an item is to its handler, and the state of one handling. The watcher keeps its deadline,
+// so no message costs a timer. Only a handler that asks its own context for more than whether it has ended pays for a
+// full context.
 type Context struct {
 	Started    time.Time     // the handler
 	slot       *worker       // where the handler was called; nil while it was not
@@ -55,7 +55,7 @@ type Key struct{}
 func (s *worker) begin(it *Item, turn int32) {
 	it.state, it.slot, it.generation, it.Started = running, s, turn, s.now
 	it.timeout = cmp.Or(it.Timeout(), s.r.conf.Timeout)
-	if s.r.lease.lost.Load() { // whoever ended the others' contexts has not seen this one
+	if s.r.lease.lost.Load() { // the contexts of the others ended before this one was there
 		it.cancel(ErrLeaseLost)
 	} else if s.r.handlerCtx.Err() != nil {
 		it.cancel(ErrShutdown)
@@ -87,7 +87,7 @@ func (c *Context) proper() *proper {
 		if !c.inner.CompareAndSwap(nil, inner) {
 			inner = c.inner.Load()
 		}
-		if cause := c.Cause(); cause != nil { // whoever cancels looks for inner after that
+		if cause := c.Cause(); cause != nil { // cancel looks for inner after that
 			inner.end(cause)
 		}
 	}
@@ -142,8 +142,8 @@ func (c *Context) Decoded(message any, timeout time.Duration) {
 	}
 }
 
-// Returned says that the handler has returned, before its user is asked for what a verdict depends on: it is
-// not given up meanwhile.
+// Returned says that the handler has returned. It comes before the user is asked for what a verdict depends on, so that
+// the watcher does not take the handler for one that hangs.
 func (it *Item) Returned() {
 	it.slot.mu.Lock()
 	it.took, it.returned = time.Since(it.Started), true

@@ -16,7 +16,7 @@ type debts struct {
 	mu   sync.Mutex
 	all  []debt
 	// abandoned are the names of the last incarnations whose register failed. They hold nothing, and go with the next
-	// register that is answered. They belong to whoever has closed the gate.
+	// register that is answered. They belong to the goroutine that has closed the gate.
 	abandoned []string
 }
 

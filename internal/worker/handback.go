@@ -83,8 +83,8 @@ func (r *Pool) settleDebts(ctx context.Context) error {
 	return r.payDebts(ctx)
 }
 
-// supersedeLive ends an incarnation into whose lists a command without a reply may yet bring something: it is emptied
-// and then looked after as a dead one, not forgotten.
+// supersedeLive ends an incarnation into whose lists a command without a reply may yet bring something. Its lists are
+// emptied, and sweeps then treat it as dead, so that it is not forgotten.
 func (r *Pool) supersedeLive(ctx context.Context) error {
 	if err := r.empty(ctx, *r.live.Load()); err != nil {
 		return err
@@ -135,9 +135,9 @@ func (r *Pool) sendVerdicts(ctx context.Context, c *link.Call, workers []*worker
 	}
 }
 
-// putBack sends the items of a state to the taking end, in one pipeline and the one taken last first, so that the one
-// taken first is next whichever worker had it. The gate is held alone. It returns how many were found; what fails
-// stays in hand.
+// putBack sends the items of a state to the taking end, in one pipeline. The one taken last goes first, so that the one
+// taken first is next, whichever worker had it. The gate is held alone. It returns how many were found. Those that
+// failed stay held.
 func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) {
 	var all []held
 	for _, s := range r.workers {

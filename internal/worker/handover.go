@@ -17,8 +17,8 @@ const (
 )
 
 // handOverLoop waits until the incarnation has to end, and puts a new one in its place. A connection that broke while
-// it owed a reply may have moved an element into a list of this live receiver without anybody knowing, and a command
-// that it carried may run even now: so the old lists are left for good, and emptied.
+// it owed a reply may have moved an element into a list of this live receiver unnoticed. A command that it carried may
+// run even now. So the old lists are left for good, and emptied.
 func (r *Pool) handOverLoop() {
 	var last time.Time // of the last handover's end
 	var wait time.Duration
@@ -42,10 +42,10 @@ func (r *Pool) handOverLoop() {
 	}
 }
 
-// handover ends the live incarnation in favour of the next one. It waits for Redis with nothing but a register; what
-// comes then is one attempt, of a third of a lease. Where that fails, all that is in hand is lost, and the receiver
-// goes on with empty hands. again says that the incarnation before was cut too, a moment ago: what lies in the lists
-// and is in nobody's hands is counted then.
+// handover ends the live incarnation in favour of the next one. Only for the register does it wait for Redis. Then
+// comes one attempt, of a third of a lease. Where that fails, the receiver drops all that it held, and goes on without
+// it. again says that the incarnation before was cut too, a moment ago. Then messages that lie in the lists and are
+// held by no worker are counted as recovered.
 func (r *Pool) handover(why error, again bool) {
 	if r.PoolCtx.Err() != nil || !r.closeGate(r.PoolCtx) {
 		return
@@ -74,11 +74,11 @@ type handover struct {
 	old     store.Incarnation
 	next    *registered
 	counted bool   // what is in nobody's hands stays in the old lists, and its recovery counts are raised
-	back    []held // what had not begun: in hand no more, and to go to the taking end
+	back    []held // what had not begun: held no more, and to go to the taking end
 	held    int
 }
 
-// held is what a worker has in hand.
+// held is one message that a worker holds.
 type held struct {
 	s  *worker
 	it *Item
@@ -131,7 +131,7 @@ func (h *handover) revoke() {
 				if it.state != unknown {
 					h.back = append(h.back, held{s, it})
 				}
-				it.state = lost // for whoever is just looking at it
+				it.state = lost // for a goroutine that is just looking at it
 				s.remove(it)
 			} else {
 				i++
@@ -150,9 +150,9 @@ func (h *handover) attempt(ctx context.Context) error {
 	return h.move(ctx)
 }
 
-// verdicts sends what handlers have decided, sent before or not, to the old lists. One that breaks its connection once
-// more is not sent again: what it is about stays where it is, and is counted. A bare payload's verdict whose outcome
-// is unknown is not sent again at all, because it might hit another payload of the same bytes: its message is handled
+// verdicts sends the verdicts of handlers, sent before or not, to the old lists. A verdict that breaks its connection
+// once more is not sent again. Its message stays where it is, and is counted. A bare payload's verdict whose outcome is
+// unknown is not sent again at all, because it might hit another payload of the same bytes. Its message is handled
 // again.
 func (h *handover) verdicts(ctx context.Context) error {
 	for left := h.decided(); len(left) > 0; {
@@ -217,8 +217,8 @@ func (h *handover) unknown(some []held) {
 	}
 }
 
-// settle takes out of hand what has an answer. What was refused stays in hand, and what broke the connection is
-// abandoned later. It says whether something did.
+// settle ends the items whose verdict has an answer. Refused ones stay held, and those that broke the connection are
+// abandoned later. It says whether a verdict broke it.
 func (h *handover) settle(sent []held, replies []link.Reply) (cut bool) {
 	var evs []event.Event
 	for i, o := range sent {
@@ -241,8 +241,8 @@ func (h *handover) settle(sent []held, replies []link.Reply) (cut bool) {
 	return cut
 }
 
-// abandon takes out of hand what has a verdict whose outcome nobody knows: its element, if it is still there, stays in
-// the old list or goes to the taking end with the rest.
+// abandon ends the items whose verdict has no known outcome. Their elements, if they are still there, stay in the old
+// list or go to the taking end with the rest.
 func (h *handover) abandon() {
 	for _, s := range h.r.workers {
 		s.mu.Lock()

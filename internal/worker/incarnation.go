@@ -15,9 +15,10 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// incarnation is the pool's hold on Redis: the name under which it takes, its lease, why it has to end, and the gate
-// that stands before its lists. Whoever has commands under way on these lists is inside the gate, from before they are
-// sent until their replies have been judged. So whoever has closed the gate sees every element in one known place.
+// incarnation is the pool's entry in Redis: the name under which it takes, its lease, why it has to end, and the gate
+// before its lists. A goroutine that has commands under way on these lists is inside the gate, from before it sends
+// them until it has judged the replies. So the goroutine that has closed the gate sees every element in one known
+// place.
 type incarnation struct {
 	live  atomic.Pointer[store.Incarnation]
 	lease lease
@@ -82,8 +83,8 @@ func (i *incarnation) openGate() {
 	i.gate.Unlock()
 }
 
-// mustHandOver says that the incarnation has to end: a connection broke that owed it a reply, its lease is lost, or
-// its lists hold what nobody has in hand. Whoever is inside the gate says so before leaving it.
+// mustHandOver says that the incarnation has to end. A connection broke that owed it a reply, its lease is lost, or its
+// lists have elements that no worker holds. A goroutine inside the gate calls it before it leaves.
 func (i *incarnation) mustHandOver(why error) {
 	if planted.IgnoreLostReply && why != ErrLeaseLost {
 		return
@@ -117,8 +118,8 @@ func wasCut(why error) bool {
 	return errors.As(why, &e) && e.Class == link.Unknown || closes(why)
 }
 
-// closes says whether an error is Redis's word that it closes the connection, because it cannot read what was sent: an
-// argument over proto-max-bulk-len, or more arguments than it knows.
+// closes says whether an error announces that Redis closes the connection, because it cannot read a command. The
+// command has an argument over proto-max-bulk-len, or too many arguments.
 func closes(err error) bool {
 	var e redis.Error
 	return errors.As(err, &e) && strings.HasPrefix(string(e), "ERR Protocol error")
@@ -152,8 +153,8 @@ func (r *Pool) registerNext() *registered {
 	}
 }
 
-// register enters an incarnation among the living of every channel; only then may it take. Each attempt has a name of
-// its own, and takes those of failed attempts away, so that no name is ever both among the living and among the dead.
+// register enters an incarnation among the living of every channel. Only then may it take. Each attempt has a name of
+// its own, and takes those of failed attempts away. So no name is ever both among the living and among the dead.
 func (r *Pool) register(ctx context.Context, inc store.Incarnation) (*registered, error) {
 	keys := make([]*store.Keys, len(r.channels))
 	for i, in := range r.channels {

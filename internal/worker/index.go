@@ -12,7 +12,7 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// holder is how it is noted which worker has a message with an id in hand.
+// holder is the text in the index for the worker that handles a message with an id.
 func holder(i store.Incarnation, worker int) string { return store.Holder(i, worker) }
 
 // index is what a worker asks before messages with an Extra are handled. It keeps its memory from one use to the next.
@@ -38,10 +38,9 @@ func (x *index) drop() {
 	}
 }
 
-// start makes known, of all that is queued with the worker and has an id, in whose hands it is, and then asks
-// what has been asked for meanwhile: whether it was cancelled or has expired. Whoever cancels looks for the
-// one and leaves the other, in one step: so one of the two sees the other. A plain message is never asked for.
-// False: the next step comes when the breaker lets it.
+// start enters this worker in the index for all queued messages with an id. Then it asks whether each was cancelled
+// meanwhile, or has expired. A cancellation looks for the entry and leaves its own mark in one step, so one of the two
+// sees the other. Plain messages cost no question. False: the next step comes when the breaker lets it.
 func (s *worker) start(in *Channel) bool {
 	r, x := s.r, &s.index
 	if !r.enter() {
@@ -204,7 +203,7 @@ func (x *index) records(rep link.Reply) {
 	})
 }
 
-// Cancel ends the handler of a message, or keeps it from being begun. It does nothing where the message is not in hand.
+// Cancel ends the handler of a message, or keeps it from being begun. It does nothing where no worker here holds the message.
 func (r *Pool) Cancel(in *Channel, serial ulid.ULID) {
 	for _, s := range r.workers {
 		s.mu.Lock()
@@ -225,7 +224,7 @@ func (r *Pool) Cancel(in *Channel, serial ulid.ULID) {
 	r.watcher.note(time.Now())
 }
 
-// Tracked are the serials of the messages with an id that are in hand, of one channel.
+// Tracked are the serials of the messages with an id that the workers hold, of one channel.
 func (r *Pool) Tracked(in *Channel) (all []ulid.ULID) {
 	for _, s := range r.workers {
 		s.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Item is one message in hand, with the context of its handler. Its state is guarded by its worker's mu. It is
+// Item is one message that a worker holds, with the context of its handler. Its worker's mu guards its state. It is
 // small, for memory is what most of a receiver's time goes to.
 type Item struct {
 	element.Element
@@ -28,7 +28,7 @@ type Item struct {
 	back       bool // of a lost one: it was handed back here, while its handler ran
 	ownsID     bool // its id, as Redis said when its handling began
 	returned   bool // its handler has, and its verdict is being made
-	begun      bool // Redis was told, of one with an Extra, that it is about to be handled
+	begun      bool // of one with an Extra: Redis has an entry that it is about to be handled
 	cancelled  bool // somebody has cancelled it
 }
 
@@ -53,7 +53,7 @@ const (
 	refused // Redis has not executed the verdict: it is sent again
 	unknown // the verdict was sent, and no reply came: the handover finds out
 	lost    // somebody else's by now; its handler's verdict will be dropped
-	gone    // no longer in hand
+	gone    // no longer held
 )
 
 // unsent says whether a verdict is there that is not under way, and may be sent.

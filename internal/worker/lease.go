@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lease is how long the receiver may think itself alive. It is counted from the sending of the last good beat, by the
-// clock that a suspended machine stops and by the one that it does not.
+// lease is how long the receiver may believe itself alive. It is counted from the sending of the last good beat, by two
+// clocks: one that stops while the machine is suspended, and one that does not.
 type lease struct {
 	length time.Duration
 	last   atomic.Pointer[time.Time]

@@ -84,7 +84,7 @@ func (h *handover) moveSome(ctx context.Context, workers []*worker, items map[*w
 	for i, p := range parts {
 		m, err := store.HandoverReply(c.Replies[i])
 		// A channel with a key that is not shunt's does not hold up the others: its lists stay with the old
-		// incarnation, which is looked after as a dead one.
+		// incarnation, which sweeps treat as dead.
 		if err != nil && !h.r.ReportFatal(p.in, err) {
 			return 0, err
 		}

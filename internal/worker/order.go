@@ -51,8 +51,8 @@ func (o *Order) turn(all, open []*Channel) []*Channel {
 	return append(append(turn, open[:i]...), open[i+1:]...)
 }
 
-// guess is the number, in their turn, of the channel to try without a script: in strict order the first that
-// had something lately, else only the one whose turn it is. -1: none.
+// guess is the number, in their turn, of the channel to try without a script. In strict order it is the first that had
+// something lately, else only the one whose turn it is. -1: none.
 func (o *Order) guess(turn []*Channel) int {
 	for i, in := range turn {
 		if in.nonEmptyLately.Load() {

@@ -2,9 +2,9 @@ package worker
 
 import "sync"
 
-// orphans are the handlers that were given up and have not returned. Where they are more than the workers, the slots
-// of the last stay vacant. Both are counted in one step: an orphan that ends while another slot is left behind must
-// not pass it.
+// orphans are the handlers that ignored their ended context and have not returned. Where they are more than the
+// workers, the slots of the last stay vacant. Both are counted in one step: an orphan that ends while another slot is
+// left behind must not pass it.
 type orphans struct {
 	mu     sync.Mutex
 	n      int

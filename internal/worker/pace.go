@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// prefetchTime is how long a worker's handler may take for all that it holds: what it takes more often than once a
-	// millisecond it takes in batches.
+	// prefetchTime is how long a worker's handler may take for all that it holds. A worker that takes more often than
+	// once a millisecond takes in batches.
 	prefetchTime = time.Millisecond
-	// A worker may hold a few all the same, as long as they take no more than a fraction of Stall: so the
-	// round trip for the next, which a handler of some ms would feel, is made for several at once.
+	// A worker may hold a few all the same, as long as they take no more than a fraction of Stall. So one round trip
+	// serves several. A handler of some ms would feel a round trip for each.
 	spares    = 4
 	spareTime = 25 * time.Millisecond
 )

@@ -1,7 +1,7 @@
-// Package worker is the pool of workers of one receiver: it takes elements in order, has them handled, makes the
-// verdicts true, and hands over or back what it holds when a connection breaks, a lease is lost or a shutdown comes.
-// What a message is, and what a failure of its handler means, it is told by the functions of its Config. The beat that
-// keeps it alive, and the care of the dead and of the due, are the receiver's.
+// Package worker is the pool of workers of one receiver. It takes elements in order, has them handled, and makes the
+// verdicts true. It hands over or back what it holds when a connection breaks, a lease is lost or a shutdown comes. The
+// functions of its Config know what a message is, and what a failure of its handler means. The receiver keeps the beat,
+// the reaper and the promoter.
 package worker
 
 import (
@@ -35,7 +35,7 @@ var (
 // StartTimeout bounds the start and the end of a receiver, where Redis may be absent.
 const StartTimeout = 5 * time.Second
 
-// Config is what a pool is told; shunt.Queue explains what is named as there.
+// Config configures a pool. shunt.Queue explains the fields that have the same name there.
 type Config struct {
 	Lease, Grace, Timeout, ReplyTimeout time.Duration
 	Prefetch, PrefetchBytes             int
@@ -47,20 +47,20 @@ type Config struct {
 	Order  *Order          // of several channels; nil for one
 	Values context.Context // of handlers' contexts
 
-	// Handle decodes a message, runs its handler, for which the item is the context, and returns Ack or a verdict of
-	// its own. It tells the item when the message is Decoded, and that the handler has Returned before it asks the user
-	// for what a verdict depends on.
+	// Handle decodes a message, runs its handler, and returns Ack or a verdict of its own. The item is the handler's
+	// context. Handle tells the item when the message is Decoded. It also tells it that the handler has Returned,
+	// before it asks the user for what a verdict depends on.
 	Handle func(it *Item) *Verdict
-	// Judge is the verdict on a message whose handler did not return: it called runtime.Goexit, which is ErrExited, or
-	// it was given up, with the cause of its context. It gets what Decoded was given. It runs on a goroutine that is
-	// ending, or on one of its own.
+	// Judge is the verdict on a message whose handler did not return. It called runtime.Goexit, which is ErrExited, or
+	// it ignored its ended context, whose cause err is then. Judge gets what Decoded was given. It runs on a goroutine
+	// that is ending, or on one of its own.
 	Judge func(it *Item, message any, err error) *Verdict
-	// Emit is told what happens; nil where nobody wants to know.
+	// Emit gets each event; nil for none.
 	Emit func(...event.Event)
 }
 
-// Pool is the workers of one receiver, with all that keeps them in step: each takes elements into a list of its own,
-// has them handled, and makes the verdicts true.
+// Pool is the workers of one receiver, and what they share. Each worker takes elements into a list of its own, has them
+// handled, and makes the verdicts true.
 type Pool struct {
 	conf     *Config
 	s        *link.Server
@@ -71,7 +71,7 @@ type Pool struct {
 	incarnation
 	lifetime
 
-	workerGroup errgroup.Group // slots' goroutines, those of handlers that were given up too
+	workerGroup errgroup.Group // slots' goroutines, those of orphans too
 	otherGroup  errgroup.Group // all else
 
 	parking       parking

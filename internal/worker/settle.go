@@ -93,9 +93,9 @@ func (s *worker) unanswered(it *Item, evs []event.Event) []event.Event {
 	return s.report(it, false, evs)
 }
 
-// wasRefused takes in that Redis has not executed a verdict. It stays in hand, to be sent again, and its
-// worker takes nothing of its channel meanwhile. A release gives its claim back. trouble is for the whole
-// receiver. s.mu is held.
+// wasRefused takes in that Redis has not executed a verdict. The item stays held, to be sent again, and its worker
+// takes nothing of its channel meanwhile. A release gives its claim back. trouble is for the whole receiver. s.mu is
+// held.
 func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.Event, trouble error) {
 	it.state, s.sendSingly = refused, true
 	if it.verdict.Fate == store.Released && !s.r.Stopped() && it.slot == nil {
@@ -127,9 +127,9 @@ func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.E
 	return evs, trouble
 }
 
-// abandon ends the wait for a verdict that Redis has refused for long, for what only a person can mend: the
-// message goes back to the taking end, to be handled again. Where that is refused as well, it stays in its
-// list, from which it comes back at the receiver's end. s.mu is held.
+// abandon ends the wait for a verdict that Redis has refused for long, for a reason that only a person can mend. The
+// message goes back to the taking end, to be handled again. Where Redis refuses that as well, it stays in its list, and
+// comes back at the receiver's end. s.mu is held.
 func (s *worker) abandon(it *Item, why error, evs []event.Event) []event.Event {
 	m := it.more()
 	if it.verdict.Fate != store.Released {

@@ -20,7 +20,7 @@ type lifetime struct {
 	settled        chan struct{}   // closed: stopped, and what had not begun is handed back
 	handlerCtx     context.Context // ends: handlers' contexts end
 	CancelHandlers context.CancelFunc
-	PoolCtx        context.Context // ends: whoever is left goes home
+	PoolCtx        context.Context // ends: all goroutines that are left return
 	end            context.CancelFunc
 
 	over     chan struct{} // closed: stopped, and the lease is lost too
@@ -49,17 +49,16 @@ func (l *lifetime) isSettled() bool {
 	}
 }
 
-// lastMargin is how long a shutdown may take beyond ReplyTimeout and Grace after the last handler has ended, less what
-// the end of the goroutines needs.
+// lastMargin is how long a shutdown may take beyond ReplyTimeout and Grace after the last handler has ended. It is less
+// than a second by the time that goroutines need to end.
 const lastMargin = 200 * time.Millisecond
 
 // errUnanswered is the cause of a shutdown's contexts: nobody gave them an end.
 var errUnanswered = errors.New("shunt: Redis did not answer before the shutdown had to end")
 
-// End is the way down: nothing more is taken, what has not begun is handed back, handlers end or are ended, what is
-// left is handed back too, and the entry goes. It returns how many messages whose handlers had begun were handed back,
-// how many handlers still run, and what kept Redis from being told. Once no handler runs it takes ReplyTimeout, Grace
-// and a second at most.
+// End stops taking, hands back what has not begun, waits for handlers or ends them, hands back the rest, and removes
+// the entry. It returns how many messages whose handlers had begun were handed back, how many handlers still run, and
+// what kept Redis from being told. Once no handler runs it takes ReplyTimeout, Grace and a second at most.
 func (r *Pool) End() (returned, still int, err error) {
 	<-r.TakeCtx.Done()
 	r.parking.wakeAll()
@@ -79,7 +78,7 @@ func (r *Pool) End() (returned, still int, err error) {
 	case <-idle: // where all is well the rest takes a round trip or two
 	case <-quiet.answered.Done():
 	case <-graced.Done():
-		limit = time.Second // whoever calls shutdown is waiting beyond his time already
+		limit = time.Second // the caller of shutdown waits beyond its time already
 	}
 	r.end()
 	if since := quiet.since(); since > 0 {
@@ -209,7 +208,7 @@ func (r *Pool) unblockWaiters(ctx context.Context) {
 	}
 }
 
-// errEnded is told of verdicts that nobody hears of any more.
+// errEnded is the error of verdicts whose reply comes after the end.
 var errEnded = errors.New("shunt: the receiver ended before it was known what became of the verdict")
 
 // confess tells of the verdicts that could not be sent, or whose replies did not come: those messages may be handled

@@ -9,12 +9,12 @@ import (
 
 // suspects is a pool's way with suspects: one at a time, and none for a while where Redis refuses to give any.
 type suspects struct {
-	busy atomic.Bool  // one is in hand, or asked for
-	off  link.Holdoff // belongs to whoever has set busy
+	busy atomic.Bool  // one is held, or asked for
+	off  link.Holdoff // of the goroutine that has set busy
 	wait span
 }
 
-// wanted says whether a suspect of the channel may be asked for now, if none is in hand.
+// wanted says whether a suspect of the channel may be asked for now, if none is held.
 func (u *suspects) wanted(in *Channel, now time.Time) bool {
 	return in.mayHaveSuspects.Load() && !u.wait.lasts(now)
 }
@@ -31,7 +31,7 @@ func (u *suspects) refused(err error) time.Duration {
 	return wait
 }
 
-// suspecting says whether there may be suspects to take, and none is in hand.
+// suspecting says whether there may be suspects to take, and none is held.
 func (r *Pool) suspecting() bool {
 	now := time.Now()
 	for _, in := range r.channels {

@@ -71,9 +71,9 @@ func (t *takes) add(call *link.Call) {
 	}
 }
 
-// guess takes from the last of the channels, which had something lately, and then counts those above that have
-// something, without the costs of a script. Where it counts some, what it has brought does not start before
-// they were asked.
+// guess takes from the last of the channels, which had something lately. Then it counts the channels above that have
+// something, without the costs of a script. Where there are some, the messages that it has brought start only after
+// those channels were asked.
 func (t *takes) guess(call *link.Call, from []*Channel) {
 	n := len(from) - 1
 	store.AddTakeOne(call, from[n].Keys, from[n].doing[t.slot.n])
@@ -190,8 +190,8 @@ func (t *takes) failed(err error, only bool) error {
 	return nil
 }
 
-// refused takes in why a channel could not be read: one of several is left out for a while, unless it is its
-// suspects that could not. It returns what is the receiver's trouble.
+// refused takes in why a channel could not be read. One channel of several is left out for a while, unless only its
+// suspects could not be read. It returns an error that concerns the whole receiver.
 func (t *takes) refused(in *Channel, why error) error {
 	r := t.slot.r
 	if len(r.channels) == 1 || t.suspect && in == t.from[len(t.from)-1] || link.Classify(why) != link.Fatal {

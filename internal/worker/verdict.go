@@ -73,8 +73,8 @@ func (d *dispatches) reset() {
 	d.all, d.items = d.all[:0], d.items[:0]
 }
 
-// collect adds the commands of all verdicts to the call, but for those that were refused lately, and with
-// unstarted the release of what has not begun. It adds to out what they answer for. s.mu is held.
+// collect adds the commands of all verdicts to the call, but for those that were refused lately. With unstarted it also
+// adds the release of what has not begun. It adds to out what they answer for. s.mu is held.
 func (s *worker) collect(out *dispatches, call *link.Call, unstarted bool) {
 	held := s.refused.Left() > 0
 	due := func(it *Item) bool { return it.state == decided || it.state == refused && !held }
@@ -158,8 +158,8 @@ func (it *Item) alike(o *Item) bool {
 	return it.Channel == o.Channel && (it.ID() == "") == (o.ID() == "")
 }
 
-// areFirst says whether they are several, all that is left of what was taken first when those before them in
-// the call are out of the list, and nothing is to be kept of them. s.mu is held.
+// areFirst says whether one script may end several verdicts. They must be all that is left of what was taken first,
+// once those before them in the call have left the list. Nothing may have to be kept of them. s.mu is held.
 func (s *worker) areFirst(its, before []*Item) bool {
 	if len(its) < 3 || s.sendSingly {
 		return false

@@ -23,7 +23,7 @@ type parking struct {
 	some   sync.Cond // a worker has parked, or something else has changed for a waiter
 	parked []*worker // the last one parked is the first to be woken
 
-	polls atomic.Bool // a waiter may not block, so whoever finds something wakes the next
+	polls atomic.Bool // a waiter may not block, so a worker that finds something wakes the next
 }
 
 // waiter is a channel's connection for blocking takes.
@@ -68,7 +68,7 @@ func (p *parking) wakeOne() {
 	}
 }
 
-// list is who is parked now.
+// list is the workers that are parked now.
 func (p *parking) list() []*worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,8 +109,8 @@ func (r *Pool) target(in *Channel) *worker {
 	return nil
 }
 
-// wait is a waiter, one goroutine a channel: while some worker is parked it blocks on the channel, on a connection of
-// its own and into that worker's list, so that an idle receiver costs next to nothing and a message wakes it at once.
+// wait is a waiter, one goroutine a channel. While some worker is parked it blocks on the channel, on a connection of
+// its own and into that worker's list. So an idle receiver costs next to nothing, and a message wakes it at once.
 func (r *Pool) wait(in *Channel) {
 	// Whole seconds: servers before 6.0 know no others.
 	block := max(time.Second, min(maxBlock, r.conf.Lease/3).Truncate(time.Second))
@@ -157,7 +157,7 @@ func (r *Pool) block(in *Channel, s *worker, d time.Duration) error {
 	raw, err := store.BlockingTake(in.waiter.conn, in.Keys, in.doing[s.n], d)
 	if err != nil {
 		if link.Classify(err) == link.Unknown && !planted.IgnoreWaiterBreak {
-			r.mustHandOver(err) // before the gate is left: whoever takes it alone must know
+			r.mustHandOver(err) // before the gate is left: the goroutine that closes it must know
 		}
 		return err
 	}

@@ -114,8 +114,8 @@ func (r *Pool) look() time.Time {
 	return next
 }
 
-// time ends a handler's context at its deadline, and gives it up a grace after its context has ended; it returns when
-// to look again. s.mu is held.
+// time ends a handler's context at its deadline. A grace after the context has ended it makes the handler an orphan. It
+// returns when to look again. s.mu is held.
 func (s *worker) time(it *Item, now time.Time) time.Time {
 	r := s.r
 	if it.returned {
@@ -205,7 +205,7 @@ func (r *Pool) LoseLease(why error) {
 	r.mustHandOver(ErrLeaseLost)
 }
 
-// runningNow counts handlers that have not returned, given up or not.
+// runningNow counts handlers that have not returned, orphans or not.
 func (r *Pool) runningNow() int {
 	n := r.orphans.count()
 	for _, s := range r.workers {

@@ -40,9 +40,9 @@ type worker struct {
 
 	mu sync.Mutex
 	turns
-	refused    link.Holdoff // of verdicts, whatever other workers are told
+	refused    link.Holdoff // of its own verdicts, whatever Redis answers other workers
 	sendSingly bool         // what is over goes one by one next time
-	items      []*Item      // in hand, the one taken first first
+	items      []*Item      // that it holds, the one taken first first
 	kept       struct {     // for its memory
 		over []*Item       // collect's
 		evs  []event.Event // settle's
@@ -174,9 +174,8 @@ func (s *worker) step(call *link.Call) bool {
 	}
 }
 
-// settles says whether the worker may take: all that is in hand is decided and may be sent. stuck: of some
-// channels it may not, because it holds verdicts of theirs that Redis refuses for good; then it takes from the
-// others alone. s.mu is held.
+// settles says whether the worker may take: all that it holds is decided and may be sent. stuck: it holds verdicts that
+// Redis refuses for good, and so may not take from their channels, only from the others. s.mu is held.
 func (s *worker) settles() (may, stuck bool) {
 	for _, it := range s.items {
 		switch {
@@ -212,7 +211,7 @@ func (s *worker) mustSendSingly() bool {
 	return s.sendSingly && slices.ContainsFunc(s.items, func(it *Item) bool { return it.state == decided })
 }
 
-// busy says whether something is in hand.
+// busy says whether the worker holds something.
 func (s *worker) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +240,7 @@ func (s *worker) park() {
 	}
 	s.r.parking.enter(s)
 	defer s.r.parking.leave(s)
-	if s.r.suspecting() { // whoever found some has seen nobody here
+	if s.r.suspecting() { // a sweep that found some has seen no worker parked
 		return
 	}
 	select {
@@ -250,8 +249,8 @@ func (s *worker) park() {
 	}
 }
 
-// handle has an item handled and files its verdict, also where the handler ends its goroutine. False: the
-// handler was given up meanwhile, and its goroutine has lost its place.
+// handle has an item handled and files its verdict, also where the handler ends its goroutine. False: the handler
+// became an orphan meanwhile, and its goroutine has lost its place.
 func (s *worker) handle(it *Item, turn int32) (stays bool) {
 	returned := false
 	defer func() {
@@ -265,7 +264,8 @@ func (s *worker) handle(it *Item, turn int32) (stays bool) {
 	return s.decide(it, turn, v)
 }
 
-// decide files the verdict of a handler that has returned. False: it had been given up, and so has the goroutine.
+// decide files the verdict of a handler that has returned. False: it is an orphan, and its goroutine has lost its
+// place.
 func (s *worker) decide(it *Item, turn int32, v *Verdict) (stays bool) {
 	now := time.Now()
 	it.cancel(context.Canceled)
