@@ -16,9 +16,9 @@
 //
 // # The promise
 //
-// A message whose Enqueue returned nil is handled at least once, or ends in dead with its reason. That holds for as long
-// as Redis keeps its data. Without a fault a message is handled exactly once. Handlers should be idempotent, because a killed process,
-// a lost reply or a lost lease may have a message handled twice.
+// A message whose Enqueue returned nil is handled at least once, or ends in dead with its reason. That holds for as
+// long as Redis keeps its data. Without a fault a message is handled exactly once. Handlers should be idempotent,
+// because a killed process, a lost reply or a lost lease may have a message handled twice.
 //
 // # The words
 //

@@ -47,7 +47,8 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 //
 // The messages of one channel keep their order. They go in chunks of up to 1,000 elements or 1 MB, to 8 channels at
 // once. Messages with an ID or Expire go in chunks of up to 100. Redis has a chunk as a whole or not at all, but for
-// messages whose ID is taken. All messages are marshalled before the first is sent, which takes the memory of all payloads.
+// messages whose ID is taken. All messages are marshalled before the first is sent, which takes the memory of all
+// payloads.
 //
 // The error is a *EnqueueError, which has the error of each message by its index, or what Enqueue says of a closed or
 // misconfigured Queue. Where ctx has no deadline, each chunk has EnqueueTimeout.

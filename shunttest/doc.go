@@ -31,6 +31,6 @@
 // given to Cleanup before New was called. A deferred VerifyNone comes too early: before any Cleanup.
 //
 // Call the methods of Queue from the test's own goroutine, like those methods of testing.TB that may end a test. They
-// run handlers on other goroutines, one at a time. All that a handler wrote can be read once the call has returned. A handler that
-// calls t.Fatal ends the test when its handling has ended.
+// run handlers on other goroutines, one at a time. All that a handler wrote can be read once the call has returned. A
+// handler that calls t.Fatal ends the test when its handling has ended.
 package shunttest

@@ -66,7 +66,7 @@ func (l *Link) Post(c *Call) {
 	}
 }
 
-// A caller sends only what the socket surely takes at once, even where nobody reads any more: a write that blocks
+// A caller sends only what the socket surely takes at once, even where the server reads no more. A write that blocks
 // would make the caller wait beyond its context.
 const (
 	maxInlineCalls = 16       // that wait for replies

@@ -203,7 +203,8 @@ func (x *index) records(rep link.Reply) {
 	})
 }
 
-// Cancel ends the handler of a message, or keeps it from being begun. It does nothing where no worker here holds the message.
+// Cancel ends the handler of a message, or keeps it from being begun. It does nothing where no worker here holds the
+// message.
 func (r *Pool) Cancel(in *Channel, serial ulid.ULID) {
 	for _, s := range r.workers {
 		s.mu.Lock()
