@@ -1,7 +1,9 @@
 package shunt
 
 import (
+	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,5 +84,38 @@ func TestDefaults(t *testing.T) {
 	}
 	if c := (&Queue{Lease: time.Minute}).config(); c.Lease != time.Minute {
 		t.Errorf("a lease of a minute became %v", c.Lease)
+	}
+}
+
+// A Grace that wraps gave up a handler as soon as its timeout fired; a DeadFor that is less than what Redis counts was
+// no bound.
+func TestValidateDurations(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	pool, err := NewPool("redis://localhost:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		field string
+		q     *Queue
+		bad   bool
+	}{
+		{"Grace", &Queue{Grace: math.MaxInt64}, true},
+		{"Grace", &Queue{Grace: year + 1}, true},
+		{"Grace", &Queue{Grace: year}, false},
+		{"ReplyTimeout", &Queue{ReplyTimeout: math.MaxInt64}, true},
+		{"ReplyTimeout", &Queue{ReplyTimeout: year}, false},
+		{"DeadFor", &Queue{DeadFor: time.Millisecond / 2}, true},
+		{"DeadFor", &Queue{DeadFor: time.Millisecond}, false},
+		{"DeadFor", &Queue{DeadFor: -1}, false},
+		{"DeadFor", &Queue{}, false},
+	} {
+		c.q.Pool = pool
+		err := c.q.Validate()
+		if !c.bad && err != nil ||
+			c.bad && (err == nil || !strings.HasPrefix(err.Error(), "shunt: Queue."+c.field+" is ")) {
+			t.Errorf("%v, %v, %v: %v", c.q.Grace, c.q.ReplyTimeout, c.q.DeadFor, err)
+		}
 	}
 }

@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -606,4 +612,367 @@ func TestBadIDsAndTimes(t *testing.T) {
 	if err := Then(context.Background()); !errors.Is(err, errNoHandling) {
 		t.Error(err)
 	}
+}
+
+// A bad key of one channel holds up what does not need it.
+func TestBadIndex(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for _, key := range []string{"ids", "cancelled", "done", "kept", "receipts"} {
+		t.Run(key, func(t *testing.T) {
+			b := newBench(t, s.URL())
+			b.must(b.one(1, ID("a"), Retain(time.Hour)))
+			s.Do("DEL", "{"+b.name+"}."+key)
+			s.Do("SET", "{"+b.name+"}."+key, "x")
+			seen := newTally()
+			b.receive(4, func(_ context.Context, i int) error { seen.add(i); return nil })
+			for i := 2; i < 50; i++ {
+				b.must(b.one(i))
+			}
+			deadline := time.Now().Add(4 * time.Second)
+			for seen.distinct() < 49 && time.Now().Before(deadline) {
+				time.Sleep(10 * time.Millisecond)
+			}
+			t.Logf(
+				"handled %d of 49 in 4 s, the one with the id %v; acked %d trouble %d",
+				seen.distinct(),
+				seen.n[1],
+				b.count(EventAcked),
+				b.count(EventReceiverError),
+			)
+			if seen.distinct() < 48 {
+				t.Error("plain messages are held up")
+			}
+			if err := b.one(100, ID("new")); err != nil {
+				t.Log("enqueue:", err)
+			}
+			_, err := b.Purge(context.Background(), b.name, StatePrepare)
+			t.Log("purge:", err)
+			s.Do("DEL", "{"+b.name+"}."+key)
+		})
+	}
+}
+
+// Any bytes.
+func TestIDsOfAnyBytes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	b := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 2; q.Backoff = func(int) time.Duration { return 0 } })
+	ids := []string{
+		"\n",
+		"\x00",
+		"a\nb",
+		strings.Repeat("\xff", 255),
+		" ",
+		"r",
+		"0",
+		"p0 0 0 0 \n",
+		"\r\n$3\r\n",
+		"%s%d",
+		string([]byte{1, 2, 3, 0xc1, 0x10}),
+	}
+	fail := "\x00 17 \n\xff\xfe r2 3 4 5 6/7\nx %s"
+	for i, id := range ids {
+		b.must(b.one(i, ID(id), Retain(time.Hour)))
+		if st := b.status(id); st.State != StatePrepare {
+			t.Errorf("%q %+v", id, st)
+		}
+	}
+	b.receive(2, func(ctx context.Context, i int) error {
+		info, _ := FromContext(ctx)
+		if info.Attempt == 1 || i%2 == 0 {
+			return errors.New(fail)
+		}
+		return SetResult(ctx, []byte(fail+ids[i]))
+	})
+	for i, id := range ids {
+		c, cancel := context.WithTimeout(ctx, 8*time.Second)
+		o, err := b.Wait(c, b.name, id)
+		cancel()
+		if err != nil || i%2 == 0 && (o.Kind != EventRejected || o.Failure != fail) ||
+			i%2 == 1 && (o.Kind != EventAcked || string(o.Result) != fail+id) {
+			t.Errorf("%q %+v %v", id, o, err)
+		}
+	}
+	if n := s.Do("EXISTS", store.KeysOf(b.name).IDs).(int64); n != 0 {
+		t.Error("ids left")
+	}
+}
+
+// Cancels and postpones at every point, under faults.
+func TestIDStorm(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) {
+		q.Backoff = func(int) time.Duration { return time.Duration(rand.IntN(5)) * time.Millisecond }
+		q.Lease = 2 * time.Second
+		q.MaxAttempts = 3
+	})
+	o := newBench(t, s.URL())
+	o.name = b.name
+	var cancelled sync.Map // number → handled must not be seen after
+	var late atomic.Int32
+	handle := func(ctx context.Context, i int) error {
+		if _, off := cancelled.Load(i); off {
+			late.Add(1)
+			t.Errorf("%d handled after Cancel", i)
+		}
+		switch i % 5 {
+		case 0:
+			select {
+			case <-time.After(time.Duration(rand.IntN(5)) * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case 1:
+			return errors.New("no")
+		}
+		return nil
+	}
+	b.receive(3, handle)
+	o2 := newBench(t, s.URL(), func(q *Queue) { q.Backoff, q.MaxAttempts = b.Queue.Backoff, 3 })
+	o2.name = b.name
+	o2.receive(2, handle)
+	end := time.Now().Add(6 * time.Second)
+	var g sync.WaitGroup
+	var num atomic.Int64
+	for w := range 6 {
+		g.Add(1)
+		go func() {
+			defer g.Done()
+			for time.Now().Before(end) {
+				i := int(num.Add(1))
+				id := fmt.Sprint(w, "-", rand.IntN(3))
+				opts := []Option{ID(id)}
+				switch rand.IntN(5) {
+				case 0:
+					opts = append(opts, In(time.Duration(rand.IntN(8))*time.Millisecond))
+				case 1:
+					opts = append(opts, UniqueFor(3*time.Millisecond))
+				case 2:
+					opts = append(opts, Expire(3*time.Millisecond))
+				case 3:
+					opts = append(opts, Retain(50*time.Millisecond))
+				}
+				err := o.one(i, opts...)
+				if err != nil && !errors.Is(err, ErrDuplicate) {
+					t.Error(err)
+				}
+				if rand.IntN(4) == 0 {
+					o.Postpone(ctx, b.name, id, In(time.Duration(rand.IntN(10))*time.Millisecond))
+				}
+				if err == nil && rand.IntN(3) == 0 {
+					if rand.IntN(2) == 0 {
+						time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+					}
+					st, err := o.Cancel(ctx, b.name, id)
+					if err == nil && st.State != StateDoing {
+						cancelled.Store(i, true)
+					}
+				}
+			}
+		}()
+	}
+	go func() {
+		for time.Now().Before(end) {
+			time.Sleep(700 * time.Millisecond)
+			p.CutAll()
+		}
+	}()
+	g.Wait()
+	k := store.KeysOf(b.name)
+	o.until(20*time.Second, "the end", func() bool {
+		left, m := o.leaves(b.name)
+		return m-left[StateDead].Count-left[StateDone].Count == 0
+	})
+	time.Sleep(200 * time.Millisecond)
+	v := s.Do("HGETALL", k.IDs).([]any)
+	for i := 0; i+1 < len(v); i += 2 {
+		if st := statusOf("", v[i+1].([]byte), nil, time.Time{}); st.State != StateDone {
+			t.Errorf("leaked: %q", v[i:i+2])
+		}
+	}
+	if v := s.Do("SMEMBERS", k.Cancelled).([]any); len(v) != 0 {
+		t.Errorf("%d tombstones left", len(v))
+	}
+	t.Logf("%d messages", num.Load())
+}
+
+// A full Redis drains.
+func TestFullRedisWithIDs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "maxmemory-policy noeviction")
+	ctx := context.Background()
+	b := newBench(t, s.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+	var ms []IMessage
+	for i := range 400 {
+		ms = append(ms, With(b.kind(nil).Message(i), ID(fmt.Sprint(i)), Retain(time.Hour)))
+	}
+	b.must(b.EnqueueAll(ctx, ms))
+	b.must(b.one(1000, ID("c"), In(time.Hour)))
+	b.must(b.one(1001, ID("d"), In(time.Hour)))
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	if err := b.one(2, ID("new")); !errors.Is(err, ErrFull) {
+		t.Errorf("%v", err)
+	}
+	if _, err := b.Cancel(ctx, b.name, "c"); err != nil {
+		t.Error(err)
+	}
+	if err := b.Promote(ctx, b.name, "d"); err != nil {
+		t.Error(err)
+	}
+	next := Define(b.name+".next", func(context.Context, int) error { return nil })
+	b.receive(2, func(ctx context.Context, i int) error {
+		info, _ := FromContext(ctx)
+		switch {
+		case i%3 == 0 && info.Attempt == 1:
+			return errors.New("x")
+		case i%3 == 1:
+			return Then(ctx, next.Message(i))
+		case i%30 == 2:
+			return Reject(errors.New("no"))
+		}
+		return nil
+	})
+	b.until(10*time.Second, "all", func() bool { return b.count(EventAcked)+b.count(EventRejected) >= 401 })
+	k := store.KeysOf(b.name)
+	if v := s.Do("HLEN", k.IDs).(int64); v != 0 {
+		t.Errorf("%d ids left", v)
+	}
+	dead, err := b.List(ctx, b.name, StateDead, 0, 0)
+	b.must(err)
+	n, err := b.RetryDead(ctx, b.name, dead[:1]...)
+	t.Log("revive on a full one:", n, err)
+	s.Do("CONFIG", "SET", "maxmemory", "0")
+}
+
+// taken are the ids of the bench's channel that are taken.
+func (b *bench) taken(s redistest.Backend) []string {
+	b.t.Helper()
+	ids, err := redis.Strings(s.Do("HKEYS", store.KeysOf(b.name).IDs), nil)
+	b.must(err)
+	slices.Sort(ids)
+	return ids
+}
+
+// A key of the wrong type ended the script's last part: the message was gone, and its id taken for ever.
+func TestWrongTypeFreesIDs(t *testing.T) {
+	t.Parallel()
+	for _, suffix := range []string{"cancelled", "running", "waited", "done", "kept"} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			b := newBench(t, s.URL())
+			foreign := "{" + b.name + "}." + suffix
+			s.Do("SET", foreign, "not shunt's")
+			ids := []string{"plain 1", "plain 2", "plain 3", "retained", "result", "unique", "rejected", "followed"}
+			for i, id := range ids {
+				b.must(b.one(i, append([]Option{ID(id)}, map[string][]Option{
+					"retained": {Retain(time.Hour)}, "result": {Retain(time.Hour)},
+					"unique": {UniqueFor(20 * time.Millisecond)}, "rejected": {Retain(time.Hour)},
+				}[id]...)...))
+			}
+			b.must(b.one(len(ids), ID("long"), UniqueFor(time.Hour)))
+			shutdown := b.receive(1, func(ctx context.Context, i int) error {
+				switch {
+				case i >= len(ids):
+				case ids[i] == "result":
+					return SetResult(ctx, []byte("what came of it"))
+				case ids[i] == "rejected":
+					return Reject(errors.New("never"))
+				case ids[i] == "followed":
+					return Then(ctx, b.kind(nil).Message(100))
+				}
+				return nil
+			})
+			b.wait(EventAcked, len(ids)+1, 5*time.Second) // one was rejected, and another follows
+			b.wait(EventRejected, 1, 5*time.Second)
+			b.must(shutdown(context.Background()))
+			b.passes(s, 21*time.Millisecond) // so the one is not unique any more
+			for i, id := range ids {
+				if err := b.one(i, ID(id)); err != nil {
+					t.Errorf("%q is gone, and its id is not free: %v", id, err)
+				}
+			}
+			if err := b.one(0, ID("long")); !errors.Is(err, ErrDuplicate) {
+				t.Errorf("the id is unique for an hour: %v", err)
+			}
+			s.Do("DEL", foreign)
+			for _, id := range ids {
+				if st := b.status(id); st.State != StatePrepare {
+					t.Errorf("%q: %+v", id, st)
+				}
+			}
+			if n := s.Do("HLEN", store.KeysOf(b.name).Running).(int64); n > 0 {
+				t.Errorf("%d that are gone are still in hand", n)
+			}
+			// What is kept is known to both keys, or will be forgotten: else it would be there for ever.
+			k := store.KeysOf(b.name)
+			kept, _ := redis.Strings(s.Do("HKEYS", k.Done), nil)
+			for _, id := range []string{"retained", "result", "rejected"} {
+				if !strings.HasPrefix(suffix, "done") && suffix != "kept" && !slices.Contains(kept, id) {
+					t.Errorf("what became of %q is not kept", id)
+				}
+			}
+			for _, id := range kept {
+				if id != "" && (s.Do("ZSCORE", k.Kept, "e"+id) == nil || s.Do("ZSCORE", k.Kept, "r"+id) == nil) {
+					t.Errorf("what became of %q is never forgotten", id)
+				}
+			}
+		})
+	}
+}
+
+// Nor was whoever waited for the end told of it. With these keys as they are that is all he gets.
+func TestWrongTypeIsTold(t *testing.T) {
+	t.Parallel()
+	for _, suffix := range []string{"running", "cancelled", "done", "kept"} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			b := newBench(t, s.URL())
+			k := store.KeysOf(b.name)
+			c, err := redis.DialURL(s.URL())
+			b.must(err)
+			defer c.Close()
+			listens := redis.PubSubConn{Conn: c}
+			b.must(listens.Subscribe(k.Done))
+			if _, ok := listens.ReceiveWithTimeout(5 * time.Second).(redis.Subscription); !ok {
+				t.Fatal("not subscribed")
+			}
+			b.must(b.one(1, ID("a")))
+			serial := ulid.MustParseStrict(b.status("a").Serial)
+			s.Do("SADD", k.Waited, serial[:]) // as Wait does
+			s.Do("SET", "{"+b.name+"}."+suffix, "not shunt's")
+			b.receive(1, func(ctx context.Context, _ int) error { return SetResult(ctx, []byte("r")) })
+			m, ok := listens.ReceiveWithTimeout(5 * time.Second).(redis.Message)
+			if st, _ := published(string(m.Data), "a"); !ok || st.Outcome.Kind != EventAcked ||
+				string(st.Outcome.Result) != "r" {
+				t.Errorf("told %q", m.Data)
+			}
+		})
+	}
+}
+
+// waiting are the ids of what lies in prepare and delay, '-' for none.
+func (b *bench) waiting() (ids []string) {
+	b.t.Helper()
+	for _, state := range []State{StatePrepare, StateDelay} {
+		es, err := b.List(context.Background(), b.name, state, 0, 0)
+		b.must(err)
+		for _, e := range es {
+			id := e.ID
+			if id == "" {
+				id = "-"
+			}
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }

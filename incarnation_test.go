@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -248,4 +250,403 @@ func TestCloseIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A handover's register was executed without a reply, its entry ran out and was listed as dead, and then it was
+// registered again.
+func TestNeverLiveAndDead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	lease := func(q *Queue) { q.Lease = time.Second }
+	q, other := newBench(t, p.URL(), lease), newBench(t, s.URL(), lease)
+	other.name = q.name
+	handle := func(context.Context, int) error { return nil }
+	q.idles(p, 2, handle)
+	register := redistest.ByScript(store.Register)(q.name)
+	p.On(register, 1, redistest.Call(func() { p.Refuse(true) }))
+	lost := p.On(register, 1, redistest.CutAfter)
+	p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
+	q.enqueue(0, 1)
+	strikes(t, lost, 1)
+	p.CutAll()
+	other.receive(1, handle)
+	other.until(5*time.Second, "both entries are dead", func() bool { return other.sum(EventReceiversDied) == 2 })
+	p.Refuse(false)
+	q.wait(EventHandedOver, 1, 5*time.Second)
+	k := store.KeysOf(q.name)
+	dead := strings.Join(members(t, s, k.DeadReceivers), "\n")
+	for _, name := range members(t, s, k.Receivers) {
+		if strings.Contains(dead, name) {
+			t.Errorf("%s is among the living and among\n%s", name, dead)
+		}
+	}
+}
+
+// A beat in the old name, sent while the handover had ended that one but not yet heard of it, was taken for a lost
+// lease.
+func TestBeatWhileSuperseding(t *testing.T) {
+	t.Parallel()
+	unlessAway(t, func() string {
+		if beatsWhileSuperseding(t) {
+			return "the lease is gone"
+		}
+		return ""
+	})
+}
+
+func beatsWhileSuperseding(t *testing.T) (gone bool) {
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
+	started, finish := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var cancelled atomic.Bool
+	q.receive(2, func(ctx context.Context, i int) error {
+		if i > 0 {
+			return nil
+		}
+		once.Do(func() { close(started) })
+		select {
+		case <-finish:
+		case <-ctx.Done():
+			cancelled.Store(true)
+		}
+		return nil
+	})
+	defer sync.OnceFunc(func() { close(finish) })()
+	q.enqueue(0, 1)
+	<-started
+	p.On(redistest.ByScript(store.Supersede)(q.name), 1, redistest.Delay(500*time.Millisecond))
+	beats := p.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.Pass)
+	p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
+	q.enqueue(1, 2)
+	redistest.Until(
+		t,
+		5*time.Second,
+		"it is superseded",
+		func() bool { return s.Do("ZCARD", store.KeysOf(q.name).DeadReceivers).(int64) > 0 },
+	)
+	strikes(t, beats, beats.Struck()+1)
+	q.wait(EventHandedOver, 1, 5*time.Second)
+	return q.count(EventLeaseLost) > 0 || cancelled.Load()
+}
+
+// The last step of a handover was refused, when what handlers held lay in the new lists already: the next attempt
+// looked for it in the old ones only, called it lost, and left it in the new ones for as long as the receiver lived.
+func TestSupersedeRefused(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []string{"between two attempts", "after both"} {
+		t.Run(ends, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			p := redistest.NewProxy(t, s.Addr())
+			q := newBench(t, p.URL())
+			started, finish := make(chan struct{}), make(chan struct{})
+			q.receive(2, func(ctx context.Context, i int) error {
+				if i > 0 {
+					return nil
+				}
+				close(started)
+				select {
+				case <-finish:
+				case <-ctx.Done():
+					t.Errorf("cancelled: %v", context.Cause(ctx))
+				}
+				return nil
+			})
+			end := sync.OnceFunc(func() { close(finish) })
+			defer end()
+			q.enqueue(0, 1)
+			<-started
+			refused := p.On(
+				redistest.ByScript(store.Supersede)(q.name),
+				1,
+				redistest.ReplyError("CLUSTERDOWN Hash slot not served"),
+			)
+			p.On(redistest.ByName("LREM", "")(q.name), 1, redistest.CutAfter)
+			q.enqueue(1, 2)
+			strikes(t, refused, 1)
+			if ends == "after both" {
+				q.wait(EventHandedOver, 1, 5*time.Second)
+			}
+			end()
+			q.until(5*time.Second, "nothing is left", func() bool { _, n := q.leaves(q.name); return n == 0 })
+			if n := q.count(EventLateVerdict); n > 0 {
+				t.Errorf("%d lost", n)
+			}
+		})
+	}
+}
+
+// The scripts that ask for all lists of a receiver gave Lua's unpack more than it takes.
+func TestManyWorkers(t *testing.T) { // alone: 9,000 goroutines take their time from whatever runs beside them
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	k := store.KeysOf(q.name)
+	s.Do("ZADD", k.DeadReceivers, 1, store.NewIncarnation(9000, time.Second).Name+" 1 s") // dead for more than an hour
+	seen := newTally()
+	shutdown := q.receive(9000, func(_ context.Context, i int) error { seen.add(i); return nil })
+	q.enqueue(0, 100)
+	q.until(10*time.Second, "all handled", func() bool { return q.count(EventAcked) == 100 })
+	redistest.Until(
+		t,
+		10*time.Second,
+		"the dead one is forgotten",
+		func() bool { return s.Do("EXISTS", k.DeadReceivers).(int64) == 0 },
+	)
+	if err := shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if left := keysLeft(t, s, q.name); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Two handovers in a row asked the lists of both old incarnations for the same bare payload, and each gave one: the
+// second was nobody's.
+func TestTwinsInTwoIncarnations(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	k := store.KeysOf(q.name)
+	var handled atomic.Int64
+	release := make(chan struct{})
+	q.idles(p, 2, func(context.Context, int) error { handled.Add(1); <-release; return nil })
+	blocks := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(q.name), 1, redistest.Pass)
+	s.Do("LPUSH", k.Prepare, "7")
+	redistest.Until(t, 5*time.Second, "it is handled", func() bool { return handled.Load() == 1 })
+	strikes(t, blocks, 1)
+	old := members(t, s, k.Receivers)[0]
+	i, _ := store.ParseIncarnation(old)
+	super := redistest.ByScript(store.Supersede)(q.name)
+	worker := 0
+	if s.Do("LLEN", k.Doing(i, 0)).(int64) == 0 {
+		worker = 1
+	}
+	p.On(
+		super,
+		1,
+		redistest.Call(func() { s.TryDo("LPUSH", k.Doing(i, worker), "7") }),
+	) // what the broken connection's take does late
+	p.On(super, 1, redistest.ReplyError("CLUSTERDOWN The cluster is down"))
+	p.CutAll() // the waiter's block loses its reply
+	func() {
+		defer func() {
+			if t.Failed() {
+				close(release)
+			}
+		}()
+		q.wait(EventHandedOver, 1, 10*time.Second)
+	}()
+	live := ""
+	redistest.Until(t, 5*time.Second, "one is live", func() bool {
+		m := members(t, s, k.Receivers)
+		if len(m) == 1 {
+			live = m[0]
+		}
+		return len(m) == 1
+	})
+	l, _ := store.ParseIncarnation(live)
+	t.Logf("live list: %q", s.Do("LRANGE", k.Doing(l, worker), 0, -1))
+	close(release)
+	time.Sleep(3 * time.Second)
+	left, n := q.leaves(q.name)
+	t.Logf("handled %d, left %v", handled.Load(), left)
+	if n > 0 || handled.Load() < 2 {
+		t.Errorf(
+			"two were enqueued, %d handled, %v left, receivers %v",
+			handled.Load(),
+			left,
+			members(t, s, k.Receivers),
+		)
+	}
+}
+
+// The register of a handover was executed by one channel and refused by the other; when it was tried again, a lease
+// later, the same incarnation was among the dead already.
+func TestRegisteredByHalf(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	lease := func(q *Queue) { q.Lease = time.Second }
+	q, other := newBench(t, p.URL(), lease), newBench(t, s.URL(), lease)
+	ks := q.ranks(2, func(context.Context, int, int) error { return nil })
+	ctx := context.Background()
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, blocks, 2)
+	ko := Define(ks[0].channel, func(context.Context, int) error { return nil })
+	if _, err := other.Receive(ctx, ko, 1); err != nil {
+		t.Fatal(err)
+	}
+	second := redistest.ByScript(store.Register)(ks[1].channel)
+	r := p.On(second, 1, redistest.ReplyError("READONLY You can't write against a read only replica."))
+	p.CutAll() // whatever waits
+	strikes(t, r, 1)
+	time.Sleep(20 * time.Millisecond)
+	away(p)
+	other.until(15*time.Second, "both entries are dead", func() bool { return other.sum(EventReceiversDied) >= 2 })
+	p.Refuse(false)
+	q.wait(EventHandedOver, 1, 10*time.Second)
+	k := store.KeysOf(ks[0].channel)
+	t.Logf("living %v\ngone %v", members(t, s, k.Receivers), members(t, s, k.DeadReceivers))
+	gone := fmt.Sprint(members(t, s, k.DeadReceivers))
+	for _, name := range members(t, s, k.Receivers) {
+		if bytes.Contains([]byte(gone), []byte(name)) {
+			t.Errorf("%s is among the living and among %s", name, gone)
+		}
+	}
+}
+
+// A handover sent each worker's verdicts in a round trip of its own, one after another, while nobody beat for the new
+// incarnation.
+func TestHandoverOfMany(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	lease := func(q *Queue) { q.Lease = 3 * time.Second }
+	q, other := newBench(t, p.URL(), lease), newBench(t, s.URL(), lease)
+	other.name = q.name
+	const n = 200
+	var running atomic.Int32
+	release := make(chan struct{})
+	var mu sync.Mutex
+	var causes []error
+	seen := newTally()
+	q.enqueue(0, n)
+	q.receive(n+1, func(ctx context.Context, i int) error {
+		seen.add(i)
+		running.Add(1)
+		<-release
+		if i == 0 { // one that goes on
+			select {
+			case <-ctx.Done():
+				mu.Lock()
+				causes = append(causes, context.Cause(ctx))
+				mu.Unlock()
+			case <-time.After(15 * time.Second):
+			}
+		}
+		return nil
+	})
+	redistest.Until(t, 20*time.Second, "all run", func() bool { return running.Load() == n })
+	time.Sleep(500 * time.Millisecond)
+	p.On(
+		redistest.ByScript(store.Register)(q.name),
+		1,
+		redistest.Call(func() { close(release); time.Sleep(200 * time.Millisecond) }),
+	)
+	other.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	p.Slow(20*time.Millisecond, 0, 0)
+	p.CutAll() // one worker is parked, so the waiter is owed an answer
+	began := time.Now()
+	q.wait(EventHandedOver, 1, 60*time.Second)
+	t.Logf("handover took %v", time.Since(began))
+	time.Sleep(5 * time.Second) // more than a term
+	mu.Lock()
+	t.Logf(
+		"lease-gone %d, succeeded %d, died seen by the other %d, extra %d, causes %v",
+		q.count(EventLeaseLost),
+		q.count(EventHandedOver),
+		other.sum(EventReceiversDied),
+		seen.extra(),
+		causes,
+	)
+	mu.Unlock()
+	if q.count(EventLeaseLost) > 0 || len(causes) > 0 || seen.extra() > 0 {
+		t.Errorf("the new incarnation's lease was lost in its own handover: %d", q.count(EventLeaseLost))
+	}
+}
+
+// The new incarnation's lease counts from when its entry was sent for, but its first beat came when the old one's next
+// would have: so a second pause, of less than a lease, lost it.
+func TestSuccessorBeatsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 12 * time.Second })
+	beats := p.On(redistest.ByScript(store.Beat)(q.name), 0, redistest.Pass)
+	q.receive(1, func(context.Context, int) error { return nil })
+	strikes(t, beats, 1)
+	p.On(redistest.Command("LREM"), 1, redistest.CutAfter)
+	q.enqueue(0, 1)
+	q.wait(EventHandedOver, 1, 5*time.Second)
+	q.until(2*time.Second, "it beats before a third of the lease is over", func() bool { return beats.Struck() >= 2 })
+}
+
+// What a refused verdict holds up goes on as soon as a handover has settled that verdict.
+func TestHandoverEndsHoldoff(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	q := newBench(t, p.URL(), func(q *Queue) {
+		q.Prefetch, q.Backoff = 1, func(int) time.Duration { return time.Hour }
+	})
+	refused := p.On(
+		redistest.ByScript(store.Retry)(q.name),
+		1,
+		redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"),
+	)
+	waits := p.On(redistest.Command("BRPOPLPUSH", q.name), 1, redistest.Pass)
+	q.enqueue(0, 1)
+	var both sync.WaitGroup
+	both.Add(2)
+	q.receive(2, func(_ context.Context, i int) error {
+		if i == 0 {
+			return errors.New("again")
+		}
+		both.Done()
+		both.Wait()
+		return nil
+	})
+	strikes(t, refused, 1)
+	began := time.Now()
+	q.wait(EventReceiverError, 1, 5*time.Second) // the worker has heard of it
+	strikes(t, waits, 1)                         // for the other one
+	p.CutAll()
+	q.wait(EventHandedOver, 1, 5*time.Second)
+	q.enqueue(1, 3) // for both
+	q.wait(EventAcked, 2, 10*time.Second)
+	if took := time.Since(began); took > link.MaxTrouble*4/5 {
+		t.Errorf("went on after %v", took)
+	}
+}
+
+// A handover keeps the attempt of what a handler holds, and names the new holder.
+func TestHolderAfterHandover(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+	o := newBench(t, s.URL())
+	o.name = b.name
+	in, out := make(chan string, 1), make(chan struct{})
+	b.receive(2, func(ctx context.Context, _ int) error {
+		info, _ := FromContext(ctx)
+		if info.Attempt == 1 {
+			return errors.New("again")
+		}
+		in <- info.Receiver
+		<-out
+		return nil
+	})
+	b.must(o.one(1, ID("a")))
+	before := <-in
+	p.CutAll()
+	b.wait(EventHandedOver, 1, 5*time.Second)
+	if st := o.status("a"); st.State != StateDoing || st.Attempt != 2 || st.Receiver == before ||
+		time.Since(st.StartedAt).Abs() > time.Minute {
+		t.Errorf("before in the hands of %s: %+v", before, st)
+	}
+	close(out)
+	b.wait(EventAcked, 1, 5*time.Second)
+	o.noID("a")
 }

@@ -202,3 +202,56 @@ func TestNextDueIn(t *testing.T) {
 		check(-time.Minute, -10*time.Millisecond)
 	})
 }
+
+// leaves says what a channel still has, by state.
+func (b *bench) leaves(channel string) (left Stats, n int) {
+	b.t.Helper()
+	left, err := b.Stats(context.Background(), channel)
+	for tries := 1; err != nil; tries++ {
+		if tries == 3 || !timedOut(err) {
+			b.t.Fatal(err)
+		}
+		left, err = b.Stats(context.Background(), channel)
+	}
+	for _, st := range left {
+		n += st.Count
+	}
+	return left, n
+}
+
+// What is listed as the age of the oldest was always zero: a string that is a whole reply had got a field of its own.
+func TestOldest(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		q := newBench(t, b.URL())
+		q.enqueue(0, 1)
+		q.until(5*time.Second, "the message that waits has an age", func() bool {
+			st, err := q.Stats(t.Context(), q.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st[StatePrepare].Count == 1 && st[StatePrepare].OldestAge > 0
+		})
+	})
+}
+
+// What is asked, and moved, by id does not need the keys of what is cancelled or kept.
+func TestStatusBesideWrongType(t *testing.T) {
+	t.Parallel()
+	for _, suffix := range []string{"cancelled", "done"} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			b := newBench(t, s.URL())
+			b.must(b.one(1, ID("a"), In(time.Hour)))
+			s.Do("SET", "{"+b.name+"}."+suffix, "not shunt's")
+			if st := b.status("a"); st.State != StateDelay {
+				t.Errorf("%+v", st)
+			}
+			b.must(b.Promote(context.Background(), b.name, "a"))
+			if st := b.status("a"); st.State != StatePrepare {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}

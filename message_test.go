@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -542,4 +543,91 @@ func TestUnixURL(t *testing.T) {
 	}
 	q.receive(1, func(context.Context, int) error { return nil })
 	q.wait(EventAcked, 1, 5*time.Second)
+}
+
+// sealed decodes in place, as cipher.AEAD's Open(payload[:0], …) does.
+type sealed struct {
+	channel string
+	text    string
+	handle  func(text string) error
+}
+
+func (s sealed) Channel() string { return s.channel }
+
+func (s sealed) Marshal() ([]byte, error) { return invert([]byte(s.text)), nil }
+
+func (s sealed) Unmarshal(p []byte) (IMessage, error) {
+	s.text = string(invert(p))
+	return s, nil
+}
+
+func (s sealed) Resolve(context.Context) error { return s.handle(s.text) }
+
+func invert(p []byte) []byte {
+	for i := range p {
+		p[i] ^= 0x55
+	}
+	return p
+}
+
+// An Unmarshal that decodes in place wrote into the element that was to be removed: the ack found nothing, and the
+// element stayed.
+func TestPayloadIsWritten(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
+		q := newBench(t, b.URL())
+		var mu sync.Mutex
+		handled := make(map[string]int)
+		s := sealed{q.name, "", func(text string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if handled[text]++; handled[text] == 1 {
+				return RetryAfter(0, errors.New("once more"))
+			}
+			return nil
+		}}
+		var ms []IMessage
+		for i := range 40 {
+			ms = append(ms, sealed{q.name, strings.Repeat(fmt.Sprint(i, " "), 1+100*(i%5)), nil})
+		}
+		if err := q.EnqueueAll(t.Context(), ms); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Receive(t.Context(), s, 2); err != nil {
+			t.Fatal(err)
+		}
+		q.wait(EventAcked, len(ms), 10*time.Second)
+		if _, n := q.leaves(q.name); n > 0 || q.count(EventLateVerdict) > 0 || len(handled) != len(ms) {
+			t.Errorf("%d left, %d lost, %d texts of %d", n, q.count(EventLateVerdict), len(handled), len(ms))
+		}
+	})
+}
+
+// An empty payload that a worker took for itself was taken for none: it lay in the list of a living worker, whom nobody
+// looks after.
+func TestEmptyPayloadIsTaken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL())
+	k := store.KeysOf(q.name)
+	s.Do("LPUSH", k.Prepare, "", "", "")
+	q.receive(1, func(context.Context, int) error { return nil })
+	q.wait(EventUndecodable, 3, 5*time.Second)
+}
+
+// opaque is a message of bytes as they come.
+type opaque struct {
+	channel string
+	payload []byte
+	handle  func(context.Context, []byte) error
+}
+
+func (s *opaque) Channel() string { return s.channel }
+
+func (s *opaque) Marshal() ([]byte, error) { return s.payload, nil }
+
+func (s *opaque) Resolve(ctx context.Context) error { return s.handle(ctx, s.payload) }
+
+func (s *opaque) Unmarshal(p []byte) (IMessage, error) {
+	return &opaque{s.channel, bytes.Clone(p), s.handle}, nil
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -287,4 +289,259 @@ func TestOrderWeighted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The reply to the release of a lower channel's message was lost, and nobody took the incarnation for broken.
+func TestLostReleaseBeforeHigher(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	seen := newTally()
+	ks := q.ranks(2, func(_ context.Context, _, i int) error { seen.add(i); return nil })
+	ctx := context.Background()
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, blocks, 2)
+	on := func(i int, script *link.Script, act redistest.Action) *redistest.Rule {
+		return p.On(redistest.ByScript(script)(ks[i].channel), 1, act)
+	}
+	on(
+		0,
+		store.Take,
+		redistest.Call(func() { s.TryDo("LPUSH", store.KeysOf(ks[0].channel).Prepare, "100", "101", "102") }),
+	)
+	lost := on(1, store.Release, redistest.CutAfter)
+	if err := q.Enqueue(ctx, ks[1].Message(1)); err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, lost, 1)
+	q.until(5*time.Second, "all handled", func() bool { return seen.distinct() == 4 })
+	for i, k := range ks {
+		if err := q.Enqueue(ctx, k.Message(2+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.until(5*time.Second, "it goes on", func() bool { return seen.distinct() == 6 })
+	for _, k := range ks {
+		q.until(5*time.Second, "nothing is left", func() bool { _, n := q.leaves(k.channel); return n == 0 })
+	}
+}
+
+// A slow handler in the midst of a batch: what came after it was released the oldest first, so that the newest was
+// next.
+func TestReleasedKeepOrder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	const n = 2000
+	var order []int
+	done := make(chan struct{})
+	q.enqueue(0, n)
+	q.receive(1, func(_ context.Context, i int) error {
+		order = append(order, i)
+		if i%300 == 299 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if len(order) == n {
+			close(done)
+		}
+		return nil
+	})
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("not all handled")
+	}
+	for i, got := range order {
+		if got != i {
+			t.Fatalf("place %d: %v", i, order[max(0, i-3):min(n, i+20)])
+		}
+	}
+	if q.count(EventReleased) == 0 {
+		t.Error("nothing was released")
+	}
+}
+
+// A key of a higher channel that is not shunt's: a worker with a lower channel's message asked for it again and again.
+func TestBrokenHigherChannel(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Grace = 2 * time.Second })
+	seen := newTally()
+	ks := q.ranks(2, func(_ context.Context, _, i int) error { seen.add(i); return nil })
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	shutdown, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, blocks, 2)
+	broken := store.KeysOf(ks[0].channel).Prepare
+	s.Do("SET", broken, "x")
+	p.ResetCounts()
+	s.Do("LPUSH", store.KeysOf(ks[1].channel).Prepare, "1")
+	q.wait(EventReceiverError, 1, 5*time.Second)
+	time.Sleep(500 * time.Millisecond)
+	if n := p.Commands(); n > 50 {
+		t.Errorf("%d commands in half a second", n)
+	}
+	ended, cancel := context.WithCancel(context.Background()) // a clean end would wait for what a WRONGTYPE costs: 5 s
+	cancel()
+	if err := shutdown(ended); err != nil {
+		t.Error(err)
+	}
+	s.Do("DEL", broken)
+	if left, n := q.leaves(ks[1].channel); n+seen.distinct() != 1 {
+		t.Errorf("left: %v, handled: %d", left, seen.distinct())
+	}
+}
+
+// The same key, while the lower channel has messages: when the higher one was asked again, 5 s later, the worker
+// stopped for good.
+func TestBrokenHigherChannelIsLeftOut(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	seen := newTally()
+	ks := q.ranks(2, func(_ context.Context, _, i int) error { seen.add(i); time.Sleep(time.Millisecond); return nil })
+	s.Do("SET", store.KeysOf(ks[0].channel).Prepare, "x")
+	var ms []IMessage
+	for i := range 9000 {
+		ms = append(ms, ks[1].Message(i))
+	}
+	if err := q.EnqueueAll(context.Background(), ms); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	q.until(
+		link.MaxTrouble+5*time.Second,
+		"the channel is asked again",
+		func() bool { return q.count(EventReceiverError) >= 2 },
+	)
+	n := seen.distinct()
+	q.until(5*time.Second, "messages are handled after that", func() bool { return seen.distinct() > n+100 })
+	s.Do("DEL", store.KeysOf(ks[0].channel).Prepare)
+}
+
+// A script that was refused as a whole counted against the first channel, so that the others' messages started before
+// its.
+func TestRefusedScriptIsNoChannels(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	starts := make(chan int, 20)
+	ks := q.ranks(3, func(_ context.Context, rank, _ int) error { starts <- rank; return nil })
+	r := p.On(
+		redistest.ByScript(store.Take)(ks[0].channel),
+		1,
+		redistest.ReplyError("NOPERM this user has no permissions to access one of the keys used as arguments"),
+	)
+	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1], ks[2]); err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, r, 1)
+	s.Do(
+		"EVAL",
+		"for k = 1, 2 do for i = 1, 10 do redis.call('LPUSH', KEYS[k], '7') end end",
+		2,
+		store.KeysOf(ks[0].channel).Prepare,
+		store.KeysOf(ks[1].channel).Prepare,
+	)
+	q.wait(EventAcked, 20, 15*time.Second)
+	for i := range 20 {
+		if rank := <-starts; rank != i/10 {
+			t.Fatalf("start %d is of rank %d", i, rank)
+		}
+	}
+}
+
+// What a waiter brought of a higher channel, while its worker asked for one of a lower, was in that worker's hands, and
+// started after it.
+func TestHigherInHandStartsFirst(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	source := newBench(t, s.URL())
+	starts := make(chan int, 3)
+	ks := q.ranks(2, func(_ context.Context, rank, _ int) error { starts <- rank; return nil })
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	strikes(t, blocks, 2)
+	for deadline := time.Now().Add(5 * time.Second); strings.Count(string(s.Do("CLIENT", "LIST").([]byte)),
+		"cmd=brpoplpush") < 2; {
+		if time.Now().After(deadline) {
+			t.Fatal("no two waiters block")
+		}
+	}
+	ask := p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.Delay(300*time.Millisecond))
+	enqueue := func(rank int) {
+		t.Helper()
+		if err := source.Enqueue(context.Background(), ks[rank].Message(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enqueue(1)
+	strikes(t, ask, 1)
+	enqueue(0) // a waiter brings it
+	enqueue(0) // and this one the worker has to ask for, although it has asked already
+	if got := [3]int{<-starts, <-starts, <-starts}; got != [3]int{0, 0, 1} {
+		t.Errorf("the ranks %v have started", got)
+	}
+}
+
+// What a lower channel had brought was started after two thirds of the term, and its timeout ran while the higher ones
+// were asked.
+func TestAskedHigherLate(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
+	began := time.Now()
+	started := make(chan [2]time.Duration, 1)
+	ks := q.ranks(2, func(ctx context.Context, _, _ int) error {
+		end, _ := ctx.Deadline()
+		started <- [2]time.Duration{time.Since(began), time.Until(end)}
+		return nil
+	})
+	beats := redistest.ByScript(store.Beat)(ks[0].channel)
+	p.On(beats, 0, redistest.ReplyError("TRYAGAIN not now"))
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	if _, err := q.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]); err != nil {
+		t.Fatal(err)
+	}
+	joined := time.Since(began)
+	strikes(t, blocks, 2)
+	time.Sleep(time.Second)
+	p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.Delay(1500*time.Millisecond))
+	if err := q.Enqueue(context.Background(), ks[1].Message(1), Timeout(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case at := <-started:
+		t.Logf("joined after %v", joined)
+		if at[0] > 2667*time.Millisecond+joined || at[1] < 900*time.Millisecond {
+			t.Errorf(
+				"started %v after the last good beat at a term of 4s; of a timeout of 1s %v was left",
+				at[0],
+				at[1],
+			)
+		}
+	case <-time.After(2 * time.Second):
+		t.Log("not started")
+	}
 }

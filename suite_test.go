@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
@@ -260,4 +263,40 @@ func unlessAway(t *testing.T, try func() string) {
 			t.Fatalf("%s; the process stood still for %v at most", wrong, away)
 		}
 	}
+}
+
+// idles starts a receiver behind the proxy and waits until it waits for a message.
+func (b *bench) idles(p *redistest.Proxy, workers int, handle func(context.Context, int) error) Shutdown {
+	b.t.Helper()
+	blocks := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(b.name), 1, redistest.Pass)
+	shutdown := b.receive(workers, handle)
+	strikes(b.t, blocks, 1)
+	return shutdown
+}
+
+// strikes waits for a rule.
+func strikes(t testing.TB, r *redistest.Rule, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := r.Wait(ctx, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// members are a sorted set's.
+func members(t *testing.T, s *redistest.Server, key any) []string {
+	t.Helper()
+	ms, err := redis.Strings(s.Do("ZRANGE", key, 0, -1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ms
+}
+
+// passes waits until so much time has passed on the server's clock.
+func (b *bench) passes(s redistest.Backend, d time.Duration) {
+	b.t.Helper()
+	end := store.ServerTime(s.Do("TIME")).Add(d)
+	b.until(d+5*time.Second, "its time is over", func() bool { return store.ServerTime(s.Do("TIME")).After(end) })
 }

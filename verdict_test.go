@@ -3,10 +3,13 @@ package shunt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -36,5 +39,242 @@ func TestFailureFitsMaxSize(t *testing.T) {
 		if n := len(e.([]byte)); n > most {
 			t.Errorf("a dead one has %d bytes", n)
 		}
+	}
+}
+
+// As many orphans as workers: the verdict of the one that left its slot empty waited there for a worker.
+func TestVerdictInVacantSlot(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL(), func(q *Queue) {
+		q.Grace = 50 * time.Millisecond
+		q.Backoff = func(int) time.Duration { return 0 }
+	})
+	block := make(chan struct{})
+	defer close(block)
+	q.receive(1, func(context.Context, int) error { <-block; return nil })
+	q.enqueue(0, 2, Timeout(50*time.Millisecond))
+	q.wait(EventWorkersMissing, 1, 5*time.Second)
+	seen := newTally()
+	other := newBench(t, s.URL())
+	other.name = q.name
+	other.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
+	q.until(5*time.Second, "another handles both", func() bool { return seen.distinct() == 2 })
+}
+
+// A verdict that was refused did not keep its worker from taking more and more.
+func TestRefusedVerdictStopsTakes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Prefetch = 16 })
+	acks := redistest.Either(redistest.ByName("LREM", ".doing"), redistest.ByScript(store.Ack))
+	r := p.On(acks(q.name), 0, redistest.ReplyError("NOREPLICAS Not enough good replicas to write."))
+	seen := newTally()
+	q.enqueue(0, 500)
+	q.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	strikes(t, r, 5)
+	if n := seen.distinct(); n > 16 {
+		t.Errorf("one worker with Prefetch 16 has handled %d, of which none could be acked", n)
+	}
+	r.Remove()
+	q.until(
+		10*time.Second,
+		"all is handled and acked",
+		func() bool { _, n := q.leaves(q.name); return seen.distinct() == 500 && n == 0 },
+	)
+}
+
+// nilError's nil pointer is an error whose Unwrap panics.
+type nilError struct{ inner error }
+
+func (e *nilError) Error() string { return "nil" }
+
+func (e *nilError) Unwrap() error { return e.inner }
+
+// An error whose methods panic took the process down.
+func TestErrorThatPanics(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL())
+	q.receive(1, func(context.Context, int) error { var e *nilError; return e })
+	q.enqueue(0, 1)
+	q.wait(EventRetried, 1, 5*time.Second)
+	q.wait(EventReceiverError, 1, 5*time.Second)
+}
+
+// What was acked beside a retry that is refused, in the same batch, stayed in hand for as long as that was held off.
+func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+	var once atomic.Bool
+	refused := p.On(
+		redistest.ByScript(store.Retry)(q.name),
+		0,
+		redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"),
+	)
+	q.enqueue(0, 200)
+	var most atomic.Int32
+	held := func() (n int) {
+		for _, key := range s.Do("KEYS", "{"+q.name+"}.doing.*").([]any) {
+			n += int(s.Do("LLEN", key).(int64))
+		}
+		return n
+	}
+	q.receive(1, func(_ context.Context, i int) error {
+		if i == 150 && once.CompareAndSwap(false, true) {
+			most.Store(int32(held()))
+			return errors.New("again")
+		}
+		return nil
+	})
+	strikes(t, refused, 1)
+	q.until(time.Second, "only that is held", func() bool { return held() == 1 })
+	if n := most.Load(); n < 4 {
+		t.Errorf("it was one of %d", n)
+	}
+	refused.Remove()
+	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(EventAcked) == 200 })
+}
+
+// Scripts that Redis has forgotten held up all acks of a receiver, each worker's refusal more, for they had been plain
+// commands before: now these are what they fall back to.
+func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	forgotten := p.On(
+		redistest.ByScript(store.Ack)(q.name),
+		0,
+		redistest.ReplyError("NOSCRIPT No matching script. Please use EVAL."),
+	)
+	q.enqueue(0, 3000)
+	q.receive(16, func(context.Context, int) error { return nil })
+	q.wait(EventAcked, 3000, 5*time.Second)
+	if n := forgotten.Struck(); n < 10 || q.count(EventReceiverError) > 0 ||
+		q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict) > 0 {
+		t.Errorf(
+			"forgotten %d times: %d times trouble, %d lost",
+			n,
+			q.count(EventReceiverError),
+			q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict),
+		)
+	}
+}
+
+// Outcome.Ended of one that was cancelled when its retry came.
+func TestCancelledRetryEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return time.Hour } })
+	o := newBench(t, s.URL())
+	o.name = b.name
+	b.must(b.one(1, ID("a")))
+	done := make(chan Outcome, 1)
+	go func() { oc, _ := o.Wait(ctx, b.name, "a"); done <- oc }()
+	b.waited(s, 1)
+	p.On(redistest.ByScript(store.Retry)(b.name), 1, redistest.Call(func() { o.Cancel(ctx, b.name, "a") }))
+	b.receive(1, func(context.Context, int) error { return errors.New("no") })
+	oc := <-done
+	if d := time.Until(oc.EndedAt); d > time.Second {
+		t.Errorf("%v ended in %v", oc.Kind, d)
+	}
+}
+
+// What is over of a take leaves its list together, whatever else lies there, and whatever of other messages is to be
+// told or dropped.
+func TestOverTogether(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		disturb func(do func(string, ...any) any, k *store.Keys, doing string)
+		left    string // in the doing list
+	}{
+		{"in order", func(func(string, ...any) any, *store.Keys, string) {}, ""},
+		{"in another order", func(do func(string, ...any) any, _ *store.Keys, doing string) {
+			do("RPOPLPUSH", doing,
+				doing)
+		}, ""},
+		{"behind another", func(do func(string, ...any) any, _ *store.Keys, doing string) {
+			do("RPUSH", doing,
+				"another")
+		}, "another"},
+		{"in another order, while another was cancelled", func(do func(string, ...any) any, k *store.Keys,
+			doing string) {
+			do("SADD", k.Cancelled, "another")
+			do("EVAL", "local a, b = redis.call('LINDEX', KEYS[1], 1), redis.call('LINDEX', KEYS[1], 2) "+
+				"redis.call('LSET', KEYS[1], 1, b) redis.call('LSET', KEYS[1], 2, a)", 1, doing)
+		}, ""},
+		{"while another was cancelled", func(do func(string, ...any) any, k *store.Keys, _ string) {
+			do("SADD",
+				k.Cancelled, "another")
+		}, ""},
+	} {
+		for _, named := range []bool{true, false} {
+			t.Run(
+				c.name+map[bool]string{false: ", without ids"}[named],
+				func(t *testing.T) { overTogether(t, named, c.disturb, c.left) },
+			)
+		}
+	}
+}
+
+func overTogether(
+	t *testing.T,
+	named bool,
+	disturb func(do func(string, ...any) any, k *store.Keys, doing string),
+	stays string,
+) {
+	t.Parallel()
+	const n = 60
+	s := redistest.Start(t)
+	b := newBench(t, s.URL())
+	k := store.KeysOf(b.name)
+	for i := range n {
+		var opts []Option
+		if named {
+			opts = append(opts, ID(fmt.Sprint(i)))
+		}
+		b.must(b.one(i, opts...))
+	}
+	doings := func() (keys []string) {
+		for _, key := range s.Do("KEYS", "{"+b.name+"}.doing.*").([]any) {
+			keys = append(keys, string(key.([]byte)))
+		}
+		return keys
+	}
+	b.receive(1, func(ctx context.Context, i int) error {
+		if i == n*2/3 { // as many are taken at once by now as ever
+			doing := doings()[0]
+			if held := s.Do("LLEN", doing).(int64); held < 3 {
+				t.Errorf("%d are held", held)
+			}
+			disturb(s.Do, k, doing)
+		}
+		return nil
+	})
+	b.wait(EventAcked, n, 5*time.Second)
+	for _, key := range []any{k.IDs, k.Running} {
+		if left := s.Do("HLEN", key).(int64); left > 0 {
+			t.Errorf("%d left in %s", left, key)
+		}
+	}
+	left := ""
+	for _, doing := range doings() {
+		for _, e := range s.Do("LRANGE", doing, 0, -1).([]any) {
+			left += string(e.([]byte))
+		}
+	}
+	if left != stays {
+		t.Errorf("left in hand: %q", left)
+	}
+	if stats := string(s.Do("INFO", "commandstats").([]byte)); !strings.Contains(stats, "cmdstat_ltrim") {
+		t.Error("none left together")
 	}
 }

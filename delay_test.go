@@ -4,15 +4,168 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strings"
+	"slices"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Moments and spans of time at the ends of what their types hold.
+// A receiver shut down before it heard that it had been made keeper, and the place stayed taken.
+func TestUnheardKeeperYields(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	sweep, keeper := redistest.ByScript(store.Sweep)(q.name), store.KeysOf(q.name).Keeper
+	p.On(asksToKeep(sweep), 1, redistest.Delay(400*time.Millisecond))
+	shutdown := q.receive(1, func(context.Context, int) error { return nil })
+	redistest.Until(t, 5*time.Second, "it is keeper", func() bool { return s.Do("EXISTS", keeper).(int64) == 1 })
+	if err := shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	redistest.Until(t, 5*time.Second, "nothing is left", func() bool { return len(keysLeft(t, s, q.name)) == 0 })
+}
+
+// asksToKeep narrows the sweeps down to those that ask to be keeper.
+func asksToKeep(sweep redistest.Match) redistest.Match {
+	return func(args [][]byte) bool {
+		if !sweep(args) {
+			return false
+		}
+		keys, err := strconv.Atoi(string(args[2]))
+		return err == nil && len(args) > keys+6 && len(args[keys+6]) > 0
+	}
+}
+
+// The hint of a new earliest message came after the sweep had read delay and made its caller the keeper, and before the
+// answer.
+func TestHintBeforeKeeperKnows(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	p.On(asksToKeep(redistest.ByScript(store.Sweep)(q.name)), 1, redistest.Delay(400*time.Millisecond))
+	at := make(chan time.Time, 1)
+	q.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
+	redistest.Until(
+		t,
+		5*time.Second,
+		"it is keeper",
+		func() bool { return s.Do("EXISTS", store.KeysOf(q.name).Keeper).(int64) == 1 },
+	)
+	other := newBench(t, s.URL())
+	due := time.Now().Add(500 * time.Millisecond)
+	if err := other.Enqueue(context.Background(), q.kind(nil).Message(1), At(due)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case a := <-at:
+		if late := a.Sub(due); late > time.Second {
+			t.Errorf("late by %v", late)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("not handled")
+	}
+}
+
+// The server's clock was cut to the millisecond before the wait was added: a message was due up to 1 ms early.
+func TestDueIsNeverEarly(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL())
+	now := func() int64 { // µs
+		at, err := redis.Int64s(s.TryDo("TIME"))
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		return at[0]*1_000_000 + at[1]
+	}
+	const wait = time.Hour
+	dues := func() []int64 { // ms
+		var vs []int64
+		raw, _ := redis.Strings(s.Do("ZRANGE", store.KeysOf(q.name).Delay, 0, -1, "WITHSCORES"), nil)
+		for i := 1; i < len(raw); i += 2 {
+			due, err := strconv.ParseInt(raw[i], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			vs = append(vs, due)
+		}
+		return vs
+	}
+	check := func(what string, said []int64) {
+		t.Helper()
+		got := dues()
+		slices.Sort(said)
+		if len(got) != len(said) {
+			t.Fatalf("%s: %d in delay, want %d", what, len(got), len(said))
+		}
+		for i, due := range got {
+			if early := time.Duration(said[i]+wait.Microseconds()-due*1000) * time.Microsecond; early > 0 {
+				t.Errorf("%s: due %v early", what, early)
+			}
+		}
+	}
+	var mu sync.Mutex
+	var said []int64
+	for i := range 100 {
+		said = append(said, now())
+		q.enqueue(i, i+1, In(wait))
+	}
+	check("In", said)
+	s.Do("DEL", store.KeysOf(q.name).Delay)
+	said = nil
+	q.receive(1, func(context.Context, int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, now())
+		return RetryAfter(wait, errors.New("later"))
+	})
+	for i := range 100 {
+		q.enqueue(i, i+1)
+		q.wait(EventRetried, i+1, 5*time.Second)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	check("RetryAfter", said)
+}
+
+// A sweep's reply was lost with whom it had claimed. A hint in between swept at once, found the claim, and put the next
+// sweep off by 5 s.
+func TestHintBesideFailedSweep(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 4 * time.Second }) // a claim lasts half of it
+	k, gone := store.KeysOf(q.name), store.NewIncarnation(1, time.Second)
+	s.Do("LPUSH", k.Doing(gone, 0), "1")
+	s.Do("ZADD", k.DeadReceivers, 1, gone.Name+" 1 s")
+	claimed := redistest.ByScript(store.Sweep)(q.name)
+	lost, sweeps := p.On(claimed, 1, redistest.CutAfter), p.On(claimed, 0, redistest.Pass)
+	q.receive(1, func(context.Context, int) error { return nil })
+	strikes(t, lost, 1)
+	began := time.Now()
+	before := sweeps.Struck()
+	redistest.Until(t, time.Second, "it sweeps on the hint", func() bool {
+		s.Do("PUBLISH", k.Delay, "vacant")
+		return sweeps.Struck() > before
+	})
+	q.wait(EventRecovered, 1, 10*time.Second)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("recovered after %v, which is not when the claim was over", took)
+	}
+	q.wait(EventAcked, 1, 5*time.Second)
+}
 
 // keepsTime starts a receiver and waits until it keeps its channel's time; it tries the number 2 again after a second.
 // at tells of the handlings that succeed.
@@ -161,39 +314,6 @@ func TestDeadlineFar(t *testing.T) {
 	}
 }
 
-// A Grace that wraps gave up a handler as soon as its timeout fired; a DeadFor that is less than what Redis counts was
-// no bound.
-func TestValidateDurations(t *testing.T) {
-	t.Parallel()
-	const year = 365 * 24 * time.Hour
-	pool, err := NewPool("redis://localhost:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		field string
-		q     *Queue
-		bad   bool
-	}{
-		{"Grace", &Queue{Grace: math.MaxInt64}, true},
-		{"Grace", &Queue{Grace: year + 1}, true},
-		{"Grace", &Queue{Grace: year}, false},
-		{"ReplyTimeout", &Queue{ReplyTimeout: math.MaxInt64}, true},
-		{"ReplyTimeout", &Queue{ReplyTimeout: year}, false},
-		{"DeadFor", &Queue{DeadFor: time.Millisecond / 2}, true},
-		{"DeadFor", &Queue{DeadFor: time.Millisecond}, false},
-		{"DeadFor", &Queue{DeadFor: -1}, false},
-		{"DeadFor", &Queue{}, false},
-	} {
-		c.q.Pool = pool
-		err := c.q.Validate()
-		if !c.bad && err != nil ||
-			c.bad && (err == nil || !strings.HasPrefix(err.Error(), "shunt: Queue."+c.field+" is ")) {
-			t.Errorf("%v, %v, %v: %v", c.q.Grace, c.q.ReplyTimeout, c.q.DeadFor, err)
-		}
-	}
-}
-
 // With the longest durations that there may be a handler that ignores its ended context is not given up, and nothing
 // fires early.
 func TestLongestDurations(t *testing.T) {
@@ -239,23 +359,4 @@ func TestLongestDurations(t *testing.T) {
 	if left, _ := b.leaves(b.name); left[StateDead].Count != 2 {
 		t.Errorf("%v, want 2 in dead", left)
 	}
-}
-
-// An empty member among the receivers, by another's hand, ended the process.
-func TestUpkeepForeignReceiver(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
-		b := newBench(t, s.URL())
-		b.enqueue(0, 1)
-		k, dead := store.KeysOf(b.name), store.NewIncarnation(1, time.Second)
-		s.Do("ZADD", k.DeadReceivers, 0, "", 0, "  ", 1, dead.Name+" 1 s")
-		s.Do("ZADD", k.Receivers, 0, "", 0, " \t")
-		for _, name := range []string{dead.Name, "forgotten"} {
-			s.Do("HSET", k.Running, name, name+"/0 1 1")
-		}
-		b.must(store.Upkeep(context.Background(), b.server.Data, k, new(store.Scan), time.Now()))
-		if n := s.Do("HLEN", k.Running).(int64); n != 1 || s.Do("HEXISTS", k.Running, dead.Name).(int64) != 1 {
-			t.Errorf("%d marks are left, want that of %s", n, dead.Name)
-		}
-	})
 }

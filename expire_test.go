@@ -1,0 +1,94 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// Taken, handed back, expired.
+func TestReleasedDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for _, id := range []bool{false, true} {
+		t.Run(fmt.Sprint(id), func(t *testing.T) {
+			b := newBench(t, s.URL(), func(q *Queue) { q.Grace = time.Millisecond })
+			in := make(chan struct{}, 1)
+			stop := b.receive(
+				1,
+				func(ctx context.Context, i int) error { in <- struct{}{}; <-ctx.Done(); return ctx.Err() },
+			)
+			opts := []Option{Expire(500 * time.Millisecond)}
+			if id {
+				opts = append(opts, ID("a"))
+			}
+			b.must(b.one(1, opts...))
+			<-in
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			t.Log(stop(ctx))
+			b.passes(s, 501*time.Millisecond)
+			var n atomic.Int32
+			b.receive(1, func(ctx context.Context, i int) error { n.Add(1); return nil })
+			b.until(5*time.Second, "end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 1 })
+			if n.Load() != 1 {
+				t.Errorf("taken once, handed back, and then dropped as expired: Expired %d", b.count(EventExpired))
+			}
+		})
+	}
+}
+
+// A start that is executed late meets a record that only keeps the id taken.
+func TestLateStart(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	k := store.KeysOf(b.name)
+	b.receive(1, func(context.Context, int) error { return nil })
+	b.must(b.one(1, ID("a"), UniqueFor(200*time.Millisecond)))
+	b.wait(EventAcked, 1, 5*time.Second)
+	raw := s.Do("HGET", k.IDs, "a").([]byte)
+	s.Do("HSET", k.Running, raw[:16], "gone/0 1 1")
+	b.until(5*time.Second, "a free id", func() bool { return b.one(2, ID("a")) == nil })
+}
+
+// Taken in time, its process died before start, expired since, id taken by another: both are handled.
+func TestExpiredRecovered(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	k := store.KeysOf(b.name)
+	b.must(b.one(1, ID("a"), Expire(50*time.Millisecond)))
+	raw := s.Do("RPOP", k.Prepare).([]byte) // taken, and reaped
+	raw[2] = 1
+	s.Do("RPUSH", k.Prepare, raw)
+	time.Sleep(60 * time.Millisecond)
+	b.must(b.one(2, ID("a")))
+	var now, most atomic.Int32
+	b.receive(2, func(context.Context, int) error {
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		time.Sleep(300 * time.Millisecond)
+		now.Add(-1)
+		return nil
+	})
+	b.until(5*time.Second, "end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 2 })
+	if most.Load() > 1 {
+		t.Errorf("%d of one id at once", most.Load())
+	}
+}
+
+// expires leaves in the bench's channel a message with that id which nobody has taken in its time, and makes running a
+// key of the wrong type.
+func (b *bench) expires(s redistest.Backend, id string) {
+	b.t.Helper()
+	b.must(b.one(0, ID(id), Expire(time.Millisecond)))
+	b.passes(s, 2*time.Millisecond)
+	s.Do("SET", store.KeysOf(b.name).Running, "not shunt's")
+}

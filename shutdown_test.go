@@ -1,0 +1,184 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// The handover held the gate for as long as Redis was away, and the way down waited for the gate.
+func TestShutdownWithRedisAway(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, q *bench, p *redistest.Proxy){
+		"in a handover": func(t *testing.T, q *bench, p *redistest.Proxy) {
+			ack := redistest.ByName("LREM", ".doing")(q.name)
+			p.On(ack, 1, redistest.Call(func() { p.Refuse(true) }))
+			p.On(ack, 1, redistest.CutAfter)
+			q.enqueue(0, 1)
+			q.wait(EventDisconnected, 1, 5*time.Second) // so the handover has dialled
+			p.CutAll()
+		},
+		"idle": func(t *testing.T, q *bench, p *redistest.Proxy) {
+			p.Hole(true)
+			t.Cleanup(func() { p.Hole(false) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			p := redistest.NewProxy(t, s.Addr())
+			q := newBench(t, p.URL(), func(q *Queue) { q.Grace = 200 * time.Millisecond })
+			shutdown := q.idles(p, 2, func(context.Context, int) error { return nil })
+			leave(t, q, p)
+			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			err := shutdown(ctx)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("ctx and Grace are 200 ms each, shutdown took %v: %v", took, err)
+			}
+			if name == "in a handover" { // whose verdict is unknown to the end
+				q.wait(EventUnconfirmedVerdict, 1, 5*time.Second)
+			}
+			p.Hole(false)
+			p.Refuse(false)
+		})
+	}
+}
+
+// A take of a connection that broke was still to be executed when shutdown came; the entry was taken away with its
+// lists empty, and nobody looked at them again.
+func TestLateTakeAfterShutdown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Grace = 2 * time.Second })
+	shutdown := q.idles(p, 1, func(context.Context, int) error { return nil })
+	handover := p.On(redistest.ByScript(store.Register)(q.name), 0, redistest.ReplyError("TRYAGAIN not now"))
+	cut := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(q.name), 1, redistest.CutUnread)
+	q.enqueue(0, 1) // ends the block under way
+	strikes(t, cut, 1)
+	strikes(t, handover, 1) // and nobody unblocks the waiter any more
+	k := store.KeysOf(q.name)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := shutdown(ended); err != nil {
+		t.Error(err)
+	}
+	if living, gone := members(t, s, k.Receivers), members(t, s, k.DeadReceivers); len(living) != 0 || len(gone) == 0 {
+		t.Errorf("living %v, dead %v", living, gone)
+	}
+	s.Do("LPUSH", k.Prepare, "1") // the server still blocks for the old take
+	redistest.Until(t, time.Second, "it is taken", func() bool { return s.Do("LLEN", k.Prepare).(int64) == 0 })
+	seen := newTally()
+	other := newBench(t, s.URL())
+	other.name = q.name
+	other.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	q.until(5*time.Second, "it is found", func() bool { return seen.distinct() == 1 })
+}
+
+// Close waited for a receiver whose Receive failed, and that never was to end.
+func TestCloseBesideFailingReceive(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	p.Hole(true)
+	defer p.Hole(false)
+	q := newBench(t, p.URL())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := q.Receive(context.Background(), q.kind(nil), 1)
+		failed <- err
+	}()
+	redistest.Until(t, 5*time.Second, "Receive is under way", func() bool { return p.Dials() > 0 })
+	time.Sleep(100 * time.Millisecond)
+	closed := make(chan error, 1)
+	go func() { closed <- q.Close() }()
+	select {
+	case <-closed:
+	case <-time.After(3 * time.Second):
+		t.Error("Close hangs")
+	}
+	if err := <-failed; err == nil {
+		t.Error("Receive did not fail")
+	}
+}
+
+// Orphans that ended while shutdown waited for the workers gave their slots fresh goroutines, on a group that was at
+// zero.
+func TestOrphansEndAtShutdown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	for round := range 8 {
+		q := newBench(t, s.URL(), func(q *Queue) {
+			q.Grace = 20 * time.Millisecond
+			q.Backoff = func(int) time.Duration { return time.Hour }
+		})
+		block := make(chan struct{})
+		shutdown := q.receive(2, func(context.Context, int) error { <-block; return nil })
+		q.enqueue(0, 4, Timeout(20*time.Millisecond))
+		q.wait(EventOrphaned, 4, 5*time.Second)
+		time.AfterFunc(time.Duration(round)*100*time.Microsecond, func() { close(block) })
+		if err := shutdown(context.Background()); err != nil {
+			t.Error(round, err)
+		}
+		if left, n := q.leaves(q.name); left[StateDelay].Count != 4 || n != 4 {
+			t.Errorf("round %d: %v", round, left)
+		}
+	}
+}
+
+// One link was sent away by a Redis that served the other; a shutdown just then gave up after 10 ms, and left its
+// entry.
+func TestShutdownWhileBeatsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
+	shutdown := q.idles(p, 2, func(context.Context, int) error { return nil })
+	refused := p.On(
+		redistest.ByScript(store.Beat)(q.name),
+		0,
+		redistest.ReplyError("READONLY You can't write against a read only replica."),
+	)
+	strikes(t, refused, 2)
+	p.Refuse(true) // new connections, so that it stays away
+	redistest.Until(t, 5*time.Second, "the link has been sent away", func() bool { return q.server.Why() != nil })
+	p.On(redistest.ByScript(store.Unregister)(q.name), 1, redistest.Delay(50*time.Millisecond))
+	if err := shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := members(t, s, store.KeysOf(q.name).Receivers); len(left) > 0 {
+		t.Errorf("%v is still among the living", left)
+	}
+}
+
+// A handler was given up, and the user's Backoff, which is asked then, did not return: shutdown looked at the verdict
+// that was not there yet.
+func TestShutdownWhileBackoffBlocks(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	asked, release := make(chan struct{}), make(chan struct{})
+	q := newBench(t, s.URL(), func(q *Queue) {
+		q.Timeout, q.Grace = 50*time.Millisecond, 50*time.Millisecond
+		q.Backoff = func(int) time.Duration { close(asked); <-release; return 0 }
+	})
+	shutdown := q.receive(1, func(context.Context, int) error { <-release; return nil })
+	defer close(release)
+	q.enqueue(0, 1)
+	<-asked
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	var left *ShutdownError
+	if err := shutdown(ctx); !errors.As(err, &left) || left.Running != 1 {
+		t.Errorf("shutdown: %v", err)
+	}
+}

@@ -1,0 +1,84 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// Then with the own id.
+func TestThenOwnID(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	b.receive(1, func(ctx context.Context, i int) error {
+		if i == 2 {
+			return nil
+		}
+		return Then(ctx, With(b.kind(nil).Message(2), ID("a")))
+	})
+	b.must(b.one(1, ID("a")))
+	b.wait(EventAcked, 2, 5*time.Second)
+	if n := b.count(EventDuplicate); n != 0 {
+		t.Errorf("%d duplicates", n)
+	}
+}
+
+// Then with many.
+func TestThenMany(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	next := Define(b.name+".next", func(context.Context, int) error { return nil })
+	b.receive(1, func(ctx context.Context, i int) error {
+		var ms []IMessage
+		for j := range 1000 {
+			ms = append(ms, With(next.Message(j), ID(fmt.Sprint(j)), In(time.Duration(j%2)*time.Hour)))
+		}
+		return Then(ctx, ms...)
+	})
+	b.must(b.one(1))
+	b.wait(EventAcked, 1, 10*time.Second)
+	st, _ := b.Stats(context.Background(), b.name+".next")
+	if st[StatePrepare].Count != 500 || st[StateDelay].Count != 500 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Who had the expired message could not be read, and that ended the script after what was to follow had been pushed,
+// each time anew.
+func TestFollowBesideForeignRunning(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	b, d := newBench(t, s.URL()), newBench(t, s.URL())
+	d.name += ".d"
+	d.expires(s, "x")
+	b.receive(1, func(ctx context.Context, _ int) error {
+		return Then(
+			ctx,
+			d.kind(nil).Message(1),
+			d.kind(nil).Message(2),
+			With(d.kind(nil).Message(3), ID("x")),
+			With(d.kind(nil).Message(4), In(time.Hour)),
+		)
+	})
+	b.enqueue(0, 1)
+	b.until(
+		5*time.Second,
+		"it is acked, or refused",
+		func() bool { return b.count(EventAcked)+b.count(EventReceiverError) > 0 },
+	)
+	if b.count(EventAcked) == 0 {
+		b.wait(EventReceiverError, 2, 5*time.Second)
+	}
+	if got := fmt.Sprint(d.waiting()); got != "[- - - x]" || b.count(EventAcked) != 1 || b.sum(EventDuplicate) != 1 {
+		t.Errorf("%d acked, %d refused for their id, there are %s", b.count(EventAcked), b.sum(EventDuplicate), got)
+	}
+	s.Do("DEL", store.KeysOf(d.name).Running)
+	d.must(d.one(5, ID("x")))
+}
