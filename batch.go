@@ -140,7 +140,7 @@ func (g *batcher) serve(r *receiver) {
 		g.start()
 		g.mu.Unlock()
 	})
-	context.AfterFunc(r.TakeCtx, func() {
+	context.AfterFunc(r.pool.TakeCtx, func() {
 		g.mu.Lock()
 		g.timer.Stop()
 		g.start()
@@ -189,7 +189,7 @@ func (g *batcher) start() {
 	for len(g.waiting) > 0 && g.running-min(g.overdue, g.workers) < g.workers {
 		first, n := g.waiting[0], len(g.waiting)
 		wait := g.MaxWait - time.Since(first.since)
-		if n < g.MaxSize && wait > 0 && !first.alone && !g.r.Stopped() {
+		if n < g.MaxSize && wait > 0 && !first.alone && !g.r.pool.Stopped() {
 			g.timer.Reset(wait)
 			return
 		}

@@ -62,11 +62,11 @@ func (h *heart) run() {
 		timer.Reset(time.Until(h.next))
 		select {
 		case <-timer.C:
-		case <-h.r.BeatRequests:
+		case <-h.r.pool.BeatRequests:
 			if h.retry == 0 {
 				h.next = time.Now()
 			}
-		case <-h.r.PoolCtx.Done():
+		case <-h.r.pool.PoolCtx.Done():
 			return
 		}
 		sent := time.Now()
@@ -90,13 +90,13 @@ func (h *heart) run() {
 // beat beats on every channel, and says how long after its sending to beat again.
 func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 	r := h.r
-	inc := r.Live()
+	inc := r.pool.Live()
 	c := link.NewCall()
 	for _, in := range r.channels {
 		store.AddBeat(c, in.Keys, inc)
 	}
-	if err := r.s.Pulse.Run(r.PoolCtx, c); err != nil {
-		r.ReportFatal(r.channels[0].Channel, err)
+	if err := r.s.Pulse.Run(r.pool.PoolCtx, c); err != nil {
+		r.pool.ReportFatal(r.channels[0].Channel, err)
 		return 0, err
 	}
 	took := time.Since(sent)
@@ -118,18 +118,18 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 			wait = b.Earliest + 5*time.Millisecond
 		}
 	}
-	pausing := r.Pausing() // asked first: a handover ends with another incarnation, and then with its pause
-	if r.Live().Name != inc.Name || gone && pausing {
+	pausing := r.pool.Pausing() // asked first: a handover ends with another incarnation, and then with its pause
+	if r.pool.Live().Name != inc.Name || gone && pausing {
 		return wait, nil // the incarnation that beat has ended or is ending, and why is known
 	}
 	if gone {
-		r.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))
+		r.pool.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))
 		return wait, nil
 	}
-	r.Renew(sent)
+	r.pool.Renew(sent)
 	h.look(sent, took, server)
 	for _, in := range over {
-		r.RequestSweep(in.Channel)
+		r.pool.RequestSweep(in.Channel)
 	}
 	if seen := h.seen.Load(); len(over) > 0 && took <= h.lease/6 {
 		if early := h.lease/2 - seen.server.Sub(seen.since); early > 0 { // when the row allows a judgement

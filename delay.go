@@ -57,7 +57,7 @@ func (p *promoter) set(due time.Time, back bool) {
 func (p *promoter) heard(payload string) {
 	switch h := store.ParseHint(payload); h.Kind {
 	case store.HintCancelled:
-		p.r.Pool.Cancel(p.in.Channel, h.Serial)
+		p.r.pool.Cancel(p.in.Channel, h.Serial)
 	case store.HintDue:
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *promoter) heard(payload string) {
 			p.set(time.Now().Add(h.In), false)
 		}
 	default:
-		p.r.RequestSweep(p.in.Channel)
+		p.r.pool.RequestSweep(p.in.Channel)
 	}
 }
 
@@ -88,7 +88,7 @@ func (p *promoter) setListening(listening bool) {
 		p.keeper = false
 	}
 	p.mu.Unlock()
-	p.r.RequestSweep(p.in.Channel) // asked after the subscription, so that nothing falls between
+	p.r.pool.RequestSweep(p.in.Channel) // asked after the subscription, so that nothing falls between
 }
 
 // keeperBid gives the incarnation for which a sweep asks to be keeper, empty if it may not be, and how many hints had
@@ -96,8 +96,8 @@ func (p *promoter) setListening(listening bool) {
 func (p *promoter) keeperBid(r *receiver) (name string, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.listening && !r.Stopped() {
-		name = r.Live().Name
+	if p.listening && !r.pool.Stopped() {
+		name = r.pool.Live().Name
 	}
 	return name, p.hints
 }
@@ -112,7 +112,7 @@ func (p *promoter) sweepReplied(keeper string, in time.Duration, scheduled bool,
 	p.keeper = keeper != "" && p.listening
 	back := hints == p.hints
 	if !back && p.keeper && !was {
-		p.r.RequestSweep(p.in.Channel) // a hint that came before this answer was nobody's
+		p.r.pool.RequestSweep(p.in.Channel) // a hint that came before this answer was nobody's
 	}
 	switch {
 	case scheduled && (p.keeper || in < 0 || in < sweepEvery && !p.listening):
@@ -136,7 +136,7 @@ func (p *promoter) run() {
 	l := r.s.Hints.Listen(channel, p.heard, p.setListening)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for !r.Stopped() {
+	for !r.pool.Stopped() {
 		p.mu.Lock()
 		wait := time.Hour
 		if !p.due.IsZero() {
@@ -144,8 +144,8 @@ func (p *promoter) run() {
 		}
 		p.mu.Unlock()
 		if wait <= 0 {
-			if err := p.promote(r.TakeCtx); err != nil {
-				link.Sleep(r.TakeCtx, link.Jitter(link.MinTrouble))
+			if err := p.promote(r.pool.TakeCtx); err != nil {
+				link.Sleep(r.pool.TakeCtx, link.Jitter(link.MinTrouble))
 			}
 			continue
 		}
@@ -153,15 +153,15 @@ func (p *promoter) run() {
 		select {
 		case <-timer.C:
 		case <-p.wake:
-		case <-r.TakeCtx.Done():
+		case <-r.pool.TakeCtx.Done():
 		}
 	}
 	p.mu.Lock()
 	p.keeper, p.listening, p.ended = false, false, true
 	p.mu.Unlock()
 	p.yield()
-	if len(r.Tracked(p.in.Channel)) > 0 { // handlers run on, and may be cancelled
-		<-r.PoolCtx.Done()
+	if len(r.pool.Tracked(p.in.Channel)) > 0 { // handlers run on, and may be cancelled
+		<-r.pool.PoolCtx.Done()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -200,7 +200,7 @@ func (p *promoter) promote(ctx context.Context) error {
 		p.set(time.Now().Add(a.NextDue), hints == p.hints)
 	}
 	p.mu.Unlock()
-	if err != nil && p.r.ReportFatal(p.in.Channel, err) {
+	if err != nil && p.r.pool.ReportFatal(p.in.Channel, err) {
 		link.Sleep(ctx, link.MaxTrouble)
 	}
 	return err

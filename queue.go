@@ -208,7 +208,7 @@ func (q *Queue) Close() error {
 	q.mu.Lock()
 	var rs []*receiver
 	for r := range q.receivers {
-		if r.Handles(id) {
+		if r.pool.Handles(id) {
 			q.mu.Unlock()
 			return ErrInHandler
 		}
@@ -229,7 +229,7 @@ func (q *Queue) Close() error {
 	q.mu.Unlock()
 
 	for _, r := range rs { // at once: one's handlers may run for long
-		r.StopTaking()
+		r.pool.StopTaking()
 	}
 	var errs []error
 	for _, r := range rs {

@@ -76,9 +76,9 @@ func (p *reaper) run() {
 		timer.Reset(time.Until(next))
 		select {
 		case <-timer.C:
-		case in := <-r.SweepRequests:
+		case in := <-r.pool.SweepRequests:
 			p.of[in.Index].due = time.Now()
-		case <-r.PoolCtx.Done():
+		case <-r.pool.PoolCtx.Done():
 			return
 		}
 		for i := range p.of {
@@ -94,7 +94,7 @@ func (p *reaper) visit(s *sweeping) {
 		return
 	}
 	s.due = now.Add(link.Jitter(sweepEvery))
-	if p.r.Stopped() {
+	if p.r.pool.Stopped() {
 		return
 	}
 	if s.backoff.After(now) { // a hint came before its time
@@ -104,7 +104,7 @@ func (p *reaper) visit(s *sweeping) {
 	switch {
 	case err != nil:
 		s.claimed, s.burial = nil, burial{}
-		if !p.r.ReportFatal(s.Channel, err) { // what was claimed comes up again
+		if !p.r.pool.ReportFatal(s.Channel, err) { // what was claimed comes up again
 			s.backoff = time.Now().Add(p.claimFor() + link.Jitter(100*time.Millisecond))
 			s.due = s.backoff
 		}
@@ -134,7 +134,7 @@ func (p *reaper) sweep(s *sweeping, until time.Time) (late bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if err := p.r.endCancelled(s.channel); err != nil && !p.r.ReportFatal(s.Channel, err) {
+		if err := p.r.endCancelled(s.channel); err != nil && !p.r.pool.ReportFatal(s.Channel, err) {
 			return false, err
 		}
 		if late, err := p.buryAll(s, until); late || err != nil || !more {
@@ -150,7 +150,7 @@ func (p *reaper) sweep(s *sweeping, until time.Time) (late bool, err error) {
 func (p *reaper) ask(s *sweeping) (more bool, err error) {
 	r := p.r
 	name, hints := s.promoter.keeperBid(r)
-	a, err := store.RunSweep(r.PoolCtx, r.s.Pulse, s.Keys, store.Sweeping{
+	a, err := store.RunSweep(r.pool.PoolCtx, r.s.Pulse, s.Keys, store.Sweeping{
 		Fence: r.heart.fence(), MaxClaims: sweepClaims, ClaimFor: p.claimFor(), Bid: name, KeepFor: keeperKeeps,
 	})
 	if err != nil {
@@ -158,13 +158,13 @@ func (p *reaper) ask(s *sweeping) (more bool, err error) {
 		return false, err
 	}
 	if a.Died > 0 {
-		r.q.events.Emit(event.Event{Kind: event.ReceiversDied, Channel: s.Name, Receiver: r.Live().Name, N: a.Died})
+		r.q.events.Emit(event.Event{Kind: event.ReceiversDied, Channel: s.Name, Receiver: r.pool.Live().Name, N: a.Died})
 	}
 	if a.Unreadable != nil {
-		r.ReportFatal(s.Channel, a.Unreadable)
+		r.pool.ReportFatal(s.Channel, a.Unreadable)
 	}
 	if a.Suspects {
-		r.Suspects(s.Channel)
+		r.pool.Suspects(s.Channel)
 	}
 	if !a.Keeper {
 		name = ""
@@ -179,7 +179,7 @@ func (p *reaper) ask(s *sweeping) (more bool, err error) {
 		s.sooner(time.Now().Add(a.Again + 5*time.Millisecond))
 	}
 	s.promoter.sweepReplied(name, a.NextDue, a.Scheduled, hints)
-	if r.Stopped() {
+	if r.pool.Stopped() {
 		s.promoter.yield() // it asked before
 	}
 	s.claimed, s.asked = a.Claims, time.Now()
@@ -188,20 +188,20 @@ func (p *reaper) ask(s *sweeping) (more bool, err error) {
 	}
 	if name != "" && time.Since(s.kept) >= upkeepEvery {
 		s.kept = time.Now()
-		err = store.Upkeep(r.PoolCtx, r.s.Data, s.Keys, &s.scan, a.Now)
+		err = store.Upkeep(r.pool.PoolCtx, r.s.Data, s.Keys, &s.scan, a.Now)
 	}
 	return len(a.Claims) == sweepClaims, err
 }
 
 // endCancelled ends the handlers of messages that were cancelled while nobody here could hear the hint.
 func (r *receiver) endCancelled(in *channel) error {
-	held := r.Tracked(in.Channel)
+	held := r.pool.Tracked(in.Channel)
 	if len(held) == 0 {
 		return nil
 	}
-	cancelled, err := store.AreCancelled(r.PoolCtx, r.s.Data, in.Keys, held)
+	cancelled, err := store.AreCancelled(r.pool.PoolCtx, r.s.Data, in.Keys, held)
 	for _, serial := range cancelled {
-		r.Pool.Cancel(in.Channel, serial)
+		r.pool.Cancel(in.Channel, serial)
 	}
 	return err
 }
@@ -210,7 +210,7 @@ func (r *receiver) endCancelled(in *channel) error {
 func (p *reaper) buryAll(s *sweeping, until time.Time) (late bool, err error) {
 	for len(s.claimed) > 0 {
 		late, err := p.bury(s, s.claimed[0], until)
-		if late || err != nil && !p.r.ReportFatal(s.Channel, err) {
+		if late || err != nil && !p.r.pool.ReportFatal(s.Channel, err) {
 			return late, err
 		}
 		s.claimed, s.burial = s.claimed[1:], burial{}
@@ -240,7 +240,7 @@ func (p *reaper) bury(s *sweeping, member string, until time.Time) (late bool, e
 		case len(b.unasked) > 0:
 			err = p.askLists(b)
 		default:
-			return false, store.FinishDead(r.PoolCtx, r.s.Pulse, s.Keys, member, dead) // short, as the sweep is
+			return false, store.FinishDead(r.pool.PoolCtx, r.s.Pulse, s.Keys, member, dead) // short, as the sweep is
 		}
 		if late || err != nil {
 			return late, err
@@ -250,7 +250,7 @@ func (p *reaper) bury(s *sweeping, member string, until time.Time) (late bool, e
 
 // askLists asks for the next lists, in one command where that will do.
 func (p *reaper) askLists(b *burial) error {
-	ctx, l := p.r.PoolCtx, p.r.s.Data
+	ctx, l := p.r.pool.PoolCtx, p.r.s.Data
 	some := b.unasked[:min(len(b.unasked), existsChunk)]
 	n, err := store.CountNonEmpty(ctx, l, some)
 	if err != nil {
@@ -288,7 +288,7 @@ func (p *reaper) reap(s *sweeping, dead store.DeadReceiver) (late bool, err erro
 	for _, list := range some {
 		store.AddReap(c, s.Keys, list, fence, dead, reapSerials, reapBytes/len(some), &r.q.conf.Bounds)
 	}
-	err = r.s.Data.Run(r.PoolCtx, c) // one reply after another
+	err = r.s.Data.Run(r.pool.PoolCtx, c) // one reply after another
 	if err != nil && !c.Answered {
 		return false, err
 	}
@@ -327,14 +327,14 @@ func (p *reaper) report(s *sweeping, dead store.DeadReceiver, a store.ReapAnswer
 		}
 	}
 	if a.Suspect > 0 {
-		p.r.Suspects(s.Channel)
+		p.r.pool.Suspects(s.Channel)
 	}
 }
 
 // reapPlanted is reap with the mistake that the fault harness has planted.
 func (p *reaper) reapPlanted(s *sweeping, some []string) error {
 	for _, list := range some {
-		if _, err := planted.Reap(do(p.r.PoolCtx, p.r.s.Data), list, s.Prepare); err != nil {
+		if _, err := planted.Reap(do(p.r.pool.PoolCtx, p.r.s.Data), list, s.Prepare); err != nil {
 			return err
 		}
 	}

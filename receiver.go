@@ -24,7 +24,7 @@ type Shutdown func(ctx context.Context) error
 // receiver is one Receive call: a pool of workers, its messages' types, and the goroutines that recover messages of the
 // dead and promote due ones.
 type receiver struct {
-	*worker.Pool
+	pool     *worker.Pool
 	q        *Queue
 	s        *link.Server
 	conf     *config
@@ -102,8 +102,8 @@ func (q *Queue) receive(
 	}
 	start, cancel := context.WithTimeout(ctx, worker.StartTimeout)
 	defer cancel()
-	defer context.AfterFunc(r.TakeCtx, cancel)() // Close
-	if err := r.Join(start); err != nil {
+	defer context.AfterFunc(r.pool.TakeCtx, cancel)() // Close
+	if err := r.pool.Join(start); err != nil {
 		q.dismiss(r)
 		close(r.ended)
 		return nil, explain(err, "receive from", r.channels[0].Name)
@@ -164,7 +164,7 @@ func (q *Queue) newReceiver(
 		conf.Prefetch = 1 // what a worker holds besides could not be part of the batch that it waits for
 	}
 	r.heart = newHeart(r)
-	r.Pool = worker.NewPool(r.s, workers, pools, conf)
+	r.pool = worker.NewPool(r.s, workers, pools, conf)
 	if g != nil {
 		g.serve(r)
 	}
@@ -234,21 +234,21 @@ func (q *Queue) dismiss(r *receiver) {
 
 // run starts the goroutines of a registered receiver.
 func (r *receiver) run(ctx context.Context) {
-	r.q.events.Emit(event.Event{Kind: event.Started, Channel: r.channels[0].Name, Receiver: r.Live().Name,
-		N: r.Live().Workers})
+	r.q.events.Emit(event.Event{Kind: event.Started, Channel: r.channels[0].Name, Receiver: r.pool.Live().Name,
+		N: r.pool.Live().Workers})
 	others := []func(){r.heart.run, newReaper(r).run}
 	for _, in := range r.channels {
 		others = append(others, in.promoter.run)
 	}
-	r.Start(others...)
-	forget := context.AfterFunc(ctx, r.StopTaking)
+	r.pool.Start(others...)
+	forget := context.AfterFunc(ctx, r.pool.StopTaking)
 	go func() {
 		result := &ShutdownError{}
-		result.Returned, result.Running, result.Err = r.End()
+		result.Returned, result.Running, result.Err = r.pool.End()
 		if result.Returned+result.Running > 0 || result.Err != nil {
 			r.err = result
 		}
-		r.q.events.Emit(event.Event{Kind: event.Stopped, Channel: r.channels[0].Name, Receiver: r.Live().Name,
+		r.q.events.Emit(event.Event{Kind: event.Stopped, Channel: r.channels[0].Name, Receiver: r.pool.Live().Name,
 			Err: r.err})
 		forget()
 		r.q.dismiss(r)
@@ -257,18 +257,18 @@ func (r *receiver) run(ctx context.Context) {
 }
 
 func (r *receiver) shutdown(ctx context.Context) error {
-	if r.Handles(worker.Goroutine()) {
+	if r.pool.Handles(worker.Goroutine()) {
 		return ErrInHandler
 	}
 	if owner, _ := ctx.Value(ownerKey{}).(*receiver); owner == r {
 		return ErrInHandler
 	}
-	r.StopTaking()
+	r.pool.StopTaking()
 	select {
 	case <-r.ended:
 		return r.err
 	case <-ctx.Done():
-		r.CancelHandlers()
+		r.pool.CancelHandlers()
 	}
 	<-r.ended
 	return r.err

@@ -622,7 +622,7 @@ func TestCloseStopsAll(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- q.Close() }()
 	q.until(5*time.Second, "all have stopped", func() bool {
-		return !slices.ContainsFunc(rs, func(r *receiver) bool { return !r.Stopped() })
+		return !slices.ContainsFunc(rs, func(r *receiver) bool { return !r.pool.Stopped() })
 	})
 	release()
 	if err := <-closed; err != nil {
@@ -663,7 +663,7 @@ func TestReceiveContextEnds(t *testing.T) {
 					q.Queue.mu.Lock()
 					defer q.Queue.mu.Unlock()
 					for r := range q.receivers {
-						return r.Stopped()
+						return r.pool.Stopped()
 					}
 					return false
 				})

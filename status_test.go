@@ -33,7 +33,7 @@ func TestCancelDuringShutdown(t *testing.T) {
 		b.Queue.mu.Lock()
 		defer b.Queue.mu.Unlock()
 		for r := range b.receivers {
-			return r.Stopped()
+			return r.pool.Stopped()
 		}
 		return false
 	})

@@ -216,7 +216,7 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 		err   error
 	}
 	a := answer{value: otherwise}
-	if n := hung.Load(); int(n) >= h.r.Live().Workers {
+	if n := hung.Load(); int(n) >= h.r.pool.Live().Workers {
 		a.err = fmt.Errorf("shunt: %s is not asked while %d such calls have not returned, so its default holds", what,
 			n)
 	} else {
