@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
+
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -113,7 +114,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		kept, err := store.DonePage(ctx, a, k, offset, n)
 		es := make([]Entry, len(kept))
 		for i, o := range kept {
-			es[i] = doneEntry(channel, ended(o.ID, o.Raw))
+			es[i] = doneEntry(channel, ended(o.ID, o.Outcome))
 		}
 		return es, err
 	}

@@ -791,7 +791,7 @@ func TestIDStorm(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	v := s.Do("HGETALL", k.IDs).([]any)
 	for i := 0; i+1 < len(v); i += 2 {
-		if st := statusOf("", v[i+1].([]byte), nil, time.Time{}); st.State != StateDone {
+		if st := statusOf("", v[i+1].([]byte), store.Handling{}, time.Time{}); st.State != StateDone {
 			t.Errorf("leaked: %q", v[i:i+2])
 		}
 	}
@@ -951,8 +951,8 @@ func TestWrongTypeIsTold(t *testing.T) {
 			s.Do("SET", "{"+b.name+"}."+suffix, "not shunt's")
 			b.receive(1, func(ctx context.Context, _ int) error { return SetResult(ctx, []byte("r")) })
 			m, ok := listens.ReceiveWithTimeout(5 * time.Second).(redis.Message)
-			if st, _ := published(string(m.Data), "a"); !ok || st.Outcome.Kind != EventAcked ||
-				string(st.Outcome.Result) != "r" {
+			if o, is := store.ParseEnd(string(m.Data), "a"); !ok || !is || o.Kind != store.OutcomeAcked ||
+				string(o.Result) != "r" {
 				t.Errorf("told %q", m.Data)
 			}
 		})

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -60,7 +58,7 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 	switch {
 	case held.Serial != "" && held.State != StateDone: // without a Serial: no record, or one that cannot be read
 		return held, nil
-	case len(a.Outcome) > 0:
+	case a.Outcome.Serial != ulid.ULID{}:
 		return ended(id, a.Outcome), nil
 	case held.UniqueUntil.After(a.Now): // only its id is taken
 		return held, nil
@@ -70,26 +68,19 @@ func (q *Queue) Status(ctx context.Context, channel, id string) (Status, error) 
 
 // statusOf reads the record of an id, and the holder of its message. Where now is zero, due messages are not told from
 // delayed ones.
-func statusOf(id string, record, holder []byte, now time.Time) Status {
+func statusOf(id string, record []byte, holder store.Handling, now time.Time) Status {
 	s := Status{ID: id}
 	r, ok := element.ParseRecord(record)
 	if !ok {
 		return s
 	}
-	s.Serial, s.EnqueuedAt, s.Attempt, s.Failure = r.Serial.String(), element.EnqueuedAt(
-		r.Serial,
-	), r.Attempts, r.Failure
+	s.Serial, s.EnqueuedAt = r.Serial.String(), element.EnqueuedAt(r.Serial)
+	s.Attempt, s.Failure = r.Attempts, r.Failure
 	at := time.UnixMilli(r.At)
-	f := strings.Fields(string(holder))
 	switch {
-	case len(f) == 3:
-		s.State = StateDoing
-		receiver, worker, _ := strings.Cut(f[0], "/")
-		s.Receiver = receiver
-		s.Worker, _ = strconv.Atoi(worker)
-		s.Attempt, _ = strconv.Atoi(f[1])
-		ms, _ := strconv.ParseInt(f[2], 10, 64)
-		s.StartedAt = time.UnixMilli(ms)
+	case holder.Receiver != "":
+		s.State, s.Receiver, s.Worker = StateDoing, holder.Receiver, holder.Worker
+		s.Attempt, s.StartedAt = holder.Attempt, holder.StartedAt
 	case r.State == 'u':
 		s.State, s.UniqueUntil = StateDone, at
 	case r.Expires > 0 && !now.IsZero() && !now.Before(time.UnixMilli(r.Expires)): // over, wherever it lies
@@ -102,37 +93,26 @@ func statusOf(id string, record, holder []byte, now time.Time) Status {
 	return s
 }
 
-// outcomes are the kinds of lua/ending.lua.
-var outcomes = map[byte]EventKind{'a': EventAcked, 'd': EventRejected, 'c': EventCancelled, 'x': EventExpired}
+// outcomes are the Kinds of Outcome.
+var outcomes = map[store.OutcomeKind]EventKind{
+	store.OutcomeAcked: EventAcked, store.OutcomeRejected: EventRejected,
+	store.OutcomeCancelled: EventCancelled, store.OutcomeExpired: EventExpired,
+}
 
-// ended reads what is kept of a message that is over; lua/ending.lua has its form.
-func ended(id string, raw []byte) Status {
-	s := Status{ID: id, State: StateDone}
-	if len(raw) < 16 {
-		return s
+// ended is the status of a message that is over.
+func ended(id string, o store.Outcome) Status {
+	if o.Serial == (ulid.ULID{}) { // it cannot be read
+		return Status{ID: id, State: StateDone}
 	}
-	serial := ulid.ULID(raw[:16])
-	s.Serial, s.EnqueuedAt = serial.String(), element.EnqueuedAt(serial)
-	if len(raw) == 16 {
-		return s
+	return Status{
+		ID: id, Serial: o.Serial.String(), State: StateDone, EnqueuedAt: element.EnqueuedAt(o.Serial),
+		Attempt: o.Attempt, Failure: o.Failure, Outcome: outcomeOf(o),
 	}
-	head, rest, _ := strings.Cut(string(raw[17:]), "\n")
-	o := &s.Outcome
-	o.Kind = outcomes[raw[16]]
-	f := strings.Fields(head)
-	if len(f) < 4 {
-		return s
-	}
-	number := func(i int) int64 { n, _ := strconv.ParseInt(f[i], 10, 64); return n }
-	o.Attempt, o.EndedAt, o.KeptUntil = int(number(0)), time.UnixMilli(number(1)), time.UnixMilli(number(2))
-	if n := number(3); n >= 0 && n <= int64(len(rest)) {
-		o.Failure = rest[:n]
-		if int(n) < len(rest) {
-			o.Result = []byte(rest[n:])
-		}
-	}
-	s.Attempt, s.Failure = o.Attempt, o.Failure
-	return s
+}
+
+func outcomeOf(o store.Outcome) Outcome {
+	return Outcome{Kind: outcomes[o.Kind], EndedAt: o.EndedAt, KeptUntil: o.KeptUntil, Attempt: o.Attempt,
+		Failure: o.Failure, Result: o.Result}
 }
 
 // Cancel ends the message with that id. A ready or delayed message is not handled once Cancel has returned, and its id
@@ -229,7 +209,7 @@ func (q *Queue) postpone(ctx context.Context, channel, id string, d *draft) erro
 			return fmt.Errorf("shunt: postpone %q on %q: %w", id, channel, err)
 		}
 		// It is one of many that are due at the same time: it is looked for from here, and handed to the script.
-		e, err := q.dueAt(ctx, k, statusOf(id, p.Record, nil, time.Time{}))
+		e, err := q.dueAt(ctx, k, statusOf(id, p.Record, store.Handling{}, time.Time{}))
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -35,7 +33,7 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer q.waits.Done()
-	w := &wait{q: q, keys: store.KeysOf(channel), id: id, ended: make(chan Status, 16), ask: make(chan struct{}, 1)}
+	w := &wait{q: q, keys: store.KeysOf(channel), id: id, ended: make(chan store.Outcome, 16), ask: make(chan struct{}, 1)}
 	hints := q.router.For(channel).Hints
 	l := hints.Listen(w.keys.Done, w.heard, w.listening)
 	defer func() {
@@ -57,16 +55,16 @@ type wait struct {
 	id     string
 	serial *ulid.ULID // of the message that is waited for; nil until the first answer
 
-	ended    chan Status   // what was published of messages of that id
-	ask      chan struct{} // of capacity 1: the subscription has been confirmed, so Redis is asked once more
-	listened bool          // the subscription's own
+	ended    chan store.Outcome // of messages of that id, as published
+	ask      chan struct{}      // of capacity 1: the subscription has been confirmed, so Redis is asked once more
+	listened bool               // the subscription's own
 }
 
 // heard takes in what is published of a message's end.
 func (w *wait) heard(payload string) {
-	if s, ok := published(payload, w.id); ok {
+	if o, ok := store.ParseEnd(payload, w.id); ok {
 		select {
-		case w.ended <- s:
+		case w.ended <- o:
 		default:
 		}
 	}
@@ -89,9 +87,9 @@ func (w *wait) run(ctx context.Context) (Outcome, error) {
 	defer timer.Stop()
 	for {
 		select {
-		case s := <-w.ended:
-			if w.isMine(s) {
-				return s.Outcome, nil
+		case o := <-w.ended:
+			if w.isMine(o.Serial) {
+				return outcomeOf(o), nil
 			}
 			continue
 		case <-w.ask:
@@ -114,42 +112,30 @@ func (w *wait) run(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// isMine says whether a status is that of the message that is waited for.
-func (w *wait) isMine(s Status) bool { return w.serial == nil || s.Serial == w.serial.String() }
+// isMine says whether a serial is that of the message that is waited for.
+func (w *wait) isMine(serial ulid.ULID) bool { return w.serial == nil || *w.serial == serial }
 
 // look asks Redis what is known of the message. over: it is, or nothing is known of it.
 func (w *wait) look(ctx context.Context) (out Outcome, over bool, err error) {
-	lives, raw, err := store.RunWait(ctx, asker{w.q}, w.keys, w.id, w.serial)
+	a, err := store.RunWait(ctx, asker{w.q}, w.keys, w.id, w.serial)
 	if err != nil {
 		return out, false, err
 	}
-	found := ended(w.id, raw)
 	switch {
-	case lives && w.isMine(found):
-		serial := ulid.ULID(raw)
-		w.serial = &serial
+	case a.Lives && w.isMine(a.Serial):
+		w.serial = &a.Serial
 		return out, false, nil
-	case found.Serial != "" && w.isMine(found):
-		return found.Outcome, true, nil
+	case a.Outcome.Serial != ulid.ULID{} && w.isMine(a.Outcome.Serial):
+		return outcomeOf(a.Outcome), true, nil
 	case w.serial == nil:
 		return out, true, ErrNotFound
 	}
 	select { // published just now
-	case s := <-w.ended:
-		if w.isMine(s) {
-			return s.Outcome, true, nil
+	case o := <-w.ended:
+		if w.isMine(o.Serial) {
+			return outcomeOf(o), true, nil
 		}
 	default:
 	}
 	return out, true, ErrNotKept
-}
-
-// published reads the message that announces an end: the number of bytes of the id, the id, and the outcome.
-func published(payload, id string) (Status, bool) {
-	n, rest, _ := strings.Cut(payload, " ")
-	length, err := strconv.Atoi(n)
-	if err != nil || length != len(id) || !strings.HasPrefix(rest, id) {
-		return Status{}, false
-	}
-	return ended(id, []byte(rest[length:])), true
 }

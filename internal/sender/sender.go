@@ -32,7 +32,7 @@ func (m *Message) Tracked() bool {
 // that one, if any. Without a record it was enqueued.
 type Refused struct {
 	Record store.Refusal
-	Holder []byte
+	Holder store.Handling
 }
 
 // Sender brings the messages of one Queue into their channels. Its methods may be called by many goroutines at once.

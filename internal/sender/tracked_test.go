@@ -90,8 +90,9 @@ func TestRefused(t *testing.T) {
 		for _, due := range []store.Due{{}, {In: time.Hour}} {
 			_, refused, err := b.Send(context.Background(), b.message("b", "id", 0, due))
 			r, ok := element.ParseRecord(refused.Record)
-			if err != nil || !ok || r.Serial != first.Element.Serial || string(refused.Holder) != holder {
-				t.Errorf("refused by %q, held by %q: %v", refused.Record, refused.Holder, err)
+			if err != nil || !ok || r.Serial != first.Element.Serial ||
+				refused.Holder != store.ParseMark([]byte(holder)) {
+				t.Errorf("refused by %q, held by %+v: %v", refused.Record, refused.Holder, err)
 			}
 		}
 	}

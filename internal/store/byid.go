@@ -19,9 +19,9 @@ const dueLooks = 1024
 type StatusAnswer struct {
 	Now       time.Time // by the server's clock
 	Record    []byte    // of the message that has the id; empty: none
-	Holder    []byte    // of a message that a worker handles; index.go has its form
+	Holder    Handling
 	Cancelled bool
-	Outcome   []byte // what is kept of the last message of that id; lua/ending.lua has its form
+	Outcome   Outcome // of the last message of that id, where it is kept
 }
 
 // AddStatus asks for what is known of an id.
@@ -37,10 +37,10 @@ func StatusReply(v any) (a StatusAnswer, err error) {
 	}
 	now, _ := redis.Int64(vs[0], nil)
 	a.Now = time.UnixMilli(now)
-	a.Record, _ = vs[1].([]byte)
-	a.Holder, _ = vs[2].([]byte)
+	a.Record = bytesOf(vs[1])
+	a.Holder = ParseMark(bytesOf(vs[2]))
 	a.Cancelled = vs[3] == int64(1)
-	a.Outcome, _ = vs[4].([]byte)
+	a.Outcome = ParseOutcome(bytesOf(vs[4]))
 	return a, nil
 }
 
@@ -52,14 +52,18 @@ func AddCancel(c *link.Call, k *Keys, id string, serial ulid.ULID, b *Bounds) {
 }
 
 // CancelReply reads the reply to AddCancel: the record as it was, and who had the message. found: it was there.
-func CancelReply(v any) (record, holder []byte, found bool) {
+func CancelReply(v any) (record []byte, holder Handling, found bool) {
 	vs, _ := redis.Values(v, nil)
 	if len(vs) < 2 {
-		return nil, nil, false
+		return nil, holder, false
 	}
-	record, _ = vs[0].([]byte)
-	holder, _ = vs[1].([]byte)
-	return record, holder, true
+	return bytesOf(vs[0]), ParseMark(bytesOf(vs[1])), true
+}
+
+// bytesOf is a part of a reply that is bytes, or nil.
+func bytesOf(v any) []byte {
+	raw, _ := v.([]byte)
+	return raw
 }
 
 // PostponeResult is what a postponement came to.
@@ -90,9 +94,8 @@ func PostponeReply(v any) (record []byte, result PostponeResult, err error) {
 	if err != nil || len(vs) < 2 {
 		return nil, 0, fmt.Errorf("shunt: postpone answered %v", v)
 	}
-	record, _ = vs[0].([]byte)
 	n, err := redis.Int(vs[1], nil)
-	return record, PostponeResult(n), err
+	return bytesOf(vs[0]), PostponeResult(n), err
 }
 
 // AddWait notes that somebody waits for a message's end, and asks what is known of it. serial is the message's where it
@@ -105,18 +108,28 @@ func AddWait(c *link.Call, k *Keys, id string, serial *ulid.ULID) {
 	c.AddScript(Wait, 4, k.Receivers, k.IDs, k.Done, k.Waited, id, known)
 }
 
-// WaitReply reads the reply to AddWait: the serial of the message that lives, or the outcome that is kept of it. raw is
-// nil where there is neither.
-func WaitReply(v any) (lives bool, raw []byte, err error) {
+// WaitAnswer is what is known of a message that somebody waits for.
+type WaitAnswer struct {
+	Lives   bool
+	Serial  ulid.ULID // of the one that lives
+	Outcome Outcome   // of the one that is over, where it is kept
+}
+
+// WaitReply reads the reply to AddWait.
+func WaitReply(v any) (a WaitAnswer, err error) {
 	vs, err := redis.Values(v, nil)
 	if err != nil || len(vs) == 0 {
-		return false, nil, fmt.Errorf("shunt: wait answered %v", v)
+		return a, fmt.Errorf("shunt: wait answered %v", v)
 	}
 	n, _ := redis.Int(vs[0], nil)
-	if len(vs) > 1 {
-		raw, _ = vs[1].([]byte)
+	if len(vs) == 1 {
+		return a, nil
 	}
-	return n == 1, raw, nil
+	kept := ParseOutcome(bytesOf(vs[1]))
+	if n == 1 {
+		return WaitAnswer{Lives: true, Serial: kept.Serial}, nil
+	}
+	return WaitAnswer{Outcome: kept}, nil
 }
 
 // AddHolders asks which workers handle some messages. Each reply is bytes, or nothing.
@@ -143,9 +156,10 @@ func RunStatus(ctx context.Context, a Asker, k *Keys, id string) (StatusAnswer, 
 
 // CancelAnswer is what a cancellation came to.
 type CancelAnswer struct {
-	Record, Holder []byte // as they were
-	Found          bool   // the message was there
-	Twice          bool   // it was sent again, so that the first may have cancelled it
+	Record []byte // as it was
+	Holder Handling
+	Found  bool // the message was there
+	Twice  bool // it was sent again, so that the first may have cancelled it
 }
 
 // RunCancel cancels a message: see AddCancel.
@@ -180,10 +194,10 @@ func RunPostpone(
 }
 
 // RunWait notes that somebody waits for a message's end: see AddWait.
-func RunWait(ctx context.Context, a Asker, k *Keys, id string, serial *ulid.ULID) (lives bool, raw []byte, err error) {
+func RunWait(ctx context.Context, a Asker, k *Keys, id string, serial *ulid.ULID) (WaitAnswer, error) {
 	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { AddWait(c, k, id, serial) })
 	if err != nil {
-		return false, nil, err
+		return WaitAnswer{}, err
 	}
 	return WaitReply(v)
 }

@@ -1,9 +1,8 @@
 package store
 
 import (
-	"bytes"
 	"context"
-	"strings"
+	"reflect"
 	"testing"
 	"time"
 
@@ -33,29 +32,32 @@ func TestStatusByID(t *testing.T) {
 		held := f.take(1, 1)
 		f.start(1, held, false)
 		a := f.status("a")
-		if want := Mark(f.i, 1, 1, time.UnixMilli(1)); !bytes.Equal(a.Holder, want) || a.Cancelled {
-			f.Fatalf("held by %q, want %q", a.Holder, want)
+		if want := (Handling{f.i.Name, 1, 1, time.UnixMilli(1)}); a.Holder != want || a.Cancelled {
+			f.Fatalf("held by %+v, want %+v", a.Holder, want)
 		}
 		p, err = RunPostpone(context.Background(), f, f.k, "a", e.Serial, In, 60_000, nil, false)
 		if f.must(err); p.Result != BeingHandled {
 			f.Fatalf("postpone what is handled: %+v", p)
 		}
 		holders, err := Holders(context.Background(), f, f.k, e.Serial, element.NewSerial())
-		if f.must(err); len(holders) != 2 || string(holders[0]) != string(a.Holder) || holders[1] != nil {
-			f.Fatalf("holders: %q", holders)
+		if f.must(err); len(holders) != 2 || holders[0] != a.Holder || holders[1] != (Handling{}) {
+			f.Fatalf("holders: %+v", holders)
 		}
 		f.leave(1, held[0], &Verdict{Result: []byte("r")}, &Bounds{})
 		a = f.status("a")
-		if len(a.Record)+len(a.Holder) > 0 || !strings.HasSuffix(string(a.Outcome), "\nr") || a.Now.IsZero() {
+		o := a.Outcome
+		if len(a.Record) > 0 || a.Holder != (Handling{}) || string(o.Result) != "r" || o.Kind != OutcomeAcked ||
+			o.Serial != e.Serial || o.Attempt != 1 || o.EndedAt.After(a.Now) ||
+			o.KeptUntil.Sub(o.EndedAt) != time.Minute {
 			f.Fatalf("over: %+v", a)
 		}
-		lives, raw, err := RunWait(context.Background(), f, f.k, "a", nil)
-		if f.must(err); lives || !bytes.Equal(raw, a.Outcome) {
-			f.Fatalf("waited for: %v %q", lives, raw)
+		w, err := RunWait(context.Background(), f, f.k, "a", nil)
+		if f.must(err); w.Lives || !reflect.DeepEqual(w.Outcome, o) {
+			f.Fatalf("waited for: %+v", w)
 		}
-		lives, raw, err = RunWait(context.Background(), f, f.k, "none", nil)
-		if f.must(err); lives || raw != nil {
-			f.Fatalf("waited for none: %v %q", lives, raw)
+		w, err = RunWait(context.Background(), f, f.k, "none", nil)
+		if f.must(err); !reflect.DeepEqual(w, WaitAnswer{}) {
+			f.Fatalf("waited for none: %+v", w)
 		}
 	})
 }

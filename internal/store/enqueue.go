@@ -194,15 +194,15 @@ func Enqueued(ctx context.Context, a Asker, k *Keys, es []*element.Element) bool
 	return true
 }
 
-// Holders asks which workers handle some messages: bytes for each, nil where no worker does.
-func Holders(ctx context.Context, a Asker, k *Keys, serials ...ulid.ULID) ([][]byte, error) {
+// Holders asks which workers handle some messages.
+func Holders(ctx context.Context, a Asker, k *Keys, serials ...ulid.ULID) ([]Handling, error) {
 	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) { AddHolders(c, k, serials...) })
 	if err != nil {
 		return nil, err
 	}
-	holders := make([][]byte, len(replies))
+	holders := make([]Handling, len(replies))
 	for i, r := range replies {
-		holders[i], _ = r.Any().([]byte)
+		holders[i] = ParseMark(bytesOf(r.Any()))
 	}
 	return holders, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -19,6 +20,29 @@ func Holder(i Incarnation, worker int) string { return i.Name + "/" + strconv.It
 // by the clock here.
 func Mark(i Incarnation, worker, attempt int, now time.Time) []byte {
 	return fmt.Appendf(nil, "%s %d %d", Holder(i, worker), attempt, now.UnixMilli())
+}
+
+// Handling says which worker handles a message. The zero Handling means none.
+type Handling struct {
+	Receiver  string // the incarnation's name
+	Worker    int
+	Attempt   int
+	StartedAt time.Time // by the clock of the process that handles it
+}
+
+// ParseMark reads what Mark made; zero where it cannot be read.
+func ParseMark(raw []byte) (h Handling) {
+	f := strings.Fields(string(raw))
+	if len(f) != 3 {
+		return h
+	}
+	receiver, worker, _ := strings.Cut(f[0], "/")
+	h.Receiver = receiver
+	h.Worker, _ = strconv.Atoi(worker)
+	h.Attempt, _ = strconv.Atoi(f[1])
+	ms, _ := strconv.ParseInt(f[2], 10, 64)
+	h.StartedAt = time.UnixMilli(ms)
+	return h
 }
 
 // Marks are the messages with an id that one worker is about to handle.

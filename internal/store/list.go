@@ -129,10 +129,10 @@ func WereCancelled(ctx context.Context, a Asker, k *Keys, serials []ulid.ULID) (
 	return all, err
 }
 
-// Kept is an outcome that is kept; lua/ending.lua has its form.
+// Kept is an outcome that is kept.
 type Kept struct {
-	ID  string
-	Raw []byte
+	ID string
+	Outcome
 }
 
 // DonePage gives n outcomes that are kept, after offset others, the latest end first. n < 0: all. One that is forgotten
@@ -154,7 +154,7 @@ func DonePage(ctx context.Context, a Asker, k *Keys, offset, n int) ([]Kept, err
 	var all []Kept
 	for i, v := range vs {
 		if raw, ok := v.([]byte); ok {
-			all = append(all, Kept{ids[i], raw})
+			all = append(all, Kept{ids[i], ParseOutcome(raw)})
 		}
 	}
 	return all, err

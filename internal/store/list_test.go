@@ -90,7 +90,7 @@ func TestCountAndPurge(t *testing.T) {
 			f.Fatalf("%+v", n)
 		}
 		done, err := DonePage(ctx, f, f.k, 0, -1)
-		if f.must(err); len(done) != 2 || len(done[0].Raw) == 0 {
+		if f.must(err); len(done) != 2 || done[0].ID == done[1].ID || done[0].Kind != OutcomeAcked {
 			f.Fatalf("%+v", done)
 		}
 		deleted, left, err := DropDone(ctx, f, f.k, 1)
@@ -125,7 +125,7 @@ func TestWrongType(t *testing.T) {
 		_, done := DonePage(ctx, f, f.k, 0, -1)
 		_, count := Count(ctx, f, f.k)
 		_, status := RunStatus(ctx, f, f.k, "a")
-		_, _, wait := RunWait(ctx, f, f.k, "a", nil)
+		_, wait := RunWait(ctx, f, f.k, "a", nil)
 		_, postpone := RunPostpone(ctx, f, f.k, "a", element.NewSerial(), In, 1, nil, false)
 		_, _, purge := RunPurge(ctx, f, f.k, f.k.Prepare, false, 1, true)
 		_, table := ReadRecurTable(ctx, f, f.k)

@@ -199,8 +199,8 @@ func TestHandover(t *testing.T) {
 			f.Fatalf("%+v", m)
 		}
 		f.lengths(1, 0, 0, 1)
-		if holder := string(f.status("a").Holder); !strings.HasPrefix(holder, Holder(next, 0)+" 1 ") {
-			f.Fatalf("a is held by %q", holder)
+		if h := f.status("a").Holder; h.Receiver != next.Name || h.Worker != 0 || h.Attempt != 1 {
+			f.Fatalf("a is held by %+v", h)
 		}
 		byWorker, err := HeldBy(context.Background(), f, f.k, next)
 		if f.must(err); len(byWorker) != 2 || len(byWorker[0]) != 1 || len(byWorker[1]) != 0 {
@@ -280,7 +280,7 @@ func TestUpkeep(t *testing.T) {
 		for range 4 {
 			f.must(Upkeep(ctx, f.l, f.k, &at, now))
 		}
-		if n := f.length("HLEN", f.k.Running); n != 1 || len(f.status("a").Holder) == 0 {
+		if n := f.length("HLEN", f.k.Running); n != 1 || f.status("a").Holder == (Handling{}) {
 			f.Fatalf("%d marks are left", n)
 		}
 		if n := f.length("SCARD", f.k.Receipts); n != 1 { // that of a
