@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Drain handles the messages in the prototypes' channels until only dead ones are left. That includes delayed messages,
@@ -136,17 +135,17 @@ func (q *Queue) untilEmpty(channels []string, j *journal) (why, err error) {
 	limit := time.NewTimer(q.patience())
 	defer limit.Stop()
 	for {
-		left, err := q.left(channels, false)
+		left, err := store.WhatIsLeft(q.pool, channels, false)
 		n, last, all := j.seen()
 		switch {
-		case err != nil || left == nothing:
+		case err != nil || left == store.NothingLeft:
 			return nil, err
 		case exited(last.Err) && q.t.Failed():
 			return errExited, nil
 		case n >= cmp.Or(q.MaxHandlings, defaultMaxHandlings):
 			return errors.New("its MaxHandlings"), nil
-		case left == later && all: // else an Event is to come that may end it
-			if _, err := q.left(channels, true); err != nil {
+		case left == store.DelayedLeft && all: // else an Event is to come that may end it
+			if _, err := store.WhatIsLeft(q.pool, channels, true); err != nil {
 				return nil, err
 			}
 		}
@@ -156,49 +155,6 @@ func (q *Queue) untilEmpty(channels []string, j *journal) (why, err error) {
 			return fmt.Errorf("its Patience of %v", q.patience()), nil
 		}
 	}
-}
-
-// What is left in channels: something that is ready, suspect or being handled; only delayed messages; or nothing.
-const (
-	nothing = iota
-	something
-	later
-)
-
-// leftLua says what is left, as seen at one moment. Asking for one list after another might miss messages that move
-// meanwhile, and bring forward those due after them. If only delayed messages are left, and ARGV[2] is 1, it brings all
-// due times forward, by as much as makes the first one due at ARGV[1], in ms. It then tells the receiver so. Done again
-// it changes nothing. ARGV[3] and on are the channels.
-var leftLua = redis.NewScript(0, `
-local first
-local doing = {}
-for _, key in ipairs(redis.call('KEYS', '*')) do
-  doing[string.match(key, '^(.*)doing%.[^.]*%.[^.]*$') or ''] = true
-end
-for i = 3, #ARGV do
-  local p = '{' .. ARGV[i] .. '}.'
-  if doing[p] or redis.call('EXISTS', p .. 'prepare', p .. 'suspect') > 0 then return 1 end
-  local due = redis.call('ZRANGE', p .. 'delay', 0, 0, 'WITHSCORES')[2]
-  if due and (not first or tonumber(due) < first) then first = tonumber(due) end
-end
-if not first then return 0 end
-local sooner = first - ARGV[1]
-if ARGV[2] == '0' or sooner <= 0 then return 2 end
-for i = 3, #ARGV do
-  local key = '{' .. ARGV[i] .. '}.delay'
-  for _, element in ipairs(redis.call('ZRANGE', key, 0, -1)) do
-    redis.call('ZINCRBY', key, string.format('%d', -sooner), element)
-  end
-  redis.call('PUBLISH', key, 0) -- ms until the earliest is due, as every script tells that adds one
-end
-return 2
-`)
-
-// left says what the channels have left; with forward, if that is due later, it makes the first of it due.
-func (q *Queue) left(channels []string, forward bool) (int, error) {
-	conn := q.pool.Get()
-	defer conn.Close()
-	return redis.Int(leftLua.Do(conn, redis.Args{time.Now().UnixMilli(), forward}.AddFlat(channels)...))
 }
 
 // endless is the error of a Drain that was stopped before its channels were empty, with what is left there.

@@ -96,7 +96,9 @@ func (q *Queue) newStage(channel string, e element.Element) (*stage, error) {
 	s.Pool, s.Wrap, s.Events = s.pool, wrap(q.Wrap, s.once), s.observe(q.Events)
 	s.redis.SetTime(s.now)
 	// a message that the handler enqueues meets the ids that are taken
-	err = copyIDs(s.pool, q.pool, channelsOf(q.redis))
+	for _, channel := range channelsOf(q.redis) {
+		err = errors.Join(err, store.CopyIDs(s.pool, q.pool, store.KeysOf(channel)))
+	}
 	if err == nil {
 		_, err = s.redis.DB(0).Push(store.KeysOf(channel).Prepare, string(e.Encode()))
 	}
@@ -186,10 +188,10 @@ func stopped(err error) error {
 
 // wait is how long the retried message has to wait. It is 0 for a message that is not in delay.
 func (s *stage) wait() (time.Duration, error) {
-	waiting, err := dues(s.pool, s.channel)
-	for raw, due := range waiting {
+	delayed, err := store.Delayed(s.pool, store.KeysOf(s.channel))
+	for raw, due := range delayed {
 		if isOf(s.serial, raw) {
-			return time.UnixMilli(int64(due)).Sub(s.now), nil
+			return due.Sub(s.now), nil
 		}
 	}
 	return 0, err

@@ -15,7 +15,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Queue is a shunt.Queue on a Redis of its own, with helpers for a test. The program under test gets the embedded
@@ -124,12 +123,4 @@ func channelsOf(m *miniredis.Miniredis) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(found))
-}
-
-// dues reads a channel's delay: due times in ms, which a float64 holds exactly, by element. It asks as a client would,
-// for miniredis gives its own map away.
-func dues(pool *redis.Pool, channel string) (map[string]float64, error) {
-	conn := pool.Get()
-	defer conn.Close()
-	return redis.Float64Map(conn.Do("ZRANGE", store.KeysOf(channel).Delay, 0, -1, "WITHSCORES"))
 }

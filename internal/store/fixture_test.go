@@ -132,7 +132,7 @@ func (f *fixture) start(worker int, held []Held, expires bool) Started {
 }
 
 // leave sends a verdict of one message in a worker's list.
-func (f *fixture) leave(worker int, h Held, v *Verdict, b *Bounds) Left {
+func (f *fixture) leave(worker int, h Held, v *Verdict, b *Bounds) LeaveAnswer {
 	f.Helper()
 	l, err := LeaveReply(v, f.run(func(c *link.Call) { AddLeave(c, f.k, f.k.Doing(f.i, worker), h, v, b) }))
 	f.must(err)

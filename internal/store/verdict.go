@@ -208,8 +208,8 @@ func AddRelease(c *link.Call, k *Keys, doing string, identities ...string) {
 // ReleaseReply is how many elements AddRelease has put back.
 func ReleaseReply(rep link.Reply) (int, error) { return redis.Int(rep.Value, rep.Err) }
 
-// Left is what a verdict came to.
-type Left struct {
+// LeaveAnswer is what a verdict came to.
+type LeaveAnswer struct {
 	Found     bool   // the element was there; else nothing has changed
 	Cancelled bool   // it was cancelled meanwhile, and ended so in place of Retried or Rejected
 	Trimmed   int    // of Rejected: how many of the oldest dead letters were dropped
@@ -217,7 +217,7 @@ type Left struct {
 }
 
 // LeaveReply reads the reply to AddLeave, or one that EachReply or FirstReply gave.
-func LeaveReply(v *Verdict, rep link.Reply) (l Left, err error) {
+func LeaveReply(v *Verdict, rep link.Reply) (l LeaveAnswer, err error) {
 	if rep.Err != nil {
 		return l, rep.Err
 	}
