@@ -1,6 +1,7 @@
 package store
 
 import (
+	_ "embed"
 	"slices"
 	"strconv"
 	"time"
@@ -8,19 +9,23 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// This file is for the test kit, which has its Redis inside the test's process and asks it through a pool.
+// This file is for the test kit, which has its Redis inside the test's process and asks it through a pool. Its script
+// stands beside it and not in lua/, for no other Redis runs it.
 
 // Left says what channels have left.
 type Left int
 
-// What channels have left; lua/left.lua has the numbers.
+// What channels have left; embedded.lua has the numbers.
 const (
 	NothingLeft Left = iota
 	SomeLeft         // something is ready, suspect or being handled
 	DelayedLeft      // only delayed messages
 )
 
-var left = redis.NewScript(0, source("left"))
+//go:embed embedded.lua
+var leftLua string
+
+var left = redis.NewScript(0, leftLua)
 
 // WhatIsLeft says what the channels have left. With forward, if that is only delayed messages, it brings all due times
 // forward, by as much as makes the first one due.
