@@ -25,8 +25,8 @@ type Queue struct {
 	Pool *redis.Pool
 
 	// Lease is how long a receiver, or Redis, may be away without its messages being given to others: 1 s to 10 min,
-	// default 10 s. What a killed process held is handled again after 1 to 1.4 leases. Receivers that share a channel
-	// may differ.
+	// default 10 s. Messages of a killed process are handled again after 1 to 1.4 leases. Receivers that share a
+	// channel may differ. A round trip to Redis must take less than a sixth of it.
 	Lease time.Duration
 	// Grace is how long a handler may go on after its context has ended: at most a year, default 1 s. Then its worker
 	// goes on without it, and the message gets its verdict.
