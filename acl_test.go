@@ -226,7 +226,7 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 		return err
 	}
 
-	// The desk.
+	// The operators' methods.
 	if _, err := q.Receivers(ctx, q.name); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 // data is JSON of size bytes that begins with the number.
 const data = (i, size) => String(i).padEnd(size - 2, ' ');
 
-// send delivers n messages from so many callers at once, batch of them a call.
+// send enqueues n messages from so many callers at once, batch of them a call.
 async function send(queue, { n, size, callers, batch }) {
   let next = 0;
   await Promise.all(Array.from({ length: callers }, async () => {
@@ -67,7 +67,7 @@ async function drain(name, { n, workers, wait, stall }) {
   return { ms: last - first, lost: n - distinct, again, mean: busy / (distinct + again), cpu: used.user + used.system };
 }
 
-// wake measures from just before a message is delivered until its handler runs.
+// wake measures from just before a message is enqueued until its handler runs.
 async function wake({ wakes, limit, size, workers }) {
   const took = [];
   let woken;

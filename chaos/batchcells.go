@@ -21,7 +21,7 @@ func batchCells() (all []cell) {
 // batchOfDead has what a dead process held, and what waits, handled in batches.
 func batchOfDead(w *world) {
 	k, dead := store.KeysOf(w.channels[0]), store.NewIncarnation(2, time.Second)
-	w.deliver(40, planOK, planRetry, planReject)
+	w.enqueue(40, planOK, planRetry, planReject)
 	for i := range 20 {
 		w.server.Do("RPOPLPUSH", k.Prepare, k.Doing(dead, i%2))
 	}
@@ -36,7 +36,7 @@ func batchOfDead(w *world) {
 func strikeBatch(w *world, act redistest.Action) {
 	rule := w.proxy.On(redistest.ByName("LREM", ".doing")(w.channels[0]), 2, act)
 	_, shutdown := w.receive(orders{Workers: 2, Batch: 8})
-	w.deliver(40, planOK, planRetry, planReject)
+	w.enqueue(40, planOK, planRetry, planReject)
 	w.until(10*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
 	w.strikes(step{name: "a verdict of a batch"}, "")
 	w.drained(10 * time.Second)

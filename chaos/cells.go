@@ -91,8 +91,8 @@ const (
 )
 
 var steps = []step{
-	{"deliver", redistest.ByName("LPUSH", ".prepare"), early},
-	{"deliver later", redistest.ByScript(store.Later), early},
+	{"enqueue", redistest.ByName("LPUSH", ".prepare"), early},
+	{"enqueue later", redistest.ByScript(store.Later), early},
 	{"take", redistest.ByName("RPOPLPUSH", ".prepare"), early},
 	{"take by the waiter", redistest.ByName("BRPOPLPUSH", ".prepare"), idle},
 	{"take after a large one", redistest.ByName("RPOPLPUSH", ".prepare"), largely},
@@ -194,15 +194,15 @@ func handlers(w *world, plan string) {
 	const n = 4
 	_, shutdown := w.receive(orders{Workers: n, Timeout: 150 * time.Millisecond})
 	w.Cleanup(func() { close(w.hang) })
-	w.deliver(n, plan) // of handlers that never end there may be as many as workers
+	w.enqueue(n, plan) // of handlers that never end there may be as many as workers
 	if plan != planHang {
-		w.deliver(2*n, plan)
+		w.enqueue(2*n, plan)
 	}
 	w.struck(plan)
 	w.drained(10 * time.Second)
 	most := 0
 	if !w.within(5*time.Second, func() bool { // all workers are there to be had at once
-		w.deliver(n, planSlow+"100")
+		w.enqueue(n, planSlow+"100")
 		open := w.openHandlers()
 		most = max(most, open)
 		return open >= n
@@ -259,8 +259,8 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	}
 	put := func(key any, id, plan string) {
 		m := &message{id: c + "/" + id, plan: plan}
-		w.log.say(entry{Op: deliver, Phase: invoke, ID: m.id, Note: plan},
-			entry{Op: deliver, Phase: ok, ID: m.id, Note: plan})
+		w.log.say(entry{Op: enqueue, Phase: invoke, ID: m.id, Note: plan},
+			entry{Op: enqueue, Phase: ok, ID: m.id, Note: plan})
 		raw := m.payload()
 		if strings.HasPrefix(id, "some") {
 			e := element.Element{Serial: element.NewSerial(), Payload: raw}
@@ -428,7 +428,7 @@ func (w *world) began(name string) bool {
 // unsent breaks the connection while a handler runs, and has its verdict come while there is none.
 func unsent(w *world) {
 	_, shutdown := w.receive(orders{Workers: 2})
-	w.deliver(1, planSlow+"300")
+	w.enqueue(1, planSlow+"300")
 	w.until(5*time.Second, "it runs", func() bool { return w.begun("harness") > 0 })
 	rule := w.proxy.On(redistest.ByName("BRPOPLPUSH", ".prepare")(w.channels[0]), 1, redistest.CutAfter)
 	w.until(5*time.Second, "the fault strikes",
@@ -466,7 +466,7 @@ func wrongType(w *world, name string) {
 			w.server.Do("SET", k, "not shunt's")
 		}
 	}
-	deliver := func(from int) {
+	enqueue := func(from int) {
 		for i, plan := range []string{planOK, planRetry, planReject, planOK + "+30", planOK} {
 			_ = post(context.Background(), q, log,
 				&message{channel: c, id: fmt.Sprintf("%s/%d", c, from+i), plan: plan})
@@ -476,7 +476,7 @@ func wrongType(w *world, name string) {
 	rule := w.proxy.On(tries.of(func(args [][]byte) bool {
 		return slices.ContainsFunc(keys, func(k string) bool { return touches(args, k) })
 	}), 0, redistest.Pass)
-	deliver(0)
+	enqueue(0)
 	time.Sleep(refusing)
 	rule.Remove()
 	tries.spin(w, 1)
@@ -486,7 +486,7 @@ func wrongType(w *world, name string) {
 	if name == "receivers" {
 		w.server.Do("RENAME", key+".kept", key)
 	}
-	deliver(10)
+	enqueue(10)
 	w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: "wrong type", N: 64})
 	w.drained(15 * time.Second)
 	shutdown(true)
@@ -513,7 +513,7 @@ func flush(w *world, what string, busy bool) {
 		w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: words[0], N: allowed})
 		for i := range 3 {
 			if !busy && w.post(w.channels[0], usual[i*2], nil) != nil {
-				w.Log("a delivery of unknown outcome") // its connection, too, was killed
+				w.Log("an enqueue of unknown outcome") // its connection, too, was killed
 			}
 		}
 	}
@@ -590,7 +590,7 @@ func (b *blob) Resolve(ctx context.Context) error {
 	return nil
 }
 
-// payloads delivers n of the same, has one of them handled while its twins are held, sees that it is that one alone
+// payloads enqueues n of the same, has one of them handled while its twins are held, sees that it is that one alone
 // which goes, and then has all handled.
 func payloads(w *world, p []byte, bare bool, n int) {
 	c := w.channels[0]
@@ -606,14 +606,14 @@ func payloads(w *world, p []byte, bare bool, n int) {
 		wire = p // as a whole no header, so it needs no mark
 	}
 	for range n {
-		w.log.say(entry{Op: deliver, Phase: invoke, ID: c + "/blob", Note: planOK})
+		w.log.say(entry{Op: enqueue, Phase: invoke, ID: c + "/blob", Note: planOK})
 		var err error
 		if bare {
 			_, err = w.server.TryDo("LPUSH", "{"+c+"}.prepare", wire)
 		} else {
 			err = w.direct.Enqueue(context.Background(), b)
 		}
-		w.log.say(entry{Op: deliver, Phase: outcome(err), ID: c + "/blob", Note: planOK})
+		w.log.say(entry{Op: enqueue, Phase: outcome(err), ID: c + "/blob", Note: planOK})
 		if err != nil {
 			w.Fatal(err)
 		}

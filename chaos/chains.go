@@ -59,12 +59,12 @@ func (m *message) follow(ctx context.Context, attempt, steps int) error {
 	return nil
 }
 
-// follow adds the deliveries that nobody says, because an ack makes them: what was handled to its end, and is not in
-// Redis any more, was acked, once, and so its next step was delivered, once.
+// follow adds the enqueues that nobody says, because an ack makes them: what was handled to its end, and is not in
+// Redis any more, was acked, once, and so its next step was enqueued, once.
 func (h *history) follow(spare map[string]bool) {
 	plans, handled, held := make(map[string]string), make(map[string]time.Time), make(map[string]bool)
 	for _, e := range h.entries {
-		if e.Op == deliver && e.Phase == invoke && following(e.Note) > 0 {
+		if e.Op == enqueue && e.Phase == invoke && following(e.Note) > 0 {
 			plans[e.ID] = e.Note
 		} else if _, there := handled[e.ID]; e.Op == handle && e.Phase == ok && !there {
 			handled[e.ID] = e.At
@@ -89,8 +89,8 @@ func (h *history) follow(spare map[string]bool) {
 			if id = nextStep(id); phase == info {
 				spare[id] = true
 			}
-			h.entries = append(h.entries, entry{At: at, By: "ack", Op: deliver, Phase: invoke, ID: id, Note: planOK},
-				entry{At: at, By: "ack", Op: deliver, Phase: phase, ID: id})
+			h.entries = append(h.entries, entry{At: at, By: "ack", Op: enqueue, Phase: invoke, ID: id, Note: planOK},
+				entry{At: at, By: "ack", Op: enqueue, Phase: phase, ID: id})
 		}
 	}
 	sortEntries(h.entries)
@@ -139,7 +139,7 @@ func chains(w *world, r *rand.Rand, long bool) {
 	w.freed(10*time.Second, true)
 }
 
-// withAck matches the script that delivers with an ack, whatever its text is, and the reap, which has its keys, too.
+// withAck matches the script that enqueues with an ack, whatever its text is, and the reap, which has its keys, too.
 func withAck(channel string) redistest.Match {
 	return redistest.Command("", "{"+channel+"}.doing.", "}.prepare", "}.kept")
 }
@@ -154,7 +154,7 @@ func (w *world) meets(x *worker, rule *redistest.Rule) {
 	rule.Remove()
 }
 
-// chain delivers the first step of n chains.
+// chain enqueues the first step of n chains.
 func (w *world) chain(n, after int) {
 	ms, es := make([]shunt.IMessage, n), make([]entry, n)
 	for i := range ms {
@@ -167,7 +167,7 @@ func (w *world) chain(n, after int) {
 		if k%8 == 0 {
 			m.plan = fmt.Sprint(planFalter, after)
 		}
-		ms[i], es[i] = m, entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan}
+		ms[i], es[i] = m, entry{Op: enqueue, Phase: invoke, ID: m.id, Note: m.plan}
 	}
 	w.log.say(es...)
 	err := w.direct.EnqueueAll(context.Background(), ms)
@@ -180,14 +180,14 @@ func (w *world) chain(n, after int) {
 	w.log.say(es...)
 }
 
-// loseFollows loses replies to acks that deliver what follows.
+// loseFollows loses replies to acks that enqueue what follows.
 func loseFollows(w *world) {
 	x := w.start(orders{Workers: 4, Lease: time.Second})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	for range 12 {
 		rule := x.proxy.On(withAck(w.channels[0]), 1, redistest.CutAfter)
 		w.until(5*time.Second, "the fault strikes", func() bool {
-			w.deliver(3, planThen+"3")
+			w.enqueue(3, planThen+"3")
 			return rule.Struck() > 0
 		})
 		w.struck("lost reply", x)

@@ -39,9 +39,9 @@ const (
 
 // verdict is what the checker found, in Jepsen's words.
 type verdict struct {
-	Attempted  int // messages whose delivery was begun
-	Enqueued   int // K: whose delivery returned nil
-	Unknown    int // whose delivery has an unknown outcome
+	Attempted  int // messages whose enqueue was begun
+	Enqueued   int // K: whose enqueue returned nil
+	Unknown    int // whose enqueue has an unknown outcome
 	Recovered  int // of these, those that were there after all
 	Handled    int // D: handled to an end
 	Dead       int
@@ -52,7 +52,7 @@ type verdict struct {
 	Lost       int
 	Unexpected int
 	Orphaned   int
-	Recovery   []time.Duration // fault to redelivery
+	Recovery   []time.Duration // fault to the next handling
 	Lateness   []time.Duration // due to handled
 	Faults     map[string]int
 
@@ -132,7 +132,7 @@ func (v *verdict) Err() error {
 
 func (v *verdict) String() string {
 	return fmt.Sprintf(
-		"delivered %d (unknown %d, recovered %d), handled %d, dead %d: lost %d, duplicated %d (allowed %d), "+
+		"enqueued %d (unknown %d, recovered %d), handled %d, dead %d: lost %d, duplicated %d (allowed %d), "+
 			"unexpected %d, orphaned %d; acked %d, late acks %d",
 		v.Enqueued,
 		v.Unknown,
@@ -149,7 +149,7 @@ func (v *verdict) String() string {
 	)
 }
 
-// subject is what the ledgers say of one id; there may be several deliveries of one, which then have the same payload.
+// subject is what the ledgers say of one id; there may be several enqueues of one, which then have the same payload.
 type subject struct {
 	plan                 string
 	invoked, known, info int
@@ -188,7 +188,7 @@ func check(h *history) *verdict {
 	ends := make(map[string]bool)      // processes that handled, and whether they have said all
 	mute := make(map[string]bool)      // whose events did not all fit
 	for _, e := range h.entries {
-		if e.ID != "" && (e.Op == deliver || e.Op == handle) {
+		if e.ID != "" && (e.Op == enqueue || e.Op == handle) {
 			s := of(e.ID)
 			s.story = append(s.story, e)
 			if e.Serial != "" {
@@ -205,7 +205,7 @@ func check(h *history) *verdict {
 			}
 		}
 		switch e.Op {
-		case deliver:
+		case enqueue:
 			s := of(e.ID)
 			switch e.Phase {
 			case invoke:
@@ -284,7 +284,7 @@ func check(h *history) *verdict {
 		}
 		if s.invoked == 0 && seen > 0 {
 			v.Unexpected++
-			broke("I3 unexpected", id, "nobody delivered it")
+			broke("I3 unexpected", id, "nobody enqueued it")
 			continue
 		}
 		if s.known == 0 && s.info > 0 && seen > 0 {
@@ -293,15 +293,15 @@ func check(h *history) *verdict {
 		if missing := s.known - s.ok - s.left; missing > 0 && !spare[id] {
 			v.Lost += missing
 			if !h.lossy {
-				broke("I1 lost", id, "delivered %d times, handled to the end %d times, and %d times in Redis", s.known,
+				broke("I1 lost", id, "enqueued %d times, handled to the end %d times, and %d times in Redis", s.known,
 					s.ok, s.left)
 			}
 		}
-		// Each delivery is in one place: in Redis, or taken out of it by one ack.
+		// Each enqueue is in one place: in Redis, or taken out of it by one ack.
 		if over := s.left + s.acked - s.known - s.info; !h.lossy &&
 			(over > 0 || whole && !s.bare && !spare[id] && s.known > s.left+s.acked+s.doubt) {
 			broke("I6 conservation", id,
-				"delivered %d times (%d more perhaps), acked %d times (%d more perhaps), and %d times in Redis",
+				"enqueued %d times (%d more perhaps), acked %d times (%d more perhaps), and %d times in Redis",
 				s.known, s.info, s.acked, s.doubt, s.left)
 		}
 		for attempt, n := range s.done {
@@ -453,13 +453,13 @@ func (h *history) stranded(broke func(string, string, string, ...any)) {
 	waiting := make(map[string]time.Time) // since when it could have been
 	for _, e := range h.entries {
 		switch {
-		case e.Op == deliver && e.Phase == invoke && !e.Due.IsZero():
+		case e.Op == enqueue && e.Phase == invoke && !e.Due.IsZero():
 			waiting[e.ID] = e.Due
-		case e.Op == deliver && e.Phase == ok:
+		case e.Op == enqueue && e.Phase == ok:
 			if t, known := waiting[e.ID]; !known || t.Before(e.At) {
 				waiting[e.ID] = e.At
 			}
-		case e.Op == deliver && e.Phase != invoke:
+		case e.Op == enqueue && e.Phase != invoke:
 			delete(waiting, e.ID)
 		case e.Op == handle:
 			waiting[e.ID] = time.Unix(1<<40, 0)
@@ -508,7 +508,7 @@ func (h *history) times(v *verdict, broke func(string, string, string, ...any)) 
 	due := make(map[string]map[int]time.Time)
 	for _, e := range h.entries {
 		switch {
-		case e.Op == deliver && e.Phase == invoke && !e.Due.IsZero():
+		case e.Op == enqueue && e.Phase == invoke && !e.Due.IsZero():
 			due[e.ID] = map[int]time.Time{1: e.Due}
 		case e.Op == fault:
 			for k := range open {
@@ -557,7 +557,7 @@ func (h *history) times(v *verdict, broke func(string, string, string, ...any)) 
 	}
 }
 
-// order finds what was started although something higher was surely ready (I10): delivered a margin before, and started
+// order finds what was started although something higher was surely ready (I10): enqueued a margin before, and started
 // by nobody until a margin after.
 func (h *history) order(broke func(string, string, string, ...any)) {
 	type span struct{ from, to time.Time }
@@ -573,8 +573,8 @@ func (h *history) order(broke func(string, string, string, ...any)) {
 		if r < 0 {
 			continue
 		}
-		s := ready[r][e.ID] // a handler's first word may come before the delivery's last
-		if e.Op == deliver && e.Phase == ok && s.from.IsZero() {
+		s := ready[r][e.ID] // a handler's first word may come before the enqueue's last
+		if e.Op == enqueue && e.Phase == ok && s.from.IsZero() {
 			s.from = e.At
 		} else if e.Op == handle && e.Phase == invoke && s.to.IsZero() {
 			s.to = e.At
@@ -599,7 +599,7 @@ func (h *history) order(broke func(string, string, string, ...any)) {
 }
 
 // weights compares what was started of each channel with its share, for as long as all had something (I10): what is
-// delivered before the first start counts.
+// enqueued before the first start counts.
 func (h *history) weights(broke func(string, string, string, ...any)) {
 	if h.shares == nil {
 		return
@@ -620,7 +620,7 @@ func (h *history) weights(broke func(string, string, string, ...any)) {
 	for _, e := range h.entries {
 		switch prefix := of(e.ID); {
 		case prefix == "":
-		case e.Op == deliver && e.Phase == ok && n == 0:
+		case e.Op == enqueue && e.Phase == ok && n == 0:
 			left[prefix]++
 		case e.Op == handle && e.Phase == invoke:
 			n++

@@ -34,10 +34,10 @@ func said(lines ...string) *history {
 				e.ID = w
 			}
 		}
-		if e.Op != deliver && e.Op != fault && e.Op != count && e.Op != pace && e.ID != "" {
+		if e.Op != enqueue && e.Op != fault && e.Op != count && e.Op != pace && e.ID != "" {
 			e.Serial = "s" + e.ID
 		}
-		if e.Op != deliver && e.Op != handle && e.Op != fault && e.Op != count && e.Op != pace {
+		if e.Op != enqueue && e.Op != handle && e.Op != fault && e.Op != count && e.Op != pace {
 			e.ID = ""
 		}
 		h.entries = append(h.entries, e)
@@ -54,26 +54,26 @@ func msOf(s string) time.Duration {
 	return d
 }
 
-// clean is a history in which nothing is wrong, and much happens: a retry, a reject, an unknown delivery that was there
+// clean is a history in which nothing is wrong, and much happens: a retry, a reject, an unknown enqueue that was there
 // and one that was not, a duplicate that a fault allows, a delay.
 func clean() *history {
 	h := said(
-		"h deliver invoke a plan=ok",
-		"h deliver ok a",
-		"h deliver invoke b plan=retry",
-		"h deliver ok b",
-		"h deliver invoke c plan=reject",
-		"h deliver ok c",
-		"h deliver invoke d plan=ok",
-		"h deliver info d",
-		"h deliver invoke e plan=ok",
-		"h deliver info e",
-		"h deliver invoke f plan=ok",
-		"h deliver fail f",
-		"h deliver invoke g plan=ok due=250",
-		"h deliver ok g",
-		"h deliver invoke k plan=kill",
-		"h deliver ok k",
+		"h enqueue invoke a plan=ok",
+		"h enqueue ok a",
+		"h enqueue invoke b plan=retry",
+		"h enqueue ok b",
+		"h enqueue invoke c plan=reject",
+		"h enqueue ok c",
+		"h enqueue invoke d plan=ok",
+		"h enqueue info d",
+		"h enqueue invoke e plan=ok",
+		"h enqueue info e",
+		"h enqueue invoke f plan=ok",
+		"h enqueue fail f",
+		"h enqueue invoke g plan=ok due=250",
+		"h enqueue ok g",
+		"h enqueue invoke k plan=kill",
+		"h enqueue ok k",
 		"w1 handle invoke a",
 		"w1 handle ok a",
 		"w1 acked info a",
@@ -92,10 +92,10 @@ func clean() *history {
 		"w1 handle invoke d",
 		"w1 handle ok d",
 		"w1 acked info d",
-		"h deliver invoke x plan=ok",
-		"h deliver ok x",
-		"h deliver invoke y plan=ok",
-		"h deliver ok y",
+		"h enqueue invoke x plan=ok",
+		"h enqueue ok x",
+		"h enqueue invoke y plan=ok",
+		"h enqueue ok y",
 		"w2 handle invoke y",
 		"w2 handle invoke k",
 		"w2 handle invoke x",
@@ -154,20 +154,20 @@ func TestChecker(t *testing.T) {
 		want []string
 	}{
 		{"clean", func(*history) {}, nil},
-		{"never handled", more("h deliver invoke z plan=ok", "h deliver ok z"), []string{"I1 lost"}},
-		{"acked before it was handled", more("h deliver invoke z plan=ok", "h deliver ok z", "w3 handle invoke z",
+		{"never handled", more("h enqueue invoke z plan=ok", "h enqueue ok z"), []string{"I1 lost"}},
+		{"acked before it was handled", more("h enqueue invoke z plan=ok", "h enqueue ok z", "w3 handle invoke z",
 			"w3 acked info z"), []string{"I1 lost"}},
 		{"rejected and not in dead", func(h *history) { h.left = h.left[1:] }, []string{"I1 lost"}},
-		{"one of two twins", more("h deliver invoke z plan=ok", "h deliver ok z", "h deliver invoke z plan=ok",
-			"h deliver ok z", "w1 handle invoke z", "w1 handle ok z", "w1 acked info z"), []string{"I1 lost"}},
-		{"lossy", both(more("h deliver invoke z plan=ok", "h deliver ok z"), func(h *history) { h.lossy = true }), nil},
-		{"left in prepare", both(more("h deliver invoke z plan=ok", "h deliver ok z"), left(place{ID: "z",
+		{"one of two twins", more("h enqueue invoke z plan=ok", "h enqueue ok z", "h enqueue invoke z plan=ok",
+			"h enqueue ok z", "w1 handle invoke z", "w1 handle ok z", "w1 acked info z"), []string{"I1 lost"}},
+		{"lossy", both(more("h enqueue invoke z plan=ok", "h enqueue ok z"), func(h *history) { h.lossy = true }), nil},
+		{"left in prepare", both(more("h enqueue invoke z plan=ok", "h enqueue ok z"), left(place{ID: "z",
 			State: "prepare"})), []string{"I2 not drained"}},
-		{"left in delay", both(more("h deliver invoke z plan=ok", "h deliver ok z"), left(place{ID: "z",
+		{"left in delay", both(more("h enqueue invoke z plan=ok", "h enqueue ok z"), left(place{ID: "z",
 			State: "delay"})), []string{"I2 not drained"}},
-		{"nobody delivered it", more("w1 handle invoke z", "w1 handle ok z", "w1 acked info z"),
+		{"nobody enqueued it", more("w1 handle invoke z", "w1 handle ok z", "w1 acked info z"),
 			[]string{"I3 unexpected"}},
-		{"delivered in vain and handled", more("w1 handle invoke f", "w1 handle ok f", "w1 acked info f"),
+		{"enqueued in vain and handled", more("w1 handle invoke f", "w1 handle ok f", "w1 acked info f"),
 			[]string{"I3 unexpected"}},
 		{"corrupt in Redis", left(place{ID: "corrupt z", State: "dead"}), []string{"I3 unexpected"}},
 		{"two acks", more("w2 acked info a"), []string{"I4 double ack", "I6 conservation"}},
@@ -183,22 +183,22 @@ func TestChecker(t *testing.T) {
 					h.entries[i].N = 1
 				}
 			}
-			more("h deliver invoke z plan=ok", "h deliver ok z", "w2 handle invoke z", "w2 handle ok z",
+			more("h enqueue invoke z plan=ok", "h enqueue ok z", "w2 handle invoke z", "w2 handle ok z",
 				"w2 fault info kill", "w1 handle invoke z", "w1 handle ok z", "w1 acked info z")(h)
 		}, []string{"I5 duplicated", "I5 unexplained"}},
-		{"twice in Redis", both(more("h deliver invoke z plan=reject", "h deliver ok z", "w1 handle invoke z",
+		{"twice in Redis", both(more("h enqueue invoke z plan=reject", "h enqueue ok z", "w1 handle invoke z",
 			"w1 handle fail z", "w1 rejected info z"), left(place{ID: "z", State: "dead"}, place{ID: "z",
 			State: "dead"})), []string{"I6 conservation"}},
 		{"neither acked nor in Redis", both(drop("\tw2\t"), drop("\"g\"\tsg"), drop("\t\"\"\tsg")),
 			[]string{"I1 lost", "I6 conservation"}},
 		{"acked and in Redis", left(place{ID: "a", State: "delay"}), []string{"I2 not drained", "I6 conservation"}},
-		{"nobody had begun it at a quiet point", more("h deliver invoke z plan=ok", "h deliver ok z",
+		{"nobody had begun it at a quiet point", more("h enqueue invoke z plan=ok", "h enqueue ok z",
 			"h quiet info due=60500 at=1000", "w1 handle invoke z at=1001", "w1 handle ok z at=1002",
 			"w1 acked info z at=1003"), []string{"I2 not drained"}},
-		{"delivered after the calm began", more("h deliver invoke z plan=ok", "h deliver ok z",
+		{"enqueued after the calm began", more("h enqueue invoke z plan=ok", "h enqueue ok z",
 			"h quiet info due=60000 at=1000", "w1 handle invoke z at=1001", "w1 handle ok z at=1002",
 			"w1 acked info z at=1003"), nil},
-		{"orphaned", both(more("h deliver invoke z plan=ok", "h deliver ok z"), left(place{ID: "z", State: "doing",
+		{"orphaned", both(more("h enqueue invoke z plan=ok", "h enqueue ok z"), left(place{ID: "z", State: "doing",
 			Key: "{c}.doing.x.0"})), []string{"I7 orphaned"}},
 		{"a living one judged", func(h *history) {
 			h.entries = append(h.entries, entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
@@ -229,27 +229,27 @@ func TestChecker(t *testing.T) {
 			h.entries = append(h.entries, entry{At: time.Unix(1000, 0), By: "w2", Op: "started", Note: "inc"},
 				entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})
 		}, nil},
-		{"slow recovery", more("h deliver invoke z plan=ok", "h deliver ok z", "w2 handle invoke z",
+		{"slow recovery", more("h enqueue invoke z plan=ok", "h enqueue ok z", "w2 handle invoke z",
 			"w2 fault info kill n=16", "w1 handle invoke z at=5000", "w1 handle ok z at=5001",
 			"w1 acked info z at=5002"), []string{"I8 recovery"}},
-		{"early", more("h deliver invoke z plan=ok due=70000", "h deliver ok z", "w1 handle invoke z",
+		{"early", more("h enqueue invoke z plan=ok due=70000", "h enqueue ok z", "w1 handle invoke z",
 			"w1 handle ok z", "w1 acked info z"), []string{"I9 early"}},
-		{"early retry", more("h deliver invoke z plan=retry", "h deliver ok z", "w1 handle invoke z",
+		{"early retry", more("h enqueue invoke z plan=retry", "h enqueue ok z", "w1 handle invoke z",
 			"w1 handle fail z due=70000", "w1 retried info z", "w1 handle invoke z attempt=2",
 			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"), []string{"I9 early"}},
-		{"late", more("h deliver invoke z plan=ok due=0", "h deliver ok z", "w1 handle invoke z", "w1 handle ok z",
+		{"late", more("h enqueue invoke z plan=ok due=0", "h enqueue ok z", "w1 handle invoke z", "w1 handle ok z",
 			"w1 acked info z"), []string{"I9 late"}},
-		{"lower first", both(more("h deliver invoke hi/1 plan=ok", "h deliver ok hi/1", "h deliver invoke lo/1 "+
-			"plan=ok", "h deliver ok lo/1", "w1 handle invoke lo/1 at=300", "w1 handle ok lo/1 at=301",
+		{"lower first", both(more("h enqueue invoke hi/1 plan=ok", "h enqueue ok hi/1", "h enqueue invoke lo/1 "+
+			"plan=ok", "h enqueue ok lo/1", "w1 handle invoke lo/1 at=300", "w1 handle ok lo/1 at=301",
 			"w1 acked info lo/1 at=302",
 			"w1 handle invoke hi/1 at=500", "w1 handle ok hi/1 at=501", "w1 acked info hi/1 at=502"),
 			func(h *history) { h.ranks = []string{"hi/", "lo/"} }), []string{"I10 order"}},
-		{"a fair share", both(more("h deliver invoke hi/1 plan=ok", "h deliver ok hi/1", "h deliver invoke lo/1 "+
-			"plan=ok", "h deliver ok lo/1", "w1 handle invoke hi/1", "w1 handle ok hi/1", "w1 acked info hi/1",
+		{"a fair share", both(more("h enqueue invoke hi/1 plan=ok", "h enqueue ok hi/1", "h enqueue invoke lo/1 "+
+			"plan=ok", "h enqueue ok lo/1", "w1 handle invoke hi/1", "w1 handle ok hi/1", "w1 acked info hi/1",
 			"w1 handle invoke lo/1", "w1 handle ok lo/1", "w1 acked info lo/1"),
 			func(h *history) { h.shares = map[string]int{"hi/": 99, "lo/": 1} }), nil},
-		{"less than its share", both(more("h deliver invoke hi/1 plan=ok", "h deliver ok hi/1",
-			"h deliver invoke lo/1 plan=ok", "h deliver ok lo/1", "w1 handle invoke hi/1", "w1 handle ok hi/1",
+		{"less than its share", both(more("h enqueue invoke hi/1 plan=ok", "h enqueue ok hi/1",
+			"h enqueue invoke lo/1 plan=ok", "h enqueue ok lo/1", "w1 handle invoke hi/1", "w1 handle ok hi/1",
 			"w1 acked info hi/1",
 			"w1 handle invoke lo/1", "w1 handle ok lo/1", "w1 acked info lo/1"),
 			func(h *history) { h.shares = map[string]int{"hi/": 1, "lo/": 1} }), []string{"I10 share"}},
@@ -259,9 +259,9 @@ func TestChecker(t *testing.T) {
 		}, []string{"I11 liveness"}},
 		{"more keys than before", more("h count ok keys n=03"), []string{"I11 liveness"}},
 		{"slower than before", more("h pace ok rate n=44"), []string{"I11 liveness"}},
-		{"an innocent dead", both(more("h deliver invoke z plan=ok", "h deliver ok z"), left(place{ID: "z",
+		{"an innocent dead", both(more("h enqueue invoke z plan=ok", "h enqueue ok z"), left(place{ID: "z",
 			State: "dead"})), []string{"I12 poison"}},
-		{"a killer not dead", both(drop("\"k\""), more("h deliver invoke k plan=kill", "h deliver ok k"),
+		{"a killer not dead", both(drop("\"k\""), more("h enqueue invoke k plan=kill", "h enqueue ok k"),
 			func(h *history) { h.left[1].State = "suspect" }), []string{"I12 poison", "I2 not drained"}},
 		{"a killer dead too soon", func(h *history) { h.left[1].Recoveries = 3 }, []string{"I12 poison"}},
 		{"a killer dead without a reason", func(h *history) { h.left[1].Failure = "" }, []string{"I12 poison"}},
@@ -313,7 +313,7 @@ func TestLedger(t *testing.T) {
 			Due:     at.Add(1),
 			Note:    "\x00\xff",
 		},
-		{At: at.Add(1), By: "b", Op: deliver, Phase: ok},
+		{At: at.Add(1), By: "b", Op: enqueue, Phase: ok},
 		{At: at.Add(2), By: "w", Op: fault, Phase: info, N: 1},
 	}
 	b.say(want[1])
@@ -337,7 +337,7 @@ func TestLedger(t *testing.T) {
 	b.file.Close()
 }
 
-// Payloads that are no messages, or whose bytes are not those that were delivered, are seen.
+// Payloads that are no messages, or whose bytes are not those that were enqueued, are seen.
 func TestChecksum(t *testing.T) {
 	m := &message{id: "c/1", plan: planOK, filler: []byte("abc \n\x00")}
 	if got := parseMessage(m.payload()); got.corrupt != "" || got.id != m.id || got.plan != m.plan ||

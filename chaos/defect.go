@@ -215,7 +215,7 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 				},
 			},
 			schedule: func(w *world) {
-				w.deliver(20, planOK+"+500")
+				w.enqueue(20, planOK+"+500")
 				w.start(orders{Workers: 2})
 				key := "{" + w.channels[0] + "}.prepare"
 				w.server.Do("SET", key, "not shunt's")
@@ -253,7 +253,7 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 			},
 			schedule: func(w *world) {
 				victim := w.start(orders{Workers: 1, Lease: time.Second})
-				w.deliver(1, planHold+victim.Name)
+				w.enqueue(1, planHold+victim.Name)
 				w.holds(victim, 1)
 				k := "{" + w.channels[0] + "}"
 				id := w.channels[0] + "/twin"
@@ -307,7 +307,7 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 			lua: []luaEdit{
 				{"enqueue", "local again = new == 0", "local again = new == 2"},
 			},
-			schedule: loseDeliveries,
+			schedule: loseEnqueues,
 			row:      "ids",
 		},
 		{
@@ -330,7 +330,7 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 // killHolding kills a process in the midst of its handlers, beside a survivor.
 func killHolding(w *world) {
 	dying := w.start(orders{Workers: 8, Lease: time.Second})
-	w.deliver(8, planHold+dying.Name)
+	w.enqueue(8, planHold+dying.Name)
 	w.holds(dying, 8)
 	w.start(orders{Workers: 8, Lease: time.Second})
 	w.kill(dying)
@@ -343,7 +343,7 @@ func cutReapers(w *world) { reapers(w, newRand(1), false) }
 // killBesideHolders kills one process beside others whose handlers outlast their lease.
 func killBesideHolders(w *world) {
 	a, b := w.start(orders{Workers: 4, Lease: time.Second}), w.start(orders{Workers: 4, Lease: time.Second})
-	w.deliver(8, planDeaf+"3500")
+	w.enqueue(8, planDeaf+"3500")
 	w.until(10*time.Second, "all in hand", func() bool { return w.begun(a.Name)+w.begun(b.Name) >= 8 })
 	dying := w.start(orders{Workers: 4, Lease: time.Second})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(dying.Name, "started") > 0 })
@@ -359,7 +359,7 @@ func loseReply(w *world, plan string, match redistest.Match) {
 	for n := range 3 {
 		rule := x.proxy.On(match, 1+n, redistest.CutAfter)
 		w.until(5*time.Second, "the fault strikes", func() bool {
-			w.deliver(2, plan)
+			w.enqueue(2, plan)
 			return rule.Struck() > 0
 		})
 		w.struck("lost reply", x)
@@ -374,10 +374,10 @@ func refuseRetries(w *world) {
 	x := w.start(orders{Workers: 2, Lease: time.Second})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	for range 3 {
-		w.deliver(2, planSlow+"200") // so that what comes meanwhile is taken together
+		w.enqueue(2, planSlow+"200") // so that what comes meanwhile is taken together
 		refused := x.proxy.On(redistest.ByScript(store.Retry)(w.channels[0]), 12,
 			redistest.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot"))
-		w.deliver(160, planOK, planOK, planOK, planOK, planOK, planOK, planRetry, planOK)
+		w.enqueue(160, planOK, planOK, planOK, planOK, planOK, planOK, planRetry, planOK)
 		w.until(5*time.Second, "the fault strikes", func() bool { return refused.Struck() > 0 })
 		w.struck("refused")
 		w.drained(5 * time.Second)
@@ -394,7 +394,7 @@ func cutPromoters(w *world) {
 				(touches(args, "}.prepare") || strings.HasPrefix(string(args[0]), "Z"))
 		}, 1+n, redistest.CutAfter)
 		w.until(8*time.Second, "the fault strikes", func() bool {
-			w.deliver(1, planOK+"+30")
+			w.enqueue(1, planOK+"+30")
 			time.Sleep(20 * time.Millisecond)
 			return rule.Struck() > 0
 		})

@@ -26,7 +26,7 @@ type row struct {
 	rounds   int           // of the long form
 	short    bool          // has a place in make test
 	drain    time.Duration // for what is left to be drained once all is healed
-	recover  time.Duration // p99 of fault to redelivery
+	recover  time.Duration // p99 of fault to the next handling
 	late     time.Duration // p99 of due to handled
 	lossy    bool          // the durability setting promises nothing
 	alone    bool          // measures, or loads the machine: nothing else goes on beside it in the long form
@@ -253,7 +253,7 @@ var rows = []row{
 	},
 	{
 		id:     "chains",
-		what:   "SIGKILL of workers whose messages follow each other, some at the ack that delivers",
+		what:   "SIGKILL of workers whose messages follow each other, some at the ack that enqueues",
 		run:    chains,
 		rounds: 1,
 		short:  true,
@@ -290,10 +290,10 @@ func calm(w *world, r *rand.Rand, long bool) {
 	n := sized(long, 2000, 20000)
 	w.start(orders{})
 	w.start(orders{})
-	w.deliver(n, planOK, planOK, planReject, planOK, planPanic, planOK, planGoexit, planOK)
+	w.enqueue(n, planOK, planOK, planReject, planOK, planPanic, planOK, planGoexit, planOK)
 	w.drained(30 * time.Second)
 	for range n / 20 { // lateness is measured where workers are free
-		w.deliver(1, planOK+"+150")
+		w.enqueue(1, planOK+"+150")
 		time.Sleep(3 * time.Millisecond)
 	}
 	w.struck("none")
@@ -303,7 +303,7 @@ func ordered(w *world, r *rand.Rand, long bool) {
 	w.h.ranks = []string{w.channels[0] + "/", w.channels[1] + "/"}
 	w.start(orders{Workers: 4})
 	for range 300 {
-		w.deliver(10, planSlow+"5") // in turn: as many high as low
+		w.enqueue(10, planSlow+"5") // in turn: as many high as low
 		time.Sleep(10 * time.Millisecond)
 	}
 	w.struck("none")
@@ -313,7 +313,7 @@ func ordered(w *world, r *rand.Rand, long bool) {
 func shared(w *world, r *rand.Rand, long bool) {
 	n := sized(long, 400, 4000)
 	w.h.shares = map[string]int{w.channels[0] + "/": 3, w.channels[1] + "/": 1}
-	w.deliver(2*n, planOK)
+	w.enqueue(2*n, planOK)
 	w.start(orders{Workers: 4, Weights: []int{3, 1}})
 	w.struck("none")
 }
@@ -336,7 +336,7 @@ func kills(w *world, r *rand.Rand, long bool) {
 func survivor(w *world, r *rand.Rand, long bool) {
 	const byDefault = 10 * time.Second
 	dying := w.start(orders{Workers: 64, Lease: byDefault})
-	w.deliver(64, planDeaf+"1000")
+	w.enqueue(64, planDeaf+"1000")
 	w.holds(dying, 64)
 	survivor := w.start(orders{Workers: 64, Lease: byDefault})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(survivor.Name, "started") > 0 })
@@ -363,7 +363,7 @@ func zombies(w *world, r *rand.Rand, long bool) {
 func forgotten(w *world, r *rand.Rand, long bool) {
 	w.start(orders{})
 	x := w.start(orders{Lease: time.Second})
-	w.deliver(40, planDeaf+"500")
+	w.enqueue(40, planDeaf+"500")
 	w.holds(x, 4)
 	_ = x.Stop()
 	w.struck("stop", x)
@@ -375,7 +375,7 @@ func forgotten(w *world, r *rand.Rand, long bool) {
 	w.server.Do("DEL", k.DeadReceivers)
 	_ = x.Cont()
 	w.until(10*time.Second, "it finds out", func() bool { return w.told(x.Name, "lease-lost") > 0 })
-	w.deliver(100)
+	w.enqueue(100)
 }
 
 func pauses(w *world, r *rand.Rand, long bool) {
@@ -405,9 +405,9 @@ func pauses(w *world, r *rand.Rand, long bool) {
 }
 
 func poison(w *world, r *rand.Rand, long bool) {
-	w.deliver(500)
-	w.deliver(1, planKill)
-	w.deliver(500)
+	w.enqueue(500)
+	w.enqueue(1, planKill)
+	w.enqueue(500)
 	x := w.start(orders{Workers: 64, Lease: time.Second})
 	w.until(60*time.Second, "the killer is dead", func() bool {
 		if x.Gone() {
@@ -480,9 +480,9 @@ func holes(w *world, r *rand.Rand, long bool) {
 			ctx, cancel := context.WithTimeout(context.Background(), d/2)
 			began := time.Now()
 			m := &message{channel: w.channels[0], id: fmt.Sprintf("%s/%d", w.channels[0], w.next.Add(1)), plan: planOK}
-			w.log.say(entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan})
+			w.log.say(entry{Op: enqueue, Phase: invoke, ID: m.id, Note: m.plan})
 			err := caller.Enqueue(ctx, m)
-			w.log.say(entry{Op: deliver, Phase: outcome(err), ID: m.id, Note: fmt.Sprint(err)})
+			w.log.say(entry{Op: enqueue, Phase: outcome(err), ID: m.id, Note: fmt.Sprint(err)})
 			if took := time.Since(began); err == nil || took > d/2+time.Second {
 				w.Errorf("Enqueue into a black hole: %v after %v", err, took)
 			}
@@ -520,7 +520,7 @@ func slow(w *world, r *rand.Rand, long bool) {
 		w.proxy.Slow(line.latency, line.rate, line.slice)
 		w.struck("slow", w.all()...)
 		for range 5 {
-			w.deliver(8, planOK, planRetry, planReject, planOK+"+100")
+			w.enqueue(8, planOK, planRetry, planReject, planOK+"+100")
 			time.Sleep(time.Second)
 		}
 	}
@@ -634,7 +634,7 @@ func flushes(w *world, r *rand.Rand, long bool) {
 	}
 }
 
-// full squeezes a server until deliveries are refused and takes, too, and then has it drained.
+// full squeezes a server until enqueues are refused and takes, too, and then has it drained.
 func full(w *world, r *rand.Rand, long bool) {
 	base := w.server.Memory()
 	w.server.Do("CONFIG", "SET", "maxmemory", base+6<<20)
@@ -645,7 +645,7 @@ func full(w *world, r *rand.Rand, long bool) {
 		err = w.post(w.channels[0], usual[n%len(usual)], filler)
 	}
 	if !errors.Is(err, shunt.ErrFull) {
-		w.Errorf("%d delivered, then %v", n, err)
+		w.Errorf("%d enqueued, then %v", n, err)
 	}
 	w.server.Do("CONFIG", "SET", "maxmemory", base+3<<20) // far beyond it: takes are refused until half is drained
 	w.struck("full")
@@ -692,7 +692,7 @@ func limits(w *world, r *rand.Rand, long bool) {
 func reapers(w *world, r *rand.Rand, long bool) {
 	victim := w.start(orders{Workers: 16, Lease: time.Second, Prefetch: 1})
 	k := store.KeysOf(w.channels[0])
-	w.deliver(8, planHold+victim.Name)
+	w.enqueue(8, planHold+victim.Name)
 	for i := range 8 {
 		if err := w.bare(w.channels[0], fmt.Sprintf("%s/bare%d", w.channels[0], i), planHold+victim.Name); err != nil {
 			w.Fatal(err)
@@ -735,7 +735,7 @@ func promoters(w *world, r *rand.Rand, long bool) {
 		for range batch {
 			m := &message{channel: w.channels[0], id: fmt.Sprintf("%s/%d", w.channels[0], w.next.Add(1)), plan: planOK}
 			ms = append(ms, m)
-			es = append(es, entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan, Due: due})
+			es = append(es, entry{Op: enqueue, Phase: invoke, ID: m.id, Note: m.plan, Due: due})
 		}
 		w.log.say(es...)
 		err := w.direct.EnqueueAll(ctx, ms, shunt.At(due))
@@ -779,13 +779,13 @@ func touches(args [][]byte, what string) bool {
 func evictions(w *world, r *rand.Rand, long bool) {
 	w.start(orders{})
 	w.start(orders{})
-	w.deliver(50, planOK, planRetry)
+	w.enqueue(50, planOK, planRetry)
 	w.drained(10 * time.Second)
 	w.server.Do("CONFIG", "SET", "timeout", "1") // cuts what is idle for a second
 	for range 5 {
 		time.Sleep(1500 * time.Millisecond)
 		w.struck("timeout")
-		w.deliver(10)
+		w.enqueue(10)
 	}
 	w.server.Do("CONFIG", "SET", "timeout", "0")
 	for range 10 { // the waiters, which are what blocks
@@ -799,7 +799,7 @@ func evictions(w *world, r *rand.Rand, long bool) {
 				w.struck("kill of a waiter", w.all()...)
 			}
 		}
-		w.deliver(5)
+		w.enqueue(5)
 	}
 	large := make([]byte, 200<<10)
 	for i := range 10 { // the connections of large elements
@@ -820,7 +820,7 @@ func evictions(w *world, r *rand.Rand, long bool) {
 		}
 	}
 	w.server.Do("CONFIG", "SET", "requirepass", "")
-	w.deliver(50)
+	w.enqueue(50)
 	w.exhausted()
 }
 
@@ -854,7 +854,7 @@ func (w *world) exhausted() {
 			taken = append(taken, c)
 		}
 	}
-	w.deliver(20)
+	w.enqueue(20)
 	for _, c := range taken {
 		c.Close()
 	}
@@ -866,7 +866,7 @@ func (w *world) exhausted() {
 		err != nil {
 		w.Errorf("nothing was said of the pool, of which %d connections were taken: %v", len(taken), err)
 	}
-	w.deliver(20)
+	w.enqueue(20)
 	w.drained(10 * time.Second)
 	if err := shutdown(context.Background()); err != nil {
 		w.Error(err)
@@ -890,7 +890,7 @@ func clocks(w *world, r *rand.Rand, long bool) {
 		w.start(orders{Clock: wrong})
 		w.struck("clock wrong by " + wrong)
 	}
-	deliverer := w.start(orders{Clock: "24h", Enqueue: 50, Plans: usual})
+	producer := w.start(orders{Clock: "24h", Enqueue: 50, Plans: usual})
 	w.flow(100, usual...)
 	for range 3 {
 		time.Sleep(2 * time.Second)
@@ -900,8 +900,8 @@ func clocks(w *world, r *rand.Rand, long bool) {
 	}
 	time.Sleep(2 * time.Second)
 	w.still()
-	_ = deliverer.Term()
-	<-deliverer.Ended()
+	_ = producer.Term()
+	<-producer.Ended()
 }
 
 // upgrade replaces every process by one of the next version, one after another, and goes back.

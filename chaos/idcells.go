@@ -18,8 +18,8 @@ var nameSteps = []struct {
 	step
 	caller bool
 }{
-	{step{"deliver with an ID", delivering, early}, true},
-	{step{"deliver with an ID, later", redistest.ByScript(store.Enqueue), early}, true},
+	{step{"enqueue with an ID", enqueueing, early}, true},
+	{step{"enqueue with an ID, later", redistest.ByScript(store.Enqueue), early}, true},
 	{step{"cancel", redistest.ByScript(store.Cancel), early}, true},
 	{step{"postpone", redistest.ByScript(store.Postpone), early}, true},
 	{step{"wait", redistest.ByScript(store.Wait), early}, true},
@@ -35,8 +35,8 @@ var nameSteps = []struct {
 	{step{"follow again, in the handover", redistest.ByScript(store.Follow), broken}, false},
 }
 
-// delivering matches the scripts that deliver what may be delivered again.
-func delivering(channel string) redistest.Match {
+// enqueueing matches the scripts that enqueue what may be enqueued again.
+func enqueueing(channel string) redistest.Match {
 	return redistest.Command("", "{"+channel+"}.prepare", "{"+channel+"}.receipts")
 }
 
@@ -114,8 +114,8 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 		}
 	}
 	w.load.Wait()
-	if caller { // receipts are forgotten with the last delivery and with Close
-		if err := n.deliver(n.channel+"/last", planOK, asked{}); err != nil {
+	if caller { // receipts are forgotten with the last enqueue and with Close
+		if err := n.enqueue(n.channel+"/last", planOK, asked{}); err != nil {
 			w.Error(err)
 		}
 		if err := n.q.Close(); err != nil {
@@ -136,11 +136,11 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 const tales = 8
 
 // tell is what becomes of messages with IDs, each in a goroutine of its own. cut says that a fault strikes but once:
-// then each call but the one that it strikes comes to what it should, and every delivery is made.
+// then each call but the one that it strikes comes to what it should, and every enqueue is made.
 func (w *world) tell(n *namer, cut bool) {
 	id := func(tale string) string { return n.channel + "/" + tale }
-	deliver := func(tale, plan string, a asked) bool {
-		err := n.deliver(id(tale), plan, a)
+	enqueue := func(tale, plan string, a asked) bool {
+		err := n.enqueue(id(tale), plan, a)
 		if cut && err != nil {
 			w.Errorf("%s: %v", tale, err)
 		}
@@ -169,40 +169,40 @@ func (w *world) tell(n *namer, cut bool) {
 	}
 	w.load.Go(func() { // an ID is free when its message is over, however that ends
 		for _, plan := range []string{planOK, planRetry, planReject, planOK} {
-			if deliver("again", plan, asked{}) {
+			if enqueue("again", plan, asked{}) {
 				over("again")
 			}
 		}
 	})
 	w.load.Go(func() {
-		if deliver("taken", planSlow+"300", asked{}) {
-			_ = n.deliver(id("taken"), planOK, asked{})
+		if enqueue("taken", planSlow+"300", asked{}) {
+			_ = n.enqueue(id("taken"), planOK, asked{})
 		}
 	})
 	w.load.Go(func() {
-		if deliver("later", planOK, asked{in: time.Hour}) {
+		if enqueue("later", planOK, asked{in: time.Hour}) {
 			again("later", func() error { return n.callOff(id("later")) })
-			deliver("later", planOK, asked{in: 50 * time.Millisecond})
+			enqueue("later", planOK, asked{in: 50 * time.Millisecond})
 		}
 	})
 	w.load.Go(func() {
-		if deliver("running", planSlow+"4000", asked{}) {
+		if enqueue("running", planSlow+"4000", asked{}) {
 			w.within(5*time.Second, func() bool { return w.begunOnce(id("running")) })
 			again("running", func() error { return n.callOff(id("running")) })
 		}
 	})
 	w.load.Go(func() {
-		if deliver("postponed", planOK, asked{in: time.Hour}) {
+		if enqueue("postponed", planOK, asked{in: time.Hour}) {
 			again("postponed", func() error { return n.putOff(id("postponed"), 100*time.Millisecond) })
 		}
 	})
-	w.load.Go(func() { deliver("expires", planRetry, asked{expire: time.Hour}) })
+	w.load.Go(func() { enqueue("expires", planRetry, asked{expire: time.Hour}) })
 	w.load.Go(func() {
-		deliver("chain", planThen+"2", asked{})
-		deliver("falters", planFalter+"2", asked{})
+		enqueue("chain", planThen+"2", asked{})
+		enqueue("falters", planFalter+"2", asked{})
 	})
 	w.load.Go(func() {
-		if !deliver("awaited", planSlow+"200", asked{retain: 20 * time.Second}) {
+		if !enqueue("awaited", planSlow+"200", asked{retain: 20 * time.Second}) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
@@ -225,16 +225,16 @@ func (w *world) begunOnce(id string) bool {
 	return false
 }
 
-// overBefore loses the reply to a delivery whose message is over, and its ID perhaps taken by another one, before its
-// deliverer is back: it is delivered, once, and handled, once.
+// overBefore loses the reply to an enqueue whose message is over, and its ID perhaps taken by another one, before its
+// producer is back: it is enqueued, once, and handled, once.
 func overBefore(w *world, other bool) {
 	calls := redistest.NewProxy(w.TB, w.server.Addr())
 	_, shutdown := w.receive(orders{Workers: 2})
 	n := &namer{q: w.queue("caller", calls.URL(), orders{Quiet: true}), log: w.log, channel: w.channels[0]}
 	id := n.channel + "/quick"
-	rule := calls.On(delivering(n.channel), 1, redistest.CutAfter)
+	rule := calls.On(enqueueing(n.channel), 1, redistest.CutAfter)
 	w.load.Go(func() {
-		if err := n.deliver(id, planOK, asked{}); err != nil {
+		if err := n.enqueue(id, planOK, asked{}); err != nil {
 			w.Error(err)
 		}
 	})
@@ -248,7 +248,7 @@ func overBefore(w *world, other bool) {
 	w.struck("lost reply")
 	w.until(5*time.Second, "it is over", func() bool { return w.begunOnce(id) && w.busy() == 0 })
 	if other {
-		if err := (&namer{q: w.direct, log: &ledger{by: "other", file: w.log.file}, channel: n.channel}).deliver(id,
+		if err := (&namer{q: w.direct, log: &ledger{by: "other", file: w.log.file}, channel: n.channel}).enqueue(id,
 			planSlow+"500", asked{}); err != nil {
 			w.Error(err)
 		}
@@ -257,7 +257,7 @@ func overBefore(w *world, other bool) {
 	w.load.Wait()
 	w.drained(5 * time.Second)
 	w.freed(3*time.Second, true)
-	w.receipted(2) // the other's deliverer has not been asked for another one yet
+	w.receipted(2) // the other's producer has not been asked for another one yet
 	shutdown(true)
 }
 
@@ -267,7 +267,7 @@ func expiredInHand(w *world) {
 	const ttl = 200 * time.Millisecond
 	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
 	id, k := n.channel+"/expired", store.KeysOf(n.channel)
-	if err := n.deliver(id, planDeaf+"300", asked{expire: ttl}); err != nil {
+	if err := n.enqueue(id, planDeaf+"300", asked{expire: ttl}); err != nil {
 		w.Fatal(err)
 	}
 	dead := store.NewIncarnation(1, time.Second)
@@ -275,7 +275,7 @@ func expiredInHand(w *world) {
 	w.server.Do("ZADD", k.DeadReceivers, 0, dead.Name+" 1 r")
 	w.struck("died between take and start")
 	time.Sleep(ttl + ttl/4)
-	if err := n.deliver(id, planDeaf+"800", asked{}); err != nil {
+	if err := n.enqueue(id, planDeaf+"800", asked{}); err != nil {
 		w.Error(err)
 	}
 	_, shutdown := w.receive(orders{Workers: 2})

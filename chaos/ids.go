@@ -18,7 +18,7 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// asked is what a delivery asks for beside its ID.
+// asked is what an enqueue asks for beside its ID.
 type asked struct{ unique, retain, expire, in time.Duration }
 
 func (a asked) options() (opts []shunt.Option) {
@@ -65,7 +65,7 @@ var named = []struct {
 	}, {planFalter + "1", asked{retain: 200 * time.Millisecond}},
 }
 
-// namer delivers messages with IDs, and does with them what can be done by ID. All of it is said.
+// namer enqueues messages with IDs, and does with them what can be done by ID. All of it is said.
 type namer struct {
 	q       *shunt.Queue
 	log     *ledger
@@ -78,7 +78,7 @@ func (n *namer) message(id, plan string) *message {
 	return &message{channel: n.channel, id: fmt.Sprintf("%s#%s.%d", id, n.log.by, n.next.Add(1)), plan: plan}
 }
 
-func (n *namer) deliver(id, plan string, a asked) error {
+func (n *namer) enqueue(id, plan string, a asked) error {
 	m := n.message(id, plan)
 	n.log.say(a.entry(m))
 	err := n.q.Enqueue(context.Background(), m, append(a.options(), shunt.ID(id))...)
@@ -86,12 +86,12 @@ func (n *namer) deliver(id, plan string, a asked) error {
 	return err
 }
 
-// entry begins a delivery.
+// entry begins an enqueue.
 func (a asked) entry(m *message) entry {
-	return entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan, N: int(a.unique.Milliseconds())}
+	return entry{Op: enqueue, Phase: invoke, ID: m.id, Note: m.plan, N: int(a.unique.Milliseconds())}
 }
 
-// all delivers several at once.
+// all enqueues several at once.
 func (n *namer) all(ids []string, plan string, a asked) {
 	var ms []shunt.IMessage
 	var said []*message
@@ -115,7 +115,7 @@ func (n *namer) all(ids []string, plan string, a asked) {
 }
 
 func (n *namer) answered(m *message, a asked, err error) {
-	e := entry{At: time.Now(), Op: deliver, Phase: outcome(err), ID: m.id}
+	e := entry{At: time.Now(), Op: enqueue, Phase: outcome(err), ID: m.id}
 	if dup := (*shunt.DuplicateError)(nil); errors.As(err, &dup) {
 		e.Note = duplicate
 		n.log.say(entry{At: e.At, Op: refused, Phase: info, ID: m.id, Serial: dup.Status.Serial})
@@ -155,7 +155,7 @@ func (n *namer) putOff(id string, d time.Duration) error {
 
 const namers = 8 // goroutines of a load
 
-// name has some goroutines deliver to a few IDs, again and again, and cancel, postpone, and wait for what has them,
+// name has some goroutines enqueue to a few IDs, again and again, and cancel, postpone, and wait for what has them,
 // until ctx ends.
 func (o *orders) name(ctx context.Context, q *shunt.Queue, log *ledger) {
 	n := &namer{q: q, log: log, channel: o.Channels[0]}
@@ -181,7 +181,7 @@ func (o *orders) name(ctx context.Context, q *shunt.Queue, log *ledger) {
 				case 4:
 					n.all([]string{id(), id(), id(), id()}, k.plan, k.asked)
 				default:
-					_ = n.deliver(id(), k.plan, k.asked)
+					_ = n.enqueue(id(), k.plan, k.asked)
 				}
 				select {
 				case <-tick.C:
@@ -237,12 +237,12 @@ func (w *world) members(key string) []string {
 	return ms
 }
 
-// receipted complains of more receipts than there can be: one for each delivery that was in doubt once.
+// receipted complains of more receipts than there can be: one for each enqueue that was in doubt once.
 func (w *world) receipted(most int) {
 	w.Helper()
 	for _, c := range w.channels {
 		if ms := w.members(store.KeysOf(c).Receipts); len(ms) > most {
-			w.Errorf("%d receipts are left of %d deliveries that may have been in doubt", len(ms), most)
+			w.Errorf("%d receipts are left of %d enqueues that may have been in doubt", len(ms), most)
 		}
 	}
 }
@@ -255,7 +255,7 @@ var aimsOfNames = []func(channel string) redistest.Match{
 	), redistest.ByScript(store.Start), redistest.ByName("EXISTS", ".cancelled"), redistest.ByName("HMGET", ".ids"),
 	redistest.ByScript(store.Settle), redistest.ByScript(store.Follow), redistest.ByScript(store.Retry),
 	redistest.ByScript(store.Reject),
-	delivering, redistest.ByScript(store.Cancel), redistest.ByScript(store.Postpone),
+	enqueueing, redistest.ByScript(store.Cancel), redistest.ByScript(store.Postpone),
 }
 
 const ofCallers = 8 // the first of those that are no receiver's
@@ -285,10 +285,10 @@ func ids(w *world, r *rand.Rand, long bool) {
 		}
 	}()
 	w.until(5*time.Second, "they are there", func() bool { return len(w.all()) == 3 })
-	deliverer := w.start(orders{Name: "namer", Enqueue: sized(long, 200, 300), Names: 60, Seed: r.Uint64()})
+	producer := w.start(orders{Name: "namer", Enqueue: sized(long, 200, 300), Names: 60, Seed: r.Uint64()})
 	killers := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
 	for i := range 2 {
-		if err := killers.deliver(fmt.Sprintf("%s/killer%d", w.channels[0], i), planKill, asked{}); err != nil {
+		if err := killers.enqueue(fmt.Sprintf("%s/killer%d", w.channels[0], i), planKill, asked{}); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -309,7 +309,7 @@ func ids(w *world, r *rand.Rand, long bool) {
 			at := r.IntN(len(aimsOfNames))
 			what := "cut at a verdict or a start"
 			if at >= ofCallers {
-				x, what = deliverer, "cut at a call"
+				x, what = producer, "cut at a call"
 				doubts++
 			}
 			cut := []redistest.Action{redistest.CutAfter, redistest.CutAfter, redistest.CutUnread,
@@ -318,7 +318,7 @@ func ids(w *world, r *rand.Rand, long bool) {
 			time.Sleep(cutting)
 			if rule.Remove(); rule.Struck() > 0 {
 				allowed := x.flight()
-				if x == deliverer {
+				if x == producer {
 					allowed = 0
 				}
 				w.log.say(
@@ -327,11 +327,11 @@ func ids(w *world, r *rand.Rand, long bool) {
 			}
 		}
 	}
-	_ = deliverer.Term()
-	if <-deliverer.Ended(); deliverer.Code() != 0 {
-		w.Errorf("%s ended with %d: %s", deliverer.Name, deliverer.Code(), deliverer.Said())
+	_ = producer.Term()
+	if <-producer.Ended(); producer.Code() != 0 {
+		w.Errorf("%s ended with %d: %s", producer.Name, producer.Code(), producer.Said())
 	}
-	w.forget(deliverer)
+	w.forget(producer)
 	w.drained(60 * time.Second)
 	close(over)
 	<-tended
@@ -344,7 +344,7 @@ func endNames(w *world) {
 	w.start(orders{Workers: 4})
 	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
 	for i, k := range named {
-		if err := n.deliver(fmt.Sprintf("%s/x%d", n.channel, i), k.plan, k.asked); err != nil {
+		if err := n.enqueue(fmt.Sprintf("%s/x%d", n.channel, i), k.plan, k.asked); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -353,8 +353,8 @@ func endNames(w *world) {
 	w.freed(15*time.Second, true)
 }
 
-// loseDeliveries loses replies to deliveries whose messages may be over before their deliverer is back.
-func loseDeliveries(w *world) {
+// loseEnqueues loses replies to enqueues whose messages may be over before their producer is back.
+func loseEnqueues(w *world) {
 	w.start(orders{Workers: 8})
 	x := w.start(orders{Name: "namer", Enqueue: 100, Names: 40, Seed: 1})
 	for range 6 {
@@ -375,11 +375,11 @@ func loseDeliveries(w *world) {
 func callOffWaiting(w *world) {
 	x := w.start(orders{Workers: 1})
 	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
-	w.deliver(1, planDeaf+"500")
+	w.enqueue(1, planDeaf+"500")
 	w.holds(x, 1)
 	for i := range 4 {
 		id := fmt.Sprintf("%s/x%d", n.channel, i)
-		if err := n.deliver(id, planOK, asked{}); err != nil {
+		if err := n.enqueue(id, planOK, asked{}); err != nil {
 			w.Fatal(err)
 		}
 		if err := n.callOff(id); err != nil {

@@ -22,7 +22,7 @@ const (
 
 // Operations. What else stands in a ledger is the kind of a shunt.Event.
 const (
-	deliver = "deliver"
+	enqueue = "enqueue"
 	handle  = "handle"
 	fault   = "fault"   // N duplicates are allowed for it, By is who was struck, Note may be spared
 	closed  = "closed"  // By has shut down, in order if it is ok, and said all that it had to say
@@ -30,7 +30,7 @@ const (
 	count   = "count"   // By counted what ID names, first as invoke and at the end as ok: the second may not be more
 	pace    = "pace"    // likewise, messages a second: the second may not be less than nine tenths
 	healing = "healing" // the fault is over
-	quiet   = "quiet"   // no fault since Due: what was delivered before has been handled by now
+	quiet   = "quiet"   // no fault since Due: what was enqueued before has been handled by now
 	judged  = "judged"  // Note is an incarnation whose lease was found to be over
 	remains = "remains" // Note is an incarnation that is still entered in the key ID
 )
@@ -49,7 +49,7 @@ type entry struct {
 	Attempt int
 	N       int
 	Due     time.Time // not to be handled before
-	Note    string    // of a delivery its plan
+	Note    string    // of an enqueue its plan
 }
 
 func (e entry) String() string {

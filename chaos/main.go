@@ -152,7 +152,7 @@ func (p *plan) done(res *result) {
 	defer p.mu.Unlock()
 	p.well = p.well && res.passed()
 	fmt.Printf(
-		"%-12s rounds %3d, struck %4d, delivered %7d, lost %d, duplicated %d (allowed %d), orphaned %d, recovery "+
+		"%-12s rounds %3d, struck %4d, enqueued %7d, lost %d, duplicated %d (allowed %d), orphaned %d, recovery "+
 			"p50 %v p99 %v, late p99 %v, took %v\n",
 		res.Row,
 		res.Rounds,

@@ -40,7 +40,7 @@ const (
 
 const backoff = 20 * time.Millisecond
 
-// message is what all processes of a run deliver and handle: "id plan checksum filler". The checksum is over the rest.
+// message is what all processes of a run enqueue and handle: "id plan checksum filler". The checksum is over the rest.
 type message struct {
 	channel  string
 	id, plan string

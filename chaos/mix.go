@@ -68,7 +68,7 @@ var hands = [][]string{
 var aims = map[string]redistest.Match{
 	"any":        redistest.Command(""),
 	"script":     redistest.Command("EVALSHA"),
-	"deliver":    redistest.Command("LPUSH"),
+	"enqueue":    redistest.Command("LPUSH"),
 	"take":       redistest.Command("RPOPLPUSH"),
 	"waiter":     redistest.Command("BRPOPLPUSH"),
 	"ack":        acks,
@@ -223,7 +223,7 @@ func mix(t testing.TB, s *redistest.Server, defect string, seed uint64, length t
 		m.join(w.channels[:1])
 		m.join(w.channels[1:])
 	}
-	deliverer := w.start(orders{Name: "deliverer", Enqueue: 60, Channels: w.channels, Plans: usual})
+	producer := w.start(orders{Name: "producer", Enqueue: 60, Channels: w.channels, Plans: usual})
 	w.flow(150, planOK, planRetry, planSlow+"30", "after:50", planOK+"+100", planReject, planAfter+"1500",
 		planDeaf+"800", planOK, planTwice, planAfter+"1800", planOK+"+40", planPanic, planOK, planGoexit)
 	w.load.Go(m.oddities)
@@ -251,8 +251,8 @@ func mix(t testing.TB, s *redistest.Server, defect string, seed uint64, length t
 	close(m.over)
 	w.still()
 	m.heal()
-	_ = deliverer.Term()
-	<-deliverer.Ended()
+	_ = producer.Term()
+	<-producer.Ended()
 	return w.end(40 * time.Second)
 }
 
@@ -274,7 +274,7 @@ func (m *mixer) join(channels []string) *worker {
 	return m.start(orders{Channels: channels, Workers: 16, Grace: 2 * time.Second})
 }
 
-// oddities deliver, beside the flow, what is large and what has a twin.
+// oddities enqueue, beside the flow, what is large and what has a twin.
 func (m *mixer) oddities() {
 	large := make([]byte, 100<<10)
 	for i := 0; ; i++ {

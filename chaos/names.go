@@ -10,19 +10,19 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Operations on IDs, as they stand in a ledger. A message that was delivered with an ID is called "ID#number" there.
+// Operations on IDs, as they stand in a ledger. A message that was enqueued with an ID is called "ID#number" there.
 const (
 	callOff = "cancel"   // of ID; Note is the state that it was in, Serial whose
 	putOff  = "postpone" // of ID, to Due
 	expires = "expires"  // a message that is dropped at Due unless it was taken before
 	taken   = "taken"    // Note is what is still in the key ID when all is over
-	refused = "refused"  // a delivery of the message ID, for that with Serial
+	refused = "refused"  // an enqueue of the message ID, for that with Serial
 )
 
-// duplicate notes that a delivery failed because its ID was taken.
+// duplicate notes that an enqueue failed because its ID was taken.
 const duplicate = "duplicate"
 
-// nameOf is the ID that a message was delivered with, as others are too; "": none.
+// nameOf is the ID that a message was enqueued with, as others are too; "": none.
 func nameOf(id string) string {
 	name, _, named := strings.Cut(id, "#")
 	if !named || strings.HasSuffix(id, ">") {
@@ -34,7 +34,7 @@ func nameOf(id string) string {
 // life is what is known of one message among those that had the same ID one after another.
 type life struct {
 	id, serial string
-	begun      time.Time // its delivery
+	begun      time.Time // its enqueue
 	answered   time.Time
 	phase      string
 	note       string
@@ -76,7 +76,7 @@ func (h *history) names() *names {
 	open := make(map[[3]string]time.Time)
 	for _, e := range h.entries {
 		switch e.Op {
-		case deliver:
+		case enqueue:
 			name := nameOf(e.ID)
 			if name == "" {
 				continue
@@ -168,7 +168,7 @@ func (n *names) ends(h *history) {
 	}
 }
 
-// whose is the message with a serial, or nil: that which says so, or that which was delivered when the serial was made.
+// whose is the message with a serial, or nil: that which says so, or that which was enqueued when the serial was made.
 func (n *names) whose(name, serial string) *life {
 	if l := n.bySerial[serial]; l != nil {
 		return l
@@ -228,9 +228,9 @@ func (n *names) spare() map[string]bool {
 	return spare
 }
 
-// named judges what is promised of IDs: I13 that all are free when all is over, I14 that what follows, or is delivered
+// named judges what is promised of IDs: I13 that all are free when all is over, I14 that what follows, or is enqueued
 // with an ID, is there once, I15 that one message at a time lives under an ID, I16 that what was cancelled while it
-// waited is not handled, I17 that a delivery is refused for an ID that is taken, and of I9 that what was put off is not
+// waited is not handled, I17 that an enqueue is refused for an ID that is taken, and of I9 that what was put off is not
 // early.
 func (h *history) named(n *names, spare map[string]bool, broke func(string, string, string, ...any)) {
 	invoked, serials := make(map[string]int), make(map[string]map[string]int) // by message; of each serial its acks
@@ -247,7 +247,7 @@ func (h *history) named(n *names, spare map[string]bool, broke func(string, stri
 		switch {
 		case e.Op == taken:
 			broke("I13 ids left", "", "%s in %s", e.Note, e.ID)
-		case e.Op == deliver && e.Phase == invoke && strings.ContainsAny(e.ID, "#>"):
+		case e.Op == enqueue && e.Phase == invoke && strings.ContainsAny(e.ID, "#>"):
 			invoked[e.ID]++
 		case e.Op == handle && e.Phase == invoke && invoked[e.ID] > 0:
 			if serials[e.ID] == nil {
@@ -255,7 +255,7 @@ func (h *history) named(n *names, spare map[string]bool, broke func(string, stri
 			}
 			whose[e.Serial] = e.ID
 			if _, met := serials[e.ID][e.Serial]; !met && len(serials[e.ID]) == invoked[e.ID] {
-				broke("I14 doubled", e.ID, "delivered %d times and handled under %d serials", invoked[e.ID],
+				broke("I14 doubled", e.ID, "enqueued %d times and handled under %d serials", invoked[e.ID],
 					len(serials[e.ID])+1)
 			}
 			serials[e.ID][e.Serial] += 0
@@ -286,7 +286,7 @@ func (h *history) named(n *names, spare map[string]bool, broke func(string, stri
 			}
 			for _, o := range ls {
 				if o != l && o.phase == ok && o.begun.After(l.answered) && o.answered.Before(l.seen) {
-					broke("I15 two of one id", l.id, "begun to be handled at %s, and %s was delivered at %s",
+					broke("I15 two of one id", l.id, "begun to be handled at %s, and %s was enqueued at %s",
 						clockOf(l.seen), o.id, clockOf(o.answered))
 				}
 			}

@@ -19,28 +19,28 @@ func TestNames(t *testing.T) {
 	}
 	more := func(lines ...string) []entry { return said(lines...).entries }
 	all := func(parts ...[]entry) []entry { return slices.Concat(parts...) }
-	// One message under the ID a, delivered at 2000 to 2010 and handled at 2020 to 2030.
+	// One message under the ID a, enqueued at 2000 to 2010 and handled at 2020 to 2030.
 	first := more(
-		"h deliver invoke a#1 plan=ok at=2000",
-		"h deliver ok a#1 at=2010",
+		"h enqueue invoke a#1 plan=ok at=2000",
+		"h enqueue ok a#1 at=2010",
 		"w1 handle invoke a#1 at=2020",
 		"w1 handle ok a#1 at=2030",
 		"w1 acked info a#1 at=2040",
 	)
 	// One that nobody handles.
-	waits := more("h deliver invoke b#1 plan=ok at=2000", "h deliver ok b#1 at=2010")
+	waits := more("h enqueue invoke b#1 plan=ok at=2000", "h enqueue ok b#1 at=2010")
 	serial := ulid.MustNew(ulid.Timestamp(at(2005)), nil).String() // of b#1, and nobody else has said so
 	expired := all(waits, []entry{{At: at(2010), Op: expires, ID: "b#1", Due: at(2020)}})
 	again := all(
-		more("h deliver invoke b#2 plan=ok at=2050"),
+		more("h enqueue invoke b#2 plan=ok at=2050"),
 		[]entry{
 			{At: at(2060), Op: refused, Phase: info, ID: "b#2", Serial: serial},
-			{By: "h", At: at(2060), Op: deliver, Phase: fail, ID: "b#2", Note: duplicate},
+			{By: "h", At: at(2060), Op: enqueue, Phase: fail, ID: "b#2", Note: duplicate},
 		},
 	)
 	chain := more(
-		"h deliver invoke z plan=then:1 at=2000",
-		"h deliver ok z at=2010",
+		"h enqueue invoke z plan=then:1 at=2000",
+		"h enqueue ok z at=2010",
 		"w1 handle invoke z at=2020",
 		"w1 handle ok z at=2030",
 		"w1 acked info z at=2040",
@@ -51,7 +51,7 @@ func TestNames(t *testing.T) {
 		es   []entry
 		want []string
 	}{
-		{"one after another", all(first, more("h deliver invoke a#2 plan=ok at=2100", "h deliver ok a#2 at=2110",
+		{"one after another", all(first, more("h enqueue invoke a#2 plan=ok at=2100", "h enqueue ok a#2 at=2110",
 			"w1 handle invoke a#2 at=2120", "w1 handle ok a#2 at=2130", "w1 acked info a#2 at=2140")), nil},
 		{"lost", waits, []string{"I1 lost"}},
 		{"cancelled", all(waits, call(callOff, ok, 2100, 2110, entry{ID: "b", Serial: "sb#1", Note: "prepare"})), nil},
@@ -69,18 +69,18 @@ func TestNames(t *testing.T) {
 		{"refused for what was cancelled, not yet expired", all(expired, call(callOff, ok, 2015, 2016, entry{ID: "b",
 			Serial: serial, Note: "prepare"}), again), []string{"I17 refused"}},
 		{"an id left", []entry{{At: at(2000), Op: taken, ID: "{c}.ids", Note: "a"}}, []string{"I13 ids left"}},
-		{"refused for what is there", all(first, more("h deliver invoke a#2 plan=ok at=2011"), []entry{{By: "h",
-			At: at(2015), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}), nil},
-		{"refused for what was over", all(first, more("h deliver invoke a#2 plan=ok at=2050"), []entry{{By: "h",
-			At: at(2060), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}), []string{"I17 refused"}},
-		{"refused and handled", all(first, more("h deliver invoke a#2 plan=ok at=2011",
+		{"refused for what is there", all(first, more("h enqueue invoke a#2 plan=ok at=2011"), []entry{{By: "h",
+			At: at(2015), Op: enqueue, Phase: fail, ID: "a#2", Note: duplicate}}), nil},
+		{"refused for what was over", all(first, more("h enqueue invoke a#2 plan=ok at=2050"), []entry{{By: "h",
+			At: at(2060), Op: enqueue, Phase: fail, ID: "a#2", Note: duplicate}}), []string{"I17 refused"}},
+		{"refused and handled", all(first, more("h enqueue invoke a#2 plan=ok at=2011",
 			"w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070"),
-			[]entry{{By: "h", At: at(2015), Op: deliver, Phase: fail, ID: "a#2", Note: duplicate}}),
+			[]entry{{By: "h", At: at(2015), Op: enqueue, Phase: fail, ID: "a#2", Note: duplicate}}),
 			[]string{"I3 unexpected"}},
-		{"two that live", all(first, more("h deliver invoke a#2 plan=ok at=2011", "h deliver ok a#2 at=2015",
+		{"two that live", all(first, more("h enqueue invoke a#2 plan=ok at=2011", "h enqueue ok a#2 at=2015",
 			"w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070")),
 			[]string{"I15 two of one id"}},
-		{"two that are handled", all(first, more("h deliver invoke a#2 plan=ok at=2021", "h deliver ok a#2 at=2022",
+		{"two that are handled", all(first, more("h enqueue invoke a#2 plan=ok at=2021", "h enqueue ok a#2 at=2022",
 			"w1 handle invoke a#2 at=2025", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070")),
 			[]string{"I15 two of one id"}},
 		{"put off and early", all(first, call(putOff, ok, 2011, 2015, entry{ID: "a", Due: at(2200)})),

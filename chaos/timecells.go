@@ -35,7 +35,7 @@ func timeCells() (all []cell) {
 	return append(all, cell{row: "ids", name: "a deadline that passes in dead hands", run: lateInHand})
 }
 
-// strikeTick has a recurring message fall due again and again while the script that delivers it is struck: once by a
+// strikeTick has a recurring message fall due again and again while the script that enqueues it is struck: once by a
 // cut, or for a while by an error reply. Each tick comes, and comes once.
 func strikeTick(w *world, act redistest.Action, refusal string) {
 	const every, more = 100 * time.Millisecond, 15

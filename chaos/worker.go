@@ -42,7 +42,7 @@ type orders struct {
 	Enqueue  int  // messages a second, instead of receiving; to each channel in turn
 	Plans    []string
 	Bytes    int
-	Names    int // deliver to so many IDs, and cancel, postpone and wait for what has them
+	Names    int // enqueue to so many IDs, and cancel, postpone and wait for what has them
 	Seed     uint64
 	Clock    string // by how much it is wrong, in a build that has such a clock
 
@@ -192,7 +192,7 @@ func (o *orders) queue(pool *redis.Pool, log *ledger) *shunt.Queue {
 	return q
 }
 
-// events puts what a Queue tells into a ledger. A delivery is said where it is made.
+// events puts what a Queue tells into a ledger. An enqueue is said where it is made.
 func events(log *ledger) func(shunt.Event) {
 	return func(e shunt.Event) {
 		if e.Kind == shunt.EventEnqueued {
@@ -215,7 +215,7 @@ func events(log *ledger) func(shunt.Event) {
 	}
 }
 
-// load delivers until ctx ends.
+// load enqueues until ctx ends.
 func (o *orders) load(ctx context.Context, q *shunt.Queue, log *ledger) {
 	if o.Names > 0 {
 		o.name(ctx, q, log)
@@ -241,10 +241,10 @@ func (o *orders) load(ctx context.Context, q *shunt.Queue, log *ledger) {
 	}
 }
 
-// post delivers one message, now or as its plan's "+ms" says, and says what came of it.
+// post enqueues one message, now or as its plan's "+ms" says, and says what came of it.
 func post(ctx context.Context, q *shunt.Queue, log *ledger, m *message) error {
 	var opts []shunt.Option
-	e := entry{Op: deliver, Phase: invoke, ID: m.id, Note: m.plan, At: time.Now()}
+	e := entry{Op: enqueue, Phase: invoke, ID: m.id, Note: m.plan, At: time.Now()}
 	if plan, ms, later := strings.Cut(m.plan, "+"); later {
 		var wait time.Duration
 		fmt.Sscan(ms, &wait)
@@ -266,7 +266,7 @@ func post(ctx context.Context, q *shunt.Queue, log *ledger, m *message) error {
 	return err
 }
 
-// outcome is what an error of Deliver says of it.
+// outcome is what an error of Enqueue says of it.
 func outcome(err error) string {
 	switch {
 	case err == nil:

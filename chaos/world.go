@@ -23,7 +23,7 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// world is one run: a server, a proxy before it, worker processes, a deliverer in this process, and the ledgers of all
+// world is one run: a server, a proxy before it, worker processes, a producer in this process, and the ledgers of all
 // of them.
 type world struct {
 	testing.TB
@@ -47,7 +47,7 @@ type world struct {
 	hang   chan struct{} // of handlers in this process
 }
 
-// worker is a process that handles or delivers.
+// worker is a process that handles or enqueues.
 type worker struct {
 	*redistest.Child
 	orders
@@ -209,8 +209,8 @@ func (w *world) forget(x *worker) {
 	delete(w.workers, x.Name)
 }
 
-// deliver puts n messages with plans in turn into the channels in turn.
-func (w *world) deliver(n int, plans ...string) {
+// enqueue puts n messages with plans in turn into the channels in turn.
+func (w *world) enqueue(n int, plans ...string) {
 	w.Helper()
 	for i := range n {
 		plan := planOK
@@ -223,17 +223,17 @@ func (w *world) deliver(n int, plans ...string) {
 	}
 }
 
-// post delivers one message.
+// post enqueues one message.
 func (w *world) post(channel, plan string, filler []byte) error {
 	id := fmt.Sprintf("%s/%d", channel, w.next.Add(1))
 	return post(context.Background(), w.direct, w.log, &message{channel: channel, id: id, plan: plan, filler: filler})
 }
 
-// push says of n deliveries at once, by somebody who is no shunt, what came of them.
+// push says of n enqueues at once, by somebody who is no shunt, what came of them.
 func (w *world) push(id, plan string, n int, do func() error) error {
 	say := func(phase string) {
 		for range n {
-			w.log.say(entry{Op: deliver, Phase: phase, ID: id, Note: plan})
+			w.log.say(entry{Op: enqueue, Phase: phase, ID: id, Note: plan})
 		}
 	}
 	say(invoke)
@@ -255,11 +255,11 @@ func (w *world) bare(channel, id, plan string) error {
 	})
 }
 
-// flow delivers so many a second in this process until still is called.
+// flow enqueues so many a second in this process until still is called.
 func (w *world) flow(perSecond int, plans ...string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.unload = cancel
-	for range min(8, perSecond) { // so that one slow delivery does not hold up all
+	for range min(8, perSecond) { // so that one slow enqueue does not hold up all
 		w.load.Go(func() {
 			tick := time.NewTicker(time.Second * time.Duration(min(8, perSecond)) / time.Duration(perSecond))
 			defer tick.Stop()
@@ -271,7 +271,7 @@ func (w *world) flow(perSecond int, plans ...string) {
 					plan = plans[int(n)%len(plans)]
 				}
 				m := &message{channel: c, id: fmt.Sprintf("%s/%d", c, n), plan: plan}
-				if n%64 == 0 { // like what any language delivers
+				if n%64 == 0 { // like what any language enqueues
 					_ = w.bare(c, m.id, planOK)
 				} else {
 					post(ctx, w.direct, w.log, m)

@@ -88,7 +88,7 @@ func (q *Queue) drain(prototypes []shunt.IMessage) (Handlings, error) {
 			return nil, errors.New("a prototype is nil")
 		}
 		channels = append(channels, p.Channel())
-		rs, err := q.desk.Receivers(context.Background(), p.Channel())
+		rs, err := q.own.Receivers(context.Background(), p.Channel())
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func (q *Queue) Enqueued(channel string) []Enqueue {
 func (q *Queue) enqueued(channels ...string) (ds []Enqueue, err error) {
 	for _, channel := range channels {
 		for _, state := range []shunt.State{shunt.StatePrepare, shunt.StateDelay} {
-			es, err := q.desk.List(context.Background(), channel, state, 0, 0)
+			es, err := q.own.List(context.Background(), channel, state, 0, 0)
 			if err != nil {
 				return nil, err
 			}
@@ -147,7 +147,7 @@ func (q *Queue) AssertEmpty(channels ...string) {
 	for _, channel := range channels {
 		there := q.Enqueued(channel)
 		for _, state := range []shunt.State{shunt.StateSuspect, shunt.StateDoing} {
-			es, err := q.desk.List(context.Background(), channel, state, 0, 0)
+			es, err := q.own.List(context.Background(), channel, state, 0, 0)
 			if err != nil {
 				q.t.Fatalf("shunttest: %v", err)
 			}

@@ -67,7 +67,7 @@ func (q *Queue) element(m shunt.IMessage, opts []Option) (e element.Element, err
 			return e, err
 		}
 	}
-	engine, err := queues.Open(q.desk)
+	engine, err := queues.Open(q.own)
 	if err != nil {
 		return e, err
 	}

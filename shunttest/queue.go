@@ -32,7 +32,7 @@ type Queue struct {
 	t     testing.TB
 	redis *miniredis.Miniredis
 	pool  *redis.Pool
-	desk  *shunt.Queue // the kit's own: it serves on when the program has closed the other
+	own   *shunt.Queue // the kit's own: it serves on when the program has closed the other
 }
 
 const (
@@ -62,8 +62,8 @@ func New(t testing.TB, configure ...func(*shunt.Queue)) *Queue {
 			tell(e)
 		}
 	}
-	q.desk = queues.Copy(q.Queue)
-	q.desk.Wrap, q.desk.Events = nil, nil
+	q.own = queues.Copy(q.Queue)
+	q.own.Wrap, q.own.Events = nil, nil
 	t.Cleanup(q.end)
 	if err := q.Validate(); err != nil {
 		t.Fatalf("shunttest: %v", err)
@@ -75,7 +75,7 @@ func (q *Queue) end() {
 	q.t.Helper()
 	done := make(chan error, 1)
 	go func() { // which ends with the last handler, even where that is too late for the test
-		err := errors.Join(q.Queue.Close(), q.desk.Close())
+		err := errors.Join(q.Queue.Close(), q.own.Close())
 		q.pool.Close()
 		q.redis.Close()
 		done <- err
