@@ -65,14 +65,14 @@ func CeilMilli(t time.Time) int64 {
 
 // AddPush adds elements to prepare. Its reply is nobody's; a repeat would double them.
 func AddPush(c *link.Call, k *Keys, elements ...[]byte) {
-	c.Add("LPUSH", k.prepare)
+	c.Add("LPUSH", k.arg.Prepare)
 	c.AddElements(elements...)
 }
 
 // AddLater adds elements to delay; LaterReply reads the reply. A repeat adds nothing that is still there. So it may be
 // sent again for as long as the due time is ahead: afterwards the elements may have been promoted.
 func AddLater(c *link.Call, k *Keys, mode Mode, ms int64, elements ...[]byte) {
-	c.AddScript(Later, 1, k.Delay, string(mode), ms)
+	c.AddScript(Later, 1, k.arg.Delay, string(mode), ms)
 	c.AddElements(elements...)
 }
 
@@ -94,7 +94,7 @@ func RefusalOf(e *element.Element) Receipt { return append([]byte{'x'}, e.Serial
 // AddEnter adds messages that have an id, and are due now and never expire; EnterReply reads the reply. It is sent but
 // once: where its reply is lost, AddEnqueue follows. forget are receipts that are needed no more.
 func AddEnter(c *link.Call, k *Keys, forget []Receipt, es []*element.Element, raws [][]byte) {
-	c.AddScript(Enter, 3, k.Prepare, k.IDs, k.Receipts, len(forget))
+	c.AddScript(Enter, 3, k.arg.Prepare, k.arg.IDs, k.arg.Receipts, len(forget))
 	for _, r := range forget {
 		c.AddElements(r)
 	}
@@ -107,7 +107,7 @@ func AddEnter(c *link.Call, k *Keys, forget []Receipt, es []*element.Element, ra
 // reply. It may be sent again: a receipt, the first one's serial, says whether it was executed.
 func AddEnqueue(c *link.Call, k *Keys, mode Mode, ms int64, forget []Receipt, es []*element.Element, raws [][]byte) {
 	args := make([]any, 0, 8+len(forget)+3*len(es))
-	args = append(args, k.Prepare, k.Delay, k.IDs, k.Receipts, k.Running, string(mode), ms, len(forget))
+	args = append(args, k.arg.Prepare, k.arg.Delay, k.arg.IDs, k.arg.Receipts, k.arg.Running, string(mode), ms, len(forget))
 	for _, r := range forget {
 		args = append(args, []byte(r))
 	}
@@ -168,7 +168,7 @@ func refusals(vs []any, n int) ([]Refusal, error) {
 
 // AddDropReceipts adds that receipts are needed no more.
 func AddDropReceipts(c *link.Call, k *Keys, receipts ...Receipt) {
-	c.Add("SREM", k.Receipts)
+	c.Add("SREM", k.arg.Receipts)
 	for _, r := range receipts {
 		c.AddElements(r)
 	}
@@ -178,9 +178,9 @@ func AddDropReceipts(c *link.Call, k *Keys, receipts ...Receipt) {
 // writes, answers that.
 func Enqueued(ctx context.Context, a Asker, k *Keys, es []*element.Element) bool {
 	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) {
-		c.Add("SISMEMBER", k.Receipts, []byte(ReceiptOf(es[0])))
+		c.Add("SISMEMBER", k.arg.Receipts, []byte(ReceiptOf(es[0])))
 		for _, e := range es {
-			c.Add("SISMEMBER", k.Receipts, []byte(RefusalOf(e)))
+			c.Add("SISMEMBER", k.arg.Receipts, []byte(RefusalOf(e)))
 		}
 	})
 	if err != nil {

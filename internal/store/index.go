@@ -60,9 +60,9 @@ type Marks struct {
 func AddStart(c *link.Call, k *Keys, m Marks, records bool) {
 	if m.N > 0 {
 		if m.Expires {
-			c.AddScript(Start, 3, k.Receivers, k.Running, k.IDs)
+			c.AddScript(Start, 3, k.arg.Receivers, k.arg.Running, k.arg.IDs)
 		} else {
-			c.Add("HSET", k.Running)
+			c.Add("HSET", k.arg.Running)
 		}
 		for i := range m.N {
 			e := m.At(i)
@@ -71,7 +71,7 @@ func AddStart(c *link.Call, k *Keys, m Marks, records bool) {
 			}
 			c.AddElements(e.Serial[:], m.Mark(i))
 		}
-		c.Add("EXISTS", k.Cancelled)
+		c.Add("EXISTS", k.arg.Cancelled)
 		if records {
 			addRecords(c, k, m)
 		}
@@ -119,7 +119,7 @@ func StartReply(replies []link.Reply, m Marks, records bool) (s Started, err err
 // CancelledReply reads it.
 func AddCancelled(c *link.Call, k *Keys, m Marks, records bool) {
 	for i := range m.N {
-		c.Add("SISMEMBER", k.Cancelled)
+		c.Add("SISMEMBER", k.arg.Cancelled)
 		c.AddElements(m.At(i).Serial[:])
 	}
 	if records {
@@ -145,7 +145,7 @@ func CancelledReply(replies []link.Reply, n int, give func(i int, cancelled bool
 
 // addRecords adds the command that reads the records of their ids.
 func addRecords(c *link.Call, k *Keys, m Marks) {
-	c.Add("HMGET", k.IDs)
+	c.Add("HMGET", k.arg.IDs)
 	for i := range m.N {
 		c.AddElements(m.At(i).Extra.IDBytes())
 	}

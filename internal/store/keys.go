@@ -42,8 +42,17 @@ type Keys struct {
 	Kept  string
 	Recur string // hash: recurring messages by name
 
-	prepare any // Prepare as a command takes it: so that none allocates it anew
+	arg keyArgs
 }
+
+// keyArgs are the keys as commands take them, so that those which are sent for every message allocate none anew.
+type keyArgs struct {
+	Prepare, Delay, Dead, Receivers, IDs, Running, Cancelled, Waited, Receipts, Done, Kept any
+}
+
+// Key is a key as commands take it: a string. A caller that sends it often keeps it as a Key, so that it is not allocated
+// anew.
+type Key any
 
 // KeysOf names the keys of a channel.
 func KeysOf(channel string) *Keys {
@@ -55,7 +64,10 @@ func KeysOf(channel string) *Keys {
 		IDs: tag + "ids", Running: tag + "running", Cancelled: tag + "cancelled", Waited: tag + "waited",
 		Receipts: tag + "receipts", Done: tag + "done", Kept: tag + "kept", Recur: tag + "recur",
 	}
-	k.prepare = k.Prepare
+	k.arg = keyArgs{
+		Prepare: k.Prepare, Delay: k.Delay, Dead: k.Dead, Receivers: k.Receivers, IDs: k.IDs, Running: k.Running,
+		Cancelled: k.Cancelled, Waited: k.Waited, Receipts: k.Receipts, Done: k.Done, Kept: k.Kept,
+	}
 	return k
 }
 
@@ -67,6 +79,15 @@ func (k *Keys) Doing(i Incarnation, worker int) string {
 // AllDoing are the doing lists of all workers of an incarnation.
 func (k *Keys) AllDoing(i Incarnation) []string {
 	all := make([]string, i.Workers)
+	for w := range all {
+		all[w] = k.Doing(i, w)
+	}
+	return all
+}
+
+// DoingKeys are AllDoing for a caller that sends them often.
+func (k *Keys) DoingKeys(i Incarnation) []Key {
+	all := make([]Key, i.Workers)
 	for w := range all {
 		all[w] = k.Doing(i, w)
 	}

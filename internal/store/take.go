@@ -10,17 +10,17 @@ import (
 
 // NewTake is the take of one element into one doing list, as a command that is sent often. Its reply has the
 // element as Bulk, or none. A take is never repeated: its first may have been executed.
-func NewTake(k *Keys, doing string) *link.Command {
-	return link.NewCommand(0, "RPOPLPUSH", k.Prepare, doing)
+func NewTake(k *Keys, doing Key) *link.Command {
+	return link.NewCommand(0, "RPOPLPUSH", k.arg.Prepare, doing)
 }
 
 // AddTakeOne adds the same as an ordinary command.
-func AddTakeOne(c *link.Call, k *Keys, doing string) { c.Add("RPOPLPUSH", k.Prepare, doing) }
+func AddTakeOne(c *link.Call, k *Keys, doing Key) { c.Add("RPOPLPUSH", k.arg.Prepare, doing) }
 
 // Source is where a take may come from, and the list that it goes to.
 type Source struct {
 	Keys    *Keys
-	Doing   string
+	Doing   Key
 	Suspect bool // of its suspects
 }
 
@@ -29,11 +29,11 @@ type Source struct {
 func AddTake(c *link.Call, from []Source, n int) {
 	args := make([]any, 0, 3*len(from)+1)
 	for _, s := range from {
-		list := s.Keys.Prepare
+		list := s.Keys.arg.Prepare
 		if s.Suspect {
 			list = s.Keys.Suspect
 		}
-		args = append(args, s.Keys.Receivers, list, s.Doing)
+		args = append(args, s.Keys.arg.Receivers, list, s.Doing)
 	}
 	c.AddScript(Take, 3*len(from), append(args, n)...)
 }
@@ -68,8 +68,8 @@ func CountReply(rep link.Reply) (int, error) { return redis.Int(rep.Value, rep.E
 
 // BlockingTake waits for an element for some whole seconds and takes it, on a connection of its own. It returns nil if
 // none came. A take is never repeated.
-func BlockingTake(w *link.Waiter, k *Keys, doing string, d time.Duration) ([]byte, error) {
-	v, err := w.Do(d, "BRPOPLPUSH", k.Prepare, doing, int(d/time.Second))
+func BlockingTake(w *link.Waiter, k *Keys, doing Key, d time.Duration) ([]byte, error) {
+	v, err := w.Do(d, "BRPOPLPUSH", k.arg.Prepare, doing, int(d/time.Second))
 	raw, _ := v.([]byte)
 	return raw, err
 }

@@ -59,7 +59,7 @@ type Bounds struct {
 var fromTail any = -1
 
 // NewAck is the ack of a plain message in one doing list, as a command that is sent often; the element follows.
-func NewAck(doing string) *link.Command { return link.NewCommand(1, "LREM", doing, fromTail) }
+func NewAck(doing Key) *link.Command { return link.NewCommand(1, "LREM", doing, fromTail) }
 
 // over says whether the message ends here, with nothing that goes on from it.
 func (v *Verdict) over() bool { return v.Fate <= Expired && v.Then == nil }
@@ -82,7 +82,7 @@ func (v *Verdict) Keeps(h Held) bool {
 // the result. The command depends on its arguments alone. A repeat changes nothing where the first was executed. The
 // exception is a bare element with a twin of the same bytes in the list: so a bare element's verdict is not to be
 // repeated.
-func AddLeave(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bounds) {
+func AddLeave(c *link.Call, k *Keys, doing Key, h Held, v *Verdict, b *Bounds) {
 	switch {
 	case v.Fate == Retried:
 		addRetry(c, k, doing, h, v)
@@ -102,7 +102,7 @@ func AddLeave(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bounds
 
 // AddAckFirst adds the ack of n plain messages that were taken first into the list, by the first and the last
 // of them; FirstReply reads it.
-func AddAckFirst(c *link.Call, doing string, first, last []byte, n int) {
+func AddAckFirst(c *link.Call, doing Key, first, last []byte, n int) {
 	c.AddScript(Ack, 1, doing, n)
 	c.AddElements(head(first), head(last))
 }
@@ -110,13 +110,14 @@ func AddAckFirst(c *link.Call, doing string, first, last []byte, n int) {
 // head is what scripts know one of several by: its counts and its serial.
 func head(raw []byte) []byte { return raw[2:20] }
 
-func addSettle(c *link.Call, k *Keys, doing string, b *Bounds, first int) {
-	c.AddScript(Settle, 7, doing, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
+func addSettle(c *link.Call, k *Keys, doing Key, b *Bounds, first int) {
+	a := &k.arg
+	c.AddScript(Settle, 7, doing, a.IDs, a.Cancelled, a.Done, a.Kept, a.Running, a.Waited,
 		max(0, b.MaxDone), max(0, b.MaxDoneBytes), first)
 }
 
 // AddSettle adds the end of n messages with an id, each for itself; EachReply gives the reply of each.
-func AddSettle(c *link.Call, k *Keys, doing string, b *Bounds, n int, at func(i int) (Held, *Verdict)) {
+func AddSettle(c *link.Call, k *Keys, doing Key, b *Bounds, n int, at func(i int) (Held, *Verdict)) {
 	addSettle(c, k, doing, b, 0)
 	for i := range n {
 		h, v := at(i)
@@ -126,7 +127,7 @@ func AddSettle(c *link.Call, k *Keys, doing string, b *Bounds, n int, at func(i 
 
 // AddSettleFirst adds the ack of n messages with an id that were taken first into the list, of which nothing
 // is to be kept; FirstReply reads it.
-func AddSettleFirst(c *link.Call, k *Keys, doing string, b *Bounds, n int, at func(i int) Held) {
+func AddSettleFirst(c *link.Call, k *Keys, doing Key, b *Bounds, n int, at func(i int) Held) {
 	addSettle(c, k, doing, b, n)
 	c.AddElements(head(at(0).Raw), head(at(n-1).Raw))
 	for i := range n {
@@ -154,32 +155,35 @@ func kept(h Held, v *Verdict) []byte {
 		v.Result...)
 }
 
-func addRetry(c *link.Call, k *Keys, doing string, h Held, v *Verdict) {
+func addRetry(c *link.Call, k *Keys, doing Key, h Held, v *Verdict) {
+	a := &k.arg
 	wait := max(0, (v.Wait + time.Millisecond - 1).Milliseconds())
 	if id := h.ID(); id != "" {
-		c.AddScript(Retry, 9, k.Receivers, doing, k.Delay, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
+		c.AddScript(Retry, 9, a.Receivers, doing, a.Delay, a.IDs, a.Cancelled, a.Done, a.Kept, a.Running, a.Waited,
 			wait, h.Raw, v.Next, id, h.Serial[:], h.Attempt(), v.Failure)
 		return
 	}
-	c.AddScript(Retry, 3, k.Receivers, doing, k.Delay, wait, h.Raw, v.Next)
+	c.AddScript(Retry, 3, a.Receivers, doing, a.Delay, wait, h.Raw, v.Next)
 }
 
-func addReject(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bounds) {
+func addReject(c *link.Call, k *Keys, doing Key, h Held, v *Verdict, b *Bounds) {
+	a := &k.arg
 	most, age := max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds())
 	if id := h.ID(); id != "" {
-		c.AddScript(Reject, 9, k.Receivers, doing, k.Dead, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
+		c.AddScript(Reject, 9, a.Receivers, doing, a.Dead, a.IDs, a.Cancelled, a.Done, a.Kept, a.Running, a.Waited,
 			h.Raw, v.Next, most, age, id, h.Serial[:], h.Attempt(), v.Failure, max(0, h.Extra.Retain),
 			max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 		return
 	}
-	c.AddScript(Reject, 3, k.Receivers, doing, k.Dead, h.Raw, v.Next, most, age)
+	c.AddScript(Reject, 3, a.Receivers, doing, a.Dead, h.Raw, v.Next, most, age)
 }
 
 // addFollow adds the script that acks a message and enqueues what follows it.
-func addFollow(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bounds) {
-	args := []any{k.Receivers, doing, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited}
+func addFollow(c *link.Call, k *Keys, doing Key, h Held, v *Verdict, b *Bounds) {
+	a := &k.arg
+	args := []any{a.Receivers, doing, a.IDs, a.Cancelled, a.Done, a.Kept, a.Running, a.Waited}
 	for i := range v.Then {
-		to := v.Then[i].Keys
+		to := &v.Then[i].Keys.arg
 		args = append(args, to.Prepare, to.Delay, to.IDs, to.Running)
 	}
 	keys := len(args)
@@ -198,8 +202,8 @@ func addFollow(c *link.Call, k *Keys, doing string, h Held, v *Verdict, b *Bound
 
 // AddRelease adds the return of elements of one doing list to the taking end: of each identity one. They do
 // not expire any more. The reply of ReleaseReply counts those that were there; a repeat finds none.
-func AddRelease(c *link.Call, k *Keys, doing string, identities ...string) {
-	c.AddScript(Release, 5, k.Receivers, doing, k.Prepare, k.IDs, k.Running)
+func AddRelease(c *link.Call, k *Keys, doing Key, identities ...string) {
+	c.AddScript(Release, 5, k.arg.Receivers, doing, k.arg.Prepare, k.arg.IDs, k.arg.Running)
 	for _, id := range identities {
 		c.AddElements([]byte(id))
 	}

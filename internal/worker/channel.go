@@ -16,7 +16,7 @@ type Channel struct {
 
 	Index           int // in the Pool; set by NewPool
 	pool            *Pool
-	doing           []string    // of the live incarnation; gate
+	doing           []store.Key // of the live incarnation; gate
 	mayHaveSuspects atomic.Bool // as a sweep said
 	nonEmptyLately  atomic.Bool // it had something lately
 	unreadable      span        // it is left out, because it could not be read

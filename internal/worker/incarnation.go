@@ -176,7 +176,7 @@ func (r *Pool) register(ctx context.Context, inc store.Incarnation) (*registered
 // adopt makes the lists of an incarnation the workers' own. The gate is closed.
 func (r *Pool) adopt(inc store.Incarnation) {
 	for _, in := range r.channels {
-		in.doing = in.AllDoing(inc)
+		in.doing = in.DoingKeys(inc)
 		if r.order != nil {
 			continue
 		}

@@ -138,7 +138,7 @@ func (s *worker) sendOver(out *dispatches, call *link.Call, over []*Item) {
 }
 
 // command adds the one command that makes an item's verdict true, with the element in the given doing list.
-func (s *worker) command(call *link.Call, it *Item, doing string) {
+func (s *worker) command(call *link.Call, it *Item, doing store.Key) {
 	v := &it.verdict.Verdict
 	if s.ack != nil && doing == it.Channel.doing[s.n] && v.Plain(it.held()) {
 		call.AddReady(s.ack, it.Raw)
