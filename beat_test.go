@@ -90,7 +90,7 @@ func TestIdleGoesOnAfterLateBeat(t *testing.T) {
 }
 
 // After an absence of Redis all leases have run out. The receiver with the short lease was back first, and judged the
-// other after a quarter of its own.
+// other after half of its own.
 func TestShortLeaseJudgesNoLongOne(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
