@@ -54,10 +54,7 @@ func (q *Queue) ReceiveBatch(ctx context.Context, prototype IMessage, workers in
 	if t := q.conf.Timeout; t > 0 && t <= g.MaxWait {
 		return nil, fmt.Errorf(
 			"shunt: Queue.Timeout is %v and Batch.MaxWait %v: a message would time out before its batch is due: "+
-				"want a longer Timeout, or a shorter MaxWait",
-			t,
-			g.MaxWait,
-		)
+				"want a longer Timeout, or a shorter MaxWait", t, g.MaxWait)
 	}
 	return q.receive(ctx, workers*g.MaxSize, []IMessage{prototype}, nil, g)
 }

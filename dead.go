@@ -98,11 +98,8 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 	sum := 0
 	for _, s := range states {
 		if _, ok := key[s]; !ok && s != StateDone {
-			return sum, fmt.Errorf(
-				"shunt: purge %q: state %q cannot be purged: want prepare, delay, suspect, dead or done",
-				channel,
-				s,
-			)
+			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: "+
+				"want prepare, delay, suspect, dead or done", channel, s)
 		}
 		// what was there at first, so that a producer does not keep it busy
 		for left, first := purgeSome, true; left > 0; first = false {

@@ -37,8 +37,7 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 	}
 	if q.events.On() {
 		q.events.Emit(event.Event{Kind: event.Enqueued, Channel: d.Keys.Name, Serial: d.Element.Serial,
-			ID: d.Element.ID(), N: 1,
-			Due: event.TimeOf(due)})
+			ID: d.Element.ID(), N: 1, Due: event.TimeOf(due)})
 	}
 	return nil
 }
@@ -225,10 +224,8 @@ func explain(err error, what, channel string) error {
 	case link.Code(err) == store.ExpiresCode:
 		err = errors.New("Expire ends before At, by the server's clock")
 	case link.Code(err) == "WRONGTYPE":
-		err = fmt.Errorf(
-			"a key of the channel holds something that is not shunt's: see docs/lifecycle.md for the keys: %w",
-			err,
-		)
+		err = fmt.Errorf("a key of the channel holds something that is not shunt's: "+
+			"see docs/lifecycle.md for the keys: %w", err)
 	}
 	return fmt.Errorf("shunt: %s %q: %w", what, channel, err)
 }

@@ -107,9 +107,11 @@ type Event struct {
 
 // publicEvent is what the user's func gets of an event. serial is the text of its Serial.
 func publicEvent(e *event.Event, serial string) Event {
-	return Event{Kind: EventKind(e.Kind), Time: e.Time.Time(), Channel: e.Channel, Serial: serial, ID: e.ID,
-		Attempt:  e.Attempt,
-		Receiver: e.Receiver, Worker: e.Worker, N: e.N, Took: e.Took, DueAt: e.Due.Time(), Fatal: e.Fatal, Err: e.Err}
+	return Event{
+		Kind: EventKind(e.Kind), Time: e.Time.Time(), Channel: e.Channel, Serial: serial, ID: e.ID,
+		Attempt: e.Attempt, Receiver: e.Receiver, Worker: e.Worker, N: e.N, Took: e.Took,
+		DueAt: e.Due.Time(), Fatal: e.Fatal, Err: e.Err,
+	}
 }
 
 // newEvents is the stream of events to a user's func; nil where there is none.
@@ -148,8 +150,7 @@ func logLevel(e Event) slog.Level {
 		EventLeaseLost, EventTrimmed, EventEventsDropped:
 		return slog.LevelError
 	case EventKind(event.MissedTicks), EventRetried, EventUnconfirmedVerdict, EventRecovered, EventSuspected,
-		EventTimedOut,
-		EventHandedOver, EventReceiversDied, EventReceiverError, EventDisconnected:
+		EventTimedOut, EventHandedOver, EventReceiversDied, EventReceiverError, EventDisconnected:
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo

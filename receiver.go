@@ -218,10 +218,7 @@ func (q *Queue) admit(r *receiver) error {
 		delete(q.receivers, r)
 		return fmt.Errorf(
 			"shunt: the Pool's MaxActive is %d, and with this receiver the Queue needs %d connections: 3, and for "+
-				"each receiver 1 and 1 a channel",
-			most,
-			need,
-		)
+				"each receiver 1 and 1 a channel", most, need)
 	}
 	return nil
 }

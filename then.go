@@ -48,11 +48,7 @@ func Then(ctx context.Context, ms ...IMessage) error {
 	if n, ok := it.Then(fs, thenMost); !ok {
 		return fmt.Errorf(
 			"shunt: %d messages follow this one: want at most %d in all calls of Then, since one script enqueues "+
-				"them: "+
-				"enqueue the rest from a message that follows",
-			n,
-			thenMost,
-		)
+				"them: enqueue the rest from a message that follows", n, thenMost)
 	}
 	return nil
 }

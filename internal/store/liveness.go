@@ -135,10 +135,8 @@ type ReapAnswer struct {
 // Why a message that was recovered too often is dead.
 var (
 	diedReason = element.FailureField("shunt: in the hands of a dying process 4 times")
-	cutReason  = element.FailureField(
-		"shunt: in the hands of a receiver whose connection broke, or whose process died, 4 times: " +
-			"look at the size of its take and its verdict",
-	)
+	cutReason  = element.FailureField("shunt: in the hands of a receiver whose connection broke, or whose process " +
+		"died, 4 times: look at the size of its take and its verdict")
 )
 
 // AddReap moves up to n elements, or some more than so many bytes, of a dead receiver's list to where they are taken
@@ -152,30 +150,9 @@ func AddReap(c *link.Call, k *Keys, list string, fence Fence, dead DeadReceiver,
 	if dead.Superseded {
 		reason = cutReason
 	}
-	c.AddScript(
-		Reap,
-		11,
-		k.Receivers,
-		list,
-		k.Prepare,
-		k.Suspect,
-		k.Dead,
-		k.IDs,
-		k.Cancelled,
-		k.Done,
-		k.Kept,
-		k.Running,
-		k.Waited,
-		ms(fence.At),
-		fence.Age.Milliseconds(),
-		raised,
-		bytes,
-		max(0, b.MaxDead),
-		max(0, b.DeadFor.Milliseconds()),
-		reason,
-		max(0, b.MaxDone),
-		max(0, b.MaxDoneBytes),
-	)
+	c.AddScript(Reap, 11, k.Receivers, list, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running,
+		k.Waited, ms(fence.At), fence.Age.Milliseconds(), raised, bytes, max(0, b.MaxDead),
+		max(0, b.DeadFor.Milliseconds()), reason, max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 	for range n {
 		s := element.NewSerial()
 		c.AddElements(s[:])
@@ -199,10 +176,8 @@ func ReapReply(rep link.Reply) (r ReapAnswer, err error) {
 func FinishDead(ctx context.Context, l *link.Link, k *Keys, member string, d DeadReceiver) error {
 	doing := k.AllDoing(d.Incarnation)
 	c := link.NewCall()
-	c.AddScript(
-		Finish,
-		2+len(doing),
-		append(append([]any{k.Receivers, k.DeadReceivers}, args(doing)...), member, d.Death)...)
+	keys := append([]any{k.Receivers, k.DeadReceivers}, args(doing)...)
+	c.AddScript(Finish, len(keys), append(keys, member, d.Death)...)
 	return l.Run(ctx, c)
 }
 

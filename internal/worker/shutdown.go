@@ -219,20 +219,10 @@ func (r *Pool) reportUnsettled() {
 		s.mu.Lock()
 		for _, it := range s.items {
 			if it.hasVerdict() && it.verdict.Fate != store.Released {
-				evs = append(
-					evs,
-					event.Event{
-						Kind:     event.UnconfirmedVerdict,
-						Channel:  it.Channel.Name,
-						Serial:   it.Serial,
-						ID:       it.ID(),
-						Attempt:  it.Attempt(),
-						Receiver: r.live.Load().Name,
-						Worker:   s.n,
-						Took:     it.took,
-						Err:      errEnded,
-					},
-				)
+				evs = append(evs, event.Event{
+					Kind: event.UnconfirmedVerdict, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
+					Attempt: it.Attempt(), Receiver: r.live.Load().Name, Worker: s.n, Took: it.took, Err: errEnded,
+				})
 			}
 		}
 		s.mu.Unlock()

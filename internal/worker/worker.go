@@ -301,8 +301,7 @@ func (s *worker) file(it *Item, v *Verdict, took time.Duration) {
 			break
 		}
 		s.r.emit(event.Event{Kind: event.LateVerdict, Channel: it.Channel.Name, Serial: it.Serial,
-			Attempt:  it.Attempt(),
-			Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: ErrLeaseLost})
+			Attempt: it.Attempt(), Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: ErrLeaseLost})
 	}
 }
 
