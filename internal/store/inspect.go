@@ -92,7 +92,7 @@ func Count(ctx context.Context, a Asker, k *Keys) (n Counts, err error) {
 	number := func(i int) int { v, _ := redis.Int(vs[i], nil); return v }
 	n = Counts{
 		Now: ServerTime(vs[0]), Prepare: number(1), Suspect: number(3), Delay: number(5), Dead: number(7),
-		Done: number(10),
+		Done:       number(10),
 		FirstDelay: firstScored(vs[6]), FirstDead: firstScored(vs[8]), Cancelled: number(9),
 	}
 	n.NextPrepare, _ = vs[2].([]byte)
