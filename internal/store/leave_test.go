@@ -244,3 +244,31 @@ func TestLeaveReplyErrors(t *testing.T) {
 		t.Errorf("%+v", rep)
 	}
 }
+
+// What was taken does not expire when it goes back, unless its time was over before it began and its id is another's since.
+func TestGoesBackUnexpiring(t *testing.T) {
+	each(t, func(f *fixture) {
+		for _, handover := range []bool{false, true} {
+			for _, lost := range []bool{false, true} {
+				f.enqueue(Now, 0, named("a", func(x *element.Extra) { x.Expires = 1 }))
+				h := f.take(0, 1)[0]
+				time.Sleep(3 * time.Millisecond)
+				if lost {
+					f.enqueue(Now, 0, named("a"))
+				}
+				f.run(func(c *link.Call) {
+					if handover {
+						AddEmpty(c, f.k, f.i, 0)
+					} else {
+						AddRelease(c, f.k, f.k.Doing(f.i, 0), h.Identity(h.Raw))
+					}
+				})
+				back := f.take(0, 1)[0]
+				if back.Serial != h.Serial || (back.Extra.Expires != 0) != lost {
+					f.Fatalf("handover %v, lost %v: %+v expires at %d", handover, lost, back.Serial, back.Extra.Expires)
+				}
+				f.s.Do("DEL", f.k.Prepare, f.k.IDs, f.k.Receipts, f.k.Running, f.k.Doing(f.i, 0))
+			}
+		}
+	})
+}

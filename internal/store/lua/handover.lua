@@ -34,6 +34,7 @@ for _, e in ipairs(es) do
     if id and back[id] then back[id] = back[id] - 1 end
     out[1] = out[1] + 1
     moved = taken(e)
+    if moved ~= e and idOf(e) and lost(KEYS[5], idOf(e), string.sub(e, 5, 20)) then moved = e end -- as in release
     redis.call('RPUSH', KEYS[4], moved)
   end
   if not stays and header(e) and (tracked or moved ~= e) then

@@ -23,6 +23,12 @@ local function own(ids, id, serial)
   return p or nil
 end
 
+-- lost says whether an id is another message's by now.
+local function lost(ids, id, serial)
+  local r = redis.pcall('HGET', ids, id)
+  return type(r) == 'string' and string.sub(r, 1, 16) ~= serial
+end
+
 -- expired says of a record that its message was to be taken by now, and nobody has it: it is over, wherever it lies. Where it cannot be read
 -- who has it, it is not: an error would end its script halfway.
 local function expired(p, running, now)
