@@ -158,7 +158,9 @@ func (p *reaper) ask(s *sweeping) (more bool, err error) {
 		return false, err
 	}
 	if a.Died > 0 {
-		r.q.events.Emit(event.Event{Kind: event.ReceiversDied, Channel: s.Name, Receiver: r.pool.Live().Name, N: a.Died})
+		r.q.events.Emit(event.Event{
+			Kind: event.ReceiversDied, Channel: s.Name, Receiver: r.pool.Live().Name, N: a.Died,
+		})
 	}
 	if a.Unreadable != nil {
 		r.pool.ReportFatal(s.Channel, a.Unreadable)

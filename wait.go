@@ -33,7 +33,10 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer q.waits.Done()
-	w := &wait{q: q, keys: store.KeysOf(channel), id: id, ended: make(chan store.Outcome, 16), ask: make(chan struct{}, 1)}
+	w := &wait{
+		q: q, keys: store.KeysOf(channel), id: id,
+		ended: make(chan store.Outcome, 16), ask: make(chan struct{}, 1),
+	}
 	hints := q.router.For(channel).Hints
 	l := hints.Listen(w.keys.Done, w.heard, w.listening)
 	defer func() {

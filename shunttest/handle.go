@@ -15,8 +15,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Handle has one message handled once, at once, and returns the outcome. prototype is the one that Receive would get. It
-// has the dependencies, and Unmarshal is called on it. m gives the payload alone.
+// Handle has one message handled once, at once, and returns the outcome. prototype is the one that Receive would get.
+// It has the dependencies, and Unmarshal is called on it. m gives the payload alone.
 //
 // The message goes through all that it meets in production: Marshal, Redis, Unmarshal, the Queue's Wrap, and Resolve
 // with a context that shunt.FromContext knows. The verdict follows the MaxAttempts and Backoff of the message and the

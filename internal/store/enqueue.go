@@ -107,7 +107,8 @@ func AddEnter(c *link.Call, k *Keys, forget []Receipt, es []*element.Element, ra
 // reply. It may be sent again: a receipt, the first one's serial, says whether it was executed.
 func AddEnqueue(c *link.Call, k *Keys, mode Mode, ms int64, forget []Receipt, es []*element.Element, raws [][]byte) {
 	args := make([]any, 0, 8+len(forget)+3*len(es))
-	args = append(args, k.arg.Prepare, k.arg.Delay, k.arg.IDs, k.arg.Receipts, k.arg.Running, string(mode), ms, len(forget))
+	a := &k.arg
+	args = append(args, a.Prepare, a.Delay, a.IDs, a.Receipts, a.Running, string(mode), ms, len(forget))
 	for _, r := range forget {
 		args = append(args, []byte(r))
 	}

@@ -50,8 +50,8 @@ type keyArgs struct {
 	Prepare, Delay, Dead, Receivers, IDs, Running, Cancelled, Waited, Receipts, Done, Kept any
 }
 
-// Key is a key as commands take it: a string. A caller that sends it often keeps it as a Key, so that it is not allocated
-// anew.
+// Key is a key as commands take it: a string. A caller that sends it often keeps it as a Key, so that it is not
+// allocated anew.
 type Key any
 
 // KeysOf names the keys of a channel.

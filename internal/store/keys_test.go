@@ -201,7 +201,9 @@ func TestParseOutcome(t *testing.T) {
 	if !reflect.DeepEqual(o, want) {
 		t.Errorf("%+v, want %+v", o, want)
 	}
-	for _, text := range []string{"", "short", serial, serial + "a 1\n", serial + "a 1 2 3 9\nx", serial + "? 1 2 3 0\n"} {
+	for _, text := range []string{
+		"", "short", serial, serial + "a 1\n", serial + "a 1 2 3 9\nx", serial + "? 1 2 3 0\n",
+	} {
 		o := ParseOutcome([]byte(text))
 		if len(text) < 16 != (o.Serial == [16]byte{}) || o.Failure != "" || o.Result != nil || o.Kind == '?' {
 			t.Errorf("%q: %+v", text, o)

@@ -245,7 +245,8 @@ func TestLeaveReplyErrors(t *testing.T) {
 	}
 }
 
-// What was taken does not expire when it goes back, unless its time was over before it began and its id is another's since.
+// What was taken does not expire when it goes back, unless its time was over before it began, and its id is another's
+// since.
 func TestGoesBackUnexpiring(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, handover := range []bool{false, true} {

@@ -150,8 +150,8 @@ func AddReap(c *link.Call, k *Keys, list string, fence Fence, dead DeadReceiver,
 	if dead.Superseded {
 		reason = cutReason
 	}
-	c.AddScript(Reap, 11, k.Receivers, list, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.Kept, k.Running,
-		k.Waited, ms(fence.At), fence.Age.Milliseconds(), raised, bytes, max(0, b.MaxDead),
+	c.AddScript(Reap, 11, k.Receivers, list, k.Prepare, k.Suspect, k.Dead, k.IDs, k.Cancelled, k.Done, k.Kept,
+		k.Running, k.Waited, ms(fence.At), fence.Age.Milliseconds(), raised, bytes, max(0, b.MaxDead),
 		max(0, b.DeadFor.Milliseconds()), reason, max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 	for range n {
 		s := element.NewSerial()

@@ -139,8 +139,8 @@ func (s *worker) abandon(it *Item, why error, evs []event.Event) []event.Event {
 		return evs
 	}
 	it.state = gone
-	why = fmt.Errorf("shunt: Redis refuses to take the message back, so it stays with this receiver until that ends: %w",
-		why)
+	why = fmt.Errorf("shunt: Redis refuses to take the message back, so it stays with this receiver "+
+		"until that ends: %w", why)
 	return append(evs, event.Event{Kind: event.ReceiverError, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
 		Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: why})
 }
