@@ -148,7 +148,11 @@ func (s *worker) step(call *link.Call) bool {
 			if ready && !stopped && r.mayStart(s.now) {
 				return true // brought by a waiter, or to be asked for once more
 			}
-			s.rest(Stall)
+			if held > 0 {
+				s.rest(Stall)
+			} else {
+				s.rest(time.Second) // what brings it something pokes it, and so does the end of the handback
+			}
 			continue
 		}
 		s.moves.Add(1)
@@ -240,13 +244,11 @@ func (s *worker) park() {
 	}
 	s.r.parking.enter(s)
 	defer s.r.parking.leave(s)
-	if s.r.suspecting() { // a sweep that found some has seen no worker parked
+	// A sweep that found suspects, or the end of taking, may have seen no worker parked; one that is parked is woken.
+	if s.r.suspecting() || s.r.Stopped() {
 		return
 	}
-	select {
-	case <-s.wake:
-	case <-s.r.TakeCtx.Done():
-	}
+	<-s.wake
 }
 
 // handle has an item handled and files its verdict, also where the handler ends its goroutine. False: the handler
