@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -399,5 +401,30 @@ func TestREADMEPages(t *testing.T) {
 		if !strings.Contains(lifecycle, fmt.Sprintf("`%s`", key)) {
 			t.Errorf("docs/lifecycle.md does not tell of the key %s", key)
 		}
+	}
+}
+
+// The widths that CONTRIBUTING names: code has at most 120 columns, with a tab as four, and prose in Markdown 100.
+// Tables, and programs in Markdown, are as wide as they must be.
+func TestWidths(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		most := map[string]int{".go": 120, ".lua": 120, ".md": 100}[filepath.Ext(path)]
+		if err != nil || most == 0 {
+			return err
+		}
+		program := false
+		for n, line := range strings.Split(document(t, path), "\n") {
+			if strings.HasPrefix(line, "```") {
+				program = !program
+			}
+			columns := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			if columns > most && !program && !strings.HasPrefix(line, "|") {
+				t.Errorf("%s:%d has %d columns, more than %d", path, n+1, columns, most)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

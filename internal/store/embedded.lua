@@ -1,7 +1,7 @@
--- Left: what is left in some channels, as seen at one moment. Asking for one list after another might miss messages that move
--- meanwhile, and bring forward those due after them. It can also bring all due times forward, by as much as makes the first one
--- due now, and then tells the receiver. Done again it changes nothing. For the test kit's embedded Redis alone: it looks at all
--- keys.
+-- Left: what is left in some channels, as seen at one moment. Asking for one list after another might miss messages
+-- that move meanwhile, and bring forward those due after them. It can also bring all due times forward, by as much as
+-- makes the first one due now, and then it wakes the receiver. Done again it changes nothing. For the test kit's
+-- embedded Redis alone: it looks at all keys.
 -- ARGV 1 now in ms  2 1: bring due times forward, if only delayed messages are left; else 0  3.. channels
 -- reply: 0 nothing, 1 something that is ready, suspect or being handled, 2 only delayed messages
 local first

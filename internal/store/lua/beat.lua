@@ -1,5 +1,5 @@
--- Beat: extends an incarnation's entry if it is there; it never brings back one that is gone. One key only, so that it goes on
--- while a Cluster's slot migrates.
+-- Beat: extends an incarnation's entry if it is there; it never brings back one that is gone. One key only, so that
+-- it goes on while a Cluster's slot migrates.
 -- KEYS 1 receivers
 -- ARGV 1 name  2 ms that the entry lives
 -- reply: 1 or 0, the server's time in ms, ms to the earliest end of an entry (absent where there is none)

@@ -19,8 +19,8 @@ if not e then
   redis.call('SADD', KEYS[3], p.serial)
   redis.pcall('PUBLISH', KEYS[4], 'cancel ' .. p.serial) -- for a worker that has it, and has not said so yet
 end
-local m = {serial = p.serial, kind = 'c', attempt = p.attempts, failure = '', result = '', retain = 0, unique = 0, most = tonumber(ARGV[4]),
-  bytes = tonumber(ARGV[5]), waits = not e}
+local m = {serial = p.serial, kind = 'c', attempt = p.attempts, failure = '', result = '', retain = 0, unique = 0,
+  most = tonumber(ARGV[4]), bytes = tonumber(ARGV[5]), waits = not e}
 if e then redis.call('ZREM', KEYS[4], e) end
-pcall(finish, {KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], KEYS[8]}, ARGV[1], m, now)
+pcall(conclude, {KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], KEYS[8]}, ARGV[1], m, now)
 return {r, ''}

@@ -1,11 +1,12 @@
--- Enqueue: messages with an id or a time of their own, now or later, all of them or on an error none. It may be sent again: a receipt, the
--- first one's serial, kept until the producer says that he has the reply, tells that it was executed. What was refused beside others that
--- were enqueued is noted, too, by an x before its serial, and is looked at anew. It does not open with a freeing write: a full Redis takes no
--- new messages.
+-- Enqueue: messages with an id or a time of their own, now or later, all of them or on an error none. It may be sent
+-- again: a receipt, the first one's serial, kept until the producer says that he has the reply, tells that it was
+-- executed. What was refused beside others that were enqueued is noted, too, by an x before its serial, and is looked
+-- at anew. It does not open with a freeing write: a full Redis takes no new messages.
 -- KEYS 1 prepare  2 delay  3 ids  4 receipts  5 running
--- ARGV 1 'now', 'in' or 'at'  2 ms from now, or ms since 1970  3 how many receipts are needed no more  4.. these; then for each message
---      its id or '', ms after which it expires or 0, the element
--- reply: due time in ms, then for each 1, or the record of the message that has its id; EXPIRES where one would expire before it is due
+-- ARGV 1 'now', 'in' or 'at'  2 ms from now, or ms since 1970  3 how many receipts are needed no more  4.. these;
+--      then for each message its id or '', ms after which it expires or 0, the element
+-- reply: due time in ms, then for each 1, or the record of the message that has its id; EXPIRES where one would
+--      expire before it is due
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local mode, due = ARGV[1], tonumber(ARGV[2])
@@ -82,7 +83,9 @@ if #es > 0 then
       args[#args + 1] = e
     end
     done = redis.pcall('ZADD', KEYS[2], 'NX', unpack(args))
-    if type(done) ~= 'table' and (not first[2] or due < tonumber(first[2])) then redis.pcall('PUBLISH', KEYS[2], string.format('%.0f', due - now)) end
+    if type(done) ~= 'table' and (not first[2] or due < tonumber(first[2])) then
+      redis.pcall('PUBLISH', KEYS[2], string.format('%.0f', due - now))
+    end
   end
   if type(done) == 'table' then return undo(done) end
 end

@@ -1,5 +1,5 @@
--- Enter: enqueues messages with an id, now, all of them or on an error none. It is enqueue without what few messages ask for, and is sent
--- but once; what follows it, where its reply is lost, is enqueue.
+-- Enter: enqueues messages with an id, now, all of them or on an error none. It is enqueue without what few messages
+-- ask for, and is sent but once; what follows it, where its reply is lost, is enqueue.
 -- KEYS 1 prepare  2 ids  3 receipts
 -- ARGV 1 how many receipts are needed no more  2.. these; then for each message its id and the element
 -- reply: for each 1, or the record of the message that has its id
@@ -27,7 +27,8 @@ local all = #ARGV - from > 4 and free()
 local receipt = string.sub(ARGV[from + 1], 5, 20)
 local new = redis.pcall('SADD', KEYS[3], receipt)
 if type(new) == 'table' then return new end
-if new == 0 then return redis.error_reply('ERR it was sent again, and that was executed before') end -- so nobody waits for this
+-- Nobody waits for this reply, then.
+if new == 0 then return redis.error_reply('ERR it was sent again, and that was executed before') end
 if all then
   redis.call('HSET', KEYS[2], unpack(records))
 else

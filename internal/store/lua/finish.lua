@@ -1,5 +1,5 @@
--- Finish: ends the sweep of a dead incarnation whose lists were found empty. It is looked at again after as long as it has been
--- dead, from 1 s to 10 min, and forgotten after an hour, unless one of its lists has something after all.
+-- Finish: ends the sweep of a dead incarnation whose lists were found empty. It is looked at again after as long as
+-- it has been dead, from 1 s to 10 min, and forgotten after an hour, unless one of its lists has something after all.
 -- KEYS 1 receivers  2 receivers.dead  3.. all its doing lists
 -- ARGV 1 its member in receivers.dead  2 ms of its death
 -- reply: 1 if forgotten

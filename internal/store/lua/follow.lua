@@ -1,9 +1,9 @@
 -- Follow: acks a message and enqueues what is to follow it, all or nothing.
--- KEYS 1 receivers  2 doing  3 ids  4 cancelled  5 done  6 kept  7 running  8 waited; then for each that follows its prepare, delay,
---      ids and running
--- ARGV 1 element  2 its id or ''  3 serial  4 attempt  5 result  6 ms to keep what became of it  7 ms its id stays taken after success
---      8 most kept  9 most bytes kept; then for each that follows 'now', 'in' or 'at', ms, its id or '', ms after which it
---      expires or 0, the element
+-- KEYS 1 receivers  2 doing  3 ids  4 cancelled  5 done  6 kept  7 running  8 waited; then for each that follows its
+--      prepare, delay, ids and running
+-- ARGV 1 element  2 its id or ''  3 serial  4 attempt  5 result  6 ms to keep what became of it  7 ms its id stays
+--      taken after success  8 most kept  9 most bytes kept; then for each that follows 'now', 'in' or 'at', ms, its
+--      id or '', ms after which it expires or 0, the element
 -- reply: 0 where it was not there, and then nothing has changed; else 1, then for each 1, or 0 where its id was taken
 redis.call('ZREM', KEYS[1], '')
 local at = redis.pcall('LPOS', KEYS[2], ARGV[1])
@@ -67,9 +67,10 @@ for i = 10, #ARGV, 5 do
 end
 leave(KEYS[2], ARGV[1], '-1')
 if ARGV[2] ~= '' then
-  local m = {serial = ARGV[3], kind = 'a', attempt = tonumber(ARGV[4]), failure = '', result = ARGV[5], retain = tonumber(ARGV[6]),
-    unique = tonumber(ARGV[7]), most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9]), mine = mine}
-  pcall(finish, {KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]}, ARGV[2], m, now)
+  local m = {serial = ARGV[3], kind = 'a', attempt = tonumber(ARGV[4]), failure = '', result = ARGV[5],
+    retain = tonumber(ARGV[6]), unique = tonumber(ARGV[7]), most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9]),
+    mine = mine}
+  pcall(conclude, {KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]}, ARGV[2], m, now)
 end
 for _, h in ipairs(hints) do redis.pcall('PUBLISH', h[1], h[2]) end
 return out

@@ -1,8 +1,9 @@
--- Handover: empties one doing list of an incarnation that ends. What a handler holds goes to the same worker's list of the next
--- incarnation. All else goes to the taking end, the newest first; or, with 'leave', only what is named does, and the rest stays.
+-- Handover: empties one doing list of an incarnation that ends. What a handler holds goes to the same worker's list
+-- of the next incarnation. All else goes to the taking end, the newest first; or, with 'leave', only what is named
+-- does, and the rest stays.
 -- KEYS 1 receivers  2 the old doing list  3 the new one  4 prepare  5 ids  6 running
--- ARGV 1 the new holder: incarnation and worker  2 'back' or 'leave'  3 n: how many identities a handler holds  4.. these, then with 'leave'
---      those that go to the taking end
+-- ARGV 1 the new holder: incarnation and worker  2 'back' or 'leave'  3 n: how many identities a handler holds  4..
+--      these, then with 'leave' those that go to the taking end
 -- reply: number put back, then the number, from 1, of each held identity that was found
 redis.call('ZREM', KEYS[1], '')
 redis.call('LLEN', KEYS[3])

@@ -1,8 +1,8 @@
 -- What scripts know of ids. An id is taken while the hash ids has a record of it:
 --   serial (16 bytes)  state  ' ' attempts  ' ' at  ' ' expires  ' ' '\n' failure
--- state: p waits, d is due later (at), u is kept taken until at. attempts that are over.
--- expires: ms until which it is to be taken; 0: none, or it was taken. Whose serial is in the hash running is in a worker's hands,
--- whatever its record says; whose is in the set cancelled is not to be handled, or its handler to be ended.
+-- state: p waits, d is due later (at), u is kept taken until at. attempts that are over. expires: ms until which it
+-- is to be taken; 0: none, or it was taken. Whose serial is in the hash running is in a worker's hands, whatever its
+-- record says; whose is in the set cancelled is not to be handled, or its handler to be ended.
 local function record(serial, state, attempts, at, expires, failure)
   return serial .. state .. string.format(' %d %.0f %.0f \n', attempts, at, expires) .. failure
 end
@@ -29,13 +29,14 @@ local function lost(ids, id, serial)
   return type(r) == 'string' and string.sub(r, 1, 16) ~= serial
 end
 
--- expired says of a record that its message was to be taken by now, and nobody has it: it is over, wherever it lies. Where it cannot be read
--- who has it, it is not: an error would end its script halfway.
+-- expired says of a record that its message was to be taken by now, and nobody has it: it is over, wherever it lies.
+-- Where it cannot be read who has it, it is not: an error would end its script halfway.
 local function expired(p, running, now)
   return p.expires > 0 and p.expires <= now and redis.pcall('HEXISTS', running, p.serial) == 0
 end
 
--- enter takes an id for a message that waits, or is due later. Where it is taken it gives false and the record that has it.
+-- enter takes an id for a message that waits, or is due later. Where it is taken it gives false and the record that
+-- has it.
 local function enter(ids, running, id, serial, state, now, at, expires)
   local new = record(serial, state, 0, at, expires, '')
   if redis.call('HSETNX', ids, id, new) == 1 then return true end
@@ -48,8 +49,8 @@ local function enter(ids, running, id, serial, state, now, at, expires)
   return true
 end
 
--- wait notes that a message has left a worker's hands and waits again, so it was taken and does not expire; or is in those of another, with the
--- attempt that is under way.
+-- wait notes that a message has left a worker's hands and waits again, so it was taken and does not expire; or is in
+-- those of another, with the attempt that is under way.
 local function wait(ids, running, id, serial, holder)
   local mark = redis.pcall('HGET', running, serial)
   if holder then

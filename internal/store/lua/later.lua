@@ -1,5 +1,5 @@
--- Enqueue later: adds elements to delay, due at one time, and tells of a new earliest one, in ms from now. It does not open with a freeing
--- write: a full Redis takes no new messages. Sent again, it adds nothing that is still there.
+-- Enqueue later: adds elements to delay, due at one time, and tells of a new earliest one, in ms from now. It does
+-- not open with a freeing write: a full Redis takes no new messages. Sent again, it adds nothing that is still there.
 -- KEYS 1 delay
 -- ARGV 1 'in', 'at', or 'again' (at, but only while that is ahead)  2 ms from now, or ms since 1970  3.. elements
 -- reply: due time in ms; 0 if it is past where that matters

@@ -1,9 +1,10 @@
--- Postpone: another due time for a message that is due later; one that is past brings it to prepare. What waits to be taken stays where it is.
+-- Postpone: another due time for a message that is due later; one that is past brings it to prepare. What waits to be
+-- taken stays where it is.
 -- KEYS 1 receivers  2 ids  3 delay  4 prepare  5 running
--- ARGV 1 id  2 'in' or 'at'  3 ms from now, or ms since 1970  4 most elements that are looked through for it in delay  5 serial
---      6 the element, where known; '' where it was looked for and is not there
--- reply: the record, as it was, or '' where that message has none; then 1; 0 where it lies in delay and was not found; 2 where a worker has it;
---        3 where it waits to be taken already, and the new time is ahead
+-- ARGV 1 id  2 'in' or 'at'  3 ms from now, or ms since 1970  4 most elements that are looked through for it in delay
+--      5 serial  6 the element, where known; '' where it was looked for and is not there
+-- reply: the record, as it was, or '' where that message has none; then 1; 0 where it lies in delay and was not
+--      found; 2 where a worker has it;  3 where it waits to be taken already, and the new time is ahead
 redis.call('ZREM', KEYS[1], '')
 local now, ceil = clock()
 local to = tonumber(ARGV[3])

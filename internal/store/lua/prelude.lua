@@ -1,7 +1,8 @@
 -- Put before the scripts; ack alone does without, for it is the one that runs most often.
 local unpack = unpack or table.unpack
 
--- clock is the server's time in ms, and the next whole ms: a message that counts from that is never due before its time.
+-- clock is the server's time in ms, and the next whole ms: a message that counts from that is never due before its
+-- time.
 local function clock()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000), time[1] * 1000 + math.ceil(time[2] / 1000)
@@ -10,7 +11,8 @@ end
 -- printed is a time or a duration in ms as a command takes it; Lua itself would round it.
 local function printed(ms) return string.format('%.0f', ms) end
 
--- earliest says whether a due time comes before all that delay had: first is what ZRANGE 0 0 WITHSCORES gave before it was added.
+-- earliest says whether a due time comes before all that delay had: first is what ZRANGE 0 0 WITHSCORES gave before
+-- it was added.
 local function earliest(first, to) return not first[2] or to < tonumber(first[2]) end
 
 -- hint publishes a due time if it is the earliest, as ms from now, so that no two clocks are compared.

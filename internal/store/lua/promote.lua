@@ -1,5 +1,5 @@
--- Promote: moves due elements from delay to prepare, the earliest due to be taken first. It reads them in steps that grow
--- while they are small, so that a call stays short whatever their size.
+-- Promote: moves due elements from delay to prepare, the earliest due to be taken first. It reads them in steps that
+-- grow while they are small, so that a call stays short whatever their size.
 -- KEYS 1 receivers  2 delay  3 prepare
 -- ARGV 1 most elements  2 bytes after which it stops
 -- reply: number moved, ms to the next due time (negative: overdue; absent where there is none)
@@ -10,7 +10,8 @@ local most, budget = tonumber(ARGV[1]), tonumber(ARGV[2])
 local unpack = unpack or table.unpack
 local moved, bytes, step = 0, 0, 1
 while moved < most and bytes < budget do
-  local es = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now), 'LIMIT', moved, math.min(step, most - moved))
+  local es = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now),
+    'LIMIT', moved, math.min(step, most - moved))
   if #es == 0 then break end
   redis.call('LPUSH', KEYS[3], unpack(es))
   moved = moved + #es

@@ -1,7 +1,8 @@
--- Purge: deletes a batch of what waits, and frees the ids. Of a list it takes what is taken next, and of a set what comes first: what is put there
--- meanwhile comes behind.
+-- Purge: deletes a batch of what waits, and frees the ids. Of a list it takes what is taken next, and of a set what
+-- comes first: what is put there meanwhile comes behind.
 -- KEYS 1 prepare, suspect, delay or dead  2 ids  3 cancelled  4 waited
--- ARGV 1 'list' or 'set'  2 most elements, where some may have ids  3 1: all that is there, at once, where none has an id
+-- ARGV 1 'list' or 'set'  2 most elements, where some may have ids  3 1: all that is there, at once, where none has
+--      an id
 -- reply: number deleted, number left
 local set = ARGV[1] == 'set'
 local count = redis.call(set and 'ZCARD' or 'LLEN', KEYS[1])

@@ -1,10 +1,11 @@
--- Reap: moves what a dead incarnation's worker held to where it is taken again, the newest first, so that what was taken
--- first is next. An element that was in a dying process's hands once goes to the taking end, two or three times to
--- suspect, more often to dead.
--- KEYS 1 receivers  2 the doing list  3 prepare  4 suspect  5 dead  6 ids  7 cancelled  8 done  9 kept  10 running  11 waited
--- ARGV 1 fence and 2 age as in sweep; fence 0: of a superseded one, which may be reaped at any time  3 1: raise the recovery count
---      4 bytes after which it stops  5 most kept in dead  6 ms kept in dead  7 the failure field for dead  8 most results kept
---      9 most bytes of these  10.. a serial for each element
+-- Reap: moves what a dead incarnation's worker held to where it is taken again, the newest first, so that what was
+-- taken first is next. An element that was in a dying process's hands once goes to the taking end, two or three times
+-- to suspect, more often to dead.
+-- KEYS 1 receivers  2 the doing list  3 prepare  4 suspect  5 dead  6 ids  7 cancelled  8 done  9 kept  10 running
+--      11 waited
+-- ARGV 1 fence and 2 age as in sweep; fence 0: of a superseded one, which may be reaped at any time  3 1: raise the
+--      recovery count  4 bytes after which it stops  5 most kept in dead  6 ms kept in dead  7 the failure field for
+--      dead  8 most results kept  9 most bytes of these  10.. a serial for each element
 -- reply: -1 outside the fence; else to prepare, to suspect, to dead, trimmed, still there, bytes of what was moved
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
@@ -14,9 +15,9 @@ if fence > 0 and now - fence > tonumber(ARGV[2]) then return {-1} end
 local k, tracked = {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]}, redis.call('EXISTS', KEYS[6], KEYS[7]) > 0
 -- ended ends a message with an id, for the reason given.
 local function ended(e, id, kind)
-  local m = {serial = string.sub(e, 5, 20), kind = kind, attempt = string.byte(e, 4), failure = string.sub(ARGV[7], 4), result = '',
-    retain = number(e, 9), unique = 0, most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9])}
-  pcall(finish, k, id, m, now)
+  local m = {serial = string.sub(e, 5, 20), kind = kind, attempt = string.byte(e, 4), failure = string.sub(ARGV[7], 4),
+    result = '', retain = number(e, 9), unique = 0, most = tonumber(ARGV[8]), bytes = tonumber(ARGV[9])}
+  pcall(conclude, k, id, m, now)
 end
 
 local prepare, suspect, dead, dropped, n, bytes = {}, {}, {}, {}, 0, 0

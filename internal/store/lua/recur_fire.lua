@@ -1,10 +1,11 @@
--- Recur fire: enqueues what ticks of a recurring message ask for, if its record is still the one that the caller read and it is time. The
--- record's head, a line, changes with it: so of all who try, and of one who tries again, exactly one enqueues.
+-- Recur fire: enqueues what ticks of a recurring message ask for, if its record is still the one that the caller read
+-- and it is time. The record's head, a line, changes with it: so of all who try, and of one who tries again, exactly
+-- one enqueues.
 -- KEYS 1 recur  2 prepare  3 ids  4 running
--- ARGV 1 name  2 the head as read  3 the head to write  4 ms since 1970 from which and 5 until which it is time, 0: no bound
---      6 the messages' id, or ''  7 ms since 1970 when they expire, or 0  8.. elements
--- reply: now in ms, then number enqueued: fewer where the id is taken, and ''; or -1 and the head that is there, '' for none; or -2 and ''
---        if it is not the time
+-- ARGV 1 name  2 the head as read  3 the head to write  4 ms since 1970 from which and 5 until which it is time, 0:
+--      no bound  6 the messages' id, or ''  7 ms since 1970 when they expire, or 0  8.. elements
+-- reply: now in ms, then number enqueued: fewer where the id is taken, and ''; or -1 and the head that is there, ''
+--      for none; or -2 and '' if it is not the time
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local r = redis.call('HGET', KEYS[1], ARGV[1])

@@ -1,5 +1,5 @@
--- Revive: an operator's retry: puts dead elements, with their counts at zero, where they are taken last. One whose id is another's by
--- now stays.
+-- Revive: an operator's retry: puts dead elements, with their counts at zero, where they are taken last. One whose id
+-- is another's by now stays.
 -- KEYS 1 dead  2 prepare  3 ids  4 running
 -- ARGV old and new form and id, or '', in turns
 -- reply: number revived
@@ -12,7 +12,8 @@ for i = 3, #ARGV, 3 do
 end
 for i = 1, #ARGV, 3 do
   local old, new, id = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  if redis.call('ZSCORE', KEYS[1], old) and (id == '' or enter(KEYS[3], KEYS[4], id, string.sub(new, 5, 20), 'p', now, now, 0)) then
+  local there = redis.call('ZSCORE', KEYS[1], old)
+  if there and (id == '' or enter(KEYS[3], KEYS[4], id, string.sub(new, 5, 20), 'p', now, now, 0)) then
     redis.call('LPUSH', KEYS[2], new)
     redis.call('ZREM', KEYS[1], old)
     n = n + 1

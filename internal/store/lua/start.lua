@@ -1,5 +1,5 @@
--- Start: notes in whose hands messages are, unless they have expired: those are nobody's, and their ids are free. Without Expire it is
--- HSET, which a full Redis refuses.
+-- Start: notes in whose hands messages are, unless they have expired: those are nobody's, and their ids are free.
+-- Without Expire it is HSET, which a full Redis refuses.
 -- KEYS 1 receivers  2 running  3 ids
 -- ARGV id, serial and holder in turns
 -- reply: number noted

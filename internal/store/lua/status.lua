@@ -10,4 +10,5 @@ if r then
   cancelled = redis.pcall('SISMEMBER', KEYS[3], string.sub(r, 1, 16)) == 1 and 1 or 0
 end
 local kept = redis.pcall('HGET', KEYS[4], ARGV[1])
-return {time[1] * 1000 + math.floor(time[2] / 1000), r or '', holder or '', cancelled, type(kept) == 'string' and kept or ''}
+kept = type(kept) == 'string' and kept or ''
+return {time[1] * 1000 + math.floor(time[2] / 1000), r or '', holder or '', cancelled, kept}

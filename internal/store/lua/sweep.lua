@@ -1,13 +1,15 @@
--- Sweep: lists the living whose leases ran out as dead, claims dead ones whose lists are to be looked at, and looks after
--- suspects and delay on the way. It judges a lease only within fence + age of the server's time, and only if the caller has seen Redis for
--- half of that lease without a break: after a pause, or a jump of the clock, all have run out. A key of the wrong type at suspect or delay keeps
--- nobody's messages with the dead.
--- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper  6 ids  7 cancelled  8 done  9 kept  10 running  11 waited
--- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims
---      4 name that asks to be keeper, or ''  5 ms that a keeper keeps
---      6 server's time in ms since when the caller has seen it there all the time  7 ms for which a claim keeps others away
--- reply: now, newly dead, suspects waiting or why they cannot be counted, 1 if keeper (2: more is to be forgotten), ms to the next due time, '' if none, or why it cannot be read,
---        ms until one that died lately is to be looked at again, '' if none, -1 if one may be judged only later; claimed members…
+-- Sweep: lists the living whose leases ran out as dead, claims dead ones whose lists are to be looked at, and looks
+-- after suspects and delay on the way. It judges a lease only within fence + age of the server's time, and only if
+-- the caller has seen Redis for half of that lease without a break: after a pause, or a jump of the clock, all have
+-- run out. A key of the wrong type at suspect or delay keeps nobody's messages with the dead.
+-- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper  6 ids  7 cancelled  8 done  9 kept  10 running
+--      11 waited
+-- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims  4 name that
+--      asks to be keeper, or ''  5 ms that a keeper keeps  6 server's time in ms since when the caller has seen it
+--      there all the time  7 ms for which a claim keeps others away
+-- reply: now, newly dead, suspects waiting or why they cannot be counted, 1 if keeper (2: more is to be forgotten),
+--      ms to the next due time, '' if none, or why it cannot be read, ms until one that died lately is to be looked
+--      at again, '' if none, -1 if one may be judged only later; claimed members…
 redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -47,7 +49,11 @@ end
 local claims, unjudged = {}, false
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ms(now), 'LIMIT', 0, 256)) do
   local death, how = string.match(member, ' (%d+) (%a)$')
-  if how == 's' or how == 'c' or judge then claims[#claims + 1] = {member, tonumber(death or '0')} else unjudged = true end
+  if how == 's' or how == 'c' or judge then
+    claims[#claims + 1] = {member, tonumber(death or '0')}
+  else
+    unjudged = true
+  end
 end
 -- Whoever has claimed one may be dead itself by then. What died long ago has been looked at before, and is in no hurry.
 local look = unjudged and '-1' or ''
@@ -56,7 +62,8 @@ for i = 1, #again, 2 do
   local death = tonumber(string.match(again[i], ' (%d+) %a$') or '0')
   if look == '' and now - death < 60000 then look = ms(tonumber(again[i + 1]) - now) end
 end
-table.sort(claims, function(a, b) return a[2] > b[2] or a[2] == b[2] and a[1] < b[1] end) -- the same first each time, for who goes on
+-- Who goes on with a burial finds the same one first each time.
+table.sort(claims, function(a, b) return a[2] > b[2] or a[2] == b[2] and a[1] < b[1] end)
 local most = math.min(#claims, tonumber(ARGV[3]))
 
 local keeper = 0
@@ -76,7 +83,8 @@ if ARGV[4] ~= '' then
   end
 end
 
-local ahead = first.err or first[2] and ms(math.max(-1e15, math.min(1e15, tonumber(first[2]) - now))) or '' -- others may put any score there
+-- Others may put any score there.
+local ahead = first.err or first[2] and ms(math.max(-1e15, math.min(1e15, tonumber(first[2]) - now))) or ''
 local out = {now, died, suspects, keeper, ahead, look}
 for i = 1, most do
   redis.call('ZADD', KEYS[2], ms(now + tonumber(ARGV[7])), claims[i][1])

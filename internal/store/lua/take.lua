@@ -2,7 +2,8 @@
 -- RPOPLPUSH for a full Redis, and for several channels of which nobody knows who has something.
 -- KEYS of each channel, in the order they are asked: receivers, prepare, doing
 -- ARGV 1 n
--- reply: channel (from 1) and element in turns; a channel that could not be read gives minus its number and the error's text
+-- reply: channel (from 1) and element in turns; a channel that could not be read gives minus its number and the
+--      error's text
 redis.call('ZREM', KEYS[1], '')
 local out, left = {}, tonumber(ARGV[1])
 for c = 1, #KEYS / 3 do

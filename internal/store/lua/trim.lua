@@ -1,12 +1,12 @@
--- latest is the score of what dies now: the time, or the highest score there is where the clock was set back since. Else each new dead letter
--- would be the oldest, and the first to be dropped.
+-- latest is the score of what dies now: the time, or the highest score there is where the clock was set back since.
+-- Else each new dead letter would be the oldest, and the first to be dropped.
 local function latest(dead, now)
   local last = redis.call('ZREVRANGE', dead, 0, 0, 'WITHSCORES')
   return math.max(now, tonumber(last[2] or '0'))
 end
 
--- trim drops at most 100 of the oldest from dead: those over its count, and those over its age. Put before every script that
--- adds there; it comes when all is done, so it fails without a word.
+-- trim drops at most 100 of the oldest from dead: those over its count, and those over its age. Put before every
+-- script that adds there; it comes when all is done, so it fails without a word.
 local function trim(dead, now, most, age)
   local n = 0
   if age > 0 then
