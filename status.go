@@ -21,8 +21,8 @@ type Status struct {
 	EnqueuedAt time.Time
 	DueAt      time.Time // Delay, by the server's clock
 	StartedAt  time.Time // Doing, by the clock of the process that handles it
-	Receiver   string    // Doing
-	Worker     int       // Doing
+	Receiver   string    // Doing: the name of the incarnation that holds it, another one after a handover
+	Worker     int       // Doing: the number of its worker
 	Cancelled  bool      // Doing: Cancel was called, and the handler has not ended yet
 	Failure    string    // of the last attempt
 	Outcome    Outcome   // Done, where its outcome is kept

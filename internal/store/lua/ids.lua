@@ -1,7 +1,8 @@
 -- What scripts know of ids. An id is taken while the hash ids has a record of it:
 --   serial (16 bytes)  state  ' ' attempts  ' ' at  ' ' expires  ' ' '\n' failure
--- state: p waits, d is due later (at), u is kept taken until at. attempts that are over. expires: ms until which it
--- is to be taken; 0: none, or it was taken. Whose serial is in the hash running is in a worker's hands, whatever its
+-- state: p it waits, d it is due later, u it is over and its id is kept taken. attempts: how many are over. at: since
+-- when it waits (p), when it is due (d), until when its id is taken (u), in ms. expires: ms until which it is to be
+-- taken; 0: none, or it was taken. Whose serial is in the hash running is in a worker's hands, whatever its
 -- record says; whose is in the set cancelled is not to be handled, or its handler to be ended.
 local function record(serial, state, attempts, at, expires, failure)
   return serial .. state .. string.format(' %d %.0f %.0f \n', attempts, at, expires) .. failure
