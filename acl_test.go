@@ -24,8 +24,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// aclLines are the lines of README.md that make and widen its Redis user: what shunt must be allowed, what it can do
-// without, and what ids and the like need besides.
+// aclLines are the lines of README.md that make its Redis user and widen its rights. They say what shunt must be
+// allowed, what it can do without, and what ids and the like need besides.
 func aclLines(t *testing.T) (must, may, ids []string) {
 	t.Helper()
 	var lines [][]string
@@ -114,8 +114,8 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 		}
 	}
 
-	// A dead receiver that held one message for the first time, one for the second, and one once too often; a live
-	// one's entry whose lease has run out; a suspect.
+	// There is a dead receiver that held one message for the first time, one for the second, and one once too often.
+	// There is the entry of a live one whose lease has run out. And there is a suspect.
 	k := store.KeysOf(q.name)
 	do := func(cmd string, args ...any) {
 		if _, e := s.TryDo(cmd, args...); e != nil {
@@ -315,8 +315,8 @@ func TestACLNeeded(t *testing.T) {
 	}
 }
 
-// With all lines nothing at all is refused; without any one command of the first something fails, and without any one
-// of the second something is refused: so nothing is there in vain.
+// With all lines nothing is refused. Without any one command of the first, something fails. Without any one of the
+// second, something is refused. So nothing is there in vain.
 func TestACLMinimal(t *testing.T) {
 	t.Parallel()
 	s := aclServer(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// The row of beats begins anew after a pause of Redis or of this process, and after a jump of either clock; not after a
-// beat that failed.
+// The row of beats begins anew after a pause of Redis or of this process, and after a jump of either clock. It does not
+// after a beat that failed.
 func TestHeartRow(t *testing.T) {
 	const lease = 12 * time.Second
 	for _, c := range []struct {
@@ -58,8 +58,8 @@ func TestHeartRow(t *testing.T) {
 	}
 }
 
-// The beat was sent while the lease was fresh and answered when it was not; the waiter had come back in between, and
-// nobody woke it any more.
+// The beat was sent while the lease was fresh, and answered when it was not. The waiter had come back in between, and
+// nothing woke it any more.
 func TestIdleGoesOnAfterLateBeat(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)

@@ -87,7 +87,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A Grace that wraps gave up a handler as soon as its timeout fired; a DeadFor that is less than what Redis counts was
+// A Grace that wraps gave up a handler as soon as its timeout fired. A DeadFor that is less than what Redis counts was
 // no bound.
 func TestValidateDurations(t *testing.T) {
 	t.Parallel()

@@ -167,8 +167,8 @@ func TestHintBesideFailedSweep(t *testing.T) {
 	q.wait(EventAcked, 1, 5*time.Second)
 }
 
-// keepsTime starts a receiver and waits until it keeps its channel's time; it tries the number 2 again after a second.
-// at tells of the handlings that succeed.
+// keepsTime starts a receiver and waits until it keeps its channel's time. It tries the number 2 again after a second.
+// at reports the handlings that succeed.
 func (b *bench) keepsTime(s redistest.Backend) (at chan int) {
 	b.t.Helper()
 	at = make(chan int, 10)

@@ -84,8 +84,8 @@ func TestExpiredRecovered(t *testing.T) {
 	}
 }
 
-// expires leaves in the bench's channel a message with that id which nobody has taken in its time, and makes running a
-// key of the wrong type.
+// expires leaves in the bench's channel a message with that id which nobody has taken in its time. It also makes
+// running a key of the wrong type.
 func (b *bench) expires(s redistest.Backend, id string) {
 	b.t.Helper()
 	b.must(b.one(0, ID(id), Expire(time.Millisecond)))

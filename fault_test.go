@@ -143,8 +143,8 @@ func recovers(t *testing.T, lease time.Duration) time.Duration {
 	return took
 }
 
-// A process that was frozen together with Redis found, with its first beat, that all leases had run out, and that beat
-// followed a good one: it called others dead that had had no time yet to come back.
+// A process that was frozen together with Redis found, with its first beat, that all leases had run out. That beat
+// followed a good one. So the process called others dead that had had no time yet to come back.
 func TestFrozenJudgesNobody(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -51,8 +51,8 @@ func (b *bench) must(err error) {
 	}
 }
 
-// An id is taken while its message waits, is delayed and is in hand, and free when it is acked; the error tells where
-// the first one is.
+// An id is taken while its message waits, is delayed or is being handled, and free when it is acked. The error says
+// where the first one is.
 func TestIDIsUnique(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
@@ -437,8 +437,8 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-// A message that is due together with many is found by its id, also one that was retried and so lies elsewhere than by
-// its serial.
+// A message that is due together with many is found by its id. So is one that was retried, and therefore lies elsewhere
+// than by its serial.
 func TestDueAtOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
@@ -512,8 +512,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// An enqueue with an id whose reply was lost is looked for, not sent blindly: also when its message was handled, and
-// the id is free, by then.
+// An enqueue with an id whose reply was lost is looked for, not sent blindly. That holds also when its message was
+// handled by then, and the id is free.
 func TestEnqueueByIDResolves(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

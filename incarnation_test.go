@@ -67,7 +67,7 @@ func TestRestartWithOlderState(t *testing.T) {
 	})
 }
 
-// All workers were busy, and a retry was executed, when Redis came back with a state from before it: no look at idle
+// All workers were busy, and a retry was executed, when Redis came back with a state from before it. No look at idle
 // workers finds that.
 func TestRestartUnderBusyWorkers(t *testing.T) {
 	t.Parallel()
@@ -284,8 +284,8 @@ func TestNeverLiveAndDead(t *testing.T) {
 	}
 }
 
-// A beat in the old name, sent while the handover had ended that one but not yet heard of it, was taken for a lost
-// lease.
+// A beat in the old name was taken for a lost lease. It was sent while the handover had ended that name but did not
+// know that yet.
 func TestBeatWhileSuperseding(t *testing.T) {
 	t.Parallel()
 	unlessAway(t, func() string {
@@ -334,8 +334,8 @@ func beatsWhileSuperseding(t *testing.T) (gone bool) {
 	return q.count(EventLeaseLost) > 0 || cancelled.Load()
 }
 
-// The last step of a handover was refused, when what handlers held lay in the new lists already: the next attempt
-// looked for it in the old ones only, called it lost, and left it in the new ones for as long as the receiver lived.
+// The last step of a handover was refused, when what handlers held lay in the new lists already. The next attempt
+// looked for it in the old ones only and called it lost. It stayed in the new ones for as long as the receiver lived.
 func TestSupersedeRefused(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []string{"between two attempts", "after both"} {
@@ -468,7 +468,7 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	}
 }
 
-// The register of a handover was executed by one channel and refused by the other; when it was tried again, a lease
+// The register of a handover was executed by one channel and refused by the other. When it was tried again, a lease
 // later, the same incarnation was among the dead already.
 func TestRegisteredByHalf(t *testing.T) {
 	t.Parallel()
@@ -566,8 +566,8 @@ func TestHandoverOfMany(t *testing.T) {
 	}
 }
 
-// The new incarnation's lease counts from when its entry was sent for, but its first beat came when the old one's next
-// would have: so a second pause, of less than a lease, lost it.
+// The new incarnation's lease counts from when its entry was sent, but its first beat came when the old one's next
+// would have. So a second pause, of less than a lease, lost it.
 func TestSuccessorBeatsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

@@ -219,7 +219,7 @@ func (b *bench) leaves(channel string) (left Stats, n int) {
 	return left, n
 }
 
-// What is listed as the age of the oldest was always zero: a string that is a whole reply had got a field of its own.
+// The listed age of the oldest was always zero, because a string that is a whole reply had got a field of its own.
 func TestOldest(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {

@@ -603,8 +603,8 @@ func TestPayloadIsWritten(t *testing.T) {
 	})
 }
 
-// An empty payload that a worker took for itself was taken for none: it lay in the list of a living worker, whom nobody
-// looks after.
+// An empty payload that a worker took for itself was taken for none. It lay in the list of a living worker, which
+// nobody looks after.
 func TestEmptyPayloadIsTaken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

@@ -143,7 +143,7 @@ func TestOrderBusy(t *testing.T) {
 	})
 }
 
-// A take of several channels is a script only where the one that had something last has nothing more: then the worker
+// A take of several channels is a script only where the one that had something last has nothing more. Then the worker
 // asks the others, and waits for no waiter.
 func TestOrderTakes(t *testing.T) {
 	t.Parallel()
@@ -466,7 +466,7 @@ func TestRefusedScriptIsNoChannels(t *testing.T) {
 	}
 }
 
-// What a waiter brought of a higher channel, while its worker asked for one of a lower, was in that worker's hands, and
+// What a waiter brought of a higher channel, while its worker asked for one of a lower, was in that worker's list and
 // started after it.
 func TestHigherInHandStartsFirst(t *testing.T) {
 	t.Parallel()

@@ -224,7 +224,7 @@ func TestAbsenceStartsNoGoroutines(t *testing.T) {
 	p.Refuse(false)
 }
 
-// With 1,025 calls without an answer the link could owe no more; the question whether it lives, due after a second,
+// With 1,025 calls without an answer the link could owe no more. The question whether it lives, due after a second,
 // waited for the reader that had gone.
 func TestLinkOutlivesManyUnanswered(t *testing.T) {
 	t.Parallel()

@@ -79,8 +79,9 @@ func TestDeadWhileTheClockIsBehind(t *testing.T) {
 	}
 }
 
-// corpse leaves in the bench's channel what a dead receiver with so many workers leaves, a message in each list, to be
-// looked at from a time of the server's on, in ms; how is r of one that was called dead, and s of a superseded one.
+// corpse leaves in the bench's channel what a dead receiver with so many workers leaves, a message in each list. A
+// sweep is to look at it from that time of the server's on, in ms. how is r of one that was called dead, and s of a
+// superseded one.
 func (b *bench) corpse(s redistest.Backend, workers int, payload, how string, look int64) {
 	dead, k := store.NewIncarnation(workers, 2*time.Second), store.KeysOf(b.name)
 	s.Do("ZADD", k.DeadReceivers, look, fmt.Sprintf("%s %d %s", dead.Name, look, how))
@@ -154,8 +155,8 @@ func TestLargeAreReapedOneByOne(t *testing.T) {
 	}
 }
 
-// A dead receiver that another had claimed, which was killed in turn, was looked at by the next sweep of a third: up to
-// 5 s later.
+// A receiver claimed a dead one and was killed in turn. The next sweep of a third looked at the first only up to 5 s
+// later.
 func TestClaimOfTheDeadIsTakenUp(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -170,7 +171,7 @@ func TestClaimOfTheDeadIsTakenUp(t *testing.T) {
 	}
 }
 
-// A sweep after beats that were answered too late may judge nobody; the next one came 5 s after it, however soon a beat
+// A sweep after beats that were answered too late may judge nobody. The next one came 5 s after it, however soon a beat
 // was good.
 func TestSweepAfterTheFirstGoodBeat(t *testing.T) {
 	t.Parallel()
@@ -195,8 +196,8 @@ func TestSweepAfterTheFirstGoodBeat(t *testing.T) {
 	}
 }
 
-// What had run out when a row of beats began is judged as soon as the row is half a lease old, and not with a later
-// beat.
+// What had run out when a row of beats began is judged as soon as the row is half a lease old. It does not wait for a
+// later beat.
 func TestJudgesAsSoonAsItMay(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -214,8 +215,8 @@ func TestJudgesAsSoonAsItMay(t *testing.T) {
 	}
 }
 
-// A sweep that gave way to a beat before it had said of an empty receiver that it is empty went on giving way, and
-// never swept again.
+// A sweep gave way to a beat before it had said of an empty receiver that it is empty. It went on giving way, and never
+// swept again.
 func TestSlowSweepEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -258,8 +259,8 @@ func TestEveryChannelIsSwept(t *testing.T) {
 	})
 }
 
-// Where the beat, the sweep and the questions for a dead one's lists took longer than what the beat allows, nothing was
-// ever reaped: each sweep began with the questions.
+// The beat, the sweep and the questions for a dead one's lists took longer than what the beat allows. Then nothing was
+// ever reaped, because each sweep began with the questions.
 func TestReapsOnSlowLine(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -319,8 +320,8 @@ func TestBrokenListHoldsUpNobodyElse(t *testing.T) {
 	s.Do("DEL", k.Doing(broken, 0))
 }
 
-// Who goes on with a burial after its claim is over has to meet the same one first; those that died in one ms came in
-// any order.
+// A receiver that goes on with a burial after its claim is over has to meet the same one first. Those that died in one
+// ms came in any order.
 func TestClaimsComeInOneOrder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -384,7 +385,7 @@ func TestManyListsOnSlowLine(t *testing.T) {
 	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(EventRecovered) == 200 })
 }
 
-// A sweep, and finding out which lists there are, took longer than a sweep may, a sixth of the lease: each began anew,
+// A sweep, and finding out which lists there are, took longer than a sweep may, a sixth of the lease. Each began anew,
 // and none came to reap. Three round trips of 80 ms are enough.
 func TestSlowReapingGetsOn(t *testing.T) {
 	t.Parallel()

@@ -136,7 +136,7 @@ func TestGoexitThenPanic(t *testing.T) {
 	q.wait(EventAcked, 3, 5*time.Second)
 }
 
-// A Backoff that does not return holds up its worker for a second, or not at all where its handler was given up; then
+// A Backoff that does not return holds up its worker for a second, or not at all where its handler was given up. Then
 // the default holds.
 func TestHangingBackoff(t *testing.T) {
 	for name, deaf := range map[string]bool{"its handler returns": false, "its handler hangs, too": true} {
@@ -630,8 +630,8 @@ func TestCloseStopsAll(t *testing.T) {
 	}
 }
 
-// The end of Receive's context is the first step of shutdown: nothing more is taken, and handlers, which have its
-// values, run on until they end, or until the context that shutdown is called with does.
+// The end of Receive's context is the first step of shutdown: nothing more is taken. Handlers, which have its values,
+// run on until they end, or until the context that shutdown is called with does.
 func TestReceiveContextEnds(t *testing.T) {
 	type key struct{}
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
@@ -767,8 +767,8 @@ func TestOddError(t *testing.T) {
 	q.wait(EventAcked, 1, 5*time.Second)
 }
 
-// A step takes first and acks behind it: were it the other way round, the list would be empty in between, and made anew
-// each time.
+// A step takes first and acks behind it. The other way round, the list would be empty in between, and made anew each
+// time.
 func TestTakesComeBeforeAcks(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

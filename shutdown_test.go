@@ -50,7 +50,7 @@ func TestShutdownWithRedisAway(t *testing.T) {
 	}
 }
 
-// A take of a connection that broke was still to be executed when shutdown came; the entry was taken away with its
+// A take of a connection that broke was still to be executed when shutdown came. The entry was taken away with its
 // lists empty, and nobody looked at them again.
 func TestLateTakeAfterShutdown(t *testing.T) {
 	t.Parallel()
@@ -161,7 +161,7 @@ func TestShutdownWhileBeatsAreRefused(t *testing.T) {
 	}
 }
 
-// A handler was given up, and the user's Backoff, which is asked then, did not return: shutdown looked at the verdict
+// A handler was given up, and the user's Backoff, which is asked then, did not return. Shutdown looked at the verdict
 // that was not there yet.
 func TestShutdownWhileBackoffBlocks(t *testing.T) {
 	t.Parallel()

@@ -234,8 +234,8 @@ func keysLeft(t testing.TB, b redistest.Backend, channel string) []string {
 	return left
 }
 
-// unlessAway fails the test with what try finds wrong; it tries again, at most twice, only where this process stood
-// still meanwhile for longer than the times that such a test has to spare.
+// unlessAway fails the test with what try finds wrong. It tries again, at most twice, only where this process stood
+// still meanwhile for longer than such a test can spare.
 func unlessAway(t *testing.T, try func() string) {
 	t.Helper()
 	for tries := 1; ; tries++ {

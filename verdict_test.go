@@ -140,8 +140,8 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(EventAcked) == 200 })
 }
 
-// Scripts that Redis has forgotten held up all acks of a receiver, each worker's refusal more, for they had been plain
-// commands before: now these are what they fall back to.
+// Scripts that Redis has forgotten held up all acks of a receiver, and each worker's refusal did so longer. For acks
+// had been plain commands before: now these are what they fall back to.
 func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

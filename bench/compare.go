@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// What a change must come to, be the rounds as alike as they may; and where one round says nothing of how alike they
-// would be.
+// This is what a change must come to, however alike the rounds are. It also holds where one round cannot say how alike
+// they would be.
 const least, leastOfOne = 0.05, 0.2
 
 // compare says what has changed by more than the rounds of either run differ among themselves.

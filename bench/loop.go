@@ -13,8 +13,8 @@ import (
 // loopSleep is how long a worker sleeps when it finds nothing.
 const loopSleep = 100 * time.Millisecond
 
-// loopQueue is the plain loop that shunt grew from: each worker moves a message to a list of its own, handles it and
-// removes it, with a connection of the pool for each command. Nothing looks after the list of one that died.
+// loopQueue is the plain loop that shunt grew from. Each worker moves a message to a list of its own, handles it and
+// removes it. Each command takes a connection of the pool. Nothing looks after the list of one that died.
 type loopQueue struct{ pool *redis.Pool }
 
 func openLoop(t task) (queue, error) {

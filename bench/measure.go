@@ -181,8 +181,8 @@ func processAs(ctx context.Context, q queue, t task, suffix string) ([]sample, e
 	return w.addAllocs(samples, "allocs"+suffix), nil
 }
 
-// processWaiting drains one with a handler that waits. It waits longer than it is told to, on every system: so what the
-// workers could reach at best is judged by how long it took in truth.
+// processWaiting drains one with a handler that waits. It waits longer than it is asked to, on every system. So what
+// the workers could reach at best is judged by how long it really took.
 func processWaiting(name string, wait time.Duration) func(context.Context, queue, task) ([]sample, error) {
 	return func(ctx context.Context, q queue, t task) ([]sample, error) {
 		t.wait = wait

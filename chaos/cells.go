@@ -590,8 +590,8 @@ func (b *blob) Resolve(ctx context.Context) error {
 	return nil
 }
 
-// payloads enqueues n of the same, has one of them handled while its twins are held, sees that it is that one alone
-// which goes, and then has all handled.
+// payloads enqueues n of the same. It has one of them handled while its twins are held, sees that only that one goes,
+// and then has all handled.
 func payloads(w *world, p []byte, bare bool, n int) {
 	c := w.channels[0]
 	log := &ledger{by: "cell", file: w.log.file}

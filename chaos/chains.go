@@ -59,8 +59,8 @@ func (m *message) follow(ctx context.Context, attempt, steps int) error {
 	return nil
 }
 
-// follow adds the enqueues that nobody says, because an ack makes them: what was handled to its end, and is not in
-// Redis any more, was acked, once, and so its next step was enqueued, once.
+// follow adds the enqueues that an ack makes, and no producer reports. What was handled to its end, and is not in Redis
+// any more, was acked once. So its next step was enqueued once.
 func (h *history) follow(spare map[string]bool) {
 	plans, handled, held := make(map[string]string), make(map[string]time.Time), make(map[string]bool)
 	for _, e := range h.entries {
@@ -96,8 +96,8 @@ func (h *history) follow(spare map[string]bool) {
 	sortEntries(h.entries)
 }
 
-// chains has workers killed while messages follow each other, or cut off, or both, when an ack with what follows was
-// executed, or is about to be, and they have not heard of that.
+// chains has workers killed, or cut off, or both, while messages follow each other. It strikes when an ack with what
+// follows was executed, or is about to be, and the worker does not know that yet.
 func chains(w *world, r *rand.Rand, long bool) {
 	n, perSecond := sized(long, 2000, 100_000), sized(long, 400, 2000)
 	for range 3 {

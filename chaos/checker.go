@@ -88,8 +88,8 @@ func (v *verdict) broke() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// caught says whether messages were lost, stranded or doubled beyond what faults allow, or the living taken for dead:
-// what a seeded defect has to bring about.
+// caught says whether a seeded defect brought about what it must. Messages were lost, stranded, or doubled beyond what
+// faults allow, or a living receiver was taken for dead.
 func (v *verdict) caught() bool {
 	for _, name := range v.broke() {
 		switch name {
@@ -598,7 +598,7 @@ func (h *history) order(broke func(string, string, string, ...any)) {
 	}
 }
 
-// weights compares what was started of each channel with its share, for as long as all had something (I10): what is
+// weights compares what was started of each channel with its share, for as long as all had something (I10). What is
 // enqueued before the first start counts.
 func (h *history) weights(broke func(string, string, string, ...any)) {
 	if h.shares == nil {

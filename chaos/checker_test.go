@@ -54,8 +54,8 @@ func msOf(s string) time.Duration {
 	return d
 }
 
-// clean is a history in which nothing is wrong, and much happens: a retry, a reject, an unknown enqueue that was there
-// and one that was not, a duplicate that a fault allows, a delay.
+// clean is a history in which nothing is wrong, and much happens. It has a retry, a reject and a delay, and a duplicate
+// that a fault allows. Of two unknown enqueues one was there and one was not.
 func clean() *history {
 	h := said(
 		"h enqueue invoke a plan=ok",

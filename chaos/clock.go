@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// clockText is a clock that somebody has set wrong: it changes what time.Now says of the time of day, and leaves alone
-// what it says of time that passes, as a clock that is set does. CHAOS_CLOCK is by how much, or how far it jumps to and
-// fro every 700 ms.
+// clockText is a clock that somebody has set wrong. It changes the time of day that time.Now gives. It leaves alone how
+// much time passes, as a clock does that is set. CHAOS_CLOCK is by how much, or how far it jumps to and fro every 700
+// ms.
 const clockText = `package PACKAGE
 
 import (

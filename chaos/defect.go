@@ -405,9 +405,9 @@ func cutPromoters(w *world) {
 // entryLives is how long after its last beat an entry is valid.
 func entryLives(lease time.Duration) time.Duration { return lease * 4 / 3 }
 
-// stopAtSweep stops the server while a sweep is on its way, for longer than a lease, and with it one whose lease it is:
-// so what executes the sweep sees that lease over, and nothing of its owner, who comes back at once. No fault excuses
-// that it is judged.
+// stopAtSweep stops the server for longer than a lease while a sweep is on its way, and with it the owner of a lease.
+// So what executes the sweep sees that lease over, and its owner comes back at once. No fault excuses that it is
+// judged.
 func stopAtSweep(w *world) {
 	const lease = 2500 * time.Millisecond
 	away, judge := w.start(orders{Workers: 1, Lease: lease}), w.start(orders{Workers: 1, Lease: time.Second})

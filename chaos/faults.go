@@ -543,9 +543,9 @@ func crashes(w *world, r *rand.Rand, long bool) {
 	time.Sleep(time.Second)
 }
 
-// rewinds brings older states of Redis back: each is of the moment at which a worker has a retry executed that is busy
-// with something else by the time of the restart. What was handled in between is handled again. All that the older
-// state has is handled: nothing of it stays in the list of a receiver that goes on.
+// rewinds brings older states of Redis back. Each is of the moment at which a worker's retry is executed. By the time
+// of the restart that worker is busy with something else. What was handled in between is handled again. All that the
+// older state has is handled: nothing of it stays in the list of a receiver that goes on.
 func rewinds(w *world, r *rand.Rand, long bool) {
 	usually, busily := w.channels[0], w.channels[1]
 	w.start(orders{Channels: []string{usually}})
@@ -824,8 +824,8 @@ func evictions(w *world, r *rand.Rand, long bool) {
 	w.exhausted()
 }
 
-// exhausted has somebody else take all of a Pool's connections while a receiver has lost its own: it says so, and goes
-// on when they are given back. A Pool that can never have enough is refused at once.
+// exhausted takes all of a Pool's connections while a receiver has lost its own. The receiver says so, and goes on when
+// they are given back. A Pool that can never have enough is refused at once.
 func (w *world) exhausted() {
 	pool, err := shunt.NewPool(w.proxy.URL())
 	if err != nil {

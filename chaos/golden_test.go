@@ -19,8 +19,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Everything that any version ever wrote is handled with its payload as it was; what only a newer one can read goes to
-// dead untouched, and an operator who has upgraded has it back as it was.
+// Everything that any version ever wrote is handled with its payload as it was. What only a newer version can read goes
+// to dead untouched. An operator who has upgraded gets it back as it was.
 func TestGoldenElementsAreHandled(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "internal", "element", "testdata", "elements-v1.txt"))

@@ -80,8 +80,8 @@ func idCells() (all []cell) {
 	return all
 }
 
-// strikeName has messages with IDs meet all that can become of them while one of their commands is struck: once by a
-// cut, or for a while by an error reply.
+// strikeName has messages with IDs meet all that can become of them while one of their commands is struck. A cut
+// strikes once, an error reply for a while.
 func strikeName(w *world, st step, caller bool, act redistest.Action, refusal string) {
 	calls := redistest.NewProxy(w.TB, w.server.Addr())
 	px, nth := w.proxy, 1
@@ -135,8 +135,8 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 
 const tales = 8
 
-// tell is what becomes of messages with IDs, each in a goroutine of its own. cut says that a fault strikes but once:
-// then each call but the one that it strikes comes to what it should, and every enqueue is made.
+// tell is what becomes of messages with IDs, each in a goroutine of its own. cut says that a fault strikes only once.
+// Then each call that it does not strike comes to what it should, and every enqueue is made.
 func (w *world) tell(n *namer, cut bool) {
 	id := func(tale string) string { return n.channel + "/" + tale }
 	enqueue := func(tale, plan string, a asked) bool {
@@ -225,8 +225,8 @@ func (w *world) begunOnce(id string) bool {
 	return false
 }
 
-// overBefore loses the reply to an enqueue whose message is over, and its ID perhaps taken by another one, before its
-// producer is back: it is enqueued, once, and handled, once.
+// overBefore loses the reply to an enqueue. Before its producer is back the message is over, and its ID is perhaps
+// taken by another one. It is enqueued once, and handled once.
 func overBefore(w *world, other bool) {
 	calls := redistest.NewProxy(w.TB, w.server.Addr())
 	_, shutdown := w.receive(orders{Workers: 2})

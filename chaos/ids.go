@@ -193,8 +193,8 @@ func (o *orders) name(ctx context.Context, q *shunt.Queue, log *ledger) {
 	all.Wait()
 }
 
-// freed waits until no ID is taken any more, and nothing else is known of one, as it has to be when all is over; what
-// is left after that is the checker's. Unless forgotten is set, what became of messages may yet be kept.
+// freed waits until no ID is taken any more, and nothing else is known of one, as it has to be at the end. What is left
+// after that is the checker's. Unless forgotten is set, what became of messages may yet be kept.
 func (w *world) freed(limit time.Duration, forgotten bool) {
 	keys := []string{"ids", "running", "cancelled", "waited"}
 	if forgotten {
@@ -260,7 +260,7 @@ var aimsOfNames = []func(channel string) redistest.Match{
 
 const ofCallers = 8 // the first of those that are no receiver's
 
-// ids has everything happen to messages with IDs while their workers are killed, by us and by some of the messages,
+// ids has everything happen to messages with IDs. Their workers are killed, by us and by some of the messages.
 // redis-server is killed, and connections are cut at each of their scripts.
 func ids(w *world, r *rand.Rand, long bool) {
 	const cutting = 300 * time.Millisecond

@@ -1,6 +1,6 @@
-// Chaos tries to lose a message and cannot: it runs the fault matrix of shunt against the package and a real
-// redis-server, has every process say what it does, and judges what was said by the invariants. go test is the short
-// form; make chaos, which is go run . in this directory, the long one, and writes docs/reliability.md.
+// Chaos tries to lose a message and cannot. It runs the fault matrix of shunt against the package and a real
+// redis-server. Every process says what it does, and the invariants judge what was said. The short form is go test. The
+// long one is make chaos, which is go run . in this directory, and it writes docs/reliability.md.
 package main
 
 import (

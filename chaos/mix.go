@@ -115,12 +115,11 @@ func longRetry(args [][]byte) bool {
 	return err == nil && ms >= 1000
 }
 
-// After every storm the hands rest, but for a parting shot at each process: a lost reply at one command, and nothing
-// after it that would mend what it strands. Then comes a lull: what is doubled in it, no fault can have caused, and
-// what was there before has to be handled in its first five seconds, be it in whose hands it may. Then, when nothing
-// excuses any more that a living one is judged dead, redis-server stops with a sweep on its way, until every entry is
-// too old: who was away only because Redis was is not dead. All then go on as new incarnations, which would mend what
-// was stranded.
+// After every storm the hands rest, but for a parting shot at each process. That is a lost reply at one command, and
+// nothing after it would mend what it strands. Then comes a lull. No fault can have caused what is doubled in it. What
+// was there before has to be handled in its first five seconds, whoever holds it. By then nothing excuses any more that
+// a living one is judged dead. Redis-server stops with a sweep on its way, until every entry is too old. A process that
+// was away only because Redis was is not dead. All then go on as new incarnations, which would mend what was stranded.
 const (
 	storm  = 8 * time.Second
 	shots  = 3 * time.Second
@@ -268,8 +267,8 @@ type mixer struct {
 	over  chan struct{}
 }
 
-// join starts a worker process on some channels, with so many workers that a backlog of high is gone before a calm is
-// over: low has no turn before.
+// join starts a worker process on some channels. It has so many workers that a backlog of high is gone before a calm is
+// over, for low has no turn before.
 func (m *mixer) join(channels []string) *worker {
 	return m.start(orders{Channels: channels, Workers: 16, Grace: 2 * time.Second})
 }
@@ -296,8 +295,8 @@ func (m *mixer) oddities() {
 	}
 }
 
-// corpse leaves in Redis what a process that died with full lists leaves there, and cuts off who looks after it, in the
-// midst of it.
+// corpse leaves in Redis what a process leaves there that died with full lists. In the midst of that it cuts off the
+// receiver that looks after it.
 func (m *mixer) corpse(b blow) {
 	c := m.channels[b.Nth%3]
 	k := store.KeysOf(c)

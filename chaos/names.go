@@ -228,10 +228,9 @@ func (n *names) spare() map[string]bool {
 	return spare
 }
 
-// named judges what is promised of IDs: I13 that all are free when all is over, I14 that what follows, or is enqueued
-// with an ID, is there once, I15 that one message at a time lives under an ID, I16 that what was cancelled while it
-// waited is not handled, I17 that an enqueue is refused for an ID that is taken, and of I9 that what was put off is not
-// early.
+// named judges what is promised of IDs. I13: all are free when all is over. I14: what follows, or is enqueued with an
+// ID, is there once. I15: one message at a time lives under an ID. I16: what was cancelled while it waited is not
+// handled. I17: an enqueue is refused for an ID that is taken. And of I9: what was put off is not early.
 func (h *history) named(n *names, spare map[string]bool, broke func(string, string, string, ...any)) {
 	invoked, serials := make(map[string]int), make(map[string]map[string]int) // by message; of each serial its acks
 	whose := make(map[string]string)

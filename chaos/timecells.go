@@ -35,8 +35,8 @@ func timeCells() (all []cell) {
 	return append(all, cell{row: "ids", name: "a deadline that passes in dead hands", run: lateInHand})
 }
 
-// strikeTick has a recurring message fall due again and again while the script that enqueues it is struck: once by a
-// cut, or for a while by an error reply. Each tick comes, and comes once.
+// strikeTick has a recurring message fall due again and again while the script that enqueues it is struck. A cut
+// strikes once, an error reply for a while. Each tick comes, and comes once.
 func strikeTick(w *world, act redistest.Action, refusal string) {
 	const every, more = 100 * time.Millisecond, 15
 	px := redistest.NewProxy(w.TB, w.server.Addr())
@@ -110,7 +110,7 @@ func strikeTick(w *world, act redistest.Action, refusal string) {
 	}
 }
 
-// lateInHand has a deadline pass while a message is in the list of a process that died: it goes to dead unhandled, and
+// lateInHand has a deadline pass while a message is in the list of a process that died. It goes to dead unhandled, and
 // its ID is free.
 func lateInHand(w *world) {
 	const limit = 200 * time.Millisecond

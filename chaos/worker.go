@@ -152,8 +152,8 @@ func work(text string) error {
 	return nil
 }
 
-// settled is how many goroutines there are once those that are just going are gone, at most a second, and what they are
-// at if there are more than before.
+// settled is how many goroutines there are once those that are ending are gone; it waits a second at most. If there are
+// more than before it also says what they do.
 func settled(before int) (left int, stacks string) {
 	left = runtime.NumGoroutine()
 	for end := time.Now().Add(time.Second); left > before && time.Now().Before(end); left = runtime.NumGoroutine() {

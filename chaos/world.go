@@ -383,8 +383,8 @@ func placesOf(do doer, channel string) ([]place, error) {
 	return all, nil
 }
 
-// tally counts, in one step and without a look at other channels' keys, what is left but the dead: also in the lists of
-// every incarnation that is known.
+// tally counts what is left but the dead, also in the lists of every incarnation that is known. It does so in one step,
+// and looks at no other channel's keys.
 const tally = `
 local function n(command, key) local v = redis.pcall(command, key) return type(v) == 'number' and v or 0 end
 local sum = 0
@@ -484,8 +484,8 @@ func (w *world) judge() *verdict {
 	return v
 }
 
-// entered is what Redis still knows of receivers: the leases that some receiver has found to be over, which it keeps
-// for an hour, and who is among the living.
+// entered is what Redis still knows of receivers. These are the leases that some receiver has found to be over, which
+// Redis keeps for an hour, and the living.
 func (w *world) entered() (es []entry) {
 	now := time.Now()
 	for _, c := range w.channels {

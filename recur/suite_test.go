@@ -194,8 +194,8 @@ func (b *bench) set(s redistest.Backend, name string, f func(*record)) {
 	s.Do("HSET", key, name, r.head()+r.body)
 }
 
-// once fails unless every tick of a name's interval from the first to the last that was handled is there, and once; or,
-// where a handler may have met a message again, at least once.
+// once fails unless every tick of a name's interval, from the first to the last that was handled, is there once. Where
+// a handler may have met a message again, at least once is enough.
 func (b *bench) once(name string, every time.Duration, again bool) {
 	b.t.Helper()
 	var n map[int64]int

@@ -123,7 +123,7 @@ func (l *ledger) enter(path string, s sum) error {
 	}
 }
 
-// commit writes lines and syncs them: all that have come while it was busy with the last ones together, since a sync
+// commit writes lines and syncs them. It takes all that have come while it was busy with the last ones, since a sync
 // costs the same for one line as for many.
 func (l *ledger) commit() {
 	defer close(l.ended)

@@ -11,10 +11,10 @@
 //	sha256sum -c manifest
 //
 // The first command ends its own process with SIGKILL in the middle; the second continues it. There is one message a
-// file. A worker's message leaves Redis only after its line is on the disk, in manifest.part: so whatever is killed,
-// and whenever, a file is either in there or still in Redis, and what the killed process had in its hands comes back
-// when its lease is over. That may handle a message twice, so the lines are keyed by path and what is done is not done
-// again. A file that changes after its line was written keeps it until a run has finished.
+// file. A worker's message leaves Redis only after its line is on the disk, in manifest.part. So a file is either in
+// there or still in Redis, whatever is killed, and whenever. What the killed process held comes back when its lease is
+// over. That may handle a message twice, so the lines are keyed by path and what is done is not done again. A file that
+// changes after its line was written keeps it until a run has finished.
 //
 // What cannot be read is tried three times and then listed from the dead letters. The exit status is 0 when all files
 // are in the manifest, 1 when not, 2 for wrong usage, 130 after Ctrl-C.

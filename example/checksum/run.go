@@ -202,7 +202,8 @@ func (r *run) alone(ctx context.Context) error {
 }
 
 // resume finds what earlier runs have left: messages wait in Redis, lines stand in the ledger. The lists are read in
-// the order in which messages move; one that is missed all the same is enqueued a second time, and then found done.
+// the order in which messages move. A message that is missed all the same is enqueued a second time, and then found
+// done.
 func (r *run) resume(ctx context.Context) error {
 	dead, err := r.q.List(ctx, r.channel, shunt.StateDead, 0, 0)
 	if err != nil {
@@ -238,8 +239,8 @@ func (r *run) resume(ctx context.Context) error {
 // want notes a file that belongs into the manifest, and says whether it has to be enqueued.
 func (r *run) want(path string) bool { return r.tally.want(path, r.ledger.has(path)) }
 
-// counted counts a file that this process has hashed, and here is where -crash-after strikes: its line is on the disk,
-// its message is still in Redis.
+// counted counts a file that this process has hashed. Here -crash-after strikes: its line is on the disk, its message
+// is still in Redis.
 func (r *run) counted() {
 	n := r.hashed.Add(1)
 	if r.crashAfter == 0 || n < int64(r.crashAfter) {
@@ -375,9 +376,9 @@ func (r *run) holds(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// drain waits for messages of files that are done, which a killed run had in hand: they come back when its lease is
-// over, to be acked here. Then its receiver is no longer among the living either. If Redis is away, it is not waited
-// for without end.
+// drain waits for messages of files that are done, which a killed run held. They come back when its lease is over, to
+// be acked here. Then its receiver is no longer among the living either. If Redis is away, it is not waited for without
+// end.
 func (r *run) drain(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, 5*lease)
 	defer cancel()

@@ -4,8 +4,8 @@
 //	go run ./example/orders -redis redis://localhost:6379
 //
 // It shows, an act each: orders that close themselves when nobody has paid in time (In); important ones before others
-// (ReceiveOrdered); a notifier that fails and is tried again, by backoff and when the other side says so (RetryAfter);
-// and what was given up on, looked at and put back by hand (List, RetryDead). Unpaid is a message type written out; the
+// (ReceiveOrdered). Then a notifier fails and is tried again, by backoff and when the other side says so (RetryAfter).
+// Last, dead letters are looked at and put back by hand (List, RetryDead). Unpaid is a message type written out; the
 // others are functions made into one by Define. The lines with a dot are events, by which logs and metrics hear of all
 // this.
 //
@@ -35,8 +35,8 @@ const (
 	patience  = 3 * time.Second // of Ctrl-C with handlers
 )
 
-// Unpaid closes an order that was not paid in time. It is the written out form of a message type: its fields are the
-// payload, and shop, which its handler needs, is handed on from the prototype.
+// Unpaid closes an order that was not paid in time. It is the written out form of a message type. Its fields are the
+// payload. Its handler needs shop, which is handed on from the prototype.
 type Unpaid struct {
 	Order int    `json:"order"`
 	Who   string `json:"who"`

@@ -4,11 +4,11 @@
 //	go run ./example/reports -redis redis://localhost:6379
 //
 // The offices are two processes, east and west: the first starts the second, and each line says in which of them
-// something happens. It shows, an act each: a report every second, by a cron line that both run, and no tick is doubled
-// or left out (package recur); a report that is asked for in both at once and made once (ID); a customer who waits in
-// one process for what the other makes (Retain, SetResult, Wait); and reports that are cancelled, while they wait and
-// while they are made (Cancel). Each report that is made is filed, and that follows in one step with its ack (Then).
-// The lines with a dot are events.
+// something happens. It shows, an act each: a report every second, by a cron line that both run, with no tick doubled
+// or left out (package recur). A report is asked for in both at once and made once (ID). A customer waits in one
+// process for what the other makes (Retain, SetResult, Wait). Reports are cancelled, while they wait and while they are
+// made (Cancel). Each report that is made is filed, and that follows in one step with its ack (Then). The lines with a
+// dot are events.
 //
 // Ctrl-C ends it in good order. Without -redis or REDIS_URL it brings a small Redis along. Times are those of Berlin.
 // It clears what an earlier run has left: run it once at a time on a Redis.

@@ -341,7 +341,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Of the calls that come while the server is away, one in a hurry comes back and the others are sent when it is there
+// Some calls come while the server is away. One in a hurry comes back, and the others are sent when the server is there
 // again.
 func TestAway(t *testing.T) {
 	b := shared(t)

@@ -22,11 +22,11 @@ import (
 	"github.com/shuntmq/shunt/internal/resp"
 )
 
-// The model of a link is what its callers may believe: each call ends exactly once; a call that ends as NotExecuted
-// was never sent whole; one that ends as Unknown was executed at most once, and Done means once; calls go over the
-// wire in the order in which they were queued, each in one piece; replies are counted in that order; a caller is not
-// kept beyond its context; Close forgets no call and leaves no goroutine. It is checked on a wire in memory that
-// breaks in all the ways of fault, on synctest's clock.
+// The model of a link is what its callers may believe. Each call ends exactly once. A call that ends as NotExecuted was
+// never sent whole. One that ends as Unknown was executed at most once, and Done means once. Calls go over the wire in
+// the order in which they were queued, each in one piece. Replies are counted in that order. A caller is not kept
+// beyond its context. Close forgets no call and leaves no goroutine. It is checked on a wire in memory that breaks in
+// all the ways of fault, on synctest's clock.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawScenario(rt)
@@ -397,8 +397,8 @@ func (r *trial) adjacent(before, here int) bool {
 		!slices.ContainsFunc(between, func(o arrival) bool { return o.conn == conn })
 }
 
-// judgeOrder checks that each call was sent in one piece, that a caller's calls arrived in its order, and that
-// replies are numbered in the order of the wire.
+// judgeOrder checks that each call was sent in one piece, and that a caller's calls arrived in its order. Replies must
+// be numbered in the order of the wire.
 func (r *trial) judgeOrder(at map[int]int) {
 	last := make(map[int]int) // of each caller's calls
 	for _, a := range r.calls {

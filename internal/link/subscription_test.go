@@ -273,8 +273,8 @@ func TestForgetMute(t *testing.T) {
 	}
 }
 
-// A channel that the server refuses to a user is without hints, and the others are heard as ever: the first refusal
-// ended the connection, for half a minute, unless a channel that is allowed happened to come first.
+// A channel that the server refuses to a user is without hints, and the others are heard as ever. The first refusal
+// ended the connection, for half a minute, unless a channel that is allowed came first.
 func TestSubscriptionRefused(t *testing.T) {
 	b := shared(t)
 	allowed, user := b.key+"allowed", redistest.Name(t)

@@ -86,8 +86,8 @@ func TestRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// A delayed message is added once, however often it is sent, with the due time of the first sending or earlier by what
-// has passed since.
+// A delayed message is added once, however often it is sent. Its due time is that of the first sending, or earlier by
+// what has passed since.
 func TestLaterIsResent(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// What has been taken out of a list, by its worker or by others, and whatever has come back into it, the script takes
-// away all of what it is told of, or nothing where this is no more what lies there first.
+// Elements may have been taken out of a list, by its worker or by others, and others have come in. The script takes
+// away all that it was asked to take, or nothing where these are no longer the first.
 func TestAckTakesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {

@@ -328,8 +328,8 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}, &m.dead)
 		},
 		"promote": func() {
-			// Of one and the same due time, or of some, the order is that of the scores; which of them is whose the
-			// servers need not agree on, because each has its own clock: so one at a time.
+			// Where due times are equal the order is that of the scores. The servers need not agree on which score is
+			// whose, because each has its own clock. So one is moved at a time.
 			for len(m.due) > 0 {
 				got := b.script(func(v any) any { return v.([]any)[0] }, Promote, 3, k.Receivers, k.Delay,
 					k.Prepare, 1, 1<<20)

@@ -208,8 +208,8 @@ func (c *cut) dead() (superseded, counted int) {
 	return superseded, counted
 }
 
-// A handover that fails at any step loses what is in hand, as a lost lease does, and goes on with empty hands: nothing
-// is lost for good, nothing stays in a list that nobody looks for, and the workers take again.
+// A handover that fails at any step loses what is held, as a lost lease does, and goes on with empty hands. Nothing is
+// lost for good, nothing stays in a list that nobody looks at, and the workers take again.
 func TestHandoverFails(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]redistest.Action{
@@ -279,8 +279,8 @@ func TestHandoverFails(t *testing.T) {
 	}
 }
 
-// A verdict that Redis answers by closing the connection costs its own message's attempt: the others' handlers run on,
-// and what it is about stays in a list whose reap counts.
+// A verdict that Redis answers by closing the connection costs its own message's attempt. The others' handlers run on.
+// Its message stays in a list whose reap counts.
 func TestPoisonVerdict(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "proto-max-bulk-len 1mb")

@@ -11,8 +11,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// A verdict that Redis refuses for what waiting does not mend holds up neither the other channels nor, for ever, its
-// worker: after a while its message goes back.
+// Redis may refuse a verdict for a reason that waiting does not mend. That holds up no other channel, nor its worker
+// for ever: after a while its message goes back.
 func TestRefusedVerdictHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -84,8 +84,7 @@ func TestRefusedSuspectsHoldUpNobody(t *testing.T) {
 	f.until(10*time.Second, "the suspect is handled", func() bool { return f.seen(-1, 0) == 1 })
 }
 
-// An ack of a bare payload is not sent again when its reply is lost, and an Event says that nobody knows what became of
-// it.
+// An ack of a bare payload is not sent again when its reply is lost. An Event says that its outcome is unknown.
 func TestBareAckWithoutReply(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

@@ -148,8 +148,8 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// A slot that is left vacant because there is an orphan too many is not when that ends meanwhile: no order of the two
-// loses it.
+// A slot is left vacant because there is an orphan too many, unless that orphan ends meanwhile. No order of the two
+// loses the slot.
 func TestOrphans(t *testing.T) {
 	for range 50_000 {
 		var o orphans

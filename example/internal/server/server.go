@@ -1,5 +1,5 @@
-// Package server opens the Redis that an example runs on: the one it is told of, or one inside the process, so that the
-// example needs no setup at all.
+// Package server opens the Redis that an example runs on. It is the one that the example names, or one inside the
+// process, so that the example needs no setup.
 package server
 
 import (
