@@ -24,7 +24,7 @@ type Info struct {
 	Worker     int               // from 0
 }
 
-// FromContext returns what is known of the message that the handler owning ctx was called for.
+// FromContext returns what is known of a handler's message; ctx is the context that the handler got.
 func FromContext(ctx context.Context) (Info, bool) {
 	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
 	if !ok {
@@ -71,7 +71,7 @@ func SetResult(ctx context.Context, result []byte) error {
 	return nil
 }
 
-// itemOf is the message that the handler owning ctx was called for, while that may still set something.
+// itemOf is the message of the handler that got ctx, while that handler may still set something.
 func itemOf(ctx context.Context) (*worker.Item, error) {
 	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
 	switch {

@@ -27,8 +27,8 @@
 //     header, by a plain LPUSH, is a bare payload.
 //   - A channel is a named stream of messages of one kind. All its keys share one hash tag.
 //   - A message has one of six states. In prepare it is ready to be taken. In doing it lies in a worker's list. In
-//     delay it is due later. In suspect it waits after dying processes held it twice or more. In dead its last attempt
-//     has failed. In done only its outcome is kept.
+//     delay it is due later. In suspect it waits after dying processes held it twice or more. In dead it lies after its
+//     last attempt, or because it must not be handled. In done only its outcome is kept.
 //   - Enqueue puts an element into prepare, or with [In] and [At] into delay. Take moves it from prepare into a
 //     worker's doing list.
 //   - A verdict says where a message goes after its handling. Ack removes it. Retry moves it to delay, with one attempt
@@ -36,19 +36,21 @@
 //   - The taking end of prepare is the end from which the next message is taken. Promote moves due messages from delay
 //     to prepare. Reap moves the messages of a dead receiver to the taking end. Release puts messages that a receiver
 //     has taken, and not begun, back there.
-//   - A receiver is one call of [Queue.Receive], [Queue.ReceiveOrdered] or [Queue.ReceiveWeighted]. A worker is one of
-//     its goroutines, with a doing list of its own. A waiter wakes a receiver that is idle.
-//   - An incarnation is the entry of a receiver in Redis, with its doing lists. When a connection breaks that owed it a
-//     reply, the incarnation ends and another follows.
-//   - A lease is how long an incarnation may be away. Others believe it alive for four thirds of a lease after its last
-//     beat. After that a sweep finds it, and its messages go back.
+//   - A receiver is one call of [Queue.Receive], [Queue.ReceiveOrdered], [Queue.ReceiveWeighted] or
+//     [Queue.ReceiveBatch]. A worker is one of its goroutines, with a doing list of its own. A waiter wakes a receiver
+//     that is idle.
+//   - An incarnation is the entry of a receiver in Redis, with its doing lists. It ends when a connection breaks that
+//     owed it a reply, when its lease is lost or when Redis was restarted, and another one follows. Fields named
+//     Receiver have its name.
+//   - A lease is how long an incarnation may be away. Others believe it alive for its term, four thirds of a lease,
+//     after its last beat. After that a sweep finds it, and its messages go back.
 //   - A suspect is an element that dying processes held twice or more. A receiver handles one suspect at a time. After
 //     the fourth such death the element goes to dead.
 //
 // # Where to read on
 //
 // [Queue] is the configuration, [IMessage] is a message type, and [Event] reports what happens. [Queue.Stats],
-// [Queue.List] and their neighbours are for operators. The README has the limits of the promise, all configuration and
-// the rights that a Redis user needs. docs/lifecycle.md has every state, transition and key. docs/design.md gives the
-// reasons, and docs/operations.md says how to run it.
+// [Queue.List], [Queue.Status] and their like are for operators. The README has the limits of the promise, all
+// configuration and the rights that a Redis user needs. docs/lifecycle.md has every state, transition and key.
+// docs/design.md gives the reasons, and docs/operations.md says how to run it.
 package shunt

@@ -16,8 +16,9 @@ import (
 )
 
 // Enqueue puts a message into its channel, now or, with In and At, later. nil means that Redis has it. ErrUnknown means
-// that Redis may have it. Any other error means that Redis does not have it. Where the message has an ID or Expire, or
-// is due later, Enqueue resolves an unknown outcome by itself. A plain message might be doubled by that.
+// that Redis may have it. Any other error means that Redis does not have it. With an ID or Expire, Enqueue asks for an
+// unknown outcome until it knows. A message that is due later is sent again until 1 s before it is due. A plain message
+// is never sent twice, for that could double it.
 //
 // While Redis is away Enqueue waits for it, until ctx ends, or for EnqueueTimeout where ctx has no deadline.
 func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {

@@ -15,13 +15,15 @@ type EventKind string
 
 // The kinds of a message's life.
 const (
-	// A message was enqueued: Serial, and ID if it has one; DueAt if it is due later. EnqueueAll tells N alone.
+	// A message was enqueued: Serial, and ID if it has one; DueAt if it is due later. EnqueueAll sets N in
+	// place of Serial and ID.
 	EventEnqueued EventKind = "enqueued"
 	// A message was handled, and left Redis: Serial, ID, Attempt, Receiver, Worker, Took.
 	EventAcked EventKind = "acked"
 	// A message failed, and is tried again at DueAt: those of EventAcked, Err and DueAt.
 	EventRetried EventKind = "retried"
-	// A message failed for the last time, and went to dead: those of EventAcked, and Err.
+	// A message went to dead: its attempts were used up, or Reject, Deadline or ExpireToDead sent it. Those of
+	// EventAcked, and Err, which says why.
 	EventRejected EventKind = "rejected"
 	// N messages that were not started, or not ended, went back to the front of their channel: Receiver, Worker.
 	EventReleased EventKind = "released"

@@ -38,7 +38,8 @@ type StateStats struct {
 // Stats are a channel's, by state.
 type Stats map[State]StateStats
 
-// Receiver is an incarnation that is known to a channel.
+// Receiver is an incarnation that is known to a channel. A receiver that goes on after a broken connection has a new
+// one, and its old one is listed as dead for an hour.
 type Receiver struct {
 	Name    string
 	Workers int
@@ -46,7 +47,7 @@ type Receiver struct {
 	Alive   bool
 	Holding int // messages in its lists
 
-	LeaseEndsAt time.Time // of a living one, by the server's clock
+	LeaseEndsAt time.Time // of a living one: 4/3 of Lease after its last beat, by the server's clock
 	NextSweepAt time.Time // of a dead one: when the living look for its messages again
 }
 

@@ -12,8 +12,8 @@ import (
 // Option is what one enqueue wants.
 type Option func(*draft) error
 
-// In enqueues after d, counted on the server's clock from when the enqueue reaches it. Zero or less means now; more
-// than 100 years are cut to them.
+// In enqueues the message now, to be due after d, counted on the server's clock from when the enqueue reaches it. Zero
+// or less means now; more than 100 years are cut to them.
 func In(d time.Duration) Option {
 	return func(v *draft) error {
 		v.Due = store.Due{In: max(d, 0)}
@@ -21,8 +21,8 @@ func In(d time.Duration) Option {
 	}
 }
 
-// At enqueues at t, judged by the server's clock to the millisecond and never before it. A time that is past means now;
-// one more than 100 years ahead is cut to them.
+// At enqueues the message now, to be due at t, judged by the server's clock to the millisecond and never before it. A
+// time that is past means now; one more than 100 years ahead is cut to them.
 func At(t time.Time) Option {
 	return func(v *draft) error {
 		v.Due = store.Due{At: t}
@@ -41,7 +41,7 @@ func Header(key, value string) Option {
 // any more. Deadline bounds its handlings.
 func Expire(d time.Duration) Option { return expire(d, false) }
 
-// ExpireToDead is Expire for a message that then goes to dead, with ErrExpired as its reason.
+// ExpireToDead is Expire for a message that then goes to dead, with ErrExpired as its reason and an EventRejected.
 func ExpireToDead(d time.Duration) Option { return expire(d, true) }
 
 func expire(d time.Duration, toDead bool) Option {
@@ -95,9 +95,10 @@ func UniqueFor(d time.Duration) Option {
 	}
 }
 
-// Retain keeps the outcome of a message with an ID for d, 1 ms or more: its end, when that was, its last failure, and
-// the result of SetResult. Status and Wait find it, and List with StateDone lists it. The outcome of a cancelled
-// message is not kept. Queue.MaxDone and MaxDoneBytes bound how many outcomes a channel keeps.
+// Retain keeps the outcome of a message with an ID for d, 1 ms or more. That is how and when it ended, its last
+// failure, and the result of SetResult. Status and Wait find it, and List with StateDone lists it. The outcome of a
+// cancelled message is kept only for those who wait for it, for 10 s. Queue.MaxDone and MaxDoneBytes bound how many
+// outcomes a channel keeps.
 func Retain(d time.Duration) Option {
 	return func(v *draft) error {
 		if d < time.Millisecond {

@@ -61,14 +61,15 @@ type Queue struct {
 	// MaxDoneBytes bounds the same by size: default 64 MB; negative: no bound.
 	MaxDoneBytes int
 
-	// EnqueueTimeout bounds an enqueue whose context has no deadline, and each question that Stats, List and their
-	// neighbours then ask Redis: default 10 s.
+	// EnqueueTimeout bounds an enqueue whose context has no deadline, and each command of Stats, List, Status, Cancel
+	// and the other operators' methods: default 10 s.
 	EnqueueTimeout time.Duration
 	// ReplyTimeout is how long a connection may owe a reply before it is taken for broken: default 3 s, 100 ms to a
 	// year. Beats wait for a third of Lease at most.
 	ReplyTimeout time.Duration
 
-	// Wrap is middleware around every Resolve, called once a Receive for the outermost Handler.
+	// Wrap builds the middleware. It is called once a Receive, with the Handler that calls Resolve. The Handler that it
+	// returns is called for every message.
 	Wrap func(next Handler) Handler
 	// Events gets what happens, one Event at a time, on a goroutine of its own. Close waits Grace for it. Where Events
 	// is slower than what happens, up to 16,384 Events wait for it, and the rest are dropped and counted.
@@ -128,8 +129,8 @@ func (q *Queue) open(ctx context.Context) error {
 	q.events = newEvents(q.Events)
 	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
 	q.known = make(map[string]*store.Keys)
-	// A dial and the wait before it take less than a third of a lease together: a half of it, and two fifths with an
-	// eighth of jitter. So an outage that has ended costs no lease.
+	// A dial and the wait before it take less than a third of a lease together. The dial has a half of that third, and
+	// the wait two fifths with an eighth of jitter. So an outage that has ended costs no lease.
 	third := q.conf.Lease / 3
 	node := link.NewNode(q.Pool, link.Settings{
 		DialTimeout: min(time.Second, third/2), MaxBackoff: min(5*time.Second, third*2/5),

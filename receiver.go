@@ -48,9 +48,9 @@ type channel struct {
 // ownerKey is the context key under which a handler's context gives its receiver.
 type ownerKey struct{}
 
-// Receive starts workers, 1 to 10,000. Each is a goroutine that takes messages from the prototype's channel into a list
-// of its own and handles them. The end of ctx is the first step of shutdown. Handlers get the values of ctx, not its
-// end.
+// Receive starts workers, 1 to 10,000, and returns. Each is a goroutine that takes messages from the prototype's
+// channel into a list of its own and handles them. The end of ctx is the first step of shutdown. Handlers get the
+// values of ctx, not its end.
 //
 // Receive returns an error if the arguments, the Pool or Redis are at fault, after at most 5 s, and then nothing is
 // left running. The README says how many connections the Pool must allow. A Redis that goes away later is waited for.

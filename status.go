@@ -12,12 +12,14 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Status is what is known of a message with an ID.
+// Status is what is known of a message with an ID. Its State is Prepare while it waits, also in suspect, or due and not
+// promoted yet; Delay; Doing; or Done when it is over, dead included, while its outcome or its ID is kept. The dead
+// letter itself is found by List.
 type Status struct {
 	ID         string
 	Serial     string
-	State      State // Prepare, Delay or Doing while it lives; Done when it is over
-	Attempt    int   // Doing and Done: the last one, counted from 1; else how many have failed
+	State      State
+	Attempt    int // Doing and Done: the last one, counted from 1; else how many have failed
 	EnqueuedAt time.Time
 	DueAt      time.Time // Delay, by the server's clock
 	StartedAt  time.Time // Doing, by the clock of the process that handles it
@@ -118,7 +120,7 @@ func outcomeOf(o store.Outcome) Outcome {
 // Cancel ends the message with that id. A ready or delayed message is not handled once Cancel has returned, and its id
 // is free. If a worker handles the message, in whichever process, the handler's context ends with ErrCancelled as
 // cause. If the handler then returns an error the message is dropped, and if nil it is acked. Until then its id stays
-// taken. Cancel returns the status from before it. ErrNotFound: no live message has that id.
+// taken. Cancel returns the message's status as it was before the call. ErrNotFound: no live message has that id.
 func (q *Queue) Cancel(ctx context.Context, channel, id string) (Status, error) {
 	if err := checkID(id); err != nil {
 		return Status{}, err

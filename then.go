@@ -12,11 +12,11 @@ import (
 // thenMost bounds what one script enqueues: some 2 ms.
 const thenMost = 1000
 
-// Then enqueues messages when the message that the handler owning ctx was called for is acked. Both are one step in
-// Redis, so none of them is lost or doubled. None is enqueued where the lease was lost or the handler fails. Then takes
-// up to 1,000 messages in all, and may be called several times. With gives a message options of its own. A message
-// whose ID is taken by then is not enqueued, and an EventDuplicate says so. If Then returns an error, it names the
-// fault of a message, and takes nothing of this call.
+// Then enqueues messages when the handler's message is acked; ctx is the context that the handler got. Both are one
+// step in Redis, so none of them is lost or doubled. None is enqueued where the lease was lost or the handler fails.
+// Then takes up to 1,000 messages in all, and may be called several times. With gives a message options of its own. A
+// message whose ID is taken by then is not enqueued, and an EventDuplicate says so. If Then returns an error, it names
+// the fault of a message, and takes nothing of this call.
 func Then(ctx context.Context, ms ...IMessage) error {
 	it, err := itemOf(ctx)
 	if err != nil {
