@@ -30,6 +30,7 @@ const (
 	count   = "count"   // By counted what ID names, first as invoke and at the end as ok: the second may not be more
 	pace    = "pace"    // likewise, messages a second: the second may not be less than nine tenths
 	healing = "healing" // the fault is over
+	delayed = "delayed" // the harness was late with a blow by more than it can explain
 	quiet   = "quiet"   // no fault since Due: what was enqueued before has been handled by now
 	judged  = "judged"  // Note is an incarnation whose lease was found to be over
 	remains = "remains" // Note is an incarnation that is still entered in the key ID

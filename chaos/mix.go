@@ -324,7 +324,11 @@ func (m *mixer) corpse(b blow) {
 // strikeAt strikes a blow when its time has come.
 func (m *mixer) strikeAt(b blow) {
 	time.Sleep(time.Until(m.began.Add(b.At)))
+	began := time.Now()
 	m.strike(b)
+	if took := time.Since(began); took > b.For+10*time.Second {
+		m.log.say(entry{Op: delayed, Phase: info, Note: fmt.Sprintf("%s, for %v, took %v", b.Kind, b.For, took)})
+	}
 }
 
 // strike strikes one blow, and mends what can be mended of it.

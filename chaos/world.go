@@ -505,14 +505,17 @@ func (w *world) entered() (es []entry) {
 	return es
 }
 
-// chronicle is the end of what concerns no message, for a run that failed.
+// chronicle is what concerns no message, for a run that failed: all faults, and the end of the rest.
 func chronicle(es []entry) string {
-	var lines []string
+	var faults, others []string
 	for _, e := range es {
-		if e.ID == "" && e.Serial == "" || e.Op == fault {
-			lines = append(lines,
-				e.At.Format("05.000")+" "+strings.Join(strings.Split(strings.TrimSpace(e.String()), "\t")[1:], " "))
+		line := e.At.Format("05.000") + " " + strings.Join(strings.Split(strings.TrimSpace(e.String()), "\t")[1:], " ")
+		switch {
+		case e.Op == fault || e.Op == delayed:
+			faults = append(faults, line)
+		case e.ID == "" && e.Serial == "":
+			others = append(others, line)
 		}
 	}
-	return strings.Join(lines[max(0, len(lines)-60):], "\n")
+	return strings.Join(append(faults, others[max(0, len(others)-60):]...), "\n")
 }
