@@ -245,17 +245,20 @@ func TestLeaveReplyErrors(t *testing.T) {
 	}
 }
 
-// What was taken does not expire when it goes back, unless its time was over before it began, and its id is another's
+// What was taken does not expire when it goes back, unless its time was over before it began, and it has lost its id
 // since.
 func TestGoesBackUnexpiring(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, handover := range []bool{false, true} {
-			for _, lost := range []bool{false, true} {
+			for _, others := range []string{"never", "is another's", "was another's"} {
 				f.enqueue(Now, 0, named("a", func(x *element.Extra) { x.Expires = 1 }))
 				h := f.take(0, 1)[0]
 				time.Sleep(3 * time.Millisecond)
-				if lost {
+				if others != "never" {
 					f.enqueue(Now, 0, named("a"))
+				}
+				if others == "was another's" {
+					f.leave(1, f.take(1, 1)[0], &Verdict{Fate: Acked}, &Bounds{})
 				}
 				f.run(func(c *link.Call) {
 					if handover {
@@ -265,8 +268,8 @@ func TestGoesBackUnexpiring(t *testing.T) {
 					}
 				})
 				back := f.take(0, 1)[0]
-				if back.Serial != h.Serial || (back.Extra.Expires != 0) != lost {
-					f.Fatalf("handover %v, lost %v: %+v expires at %d", handover, lost, back.Serial, back.Extra.Expires)
+				if back.Serial != h.Serial || (back.Extra.Expires != 0) != (others != "never") {
+					f.Fatalf("handover %v, its id %s: %s expires at %d", handover, others, back.Serial, back.Extra.Expires)
 				}
 				f.s.Do("DEL", f.k.Prepare, f.k.IDs, f.k.Receipts, f.k.Running, f.k.Doing(f.i, 0))
 			}

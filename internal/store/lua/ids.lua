@@ -24,10 +24,10 @@ local function own(ids, id, serial)
   return p or nil
 end
 
--- lost says whether an id is another message's by now.
+-- lost says whether an id is a message's no longer: another has it, or had it and is over.
 local function lost(ids, id, serial)
   local r = redis.pcall('HGET', ids, id)
-  return type(r) == 'string' and string.sub(r, 1, 16) ~= serial
+  return not r or type(r) == 'string' and string.sub(r, 1, 16) ~= serial
 end
 
 -- expired says of a record that its message was to be taken by now, and nobody has it: it is over, wherever it lies.

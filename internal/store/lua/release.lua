@@ -1,6 +1,6 @@
 -- Release: puts elements of one doing list back to the taking end, the newest first, so that what was taken first is
 -- next. They were taken, so they do not expire any more; but for one that had not begun when its time was over, and
--- whose id is another's since.
+-- has lost its id since.
 -- KEYS 1 receivers  2 doing  3 prepare  4 ids  5 running
 -- ARGV the identities to put back
 -- reply: number put back
