@@ -269,7 +269,7 @@ func TestGoesBackUnexpiring(t *testing.T) {
 				})
 				back := f.take(0, 1)[0]
 				if back.Serial != h.Serial || (back.Extra.Expires != 0) != (others != "never") {
-					f.Fatalf("handover %v, its id %s: %s expires at %d", handover, others, back.Serial, back.Extra.Expires)
+					f.Fatalf("handover %v, its id %s: it expires at %d", handover, others, back.Extra.Expires)
 				}
 				f.s.Do("DEL", f.k.Prepare, f.k.IDs, f.k.Receipts, f.k.Running, f.k.Doing(f.i, 0))
 			}
