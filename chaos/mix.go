@@ -381,9 +381,12 @@ func (m *mixer) strike(b blow) {
 		r.Remove()
 	case "pause":
 		var once sync.Once // it is stopped, or it is too late for that
-		stopped, late := make(chan struct{}), make(chan struct{})
+		stopped, late, asked := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		r := px.On(aims["sweep"], 1, redistest.Call(func() { once.Do(func() { m.server.Stop(); close(stopped) }) }))
-		do("PUBLISH", store.KeysOf(m.channels[b.Nth%3]).Delay, "vacant") // which makes them sweep
+		go func() { // the server may be stopped before it replies
+			defer close(asked)
+			do("PUBLISH", store.KeysOf(m.channels[b.Nth%3]).Delay, "vacant") // which makes them sweep
+		}()
 		select {
 		case <-stopped:
 		case <-time.After(time.Second):
@@ -409,6 +412,7 @@ func (m *mixer) strike(b blow) {
 			m.server.Cont()
 		case <-late:
 		}
+		<-asked
 	case "cut all":
 		m.lasting(b.Kind, 0, whom...)
 		px.CutAll()
