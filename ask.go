@@ -31,10 +31,14 @@ func (a asker) Ask(
 		ctx, cancel = context.WithTimeout(ctx, q.conf.EnqueueTimeout)
 		defer cancel()
 	}
+	server := q.router.For(channel)
+	if why := server.Hopeless(); why != nil {
+		return nil, false, explain(&link.Error{Class: link.NotExecuted, Err: why}, "look at", channel)
+	}
 	for again := (link.Resend{}); ; twice = true {
 		c := link.NewCall()
 		fill(c)
-		err := q.router.For(channel).Data.Run(ctx, c)
+		err := server.Data.Run(ctx, c)
 		unknown := link.Classify(err) == link.Unknown
 		err = again.Failed(err)
 		if unknown && ctx.Err() == nil && !twice {

@@ -68,6 +68,8 @@ func (q *Queue) Validate() error {
 		}
 	}
 	check(q.Pool != nil, "Pool is nil: make one with shunt.NewPool(\"redis://localhost:6379\")")
+	check(q.Pool == nil || q.Pool.Dial != nil || q.Pool.DialContext != nil,
+		"Pool has neither Dial nor DialContext: make one with shunt.NewPool(\"redis://localhost:6379\")")
 	check(q.Lease == 0 || q.Lease >= time.Second && q.Lease <= 10*time.Minute,
 		"Lease is %v: want 1s to 10m, or 0 for 10s", q.Lease)
 	const year = 365 * 24 * time.Hour // with what is added to it, it is far from what a Duration holds

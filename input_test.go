@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -103,11 +106,21 @@ func TestBadInput(t *testing.T) {
 	}
 	says("some", err, "2 messages not enqueued")
 
-	for _, bad := range []string{"localhost:6379", "http://x", "redis://x/y", "://", "redis:x", "unix:///s?db=x"} {
+	for bad, why := range map[string]string{
+		"localhost:6379": "scheme", "http://x": "scheme", "redis://x/y": "path", "://": "missing protocol scheme",
+		"redis:x": "path", "redis://x/4/5": "path", "redis://x?timeout=3s": `no option "timeout"`,
+		"rediss://x/?skip_verify=1": `no option "skip_verify"`, "redis://x/1?db=2": "named twice",
+		"redis://x?db=": "is no number", "redis://x/99999999999": "is no number", "unix:///s?db=x": "is no number",
+		"unix://s": "three slashes", "unix:///s?dv=1": `no option "dv"`, "redis://u:secret@ x": "invalid character",
+	} {
 		_, err := NewPool(bad)
-		says("URL "+bad, err, "shunt: redis URL")
+		says("URL "+bad, err, "shunt: redis URL", why)
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v shows the password", err)
+		}
 	}
 	says("no pool", (&Queue{}).Validate(), "Pool is nil", "NewPool")
+	says("no dial", (&Queue{Pool: &redis.Pool{}}).Validate(), "neither Dial nor DialContext", "NewPool")
 	says(
 		"all at once",
 		(&Queue{Pool: q.Pool, Lease: 1, Grace: -1, Prefetch: -1}).Validate(),
@@ -147,6 +160,102 @@ func TestBadServer(t *testing.T) {
 	locked := redistest.Start(t, "requirepass secret")
 	try(locked.URL(), "NOAUTH")
 	try(strings.Replace(locked.URL(), "redis://", "redis://:wrong@", 1), "WRONGPASS")
+}
+
+// The database of a URL is the one that is used, in whichever place it is named.
+func TestDatabaseOfURL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for db, suffix := range map[string]string{"0": "", "4": "/4", "5": "?db=5", "6": "/?db=6"} {
+		url := "redis://" + s.Addr()
+		pool, err := NewPool(url + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := pool.Get()
+		if _, err := c.Do("SET", "database", db); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		pool.Close()
+		seen, err := NewPool(url + "/" + db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c = seen.Get()
+		if got, err := redis.String(c.Do("GET", "database")); got != db || err != nil {
+			t.Errorf("%s: database %s has %q, %v", suffix, db, got, err)
+		}
+		c.Close()
+		seen.Close()
+	}
+}
+
+// What only a person can mend fails every call at once, and none of them dials: the Queue does so after its wait. The
+// Queue works as soon as it is mended.
+func TestFatalIsAtOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	locked := redistest.Start(t, "requirepass secret")
+	secret := strings.Replace(locked.URL(), "redis://", "redis://:secret@", 1)
+	owner, err := NewPool(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close()
+	do := func(name string, args ...any) {
+		t.Helper()
+		c := owner.Get()
+		defer c.Close()
+		if _, err := c.Do(name, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("ACL", "SETUSER", "reader", "on", ">reader", "~*", "+ping", "+lrange")
+	http := httptest.NewServer(nil)
+	defer http.Close()
+	absent := redistest.Start(t)
+	gone := absent.URL()
+	absent.Kill()
+	for url, why := range map[string]string{
+		locked.URL(): "NOAUTH",
+		strings.Replace(locked.URL(), "redis://", "redis://:wrong@", 1):        "WRONGPASS",
+		strings.Replace(locked.URL(), "redis://", "redis://reader:reader@", 1): "NOPERM",
+		strings.TrimSuffix(secret, "/0") + "/99":                               "DB index is out of range",
+		strings.Replace(http.URL, "http://", "redis://", 1):                    "unexpected response line",
+		gone:                           "connection refused",
+		"redis://no-such-host.invalid": "no such host",
+		"unix:///no/such/file.sock":    "no such file",
+	} {
+		t.Run(why, func(t *testing.T) {
+			q := newBench(t, url)
+			k := q.kind(nil)
+			for name, enqueue := range map[string]func() error{
+				"plain": func() error { return q.Enqueue(t.Context(), k.Message(1)) },
+				"later": func() error { return q.Enqueue(t.Context(), k.Message(1), In(time.Hour)) },
+				"by id": func() error { return q.Enqueue(t.Context(), k.Message(1), ID("a")) },
+				"many":  func() error { return q.EnqueueAll(t.Context(), []IMessage{k.Message(1), k.Message(2)}) },
+				"stats": func() error { _, err := q.Stats(t.Context(), q.name); return err },
+			} {
+				began := time.Now()
+				err := enqueue()
+				if err == nil || !strings.Contains(err.Error(), why) || errors.Is(err, ErrUnknown) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("%s took %v", name, took)
+				}
+			}
+		})
+	}
+	q := newBench(t, locked.URL())
+	if err := q.Enqueue(t.Context(), q.kind(nil).Message(1)); err == nil {
+		t.Error("enqueued without a password")
+	}
+	do("CONFIG", "SET", "requirepass", "")
+	redistest.Until(t, 5*time.Second, "mended", func() bool {
+		return q.Enqueue(t.Context(), q.kind(nil).Message(1)) == nil
+	})
 }
 
 // Keys of the wrong type lose nothing, and the errors say what is in the way.

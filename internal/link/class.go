@@ -1,8 +1,12 @@
 package link
 
 import (
+	"crypto/tls"
 	"errors"
+	"io/fs"
+	"net"
 	"strings"
+	"syscall"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -83,6 +87,28 @@ func Classify(err error) Class {
 		return Unknown
 	}
 	return Failed
+}
+
+// sentAway says of a failed dial that only a person can mend it: the server refuses this client, or is no Redis that the
+// URL describes.
+func sentAway(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	if errors.As(err, &certificate) || errors.As(err, &plain) {
+		return true
+	}
+	if code := Code(err); code != "" {
+		_, wait := refusals[code]
+		return !wait && !strings.Contains(err.Error(), "max number of clients") // which end some day
+	}
+	return strings.Contains(err.Error(), "redigo: unexpected response line") // redigo does not export its type
+}
+
+// nobodyThere says of a failed dial that its address has no server now: none listens, or there is no such host.
+func nobodyThere(err error) bool {
+	var host *net.DNSError
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) ||
+		errors.As(err, &host) && host.IsNotFound
 }
 
 // drops reports whether a connection should be closed after this reply.

@@ -276,7 +276,7 @@ func (l *Link) dialFailed(calls []*Call, err error) {
 func (l *Link) failUnsent(calls []*Call, hurried bool, err error) []*Call {
 	kept := calls[:0]
 	for _, c := range calls {
-		if hurried && c.KeepWhileDown && Classify(err) != Fatal {
+		if hurried && c.KeepWhileDown && l.node.Hopeless() == nil {
 			if c.state.Load() == queued {
 				kept = append(kept, c)
 			}

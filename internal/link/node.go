@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -35,10 +36,18 @@ type Node struct {
 	fails     int       // dials that failed since the last that worked
 	notBefore time.Time // of the next dial
 	why       error     // of the last failed dial
-	worked    time.Time // when a dial last worked
+	worked    time.Time // when a dial last worked; zero: none has yet
 	reported  state
 
+	hopeless atomic.Pointer[refusal] // nil: a dial may work
+
 	reporting sync.Mutex
+}
+
+// refusal is a failed dial after which waiting will not help.
+type refusal struct {
+	err   error
+	until time.Time // of the next dial, which finds out whether that is still so
 }
 
 // state is what Changed was last called with.
@@ -65,6 +74,10 @@ func (n *Node) failed(err error) {
 		wait := min(minBackoff<<min(n.fails-1, 8), n.set.MaxBackoff)
 		n.notBefore = time.Now().Add(wait + time.Duration(rand.Int64N(int64(wait)/8+1)))
 	}
+	n.hopeless.Store(nil)
+	if sentAway(err) || n.worked.IsZero() && nobodyThere(err) {
+		n.hopeless.Store(&refusal{err, n.notBefore})
+	}
 	n.mu.Unlock()
 	n.report()
 }
@@ -72,6 +85,7 @@ func (n *Node) failed(err error) {
 func (n *Node) succeeded() {
 	n.mu.Lock()
 	n.fails, n.why, n.worked = 0, nil, time.Now()
+	n.hopeless.Store(nil)
 	n.mu.Unlock()
 	n.report()
 }
@@ -81,6 +95,15 @@ func (n *Node) Why() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.why
+}
+
+// Hopeless is the error of the last dial where waiting will not help, until it is time for another dial. The server
+// refuses this client, or it has never been there.
+func (n *Node) Hopeless() error {
+	if r := n.hopeless.Load(); r != nil && time.Now().Before(r.until) {
+		return r.err
+	}
+	return nil
 }
 
 // report calls Changed once a change. It reads the state when its turn comes, so the last call has the last state.

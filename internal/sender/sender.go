@@ -80,7 +80,7 @@ func (s *Sender) push(ctx context.Context, k *store.Keys, due store.Due, raws []
 var calls = sync.Pool{New: func() any { c := link.NewCall(); c.KeepWhileDown = true; return c }}
 
 // call sends one command, and again while it is surely not executed and that may change. It ends with ctx or, where
-// limit is not 0, after that time. A full Redis ends it at once.
+// limit is not 0, after that time. A full Redis ends it at once, and so does one that refuses this client.
 func (s *Sender) call(
 	ctx context.Context, limit time.Duration, k *store.Keys, fill func(*link.Call),
 ) (link.Reply, error) {
@@ -94,6 +94,9 @@ func (s *Sender) call(
 	again := link.Resend{First: 50 * time.Millisecond}
 	for texts := 0; ; {
 		server := s.router.For(k.Name)
+		if why := server.Hopeless(); why != nil {
+			return link.Reply{}, &link.Error{Class: link.NotExecuted, Err: why}
+		}
 		c := calls.Get().(*link.Call)
 		c.Reset()
 		fill(c)
@@ -107,6 +110,9 @@ func (s *Sender) call(
 		if err == nil || link.Classify(err) != link.NotExecuted || errors.Is(err, link.ErrClosed) ||
 			link.Code(err) == "OOM" {
 			return r, err
+		}
+		if server.Hopeless() != nil {
+			continue
 		}
 		if limit > 0 {
 			left = limit - time.Since(began)
