@@ -33,7 +33,7 @@ func (a asker) Ask(
 	}
 	server := q.router.For(channel)
 	if why := server.Hopeless(); why != nil {
-		return nil, false, explain(&link.Error{Class: link.NotExecuted, Err: why}, "look at", channel)
+		return nil, false, q.explain(&link.Error{Class: link.NotExecuted, Err: why}, "look at", channel)
 	}
 	for again := (link.Resend{}); ; twice = true {
 		c := link.NewCall()
@@ -45,7 +45,7 @@ func (a asker) Ask(
 			continue
 		}
 		if err != nil { // the link may still write to the call's replies
-			return nil, twice, explain(err, "look at", channel)
+			return nil, twice, q.explain(err, "look at", channel)
 		}
 		return c.Replies, twice, nil
 	}

@@ -44,6 +44,9 @@ type Batch struct {
 // place to another call, and its messages get the verdict of a handler that does not end. At most twice as many calls
 // as workers run.
 func (q *Queue) ReceiveBatch(ctx context.Context, prototype IMessage, workers int, b Batch) (Shutdown, error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
 	g, err := newGatherer(ctx, workers, b)
 	if err != nil {
 		return nil, err

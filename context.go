@@ -26,8 +26,8 @@ type Info struct {
 
 // FromContext returns what is known of a handler's message; ctx is the context that the handler got.
 func FromContext(ctx context.Context) (Info, bool) {
-	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
-	if !ok {
+	it := heldBy(ctx)
+	if it == nil {
 		return Info{}, false
 	}
 	i := Info{
@@ -71,11 +71,20 @@ func SetResult(ctx context.Context, result []byte) error {
 	return nil
 }
 
+// heldBy is the message of the handler that got ctx; nil where that is no handler's context.
+func heldBy(ctx context.Context) *worker.Item {
+	if ctx == nil {
+		return nil
+	}
+	it, _ := ctx.Value(worker.Key{}).(*worker.Item)
+	return it
+}
+
 // itemOf is the message of the handler that got ctx, while that handler may still set something.
 func itemOf(ctx context.Context) (*worker.Item, error) {
-	it, ok := ctx.Value(worker.Key{}).(*worker.Item)
+	it := heldBy(ctx)
 	switch {
-	case !ok:
+	case it == nil:
 		return nil, errNoHandling
 	case it.Cause() == context.Canceled:
 		return nil, errReturned

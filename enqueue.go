@@ -20,7 +20,9 @@ import (
 // unknown outcome until it knows. A message that is due later is sent again until 1 s before it is due. A plain message
 // is never sent twice, for that could double it.
 //
-// While Redis is away Enqueue waits for it, until ctx ends, or for EnqueueTimeout where ctx has no deadline.
+// While Redis is away Enqueue waits for it, until ctx ends, or for EnqueueTimeout where ctx has no deadline. Enqueue
+// does not wait for what only a person can mend: a wrong password, database, right or server. A server that this Queue
+// has never reached, and whose address nobody serves, counts as wrong.
 func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 	if err := q.open(ctx); err != nil {
 		return err
@@ -34,7 +36,7 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 		return duplicate(&d.Message, refused)
 	}
 	if err != nil {
-		return explain(err, d.attempt(), d.Keys.Name)
+		return q.explain(err, d.attempt(), d.Keys.Name)
 	}
 	if q.events.On() {
 		q.events.Emit(event.Event{Kind: event.Enqueued, Channel: d.Keys.Name, Serial: d.Element.Serial,
@@ -69,7 +71,7 @@ func (q *Queue) EnqueueAll(ctx context.Context, ms []IMessage, opts ...Option) e
 	}
 	all.Send(ctx, func(c *sender.Chunk, due time.Time, refused []sender.Refused, err error) {
 		if err != nil {
-			failed.add(explain(err, attempt(c.Due, c.Tracked()), c.Keys.Name), c.Indexes...)
+			failed.add(q.explain(err, attempt(c.Due, c.Tracked()), c.Keys.Name), c.Indexes...)
 			return
 		}
 		n := len(c.Indexes)
@@ -87,13 +89,24 @@ func (q *Queue) EnqueueAll(ctx context.Context, ms []IMessage, opts ...Option) e
 }
 
 // draft is a message on its way into its channel, with what its options ask for.
-type draft struct{ sender.Message }
+type draft struct {
+	sender.Message
+	rivals rivals
+}
+
+// rivals are the options of one list, of which only one of each pair makes sense.
+type rivals struct{ in, at, expire, expireToDead bool }
 
 // newDraft makes the element, and checks all that can be checked before Redis is asked.
 func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err error) {
-	m, opts = unwrap(m, opts)
+	m, own := unwrap(m)
 	if isNil(m) {
 		return d, errors.New("shunt: the message is nil")
+	}
+	if k, ok := m.(interface{ noMessage() error }); ok {
+		if err := k.noMessage(); err != nil {
+			return d, err
+		}
 	}
 	var channel string
 	guard("Channel", func() error { channel = m.Channel(); return nil }, func(e error) { err = e })
@@ -104,6 +117,11 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 		return d, err
 	}
 	if len(opts) > 0 {
+		if d, err = d.with(opts); err != nil {
+			return d, err
+		}
+	}
+	for _, opts := range own {
 		if d, err = d.with(opts); err != nil {
 			return d, err
 		}
@@ -130,23 +148,25 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 	return d, nil
 }
 
-// unwrap gives the message within With, and all options; those of the message come after those of the enqueue.
-func unwrap(m IMessage, opts []Option) (IMessage, []Option) {
-	for own := []Option(nil); ; {
+// unwrap gives the message within With, and the options of each With around it, the innermost first.
+func unwrap(m IMessage) (within IMessage, own [][]Option) {
+	for {
 		w, ok := m.(*with)
 		if !ok || w == nil {
-			if own != nil {
-				opts = append(slices.Clip(opts), own...)
-			}
-			return m, opts
+			slices.Reverse(own)
+			return m, own
 		}
-		m, own = w.IMessage, append(slices.Clip(w.opts), own...)
+		m, own = w.IMessage, append(own, w.opts)
 	}
 }
 
-// with is the draft that the options make of d.
+// with is the draft that a list of options makes of d. They win over those of earlier lists, and must go together.
 func (d draft) with(opts []Option) (draft, error) {
-	for _, o := range opts {
+	d.rivals = rivals{}
+	for i, o := range opts {
+		if o == nil {
+			return d, fmt.Errorf("shunt: option %d of an enqueue to %q is nil: leave it out", i, d.Keys.Name)
+		}
 		if err := o(&d); err != nil {
 			return d, err
 		}
@@ -212,7 +232,7 @@ func (f *failures) err() error {
 }
 
 // explain gives an error of the link the name that users know it by, and adds what was attempted.
-func explain(err error, what, channel string) error {
+func (q *Queue) explain(err error, what, channel string) error {
 	switch {
 	case err == nil:
 		return nil
@@ -225,8 +245,18 @@ func explain(err error, what, channel string) error {
 	case link.Code(err) == store.ExpiresCode:
 		err = errors.New("Expire ends before At, by the server's clock")
 	case link.Code(err) == "WRONGTYPE":
-		err = fmt.Errorf("a key of the channel holds something that is not shunt's: "+
-			"see docs/lifecycle.md for the keys: %w", err)
+		err = q.wrongType(channel, err)
 	}
 	return fmt.Errorf("shunt: %s %q: %w", what, channel, err)
+}
+
+// wrongType names the key that an error of the wrong type is about.
+func (q *Queue) wrongType(channel string, err error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	key, _ := store.WrongKey(ctx, q.router.For(channel).Data, store.KeysOf(channel), true)
+	if key == "" {
+		return fmt.Errorf("a key of the channel holds something that is not shunt's: see docs/lifecycle.md: %w", err)
+	}
+	return fmt.Errorf("the key %s holds something that is not shunt's: rename or delete it: %w", key, err)
 }

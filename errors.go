@@ -55,6 +55,9 @@ var (
 	)
 )
 
+// errNoContext says that a caller gave no context.
+var errNoContext = errors.New("shunt: the context is nil: want one, such as context.Background()")
+
 // EnqueueError is EnqueueAll's error. It has the error of each message by its index in the given slice. A message in
 // neither map was enqueued. errors.Is and errors.As see every error in it.
 type EnqueueError struct {

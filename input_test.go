@@ -46,6 +46,7 @@ func TestBadInput(t *testing.T) {
 			}
 		}
 	}
+	handled := q.kind(func(context.Context, int) error { return nil })
 	receive := func(workers int, p ...IMessage) error {
 		_, err := q.ReceiveOrdered(ctx, workers, p...)
 		return err
@@ -88,7 +89,20 @@ func TestBadInput(t *testing.T) {
 	says("no prototype", receive(1), "want 1 to 64 prototypes")
 	says("nil prototype", receive(1, nil), "prototype 0 is nil")
 	says("raw prototype", receive(1, Raw(q.name, nil)), "no prototype")
-	says("twice", receive(1, good, good), "two prototypes")
+	says("twice", receive(1, handled, handled), "two prototypes")
+	says("no func", receive(1, good), "no func", "give one to Define")
+	says("no value", q.Enqueue(ctx, handled), "carries no value", "Message(v)")
+	says("nil option", q.Enqueue(ctx, good, In(1), nil), "option 1", "is nil")
+	says("nil option of With", q.Enqueue(ctx, With(good, nil)), "option 0", "is nil")
+	says("two due times", q.Enqueue(ctx, good, In(1), At(time.Now())), "In and At")
+	says("two ends", q.Enqueue(ctx, good, ExpireToDead(time.Hour), Expire(time.Hour)), "Expire and ExpireToDead")
+	says("attempts", q.Enqueue(ctx, good, MaxAttempts(300)), "MaxAttempts(300)", "1 to 255")
+	if err := q.Enqueue(ctx, With(good, At(time.Now().Add(time.Hour))), In(time.Minute)); err != nil {
+		t.Errorf("an option of With is no rival of the enqueue's: %v", err)
+	}
+	for what, err := range withoutContext(q.Queue, handled, good) {
+		says(what+" without a context", err, "context is nil")
+	}
 	_, err := q.ReceiveWeighted(ctx, 1, Share{good, 0})
 	says("weight", err, "weight 0")
 	_, err = q.List(ctx, q.name, "nowhere", 0, 0)
@@ -131,6 +145,25 @@ func TestBadInput(t *testing.T) {
 	says("no pool used", (&Queue{}).Enqueue(ctx, good), "Pool is nil")
 }
 
+// withoutContext are the errors of methods that were given nil for their context.
+func withoutContext(q *Queue, handled, message IMessage) map[string]error {
+	var none context.Context
+	_, receive := q.Receive(none, handled, 1)
+	_, batch := q.ReceiveBatch(none, handled, 1, Batch{Handle: func(context.Context, []IMessage) []error { return nil }})
+	_, stats := q.Stats(none, handled.Channel())
+	_, status := q.Status(none, handled.Channel(), "a")
+	_, wait := q.Wait(none, handled.Channel(), "a")
+	shutdown, err := q.Receive(context.Background(), handled, 1)
+	if err == nil {
+		defer shutdown(context.Background())
+		err = shutdown(none)
+	}
+	return map[string]error{
+		"Enqueue": q.Enqueue(none, message), "EnqueueAll": q.EnqueueAll(none, []IMessage{message}), "Receive": receive,
+		"ReceiveBatch": batch, "Stats": stats, "Status": status, "Wait": wait, "shutdown": err,
+	}
+}
+
 // A server that is not there, or not ours, is told soon, and nothing is left running.
 func TestBadServer(t *testing.T) {
 	t.Parallel()
@@ -140,7 +173,7 @@ func TestBadServer(t *testing.T) {
 		t.Helper()
 		q := newBench(t, url, func(q *Queue) { q.EnqueueTimeout = time.Second })
 		began := time.Now()
-		_, err := q.Receive(ctx, q.kind(nil), 1)
+		_, err := q.Receive(ctx, q.kind(func(context.Context, int) error { return nil }), 1)
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("Receive took %v", took)
 		}
@@ -282,22 +315,25 @@ func TestWrongType(t *testing.T) {
 				}
 				return nil
 			}
-			shutdown, err := q.Receive(ctx, q.kind(handle), 2)
-			if suffix == "receivers" {
-				if err == nil || !strings.Contains(err.Error(), "not shunt's") {
+			named := "the key " + key + " holds something that is not shunt's"
+			if suffix != "keeper" { // a receiver does without
+				if _, err := q.Receive(ctx, q.kind(handle), 2); err == nil || !strings.Contains(err.Error(), named) {
 					t.Errorf("Receive: %v", err)
 				}
-				s.Do("DEL", key)
-				shutdown, err = q.Receive(ctx, q.kind(handle), 2)
 			}
+			s.Do("DEL", key)
+			shutdown, err := q.Receive(ctx, q.kind(handle), 2)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if suffix != "receivers" {
+				s.Do("SET", key, "not shunt's")
 			}
 			want := 0
 			for i := range 4 {
 				err := q.Enqueue(ctx, q.kind(nil).Message(i))
 				if suffix == "prepare" {
-					if err == nil || !strings.Contains(err.Error(), "not shunt's") {
+					if err == nil || !strings.Contains(err.Error(), named) {
 						t.Errorf("Enqueue: %v", err)
 					}
 				} else if err != nil {

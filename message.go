@@ -2,7 +2,7 @@ package shunt
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	jsoniter "github.com/json-iterator/go"
@@ -36,8 +36,8 @@ type (
 	// Timeouter bounds one handling of a message; zero means the Queue's default, negative none.
 	Timeouter interface{ Timeout() time.Duration }
 	// MaxAttempter bounds how often a message is handled before it goes to dead: 1 to 255; zero means the
-	// Queue's default, negative or more than 255 no bound. Where it panics, or has not returned after 1 s, the
-	// default holds, and an EventReceiverError says so.
+	// Queue's default, negative no bound. Where it returns more than 255, panics, or has not returned after 1 s,
+	// the default holds, and an EventReceiverError says so.
 	MaxAttempter interface{ MaxAttempts() int }
 	// Backoffer says how long to wait after the given failed attempt, counted from 1. Zero or less means at
 	// once. Where it panics, or has not returned after 1 s, the default holds, as for MaxAttempter.
@@ -78,9 +78,11 @@ type Kind[T any] struct {
 	channel string
 	handle  func(context.Context, T) error
 	value   T
+	made    bool // by Message or Unmarshal, so it carries a value
 }
 
-// Define makes a message type of a function: its payload is T as JSON, its handler handle.
+// Define makes a message type of a function: its payload is T as JSON, its handler handle. A process that only enqueues,
+// or handles in batches, may give nil for handle.
 //
 //	welcome := shunt.Define("welcome", func(ctx context.Context, w Welcome) error { … })
 //	err := q.Enqueue(ctx, welcome.Message(Welcome{To: "a@example.org"}))
@@ -91,18 +93,39 @@ func Define[T any](channel string, handle func(context.Context, T) error) *Kind[
 
 // Message returns a message that carries v.
 func (k *Kind[T]) Message(v T) *Kind[T] {
-	return &Kind[T]{channel: k.channel, handle: k.handle, value: v}
+	return &Kind[T]{channel: k.channel, handle: k.handle, value: v, made: true}
 }
 
 // Value returns what the message carries.
 func (k *Kind[T]) Value() T { return k.value }
 
-func (k *Kind[T]) Channel() string                   { return k.channel }
-func (k *Kind[T]) Marshal() ([]byte, error)          { return json.Marshal(k.value) }
-func (k *Kind[T]) Resolve(ctx context.Context) error { return k.handle(ctx, k.value) }
+func (k *Kind[T]) Channel() string          { return k.channel }
+func (k *Kind[T]) Marshal() ([]byte, error) { return json.Marshal(k.value) }
+func (k *Kind[T]) Resolve(ctx context.Context) error {
+	if err := k.noHandler(); err != nil {
+		return err
+	}
+	return k.handle(ctx, k.value)
+}
 func (k *Kind[T]) Unmarshal(payload []byte) (IMessage, error) {
 	m := k.Message(*new(T))
 	return m, json.Unmarshal(payload, &m.value)
+}
+
+// noMessage says that k is what Define returned, and no message of it.
+func (k *Kind[T]) noMessage() error {
+	if k.made {
+		return nil
+	}
+	return fmt.Errorf("shunt: the Kind of channel %q carries no value: enqueue what its Message(v) returns", k.channel)
+}
+
+// noHandler says that k cannot be handled.
+func (k *Kind[T]) noHandler() error {
+	if k.handle != nil {
+		return nil
+	}
+	return fmt.Errorf("shunt: the Kind of channel %q has no func: give one to Define to receive it", k.channel)
 }
 
 // raw is a payload without a type.
@@ -117,6 +140,7 @@ func Raw(channel string, payload []byte) IMessage { return raw{channel, payload}
 func (r raw) Channel() string                      { return r.channel }
 func (r raw) Marshal() ([]byte, error)             { return r.payload, nil }
 func (r raw) Unmarshal(p []byte) (IMessage, error) { return raw{r.channel, p}, nil }
-func (r raw) Resolve(context.Context) error {
-	return Reject(errors.New("a Raw message has no handler: receive its channel with a type of your own"))
+func (r raw) Resolve(context.Context) error        { return Reject(r.noHandler()) }
+func (r raw) noHandler() error {
+	return fmt.Errorf("shunt: a Raw message is no prototype: it has no handler for channel %q", r.channel)
 }

@@ -16,8 +16,8 @@ type Option func(*draft) error
 // or less means now; more than 100 years are cut to them.
 func In(d time.Duration) Option {
 	return func(v *draft) error {
-		v.Due = store.Due{In: max(d, 0)}
-		return nil
+		v.Due, v.rivals.in = store.Due{In: max(d, 0)}, true
+		return v.rivals.check()
 	}
 }
 
@@ -25,8 +25,8 @@ func In(d time.Duration) Option {
 // time that is past means now; one more than 100 years ahead is cut to them.
 func At(t time.Time) Option {
 	return func(v *draft) error {
-		v.Due = store.Due{At: t}
-		return nil
+		v.Due, v.rivals.at = store.Due{At: t}, true
+		return v.rivals.check()
 	}
 }
 
@@ -50,7 +50,8 @@ func expire(d time.Duration, toDead bool) Option {
 			return fmt.Errorf("shunt: Expire(%v): want 1ms or more", d)
 		}
 		v.extra().Expires, v.extra().ToDead = min(d, store.MaxWait).Milliseconds(), toDead
-		return nil
+		v.rivals.expire, v.rivals.expireToDead = v.rivals.expire || !toDead, v.rivals.expireToDead || toDead
+		return v.rivals.check()
 	}
 }
 
@@ -119,9 +120,12 @@ func Timeout(d time.Duration) Option {
 }
 
 // MaxAttempts bounds how often this enqueue is handled, 1 to 255, in place of the method and the Queue's field.
-// Negative or more than 255 means no bound. Zero leaves it to them.
+// Negative means no bound. Zero leaves it to them.
 func MaxAttempts(n int) Option {
 	return func(v *draft) error {
+		if n > 255 {
+			return fmt.Errorf("shunt: MaxAttempts(%d): want 1 to 255, or negative for no bound", n)
+		}
 		v.Element.SetMaxAttempts(n)
 		return nil
 	}
@@ -133,6 +137,17 @@ func (d *draft) extra() *element.Extra {
 		d.Element.Extra = new(element.Extra)
 	}
 	return d.Element.Extra
+}
+
+// check says which two options of a list contradict each other.
+func (r *rivals) check() error {
+	switch {
+	case r.in && r.at:
+		return errors.New("shunt: In and At name two due times: give one")
+	case r.expire && r.expireToDead:
+		return errors.New("shunt: Expire and ExpireToDead name two ends: give one")
+	}
+	return nil
 }
 
 // checkExtra says which options do not go together.

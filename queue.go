@@ -98,17 +98,21 @@ type Queue struct {
 }
 
 // NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or
-// unix:///path/to/socket[?db=n]. NewPool does not dial; a wrong host or password surfaces on first use. TLS trusts the
-// certificates that the system trusts. For an authority of your own make a redis.Pool with redis.DialTLSConfig.
+// unix:///path/to/socket[?db=n]. All of them take ?db=n; any other option is an error. NewPool does not dial; a wrong
+// host or password surfaces on first use. TLS trusts the certificates that the system trusts. For an authority of your
+// own make a redis.Pool with redis.DialTLSConfig.
 //
-// A dial, with its TLS handshake, takes at most 1 s, and a read or write on which nothing moves 3 s. There is no bound
-// on connections (MaxActive). Up to 8 idle ones are kept (MaxIdle), for a minute. The fields of the Pool may be set
+// A connection, with its TLS handshake, is made within 1 s or fails. The commands that log in and choose the database
+// have 3 s each, as has any read or write on which nothing moves. There is no bound on connections (MaxActive). Up to 8 idle ones are kept (MaxIdle), for a minute. The fields of the Pool may be set
 // until its first use.
 func NewPool(rawURL string) (*redis.Pool, error) { return link.NewPool(rawURL) }
 
 // open checks and starts what all methods need, once. An enqueue from within a handler may still come while Close waits
 // for it.
 func (q *Queue) open(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	if q.ready.Load() {
 		return nil
 	}

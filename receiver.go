@@ -90,6 +90,9 @@ func (q *Queue) ReceiveWeighted(ctx context.Context, workers int, shares ...Shar
 func (q *Queue) receive(
 	ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *batcher,
 ) (Shutdown, error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
 	if err := q.open(context.Background()); err != nil {
 		return nil, err
 	}
@@ -103,10 +106,19 @@ func (q *Queue) receive(
 	start, cancel := context.WithTimeout(ctx, worker.StartTimeout)
 	defer cancel()
 	defer context.AfterFunc(r.pool.TakeCtx, cancel)() // Close
-	if err := r.pool.Join(start); err != nil {
+	at := r.channels[0]
+	for _, in := range r.channels {
+		if _, wrong := store.WrongKey(start, r.s.Data, in.Keys, false); wrong != nil {
+			at, err = in, wrong
+		}
+	}
+	if err == nil {
+		err = r.pool.Join(start)
+	}
+	if err != nil {
 		q.dismiss(r)
 		close(r.ended)
-		return nil, explain(err, "receive from", r.channels[0].Name)
+		return nil, q.explain(err, "receive from", at.Name)
 	}
 	r.run(ctx)
 	return r.shutdown, nil
@@ -139,6 +151,9 @@ func (q *Queue) newReceiver(
 	var pools []*worker.Channel
 	for i, p := range prototypes {
 		k, err := q.channelOf(i, p)
+		if h, ok := p.(interface{ noHandler() error }); ok && err == nil && g == nil {
+			err = h.noHandler()
+		}
 		if err == nil && slices.ContainsFunc(pools, func(in *worker.Channel) bool { return in.Keys == k }) {
 			err = fmt.Errorf("shunt: two prototypes of channel %q: want one", k.Name)
 		}
@@ -180,9 +195,6 @@ func (q *Queue) channelOf(number int, p IMessage) (k *store.Keys, err error) {
 	guard("Channel", func() error { name = p.Channel(); return nil }, func(e error) { err = e })
 	if err == nil {
 		k, err = q.keysFor(name)
-	}
-	if err == nil && reflect.TypeOf(p) == reflect.TypeFor[raw]() {
-		err = fmt.Errorf("shunt: a Raw message is no prototype: it has no handler for channel %q", name)
 	}
 	return k, err
 }
@@ -254,6 +266,9 @@ func (r *receiver) run(ctx context.Context) {
 }
 
 func (r *receiver) shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	if r.pool.Handles(worker.Goroutine()) {
 		return ErrInHandler
 	}

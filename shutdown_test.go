@@ -93,7 +93,7 @@ func TestCloseBesideFailingReceive(t *testing.T) {
 	q := newBench(t, p.URL())
 	failed := make(chan error, 1)
 	go func() {
-		_, err := q.Receive(context.Background(), q.kind(nil), 1)
+		_, err := q.Receive(context.Background(), q.kind(func(context.Context, int) error { return nil }), 1)
 		failed <- err
 	}()
 	redistest.Until(t, 5*time.Second, "Receive is under way", func() bool { return p.Dials() > 0 })

@@ -185,8 +185,13 @@ func (h handling) maxAttempts(msg IMessage) int {
 	n := h.MaxAttempts()
 	if m, ok := msg.(MaxAttempter); n == 0 && ok {
 		n, _ = ask(h, &h.r.hungMethods, answerTime, "MaxAttempts", n, m.MaxAttempts)
+		if n > 255 {
+			h.complain(fmt.Errorf("shunt: MaxAttempts returned %d, so its default holds: want 1 to 255, or negative "+
+				"for no bound", n))
+			n = 0
+		}
 	}
-	if n = cmp.Or(n, h.r.conf.MaxAttempts); n < 0 || n > 255 {
+	if n = cmp.Or(n, h.r.conf.MaxAttempts); n < 0 || n > 255 { // an element of an older version may have more
 		return 0
 	}
 	return n
@@ -244,9 +249,14 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 		}
 	}
 	if a.err != nil {
-		h.r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: h.Channel.Name, Serial: h.Serial, Err: a.err})
+		h.complain(a.err)
 	}
 	return a.value, a.err
+}
+
+// complain reports a fault of a method of the user's, beside the handler.
+func (h handling) complain(err error) {
+	h.r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: h.Channel.Name, Serial: h.Serial, Err: err})
 }
 
 // guard runs what a user wrote: a panic and a runtime.Goexit become errors with their stack. On Goexit the
