@@ -103,8 +103,8 @@ type Queue struct {
 // own make a redis.Pool with redis.DialTLSConfig.
 //
 // A connection, with its TLS handshake, is made within 1 s or fails. The commands that log in and choose the database
-// have 3 s each, as has any read or write on which nothing moves. There is no bound on connections (MaxActive). Up to 8 idle ones are kept (MaxIdle), for a minute. The fields of the Pool may be set
-// until its first use.
+// have 3 s each, as has any read or write on which nothing moves. There is no bound on connections (MaxActive). Up to 8
+// idle ones are kept (MaxIdle), for a minute. The fields of the Pool may be set until its first use.
 func NewPool(rawURL string) (*redis.Pool, error) { return link.NewPool(rawURL) }
 
 // open checks and starts what all methods need, once. An enqueue from within a handler may still come while Close waits

@@ -593,7 +593,8 @@ func TestClose(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	if _, err := q.Receive(context.Background(), q.kind(func(context.Context, int) error { return nil }), 1); !errors.Is(err, ErrClosed) {
+	k := q.kind(func(context.Context, int) error { return nil })
+	if _, err := q.Receive(context.Background(), k, 1); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
 	if err := q.Close(); err != nil {

@@ -182,3 +182,32 @@ func TestShutdownWhileBackoffBlocks(t *testing.T) {
 		t.Errorf("shutdown: %v", err)
 	}
 }
+
+// An idle receiver held nothing, and Close took its whole lease, because the goroutine that waits for messages had sent
+// a command whose reply could not come. The error named a context that nobody had given.
+func TestCloseWithRedisAway(t *testing.T) {
+	for name, leave := range map[string]func(s *redistest.Server, p *redistest.Proxy){
+		"refused": func(s *redistest.Server, p *redistest.Proxy) { s.Kill(); p.Refuse(true) },
+		"stopped": func(s *redistest.Server, _ *redistest.Proxy) { s.Stop() },
+		"hole":    func(_ *redistest.Server, p *redistest.Proxy) { p.Hole(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			redistest.Leaks(t)
+			p := redistest.NewProxy(t, s.Addr())
+			q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 10 * time.Minute })
+			q.idles(p, 2, func(context.Context, int) error { return nil })
+			q.enqueue(0, 1)
+			q.wait(EventAcked, 1, 5*time.Second)
+			leave(s, p)
+			began := time.Now()
+			err := q.Close()
+			t.Logf("%v: %v", time.Since(began), err)
+			p.Hole(false)
+			if name == "stopped" {
+				s.Cont()
+			}
+		})
+	}
+}
