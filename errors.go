@@ -116,6 +116,10 @@ type ShutdownError struct {
 }
 
 func (e *ShutdownError) Error() string {
+	if e.Returned+e.Running == 0 {
+		return fmt.Sprintf("shunt: all handlers had ended at the shutdown, but Redis was not told: "+
+			"what is left there is freed by its lease: %v", e.Err)
+	}
 	s := fmt.Sprintf("shunt: shut down with %d messages handed back and %d handlers still running", e.Returned,
 		e.Running)
 	if e.Err != nil {

@@ -203,21 +203,58 @@ func (q *Queue) keysFor(channel string) (*store.Keys, error) {
 	return k, nil
 }
 
-// Close ends what the Queue has begun. New enqueues get ErrClosed. Receivers shut down, and their handlers run to their
-// end, during which they may enqueue. An enqueue under way gets its reply or ErrUnknown within ReplyTimeout. Close
-// waits for handlers however long they take: to bound that, call the receivers' shutdown first. Its error joins theirs,
-// and is nil where all ended clean. Close does not close the Pool. A second call waits for the first and gives its
-// error. From inside a handler it is ErrInHandler.
-func (q *Queue) Close() error {
-	id := worker.Goroutine()
+// Shutdown ends all receivers that the Queue has now, at once and with one deadline, as their own Shutdown does: handlers
+// run on until ctx ends. The Queue can still enqueue, and receive anew; Close ends it. The error joins those of the
+// receivers, each a *ShutdownError, and is nil where all handlers had ended. Where Redis is away and no handler runs,
+// Shutdown takes ReplyTimeout at most. From inside a handler it is ErrInHandler.
+func (q *Queue) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	q.mu.Lock()
-	var rs []*receiver
+	rs, err := q.stoppable(ctx)
+	q.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return shutdownAll(ctx, rs)
+}
+
+// stoppable are the receivers, unless the caller is a handler of one. mu is held.
+func (q *Queue) stoppable(ctx context.Context) (rs []*receiver, err error) {
+	id := worker.Goroutine()
 	for r := range q.receivers {
-		if r.pool.Handles(id) {
-			q.mu.Unlock()
-			return ErrInHandler
+		if r.isHandler(ctx, id) {
+			return nil, ErrInHandler
 		}
 		rs = append(rs, r)
+	}
+	return rs, nil
+}
+
+// shutdownAll ends receivers at once: one's handlers may run for long.
+func shutdownAll(ctx context.Context, rs []*receiver) error {
+	errs := make([]error, len(rs))
+	var all sync.WaitGroup
+	for i, r := range rs {
+		all.Go(func() { errs[i] = r.shutdown(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Close ends what the Queue has begun. New enqueues get ErrClosed. Receivers shut down, and their handlers run to their
+// end, during which they may enqueue. An enqueue under way gets its reply or ErrUnknown within ReplyTimeout. Close
+// waits for handlers however long they take: to bound that, call Shutdown first. Where Redis is away and no handler
+// runs, Close takes ReplyTimeout at most, beside what Events takes. Its error joins those of the receivers, and is nil
+// where all ended clean. Close does not close the Pool. A second call waits for the first and gives its error. From
+// inside a handler it is ErrInHandler.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	rs, err := q.stoppable(context.Background())
+	if err != nil {
+		q.mu.Unlock()
+		return err
 	}
 	if q.closed {
 		closing := q.closing
@@ -233,13 +270,7 @@ func (q *Queue) Close() error {
 	s := q.server
 	q.mu.Unlock()
 
-	for _, r := range rs { // at once: one's handlers may run for long
-		r.pool.StopTaking()
-	}
-	var errs []error
-	for _, r := range rs {
-		errs = append(errs, r.shutdown(context.Background()))
-	}
+	q.closeErr = shutdownAll(context.Background(), rs)
 	q.waits.Wait()
 	if s != nil {
 		q.sender.Close()
@@ -249,7 +280,6 @@ func (q *Queue) Close() error {
 		q.events.Close(ctx)
 		cancel()
 	}
-	q.closeErr = errors.Join(errs...)
 	close(q.closing)
 	return q.closeErr
 }

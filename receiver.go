@@ -269,10 +269,7 @@ func (r *receiver) shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext
 	}
-	if r.pool.Handles(worker.Goroutine()) {
-		return ErrInHandler
-	}
-	if owner, _ := ctx.Value(ownerKey{}).(*receiver); owner == r {
+	if r.isHandler(ctx, worker.Goroutine()) {
 		return ErrInHandler
 	}
 	r.pool.StopTaking()
@@ -284,4 +281,10 @@ func (r *receiver) shutdown(ctx context.Context) error {
 	}
 	<-r.ended
 	return r.err
+}
+
+// isHandler says whether a goroutine runs one of the receiver's handlers, or a context is such a handler's.
+func (r *receiver) isHandler(ctx context.Context, goroutine uint64) bool {
+	owner, _ := ctx.Value(ownerKey{}).(*receiver)
+	return owner == r || r.pool.Handles(goroutine)
 }

@@ -3,6 +3,9 @@ package shunt
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,18 +199,72 @@ func TestCloseWithRedisAway(t *testing.T) {
 			s := redistest.Start(t)
 			redistest.Leaks(t)
 			p := redistest.NewProxy(t, s.Addr())
-			q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 10 * time.Minute })
+			q := newBench(t, p.URL(), func(q *Queue) { q.Lease, q.ReplyTimeout = 10*time.Minute, 3*time.Second })
 			q.idles(p, 2, func(context.Context, int) error { return nil })
 			q.enqueue(0, 1)
 			q.wait(EventAcked, 1, 5*time.Second)
 			leave(s, p)
 			began := time.Now()
 			err := q.Close()
-			t.Logf("%v: %v", time.Since(began), err)
+			if took := time.Since(began); took > q.ReplyTimeout+time.Second {
+				t.Errorf("Close took %v", took)
+			}
+			if text := fmt.Sprint(err); strings.Contains(text, "context") ||
+				!strings.Contains(text, "Redis did not answer") && !strings.Contains(text, "connect to redis") {
+				t.Errorf("Close: %v", err)
+			}
 			p.Hole(false)
 			if name == "stopped" {
 				s.Cont()
 			}
 		})
 	}
+}
+
+// Shutdown ends all receivers at once: their handlers share one deadline and one grace, and the Queue goes on.
+func TestQueueShutdown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL(), func(q *Queue) { q.Grace = 500 * time.Millisecond })
+	const receivers = 8
+	var running atomic.Int32
+	inHandler := make(chan error, receivers)
+	release := make(chan struct{})
+	defer close(release)
+	for i := range receivers {
+		k := Define(fmt.Sprint(q.name, i), func(ctx context.Context, n int) error {
+			inHandler <- q.Shutdown(ctx)
+			running.Add(1)
+			<-release // whatever its context says
+			return nil
+		})
+		if _, err := q.Receive(t.Context(), k, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Enqueue(t.Context(), k.Message(i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-inHandler; !errors.Is(err, ErrInHandler) {
+			t.Errorf("from inside a handler: %v", err)
+		}
+	}
+	q.until(5*time.Second, "all run", func() bool { return running.Load() == receivers })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	err := q.Shutdown(ctx)
+	if took := time.Since(began); took > 3*q.Grace {
+		t.Errorf("%d receivers took %v", receivers, took)
+	}
+	var left *ShutdownError
+	if !errors.As(err, &left) || left.Running != 1 || strings.Count(err.Error(), "1 handlers still running") != receivers {
+		t.Errorf("%v", err)
+	}
+	if err := q.Shutdown(ctx); err != nil {
+		t.Errorf("without receivers: %v", err)
+	}
+	q.receive(1, func(context.Context, int) error { return nil })
+	q.enqueue(0, 1)
+	q.wait(EventAcked, 1, 5*time.Second)
 }

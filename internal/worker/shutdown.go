@@ -49,16 +49,16 @@ func (l *lifetime) isSettled() bool {
 	}
 }
 
-// lastMargin is how long a shutdown may take beyond ReplyTimeout and Grace after the last handler has ended. It is less
-// than a second by the time that goroutines need to end.
-const lastMargin = 200 * time.Millisecond
+// lastPart is the part of ReplyTimeout that the last step of a shutdown has, at most, where Redis has not answered in the
+// rest of it.
+const lastPart = 200 * time.Millisecond
 
 // errUnanswered is the cause of a shutdown's contexts: nobody gave them an end.
 var errUnanswered = errors.New("shunt: Redis did not answer before the shutdown had to end")
 
 // End stops taking, hands back what has not begun, waits for handlers or ends them, hands back the rest, and removes
 // the entry. It returns how many messages whose handlers had begun were handed back, how many handlers still run, and
-// what kept Redis from being told. Once no handler runs it takes ReplyTimeout, Grace and a second at most.
+// what kept Redis from being told. Once no handler runs it takes ReplyTimeout at most.
 func (r *Pool) End() (returned, still int, err error) {
 	<-r.TakeCtx.Done()
 	r.parking.wakeAll()
@@ -82,7 +82,7 @@ func (r *Pool) End() (returned, still int, err error) {
 	}
 	r.end()
 	if since := quiet.since(); since > 0 {
-		limit = max(0, min(limit, r.conf.ReplyTimeout+r.conf.Grace+lastMargin-since))
+		limit = max(0, min(limit, r.conf.ReplyTimeout-since))
 	}
 	if r.s.Why() != nil && !r.s.Data.Up() {
 		limit = min(limit, 10*time.Millisecond)
@@ -149,7 +149,7 @@ func (r *Pool) outage(err error) error {
 
 // quiet is the time after the last handler of a pool that has stopped.
 type quiet struct {
-	answered context.Context // ends when Redis has had ReplyTimeout to take the last verdicts
+	answered context.Context // ends when Redis has had most of ReplyTimeout to take the last verdicts
 	ended    atomic.Pointer[time.Time]
 }
 
@@ -174,7 +174,7 @@ func (r *Pool) quiet() *quiet {
 		}
 		now := time.Now()
 		q.ended.Store(&now)
-		link.Sleep(ctx, r.conf.ReplyTimeout)
+		link.Sleep(ctx, r.conf.ReplyTimeout-min(lastPart, r.conf.ReplyTimeout/4))
 	}()
 	return q
 }
