@@ -149,7 +149,8 @@ func TestBadInput(t *testing.T) {
 func withoutContext(q *Queue, handled, message IMessage) map[string]error {
 	var none context.Context
 	_, receive := q.Receive(none, handled, 1)
-	_, batch := q.ReceiveBatch(none, handled, 1, Batch{Handle: func(context.Context, []IMessage) []error { return nil }})
+	ignore := func(context.Context, []IMessage) []error { return nil }
+	_, batch := q.ReceiveBatch(none, handled, 1, Batch{Handle: ignore})
 	_, stats := q.Stats(none, handled.Channel())
 	_, status := q.Status(none, handled.Channel(), "a")
 	_, wait := q.Wait(none, handled.Channel(), "a")

@@ -81,8 +81,8 @@ type Kind[T any] struct {
 	made    bool // by Message or Unmarshal, so it carries a value
 }
 
-// Define makes a message type of a function: its payload is T as JSON, its handler handle. A process that only enqueues,
-// or handles in batches, may give nil for handle.
+// Define makes a message type of a function: its payload is T as JSON, its handler handle. A process that only
+// enqueues, or handles in batches, may give nil for handle.
 //
 //	welcome := shunt.Define("welcome", func(ctx context.Context, w Welcome) error { … })
 //	err := q.Enqueue(ctx, welcome.Message(Welcome{To: "a@example.org"}))

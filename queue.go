@@ -203,10 +203,10 @@ func (q *Queue) keysFor(channel string) (*store.Keys, error) {
 	return k, nil
 }
 
-// Shutdown ends all receivers that the Queue has now, at once and with one deadline, as their own Shutdown does: handlers
-// run on until ctx ends. The Queue can still enqueue, and receive anew; Close ends it. The error joins those of the
-// receivers, each a *ShutdownError, and is nil where all handlers had ended. Where Redis is away and no handler runs,
-// Shutdown takes ReplyTimeout at most. From inside a handler it is ErrInHandler.
+// Shutdown ends all receivers that the Queue has now, at once and with one deadline, as their own Shutdown does:
+// handlers run on until ctx ends. The Queue can still enqueue, and receive anew; Close ends it. The error joins those
+// of the receivers, each a *ShutdownError, and is nil where all handlers had ended. Where Redis is away and no handler
+// runs, Shutdown takes ReplyTimeout at most. From inside a handler it is ErrInHandler.
 func (q *Queue) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext

@@ -89,8 +89,8 @@ func Classify(err error) Class {
 	return Failed
 }
 
-// sentAway says of a failed dial that only a person can mend it: the server refuses this client, or is no Redis that the
-// URL describes.
+// sentAway says of a failed dial that only a person can mend it: the server refuses this client, or is no Redis that
+// the URL describes.
 func sentAway(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError

@@ -53,8 +53,8 @@ func DonePageReply(v any) (ids []string, err error) {
 func AddDropDone(c *link.Call, k *Keys, n int) { c.AddScript(Forget, 2, k.Done, k.Kept, n) }
 
 // WrongKey names a key of the channel that holds a value of another type, with the server's error. It looks at those
-// without which no message is handled, or at all. It gives nothing where none is wrong, where Redis is away, and of keys
-// that this user may not read.
+// without which no message is handled, or at all. It gives nothing where none is wrong, where Redis is away, and of
+// keys that this user may not read.
 func WrongKey(ctx context.Context, l *link.Link, k *Keys, all bool) (key string, err error) {
 	var keys []string
 	c := link.NewCall()

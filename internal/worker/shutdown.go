@@ -49,8 +49,8 @@ func (l *lifetime) isSettled() bool {
 	}
 }
 
-// lastPart is the part of ReplyTimeout that the last step of a shutdown has, at most, where Redis has not answered in the
-// rest of it.
+// lastPart is the part of ReplyTimeout that the last step of a shutdown has, at most, where Redis has not answered in
+// the rest of it.
 const lastPart = 200 * time.Millisecond
 
 // errUnanswered is the cause of a shutdown's contexts: nobody gave them an end.
