@@ -55,6 +55,7 @@ func (q *Queue) unused() *Queue {
 		Prefetch: q.Prefetch, PrefetchBytes: q.PrefetchBytes, MaxSize: q.MaxSize,
 		MaxDead: q.MaxDead, DeadFor: q.DeadFor, MaxDone: q.MaxDone, MaxDoneBytes: q.MaxDoneBytes,
 		EnqueueTimeout: q.EnqueueTimeout, ReplyTimeout: q.ReplyTimeout, Wrap: q.Wrap, Events: q.Events,
+		Quiet: q.Quiet,
 	}
 }
 

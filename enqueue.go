@@ -38,7 +38,7 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 	if err != nil {
 		return q.explain(err, d.attempt(), d.Keys.Name)
 	}
-	if q.events.On() {
+	if q.events.All() {
 		q.events.Emit(event.Event{Kind: event.Enqueued, Channel: d.Keys.Name, Serial: d.Element.Serial,
 			ID: d.Element.ID(), N: 1, Due: event.TimeOf(due)})
 	}

@@ -1,11 +1,11 @@
 package shunt
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/link"
 )
 
 // EventKind names what happened. The comment of each kind lists the fields of the Event that are set besides Kind, Time
@@ -116,71 +116,36 @@ func publicEvent(e *event.Event, serial string) Event {
 	}
 }
 
-// newEvents is the stream of events to a user's func; nil where there is none.
-func newEvents(to func(Event)) *event.Stream {
-	if to == nil {
+// newEvents is the stream of events to the user's func; without one, of warnings and errors to the log; with Quiet nil.
+func (q *Queue) newEvents() *event.Stream {
+	switch {
+	case q.Events != nil:
+		to, reported := q.Events, false
+		return event.NewStream(false, func(e *event.Event, serial string) {
+			defer func() {
+				p := recover()
+				if p == nil {
+					return
+				}
+				if !reported && !q.Quiet {
+					slog.Error("shunt: Queue.Events panicked; it loses such events, and this is said once",
+						"event", string(e.Kind), "error", panicked("Events", p))
+				}
+				reported = true
+			}()
+			to(q.named(publicEvent(e, serial)))
+		})
+	case q.Quiet:
 		return nil
 	}
-	return event.NewStream(func(e *event.Event, serial string) { to(publicEvent(e, serial)) })
+	q.log = &troubleLog{windows: make(map[subject]*window)}
+	return event.NewStream(true, func(e *event.Event, serial string) { q.log.take(q.named(publicEvent(e, serial))) })
 }
 
-// LogEvents returns a func for Queue.Events that writes each Event to l. Errors are written at Error or Warn, what
-// happens to each message at Debug, the rest at Info.
-func LogEvents(l *slog.Logger) func(Event) {
-	return func(e Event) {
-		level := logLevel(e)
-		ctx := context.Background()
-		if !l.Enabled(ctx, level) {
-			return
-		}
-		l.LogAttrs(ctx, level, "shunt: "+string(e.Kind), logAttrs(e)...)
+// named is the event with the key in its error, where that is about a key of the wrong type.
+func (q *Queue) named(e Event) Event {
+	if e.Kind == EventReceiverError && link.Code(e.Err) == "WRONGTYPE" {
+		e.Err = q.wrongType(e.Channel, e.Err)
 	}
-}
-
-func logLevel(e Event) slog.Level {
-	if e.Fatal {
-		return slog.LevelError
-	}
-	switch e.Kind {
-	case EventEnqueued, EventAcked, EventPromoted, EventReleased, EventDuplicate:
-		return slog.LevelDebug
-	case EventStopped:
-		if e.Err != nil {
-			return slog.LevelWarn
-		}
-	case EventRejected, EventPoisoned, EventUndecodable, EventLateVerdict, EventOrphaned, EventWorkersMissing,
-		EventLeaseLost, EventTrimmed, EventEventsDropped:
-		return slog.LevelError
-	case EventKind(event.MissedTicks), EventRetried, EventUnconfirmedVerdict, EventRecovered, EventSuspected,
-		EventTimedOut, EventHandedOver, EventReceiversDied, EventReceiverError, EventDisconnected:
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
-}
-
-// logAttrs are the fields of e that are set.
-func logAttrs(e Event) []slog.Attr {
-	attrs := make([]slog.Attr, 0, 10)
-	add := func(set bool, a slog.Attr) {
-		if set {
-			attrs = append(attrs, a)
-		}
-	}
-	ofWorker := e.Attempt != 0
-	switch e.Kind {
-	case EventReleased, EventLateVerdict, EventUnconfirmedVerdict, EventUndecodable:
-		ofWorker = true
-	}
-	add(e.Channel != "", slog.String("channel", e.Channel))
-	add(e.Serial != "", slog.String("serial", e.Serial))
-	add(e.ID != "", slog.String("id", e.ID))
-	add(e.Attempt != 0, slog.Int("attempt", e.Attempt))
-	add(e.Receiver != "", slog.String("receiver", e.Receiver))
-	add(ofWorker, slog.Int("worker", e.Worker))
-	add(e.N != 0, slog.Int("n", e.N))
-	add(e.Took != 0, slog.Duration("took", e.Took))
-	add(!e.DueAt.IsZero(), slog.Time("due", e.DueAt))
-	add(e.Fatal, slog.Bool("fatal", e.Fatal))
-	add(e.Err != nil, slog.Any("error", e.Err))
-	return attrs
+	return e
 }

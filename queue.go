@@ -72,8 +72,11 @@ type Queue struct {
 	// returns is called for every message.
 	Wrap func(next Handler) Handler
 	// Events gets what happens, one Event at a time, on a goroutine of its own. Close waits Grace for it. Where Events
-	// is slower than what happens, up to 16,384 Events wait for it, and the rest are dropped and counted.
+	// is slower than what happens, up to 16,384 Events wait for it, and the rest are dropped and counted. Without it,
+	// warnings and errors go to slog.Default(): at most 10 lines in 10 s for one kind of Event on one channel.
 	Events func(Event)
+	// Quiet turns that log off.
+	Quiet bool
 
 	mu        sync.Mutex
 	opened    bool
@@ -95,6 +98,7 @@ type Queue struct {
 	router *link.Router
 	sender *sender.Sender
 	events *event.Stream
+	log    *troubleLog // nil: with Events, or Quiet
 }
 
 // NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or
@@ -130,7 +134,7 @@ func (q *Queue) open(ctx context.Context) error {
 		return err
 	}
 	q.conf = q.config()
-	q.events = newEvents(q.Events)
+	q.events = q.newEvents()
 	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
 	q.known = make(map[string]*store.Keys)
 	// A dial and the wait before it take less than a third of a lease together. The dial has a half of that third, and
@@ -279,6 +283,7 @@ func (q *Queue) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)
 		q.events.Close(ctx)
 		cancel()
+		q.log.close()
 	}
 	close(q.closing)
 	return q.closeErr

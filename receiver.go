@@ -173,7 +173,7 @@ func (q *Queue) newReceiver(
 		Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r),
 	}
 	if q.events.On() {
-		conf.Emit = q.events.Emit
+		conf.Emit, conf.Every = q.events.Emit, q.events.All()
 	}
 	if g != nil {
 		conf.Prefetch = 1 // what a worker holds besides could not be part of the batch that it waits for

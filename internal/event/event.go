@@ -3,6 +3,7 @@
 package event
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -52,6 +53,27 @@ const (
 	Disconnected  Kind = "disconnected"
 	EventsDropped Kind = "events-dropped"
 )
+
+// Level is how much an event of the kind matters, with its Fatal and Err.
+func (k Kind) Level(fatal bool, err error) slog.Level {
+	if fatal {
+		return slog.LevelError
+	}
+	switch k {
+	case Enqueued, Acked, Promoted, Released, Duplicate:
+		return slog.LevelDebug
+	case Stopped:
+		if err != nil {
+			return slog.LevelWarn
+		}
+	case Rejected, Poisoned, Undecodable, LateVerdict, Orphaned, WorkersMissing, LeaseLost, Trimmed, EventsDropped:
+		return slog.LevelError
+	case MissedTicks, Retried, UnconfirmedVerdict, Recovered, Suspected, TimedOut, HandedOver, ReceiversDied,
+		ReceiverError, Disconnected:
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
 
 // Event is one thing that happened. Its fields are those of shunt.Event, in a form that takes little memory while it
 // waits.

@@ -2,6 +2,7 @@ package event
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ const namedTogether = 64
 // What finds Capacity events waiting is dropped and counted. A nil Stream drops every event.
 type Stream struct {
 	deliver func(e *Event, serial string)
+	trouble bool // only events of level Warn and more are wanted
 
 	// Owned by the goroutine.
 	batch   []Event
@@ -35,14 +37,15 @@ type Stream struct {
 	done    chan struct{} // closed when the goroutine has ended
 }
 
-// NewStream starts the goroutine that calls deliver for one event at a time, in the order of Emit. serial is the text
-// of e.Serial, empty for the zero one. e is valid during the call only. If deliver panics or calls runtime.Goexit, only
-// the event of that call is lost. The goroutine ends after Close. Without deliver NewStream returns nil.
-func NewStream(deliver func(e *Event, serial string)) *Stream {
+// NewStream starts the goroutine that calls deliver for one event at a time, in the order of Emit; with trouble, only
+// for those of level Warn and more. serial is the text of e.Serial, empty for the zero one. e is valid during the call
+// only. If deliver panics or calls runtime.Goexit, only the event of that call is lost. The goroutine ends after Close.
+// Without deliver NewStream returns nil.
+func NewStream(trouble bool, deliver func(e *Event, serial string)) *Stream {
 	if deliver == nil {
 		return nil
 	}
-	s := &Stream{deliver: deliver, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &Stream{deliver: deliver, trouble: trouble, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go s.run()
 	return s
 }
@@ -50,9 +53,15 @@ func NewStream(deliver func(e *Event, serial string)) *Stream {
 // On says that events are delivered to somebody.
 func (s *Stream) On() bool { return s != nil }
 
+// All says that events of every level are wanted.
+func (s *Stream) All() bool { return s != nil && !s.trouble }
+
 // Emit sets the events' Time and adds them behind those that wait. It does not block, and copies the events. Many
 // goroutines may call it at once. What comes after Close may be dropped.
 func (s *Stream) Emit(events ...Event) {
+	if s != nil && s.trouble {
+		events = slices.DeleteFunc(events, func(e Event) bool { return e.Kind.Level(e.Fatal, e.Err) < slog.LevelWarn })
+	}
 	if s == nil || len(events) == 0 {
 		return
 	}

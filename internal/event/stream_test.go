@@ -83,7 +83,7 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	k := &sink{}
-	s := NewStream(k.deliver)
+	s := NewStream(false, k.deliver)
 	began := time.Now()
 	all := acked(1000)
 	for i := 0; i < 1000; i += 2 {
@@ -106,7 +106,7 @@ func TestConcurrentEmit(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	k := &sink{}
-	s := NewStream(k.deliver)
+	s := NewStream(false, k.deliver)
 	var all sync.WaitGroup
 	for w := range 8 {
 		all.Go(func() {
@@ -134,7 +134,7 @@ func TestSerials(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	k := &sink{}
-	s := NewStream(k.deliver)
+	s := NewStream(false, k.deliver)
 	events := acked(3*namedTogether + 8)
 	for i := range events {
 		if i%3 > 0 {
@@ -159,7 +159,7 @@ func TestSerials(t *testing.T) {
 
 func TestNilStream(t *testing.T) {
 	t.Parallel()
-	s := NewStream(nil)
+	s := NewStream(false, nil)
 	if s.On() {
 		t.Error("a Stream without a func is on")
 	}
@@ -167,7 +167,7 @@ func TestNilStream(t *testing.T) {
 	s.Close(context.Background())
 
 	redistest.Leaks(t)
-	s = NewStream((&sink{}).deliver)
+	s = NewStream(false, (&sink{}).deliver)
 	if !s.On() {
 		t.Error("a Stream with a func is not on")
 	}
@@ -180,7 +180,7 @@ func TestSlowFuncLosesTheNewest(t *testing.T) {
 	redistest.Leaks(t)
 	first, reported := make(chan struct{}), make(chan struct{})
 	k := &sink{gate: make(chan struct{})}
-	s := NewStream(func(e *Event, serial string) {
+	s := NewStream(false, func(e *Event, serial string) {
 		if e.Kind == Acked && e.N == 0 {
 			close(first)
 		}
@@ -213,7 +213,7 @@ func TestOneBurstLargerThanCapacity(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	k := &sink{}
-	s := NewStream(k.deliver)
+	s := NewStream(false, k.deliver)
 	s.Emit(acked(Capacity + 100)...)
 	s.Close(minute(t))
 	k.wantUpTo(t, Capacity)
@@ -228,7 +228,7 @@ func TestBatchCountsAsWaiting(t *testing.T) {
 	redistest.Leaks(t)
 	delivered, lost := 0, 0
 	gate := make(chan struct{})
-	s := NewStream(func(e *Event, _ string) {
+	s := NewStream(false, func(e *Event, _ string) {
 		if delivered++; delivered <= 2 {
 			gate <- struct{}{}
 			gate <- struct{}{}
@@ -267,7 +267,7 @@ func TestFuncFails(t *testing.T) {
 					fail()
 				}
 			}}
-			s := NewStream(k.deliver)
+			s := NewStream(false, k.deliver)
 			for i, e := range acked(300) {
 				s.Emit(e)
 				if n := <-delivered; n != i { // one at a time: each is a batch of its own
@@ -285,7 +285,7 @@ func TestFuncFails(t *testing.T) {
 					fail()
 				}
 			}}
-			s := NewStream(k.deliver)
+			s := NewStream(false, k.deliver)
 			s.Emit(acked(300)...)
 			s.Close(minute(t))
 			k.wantUpTo(t, 300)
@@ -305,7 +305,7 @@ func TestFuncFailsAtTheReport(t *testing.T) {
 					fail()
 				}
 			}}
-			s := NewStream(k.deliver)
+			s := NewStream(false, k.deliver)
 			s.Emit(acked(Capacity + 1)...)
 			s.Close(minute(t))
 			k.wantUpTo(t, Capacity)
@@ -321,7 +321,7 @@ func TestCloseIsBounded(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	k := &sink{gate: make(chan struct{})}
-	s := NewStream(k.deliver)
+	s := NewStream(false, k.deliver)
 	s.Emit(acked(10)...)
 	ended, end := context.WithCancel(context.Background())
 	end()
@@ -336,7 +336,7 @@ func TestCloseIsBounded(t *testing.T) {
 
 func TestEmitAllocatesNothing(t *testing.T) {
 	k := &sink{gate: make(chan struct{})}
-	s := NewStream(k.deliver)
+	s := NewStream(false, k.deliver)
 	defer s.Close(minute(t))
 	defer close(k.gate)
 	s.Emit(acked(Capacity)...) // so that the memory is there, and every further event is dropped

@@ -54,7 +54,7 @@ func newFake(
 		f.keys = append(f.keys, store.KeysOf(redistest.Name(t)))
 	}
 	f.Pool = newTestPool(t, url, f.keys, workers, func(c *Config) {
-		c.Handle, c.Judge, c.Emit = f.run, f.judge, f.note
+		c.Handle, c.Judge, c.Emit, c.Every = f.run, f.judge, f.note, true
 		for _, set := range change {
 			set(c)
 		}

@@ -55,8 +55,9 @@ type Config struct {
 	// it ignored its ended context, whose cause err is then. Judge gets what Decoded was given. It runs on a goroutine
 	// that is ending, or on one of its own.
 	Judge func(it *Item, message any, err error) *Verdict
-	// Emit gets each event; nil for none.
-	Emit func(...event.Event)
+	// Emit gets each event; nil for none. Every: also what happens to each message that is handled well.
+	Emit  func(...event.Event)
+	Every bool
 }
 
 // Pool is the workers of one receiver, and what they share. Each worker takes elements into a list of its own, has them

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -183,8 +184,8 @@ func (s *worker) report(it *Item, found bool, evs []event.Event) []event.Event {
 	if v.Fate == store.Released && it.slot != nil && found && s.r.handlerCtx.Err() != nil {
 		s.r.returned.Add(1)
 	}
-	if s.r.conf.Emit == nil {
-		return nil
+	if s.r.conf.Emit == nil || !s.r.conf.Every && found && v.kind().Level(false, nil) < slog.LevelWarn {
+		return evs
 	}
 	if !found && v.Fate == store.Released && !it.wasUnknown {
 		return evs // reaped or released by somebody else
