@@ -15,6 +15,7 @@ type Info struct {
 	Channel    string
 	Serial     string            // the enqueue's own ULID; empty for a bare payload not yet rewritten
 	ID         string            // as given by ID; mostly empty
+	Type       string            // name of the message's type; empty where it has none
 	Attempt    int               // this handling, counted from 1
 	Recoveries int               // how often a dead receiver held it, since it was last handled to an end
 	EnqueuedAt time.Time         // by the producer's clock; zero for a bare payload
@@ -34,6 +35,7 @@ func FromContext(ctx context.Context) (Info, bool) {
 		Channel:    it.Channel.Name,
 		Serial:     it.SerialString(),
 		ID:         it.ID(),
+		Type:       it.Type(),
 		Attempt:    it.Attempt(),
 		Recoveries: int(it.Recoveries),
 		Headers:    it.Headers(),

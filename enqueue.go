@@ -126,6 +126,11 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 			return d, err
 		}
 	}
+	if name, err := typeOf(m); err != nil {
+		return d, err
+	} else if name != "" {
+		d.Element.SetType(name)
+	}
 	if n, ok := m.(Identifier); ok && d.Element.ID() == "" {
 		if err := d.identify(n); err != nil {
 			return d, err
@@ -254,7 +259,7 @@ func (q *Queue) explain(err error, what, channel string) error {
 func (q *Queue) wrongType(channel string, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	key, _ := store.WrongKey(ctx, q.router.For(channel).Data, store.KeysOf(channel), true)
+	key, _ := store.WrongKey(ctx, q.router.For(channel).Data, store.KeysOf(channel))
 	if key == "" {
 		return fmt.Errorf("a key of the channel holds something that is not shunt's: see docs/lifecycle.md: %w", err)
 	}

@@ -42,7 +42,8 @@ const (
 	EventPromoted EventKind = "promoted"
 	// N messages were dropped from dead, for MaxDead or DeadFor.
 	EventTrimmed EventKind = "trimmed"
-	// A message went to dead because its Unmarshal failed: Serial, ID, Attempt, Receiver, Worker, Err.
+	// A message went to dead because its Unmarshal failed, or its type is another than the receiver's (*TypeError):
+	// Serial, ID, Attempt, Receiver, Worker, Err.
 	EventUndecodable EventKind = "undecodable"
 	// A message was dropped, as Cancel asked: Serial, ID, Attempt, Receiver, Worker; Took and Err if its handler had
 	// begun.

@@ -3,9 +3,12 @@ package shunt
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	jsoniter "github.com/json-iterator/go"
+
+	"github.com/shuntmq/shunt/internal/element"
 )
 
 // IMessage is what a user defines: a type whose values are enqueued to a channel and handled by its receivers.
@@ -46,6 +49,10 @@ type (
 	}
 	// Identifier names a message, as the option ID does; an empty name is none.
 	Identifier interface{ MessageID() string }
+	// Typer names a message's type, with up to 255 bytes that travel in the element; an empty name is none. A receiver
+	// whose prototype has another name sends the message to dead, with both names: so two types that share a channel by
+	// mistake are never handled as each other. Mux finds the prototype by it.
+	Typer interface{ MessageType() string }
 )
 
 // Handler handles one message; Queue.Wrap puts middleware around the innermost one, which calls m.Resolve.
@@ -77,6 +84,7 @@ func FromJSON[T any, P interface {
 type Kind[T any] struct {
 	channel string
 	handle  func(context.Context, T) error
+	name    string // of the type
 	value   T
 	made    bool // by Message or Unmarshal, so it carries a value
 }
@@ -87,19 +95,36 @@ type Kind[T any] struct {
 //	welcome := shunt.Define("welcome", func(ctx context.Context, w Welcome) error { … })
 //	err := q.Enqueue(ctx, welcome.Message(Welcome{To: "a@example.org"}))
 //	shutdown, err := q.Receive(ctx, welcome, 8)
+//
+// One channel has one type of messages, unless a Mux receives it. T's name travels in each element, so that no receiver
+// of another type handles it. T with a method MessageType names itself, and may then be renamed in Go; else messages
+// that wait under the old name would go to dead. A T without a name of its own, such as a map or an int, has none.
 func Define[T any](channel string, handle func(context.Context, T) error) *Kind[T] {
-	return &Kind[T]{channel: channel, handle: handle}
+	return &Kind[T]{channel: channel, handle: handle, name: nameOf[T]()}
+}
+
+// nameOf is the type name of T, without its package, which another program may keep elsewhere.
+func nameOf[T any]() (name string) {
+	var v T
+	if t, ok := any(&v).(Typer); ok {
+		guard("MessageType", func() error { name = t.MessageType(); return nil }, func(error) {})
+	}
+	if t := reflect.TypeFor[T](); name == "" && t.PkgPath() != "" && len(t.Name()) <= element.MaxType {
+		name = t.Name()
+	}
+	return name
 }
 
 // Message returns a message that carries v.
 func (k *Kind[T]) Message(v T) *Kind[T] {
-	return &Kind[T]{channel: k.channel, handle: k.handle, value: v, made: true}
+	return &Kind[T]{channel: k.channel, handle: k.handle, name: k.name, value: v, made: true}
 }
 
 // Value returns what the message carries.
 func (k *Kind[T]) Value() T { return k.value }
 
 func (k *Kind[T]) Channel() string          { return k.channel }
+func (k *Kind[T]) MessageType() string      { return k.name }
 func (k *Kind[T]) Marshal() ([]byte, error) { return json.Marshal(k.value) }
 func (k *Kind[T]) Resolve(ctx context.Context) error {
 	if err := k.noHandler(); err != nil {

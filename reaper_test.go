@@ -146,7 +146,7 @@ func TestLargeAreReapedOneByOne(t *testing.T) {
 		}
 		last = time.Now()
 	}))
-	q.receive(2, nil)
+	q.receive(2, func(context.Context, int) error { return nil })
 	q.until(20*time.Second, "all are recovered", func() bool { return q.sum(EventRecovered) == 8 })
 	mu.Lock()
 	defer mu.Unlock()

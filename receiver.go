@@ -41,8 +41,8 @@ type receiver struct {
 // channel is one channel of a receiver.
 type channel struct {
 	*worker.Channel
-	prototype IMessage
-	promoter  *promoter
+	types
+	promoter *promoter
 }
 
 // ownerKey is the context key under which a handler's context gives its receiver.
@@ -107,9 +107,9 @@ func (q *Queue) receive(
 	defer cancel()
 	defer context.AfterFunc(r.pool.TakeCtx, cancel)() // Close
 	at := r.channels[0]
-	for _, in := range r.channels {
-		if _, wrong := store.WrongKey(start, r.s.Data, in.Keys, false); wrong != nil {
-			at, err = in, wrong
+	if len(r.channels) == 1 { // several go on without the one that cannot be read
+		if key, wrong := store.WrongKey(start, r.s.Data, at.Keys); key == at.Prepare {
+			err = wrong
 		}
 	}
 	if err == nil {
@@ -151,17 +151,18 @@ func (q *Queue) newReceiver(
 	var pools []*worker.Channel
 	for i, p := range prototypes {
 		k, err := q.channelOf(i, p)
-		if h, ok := p.(interface{ noHandler() error }); ok && err == nil && g == nil {
-			err = h.noHandler()
-		}
 		if err == nil && slices.ContainsFunc(pools, func(in *worker.Channel) bool { return in.Keys == k }) {
-			err = fmt.Errorf("shunt: two prototypes of channel %q: want one", k.Name)
+			err = fmt.Errorf("shunt: two prototypes of channel %q: want one, or a Mux of both", k.Name)
+		}
+		var t types
+		if err == nil {
+			t, err = typesOf(k.Name, p, g != nil)
 		}
 		if err != nil {
 			return nil, err
 		}
 		r.s = q.router.For(k.Name)
-		in := &channel{Channel: &worker.Channel{Keys: k}, prototype: p}
+		in := &channel{Channel: &worker.Channel{Keys: k}, types: t}
 		in.promoter = newPromoter(r, in)
 		in.ScheduledHere, in.YieldKeeper = in.promoter.scheduledHere, in.promoter.yield
 		r.channels, pools = append(r.channels, in), append(pools, in.Channel)
@@ -190,6 +191,9 @@ func (q *Queue) newReceiver(
 func (q *Queue) channelOf(number int, p IMessage) (k *store.Keys, err error) {
 	if isNil(p) {
 		return nil, fmt.Errorf("shunt: prototype %d is nil", number)
+	}
+	if m, ok := p.(*mux); ok && len(m.prototypes) == 0 {
+		return nil, errors.New("shunt: a Mux without a prototype: want one at least")
 	}
 	var name string
 	guard("Channel", func() error { name = p.Channel(); return nil }, func(e error) { err = e })
@@ -225,12 +229,32 @@ func (q *Queue) admit(r *receiver) error {
 	if q.closed {
 		return ErrClosed
 	}
+	for o := range q.receivers {
+		if err := r.beside(o); err != nil {
+			return err
+		}
+	}
 	q.receivers[r] = struct{}{}
 	if most, need := q.Pool.MaxActive, q.connections(); most > 0 && most < need {
 		delete(q.receivers, r)
 		return fmt.Errorf(
 			"shunt: the Pool's MaxActive is %d, and with this receiver the Queue needs %d connections: 3, and for "+
 				"each receiver 1 and 1 a channel", most, need)
+	}
+	return nil
+}
+
+// beside returns an error where another receiver handles a channel's messages as other types: each would get the
+// other's.
+func (r *receiver) beside(o *receiver) error {
+	for _, in := range r.channels {
+		for _, there := range o.channels {
+			if in.Name == there.Name && !in.same(&there.types) {
+				return fmt.Errorf("shunt: channel %q is received as %v by another receiver of this Queue, and as %v "+
+					"here: give each type a channel of its own, or receive both with a Mux", in.Name, &there.types,
+					&in.types)
+			}
+		}
 	}
 	return nil
 }

@@ -102,8 +102,12 @@ func (h handling) decode() (m IMessage, err error) {
 	if h.Newer {
 		return nil, undecodable{element.ErrNewerVersion}
 	}
+	prototype, err := h.r.channels[h.Channel.Index].prototype(h.Channel.Name, h.Type())
+	if err != nil {
+		return nil, undecodable{err}
+	}
 	guard("Unmarshal", func() (err error) {
-		m, err = h.r.channels[h.Channel.Index].prototype.Unmarshal(h.Payload)
+		m, err = prototype.Unmarshal(h.Payload)
 		return err
 	}, func(e error) { err = e })
 	if err == nil && isNil(m) {

@@ -90,6 +90,10 @@ func (e *Element) field(tag byte, value, whole []byte) {
 		if r.failure == "" {
 			r.failure = string(value)
 		}
+	case tag == tagType && len(value) > 0 && len(value) <= MaxType:
+		if r.typeName == "" {
+			r.typeName = string(value)
+		}
 	case tag == tagHeader && len(value) > 0 && int(value[0]) < len(value):
 		end := 1 + int(value[0])
 		k := string(value[1:end])

@@ -49,10 +49,12 @@ const (
 	tagDeadline    = 8  // ms since 1970
 	tagRetain      = 9  // ms
 	tagUnique      = 10 // ms
+	tagType        = 12 // name of the message's type
 )
 
 const (
 	MaxID          = 255
+	MaxType        = 255
 	maxFailure     = 2048 // bytes of failure text that travel in an element
 	maxHeaderKey   = 255
 	maxHeaderValue = 16 << 10
@@ -76,6 +78,7 @@ type Element struct {
 // rest is what few elements have.
 type rest struct {
 	failure     string
+	typeName    string
 	headers     map[string]string
 	timeout     time.Duration // 0: not given
 	maxAttempts int           // 0: not given
@@ -106,6 +109,9 @@ func (e *Element) Failure() string { return e.has().failure }
 // Headers are not to be written to.
 func (e *Element) Headers() map[string]string { return e.has().headers }
 
+// Type is the name of the message's type, empty where none was given.
+func (e *Element) Type() string { return e.has().typeName }
+
 // Timeout is 0 where none was given, negative for none.
 func (e *Element) Timeout() time.Duration { return e.has().timeout }
 
@@ -117,6 +123,8 @@ func (e *Element) SetFailure(text string) {
 		e.alter().failure = text
 	}
 }
+
+func (e *Element) SetType(name string) { e.alter().typeName = name }
 
 func (e *Element) SetTimeout(d time.Duration) { e.alter().timeout = d }
 

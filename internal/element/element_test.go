@@ -102,6 +102,8 @@ func (g *golden) read(word, rest string) (err error) {
 		*to, err = strconv.ParseInt(rest, 10, 64)
 	case "dead":
 		e.extra().ToDead = rest == "yes"
+	case "type":
+		text(&e.alter().typeName)
 	case "failure":
 		text(&e.alter().failure)
 	case "header":
@@ -321,7 +323,7 @@ func known(b []byte) (n int) {
 			if len(v) == 9 {
 				n++
 			}
-		case 11:
+		case 11, 12:
 			if len(v) > 0 && len(v) <= MaxID {
 				n++
 			}
@@ -340,6 +342,7 @@ func anyElement(t *rapid.T) Element {
 		Payload:    rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
 	}
 	e.SetFailure(rapid.String().Draw(t, "failure"))
+	e.SetType(rapid.StringN(0, 60, MaxType).Draw(t, "type"))
 	e.SetTimeout(time.Duration(rapid.Int64().Draw(t, "timeout")))
 	e.SetMaxAttempts(rapid.Int().Draw(t, "max attempts"))
 	copy(e.Serial[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "serial"))

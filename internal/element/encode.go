@@ -16,6 +16,9 @@ func (e *Element) Size() int {
 	if r.failure != "" {
 		n += 3 + len(r.failure)
 	}
+	if r.typeName != "" {
+		n += 3 + len(r.typeName)
+	}
 	for k, v := range r.headers {
 		n += 4 + len(k) + len(v)
 	}
@@ -54,6 +57,9 @@ func (e *Element) Append(b []byte) []byte {
 	}
 	if r.failure != "" {
 		b = append(appendField(b, tagFailure, len(r.failure)), r.failure...)
+	}
+	if r.typeName != "" {
+		b = append(appendField(b, tagType, len(r.typeName)), r.typeName...)
 	}
 	if len(r.headers) > 0 {
 		for _, k := range slices.Sorted(maps.Keys(r.headers)) {

@@ -52,10 +52,9 @@ func DonePageReply(v any) (ids []string, err error) {
 // AddDropDone drops up to n outcomes that are kept, the oldest first; PurgeReply reads the reply. A repeat drops more.
 func AddDropDone(c *link.Call, k *Keys, n int) { c.AddScript(Forget, 2, k.Done, k.Kept, n) }
 
-// WrongKey names a key of the channel that holds a value of another type, with the server's error. It looks at those
-// without which no message is handled, or at all. It gives nothing where none is wrong, where Redis is away, and of
-// keys that this user may not read.
-func WrongKey(ctx context.Context, l *link.Link, k *Keys, all bool) (key string, err error) {
+// WrongKey names the first key of the channel that holds a value of another type, with the server's error. It gives
+// nothing where none is wrong, where Redis is away, and of keys that this user may not read.
+func WrongKey(ctx context.Context, l *link.Link, k *Keys) (key string, err error) {
 	var keys []string
 	c := link.NewCall()
 	look := func(command string, of ...string) {
@@ -65,12 +64,9 @@ func WrongKey(ctx context.Context, l *link.Link, k *Keys, all bool) (key string,
 		keys = append(keys, of...)
 	}
 	look("LLEN", k.Prepare, k.Suspect)
-	look("ZCARD", k.Delay, k.Dead, k.Receivers, k.DeadReceivers)
-	if all {
-		look("HLEN", k.Keeper, k.IDs, k.Running, k.Done, k.Recur)
-		look("SCARD", k.Cancelled, k.Waited, k.Receipts)
-		look("ZCARD", k.Kept)
-	}
+	look("ZCARD", k.Delay, k.Dead, k.Receivers, k.DeadReceivers, k.Kept)
+	look("HLEN", k.Keeper, k.IDs, k.Running, k.Done, k.Recur)
+	look("SCARD", k.Cancelled, k.Waited, k.Receipts)
 	if err := l.Do(ctx, c); err != nil {
 		return "", nil
 	}

@@ -122,6 +122,7 @@ func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)
 		PrefetchBytes: 256 << 10,
 		Values:        context.Background(),
 		Judge:         func(*Item, any, error) *Verdict { return Ack },
+		Every:         true,
 		Emit: func(evs ...event.Event) {
 			for _, e := range evs {
 				c.events <- e

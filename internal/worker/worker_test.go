@@ -227,6 +227,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 			<-goOn[is]
 			return Ack
 		}
+		c.Every = true
 		c.Emit = func(evs ...event.Event) {
 			for _, e := range evs {
 				if e.Kind != event.Acked {
