@@ -32,7 +32,7 @@
 //   - Enqueue puts an element into prepare, or with [In] and [At] into delay. Take moves it from prepare into a
 //     worker's doing list.
 //   - A verdict says where a message goes after its handling. Ack removes it. Retry moves it to delay, with one attempt
-//     more. Reject moves it to dead.
+//     more. Snooze does so and counts none. Reject moves it to dead.
 //   - The taking end of prepare is the end from which the next message is taken. Promote moves due messages from delay
 //     to prepare. Reap moves the messages of a dead receiver to the taking end. Release puts messages that a receiver
 //     has taken, and not begun, back there.

@@ -22,6 +22,8 @@ const (
 	EventAcked EventKind = "acked"
 	// A message failed, and is tried again at DueAt: those of EventAcked, Err and DueAt.
 	EventRetried EventKind = "retried"
+	// A handler snoozed its message, which is looked at again at DueAt: those of EventAcked, and DueAt.
+	EventSnoozed EventKind = "snoozed"
 	// A message went to dead: its attempts were used up, or Reject, Deadline or ExpireToDead sent it. Those of
 	// EventAcked, and Err, which says why.
 	EventRejected EventKind = "rejected"

@@ -385,6 +385,62 @@ func ExampleRetryAfter() {
 	// attempt 2, failed so far with "too many requests"
 }
 
+func ExampleSnooze() {
+	q, wait, end := open()
+	defer end()
+	ctx := context.Background()
+
+	looks := 0
+	report := shunt.Define("report", func(ctx context.Context, month string) error {
+		looks++
+		info, _ := shunt.FromContext(ctx)
+		fmt.Printf("look %d, attempt %d\n", looks, info.Attempt)
+		if looks == 1 { // the figures are not there yet, which is nobody's failure
+			return shunt.Snooze(100 * time.Millisecond)
+		}
+		return nil
+	})
+	if err := q.Enqueue(ctx, report.Message("2026-11")); err != nil {
+		panic(err)
+	}
+	if _, err := q.Receive(ctx, report, 1); err != nil {
+		panic(err)
+	}
+	wait(shunt.EventAcked, 1)
+	// Output:
+	// look 1, attempt 1
+	// look 2, attempt 1
+}
+
+func ExampleMux() {
+	q, wait, end := open()
+	defer end()
+	ctx := context.Background()
+
+	type Welcome struct{ To string }
+	type Invoice struct{ Number int }
+	welcome := shunt.Define("jobs", func(ctx context.Context, w Welcome) error {
+		fmt.Println("welcome,", w.To)
+		return nil
+	})
+	invoice := shunt.Define("jobs", func(ctx context.Context, i Invoice) error {
+		fmt.Println("invoice", i.Number)
+		return nil
+	})
+	for _, m := range []shunt.IMessage{welcome.Message(Welcome{"Ann"}), invoice.Message(Invoice{7})} {
+		if err := q.Enqueue(ctx, m); err != nil {
+			panic(err)
+		}
+	}
+	if _, err := q.Receive(ctx, shunt.Mux(welcome, invoice), 1); err != nil {
+		panic(err)
+	}
+	wait(shunt.EventAcked, 2)
+	// Output:
+	// welcome, Ann
+	// invoice 7
+}
+
 func ExampleHeader() {
 	q, wait, end := open()
 	defer end()

@@ -34,7 +34,8 @@ func logged(t *testing.T, e Event, least slog.Level) map[string]any {
 func TestLogLevels(t *testing.T) {
 	t.Parallel()
 	levels := map[EventKind]string{
-		EventEnqueued: "DEBUG", EventAcked: "DEBUG", EventPromoted: "DEBUG", EventReleased: "DEBUG",
+		EventEnqueued: "DEBUG", EventAcked: "DEBUG", EventSnoozed: "DEBUG",
+		EventPromoted: "DEBUG", EventReleased: "DEBUG",
 		EventStarted: "INFO", EventStopped: "INFO", EventConnected: "INFO",
 		EventRetried: "WARN", EventUnconfirmedVerdict: "WARN", EventRecovered: "WARN", EventSuspected: "WARN",
 		EventTimedOut: "WARN", EventHandedOver: "WARN", EventReceiversDied: "WARN",

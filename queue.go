@@ -69,7 +69,8 @@ type Queue struct {
 	ReplyTimeout time.Duration
 
 	// Wrap builds the middleware. It is called once a Receive, with the Handler that calls Resolve. The Handler that it
-	// returns is called for every message.
+	// returns is called for every message. A panic of Resolve comes to it as a *PanicError; runtime.Goexit ends its
+	// goroutine, too.
 	Wrap func(next Handler) Handler
 	// Events gets what happens, one Event at a time, on a goroutine of its own. Close waits Grace for it. Where Events
 	// is slower than what happens, up to 16,384 Events wait for it, and the rest are dropped and counted. Without it,

@@ -137,7 +137,7 @@ func (q *Queue) newReceiver(
 		o = nil // one channel is in order by itself
 	}
 	r := &receiver{q: q, conf: q.conf, ended: make(chan struct{})}
-	r.handler = func(ctx context.Context, m IMessage) error { return m.Resolve(ctx) }
+	r.handler = resolve
 	if g != nil {
 		r.handler = g.join
 	}
@@ -185,6 +185,22 @@ func (q *Queue) newReceiver(
 		g.serve(r)
 	}
 	return r, nil
+}
+
+// resolve is the innermost Handler. A panic is an error for the middleware around it, as any other failure is.
+func resolve(ctx context.Context, m IMessage) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if p := recover(); p != nil {
+			err = panicked("Resolve", p)
+		}
+	}()
+	err = m.Resolve(ctx)
+	returned = true
+	return err
 }
 
 // channelOf gives the keys of a prototype's channel. number is the prototype's place among others.

@@ -44,6 +44,18 @@ func RetryAfter(d time.Duration, err error) error {
 	return delayed{err, d}
 }
 
+// leastSnooze keeps a handler that is never ready from spinning.
+const leastSnooze = 100 * time.Millisecond
+
+// snoozed is the error of Snooze.
+type snoozed struct{ after time.Duration }
+
+func (s snoozed) Error() string { return fmt.Sprintf("shunt: snoozed for %v", s.after) }
+
+// Snooze is the verdict of a handler that cannot handle its message yet: it is looked at again after d, 100 ms at
+// least, and no attempt is counted. So MaxAttempts does not end that; Deadline does.
+func Snooze(d time.Duration) error { return snoozed{min(max(d, leastSnooze), store.MaxWait)} }
+
 // handling is one handler's run, as its receiver sees it.
 type handling struct {
 	*worker.Item
@@ -68,7 +80,7 @@ func (r *receiver) handle(it *worker.Item) (v *worker.Verdict) {
 			return
 		}
 		if p := recover(); p != nil {
-			v = h.judge(m, panicked("Resolve", p))
+			v = h.judge(m, panicked("Queue.Wrap", p))
 		}
 	}()
 	m, err := h.decode()
@@ -160,13 +172,18 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	var u undecodable
 	var r rejection
 	var d delayed
+	var z snoozed
 	attempt := it.Attempt()
 	most := h.maxAttempts(m)
 	v.Fate = store.Retried
 	switch {
 	case errors.As(err, &u):
 		v.Fate, v.Undecodable = store.Rejected, true
-	case errors.As(err, &r), most > 0 && attempt >= most, cause == ErrDeadline:
+	case errors.As(err, &r), cause == ErrDeadline:
+		v.Fate = store.Rejected
+	case errors.As(err, &z):
+		v.Wait, v.Snoozed, v.Err = z.after, true, nil
+	case most > 0 && attempt >= most:
 		v.Fate = store.Rejected
 	case errors.As(err, &d):
 		v.Wait = min(d.after, store.MaxWait)
@@ -174,7 +191,11 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 		v.Wait = h.backoff(m, attempt)
 	}
 	e, _ := element.Decode(it.Raw) // anew, for the handler may have written to what it was given
-	e = e.Next(err)
+	if v.Snoozed {
+		e = e.Unhandled()
+	} else {
+		e = e.Next(err)
+	}
 	if it.Newer { // its header cannot be written here, so it goes whole behind one of our own
 		e = element.Element{Serial: element.NewSerial(), Payload: it.Raw}
 		e.SetFailure(element.FailureText(err))

@@ -169,7 +169,7 @@ func (s *stage) run(prototype shunt.IMessage, patience time.Duration) (out Handl
 		return out, fmt.Errorf("the handler has not returned after %v", patience)
 	}
 	switch {
-	case out.Verdict == shunt.EventRetried:
+	case out.Verdict == shunt.EventRetried, out.Verdict == shunt.EventSnoozed:
 		out.Wait, err = s.wait()
 	case out.Verdict == shunt.EventAcked && s.id != "":
 		out.Result, err = s.result()

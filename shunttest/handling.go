@@ -15,13 +15,15 @@ type Handling struct {
 	Attempt int    // counted from 1
 	// Message is what Unmarshal made, with the fields that Resolve left; nil if Unmarshal failed.
 	Message shunt.IMessage
-	// Verdict is shunt.EventAcked; shunt.EventRetried; shunt.EventRejected or shunt.EventUndecodable, after which the
-	// message is in dead; shunt.EventCancelled or shunt.EventExpired. It is shunt.EventLateVerdict if the lease was
-	// lost, and shunt.EventUnconfirmedVerdict if no reply says whether Redis executed the verdict.
+	// Verdict is shunt.EventAcked; shunt.EventRetried or shunt.EventSnoozed; shunt.EventRejected or
+	// shunt.EventUndecodable, after which the message is in dead; shunt.EventCancelled or shunt.EventExpired. It is
+	// shunt.EventLateVerdict if the lease was lost, and shunt.EventUnconfirmedVerdict if no reply says whether Redis
+	// executed the verdict.
 	Verdict shunt.EventKind
 	// Err is what Resolve or the middleware returned; a *shunt.PanicError after a panic.
 	Err error
-	// Wait is how long a retried message has to wait, as its RetryAfter or Backoff asked, rounded up to a millisecond.
+	// Wait is how long a retried or snoozed message has to wait, as its handler or Backoff asked, rounded up to a
+	// millisecond.
 	// Only Handle sets it.
 	Wait time.Duration
 	// Result is what shunt.SetResult set, if the message was acked and had an ID and Retain. Only Handle sets it.
@@ -34,7 +36,7 @@ type Handling struct {
 // String describes the Handling in a few words, for the text of a failure.
 func (h Handling) String() string {
 	s := fmt.Sprintf("%s at attempt %d", h.Verdict, h.Attempt)
-	if h.Verdict == shunt.EventRetried && h.Wait > 0 {
+	if h.Wait > 0 {
 		s += fmt.Sprintf(", to wait %v", h.Wait)
 	}
 	if h.Err != nil {
@@ -59,7 +61,8 @@ func (hs Handlings) Count(verdict shunt.EventKind) (n int) {
 // isVerdict says whether an Event reports the end of a handling.
 func isVerdict(k shunt.EventKind) bool {
 	switch k {
-	case shunt.EventAcked, shunt.EventRetried, shunt.EventRejected, shunt.EventUndecodable, shunt.EventCancelled,
+	case shunt.EventAcked, shunt.EventRetried, shunt.EventSnoozed, shunt.EventRejected,
+		shunt.EventUndecodable, shunt.EventCancelled,
 		shunt.EventExpired, shunt.EventLateVerdict, shunt.EventUnconfirmedVerdict:
 		return true
 	}

@@ -8,6 +8,19 @@ import (
 // Next is the element as it is written back after a handling: with one attempt more, no recoveries, and its failure. It
 // was taken, so it does not expire any more.
 func (e Element) Next(failure error) Element {
+	e = e.Unhandled()
+	e.Attempts++
+	text := ""
+	if failure != nil {
+		text = FailureText(failure)
+	}
+	e.SetFailure(text)
+	return e
+}
+
+// Unhandled is the element as it is written back after a handling that counts as none: without recoveries. It was
+// taken, so it does not expire any more.
+func (e Element) Unhandled() Element {
 	if e.Bare {
 		e.Bare, e.Serial = false, NewSerial()
 	}
@@ -16,13 +29,7 @@ func (e Element) Next(failure error) Element {
 		taken.Expires, taken.ToDead = 0, false
 		e.Extra = &taken
 	}
-	e.Attempts++
 	e.Recoveries = 0
-	text := ""
-	if failure != nil {
-		text = FailureText(failure)
-	}
-	e.SetFailure(text)
 	return e
 }
 

@@ -18,6 +18,7 @@ const (
 	Enqueued           Kind = "enqueued"
 	Acked              Kind = "acked"
 	Retried            Kind = "retried"
+	Snoozed            Kind = "snoozed"
 	Rejected           Kind = "rejected"
 	Released           Kind = "released"
 	LateVerdict        Kind = "late-verdict"
@@ -60,7 +61,7 @@ func (k Kind) Level(fatal bool, err error) slog.Level {
 		return slog.LevelError
 	}
 	switch k {
-	case Enqueued, Acked, Promoted, Released, Duplicate:
+	case Enqueued, Acked, Snoozed, Promoted, Released, Duplicate:
 		return slog.LevelDebug
 	case Stopped:
 		if err != nil {

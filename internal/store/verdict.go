@@ -26,6 +26,7 @@ const (
 type Verdict struct {
 	Fate    Fate
 	Wait    time.Duration // of Retried
+	Snoozed bool          // Retried, and no attempt is counted
 	Next    []byte        // of Retried and Rejected: the element that replaces it
 	Failure string        // of these: its text, for the record of an id
 	Result  []byte        // of Acked
@@ -156,11 +157,14 @@ func kept(h Held, v *Verdict) []byte {
 }
 
 func addRetry(c *link.Call, k *Keys, doing Key, h Held, v *Verdict) {
-	a := &k.arg
+	a, attempts := &k.arg, h.Attempt()
+	if v.Snoozed {
+		attempts--
+	}
 	wait := max(0, (v.Wait + time.Millisecond - 1).Milliseconds())
 	if id := h.ID(); id != "" {
 		c.AddScript(Retry, 9, a.Receivers, doing, a.Delay, a.IDs, a.Cancelled, a.Done, a.Kept, a.Running, a.Waited,
-			wait, h.Raw, v.Next, id, h.Serial[:], h.Attempt(), v.Failure)
+			wait, h.Raw, v.Next, id, h.Serial[:], attempts, v.Failure)
 		return
 	}
 	c.AddScript(Retry, 3, a.Receivers, doing, a.Delay, wait, h.Raw, v.Next)

@@ -31,8 +31,11 @@ var kinds = [...]event.Kind{
 
 // kind is the Event of the verdict.
 func (v *Verdict) kind() event.Kind {
-	if v.Undecodable {
+	switch {
+	case v.Undecodable:
 		return event.Undecodable
+	case v.Snoozed:
+		return event.Snoozed
 	}
 	return kinds[v.Fate]
 }
