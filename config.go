@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -21,7 +23,9 @@ type config struct {
 
 	EnqueueTimeout, ReplyTimeout time.Duration
 
-	Wrap func(next Handler) Handler // nil: none
+	Wrap         func(next Handler) Handler               // nil: none
+	WrapEnqueue  func(next EnqueueHandler) EnqueueHandler // nil: none
+	CarryHeaders []string
 }
 
 // config resolves the exported fields.
@@ -44,6 +48,8 @@ func (q *Queue) config() *config {
 		EnqueueTimeout: cmp.Or(q.EnqueueTimeout, 10*time.Second),
 		ReplyTimeout:   cmp.Or(q.ReplyTimeout, 3*time.Second),
 		Wrap:           q.Wrap,
+		WrapEnqueue:    q.WrapEnqueue,
+		CarryHeaders:   slices.Clone(q.CarryHeaders),
 	}
 }
 
@@ -54,7 +60,8 @@ func (q *Queue) unused() *Queue {
 		Backoff:  q.Backoff,
 		Prefetch: q.Prefetch, PrefetchBytes: q.PrefetchBytes, MaxSize: q.MaxSize,
 		MaxDead: q.MaxDead, DeadFor: q.DeadFor, MaxDone: q.MaxDone, MaxDoneBytes: q.MaxDoneBytes,
-		EnqueueTimeout: q.EnqueueTimeout, ReplyTimeout: q.ReplyTimeout, Wrap: q.Wrap, Events: q.Events,
+		EnqueueTimeout: q.EnqueueTimeout, ReplyTimeout: q.ReplyTimeout, Wrap: q.Wrap,
+		WrapEnqueue: q.WrapEnqueue, CarryHeaders: q.CarryHeaders, Events: q.Events,
 		Quiet: q.Quiet,
 	}
 }
@@ -84,5 +91,9 @@ func (q *Queue) Validate() error {
 	check(q.EnqueueTimeout >= 0, "EnqueueTimeout is %v: want a positive time, or 0 for 10s", q.EnqueueTimeout)
 	check(q.ReplyTimeout == 0 || q.ReplyTimeout >= 100*time.Millisecond && q.ReplyTimeout <= year,
 		"ReplyTimeout is %v: want 100ms to 8760h, or 0 for 3s", q.ReplyTimeout)
+	for _, name := range q.CarryHeaders {
+		check(new(element.Element).SetHeader(name, "") == nil,
+			"CarryHeaders has %.40q: want names of 1 to 255 bytes", name)
+	}
 	return errors.Join(errs...)
 }

@@ -27,6 +27,18 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 	if err := q.open(ctx); err != nil {
 		return err
 	}
+	if q.conf.WrapEnqueue == nil {
+		return q.enqueue(ctx, m, opts)
+	}
+	return q.wrapped(ctx, []IMessage{under(m, opts)}, func(ctx context.Context, ms []IMessage) error {
+		if len(ms) == 1 {
+			return q.enqueue(ctx, ms[0], nil)
+		}
+		return q.enqueueAll(ctx, ms, nil)
+	})
+}
+
+func (q *Queue) enqueue(ctx context.Context, m IMessage, opts []Option) error {
 	d, err := q.newDraft(m, opts, time.Now())
 	if err != nil {
 		return err
@@ -58,6 +70,44 @@ func (q *Queue) EnqueueAll(ctx context.Context, ms []IMessage, opts ...Option) e
 	if err := q.open(ctx); err != nil {
 		return err
 	}
+	if q.conf.WrapEnqueue == nil {
+		return q.enqueueAll(ctx, ms, opts)
+	}
+	all := make([]IMessage, len(ms))
+	for i, m := range ms {
+		all[i] = under(m, opts)
+	}
+	return q.wrapped(ctx, all, func(ctx context.Context, ms []IMessage) error { return q.enqueueAll(ctx, ms, nil) })
+}
+
+// EnqueueHandler enqueues messages, whose options are in them by With; Queue.WrapEnqueue puts middleware around it.
+type EnqueueHandler func(ctx context.Context, ms []IMessage) error
+
+// wrapped enqueues through the middleware.
+func (q *Queue) wrapped(ctx context.Context, ms []IMessage, next EnqueueHandler) (err error) {
+	guard("Queue.WrapEnqueue", func() error {
+		h := q.conf.WrapEnqueue(next)
+		if h == nil {
+			return errors.New("shunt: Queue.WrapEnqueue gave no EnqueueHandler")
+		}
+		return h(ctx, ms)
+	}, func(e error) { err = e })
+	return err
+}
+
+// under is a message with the options of its enqueue, over which its own win.
+func under(m IMessage, opts []Option) IMessage {
+	m, own := unwrap(m)
+	if len(opts) > 0 {
+		m = With(m, opts...)
+	}
+	for _, opts := range own {
+		m = With(m, opts...)
+	}
+	return m
+}
+
+func (q *Queue) enqueueAll(ctx context.Context, ms []IMessage, opts []Option) error {
 	var failed failures
 	all := q.sender.Batch()
 	now := time.Now()

@@ -72,6 +72,13 @@ type Queue struct {
 	// returns is called for every message. A panic of Resolve comes to it as a *PanicError; runtime.Goexit ends its
 	// goroutine, too.
 	Wrap func(next Handler) Handler
+	// WrapEnqueue builds the middleware of enqueues. It is called for each Enqueue, EnqueueAll and Then, with the
+	// EnqueueHandler that enqueues; Then's notes the messages with the handler's own. The one that it returns gets all
+	// messages of the call, and may give others to next: With adds options, which win over those that were given. What
+	// it returns is the error of the call. Package recur does not call it.
+	WrapEnqueue func(next EnqueueHandler) EnqueueHandler
+	// CarryHeaders names the headers that travel from a message to those that its handler enqueues by Then.
+	CarryHeaders []string
 	// Events gets what happens, one Event at a time, on a goroutine of its own. Close waits Grace for it. Where Events
 	// is slower than what happens, up to 16,384 Events wait for it, and the rest are dropped and counted. Without it,
 	// warnings and errors go to slog.Default(): at most 10 lines in 10 s for one kind of Event on one channel.

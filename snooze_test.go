@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -101,40 +100,3 @@ func TestSnoozeEndsAtDeadline(t *testing.T) {
 	q.enqueue(0, 1, Deadline(time.Now().Add(500*time.Millisecond)))
 	q.wait(EventRejected, 1, 10*time.Second)
 }
-
-// A panic comes to middleware as an error, and a panic of middleware itself is named so.
-func TestPanicInMiddleware(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	redistest.Leaks(t)
-	met := make(chan error, 2)
-	q := newBench(t, s.URL(), func(q *Queue) {
-		q.Wrap = func(next Handler) Handler {
-			return func(ctx context.Context, m IMessage) error {
-				err := next(ctx, m)
-				met <- err
-				if err == nil {
-					panic("no pen")
-				}
-				return err
-			}
-		}
-	})
-	q.receive(1, func(_ context.Context, i int) error {
-		if i == 0 {
-			panic(errOops)
-		}
-		return nil
-	})
-	q.enqueue(0, 2)
-	q.wait(EventRetried, 2, 5*time.Second)
-	var p *PanicError
-	if err := <-met; !errors.As(err, &p) || !errors.Is(err, errOops) || p.What != "Resolve" || len(p.Stack) == 0 {
-		t.Errorf("%v", err)
-	}
-	if story := q.story(); !strings.Contains(story, "Queue.Wrap panicked: no pen") {
-		t.Error(story)
-	}
-}
-
-var errOops = errors.New("oops")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/worker"
@@ -15,8 +16,9 @@ const thenMost = 1000
 // Then enqueues messages when the handler's message is acked; ctx is the context that the handler got. Both are one
 // step in Redis, so none of them is lost or doubled. None is enqueued where the lease was lost or the handler fails.
 // Then takes up to 1,000 messages in all, and may be called several times. With gives a message options of its own. A
-// message whose ID is taken by then is not enqueued, and an EventDuplicate says so. If Then returns an error, it names
-// the fault of a message, and takes nothing of this call.
+// message gets the headers that Queue.CarryHeaders names, unless it has its own. One whose ID is taken by then is not
+// enqueued, and an EventDuplicate says so. If Then returns an error, it names the fault of a message, and takes nothing
+// of this call.
 func Then(ctx context.Context, ms ...IMessage) error {
 	it, err := itemOf(ctx)
 	if err != nil {
@@ -26,12 +28,24 @@ func Then(ctx context.Context, ms ...IMessage) error {
 	if r == nil {
 		return errNoHandling
 	}
+	if r.conf.WrapEnqueue == nil {
+		return r.then(it, ms)
+	}
+	return r.q.wrapped(ctx, slices.Clone(ms), func(_ context.Context, ms []IMessage) error { return r.then(it, ms) })
+}
+
+// then adds what follows a message.
+func (r *receiver) then(it *worker.Item, ms []IMessage) error {
 	now := time.Now()
 	fs := make([]worker.Follow, 0, len(ms))
 	var errs []error
 	for i, m := range ms {
 		d, err := r.q.newDraft(m, nil, now)
 		if err != nil {
+			errs = append(errs, fmt.Errorf("message %d: %w", i, err))
+			continue
+		}
+		if err := d.carry(it.Headers(), r.conf.CarryHeaders); err != nil {
 			errs = append(errs, fmt.Errorf("message %d: %w", i, err))
 			continue
 		}
@@ -49,6 +63,20 @@ func Then(ctx context.Context, ms ...IMessage) error {
 		return fmt.Errorf(
 			"shunt: %d messages follow this one: want at most %d in all calls of Then, since one script enqueues "+
 				"them: enqueue the rest from a message that follows", n, thenMost)
+	}
+	return nil
+}
+
+// carry gives the draft the headers of these names that it lacks.
+func (d *draft) carry(from map[string]string, names []string) error {
+	for _, name := range names {
+		v, has := from[name]
+		if _, own := d.Element.Headers()[name]; !has || own {
+			continue
+		}
+		if err := d.Element.SetHeader(name, v); err != nil {
+			return err
+		}
 	}
 	return nil
 }
