@@ -446,17 +446,19 @@ func unsent(w *world) {
 func wrongType(w *world, name string) {
 	c := w.channels[0]
 	key := "{" + c + "}." + name
-	if name != "doing" && name != "receivers" {
+	late := name == "prepare" || name == "doing" || name == "receivers" // else the receiver would not start
+	if !late {
 		w.server.Do("SET", key, "not shunt's")
 	}
 	q, shutdown := w.receive(orders{Workers: 2})
 	log := &ledger{by: "cell", file: w.log.file}
 	keys := []string{key}
-	if name == "doing" || name == "receivers" {
+	if late {
 		names, _ := redis.Strings(w.server.TryDo("ZRANGE", "{"+c+"}.receivers", 0, -1))
-		if name == "receivers" {
+		switch name {
+		case "receivers":
 			w.server.Do("RENAME", key, key+".kept")
-		} else {
+		case "doing":
 			keys = nil
 			for n := range 2 {
 				keys = append(keys, fmt.Sprintf("{%s}.doing.%s.%d", c, names[0], n))
