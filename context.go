@@ -58,13 +58,21 @@ var errNoHandling = errors.New("shunt: the context is not that of a handler")
 // errReturned says that a handler has its verdict already.
 var errReturned = errors.New("shunt: the handler has returned: what it sets must be set before")
 
-// SetResult sets, from within a handler, the result of a message that has an ID and Retain: up to 1 MB. It is kept with
-// the outcome if the message is acked, and Wait returns it. The last call counts. The slice is shunt's from then on.
+// errNoResult says that nobody could get a result.
+var errNoResult = errors.New("shunt: nothing keeps the result of a message without an ID: " +
+	"enqueue it with ID and Retain, or by EnqueueAndWait")
+
+// SetResult sets, from within a handler, the result of a message that has an ID: up to 1 MB. It is kept with the
+// outcome if the message is acked, for as long as Retain asks, and Wait returns it. Without Retain only who waits
+// already gets it. Of a message without an ID nothing is kept, and SetResult returns an error. The last call counts.
+// The slice is shunt's from then on.
 func SetResult(ctx context.Context, result []byte) error {
 	it, err := itemOf(ctx)
 	switch {
 	case err != nil:
 		return err
+	case it.ID() == "":
+		return errNoResult
 	case len(result) > maxResult:
 		return fmt.Errorf("%w: a result has %d bytes, %d are allowed: keep a reference to what is large", ErrTooLarge,
 			len(result), maxResult)

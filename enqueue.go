@@ -141,7 +141,8 @@ func (q *Queue) enqueueAll(ctx context.Context, ms []IMessage, opts []Option) er
 // draft is a message on its way into its channel, with what its options ask for.
 type draft struct {
 	sender.Message
-	rivals rivals
+	rivals  rivals
+	awaited *awaited // nil: nobody waits
 }
 
 // rivals are the options of one list, of which only one of each pair makes sense.
@@ -186,6 +187,10 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 			return d, err
 		}
 	}
+	d.Element.Serial = element.NewSerialAt(now)
+	if d.awaited != nil {
+		d.await()
+	}
 	if d.Element.Extra != nil {
 		if err := d.checkExtra(now); err != nil {
 			return d, err
@@ -195,7 +200,6 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 	if err != nil {
 		return d, fmt.Errorf("shunt: marshal a message for %q: %w", channel, err)
 	}
-	d.Element.Serial = element.NewSerialAt(now)
 	if n := d.Element.Size(); n > q.conf.MaxSize {
 		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: enqueue a reference to what is large",
 			ErrTooLarge, channel, n, q.conf.MaxSize)

@@ -40,8 +40,13 @@ var (
 	ErrNotFound = errors.New(
 		"shunt: no message of this id is waiting, delayed or being handled, and nothing is kept of one",
 	)
-	// ErrNotKept: the message is over, and its outcome was not kept.
-	ErrNotKept = errors.New("shunt: the message is over, and its outcome was not kept: enqueue it with Retain")
+	// ErrNotKept: nothing is known of the message any more. Most likely it is over, and its outcome was kept for less
+	// time than Redis was out of reach.
+	ErrNotKept = errors.New("shunt: the message is over or lost, and its outcome was not kept: enqueue it with a " +
+		"longer Retain")
+	// ErrLost: the message was there a short while ago, and Redis knows nothing of it or of its end.
+	ErrLost = errors.New("shunt: Redis has lost the message: its data is gone, or somebody purged the channel: " +
+		"enqueue the message again")
 	// ErrWaiting is the error of Postpone for a message that waits to be taken: it has no due time any more.
 	ErrWaiting = errors.New(
 		"shunt: the message waits to be taken already: cancel it, and enqueue it anew with In or At",

@@ -62,6 +62,23 @@ func ExampleQueue_Wait() {
 	// Output: acked 144 <nil>
 }
 
+// EnqueueAndWait gives a message an ID, and returns its outcome.
+func ExampleQueue_EnqueueAndWait() {
+	q, _, end := open()
+	defer end()
+	ctx := context.Background()
+	square := shunt.Define("square", func(ctx context.Context, n int) error {
+		return shunt.SetResult(ctx, fmt.Appendf(nil, "%d", n*n))
+	})
+	if _, err := q.Receive(ctx, square, 1); err != nil {
+		fmt.Println(err)
+	}
+
+	o, err := q.EnqueueAndWait(ctx, square.Message(12))
+	fmt.Println(o.Kind, string(o.Result), err)
+	// Output: acked 144 <nil>
+}
+
 // What waits is taken back; what runs is told, in whichever process it is.
 func ExampleQueue_Cancel() {
 	q, wait, end := open()

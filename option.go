@@ -98,7 +98,7 @@ func UniqueFor(d time.Duration) Option {
 
 // Retain keeps the outcome of a message with an ID for d, 1 ms or more. That is how and when it ended, its last
 // failure, and the result of SetResult. Status and Wait find it, and List with StateDone lists it. The outcome of a
-// cancelled message is kept only for those who wait for it, for 10 s. Queue.MaxDone and MaxDoneBytes bound how many
+// cancelled message is kept only for those who wait for it, for a minute. Queue.MaxDone and MaxDoneBytes bound how many
 // outcomes a channel keeps.
 func Retain(d time.Duration) Option {
 	return func(v *draft) error {

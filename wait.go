@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -15,11 +16,58 @@ import (
 // waitEvery is how often a Wait looks for what it may have missed.
 const waitEvery = 5 * time.Second
 
+// awaitedFor is how long the outcome of a message that somebody waits for is kept at least; lua/ending.lua has it, too.
+const awaitedFor = time.Minute
+
+// awaited is a message that EnqueueAndWait enqueues.
+type awaited struct {
+	id     string
+	serial ulid.ULID
+}
+
+// await gives the draft what finds its outcome: an id, and some time.
+func (d *draft) await() {
+	x := d.extra()
+	if x.ID == "" {
+		x.ID = d.Element.Serial.String()
+	}
+	x.Retain = max(x.Retain, awaitedFor.Milliseconds())
+	d.awaited.id, d.awaited.serial = x.ID, d.Element.Serial
+}
+
+// EnqueueAndWait enqueues a message and returns its outcome when it is over, as Enqueue and Wait do. A message without
+// an ID gets one, and the outcome is kept for a minute at least, so that it is found however soon it is there. An error
+// of Enqueue comes back as it is. Where ctx ends first, the error names the ID: the message is handled all the same,
+// and Wait finds it.
+func (q *Queue) EnqueueAndWait(ctx context.Context, m IMessage, opts ...Option) (Outcome, error) {
+	var a awaited
+	mark := func(d *draft) error { d.awaited = &a; return nil }
+	if err := q.Enqueue(ctx, m, append(slices.Clip(opts), mark)...); err != nil {
+		return Outcome{}, err
+	}
+	if a.id == "" {
+		return Outcome{}, errors.New("shunt: Queue.WrapEnqueue enqueued no message to wait for")
+	}
+	within, _ := unwrap(m)
+	out, err := q.wait(ctx, within.Channel(), a.id, &a.serial)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: the message is enqueued, and Wait finds it by this id", err)
+	}
+	return out, err
+}
+
 // Wait returns the outcome of the message with that id when it is over, at once if the outcome is kept already. The
 // server publishes the end, and the Queue's subscription hears it, so Wait does not poll. Only ctx and Close bound it.
-// The outcome of a message that somebody waits for is kept for 10 s at least. ErrNotFound: there is no such message.
-// ErrNotKept: the connection was away for longer, so Wait missed the end, and no outcome is kept.
+// The outcome of a message that somebody waits for is kept for a minute at least.
+//
+// ErrNotFound: there is no such message, or it was over before Wait began, and no Retain kept its outcome. ErrLost:
+// Redis has lost it. ErrNotKept: the connection was away for longer than the outcome was kept.
 func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
+	return q.wait(ctx, channel, id, nil)
+}
+
+// wait waits for the message of that serial, where it is known.
+func (q *Queue) wait(ctx context.Context, channel, id string, serial *ulid.ULID) (Outcome, error) {
 	if err := checkID(id); err != nil {
 		return Outcome{}, err
 	}
@@ -34,7 +82,7 @@ func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
 	}
 	defer q.waits.Done()
 	w := &wait{
-		q: q, keys: store.KeysOf(channel), id: id,
+		q: q, keys: store.KeysOf(channel), id: id, serial: serial, seen: time.Now(),
 		ended: make(chan store.Outcome, 16), ask: make(chan struct{}, 1),
 	}
 	hints := q.router.For(channel).Hints
@@ -57,6 +105,7 @@ type wait struct {
 	keys   *store.Keys
 	id     string
 	serial *ulid.ULID // of the message that is waited for; nil until the first answer
+	seen   time.Time  // where serial is known: when its message was last known to be alive
 
 	ended    chan store.Outcome // of messages of that id, as published
 	ask      chan struct{}      // of capacity 1: the subscription has been confirmed, so Redis is asked once more
@@ -120,18 +169,20 @@ func (w *wait) isMine(serial ulid.ULID) bool { return w.serial == nil || *w.seri
 
 // look asks Redis what is known of the message. over: it is, or nothing is known of it.
 func (w *wait) look(ctx context.Context) (out Outcome, over bool, err error) {
+	asked := time.Now()
 	a, err := store.RunWait(ctx, asker{w.q}, w.keys, w.id, w.serial)
 	if err != nil {
 		return out, false, err
 	}
 	switch {
 	case a.Lives && w.isMine(a.Serial):
-		w.serial = &a.Serial
+		w.serial, w.seen = &a.Serial, asked
 		return out, false, nil
 	case a.Outcome.Serial != ulid.ULID{} && w.isMine(a.Outcome.Serial):
 		return outcomeOf(a.Outcome), true, nil
 	case w.serial == nil:
-		return out, true, ErrNotFound
+		return out, true, fmt.Errorf("%w: if it is over, Retain or EnqueueAndWait would have kept its outcome",
+			ErrNotFound)
 	}
 	select { // published just now
 	case o := <-w.ended:
@@ -139,6 +190,9 @@ func (w *wait) look(ctx context.Context) (out Outcome, over bool, err error) {
 			return outcomeOf(o), true, nil
 		}
 	default:
+	}
+	if time.Since(w.seen) < awaitedFor*3/4 { // its outcome would still be there
+		return out, true, ErrLost
 	}
 	return out, true, ErrNotKept
 }

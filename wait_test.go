@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -120,5 +121,143 @@ func TestManyWaits(t *testing.T) {
 	g.Wait()
 	if k > 4*n {
 		t.Errorf("%d Waits asked %d times", n, k)
+	}
+}
+
+// EnqueueAndWait has the outcome of every message, however soon it is over.
+func TestEnqueueAndWait(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	q.receive(4, func(ctx context.Context, i int) error {
+		if i%10 == 9 {
+			return Reject(errOops)
+		}
+		return SetResult(ctx, fmt.Append(nil, i))
+	})
+	var all sync.WaitGroup
+	for w := range 5 {
+		all.Go(func() {
+			for i := w; i < 500; i += 5 {
+				opts := []Option{ID(fmt.Sprint("id", i))}
+				if i%2 == 0 {
+					opts = nil
+				}
+				out, err := q.EnqueueAndWait(t.Context(), q.kind(nil).Message(i), opts...)
+				switch {
+				case err != nil:
+					t.Errorf("%d: %v", i, err)
+				case i%10 == 9 && (out.Kind != EventRejected || out.Failure != "oops"),
+					i%10 != 9 && (out.Kind != EventAcked || string(out.Result) != fmt.Sprint(i)):
+					t.Errorf("%d: %+v", i, out)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// What EnqueueAndWait cannot bring is said: a taken id, and a wait that ended first.
+func TestEnqueueAndWaitFails(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	m := With(q.kind(nil).Message(1), ID("a"))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := q.EnqueueAndWait(ctx, m)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"a"`) ||
+		!strings.Contains(err.Error(), "is enqueued") {
+		t.Errorf("%v", err)
+	}
+	if _, err := q.EnqueueAndWait(t.Context(), m); !errors.Is(err, ErrDuplicate) {
+		t.Errorf("%v", err)
+	}
+	if st, err := q.Status(t.Context(), q.name, "a"); err != nil || st.State != StatePrepare {
+		t.Errorf("%+v, %v", st, err)
+	}
+	_, err = q.Wait(t.Context(), q.name, "b")
+	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "EnqueueAndWait") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A message that Redis has lost is not over: Wait says lost.
+func TestWaitForLost(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(s *redistest.Server){
+		"flushed":   func(s *redistest.Server) { s.Do("FLUSHALL") },
+		"restarted": func(s *redistest.Server) { s.Kill(); s.Restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t, "save \"\"", "appendonly no")
+			redistest.Leaks(t)
+			q := newBench(t, s.URL())
+			q.enqueue(0, 1, ID("a"))
+			ended := make(chan error, 1)
+			go func() {
+				_, err := q.Wait(t.Context(), q.name, "a")
+				ended <- err
+			}()
+			q.waited(s, 1)
+			lose(s)
+			select {
+			case err := <-ended:
+				if !errors.Is(err, ErrLost) {
+					t.Errorf("%v", err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("Wait waits for what is lost")
+			}
+		})
+	}
+}
+
+// A message that ends while the waiter's connection is cut is found by its outcome, and not taken for lost.
+func TestWaitWhileCut(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q, w := newBench(t, s.URL()), newBench(t, p.URL())
+	q.enqueue(0, 1, ID("a"))
+	type end struct {
+		Outcome
+		error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		out, err := w.Wait(t.Context(), q.name, "a")
+		ended <- end{out, err}
+	}()
+	q.waited(s, 1)
+	p.Refuse(true)
+	p.CutAll()
+	q.receive(1, func(context.Context, int) error { return nil })
+	q.wait(EventAcked, 1, 5*time.Second)
+	p.Refuse(false)
+	if e := <-ended; e.error != nil || e.Kind != EventAcked {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A result that nobody could ever get is an error of SetResult.
+func TestSetResultOfNobody(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	set := make(chan error, 2)
+	q.receive(1, func(ctx context.Context, _ int) error { set <- SetResult(ctx, nil); return nil })
+	q.enqueue(0, 1)
+	if err := <-set; err == nil || !strings.Contains(err.Error(), "without an ID") {
+		t.Errorf("%v", err)
+	}
+	q.enqueue(1, 2, ID("a"))
+	if err := <-set; err != nil {
+		t.Errorf("%v", err)
 	}
 }

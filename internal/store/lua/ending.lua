@@ -81,7 +81,7 @@ local function conclude(k, id, m, now)
   redis.pcall('HDEL', k[5], m.serial)
   if not m.waits then redis.pcall('SREM', k[2], m.serial) end
   local waited, retain = redis.pcall('SREM', k[6], m.serial) == 1, m.kind ~= 'c' and m.retain or 0
-  if waited then retain = math.max(retain, 10000) end -- for whoever is just about to hear of it
+  if waited then retain = math.max(retain, 60000) end -- for whoever is just about to hear of it
   if retain <= 0 then return end
   local head = m.serial .. m.kind .. string.format(' %d %.0f %.0f %d\n', m.attempt, now, now + retain, #m.failure)
   local out = head .. m.failure .. m.result
