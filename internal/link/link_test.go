@@ -780,6 +780,25 @@ func TestCloseInABlackHole(t *testing.T) {
 	b.want(Unknown, <-done)
 }
 
+// Close does not wait for a server that takes the connection and does not answer.
+func TestCloseWhileItDialsAMuteServer(t *testing.T) {
+	b := shared(t)
+	b.node.set.DialTimeout = patience
+	ping := b.On(func(args [][]byte) bool { return string(args[0]) == "PING" }, 1, redistest.DropReply)
+	l := b.link(patience)
+	done := make(chan error, 1)
+	go func() { done <- outcome(b.within(patience), l, b.push("kept")) }()
+	if err := ping.Wait(b.within(patience), 1); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	l.Close()
+	if took := time.Since(began); took > patience/4 {
+		t.Errorf("closed after %v", took)
+	}
+	b.want(NotExecuted, <-done)
+}
+
 // Close while the server is away fails what was never sent.
 func TestCloseWhileAway(t *testing.T) {
 	b := shared(t)

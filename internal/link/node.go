@@ -177,15 +177,28 @@ func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 		}
 		// The pool's connection may be an old one, and the server of a new one may not be ready. A refusal of PING
 		// itself, by an ACL, is an answer.
+		isOpen := closeAfter(ctx, socket)
 		_, err = redis.DoWithTimeout(c, n.set.DialTimeout, "PING")
-		if err == nil || Code(err) == "NOPERM" {
+		if isOpen() && (err == nil || Code(err) == "NOPERM") {
 			return c, nil
+		}
+		if err == nil {
+			err = ctx.Err()
 		}
 		discard(c)
 		if !old || Code(err) != "" || ctx.Err() != nil {
 			return nil, fmt.Errorf("connect to redis: %w", err)
 		}
 	}
+}
+
+// closeAfter closes a socket when ctx ends, so that whoever closes a link does not wait for a server that is mute. The
+// func that it returns ends that, and says whether the socket is still open.
+func closeAfter(ctx context.Context, socket *net.Conn) (stop func() bool) {
+	if socket == nil || *socket == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(ctx, func() { (*socket).Close() })
 }
 
 // discard closes a connection of a pool, whatever replies it still expects. A pool keeps a connection that has no

@@ -135,10 +135,14 @@ func (r *Pool) waitForOthers(ctx context.Context) {
 	}
 }
 
-// outage names, in an error that is but the end of a shutdown's own time, what kept Redis from answering.
+// outage names what kept Redis from answering, in an error that is but the end of a shutdown's own time, or of a
+// connection.
 func (r *Pool) outage(err error) error {
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	if !ended && !errors.Is(err, errUnanswered) {
+		if err != nil && link.Classify(err) == link.Unknown {
+			return fmt.Errorf("shunt: the connection to Redis broke during the shutdown: %w", err)
+		}
 		return err
 	}
 	if why := r.s.Why(); why != nil {
