@@ -131,7 +131,7 @@ func (n *namer) answered(m *message, a asked, err error) {
 // callOff cancels. What it cannot say for sure is info.
 func (n *namer) callOff(id string) error {
 	n.log.say(entry{Op: callOff, Phase: invoke, ID: id})
-	s, err := n.q.Cancel(context.Background(), n.channel, id)
+	s, err := n.q.Cancel(context.Background(), shunt.ByID(n.channel, id))
 	e := entry{Op: callOff, Phase: ok, ID: id, Serial: s.Serial, Note: string(s.State)}
 	if err != nil {
 		e.Phase, e.Note = info, err.Error()
@@ -144,7 +144,7 @@ func (n *namer) callOff(id string) error {
 func (n *namer) putOff(id string, d time.Duration) error {
 	due := time.Now().Add(d)
 	n.log.say(entry{Op: putOff, Phase: invoke, ID: id, Due: due})
-	err := n.q.Postpone(context.Background(), n.channel, id, shunt.In(d))
+	err := n.q.Postpone(context.Background(), shunt.ByID(n.channel, id), shunt.In(d))
 	e := entry{Op: putOff, Phase: ok, ID: id, Due: due}
 	if err != nil {
 		e.Phase, e.Note = info, err.Error()
@@ -176,7 +176,7 @@ func (o *orders) name(ctx context.Context, q *shunt.Queue, log *ledger) {
 					_ = n.putOff(id(), between(r, 100*time.Millisecond, 400*time.Millisecond))
 				case 3:
 					ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-					_, _ = q.Wait(ctx, n.channel, id())
+					_, _ = q.Wait(ctx, shunt.ByID(n.channel, id()))
 					cancel()
 				case 4:
 					n.all([]string{id(), id(), id(), id()}, k.plan, k.asked)
@@ -202,7 +202,9 @@ func (w *world) freed(limit time.Duration, forgotten bool) {
 	}
 	var left []entry
 	w.within(limit, func() bool {
-		left = nil
+		if left = nil; forgotten {
+			w.hurryForgetting()
+		}
 		for _, c := range w.channels {
 			for _, key := range keys {
 				key = "{" + c + "}." + key
@@ -214,6 +216,20 @@ func (w *world) freed(limit time.Duration, forgotten bool) {
 		return len(left) == 0
 	})
 	w.log.say(left...)
+}
+
+// hurryForgetting has what is to be forgotten within a minute forgotten at the next sweep. The outcome of a message
+// that somebody waited for is kept that long, and nobody waits here any more.
+func (w *world) hurryForgetting() {
+	const soon = time.Minute
+	for _, c := range w.channels {
+		kept := store.KeysOf(c).Kept
+		now, until := time.Now(), time.Now().Add(soon+time.Second)
+		due, _ := redis.Strings(w.server.TryDo("ZRANGEBYSCORE", kept, now.UnixMilli(), until.UnixMilli()))
+		for _, member := range due {
+			_, _ = w.server.TryDo("ZADD", kept, "XX", now.UnixMilli(), member)
+		}
+	}
 }
 
 // members are the fields or members of a key, whatever its type.
