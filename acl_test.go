@@ -239,15 +239,22 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 	if err != nil || len(dead) != 3 {
 		return fmt.Errorf("%d dead: %w", len(dead), err)
 	}
-	for _, e := range dead {
-		if string(e.Payload) == "2" {
+	for i, e := range dead {
+		switch {
+		case string(e.Payload) == "2":
 			_, err = q.RetryDead(ctx, q.name, e)
-		} else {
+		case i == 0:
 			_, err = q.DeleteDead(ctx, q.name, e)
+		default:
+			err = q.Delete(ctx, BySerial(q.name, e.Serial))
 		}
 		if err != nil {
 			return err
 		}
+	}
+	_, err = q.RetryAllDead(ctx, q.name, Filter{})
+	if _, late := q.PromoteAll(ctx, q.name, Filter{}); err != nil || late != nil {
+		return errors.Join(err, late)
 	}
 	if err := wait("the revived",
 		func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= good+1 }); err != nil {
@@ -461,14 +468,14 @@ func TestACLByID(t *testing.T) {
 	if err := b.one(0, ID("a")); !errors.Is(err, ErrDuplicate) {
 		t.Error(err)
 	}
-	b.must(b.Postpone(ctx, b.name, "a", In(2*time.Hour)))
-	_, err := b.Cancel(ctx, b.name, "a")
+	b.must(b.Postpone(ctx, ByID(b.name, "a"), In(2*time.Hour)))
+	_, err := b.Cancel(ctx, ByID(b.name, "a"))
 	b.must(err)
 	b.must(b.one(0, ID("dropped")))
-	if err := b.Postpone(ctx, b.name, "dropped", In(time.Hour)); !errors.Is(err, ErrWaiting) {
+	if err := b.Postpone(ctx, ByID(b.name, "dropped"), In(time.Hour)); !errors.Is(err, ErrWaiting) {
 		t.Error(err)
 	}
-	_, err = b.Cancel(ctx, b.name, "dropped")
+	_, err = b.Cancel(ctx, ByID(b.name, "dropped"))
 	b.must(err)
 	var ms []IMessage
 	for i := range 40 { // so that receipts are told
@@ -483,7 +490,7 @@ func TestACLByID(t *testing.T) {
 	b.must(b.one(4, ID("chained")))
 	b.must(b.one(5, ID("running")))
 	ended := make(chan error, 1)
-	go func() { _, err := b.Wait(ctx, b.name, "running"); ended <- err }()
+	go func() { _, err := b.Wait(ctx, ByID(b.name, "running")); ended <- err }()
 	b.waited(s, 1)
 	in := make(chan struct{})
 	b.receive(2, func(ctx context.Context, i int) error {
@@ -502,7 +509,7 @@ func TestACLByID(t *testing.T) {
 		return ctx.Err()
 	})
 	<-in
-	_, err = b.Cancel(ctx, b.name, "running")
+	_, err = b.Cancel(ctx, ByID(b.name, "running"))
 	b.must(err)
 	b.must(<-ended)
 	b.wait(EventAcked, 43, 10*time.Second)
@@ -510,14 +517,21 @@ func TestACLByID(t *testing.T) {
 	b.wait(EventRetried, 1, 5*time.Second)
 	dead, err := b.List(ctx, b.name, StateDead, 0, 0)
 	b.must(err)
+	b.must(b.Retry(ctx, ByID(b.name, "rejected")))
 	_, err = b.RetryDead(ctx, b.name, dead...)
 	b.must(err)
+	_, err = b.PromoteAll(ctx, b.name, Filter{MinAttempts: 1})
+	b.must(err)
+	b.wait(EventRetried, 2, 5*time.Second)
+	done, err := b.List(ctx, b.name, StateDone, 0, 1)
+	b.must(err)
+	b.must(b.Delete(ctx, done[0].Ref()))
 	_, err = b.Purge(ctx, b.name, StateDelay, StateDone)
 	b.must(err)
 
 	// The scripts of recur, and its look.
 	k, element := store.KeysOf(b.name), element.Element{Serial: element.NewSerial(), Payload: []byte("1")}
-	_, _, err = asker{b.Queue}.Ask(ctx, b.name, func(c *link.Call) {
+	_, _, err = asker{q: b.Queue}.Ask(ctx, b.name, func(c *link.Call) {
 		c.AddScript(store.RecurSet, 1, k.Recur, "n", "", "head\nbody", "x")
 		c.AddScript(
 			store.RecurFire,

@@ -8,7 +8,10 @@ import (
 )
 
 // asker is a Queue as the store asks it: every question is open to an operator's whole Queue, and may be sent twice.
-type asker struct{ q *Queue }
+type asker struct {
+	q    *Queue
+	once bool // it may not
+}
 
 var _ store.Asker = asker{}
 
@@ -41,7 +44,7 @@ func (a asker) Ask(
 		err := server.Data.Run(ctx, c)
 		unknown := link.Classify(err) == link.Unknown
 		err = again.Failed(err)
-		if unknown && ctx.Err() == nil && !twice {
+		if unknown && ctx.Err() == nil && !twice && !a.once {
 			continue
 		}
 		if err != nil { // the link may still write to the call's replies

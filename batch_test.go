@@ -508,7 +508,7 @@ func TestBatchCancelled(t *testing.T) {
 		q.gather(1, Batch{MaxSize: 2, MaxWait: time.Minute, Handle: func(ctx context.Context, ms []IMessage) []error {
 			verdicts := make([]error, 2)
 			if i := at(ms, 1); i >= 0 {
-				if _, err := q.Cancel(context.Background(), q.name, "1"); err != nil {
+				if _, err := q.Cancel(context.Background(), ByID(q.name, "1")); err != nil {
 					t.Error(err)
 				}
 				one := MemberContext(ctx, i)

@@ -3,6 +3,7 @@ package shunt
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,15 +13,22 @@ import (
 
 // RetryDead puts dead messages, as List gave them, back into their channel behind all others, with no attempts behind
 // them, no Expire and no Deadline. It returns how many were still there; one whose ID is another's by now stays dead.
-// After a lost reply it asks once more, and what the first time had done is not counted.
+// After a lost reply it asks once more, and what the first time had done is not counted. An entry of another state, or
+// of another channel, is an error: Retry takes messages of every state.
 func (q *Queue) RetryDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
-	return q.each(channel, dead, func(k *store.Keys, es []Entry) (int, error) {
-		all := make([]store.Revival, len(es))
-		for i, e := range es {
-			all[i] = store.Revival{Raw: e.raw, Next: revived(e.raw), ID: e.ID}
-		}
-		return store.RunRevive(ctx, asker{q}, k, all)
+	return q.each(ctx, "retry", channel, dead, func(k *store.Keys, es []Entry) (int, error) {
+		n, _, err := q.revive(ctx, k, es)
+		return n, err
 	})
+}
+
+// revive puts dead messages back. twice: it was sent again, so that the first may have done it.
+func (q *Queue) revive(ctx context.Context, k *store.Keys, es []Entry) (n int, twice bool, err error) {
+	all := make([]store.Revival, len(es))
+	for i, e := range es {
+		all[i] = store.Revival{Raw: e.raw, Next: revived(e.raw), ID: e.ID}
+	}
+	return store.RunRevive(ctx, asker{q: q}, k, all)
 }
 
 // revived is an element without its counts. One that a newer shunt wrote loses only the header that was put before it.
@@ -55,28 +63,54 @@ func wrapped(e *element.Element, raw []byte) bool {
 	return bytes.Equal(w.Encode(), raw)
 }
 
-// DeleteDead deletes dead messages, as List gave them, for good. It returns how many were still there, counted as
-// by RetryDead.
+// DeleteDead deletes dead messages, as List gave them, for good. It returns how many were still there, counted as by
+// RetryDead, and has the same errors: Delete takes messages of every state.
 func (q *Queue) DeleteDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
-	return q.each(channel, dead, func(k *store.Keys, es []Entry) (int, error) {
-		raws := make([][]byte, len(es))
-		for i, e := range es {
-			raws[i] = e.raw
-		}
-		return store.DeleteDead(ctx, asker{q}, k, raws)
+	return q.each(ctx, "delete", channel, dead, func(k *store.Keys, es []Entry) (int, error) {
+		return q.deleteDead(ctx, k, es)
 	})
 }
 
-// each calls do for every hundred entries, and adds up.
-func (q *Queue) each(channel string, all []Entry, do func(*store.Keys, []Entry) (int, error)) (int, error) {
+func (q *Queue) deleteDead(ctx context.Context, k *store.Keys, es []Entry) (int, error) {
+	raws := make([][]byte, len(es))
+	for i, e := range es {
+		raws[i] = e.raw
+	}
+	return store.DeleteDead(ctx, asker{q: q}, k, raws)
+}
+
+// each calls do for every hundred dead entries, and adds up. One that came as JSON has no element, and is looked for.
+func (q *Queue) each(
+	ctx context.Context, what, channel string, all []Entry, do func(*store.Keys, []Entry) (int, error),
+) (int, error) {
 	for _, e := range all {
-		if e.channel != channel || e.raw == nil {
-			return 0, fmt.Errorf("shunt: entry %s is not from a List of channel %q", e.Serial, channel)
+		if e.Channel != channel {
+			return 0, e.Ref().failed(what, fmt.Errorf("the entry is of channel %q, not of %q", e.Channel, channel))
+		}
+		if e.State != StateDead {
+			return 0, e.Ref().failed(what, fmt.Errorf("the entry is in state %s, not dead: Queue.Retry and "+
+				"Queue.Delete take messages of every state", e.State))
 		}
 	}
 	k := store.KeysOf(channel)
 	sum := 0
-	for es := range slices.Chunk(all, 100) {
+	for some := range slices.Chunk(all, 100) {
+		es := make([]Entry, 0, len(some))
+		for _, e := range some {
+			if e.raw == nil {
+				there, err := q.locate(ctx, k, e.Ref())
+				if err != nil && !errors.Is(err, ErrNotFound) {
+					return sum, err
+				}
+				if e = there; e.State != StateDead {
+					continue
+				}
+			}
+			es = append(es, e)
+		}
+		if len(es) == 0 {
+			continue
+		}
 		n, err := do(k, es)
 		sum += n
 		if err != nil {
@@ -106,9 +140,9 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 			var deleted, rest int
 			var err error
 			if s == StateDone {
-				deleted, rest, err = store.DropDone(ctx, asker{q}, k, min(left, purgeSome))
+				deleted, rest, err = store.DropDone(ctx, asker{q: q}, k, min(left, purgeSome))
 			} else {
-				deleted, rest, err = store.RunPurge(ctx, asker{q}, k, key[s], set[s], min(left, purgeSome), first)
+				deleted, rest, err = store.RunPurge(ctx, asker{q: q}, k, key[s], set[s], min(left, purgeSome), first)
 			}
 			if err != nil {
 				return sum, err

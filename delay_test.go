@@ -219,7 +219,7 @@ func TestAtLongPast(t *testing.T) {
 				b.enqueue(5, 6, At(past), ID("a"))
 				b.comes(at, 5)
 				b.enqueue(6, 7, In(time.Hour), ID("b"))
-				b.must(b.Postpone(context.Background(), b.name, "b", At(past)))
+				b.must(b.Postpone(context.Background(), ByID(b.name, "b"), At(past)))
 				b.comes(at, 6)
 				b.enqueue(2, 3)
 				b.comes(at, 2)

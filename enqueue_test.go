@@ -242,7 +242,7 @@ func TestManyReceipts(t *testing.T) {
 	g.Wait()
 	st, _ := b.Stats(ctx, b.name)
 	e1 := b.one(1, ID("x"))
-	_, e2 := b.Status(ctx, b.name, "x")
+	_, e2 := b.Status(ctx, ByID(b.name, "x"))
 	e3 := b.one(1, ID("y"))
 	t.Logf(
 		"bad calls %d (%.150v), prepare %d; one more: %v, its status: %v; and one more: %v",
@@ -304,7 +304,7 @@ func TestDoubtOfSeveral(t *testing.T) {
 			}()
 			strikes(t, lost, 1)
 			if free {
-				_, err := o.Cancel(ctx, b.name, fmt.Sprint(free, 2))
+				_, err := o.Cancel(ctx, ByID(b.name, fmt.Sprint(free, 2)))
 				b.must(err)
 				p.Refuse(false)
 			}
@@ -329,7 +329,7 @@ func TestWithinWith(t *testing.T) {
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL())
 	b.must(b.Enqueue(context.Background(), With(With(b.kind(nil).Message(1), ID("a")), In(time.Hour))))
-	if _, err := b.Status(context.Background(), b.name, "a"); err != nil {
+	if _, err := b.Status(context.Background(), ByID(b.name, "a")); err != nil {
 		t.Error(err)
 	}
 }

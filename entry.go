@@ -12,39 +12,44 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Entry is one message as it lies in Redis.
+// Entry is one message as it lies in Redis. Its JSON has the payload in base64, as every []byte has.
 type Entry struct {
-	Serial     string // empty for a bare payload
-	ID         string
-	Payload    []byte
-	Headers    map[string]string
-	Attempts   int
-	Recoveries int
-	Failure    string    // of the last attempt
-	EnqueuedAt time.Time // by the producer's clock; zero for a bare payload
-	DueAt      time.Time // Delay: by the server's clock, as DiedAt and EndedAt are; zero in all other states
-	DiedAt     time.Time // Dead
-	EndedAt    time.Time // Done
-	Receiver   string    // Doing: the incarnation that holds it
-	Worker     int       // Doing
-	Outcome    Outcome   // Done, which has no payload
+	Channel    string            `json:"channel"`
+	State      State             `json:"state"`
+	Serial     string            `json:"serial,omitempty"` // empty for a bare payload
+	ID         string            `json:"id,omitempty"`
+	Type       string            `json:"type,omitempty"` // name of the message's type
+	Payload    []byte            `json:"payload"`
+	Headers    map[string]string `json:"headers,omitempty"`
+	Attempts   int               `json:"attempts"`             // that are over
+	Recoveries int               `json:"recoveries,omitempty"` // as Info has them
+	Failure    string            `json:"failure,omitempty"`    // of the last attempt
+	EnqueuedAt time.Time         `json:"enqueued_at,omitzero"` // by the producer's clock; zero for a bare payload
+	// DueAt is, in StateDelay, by the server's clock, as DiedAt and EndedAt are. It is zero in all other states.
+	DueAt    time.Time `json:"due_at,omitzero"`
+	DiedAt   time.Time `json:"died_at,omitzero"`   // StateDead
+	EndedAt  time.Time `json:"ended_at,omitzero"`  // StateDone
+	Receiver string    `json:"receiver,omitempty"` // StateDoing: the incarnation that holds it
+	Worker   int       `json:"worker,omitempty"`   // StateDoing
+	Outcome  Outcome   `json:"outcome,omitzero"`   // StateDone, which has no payload
 
-	channel string
-	raw     []byte
+	raw []byte // nil where it is over, or came as JSON
 }
 
 // entryOf decodes an element of a channel.
-func entryOf(channel string, raw []byte) Entry {
+func entryOf(channel string, state State, raw []byte) Entry {
 	el, _ := element.Decode(raw)
 	e := Entry{
+		Channel:    channel,
+		State:      state,
 		Serial:     el.SerialString(),
 		ID:         el.ID(),
+		Type:       el.Type(),
 		Payload:    el.Payload,
 		Headers:    el.Headers(),
 		Attempts:   int(el.Attempts),
 		Recoveries: int(el.Recoveries),
 		Failure:    el.Failure(),
-		channel:    channel,
 		raw:        raw,
 	}
 	if !el.Bare {
@@ -53,26 +58,41 @@ func entryOf(channel string, raw []byte) Entry {
 	return e
 }
 
-func entriesOf(channel string, raws [][]byte) []Entry {
+func entriesOf(channel string, state State, raws [][]byte) []Entry {
 	es := make([]Entry, len(raws))
 	for i, raw := range raws {
-		es[i] = entryOf(channel, raw)
+		es[i] = entryOf(channel, state, raw)
 	}
 	return es
 }
 
-// scoredEntries decodes elements of delay or dead, whose score is the time that at names.
-func scoredEntries(channel string, all []store.Scored, at func(*Entry) *time.Time) []Entry {
+// scored is the entry with its score: when it is due, or died.
+func (e Entry) scored(at time.Time) Entry {
+	switch e.State {
+	case StateDelay:
+		e.DueAt = at
+	case StateDead:
+		e.DiedAt = at
+	}
+	return e
+}
+
+// at is the entry's score.
+func (e *Entry) at() time.Time {
+	if e.State == StateDelay {
+		return e.DueAt
+	}
+	return e.DiedAt
+}
+
+// scoredEntries decodes elements of delay or dead.
+func scoredEntries(channel string, state State, all []store.Scored) []Entry {
 	es := make([]Entry, len(all))
 	for i, s := range all {
-		es[i] = entryOf(channel, s.Raw)
-		*at(&es[i]) = s.At
+		es[i] = entryOf(channel, state, s.Raw).scored(s.At)
 	}
 	return es
 }
-
-func dueAt(e *Entry) *time.Time  { return &e.DueAt }
-func diedAt(e *Entry) *time.Time { return &e.DiedAt }
 
 // List shows up to limit messages of one state, after offset others; a limit of 0 means all. The first one is the
 // message to be taken next, the one due first, the latest dead or the latest done. Doing comes by receiver and worker,
@@ -83,31 +103,24 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 	if offset < 0 || limit < 0 {
 		return nil, fmt.Errorf("shunt: list %q: offset %d and limit %d: want 0 or more", channel, offset, limit)
 	}
-	a, k, n := asker{q}, store.KeysOf(channel), limit
+	a, k, n := asker{q: q}, store.KeysOf(channel), limit
 	if limit == 0 {
 		n = -1
 	}
+	key, _ := holds(k, state)
 	switch state {
 	case StatePrepare, StateSuspect:
-		list := k.Prepare
-		if state == StateSuspect {
-			list = k.Suspect
-		}
-		raws, err := store.ListPage(ctx, a, k, list, offset, n)
+		raws, err := store.ListPage(ctx, a, k, key, offset, n)
 		if err != nil {
 			return nil, err
 		}
-		return q.uncancelled(ctx, k, entriesOf(channel, raws))
+		return q.uncancelled(ctx, k, entriesOf(channel, state, raws))
 	case StateDelay, StateDead:
-		set, at := k.Delay, dueAt
-		if state == StateDead {
-			set, at = k.Dead, diedAt
-		}
-		all, err := store.SetPage(ctx, a, k, set, state == StateDead, offset, n)
+		all, err := store.SetPage(ctx, a, k, key, state == StateDead, offset, n)
 		if err != nil {
 			return nil, err
 		}
-		return q.uncancelled(ctx, k, scoredEntries(channel, all, at))
+		return q.uncancelled(ctx, k, scoredEntries(channel, state, all))
 	case StateDoing:
 		return q.held(ctx, k)
 	case StateDone:
@@ -123,7 +136,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 
 // held lists what all receivers of a channel hold.
 func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
-	known, err := store.Receivers(ctx, asker{q}, k)
+	known, err := store.Receivers(ctx, asker{q: q}, k)
 	if err != nil {
 		return nil, err
 	}
@@ -132,12 +145,12 @@ func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
 		if r.Holding == 0 {
 			continue
 		}
-		lists, err := store.HeldBy(ctx, asker{q}, k, r.Incarnation)
+		lists, err := store.HeldBy(ctx, asker{q: q}, k, r.Incarnation)
 		if err != nil {
 			return nil, err
 		}
 		for worker, raws := range lists {
-			of := entriesOf(k.Name, raws)
+			of := entriesOf(k.Name, StateDoing, raws)
 			for i := range of {
 				of[i].Receiver, of[i].Worker = r.Name, worker
 			}
@@ -156,7 +169,7 @@ func (q *Queue) uncancelled(ctx context.Context, k *store.Keys, es []Entry) ([]E
 	for i, e := range es {
 		serials[i] = store.SerialOf(e.raw)
 	}
-	cancelled, err := store.WereCancelled(ctx, asker{q}, k, serials)
+	cancelled, err := store.WereCancelled(ctx, asker{q: q}, k, serials)
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +184,6 @@ func (q *Queue) uncancelled(ctx context.Context, k *store.Keys, es []Entry) ([]E
 
 // doneEntry is the entry of a message that is over.
 func doneEntry(channel string, s Status) Entry {
-	return Entry{ID: s.ID, Serial: s.Serial, Attempts: s.Attempt, Failure: s.Failure, EnqueuedAt: s.EnqueuedAt,
-		EndedAt: s.Outcome.EndedAt, Outcome: s.Outcome, channel: channel}
+	return Entry{Channel: channel, State: StateDone, ID: s.ID, Serial: s.Serial, Attempts: s.Attempt,
+		Failure: s.Failure, EnqueuedAt: s.EnqueuedAt, EndedAt: s.Outcome.EndedAt, Outcome: s.Outcome}
 }

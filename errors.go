@@ -36,10 +36,9 @@ var (
 	ErrExpired = worker.ErrExpired
 	// ErrDuplicate is the error that each *DuplicateError wraps: the ID of a message is taken.
 	ErrDuplicate = errors.New("shunt: the id is taken")
-	// ErrNotFound: no live message has this id, and no outcome of one is kept.
-	ErrNotFound = errors.New(
-		"shunt: no message of this id is waiting, delayed or being handled, and nothing is kept of one",
-	)
+	// ErrNotFound: no message of this id or serial waits, is delayed, is being handled or, where that counts, is dead;
+	// and no outcome of one is kept.
+	ErrNotFound = errors.New("shunt: there is no such message, and nothing is kept of one")
 	// ErrNotKept: nothing is known of the message any more. Most likely it is over, and its outcome was kept for less
 	// time than Redis was out of reach.
 	ErrNotKept = errors.New("shunt: the message is over or lost, and its outcome was not kept: enqueue it with a " +

@@ -26,14 +26,14 @@ func ExampleID() {
 		fmt.Println("second: taken, and in state", taken.Status.State)
 	}
 
-	if err := q.Promote(ctx, "charge", "order-7"); err != nil {
+	if err := q.Promote(ctx, shunt.ByID("charge", "order-7")); err != nil {
 		fmt.Println(err)
 	}
 	if _, err := q.Receive(ctx, charge, 1); err != nil {
 		fmt.Println(err)
 	}
 	wait(shunt.EventAcked, 1)
-	_, err = q.Status(ctx, "charge", "order-7")
+	_, err = q.Status(ctx, shunt.ByID("charge", "order-7"))
 	fmt.Println("over:", errors.Is(err, shunt.ErrNotFound))
 	// Output:
 	// first: <nil>
@@ -57,7 +57,7 @@ func ExampleQueue_Wait() {
 	if err := q.Enqueue(ctx, square.Message(12), shunt.ID("job-1"), shunt.Retain(time.Hour)); err != nil {
 		fmt.Println(err)
 	}
-	o, err := q.Wait(ctx, "square", "job-1")
+	o, err := q.Wait(ctx, shunt.ByID("square", "job-1"))
 	fmt.Println(o.Kind, string(o.Result), err)
 	// Output: acked 144 <nil>
 }
@@ -94,7 +94,7 @@ func ExampleQueue_Cancel() {
 	if err := q.Enqueue(ctx, export.Message("orders"), shunt.ID("orders"), shunt.In(time.Hour)); err != nil {
 		fmt.Println(err)
 	}
-	before, err := q.Cancel(ctx, "export", "orders")
+	before, err := q.Cancel(ctx, shunt.ByID("export", "orders"))
 	fmt.Println(before.State, err)
 
 	if _, err := q.Receive(ctx, export, 1); err != nil {
@@ -104,7 +104,7 @@ func ExampleQueue_Cancel() {
 		fmt.Println(err)
 	}
 	<-started
-	before, err = q.Cancel(ctx, "export", "orders")
+	before, err = q.Cancel(ctx, shunt.ByID("export", "orders"))
 	wait(shunt.EventCancelled, 1)
 	fmt.Println(before.State, err)
 	// Output:

@@ -24,7 +24,7 @@ import (
 // status is what is known of an id, or fails the test.
 func (b *bench) status(id string) Status {
 	b.t.Helper()
-	s, err := b.Status(context.Background(), b.name, id)
+	s, err := b.Status(context.Background(), ByID(b.name, id))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func (b *bench) status(id string) Status {
 // noID fails the test unless nothing is known of the id.
 func (b *bench) noID(id string) {
 	b.t.Helper()
-	if s, err := b.Status(context.Background(), b.name, id); !errors.Is(err, ErrNotFound) {
+	if s, err := b.Status(context.Background(), ByID(b.name, id)); !errors.Is(err, ErrNotFound) {
 		b.t.Fatalf("%q is still known: %+v, %v", id, s, err)
 	}
 }
@@ -71,7 +71,7 @@ func TestIDIsUnique(t *testing.T) {
 		if st := b.status("a"); st.State != StateDelay || time.Until(st.DueAt) < 50*time.Minute || st.Serial == "" {
 			t.Fatalf("delayed: %+v", st)
 		}
-		b.must(b.Promote(context.Background(), b.name, "a"))
+		b.must(b.Promote(context.Background(), ByID(b.name, "a")))
 		taken(StatePrepare)
 		in, out := make(chan struct{}), make(chan struct{})
 		b.receive(1, func(ctx context.Context, i int) error {
@@ -115,9 +115,11 @@ func TestIDOfTheDead(t *testing.T) {
 		if st := b.status("a"); st.State != StateDelay || st.Attempt != 1 || st.Failure != "no" {
 			t.Fatalf("after a failure: %+v", st)
 		}
-		b.must(b.Promote(ctx, b.name, "a"))
+		b.must(b.Promote(ctx, ByID(b.name, "a")))
 		b.wait(EventRejected, 1, 5*time.Second)
-		b.noID("a")
+		if st := b.status("a"); st.State != StateDead || st.Attempt != 2 {
+			t.Fatalf("after the last failure: %+v", st)
+		}
 		dead, err := b.List(ctx, b.name, StateDead, 0, 0)
 		if err != nil || len(dead) != 1 || dead[0].ID != "a" {
 			t.Fatalf("dead: %+v, %v", dead, err)
@@ -126,7 +128,7 @@ func TestIDOfTheDead(t *testing.T) {
 		if n, err := b.RetryDead(ctx, b.name, dead...); n != 0 || err != nil {
 			t.Fatalf("revived %d beside another of its id: %v", n, err)
 		}
-		_, err = b.Cancel(ctx, b.name, "a")
+		_, err = b.Cancel(ctx, ByID(b.name, "a"))
 		b.must(err)
 		if n, err := b.RetryDead(ctx, b.name, dead...); n != 1 || err != nil {
 			t.Fatalf("revived %d: %v", n, err)
@@ -148,12 +150,12 @@ func TestCancelWaiting(t *testing.T) {
 		b.must(b.one(2, ID("later"), In(200*time.Millisecond)))
 		b.must(b.one(3))
 		for _, id := range []string{"waits", "later"} {
-			if st, err := b.Cancel(ctx, b.name, id); err != nil ||
+			if st, err := b.Cancel(ctx, ByID(b.name, id)); err != nil ||
 				st.State != map[string]State{"waits": StatePrepare, "later": StateDelay}[id] {
 				t.Fatalf("cancel %s: %+v, %v", id, st, err)
 			}
 			b.noID(id)
-			if _, err := b.Cancel(ctx, b.name, id); !errors.Is(err, ErrNotFound) {
+			if _, err := b.Cancel(ctx, ByID(b.name, id)); !errors.Is(err, ErrNotFound) {
 				t.Fatalf("again: %v", err)
 			}
 		}
@@ -197,7 +199,7 @@ func TestCancelRunning(t *testing.T) {
 		b.must(b.one(1, ID("a")))
 		<-in
 		began := time.Now()
-		if st, err := other.Cancel(ctx, b.name, "a"); err != nil || st.State != StateDoing {
+		if st, err := other.Cancel(ctx, ByID(b.name, "a")); err != nil || st.State != StateDoing {
 			t.Fatalf("%+v, %v", st, err)
 		}
 		b.wait(EventCancelled, 1, 5*time.Second)
@@ -220,11 +222,11 @@ func TestPostpone(t *testing.T) {
 		b.must(b.one(1, ID("waits")))
 		b.must(b.one(2, ID("later"), In(time.Hour)))
 		due := time.Now().Add(300 * time.Millisecond)
-		if err := b.Postpone(ctx, b.name, "waits", At(due)); !errors.Is(err, ErrWaiting) {
+		if err := b.Postpone(ctx, ByID(b.name, "waits"), At(due)); !errors.Is(err, ErrWaiting) {
 			t.Errorf("what waits to be taken: %v", err)
 		}
-		b.must(b.Promote(ctx, b.name, "waits")) // it is due already
-		b.must(b.Postpone(ctx, b.name, "later", At(due)))
+		b.must(b.Promote(ctx, ByID(b.name, "waits"))) // it is due already
+		b.must(b.Postpone(ctx, ByID(b.name, "later"), At(due)))
 		if st := b.status("later"); st.State != StateDelay || st.DueAt.Sub(due).Abs() > 2*time.Millisecond {
 			t.Fatalf("%+v, want %v", st, due)
 		}
@@ -239,7 +241,7 @@ func TestPostpone(t *testing.T) {
 			t.Errorf("handled %v before its time", due.Sub(at))
 		}
 		b.wait(EventAcked, 2, 5*time.Second)
-		if err := b.Postpone(ctx, b.name, "waits", In(time.Hour)); !errors.Is(err, ErrNotFound) {
+		if err := b.Postpone(ctx, ByID(b.name, "waits"), In(time.Hour)); !errors.Is(err, ErrNotFound) {
 			t.Errorf("when it is over: %v", err)
 		}
 		if n := s.Do("EXISTS", store.KeysOf(b.name).IDs).(int64); n != 0 {
@@ -263,10 +265,10 @@ func TestPeekBehindCancelled(t *testing.T) {
 	var all errgroup.Group
 	all.SetLimit(16)
 	for i := range n {
-		all.Go(func() error { _, err := b.Cancel(ctx, b.name, fmt.Sprint(i)); return err })
+		all.Go(func() error { _, err := b.Cancel(ctx, ByID(b.name, fmt.Sprint(i))); return err })
 	}
 	b.must(all.Wait())
-	if e, err := b.Peek(ctx, b.name, fmt.Sprint(n)); err != nil || string(e.Payload) != fmt.Sprint(n) {
+	if e, err := b.Peek(ctx, ByID(b.name, fmt.Sprint(n))); err != nil || string(e.Payload) != fmt.Sprint(n) {
 		t.Errorf("%q, %v", e.Payload, err)
 	}
 }
@@ -286,7 +288,7 @@ func TestRetainAndWait(t *testing.T) {
 		}
 		wait := func(id string) chan end {
 			c := make(chan end, 1)
-			go func() { o, err := other.Wait(ctx, b.name, id); c <- end{o, err} }()
+			go func() { o, err := other.Wait(ctx, ByID(b.name, id)); c <- end{o, err} }()
 			return c
 		}
 		b.must(b.one(1, ID("good"), Retain(time.Hour)))
@@ -297,7 +299,7 @@ func TestRetainAndWait(t *testing.T) {
 		other.until(10*time.Second, "three who wait", func() bool {
 			return s.Do("SCARD", k.Waited).(int64) == 3
 		})
-		_, err := b.Cancel(ctx, b.name, "gone")
+		_, err := b.Cancel(ctx, ByID(b.name, "gone"))
 		b.must(err)
 		b.receive(1, func(ctx context.Context, i int) error {
 			if i == 2 {
@@ -314,7 +316,7 @@ func TestRetainAndWait(t *testing.T) {
 		if e := <-gone; e.err != nil || e.o.Kind != EventCancelled {
 			t.Errorf("gone: %+v", e)
 		}
-		if o, err := b.Wait(ctx, b.name, "good"); err != nil || string(o.Result) != "42" {
+		if o, err := b.Wait(ctx, ByID(b.name, "good")); err != nil || string(o.Result) != "42" {
 			t.Errorf("afterwards: %+v, %v", o, err)
 		}
 		if st := b.status("bad"); st.State != StateDone || st.Outcome.Kind != EventRejected || st.Failure != "broken" {
@@ -324,7 +326,7 @@ func TestRetainAndWait(t *testing.T) {
 		if err != nil || len(es) != 3 { // the cancelled one for a while, because somebody waited for it
 			t.Errorf("done: %+v, %v", es, err)
 		}
-		if _, err := b.Wait(ctx, b.name, "nobody"); !errors.Is(err, ErrNotFound) {
+		if _, err := b.Wait(ctx, ByID(b.name, "nobody")); !errors.Is(err, ErrNotFound) {
 			t.Errorf("nobody: %v", err)
 		}
 		b.must(b.one(4, ID("good"), In(time.Hour))) // a kept result does not hold the id
@@ -374,7 +376,7 @@ func TestUniqueFor(t *testing.T) {
 		b.receive(1, func(context.Context, int) error { n.Add(1); return nil })
 		b.must(b.one(1, ID("a"), UniqueFor(300*time.Millisecond)))
 		b.wait(EventAcked, 1, 5*time.Second)
-		if st, err := b.Status(context.Background(), b.name, "a"); err == nil &&
+		if st, err := b.Status(context.Background(), ByID(b.name, "a")); err == nil &&
 			(st.State != StateDone || !st.DueAt.IsZero() || time.Until(st.UniqueUntil) > 300*time.Millisecond) {
 			t.Errorf("%+v", st)
 		}
@@ -410,7 +412,7 @@ func TestThen(t *testing.T) {
 		if err != nil || st[StatePrepare].Count != 2 || st[StateDelay].Count != 2 {
 			t.Fatalf("%+v, %v", st, err)
 		}
-		if st, err := b.Status(context.Background(), b.name+".next", "1"); err != nil || st.State != StateDelay {
+		if st, err := b.Status(context.Background(), ByID(b.name+".next", "1")); err != nil || st.State != StateDelay {
 			t.Fatalf("%+v, %v", st, err)
 		}
 		b.noID("two")
@@ -452,9 +454,9 @@ func TestDueAtOnce(t *testing.T) {
 		for i := 1; i < n; i++ {
 			b.must(b.one(i, ID(fmt.Sprint(i)), At(at)))
 		}
-		b.must(b.Postpone(ctx, b.name, "0", At(at)))
+		b.must(b.Postpone(ctx, ByID(b.name, "0"), At(at)))
 		for i := range n {
-			_, err := b.Cancel(ctx, b.name, fmt.Sprint(i))
+			_, err := b.Cancel(ctx, ByID(b.name, fmt.Sprint(i)))
 			b.must(err)
 			if left := s.Do("ZCARD", store.KeysOf(b.name).Delay).(int64); left != int64(n-1-i) {
 				t.Fatalf("%d are left after %d", left, i)
@@ -472,15 +474,15 @@ func TestExpiredByID(t *testing.T) {
 		b.must(b.one(1, Expire(time.Millisecond), ID("waits")))
 		b.must(b.one(2, Expire(20*time.Millisecond), ID("is due later"), In(10*time.Millisecond)))
 		b.until(time.Second, "they have expired", func() bool {
-			_, err1 := b.Status(ctx, b.name, "waits")
-			_, err2 := b.Status(ctx, b.name, "is due later")
+			_, err1 := b.Status(ctx, ByID(b.name, "waits"))
+			_, err2 := b.Status(ctx, ByID(b.name, "is due later"))
 			return errors.Is(err1, ErrNotFound) && errors.Is(err2, ErrNotFound)
 		})
 		for _, id := range []string{"waits", "is due later"} {
-			_, err := b.Cancel(ctx, b.name, id)
+			r := ByID(b.name, id)
+			_, err := b.Cancel(ctx, r)
 			for what, err := range map[string]error{
-				"cancel": err, "postpone": b.Postpone(ctx, b.name, id, In(time.Minute)), "promote": b.Promote(ctx,
-					b.name, id),
+				"cancel": err, "postpone": b.Postpone(ctx, r, In(time.Minute)), "promote": b.Promote(ctx, r),
 			} {
 				if !errors.Is(err, ErrNotFound) {
 					t.Errorf("%s what %s and has expired: %v", what, id, err)
@@ -602,7 +604,7 @@ func TestBadIDsAndTimes(t *testing.T) {
 			t.Errorf("%v, want %q", err, name)
 		}
 	}
-	if err := b.Postpone(context.Background(), b.name, "a", ID("b")); err == nil ||
+	if err := b.Postpone(context.Background(), ByID(b.name, "a"), ID("b")); err == nil ||
 		!strings.Contains(err.Error(), "want In or At") {
 		t.Error(err)
 	}
@@ -688,7 +690,7 @@ func TestIDsOfAnyBytes(t *testing.T) {
 	})
 	for i, id := range ids {
 		c, cancel := context.WithTimeout(ctx, 8*time.Second)
-		o, err := b.Wait(c, b.name, id)
+		o, err := b.Wait(c, ByID(b.name, id))
 		cancel()
 		if err != nil || i%2 == 0 && (o.Kind != EventRejected || o.Failure != fail) ||
 			i%2 == 1 && (o.Kind != EventAcked || string(o.Result) != fail+id) {
@@ -762,13 +764,13 @@ func TestIDStorm(t *testing.T) {
 					t.Error(err)
 				}
 				if rand.IntN(4) == 0 {
-					o.Postpone(ctx, b.name, id, In(time.Duration(rand.IntN(10))*time.Millisecond))
+					o.Postpone(ctx, ByID(b.name, id), In(time.Duration(rand.IntN(10))*time.Millisecond))
 				}
 				if err == nil && rand.IntN(3) == 0 {
 					if rand.IntN(2) == 0 {
 						time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
 					}
-					st, err := o.Cancel(ctx, b.name, id)
+					st, err := o.Cancel(ctx, ByID(b.name, id))
 					if err == nil && st.State != StateDoing {
 						cancelled.Store(i, true)
 					}
@@ -818,10 +820,10 @@ func TestFullRedisWithIDs(t *testing.T) {
 	if err := b.one(2, ID("new")); !errors.Is(err, ErrFull) {
 		t.Errorf("%v", err)
 	}
-	if _, err := b.Cancel(ctx, b.name, "c"); err != nil {
+	if _, err := b.Cancel(ctx, ByID(b.name, "c")); err != nil {
 		t.Error(err)
 	}
-	if err := b.Promote(ctx, b.name, "d"); err != nil {
+	if err := b.Promote(ctx, ByID(b.name, "d")); err != nil {
 		t.Error(err)
 	}
 	next := Define(b.name+".next", func(context.Context, int) error { return nil })

@@ -110,7 +110,7 @@ func TestBadInput(t *testing.T) {
 	_, err = q.Purge(ctx, q.name, StateDoing)
 	says("purge doing", err, "cannot be purged")
 	_, err = q.RetryDead(ctx, q.name, Entry{})
-	says("foreign entry", err, "not from a List")
+	says("foreign entry", err, "the entry is of channel")
 
 	var all *EnqueueError
 	err = q.EnqueueAll(ctx, []IMessage{good, nil, Raw("a b", nil), good})
@@ -152,8 +152,8 @@ func withoutContext(q *Queue, handled, message IMessage) map[string]error {
 	ignore := func(context.Context, []IMessage) []error { return nil }
 	_, batch := q.ReceiveBatch(none, handled, 1, Batch{Handle: ignore})
 	_, stats := q.Stats(none, handled.Channel())
-	_, status := q.Status(none, handled.Channel(), "a")
-	_, wait := q.Wait(none, handled.Channel(), "a")
+	_, status := q.Status(none, ByID(handled.Channel(), "a"))
+	_, wait := q.Wait(none, ByID(handled.Channel(), "a"))
 	shutdown, err := q.Receive(context.Background(), handled, 1)
 	if err == nil {
 		defer shutdown(context.Background())

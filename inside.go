@@ -23,7 +23,7 @@ func init() {
 			if q == nil {
 				return nil, errors.New("shunt: the Queue is nil")
 			}
-			return engine{asker{q}, q}, q.open(context.Background())
+			return engine{asker{q: q}, q}, q.open(context.Background())
 		},
 		Copy: (*Queue).unused,
 	})

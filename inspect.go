@@ -54,14 +54,14 @@ type Receiver struct {
 // Channels lists all channels that were ever enqueued to or received from, sorted; an operator may remove one with
 // SREM shunt.channels.
 func (q *Queue) Channels(ctx context.Context) ([]string, error) {
-	names, err := store.Channels(ctx, asker{q})
+	names, err := store.Channels(ctx, asker{q: q})
 	slices.Sort(names)
 	return names, err
 }
 
 // Receivers lists a channel's receivers, the living first, and what each holds.
 func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, error) {
-	known, err := store.Receivers(ctx, asker{q}, store.KeysOf(channel))
+	known, err := store.Receivers(ctx, asker{q: q}, store.KeysOf(channel))
 	if err != nil || len(known) == 0 {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 // Stats counts a channel's messages in every state, and their ages by the server's clock. The counts are not of one
 // moment.
 func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
-	n, err := store.Count(ctx, asker{q}, store.KeysOf(channel))
+	n, err := store.Count(ctx, asker{q: q}, store.KeysOf(channel))
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +98,8 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 		return now.Sub(first.At)
 	}
 	s := Stats{
-		StatePrepare: {Count: max(0, n.Prepare-n.Cancelled), OldestAge: oldest(channel, now, n.NextPrepare)},
-		StateSuspect: {Count: n.Suspect, OldestAge: oldest(channel, now, n.NextSuspect)},
+		StatePrepare: {Count: max(0, n.Prepare-n.Cancelled), OldestAge: oldest(now, n.NextPrepare)},
+		StateSuspect: {Count: n.Suspect, OldestAge: oldest(now, n.NextSuspect)},
 		StateDelay:   {Count: n.Delay, NextDueIn: -since(n.FirstDelay)},
 		StateDead:    {Count: n.Dead, OldestAge: since(n.FirstDead)},
 		StateDone:    {Count: n.Done},
@@ -123,8 +123,8 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 }
 
 // oldest is the age of an element, zero where there is none or it is a bare payload.
-func oldest(channel string, now time.Time, raw []byte) time.Duration {
-	if e := entryOf(channel, raw); raw != nil && !e.EnqueuedAt.IsZero() {
+func oldest(now time.Time, raw []byte) time.Duration {
+	if e := entryOf("", StatePrepare, raw); raw != nil && !e.EnqueuedAt.IsZero() {
 		return max(0, now.Sub(e.EnqueuedAt))
 	}
 	return 0

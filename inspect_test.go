@@ -70,7 +70,7 @@ func TestWaitWhileTheIDIsTakenAgain(t *testing.T) {
 	looks := p.On(redistest.ByScript(store.Wait)(b.name), 0, redistest.Pass)
 	got := make(chan error, 1)
 	go func() {
-		out, err := b.Wait(ctx, b.name, "x")
+		out, err := b.Wait(ctx, ByID(b.name, "x"))
 		if err == nil && out.Kind != EventAcked {
 			t.Errorf("%+v", out)
 		}
@@ -103,7 +103,7 @@ func TestStatsWithCancelled(t *testing.T) {
 		b.must(b.one(i, ID(fmt.Sprint(i)), At(at)))
 	}
 	for i := range 200 {
-		_, err := b.Cancel(ctx, b.name, fmt.Sprint(i))
+		_, err := b.Cancel(ctx, ByID(b.name, fmt.Sprint(i)))
 		b.must(err)
 	}
 	step, begun := make(chan struct{}), make(chan struct{})
@@ -112,7 +112,7 @@ func TestStatsWithCancelled(t *testing.T) {
 	<-begun
 	b.must(b.one(1001, ID("waiting")))
 	for _, id := range []string{"running", "waiting"} {
-		_, err := b.Cancel(ctx, b.name, id)
+		_, err := b.Cancel(ctx, ByID(b.name, id))
 		b.must(err)
 	}
 	b.enqueue(2000, 2100)
@@ -248,7 +248,7 @@ func TestStatusBesideWrongType(t *testing.T) {
 			if st := b.status("a"); st.State != StateDelay {
 				t.Errorf("%+v", st)
 			}
-			b.must(b.Promote(context.Background(), b.name, "a"))
+			b.must(b.Promote(context.Background(), ByID(b.name, "a")))
 			if st := b.status("a"); st.State != StatePrepare {
 				t.Errorf("%+v", st)
 			}

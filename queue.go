@@ -165,7 +165,7 @@ func (q *Queue) open(ctx context.Context) error {
 		Hints: link.NewSubscription(node),
 	}
 	q.router = link.NewRouter(q.server)
-	q.sender = sender.New(q.router, asker{q}, q.conf.EnqueueTimeout)
+	q.sender = sender.New(q.router, asker{q: q}, q.conf.EnqueueTimeout)
 	q.opened = true
 	q.ready.Store(true)
 	return nil

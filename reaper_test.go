@@ -333,7 +333,7 @@ func TestClaimsComeInOneOrder(t *testing.T) {
 	}
 	first := ""
 	for range 5 {
-		replies, _, err := asker{q.Queue}.Ask(context.Background(), q.name, func(c *link.Call) {
+		replies, _, err := asker{q: q.Queue}.Ask(context.Background(), q.name, func(c *link.Call) {
 			c.AddScript(
 				store.Sweep,
 				11,

@@ -45,7 +45,7 @@ func TestSnooze(t *testing.T) {
 			q.wait(EventSnoozed, 1, 5*time.Second)
 			if id != "" {
 				q.until(5*time.Second, "its record says so", func() bool {
-					st, err := q.Status(t.Context(), q.name, id)
+					st, err := q.Status(t.Context(), ByID(q.name, id))
 					return err == nil && (st.State == StateDone || st.State == StateDoing || st.Attempt <= 1)
 				})
 			}
@@ -66,7 +66,7 @@ func TestSnooze(t *testing.T) {
 				t.Errorf("%d snoozed, %d looks", n, len(infos))
 			}
 			if id != "" {
-				out, err := q.Wait(t.Context(), q.name, id)
+				out, err := q.Wait(t.Context(), ByID(q.name, id))
 				if err != nil || out.Attempt != 2 || out.Kind != EventAcked {
 					t.Errorf("%+v, %v", out, err)
 				}
@@ -84,7 +84,7 @@ func TestSnoozeKeepsRecord(t *testing.T) {
 	q.receive(1, func(context.Context, int) error { return Snooze(time.Hour) })
 	q.enqueue(0, 1, ID("a"))
 	q.wait(EventSnoozed, 1, 5*time.Second)
-	st, err := q.Status(t.Context(), q.name, "a")
+	st, err := q.Status(t.Context(), ByID(q.name, "a"))
 	if err != nil || st.State != StateDelay || st.Attempt != 0 || time.Until(st.DueAt) < 50*time.Minute {
 		t.Errorf("%+v, %v", st, err)
 	}

@@ -37,7 +37,7 @@ func TestCancelDuringShutdown(t *testing.T) {
 		}
 		return false
 	})
-	_, err := o.Cancel(context.Background(), b.name, "a")
+	_, err := o.Cancel(context.Background(), ByID(b.name, "a"))
 	b.must(err)
 	began := time.Now()
 	<-ended
@@ -61,8 +61,8 @@ func TestPostponeAmongMany(t *testing.T) {
 	es, err := b.List(ctx, b.name, StateDelay, 1499, 1)
 	b.must(err)
 	id := es[0].ID
-	b.must(b.Postpone(ctx, b.name, id, In(2*time.Hour)))
-	b.must(b.Promote(ctx, b.name, id))
+	b.must(b.Postpone(ctx, ByID(b.name, id), In(2*time.Hour)))
+	b.must(b.Promote(ctx, ByID(b.name, id)))
 	st, _ := b.Stats(ctx, b.name)
 	t.Logf("status %v, prepare %d, delay %d", b.status(id).State, st[StatePrepare].Count, st[StateDelay].Count)
 	if st[StatePrepare].Count != 1 {
@@ -85,7 +85,7 @@ func TestPromoteSentTwice(t *testing.T) {
 		cut := p.On(redistest.ByScript(store.Postpone)(b.name), 1, redistest.CutAfter)
 		again := p.On(redistest.ByScript(store.Postpone)(b.name), 2, redistest.Call(func() {
 			if after == "it is being handled" {
-				st, err := o.Status(ctx, b.name, "a")
+				st, err := o.Status(ctx, ByID(b.name, "a"))
 				if err != nil {
 					t.Error(err)
 				}
@@ -93,7 +93,7 @@ func TestPromoteSentTwice(t *testing.T) {
 				s.Do("HSET", store.KeysOf(b.name).Running, serial[:], "somebody/0 1 1")
 				return
 			}
-			_, err := o.Cancel(ctx, b.name, "a")
+			_, err := o.Cancel(ctx, ByID(b.name, "a"))
 			if after == "another has its id" {
 				err = errors.Join(err, o.one(2, ID("a"), In(time.Hour)))
 			}
@@ -103,11 +103,11 @@ func TestPromoteSentTwice(t *testing.T) {
 		}))
 		soon := b.Promote
 		if i == 3 {
-			soon = func(ctx context.Context, channel, id string) error {
-				return b.Postpone(ctx, channel, id, At(time.Now().Add(-time.Hour)))
+			soon = func(ctx context.Context, r Ref) error {
+				return b.Postpone(ctx, r, At(time.Now().Add(-time.Hour)))
 			}
 		}
-		if err := soon(ctx, b.name, "a"); err != nil {
+		if err := soon(ctx, ByID(b.name, "a")); err != nil {
 			t.Errorf("%s: %v", after, err)
 		}
 		if cut.Struck() != 1 || again.Struck() != 1 {
@@ -132,7 +132,7 @@ func TestCancelAtLastAttempt(t *testing.T) {
 	o := newBench(t, s.URL())
 	b.must(b.one(1, ID("a")))
 	p.On(redistest.ByScript(store.Reject)(b.name), 1, redistest.Call(func() {
-		st, err := o.Cancel(ctx, b.name, "a")
+		st, err := o.Cancel(ctx, ByID(b.name, "a"))
 		t.Log(st.State, err)
 	}))
 	b.receive(1, func(context.Context, int) error { return errors.New("no") })
@@ -154,7 +154,7 @@ func TestCancelSentAgain(t *testing.T) {
 	o.name = b.name
 	b.must(b.one(1, ID("a")))
 	p.On(redistest.ByScript(store.Cancel)(b.name), 1, redistest.CutAfter)
-	st, err := b.Cancel(ctx, b.name, "a")
+	st, err := b.Cancel(ctx, ByID(b.name, "a"))
 	t.Logf("%v %v", st.State, err)
 	if errors.Is(err, ErrNotFound) {
 		t.Error("it was cancelled by this very call")

@@ -177,9 +177,9 @@ func TestCancelledRetryEnds(t *testing.T) {
 	o.name = b.name
 	b.must(b.one(1, ID("a")))
 	done := make(chan Outcome, 1)
-	go func() { oc, _ := o.Wait(ctx, b.name, "a"); done <- oc }()
+	go func() { oc, _ := o.Wait(ctx, ByID(b.name, "a")); done <- oc }()
 	b.waited(s, 1)
-	p.On(redistest.ByScript(store.Retry)(b.name), 1, redistest.Call(func() { o.Cancel(ctx, b.name, "a") }))
+	p.On(redistest.ByScript(store.Retry)(b.name), 1, redistest.Call(func() { o.Cancel(ctx, ByID(b.name, "a")) }))
 	b.receive(1, func(context.Context, int) error { return errors.New("no") })
 	oc := <-done
 	if d := time.Until(oc.EndedAt); d > time.Second {

@@ -21,8 +21,9 @@ const awaitedFor = time.Minute
 
 // awaited is a message that EnqueueAndWait enqueues.
 type awaited struct {
-	id     string
-	serial ulid.ULID
+	channel string
+	id      string
+	serial  ulid.ULID
 }
 
 // await gives the draft what finds its outcome: an id, and some time.
@@ -32,7 +33,7 @@ func (d *draft) await() {
 		x.ID = d.Element.Serial.String()
 	}
 	x.Retain = max(x.Retain, awaitedFor.Milliseconds())
-	d.awaited.id, d.awaited.serial = x.ID, d.Element.Serial
+	*d.awaited = awaited{d.Keys.Name, x.ID, d.Element.Serial}
 }
 
 // EnqueueAndWait enqueues a message and returns its outcome when it is over, as Enqueue and Wait do. A message without
@@ -48,32 +49,37 @@ func (q *Queue) EnqueueAndWait(ctx context.Context, m IMessage, opts ...Option) 
 	if a.id == "" {
 		return Outcome{}, errors.New("shunt: Queue.WrapEnqueue enqueued no message to wait for")
 	}
-	within, _ := unwrap(m)
-	out, err := q.wait(ctx, within.Channel(), a.id, &a.serial)
+	out, err := q.wait(ctx, a.channel, &wait{id: a.id, serial: &a.serial, seen: time.Now()})
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: the message is enqueued, and Wait finds it by this id", err)
 	}
 	return out, err
 }
 
-// Wait returns the outcome of the message with that id when it is over, at once if the outcome is kept already. The
+// Wait returns the outcome of a message with an ID when it is over, at once if the outcome is kept already. The
 // server publishes the end, and the Queue's subscription hears it, so Wait does not poll. Only ctx and Close bound it.
 // The outcome of a message that somebody waits for is kept for a minute at least.
 //
 // ErrNotFound: there is no such message, or it was over before Wait began, and no Retain kept its outcome. ErrLost:
-// Redis has lost it. ErrNotKept: the connection was away for longer than the outcome was kept.
-func (q *Queue) Wait(ctx context.Context, channel, id string) (Outcome, error) {
-	return q.wait(ctx, channel, id, nil)
+// Redis has lost it. ErrNotKept: the connection was away for longer than the outcome was kept. The end of a message
+// without an ID is announced to nobody, so r must have an ID.
+func (q *Queue) Wait(ctx context.Context, r Ref) (Outcome, error) {
+	if err := r.check(); err != nil {
+		return Outcome{}, err
+	}
+	if r.ID == "" {
+		return Outcome{}, r.failed("wait for", errors.New("nobody announces the end of a message without an ID: "+
+			"enqueue it with ID, or by EnqueueAndWait"))
+	}
+	w := &wait{id: r.ID}
+	if serial := r.ulid(); serial != (ulid.ULID{}) {
+		w.serial = &serial
+	}
+	return q.wait(ctx, r.Channel, w)
 }
 
-// wait waits for the message of that serial, where it is known.
-func (q *Queue) wait(ctx context.Context, channel, id string, serial *ulid.ULID) (Outcome, error) {
-	if err := checkID(id); err != nil {
-		return Outcome{}, err
-	}
-	if err := store.CheckChannel(channel); err != nil {
-		return Outcome{}, err
-	}
+// wait waits for a message, of which w has the id, and the serial where that is known.
+func (q *Queue) wait(ctx context.Context, channel string, w *wait) (Outcome, error) {
 	if err := q.open(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -81,10 +87,8 @@ func (q *Queue) wait(ctx context.Context, channel, id string, serial *ulid.ULID)
 		return Outcome{}, err
 	}
 	defer q.waits.Done()
-	w := &wait{
-		q: q, keys: store.KeysOf(channel), id: id, serial: serial, seen: time.Now(),
-		ended: make(chan store.Outcome, 16), ask: make(chan struct{}, 1),
-	}
+	w.q, w.keys = q, store.KeysOf(channel)
+	w.ended, w.ask = make(chan store.Outcome, 16), make(chan struct{}, 1)
 	hints := q.router.For(channel).Hints
 	l := hints.Listen(w.keys.Done, w.heard, w.listening)
 	defer func() {
@@ -94,7 +98,7 @@ func (q *Queue) wait(ctx context.Context, channel, id string, serial *ulid.ULID)
 	}()
 	out, err := w.run(ctx)
 	if err != nil {
-		err = fmt.Errorf("shunt: wait for %q on %q: %w", id, channel, err)
+		err = fmt.Errorf("shunt: wait for %q on %q: %w", w.id, channel, err)
 	}
 	return out, err
 }
@@ -105,7 +109,7 @@ type wait struct {
 	keys   *store.Keys
 	id     string
 	serial *ulid.ULID // of the message that is waited for; nil until the first answer
-	seen   time.Time  // where serial is known: when its message was last known to be alive
+	seen   time.Time  // when the message was last known to be alive; zero: never
 
 	ended    chan store.Outcome // of messages of that id, as published
 	ask      chan struct{}      // of capacity 1: the subscription has been confirmed, so Redis is asked once more
@@ -170,7 +174,7 @@ func (w *wait) isMine(serial ulid.ULID) bool { return w.serial == nil || *w.seri
 // look asks Redis what is known of the message. over: it is, or nothing is known of it.
 func (w *wait) look(ctx context.Context) (out Outcome, over bool, err error) {
 	asked := time.Now()
-	a, err := store.RunWait(ctx, asker{w.q}, w.keys, w.id, w.serial)
+	a, err := store.RunWait(ctx, asker{q: w.q}, w.keys, w.id, w.serial)
 	if err != nil {
 		return out, false, err
 	}

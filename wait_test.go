@@ -42,7 +42,7 @@ func TestWaitForQuick(t *testing.T) {
 		err error
 	}
 	c := make(chan end, 1)
-	go func() { o, err := w.Wait(context.Background(), b.name, "a"); c <- end{o, err} }()
+	go func() { o, err := w.Wait(context.Background(), ByID(b.name, "a")); c <- end{o, err} }()
 	b.waited(s, 1)
 	close(go_)
 	e := <-c
@@ -61,7 +61,7 @@ func TestWaitForQuickUnkept(t *testing.T) {
 	for i := range n {
 		id := fmt.Sprint(i)
 		b.must(b.one(i, ID(id), In(time.Duration(rand.IntN(4))*time.Millisecond)))
-		_, err := b.Wait(context.Background(), b.name, id)
+		_, err := b.Wait(context.Background(), ByID(b.name, id))
 		if errors.Is(err, ErrNotKept) {
 			missed++
 		} else if err != nil && !errors.Is(err, ErrNotFound) {
@@ -81,7 +81,7 @@ func TestWaitEndsWithClose(t *testing.T) {
 	b := newBench(t, s.URL())
 	b.must(b.one(1, ID("a")))
 	ended := make(chan error, 1)
-	go func() { _, err := b.Wait(context.Background(), b.name, "a"); ended <- err }()
+	go func() { _, err := b.Wait(context.Background(), ByID(b.name, "a")); ended <- err }()
 	b.waited(s, 1)
 	b.must(b.Close())
 	began := time.Now()
@@ -108,7 +108,7 @@ func TestManyWaits(t *testing.T) {
 		g.Add(1)
 		go func() {
 			defer g.Done()
-			if o, err := b.Wait(context.Background(), b.name, fmt.Sprint(i)); err != nil || o.Kind != EventAcked {
+			if o, err := b.Wait(context.Background(), ByID(b.name, fmt.Sprint(i))); err != nil || o.Kind != EventAcked {
 				t.Errorf("%v %v", o, err)
 			}
 		}()
@@ -175,10 +175,10 @@ func TestEnqueueAndWaitFails(t *testing.T) {
 	if _, err := q.EnqueueAndWait(t.Context(), m); !errors.Is(err, ErrDuplicate) {
 		t.Errorf("%v", err)
 	}
-	if st, err := q.Status(t.Context(), q.name, "a"); err != nil || st.State != StatePrepare {
+	if st, err := q.Status(t.Context(), ByID(q.name, "a")); err != nil || st.State != StatePrepare {
 		t.Errorf("%+v, %v", st, err)
 	}
-	_, err = q.Wait(t.Context(), q.name, "b")
+	_, err = q.Wait(t.Context(), ByID(q.name, "b"))
 	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "EnqueueAndWait") {
 		t.Errorf("%v", err)
 	}
@@ -199,7 +199,7 @@ func TestWaitForLost(t *testing.T) {
 			q.enqueue(0, 1, ID("a"))
 			ended := make(chan error, 1)
 			go func() {
-				_, err := q.Wait(t.Context(), q.name, "a")
+				_, err := q.Wait(t.Context(), ByID(q.name, "a"))
 				ended <- err
 			}()
 			q.waited(s, 1)
@@ -230,7 +230,7 @@ func TestWaitWhileCut(t *testing.T) {
 	}
 	ended := make(chan end, 1)
 	go func() {
-		out, err := w.Wait(t.Context(), q.name, "a")
+		out, err := w.Wait(t.Context(), ByID(q.name, "a"))
 		ended <- end{out, err}
 	}()
 	q.waited(s, 1)

@@ -138,7 +138,7 @@ func (s shuntQueue) taken(context.Context) (int, error) {
 }
 
 func (s shuntQueue) status(ctx context.Context, id string) (due time.Time, found bool, err error) {
-	st, err := s.q.Status(ctx, s.name, id)
+	st, err := s.q.Status(ctx, shunt.ByID(s.name, id))
 	if errors.Is(err, shunt.ErrNotFound) {
 		return due, false, nil
 	}
@@ -146,12 +146,12 @@ func (s shuntQueue) status(ctx context.Context, id string) (due time.Time, found
 }
 
 func (s shuntQueue) cancel(ctx context.Context, id string) error {
-	_, err := s.q.Cancel(ctx, s.name, id)
+	_, err := s.q.Cancel(ctx, shunt.ByID(s.name, id))
 	return err
 }
 
 func (s shuntQueue) postpone(ctx context.Context, id string, due time.Time) error {
-	return s.q.Postpone(ctx, s.name, id, shunt.At(due))
+	return s.q.Postpone(ctx, shunt.ByID(s.name, id), shunt.At(due))
 }
 
 // interrupt cancels messages in the hands of one Queue by another, as another process would, and tells how long each
@@ -182,7 +182,7 @@ func (s shuntQueue) interrupt(ctx context.Context, n int, stall time.Duration) (
 			return nil, errors.New("a message was not handled")
 		}
 		began := time.Now()
-		if _, err := other.Cancel(ctx, s.name, id); err != nil {
+		if _, err := other.Cancel(ctx, shunt.ByID(s.name, id)); err != nil {
 			return nil, err
 		}
 		select {

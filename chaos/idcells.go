@@ -161,7 +161,7 @@ func (w *world) tell(n *namer, cut bool) {
 	}
 	over := func(tale string) {
 		if !w.within(8*time.Second, func() bool {
-			_, err := w.direct.Status(context.Background(), n.channel, id(tale))
+			_, err := w.direct.Status(context.Background(), shunt.ByID(n.channel, id(tale)))
 			return errors.Is(err, shunt.ErrNotFound)
 		}) {
 			w.Errorf("%s: its ID is never free", tale)
@@ -207,7 +207,7 @@ func (w *world) tell(n *namer, cut bool) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 		defer cancel()
-		if o, err := n.q.Wait(ctx, n.channel, id("awaited")); (err != nil || o.Kind != shunt.EventAcked) &&
+		if o, err := n.q.Wait(ctx, shunt.ByID(n.channel, id("awaited"))); (err != nil || o.Kind != shunt.EventAcked) &&
 			link.Code(err) != "WRONGTYPE" {
 			w.Errorf("wait: %+v, %v", o, err)
 		}

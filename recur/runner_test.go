@@ -443,7 +443,7 @@ func TestID(t *testing.T) {
 		b.add("b", Every(100*time.Millisecond), With(shunt.ID("b"), shunt.Expire(300*time.Millisecond)))
 		b.run()
 		b.until(5*time.Second, "ticks", func() bool { return b.entry("a").Count >= 5 && b.entry("b").Count >= 8 })
-		status, err := b.Status(context.Background(), b.channel, "a")
+		status, err := b.Status(context.Background(), shunt.ByID(b.channel, "a"))
 		if err != nil || status.State != shunt.StatePrepare {
 			t.Errorf("%+v, %v", status, err)
 		}

@@ -199,7 +199,7 @@ func (s *stage) wait() (time.Duration, error) {
 
 // result is the result of the acked message, if one is kept.
 func (s *stage) result() ([]byte, error) {
-	status, err := s.Status(context.Background(), s.channel, s.id)
+	status, err := s.Status(context.Background(), shunt.ByID(s.channel, s.id))
 	if errors.Is(err, shunt.ErrNotFound) {
 		return nil, nil
 	}

@@ -145,7 +145,7 @@ func (o *office) order(ctx context.Context, name string, takes time.Duration) er
 
 // collect waits for a report, wherever it was ordered and is made.
 func (o *office) collect(ctx context.Context, name string) error {
-	end, err := o.q.Wait(ctx, o.report.Channel(), name)
+	end, err := o.q.Wait(ctx, shunt.ByID(o.report.Channel(), name))
 	if err == nil {
 		o.tell("got", "%s (%s): %s", name, end.Kind, end.Result)
 	}

@@ -125,7 +125,7 @@ func (t *tour) visitWest(ctx context.Context, name string) error {
 		shunt.MaxAttempts(1)); err != nil {
 		return err
 	}
-	end, err := t.q.Wait(ctx, t.visit.Channel(), id)
+	end, err := t.q.Wait(ctx, shunt.ByID(t.visit.Channel(), id))
 	if err == nil && end.Kind != shunt.EventAcked {
 		err = fmt.Errorf("the customer in west was not served: %s", end.Failure)
 	}
@@ -157,7 +157,7 @@ func (t *tour) cancelling(ctx context.Context) error {
 	}
 	// Nobody tells of a beginning: one looks.
 	for state := shunt.StatePrepare; state != shunt.StateDoing; {
-		s, err := t.q.Status(ctx, t.report.Channel(), "year")
+		s, err := t.q.Status(ctx, shunt.ByID(t.report.Channel(), "year"))
 		if err == nil {
 			state, err = s.State, wait(ctx, 50*time.Millisecond)
 		}
@@ -172,7 +172,7 @@ func (t *tour) cancelling(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"decade", "year"} { // the other way round, west would begin decade in between
-		before, err := t.q.Cancel(ctx, t.report.Channel(), name)
+		before, err := t.q.Cancel(ctx, shunt.ByID(t.report.Channel(), name))
 		if err != nil {
 			return err
 		}

@@ -28,10 +28,13 @@ type Hint struct {
 	Serial ulid.ULID     // HintCancelled
 }
 
+// cancelWord begins a hint of HintCancelled, here and in lua/cancel.lua.
+const cancelWord = "cancel"
+
 // ParseHint reads what was published: the ms until a due time, or a word and what it is about.
 func ParseHint(payload string) Hint {
 	word, rest, _ := strings.Cut(payload, " ")
-	if word == "cancel" && len(rest) == len(ulid.ULID{}) {
+	if word == cancelWord && len(rest) == len(ulid.ULID{}) {
 		return Hint{Kind: HintCancelled, Serial: ulid.ULID([]byte(rest))}
 	}
 	if ms, err := strconv.ParseInt(payload, 10, 64); err == nil {

@@ -75,18 +75,6 @@ func SetPage(ctx context.Context, a Asker, k *Keys, set string, latest bool, off
 	return allScored(v), nil
 }
 
-// DueAt gives a page of the elements that are due at one time.
-func DueAt(ctx context.Context, a Asker, k *Keys, due time.Time, page, size int) ([]Scored, error) {
-	at := due.UnixMilli()
-	v, err := askOne(ctx, a, k.Name, func(c *link.Call) {
-		c.Add("ZRANGEBYSCORE", k.Delay, at, at, "WITHSCORES", "LIMIT", page*size, size)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return allScored(v), nil
-}
-
 func allScored(v any) []Scored {
 	vs, _ := redis.Values(v, nil)
 	var all []Scored
@@ -226,14 +214,18 @@ type Revival struct {
 }
 
 // RunRevive puts dead elements back into prepare, those that are still there and whose id is free, and counts them. A
-// repeat counts only what the first time has left.
-func RunRevive(ctx context.Context, a Asker, k *Keys, dead []Revival) (int, error) {
+// repeat counts only what the first time has left. twice: it was sent again.
+func RunRevive(ctx context.Context, a Asker, k *Keys, dead []Revival) (n int, twice bool, err error) {
 	args := []any{k.Dead, k.Prepare, k.IDs, k.Running}
 	for _, d := range dead {
 		args = append(args, d.Raw, d.Next, d.ID)
 	}
-	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { c.AddScript(Revive, 4, args...) })
-	return redis.Int(v, err)
+	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) { c.AddScript(Revive, 4, args...) })
+	if err != nil {
+		return 0, twice, err
+	}
+	n, err = redis.Int(replies[0].Any(), nil)
+	return n, twice, err
 }
 
 // DeleteDead deletes dead elements, and counts those that were there.

@@ -1,9 +1,15 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
@@ -49,7 +55,7 @@ func TestPages(t *testing.T) {
 				f.Fatalf("%+v: %q", c, got)
 			}
 		}
-		n, err := RunRevive(ctx, f, f.k, []Revival{{Raw: []byte("early"), Next: []byte("revived")},
+		n, _, err := RunRevive(ctx, f, f.k, []Revival{{Raw: []byte("early"), Next: []byte("revived")},
 			{Raw: []byte("none"), Next: []byte("none")}})
 		if f.must(err); n != 1 {
 			f.Fatalf("%d were revived", n)
@@ -113,6 +119,131 @@ func TestCountAndPurge(t *testing.T) {
 	})
 }
 
+// A message is found among others by its serial, a bare payload by its SHA-1, and either by an id.
+func TestSeek(t *testing.T) {
+	each(t, func(f *fixture) {
+		ctx := context.Background()
+		var es []*element.Element
+		for i := range 3 * seekSome / 2 {
+			es = append(es, named(fmt.Sprint(i)))
+		}
+		for chunk := range slices.Chunk(es, 100) {
+			f.enqueue(Now, 0, chunk...)
+		}
+		f.run(func(c *link.Call) { AddPush(c, f.k, []byte("bare")) })
+		for at, i := range []int{0, 1, seekSome, len(es) - 1} {
+			raw := es[i].Encode()
+			f.s.Do("ZADD", f.k.Dead, 1000+at%2, raw)
+			for _, key := range []string{f.k.Prepare, f.k.Dead} {
+				set := key == f.k.Dead
+				for _, what := range []Sought{{Identity: string(es[i].Serial[:])}, {ID: es[i].ID()},
+					{Identity: string(es[i].Serial[:]), At: time.UnixMilli(int64(1000 + at%2))}} {
+					found, err := RunSeek(ctx, f, f.k, key, set, what)
+					f.must(err)
+					if found == nil || !bytes.Equal(found.Raw, raw) || set && found.At.UnixMilli() != int64(1000+at%2) {
+						f.Fatalf("%d in %s by %+v: %+v", i, key, what, found)
+					}
+				}
+			}
+		}
+		bare := element.Element{Bare: true}
+		found, err := RunSeek(ctx, f, f.k, f.k.Prepare, false, Sought{Identity: bare.Identity([]byte("bare"))})
+		if f.must(err); found == nil || string(found.Raw) != "bare" {
+			f.Fatalf("%+v", found)
+		}
+		serial := element.NewSerial()
+		for _, what := range []Sought{{Identity: string(serial[:])}, {ID: "none"}} {
+			if found, err := RunSeek(ctx, f, f.k, f.k.Prepare, false, what); found != nil || err != nil {
+				f.Fatalf("%+v, %v", found, err)
+			}
+		}
+	})
+}
+
+// A page is bounded by its bytes, begins where it is told, and has one element at least.
+func TestPage(t *testing.T) {
+	each(t, func(f *fixture) {
+		ctx := context.Background()
+		large := bytes.Repeat([]byte("x"), pageBytes+1)
+		for i := range 300 {
+			f.s.Do("ZADD", f.k.Dead, i/10, fmt.Sprintf("%03d", i))
+		}
+		f.s.Do("ZADD", f.k.Dead, 500, append([]byte("1"), large...), 501, append([]byte("2"), large...))
+		for _, c := range []struct {
+			Span
+			n     int
+			first string
+		}{
+			{Span{}, pageMost, "000"}, {Span{From: time.UnixMilli(3)}, pageMost, "030"},
+			{Span{From: time.UnixMilli(3), Skip: 7}, pageMost, "037"}, {Span{To: time.UnixMilli(1)}, 20, "000"},
+			{Span{From: time.UnixMilli(29), To: time.UnixMilli(30), Skip: 10}, 0, ""},
+			{Span{From: time.UnixMilli(500)}, 1, "1x"}, {Span{From: time.UnixMilli(500), Skip: 1}, 1, "2x"},
+		} {
+			page, err := RunPage(ctx, f, f.k, f.k.Dead, c.Span)
+			f.must(err)
+			if len(page) != c.n || c.n > 0 && !strings.HasPrefix(string(page[0].Raw), c.first) {
+				f.Fatalf("%+v: %d elements, want %d that begin with %q", c.Span, len(page), c.n, c.first)
+			}
+		}
+		n, err := SetCount(ctx, f, f.k, f.k.Dead)
+		if f.must(err); n != 302 {
+			f.Fatalf("%d are counted", n)
+		}
+	})
+}
+
+// What is hastened waits at once, in order, and its record says so; what is removed is gone; what is dropped frees its
+// id.
+func TestBySerial(t *testing.T) {
+	each(t, func(f *fixture) {
+		ctx := context.Background()
+		a, b := named("a"), named("b")
+		f.enqueue(In, 60_000, a, b)
+		n, err := RunHasten(ctx, f, f.k, []Hastened{{a.Encode(), "a"}, {b.Encode(), "b"}, {[]byte("none"), ""}})
+		if f.must(err); n != 2 || f.state("a") != 'p' || f.state("b") != 'p' {
+			f.Fatalf("%d hastened; the records say %q %q", n, f.state("a"), f.state("b"))
+		}
+		n, err = RunHasten(ctx, f, f.k, []Hastened{{a.Encode(), "a"}})
+		if f.must(err); n != 0 {
+			f.Fatalf("%d hastened again", n)
+		}
+		f.lengths(2, 0, 0, 0)
+		if h := f.take(0, 1); h[0].ID() != "a" {
+			f.Fatalf("%q is taken first", h[0].ID())
+		}
+		if was, _, err := Remove(ctx, f, f.k, f.k.Prepare, false, b.Encode()); !was || err != nil {
+			f.Fatal(was, err)
+		}
+		if was, _, err := Remove(ctx, f, f.k, f.k.Prepare, false, b.Encode()); was || err != nil {
+			f.Fatal(was, err)
+		}
+		f.s.Do("ZADD", f.k.Delay, 5, "late")
+		p, err := RunPostpone(ctx, f, f.k, "", ulid.ULID{}, At, 7, []byte("late"), true)
+		if f.must(err); p.Result != Postponed {
+			f.Fatalf("%+v", p)
+		}
+		p, err = RunPostpone(ctx, f, f.k, "", ulid.ULID{}, In, 60_000, []byte("late"), true)
+		if f.must(err); p.Result == Postponed { // the first one was past, so it waits now
+			f.Fatalf("%+v", p)
+		}
+		f.enqueue(Now, 0, named("c", func(x *element.Extra) { x.Retain, x.Unique = 60_000, 60_000 }))
+		f.take(1, 1)
+		h := f.take(1, 1)
+		f.leave(1, h[0], &Verdict{}, &Bounds{})
+		for _, want := range []bool{true, false} {
+			if was, err := RunDrop(ctx, f, f.k, "c", h[0].Serial); was != want || err != nil {
+				f.Fatal(was, err)
+			}
+		}
+		if state := f.state("c"); state != 0 {
+			f.Fatalf("the record says %q", state)
+		}
+		if kept := f.s.Do("EXISTS", f.k.Done, f.k.Kept); kept != int64(0) {
+			f.Fatal("something is kept")
+		}
+	})
+}
+
 // A key of the wrong type is an error of its question.
 func TestWrongType(t *testing.T) {
 	each(t, func(f *fixture) {
@@ -130,10 +261,17 @@ func TestWrongType(t *testing.T) {
 		_, _, purge := RunPurge(ctx, f, f.k, f.k.Prepare, false, 1, true)
 		_, table := ReadRecurTable(ctx, f, f.k)
 		_, _, mark := ReadRecurMark(ctx, f, f.k)
+		_, seek := RunSeek(ctx, f, f.k, f.k.Prepare, false, Sought{ID: "a"})
+		_, page := RunPage(ctx, f, f.k, f.k.Dead, Span{})
+		_, size := SetCount(ctx, f, f.k, f.k.Dead)
+		_, hasten := RunHasten(ctx, f, f.k, nil)
+		_, drop := RunDrop(ctx, f, f.k, "a", element.NewSerial())
+		_, _, remove := Remove(ctx, f, f.k, f.k.Dead, true, []byte("x"))
 		_, write := WriteRecur(ctx, f, f.k, "a", "", "head\n")
 		for name, err := range map[string]error{
 			"list": list, "set": set, "done": done, "count": count, "status": status, "wait": wait,
 			"purge": purge, "table": table, "mark": mark, "write": write,
+			"seek": seek, "page": page, "size": size, "hasten": hasten, "drop": drop, "remove": remove,
 		} {
 			if link.Code(err) != "WRONGTYPE" {
 				f.Errorf("%s: %v", name, err)

@@ -1,0 +1,188 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// Filter says which messages RetryAllDead, DeleteAllDead and PromoteAll are for: those that all its fields fit. The
+// zero Filter fits every message.
+type Filter struct {
+	Failure     string            // is part of the text of the last failure
+	Type        string            // is the type name
+	IDPrefix    string            // begins the ID
+	Headers     map[string]string // are among the headers
+	MinAttempts int               // so many have failed at least; 1: each that is to be tried again
+	Since       time.Time         // it died then or later; of PromoteAll it is due then or later
+	Until       time.Time         // it died, or is due, then or earlier
+	Match       func(Entry) bool  // returns true; called for those that all else fits
+
+	Limit int // it ends after so many messages that fit; 0: no limit
+	// From goes on where an earlier call ended: it is that call's Bulk.Next.
+	From string
+}
+
+func (f *Filter) fits(e *Entry) bool {
+	if !strings.Contains(e.Failure, f.Failure) || f.Type != "" && e.Type != f.Type ||
+		!strings.HasPrefix(e.ID, f.IDPrefix) || e.Attempts < f.MinAttempts {
+		return false
+	}
+	for key, value := range f.Headers {
+		if v, has := e.Headers[key]; !has || v != value {
+			return false
+		}
+	}
+	return f.Match == nil || f.Match(*e)
+}
+
+// Bulk is what became of a call for all messages that fit a Filter.
+type Bulk struct {
+	Looked int // messages that were looked at
+	Done   int // of these, those that were moved or deleted
+	// Next goes on as Filter.From after an error, an ended context or a Limit; empty: all were looked at.
+	Next string
+}
+
+// RetryAllDead puts all dead messages that fit back into their channel, the one that died first in front, as RetryDead
+// does. It looks at as many as were dead when it began, in pages of up to 100 messages or 256 KB: so it holds up
+// nobody, however many there are, and takes the memory of one page. An ID that is another's by now keeps its message
+// dead, and it is not counted as Done.
+//
+// Where it ends early, by an error, ctx or Limit, Bulk says how far it came, and Next goes on from there. After a lost
+// reply it asks once more, and what the first time had done is not counted.
+func (q *Queue) RetryAllDead(ctx context.Context, channel string, f Filter) (Bulk, error) {
+	return q.bulk(ctx, "retry all dead of", channel, StateDead, f, func(k *store.Keys, es []Entry) (int, error) {
+		n, _, err := q.revive(ctx, k, es)
+		return n, err
+	})
+}
+
+// DeleteAllDead deletes all dead messages that fit, for good, as RetryAllDead goes through them.
+func (q *Queue) DeleteAllDead(ctx context.Context, channel string, f Filter) (Bulk, error) {
+	return q.bulk(ctx, "delete all dead of", channel, StateDead, f, func(k *store.Keys, es []Entry) (int, error) {
+		return q.deleteDead(ctx, k, es)
+	})
+}
+
+// PromoteAll makes all delayed messages that fit due now, as RetryAllDead goes through them. With MinAttempts 1 it runs
+// all retries now, and leaves what was only enqueued for later.
+func (q *Queue) PromoteAll(ctx context.Context, channel string, f Filter) (Bulk, error) {
+	return q.bulk(ctx, "promote all of", channel, StateDelay, f, func(k *store.Keys, es []Entry) (int, error) {
+		all := make([]store.Hastened, len(es))
+		for i, e := range es {
+			all[i] = store.Hastened{Raw: e.raw, ID: e.ID}
+		}
+		return store.RunHasten(ctx, asker{q: q}, k, all)
+	})
+}
+
+// place is how far a bulk call has come: it has looked at all of a lower score, and at so many of that score that stay.
+type place struct {
+	at   time.Time // zero: at none
+	stay int
+}
+
+// String is Bulk.Next.
+func (p place) String() string {
+	if p.at.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%d+%d", p.at.UnixMilli(), p.stay)
+}
+
+func parsePlace(text string) (p place, err error) {
+	if text == "" {
+		return p, nil
+	}
+	at, stay, _ := strings.Cut(text, "+")
+	ms, err1 := strconv.ParseInt(at, 10, 64)
+	n, err2 := strconv.Atoi(stay)
+	if err1 != nil || err2 != nil || n < 0 {
+		return p, fmt.Errorf("Filter.From %.40q is no Bulk.Next", text)
+	}
+	return place{time.UnixMilli(ms), n}, nil
+}
+
+// pass takes in that a page was looked at, and that some of those that fit have left.
+func (p *place) pass(page, fit []Entry, left int) {
+	last := page[len(page)-1].at()
+	of := func(es []Entry) (n int) {
+		for i := range es {
+			if es[i].at().Equal(last) {
+				n++
+			}
+		}
+		return n
+	}
+	stay := of(page) - of(fit) // which of fit have stayed nobody knows: at worst, some of the last are looked at again
+	if of(fit) == len(fit) {
+		stay = of(page) - left
+	}
+	if p.at.Equal(last) {
+		stay += p.stay
+	}
+	p.at, p.stay = last, stay
+}
+
+// bulk calls do for the messages of delay or dead that fit, a page at a time.
+func (q *Queue) bulk(
+	ctx context.Context, what, channel string, state State, f Filter, do func(*store.Keys, []Entry) (int, error),
+) (b Bulk, err error) {
+	failed := func(err error) (Bulk, error) { return b, fmt.Errorf("shunt: %s %q: %w", what, channel, err) }
+	if f.Limit < 0 || f.MinAttempts < 0 {
+		return failed(fmt.Errorf("Limit %d and MinAttempts %d: want 0 or more", f.Limit, f.MinAttempts))
+	}
+	p, err := parsePlace(f.From)
+	if err != nil {
+		return failed(err)
+	}
+	b.Next = f.From
+	k := store.KeysOf(channel)
+	key, _ := holds(k, state)
+	count, err := store.SetCount(ctx, asker{q: q}, k, key)
+	if err != nil {
+		return failed(err)
+	}
+	for b.Looked < count { // what came later, a retry that has failed again perhaps, is another call's
+		span := store.Span{From: p.at, To: f.Until, Skip: p.stay}
+		if f.Since.After(p.at) {
+			span.From, span.Skip = f.Since, 0
+		}
+		scored, err := store.RunPage(ctx, asker{q: q}, k, key, span)
+		if err != nil {
+			return failed(err)
+		}
+		page := scoredEntries(channel, state, scored)
+		if len(page) == 0 {
+			break
+		}
+		var fit []Entry
+		for i := range page {
+			if f.fits(&page[i]) {
+				if fit = append(fit, page[i]); f.Limit > 0 && b.Done+len(fit) == f.Limit {
+					page = page[:i+1]
+					break
+				}
+			}
+		}
+		left := 0
+		if len(fit) > 0 {
+			if left, err = do(k, fit); err != nil {
+				b.Done += left
+				return failed(err)
+			}
+		}
+		p.pass(page, fit, left)
+		b.Looked, b.Done, b.Next = b.Looked+len(page), b.Done+left, p.String()
+		if f.Limit > 0 && b.Done >= f.Limit {
+			return b, nil
+		}
+	}
+	b.Next = ""
+	return b, nil
+}

@@ -1,0 +1,207 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// buries puts n dead letters into the bench's channel, of which each is made by of. Several died in each ms.
+func (b *bench) buries(s redistest.Backend, n, inMS int, of func(i int, e *element.Element)) {
+	b.t.Helper()
+	k := store.KeysOf(b.name)
+	for i := range n {
+		e := element.Element{Serial: element.NewSerial(), Payload: fmt.Append(nil, i), Attempts: 1}
+		if of != nil {
+			of(i, &e)
+		}
+		s.Do("ZADD", k.Dead, 1000+i/inMS, e.Encode())
+	}
+}
+
+// waits are the numbers that wait, the next one first.
+func (b *bench) waits() (is []int) {
+	b.t.Helper()
+	es, err := b.List(context.Background(), b.name, StatePrepare, 0, 0)
+	b.must(err)
+	for _, e := range es {
+		var i int
+		b.must(json.Unmarshal(e.Payload, &i))
+		is = append(is, i)
+	}
+	return is
+}
+
+// Each field of a Filter leaves out what it does not fit.
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		for name, c := range map[string]struct {
+			Filter
+			want []int
+		}{
+			"all":      {Filter{}, []int{0, 1, 2, 3}},
+			"failure":  {Filter{Failure: "time"}, []int{1, 3}},
+			"type":     {Filter{Type: "Welcome"}, []int{2}},
+			"id":       {Filter{IDPrefix: "order-"}, []int{3}},
+			"headers":  {Filter{Headers: map[string]string{"k": "v"}}, []int{0}},
+			"header":   {Filter{Headers: map[string]string{"k": ""}}, nil},
+			"attempts": {Filter{MinAttempts: 2}, []int{1}},
+			"since":    {Filter{Since: time.UnixMilli(1002)}, []int{2, 3}},
+			"until":    {Filter{Until: time.UnixMilli(1001)}, []int{0, 1}},
+			"match":    {Filter{Match: func(e Entry) bool { return string(e.Payload) == "2" }}, []int{2}},
+			"several":  {Filter{Failure: "time", Since: time.UnixMilli(1002)}, []int{3}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, s.URL())
+				b.buries(s, 4, 1, func(i int, e *element.Element) {
+					switch i {
+					case 0:
+						_ = e.SetHeader("k", "v")
+					case 1:
+						e.Attempts = 2
+						e.SetFailure("no time")
+					case 2:
+						e.SetType("Welcome")
+					case 3:
+						e.Extra = &element.Extra{ID: "order-3"}
+						e.SetFailure("time is over")
+					}
+				})
+				n, err := b.RetryAllDead(t.Context(), b.name, c.Filter)
+				if err != nil || n.Done != len(c.want) || n.Next != "" {
+					t.Errorf("%+v, %v", n, err)
+				}
+				if got := b.waits(); !slices.Equal(got, c.want) {
+					t.Errorf("%v wait, want %v", got, c.want)
+				}
+			})
+		}
+	})
+}
+
+// A bulk call that ends early goes on where it was: all that fit are met once, although many died in one ms and others
+// stay there.
+func TestBulkGoesOn(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		for _, inMS := range []int{1, 7, 1000} {
+			t.Run(fmt.Sprint(inMS), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, s.URL())
+				const all = 1000
+				b.buries(s, all, inMS, nil)
+				f := Filter{Limit: 90, Match: func(e Entry) bool { return strings.HasSuffix(string(e.Payload), "3") }}
+				sum, calls := Bulk{}, 0
+				for ; ; calls++ {
+					n, err := b.RetryAllDead(t.Context(), b.name, f)
+					b.must(err)
+					sum.Done, sum.Looked = sum.Done+n.Done, sum.Looked+n.Looked
+					if f.From = n.Next; n.Next == "" {
+						break
+					}
+				}
+				if sum.Done != all/10 || calls != 1 || sum.Looked != all {
+					t.Errorf("%+v after %d calls", sum, calls)
+				}
+				got := b.waits()
+				slices.Sort(got)
+				if len(slices.Compact(got)) != all/10 {
+					t.Errorf("%d wait", len(got))
+				}
+				n, err := b.DeleteAllDead(t.Context(), b.name, Filter{})
+				if err != nil || n.Done != all-all/10 || n.Looked != n.Done {
+					t.Errorf("%+v, %v", n, err)
+				}
+			})
+		}
+	})
+}
+
+// A bulk call that fails says how far it came.
+func TestBulkFails(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	b.buries(s, 300, 1, nil)
+	p.On(redistest.ByScript(store.Revive)(b.name), 2, redistest.ReplyError("ERR no"))
+	n, err := b.RetryAllDead(t.Context(), b.name, Filter{})
+	if err == nil || n.Done != 100 || n.Next == "" {
+		t.Fatalf("%+v, %v", n, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.RetryAllDead(ctx, b.name, Filter{From: n.Next}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	n, err = b.RetryAllDead(t.Context(), b.name, Filter{From: n.Next})
+	if err != nil || n.Done != 200 {
+		t.Errorf("%+v, %v", n, err)
+	}
+	for _, f := range []Filter{{Limit: -1}, {MinAttempts: -1}, {From: "x"}, {From: "1"}, {From: "1+-1"}} {
+		if _, err := b.RetryAllDead(t.Context(), b.name, f); err == nil {
+			t.Errorf("%+v has no error", f)
+		}
+	}
+}
+
+// Those whose ID is another's stay dead, a whole page of one ms too, and hold up no other.
+func TestRetryAllDeadBesideTakenIDs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	const taken = 150
+	b.buries(s, taken+50, 1000, func(i int, e *element.Element) {
+		if i < taken {
+			e.Extra = &element.Extra{ID: fmt.Sprint("id", i)}
+		}
+	})
+	for i := range taken {
+		b.must(b.one(i, ID(fmt.Sprint("id", i)), In(time.Hour)))
+	}
+	n, err := b.RetryAllDead(t.Context(), b.name, Filter{})
+	if err != nil || n.Done != 50 || n.Looked != taken+50 {
+		t.Errorf("%+v, %v", n, err)
+	}
+}
+
+// PromoteAll runs all retries now, and leaves what was enqueued for later.
+func TestPromoteAll(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return time.Hour } })
+		seen := newTally()
+		stop := b.receive(1, func(_ context.Context, i int) error {
+			if seen.add(i) == 1 {
+				return errOops
+			}
+			return nil
+		})
+		b.enqueue(0, 2)
+		b.must(b.one(2, ID("a")))
+		b.must(b.one(3, In(time.Hour)))
+		b.wait(EventRetried, 3, 5*time.Second)
+		n, err := b.PromoteAll(t.Context(), b.name, Filter{MinAttempts: 1})
+		if err != nil || n.Done != 3 {
+			t.Errorf("%+v, %v", n, err)
+		}
+		b.wait(EventAcked, 3, 5*time.Second)
+		b.must(stop(context.Background()))
+		b.noID("a")
+		b.must(b.one(4, ID("b"), In(time.Hour)))
+		n, err = b.PromoteAll(t.Context(), b.name, Filter{})
+		if err != nil || n.Done != 2 || b.status("b").State != StatePrepare {
+			t.Errorf("%+v, %v; %+v", n, err, b.status("b"))
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// seekSome is how many elements one script looks through for one.
+const seekSome = 1000
+
+// Sought is what a search is for: an identity (see element.Identity), or an id.
+type Sought struct {
+	Identity string
+	ID       string // where Identity is empty
+	At       time.Time
+}
+
+// RunSeek looks for one message in a list, or a set, of the channel; nil: it is not there. Where At is set the
+// element's score is known, and only those of that score are looked at.
+func RunSeek(ctx context.Context, a Asker, k *Keys, key string, set bool, s Sought) (*Scored, error) {
+	kind, by, what, score := "list", "serial", s.Identity, ""
+	if set {
+		kind = "set"
+	}
+	if what == "" {
+		by, what = "id", s.ID
+	}
+	if set && !s.At.IsZero() {
+		score = fmt.Sprint(s.At.UnixMilli())
+	}
+	for from := 0; ; {
+		v, err := askOne(ctx, a, k.Name, func(c *link.Call) {
+			c.AddScript(Seek, 1, key, kind, by, []byte(what), from, seekSome, score)
+		})
+		vs, err := redis.Values(v, err)
+		if err != nil || len(vs) == 0 {
+			return nil, err
+		}
+		if len(vs) == 3 {
+			ms, _ := redis.Float64(vs[2], nil)
+			return &Scored{Raw: bytesOf(vs[1]), At: time.UnixMilli(int64(ms))}, nil
+		}
+		looked, _ := redis.Int(vs[0], nil)
+		if looked == 0 {
+			return nil, nil
+		}
+		from += looked
+	}
+}
+
+// The bounds of one page: one script reads it.
+const (
+	pageMost  = 100
+	pageBytes = 256 << 10
+)
+
+// Span is a part of a set: the scores between two, after so many elements of the lowest.
+type Span struct {
+	From, To time.Time // zero: no bound
+	Skip     int
+}
+
+// RunPage gives some elements of a set, the lowest score first. There is one at least, where any is in the span.
+func RunPage(ctx context.Context, a Asker, k *Keys, set string, s Span) ([]Scored, error) {
+	low, high := "-inf", "+inf"
+	if !s.From.IsZero() {
+		low = fmt.Sprint(s.From.UnixMilli())
+	}
+	if !s.To.IsZero() {
+		high = fmt.Sprint(s.To.UnixMilli())
+	}
+	v, err := askOne(ctx, a, k.Name, func(c *link.Call) {
+		c.AddScript(Page, 1, set, low, high, s.Skip, pageMost, pageBytes)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return allScored(v), nil
+}
+
+// SetCount is how many elements a set of the channel has.
+func SetCount(ctx context.Context, a Asker, k *Keys, set string) (int, error) {
+	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { c.Add("ZCARD", set) })
+	return redis.Int(v, err)
+}
+
+// Hastened is a delayed element, and its id where it has one.
+type Hastened struct {
+	Raw []byte
+	ID  string
+}
+
+// RunHasten moves delayed elements to prepare, those that are still there, and counts them. A repeat counts only what
+// the first time has left.
+func RunHasten(ctx context.Context, a Asker, k *Keys, delayed []Hastened) (int, error) {
+	args := []any{k.Receivers, k.Delay, k.Prepare, k.IDs}
+	for _, d := range delayed {
+		args = append(args, d.Raw, d.ID)
+	}
+	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { c.AddScript(Hasten, 4, args...) })
+	return redis.Int(v, err)
+}
+
+// Remove removes one element that waits in a list, or a set, of the channel, and says whether it was there. Its id, if
+// it has one, stays as it is. twice: it was sent again, so that the first may have removed it.
+func Remove(ctx context.Context, a Asker, k *Keys, key string, set bool, raw []byte) (removed, twice bool, err error) {
+	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) {
+		if set {
+			c.Add("ZREM", key, raw)
+		} else {
+			c.Add("LREM", key, 1, raw)
+		}
+	})
+	if err != nil {
+		return false, twice, err
+	}
+	n, err := redis.Int(replies[0].Any(), nil)
+	return n > 0, twice, err
+}
+
+// CancelHint publishes that a message without an id is to be cancelled, to whichever worker handles it. heard: somebody
+// listens.
+func CancelHint(ctx context.Context, a Asker, k *Keys, serial ulid.ULID) (heard bool, err error) {
+	v, err := askOne(ctx, a, k.Name, func(c *link.Call) {
+		c.Add("PUBLISH", k.Delay, append([]byte(cancelWord+" "), serial[:]...))
+	})
+	n, err := redis.Int(v, err)
+	return n > 0, err
+}
+
+// RunDrop forgets what was kept of a message that is over, and frees its id. It says whether something was kept.
+func RunDrop(ctx context.Context, a Asker, k *Keys, id string, serial ulid.ULID) (bool, error) {
+	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { c.AddScript(Drop, 3, k.IDs, k.Done, k.Kept, id, serial[:]) })
+	n, err := redis.Int(v, err)
+	return n == 1, err
+}
