@@ -103,7 +103,7 @@ func parsePlace(text string) (p place, err error) {
 	ms, err1 := strconv.ParseInt(at, 10, 64)
 	n, err2 := strconv.Atoi(stay)
 	if err1 != nil || err2 != nil || n < 0 {
-		return p, fmt.Errorf("Filter.From %.40q is no Bulk.Next", text)
+		return p, fmt.Errorf("the Filter has From %.40q, which is no Bulk.Next", text)
 	}
 	return place{time.UnixMilli(ms), n}, nil
 }
@@ -135,7 +135,7 @@ func (q *Queue) bulk(
 ) (b Bulk, err error) {
 	failed := func(err error) (Bulk, error) { return b, fmt.Errorf("shunt: %s %q: %w", what, channel, err) }
 	if f.Limit < 0 || f.MinAttempts < 0 {
-		return failed(fmt.Errorf("Limit %d and MinAttempts %d: want 0 or more", f.Limit, f.MinAttempts))
+		return failed(fmt.Errorf("the Filter has Limit %d and MinAttempts %d: want 0 or more", f.Limit, f.MinAttempts))
 	}
 	p, err := parsePlace(f.From)
 	if err != nil {
