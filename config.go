@@ -26,6 +26,7 @@ type config struct {
 	Wrap         func(next Handler) Handler               // nil: none
 	WrapEnqueue  func(next EnqueueHandler) EnqueueHandler // nil: none
 	CarryHeaders []string
+	Codec        Codec // without funcs: JSON
 }
 
 // config resolves the exported fields.
@@ -50,6 +51,7 @@ func (q *Queue) config() *config {
 		Wrap:           q.Wrap,
 		WrapEnqueue:    q.WrapEnqueue,
 		CarryHeaders:   slices.Clone(q.CarryHeaders),
+		Codec:          q.Codec,
 	}
 }
 
@@ -62,7 +64,7 @@ func (q *Queue) unused() *Queue {
 		MaxDead: q.MaxDead, DeadFor: q.DeadFor, MaxDone: q.MaxDone, MaxDoneBytes: q.MaxDoneBytes,
 		EnqueueTimeout: q.EnqueueTimeout, ReplyTimeout: q.ReplyTimeout, Wrap: q.Wrap,
 		WrapEnqueue: q.WrapEnqueue, CarryHeaders: q.CarryHeaders, Events: q.Events,
-		Quiet: q.Quiet,
+		Quiet: q.Quiet, Codec: q.Codec,
 	}
 }
 
@@ -78,6 +80,7 @@ func (q *Queue) Validate() error {
 	check(q.Pool != nil, "Pool is nil: make one with shunt.NewPool(\"redis://localhost:6379\")")
 	check(q.Pool == nil || q.Pool.Dial != nil || q.Pool.DialContext != nil,
 		"Pool has neither Dial nor DialContext: make one with shunt.NewPool(\"redis://localhost:6379\")")
+	check((q.Codec.Marshal == nil) == (q.Codec.Unmarshal == nil), "Codec has one func: want both, or neither for JSON")
 	check(q.Lease == 0 || q.Lease >= time.Second && q.Lease <= 10*time.Minute,
 		"Lease is %v: want 1s to 10m, or 0 for 10s", q.Lease)
 	const year = 365 * 24 * time.Hour // with what is added to it, it is far from what a Duration holds

@@ -196,7 +196,8 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 			return d, err
 		}
 	}
-	guard("Marshal", func() (err error) { d.Element.Payload, err = m.Marshal(); return err }, func(e error) { err = e })
+	guard("Marshal", func() (err error) { d.Element.Payload, err = marshal(q.conf.Codec, m); return err },
+		func(e error) { err = e })
 	if err != nil {
 		return d, fmt.Errorf("shunt: marshal a message for %q: %w", channel, err)
 	}

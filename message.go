@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"time"
 
-	jsoniter "github.com/json-iterator/go"
-
 	"github.com/shuntmq/shunt/internal/element"
 )
 
@@ -58,13 +56,6 @@ type (
 // Handler handles one message; Queue.Wrap puts middleware around the innermost one, which calls m.Resolve.
 type Handler func(ctx context.Context, m IMessage) error
 
-// json is json-iterator as encoding/json behaves, less the escaping of HTML.
-var json = jsoniter.Config{SortMapKeys: true, ValidateJsonRawMessage: true}.Froze()
-
-// ToJSON is a Marshal in one line: return shunt.ToJSON(m). Strings must be UTF-8: bytes such as file names
-// belong in a []byte.
-func ToJSON(m any) ([]byte, error) { return json.Marshal(m) }
-
 // FromJSON is an Unmarshal in one line: return shunt.FromJSON(m, payload). The new message is a copy of the prototype,
 // with its dependencies, into which the payload is decoded. Tag fields that are no part of the payload with json:"-".
 // Fields that are decoded into should be zero in the prototype, because all messages would share a map or slice there.
@@ -73,7 +64,7 @@ func FromJSON[T any, P interface {
 	IMessage
 }](prototype P, payload []byte) (IMessage, error) {
 	m := *prototype
-	if err := json.Unmarshal(payload, &m); err != nil {
+	if err := fromJSON(payload, &m); err != nil {
 		return nil, err
 	}
 	return P(&m), nil
@@ -89,8 +80,8 @@ type Kind[T any] struct {
 	made    bool // by Message or Unmarshal, so it carries a value
 }
 
-// Define makes a message type of a function: its payload is T as JSON, its handler handle. A process that only
-// enqueues, or handles in batches, may give nil for handle.
+// Define makes a message type of a function: its payload is T as JSON, or as Queue.Codec writes it, its handler handle.
+// A process that only enqueues, or handles in batches, may give nil for handle.
 //
 //	welcome := shunt.Define("welcome", func(ctx context.Context, w Welcome) error { … })
 //	err := q.Enqueue(ctx, welcome.Message(Welcome{To: "a@example.org"}))
@@ -125,16 +116,51 @@ func (k *Kind[T]) Value() T { return k.value }
 
 func (k *Kind[T]) Channel() string          { return k.channel }
 func (k *Kind[T]) MessageType() string      { return k.name }
-func (k *Kind[T]) Marshal() ([]byte, error) { return json.Marshal(k.value) }
+func (k *Kind[T]) Marshal() ([]byte, error) { return ToJSON(k.value) }
 func (k *Kind[T]) Resolve(ctx context.Context) error {
 	if err := k.noHandler(); err != nil {
 		return err
 	}
 	return k.handle(ctx, k.value)
 }
-func (k *Kind[T]) Unmarshal(payload []byte) (IMessage, error) {
+func (k *Kind[T]) Unmarshal(payload []byte) (IMessage, error) { return k.unmarshalBy(Codec{}, payload) }
+
+// marshalBy is Marshal with the codec of a Queue.
+func (k *Kind[T]) marshalBy(c Codec) ([]byte, error) {
+	if c.Marshal == nil {
+		return k.Marshal()
+	}
+	return c.Marshal(k.value)
+}
+
+func (k *Kind[T]) unmarshalBy(c Codec, payload []byte) (IMessage, error) {
 	m := k.Message(*new(T))
-	return m, json.Unmarshal(payload, &m.value)
+	if c.Unmarshal == nil {
+		return m, fromJSON(payload, &m.value)
+	}
+	return m, c.Unmarshal(payload, &m.value)
+}
+
+// coded is a message whose payload a Queue's codec writes and reads.
+type coded interface {
+	marshalBy(Codec) ([]byte, error)
+	unmarshalBy(Codec, []byte) (IMessage, error)
+}
+
+// marshal is the message's payload; c is the Queue's codec.
+func marshal(c Codec, m IMessage) ([]byte, error) {
+	if k, ok := m.(coded); ok {
+		return k.marshalBy(c)
+	}
+	return m.Marshal()
+}
+
+// unmarshal is a new message of a prototype.
+func unmarshal(c Codec, prototype IMessage, payload []byte) (IMessage, error) {
+	if k, ok := prototype.(coded); ok {
+		return k.unmarshalBy(c, payload)
+	}
+	return prototype.Unmarshal(payload)
 }
 
 // noMessage says that k is what Define returned, and no message of it.

@@ -77,6 +77,9 @@ type Queue struct {
 	// messages of the call, and may give others to next: With adds options, which win over those that were given. What
 	// it returns is the error of the call. Package recur does not call it.
 	WrapEnqueue func(next EnqueueHandler) EnqueueHandler
+	// Codec writes and reads the payloads of messages made by Define. The default is JSON, as ToJSON and FromJSON have
+	// it.
+	Codec Codec
 	// CarryHeaders names the headers that travel from a message to those that its handler enqueues by Then.
 	CarryHeaders []string
 	// Events gets what happens, one Event at a time, on a goroutine of its own. Close waits Grace for it. Where Events

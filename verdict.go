@@ -119,7 +119,7 @@ func (h handling) decode() (m IMessage, err error) {
 		return nil, undecodable{err}
 	}
 	guard("Unmarshal", func() (err error) {
-		m, err = prototype.Unmarshal(h.Payload)
+		m, err = unmarshal(h.r.conf.Codec, prototype, h.Payload)
 		return err
 	}, func(e error) { err = e })
 	if err == nil && isNil(m) {

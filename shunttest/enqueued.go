@@ -14,11 +14,7 @@ import (
 )
 
 // Enqueue is a message that waits in its channel.
-type Enqueue struct {
-	shunt.Entry
-	Channel string
-	State   shunt.State // Prepare, or Delay for one that is due later
-}
+type Enqueue struct{ shunt.Entry }
 
 // In is how long after its enqueue it is due; 0 if it was for now.
 func (d *Enqueue) In() time.Duration {
@@ -49,7 +45,7 @@ func (q *Queue) enqueued(channels ...string) (ds []Enqueue, err error) {
 				return nil, err
 			}
 			for _, e := range es {
-				ds = append(ds, Enqueue{Entry: e, Channel: channel, State: state})
+				ds = append(ds, Enqueue{e})
 			}
 		}
 	}
@@ -100,7 +96,8 @@ func (x *expectation) holds(d *Enqueue) bool {
 }
 
 // AssertEnqueued fails the test, which goes on, unless exactly one message with m's payload waits in m's channel and
-// meets the conditions. The payload is the bytes that Marshal makes. Without In the message may be due at any time.
+// meets the conditions. The payload is the bytes that an enqueue would make. Without In the message may be due at any
+// time.
 func (q *Queue) AssertEnqueued(m shunt.IMessage, conditions ...Condition) {
 	q.t.Helper()
 	q.assert(m, 1, conditions)
@@ -119,10 +116,11 @@ func (q *Queue) assert(m shunt.IMessage, times int, conditions []Condition) {
 	for _, c := range conditions {
 		c(&x)
 	}
-	payload, err := m.Marshal()
+	e, err := q.element(m, nil)
 	if err != nil {
-		q.t.Fatalf("shunttest: marshal the message that is asked for: %v", err)
+		q.t.Fatalf("shunttest: the message that is asked for: %v", err)
 	}
+	payload := e.Payload
 	channel := m.Channel()
 	there := q.Enqueued(channel)
 	n := 0
@@ -152,7 +150,7 @@ func (q *Queue) AssertEmpty(channels ...string) {
 				q.t.Fatalf("shunttest: %v", err)
 			}
 			for _, e := range es {
-				there = append(there, Enqueue{Entry: e, Channel: channel, State: state})
+				there = append(there, Enqueue{e})
 			}
 		}
 		if len(there) > 0 {
