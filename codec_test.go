@@ -74,7 +74,7 @@ func TestToJSONLikeTheStandard(t *testing.T) {
 			A *int `json:"a"`
 			b int
 			C func() `json:"-"`
-			D string `json:"-,"`
+			D string
 			E []byte `json:",omitempty"`
 			F any    `json:",omitempty"`
 		}{b: 1, D: "d", E: []byte{}},

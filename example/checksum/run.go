@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -38,6 +39,7 @@ type run struct {
 	tally    *tally
 	progress *progress
 	began    time.Time
+	took     time.Duration // until the last file was hashed; 0: not yet
 
 	enqueued  atomic.Int64 // files, by this process
 	hashed    atomic.Int64 // likewise
@@ -154,6 +156,7 @@ func (r *run) work(ctx context.Context) error {
 		return err
 	}
 	err = r.handle(ctx)
+	r.took = time.Since(r.began)
 	if err == nil {
 		r.drain(ctx)
 	}
@@ -442,7 +445,7 @@ func (r *run) summary(how string) {
 	if r.ledger == nil { // it had not begun
 		return
 	}
-	took, bytes, c := time.Since(r.began), r.bytes.Load(), r.tally.counts()
+	took, bytes, c := cmp.Or(r.took, time.Since(r.began)), r.bytes.Load(), r.tally.counts()
 	r.progress.say(
 		"%s: %d of %d files; in this run enqueued %d, hashed %d, %s in %.2f s, %s/s; recovered %d, failed %d",
 		how,

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ type Waiter struct {
 	conn    redis.Conn
 	used    time.Time // when conn last answered
 	id      atomic.Int64
+	unknown bool // the server does not know CLIENT ID
 }
 
 // NewWaiter starts nothing; the connection is made when it is first needed.
@@ -28,6 +30,10 @@ func NewWaiter(node *Node, timeout time.Duration) *Waiter {
 
 // ID is the connection's id for CLIENT UNBLOCK; 0 if there is no connection or CLIENT ID was refused.
 func (w *Waiter) ID() int64 { return w.id.Load() }
+
+// Embedded says that the server, which every Redis from 5.0 on is not, lacks CLIENT ID: it lies in this process, in a
+// test or an example. Only the goroutine that uses the Waiter calls it.
+func (w *Waiter) Embedded() bool { return w.unknown }
 
 // Connect makes sure that there is a connection, and that an idle one is alive. A server's timeout may have cut it. A
 // command on it would then end as Unknown although it was never received.
@@ -47,6 +53,7 @@ func (w *Waiter) Connect(ctx context.Context) error {
 	if err == nil {
 		w.id.Store(id)
 	}
+	w.unknown = err != nil && strings.HasPrefix(err.Error(), "ERR unknown")
 	w.used = time.Now()
 	return nil
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -66,10 +67,10 @@ func AddCountWaiting(c *link.Call, prepare []string) {
 // CountReply is a reply that is a number.
 func CountReply(rep link.Reply) (int, error) { return redis.Int(rep.Value, rep.Err) }
 
-// BlockingTake waits for an element for some whole seconds and takes it, on a connection of its own. It returns nil if
-// none came. A take is never repeated.
+// BlockingTake waits for an element and takes it, on a connection of its own. d is some whole seconds, or less than one
+// where the server is no Redis before 6.0. It returns nil if none came. A take is never repeated.
 func BlockingTake(w *link.Waiter, k *Keys, doing Key, d time.Duration) ([]byte, error) {
-	v, err := w.Do(d, "BRPOPLPUSH", k.arg.Prepare, doing, int(d/time.Second))
+	v, err := w.Do(d, "BRPOPLPUSH", k.arg.Prepare, doing, strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
 	raw, _ := v.([]byte)
 	return raw, err
 }

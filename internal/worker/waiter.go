@@ -17,6 +17,9 @@ import (
 // anew.
 const maxBlock = 5 * time.Second
 
+// embeddedBlock is for a server in this process: a test, or an example, ends soon, and a command costs nothing.
+const embeddedBlock = 50 * time.Millisecond
+
 // parking is the set of a receiver's workers that found nothing to take, and whom the waiters wait for.
 type parking struct {
 	mu     sync.Mutex
@@ -123,8 +126,10 @@ func (r *Pool) wait(in *Channel) {
 			continue // Dial has waited
 		}
 		b := block
-		if in.waiter.conn.ID() == 0 {
-			b = time.Second // it cannot be unblocked, so shutdown has to wait for it
+		if in.waiter.conn.ID() == 0 { // it cannot be unblocked, so shutdown has to wait for it
+			if b = time.Second; in.waiter.conn.Embedded() {
+				b = embeddedBlock
+			}
 		}
 		err := r.block(in, s, b)
 		switch link.Classify(err) {
