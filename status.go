@@ -11,8 +11,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Status is what is known of one message. Of a message with an ID its State is Prepare while it waits, also in suspect,
-// or due and not promoted yet; Delay; Doing; or Done when it is over, dead included, while its outcome or its ID is
+// Status is what is known of one message. Of a message with an ID its State is Prepare while it waits, also in suspect;
+// Delay; Doing; or Done when it is over, dead included, while its outcome or its ID is
 // kept. Of one without an ID, and of a dead letter of which nothing else is kept, it is the State in which the message
 // lies.
 type Status struct {
@@ -100,6 +100,10 @@ func (q *Queue) statusByID(ctx context.Context, k *store.Keys, id string) (Statu
 	}
 	held := statusOf(id, a.Record, a.Holder, a.Now)
 	held.Cancelled = held.State == StateDoing && a.Cancelled
+	if r, ok := element.ParseRecord(a.Record); ok && r.State == 'd' && held.State == StatePrepare &&
+		!a.NextDue.IsZero() && r.At >= a.NextDue.UnixMilli() { // it is due, and nobody has promoted it yet
+		held.State, held.DueAt = StateDelay, time.UnixMilli(r.At)
+	}
 	switch {
 	case held.Serial != "" && held.State != StateDone: // without a Serial: no record, or one that cannot be read
 		return held, nil

@@ -160,3 +160,32 @@ func TestCancelSentAgain(t *testing.T) {
 		t.Error("it was cancelled by this very call")
 	}
 }
+
+// Stats, List and Status say the same of a message that is postponed, promoted, or due and not promoted yet.
+func TestStatesAgree(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		ctx := context.Background()
+		b := newBench(t, s.URL())
+		agree := func(what string, want State) {
+			t.Helper()
+			st, err := b.Stats(ctx, b.name)
+			b.must(err)
+			es, err := b.List(ctx, b.name, want, 0, 0)
+			b.must(err)
+			status := b.status("a")
+			if st[want].Count != 1 || len(es) != 1 || status.State != want || !status.DueAt.Equal(es[0].DueAt) {
+				t.Errorf("%s: Stats %+v, List %+v, Status %+v: want %s", what, st, es, status, want)
+			}
+		}
+		b.must(b.one(1, ID("a"), In(time.Hour)))
+		agree("delayed", StateDelay)
+		b.must(b.Postpone(ctx, ByID(b.name, "a"), In(2*time.Hour)))
+		agree("postponed", StateDelay)
+		b.must(b.Postpone(ctx, ByID(b.name, "a"), In(time.Millisecond)))
+		b.passes(s, 5*time.Millisecond)
+		agree("due, without a receiver", StateDelay)
+		b.must(b.Promote(ctx, ByID(b.name, "a")))
+		agree("promoted", StatePrepare)
+	})
+}

@@ -22,17 +22,19 @@ type StatusAnswer struct {
 	Holder    Handling
 	Cancelled bool
 	Outcome   Outcome // of the last message of that id, where it is kept
+	// the earliest due time in delay: what is due then or later lies there yet, for it is promoted in order
+	NextDue time.Time // zero: nothing is there
 }
 
 // AddStatus asks for what is known of an id.
 func AddStatus(c *link.Call, k *Keys, id string) {
-	c.AddScript(Status, 4, k.IDs, k.Running, k.Cancelled, k.Done, id)
+	c.AddScript(Status, 5, k.IDs, k.Running, k.Cancelled, k.Done, k.Delay, id)
 }
 
 // StatusReply reads the reply to AddStatus.
 func StatusReply(v any) (a StatusAnswer, err error) {
 	vs, err := redis.Values(v, nil)
-	if err != nil || len(vs) < 5 {
+	if err != nil || len(vs) < 6 {
 		return a, fmt.Errorf("shunt: status answered %v", v)
 	}
 	now, _ := redis.Int64(vs[0], nil)
@@ -41,6 +43,9 @@ func StatusReply(v any) (a StatusAnswer, err error) {
 	a.Holder = ParseMark(bytesOf(vs[2]))
 	a.Cancelled = vs[3] == int64(1)
 	a.Outcome = ParseOutcome(bytesOf(vs[4]))
+	if due, err := redis.Int64(vs[5], nil); err == nil {
+		a.NextDue = time.UnixMilli(due)
+	}
 	return a, nil
 }
 

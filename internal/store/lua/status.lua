@@ -1,7 +1,8 @@
 -- Status: what is known of an id, at one moment.
--- KEYS 1 ids  2 running  3 cancelled  4 done
+-- KEYS 1 ids  2 running  3 cancelled  4 done  5 delay
 -- ARGV 1 id
--- reply: the server's time in ms; its record or ''; who has it or ''; 1 if cancelled; what is kept of it or ''
+-- reply: the server's time in ms; its record or ''; who has it or ''; 1 if cancelled; what is kept of it or ''; the
+--      earliest due time in delay in ms, or ''
 local time = redis.call('TIME')
 local r = redis.call('HGET', KEYS[1], ARGV[1])
 local holder, cancelled = nil, 0
@@ -11,4 +12,6 @@ if r then
 end
 local kept = redis.pcall('HGET', KEYS[4], ARGV[1])
 kept = type(kept) == 'string' and kept or ''
-return {time[1] * 1000 + math.floor(time[2] / 1000), r or '', holder or '', cancelled, kept}
+local first = redis.pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
+local due = first[2] and string.format('%.0f', tonumber(first[2])) or ''
+return {time[1] * 1000 + math.floor(time[2] / 1000), r or '', holder or '', cancelled, kept, due}
