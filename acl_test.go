@@ -24,22 +24,19 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// aclLines are the lines of README.md that make its Redis user and widen its rights. They say what shunt must be
+// aclLines are the lines of docs/access.md that make its Redis user and widen its rights. They say what shunt must be
 // allowed, what it can do without, and what ids and the like need besides.
 func aclLines(t *testing.T) (must, may, ids []string) {
 	t.Helper()
 	var lines [][]string
-	for line := range strings.Lines(document(t, "README.md")) {
+	for line := range strings.Lines(document(t, "docs/access.md")) {
 		if words := strings.Fields(line); len(words) > 4 && strings.Join(words[:3], " ") == "ACL SETUSER shunt" {
 			lines = append(lines, words[3:])
 		}
 	}
 	if len(lines) != 3 {
-		t.Fatalf(
-			"README.md has %d lines that begin with ACL SETUSER shunt: want what is needed, what is optional, and "+
-				"what ids need",
-			len(lines),
-		)
+		t.Fatalf("docs/access.md has %d lines that begin with ACL SETUSER shunt: want what is needed, what is "+
+			"optional, and what ids need", len(lines))
 	}
 	return lines[0], lines[1], lines[2]
 }
@@ -76,7 +73,7 @@ func denials(s *redistest.Server, user string) map[string]bool {
 }
 
 // workout takes messages through every transition as a user, with one lost reply on the way. It returns the first thing
-// that did not go well until ctx ended. all: with what README calls optional too.
+// that did not go well until ctx ended. all: with what the page calls optional too.
 func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, password string, all bool) (err error) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, fmt.Sprintf("redis://%s:%s@%s/0", user, password, p.Addr()), func(q *Queue) {
@@ -295,7 +292,7 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 	return errors.Join(wait("both ranks", func() bool { return ordered.Load() == 2 }), down(ctx))
 }
 
-// A user with the first of README's lines does everything but what README calls optional, and hears of no refusal.
+// A user with the first of the page's lines does everything but what the page calls optional, and hears of no refusal.
 func TestACLNeeded(t *testing.T) {
 	t.Parallel()
 	s := aclServer(t)
@@ -314,7 +311,7 @@ func TestACLNeeded(t *testing.T) {
 			optional = optional || w == "+"+what || w == "~"+what
 		}
 		if !optional {
-			t.Errorf("%s was denied, and README does not call it optional", what)
+			t.Errorf("%s was denied, and the page does not call it optional", what)
 		}
 	}
 	if len(denied) == 0 {
@@ -376,14 +373,14 @@ func TestACLMinimal(t *testing.T) {
 	g.Wait()
 }
 
-// Who only enqueues needs no more than README says.
+// Who only enqueues needs no more than the page says.
 func TestACLEnqueue(t *testing.T) {
 	t.Parallel()
 	s := aclServer(t)
-	_, sentence, _ := strings.Cut(document(t, "README.md"), "A user who only enqueues needs ")
+	_, sentence, _ := strings.Cut(document(t, "docs/access.md"), "A user who only enqueues needs ")
 	sentence, _, found := strings.Cut(sentence, ".")
 	if !found {
-		t.Fatal("README.md does not say what a user who only enqueues needs")
+		t.Fatal("docs/access.md does not say what a user who only enqueues needs")
 	}
 	words := []string{"on", ">secret", "~{*}.*", "resetchannels"}
 	for i, command := range strings.Split(sentence, "`") {
@@ -418,7 +415,7 @@ func aclWords(line []string) (password string, commands []string) {
 	return password, commands
 }
 
-// README's lines have every command that is written anywhere in the scripts and the code, whether a test sends it or
+// The page's lines have every command that is written anywhere in the scripts and the code, whether a test sends it or
 // not.
 func TestACLNamesAll(t *testing.T) {
 	must, may, ids := aclLines(t)
@@ -440,7 +437,7 @@ func TestACLNamesAll(t *testing.T) {
 				allowed,
 				func(w string) bool { return w == c || strings.HasPrefix(w, c+"|") },
 			) {
-				t.Errorf("%s sends %s, which README's lines do not allow", path, m[1])
+				t.Errorf("%s sends %s, which the page's lines do not allow", path, m[1])
 			}
 		}
 		return err
@@ -450,7 +447,7 @@ func TestACLNamesAll(t *testing.T) {
 	}
 }
 
-// What is by id, and recur, may all that README's third line says, needs no more, and sends each of its commands.
+// What is by id, and recur, may all that the page's third line says, needs no more, and sends each of its commands.
 func TestACLByID(t *testing.T) {
 	t.Parallel()
 	s := aclServer(t)

@@ -2,6 +2,7 @@ package shunt
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"go/ast"
@@ -81,7 +82,8 @@ func TestREADMEProgram(t *testing.T) {
 	}
 
 	c := exec.Command(binary)
-	c.Stderr = os.Stderr
+	var logged bytes.Buffer
+	c.Stderr = &logged
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -105,9 +107,38 @@ func TestREADMEProgram(t *testing.T) {
 		t.Errorf("it printed %v, want %s", printed, want)
 	}
 	for _, line := range printed {
-		if !strings.Contains(readme, "`"+line+"`") {
+		if !strings.Contains(readme, "\n"+line+"\n") {
 			t.Errorf("README.md does not say that it prints %q", line)
 		}
+	}
+	if lines := strings.Count(logged.String(), "\n"); lines != 1 ||
+		!strings.Contains(logged.String(), "WARN shunt: retried channel=welcome") {
+		t.Errorf("it logged %d lines: %s", lines, &logged)
+	}
+}
+
+// The example that the README names is its program but for the server, and the README's first link away comes soon.
+func TestREADMEFirstScreen(t *testing.T) {
+	readme := document(t, "README.md")
+	_, program, _ := strings.Cut(readme, "```go\npackage main")
+	program, _, _ = strings.Cut(program, "```")
+	inReadme := make(map[string]bool)
+	for line := range strings.Lines(program) {
+		inReadme[line] = true
+	}
+	_, hello, _ := strings.Cut(document(t, "example/hello/main.go"), "package main")
+	others := 0
+	for line := range strings.Lines(hello) {
+		if !inReadme[line] {
+			others++
+		}
+	}
+	if n := strings.Count(hello, "\n") - strings.Count(program, "\n"); others != 4 || n < 1 || n > 3 {
+		t.Errorf("example/hello has %d lines that README's program has not, and is %d lines longer", others, n)
+	}
+	first, _, found := strings.Cut(readme, "](")
+	if n := strings.Count(first, "\n"); !found || n > 120 {
+		t.Errorf("README.md's first link comes after %d lines", n)
 	}
 }
 
@@ -132,9 +163,9 @@ func sources(t *testing.T) []*ast.File {
 	return files
 }
 
-// row is the cells of the table row of README that begins with the given one.
-func row(readme, first string) []string {
-	_, rest, found := strings.Cut(readme, "\n| "+first+" |")
+// row is the cells of the table row of a page that begins with the given one.
+func row(page, first string) []string {
+	_, rest, found := strings.Cut(page, "\n| "+first+" |")
 	if !found {
 		return nil
 	}
@@ -146,10 +177,11 @@ func row(readme, first string) []string {
 	return cells
 }
 
-// Every field, option and optional method is in README's tables, with the default that a Queue takes.
-func TestREADMEConfiguration(t *testing.T) {
+// Every field, option and optional method is in the tables of docs/configuration.md, with the default that a Queue
+// takes.
+func TestConfigurationPage(t *testing.T) {
 	t.Parallel()
-	readme := document(t, "README.md")
+	page := document(t, "docs/configuration.md")
 	pool, err := NewPool("redis://localhost:1")
 	if err != nil {
 		t.Fatal(err)
@@ -164,9 +196,9 @@ func TestREADMEConfiguration(t *testing.T) {
 		if !f.IsExported() {
 			continue
 		}
-		cells := row(readme, "`"+f.Name+"`")
+		cells := row(page, "`"+f.Name+"`")
 		if len(cells) < 3 {
-			t.Errorf("the field %s is not in README.md's table", f.Name)
+			t.Errorf("the field %s is not in docs/configuration.md's table", f.Name)
 			continue
 		}
 		var want int64
@@ -177,7 +209,8 @@ func TestREADMEConfiguration(t *testing.T) {
 			continue
 		}
 		if got, err := quantity(cells[0]); err != nil || got != want {
-			t.Errorf("README.md says that the default of %s is %s, it is %d: %v", f.Name, cells[0], want, err)
+			t.Errorf("docs/configuration.md says that the default of %s is %s, it is %d: %v", f.Name, cells[0],
+				want, err)
 		}
 	}
 
@@ -193,8 +226,8 @@ func TestREADMEConfiguration(t *testing.T) {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() && f.Type.Results != nil &&
 				ident(f.Type.Results.List[0].Type) == "Option" {
 				options++
-				if !strings.Contains(readme, "\n| `"+f.Name.Name+"(") {
-					t.Errorf("the option %s is not in README.md's table", f.Name.Name)
+				if !strings.Contains(page, "\n| `"+f.Name.Name+"(") {
+					t.Errorf("the option %s is not in docs/configuration.md's table", f.Name.Name)
 				}
 			}
 			g, ok := d.(*ast.GenDecl)
@@ -211,9 +244,9 @@ func TestREADMEConfiguration(t *testing.T) {
 					continue
 				}
 				methods++
-				if !strings.Contains(readme, "\n| `"+i.Methods.List[0].Names[0].Name+"(") ||
-					!strings.Contains(readme, "`"+ts.Name.Name+"`") {
-					t.Errorf("the optional method of %s is not in README.md's table", ts.Name.Name)
+				if !strings.Contains(page, "\n| `"+i.Methods.List[0].Names[0].Name+"(") ||
+					!strings.Contains(page, "`"+ts.Name.Name+"`") {
+					t.Errorf("the optional method of %s is not in docs/configuration.md's table", ts.Name.Name)
 				}
 			}
 		}
@@ -250,8 +283,8 @@ func TestREADMEGo(t *testing.T) {
 	}
 }
 
-// A Queue that only enqueues and looks has one connection, one that receives as many as README's formula says.
-func TestREADMEConnections(t *testing.T) {
+// A Queue that only enqueues and looks has one connection, one that receives as many as the page's formula says.
+func TestConnectionsPage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	q := newBench(t, s.URL())
@@ -342,7 +375,9 @@ func TestREADMELinks(t *testing.T) {
 	n := 0
 	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/lifecycle.md", "docs/design.md",
 		"docs/operations.md", "docs/performance.md", "docs/reliability.md", "docs/README.md", "docs/history.md",
-		"chaos/README.md", "SECURITY.md"} {
+		"docs/configuration.md", "docs/access.md", "CONTRIBUTING.md", "docs/guide/from-asynq.md",
+		"docs/guide/from-river.md", "docs/guide/from-list.md", "docs/guide/options.md", "docs/guide/patterns.md",
+		"docs/guide/troubleshooting.md", "docs/guide/deploy.md", "chaos/README.md", "SECURITY.md"} {
 		for _, m := range link.FindAllStringSubmatch(document(t, page), -1) {
 			n++
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {

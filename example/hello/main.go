@@ -1,34 +1,47 @@
-// Hello is the first program to read: one message type, one message, one receiver.
+// Hello is the README's program, on a Redis of its own: one message type, two messages, one failure.
 //
 //	go run ./example/hello
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
+	"os/signal"
+	"time"
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/example/internal/server"
 )
 
+type Welcome struct{ To string } // the payload of a message, as JSON
+
 func main() {
 	redis, err := server.Open(os.Getenv("REDIS_URL")) // without a URL a small Redis inside this process
 	check(err)
 	defer redis.Close()
-	q := &shunt.Queue{Pool: redis.Pool}
+	q := &shunt.Queue{ // the client, one in each process; its fields are the configuration
+		Pool:    redis.Pool,
+		Backoff: func(attempt int) time.Duration { return time.Duration(attempt) * time.Second },
+	}
 
-	handled := make(chan string)
-	hello := shunt.Define("hello", func(ctx context.Context, name string) error {
-		handled <- name
-		return nil // the message is done; an error would try it again later
+	welcome := shunt.Define("welcome", func(ctx context.Context, w Welcome) error {
+		if info, _ := shunt.FromContext(ctx); info.Attempt == 1 && w.To == "Ann" {
+			return errors.New("the mail server is busy") // an error: the message is tried again
+		}
+		fmt.Println("welcome,", w.To)
+		return nil // done
 	})
-	check(q.Enqueue(context.Background(), hello.Message("Ann")))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	check(q.Enqueue(ctx, welcome.Message(Welcome{To: "Ann"})))
+	check(q.Enqueue(ctx, welcome.Message(Welcome{To: "Ben"}), shunt.In(2*time.Second)))
 
-	_, err = q.Receive(context.Background(), hello, 4) // 4 workers
+	_, err = q.Receive(ctx, welcome, 8) // 8 workers, until Ctrl-C
 	check(err)
-	fmt.Println("Hello,", <-handled)
+	<-ctx.Done()
+	stop()           // a second Ctrl-C ends the program at once
 	check(q.Close()) // waits for handlers
 }
 
