@@ -142,7 +142,8 @@ func (q *Queue) enqueueAll(ctx context.Context, ms []IMessage, opts []Option) er
 type draft struct {
 	sender.Message
 	rivals  rivals
-	awaited *awaited // nil: nobody waits
+	refs    []*Ref // are set to the message's
+	awaited bool   // its outcome is to be found, however soon it is there
 }
 
 // rivals are the options of one list, of which only one of each pair makes sense.
@@ -182,13 +183,13 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 	} else if name != "" {
 		d.Element.SetType(name)
 	}
-	if n, ok := m.(Identifier); ok && d.Element.ID() == "" {
+	if n, ok := offers[Identifier](m); ok && d.Element.ID() == "" {
 		if err := d.identify(n); err != nil {
 			return d, err
 		}
 	}
 	d.Element.Serial = element.NewSerialAt(now)
-	if d.awaited != nil {
+	if d.awaited {
 		d.await()
 	}
 	if d.Element.Extra != nil {
@@ -204,6 +205,9 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 	if n := d.Element.Size(); n > q.conf.MaxSize {
 		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: enqueue a reference to what is large",
 			ErrTooLarge, channel, n, q.conf.MaxSize)
+	}
+	for _, r := range d.refs {
+		*r = Ref{Channel: channel, ID: d.Element.ID(), Serial: d.Element.Serial.String()}
 	}
 	return d, nil
 }
@@ -306,6 +310,11 @@ func (q *Queue) explain(err error, what, channel string) error {
 		err = errors.New("Expire ends before At, by the server's clock")
 	case link.Code(err) == "WRONGTYPE":
 		err = q.wrongType(channel, err)
+	case link.Code(err) == "MOVED":
+		err = fmt.Errorf("this is a Redis Cluster, which is not supported: use a single server: %w", err)
+	}
+	if channel == "" {
+		return fmt.Errorf("shunt: %s %s: %w", what, store.ChannelsKey, err)
 	}
 	return fmt.Errorf("shunt: %s %q: %w", what, channel, err)
 }

@@ -21,7 +21,8 @@ var (
 	)
 	// ErrTooLarge says that an element is larger than Queue.MaxSize.
 	ErrTooLarge = errors.New("shunt: larger than Queue.MaxSize")
-	// ErrTimeout is the cause of a handler's ended context, and the reason of its retry, when its timeout had passed.
+	// ErrTimeout is the cause of a handler's ended context when its timeout had passed. The failure of its retry names
+	// it before the handler's own error.
 	ErrTimeout = worker.ErrTimeout
 	// ErrLeaseLost is the cause of a handler's ended context when another receiver may have the message by now.
 	ErrLeaseLost = worker.ErrLeaseLost

@@ -15,8 +15,8 @@ type EventKind string
 
 // The kinds of a message's life.
 const (
-	// A message was enqueued: Serial, and ID if it has one; DueAt if it is due later. EnqueueAll sets N in
-	// place of Serial and ID.
+	// A message was enqueued: Serial, and ID if it has one; DueAt if it is due later. N is 1. EnqueueAll says how many
+	// in N, in place of Serial and ID.
 	EventEnqueued EventKind = "enqueued"
 	// A message was handled, and left Redis: Serial, ID, Attempt, Receiver, Worker, Took.
 	EventAcked EventKind = "acked"
@@ -58,7 +58,8 @@ const (
 
 // The kinds of a handler's faults.
 const (
-	// The context of a handler was ended for its timeout: Serial, ID, Attempt, Receiver, Worker, Took.
+	// The context of a handler was ended for its timeout or its message's Deadline: Serial, ID, Attempt, Receiver,
+	// Worker, Took.
 	EventTimedOut EventKind = "timed-out"
 	// A handler ignored its ended context for Grace. Its goroutine runs on, and its worker goes on without it: those of
 	// EventTimedOut, and N such goroutines now.

@@ -468,3 +468,42 @@ func TestFarFuture(t *testing.T) {
 		}
 	})
 }
+
+// A server that is not what the URL says is named so: a cluster, one without TLS, one that does not answer.
+func TestOtherServers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		p := redistest.NewProxy(t, s.Addr())
+		q := newBench(t, p.URL())
+		p.On(redistest.ByName("LPUSH", ".prepare")(q.name), 0, redistest.ReplyError("MOVED 1 127.0.0.1:1"))
+		began := time.Now()
+		err := q.one(1)
+		if err == nil || !strings.Contains(err.Error(), "Redis Cluster") || time.Since(began) > time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+	t.Run("without TLS", func(t *testing.T) {
+		t.Parallel()
+		q := newBench(t, strings.Replace(s.URL(), "redis://", "rediss://", 1))
+		began := time.Now()
+		err := q.one(1)
+		if err == nil || !strings.Contains(err.Error(), "plain redis:// port") || time.Since(began) > 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+	t.Run("mute", func(t *testing.T) {
+		t.Parallel()
+		p := redistest.NewProxy(t, s.Addr())
+		p.Hole(true)
+		defer p.Hole(false)
+		q := newBench(t, p.URL())
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		err := q.Enqueue(ctx, q.kind(nil).Message(1))
+		if err == nil || strings.Contains(err.Error(), "closed network") {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -25,14 +25,14 @@ var States = []State{StatePrepare, StateDoing, StateDelay, StateSuspect, StateDe
 
 // StateStats counts a channel's messages in one state.
 type StateStats struct {
-	Count int
+	Count int `json:"count"`
 	// OldestAge is, in StatePrepare and StateSuspect, the time since the enqueue of the message to be taken next.
 	// In StateDoing it is that of the oldest message held. In StateDead and StateDone it is the time since the oldest
 	// died or ended. It is zero in StateDelay, where there is no message, and for a bare payload.
-	OldestAge time.Duration
+	OldestAge time.Duration `json:"oldest_age_ns,omitzero"`
 	// NextDueIn is, in StateDelay, the time until the first message is due, negative if it is overdue.
 	// It is zero in all other states, and where there is no message.
-	NextDueIn time.Duration
+	NextDueIn time.Duration `json:"next_due_in_ns,omitzero"`
 }
 
 // Stats are a channel's, by state.
@@ -41,14 +41,16 @@ type Stats map[State]StateStats
 // Receiver is an incarnation that is known to a channel. A receiver that goes on after a broken connection has a new
 // one, and its old one is listed as dead for an hour.
 type Receiver struct {
-	Name    string
-	Workers int
-	Lease   time.Duration
-	Alive   bool
-	Holding int // messages in its lists
+	Name    string        `json:"name"`
+	Workers int           `json:"workers"`
+	Lease   time.Duration `json:"lease_ns"`
+	Alive   bool          `json:"alive"`
+	Holding int           `json:"holding"` // messages in its lists
 
-	LeaseEndsAt time.Time // of a living one: 4/3 of Lease after its last beat, by the server's clock
-	NextSweepAt time.Time // of a dead one: when the living look for its messages again
+	// LeaseEndsAt is, of a living one, 4/3 of Lease after its last beat, by the server's clock.
+	LeaseEndsAt time.Time `json:"lease_ends_at,omitzero"`
+	// NextSweepAt is, of a dead one, when the living look for its messages again.
+	NextSweepAt time.Time `json:"next_sweep_at,omitzero"`
 }
 
 // Channels lists all channels that were ever enqueued to or received from, sorted; an operator may remove one with

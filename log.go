@@ -10,8 +10,10 @@ import (
 )
 
 // LogEvents returns a func for Queue.Events that writes each Event to l, at these levels. Error: a message went to dead
-// or is in doubt, or somebody has to act. Warn: a handler failed, Redis is away, or shunt has mended something. Debug:
-// what happens to every message. Info: the rest, such as the life of a receiver.
+// or was dropped there, a verdict came too late, a lease was lost, a handler does not end, or somebody has to act.
+// Warn: an attempt failed, Redis is away, the outcome of a verdict is not known, or shunt has mended something. Debug:
+// what happens to every message. Info: the rest, such as the life of a receiver, or a message that was cancelled or
+// expired.
 func LogEvents(l *slog.Logger) func(Event) {
 	return func(e Event) { writeLog(l, e) }
 }

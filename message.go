@@ -31,8 +31,8 @@ type IMessage interface {
 	Resolve(ctx context.Context) error
 }
 
-// The optional companions of IMessage. An option of one enqueue comes before the method, the method before the
-// Queue's field.
+// The optional companions of IMessage, for a message's type or the T of Define. An option of one enqueue comes before
+// the method, the method before the Queue's field.
 type (
 	// Timeouter bounds one handling of a message; zero means the Queue's default, negative none.
 	Timeouter interface{ Timeout() time.Duration }
@@ -52,6 +52,15 @@ type (
 	// mistake are never handled as each other. Mux finds the prototype by it.
 	Typer interface{ MessageType() string }
 )
+
+// offers gives the optional methods of a message: its own, or those of the value that a Kind carries.
+func offers[I any](m IMessage) (I, bool) {
+	i, ok := m.(I)
+	if k, is := m.(interface{ carried() any }); is && !ok {
+		i, ok = k.carried().(I)
+	}
+	return i, ok
+}
 
 // Handler handles one message; Queue.Wrap puts middleware around the innermost one, which calls m.Resolve.
 type Handler func(ctx context.Context, m IMessage) error
@@ -89,18 +98,24 @@ type Kind[T any] struct {
 //
 // One channel has one type of messages, unless a Mux receives it. T's name travels in each element, so that no receiver
 // of another type handles it. T with a method MessageType names itself, and may then be renamed in Go; else messages
-// that wait under the old name would go to dead. A T without a name of its own, such as a map or an int, has none.
+// that wait under the old name would go to dead. A T without a name of its own, such as a map or an int, has none. A
+// message without a type name, such as a payload that another language has pushed, is handled, too.
+//
+// T may also have the methods of Timeouter, MaxAttempter, Backoffer and Identifier.
 func Define[T any](channel string, handle func(context.Context, T) error) *Kind[T] {
 	return &Kind[T]{channel: channel, handle: handle, name: nameOf[T]()}
 }
 
 // nameOf is the type name of T, without its package, which another program may keep elsewhere.
 func nameOf[T any]() (name string) {
-	var v T
-	if t, ok := any(&v).(Typer); ok {
-		guard("MessageType", func() error { name = t.MessageType(); return nil }, func(error) {})
+	t := reflect.TypeFor[T]()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	if t := reflect.TypeFor[T](); name == "" && t.PkgPath() != "" && len(t.Name()) <= element.MaxType {
+	if v, ok := reflect.New(t).Interface().(Typer); ok {
+		guard("MessageType", func() error { name = v.MessageType(); return nil }, func(error) {})
+	}
+	if name == "" && t.PkgPath() != "" && len(t.Name()) <= element.MaxType {
 		name = t.Name()
 	}
 	return name
@@ -113,6 +128,14 @@ func (k *Kind[T]) Message(v T) *Kind[T] {
 
 // Value returns what the message carries.
 func (k *Kind[T]) Value() T { return k.value }
+
+// carried is the value with all methods of its type.
+func (k *Kind[T]) carried() any {
+	if kind := reflect.TypeFor[T]().Kind(); kind == reflect.Pointer || kind == reflect.Interface {
+		return k.value
+	}
+	return &k.value
+}
 
 func (k *Kind[T]) Channel() string          { return k.channel }
 func (k *Kind[T]) MessageType() string      { return k.name }
@@ -141,15 +164,19 @@ func (k *Kind[T]) unmarshalBy(c Codec, payload []byte) (IMessage, error) {
 	return m, c.Unmarshal(payload, &m.value)
 }
 
+// self is k, also of a type that embeds it, which may have a Marshal and Unmarshal of its own.
+func (k *Kind[T]) self() any { return k }
+
 // coded is a message whose payload a Queue's codec writes and reads.
 type coded interface {
+	self() any
 	marshalBy(Codec) ([]byte, error)
 	unmarshalBy(Codec, []byte) (IMessage, error)
 }
 
 // marshal is the message's payload; c is the Queue's codec.
 func marshal(c Codec, m IMessage) ([]byte, error) {
-	if k, ok := m.(coded); ok {
+	if k, ok := m.(coded); ok && k.self() == any(m) {
 		return k.marshalBy(c)
 	}
 	return m.Marshal()
@@ -157,7 +184,7 @@ func marshal(c Codec, m IMessage) ([]byte, error) {
 
 // unmarshal is a new message of a prototype.
 func unmarshal(c Codec, prototype IMessage, payload []byte) (IMessage, error) {
-	if k, ok := prototype.(coded); ok {
+	if k, ok := prototype.(coded); ok && k.self() == any(prototype) {
 		return k.unmarshalBy(c, payload)
 	}
 	return prototype.Unmarshal(payload)

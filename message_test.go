@@ -629,3 +629,78 @@ func (s *opaque) Resolve(ctx context.Context) error { return s.handle(ctx, s.pay
 func (s *opaque) Unmarshal(p []byte) (IMessage, error) {
 	return &opaque{s.channel, bytes.Clone(p), s.handle}, nil
 }
+
+// parcel has every optional method; by value or by pointer.
+type parcel struct{ N int }
+
+func (parcel) MessageType() string                { return "parcel-v2" }
+func (i parcel) MessageID() string                { return fmt.Sprint("parcel-", i.N) }
+func (*parcel) MaxAttempts() int                  { return 2 }
+func (parcel) Timeout() time.Duration             { return 50 * time.Millisecond }
+func (*parcel) Backoff(attempt int) time.Duration { return time.Duration(attempt) }
+
+// The T of Define may have the optional methods of a message's type.
+func TestMethodsOfT(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	play := func(q *bench, enqueue func(n int, opts ...Option) error) {
+		t.Helper()
+		q.must(enqueue(7))
+		if err := enqueue(7); !errors.Is(err, ErrDuplicate) {
+			t.Errorf("a second one of its MessageID: %v", err)
+		}
+		var r Ref
+		q.must(enqueue(8, ID("own"), RefTo(&r), In(time.Hour)))
+		if st, err := q.Status(t.Context(), r); err != nil || r.ID != "own" || st.Serial != r.Serial {
+			t.Errorf("%+v, %+v, %v", r, st, err)
+		}
+		q.wait(EventRejected, 1, 5*time.Second) // timed out, and again: each of its methods was asked
+		if n := q.count(EventTimedOut); n != 2 {
+			t.Errorf("%d timed out", n)
+		}
+		es, err := q.List(t.Context(), q.name, StateDead, 0, 0)
+		if err != nil || len(es) != 1 || es[0].Type != "parcel-v2" || es[0].ID != "parcel-7" {
+			t.Errorf("%+v, %v", es, err)
+		}
+	}
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	t.Run("value", func(t *testing.T) {
+		q := newBench(t, s.URL())
+		k := Define(q.name, func(ctx context.Context, _ parcel) error { return hang(ctx) })
+		if _, err := q.Receive(t.Context(), k, 1); err != nil {
+			t.Fatal(err)
+		}
+		play(q, func(n int, opts ...Option) error { return q.Enqueue(t.Context(), k.Message(parcel{n}), opts...) })
+	})
+	t.Run("pointer", func(t *testing.T) {
+		q := newBench(t, s.URL())
+		k := Define(q.name, func(ctx context.Context, _ *parcel) error { return hang(ctx) })
+		if _, err := q.Receive(t.Context(), k, 1); err != nil {
+			t.Fatal(err)
+		}
+		play(q, func(n int, opts ...Option) error { return q.Enqueue(t.Context(), k.Message(&parcel{n}), opts...) })
+	})
+}
+
+// RefTo gives each message of an EnqueueAll its Ref, and that of a message without an ID finds it.
+func TestRefTo(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := t.Context()
+	q := newBench(t, s.URL())
+	var a, b, twice Ref
+	q.must(q.EnqueueAll(ctx, []IMessage{With(q.kind(nil).Message(1), RefTo(&a), RefTo(&twice)),
+		With(q.kind(nil).Message(2), RefTo(&b))}, In(time.Hour)))
+	if a.Serial == b.Serial || a != twice || a.Channel != q.name {
+		t.Errorf("%+v, %+v, %+v", a, b, twice)
+	}
+	for i, r := range []Ref{a, b} {
+		if e, err := q.Peek(ctx, r); err != nil || string(e.Payload) != fmt.Sprint(i+1) {
+			t.Errorf("%+v, %v", e, err)
+		}
+	}
+	if err := q.Enqueue(ctx, q.kind(nil).Message(3), RefTo(nil)); err == nil {
+		t.Error("RefTo(nil) has no error")
+	}
+}

@@ -13,7 +13,7 @@ import (
 type Option func(*draft) error
 
 // In enqueues the message now, to be due after d, counted on the server's clock from when the enqueue reaches it. Zero
-// or less means now; more than 100 years are cut to them.
+// or less means now; more than 100 years are cut to them. Once due, the message goes behind those that wait already.
 func In(d time.Duration) Option {
 	return func(v *draft) error {
 		v.Due, v.rivals.in = store.Due{In: max(d, 0)}, true
@@ -27,6 +27,19 @@ func At(t time.Time) Option {
 	return func(v *draft) error {
 		v.Due, v.rivals.at = store.Due{At: t}, true
 		return v.rivals.check()
+	}
+}
+
+// RefTo sets *r to the Ref of the message, with its serial, before it is sent: so a message without an ID can be found
+// again, and one of unknown outcome looked for. Then's messages have one, too. With gives each message of EnqueueAll
+// its own.
+func RefTo(r *Ref) Option {
+	return func(v *draft) error {
+		if r == nil {
+			return errors.New("shunt: RefTo(nil): want a pointer to a Ref")
+		}
+		v.refs = append(v.refs, r)
+		return nil
 	}
 }
 
@@ -96,10 +109,10 @@ func UniqueFor(d time.Duration) Option {
 	}
 }
 
-// Retain keeps the outcome of a message with an ID for d, 1 ms or more. That is how and when it ended, its last
-// failure, and the result of SetResult. Status and Wait find it, and List with StateDone lists it. The outcome of a
-// cancelled message is kept only for those who wait for it, for a minute. Queue.MaxDone and MaxDoneBytes bound how many
-// outcomes a channel keeps.
+// Retain keeps the outcome of a message with an ID for d, 1 ms or more, without its payload. That is how and when it
+// ended, its last failure, and the result of SetResult. Status and Wait find it, and List with StateDone lists it. The
+// outcome of a cancelled message is kept only for those who wait for it, for a minute. Queue.MaxDone and MaxDoneBytes
+// bound how many outcomes a channel keeps.
 func Retain(d time.Duration) Option {
 	return func(v *draft) error {
 		if d < time.Millisecond {

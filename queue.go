@@ -33,7 +33,8 @@ type Queue struct {
 	Grace time.Duration
 	// Timeout bounds each handling of a message: default 30 min; negative: no bound.
 	Timeout time.Duration
-	// MaxAttempts is how often a message is handled before it goes to dead: 1 to 255, default 25; negative: no bound.
+	// MaxAttempts is how often a message is handled before it goes to dead, the first time included: 1 to 255, default
+	// 25; negative: no bound. What a dead process held is handled again, and that counts as no attempt.
 	MaxAttempts int
 	// Backoff says how long to wait after the given failed attempt, counted from 1. The default is Sidekiq's:
 	// attempt⁴ + 15 s and up to 10 s × attempt of jitter, 25 attempts in some three weeks.

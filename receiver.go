@@ -53,7 +53,8 @@ type ownerKey struct{}
 // values of ctx, not its end.
 //
 // Receive returns an error if the arguments, the Pool or Redis are at fault, after at most 5 s, and then nothing is
-// left running. The README says how many connections the Pool must allow. A Redis that goes away later is waited for.
+// left running. docs/configuration.md says how many connections the Pool must allow. A Redis that goes away later is
+// waited for.
 func (q *Queue) Receive(ctx context.Context, prototype IMessage, workers int) (Shutdown, error) {
 	return q.receive(ctx, workers, []IMessage{prototype}, nil, nil)
 }

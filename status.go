@@ -16,32 +16,34 @@ import (
 // kept. Of one without an ID, and of a dead letter of which nothing else is kept, it is the State in which the message
 // lies.
 type Status struct {
-	ID         string // empty where it has none
-	Serial     string
-	State      State
-	Attempt    int // Doing and Done: the last one, counted from 1; else how many have failed
-	EnqueuedAt time.Time
-	DueAt      time.Time // Delay, by the server's clock
-	StartedAt  time.Time // Doing, by the clock of the process that handles it
-	Receiver   string    // Doing: the name of the incarnation that holds it, another one after a handover
-	Worker     int       // Doing: the number of its worker
-	Cancelled  bool      // Doing: Cancel was called, and the handler has not ended yet
-	Failure    string    // of the last attempt
-	Outcome    Outcome   // Done, where its outcome is kept
+	ID         string    `json:"id,omitempty"` // empty where it has none
+	Serial     string    `json:"serial,omitempty"`
+	State      State     `json:"state"`
+	Attempt    int       `json:"attempt"` // Doing and Done: the last one, counted from 1; else how many have failed
+	EnqueuedAt time.Time `json:"enqueued_at,omitzero"`
+	DueAt      time.Time `json:"due_at,omitzero"`     // Delay, by the server's clock
+	StartedAt  time.Time `json:"started_at,omitzero"` // Doing, by the clock of the process that handles it
+	// Receiver is, in Doing, the name of the incarnation that holds it, another one after a handover.
+	Receiver string `json:"receiver,omitempty"`
+	Worker   int    `json:"worker,omitempty"` // Doing: the number of its worker
+	// Cancelled is set in Doing: Cancel was called, and the handler has not ended yet.
+	Cancelled bool    `json:"cancelled,omitempty"`
+	Failure   string  `json:"failure,omitempty"` // of the last attempt
+	Outcome   Outcome `json:"outcome,omitzero"`  // Done, where its outcome is kept
 
 	// UniqueUntil is when the ID will be free, of a message that is Done but still takes it, as UniqueFor asked.
-	UniqueUntil time.Time
+	UniqueUntil time.Time `json:"unique_until,omitzero"`
 }
 
 // Outcome is how a message ended.
 type Outcome struct {
 	// Acked, Rejected (it went to dead), Expired or, of one that somebody waited for, Cancelled; empty: not known
-	Kind      EventKind
-	EndedAt   time.Time
-	KeptUntil time.Time // when the server forgets it
-	Attempt   int
-	Failure   string
-	Result    []byte // as SetResult set it
+	Kind      EventKind `json:"kind"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	KeptUntil time.Time `json:"kept_until,omitzero"` // when the server forgets it
+	Attempt   int       `json:"attempt"`
+	Failure   string    `json:"failure,omitempty"`
+	Result    []byte    `json:"result,omitempty"` // as SetResult set it
 }
 
 // Status tells what is known of a message. By an ID it is one look, however many messages wait: at the living one, else

@@ -129,7 +129,7 @@ func (h handling) decode() (m IMessage, err error) {
 		return nil, undecodable{err}
 	}
 	var timeout time.Duration
-	if t, ok := m.(Timeouter); ok && h.Timeout() == 0 {
+	if t, ok := offers[Timeouter](m); ok && h.Timeout() == 0 {
 		h.Decoded(m, 0) // for judge, if this ends the goroutine
 		guard("Timeout", func() error { timeout = t.Timeout(); return nil }, func(e error) { err = e })
 	}
@@ -168,6 +168,10 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 	case ErrCancelled:
 		v.Fate = store.Cancelled
 		return v
+	}
+	if (cause == ErrTimeout || cause == ErrDeadline) && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err) // which is what the context said, most often
+		v.Err = err
 	}
 	var u undecodable
 	var r rejection
@@ -208,7 +212,7 @@ func (h handling) verdict(m IMessage, err error) *worker.Verdict {
 // maxAttempts is 0 where there is no bound.
 func (h handling) maxAttempts(msg IMessage) int {
 	n := h.MaxAttempts()
-	if m, ok := msg.(MaxAttempter); n == 0 && ok {
+	if m, ok := offers[MaxAttempter](msg); n == 0 && ok {
 		n, _ = ask(h, &h.r.hungMethods, answerTime, "MaxAttempts", n, m.MaxAttempts)
 		if n > 255 {
 			h.complain(fmt.Errorf("shunt: MaxAttempts returned %d, so its default holds: want 1 to 255, or negative "+
@@ -224,7 +228,7 @@ func (h handling) maxAttempts(msg IMessage) int {
 
 func (h handling) backoff(m IMessage, attempt int) time.Duration {
 	wait := sidekiqBackoff(attempt) // what holds if the user's func fails
-	if b, ok := m.(Backoffer); ok {
+	if b, ok := offers[Backoffer](m); ok {
 		wait, _ = ask(h, &h.r.hungMethods, answerTime, "Backoff", wait,
 			func() time.Duration { return b.Backoff(attempt) })
 	} else if f := h.r.conf.Backoff; f != nil {

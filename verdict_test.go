@@ -278,3 +278,26 @@ func overTogether(
 		t.Error("none left together")
 	}
 }
+
+// A message that failed because its time was over says so, whatever its handler returned.
+func TestFailureNamesTheCause(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for name, opt := range map[string]func() Option{
+		"timeout":  func() Option { return Timeout(20 * time.Millisecond) },
+		"deadline": func() Option { return Deadline(time.Now().Add(300 * time.Millisecond)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 1 })
+			q.receive(1, func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() })
+			q.must(q.one(1, opt()))
+			q.wait(EventRejected, 1, 5*time.Second)
+			es, err := q.List(t.Context(), q.name, StateDead, 0, 0)
+			if err != nil || len(es) != 1 || !strings.Contains(es[0].Failure, "the ") ||
+				!strings.Contains(es[0].Failure, name+" has passed: context ") {
+				t.Errorf("%+v, %v", es, err)
+			}
+		})
+	}
+}

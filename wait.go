@@ -19,13 +19,6 @@ const waitEvery = 5 * time.Second
 // awaitedFor is how long the outcome of a message that somebody waits for is kept at least; lua/ending.lua has it, too.
 const awaitedFor = time.Minute
 
-// awaited is a message that EnqueueAndWait enqueues.
-type awaited struct {
-	channel string
-	id      string
-	serial  ulid.ULID
-}
-
 // await gives the draft what finds its outcome: an id, and some time.
 func (d *draft) await() {
 	x := d.extra()
@@ -33,7 +26,6 @@ func (d *draft) await() {
 		x.ID = d.Element.Serial.String()
 	}
 	x.Retain = max(x.Retain, awaitedFor.Milliseconds())
-	*d.awaited = awaited{d.Keys.Name, x.ID, d.Element.Serial}
 }
 
 // EnqueueAndWait enqueues a message and returns its outcome when it is over, as Enqueue and Wait do. A message without
@@ -41,15 +33,15 @@ func (d *draft) await() {
 // of Enqueue comes back as it is. Where ctx ends first, the error names the ID: the message is handled all the same,
 // and Wait finds it.
 func (q *Queue) EnqueueAndWait(ctx context.Context, m IMessage, opts ...Option) (Outcome, error) {
-	var a awaited
-	mark := func(d *draft) error { d.awaited = &a; return nil }
-	if err := q.Enqueue(ctx, m, append(slices.Clip(opts), mark)...); err != nil {
+	var r Ref
+	await := func(d *draft) error { d.awaited = true; return nil }
+	if err := q.Enqueue(ctx, m, append(slices.Clip(opts), await, RefTo(&r))...); err != nil {
 		return Outcome{}, err
 	}
-	if a.id == "" {
+	if r.ID == "" {
 		return Outcome{}, errors.New("shunt: Queue.WrapEnqueue enqueued no message to wait for")
 	}
-	out, err := q.wait(ctx, a.channel, &wait{id: a.id, serial: &a.serial, seen: time.Now()})
+	out, err := q.waitFor(ctx, r, time.Now())
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: the message is enqueued, and Wait finds it by this id", err)
 	}
@@ -71,15 +63,15 @@ func (q *Queue) Wait(ctx context.Context, r Ref) (Outcome, error) {
 		return Outcome{}, r.failed("wait for", errors.New("nobody announces the end of a message without an ID: "+
 			"enqueue it with ID, or by EnqueueAndWait"))
 	}
-	w := &wait{id: r.ID}
+	return q.waitFor(ctx, r, time.Time{})
+}
+
+// waitFor waits for a message with an ID. seen: when it was last known to be alive; zero: never.
+func (q *Queue) waitFor(ctx context.Context, r Ref, seen time.Time) (Outcome, error) {
+	w := &wait{id: r.ID, seen: seen}
 	if serial := r.ulid(); serial != (ulid.ULID{}) {
 		w.serial = &serial
 	}
-	return q.wait(ctx, r.Channel, w)
-}
-
-// wait waits for a message, of which w has the id, and the serial where that is known.
-func (q *Queue) wait(ctx context.Context, channel string, w *wait) (Outcome, error) {
 	if err := q.open(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -87,9 +79,9 @@ func (q *Queue) wait(ctx context.Context, channel string, w *wait) (Outcome, err
 		return Outcome{}, err
 	}
 	defer q.waits.Done()
-	w.q, w.keys = q, store.KeysOf(channel)
+	w.q, w.keys = q, store.KeysOf(r.Channel)
 	w.ended, w.ask = make(chan store.Outcome, 16), make(chan struct{}, 1)
-	hints := q.router.For(channel).Hints
+	hints := q.router.For(r.Channel).Hints
 	l := hints.Listen(w.keys.Done, w.heard, w.listening)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -98,7 +90,7 @@ func (q *Queue) wait(ctx context.Context, channel string, w *wait) (Outcome, err
 	}()
 	out, err := w.run(ctx)
 	if err != nil {
-		err = fmt.Errorf("shunt: wait for %q on %q: %w", w.id, channel, err)
+		err = fmt.Errorf("shunt: wait for %q on %q: %w", w.id, r.Channel, err)
 	}
 	return out, err
 }

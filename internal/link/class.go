@@ -34,13 +34,17 @@ func (e *Error) Unwrap() error { return e.Err }
 // refusals are the first words of replies after which nothing was executed. True means that the connection should be
 // dropped too, because its server has changed its role or is not ready.
 var refusals = map[string]bool{
-	"MOVED": false, "ASK": false, "TRYAGAIN": false, "CLUSTERDOWN": false, "OOM": false, "NOSCRIPT": false,
+	"ASK": false, "TRYAGAIN": false, "CLUSTERDOWN": false, "OOM": false, "NOSCRIPT": false,
 	"BUSY":       false,
 	"NOREPLICAS": false, "MISCONF": false, "LOADING": true, "READONLY": true, "MASTERDOWN": true, "UNBLOCKED": true,
 }
 
-// fatals are refusals that only a person can mend.
-var fatals = map[string]bool{"WRONGTYPE": false, "NOPERM": false, "NOAUTH": true, "WRONGPASS": true}
+// fatals are refusals that only a person can mend. MOVED is that of a Redis Cluster, which is not supported.
+var fatals = map[string]bool{"WRONGTYPE": false, "NOPERM": false, "NOAUTH": true, "WRONGPASS": true, "MOVED": false}
+
+// forbidden begins the reply to a script that may not run a command, or touch a key, of a server from 7 on; before, and
+// outside scripts, it is NOPERM.
+const forbidden = "ERR The user executing the script can't"
 
 // Code is the first word of a server's error reply, and empty for any other error. A server older than 7 wraps a
 // script's error in its own; Code finds it there.
@@ -54,8 +58,11 @@ func Code(err error) string {
 	}
 	text := string(e)
 	code, _, _ := strings.Cut(text, " ")
-	if code != "ERR" {
+	switch {
+	case code != "ERR":
 		return code
+	case strings.HasPrefix(text, forbidden):
+		return "NOPERM"
 	}
 	for _, set := range []map[string]bool{refusals, fatals} {
 		for c := range set {
@@ -104,10 +111,11 @@ func sentAway(err error) bool {
 	return strings.Contains(err.Error(), "redigo: unexpected response line") // redigo does not export its type
 }
 
-// nobodyThere says of a failed dial that its address has no server now: none listens, or there is no such host.
+// nobodyThere says of a failed dial that its address has no such server now: none listens, there is no such host, or
+// what is there does not speak TLS.
 func nobodyThere(err error) bool {
 	var host *net.DNSError
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) ||
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errNoHandshake) || errors.Is(err, fs.ErrNotExist) ||
 		errors.As(err, &host) && host.IsNotFound
 }
 

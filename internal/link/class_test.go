@@ -20,7 +20,7 @@ var replies = []struct {
 	class Class
 	drops bool
 }{
-	{"MOVED", "3999 127.0.0.1:6381", NotExecuted, false},
+	{"MOVED", "3999 127.0.0.1:6381", Fatal, false},
 	{"ASK", "3999 127.0.0.1:6381", NotExecuted, false},
 	{"TRYAGAIN", "Multiple keys request during rehashing of slot", NotExecuted, false},
 	{"CLUSTERDOWN", "Hash slot not served", NotExecuted, false},
@@ -42,6 +42,19 @@ var replies = []struct {
 	{"NOPERM", "this user has no permissions to run the 'lpush' command", Fatal, false},
 	{"NOAUTH", "Authentication required.", Fatal, true},
 	{"WRONGPASS", "invalid username-password pair or user is disabled.", Fatal, true},
+}
+
+// Redis 7 refuses a command inside a script without a code of its own.
+func TestForbiddenInScript(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"ERR The user executing the script can't run this command or subcommand script: abc, on @user_script:5.",
+		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+	} {
+		if err := redis.Error(text); Code(err) != "NOPERM" || Classify(err) != Fatal {
+			t.Errorf("%s is %s, %v", text, Code(err), Classify(err))
+		}
+	}
 }
 
 func TestClassifyReplies(t *testing.T) {

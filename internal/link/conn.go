@@ -31,10 +31,10 @@ type conn struct {
 	flushed   time.Time        // when something was last flushed
 	unflushed int              // calls that were sent since
 
-	owed          atomic.Int64 // bytes of the calls in flight
-	justAnswered  atomic.Int32 // callers that were answered together: they are likely to send again at once
-	scriptMissing atomic.Bool  // a reply was NOSCRIPT
-	mustClose     atomic.Bool  // a reply means that another connection has to be used
+	owed          atomic.Int64                // bytes of the calls in flight
+	justAnswered  atomic.Int32                // callers that were answered together: they are likely to send again at once
+	scriptMissing atomic.Bool                 // a reply was NOSCRIPT
+	mustClose     atomic.Pointer[redis.Error] // the reply after which another is used
 }
 
 // newConn starts the reader. socket may be nil: the connection is then spoken to by redigo.
@@ -188,13 +188,14 @@ func (c *conn) read(timeout time.Duration) {
 
 // isReply reports whether an error is a reply of the server, and notes replies that concern the connection.
 func (c *conn) isReply(err error) bool {
-	if _, reply := err.(redis.Error); !reply {
+	refusal, reply := err.(redis.Error)
+	if !reply {
 		return false
 	}
 	if Code(err) == "NOSCRIPT" {
 		c.scriptMissing.Store(true)
 	} else if drops(err) {
-		c.mustClose.Store(true)
+		c.mustClose.Store(&refusal)
 	}
 	return true
 }

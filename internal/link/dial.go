@@ -53,6 +53,9 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return &progress{Conn: c}, nil
 }
 
+// errNoHandshake is the error of a server that may not speak TLS.
+var errNoHandshake = errors.New("does not answer a TLS handshake")
+
 // handshakeError names the server, and the likely cause where it does not speak TLS. A plain redis-server takes the
 // handshake for a command: it answers with an error, waits for more of it, or closes the connection.
 func handshakeError(addr string, err error) error {
@@ -63,7 +66,7 @@ func handshakeError(addr string, err error) error {
 		return err
 	case errors.As(err, &header), errors.As(err, &timeout) && timeout.Timeout(),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return fmt.Errorf("%s does not answer a TLS handshake: is it a plain redis:// port? (%w)", addr, err)
+		return fmt.Errorf("%s %w: is it a plain redis:// port? (%w)", addr, errNoHandshake, err)
 	}
 	return fmt.Errorf("TLS handshake with %s: %w", addr, err)
 }

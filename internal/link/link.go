@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -79,7 +80,7 @@ const (
 func (l *Link) sendInline() bool {
 	c := l.conn
 	switch {
-	case c == nil, !c.buffered, c.mustClose.Load(), c.owed.Load() > maxInlineOwed,
+	case c == nil, !c.buffered, c.mustClose.Load() != nil, c.owed.Load() > maxInlineOwed,
 		l.queue.len()+len(c.inflight)+int(c.justAnswered.Load()) > maxInlineCalls,
 		l.check && time.Since(c.flushed) > staleAfter, c.broken():
 		return false
@@ -308,8 +309,8 @@ func (l *Link) connect() error {
 		switch {
 		case c.broken():
 			l.disconnect()
-		case c.mustClose.Load():
-			l.node.failed(errors.New("the server refused to serve"))
+		case c.mustClose.Load() != nil:
+			l.node.failed(fmt.Errorf("the server refuses to serve: %w", *c.mustClose.Load()))
 			l.disconnect()
 		case l.check && len(c.inflight) == 0 && time.Since(c.flushed) > staleAfter && !c.alive():
 			l.disconnect()

@@ -182,7 +182,7 @@ func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 		if isOpen() && (err == nil || Code(err) == "NOPERM") {
 			return c, nil
 		}
-		if err == nil {
+		if ctx.Err() != nil { // the error is that of a socket that closeAfter has closed
 			err = ctx.Err()
 		}
 		discard(c)
