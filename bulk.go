@@ -22,8 +22,8 @@ type Filter struct {
 	Until       time.Time         // it died, or is due, then or earlier
 	Match       func(Entry) bool  // returns true; called for those that all else fits
 
-	Limit int // it ends after so many messages that fit; 0: no limit
-	// From goes on where an earlier call ended: it is that call's Bulk.Next.
+	Limit int // the call ends when it has moved or deleted so many; 0: no limit
+	// From goes on where an earlier call ended: it is that call's BulkResult.Next.
 	From string
 }
 
@@ -40,10 +40,10 @@ func (f *Filter) fits(e *Entry) bool {
 	return f.Match == nil || f.Match(*e)
 }
 
-// Bulk is what became of a call for all messages that fit a Filter.
-type Bulk struct {
-	Looked int // messages that were looked at
-	Done   int // of these, those that were moved or deleted
+// BulkResult is what became of a call for all messages that fit a Filter.
+type BulkResult struct {
+	Looked  int // messages that were looked at
+	Changed int // of these, those that were moved or deleted
 	// Next goes on as Filter.From after an error, an ended context or a Limit; empty: all were looked at.
 	Next string
 }
@@ -51,11 +51,11 @@ type Bulk struct {
 // RetryAllDead puts all dead messages that fit back into their channel, the one that died first in front, as RetryDead
 // does. It looks at as many as were dead when it began, in pages of up to 100 messages or 256 KB: so it holds up
 // nobody, however many there are, and takes the memory of one page. An ID that is another's by now keeps its message
-// dead, and it is not counted as Done.
+// dead, and it is not counted as Changed.
 //
-// Where it ends early, by an error, ctx or Limit, Bulk says how far it came, and Next goes on from there. After a lost
-// reply it asks once more, and what the first time had done is not counted.
-func (q *Queue) RetryAllDead(ctx context.Context, channel string, f Filter) (Bulk, error) {
+// Where it ends early, by an error, ctx or Limit, BulkResult says how far it came, and Next goes on from there. After a
+// lost reply it asks once more, and what the first time had done is not counted.
+func (q *Queue) RetryAllDead(ctx context.Context, channel string, f Filter) (BulkResult, error) {
 	return q.bulk(ctx, "retry all dead of", channel, StateDead, f, func(k *store.Keys, es []Entry) (int, error) {
 		n, _, err := q.revive(ctx, k, es)
 		return n, err
@@ -63,7 +63,7 @@ func (q *Queue) RetryAllDead(ctx context.Context, channel string, f Filter) (Bul
 }
 
 // DeleteAllDead deletes all dead messages that fit, for good, as RetryAllDead goes through them.
-func (q *Queue) DeleteAllDead(ctx context.Context, channel string, f Filter) (Bulk, error) {
+func (q *Queue) DeleteAllDead(ctx context.Context, channel string, f Filter) (BulkResult, error) {
 	return q.bulk(ctx, "delete all dead of", channel, StateDead, f, func(k *store.Keys, es []Entry) (int, error) {
 		return q.deleteDead(ctx, k, es)
 	})
@@ -71,7 +71,7 @@ func (q *Queue) DeleteAllDead(ctx context.Context, channel string, f Filter) (Bu
 
 // PromoteAll makes all delayed messages that fit due now, as RetryAllDead goes through them. With MinAttempts 1 it runs
 // all retries now, and leaves what was only enqueued for later.
-func (q *Queue) PromoteAll(ctx context.Context, channel string, f Filter) (Bulk, error) {
+func (q *Queue) PromoteAll(ctx context.Context, channel string, f Filter) (BulkResult, error) {
 	return q.bulk(ctx, "promote all of", channel, StateDelay, f, func(k *store.Keys, es []Entry) (int, error) {
 		all := make([]store.Hastened, len(es))
 		for i, e := range es {
@@ -87,7 +87,7 @@ type place struct {
 	stay int
 }
 
-// String is Bulk.Next.
+// String is BulkResult.Next.
 func (p place) String() string {
 	if p.at.IsZero() {
 		return ""
@@ -103,7 +103,7 @@ func parsePlace(text string) (p place, err error) {
 	ms, err1 := strconv.ParseInt(at, 10, 64)
 	n, err2 := strconv.Atoi(stay)
 	if err1 != nil || err2 != nil || n < 0 {
-		return p, fmt.Errorf("the Filter has From %.40q, which is no Bulk.Next", text)
+		return p, fmt.Errorf("the Filter has From %.40q, which is no BulkResult.Next", text)
 	}
 	return place{time.UnixMilli(ms), n}, nil
 }
@@ -132,8 +132,8 @@ func (p *place) pass(page, fit []Entry, left int) {
 // bulk calls do for the messages of delay or dead that fit, a page at a time.
 func (q *Queue) bulk(
 	ctx context.Context, what, channel string, state State, f Filter, do func(*store.Keys, []Entry) (int, error),
-) (b Bulk, err error) {
-	failed := func(err error) (Bulk, error) { return b, fmt.Errorf("shunt: %s %q: %w", what, channel, err) }
+) (b BulkResult, err error) {
+	failed := func(err error) (BulkResult, error) { return b, fmt.Errorf("shunt: %s %q: %w", what, channel, err) }
 	if f.Limit < 0 || f.MinAttempts < 0 {
 		return failed(fmt.Errorf("the Filter has Limit %d and MinAttempts %d: want 0 or more", f.Limit, f.MinAttempts))
 	}
@@ -164,7 +164,7 @@ func (q *Queue) bulk(
 		var fit []Entry
 		for i := range page {
 			if f.fits(&page[i]) {
-				if fit = append(fit, page[i]); f.Limit > 0 && b.Done+len(fit) == f.Limit {
+				if fit = append(fit, page[i]); f.Limit > 0 && b.Changed+len(fit) == f.Limit {
 					page = page[:i+1]
 					break
 				}
@@ -173,13 +173,13 @@ func (q *Queue) bulk(
 		left := 0
 		if len(fit) > 0 {
 			if left, err = do(k, fit); err != nil {
-				b.Done += left
+				b.Changed += left
 				return failed(err)
 			}
 		}
 		p.pass(page, fit, left)
-		b.Looked, b.Done, b.Next = b.Looked+len(page), b.Done+left, p.String()
-		if f.Limit > 0 && b.Done >= f.Limit {
+		b.Looked, b.Changed, b.Next = b.Looked+len(page), b.Changed+left, p.String()
+		if f.Limit > 0 && b.Changed >= f.Limit {
 			return b, nil
 		}
 	}

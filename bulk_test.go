@@ -78,7 +78,7 @@ func TestFilter(t *testing.T) {
 					}
 				})
 				n, err := b.RetryAllDead(t.Context(), b.name, c.Filter)
-				if err != nil || n.Done != len(c.want) || n.Next != "" {
+				if err != nil || n.Changed != len(c.want) || n.Next != "" {
 					t.Errorf("%+v, %v", n, err)
 				}
 				if got := b.waits(); !slices.Equal(got, c.want) {
@@ -101,16 +101,16 @@ func TestBulkGoesOn(t *testing.T) {
 				const all = 1000
 				b.buries(s, all, inMS, nil)
 				f := Filter{Limit: 90, Match: func(e Entry) bool { return strings.HasSuffix(string(e.Payload), "3") }}
-				sum, calls := Bulk{}, 0
+				sum, calls := BulkResult{}, 0
 				for ; ; calls++ {
 					n, err := b.RetryAllDead(t.Context(), b.name, f)
 					b.must(err)
-					sum.Done, sum.Looked = sum.Done+n.Done, sum.Looked+n.Looked
+					sum.Changed, sum.Looked = sum.Changed+n.Changed, sum.Looked+n.Looked
 					if f.From = n.Next; n.Next == "" {
 						break
 					}
 				}
-				if sum.Done != all/10 || calls != 1 || sum.Looked != all {
+				if sum.Changed != all/10 || calls != 1 || sum.Looked != all {
 					t.Errorf("%+v after %d calls", sum, calls)
 				}
 				got := b.waits()
@@ -119,7 +119,7 @@ func TestBulkGoesOn(t *testing.T) {
 					t.Errorf("%d wait", len(got))
 				}
 				n, err := b.DeleteAllDead(t.Context(), b.name, Filter{})
-				if err != nil || n.Done != all-all/10 || n.Looked != n.Done {
+				if err != nil || n.Changed != all-all/10 || n.Looked != n.Changed {
 					t.Errorf("%+v, %v", n, err)
 				}
 			})
@@ -136,7 +136,7 @@ func TestBulkFails(t *testing.T) {
 	b.buries(s, 300, 1, nil)
 	p.On(redistest.ByScript(store.Revive)(b.name), 2, redistest.ReplyError("ERR no"))
 	n, err := b.RetryAllDead(t.Context(), b.name, Filter{})
-	if err == nil || n.Done != 100 || n.Next == "" {
+	if err == nil || n.Changed != 100 || n.Next == "" {
 		t.Fatalf("%+v, %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -145,7 +145,7 @@ func TestBulkFails(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	n, err = b.RetryAllDead(t.Context(), b.name, Filter{From: n.Next})
-	if err != nil || n.Done != 200 {
+	if err != nil || n.Changed != 200 {
 		t.Errorf("%+v, %v", n, err)
 	}
 	for _, f := range []Filter{{Limit: -1}, {MinAttempts: -1}, {From: "x"}, {From: "1"}, {From: "1+-1"}} {
@@ -170,7 +170,7 @@ func TestRetryAllDeadBesideTakenIDs(t *testing.T) {
 		b.must(b.one(i, ID(fmt.Sprint("id", i)), In(time.Hour)))
 	}
 	n, err := b.RetryAllDead(t.Context(), b.name, Filter{})
-	if err != nil || n.Done != 50 || n.Looked != taken+50 {
+	if err != nil || n.Changed != 50 || n.Looked != taken+50 {
 		t.Errorf("%+v, %v", n, err)
 	}
 }
@@ -192,7 +192,7 @@ func TestPromoteAll(t *testing.T) {
 		b.must(b.one(3, In(time.Hour)))
 		b.wait(EventRetried, 3, 5*time.Second)
 		n, err := b.PromoteAll(t.Context(), b.name, Filter{MinAttempts: 1})
-		if err != nil || n.Done != 3 {
+		if err != nil || n.Changed != 3 {
 			t.Errorf("%+v, %v", n, err)
 		}
 		b.wait(EventAcked, 3, 5*time.Second)
@@ -200,7 +200,7 @@ func TestPromoteAll(t *testing.T) {
 		b.noID("a")
 		b.must(b.one(4, ID("b"), In(time.Hour)))
 		n, err = b.PromoteAll(t.Context(), b.name, Filter{})
-		if err != nil || n.Done != 2 || b.status("b").State != StatePrepare {
+		if err != nil || n.Changed != 2 || b.status("b").State != StatePrepare {
 			t.Errorf("%+v, %v; %+v", n, err, b.status("b"))
 		}
 	})

@@ -14,157 +14,135 @@ func ExampleID() {
 	q, wait, end := open()
 	defer end()
 	ctx := context.Background()
+
 	charge := shunt.Define("charge", func(ctx context.Context, order int) error {
 		fmt.Println("charges order", order)
 		return nil
 	})
-
-	fmt.Println("first:", q.Enqueue(ctx, charge.Message(7), shunt.ID("order-7"), shunt.In(time.Hour)))
+	fmt.Println("first:", q.Enqueue(ctx, charge.Message(7), shunt.ID("order-7")))
 	err := q.Enqueue(ctx, charge.Message(7), shunt.ID("order-7"))
 	var taken *shunt.DuplicateError
 	if errors.As(err, &taken) {
 		fmt.Println("second: taken, and in state", taken.Status.State)
 	}
-
-	if err := q.Promote(ctx, shunt.ByID("charge", "order-7")); err != nil {
-		fmt.Println(err)
-	}
-	if _, err := q.Receive(ctx, charge, 1); err != nil {
-		fmt.Println(err)
-	}
+	_, err = q.Receive(ctx, charge, 1)
+	check(err)
 	wait(shunt.EventAcked, 1)
-	_, err = q.Status(ctx, shunt.ByID("charge", "order-7"))
+	_, err = q.Status(ctx, charge.ByID("order-7"))
 	fmt.Println("over:", errors.Is(err, shunt.ErrNotFound))
 	// Output:
 	// first: <nil>
-	// second: taken, and in state delay
+	// second: taken, and in state prepare
 	// charges order 7
 	// over: true
 }
 
-// A request and its reply: the handler sets a result, and Wait returns it.
-func ExampleQueue_Wait() {
-	q, _, end := open()
-	defer end()
-	ctx := context.Background()
-	square := shunt.Define("square", func(ctx context.Context, n int) error {
-		return shunt.SetResult(ctx, fmt.Appendf(nil, "%d", n*n))
-	})
-	if _, err := q.Receive(ctx, square, 1); err != nil {
-		fmt.Println(err)
+// where tells a customer about an order.
+func where(ctx context.Context, q *shunt.Queue, id string) string {
+	s, err := q.Status(ctx, shunt.ByID("orders", id))
+	if errors.Is(err, shunt.ErrNotFound) {
+		return "there is no such order"
 	}
-
-	if err := q.Enqueue(ctx, square.Message(12), shunt.ID("job-1"), shunt.Retain(time.Hour)); err != nil {
-		fmt.Println(err)
+	if err != nil {
+		return "ask again later"
 	}
-	o, err := q.Wait(ctx, shunt.ByID("square", "job-1"))
-	fmt.Println(o.Kind, string(o.Result), err)
-	// Output: acked 144 <nil>
+	switch s.State {
+	case shunt.StateDelay:
+		return fmt.Sprintf("will be packed at %s", s.DueAt.UTC().Format(time.Kitchen))
+	case shunt.StateDoing:
+		if s.Cancelled {
+			return "is being cancelled"
+		}
+		return fmt.Sprintf("is being packed since %s", s.StartedAt.Format(time.Kitchen))
+	case shunt.StateDone:
+		if s.Outcome.Kind == shunt.EventAcked {
+			return "was sent"
+		}
+		return "could not be sent: " + s.Outcome.Failure
+	}
+	if s.Failure != "" {
+		return fmt.Sprintf("waits for attempt %d, after: %s", s.Attempt+1, s.Failure)
+	}
+	return fmt.Sprintf("waits for %.0f s", time.Since(s.EnqueuedAt).Seconds())
 }
 
-// EnqueueAndWait gives a message an ID, and returns its outcome.
-func ExampleQueue_EnqueueAndWait() {
-	q, _, end := open()
+// Status finds a message by its ID, wherever it is, and what became of it if Retain kept that.
+func ExampleQueue_Status() {
+	q, wait, end := open()
 	defer end()
 	ctx := context.Background()
-	square := shunt.Define("square", func(ctx context.Context, n int) error {
-		return shunt.SetResult(ctx, fmt.Appendf(nil, "%d", n*n))
-	})
-	if _, err := q.Receive(ctx, square, 1); err != nil {
-		fmt.Println(err)
-	}
 
-	o, err := q.EnqueueAndWait(ctx, square.Message(12))
-	fmt.Println(o.Kind, string(o.Result), err)
-	// Output: acked 144 <nil>
+	fmt.Println("order 7", where(ctx, q, "7"))
+	tomorrow := shunt.At(time.Date(2100, 1, 1, 9, 0, 0, 0, time.UTC))
+	check(q.Enqueue(ctx, &Order{ID: 7}, tomorrow, shunt.ID("7"), shunt.Retain(7*24*time.Hour)))
+	fmt.Println("order 7", where(ctx, q, "7"))
+	check(q.Promote(ctx, shunt.ByID("orders", "7")))
+	fmt.Println("order 7", where(ctx, q, "7"))
+	_, err := q.Receive(ctx, &Order{shop: &Shop{Name: "Ann's"}}, 1)
+	check(err)
+	wait(shunt.EventAcked, 1)
+	fmt.Println("order 7", where(ctx, q, "7"))
+	// Output:
+	// order 7 there is no such order
+	// order 7 will be packed at 9:00AM
+	// order 7 waits for 0 s
+	// Ann's ships order 7
+	// order 7 was sent
 }
 
-// What waits is taken back; what runs is told, in whichever process it is.
+// Cancel takes back what waits, and ends the context of a handler that runs, in whichever process.
 func ExampleQueue_Cancel() {
 	q, wait, end := open()
 	defer end()
 	ctx := context.Background()
-	started := make(chan struct{})
+
+	started := make(chan string)
 	export := shunt.Define("export", func(ctx context.Context, table string) error {
-		close(started)
+		info, _ := shunt.FromContext(ctx)
+		started <- info.Receiver
 		<-ctx.Done()
 		fmt.Println(context.Cause(ctx))
 		return ctx.Err()
 	})
-	if err := q.Enqueue(ctx, export.Message("orders"), shunt.ID("orders"), shunt.In(time.Hour)); err != nil {
-		fmt.Println(err)
-	}
-	before, err := q.Cancel(ctx, shunt.ByID("export", "orders"))
+	orders := shunt.ByID("export", "orders")
+	check(q.Enqueue(ctx, export.Message("orders"), shunt.ID(orders.ID), shunt.In(time.Hour)))
+	before, err := q.Cancel(ctx, orders)
 	fmt.Println(before.State, err)
 
-	if _, err := q.Receive(ctx, export, 1); err != nil {
-		fmt.Println(err)
-	}
-	if err := q.Enqueue(ctx, export.Message("orders"), shunt.ID("orders")); err != nil {
-		fmt.Println(err)
-	}
-	<-started
-	before, err = q.Cancel(ctx, shunt.ByID("export", "orders"))
+	_, err = q.Receive(ctx, export, 1)
+	check(err)
+	check(q.Enqueue(ctx, export.Message("orders"), shunt.ID(orders.ID)))
+	holder := <-started
+	before, err = q.Cancel(ctx, orders)
+	fmt.Println(before.State, before.Receiver == holder, before.Worker, err)
 	wait(shunt.EventCancelled, 1)
-	fmt.Println(before.State, err)
-	// Output:
+	// Unordered output:
 	// delay <nil>
+	// doing true 0 <nil>
 	// shunt: the message was cancelled
-	// doing <nil>
 }
 
-// The steps of a chain: each is enqueued when the one before it is acked, and not otherwise.
-func ExampleThen() {
-	q, wait, end := open()
+// Postpone gives a delayed message another due time, and says why it cannot where it waits or runs already.
+func ExampleQueue_Postpone() {
+	q, _, end := open()
 	defer end()
 	ctx := context.Background()
-	ship := shunt.Define("ship", func(ctx context.Context, order int) error {
-		fmt.Println("ships order", order)
-		return nil
-	})
-	pack := shunt.Define("pack", func(ctx context.Context, order int) error {
-		fmt.Println("packs order", order)
-		return shunt.Then(ctx, ship.Message(order))
-	})
-	pay := shunt.Define("pay", func(ctx context.Context, order int) error {
-		fmt.Println("takes the money for order", order)
-		return shunt.Then(ctx, pack.Message(order))
-	})
-	for _, step := range []shunt.IMessage{pay, pack, ship} {
-		if _, err := q.Receive(ctx, step, 1); err != nil {
-			fmt.Println(err)
+
+	reminder := shunt.Define[string]("reminder", nil)
+	check(q.Enqueue(ctx, reminder.Message("dentist"), shunt.ID("dentist"), shunt.In(time.Hour)))
+	check(q.Enqueue(ctx, reminder.Message("bus"), shunt.ID("bus")))
+	for _, id := range []string{"dentist", "bus", "train"} {
+		switch err := q.Postpone(ctx, shunt.ByID("reminder", id), shunt.In(2*time.Hour)); {
+		case err == nil:
+			fmt.Println(id, "is put off")
+		case errors.Is(err, shunt.ErrWaiting), errors.Is(err, shunt.ErrRunning):
+			fmt.Println(id, "is due already")
+		case errors.Is(err, shunt.ErrNotFound):
+			fmt.Println(id, "is over, or never was")
 		}
 	}
-	if err := q.Enqueue(ctx, pay.Message(7)); err != nil {
-		fmt.Println(err)
-	}
-	wait(shunt.EventAcked, 3)
 	// Output:
-	// takes the money for order 7
-	// packs order 7
-	// ships order 7
-}
-
-// A code that nobody may get late: what was not taken in time is dropped.
-func ExampleExpire() {
-	q, wait, end := open()
-	defer end()
-	ctx := context.Background()
-	code := shunt.Define("code", func(ctx context.Context, to string) error {
-		fmt.Println("sends a code to", to)
-		return nil
-	})
-	if err := q.Enqueue(ctx, code.Message("ann"), shunt.Expire(time.Millisecond)); err != nil {
-		fmt.Println(err)
-	}
-	time.Sleep(5 * time.Millisecond) // no receiver is there yet
-	if err := q.Enqueue(ctx, code.Message("ben"), shunt.Expire(time.Minute)); err != nil {
-		fmt.Println(err)
-	}
-	if _, err := q.Receive(ctx, code, 1); err != nil {
-		fmt.Println(err)
-	}
-	wait(shunt.EventExpired, 1)
-	wait(shunt.EventAcked, 1)
-	// Output: sends a code to ben
+	// dentist is put off
+	// bus is due already
+	// train is over, or never was
 }

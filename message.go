@@ -129,6 +129,9 @@ func (k *Kind[T]) Message(v T) *Kind[T] {
 // Value returns what the message carries.
 func (k *Kind[T]) Value() T { return k.value }
 
+// ByID names the message that has an ID on the Kind's channel, as the func ByID does.
+func (k *Kind[T]) ByID(id string) Ref { return ByID(k.channel, id) }
+
 // carried is the value with all methods of its type.
 func (k *Kind[T]) carried() any {
 	if kind := reflect.TypeFor[T]().Kind(); kind == reflect.Pointer || kind == reflect.Interface {

@@ -54,7 +54,8 @@ func Header(key, value string) Option {
 // any more. Deadline bounds its handlings.
 func Expire(d time.Duration) Option { return expire(d, false) }
 
-// ExpireToDead is Expire for a message that then goes to dead, with ErrExpired as its reason and an EventRejected.
+// ExpireToDead is Expire for a message that then goes to dead, with ErrExpired as its reason and an EventRejected. A
+// worker that meets the message moves it there, or drops it. Until then it is found by its serial, and not by its ID.
 func ExpireToDead(d time.Duration) Option { return expire(d, true) }
 
 func expire(d time.Duration, toDead bool) Option {

@@ -32,9 +32,9 @@ type conn struct {
 	unflushed int              // calls that were sent since
 
 	owed          atomic.Int64                // bytes of the calls in flight
-	justAnswered  atomic.Int32                // callers that were answered together: they are likely to send again at once
+	justAnswered  atomic.Int32                // callers that were answered together: they may send again at once
 	scriptMissing atomic.Bool                 // a reply was NOSCRIPT
-	mustClose     atomic.Pointer[redis.Error] // the reply after which another is used
+	mustClose     atomic.Pointer[redis.Error] // after it another one is used
 }
 
 // newConn starts the reader. socket may be nil: the connection is then spoken to by redigo.
