@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"slices"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -210,7 +211,9 @@ func TestStrictOrder(t *testing.T) {
 	close(goOn)
 	f.until(5*time.Second, "all are over", func() bool { return f.count(event.Acked) == 15 })
 	f.mu.Lock()
-	if got := order[1:11]; got[0] > 4 || got[4] > 4 || got[5] < 10 || got[9] > 14 {
+	// A waiter has the first message of each channel, and may bring it at any time: so these do not count.
+	got := slices.DeleteFunc(slices.Clone(order), func(n int) bool { return n%10 == 0 })
+	if !slices.IsSortedFunc(got, func(a, b int) int { return a/10 - b/10 }) || len(got) != 12 {
 		t.Errorf("order %v", order)
 	}
 	f.mu.Unlock()
