@@ -2,8 +2,8 @@ package worker
 
 import (
 	"errors"
-	"slices"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
