@@ -161,8 +161,8 @@ func (w *world) tell(n *namer, cut bool) {
 	}
 	over := func(tale string) {
 		if !w.within(8*time.Second, func() bool {
-			_, err := w.direct.Status(context.Background(), shunt.ByID(n.channel, id(tale)))
-			return errors.Is(err, shunt.ErrNotFound)
+			s, err := w.direct.Status(context.Background(), shunt.ByID(n.channel, id(tale)))
+			return errors.Is(err, shunt.ErrNotFound) || s.State == shunt.StateDead // whose ID is free
 		}) {
 			w.Errorf("%s: its ID is never free", tale)
 		}
