@@ -6,7 +6,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/worker"
+	"github.com/shuntmq/shunt/internal/custody"
 )
 
 var (
@@ -23,18 +23,18 @@ var (
 	ErrTooLarge = errors.New("shunt: larger than Queue.MaxSize")
 	// ErrTimeout is the cause of a handler's ended context when its timeout had passed. The failure of its retry names
 	// it before the handler's own error.
-	ErrTimeout = worker.ErrTimeout
+	ErrTimeout = custody.ErrTimeout
 	// ErrLeaseLost is the cause of a handler's ended context when another receiver may have the message by now.
-	ErrLeaseLost = worker.ErrLeaseLost
+	ErrLeaseLost = custody.ErrLeaseLost
 	// ErrShutdown is the cause of a handler's ended context when the context given to shutdown has ended.
-	ErrShutdown = worker.ErrShutdown
+	ErrShutdown = custody.ErrShutdown
 	// ErrCancelled is the cause of a handler's ended context when Cancel was called for its message.
-	ErrCancelled = worker.ErrCancelled
+	ErrCancelled = custody.ErrCancelled
 	// ErrDeadline is the cause of a handler's ended context, and the reason of a dead message, when its Deadline had
 	// passed.
-	ErrDeadline = worker.ErrDeadline
+	ErrDeadline = custody.ErrDeadline
 	// ErrExpired is the reason of a message that ExpireToDead sent to dead.
-	ErrExpired = worker.ErrExpired
+	ErrExpired = custody.ErrExpired
 	// ErrDuplicate is the error that each *DuplicateError wraps: the ID of a message is taken.
 	ErrDuplicate = errors.New("shunt: the id is taken")
 	// ErrNotFound: no message of this id or serial waits, is delayed, is being handled or, where that counts, is dead;

@@ -17,6 +17,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"pgregory.net/rapid"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -159,8 +160,7 @@ func TestRaw(t *testing.T) {
 		if got, err := again.Marshal(); again.Channel() != "c" || err != nil || string(got) != "other" {
 			t.Errorf("%s, %s, %v", again.Channel(), got, err)
 		}
-		var r rejection
-		if err := m.Resolve(context.Background()); !errors.As(err, &r) {
+		if err := m.Resolve(context.Background()); !custody.Rejects(err) {
 			t.Errorf("a Raw message is handled with %v", err)
 		}
 	}
@@ -187,13 +187,11 @@ func TestVerdictErrors(t *testing.T) {
 		{RetryAfter(time.Hour, Reject(inner)), inner.Error(), true, time.Hour, true, true},
 		{inner, inner.Error(), false, 0, false, true},
 	} {
-		var r rejection
-		var d delayed
-		if got := errors.As(c.err, &r); got != c.rejects {
+		if got := custody.Rejects(c.err); got != c.rejects {
 			t.Errorf("%v: rejects %v", c.err, got)
 		}
-		if got := errors.As(c.err, &d); got != c.delays || d.after != c.after {
-			t.Errorf("%v: delays %v by %v", c.err, got, d.after)
+		if after, got := custody.Delays(c.err); got != c.delays || after != c.after {
+			t.Errorf("%v: delays %v by %v", c.err, got, after)
 		}
 		if got := errors.Is(c.err, io.ErrUnexpectedEOF); got != c.wrapsEOF {
 			t.Errorf("%v: wraps its cause: %v", c.err, got)

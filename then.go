@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
@@ -37,7 +38,7 @@ func Then(ctx context.Context, ms ...IMessage) error {
 // then adds what follows a message.
 func (r *receiver) then(it *worker.Item, ms []IMessage) error {
 	now := time.Now()
-	fs := make([]worker.Follow, 0, len(ms))
+	fs := make([]store.Followup, 0, len(ms))
 	var errs []error
 	for i, m := range ms {
 		d, err := r.q.newDraft(m, nil, now)
@@ -49,7 +50,7 @@ func (r *receiver) then(it *worker.Item, ms []IMessage) error {
 			errs = append(errs, fmt.Errorf("message %d: %w", i, err))
 			continue
 		}
-		f := worker.Follow{Keys: d.Keys, Element: d.Element, Raw: d.Element.Encode()}
+		f := store.Followup{Keys: d.Keys, Element: d.Element, Raw: d.Element.Encode()}
 		f.Mode, f.MS = d.Due.When(now)
 		if x := d.Element.Extra; x != nil {
 			f.Expires = x.Expires

@@ -8,32 +8,20 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
 
-// rejection is the error of Reject.
-type rejection struct{ error }
-
-func (r rejection) Unwrap() error { return r.error }
-
 // Reject wraps err so that the message goes to dead at once, with err's text, whatever attempts it has left.
 func Reject(err error) error {
 	if err == nil {
 		err = errors.New("rejected")
 	}
-	return rejection{err}
+	return custody.Reject(err)
 }
-
-// delayed is the error of RetryAfter.
-type delayed struct {
-	error
-	after time.Duration
-}
-
-func (d delayed) Unwrap() error { return d.error }
 
 // RetryAfter wraps err so that the message is tried again after d instead of its backoff; zero or less means
 // at once. It counts as an attempt.
@@ -41,20 +29,15 @@ func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("to be tried again")
 	}
-	return delayed{err, d}
+	return custody.RetryAfter(d, err)
 }
 
 // leastSnooze keeps a handler that is never ready from spinning.
 const leastSnooze = 100 * time.Millisecond
 
-// snoozed is the error of Snooze.
-type snoozed struct{ after time.Duration }
-
-func (s snoozed) Error() string { return fmt.Sprintf("shunt: snoozed for %v", s.after) }
-
 // Snooze is the verdict of a handler that cannot handle its message yet: it is looked at again after d, 100 ms at
 // least, and no attempt is counted. So MaxAttempts does not end that; Deadline does.
-func Snooze(d time.Duration) error { return snoozed{min(max(d, leastSnooze), store.MaxWait)} }
+func Snooze(d time.Duration) error { return custody.Snooze(min(max(d, leastSnooze), store.MaxWait)) }
 
 // handling is one handler's run, as its receiver sees it.
 type handling struct {
@@ -62,16 +45,11 @@ type handling struct {
 	r *receiver
 }
 
-// undecodable marks an error of Unmarshal.
-type undecodable struct{ error }
-
-func (u undecodable) Unwrap() error { return u.error }
-
-var errExited error = undecodable{errors.New("shunt: Unmarshal called runtime.Goexit")}
+var errExited = custody.Undecodable(errors.New("shunt: Unmarshal called runtime.Goexit"))
 
 // handle decodes a message, runs its handler and returns the verdict. It guards what runs for every message. A panic
 // becomes an error here. runtime.Goexit cannot be stopped, and the worker meets it with judge.
-func (r *receiver) handle(it *worker.Item) (v *worker.Verdict) {
+func (r *receiver) handle(it *worker.Item) (v *custody.Verdict) {
 	h := handling{it, r}
 	var m IMessage
 	returned := false
@@ -89,13 +67,13 @@ func (r *receiver) handle(it *worker.Item) (v *worker.Verdict) {
 	}
 	returned = true
 	if err == nil {
-		return worker.Ack
+		return custody.Ack
 	}
 	return h.judge(m, err)
 }
 
 // judge is the verdict on a message whose handler has not returned: it called runtime.Goexit, or did not end in time.
-func (r *receiver) judge(it *worker.Item, message any, err error) *worker.Verdict {
+func (r *receiver) judge(it *worker.Item, message any, err error) *custody.Verdict {
 	h := handling{it, r}
 	m, decoded := message.(IMessage)
 	switch {
@@ -112,11 +90,11 @@ func (r *receiver) judge(it *worker.Item, message any, err error) *worker.Verdic
 // decode makes the message, and tells the pool of it and of its timeout.
 func (h handling) decode() (m IMessage, err error) {
 	if h.Newer {
-		return nil, undecodable{element.ErrNewerVersion}
+		return nil, custody.Undecodable(element.ErrNewerVersion)
 	}
 	prototype, err := h.r.channels[h.Channel.Index].prototype(h.Channel.Name, h.Type())
 	if err != nil {
-		return nil, undecodable{err}
+		return nil, custody.Undecodable(err)
 	}
 	guard("Unmarshal", func() (err error) {
 		m, err = unmarshal(h.r.conf.Codec, prototype, h.Payload)
@@ -126,7 +104,7 @@ func (h handling) decode() (m IMessage, err error) {
 		err = errors.New("shunt: Unmarshal returned no message and no error")
 	}
 	if err != nil {
-		return nil, undecodable{err}
+		return nil, custody.Undecodable(err)
 	}
 	var timeout time.Duration
 	if t, ok := offers[Timeouter](m); ok && h.Timeout() == 0 {
@@ -138,17 +116,17 @@ func (h handling) decode() (m IMessage, err error) {
 }
 
 // judge makes a verdict of a handler's error, on its goroutine.
-func (h handling) judge(m IMessage, err error) *worker.Verdict {
+func (h handling) judge(m IMessage, err error) *custody.Verdict {
 	h.Returned()
 	return h.verdictOf(m, err)
 }
 
 // verdictOf makes a verdict of an error. Its user is asked for what it depends on.
-func (h handling) verdictOf(m IMessage, err error) *worker.Verdict {
+func (h handling) verdictOf(m IMessage, err error) *custody.Verdict {
 	if h.Newer { // an error of ours: no user is asked, and no other text may stand in dead
 		return h.verdict(m, err)
 	}
-	made := func() *worker.Verdict { return h.verdict(m, err) } // which asks for two more
+	made := func() *custody.Verdict { return h.verdict(m, err) } // which asks for two more
 	v, bad := ask(h, &h.r.hungErrors, 3*answerTime, "the handler's error", nil, made)
 	if bad != nil {
 		return h.verdict(m, bad) // a method of err's failed: one of a nil pointer, perhaps
@@ -157,56 +135,12 @@ func (h handling) verdictOf(m IMessage, err error) *worker.Verdict {
 }
 
 // verdict is what err says, and else the message's attempts.
-func (h handling) verdict(m IMessage, err error) *worker.Verdict {
-	it := h.Item
-	v := &worker.Verdict{Err: err}
-	cause := h.Cause()
-	switch cause {
-	case ErrLeaseLost, ErrShutdown:
-		v.Fate = store.Released // that was not the message's fault, so it is no attempt
-		return v
-	case ErrCancelled:
-		v.Fate = store.Cancelled
-		return v
-	}
-	if (cause == ErrTimeout || cause == ErrDeadline) && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err) // which is what the context said, most often
-		v.Err = err
-	}
-	var u undecodable
-	var r rejection
-	var d delayed
-	var z snoozed
-	attempt := it.Attempt()
-	most := h.maxAttempts(m)
-	v.Fate = store.Retried
-	switch {
-	case errors.As(err, &u):
-		v.Fate, v.Undecodable = store.Rejected, true
-	case errors.As(err, &r), cause == ErrDeadline:
-		v.Fate = store.Rejected
-	case errors.As(err, &z):
-		v.Wait, v.Snoozed, v.Err = z.after, true, nil
-	case most > 0 && attempt >= most:
-		v.Fate = store.Rejected
-	case errors.As(err, &d):
-		v.Wait = min(d.after, store.MaxWait)
-	default:
-		v.Wait = h.backoff(m, attempt)
-	}
-	e, _ := element.Decode(it.Raw) // anew, for the handler may have written to what it was given
-	if v.Snoozed {
-		e = e.Unhandled()
-	} else {
-		e = e.Next(err)
-	}
-	if it.Newer { // its header cannot be written here, so it goes whole behind one of our own
-		e = element.Element{Serial: element.NewSerial(), Payload: it.Raw}
-		e.SetFailure(element.FailureText(err))
-	}
-	v.Failure = e.Failure()
-	v.Next = e.EncodeWithin(max(len(it.Raw), h.r.conf.MaxSize))
-	return v
+func (h handling) verdict(m IMessage, err error) *custody.Verdict {
+	return h.Decide(custody.Policy{
+		MaxAttempts: func() int { return h.maxAttempts(m) },
+		Backoff:     func(attempt int) time.Duration { return h.backoff(m, attempt) },
+		MaxSize:     h.r.conf.MaxSize,
+	}, err)
 }
 
 // maxAttempts is 0 where there is no bound.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -56,16 +57,16 @@ func (s *worker) begin(it *Item, turn int32) {
 	it.state, it.slot, it.generation, it.Started = running, s, turn, s.now
 	it.timeout = cmp.Or(it.Timeout(), s.r.conf.Timeout)
 	if s.r.lease.lost.Load() { // the contexts of the others ended before this one was there
-		it.cancel(ErrLeaseLost)
+		it.cancel(custody.ErrLeaseLost)
 	} else if s.r.handlerCtx.Err() != nil {
-		it.cancel(ErrShutdown)
+		it.cancel(custody.ErrShutdown)
 	} else if it.cancelled {
-		it.cancel(ErrCancelled)
+		it.cancel(custody.ErrCancelled)
 	}
 }
 
 // causes are why a context ends; an item has the number of its own.
-var causes = [...]error{nil, context.Canceled, ErrTimeout, ErrDeadline, ErrCancelled, ErrShutdown, ErrLeaseLost}
+var causes = [...]error{nil, context.Canceled, custody.ErrTimeout, custody.ErrDeadline, custody.ErrCancelled, custody.ErrShutdown, custody.ErrLeaseLost}
 
 // cancel ends the context; the first cause counts.
 func (c *Context) cancel(cause error) {
@@ -115,7 +116,7 @@ func (c *Context) Err() error {
 	switch c.Cause() {
 	case nil:
 		return nil
-	case ErrTimeout, ErrDeadline:
+	case custody.ErrTimeout, custody.ErrDeadline:
 		return context.DeadlineExceeded
 	}
 	return context.Canceled

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/shuntmq/shunt/internal/custody"
 )
 
 type valueKey struct{}
@@ -23,8 +25,8 @@ func newTestItem() *Item {
 // An item is a context as the context package makes them, whenever it is asked for what.
 func TestItemIsAContext(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ cause, err error }{{ErrTimeout, context.DeadlineExceeded}, {ErrLeaseLost,
-		context.Canceled}, {ErrShutdown, context.Canceled}, {context.Canceled, context.Canceled}} {
+	for _, c := range []struct{ cause, err error }{{custody.ErrTimeout, context.DeadlineExceeded}, {custody.ErrLeaseLost,
+		context.Canceled}, {custody.ErrShutdown, context.Canceled}, {context.Canceled, context.Canceled}} {
 		for _, asked := range []string{"never", "before", "after"} {
 			it := newTestItem()
 			if end, ok := it.Deadline(); !ok || !end.Equal(it.Started.Add(time.Minute)) || it.Err() != nil ||
@@ -44,7 +46,7 @@ func TestItemIsAContext(t *testing.T) {
 				}
 			}
 			it.cancel(c.cause)
-			it.cancel(ErrCancelled)
+			it.cancel(custody.ErrCancelled)
 			if it.inner.Load() == nil != (asked != "before") {
 				t.Errorf("asked %s: a context proper: %v", asked, it.inner.Load() != nil)
 			}
@@ -89,12 +91,12 @@ func TestItemEndsBesideMany(t *testing.T) {
 				child, cancel := context.WithCancel(it)
 				defer cancel()
 				<-child.Done()
-				if context.Cause(child) != ErrLeaseLost || it.Err() != context.Canceled {
+				if context.Cause(child) != custody.ErrLeaseLost || it.Err() != context.Canceled {
 					t.Errorf("cause %v, error %v", context.Cause(child), it.Err())
 				}
 			})
 		}
-		all.Go(func() { it.cancel(ErrLeaseLost) })
+		all.Go(func() { it.cancel(custody.ErrLeaseLost) })
 		all.Wait()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
@@ -84,7 +85,7 @@ func (f *fake) handles(with func(it *Item, n int) error) {
 	f.handle = with
 }
 
-func (f *fake) run(it *Item) *Verdict {
+func (f *fake) run(it *Item) *custody.Verdict {
 	n, err := strconv.Atoi(string(it.Payload))
 	it.Decoded(n, 0)
 	if err == nil {
@@ -95,20 +96,20 @@ func (f *fake) run(it *Item) *Verdict {
 		err = handle(it, n)
 	}
 	if err == nil {
-		return Ack
+		return custody.Ack
 	}
 	it.Returned()
 	return f.judge(it, n, err)
 }
 
-func (f *fake) judge(it *Item, _ any, err error) *Verdict {
-	v := &Verdict{Err: err}
+func (f *fake) judge(it *Item, _ any, err error) *custody.Verdict {
+	v := &custody.Verdict{Err: err}
 	var wait retry
 	switch {
-	case err == errRelease || it.Cause() == ErrLeaseLost || it.Cause() == ErrShutdown:
+	case err == errRelease || it.Cause() == custody.ErrLeaseLost || it.Cause() == custody.ErrShutdown:
 		v.Fate = store.Released
 		return v
-	case it.Cause() == ErrCancelled:
+	case it.Cause() == custody.ErrCancelled:
 		v.Fate = store.Cancelled
 		return v
 	case errors.As(err, &wait):
@@ -237,7 +238,7 @@ func newTestPool(tb testing.TB, url string, keys []*store.Keys, workers int, cha
 		PrefetchBytes: 256 << 10,
 		MaxSize:       1 << 20,
 		Values:        context.Background(),
-		Judge:         func(*Item, any, error) *Verdict { return Ack },
+		Judge:         func(*Item, any, error) *custody.Verdict { return custody.Ack },
 	}
 	change(&conf)
 	var channels []*Channel

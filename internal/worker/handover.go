@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -127,7 +128,7 @@ func (h *handover) revoke() {
 		s.mu.Lock()
 		for i := 0; i < len(s.items); {
 			it := s.items[i]
-			if it.state == queued || it.hasVerdict() && it.state != sending && it.verdict == release && it.slot == nil {
+			if it.state == queued || it.hasVerdict() && it.state != sending && it.verdict == custody.Release && it.slot == nil {
 				if it.state != unknown {
 					h.back = append(h.back, held{s, it})
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
@@ -86,7 +87,7 @@ func (i *incarnation) openGate() {
 // mustHandOver says that the incarnation has to end. A connection broke that owed it a reply, its lease is lost, or its
 // lists have elements that no worker holds. A goroutine inside the gate calls it before it leaves.
 func (i *incarnation) mustHandOver(why error) {
-	if planted.IgnoreLostReply && why != ErrLeaseLost {
+	if planted.IgnoreLostReply && why != custody.ErrLeaseLost {
 		return
 	}
 	i.mustEnd.Store(true)
@@ -108,7 +109,7 @@ func (i *incarnation) succeed(next *registered) {
 	default:
 	}
 	if i.lease.lost.Load() { // the watcher saw the old lease lost just when it was renewed
-		i.mustHandOver(ErrLeaseLost)
+		i.mustHandOver(custody.ErrLeaseLost)
 	}
 }
 

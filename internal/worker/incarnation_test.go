@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
@@ -25,7 +26,7 @@ func TestStrayIsHandedOver(t *testing.T) {
 	keys := store.KeysOf(redistest.Name(t))
 	handled := make(chan *Item, 1)
 	r := testPool(t, s, keys, 3, func(c *Config) {
-		c.Handle = func(it *Item) *Verdict { handled <- it; return Ack }
+		c.Handle = func(it *Item) *custody.Verdict { handled <- it; return custody.Ack }
 	})
 	r.Start()
 	redistest.Until(t, 5*time.Second, "all are parked", func() bool { return len(r.parking.list()) == 3 })
@@ -121,7 +122,7 @@ func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)
 		Prefetch:      16,
 		PrefetchBytes: 256 << 10,
 		Values:        context.Background(),
-		Judge:         func(*Item, any, error) *Verdict { return Ack },
+		Judge:         func(*Item, any, error) *custody.Verdict { return custody.Ack },
 		Every:         true,
 		Emit: func(evs ...event.Event) {
 			for _, e := range evs {
@@ -165,10 +166,10 @@ func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)
 func TestAbandonedRegistersGo(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	c := newCut(t, s, 2, func(conf *Config) { conf.Handle = func(*Item) *Verdict { return Ack } })
+	c := newCut(t, s, 2, func(conf *Config) { conf.Handle = func(*Item) *custody.Verdict { return custody.Ack } })
 	registered := c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.CutAfter)
 	removed := c.proxy.On(redistest.Command("ZREM", c.keys.Receivers), 1, redistest.CutBefore)
-	c.mustHandOver(ErrLeaseLost)
+	c.mustHandOver(custody.ErrLeaseLost)
 	redistest.Until(t, 10*time.Second, "it has another incarnation", func() bool { return !c.mustEnd.Load() })
 	if registered.Struck() != 1 || removed.Struck() != 1 {
 		t.Fatalf("%d registers and %d removals were cut", registered.Struck(), removed.Struck())
@@ -225,13 +226,13 @@ func TestHandoverFails(t *testing.T) {
 			running, ended := make(chan struct{}), make(chan error, 1)
 			c := newCut(t, redistest.Shared(t), 4, func(c *Config) {
 				c.Prefetch = 1
-				c.Handle = func(it *Item) *Verdict {
+				c.Handle = func(it *Item) *custody.Verdict {
 					if n.Add(1) == 1 {
 						close(running)
 						<-it.Done()
 						ended <- context.Cause(it)
 					}
-					return Ack
+					return custody.Ack
 				}
 			})
 			fill(c.server, c.keys, 1)
@@ -250,7 +251,7 @@ func TestHandoverFails(t *testing.T) {
 			if e := c.wait(t, event.LeaseLost); e.Err == nil {
 				t.Error("no reason")
 			}
-			if cause := <-ended; cause != ErrLeaseLost {
+			if cause := <-ended; cause != custody.ErrLeaseLost {
 				t.Errorf("the handler ended by %v", cause)
 			}
 			c.wait(t, event.HandedOver)
@@ -289,7 +290,7 @@ func TestPoisonVerdict(t *testing.T) {
 	var causes atomic.Int64
 	c := newCut(t, s, 4, func(c *Config) {
 		c.Prefetch = 1
-		c.Handle = func(it *Item) *Verdict {
+		c.Handle = func(it *Item) *custody.Verdict {
 			switch string(it.Payload) {
 			case "long":
 				close(running)
@@ -300,9 +301,9 @@ func TestPoisonVerdict(t *testing.T) {
 				}
 			case "poison":
 				next := slices.Repeat([]byte("x"), 2<<20)
-				return &Verdict{Verdict: store.Verdict{Fate: store.Retried, Next: next}}
+				return &custody.Verdict{Verdict: store.Verdict{Fate: store.Retried, Next: next}}
 			}
-			return Ack
+			return custody.Ack
 		}
 	})
 	defer close(long)
@@ -339,10 +340,10 @@ func TestHandoverInParts(t *testing.T) {
 	goOn := make(chan struct{})
 	c := newCut(t, redistest.Shared(t), workers+1, func(c *Config) {
 		c.Prefetch, c.Lease = 1, 15*time.Second
-		c.Handle = func(it *Item) *Verdict {
+		c.Handle = func(it *Item) *custody.Verdict {
 			begun.Add(1)
 			<-goOn
-			return &Verdict{Verdict: store.Verdict{Fate: store.Retried, Wait: time.Hour, Next: slices.Clone(it.Raw)}}
+			return &custody.Verdict{Verdict: store.Verdict{Fate: store.Retried, Wait: time.Hour, Next: slices.Clone(it.Raw)}}
 		}
 	})
 	for range workers {
@@ -408,7 +409,7 @@ func TestGate(t *testing.T) {
 	if !i.closeGate(context.Background()) || i.enter() {
 		t.Error("not closed")
 	}
-	i.mustHandOver(ErrLeaseLost)
+	i.mustHandOver(custody.ErrLeaseLost)
 	i.openGate()
 	if i.enter() {
 		t.Error("the incarnation has to end, and somebody entered")
@@ -422,7 +423,7 @@ func TestGate(t *testing.T) {
 // A register that fails leaves at most one name behind, which the next takes away.
 func TestRegisterLeavesNothing(t *testing.T) {
 	t.Parallel()
-	c := newCut(t, redistest.Shared(t), 1, func(c *Config) { c.Handle = func(*Item) *Verdict { return Ack } })
+	c := newCut(t, redistest.Shared(t), 1, func(c *Config) { c.Handle = func(*Item) *custody.Verdict { return custody.Ack } })
 	lost := c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.CutAfter)
 	c.mustHandOver(fmt.Errorf("a test"))
 	c.wait(t, event.HandedOver)

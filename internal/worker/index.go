@@ -6,6 +6,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
@@ -82,45 +83,17 @@ func (s *worker) start(in *Channel) bool {
 			until := sent.Add(time.Duration(d-x.now) * time.Millisecond)
 			it.until = &until
 		}
-		if v := s.meanwhile(it, x.said[i]); v != nil {
+		a := x.said[i]
+		known := custody.Known{Now: x.now + s.now.Sub(sent).Milliseconds(), Read: x.read, Record: a.record,
+			Cancelled: a.cancelled || it.cancelled}
+		h := it.custody(s)
+		it.ownsID = h.Owns(known)
+		h.OwnsID = it.ownsID
+		if v := h.Admit(known, r.conf.MaxSize); v != nil {
 			it.state, it.verdict = decided, v
-		} else if it.until != nil && !s.now.Before(*it.until) {
-			it.state, it.verdict = decided, s.refuse(it, ErrDeadline)
 		}
 	}
 	return true
-}
-
-// meanwhile is the verdict on a message that is not to be handled, else nil.
-func (s *worker) meanwhile(it *Item, a said) *Verdict {
-	x := &s.index
-	rec, ok := element.ParseRecord(a.record)
-	// One that did not have to be asked for has lost its id to nobody.
-	it.ownsID = !x.read || ok && rec.Serial == it.Serial && rec.State != 'u'
-	expires := it.Extra.Expires
-	switch {
-	case it.ownsID && x.read: // it knows best
-		expires = rec.Expires
-	case it.Extra.ID == "" && it.Attempts+it.Recoveries > 0: // it was taken before; one with an id has lost that
-		expires = 0
-	}
-	switch {
-	case a.cancelled || it.cancelled:
-		return &Verdict{Verdict: store.Verdict{Fate: store.Cancelled}}
-	case expires <= 0 || expires > x.now:
-		return nil
-	case it.Extra.ToDead:
-		return s.refuse(it, ErrExpired)
-	}
-	return &Verdict{Verdict: store.Verdict{Fate: store.Expired}}
-}
-
-// refuse is the verdict that a message goes to dead unhandled.
-func (s *worker) refuse(it *Item, why error) *Verdict {
-	e, _ := element.Decode(it.Raw)
-	e.SetFailure(why.Error())
-	next := e.EncodeWithin(max(len(it.Raw), s.r.conf.MaxSize))
-	return &Verdict{Verdict: store.Verdict{Fate: store.Rejected, Next: next, Failure: why.Error()}, Err: why}
 }
 
 // ask sends what start has to say and to ask, in one pipeline, and in a second one only where something is cancelled.
@@ -214,9 +187,9 @@ func (r *Pool) Cancel(in *Channel, serial ulid.ULID) {
 			}
 			it.cancelled = true
 			if it.state == running {
-				it.cancel(ErrCancelled)
+				it.cancel(custody.ErrCancelled)
 			} else if it.state == queued {
-				it.state, it.verdict = decided, &Verdict{Verdict: store.Verdict{Fate: store.Cancelled}}
+				it.state, it.verdict = decided, &custody.Verdict{Verdict: store.Verdict{Fate: store.Cancelled}}
 				s.poke()
 			}
 		}

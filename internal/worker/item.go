@@ -3,6 +3,7 @@ package worker
 import (
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -17,7 +18,7 @@ type Item struct {
 	Raw     []byte // as received: what is removed
 
 	batch   *takeBatch
-	verdict *Verdict
+	verdict *custody.Verdict
 	took    time.Duration // by the handler
 
 	state      itemState
@@ -70,4 +71,15 @@ func (it *Item) fill(in *Channel, raw []byte, from *takeBatch) {
 // held is the item as the store knows it.
 func (it *Item) held() store.Held {
 	return store.Held{Element: &it.Element, Raw: it.Raw, OwnsID: it.ownsID}
+}
+
+// custody is the item without its goroutine, in the list of the worker that holds it.
+func (it *Item) custody(s *worker) custody.Held {
+	return custody.Held{Held: it.held(), Keys: it.Channel.Keys, List: it.Channel.doing[s.n], Newer: it.Newer}
+}
+
+// Decide is the verdict on the item, whose handler has failed with err.
+func (it *Item) Decide(p custody.Policy, err error) *custody.Verdict {
+	h := custody.Held{Held: it.held(), Newer: it.Newer} // no command is made of it
+	return h.Decide(p, it.Cause(), err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -133,7 +134,7 @@ func (r *Pool) loseAll(why error) {
 func (s *worker) lose(it *Item) {
 	if it.state == running {
 		it.state = lost
-		it.cancel(ErrLeaseLost)
+		it.cancel(custody.ErrLeaseLost)
 		s.r.watcher.note(time.Now())
 		return
 	}
@@ -144,5 +145,5 @@ func (s *worker) lose(it *Item) {
 		kind = event.UnconfirmedVerdict
 	}
 	s.r.emit(event.Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
-		Receiver: s.r.live.Load().Name, Worker: s.n, Err: ErrLeaseLost})
+		Receiver: s.r.live.Load().Name, Worker: s.n, Err: custody.ErrLeaseLost})
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/link"
 )
 
@@ -146,7 +147,7 @@ func (s *worker) askHigher(it *Item, turn int32) *Item {
 	revoked := it.state != queued
 	it.asked = asked
 	if t.got > 0 && !revoked {
-		it.state, it.verdict = decided, release
+		it.state, it.verdict = decided, custody.Release
 	}
 	s.mu.Unlock()
 	r.leave()

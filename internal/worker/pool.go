@@ -16,21 +16,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Causes of a handler's ended context; shunt exports and explains them.
-var (
-	ErrTimeout   = errors.New("shunt: the handler's timeout has passed")
-	ErrLeaseLost = errors.New("shunt: the lease was lost: another receiver may handle the message")
-	ErrShutdown  = errors.New("shunt: the receiver is shutting down")
-	ErrCancelled = errors.New("shunt: the message was cancelled")
-	ErrDeadline  = errors.New("shunt: the message's deadline has passed")
-	ErrExpired   = errors.New("shunt: the message expired before it was taken")
-	ErrExited    = errors.New("shunt: the handler called runtime.Goexit")
-)
+// ErrExited says that a handler has ended its goroutine.
+var ErrExited = errors.New("shunt: the handler called runtime.Goexit")
 
 // StartTimeout bounds the start and the end of a receiver, where Redis may be absent.
 const StartTimeout = 5 * time.Second
@@ -50,11 +43,11 @@ type Config struct {
 	// Handle decodes a message, runs its handler, and returns Ack or a verdict of its own. The item is the handler's
 	// context. Handle tells the item when the message is Decoded. It also tells it that the handler has Returned,
 	// before it asks the user for what a verdict depends on.
-	Handle func(it *Item) *Verdict
+	Handle func(it *Item) *custody.Verdict
 	// Judge is the verdict on a message whose handler did not return. It called runtime.Goexit, which is ErrExited, or
 	// it ignored its ended context, whose cause err is then. Judge gets what Decoded was given. It runs on a goroutine
 	// that is ending, or on one of its own.
-	Judge func(it *Item, message any, err error) *Verdict
+	Judge func(it *Item, message any, err error) *custody.Verdict
 	// Emit gets each event; nil for none. Every: also what happens to each message that is handled well.
 	Emit  func(...event.Event)
 	Every bool

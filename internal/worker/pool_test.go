@@ -60,15 +60,15 @@ func TestFollow(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	f := newFake(t, s, s.URL(), 2, 1, nil)
-	follow := func(n byte, id string) Follow {
+	follow := func(n byte, id string) store.Followup {
 		e := element.Element{Serial: element.NewSerial(), Payload: []byte{n}}
 		if id != "" {
 			e.Extra = &element.Extra{ID: id}
 		}
-		return Follow{Keys: f.keys[1], Mode: "in", MS: 3600_000, Element: e, Raw: e.Encode()}
+		return store.Followup{Keys: f.keys[1], Mode: "in", MS: 3600_000, Element: e, Raw: e.Encode()}
 	}
 	f.handles(func(it *Item, _ int) error {
-		it.Then([]Follow{follow('1', ""), follow('2', "a"), follow('3', "a")}, 3)
+		it.Then([]store.Followup{follow('1', ""), follow('2', "a"), follow('3', "a")}, 3)
 		return nil
 	})
 	f.enqueue(0, 0, 1)

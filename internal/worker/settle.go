@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -70,7 +71,7 @@ func (s *worker) letGo() {
 			return false
 		}
 		s.suspectDone(it)
-		if it.verdict == Ack && !it.wasUnknown {
+		if it.verdict == custody.Ack && !it.wasUnknown {
 			// Whoever keeps the handler's context keeps the items of the same take, and need not keep these.
 			it.batch.left--
 			it.Raw, it.Payload, it.message, it.batch = nil, nil, nil, nil
@@ -136,7 +137,7 @@ func (s *worker) abandon(it *Item, why error, evs []event.Event) []event.Event {
 		it.state, s.refused = decided, link.Holdoff{}
 		why = fmt.Errorf("shunt: Redis has refused the verdict for %v, so the message is handled again: %w",
 			s.r.conf.RefusedFor, why)
-		it.verdict = &Verdict{Verdict: release.Verdict, Err: why}
+		it.verdict = &custody.Verdict{Verdict: custody.Release.Verdict, Err: why}
 		return evs
 	}
 	it.state = gone
@@ -155,25 +156,14 @@ func (s *worker) clearHoldoff() {
 
 // outcome says whether the verdict's reply means that the element was there. s.mu is held.
 func (s *worker) outcome(it *Item, rep link.Reply) bool {
-	v := it.verdict
-	l, _ := store.LeaveReply(&v.Verdict, rep)
-	if l.Trimmed > 0 {
-		s.r.emit(event.Event{Kind: event.Trimmed, Channel: it.Channel.Name, N: l.Trimmed})
+	h, sent := it.custody(s), it.verdict
+	var l store.LeaveAnswer
+	l, it.verdict = h.Left(sent, rep)
+	if s.r.conf.Emit != nil && (l.Trimmed > 0 || len(l.Followed) > 0) {
+		s.r.emit(h.Beside(sent, l)...)
 	}
-	if s.r.conf.Emit != nil {
-		for i, enqueued := range l.Followed {
-			f := &v.Then[i]
-			e := event.Event{Kind: event.Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1}
-			if !enqueued {
-				e.Kind = event.Duplicate
-			}
-			s.r.emit(e)
-		}
-	}
-	if l.Cancelled {
-		it.verdict = &Verdict{Verdict: store.Verdict{Fate: store.Cancelled}, Err: v.Err}
-	} else if l.Found && v.Fate == store.Retried {
-		it.Channel.ScheduledHere(v.Wait)
+	if l.Found && it.verdict.Fate == store.Retried {
+		it.Channel.ScheduledHere(sent.Wait)
 	}
 	return l.Found
 }
@@ -184,35 +174,16 @@ func (s *worker) report(it *Item, found bool, evs []event.Event) []event.Event {
 	if v.Fate == store.Released && it.slot != nil && found && s.r.handlerCtx.Err() != nil {
 		s.r.returned.Add(1)
 	}
-	if s.r.conf.Emit == nil || !s.r.conf.Every && found && v.kind().Level(false, nil) < slog.LevelWarn {
+	if s.r.conf.Emit == nil || !s.r.conf.Every && found && v.Kind().Level(false, nil) < slog.LevelWarn {
 		return evs
-	}
-	if !found && v.Fate == store.Released && !it.wasUnknown {
-		return evs // reaped or released by somebody else
 	}
 	evs = slices.Grow(evs, 1)[:len(evs)+1]
 	e := &evs[len(evs)-1] // zero, and written in place
-	e.Kind, e.Channel, e.Receiver = v.kind(), it.Channel.Name, s.r.live.Load().Name
-	e.Serial, e.Attempt, e.Worker, e.Took = it.Serial, it.Attempt(), s.n, it.took
-	if id := it.ID(); id != "" {
-		e.ID = id
+	h := it.custody(s)
+	if !h.Report(e, v, found, it.wasUnknown) {
+		return evs[:len(evs)-1]
 	}
-	if v.Err != nil {
-		e.Err = v.Err
-	}
-	switch {
-	case !found && it.wasUnknown:
-		e.Kind = event.UnconfirmedVerdict
-	case !found:
-		e.Kind = event.LateVerdict
-		if e.Err == nil {
-			e.Err = ErrLeaseLost
-		}
-	case v.Fate == store.Retried:
-		e.Due = event.TimeOf(time.Now().Add(v.Wait))
-	case v.Fate == store.Released:
-		e.N, e.Attempt = 1, 0
-	}
+	e.Receiver, e.Worker, e.Took = s.r.live.Load().Name, s.n, it.took
 	return evs
 }
 

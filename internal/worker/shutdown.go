@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -190,7 +191,7 @@ func (r *Pool) graced() context.Context {
 		defer cancel()
 		select {
 		case <-r.handlerCtx.Done():
-			r.cancelAll(ErrShutdown)
+			r.cancelAll(custody.ErrShutdown)
 			link.Sleep(ctx, r.conf.Grace)
 		case <-r.over: // nothing is ours any more
 		}

@@ -3,42 +3,10 @@ package worker
 import (
 	"slices"
 
-	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
-
-// Verdict is what becomes of a message; it is not written to any more.
-type Verdict struct {
-	store.Verdict       // its Failure is Err's text, which a user's method made: it is not asked for under a lock
-	Undecodable   bool  // Rejected, because it could not be decoded
-	Err           error // why, for an Event
-}
-
-// Ack is the verdict on most messages; decide adds what the handler asked for.
-var Ack = new(Verdict)
-
-// release is the verdict on what was not begun.
-var release = &Verdict{Verdict: store.Verdict{Fate: store.Released}}
-
-// Follow is a message that is enqueued when another is acked.
-type Follow = store.Followup
-
-var kinds = [...]event.Kind{
-	store.Acked: event.Acked, store.Cancelled: event.Cancelled, store.Expired: event.Expired,
-	store.Retried: event.Retried, store.Rejected: event.Rejected, store.Released: event.Released,
-}
-
-// kind is the Event of the verdict.
-func (v *Verdict) kind() event.Kind {
-	switch {
-	case v.Undecodable:
-		return event.Undecodable
-	case v.Snoozed:
-		return event.Snoozed
-	}
-	return kinds[v.Fate]
-}
 
 // dispatch is one command with verdicts, and the items that it answers for.
 type dispatch struct {
@@ -85,11 +53,11 @@ func (s *worker) collect(out *dispatches, call *link.Call, unstarted bool) {
 	over := s.kept.over[:0] // together, of one channel, and with ids or without
 	for _, it := range s.items {
 		if unstarted && it.state == queued && !held {
-			it.state, it.verdict = decided, release
+			it.state, it.verdict = decided, custody.Release
 		}
 		switch {
 		case !due(it):
-		case it.verdict == release:
+		case it.verdict == custody.Release:
 			back = true
 		case it.together() && (len(over) == 0 || it.alike(over[0])):
 			over = append(over, it)
@@ -99,7 +67,7 @@ func (s *worker) collect(out *dispatches, call *link.Call, unstarted bool) {
 	}
 	if back {
 		for _, it := range slices.Backward(s.items) { // the one taken first goes back last
-			if due(it) && it.verdict == release {
+			if due(it) && it.verdict == custody.Release {
 				s.send(out, call, it)
 			}
 		}
@@ -153,7 +121,7 @@ func (s *worker) command(call *link.Call, it *Item, doing store.Key) {
 // together says whether a verdict may share a command with others of its kind: that of a message that is over.
 func (it *Item) together() bool {
 	v := it.verdict
-	return v.Shares(it.held()) && (it.ID() != "" || v == Ack)
+	return v.Shares(it.held()) && (it.ID() != "" || v == custody.Ack)
 }
 
 // alike says whether the two are of one channel, and with ids or without.

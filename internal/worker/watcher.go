@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
 )
 
@@ -69,7 +70,7 @@ func (r *Pool) look() time.Time {
 	now := time.Now()
 	mono, wall := r.lease.age(now)
 	if mono >= r.lease.length && !r.lease.lost.Load() {
-		r.LoseLease(ErrLeaseLost)
+		r.LoseLease(custody.ErrLeaseLost)
 	} else if wall >= r.lease.length*2/3 && wall-mono > r.lease.length/6 &&
 		r.requestedFor != r.lease.last.Load() && !r.pausing() {
 		r.requestedFor = r.lease.last.Load()
@@ -127,9 +128,9 @@ func (s *worker) time(it *Item, now time.Time) time.Time {
 		} else if now.Before(end) {
 			return end
 		}
-		cause := ErrTimeout
+		cause := custody.ErrTimeout
 		if until := it.until; until != nil && !now.Before(*until) {
-			cause = ErrDeadline
+			cause = custody.ErrDeadline
 		}
 		it.cancel(cause)
 		r.emit(s.event(event.TimedOut, it, now))
@@ -201,8 +202,8 @@ func (r *Pool) LoseLease(why error) {
 		return
 	}
 	r.emit(event.Event{Kind: event.LeaseLost, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: why})
-	r.cancelAll(ErrLeaseLost)
-	r.mustHandOver(ErrLeaseLost)
+	r.cancelAll(custody.ErrLeaseLost)
+	r.mustHandOver(custody.ErrLeaseLost)
 }
 
 // runningNow counts handlers that have not returned, orphans or not.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
-	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted
@@ -268,7 +268,7 @@ func (s *worker) handle(it *Item, turn int32) (stays bool) {
 
 // decide files the verdict of a handler that has returned. False: it is an orphan, and its goroutine has lost its
 // place.
-func (s *worker) decide(it *Item, turn int32, v *Verdict) (stays bool) {
+func (s *worker) decide(it *Item, turn int32, v *custody.Verdict) (stays bool) {
 	now := time.Now()
 	it.cancel(context.Canceled)
 	s.mu.Lock()
@@ -290,11 +290,11 @@ func (s *worker) decide(it *Item, turn int32, v *Verdict) (stays bool) {
 }
 
 // file files a verdict. s.mu is held.
-func (s *worker) file(it *Item, v *Verdict, took time.Duration) {
+func (s *worker) file(it *Item, v *custody.Verdict, took time.Duration) {
 	switch it.state {
 	case running:
-		if more := it.rare; v == Ack && more != nil && (more.result != nil || more.then != nil) {
-			v = &Verdict{Verdict: store.Verdict{Result: more.result, Then: more.then}}
+		if more := it.rare; v == custody.Ack && more != nil {
+			v = custody.Keep(more.result, more.then)
 		}
 		it.verdict, it.took, it.state = v, took, decided
 	case lost:
@@ -303,7 +303,7 @@ func (s *worker) file(it *Item, v *Verdict, took time.Duration) {
 			break
 		}
 		s.r.emit(event.Event{Kind: event.LateVerdict, Channel: it.Channel.Name, Serial: it.Serial,
-			Attempt: it.Attempt(), Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: ErrLeaseLost})
+			Attempt: it.Attempt(), Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: custody.ErrLeaseLost})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
@@ -38,11 +39,11 @@ func benchmarkStep(b *testing.B, prefetch, workers int) {
 	all := make(chan struct{})
 	r := testPool(b, s, keys, workers, func(c *Config) {
 		c.Prefetch = prefetch
-		c.Handle = func(it *Item) *Verdict {
+		c.Handle = func(it *Item) *custody.Verdict {
 			if n.Add(1) == int64(b.N) {
 				close(all)
 			}
-			return Ack
+			return custody.Ack
 		}
 	})
 	b.ResetTimer()
@@ -216,7 +217,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 	acked := 0
 	r = testPool(t, s, keys, 2, func(c *Config) {
 		c.Prefetch = 1
-		c.Handle = func(it *Item) *Verdict {
+		c.Handle = func(it *Item) *custody.Verdict {
 			mu.Lock()
 			is := last == nil
 			if is {
@@ -225,7 +226,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 			mu.Unlock()
 			running <- it
 			<-goOn[is]
-			return Ack
+			return custody.Ack
 		}
 		c.Every = true
 		c.Emit = func(evs ...event.Event) {

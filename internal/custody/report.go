@@ -1,0 +1,66 @@
+package custody
+
+import (
+	"time"
+
+	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// Left reads the reply to a verdict: what it came to, and the verdict that is true now. A message that was cancelled
+// meanwhile ends so, in place of a retry or a reject.
+func (h *Held) Left(v *Verdict, rep link.Reply) (store.LeaveAnswer, *Verdict) {
+	l, _ := store.LeaveReply(&v.Verdict, rep)
+	if l.Cancelled {
+		v = &Verdict{Verdict: store.Verdict{Fate: store.Cancelled}, Err: v.Err}
+	}
+	return l, v
+}
+
+// Beside are the Events of what left or came with a message: dead letters that were dropped for it, and what follows
+// it. v is the verdict as it was sent.
+func (h *Held) Beside(v *Verdict, l store.LeaveAnswer) (evs []event.Event) {
+	if l.Trimmed > 0 {
+		evs = append(evs, event.Event{Kind: event.Trimmed, Channel: h.Keys.Name, N: l.Trimmed})
+	}
+	for i, enqueued := range l.Followed {
+		f := &v.Then[i]
+		e := event.Event{Kind: event.Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1}
+		if !enqueued {
+			e.Kind = event.Duplicate
+		}
+		evs = append(evs, e)
+	}
+	return evs
+}
+
+// Report fills in the Event of a message whose verdict has an answer. found: its element was there. unknown: the
+// verdict was sent before, and no reply came. False: there is nothing to report. The receiver, the worker and the time
+// that the handler took are the caller's.
+func (h *Held) Report(e *event.Event, v *Verdict, found, unknown bool) bool {
+	if !found && v.Fate == store.Released && !unknown {
+		return false // reaped or released by somebody else
+	}
+	e.Kind, e.Channel, e.Serial, e.Attempt = v.Kind(), h.Keys.Name, h.Serial, h.Attempt()
+	if id := h.ID(); id != "" {
+		e.ID = id
+	}
+	if v.Err != nil {
+		e.Err = v.Err
+	}
+	switch {
+	case !found && unknown:
+		e.Kind = event.UnconfirmedVerdict
+	case !found:
+		e.Kind = event.LateVerdict
+		if e.Err == nil {
+			e.Err = ErrLeaseLost
+		}
+	case v.Fate == store.Retried:
+		e.Due = event.TimeOf(time.Now().Add(v.Wait))
+	case v.Fate == store.Released:
+		e.N, e.Attempt = 1, 0
+	}
+	return true
+}
