@@ -21,7 +21,7 @@ func TestAckTakesAllOrNothing(t *testing.T) {
 		t.Parallel()
 		c := redistest.Pool(t, b.Addr()).Get()
 		defer c.Close()
-		script := redis.NewScript(1, joined([]string{"first", "ack"}))
+		script := redis.NewScript(1, joined([]string{"leave", "first", "ack"}))
 		list := KeysOf(redistest.Name(t)).Doing(NewIncarnation(1, 0), 0)
 		rapid.Check(t, func(t *rapid.T) {
 			element := func(i int) string {

@@ -6,6 +6,3 @@ local function first(doing, n, from, to)
   local function head(at) return string.sub(redis.call('LINDEX', doing, at) or '', 3, 20) end
   return head('-1') == from and head('-' .. n) == to
 end
-
--- leaveFirst removes the n elements that were taken first. first must have said that they are.
-local function leaveFirst(doing, n) redis.call('LTRIM', doing, 0, -n - 1) end

@@ -42,5 +42,5 @@ for _, e in ipairs(es) do
     pcall(wait, KEYS[5], KEYS[6], idOf(e), string.sub(e, 5, 20), holder)
   end
 end
-if #es > 0 then redis.call('LTRIM', KEYS[2], #es, -1) end
+if #es > 0 then leaveLast(KEYS[2], #es) end
 return out

@@ -58,7 +58,7 @@ local died = #dead > 0 and latest(KEYS[5], now)
 for _, e in ipairs(dead) do redis.call('ZADD', KEYS[5], 'NX', string.format('%.0f', died), e) end
 for i = #suspect, 1, -1 do redis.call('LPUSH', KEYS[4], suspect[i]) end
 for _, e in ipairs(prepare) do redis.call('RPUSH', KEYS[3], e) end
-if n > 0 then redis.call('LTRIM', KEYS[2], n, -1) end
+if n > 0 then leaveLast(KEYS[2], n) end
 if tracked then
   for _, to in ipairs({prepare, suspect, dead}) do
     for _, e in ipairs(to) do
