@@ -72,7 +72,7 @@ func (s *worker) stuckOn() map[*Channel]bool {
 	defer s.mu.Unlock()
 	stuck := make(map[*Channel]bool)
 	for _, it := range s.items {
-		if it.state == refused {
+		if it.isRefused() {
 			stuck[it.Channel] = true
 		}
 	}

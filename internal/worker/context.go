@@ -54,7 +54,8 @@ type Key struct{}
 
 // begin makes an item the one that is handled now. s.mu is held.
 func (s *worker) begin(it *Item, turn int32) {
-	it.state, it.slot, it.generation, it.Started = running, s, turn, s.now
+	it.move(begin)
+	it.slot, it.generation, it.Started = s, turn, s.now
 	it.timeout = cmp.Or(it.Timeout(), s.r.conf.Timeout)
 	if s.r.lease.lost.Load() { // the contexts of the others ended before this one was there
 		it.cancel(custody.ErrLeaseLost)
@@ -147,7 +148,9 @@ func (c *Context) Decoded(message any, timeout time.Duration) {
 // the watcher does not take the handler for one that hangs.
 func (it *Item) Returned() {
 	it.slot.mu.Lock()
-	it.took, it.returned = time.Since(it.Started), true
+	if it.move(conclude) {
+		it.took = time.Since(it.Started)
+	}
 	it.slot.mu.Unlock()
 	it.cancel(context.Canceled)
 }

@@ -18,7 +18,7 @@ func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
 	}
 	defer r.openGate()
 	r.flushVerdicts(ctx)
-	n, err := r.putBack(ctx, running)
+	n, err := r.putBack(ctx, (*Item).runs)
 	returned = int(r.returned.Add(int32(n)))
 	if err != nil {
 		return returned, err
@@ -135,15 +135,15 @@ func (r *Pool) sendVerdicts(ctx context.Context, c *link.Call, workers []*worker
 	}
 }
 
-// putBack sends the items of a state to the taking end, in one pipeline. The one taken last goes first, so that the one
+// putBack sends some of the items to the taking end, in one pipeline. The one taken last goes first, so that the one
 // taken first is next, whichever worker had it. The gate is held alone. It returns how many were found. Those that
 // failed stay held.
-func (r *Pool) putBack(ctx context.Context, state itemState) (n int, err error) {
+func (r *Pool) putBack(ctx context.Context, some func(*Item) bool) (n int, err error) {
 	var all []held
 	for _, s := range r.workers {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.state == state {
+			if some(it) {
 				all = append(all, held{s, it})
 			}
 		}
@@ -184,9 +184,8 @@ func (r *Pool) putBackSome(ctx context.Context, some []held) (n int, err error) 
 		}
 		n += found
 		h.s.mu.Lock()
-		runs := h.it.state == running
-		h.it.state, h.it.back = lost, true // where its handler still runs, nobody wants its verdict
-		if !runs {
+		h.it.move(giveBack)
+		if h.it.state != handedBack { // no handler of it runs
 			h.s.remove(h.it)
 		}
 		h.s.mu.Unlock()

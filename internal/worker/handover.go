@@ -128,11 +128,11 @@ func (h *handover) revoke() {
 		s.mu.Lock()
 		for i := 0; i < len(s.items); {
 			it := s.items[i]
-			if it.state == queued || it.hasVerdict() && it.state != sending && it.verdict == custody.Release && it.slot == nil {
+			if it.state == queued || it.verdict == custody.Release && (it.unsent() || it.state == unknown) {
 				if it.state != unknown {
 					h.back = append(h.back, held{s, it})
 				}
-				it.state = lost // for a goroutine that is just looking at it
+				it.move(lose) // for a goroutine that is just looking at it
 				s.remove(it)
 			} else {
 				i++
@@ -160,6 +160,9 @@ func (h *handover) verdicts(ctx context.Context) error {
 		c, n, bytes := link.NewCall(), 0, 0
 		for n < len(left) && n < scriptsAtOne && (n == 0 || bytes < verdictBytes) {
 			o := left[n]
+			o.s.mu.Lock()
+			o.it.move(send)
+			o.s.mu.Unlock()
 			o.s.command(c, o.it, o.it.Channel.Doing(h.old, o.s.n))
 			bytes += len(o.it.Raw) + len(o.it.verdict.Next) + len(o.it.verdict.Result)
 			n++
@@ -213,7 +216,7 @@ func (h *handover) decided() (all []held) {
 func (h *handover) unknown(some []held) {
 	for _, o := range some {
 		o.s.mu.Lock()
-		o.it.state, o.it.wasUnknown = unknown, true
+		o.it.move(silence)
 		o.s.mu.Unlock()
 	}
 }
@@ -227,11 +230,12 @@ func (h *handover) settle(sent []held, replies []link.Reply) (cut bool) {
 		s.mu.Lock()
 		switch rep := replies[i]; {
 		case broke(rep.Err):
-			it.state, it.wasUnknown = unknown, true
+			it.move(silence)
 			h.counted, cut = true, true
 		case rep.Err != nil: // whether an earlier one was executed is seen when the lists are moved
-			it.state = decided
+			it.move(parted)
 		default:
+			it.move(execute)
 			found := s.outcome(it, rep)
 			s.remove(it)
 			evs = s.report(it, found, evs)

@@ -57,7 +57,7 @@ func (s *worker) start(in *Channel) bool {
 	for _, it := range s.items {
 		if it.Channel == in && it.state == queued && it.Extra != nil && !it.begun {
 			x.asked = append(x.asked, it)
-			it.state = starting // so that nobody releases it meanwhile, which the mark would not show
+			it.move(ask) // so that nobody releases it meanwhile, which the mark would not show
 		}
 	}
 	s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *worker) start(in *Channel) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, it := range x.asked {
-		it.state = queued
+		it.move(answer)
 	}
 	if err != nil {
 		return false
@@ -90,7 +90,7 @@ func (s *worker) start(in *Channel) bool {
 		it.ownsID = h.Owns(known)
 		h.OwnsID = it.ownsID
 		if v := h.Admit(known, r.conf.MaxSize); v != nil {
-			it.state, it.verdict = decided, v
+			it.decide(v)
 		}
 	}
 	return true
@@ -186,10 +186,10 @@ func (r *Pool) Cancel(in *Channel, serial ulid.ULID) {
 				continue
 			}
 			it.cancelled = true
-			if it.state == running {
+			if it.runs() {
 				it.cancel(custody.ErrCancelled)
 			} else if it.state == queued {
-				it.state, it.verdict = decided, &custody.Verdict{Verdict: store.Verdict{Fate: store.Cancelled}}
+				it.decide(&custody.Verdict{Verdict: store.Verdict{Fate: store.Cancelled}})
 				s.poke()
 			}
 		}
@@ -203,7 +203,7 @@ func (r *Pool) Tracked(in *Channel) (all []ulid.ULID) {
 	for _, s := range r.workers {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.Channel == in && it.ID() != "" && (it.state == running || it.state == queued) && !it.cancelled {
+			if it.Channel == in && it.ID() != "" && (it.runs() || it.state == queued) && !it.cancelled {
 				all = append(all, it.Serial)
 			}
 		}

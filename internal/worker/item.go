@@ -21,16 +21,13 @@ type Item struct {
 	verdict *custody.Verdict
 	took    time.Duration // by the handler
 
-	state      itemState
-	Newer      bool // the version is not known here
-	suspect    bool
-	asked      bool // the higher channels had nothing when it was taken
-	wasUnknown bool // its verdict was sent once and no reply came: it may have been executed
-	back       bool // of a lost one: it was handed back here, while its handler ran
-	ownsID     bool // its id, as Redis said when its handling began
-	returned   bool // its handler has, and its verdict is being made
-	begun      bool // of one with an Extra: Redis has an entry that it is about to be handled
-	cancelled  bool // somebody has cancelled it
+	state     itemState
+	Newer     bool // the version is not known here
+	suspect   bool
+	asked     bool // the higher channels had nothing when it was taken
+	ownsID    bool // its id, as Redis said when its handling began
+	begun     bool // of one with an Extra: Redis has an entry that it is about to be handled
+	cancelled bool // somebody has cancelled it
 }
 
 // takeBatch is what the items share that came together. left is guarded by the worker's mu.
@@ -39,29 +36,6 @@ type takeBatch struct {
 	memory link.Memory // of Raw
 	left   int         // of them, whose Raw is still needed
 }
-
-// itemState is where an item stands. A verdict's life is one of decided, sending, refused and unknown.
-type itemState uint8
-
-const (
-	queued   itemState = iota // to be started
-	starting                  // Redis is asked whether it is still to be
-	// its handler, or the user's methods that its verdict depends on, are at work on its goroutine
-	running
-	judging // its handler has lost its place to another goroutine, and its verdict is being made
-	decided // a verdict is there, to be sent
-	sending // the verdict is under way
-	refused // Redis has not executed the verdict: it is sent again
-	unknown // the verdict was sent, and no reply came: the handover finds out
-	lost    // somebody else's by now; its handler's verdict will be dropped
-	gone    // no longer held
-)
-
-// unsent says whether a verdict is there that is not under way, and may be sent.
-func (it *Item) unsent() bool { return it.state == decided || it.state == refused }
-
-// hasVerdict says whether a verdict is there that is not known to be executed.
-func (it *Item) hasVerdict() bool { return it.state >= decided && it.state <= unknown }
 
 func (it *Item) fill(in *Channel, raw []byte, from *takeBatch) {
 	it.Channel, it.Raw, it.batch = in, raw, from
@@ -82,4 +56,11 @@ func (it *Item) custody(s *worker) custody.Held {
 func (it *Item) Decide(p custody.Policy, err error) *custody.Verdict {
 	h := custody.Held{Held: it.held(), Newer: it.Newer} // no command is made of it
 	return h.Decide(p, it.Cause(), err)
+}
+
+// decide files a verdict. Its worker's mu is held.
+func (it *Item) decide(v *custody.Verdict) {
+	if it.move(judge) {
+		it.verdict = v
+	}
 }

@@ -20,7 +20,7 @@ func (h *handover) move(ctx context.Context) error {
 		s.mu.Lock()
 		var of [2][]*Item
 		for _, it := range s.items {
-			if it.state != lost {
+			if it.state != lost && it.state != handedBack {
 				of[0] = append(of[0], it)
 			}
 		}
@@ -104,7 +104,7 @@ func (h *handover) loseUnfound(s *worker, items []*Item, numbers []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n, it := range items {
-		if !found[n] && it.state != lost {
+		if !found[n] && it.state < lost {
 			h.held--
 			s.lose(it)
 		}
@@ -119,7 +119,7 @@ func (r *Pool) loseAll(why error) {
 		s.mu.Lock()
 		for i := 0; i < len(s.items); {
 			it := s.items[i]
-			if it.state != lost {
+			if it.state < lost {
 				s.lose(it)
 			}
 			if i < len(s.items) && s.items[i] == it {
@@ -132,16 +132,16 @@ func (r *Pool) loseAll(why error) {
 
 // lose marks an item that somebody else has by now, and ends its handler. s.mu is held.
 func (s *worker) lose(it *Item) {
-	if it.state == running {
-		it.state = lost
+	doubt := it.inDoubt()
+	it.move(lose)
+	if it.state == lost {
 		it.cancel(custody.ErrLeaseLost)
 		s.r.watcher.note(time.Now())
 		return
 	}
-	it.state = lost
 	s.remove(it)
 	kind := event.LateVerdict
-	if it.wasUnknown {
+	if doubt {
 		kind = event.UnconfirmedVerdict
 	}
 	s.r.emit(event.Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),

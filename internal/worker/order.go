@@ -147,7 +147,7 @@ func (s *worker) askHigher(it *Item, turn int32) *Item {
 	revoked := it.state != queued
 	it.asked = asked
 	if t.got > 0 && !revoked {
-		it.state, it.verdict = decided, custody.Release
+		it.decide(custody.Release)
 	}
 	s.mu.Unlock()
 	r.leave()
@@ -169,7 +169,7 @@ func (s *worker) release(it *Item) {
 	defer r.leave()
 	s.mu.Lock()
 	var sent dispatches
-	if it.state == decided {
+	if it.isDecided() {
 		s.send(&sent, call, it)
 	}
 	s.mu.Unlock()

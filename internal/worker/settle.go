@@ -28,7 +28,7 @@ func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) 
 		if d.form == first && (forgotten || !store.FirstReply(replies[i])) {
 			s.sendSingly = true // others were first, or an LREM needs no script: each by itself
 			for _, it := range d.items {
-				it.state = decided
+				it.move(parted)
 			}
 			continue
 		}
@@ -39,7 +39,7 @@ func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) 
 			}
 			switch {
 			case rep.Err == nil:
-				it.state = gone
+				it.move(execute)
 				evs = s.report(it, s.outcome(it, rep), evs)
 			case broke(rep.Err):
 				evs = s.unanswered(it, evs)
@@ -67,11 +67,11 @@ func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) 
 // letGo takes what is gone out of hand. s.mu is held.
 func (s *worker) letGo() {
 	s.items = slices.DeleteFunc(s.items, func(it *Item) bool {
-		if it.state != gone {
+		if it.state < gone {
 			return false
 		}
 		s.suspectDone(it)
-		if it.verdict == custody.Ack && !it.wasUnknown {
+		if it.verdict == custody.Ack && it.state == gone {
 			// Whoever keeps the handler's context keeps the items of the same take, and need not keep these.
 			it.batch.left--
 			it.Raw, it.Payload, it.message, it.batch = nil, nil, nil, nil
@@ -84,11 +84,11 @@ func (s *worker) letGo() {
 // bare payload: that might have a twin in its list, which the second verdict would hit. So that message is
 // handled again, if the first was not executed. s.mu is held.
 func (s *worker) unanswered(it *Item, evs []event.Event) []event.Event {
-	it.state, it.wasUnknown = unknown, true
 	if !it.Bare {
+		it.move(silence)
 		return evs
 	}
-	it.state = gone
+	it.move(forsake)
 	if it.verdict.Fate == store.Released {
 		return evs
 	}
@@ -99,9 +99,11 @@ func (s *worker) unanswered(it *Item, evs []event.Event) []event.Event {
 // takes nothing of its channel meanwhile. A release gives its claim back. trouble is for the whole receiver. s.mu is
 // held.
 func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.Event, trouble error) {
-	it.state, s.sendSingly = refused, true
-	if it.verdict.Fate == store.Released && !s.r.Stopped() && it.slot == nil {
-		it.state, it.verdict, it.asked = queued, nil, false
+	it.move(refuse)
+	s.sendSingly = true
+	if it.verdict == custody.Release && !s.r.Stopped() {
+		it.move(withdraw)
+		it.verdict, it.asked = nil, false
 	}
 	class := link.Classify(why)
 	if class != link.Fatal && class != link.Failed {
@@ -116,7 +118,7 @@ func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.E
 		evs = append(evs, event.Event{Kind: event.ReceiverError, Channel: it.Channel.Name,
 			Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: why})
 	}
-	if it.state != refused {
+	if !it.isRefused() {
 		return evs, trouble
 	}
 	if m, now := it.more(), time.Now(); m.refused.IsZero() {
@@ -133,14 +135,13 @@ func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.E
 func (s *worker) abandon(it *Item, why error, evs []event.Event) []event.Event {
 	m := it.more()
 	if it.verdict.Fate != store.Released {
-		m.refused = time.Time{}
-		it.state, s.refused = decided, link.Holdoff{}
+		m.refused, s.refused = time.Time{}, link.Holdoff{}
 		why = fmt.Errorf("shunt: Redis has refused the verdict for %v, so the message is handled again: %w",
 			s.r.conf.RefusedFor, why)
-		it.verdict = &custody.Verdict{Verdict: custody.Release.Verdict, Err: why}
+		it.decide(&custody.Verdict{Verdict: custody.Release.Verdict, Err: why})
 		return evs
 	}
-	it.state = gone
+	it.move(abandon)
 	why = fmt.Errorf("shunt: Redis refuses to take the message back, so it stays with this receiver "+
 		"until that ends: %w", why)
 	return append(evs, event.Event{Kind: event.ReceiverError, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
@@ -149,7 +150,7 @@ func (s *worker) abandon(it *Item, why error, evs []event.Event) []event.Event {
 
 // clearHoldoff ends the wait for refused verdicts where none is left. s.mu is held.
 func (s *worker) clearHoldoff() {
-	if !slices.ContainsFunc(s.items, func(it *Item) bool { return it.state == refused }) {
+	if !slices.ContainsFunc(s.items, (*Item).isRefused) {
 		s.refused = link.Holdoff{}
 	}
 }
@@ -171,7 +172,7 @@ func (s *worker) outcome(it *Item, rep link.Reply) bool {
 // report adds what an item whose verdict was executed came to. s.mu is held.
 func (s *worker) report(it *Item, found bool, evs []event.Event) []event.Event {
 	v := it.verdict
-	if v.Fate == store.Released && it.slot != nil && found && s.r.handlerCtx.Err() != nil {
+	if v.Fate == store.Released && v != custody.Release && found && s.r.handlerCtx.Err() != nil {
 		s.r.returned.Add(1)
 	}
 	if s.r.conf.Emit == nil || !s.r.conf.Every && found && v.Kind().Level(false, nil) < slog.LevelWarn {
@@ -180,7 +181,7 @@ func (s *worker) report(it *Item, found bool, evs []event.Event) []event.Event {
 	evs = slices.Grow(evs, 1)[:len(evs)+1]
 	e := &evs[len(evs)-1] // zero, and written in place
 	h := it.custody(s)
-	if !h.Report(e, v, found, it.wasUnknown) {
+	if !h.Report(e, v, found, it.inDoubt()) {
 		return evs[:len(evs)-1]
 	}
 	e.Receiver, e.Worker, e.Took = s.r.live.Load().Name, s.n, it.took

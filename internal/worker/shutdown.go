@@ -111,7 +111,7 @@ func (r *Pool) handBackWaiting(graced, answered context.Context) {
 	defer context.AfterFunc(answered, cancel)()
 	if r.closeGate(ctx) {
 		r.flushVerdicts(ctx)
-		r.putBack(ctx, queued)
+		r.putBack(ctx, func(it *Item) bool { return it.state == queued })
 		r.openGate()
 		r.wakeAll()
 	}

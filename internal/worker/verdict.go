@@ -31,7 +31,7 @@ type dispatches struct {
 func (d *dispatches) add(f form, items ...*Item) {
 	from := len(d.items)
 	for _, it := range items {
-		it.state = sending
+		it.move(send)
 		d.items = append(d.items, it)
 	}
 	d.all = append(d.all, dispatch{f, d.items[from:len(d.items):len(d.items)]})
@@ -48,12 +48,12 @@ func (d *dispatches) reset() {
 // adds the release of what has not begun. It adds to out what they answer for. s.mu is held.
 func (s *worker) collect(out *dispatches, call *link.Call, unstarted bool) {
 	held := s.refused.Left() > 0
-	due := func(it *Item) bool { return it.state == decided || it.state == refused && !held }
+	due := func(it *Item) bool { return it.isDecided() || it.isRefused() && !held }
 	back := false
 	over := s.kept.over[:0] // together, of one channel, and with ids or without
 	for _, it := range s.items {
 		if unstarted && it.state == queued && !held {
-			it.state, it.verdict = decided, custody.Release
+			it.decide(custody.Release)
 		}
 		switch {
 		case !due(it):

@@ -90,7 +90,7 @@ func (r *Pool) look() time.Time {
 		busy, rest, vacant := time.Time{}, false, s.vacant
 		for _, it := range s.items {
 			switch {
-			case it.slot != nil && (it.state == running || it.state == lost):
+			case it.runs() || it.state == lost || it.state == handedBack:
 				busy = it.Started
 				soonest(s.time(it, now))
 			case it.state == queued || it.unsent():
@@ -119,7 +119,7 @@ func (r *Pool) look() time.Time {
 // returns when to look again. s.mu is held.
 func (s *worker) time(it *Item, now time.Time) time.Time {
 	r := s.r
-	if it.returned {
+	if it.state == concluding {
 		return now.Add(time.Hour)
 	}
 	if it.Cause() == nil {
@@ -145,14 +145,14 @@ func (s *worker) time(it *Item, now time.Time) time.Time {
 	if end := it.Started.Add(m.giveUp); now.Before(end) {
 		return end
 	}
-	if it.state == running {
-		it.state = judging // nobody else's until its verdict is there
+	if it.move(leaveBe) { // nobody else's until its verdict is there
 		m := it.message
 		go func() {
 			v := r.conf.Judge(it, m, it.Cause())
 			s.mu.Lock()
 			if it.state == judging {
-				it.state, it.verdict, it.took = decided, v, now.Sub(it.Started)
+				it.decide(v)
+				it.took = now.Sub(it.Started)
 			}
 			s.mu.Unlock()
 			s.poke()
@@ -187,7 +187,7 @@ func (r *Pool) cancelAll(cause error) {
 	for _, s := range r.workers {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.state == running {
+			if it.runs() {
 				it.cancel(cause)
 			}
 		}
@@ -212,7 +212,7 @@ func (r *Pool) runningNow() int {
 	for _, s := range r.workers {
 		s.mu.Lock()
 		for _, it := range s.items {
-			if it.slot != nil && (it.state == running || it.state == lost) {
+			if it.runs() || it.state == lost || it.state == handedBack {
 				n++
 			}
 		}

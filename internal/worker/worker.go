@@ -183,8 +183,8 @@ func (s *worker) step(call *link.Call) bool {
 func (s *worker) settles() (may, stuck bool) {
 	for _, it := range s.items {
 		switch {
-		case it.state == judging || it.state == decided:
-		case it.state == refused && len(s.r.channels) > 1 && it.rare != nil && !it.rare.refused.IsZero():
+		case it.state == judging || it.isDecided():
+		case it.isRefused() && len(s.r.channels) > 1 && it.rare != nil && !it.rare.refused.IsZero():
 			stuck = true
 		default:
 			return false, false
@@ -212,7 +212,7 @@ func (s *worker) origin() *takeBatch {
 func (s *worker) mustSendSingly() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sendSingly && slices.ContainsFunc(s.items, func(it *Item) bool { return it.state == decided })
+	return s.sendSingly && slices.ContainsFunc(s.items, func(it *Item) bool { return it.isDecided() })
 }
 
 // busy says whether the worker holds something.
@@ -273,7 +273,7 @@ func (s *worker) decide(it *Item, turn int32, v *custody.Verdict) (stays bool) {
 	it.cancel(context.Canceled)
 	s.mu.Lock()
 	took, size := now.Sub(it.Started), len(it.Raw)
-	if it.returned {
+	if it.state == concluding {
 		took = it.took
 	}
 	if stays = s.generation == turn; stays {
@@ -292,16 +292,18 @@ func (s *worker) decide(it *Item, turn int32, v *custody.Verdict) (stays bool) {
 // file files a verdict. s.mu is held.
 func (s *worker) file(it *Item, v *custody.Verdict, took time.Duration) {
 	switch it.state {
-	case running:
+	case running, concluding:
 		if more := it.rare; v == custody.Ack && more != nil {
 			v = custody.Keep(more.result, more.then)
 		}
-		it.verdict, it.took, it.state = v, took, decided
-	case lost:
+		it.decide(v)
+		it.took = took
+	case handedBack:
+		it.move(execute)
 		s.remove(it)
-		if it.back {
-			break
-		}
+	case lost:
+		it.move(execute)
+		s.remove(it)
 		s.r.emit(event.Event{Kind: event.LateVerdict, Channel: it.Channel.Name, Serial: it.Serial,
 			Attempt: it.Attempt(), Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: custody.ErrLeaseLost})
 	}
