@@ -47,21 +47,24 @@ func TestAdmit(t *testing.T) {
 		want   store.Fate
 		why    error
 	}{
-		"plain":     {element.Extra{ID: "a"}, 0, nil, true, store.Acked, nil},
-		"cancelled": {element.Extra{ID: "a"}, 0, func(*Held) Known { return Known{Cancelled: true} }, true, store.Cancelled, nil},
-		"expired":   {element.Extra{Expires: now}, 0, nil, true, store.Expired, nil},
-		"to dead":   {element.Extra{Expires: now, ToDead: true}, 0, nil, true, store.Rejected, ErrExpired},
-		"not yet":   {element.Extra{Expires: now + 1}, 0, nil, true, store.Acked, nil},
-		"taken":     {element.Extra{Expires: now}, 1, nil, true, store.Acked, nil},
+		"plain": {element.Extra{ID: "a"}, 0, nil, true, store.Acked, nil},
+		"cancelled": {element.Extra{ID: "a"}, 0, func(*Held) Known { return Known{Cancelled: true} }, true,
+			store.Cancelled, nil},
+		"expired": {element.Extra{Expires: now}, 0, nil, true, store.Expired, nil},
+		"to dead": {element.Extra{Expires: now, ToDead: true}, 0, nil, true, store.Rejected, ErrExpired},
+		"not yet": {element.Extra{Expires: now + 1}, 0, nil, true, store.Acked, nil},
+		"taken":   {element.Extra{Expires: now}, 1, nil, true, store.Acked, nil},
 		"record is later": {element.Extra{ID: "a", Expires: now}, 0,
 			func(h *Held) Known { return Known{Read: true, Record: record(h, 'p', 0)} }, true, store.Acked, nil},
 		"record is earlier": {element.Extra{ID: "a"}, 0,
 			func(h *Held) Known { return Known{Read: true, Record: record(h, 'p', now)} }, true, store.Expired, nil},
 		"another has the id": {element.Extra{ID: "a", Expires: now}, 0,
-			func(h *Held) Known { return Known{Read: true, Record: record(other, 'p', now+9)} }, false, store.Expired, nil},
+			func(h *Held) Known { return Known{Read: true, Record: record(other, 'p', now+9)} }, false, store.Expired,
+			nil},
 		"the id is kept taken": {element.Extra{ID: "a"}, 0,
 			func(h *Held) Known { return Known{Read: true, Record: record(h, 'u', now+9)} }, false, store.Acked, nil},
-		"no record":   {element.Extra{ID: "a"}, 0, func(*Held) Known { return Known{Read: true} }, false, store.Acked, nil},
+		"no record": {element.Extra{ID: "a"}, 0, func(*Held) Known { return Known{Read: true} }, false, store.Acked,
+			nil},
 		"late":        {element.Extra{Deadline: now}, 0, nil, true, store.Rejected, ErrDeadline},
 		"in time":     {element.Extra{Deadline: now + 1}, 0, nil, true, store.Acked, nil},
 		"both, first": {element.Extra{Deadline: now, Expires: now}, 0, nil, true, store.Expired, nil},
@@ -78,7 +81,8 @@ func TestAdmit(t *testing.T) {
 		switch {
 		case h.OwnsID != c.owns:
 			t.Errorf("%s: it owns its id: %v", name, h.OwnsID)
-		case c.want == store.Acked && v != nil, c.want != store.Acked && (v == nil || v.Fate != c.want || v.Err != c.why):
+		case c.want == store.Acked && v != nil, c.want != store.Acked && (v == nil || v.Fate != c.want ||
+			v.Err != c.why):
 			t.Errorf("%s: %+v", name, v)
 		case c.why != nil && (v.Failure != c.why.Error() || !strings.Contains(string(v.Next), v.Failure)):
 			t.Errorf("%s: it goes to dead with %q", name, v.Next)
@@ -169,9 +173,11 @@ func TestReport(t *testing.T) {
 		"retried":            {retried, int64(12345), false, event.Retried, oops, 0, 0},
 		"retried, cancelled": {retried, int64(-1), false, event.Cancelled, oops, 0, 0},
 		"retried late":       {retried, int64(0), false, event.LateVerdict, oops, 0, 0},
-		"snoozed": {&Verdict{Verdict: store.Verdict{Fate: store.Retried, Snoozed: true}}, int64(1), false, event.Snoozed, nil,
+		"snoozed": {&Verdict{Verdict: store.Verdict{Fate: store.Retried, Snoozed: true}}, int64(1), false,
+			event.Snoozed, nil,
 			0, 0},
-		"rejected": {&Verdict{Verdict: store.Verdict{Fate: store.Rejected}, Err: oops}, []any{int64(1), int64(4)}, false,
+		"rejected": {&Verdict{Verdict: store.Verdict{Fate: store.Rejected}, Err: oops}, []any{int64(1), int64(4)},
+			false,
 			event.Rejected, oops, 4, 0},
 		"undecodable": {&Verdict{Verdict: store.Verdict{Fate: store.Rejected}, Undecodable: true, Err: oops},
 			[]any{int64(1), int64(0)}, false, event.Undecodable, oops, 0, 0},
@@ -189,7 +195,8 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s: reported %v", name, told)
 			continue
 		}
-		if e.Kind != c.want || e.Err != c.err || c.want != "" && (e.Channel != "c" || e.Serial != h.Serial || e.ID != "a") {
+		if e.Kind != c.want || e.Err != c.err || c.want != "" && (e.Channel != "c" || e.Serial != h.Serial ||
+			e.ID != "a") {
 			t.Errorf("%s: %+v", name, e)
 		}
 		if (e.Due != 0) != (c.want == event.Retried || c.want == event.Snoozed) {

@@ -10,7 +10,8 @@ import (
 func doingKeys(text string) (numbers []string) {
 	contract, _, _ := strings.Cut(text, "\n-- ARGV")
 	_, keys, _ := strings.Cut(contract, "-- KEYS ")
-	for _, m := range regexp.MustCompile(`(\d+)(?:\.\.)? (?:the |all its |old |new )*doing`).FindAllStringSubmatch(keys, -1) {
+	for _, m := range regexp.MustCompile(`(\d+)(?:\.\.)? (?:the |all its |old |new )*doing`).FindAllStringSubmatch(keys,
+		-1) {
 		numbers = append(numbers, m[1])
 	}
 	return numbers

@@ -67,7 +67,8 @@ func (s *worker) begin(it *Item, turn int32) {
 }
 
 // causes are why a context ends; an item has the number of its own.
-var causes = [...]error{nil, context.Canceled, custody.ErrTimeout, custody.ErrDeadline, custody.ErrCancelled, custody.ErrShutdown, custody.ErrLeaseLost}
+var causes = [...]error{nil, context.Canceled, custody.ErrTimeout, custody.ErrDeadline, custody.ErrCancelled,
+	custody.ErrShutdown, custody.ErrLeaseLost}
 
 // cancel ends the context; the first cause counts.
 func (c *Context) cancel(cause error) {

@@ -25,8 +25,9 @@ func newTestItem() *Item {
 // An item is a context as the context package makes them, whenever it is asked for what.
 func TestItemIsAContext(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ cause, err error }{{custody.ErrTimeout, context.DeadlineExceeded}, {custody.ErrLeaseLost,
-		context.Canceled}, {custody.ErrShutdown, context.Canceled}, {context.Canceled, context.Canceled}} {
+	for _, c := range []struct{ cause, err error }{{custody.ErrTimeout, context.DeadlineExceeded},
+		{custody.ErrLeaseLost,
+			context.Canceled}, {custody.ErrShutdown, context.Canceled}, {context.Canceled, context.Canceled}} {
 		for _, asked := range []string{"never", "before", "after"} {
 			it := newTestItem()
 			if end, ok := it.Deadline(); !ok || !end.Equal(it.Started.Add(time.Minute)) || it.Err() != nil ||

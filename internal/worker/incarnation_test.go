@@ -343,7 +343,8 @@ func TestHandoverInParts(t *testing.T) {
 		c.Handle = func(it *Item) *custody.Verdict {
 			begun.Add(1)
 			<-goOn
-			return &custody.Verdict{Verdict: store.Verdict{Fate: store.Retried, Wait: time.Hour, Next: slices.Clone(it.Raw)}}
+			return &custody.Verdict{Verdict: store.Verdict{Fate: store.Retried, Wait: time.Hour,
+				Next: slices.Clone(it.Raw)}}
 		}
 	})
 	for range workers {
@@ -423,7 +424,8 @@ func TestGate(t *testing.T) {
 // A register that fails leaves at most one name behind, which the next takes away.
 func TestRegisterLeavesNothing(t *testing.T) {
 	t.Parallel()
-	c := newCut(t, redistest.Shared(t), 1, func(c *Config) { c.Handle = func(*Item) *custody.Verdict { return custody.Ack } })
+	c := newCut(t, redistest.Shared(t), 1,
+		func(c *Config) { c.Handle = func(*Item) *custody.Verdict { return custody.Ack } })
 	lost := c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.CutAfter)
 	c.mustHandOver(fmt.Errorf("a test"))
 	c.wait(t, event.HandedOver)
