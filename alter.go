@@ -327,6 +327,11 @@ func (q *Queue) Delete(ctx context.Context, r Ref) error {
 			_, err := store.RunDrop(ctx, asker{q: q}, k, e.ID, ref.ulid())
 			return done, err
 		case StateDead:
+			if e.ID != "" { // what is kept beside it
+				if _, err := store.RunDrop(ctx, asker{q: q}, k, e.ID, ref.ulid()); err != nil {
+					return done, err
+				}
+			}
 		default:
 			if e.ID != "" {
 				_, err := q.cancel(ctx, k, ref)

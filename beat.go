@@ -123,7 +123,8 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 		return wait, nil // the incarnation that beat has ended or is ending, and why is known
 	}
 	if gone {
-		r.pool.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: %w", ErrLeaseLost))
+		r.pool.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: Redis was flushed, or has an older "+
+			"state: %w", ErrLeaseLost))
 		return wait, nil
 	}
 	r.pool.Renew(sent)

@@ -42,10 +42,12 @@ func (f *Filter) fits(e *Entry) bool {
 
 // BulkResult is what became of a call for all messages that fit a Filter.
 type BulkResult struct {
-	Looked  int // messages that were looked at
-	Changed int // of these, those that were moved or deleted
+	Looked  int `json:"looked"`  // messages that were looked at
+	Changed int `json:"changed"` // of these, those that were moved or deleted
+	// Refused counts those that fit and stayed: their ID is another's by now, or somebody was faster.
+	Refused int `json:"refused"`
 	// Next goes on as Filter.From after an error, an ended context or a Limit; empty: all were looked at.
-	Next string
+	Next string `json:"next,omitempty"`
 }
 
 // RetryAllDead puts all dead messages that fit back into their channel, the one that died first in front, as RetryDead
@@ -178,6 +180,7 @@ func (q *Queue) bulk(
 			}
 		}
 		p.pass(page, fit, left)
+		b.Refused += len(fit) - left
 		b.Looked, b.Changed, b.Next = b.Looked+len(page), b.Changed+left, p.String()
 		if f.Limit > 0 && b.Changed >= f.Limit {
 			return b, nil

@@ -126,6 +126,11 @@ const purgeSome = 100
 // Purge deletes every message of the given states, for good, and returns how many, counted as by RetryDead. What is
 // Doing cannot be purged: shut its receivers down.
 func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
+	if len(states) == 0 {
+		return 0,
+			fmt.Errorf("shunt: purge %q: no states are given: want some of prepare, delay, suspect, dead and done",
+				channel)
+	}
 	k := store.KeysOf(channel)
 	set := map[State]bool{StatePrepare: false, StateSuspect: false, StateDelay: true, StateDead: true}
 	key := map[State]string{StatePrepare: k.Prepare, StateSuspect: k.Suspect, StateDelay: k.Delay, StateDead: k.Dead}

@@ -34,7 +34,8 @@
 //   - A channel is a named stream of messages of one type, or of several that a [Mux] receives. All its keys in Redis
 //     share one hash tag.
 //   - An element is a message's bytes in Redis: a short header, and the payload that Marshal made. The header has the
-//     message's serial, a ULID. A payload that came without a header, by a plain LPUSH, is a bare payload.
+//     message's serial, a ULID. A payload that came without a header, by LPUSH {channel}.prepare from
+//     any language, is a bare payload.
 //   - A receiver is one call of [Queue.Receive], [Queue.ReceiveOrdered], [Queue.ReceiveWeighted] or
 //     [Queue.ReceiveBatch]. A worker is one of its goroutines, with a list of its own in Redis. A waiter wakes a
 //     receiver that is idle.

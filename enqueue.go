@@ -180,7 +180,7 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 	}
 	if name, err := typeOf(m); err != nil {
 		return d, err
-	} else if name != "" {
+	} else if name != "" && d.Element.Type() == "" {
 		d.Element.SetType(name)
 	}
 	if n, ok := offers[Identifier](m); ok && d.Element.ID() == "" {

@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	stdjson "encoding/json"
 	"log/slog"
 	"time"
 
@@ -52,7 +53,8 @@ const (
 	EventCancelled EventKind = "cancelled"
 	// A message was dropped, as Expire asked: Serial, ID, Receiver, Worker.
 	EventExpired EventKind = "expired"
-	// A follow-up, or a recurring message, was not enqueued because its ID is taken: ID, and Serial or N.
+	// A follow-up was not enqueued because its ID is taken: ID, Serial, and Err, which names the message that it was to
+	// follow. Or N recurring messages were not, because those of earlier ticks live: ID.
 	EventDuplicate EventKind = "duplicate"
 )
 
@@ -87,7 +89,8 @@ const (
 	EventReceiverError EventKind = "receiver-error"
 	// The Queue is connected to Redis, for the first time or again.
 	EventConnected EventKind = "connected"
-	// The Queue has lost its connection to Redis: Err. It dials again, after a wait that grows to at most 5 s and at
+	// The Queue has lost its connection to Redis: Err. Fatal says that Redis refuses this client, by its password or
+	// its rights, or is no Redis that the URL describes. It dials again, after a wait that grows to at most 5 s and at
 	// most 0.15 of a lease.
 	EventDisconnected EventKind = "disconnected"
 	// N events before this one were dropped, because Events is slower than what happens.
@@ -96,19 +99,32 @@ const (
 
 // Event is one thing that happened. The comment of its Kind lists the fields that are set; the others are zero.
 type Event struct {
-	Kind     EventKind
-	Time     time.Time
-	Channel  string
-	Serial   string // the ULID that the message got when it was enqueued; empty for a bare payload
-	ID       string // of a message that has one
-	Attempt  int    // counted from 1
-	Receiver string // the name of the incarnation
-	Worker   int    // counted from 0
-	N        int
-	Took     time.Duration // by the handler
-	DueAt    time.Time
-	Fatal    bool
-	Err      error
+	Kind     EventKind     `json:"kind"`
+	Time     time.Time     `json:"time"`
+	Channel  string        `json:"channel,omitempty"`
+	Serial   string        `json:"serial,omitempty"` // the message's; empty for a bare payload
+	ID       string        `json:"id,omitempty"`     // of a message that has one
+	Attempt  int           `json:"attempt,omitempty"`
+	Receiver string        `json:"receiver,omitempty"` // the name of the incarnation
+	Worker   int           `json:"worker,omitempty"`   // counted from 0
+	N        int           `json:"n,omitempty"`
+	Took     time.Duration `json:"took_ns,omitempty"` // by the handler
+	DueAt    time.Time     `json:"due_at,omitzero"`
+	Fatal    bool          `json:"fatal,omitempty"`
+	Err      error         `json:"-"`
+}
+
+// MarshalJSON writes the fields that are set, and the text of Err as "error".
+func (e Event) MarshalJSON() ([]byte, error) {
+	type fields Event // without this method
+	v := struct {
+		fields
+		Error string `json:"error,omitempty"`
+	}{fields: fields(e)}
+	if e.Err != nil {
+		v.Error = e.Err.Error()
+	}
+	return stdjson.Marshal(v)
 }
 
 // publicEvent is what the user's func gets of an event. serial is the text of its Serial.

@@ -62,8 +62,8 @@ func ExampleQueue_RetryAllDead() {
 		Since:   time.Now().Add(-24 * time.Hour),
 		Headers: map[string]string{"group": "customers"},
 	})
-	fmt.Println("looked at", mails.Looked, "put back", mails.Changed, err)
-	// Output: looked at 3 put back 2 <nil>
+	fmt.Println("looked at", mails.Looked, "put back", mails.Changed, "refused", mails.Refused, err)
+	// Output: looked at 3 put back 2 refused 0 <nil>
 }
 
 // DeleteDead deletes listed dead letters for good.

@@ -91,3 +91,11 @@ func ExampleLogEvents() {
 	wait(shunt.EventRejected, 1)
 	// Output: level=ERROR msg="shunt: rejected" channel=mail attempt=1 worker=0 error="mailbox unknown"
 }
+
+// MarshalJSON makes an Event one line for whoever gathers logs.
+func ExampleEvent_MarshalJSON() {
+	e := shunt.Event{Kind: shunt.EventRetried, Channel: "mail", ID: "7", Err: errors.New("busy")}
+	line, err := e.MarshalJSON()
+	fmt.Println(string(line), err)
+	// Output: {"kind":"retried","time":"0001-01-01T00:00:00Z","channel":"mail","id":"7","error":"busy"} <nil>
+}

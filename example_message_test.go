@@ -172,3 +172,27 @@ func ExampleCodec() {
 	// <Welcome><To>Ann</To></Welcome>
 	// welcome, Ann
 }
+
+// Type says of what type a payload is that comes from elsewhere, so that a Mux finds its prototype.
+func ExampleType() {
+	q, wait, end := open()
+	defer end()
+	ctx := context.Background()
+
+	welcome := shunt.Define("mails", func(_ context.Context, w Welcome) error {
+		fmt.Println("welcome,", w.To)
+		return nil
+	})
+	check(q.Enqueue(ctx, shunt.Raw("mails", []byte(`{"To":"Ann"}`)), shunt.Type(welcome.MessageType())))
+	_, err := q.Receive(ctx, shunt.Mux(welcome), 8)
+	check(err)
+	wait(shunt.EventAcked, 1)
+	// Output: welcome, Ann
+}
+
+// Unwrap gives middleware the message itself, whatever options it has.
+func ExampleUnwrap() {
+	m := shunt.With(shunt.Raw("mails", nil), shunt.ID("7"))
+	fmt.Printf("%T in place of %T\n", shunt.Unwrap(m), m)
+	// Output: shunt.raw in place of *shunt.with
+}

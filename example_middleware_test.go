@@ -48,7 +48,7 @@ func ExampleQueue_wrap() {
 	_, err := q.Receive(ctx, welcome, 1)
 	check(err)
 	wait(shunt.EventAcked, 1)
-	// Output: level=INFO msg=handled channel=welcome type=Welcome id=ann attempt=1 worker=0 error=<nil>
+	// Output: level=INFO msg=handled channel=welcome type=shunt_test.Welcome id=ann attempt=1 worker=0 error=<nil>
 }
 
 // A PanicError tells middleware that a handler panicked, and has its stack.
@@ -72,7 +72,7 @@ func ExamplePanicError() {
 	_, err := q.Receive(ctx, &Order{}, 1) // without its shop
 	check(err)
 	wait(shunt.EventRejected, 1)
-	// Output: Resolve panicked: runtime error: invalid memory address or nil pointer dereference with a stack: true
+	// Output: the handler panicked: runtime error: invalid memory address or nil pointer dereference with a stack: true
 }
 
 // userKey is the key of a context's user.

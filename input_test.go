@@ -198,6 +198,12 @@ func TestBadServer(t *testing.T) {
 
 // The database of a URL is the one that is used, in whichever place it is named.
 func TestDatabaseOfURL(t *testing.T) {
+	if _, err := NewPool("redis://h:1/0#w"); err == nil || !strings.Contains(err.Error(), "%23") {
+		t.Errorf("a URL with # in it: %v", err)
+	}
+	if _, err := new(Queue).Purge(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), "no states") {
+		t.Errorf("Purge of no states: %v", err)
+	}
 	t.Parallel()
 	s := redistest.Start(t)
 	for db, suffix := range map[string]string{"0": "", "4": "/4", "5": "?db=5", "6": "/?db=6"} {

@@ -55,3 +55,25 @@ func TestKeptByEnd(t *testing.T) {
 		}
 	})
 }
+
+// Status says until when an ID is taken, beside an outcome too; Delete of a dead message removes all that is there.
+func TestUniqueBesideRetain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL())
+	q.receive(1, func(_ context.Context, i int) error {
+		if i == 2 {
+			return Reject(errOops)
+		}
+		return nil
+	})
+	q.must(q.one(1, ID("a"), Retain(time.Hour), UniqueFor(time.Hour)))
+	q.wait(EventAcked, 1, 5*time.Second)
+	if st := q.status("a"); st.Outcome.Kind != EventAcked || time.Until(st.UniqueUntil) < 50*time.Minute {
+		t.Errorf("%+v", st)
+	}
+	q.must(q.one(2, ID("b"), Retain(time.Hour)))
+	q.wait(EventRejected, 1, 5*time.Second)
+	q.must(q.Delete(t.Context(), ByID(q.name, "b")))
+	q.noID("b")
+}

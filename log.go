@@ -2,6 +2,7 @@ package shunt
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -126,5 +127,9 @@ func logAttrs(e Event) []slog.Attr {
 	add(!e.DueAt.IsZero(), slog.Time("due", e.DueAt))
 	add(e.Fatal, slog.Bool("fatal", e.Fatal))
 	add(e.Err != nil, slog.Any("error", e.Err))
+	var p *PanicError
+	if errors.As(e.Err, &p) {
+		add(len(p.Stack) > 0, slog.String("stack", string(p.Stack)))
+	}
 	return attrs
 }

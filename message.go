@@ -48,8 +48,8 @@ type (
 	// Identifier names a message, as the option ID does; an empty name is none.
 	Identifier interface{ MessageID() string }
 	// Typer names a message's type, with up to 255 bytes that travel in the element; an empty name is none. A receiver
-	// whose prototype has another name sends the message to dead, with both names: so two types that share a channel by
-	// mistake are never handled as each other. Mux finds the prototype by it.
+	// whose prototype has another name sends the message to dead, with both names: so types of two names that share a
+	// channel by mistake are never handled as each other. Mux finds the prototype by it.
 	Typer interface{ MessageType() string }
 )
 
@@ -96,17 +96,18 @@ type Kind[T any] struct {
 //	err := q.Enqueue(ctx, welcome.Message(Welcome{To: "a@example.org"}))
 //	shutdown, err := q.Receive(ctx, welcome, 8)
 //
-// One channel has one type of messages, unless a Mux receives it. T's name travels in each element, so that no receiver
-// of another type handles it. T with a method MessageType names itself, and may then be renamed in Go; else messages
-// that wait under the old name would go to dead. A T without a name of its own, such as a map or an int, has none. A
-// message without a type name, such as a payload that another language has pushed, is handled, too.
+// One channel has one type of messages, unless a Mux receives it. T's name, such as mails.Welcome, travels in each
+// element, and a receiver of a type of another name sends the message to dead. T with a method MessageType names
+// itself: then T may be renamed, or moved to another package, or be a copy in another program, and messages that wait
+// are handled. A T without a name of its own, such as a map or an int, has none. A message without a type name, such as
+// a payload that another language has pushed, is handled, too.
 //
 // T may also have the methods of Timeouter, MaxAttempter, Backoffer and Identifier.
 func Define[T any](channel string, handle func(context.Context, T) error) *Kind[T] {
 	return &Kind[T]{channel: channel, handle: handle, name: nameOf[T]()}
 }
 
-// nameOf is the type name of T, without its package, which another program may keep elsewhere.
+// nameOf is the type name of T, with the last part of its package's path: types of one name in two packages differ.
 func nameOf[T any]() (name string) {
 	t := reflect.TypeFor[T]()
 	if t.Kind() == reflect.Pointer {
@@ -115,8 +116,8 @@ func nameOf[T any]() (name string) {
 	if v, ok := reflect.New(t).Interface().(Typer); ok {
 		guard("MessageType", func() error { name = v.MessageType(); return nil }, func(error) {})
 	}
-	if name == "" && t.PkgPath() != "" && len(t.Name()) <= element.MaxType {
-		name = t.Name()
+	if name == "" && t.PkgPath() != "" && len(t.String()) <= element.MaxType {
+		name = t.String()
 	}
 	return name
 }

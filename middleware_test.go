@@ -37,7 +37,7 @@ func TestPanicInMiddleware(t *testing.T) {
 	q.enqueue(0, 2)
 	q.wait(EventRetried, 2, 5*time.Second)
 	var p *PanicError
-	if err := <-met; !errors.As(err, &p) || !errors.Is(err, errOops) || p.What != "Resolve" || len(p.Stack) == 0 {
+	if err := <-met; !errors.As(err, &p) || !errors.Is(err, errOops) || p.What != "the handler" || len(p.Stack) == 0 {
 		t.Errorf("%v", err)
 	}
 	if story := q.story(); !strings.Contains(story, "Queue.Wrap panicked: no pen") {

@@ -169,7 +169,10 @@ func (e *TypeError) Error() string {
 	if e.Type == "" {
 		is = "without a type name"
 	}
-	return fmt.Sprintf("shunt: a message %s came to a receiver of channel %q, which handles %s: "+
-		"give each type a channel of its own, or receive them with a Mux, and retry the message", is, e.Channel,
-		quoted(e.Handled))
+	mend := "give each type a channel of its own, or receive them with a Mux"
+	if e.Type == "" {
+		mend = "enqueue it with the option Type, or have one prototype of the Mux without a type name"
+	}
+	return fmt.Sprintf("shunt: a message %s came to a receiver of channel %q, which handles %s: %s, and retry the "+
+		"message", is, e.Channel, quoted(e.Handled), mend)
 }

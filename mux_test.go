@@ -22,7 +22,7 @@ type stray struct{}
 // billing is invoice after its Go type got another name.
 type billing struct{ Number int }
 
-func (billing) MessageType() string { return "invoice" }
+func (billing) MessageType() string { return "shunt.invoice" }
 
 // seen gathers what handlers got.
 type seen struct {
@@ -78,7 +78,7 @@ func TestTwoTypesOnOneQueue(t *testing.T) {
 		"a Mux": Mux(first, kindOf[invoice](q.name, to)),
 	} {
 		_, err := q.Receive(t.Context(), p, 1)
-		if err == nil || !strings.Contains(err.Error(), "welcome") || !strings.Contains(err.Error(), "Mux") {
+		if err == nil || !strings.Contains(err.Error(), "shunt.welcome") || !strings.Contains(err.Error(), "Mux") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -115,8 +115,8 @@ func TestTwoTypesInTwoProcesses(t *testing.T) {
 	}
 	q.wait(EventUndecodable, 1, 5*time.Second)
 	dead, err := q.List(t.Context(), q.name, StateDead, 0, 0)
-	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Failure, `of type "invoice"`) ||
-		!strings.Contains(dead[0].Failure, `handles "welcome"`) {
+	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Failure, `of type "shunt.invoice"`) ||
+		!strings.Contains(dead[0].Failure, `handles "shunt.welcome"`) {
 		t.Fatalf("%+v, %v", dead, err)
 	}
 	var reason *TypeError
@@ -170,8 +170,8 @@ func TestMux(t *testing.T) {
 		t.Errorf("%v", to.all)
 	}
 	dead, _ := q.List(ctx, q.name, StateDead, 0, 0)
-	if len(dead) != 1 || !strings.Contains(dead[0].Failure, `of type "stray"`) ||
-		!strings.Contains(dead[0].Failure, `messages without a type name, "invoice", "welcome"`) {
+	if len(dead) != 1 || !strings.Contains(dead[0].Failure, `of type "shunt.stray"`) ||
+		!strings.Contains(dead[0].Failure, `messages without a type name, "shunt.invoice", "shunt.welcome"`) {
 		t.Errorf("%+v", dead)
 	}
 }
@@ -201,7 +201,7 @@ func TestMuxInBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	ms := <-got
-	if ms[0].(Typer).MessageType() == "invoice" {
+	if ms[0].(Typer).MessageType() == "shunt.invoice" {
 		ms[0], ms[1] = ms[1], ms[0]
 	}
 	if a, ok := ms[0].(*Kind[welcome]); !ok || a.Value().To != "Ben" {
@@ -242,5 +242,27 @@ func TestBadMux(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
 		}
+	}
+}
+
+// A payload from elsewhere goes to dead with what mends it, and by its Type to its prototype in a Mux.
+func TestTypeOfRaw(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL())
+	if _, err := q.Receive(t.Context(), Mux(Define(q.name, func(context.Context, invoice) error { return nil })),
+		1); err != nil {
+		t.Fatal(err)
+	}
+	q.must(q.Enqueue(t.Context(), Raw(q.name, []byte(`{"number":1}`)), Type("shunt.invoice")))
+	q.wait(EventAcked, 1, 5*time.Second)
+	q.must(q.Enqueue(t.Context(), Raw(q.name, []byte(`{"number":1}`))))
+	q.wait(EventUndecodable, 1, 5*time.Second)
+	dead, err := q.List(t.Context(), q.name, StateDead, 0, 0)
+	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Failure, "with the option Type") {
+		t.Errorf("%+v, %v", dead, err)
+	}
+	if err := q.Enqueue(t.Context(), Raw(q.name, nil), Type("")); err == nil {
+		t.Error("an empty Type has no error")
 	}
 }

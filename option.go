@@ -43,6 +43,18 @@ func RefTo(r *Ref) Option {
 	}
 }
 
+// Type gives the message a type name, of up to 255 bytes, as its method MessageType would. It is for Raw, whose payload
+// a Mux is to handle.
+func Type(name string) Option {
+	return func(v *draft) error {
+		if len(name) == 0 || len(name) > element.MaxType {
+			return fmt.Errorf("shunt: Type(%.40q): a type name has 1 to %d bytes", name, element.MaxType)
+		}
+		v.Element.SetType(name)
+		return nil
+	}
+}
+
 // Header adds a small pair that travels in the element: 1 to 255 bytes of key, up to 16 KB of value. A later value of a
 // key wins.
 func Header(key, value string) Option {
@@ -110,7 +122,8 @@ func UniqueFor(d time.Duration) Option {
 	}
 }
 
-// Retain keeps the outcome of a message with an ID for d, 1 ms or more, without its payload. That is how and when it
+// Retain keeps the outcome of a message with an ID for d, 1 ms or more, without its payload. The ID is free meanwhile:
+// UniqueFor keeps it taken. That is how and when it
 // ended, its last failure, and the result of SetResult. Status and Wait find it, and List with StateDone lists it. The
 // outcome of a cancelled message is kept only for those who wait for it, for a minute. Queue.MaxDone and MaxDoneBytes
 // bound how many outcomes a channel keeps.
@@ -202,3 +215,9 @@ type with struct {
 // With is the message with options of its own, which win over those of the enqueue. It is for EnqueueAll and Then,
 // where each message may have another ID or due time.
 func With(m IMessage, opts ...Option) IMessage { return &with{m, opts} }
+
+// Unwrap is the message without the options that With has given it: so middleware of enqueues sees its type.
+func Unwrap(m IMessage) IMessage {
+	m, _ = unwrap(m)
+	return m
+}

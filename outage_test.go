@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -324,4 +325,23 @@ func TestCutsEverywhere(t *testing.T) {
 		t.Errorf("still among the living: %v", living)
 	}
 	t.Logf("%d messages, %d cuts, %d handovers, %d extra", n, struck, q.count(EventHandedOver), seen.extra())
+}
+
+// A password that is changed while receivers run is reported as what waiting does not mend.
+func TestPasswordChanged(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	redistest.Leaks(t)
+	q := newBench(t, s.URL())
+	q.receive(1, func(context.Context, int) error { return nil })
+	s.Do("CONFIG", "SET", "requirepass", "secret")
+	s.TryDo("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	q.until(10*time.Second, "it is reported", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return slices.ContainsFunc(q.events, func(e Event) bool {
+			return e.Kind == EventDisconnected && e.Fatal && strings.Contains(e.Err.Error(), "NOAUTH")
+		})
+	})
+	s.TryDo("CONFIG", "SET", "requirepass", "")
 }

@@ -154,11 +154,11 @@ func (q *Queue) open(ctx context.Context) error {
 	third := q.conf.Lease / 3
 	node := link.NewNode(q.Pool, link.Settings{
 		DialTimeout: min(time.Second, third/2), MaxBackoff: min(5*time.Second, third*2/5),
-		Changed: func(up bool, err error) {
+		Changed: func(up, refused bool, err error) {
 			if up {
 				q.events.Emit(event.Event{Kind: event.Connected})
 			} else {
-				q.events.Emit(event.Event{Kind: event.Disconnected, Err: err})
+				q.events.Emit(event.Event{Kind: event.Disconnected, Fatal: refused, Err: err})
 			}
 		},
 	})

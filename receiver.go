@@ -196,7 +196,7 @@ func resolve(ctx context.Context, m IMessage) (err error) {
 			return
 		}
 		if p := recover(); p != nil {
-			err = panicked("Resolve", p)
+			err = panicked("the handler", p)
 		}
 	}()
 	err = m.Resolve(ctx)

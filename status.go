@@ -110,7 +110,11 @@ func (q *Queue) statusByID(ctx context.Context, k *store.Keys, id string) (Statu
 	case held.Serial != "" && held.State != StateDone: // without a Serial: no record, or one that cannot be read
 		return held, nil
 	case a.Outcome.Serial != ulid.ULID{}:
-		return ended(id, a.Outcome), nil
+		s := ended(id, a.Outcome)
+		if held.Serial == s.Serial && held.UniqueUntil.After(a.Now) {
+			s.UniqueUntil = held.UniqueUntil
+		}
+		return s, nil
 	case held.UniqueUntil.After(a.Now): // only its id is taken
 		return held, nil
 	}

@@ -18,8 +18,8 @@ const thenMost = 1000
 // step in Redis, so none of them is lost or doubled. None is enqueued where the lease was lost or the handler fails.
 // Then takes up to 1,000 messages in all, and may be called several times. With gives a message options of its own. A
 // message gets the headers that Queue.CarryHeaders names, unless it has its own. One whose ID is taken by then is not
-// enqueued, and an EventDuplicate says so. If Then returns an error, it names the fault of a message, and takes nothing
-// of this call.
+// enqueued, and an EventDuplicate says so, which is logged as a warning. If Then returns an error, it names the fault
+// of a message, and takes nothing of this call.
 func Then(ctx context.Context, ms ...IMessage) error {
 	it, err := itemOf(ctx)
 	if err != nil {

@@ -3,6 +3,8 @@ package shunt
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,4 +83,26 @@ func TestFollowBesideForeignRunning(t *testing.T) {
 	}
 	s.Do("DEL", store.KeysOf(d.name).Running)
 	d.must(d.one(5, ID("x")))
+}
+
+// A follow-up that is not enqueued, because its ID is taken, is a warning that names the message it was to follow.
+func TestFollowUpWhoseIDIsTaken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL())
+	q.must(q.one(2, ID("taken"), In(time.Hour)))
+	var first Ref
+	q.receive(1, func(ctx context.Context, _ int) error {
+		return Then(ctx, With(q.kind(nil).Message(3), ID("taken")))
+	})
+	q.must(q.one(1, RefTo(&first)))
+	q.wait(EventDuplicate, 1, 5*time.Second)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.events {
+		if e.Kind == EventDuplicate && (e.Err == nil || !strings.Contains(e.Err.Error(), first.Serial) ||
+			levelOf(e) != slog.LevelWarn) {
+			t.Errorf("%+v", e)
+		}
+	}
 }

@@ -13,17 +13,18 @@ import (
 
 // Entry is a recurring message as it is in Redis.
 type Entry struct {
-	Name    string // 1 to 200 bytes of printable characters
-	Channel string
-	Spec    Spec // its Err says why this process cannot run it: the zone may be unknown here
-	Missed  Policy
-	Paused  bool
+	Name    string `json:"name"` // 1 to 200 bytes of printable characters
+	Channel string `json:"channel"`
+	Spec    Spec   `json:"spec"` // its Err says why this process cannot run it: the zone may be unknown here
+	Missed  Policy `json:"missed"`
+	Paused  bool   `json:"paused"`
 	// the next tick, or the first one that was not enqueued; zero while paused, and without a next tick
-	Next    time.Time
-	Last    time.Time // the latest tick that was enqueued; zero if none was
-	Count   int       // messages of ticks and of Enqueue, with those refused because their ID was taken
-	Payload []byte
-	Headers map[string]string
+	Next time.Time `json:"next,omitzero"`
+	Last time.Time `json:"last,omitzero"` // the latest tick that was enqueued; zero if none was
+	// messages of ticks and of Enqueue, with those refused because their ID was taken
+	Count   int               `json:"count"`
+	Payload []byte            `json:"payload"`
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // List returns the recurring messages of a channel, sorted by name. A record that this version cannot read is an error,

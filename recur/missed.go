@@ -31,6 +31,9 @@ const MaxAll = 1000
 // once.
 func All(n int) Policy { return Policy(n) }
 
+// MarshalText is String.
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
 func (p Policy) String() string {
 	switch p {
 	case Skip:

@@ -84,6 +84,9 @@ func (s Spec) Err() error {
 }
 
 // String is the expression, with its zone behind it where that is not UTC.
+// MarshalText is String.
+func (s Spec) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 func (s Spec) String() string {
 	if s.zone != "" {
 		return s.text + " " + s.zone

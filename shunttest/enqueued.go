@@ -125,7 +125,7 @@ func (q *Queue) assert(m shunt.IMessage, times int, conditions []Condition) {
 	there := q.Enqueued(channel)
 	n := 0
 	for i := range there {
-		if bytes.Equal(there[i].Payload, payload) && x.holds(&there[i]) {
+		if bytes.Equal(there[i].Payload, payload) && there[i].Type == e.Type() && x.holds(&there[i]) {
 			n++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/shuntmq/shunt"
@@ -23,7 +24,8 @@ func main() {
 	check(err)
 	defer redis.Close()
 	q := &shunt.Queue{ // the client, one in each process; its fields are the configuration
-		Pool:    redis.Pool,
+		Pool: redis.Pool,
+		// By default the first retry comes after 16 s or more, and the last of 25 attempts after three weeks.
 		Backoff: func(attempt int) time.Duration { return time.Duration(attempt) * time.Second },
 	}
 
@@ -34,15 +36,17 @@ func main() {
 		fmt.Println("welcome,", w.To)
 		return nil // done
 	})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	check(q.Enqueue(ctx, welcome.Message(Welcome{To: "Ann"})))
 	check(q.Enqueue(ctx, welcome.Message(Welcome{To: "Ben"}), shunt.In(2*time.Second)))
 
 	_, err = q.Receive(ctx, welcome, 8) // 8 workers, until Ctrl-C
 	check(err)
 	<-ctx.Done()
-	stop()           // a second Ctrl-C ends the program at once
-	check(q.Close()) // waits for handlers
+	stop() // a second Ctrl-C ends the program at once
+	patience, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	check(errors.Join(q.Shutdown(patience), q.Close())) // handlers have 20 s to end
 }
 
 func check(err error) {

@@ -1,6 +1,7 @@
 package custody
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/event"
@@ -28,7 +29,9 @@ func (h *Held) Beside(v *Verdict, l store.LeaveAnswer) (evs []event.Event) {
 		f := &v.Then[i]
 		e := event.Event{Kind: event.Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1}
 		if !enqueued {
-			e.Kind = event.Duplicate
+			e.Kind, e.Err = event.Duplicate,
+				fmt.Errorf("shunt: the id is taken, so this message does not follow %s of channel "+
+					"%q", h.Serial, h.Keys.Name)
 		}
 		evs = append(evs, e)
 	}

@@ -520,3 +520,14 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// The header that docs/operations.md makes in Python is one.
+func TestHeaderOfOthers(t *testing.T) {
+	serial := NewSerial()
+	raw := append([]byte{0xc1, 0x10, 0, 0}, serial[:]...)
+	raw = append(raw, "\x0c\x00\x0dmails.Welcome\x00{}"...)
+	if e, err := Decode(raw); err != nil || e.Bare || e.Type() != "mails.Welcome" || string(e.Payload) != "{}" ||
+		e.Serial != serial {
+		t.Errorf("%+v, %v", e, err)
+	}
+}

@@ -61,8 +61,13 @@ func (k Kind) Level(fatal bool, err error) slog.Level {
 		return slog.LevelError
 	}
 	switch k {
-	case Enqueued, Acked, Snoozed, Promoted, Released, Duplicate:
+	case Enqueued, Acked, Snoozed, Promoted, Released:
 		return slog.LevelDebug
+	case Duplicate:
+		if err != nil {
+			return slog.LevelWarn
+		}
+		return slog.LevelDebug // a tick of recur's, whose message still lives
 	case Stopped:
 		if err != nil {
 			return slog.LevelWarn

@@ -66,7 +66,7 @@ func newBed(t *testing.T, s *redistest.Server) *bed {
 	t.Cleanup(func() { b.pool.Close() })
 	b.node = NewNode(
 		b.pool,
-		Settings{DialTimeout: time.Second, MaxBackoff: time.Second, Changed: func(up bool, err error) {
+		Settings{DialTimeout: time.Second, MaxBackoff: time.Second, Changed: func(up, _ bool, err error) {
 			if up != (err == nil) {
 				t.Errorf("up %v with error %v", up, err)
 			}

@@ -16,9 +16,10 @@ import (
 
 // Settings of a Node.
 type Settings struct {
-	DialTimeout time.Duration            // for a connection of the pool, and for its first answer
-	MaxBackoff  time.Duration            // between dials while the server is away
-	Changed     func(up bool, err error) // called when the server goes and comes; it must not block
+	DialTimeout time.Duration // for a connection of the pool, and for its first answer
+	MaxBackoff  time.Duration // between dials while the server is away
+	// Changed is called when the server goes and comes, and when it refuses this client. It must not block.
+	Changed func(up, refused bool, err error)
 }
 
 // minBackoff is the first wait after a failed dial. So a process dials an absent server at most once a second, however
@@ -57,6 +58,7 @@ const (
 	neverReported state = iota
 	up
 	down
+	away // down, because the server refuses this client
 )
 
 // NewNode starts nothing.
@@ -112,14 +114,19 @@ func (n *Node) report() {
 	defer n.reporting.Unlock()
 	n.mu.Lock()
 	s, err := up, n.why
-	if err != nil {
+	switch {
+	case err != nil && sentAway(err):
+		s = away
+	case err != nil && n.reported != away: // what it is after a refusal is told when it is there again
 		s = down
+	case err != nil:
+		s = away
 	}
 	changed := n.reported != s
 	n.reported = s
 	n.mu.Unlock()
 	if changed && n.set.Changed != nil {
-		n.set.Changed(s == up, err)
+		n.set.Changed(s == up, s == away, err)
 	}
 }
 

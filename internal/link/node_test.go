@@ -53,7 +53,7 @@ func TestBackoff(t *testing.T) {
 func TestChangesInOrder(t *testing.T) {
 	telling, goOn := make(chan struct{}), make(chan struct{})
 	var told []bool
-	n := NewNode(nil, Settings{Changed: func(up bool, _ error) {
+	n := NewNode(nil, Settings{Changed: func(up, _ bool, _ error) {
 		if !up {
 			close(telling)
 			<-goOn
@@ -77,7 +77,7 @@ func TestBackoffGrows(t *testing.T) {
 	t.Parallel()
 	const bound = 5 * time.Second
 	var down int
-	n := NewNode(nil, Settings{MaxBackoff: bound, Changed: func(up bool, err error) {
+	n := NewNode(nil, Settings{MaxBackoff: bound, Changed: func(up, _ bool, err error) {
 		if !up {
 			down++
 		}

@@ -75,6 +75,9 @@ func database(u *url.URL) (int, error) {
 	default:
 		return 0, errors.New("the scheme is not redis, rediss or unix")
 	}
+	if u.Fragment != "" {
+		return 0, errors.New("there is a # in it: write %23 where it is part of the password")
+	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return 0, err
