@@ -75,7 +75,8 @@ type Queue struct {
 	Wrap func(next Handler) Handler
 	// WrapEnqueue builds the middleware of enqueues. It is called for each Enqueue, EnqueueAll and Then, with the
 	// EnqueueHandler that enqueues; Then's notes the messages with the handler's own. The one that it returns gets all
-	// messages of the call, and may give others to next: With adds options, which win over those that were given. What
+	// messages of the call, and may give others to next: With adds options, which win over those that were given, and
+	// Unwrap gives a message without its options. What
 	// it returns is the error of the call. Package recur does not call it.
 	WrapEnqueue func(next EnqueueHandler) EnqueueHandler
 	// Codec writes and reads the payloads of messages made by Define. The default is JSON, as ToJSON and FromJSON have
