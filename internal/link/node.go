@@ -117,7 +117,7 @@ func (n *Node) report() {
 	switch {
 	case err != nil && sentAway(err):
 		s = away
-	case err != nil && n.reported != away: // what it is after a refusal is told when it is there again
+	case err != nil && n.reported != away: // after a refusal other failures are not reported, until a dial works
 		s = down
 	case err != nil:
 		s = away

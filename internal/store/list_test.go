@@ -160,7 +160,7 @@ func TestSeek(t *testing.T) {
 	})
 }
 
-// A page is bounded by its bytes, begins where it is told, and has one element at least.
+// A page is bounded by its bytes, begins at its offset, and has one element at least.
 func TestPage(t *testing.T) {
 	each(t, func(f *fixture) {
 		ctx := context.Background()

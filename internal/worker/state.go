@@ -103,9 +103,10 @@ func (it *Item) move(h happening) bool {
 // runs says whether the handler, or what its verdict depends on, is at work and has its place.
 func (it *Item) runs() bool { return it.state == running || it.state == concluding }
 
-// isUndecided says whether a verdict is there that is not under way. refused ones wait.
+// isDecided says whether a verdict is there that is to be sent now.
 func (it *Item) isDecided() bool { return it.state == decided || it.state == decidedAgain }
 
+// isRefused says whether Redis has refused the verdict, so that it waits to be sent again.
 func (it *Item) isRefused() bool { return it.state == refused || it.state == refusedAgain }
 
 // unsent says whether a verdict is there that is not under way, and may be sent.
