@@ -203,7 +203,9 @@ func TestOrderOfEnqueues(t *testing.T) {
 			t.Fatal(err)
 		}
 		q.wait(EventAcked, 5, 10*time.Second)
-		if got := [5]int{<-starts, <-starts, <-starts, <-starts, <-starts}; got != [5]int{0, 1, 2, 100, 101} {
+		// Where it is the third message's own EXISTS that they come before, 100 starts in its place.
+		got := [5]int{<-starts, <-starts, <-starts, <-starts, <-starts}
+		if got != [5]int{0, 1, 2, 100, 101} && (command != "EXISTS" || got != [5]int{0, 1, 100, 2, 101}) {
 			t.Errorf("enqueued before %s: %v have started", command, got)
 		}
 	}
