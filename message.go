@@ -100,7 +100,7 @@ type Kind[T any] struct {
 // element, and a receiver of a type of another name sends the message to dead. T with a method MessageType names
 // itself: then T may be renamed, or moved to another package, or be a copy in another program, and messages that wait
 // are handled. A T without a name of its own, such as a map or an int, has none. A message without a type name, such as
-// a payload that another language has pushed, is handled, too.
+// a payload that another language has pushed, is handled, too; but not by a Mux whose types all have names.
 //
 // T may also have the methods of Timeouter, MaxAttempter, Backoffer and Identifier.
 func Define[T any](channel string, handle func(context.Context, T) error) *Kind[T] {

@@ -31,8 +31,8 @@ func NewWaiter(node *Node, timeout time.Duration) *Waiter {
 // ID is the connection's id for CLIENT UNBLOCK; 0 if there is no connection or CLIENT ID was refused.
 func (w *Waiter) ID() int64 { return w.id.Load() }
 
-// Embedded says that the server, which every Redis from 5.0 on is not, lacks CLIENT ID: it lies in this process, in a
-// test or an example. Only the goroutine that uses the Waiter calls it.
+// Embedded says that the server does not know CLIENT ID, as every Redis from 5.0 on does: so it lies in this process,
+// in a test or an example. Only the goroutine that uses the Waiter calls it.
 func (w *Waiter) Embedded() bool { return w.unknown }
 
 // Connect makes sure that there is a connection, and that an idle one is alive. A server's timeout may have cut it. A
