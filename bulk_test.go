@@ -170,7 +170,7 @@ func TestRetryAllDeadBesideTakenIDs(t *testing.T) {
 		b.must(b.one(i, ID(fmt.Sprint("id", i)), In(time.Hour)))
 	}
 	n, err := b.RetryAllDead(t.Context(), b.name, Filter{})
-	if err != nil || n.Changed != 50 || n.Looked != taken+50 {
+	if err != nil || n.Changed != 50 || n.Refused != taken || n.Looked != taken+50 {
 		t.Errorf("%+v, %v", n, err)
 	}
 }

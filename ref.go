@@ -18,8 +18,8 @@ import (
 )
 
 // Ref names one message of a channel, by its ID or by its serial, for every method that looks at one message or moves
-// it. ByID and BySerial make one, and Entry.Ref gives that of a listed message. Its text survives a URL, JSON or a
-// file: another process may parse it and act on it.
+// it. ByID and BySerial make one, and Entry.Ref gives that of a listed message. Its text survives JSON, a file or,
+// escaped, a URL: another process may parse it and act on it.
 type Ref struct {
 	Channel string
 	// ID names the living message that has it, else the one that had it last.
