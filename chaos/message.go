@@ -88,6 +88,9 @@ func (m *message) Resolve(ctx context.Context) error {
 	if m.corrupt != "" {
 		e.ID, e.Note = "corrupt "+m.id, m.corrupt
 	}
+	if ackFirst {
+		m.ack(ctx, i) // before the ledger has it, so that who kills a handler that has begun comes after the ack
+	}
 	m.log.say(e)
 	e.At = time.Time{}
 	if i.Attempt == 1 && (m.plan == planPanic || m.plan == planGoexit) {
@@ -97,9 +100,6 @@ func (m *message) Resolve(ctx context.Context) error {
 			panic("as planned")
 		}
 		runtime.Goexit()
-	}
-	if ackFirst {
-		m.ack(ctx, i)
 	}
 	err := m.act(ctx, i.Attempt)
 	e.Phase, e.Note = ok, ""
