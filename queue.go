@@ -291,8 +291,12 @@ func (q *Queue) Close() error {
 	q.waits.Wait()
 	if s != nil {
 		q.sender.Close()
-		s.Data.Close()
-		s.Pulse.Close()
+		end := (*link.Link).Close
+		if errors.Is(q.closeErr, worker.ErrUnanswered) { // the receivers have waited as long as one reply may take
+			end = (*link.Link).Abort
+		}
+		end(s.Data)
+		end(s.Pulse)
 		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)
 		q.events.Close(ctx)
 		cancel()

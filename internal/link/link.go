@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,8 @@ type Link struct {
 	wake   chan struct{} // of capacity 1: there is something to send
 	ended  chan struct{} // closed when the writer has returned
 	queue  callQueue
-	up     atomic.Bool // there is a connection, as far as is known
+	up     atomic.Bool              // there is a connection, as far as is known
+	socket atomic.Pointer[net.Conn] // of the last connection; nil where its pool does not give it
 
 	dials atomic.Int64 // connections that were made
 
@@ -203,10 +205,32 @@ var ErrClosed = errors.New("the link is closed")
 // Close waits for the replies to calls that were sent, within the reply timeout, and ends the goroutines. Calls that
 // were not sent fail.
 func (l *Link) Close() {
+	l.end()
+	<-l.ended
+}
+
+// Abort is Close without the wait for replies: calls that were sent and have none are Unknown. A pool that is not
+// NewPool's does not give its sockets, and there Abort waits as Close does.
+func (l *Link) Abort() {
+	l.end()
+	for again := time.NewTicker(10 * time.Millisecond); ; { // a dial that had just ended may bring another connection
+		if socket := l.socket.Load(); socket != nil {
+			(*socket).Close()
+		}
+		select {
+		case <-l.ended:
+			again.Stop()
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// end lets nothing more be sent.
+func (l *Link) end() {
 	l.queue.close()
 	l.cancel()
 	l.wakeWriter()
-	<-l.ended
 }
 
 // write is the writer goroutine.
@@ -324,6 +348,10 @@ func (l *Link) connect() error {
 		return err
 	}
 	l.conn = newConn(redigo, socket, l.timeout)
+	l.socket.Store(nil)
+	if socket != nil {
+		l.socket.Store(&socket)
+	}
 	l.dials.Add(1)
 	l.up.Store(true)
 	return nil

@@ -780,6 +780,37 @@ func TestCloseInABlackHole(t *testing.T) {
 	b.want(Unknown, <-done)
 }
 
+// Abort waits for no reply, neither to a call nor to the question whether an idle connection is alive.
+func TestAbortInABlackHole(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		t.Run(fmt.Sprint(asks), func(t *testing.T) {
+			b := shared(t)
+			l := b.link(patience)
+			b.want(Done, outcome(b.within(patience), l, b.push("first")))
+			swallowed := redistest.Command("RPUSH", "swallowed")
+			if asks {
+				time.Sleep(staleAfter)
+				swallowed = func(args [][]byte) bool { return string(args[0]) == "PING" }
+			}
+			r := b.On(swallowed, 1, redistest.DropReply)
+			done := make(chan error, 1)
+			go func() { done <- outcome(b.within(patience), l, b.push("swallowed")) }()
+			if err := r.Wait(b.within(patience), 1); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			l.Abort()
+			if took := time.Since(began); took > patience/4 {
+				t.Errorf("ended after %v", took)
+			}
+			if class := Classify(<-done); class != Unknown && class != NotExecuted {
+				t.Errorf("the call was %v", class)
+			}
+			l.Close() // again
+		})
+	}
+}
+
 // Close does not wait for a server that takes the connection and does not answer.
 func TestCloseWhileItDialsAMuteServer(t *testing.T) {
 	b := shared(t)

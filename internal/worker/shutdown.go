@@ -54,8 +54,8 @@ func (l *lifetime) isSettled() bool {
 // the rest of it.
 const lastPart = 200 * time.Millisecond
 
-// errUnanswered is the cause of a shutdown's contexts: nobody gave them an end.
-var errUnanswered = errors.New("shunt: Redis did not answer before the shutdown had to end")
+// ErrUnanswered is the cause of a shutdown's contexts: nobody gave them an end. A mute Redis is why.
+var ErrUnanswered = errors.New("shunt: Redis did not answer before the shutdown had to end")
 
 // End stops taking, hands back what has not begun, waits for handlers or ends them, hands back the rest, and removes
 // the entry. It returns how many messages whose handlers had begun were handed back, how many handlers still run, and
@@ -88,13 +88,13 @@ func (r *Pool) End() (returned, still int, err error) {
 	if r.s.Why() != nil && !r.s.Data.Up() {
 		limit = min(limit, 10*time.Millisecond)
 	}
-	last, cancel := context.WithTimeoutCause(context.Background(), limit, errUnanswered)
+	last, cancel := context.WithTimeoutCause(context.Background(), limit, ErrUnanswered)
 	defer cancel()
 	ctx, cut := context.WithCancelCause(last)
 	defer cut(nil)
 	defer context.AfterFunc(r.handlerCtx, func() {
 		link.Sleep(ctx, max(r.conf.Grace, 100*time.Millisecond))
-		cut(errUnanswered)
+		cut(ErrUnanswered)
 	})()
 	returned, err = r.handBack(ctx)
 	r.reportUnsettled()
@@ -140,16 +140,16 @@ func (r *Pool) waitForOthers(ctx context.Context) {
 // connection.
 func (r *Pool) outage(err error) error {
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-	if !ended && !errors.Is(err, errUnanswered) {
+	if !ended && !errors.Is(err, ErrUnanswered) {
 		if err != nil && link.Classify(err) == link.Unknown {
 			return fmt.Errorf("shunt: the connection to Redis broke during the shutdown: %w", err)
 		}
 		return err
 	}
 	if why := r.s.Why(); why != nil {
-		return fmt.Errorf("%w: %w", errUnanswered, why)
+		return fmt.Errorf("%w: %w", ErrUnanswered, why)
 	}
-	return errUnanswered
+	return ErrUnanswered
 }
 
 // quiet is the time after the last handler of a pool that has stopped.
