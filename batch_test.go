@@ -443,7 +443,7 @@ func TestBatchLeaseLost(t *testing.T) {
 		)
 		q.enqueue(0, 3)
 		<-begun
-		g.r.pool.LoseLease(ErrLeaseLost)
+		g.r.pool.Sites[0].LoseLease(ErrLeaseLost)
 		q.wait(EventAcked, 3, 10*time.Second)
 	})
 }
@@ -563,7 +563,7 @@ func TestBatchEndedBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.serve(&receiver{conf: &config{}, pool: worker.NewPool(nil, 3, nil, worker.Config{})})
+	g.serve(&receiver{conf: &config{}, pool: worker.NewPool(3, nil, worker.Config{})})
 	ended, end := context.WithCancel(context.Background())
 	end()
 	g.waiting = []*member{{ctx: ended, m: k}}

@@ -32,7 +32,7 @@ func FromContext(ctx context.Context) (Info, bool) {
 		return Info{}, false
 	}
 	i := Info{
-		Channel:    it.Channel.Name,
+		Channel:    it.Lane.Name,
 		Serial:     it.SerialString(),
 		ID:         it.ID(),
 		Type:       it.Type(),

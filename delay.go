@@ -57,7 +57,7 @@ func (p *promoter) set(due time.Time, back bool) {
 func (p *promoter) heard(payload string) {
 	switch h := store.ParseHint(payload); h.Kind {
 	case store.HintCancelled:
-		p.r.pool.Cancel(p.in.Channel, h.Serial)
+		p.r.pool.Cancel(p.in.Lane, h.Serial)
 	case store.HintDue:
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -66,12 +66,12 @@ func (p *promoter) heard(payload string) {
 			p.set(time.Now().Add(h.In), false)
 		}
 	default:
-		p.r.pool.RequestSweep(p.in.Channel)
+		p.in.Site.RequestSweep(p.in.Lane)
 	}
 }
 
-// scheduledHere takes in a retry of this receiver, in case nobody can hear its hint.
-func (p *promoter) scheduledHere(wait time.Duration) {
+// ScheduledHere takes in a retry of this receiver, in case nobody can hear its hint.
+func (p *promoter) ScheduledHere(wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.listening || p.keeper {
@@ -88,7 +88,7 @@ func (p *promoter) setListening(listening bool) {
 		p.keeper = false
 	}
 	p.mu.Unlock()
-	p.r.pool.RequestSweep(p.in.Channel) // asked after the subscription, so that nothing falls between
+	p.in.Site.RequestSweep(p.in.Lane) // asked after the subscription, so that nothing falls between
 }
 
 // keeperBid gives the incarnation for which a sweep asks to be keeper, empty if it may not be, and how many hints had
@@ -97,7 +97,7 @@ func (p *promoter) keeperBid(r *receiver) (name string, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.listening && !r.pool.Stopped() {
-		name = r.pool.Live().Name
+		name = p.in.Site.Live().Name
 	}
 	return name, p.hints
 }
@@ -112,7 +112,7 @@ func (p *promoter) sweepReplied(keeper string, in time.Duration, scheduled bool,
 	p.keeper = keeper != "" && p.listening
 	back := hints == p.hints
 	if !back && p.keeper && !was {
-		p.r.pool.RequestSweep(p.in.Channel) // a hint that came before this answer was nobody's
+		p.in.Site.RequestSweep(p.in.Lane) // a hint that came before this answer was nobody's
 	}
 	switch {
 	case scheduled && (p.keeper || in < 0 || in < sweepEvery && !p.listening):
@@ -133,7 +133,8 @@ func (p *promoter) sweepFailed(name string) {
 func (p *promoter) run() {
 	r := p.r
 	channel := p.in.Delay
-	l := r.s.Hints.Listen(channel, p.heard, p.setListening)
+	hints := p.in.Site.Server.Hints
+	l := hints.Listen(channel, p.heard, p.setListening)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for !r.pool.Stopped() {
@@ -159,17 +160,17 @@ func (p *promoter) run() {
 	p.mu.Lock()
 	p.keeper, p.listening, p.ended = false, false, true
 	p.mu.Unlock()
-	p.yield()
-	if len(r.pool.Tracked(p.in.Channel)) > 0 { // handlers run on, and may be cancelled
+	p.Yield()
+	if len(r.pool.Tracked(p.in.Lane)) > 0 { // handlers run on, and may be cancelled
 		<-r.pool.PoolCtx.Done()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	r.s.Hints.Forget(ctx, l)
+	hints.Forget(ctx, l)
 }
 
-// yield leaves the keeper's place to others, if it was given.
-func (p *promoter) yield() {
+// Yield leaves the keeper's place to others, if it was given.
+func (p *promoter) Yield() {
 	p.mu.Lock()
 	granted := p.granted
 	p.granted = ""
@@ -179,7 +180,8 @@ func (p *promoter) yield() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = store.YieldKeeper(ctx, p.r.s.Pulse, p.in.Keys, granted) // else the place is free when its time is over
+	// if that fails the place is free when its time is over
+	_ = store.YieldKeeper(ctx, p.in.Site.Server.Pulse, p.in.Keys, granted)
 }
 
 // promote moves what is due, a bounded part of it, and sets the timer for the next. After an error a sweep will find
@@ -200,7 +202,7 @@ func (p *promoter) promote(ctx context.Context) error {
 		p.set(time.Now().Add(a.NextDue), hints == p.hints)
 	}
 	p.mu.Unlock()
-	if err != nil && p.r.pool.ReportFatal(p.in.Channel, err) {
+	if err != nil && p.in.Site.ReportFatal(p.in.Lane, err) {
 		link.Sleep(ctx, link.MaxTrouble)
 	}
 	return err
@@ -210,7 +212,7 @@ func (p *promoter) promote(ctx context.Context) error {
 // second question.
 func (p *promoter) move(ctx context.Context) (a store.PromoteAnswer, err error) {
 	if planted.Promote != nil {
-		a.Moved, err = planted.Promote(do(ctx, p.r.s.Pulse), p.in.Delay, p.in.Prepare)
+		a.Moved, err = planted.Promote(do(ctx, p.in.Site.Server.Pulse), p.in.Delay, p.in.Prepare)
 		a.Scheduled, a.NextDue = true, 100*time.Millisecond
 		return a, err
 	}
@@ -218,7 +220,7 @@ func (p *promoter) move(ctx context.Context) (a store.PromoteAnswer, err error) 
 	if p.behind {
 		times = 2
 	}
-	a, err = store.RunPromote(ctx, p.r.s.Pulse, p.in.Keys, promoteMost, promoteBytes, times)
+	a, err = store.RunPromote(ctx, p.in.Site.Server.Pulse, p.in.Keys, promoteMost, promoteBytes, times)
 	p.behind = err == nil && a.Scheduled && a.NextDue <= 0
 	return a, err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
@@ -21,18 +22,19 @@ const (
 	upkeepEvery = time.Minute
 )
 
-// reaper puts back what dead receivers held, on a goroutine of its own. A sweep of a channel finds the dead and claims
-// them. It runs every 5 s or so, and at once when the heart has seen an entry run out. The reaper then empties their
-// lists, a bounded part at a time, and asks for a sweep again when others may be dead.
+// reaper puts back what dead receivers held at the channels of one site, on a goroutine of its own. A sweep of a
+// channel finds the dead and claims them. It runs every 5 s or so, and at once when the heart has seen an entry run
+// out. The reaper then empties their lists, a bounded part at a time, and asks for a sweep again when others may be
+// dead.
 type reaper struct {
 	r     *receiver
+	site  *lane.Site
 	lists int // that the next pipeline reaps, by the bytes that the last one moved
-	of    []sweeping
+	of    []*channel
 }
 
 // sweeping is the reaper's progress on one channel.
 type sweeping struct {
-	*channel
 	due     time.Time // of the next sweep
 	backoff time.Time // after an error: when what was claimed comes up again
 	claimed []string  // members of receivers.dead whose lists are still to be emptied
@@ -50,10 +52,10 @@ type burial struct {
 	held    []string // those that do
 }
 
-func newReaper(r *receiver) *reaper {
-	p := &reaper{r: r}
-	for _, in := range r.channels {
-		p.of = append(p.of, sweeping{channel: in})
+func newReaper(r *receiver, s *lane.Site) *reaper {
+	p := &reaper{r: r, site: s}
+	for _, l := range s.Lanes {
+		p.of = append(p.of, r.channels[l.Index])
 	}
 	return p
 }
@@ -67,28 +69,29 @@ func (p *reaper) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		next := p.of[0].due
-		for i := range p.of {
-			if p.of[i].due.Before(next) {
-				next = p.of[i].due
+		next := p.of[0].sweeping.due
+		for _, in := range p.of {
+			if in.sweeping.due.Before(next) {
+				next = in.sweeping.due
 			}
 		}
 		timer.Reset(time.Until(next))
 		select {
 		case <-timer.C:
-		case in := <-r.pool.SweepRequests:
-			p.of[in.Index].due = time.Now()
+		case l := <-p.site.SweepRequests():
+			r.channels[l.Index].sweeping.due = time.Now()
 		case <-r.pool.PoolCtx.Done():
 			return
 		}
-		for i := range p.of {
-			p.visit(&p.of[i])
+		for _, in := range p.of {
+			p.visit(in)
 		}
 	}
 }
 
 // visit sweeps a channel if that is due, for a bounded time.
-func (p *reaper) visit(s *sweeping) {
+func (p *reaper) visit(in *channel) {
+	s := &in.sweeping
 	now := time.Now()
 	if now.Before(s.due) {
 		return
@@ -100,11 +103,11 @@ func (p *reaper) visit(s *sweeping) {
 	if s.backoff.After(now) { // a hint came before its time
 		s.due = s.backoff
 	}
-	late, err := p.sweep(s, now.Add(min(p.r.conf.Lease/6, sweepEvery)))
+	late, err := p.sweep(in, now.Add(min(p.r.conf.Lease/6, sweepEvery)))
 	switch {
 	case err != nil:
 		s.claimed, s.burial = nil, burial{}
-		if !p.r.pool.ReportFatal(s.Channel, err) { // what was claimed comes up again
+		if !p.site.ReportFatal(in.Lane, err) { // what was claimed comes up again
 			s.backoff = time.Now().Add(p.claimFor() + link.Jitter(100*time.Millisecond))
 			s.due = s.backoff
 		}
@@ -122,22 +125,23 @@ func (s *sweeping) sooner(t time.Time) {
 
 // sweep goes on with what was claimed, and then sweeps. late: something is left for the next visit, because the time is
 // over or the fence is too old.
-func (p *reaper) sweep(s *sweeping, until time.Time) (late bool, err error) {
+func (p *reaper) sweep(in *channel, until time.Time) (late bool, err error) {
+	s := &in.sweeping
 	if time.Since(s.asked) >= p.claimFor() {
 		s.claimed = nil // others may claim them now
 	}
-	if late, err := p.buryAll(s, until); late || err != nil {
+	if late, err := p.buryAll(in, until); late || err != nil {
 		return late, err
 	}
 	for {
-		more, err := p.ask(s)
+		more, err := p.ask(in)
 		if err != nil {
 			return false, err
 		}
-		if err := p.r.endCancelled(s.channel); err != nil && !p.r.pool.ReportFatal(s.Channel, err) {
+		if err := p.r.endCancelled(in); err != nil && !p.site.ReportFatal(in.Lane, err) {
 			return false, err
 		}
-		if late, err := p.buryAll(s, until); late || err != nil || !more {
+		if late, err := p.buryAll(in, until); late || err != nil || !more {
 			return late, err
 		}
 		if time.Now().After(until) {
@@ -147,26 +151,27 @@ func (p *reaper) sweep(s *sweeping, until time.Time) (late bool, err error) {
 }
 
 // ask runs the sweep script, and hands out what it found. more: there may be more dead receivers than it claimed.
-func (p *reaper) ask(s *sweeping) (more bool, err error) {
+func (p *reaper) ask(in *channel) (more bool, err error) {
+	s := &in.sweeping
 	r := p.r
-	name, hints := s.promoter.keeperBid(r)
-	a, err := store.RunSweep(r.pool.PoolCtx, r.s.Pulse, s.Keys, store.Sweeping{
-		Fence: r.heart.fence(), MaxClaims: sweepClaims, ClaimFor: p.claimFor(), Bid: name, KeepFor: keeperKeeps,
+	name, hints := in.promoter.keeperBid(r)
+	a, err := store.RunSweep(r.pool.PoolCtx, p.site.Server.Pulse, in.Keys, store.Sweeping{
+		Fence: p.site.Fence(), MaxClaims: sweepClaims, ClaimFor: p.claimFor(), Bid: name, KeepFor: keeperKeeps,
 	})
 	if err != nil {
-		s.promoter.sweepFailed(name)
+		in.promoter.sweepFailed(name)
 		return false, err
 	}
 	if a.Died > 0 {
 		r.q.events.Emit(event.Event{
-			Kind: event.ReceiversDied, Channel: s.Name, Receiver: r.pool.Live().Name, N: a.Died,
+			Kind: event.ReceiversDied, Channel: in.Name, Receiver: p.site.Live().Name, N: a.Died,
 		})
 	}
 	if a.Unreadable != nil {
-		r.pool.ReportFatal(s.Channel, a.Unreadable)
+		p.site.ReportFatal(in.Lane, a.Unreadable)
 	}
 	if a.Suspects {
-		r.pool.Suspects(s.Channel)
+		p.r.pool.Suspects(in.Lane)
 	}
 	if !a.Keeper {
 		name = ""
@@ -180,9 +185,9 @@ func (p *reaper) ask(s *sweeping) (more bool, err error) {
 	case a.Again > 0:
 		s.sooner(time.Now().Add(a.Again + 5*time.Millisecond))
 	}
-	s.promoter.sweepReplied(name, a.NextDue, a.Scheduled, hints)
+	in.promoter.sweepReplied(name, a.NextDue, a.Scheduled, hints)
 	if r.pool.Stopped() {
-		s.promoter.yield() // it asked before
+		in.promoter.Yield() // it asked before
 	}
 	s.claimed, s.asked = a.Claims, time.Now()
 	if len(s.claimed) == 0 || s.claimed[0] != s.burial.member {
@@ -190,29 +195,30 @@ func (p *reaper) ask(s *sweeping) (more bool, err error) {
 	}
 	if name != "" && time.Since(s.kept) >= upkeepEvery {
 		s.kept = time.Now()
-		err = store.Upkeep(r.pool.PoolCtx, r.s.Data, s.Keys, &s.scan, a.Now)
+		err = store.Upkeep(r.pool.PoolCtx, p.site.Server.Data, in.Keys, &s.scan, a.Now)
 	}
 	return len(a.Claims) == sweepClaims, err
 }
 
 // endCancelled ends the handlers of messages that were cancelled while nobody here could hear the hint.
 func (r *receiver) endCancelled(in *channel) error {
-	held := r.pool.Tracked(in.Channel)
+	held := r.pool.Tracked(in.Lane)
 	if len(held) == 0 {
 		return nil
 	}
-	cancelled, err := store.AreCancelled(r.pool.PoolCtx, r.s.Data, in.Keys, held)
+	cancelled, err := store.AreCancelled(r.pool.PoolCtx, in.Site.Server.Data, in.Keys, held)
 	for _, serial := range cancelled {
-		r.pool.Cancel(in.Channel, serial)
+		r.pool.Cancel(in.Lane, serial)
 	}
 	return err
 }
 
 // buryAll empties the lists of the dead receivers that were claimed.
-func (p *reaper) buryAll(s *sweeping, until time.Time) (late bool, err error) {
+func (p *reaper) buryAll(in *channel, until time.Time) (late bool, err error) {
+	s := &in.sweeping
 	for len(s.claimed) > 0 {
-		late, err := p.bury(s, s.claimed[0], until)
-		if late || err != nil && !p.r.pool.ReportFatal(s.Channel, err) {
+		late, err := p.bury(in, s.claimed[0], until)
+		if late || err != nil && !p.site.ReportFatal(in.Lane, err) {
 			return late, err
 		}
 		s.claimed, s.burial = s.claimed[1:], burial{}
@@ -221,16 +227,16 @@ func (p *reaper) buryAll(s *sweeping, until time.Time) (late bool, err error) {
 }
 
 // bury reaps what a dead receiver holds, and says when it is looked at again. late: it goes on with the next visit.
-func (p *reaper) bury(s *sweeping, member string, until time.Time) (late bool, err error) {
+func (p *reaper) bury(in *channel, member string, until time.Time) (late bool, err error) {
 	r := p.r
 	dead, err := store.ParseDeadReceiver(member)
 	if err != nil { // nothing that could be reaped
-		r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: s.Name, Err: err, Fatal: true})
+		r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: in.Name, Err: err, Fatal: true})
 		return false, nil
 	}
-	b := &s.burial
+	b := &in.sweeping.burial
 	if b.member != member {
-		*b = burial{member: member, unasked: s.AllDoing(dead.Incarnation)}
+		*b = burial{member: member, unasked: in.AllDoing(dead.Incarnation)}
 	}
 	for first := true; ; first = false { // a step is always taken, or on a slow line it never would get on
 		if !first && time.Now().After(until) {
@@ -238,11 +244,12 @@ func (p *reaper) bury(s *sweeping, member string, until time.Time) (late bool, e
 		}
 		switch {
 		case len(b.held) > 0:
-			late, err = p.reap(s, dead)
+			late, err = p.reap(in, dead)
 		case len(b.unasked) > 0:
 			err = p.askLists(b)
 		default:
-			return false, store.FinishDead(r.pool.PoolCtx, r.s.Pulse, s.Keys, member, dead) // short, as the sweep is
+			// short, as the sweep is
+			return false, store.FinishDead(r.pool.PoolCtx, p.site.Server.Pulse, in.Keys, member, dead)
 		}
 		if late || err != nil {
 			return late, err
@@ -252,7 +259,7 @@ func (p *reaper) bury(s *sweeping, member string, until time.Time) (late bool, e
 
 // askLists asks for the next lists, in one command where that will do.
 func (p *reaper) askLists(b *burial) error {
-	ctx, l := p.r.pool.PoolCtx, p.r.s.Data
+	ctx, l := p.r.pool.PoolCtx, p.site.Server.Data
 	some := b.unasked[:min(len(b.unasked), existsChunk)]
 	n, err := store.CountNonEmpty(ctx, l, some)
 	if err != nil {
@@ -274,9 +281,9 @@ func (p *reaper) askLists(b *burial) error {
 }
 
 // reap empties the next of the lists, a bounded part of them. late: the fence is too old.
-func (p *reaper) reap(s *sweeping, dead store.DeadReceiver) (late bool, err error) {
-	r, b := p.r, &s.burial
-	fence := r.heart.fence()
+func (p *reaper) reap(in *channel, dead store.DeadReceiver) (late bool, err error) {
+	r, b := p.r, &in.sweeping.burial
+	fence := p.site.Fence()
 	if dead.Superseded {
 		fence = store.Fence{} // its own receiver has ended it, so it may be reaped at any time
 	} else if fence.At.IsZero() {
@@ -284,13 +291,13 @@ func (p *reaper) reap(s *sweeping, dead store.DeadReceiver) (late bool, err erro
 	}
 	some := b.held[:min(len(b.held), max(1, p.lists))]
 	if planted.Reap != nil {
-		return false, p.reapPlanted(s, some)
+		return false, p.reapPlanted(in, some)
 	}
 	c := link.NewCall()
 	for _, list := range some {
-		store.AddReap(c, s.Keys, list, fence, dead, reapSerials, reapBytes/len(some), &r.q.conf.Bounds)
+		store.AddReap(c, in.Keys, list, fence, dead, reapSerials, reapBytes/len(some), &r.q.conf.Bounds)
 	}
-	err = r.s.Data.Run(r.pool.PoolCtx, c) // one reply after another
+	err = p.site.Server.Data.Run(r.pool.PoolCtx, c) // one reply after another
 	if err != nil && !c.Answered {
 		return false, err
 	}
@@ -302,7 +309,7 @@ func (p *reaper) reap(s *sweeping, dead store.DeadReceiver) (late bool, err erro
 			continue // err is the first of these
 		}
 		late = late || a.Late
-		p.report(s, dead, a)
+		p.report(in, dead, a)
 		if a.Left > 0 || a.Late {
 			left = append(left, some[i])
 		}
@@ -318,25 +325,26 @@ func (p *reaper) reap(s *sweeping, dead store.DeadReceiver) (late bool, err erro
 }
 
 // report emits what one reap has moved.
-func (p *reaper) report(s *sweeping, dead store.DeadReceiver, a store.ReapAnswer) {
+func (p *reaper) report(in *channel, dead store.DeadReceiver, a store.ReapAnswer) {
 	for _, m := range []struct {
 		kind event.Kind
 		n    int
 	}{{event.Recovered, a.Prepare}, {event.Suspected, a.Suspect}, {event.Poisoned, a.Dead}, {event.Trimmed,
 		a.Trimmed}} {
 		if m.n > 0 {
-			p.r.q.events.Emit(event.Event{Kind: m.kind, Channel: s.Name, Receiver: dead.Name, N: m.n})
+			p.r.q.events.Emit(event.Event{Kind: m.kind, Channel: in.Name, Receiver: dead.Name, N: m.n})
 		}
 	}
 	if a.Suspect > 0 {
-		p.r.pool.Suspects(s.Channel)
+		p.r.pool.Suspects(in.Lane)
 	}
 }
 
 // reapPlanted is reap with the mistake that the fault harness has planted.
-func (p *reaper) reapPlanted(s *sweeping, some []string) error {
+func (p *reaper) reapPlanted(in *channel, some []string) error {
+	s := &in.sweeping
 	for _, list := range some {
-		if _, err := planted.Reap(do(p.r.pool.PoolCtx, p.r.s.Data), list, s.Prepare); err != nil {
+		if _, err := planted.Reap(do(p.r.pool.PoolCtx, p.site.Server.Data), list, in.Prepare); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shuntmq/shunt/internal/event"
-	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/worker"
 )
@@ -26,11 +26,9 @@ type Shutdown func(ctx context.Context) error
 type receiver struct {
 	pool     *worker.Pool
 	q        *Queue
-	s        *link.Server
 	conf     *config
 	handler  Handler
 	channels []*channel // the channels, the highest first
-	heart    *heart
 
 	hungErrors, hungMethods atomic.Int32 // calls for verdicts that have not returned in time
 
@@ -38,11 +36,12 @@ type receiver struct {
 	err   error
 }
 
-// channel is one channel of a receiver.
+// channel is one channel of a receiver: its lane, the types of its messages, and the progress of what tends it.
 type channel struct {
-	*worker.Channel
+	*lane.Lane
 	types
 	promoter *promoter
+	sweeping sweeping
 }
 
 // ownerKey is the context key under which a handler's context gives its receiver.
@@ -109,7 +108,7 @@ func (q *Queue) receive(
 	defer context.AfterFunc(r.pool.TakeCtx, cancel)() // Close
 	at := r.channels[0]
 	if len(r.channels) == 1 { // several go on without the one that cannot be read
-		if key, wrong := store.WrongKey(start, r.s.Data, at.Keys); key == at.Prepare {
+		if key, wrong := store.WrongKey(start, at.Site.Server.Data, at.Keys); key == at.Prepare {
 			err = wrong
 		}
 	}
@@ -125,6 +124,7 @@ func (q *Queue) receive(
 	return r.shutdown, nil
 }
 
+// newReceiver makes a receiver, and starts nothing.
 func (q *Queue) newReceiver(
 	ctx context.Context, workers int, prototypes []IMessage, o *worker.Order, g *batcher,
 ) (*receiver, error) {
@@ -138,54 +138,75 @@ func (q *Queue) newReceiver(
 		o = nil // one channel is in order by itself
 	}
 	r := &receiver{q: q, conf: q.conf, ended: make(chan struct{})}
-	r.handler = resolve
-	if g != nil {
-		r.handler = g.join
+	if err := r.wrap(g); err != nil {
+		return nil, err
 	}
-	if wrap := q.conf.Wrap; wrap != nil {
-		var err error
-		guard("Wrap", func() error { r.handler = wrap(r.handler); return nil }, func(e error) { err = e })
-		if err != nil || r.handler == nil {
-			return nil, errors.Join(errors.New("shunt: Queue.Wrap gave no Handler"), err)
-		}
-	}
-	var pools []*worker.Channel
+	var lanes []*lane.Lane
 	for i, p := range prototypes {
-		k, err := q.channelOf(i, p)
-		if err == nil && slices.ContainsFunc(pools, func(in *worker.Channel) bool { return in.Keys == k }) {
-			err = fmt.Errorf("shunt: two prototypes of channel %q: want one, or a Mux of both", k.Name)
-		}
-		var t types
-		if err == nil {
-			t, err = typesOf(k.Name, p, g != nil)
-		}
+		in, err := r.newChannel(i, p, g != nil)
 		if err != nil {
 			return nil, err
 		}
-		r.s = q.router.For(k.Name)
-		in := &channel{Channel: &worker.Channel{Keys: k}, types: t}
-		in.promoter = newPromoter(r, in)
-		in.ScheduledHere, in.YieldKeeper = in.promoter.scheduledHere, in.promoter.yield
-		r.channels, pools = append(r.channels, in), append(pools, in.Channel)
+		r.channels, lanes = append(r.channels, in), append(lanes, in.Lane)
 	}
-	conf := worker.Config{
-		Lease: q.conf.Lease, Grace: q.conf.Grace, Timeout: q.conf.Timeout, ReplyTimeout: q.conf.ReplyTimeout,
-		Prefetch: q.conf.Prefetch, PrefetchBytes: q.conf.PrefetchBytes, MaxSize: q.conf.MaxSize,
-		Bounds: q.conf.Bounds, Order: o, Handle: r.handle, Judge: r.judge,
-		Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r),
-	}
-	if q.events.On() {
-		conf.Emit, conf.Every = q.events.Emit, q.events.All()
-	}
+	conf := r.workerConfig(ctx)
+	conf.Order = o
 	if g != nil {
 		conf.Prefetch = 1 // what a worker holds besides could not be part of the batch that it waits for
 	}
-	r.heart = newHeart(r)
-	r.pool = worker.NewPool(r.s, workers, pools, conf)
+	r.pool = worker.NewPool(workers, lanes, conf)
 	if g != nil {
 		g.serve(r)
 	}
 	return r, nil
+}
+
+// wrap sets the receiver's handler, inside of the user's middleware.
+func (r *receiver) wrap(g *batcher) (err error) {
+	r.handler = resolve
+	if g != nil {
+		r.handler = g.join
+	}
+	if wrap := r.conf.Wrap; wrap != nil {
+		guard("Wrap", func() error { r.handler = wrap(r.handler); return nil }, func(e error) { err = e })
+		if err != nil || r.handler == nil {
+			return errors.Join(errors.New("shunt: Queue.Wrap gave no Handler"), err)
+		}
+	}
+	return nil
+}
+
+// newChannel makes the channel of a prototype. number is the prototype's place among others.
+func (r *receiver) newChannel(number int, p IMessage, batched bool) (*channel, error) {
+	k, err := r.q.channelOf(number, p)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(r.channels, func(in *channel) bool { return in.Keys == k }) {
+		return nil, fmt.Errorf("shunt: two prototypes of channel %q: want one, or a Mux of both", k.Name)
+	}
+	t, err := typesOf(k.Name, p, batched)
+	if err != nil {
+		return nil, err
+	}
+	in := &channel{types: t}
+	in.promoter = newPromoter(r, in)
+	in.Lane = lane.New(k, r.q.router.For(k.Name), in.promoter)
+	return in, nil
+}
+
+// workerConfig is the Queue's configuration, as the workers need it.
+func (r *receiver) workerConfig(ctx context.Context) worker.Config {
+	q := r.conf
+	conf := worker.Config{
+		Lease: q.Lease, Grace: q.Grace, Timeout: q.Timeout, ReplyTimeout: q.ReplyTimeout, Prefetch: q.Prefetch,
+		PrefetchBytes: q.PrefetchBytes, MaxSize: q.MaxSize, Bounds: q.Bounds, Handle: r.handle, Judge: r.judge,
+		Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r),
+	}
+	if r.q.events.On() {
+		conf.Emit, conf.Every = r.q.events.Emit, r.q.events.All()
+	}
+	return conf
 }
 
 // resolve is the innermost Handler. A panic is an error for the middleware around it, as any other failure is.
@@ -284,9 +305,12 @@ func (q *Queue) dismiss(r *receiver) {
 
 // run starts the goroutines of a registered receiver.
 func (r *receiver) run(ctx context.Context) {
-	r.q.events.Emit(event.Event{Kind: event.Started, Channel: r.channels[0].Name, Receiver: r.pool.Live().Name,
-		N: r.pool.Live().Workers})
-	others := []func(){r.heart.run, newReaper(r).run}
+	var others []func()
+	for _, s := range r.pool.Sites {
+		r.q.events.Emit(event.Event{Kind: event.Started, Channel: s.Lanes[0].Name, Receiver: s.Live().Name,
+			N: r.pool.Workers()})
+		others = append(others, newReaper(r, s).run)
+	}
 	for _, in := range r.channels {
 		others = append(others, in.promoter.run)
 	}
@@ -298,8 +322,10 @@ func (r *receiver) run(ctx context.Context) {
 		if result.Returned+result.Running > 0 || result.Err != nil {
 			r.err = result
 		}
-		r.q.events.Emit(event.Event{Kind: event.Stopped, Channel: r.channels[0].Name, Receiver: r.pool.Live().Name,
-			Err: r.err})
+		for _, s := range r.pool.Sites {
+			r.q.events.Emit(event.Event{Kind: event.Stopped, Channel: s.Lanes[0].Name, Receiver: s.Live().Name,
+				Err: r.err})
+		}
 		forget()
 		r.q.dismiss(r)
 		close(r.ended)

@@ -95,7 +95,7 @@ func (h handling) decode() (m IMessage, err error) {
 	if h.Newer {
 		return nil, custody.Undecodable(element.ErrNewerVersion)
 	}
-	prototype, err := h.r.channels[h.Channel.Index].prototype(h.Channel.Name, h.Type())
+	prototype, err := h.r.channels[h.Lane.Index].prototype(h.Lane.Name, h.Type())
 	if err != nil {
 		return nil, custody.Undecodable(err)
 	}
@@ -187,7 +187,7 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 		err   error
 	}
 	a := answer{value: otherwise}
-	if n := hung.Load(); int(n) >= h.r.pool.Live().Workers {
+	if n := hung.Load(); int(n) >= h.r.pool.Workers() {
 		a.err = fmt.Errorf("shunt: %s is not asked while %d such calls have not returned, so its default holds", what,
 			n)
 	} else {
@@ -222,7 +222,7 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 
 // complain reports a fault of a method of the user's, beside the handler.
 func (h handling) complain(err error) {
-	h.r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: h.Channel.Name, Serial: h.Serial, Err: err})
+	h.r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: h.Lane.Name, Serial: h.Serial, Err: err})
 }
 
 // guard runs what a user wrote: a panic and a runtime.Goexit become errors with their stack. On Goexit the

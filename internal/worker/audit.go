@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
@@ -25,6 +26,8 @@ var (
 // that comes back with an older state can make them differ. So the lists of idle workers must be empty, and an
 // incarnation ends with the process of Redis at which it was registered.
 type audit struct {
+	pool    *Pool
+	site    *lane.Site
 	dials   int64       // of both links, when it was last asked who answers
 	suspect []idleState // idle workers whose lists were found not empty
 }
@@ -32,24 +35,25 @@ type audit struct {
 // idleState is a worker that was idle, and what shows whether it has been since.
 type idleState struct {
 	s     *worker
-	in    *Channel
+	lane  *lane.Lane
 	inc   string
 	moves uint64
 }
 
-// auditLoop is the audit's goroutine.
-func (r *Pool) auditLoop() {
-	a := &audit{dials: r.s.Data.Dials() + max(1, r.s.Pulse.Dials())} // the beats' first connection may be still to come
-	for wait := link.Jitter(auditEvery); link.Sleep(r.TakeCtx, wait) == nil; {
+// loop is the audit's goroutine.
+func (a *audit) loop() {
+	taking, s := a.pool.TakeCtx, a.site
+	a.dials = s.Server.Data.Dials() + max(1, s.Server.Pulse.Dials()) // the beats' first connection may be still to come
+	for wait := link.Jitter(auditEvery); link.Sleep(taking, wait) == nil; {
 		wait = link.Jitter(auditEvery)
-		if r.pausing() {
+		if s.Pausing() {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(r.TakeCtx, auditEvery)
-		if r.restarted(ctx, a) {
-			r.mustHandOver(errRestarted)
-		} else if r.stray(ctx, a) && !planted.IgnoreWaiterBreak {
-			r.mustHandOver(errStray)
+		ctx, cancel := context.WithTimeout(taking, auditEvery)
+		if a.restarted(ctx) {
+			s.MustHandOver(errRestarted)
+		} else if a.stray(ctx) && !planted.IgnoreWaiterBreak {
+			s.MustHandOver(errStray)
 		} else if len(a.suspect) > 0 {
 			wait = auditAgain
 		}
@@ -59,58 +63,54 @@ func (r *Pool) auditLoop() {
 
 // restarted says whether another process of Redis answers than the one at which the incarnation is registered. It asks
 // only where a link has another connection since. Where the server does not say, nothing is known.
-func (r *Pool) restarted(ctx context.Context, a *audit) bool {
-	if r.dials() == a.dials {
+func (a *audit) restarted(ctx context.Context) bool {
+	if a.site.Dials() == a.dials {
 		return false
 	}
-	at := r.run.Load()
+	at := a.site.Run()
 	c := link.NewCall()
 	store.AddServerRun(c)
-	if r.s.Data.Do(ctx, c) != nil {
+	if a.site.Server.Data.Do(ctx, c) != nil {
 		return false
 	}
 	now, err := store.ServerRunReply(c.Replies[0])
 	if class := link.Classify(err); class == link.Unknown || class == link.NotExecuted {
 		return false // it is asked again
 	}
-	a.dials = r.dials()
-	return at != nil && *at != "" && now != "" && now != *at && at == r.run.Load()
+	a.dials = a.site.Dials()
+	return at != nil && *at != "" && now != "" && now != *at && at == a.site.Run()
 }
 
-// dials counts the connections of the links. The link of the beats learns of a restart soon. The data link is silent
-// while all workers are busy, so its connection may be gone unnoticed.
-func (r *Pool) dials() int64 { return r.s.Data.Dials() + r.s.Pulse.Dials() }
-
 // stray says whether the list of a worker that was idle all the time was not empty at two looks in a row.
-func (r *Pool) stray(ctx context.Context, a *audit) bool {
+func (a *audit) stray(ctx context.Context) bool {
 	again := a.suspect
 	a.suspect = nil
 	if len(again) > 0 {
-		again = stillIdle(again, r.idle())
-		found, _ := r.heldBy(ctx, again)
-		return len(stillIdle(found, r.idle())) > 0
+		again = stillIdle(again, a.idle())
+		found, _ := a.heldBy(ctx, again)
+		return len(stillIdle(found, a.idle())) > 0
 	}
-	idle := r.idle()
-	if n, err := r.count(ctx, idle); n > 0 && err == nil {
-		a.suspect, _ = r.heldBy(ctx, idle)
+	idle := a.idle()
+	if n, err := a.count(ctx, idle); n > 0 && err == nil {
+		a.suspect, _ = a.heldBy(ctx, idle)
 	}
 	return false
 }
 
-// idle are the workers that are parked, on each channel. They hold nothing, and have nothing under way but a waiter's
+// idle are the workers that are parked, on each lane. They hold nothing, and have nothing under way but a waiter's
 // block.
-func (r *Pool) idle() (all []idleState) {
-	if r.pausing() {
+func (a *audit) idle() (all []idleState) {
+	if a.site.Pausing() {
 		return nil
 	}
-	inc := r.live.Load().Name
-	for _, s := range r.parking.list() {
+	inc := a.site.Live().Name
+	for _, s := range a.pool.parking.list() {
 		moves := s.moves.Load()
 		if s.busy() {
 			continue
 		}
-		for _, in := range r.channels {
-			all = append(all, idleState{s, in, inc, moves})
+		for _, l := range a.site.Lanes {
+			all = append(all, idleState{s, l, inc, moves})
 		}
 	}
 	return all
@@ -130,22 +130,21 @@ func stillIdle(some, now []idleState) (left []idleState) {
 	return left
 }
 
-// lists are the lists of some idle workers, by channel, so that no command names keys of two channels.
-func (r *Pool) lists(of []idleState) [][]string {
-	by := make([][]string, len(r.channels))
+// lists are the lists of some idle workers, by lane, so that no command names keys of two channels.
+func lists(of []idleState) map[*lane.Lane][]string {
+	by := make(map[*lane.Lane][]string)
 	for _, i := range of {
-		inc, err := store.ParseIncarnation(i.inc)
-		if err == nil {
-			by[i.in.Index] = append(by[i.in.Index], i.in.Doing(inc, i.s.n))
+		if inc, err := store.ParseIncarnation(i.inc); err == nil {
+			by[i.lane] = append(by[i.lane], i.lane.Doing(inc, i.s.n))
 		}
 	}
 	return by
 }
 
-// count is how many of the lists of idle workers have something: one command for each channel.
-func (r *Pool) count(ctx context.Context, of []idleState) (n int, err error) {
+// count is how many of the lists of idle workers have something: one command for each lane.
+func (a *audit) count(ctx context.Context, of []idleState) (n int, err error) {
 	c := link.NewCall()
-	for _, lists := range r.lists(of) {
+	for _, lists := range lists(of) {
 		for len(lists) > 0 {
 			some := lists[:min(len(lists), auditLists)]
 			lists = lists[len(some):]
@@ -155,7 +154,7 @@ func (r *Pool) count(ctx context.Context, of []idleState) (n int, err error) {
 	if c.Len() == 0 {
 		return 0, nil
 	}
-	if err := r.s.Pulse.Run(ctx, c); err != nil {
+	if err := a.site.Server.Pulse.Run(ctx, c); err != nil {
 		return 0, err
 	}
 	for _, rep := range c.Replies {
@@ -166,16 +165,16 @@ func (r *Pool) count(ctx context.Context, of []idleState) (n int, err error) {
 }
 
 // heldBy are those of some idle workers whose lists have something.
-func (r *Pool) heldBy(ctx context.Context, of []idleState) (some []idleState, err error) {
+func (a *audit) heldBy(ctx context.Context, of []idleState) (some []idleState, err error) {
 	for len(of) > 0 {
 		part := of[:min(len(of), auditLists)]
 		of = of[len(part):]
 		c := link.NewCall()
 		for _, i := range part {
 			inc, _ := store.ParseIncarnation(i.inc)
-			store.AddHeld(c, i.in.Doing(inc, i.s.n))
+			store.AddHeld(c, i.lane.Doing(inc, i.s.n))
 		}
-		if err := r.s.Pulse.Run(ctx, c); err != nil {
+		if err := a.site.Server.Pulse.Run(ctx, c); err != nil {
 			return nil, err
 		}
 		for j, rep := range c.Replies {

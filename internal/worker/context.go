@@ -57,7 +57,7 @@ func (s *worker) begin(it *Item, turn int32) {
 	it.move(begin)
 	it.slot, it.generation, it.Started = s, turn, s.now
 	it.timeout = cmp.Or(it.Timeout(), s.r.conf.Timeout)
-	if s.r.lease.lost.Load() { // the contexts of the others ended before this one was there
+	if it.Lane.Site.Lease.Lost() { // the contexts of the others ended before this one was there
 		it.cancel(custody.ErrLeaseLost)
 	} else if s.r.handlerCtx.Err() != nil {
 		it.cancel(custody.ErrShutdown)
@@ -176,7 +176,7 @@ func (c *Context) Then(fs []store.Followup, most int) (n int, ok bool) {
 }
 
 // Receiver is the incarnation that holds the message.
-func (c *Context) Receiver() string { return c.slot.r.live.Load().Name }
+func (it *Item) Receiver() string { return it.receiver() }
 
 // Worker is the number of the worker that handles the message.
 func (c *Context) Worker() int { return c.slot.n }

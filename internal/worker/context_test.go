@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/shuntmq/shunt/internal/custody"
+	"github.com/shuntmq/shunt/internal/lane"
 )
 
 type valueKey struct{}
@@ -17,7 +18,7 @@ func newTestItem() *Item {
 		conf:     &Config{Timeout: time.Minute, Values: context.WithValue(context.Background(), valueKey{}, "value")},
 		lifetime: lifetime{handlerCtx: context.Background()},
 	}
-	it := &Item{}
+	it := &Item{Lane: &lane.Lane{Site: new(lane.Site)}}
 	(&worker{r: r, now: time.Now()}).begin(it, 1)
 	return it
 }

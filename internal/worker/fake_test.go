@@ -11,12 +11,13 @@ import (
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// fake is a receiver as small as a pool needs one, without a beat: payloads are numbers, and a func is their handler.
+// fake is a receiver as small as a pool needs one: payloads are numbers, and a func is their handler.
 type fake struct {
 	*Pool
 	t      testing.TB
@@ -212,6 +213,12 @@ func (f *fake) length(command, key string) int {
 	return int(n)
 }
 
+// noPromoter is a lane's promoter that promotes nothing.
+type noPromoter struct{}
+
+func (noPromoter) ScheduledHere(time.Duration) {}
+func (noPromoter) Yield()                      {}
+
 // newTestPool makes a pool that has joined and is to be started.
 func newTestPool(tb testing.TB, url string, keys []*store.Keys, workers int, change func(*Config)) *Pool {
 	pool, err := link.NewPool(url)
@@ -241,11 +248,11 @@ func newTestPool(tb testing.TB, url string, keys []*store.Keys, workers int, cha
 		Judge:         func(*Item, any, error) *custody.Verdict { return custody.Ack },
 	}
 	change(&conf)
-	var channels []*Channel
+	var lanes []*lane.Lane
 	for _, k := range keys {
-		channels = append(channels, &Channel{Keys: k, ScheduledHere: func(time.Duration) {}, YieldKeeper: func() {}})
+		lanes = append(lanes, lane.New(k, server, noPromoter{}))
 	}
-	r := NewPool(server, workers, channels, conf)
+	r := NewPool(workers, lanes, conf)
 	if err := r.Join(context.Background()); err != nil {
 		tb.Fatal(err)
 	}

@@ -6,39 +6,58 @@ import (
 	"slices"
 
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// handBack empties, at the end of a shutdown, what is left in the lists, and takes the entry away. It returns how many
-// messages whose handlers had begun went to the taking end.
-func (r *Pool) handBack(ctx context.Context) (returned int, err error) {
-	if !r.closeGate(ctx) {
-		return int(r.returned.Load()), context.Cause(ctx)
+// handback is the end of one site's incarnation at a shutdown.
+type handback struct {
+	pool *Pool
+	site *lane.Site
+}
+
+// waiting puts back what has not begun, unless one of the contexts ends first.
+func (b handback) waiting(graced, answered context.Context) {
+	ctx, cancel := context.WithCancel(graced)
+	defer cancel()
+	defer context.AfterFunc(answered, cancel)()
+	if b.site.CloseGate(ctx) {
+		b.flush(ctx)
+		b.putBack(ctx, func(it *Item) bool { return it.state == queued })
+		b.site.OpenGate()
 	}
-	defer r.openGate()
-	r.flushVerdicts(ctx)
-	n, err := r.putBack(ctx, (*Item).runs)
-	returned = int(r.returned.Add(int32(n)))
+}
+
+// all empties what is left in the lists, and takes the entry away. It counts in the pool's returned the messages whose
+// handlers had begun and that went to the taking end.
+func (b handback) all(ctx context.Context) error {
+	if !b.site.CloseGate(ctx) {
+		return context.Cause(ctx)
+	}
+	defer b.site.OpenGate()
+	b.flush(ctx)
+	n, err := b.putBack(ctx, (*Item).runs)
+	b.pool.returned.Add(int32(n))
 	if err != nil {
-		return returned, err
+		return err
 	}
-	owed := r.settleDebts(ctx)
-	if r.mustEnd.Load() {
-		r.flushVerdicts(ctx) // what has returned since
-		return returned, cmp.Or(owed, r.supersedeLive(ctx))
+	owed := b.settleDebts(ctx)
+	if b.site.MustEnd() {
+		b.flush(ctx) // what has returned since
+		return cmp.Or(owed, b.supersede(ctx))
 	}
-	return returned, cmp.Or(owed, r.unregister(ctx))
+	return cmp.Or(owed, b.unregister(ctx))
 }
 
 // unregister takes the entry away; what it finds in the lists goes to the taking end first.
-func (r *Pool) unregister(ctx context.Context) error {
+func (b handback) unregister(ctx context.Context) error {
 	for range 2 {
 		c := link.NewCall()
-		for _, in := range r.channels {
-			store.AddUnregister(c, in.Keys, *r.live.Load())
+		for _, l := range b.site.Lanes {
+			store.AddUnregister(c, l.Keys, b.site.Live())
 		}
-		if err := r.all(ctx, c); err != nil {
+		if err := b.site.Do(ctx, c); err != nil {
 			return err
 		}
 		left := false
@@ -49,9 +68,9 @@ func (r *Pool) unregister(ctx context.Context) error {
 		if !left {
 			return nil
 		}
-		r.flushVerdicts(ctx) // what has returned since
+		b.flush(ctx) // what has returned since
 		// What is left then is a verdict that could not be sent, or what a lost reply had left.
-		if err := r.empty(ctx, *r.live.Load()); err != nil {
+		if err := b.empty(ctx, b.site.Live()); err != nil {
 			return err
 		}
 	}
@@ -60,77 +79,69 @@ func (r *Pool) unregister(ctx context.Context) error {
 
 // settleDebts empties the incarnations that have ended and lists them as dead; those that are counted are left to the
 // sweeps of others.
-func (r *Pool) settleDebts(ctx context.Context) error {
-	if names := r.debts.abandoned; len(names) > 0 {
-		c := link.NewCall()
-		for _, in := range r.channels {
-			store.AddForget(c, in.Keys, names...)
-		}
-		if r.all(ctx, c) == nil {
-			r.debts.abandoned = nil
-		}
-	}
+func (b handback) settleDebts(ctx context.Context) error {
+	b.site.Debts.Forget(ctx)
 	emptied := make(map[store.Incarnation]bool)
-	for _, d := range r.debts.list() {
-		if d.counted || emptied[d.inc] {
+	for _, d := range b.site.Debts.List() {
+		if d.Counted || emptied[d.Incarnation] {
 			continue
 		}
-		emptied[d.inc] = true
-		if err := r.empty(ctx, d.inc); err != nil {
+		emptied[d.Incarnation] = true
+		if err := b.empty(ctx, d.Incarnation); err != nil {
 			return err
 		}
 	}
-	return r.payDebts(ctx)
+	return b.site.Debts.Pay(ctx)
 }
 
-// supersedeLive ends an incarnation into whose lists a command without a reply may yet bring something. Its lists are
+// supersede ends an incarnation into whose lists a command without a reply may yet bring something. Its lists are
 // emptied, and sweeps then treat it as dead, so that it is not forgotten.
-func (r *Pool) supersedeLive(ctx context.Context) error {
-	if err := r.empty(ctx, *r.live.Load()); err != nil {
+func (b handback) supersede(ctx context.Context) error {
+	if err := b.empty(ctx, b.site.Live()); err != nil {
 		return err
 	}
-	r.debts.add(*r.live.Load(), r.channels, false)
-	return r.payDebts(ctx)
+	b.site.Debts.Add(b.site.Live(), false)
+	return b.site.Debts.Pay(ctx)
 }
 
-// flushVerdicts sends every verdict that is there. The gate is closed.
-func (r *Pool) flushVerdicts(ctx context.Context) {
-	for workers := r.workers; len(workers) > 0; {
+// flush sends every verdict for the site that is there. The gate is closed.
+func (b handback) flush(ctx context.Context) {
+	for workers := b.pool.workers; len(workers) > 0; {
 		c := link.NewCall()
 		var of []dispatches
 		for bytes := 0; len(workers) > len(of) && (len(of) == 0 || c.Len() < scriptsAtOne && bytes < verdictBytes); {
 			s := workers[len(of)]
-			var sent dispatches
+			sent := dispatches{worker: s}
 			s.mu.Lock()
 			s.refused, s.sendSingly = link.Holdoff{}, true // there is no later
-			s.collect(&sent, c, false)
+			sent.collect(b.site, c, false)
 			s.mu.Unlock()
 			for _, it := range sent.items {
 				bytes += len(it.Raw) + len(it.verdict.Next) + len(it.verdict.Result)
 			}
 			of = append(of, sent)
 		}
-		r.sendVerdicts(ctx, c, workers[:len(of)], of)
+		b.send(ctx, c, of)
 		workers = workers[len(of):]
 	}
 }
 
-// sendVerdicts sends the verdicts of some workers, and files the replies.
-func (r *Pool) sendVerdicts(ctx context.Context, c *link.Call, workers []*worker, of []dispatches) {
+// send sends the verdicts of some workers, and files the replies.
+func (b handback) send(ctx context.Context, c *link.Call, of []dispatches) {
 	if c.Len() == 0 {
 		return
 	}
 	replies := make([]link.Reply, c.Len())
-	if err := r.all(ctx, c); c.Answered {
+	if err := b.site.Do(ctx, c); c.Answered {
 		replies = c.Replies
 	} else {
 		for i := range replies {
 			replies[i].Err = err
 		}
 	}
-	for i, s := range workers {
+	for i := range of {
 		n := len(of[i].all)
-		s.settle(replies[:n], &of[i])
+		of[i].worker.settle(replies[:n], &of[i])
 		replies = replies[n:]
 	}
 }
@@ -138,17 +149,13 @@ func (r *Pool) sendVerdicts(ctx context.Context, c *link.Call, workers []*worker
 // putBack sends some of the items to the taking end, in one pipeline. The one taken last goes first, so that the one
 // taken first is next, whichever worker had it. The gate is held alone. It returns how many were found. Those that
 // failed stay held.
-func (r *Pool) putBack(ctx context.Context, some func(*Item) bool) (n int, err error) {
+func (b handback) putBack(ctx context.Context, some func(*Item) bool) (n int, err error) {
 	var all []held
-	for _, s := range r.workers {
-		s.mu.Lock()
-		for _, it := range s.items {
-			if some(it) {
-				all = append(all, held{s, it})
-			}
+	b.pool.each(func(s *worker, it *Item) {
+		if it.Lane.Site == b.site && some(it) {
+			all = append(all, held{s, it})
 		}
-		s.mu.Unlock()
-	}
+	})
 	if len(all) == 0 {
 		return 0, nil
 	}
@@ -157,23 +164,24 @@ func (r *Pool) putBack(ctx context.Context, some func(*Item) bool) (n int, err e
 	for len(all) > 0 {
 		some := all[:min(len(all), scriptsAtOne)]
 		all = all[len(some):]
-		found, err2 := r.putBackSome(ctx, some)
+		found, err2 := b.putBackSome(ctx, some)
 		n, err = n+found, cmp.Or(err, err2)
 	}
 	if n > 0 {
-		r.emit(event.Event{Kind: event.Released, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, N: n})
+		b.pool.emit(event.Event{Kind: event.Released, Channel: b.site.Lanes[0].Name, Receiver: b.site.Live().Name,
+			N: n})
 	}
 	return n, err
 }
 
 // putBackSome does so for some, in one pipeline.
-func (r *Pool) putBackSome(ctx context.Context, some []held) (n int, err error) {
+func (b handback) putBackSome(ctx context.Context, some []held) (n int, err error) {
 	c := link.NewCall()
 	for _, h := range some {
-		in := h.it.Channel
-		store.AddRelease(c, in.Keys, in.doing[h.s.n], h.it.Identity(h.it.Raw))
+		l := h.it.Lane
+		store.AddRelease(c, l.Keys, l.Lists[h.s.n], h.it.Identity(h.it.Raw))
 	}
-	if err := r.all(ctx, c); !c.Answered {
+	if err := b.site.Do(ctx, c); !c.Answered {
 		return 0, err
 	}
 	for i, h := range some {
@@ -193,17 +201,17 @@ func (r *Pool) putBackSome(ctx context.Context, some []held) (n int, err error) 
 	return n, err
 }
 
-// empty puts what the lists hold, known or not, to the taking end.
-func (r *Pool) empty(ctx context.Context, i store.Incarnation) error {
+// empty puts what the lists of an incarnation hold, known or not, to the taking end.
+func (b handback) empty(ctx context.Context, inc store.Incarnation) error {
 	c := link.NewCall()
 	send := func() error {
-		err := r.all(ctx, c)
+		err := b.site.Do(ctx, c)
 		c = link.NewCall()
 		return err
 	}
-	for _, s := range r.workers {
-		for _, in := range r.channels {
-			store.AddEmpty(c, in.Keys, i, s.n)
+	for _, s := range b.pool.workers {
+		for _, l := range b.site.Lanes {
+			store.AddEmpty(c, l.Keys, inc, s.n)
 		}
 		if c.Len() >= scriptsAtOne {
 			if err := send(); err != nil {

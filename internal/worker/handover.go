@@ -7,6 +7,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -15,65 +16,75 @@ const (
 	maxCalm      = 2 * link.MaxTrouble // after which a break is not taken for the last one's consequence
 	maxWait      = time.Second         // before a handover; for all that time nothing is taken
 	verdictBytes = 1 << 20             // of elements that one pipeline of verdicts carries, unless one alone is larger
+	scriptsAtOne = 512                 // in one pipeline
 )
 
-// handOverLoop waits until the incarnation has to end, and puts a new one in its place. A connection that broke while
-// it owed a reply may have moved an element into a list of this live receiver unnoticed. A command that it carried may
-// run even now. So the old lists are left for good, and emptied.
-func (r *Pool) handOverLoop() {
+// handovers are those of one site.
+type handovers struct {
+	pool *Pool
+	site *lane.Site
+}
+
+// loop waits until the incarnation has to end, and puts a new one in its place. A connection that broke while it owed a
+// reply may have moved an element into a list of this live receiver unnoticed. A command that it carried may run even
+// now. So the old lists are left for good, and emptied.
+func (m *handovers) loop() {
+	ctx := m.pool.PoolCtx
 	var last time.Time // of the last handover's end
 	var wait time.Duration
 	streak := 0 // connections cut, one soon after the other
 	for {
 		select {
-		case why := <-r.broken:
+		case why := <-m.site.Broken():
 			if time.Since(last) > maxCalm {
 				wait, streak = 0, 0
 			}
-			if wasCut(why) {
+			if lane.WasCut(why) {
 				streak++
 			}
-			link.Sleep(r.PoolCtx, wait) // what breaks a connection each time does not do so at full speed
+			link.Sleep(ctx, wait) // what breaks a connection each time does not do so at full speed
 			wait = min(max(2*wait, link.MinTrouble/2), maxWait)
-			r.handover(why, streak > 1)
+			m.make(why, streak > 1)
 			last = time.Now()
-		case <-r.PoolCtx.Done():
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// handover ends the live incarnation in favour of the next one. Only for the register does it wait for Redis. Then
-// comes one attempt, of a third of a lease. Where that fails, the receiver drops all that it held, and goes on without
+// make ends the live incarnation in favour of the next one. Only for the register does it wait for Redis. Then comes
+// one attempt, of a third of a lease. Where that fails, the receiver drops all that it held there, and goes on without
 // it. again says that the incarnation before was cut too, a moment ago. Then messages that lie in the lists and are
 // held by no worker are counted as recovered.
-func (r *Pool) handover(why error, again bool) {
-	if r.PoolCtx.Err() != nil || !r.closeGate(r.PoolCtx) {
+func (m *handovers) make(why error, again bool) {
+	r, site := m.pool, m.site
+	if r.PoolCtx.Err() != nil || !site.CloseGate(r.PoolCtx) {
 		return
 	}
-	h := &handover{r: r, old: *r.live.Load(), counted: again}
-	done := h.run(why)
-	r.openGate()
+	h := &handover{pool: r, site: site, old: site.Live(), counted: again}
+	done := h.run()
+	site.OpenGate()
 	r.wakeAll()
 	if !done {
 		return
 	}
 	paying, cancel := context.WithTimeout(r.PoolCtx, r.conf.Lease/3)
-	r.payDebts(paying) // what cannot be paid now is paid later, and then reported
+	site.Debts.Pay(paying) // what cannot be paid now is paid later, and then reported
 	cancel()
-	r.requestBeat() // registered counts from its sending, which may be long ago, and the last beat was the old one's
-	for _, in := range r.channels {
-		r.RequestSweep(in) // the old one may have been the keeper, and hold something
+	site.RequestBeat() // registered counts from its sending, which may be long ago, and the last beat was the old one's
+	for _, l := range site.Lanes {
+		site.RequestSweep(l) // the old one may have been the keeper, and hold something
 	}
-	r.emit(event.Event{Kind: event.HandedOver, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, N: h.held,
+	r.emit(event.Event{Kind: event.HandedOver, Channel: site.Lanes[0].Name, Receiver: site.Live().Name, N: h.held,
 		Err: why})
 }
 
 // handover is one under way. The gate is closed.
 type handover struct {
-	r       *Pool
+	pool    *Pool
+	site    *lane.Site
 	old     store.Incarnation
-	next    *registered
+	next    *lane.Registered
 	counted bool   // what is in nobody's hands stays in the old lists, and its recovery counts are raised
 	back    []held // what had not begun: held no more, and to go to the taking end
 	held    int
@@ -85,30 +96,41 @@ type held struct {
 	it *Item
 }
 
+// each calls do for every item of the site's lanes, with its worker's mu held. Where do returns true, it has taken the
+// item out of hand.
+func (h *handover) each(do func(s *worker, it *Item) (removed bool)) {
+	for _, s := range h.pool.workers {
+		s.mu.Lock()
+		for i := 0; i < len(s.items); {
+			if it := s.items[i]; it.Lane.Site != h.site || !do(s, it) {
+				i++
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
 // run makes the steps with the gate closed. False: the pool ended first, and the old incarnation with what it owes is
 // left to the shutdown.
-func (h *handover) run(why error) bool {
-	r := h.r
+func (h *handover) run() bool {
+	r, site := h.pool, h.site
 	h.revoke()
-	if h.next = r.registerNext(); h.next == nil {
+	if h.next = site.RegisterNext(); h.next == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeoutCause(r.PoolCtx, r.conf.Lease/3, errLateHandover)
 	err := h.attempt(ctx)
 	cancel()
+	site.Debts.Add(h.old, h.counted)
 	if err != nil {
-		r.loseAll(err)
-		r.debts.add(h.old, r.channels, h.counted)
-		r.debts.add(h.next.inc, r.channels, false) // it may hold something already
+		h.loseAll(err)
+		site.Debts.Add(h.next.Incarnation, false) // it may hold something already
 		h.held = 0
-		if h.next = r.registerNext(); h.next == nil {
+		if h.next = site.RegisterNext(); h.next == nil {
 			return false
 		}
-	} else {
-		r.debts.add(h.old, r.channels, h.counted)
 	}
-	r.succeed(h.next)
-	r.adopt(h.next.inc)
+	site.Succeed(h.next)
 	for _, s := range r.workers {
 		s.mu.Lock()
 		s.clearHoldoff() // what it waited for may be settled
@@ -119,27 +141,19 @@ func (h *handover) run(why error) bool {
 
 var errLateHandover = errors.New("shunt: the handover took longer than a third of the lease")
 
-// all sends a call on the receiver's own behalf.
-func (r *Pool) all(ctx context.Context, c *link.Call) error { return r.s.Data.Run(ctx, c) }
-
 // revoke forgets what has not begun: it goes back with everything else that no handler holds.
 func (h *handover) revoke() {
-	for _, s := range h.r.workers {
-		s.mu.Lock()
-		for i := 0; i < len(s.items); {
-			it := s.items[i]
-			if it.state == queued || it.verdict == custody.Release && (it.unsent() || it.state == unknown) {
-				if it.state != unknown {
-					h.back = append(h.back, held{s, it})
-				}
-				it.move(lose) // for a goroutine that is just looking at it
-				s.remove(it)
-			} else {
-				i++
-			}
+	h.each(func(s *worker, it *Item) bool {
+		if it.state != queued && (it.verdict != custody.Release || !it.unsent() && it.state != unknown) {
+			return false
 		}
-		s.mu.Unlock()
-	}
+		if it.state != unknown {
+			h.back = append(h.back, held{s, it})
+		}
+		it.move(lose) // for a goroutine that is just looking at it
+		s.remove(it)
+		return true
+	})
 }
 
 // attempt sends the verdicts once more and moves what handlers hold. It is made once.
@@ -163,13 +177,13 @@ func (h *handover) verdicts(ctx context.Context) error {
 			o.s.mu.Lock()
 			o.it.move(send)
 			o.s.mu.Unlock()
-			o.s.command(c, o.it, o.it.Channel.Doing(h.old, o.s.n))
+			o.s.leave(c, o.it)
 			bytes += len(o.it.Raw) + len(o.it.verdict.Next) + len(o.it.verdict.Result)
 			n++
 		}
 		some := left[:n]
 		left = left[n:]
-		if err := h.r.all(ctx, c); !c.Answered { // out of time
+		if err := h.site.Do(ctx, c); !c.Answered { // out of time
 			h.unknown(some)
 			return err
 		}
@@ -187,9 +201,9 @@ func (h *handover) verdicts(ctx context.Context) error {
 func (h *handover) reconnect(ctx context.Context) error {
 	for {
 		c := link.NewCall()
-		store.AddHeld(c, h.r.channels[0].Doing(h.old, 0))
-		err := h.r.all(ctx, c)
-		if err == nil || !broke(err) {
+		store.AddHeld(c, h.site.Lanes[0].Doing(h.old, 0))
+		err := h.site.Do(ctx, c)
+		if err == nil || !lane.Broke(err) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -201,15 +215,12 @@ func (h *handover) reconnect(ctx context.Context) error {
 
 // decided are the items whose verdicts are sent once more.
 func (h *handover) decided() (all []held) {
-	for _, s := range h.r.workers {
-		s.mu.Lock()
-		for _, it := range s.items {
-			if it.unsent() || it.state == unknown && !it.Bare {
-				all = append(all, held{s, it})
-			}
+	h.each(func(s *worker, it *Item) bool {
+		if it.unsent() || it.state == unknown && !it.Bare {
+			all = append(all, held{s, it})
 		}
-		s.mu.Unlock()
-	}
+		return false
+	})
 	return all
 }
 
@@ -229,7 +240,7 @@ func (h *handover) settle(sent []held, replies []link.Reply) (cut bool) {
 		s, it := o.s, o.it
 		s.mu.Lock()
 		switch rep := replies[i]; {
-		case broke(rep.Err):
+		case lane.Broke(rep.Err):
 			it.move(silence)
 			h.counted, cut = true, true
 		case rep.Err != nil: // whether an earlier one was executed is seen when the lists are moved
@@ -242,23 +253,32 @@ func (h *handover) settle(sent []held, replies []link.Reply) (cut bool) {
 		}
 		s.mu.Unlock()
 	}
-	h.r.emit(evs...)
+	h.pool.emit(evs...)
 	return cut
 }
 
 // abandon ends the items whose verdict has no known outcome. Their elements, if they are still there, stay in the old
 // list or go to the taking end with the rest.
 func (h *handover) abandon() {
-	for _, s := range h.r.workers {
-		s.mu.Lock()
-		for i := 0; i < len(s.items); {
-			it := s.items[i]
-			if it.state != unknown {
-				i++
-			} else {
-				s.lose(it)
-			}
+	h.each(func(s *worker, it *Item) bool {
+		if it.state == unknown {
+			s.lose(it)
+			return true
 		}
-		s.mu.Unlock()
-	}
+		return false
+	})
+}
+
+// loseAll ends every handler's context as a lost lease does, and takes all else out of hand.
+func (h *handover) loseAll(why error) {
+	site := h.site
+	site.Lease.Lose()
+	h.pool.emit(event.Event{Kind: event.LeaseLost, Channel: site.Lanes[0].Name, Receiver: site.Live().Name, Err: why})
+	h.each(func(s *worker, it *Item) bool {
+		if it.state >= lost {
+			return false
+		}
+		s.lose(it)
+		return it.state != lost
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -31,12 +32,12 @@ func TestStrayIsHandedOver(t *testing.T) {
 	r.Start()
 	redistest.Until(t, 5*time.Second, "all are parked", func() bool { return len(r.parking.list()) == 3 })
 	e := element.Element{Serial: element.NewSerial(), Payload: []byte("x")}
-	before := r.Live().Name
-	s.Do("LPUSH", keys.Doing(r.Live(), 1), e.Encode())
+	before := r.Sites[0].Live().Name
+	s.Do("LPUSH", keys.Doing(r.Sites[0].Live(), 1), e.Encode())
 	select {
 	case it := <-handled:
-		if it.Serial != e.Serial || r.Live().Name == before {
-			t.Errorf("%v handled by %s, which was %s", it.Serial, r.Live().Name, before)
+		if it.Serial != e.Serial || r.Sites[0].Live().Name == before {
+			t.Errorf("%v handled by %s, which was %s", it.Serial, r.Sites[0].Live().Name, before)
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("it is stranded")
@@ -55,7 +56,7 @@ func endPool(t *testing.T, r *Pool) {
 // Idle workers without a stray are never handed over.
 func TestStillIdle(t *testing.T) {
 	a, b := &worker{n: 0}, &worker{n: 1}
-	in := &Channel{}
+	in := &lane.Lane{}
 	some := []idleState{{a, in, "x", 3}, {b, in, "x", 7}}
 	for _, c := range []struct {
 		now  []idleState
@@ -70,25 +71,6 @@ func TestStillIdle(t *testing.T) {
 		if got := stillIdle(some, c.now); len(got) != c.want {
 			t.Errorf("%v: %v", c.now, got)
 		}
-	}
-}
-
-// Debts have a bound, and the newest are kept: the entries of the others run out.
-func TestDebtsAreBounded(t *testing.T) {
-	var d debts
-	in := &Channel{}
-	var last store.Incarnation
-	for range maxDebts + 10 {
-		last = store.NewIncarnation(1, time.Second)
-		d.add(last, []*Channel{in}, false)
-	}
-	all := d.list()
-	if len(all) != maxDebts || all[len(all)-1].inc != last {
-		t.Errorf("%d debts", len(all))
-	}
-	d.remove(map[debt]bool{all[0]: true})
-	if left := d.list(); len(left) != maxDebts-1 || left[0] == all[0] {
-		t.Errorf("%d left", len(left))
 	}
 }
 
@@ -131,26 +113,11 @@ func newCut(t *testing.T, s *redistest.Server, workers int, change func(*Config)
 		},
 	}
 	change(&conf)
-	c.Pool = NewPool(
-		server,
-		workers,
-		[]*Channel{{Keys: c.keys, ScheduledHere: func(time.Duration) {}, YieldKeeper: func() {}}},
-		conf,
-	)
+	c.Pool = NewPool(workers, []*lane.Lane{lane.New(c.keys, server, noPromoter{})}, conf)
 	if err := c.Join(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	beat := func() { // as the receiver's goroutine, in its plainest form
-		for link.Sleep(c.PoolCtx, 300*time.Millisecond) == nil {
-			name, sent := c.Live().Name, time.Now()
-			call := link.NewCall()
-			call.AddScript(store.Beat, 1, c.keys.Receivers, name, c.Live().Term().Milliseconds())
-			if server.Pulse.Run(c.PoolCtx, call) == nil && c.Live().Name == name {
-				c.Renew(sent)
-			}
-		}
-	}
-	c.Start(beat)
+	c.Start()
 	t.Cleanup(func() {
 		c.StopTaking()
 		c.CancelHandlers()
@@ -169,14 +136,14 @@ func TestAbandonedRegistersGo(t *testing.T) {
 	c := newCut(t, s, 2, func(conf *Config) { conf.Handle = func(*Item) *custody.Verdict { return custody.Ack } })
 	registered := c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.CutAfter)
 	removed := c.proxy.On(redistest.Command("ZREM", c.keys.Receivers), 1, redistest.CutBefore)
-	c.mustHandOver(custody.ErrLeaseLost)
-	redistest.Until(t, 10*time.Second, "it has another incarnation", func() bool { return !c.mustEnd.Load() })
+	c.Sites[0].MustHandOver(custody.ErrLeaseLost)
+	redistest.Until(t, 10*time.Second, "it has another incarnation", func() bool { return !c.Sites[0].MustEnd() })
 	if registered.Struck() != 1 || removed.Struck() != 1 {
 		t.Fatalf("%d registers and %d removals were cut", registered.Struck(), removed.Struck())
 	}
 	redistest.Until(t, 5*time.Second, "only the live one is among the living", func() bool {
 		living, err := redis.Strings(s.Do("ZRANGE", c.keys.Receivers, 0, -1), nil)
-		return err == nil && slices.Equal(living, []string{c.Live().Name})
+		return err == nil && slices.Equal(living, []string{c.Sites[0].Live().Name})
 	})
 }
 
@@ -245,7 +212,7 @@ func TestHandoverFails(t *testing.T) {
 				func() bool { return len(c.parking.list()) == 3 },
 			)
 			redistest.Until(t, 5*time.Second, "the waiter blocks", func() bool {
-				return c.channels[0].waiter.blocked.Load() && c.proxy.Count(redistest.Command("BRPOPLPUSH")) > 0
+				return c.Lanes[0].Waiter.Blocked.Load() && c.proxy.Count(redistest.Command("BRPOPLPUSH")) > 0
 			})
 			c.proxy.CutAll() // the waiter is owed an answer
 			if e := c.wait(t, event.LeaseLost); e.Err == nil {
@@ -265,7 +232,7 @@ func TestHandoverFails(t *testing.T) {
 				func() bool { s, _ := c.dead(); return s >= 2 },
 			)
 			living, _ := c.server.Do("ZRANGE", c.keys.Receivers, 0, -1).([]any)
-			if len(living) != 1 || string(living[0].([]byte)) != c.Live().Name {
+			if len(living) != 1 || string(living[0].([]byte)) != c.Sites[0].Live().Name {
 				t.Errorf("living: %q", living)
 			}
 			redistest.Until(
@@ -274,7 +241,7 @@ func TestHandoverFails(t *testing.T) {
 				"only what the handler held is left, in a list that a sweep finds",
 				func() bool {
 					lists, _ := c.server.Do("KEYS", "{"+c.keys.Name+"}.doing.*").([]any)
-					return len(lists) == 1 && !strings.Contains(string(lists[0].([]byte)), c.Live().Name)
+					return len(lists) == 1 && !strings.Contains(string(lists[0].([]byte)), c.Sites[0].Live().Name)
 				},
 			)
 		})
@@ -382,59 +349,20 @@ func TestHandoverInParts(t *testing.T) {
 	}
 }
 
-// Whoever waits at the gate is let in when all who closed it have opened it, in whatever order, and only then.
-func TestGate(t *testing.T) {
-	t.Parallel()
-	i := &incarnation{unblock: func(context.Context) {}}
-	i.init(store.NewIncarnation(1, time.Second))
-	if !i.enter() {
-		t.Fatal("closed from the start")
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	closed := make(chan bool)
-	go func() { closed <- i.closeGate(ctx) }()
-	for !i.pausing() {
-		time.Sleep(time.Millisecond)
-	}
-	if i.enter() {
-		t.Error("one entered while another waited for it to be empty")
-	}
-	cancel()
-	if <-closed {
-		t.Error("it was closed around one inside")
-	}
-	if i.pausing() {
-		t.Error("who could not close it keeps it closed")
-	}
-	i.leave()
-	if !i.closeGate(context.Background()) || i.enter() {
-		t.Error("not closed")
-	}
-	i.mustHandOver(custody.ErrLeaseLost)
-	i.openGate()
-	if i.enter() {
-		t.Error("the incarnation has to end, and somebody entered")
-	}
-	i.succeed(&registered{store.NewIncarnation(1, time.Second), "", time.Now()})
-	if !i.enter() {
-		t.Error("closed after the handover")
-	}
-}
-
 // A register that fails leaves at most one name behind, which the next takes away.
 func TestRegisterLeavesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCut(t, redistest.Shared(t), 1,
 		func(c *Config) { c.Handle = func(*Item) *custody.Verdict { return custody.Ack } })
 	lost := c.proxy.On(redistest.ByScript(store.Register)(c.keys.Name), 1, redistest.CutAfter)
-	c.mustHandOver(fmt.Errorf("a test"))
+	c.Sites[0].MustHandOver(fmt.Errorf("a test"))
 	c.wait(t, event.HandedOver)
 	if lost.Struck() != 1 {
 		t.Error("the fault never struck")
 	}
 	living, _ := c.server.Do("ZRANGE", c.keys.Receivers, 0, -1).([]any)
-	if len(living) != 1 || !strings.HasPrefix(string(living[0].([]byte)), c.Live().Name) {
-		t.Errorf("living: %q, and it is %s", living, c.Live().Name)
+	if len(living) != 1 || !strings.HasPrefix(string(living[0].([]byte)), c.Sites[0].Live().Name) {
+		t.Errorf("living: %q, and it is %s", living, c.Sites[0].Live().Name)
 	}
 }
 
@@ -447,13 +375,12 @@ func TestZombieMarksNothing(t *testing.T) {
 	w := r.workers[0]
 	it := &Item{
 		Element: element.Element{Serial: element.NewSerial(), Extra: &element.Extra{ID: "id"}},
-		Channel: r.channels[0],
+		Lane:    r.Lanes[0],
 	}
-	w.items = []*Item{it}
+	w.items, w.passed = []*Item{it}, allLanes
 	w.now = time.Now() // of the step
-	long := w.now.Add(-r.lease.length)
-	r.lease.last.Store(&long)
-	if w.start(r.channels[0]) || s.Do("EXISTS", keys.Running) != int64(0) {
+	r.Sites[0].Lease.Lose()
+	if w.index.mark(r.Lanes[0]) || s.Do("EXISTS", keys.Running) != int64(0) {
 		t.Error("it marked a message after its lease")
 	}
 	w.items = nil

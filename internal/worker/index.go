@@ -4,20 +4,18 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// holder is the text in the index for the worker that handles a message with an id.
-func holder(i store.Incarnation, worker int) string { return store.Holder(i, worker) }
-
 // index is what a worker asks before messages with an Extra are handled. It keeps its memory from one use to the next.
 type index struct {
+	worker *worker
+
 	call  *link.Call
 	asked []*Item
 	with  []*Item // of asked: those with an id
@@ -39,23 +37,23 @@ func (x *index) drop() {
 	}
 }
 
-// start enters this worker in the index for all queued messages with an id. Then it asks whether each was cancelled
-// meanwhile, or has expired. A cancellation looks for the entry and leaves its own mark in one step, so one of the two
-// sees the other. Plain messages cost no question. False: the next step comes when the breaker lets it.
-func (s *worker) start(in *Channel) bool {
-	r, x := s.r, &s.index
-	if !r.enter() {
+// mark enters the worker in the index for all queued messages of a lane with an id. Then it asks whether each was
+// cancelled meanwhile, or has expired. A cancellation looks for the entry and leaves its own mark in one step, so one
+// of the two sees the other. Plain messages cost no question. False: the next step comes when the breaker lets it.
+func (x *index) mark(l *lane.Lane) bool {
+	s, site := x.worker, l.Site
+	if !site.Enter() {
 		return false
 	}
-	defer r.leave()
+	defer site.Leave()
 	sent := time.Now()
-	if !r.lease.fresh(sent) { // it was suspended since the step: what it marked now may be another's
+	if !site.Lease.Fresh(sent) { // it was suspended since the step: what it marked now may be another's
 		return false
 	}
 	x.asked = x.asked[:0]
 	s.mu.Lock()
 	for _, it := range s.items {
-		if it.Channel == in && it.state == queued && it.Extra != nil && !it.begun {
+		if it.Lane == l && it.state == queued && it.Extra != nil && !it.begun {
 			x.asked = append(x.asked, it)
 			it.move(ask) // so that nobody releases it meanwhile, which the mark would not show
 		}
@@ -65,9 +63,9 @@ func (s *worker) start(in *Channel) bool {
 	if len(x.asked) == 0 {
 		return true
 	}
-	err := s.ask(in, sent)
+	err := x.ask(l, sent)
 	s.now = time.Now()
-	r.breaker.Judge(err)
+	site.Breaker.Judge(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, it := range x.asked {
@@ -78,7 +76,7 @@ func (s *worker) start(in *Channel) bool {
 	}
 	for i, it := range x.asked {
 		it.begun = true
-		it.asked = it.asked && !r.order.strict() // it took a while
+		it.asked = it.asked && !s.r.order.strict() // it took a while
 		if d := it.Extra.Deadline; d > 0 {
 			until := sent.Add(time.Duration(d-x.now) * time.Millisecond)
 			it.until = &until
@@ -89,23 +87,23 @@ func (s *worker) start(in *Channel) bool {
 		h := it.custody(s)
 		it.ownsID = h.Owns(known)
 		h.OwnsID = it.ownsID
-		if v := h.Admit(known, r.conf.MaxSize); v != nil {
+		if v := h.Admit(known, s.r.conf.MaxSize); v != nil {
 			it.decide(v)
 		}
 	}
 	return true
 }
 
-// ask sends what start has to say and to ask, in one pipeline, and in a second one only where something is cancelled.
-func (s *worker) ask(in *Channel, now time.Time) error {
-	r, x := s.r, &s.index
+// ask sends what mark has to say and to ask, in one pipeline, and in a second one only where something is cancelled.
+func (x *index) ask(l *lane.Lane, now time.Time) error {
+	site := l.Site
 	x.with, x.read, x.now = x.with[:0], false, 0
 	x.said = slices.Grow(x.said[:0], len(x.asked))[:len(x.asked)]
 	clear(x.said)
 	if x.call == nil {
 		x.call = link.NewCall()
 	}
-	m := store.Marks{Expires: r.full.lasts(now)}
+	m := store.Marks{Expires: site.Full.Lasts(now)}
 	for _, it := range x.asked {
 		if it.Extra.ID != "" {
 			x.with, m.Expires = append(x.with, it), m.Expires || it.Extra.Expires != 0
@@ -113,17 +111,17 @@ func (s *worker) ask(in *Channel, now time.Time) error {
 		x.read = x.read || it.Extra.Expires != 0
 	}
 	defer clear(x.with)
-	m.N, m.At, m.Mark = len(x.with), func(i int) *element.Element { return &x.with[i].Element }, s.marks(now)
+	m.N, m.At, m.Mark = len(x.with), func(i int) *element.Element { return &x.with[i].Element }, x.marks(site, now)
 	for {
 		x.call.Reset()
-		store.AddStart(x.call, in.Keys, m, x.read)
-		r.exchange(x.call)
+		store.AddStart(x.call, l.Keys, m, x.read)
+		site.Exchange(x.call)
 		a, err := store.StartReply(x.call.Replies, m, x.read)
 		if err != nil {
 			return err
 		}
 		if a.Full {
-			r.full.seen(now)
+			site.Full.Begin(now, fullFor)
 			m.Expires = true
 			continue
 		}
@@ -135,8 +133,8 @@ func (s *worker) ask(in *Channel, now time.Time) error {
 		break
 	}
 	x.call.Reset()
-	store.AddCancelled(x.call, in.Keys, m, !x.read)
-	r.exchange(x.call)
+	store.AddCancelled(x.call, l.Keys, m, !x.read)
+	site.Exchange(x.call)
 	at := 0 // in asked
 	records, err := store.CancelledReply(x.call.Replies, m.N, func(i int, cancelled bool) {
 		for x.asked[at] != x.with[i] {
@@ -152,12 +150,12 @@ func (s *worker) ask(in *Channel, now time.Time) error {
 }
 
 // marks makes the note of each item with an id; those of one attempt share it.
-func (s *worker) marks(now time.Time) func(i int) []byte {
-	inc, attempt, as := *s.r.live.Load(), 0, []byte(nil)
+func (x *index) marks(site *lane.Site, now time.Time) func(i int) []byte {
+	inc, attempt, as := site.Live(), 0, []byte(nil)
 	return func(i int) []byte {
-		if it := s.index.with[i]; as == nil || attempt != it.Attempt() {
+		if it := x.with[i]; as == nil || attempt != it.Attempt() {
 			attempt = it.Attempt()
-			as = store.Mark(inc, s.n, attempt, now)
+			as = store.Mark(inc, x.worker.n, attempt, now)
 		}
 		return as
 	}
@@ -174,40 +172,4 @@ func (x *index) records(rep link.Reply) {
 			x.said[at].record = raw
 		}
 	})
-}
-
-// Cancel ends the handler of a message, or keeps it from being begun. It does nothing where no worker here holds the
-// message.
-func (r *Pool) Cancel(in *Channel, serial ulid.ULID) {
-	for _, s := range r.workers {
-		s.mu.Lock()
-		for _, it := range s.items {
-			if it.Channel != in || it.Bare || it.Serial != serial {
-				continue
-			}
-			it.cancelled = true
-			if it.runs() {
-				it.cancel(custody.ErrCancelled)
-			} else if it.state == queued {
-				it.decide(&custody.Verdict{Verdict: store.Verdict{Fate: store.Cancelled}})
-				s.poke()
-			}
-		}
-		s.mu.Unlock()
-	}
-	r.watcher.note(time.Now())
-}
-
-// Tracked are the serials of the messages with an id that the workers hold, of one channel.
-func (r *Pool) Tracked(in *Channel) (all []ulid.ULID) {
-	for _, s := range r.workers {
-		s.mu.Lock()
-		for _, it := range s.items {
-			if it.Channel == in && it.ID() != "" && (it.runs() || it.state == queued) && !it.cancelled {
-				all = append(all, it.Serial)
-			}
-		}
-		s.mu.Unlock()
-	}
-	return all
 }

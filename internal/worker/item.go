@@ -5,6 +5,8 @@ import (
 
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -14,8 +16,8 @@ import (
 type Item struct {
 	element.Element
 	Context
-	Channel *Channel
-	Raw     []byte // as received: what is removed
+	Lane *lane.Lane
+	Raw  []byte // as received: what is removed
 
 	batch   *takeBatch
 	verdict *custody.Verdict
@@ -37,8 +39,8 @@ type takeBatch struct {
 	left   int         // of them, whose Raw is still needed
 }
 
-func (it *Item) fill(in *Channel, raw []byte, from *takeBatch) {
-	it.Channel, it.Raw, it.batch = in, raw, from
+func (it *Item) fill(l *lane.Lane, raw []byte, from *takeBatch) {
+	it.Lane, it.Raw, it.batch = l, raw, from
 	it.Newer = it.Read(raw) != nil
 }
 
@@ -49,7 +51,7 @@ func (it *Item) held() store.Held {
 
 // custody is the item without its goroutine, in the list of the worker that holds it.
 func (it *Item) custody(s *worker) custody.Held {
-	return custody.Held{Held: it.held(), Keys: it.Channel.Keys, List: it.Channel.doing[s.n], Newer: it.Newer}
+	return custody.Held{Held: it.held(), Keys: it.Lane.Keys, List: it.Lane.Lists[s.n], Newer: it.Newer}
 }
 
 // Decide is the verdict on the item, whose handler has failed with err.
@@ -58,9 +60,20 @@ func (it *Item) Decide(p custody.Policy, err error) *custody.Verdict {
 	return h.Decide(p, it.Cause(), err)
 }
 
-// decide files a verdict. Its worker's mu is held.
-func (it *Item) decide(v *custody.Verdict) {
-	if it.move(judge) {
+// receiver is the incarnation that holds the item.
+func (it *Item) receiver() string { return it.Lane.Site.Live().Name }
+
+// event is one that is about the item. Its worker's mu is held.
+func (it *Item) event(kind event.Kind, s *worker) event.Event {
+	return event.Event{Kind: kind, Channel: it.Lane.Name, Serial: it.Serial, ID: it.ID(), Receiver: it.receiver(),
+		Worker: s.n}
+}
+
+// decide files a verdict, and says whether it could. Its worker's mu is held.
+func (it *Item) decide(v *custody.Verdict) bool {
+	may := it.move(judge)
+	if may {
 		it.verdict = v
 	}
+	return may
 }

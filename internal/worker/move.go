@@ -2,10 +2,9 @@ package worker
 
 import (
 	"context"
-	"time"
 
-	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -14,37 +13,33 @@ import (
 // taking end; or, where the connection broke again and again, only what is known not to have broken it. What is not
 // found is lost.
 func (h *handover) move(ctx context.Context) error {
-	r := h.r
+	workers, lanes := h.pool.workers, h.site.Lanes
 	items := make(map[*worker][2][]*Item)
-	for _, s := range r.workers {
-		s.mu.Lock()
-		var of [2][]*Item
-		for _, it := range s.items {
-			if it.state != lost && it.state != handedBack {
-				of[0] = append(of[0], it)
-			}
-		}
-		s.mu.Unlock()
-		h.held += len(of[0])
-		if len(of[0]) > 0 {
+	h.each(func(s *worker, it *Item) bool {
+		if it.state != lost && it.state != handedBack {
+			of := items[s]
+			of[0] = append(of[0], it)
 			items[s] = of
+			h.held++
 		}
-	}
+		return false
+	})
 	for _, o := range h.back {
 		of := items[o.s]
 		of[1] = append(of[1], o.it)
 		items[o.s] = of
 	}
 	back := 0
-	for from, step := 0, max(1, scriptsAtOne/len(r.channels)); from < len(r.workers); from += step {
-		n, err := h.moveSome(ctx, r.workers[from:min(from+step, len(r.workers))], items)
+	for from, step := 0, max(1, scriptsAtOne/len(lanes)); from < len(workers); from += step {
+		n, err := h.moveSome(ctx, workers[from:min(from+step, len(workers))], items)
 		if err != nil {
 			return err
 		}
 		back += n
 	}
 	if back > 0 {
-		r.emit(event.Event{Kind: event.Released, Channel: r.channels[0].Name, N: back, Receiver: h.next.inc.Name})
+		h.pool.emit(event.Event{Kind: event.Released, Channel: lanes[0].Name, N: back,
+			Receiver: h.next.Incarnation.Name})
 	}
 	return nil
 }
@@ -53,40 +48,40 @@ func (h *handover) move(ctx context.Context) error {
 func (h *handover) moveSome(ctx context.Context, workers []*worker, items map[*worker][2][]*Item) (int, error) {
 	type part struct {
 		s     *worker
-		in    *Channel
+		lane  *lane.Lane
 		items []*Item
 	}
 	var parts []part
 	c := link.NewCall()
 	for _, s := range workers {
 		of := items[s]
-		for _, in := range h.r.channels {
-			p := part{s: s, in: in}
-			g := store.Handing{From: h.old, To: h.next.inc, Worker: s.n, LeaveRest: h.counted}
-			g.Holder = holder(h.next.inc, s.n)
+		for _, l := range h.site.Lanes {
+			p := part{s: s, lane: l}
+			g := store.Handing{From: h.old, To: h.next.Incarnation, Worker: s.n, LeaveRest: h.counted}
+			g.Holder = store.Holder(h.next.Incarnation, s.n)
 			for _, it := range of[0] {
-				if it.Channel == in {
+				if it.Lane == l {
 					p.items, g.Held = append(p.items, it), append(g.Held, it.Identity(it.Raw))
 				}
 			}
 			for _, it := range of[1] {
-				if h.counted && it.Channel == in {
+				if h.counted && it.Lane == l {
 					g.Back = append(g.Back, it.Identity(it.Raw))
 				}
 			}
-			store.AddHandover(c, in.Keys, g)
+			store.AddHandover(c, l.Keys, g)
 			parts = append(parts, p)
 		}
 	}
-	if err := h.r.all(ctx, c); !c.Answered {
+	if err := h.site.Do(ctx, c); !c.Answered {
 		return 0, err
 	}
 	back := 0
 	for i, p := range parts {
 		m, err := store.HandoverReply(c.Replies[i])
-		// A channel with a key that is not shunt's does not hold up the others: its lists stay with the old
+		// A lane with a key that is not shunt's does not hold up the others: its lists stay with the old
 		// incarnation, which sweeps treat as dead.
-		if err != nil && !h.r.ReportFatal(p.in, err) {
+		if err != nil && !h.site.ReportFatal(p.lane, err) {
 			return 0, err
 		}
 		back += m.Back
@@ -109,41 +104,4 @@ func (h *handover) loseUnfound(s *worker, items []*Item, numbers []int) {
 			s.lose(it)
 		}
 	}
-}
-
-// loseAll ends every handler's context as a lost lease does, and takes all else out of hand. The gate is closed.
-func (r *Pool) loseAll(why error) {
-	r.lease.lost.Store(true)
-	r.emit(event.Event{Kind: event.LeaseLost, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: why})
-	for _, s := range r.workers {
-		s.mu.Lock()
-		for i := 0; i < len(s.items); {
-			it := s.items[i]
-			if it.state < lost {
-				s.lose(it)
-			}
-			if i < len(s.items) && s.items[i] == it {
-				i++
-			}
-		}
-		s.mu.Unlock()
-	}
-}
-
-// lose marks an item that somebody else has by now, and ends its handler. s.mu is held.
-func (s *worker) lose(it *Item) {
-	doubt := it.inDoubt()
-	it.move(lose)
-	if it.state == lost {
-		it.cancel(custody.ErrLeaseLost)
-		s.r.watcher.note(time.Now())
-		return
-	}
-	s.remove(it)
-	kind := event.LateVerdict
-	if doubt {
-		kind = event.UnconfirmedVerdict
-	}
-	s.r.emit(event.Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
-		Receiver: s.r.live.Load().Name, Worker: s.n, Err: custody.ErrLeaseLost})
 }

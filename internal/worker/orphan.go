@@ -1,6 +1,12 @@
 package worker
 
-import "sync"
+import (
+	"sync"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/custody"
+	"github.com/shuntmq/shunt/internal/event"
+)
 
 // orphans are the handlers that ignored their ended context and have not returned. Where they are more than the
 // workers, the slots of the last stay vacant. Both are counted in one step: an orphan that ends while another slot is
@@ -47,4 +53,72 @@ func (r *Pool) orphanEnded() {
 		s.spawn()
 		s.mu.Unlock()
 	}
+}
+
+// time ends a handler's context at its deadline. A grace after the context has ended it makes the handler an orphan. It
+// returns when to look again. s.mu is held.
+func (s *worker) time(it *Item, now time.Time) time.Time {
+	r := s.r
+	if it.state == concluding {
+		return now.Add(time.Hour)
+	}
+	if it.Cause() == nil {
+		if end, ok := it.Deadline(); !ok {
+			return now.Add(time.Hour)
+		} else if now.Before(end) {
+			return end
+		}
+		cause := custody.ErrTimeout
+		if until := it.until; until != nil && !now.Before(*until) {
+			cause = custody.ErrDeadline
+		}
+		it.cancel(cause)
+		r.emit(s.timed(event.TimedOut, it, now))
+	}
+	if r.handlerCtx.Err() != nil {
+		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
+	}
+	m := it.more()
+	if m.giveUp == 0 {
+		m.giveUp = now.Sub(it.Started) + r.conf.Grace
+	}
+	if end := it.Started.Add(m.giveUp); now.Before(end) {
+		return end
+	}
+	if it.move(leaveBe) { // nobody else's until its verdict is there
+		m := it.message
+		go func() {
+			v := r.conf.Judge(it, m, it.Cause())
+			s.mu.Lock()
+			if it.state == judging {
+				it.decide(v)
+				it.took = now.Sub(it.Started)
+			}
+			s.mu.Unlock()
+			s.poke()
+			r.watcher.note(time.Now())
+		}()
+	} else {
+		s.remove(it)
+	}
+	n, left := r.orphans.add(s, len(r.workers))
+	e := s.timed(event.Orphaned, it, now)
+	e.N = n
+	r.emit(e)
+	if !left {
+		s.spawn()
+	} else {
+		s.generation++ // the handler's goroutine has lost the slot all the same
+		s.vacant = true
+		r.emit(event.Event{Kind: event.WorkersMissing, Channel: it.Lane.Name, Receiver: it.receiver(),
+			N: n - len(r.workers)})
+	}
+	return now.Add(time.Hour)
+}
+
+// timed is an Event about an item whose time has come. s.mu is held.
+func (s *worker) timed(kind event.Kind, it *Item, now time.Time) event.Event {
+	e := it.event(kind, s)
+	e.Attempt, e.Took, e.Err = it.Attempt(), now.Sub(it.Started), it.Cause()
+	return e
 }

@@ -44,7 +44,7 @@ func (p *pace) came(got, asked, most int) {
 // want is how many messages to take.
 func (s *worker) want() int {
 	p, conf := &s.pace, s.r.conf
-	if s.r.order != nil || p.mean == 0 || s.r.large.on() {
+	if s.r.order != nil || p.mean == 0 || s.r.Sites[0].Large.On() {
 		return 1
 	}
 	n := int(prefetchTime / p.mean)

@@ -1,7 +1,7 @@
-// Package worker is the pool of workers of one receiver. It takes elements in order, has them handled, and makes the
-// verdicts true. It hands over or back what it holds when a connection breaks, a lease is lost or a shutdown comes. The
-// functions of its Config know what a message is, and what a failure of its handler means. The receiver keeps the beat,
-// the reaper and the promoter.
+// Package worker is the pool of workers of one receiver. It takes elements from its lanes in order, has them handled,
+// and makes the verdicts true. It hands over or back what it holds when a connection breaks, a lease is lost or a
+// shutdown comes. The functions of its Config know what a message is, and what a failure of its handler means. The
+// receiver keeps the reaper and the promoter.
 package worker
 
 import (
@@ -11,14 +11,15 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
+	"github.com/oklog/ulid/v2"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
-	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -37,7 +38,7 @@ type Config struct {
 	RefusedFor time.Duration
 	Bounds     store.Bounds
 
-	Order  *Order          // of several channels; nil for one
+	Order  *Order          // of several lanes; nil for one
 	Values context.Context // of handlers' contexts
 
 	// Handle decodes a message, runs its handler, and returns Ack or a verdict of its own. The item is the handler's
@@ -53,65 +54,41 @@ type Config struct {
 	Every bool
 }
 
-// Pool is the workers of one receiver, and what they share. Each worker takes elements into a list of its own, has them
-// handled, and makes the verdicts true.
+// Pool is the workers of one receiver, which share its lanes. Each worker takes elements into lists of its own, has
+// them handled, and makes the verdicts true.
 type Pool struct {
-	conf     *Config
-	s        *link.Server
-	channels []*Channel // the channels, the highest first
-	order    *Order     // of several channels; nil for one
-	workers  []*worker
+	Lanes []*lane.Lane // the highest first
+	Sites []*lane.Site // of the lanes
 
-	incarnation
+	conf    *Config
+	order   *Order // of several lanes; nil for one
+	workers []*worker
+
 	lifetime
 
-	workerGroup errgroup.Group // slots' goroutines, those of orphans too
+	workerGroup errgroup.Group // workers' goroutines, those of orphans too
 	otherGroup  errgroup.Group // all else
 
-	parking       parking
-	watcher       watcher
-	orphans       orphans
-	breaker       link.Breaker
-	large         large
-	BeatRequests  chan struct{} // of capacity 1: beat now
-	SweepRequests chan *Channel // sweep now
-	suspects      suspects
-	full          fullRedis
+	parking parking
+	watcher watcher
+	orphans orphans
 }
 
-// NewPool makes a pool of channels, the highest first, and starts nothing.
-func NewPool(s *link.Server, workers int, intakes []*Channel, conf Config) *Pool {
+// NewPool makes a pool of lanes, the highest first, and starts nothing.
+func NewPool(workers int, lanes []*lane.Lane, conf Config) *Pool {
 	conf.RefusedFor = cmp.Or(conf.RefusedFor, time.Minute)
-	r := &Pool{
-		conf: &conf, s: s, channels: intakes, order: conf.Order,
-		BeatRequests: make(chan struct{}, 1), SweepRequests: make(chan *Channel, 128),
-	}
+	r := &Pool{Lanes: lanes, conf: &conf, order: conf.Order}
 	r.lifetime.init()
-	inc := store.NewIncarnation(workers, conf.Lease)
-	r.incarnation.init(inc)
-	r.unblock = r.unblockWaiters
-	for i, in := range intakes {
-		in.Index, in.pool, in.waiter.conn = i, r, link.NewWaiter(s.Node, conf.ReplyTimeout)
-	}
-	for n := range workers {
-		r.workers = append(r.workers, &worker{r: r, n: n, wake: make(chan struct{}, 1), pace: pace{limit: 1}})
-	}
-	r.adopt(inc)
-	r.breaker.Over = r.wakeAll
-	r.breaker.Tells = func(err error, fatal bool) {
-		r.emit(
-			event.Event{
-				Kind:     event.ReceiverError,
-				Channel:  r.channels[0].Name,
-				Receiver: r.live.Load().Name,
-				Err:      err,
-				Fatal:    fatal,
-			},
-		)
-	}
 	r.parking.init()
-	r.watcher.init()
-	r.large.bytes = semaphore.NewWeighted(largeInFlight)
+	r.watcher.init(r)
+	for n := range workers {
+		r.workers = append(r.workers, newWorker(r, n))
+	}
+	r.Sites = lane.Sites(lanes, &lane.Config{
+		Lease: conf.Lease, ReplyTimeout: conf.ReplyTimeout, Workers: workers, Emit: r.emit, Wake: r.wakeAll,
+		Renewed: r.parking.signal, Adopt: r.adopt, Taking: r.TakeCtx, Running: r.PoolCtx,
+		Lost: func(s *lane.Site) { r.cancelAll(s, custody.ErrLeaseLost) },
+	})
 	return r
 }
 
@@ -121,49 +98,44 @@ func (r *Pool) emit(evs ...event.Event) {
 	}
 }
 
-// Live is the incarnation that the pool is now.
-func (r *Pool) Live() store.Incarnation { return *r.live.Load() }
+// adopt makes the lists of a site's incarnation the workers' own. The gate is closed.
+func (r *Pool) adopt(*lane.Site) {
+	if r.order != nil {
+		return // with several lanes no command is ready
+	}
+	for n, s := range r.workers {
+		s.take, s.ack = store.NewTake(r.Lanes[0].Keys, r.Lanes[0].Lists[n]), store.NewAck(r.Lanes[0].Lists[n])
+	}
+}
 
-// Join makes the pool known to Redis; only then may it start.
-func (r *Pool) Join(ctx context.Context) error {
-	first, err := r.register(ctx, *r.live.Load())
-	if err == nil {
-		r.succeed(first)
+// Workers is how many workers there are.
+func (r *Pool) Workers() int { return len(r.workers) }
+
+// Join makes the pool known to the Redis of each lane; only then may it start.
+func (r *Pool) Join(ctx context.Context) (err error) {
+	for _, s := range r.Sites {
+		err = cmp.Or(err, s.Join(ctx))
 	}
 	return err
 }
 
-// Renew takes in a good beat, sent then.
-func (r *Pool) Renew(sent time.Time) {
-	stale := !r.lease.fresh(time.Now())
-	r.lease.extend(sent)
-	r.parking.signal()
-	if stale {
-		r.wakeAll()
-	}
-}
-
-// Pausing says that the incarnation is ending.
-func (r *Pool) Pausing() bool { return r.pausing() }
-
-// Start starts the goroutines, with others that end when Life has ended. End waits for all of them.
+// Start starts the goroutines, with others that end when the pool has ended. End waits for all of them.
 func (r *Pool) Start(others ...func()) {
 	for _, s := range r.workers {
 		s.mu.Lock()
 		s.spawn()
 		s.mu.Unlock()
 	}
-	other := func(f func()) { r.otherGroup.Go(func() error { f(); return nil }) }
-	for _, in := range r.channels {
-		other(func() { r.wait(in) })
+	for _, l := range r.Lanes {
+		others = append(others, (&waiter{r, l}).wait)
 	}
-	for _, f := range others {
-		other(f)
+	for _, s := range r.Sites {
+		h, a := &handovers{pool: r, site: s}, &audit{pool: r, site: s}
+		others = append(others, s.Beat, s.Debts.Loop, h.loop, a.loop)
 	}
-	other(r.watch)
-	other(r.handOverLoop)
-	other(r.payLoop)
-	other(r.auditLoop)
+	for _, f := range append(others, r.watcher.watch) {
+		r.otherGroup.Go(func() error { f(); return nil })
+	}
 }
 
 // wakeAll sends every worker and waiter to look whether something has changed for it.
@@ -174,13 +146,70 @@ func (r *Pool) wakeAll() {
 	}
 }
 
-// Goroutine is the number of the calling goroutine, as its stack trace gives it. It serves only to tell a handler that
-// it would wait for itself: a handler need not pass its context on.
-func Goroutine() uint64 {
-	var buf [64]byte
-	fields := bytes.Fields(buf[:runtime.Stack(buf[:], false)])
-	id, _ := strconv.ParseUint(string(fields[1]), 10, 64)
-	return id
+// Suspects sends a worker for the suspects of a lane.
+func (r *Pool) Suspects(l *lane.Lane) {
+	l.MayHaveSuspects.Store(true)
+	r.parking.wakeOne()
+}
+
+// Cancel ends the handler of a message, or keeps it from being begun. It does nothing where no worker here holds the
+// message.
+func (r *Pool) Cancel(l *lane.Lane, serial ulid.ULID) {
+	r.each(func(s *worker, it *Item) {
+		if it.Lane != l || it.Bare || it.Serial != serial {
+			return
+		}
+		it.cancelled = true
+		if it.runs() {
+			it.cancel(custody.ErrCancelled)
+		} else if it.state == queued {
+			it.decide(&custody.Verdict{Verdict: store.Verdict{Fate: store.Cancelled}})
+			s.poke()
+		}
+	})
+	r.watcher.note(time.Now())
+}
+
+// Tracked are the serials of the messages with an id that the workers hold, of one lane.
+func (r *Pool) Tracked(l *lane.Lane) (all []ulid.ULID) {
+	r.each(func(_ *worker, it *Item) {
+		if it.Lane == l && it.ID() != "" && (it.runs() || it.state == queued) && !it.cancelled {
+			all = append(all, it.Serial)
+		}
+	})
+	return all
+}
+
+// cancelAll ends the context of every handler that runs; of a site's lanes alone, if one is given.
+func (r *Pool) cancelAll(of *lane.Site, cause error) {
+	r.each(func(_ *worker, it *Item) {
+		if it.runs() && (of == nil || it.Lane.Site == of) {
+			it.cancel(cause)
+		}
+	})
+	r.watcher.note(time.Now())
+}
+
+// runningNow counts handlers that have not returned, orphans or not.
+func (r *Pool) runningNow() int {
+	n := r.orphans.count()
+	r.each(func(_ *worker, it *Item) {
+		if it.atWork() {
+			n++
+		}
+	})
+	return n
+}
+
+// each calls do for every item that a worker holds, with the worker's mu held.
+func (r *Pool) each(do func(s *worker, it *Item)) {
+	for _, s := range r.workers {
+		s.mu.Lock()
+		for _, it := range s.items {
+			do(s, it)
+		}
+		s.mu.Unlock()
+	}
 }
 
 // Handles says whether the goroutine is one of the receiver's that run handlers.
@@ -196,21 +225,24 @@ func (r *Pool) Handles(id uint64) bool {
 	return false
 }
 
-// LookSoon asks for a sweep of one channel, for what it says of delay.
-func (r *Pool) RequestSweep(in *Channel) {
-	select {
-	case r.SweepRequests <- in:
-	default: // a regular one will do
-	}
+// Goroutine is the number of the calling goroutine, as its stack trace gives it. It serves only to tell a handler that
+// it would wait for itself: a handler need not pass its context on.
+func Goroutine() uint64 {
+	var buf [64]byte
+	fields := bytes.Fields(buf[:runtime.Stack(buf[:], false)])
+	id, _ := strconv.ParseUint(string(fields[1]), 10, 64)
+	return id
 }
 
-// Grave tells of an error that waiting does not mend, and says whether it is one.
-func (r *Pool) ReportFatal(in *Channel, err error) bool {
-	class := link.Classify(err)
-	if class != link.Fatal && class != link.Failed {
-		return false
+// atEach runs do for each site at once, so that one whose Redis is away holds up no other.
+func (r *Pool) atEach(do func(i int, s *lane.Site)) {
+	if len(r.Sites) == 1 {
+		do(0, r.Sites[0])
+		return
 	}
-	r.emit(event.Event{Kind: event.ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err,
-		Fatal: true})
-	return true
+	var all sync.WaitGroup
+	for i, s := range r.Sites {
+		all.Go(func() { do(i, s) })
+	}
+	all.Wait()
 }

@@ -50,7 +50,7 @@ func TestVerdicts(t *testing.T) {
 		t.Errorf("%d trimmed", f.count(event.Trimmed))
 	}
 	f.stop()
-	if n := f.length("LLEN", k.Doing(f.Live(), 0)); n != 0 {
+	if n := f.length("LLEN", k.Doing(f.Sites[0].Live(), 0)); n != 0 {
 		t.Errorf("%d are left", n)
 	}
 }
@@ -96,10 +96,10 @@ func TestCancel(t *testing.T) {
 	})
 	f.enqueue(0, 0, 1)
 	it := <-running
-	if all := f.Tracked(f.channels[0]); len(all) != 0 {
+	if all := f.Tracked(f.Lanes[0]); len(all) != 0 {
 		t.Errorf("%v are tracked without an id", all)
 	}
-	f.Cancel(f.channels[0], it.Serial)
+	f.Cancel(f.Lanes[0], it.Serial)
 	f.until(5*time.Second, "its handler ends", func() bool { return f.count(event.Cancelled) == 1 })
 
 	e := element.Element{}
@@ -220,8 +220,8 @@ func TestStrictOrder(t *testing.T) {
 	s.Do("SET", f.keys[0].Prepare, "foreign")
 	f.enqueue(1, 15, 18)
 	f.until(5*time.Second, "the others go on", func() bool { return f.seen(15, 18) == 3 })
-	if ok, retryAt := f.channels[0].mayTake(time.Now()); ok || retryAt.IsZero() {
-		t.Errorf("the foreign one may be taken from: %v, %v", ok, retryAt)
+	if n, retryAt, why := f.Lanes[0].MayTake(time.Now()); n > 0 || retryAt.IsZero() || why == nil {
+		t.Errorf("the foreign one may be taken from: %d, %v, %v", n, retryAt, why)
 	}
 	s.Do("DEL", f.keys[0].Prepare)
 }
@@ -238,7 +238,7 @@ func TestLargeAndFull(t *testing.T) {
 		}
 	}, big)
 	f.until(5*time.Second, "the large are over", func() bool { return f.count(event.Rejected) == 4 })
-	if !f.large.on() {
+	if !f.Sites[0].Large.On() {
 		t.Error("nothing large was seen")
 	}
 	f.enqueue(0, 4, 50)

@@ -9,11 +9,12 @@ import (
 
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// settle judges each reply to a verdict alone. It returns an error where the receiver should slow down.
+// settle judges each reply to a verdict alone. It returns an error where the site should be slowed down.
 func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) {
 	if len(sent.all) == 0 {
 		return nil
@@ -41,9 +42,9 @@ func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) 
 			case rep.Err == nil:
 				it.move(execute)
 				evs = s.report(it, s.outcome(it, rep), evs)
-			case broke(rep.Err):
+			case lane.Broke(rep.Err):
 				evs = s.unanswered(it, evs)
-				s.r.mustHandOver(rep.Err)
+				it.Lane.Site.MustHandOver(rep.Err)
 			default:
 				refusal = cmp.Or(refusal, rep.Err)
 				var bad error
@@ -96,7 +97,7 @@ func (s *worker) unanswered(it *Item, evs []event.Event) []event.Event {
 }
 
 // wasRefused takes in that Redis has not executed a verdict. The item stays held, to be sent again, and its worker
-// takes nothing of its channel meanwhile. A release gives its claim back. trouble is for the whole receiver. s.mu is
+// takes nothing of its lane meanwhile. A release gives its claim back. trouble is for the whole site. s.mu is
 // held.
 func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.Event, trouble error) {
 	it.move(refuse)
@@ -112,11 +113,11 @@ func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.E
 		}
 		return evs, why
 	}
-	if link.Code(why) != "WRONGTYPE" && len(s.r.channels) == 1 {
+	if link.Code(why) != "WRONGTYPE" && len(s.r.Lanes) == 1 {
 		trouble = why
-	} else { // of this channel's delay or dead: no reason to hold up the other workers
-		evs = append(evs, event.Event{Kind: event.ReceiverError, Channel: it.Channel.Name,
-			Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: why})
+	} else { // of this lane's delay or dead: no reason to hold up the other workers
+		evs = append(evs, event.Event{Kind: event.ReceiverError, Channel: it.Lane.Name, Receiver: it.receiver(),
+			Worker: s.n, Fatal: true, Err: why})
 	}
 	if !it.isRefused() {
 		return evs, trouble
@@ -144,15 +145,9 @@ func (s *worker) abandon(it *Item, why error, evs []event.Event) []event.Event {
 	it.move(abandon)
 	why = fmt.Errorf("shunt: Redis refuses to take the message back, so it stays with this receiver "+
 		"until that ends: %w", why)
-	return append(evs, event.Event{Kind: event.ReceiverError, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
-		Receiver: s.r.live.Load().Name, Worker: s.n, Fatal: true, Err: why})
-}
-
-// clearHoldoff ends the wait for refused verdicts where none is left. s.mu is held.
-func (s *worker) clearHoldoff() {
-	if !slices.ContainsFunc(s.items, (*Item).isRefused) {
-		s.refused = link.Holdoff{}
-	}
+	e := it.event(event.ReceiverError, s)
+	e.Fatal, e.Err = true, why
+	return append(evs, e)
 }
 
 // outcome says whether the verdict's reply means that the element was there. s.mu is held.
@@ -164,7 +159,7 @@ func (s *worker) outcome(it *Item, rep link.Reply) bool {
 		s.r.emit(h.Beside(sent, l)...)
 	}
 	if l.Found && it.verdict.Fate == store.Retried {
-		it.Channel.ScheduledHere(sent.Wait)
+		it.Lane.Promoter.ScheduledHere(sent.Wait)
 	}
 	return l.Found
 }
@@ -184,43 +179,31 @@ func (s *worker) report(it *Item, found bool, evs []event.Event) []event.Event {
 	if !h.Report(e, v, found, it.inDoubt()) {
 		return evs[:len(evs)-1]
 	}
-	e.Receiver, e.Worker, e.Took = s.r.live.Load().Name, s.n, it.took
+	e.Receiver, e.Worker, e.Took = it.receiver(), s.n, it.took
 	return evs
 }
 
-// remove takes an item out of hand. s.mu is held.
-func (s *worker) remove(it *Item) {
-	for i, o := range s.items {
-		if o == it {
-			s.items = slices.Delete(s.items, i, i+1)
-			break
-		}
-	}
-	s.suspectDone(it)
-}
-
-// flush sends, from outside the worker's goroutine, what a stalled or stopping worker holds: verdicts, and
-// what has not begun.
-func (s *worker) flush() {
-	r := s.r
-	if r.breaker.Pass() > 0 {
+// flush sends a site, from outside the worker's goroutine, what a stalled or stopping worker holds: verdicts, and what
+// has not begun.
+func (s *worker) flush(site *lane.Site) {
+	if site.Breaker.Pass() > 0 {
 		return
 	}
-	if !r.enter() {
-		r.breaker.Back()
+	if !site.Enter() {
+		site.Breaker.Back()
 		return
 	}
-	defer r.leave()
+	defer site.Leave()
 	call := link.NewCall()
-	var sent dispatches
+	sent := dispatches{worker: s}
 	s.mu.Lock()
-	s.collect(&sent, call, true)
+	sent.collect(site, call, true)
 	s.mu.Unlock()
 	if len(sent.all) == 0 {
-		r.breaker.Back()
+		site.Breaker.Back()
 		return
 	}
-	r.exchange(call)
-	r.breaker.Judge(s.settle(call.Replies, &sent))
+	site.Exchange(call)
+	site.Breaker.Judge(s.settle(call.Replies, &sent))
 	s.poke()
 }

@@ -73,7 +73,7 @@ func TestRefusedSuspectsHoldUpNobody(t *testing.T) {
 		redistest.ReplyError("NOPERM this user has no permissions to access one of the keys used as arguments"))
 	s.Do("LPUSH", f.keys[0].Suspect, "-1")
 	for i := range 50 {
-		f.Suspects(f.channels[0])
+		f.Suspects(f.Lanes[0])
 		f.enqueue(0, i, i+1)
 		f.until(2*time.Second, "it is handled", func() bool { return f.seen(i, i+1) == 1 })
 	}

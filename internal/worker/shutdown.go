@@ -1,15 +1,16 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -24,9 +25,8 @@ type lifetime struct {
 	PoolCtx        context.Context // ends: all goroutines that are left return
 	end            context.CancelFunc
 
-	over     chan struct{} // closed: stopped, and the lease is lost too
-	overOnce sync.Once
-	returned atomic.Int32 // messages whose handlers ended early on our demand
+	over     chan struct{} // closed by the watcher: stopped, and every lease is lost too
+	returned atomic.Int32  // messages whose handlers ended early on our demand
 }
 
 func (l *lifetime) init() {
@@ -58,15 +58,16 @@ const lastPart = 200 * time.Millisecond
 var ErrUnanswered = errors.New("shunt: Redis did not answer before the shutdown had to end")
 
 // End stops taking, hands back what has not begun, waits for handlers or ends them, hands back the rest, and removes
-// the entry. It returns how many messages whose handlers had begun were handed back, how many handlers still run, and
+// the entries. It returns how many messages whose handlers had begun were handed back, how many handlers still run, and
 // what kept Redis from being told. Once no handler runs it takes ReplyTimeout at most.
 func (r *Pool) End() (returned, still int, err error) {
 	<-r.TakeCtx.Done()
 	r.parking.wakeAll()
 	r.watcher.note(time.Now())
-	graced := r.graced()
-	quiet := r.quiet()
-	r.handBackWaiting(graced, quiet.answered)
+	e := &ending{pool: r}
+	graced := e.graced()
+	quiet := e.quiet()
+	r.atEach(func(_ int, s *lane.Site) { handback{r, s}.waiting(graced, quiet.answered) })
 	close(r.settled)
 	r.wakeAll()
 	idle := make(chan struct{})
@@ -85,60 +86,65 @@ func (r *Pool) End() (returned, still int, err error) {
 	if since := quiet.since(); since > 0 {
 		limit = max(0, min(limit, r.conf.ReplyTimeout-since))
 	}
-	if r.s.Why() != nil && !r.s.Data.Up() {
-		limit = min(limit, 10*time.Millisecond)
-	}
-	last, cancel := context.WithTimeoutCause(context.Background(), limit, ErrUnanswered)
-	defer cancel()
-	ctx, cut := context.WithCancelCause(last)
-	defer cut(nil)
+	e.last, e.cut = context.WithCancelCause(context.Background())
+	defer e.cut(nil)
 	defer context.AfterFunc(r.handlerCtx, func() {
-		link.Sleep(ctx, max(r.conf.Grace, 100*time.Millisecond))
-		cut(ErrUnanswered)
+		link.Sleep(e.last, max(r.conf.Grace, 100*time.Millisecond))
+		e.cut(ErrUnanswered)
 	})()
-	returned, err = r.handBack(ctx)
-	r.reportUnsettled()
+	errs := make([]error, len(r.Sites))
+	r.atEach(func(i int, s *lane.Site) { errs[i] = e.handBack(s, limit) })
+	e.reportUnsettled()
 	still = r.runningNow()
-	r.waitForOthers(ctx)
+	e.waitForOthers(limit)
 	r.CancelHandlers()
-	return returned, still, r.outage(err)
+	return int(r.returned.Load()), still, cmp.Or(errs...)
 }
 
-// handBackWaiting puts back what has not begun, unless one of the contexts ends first.
-func (r *Pool) handBackWaiting(graced, answered context.Context) {
-	ctx, cancel := context.WithCancel(graced)
-	defer cancel()
-	defer context.AfterFunc(answered, cancel)()
-	if r.closeGate(ctx) {
-		r.flushVerdicts(ctx)
-		r.putBack(ctx, func(it *Item) bool { return it.state == queued })
-		r.openGate()
-		r.wakeAll()
+// ending is a shutdown under way.
+type ending struct {
+	pool *Pool
+	last context.Context // of the last step
+	cut  context.CancelCauseFunc
+}
+
+// handBack hands back what a site still holds. It returns what kept its Redis from being told.
+func (e *ending) handBack(s *lane.Site, limit time.Duration) error {
+	if s.Server.Why() != nil && !s.Server.Data.Up() {
+		limit = min(limit, 10*time.Millisecond)
 	}
+	ctx, cancel := context.WithTimeoutCause(e.last, limit, ErrUnanswered)
+	defer cancel()
+	return outage(s, handback{e.pool, s}.all(ctx))
 }
 
 // waitForOthers waits for the goroutines that are no worker's, and closes what they used; where they take too long
 // that is done behind.
-func (r *Pool) waitForOthers(ctx context.Context) {
+func (e *ending) waitForOthers(limit time.Duration) {
+	r := e.pool
 	gone := make(chan struct{})
 	go func() {
 		r.otherGroup.Wait()
-		for _, in := range r.channels {
-			in.YieldKeeper()
-			in.waiter.conn.Close()
+		for _, l := range r.Lanes {
+			l.Promoter.Yield()
+			l.Waiter.Close()
 		}
-		r.large.close()
+		for _, s := range r.Sites {
+			s.Large.Close()
+		}
 		close(gone)
 	}()
+	ctx, cancel := context.WithTimeout(e.last, limit)
+	defer cancel()
 	select {
 	case <-gone:
 	case <-ctx.Done():
 	}
 }
 
-// outage names what kept Redis from answering, in an error that is but the end of a shutdown's own time, or of a
-// connection.
-func (r *Pool) outage(err error) error {
+// outage names what kept a site's Redis from answering, in an error that is but the end of a shutdown's own time, or of
+// a connection.
+func outage(s *lane.Site, err error) error {
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	if !ended && !errors.Is(err, ErrUnanswered) {
 		if err != nil && link.Classify(err) == link.Unknown {
@@ -146,7 +152,7 @@ func (r *Pool) outage(err error) error {
 		}
 		return err
 	}
-	if why := r.s.Why(); why != nil {
+	if why := s.Server.Why(); why != nil {
 		return fmt.Errorf("%w: %w", ErrUnanswered, why)
 	}
 	return ErrUnanswered
@@ -167,7 +173,8 @@ func (q *quiet) since() time.Duration {
 }
 
 // quiet waits for the handlers, of which none begins any more.
-func (r *Pool) quiet() *quiet {
+func (e *ending) quiet() *quiet {
+	r := e.pool
 	ctx, cancel := context.WithCancel(r.PoolCtx)
 	q := &quiet{answered: ctx}
 	go func() {
@@ -184,14 +191,15 @@ func (r *Pool) quiet() *quiet {
 	return q
 }
 
-// graced ends a grace after the handlers' contexts were ended, which it does when patience is over.
-func (r *Pool) graced() context.Context {
+// graced ends a grace after the handlers' contexts were ended, which it does when the caller's time is over.
+func (e *ending) graced() context.Context {
+	r := e.pool
 	ctx, cancel := context.WithCancel(r.PoolCtx)
 	go func() {
 		defer cancel()
 		select {
 		case <-r.handlerCtx.Done():
-			r.cancelAll(custody.ErrShutdown)
+			r.cancelAll(nil, custody.ErrShutdown)
 			link.Sleep(ctx, r.conf.Grace)
 		case <-r.over: // nothing is ours any more
 		}
@@ -199,38 +207,19 @@ func (r *Pool) graced() context.Context {
 	return ctx
 }
 
-// unblockWaiters ends the waiters' blocking commands, where the server allows it, until ctx ends; one that comes too
-// early does nothing.
-func (r *Pool) unblockWaiters(ctx context.Context) {
-	refused := false
-	for ctx.Err() == nil {
-		for _, in := range r.channels {
-			if id := in.waiter.conn.ID(); id != 0 && in.waiter.blocked.Load() && !refused {
-				refused = store.Unblock(ctx, r.s.Pulse, id)
-			}
-		}
-		link.Sleep(ctx, 10*time.Millisecond)
-	}
-}
-
 // errEnded is the error of verdicts whose reply comes after the end.
 var errEnded = errors.New("shunt: the receiver ended before it was known what became of the verdict")
 
-// confess tells of the verdicts that could not be sent, or whose replies did not come: those messages may be handled
-// again.
-func (r *Pool) reportUnsettled() {
-	for _, s := range r.workers {
-		var evs []event.Event
-		s.mu.Lock()
-		for _, it := range s.items {
-			if it.hasVerdict() && it.verdict.Fate != store.Released {
-				evs = append(evs, event.Event{
-					Kind: event.UnconfirmedVerdict, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(),
-					Attempt: it.Attempt(), Receiver: r.live.Load().Name, Worker: s.n, Took: it.took, Err: errEnded,
-				})
-			}
+// reportUnsettled tells of the verdicts that could not be sent, or whose replies did not come: those messages may be
+// handled again.
+func (e *ending) reportUnsettled() {
+	var evs []event.Event
+	e.pool.each(func(s *worker, it *Item) {
+		if it.hasVerdict() && it.verdict.Fate != store.Released {
+			ev := it.event(event.UnconfirmedVerdict, s)
+			ev.Attempt, ev.Took, ev.Err = it.Attempt(), it.took, errEnded
+			evs = append(evs, ev)
 		}
-		s.mu.Unlock()
-		r.emit(evs...)
-	}
+	})
+	e.pool.emit(evs...)
 }

@@ -103,6 +103,9 @@ func (it *Item) move(h happening) bool {
 // runs says whether the handler, or what its verdict depends on, is at work and has its place.
 func (it *Item) runs() bool { return it.state == running || it.state == concluding }
 
+// atWork says whether its handler, or what its verdict depends on, is at work, whoever has the message by now.
+func (it *Item) atWork() bool { return it.runs() || it.state == lost || it.state == handedBack }
+
 // isDecided says whether a verdict is there that is to be sent now.
 func (it *Item) isDecided() bool { return it.state == decided || it.state == decidedAgain }
 

@@ -5,54 +5,55 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// takes are the takes of one step.
+// takes are the takes of one visit.
 type takes struct {
-	slot    *worker
+	worker  *worker
+	site    *lane.Site
+	from    []*lane.Lane // what each source of the script stands for; the only one, without a script
 	n       int
 	got     int
 	script  bool
 	suspect bool
-	stuck   bool       // there are channels to leave out: see settles
-	above   bool       // the last reply counts the channels above that have something
-	again   bool       // there may be more at once
-	from    []*Channel // what each source of the script stands for; the only one, without a script
-	bytes   int64      // reserved for large elements
-	origin  *takeBatch
+	above   bool  // the last reply counts the lanes above that have something
+	again   bool  // there may be more at once
+	bytes   int64 // reserved for large elements
+	batch   *takeBatch
 	chunk   []Item // of one piece of memory, for those that come
 	items   []*Item
 }
 
-// add appends the takes to the call. A suspect is taken alone, and only one a receiver.
+// add appends the takes to the call. A suspect is taken alone, and only one a site.
 func (t *takes) add(call *link.Call) {
-	s, r := t.slot, t.slot.r
-	open := s.takeable(s.now, t.stuck)
-	if len(open) == 0 {
+	s, r := t.worker, t.worker.r
+	if len(t.from) == 0 {
 		return
 	}
-	if r.large.on() {
-		if t.bytes = r.large.reserve(); t.bytes == 0 {
+	if large := &t.site.Large; large.On() {
+		if t.bytes = large.Reserve(); t.bytes == 0 {
 			return // too much is under way
 		}
 	}
-	t.n, t.from, t.origin = 1, open, s.origin()
-	call.Into = &t.origin.memory
-	for i, in := range open {
-		if r.suspects.claim(in, s.now) {
-			t.suspect, t.script, t.from = true, true, open[i:i+1]
+	t.n, t.batch = 1, s.batch()
+	call.Into = &t.batch.memory
+	for i, l := range t.from {
+		if t.site.Suspects.Claim(l, s.now) {
+			t.suspect, t.script = true, true
 			if r.order.strict() {
-				t.from = open[: i+1 : i+1]
+				t.from = t.from[: i+1 : i+1]
+			} else {
+				t.from = t.from[i : i+1]
 			}
 			t.ask(call)
 			return
 		}
 	}
-	t.script = r.full.lasts(s.now)
+	t.script = t.site.Full.Lasts(s.now)
 	if r.order != nil {
-		t.from = r.order.turn(r.channels, open)
 		i := r.order.guess(t.from)
 		t.script = t.script || i < 0
 		if !t.script {
@@ -61,8 +62,9 @@ func (t *takes) add(call *link.Call) {
 			return
 		}
 	}
-	t.n = s.want()
-	if t.script {
+	may, _, _ := t.from[0].MayTake(s.now)
+	t.n = min(s.want(), may)
+	if t.script && t.n > 0 {
 		t.ask(call)
 		return
 	}
@@ -71,38 +73,38 @@ func (t *takes) add(call *link.Call) {
 	}
 }
 
-// guess takes from the last of the channels, which had something lately. Then it counts the channels above that have
+// guess takes from the last of the lanes, which had something lately. Then it counts the lanes above that have
 // something, without the costs of a script. Where there are some, the messages that it has brought start only after
-// those channels were asked.
-func (t *takes) guess(call *link.Call, from []*Channel) {
+// those lanes were asked.
+func (t *takes) guess(call *link.Call, from []*lane.Lane) {
 	n := len(from) - 1
-	store.AddTakeOne(call, from[n].Keys, from[n].doing[t.slot.n])
+	store.AddTakeOne(call, from[n].Keys, from[n].Lists[t.worker.n])
 	if n > 0 { // last, so that nothing which was enqueued after a message of theirs starts before it
 		var keys [64]string
-		for i, in := range from[:n] {
-			keys[i] = in.Prepare
+		for i, l := range from[:n] {
+			keys[i] = l.Prepare
 		}
 		store.AddCountWaiting(call, keys[:n])
 	}
 }
 
-// ask asks the channels in turn, in one script; the last one, where a suspect is wanted, for a suspect.
+// ask asks the lanes in turn, in one script; the last one, where a suspect is wanted, for a suspect.
 func (t *takes) ask(call *link.Call) {
 	var from [64]store.Source
-	for i, in := range t.from {
-		from[i] = store.Source{Keys: in.Keys, Doing: in.doing[t.slot.n], Suspect: t.suspect && i == len(t.from)-1}
+	for i, l := range t.from {
+		from[i] = store.Source{Keys: l.Keys, Doing: l.Lists[t.worker.n], Suspect: t.suspect && i == len(t.from)-1}
 	}
 	store.AddTake(call, from[:len(t.from)], t.n)
 }
 
 // receive files what came. empty: there was nothing, so the worker may park.
 func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble error) {
+	defer t.site.Large.Release(t.bytes)
 	if t.n == 0 {
 		return false, nil
 	}
-	s, r := t.slot, t.slot.r
-	defer r.large.release(t.bytes)
-	t.origin.order = order
+	s, r := t.worker, t.worker.r
+	t.batch.order = order
 	t.items = s.took[:0]
 	asked := true
 	if t.above {
@@ -133,14 +135,14 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	}
 	t.got = len(t.items)
 	if r.order != nil && !t.script && t.got == 0 {
-		t.from[0].nonEmptyLately.Store(false)
+		t.from[0].NonEmptyLately.Store(false)
 		t.again = true // the others, by script
 	}
 	own(t.items)
 	for _, it := range t.items {
 		it.asked = asked
-		it.suspect = t.suspect && it.Channel == t.from[len(t.from)-1]
-		r.large.saw(len(it.Raw))
+		it.suspect = t.suspect && it.Lane == t.from[len(t.from)-1]
+		t.site.Large.Saw(len(it.Raw))
 	}
 	if t.suspect {
 		trouble = t.suspected(trouble)
@@ -150,88 +152,87 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 }
 
 // take files one element; more of the same take may follow.
-func (t *takes) take(in *Channel, raw []byte, more int) {
+func (t *takes) take(l *lane.Lane, raw []byte, more int) {
 	if len(t.chunk) == 0 {
 		t.chunk = make([]Item, 1+more)
 	}
-	in.nonEmptyLately.Store(true)
+	l.NonEmptyLately.Store(true)
 	it := &t.chunk[0]
-	it.fill(in, raw, t.origin)
+	it.fill(l, raw, t.batch)
 	t.items, t.chunk = append(t.items, it), t.chunk[1:]
 }
 
-// counted reads the last reply: whether the channels above have nothing. It returns the others.
+// counted reads the last reply: whether the lanes above have nothing. It returns the others.
 func (t *takes) counted(replies []link.Reply) (nothing bool, others []link.Reply) {
 	last := len(replies) - 1
 	n, err := store.CountReply(replies[last])
 	if link.Classify(err) == link.Fatal { // without this right it is the scripts that ask
-		if r := t.slot.r; !r.order.blind.Swap(true) {
-			r.ReportFatal(t.from[0], err)
+		if !t.worker.r.order.blind.Swap(true) {
+			t.site.ReportFatal(t.from[0], err)
 		}
 		return false, replies[:last]
 	}
 	return n == 0 && err == nil, replies[:last]
 }
 
-// failed takes in the error of a command, and returns what is the receiver's trouble.
+// failed takes in the error of a command, and returns what is the site's trouble.
 func (t *takes) failed(err error, only bool) error {
-	r := t.slot.r
+	r := t.worker.r
 	switch class := link.Classify(err); {
 	case link.Code(err) == "OOM" && !t.script:
-		r.full.seen(time.Now())
+		t.site.Full.Begin(time.Now(), fullFor)
 		t.again = true
 	case class == link.Unknown:
 		t.again = true // the handover comes first
 	case r.order != nil && !t.script && only:
 		return t.refused(t.from[0], err)
 	default:
-		return err // no one channel's
+		return err // no one lane's
 	}
 	return nil
 }
 
-// refused takes in why a channel could not be read. One channel of several is left out for a while, unless only its
-// suspects could not be read. It returns an error that concerns the whole receiver.
-func (t *takes) refused(in *Channel, why error) error {
-	r := t.slot.r
-	if len(r.channels) == 1 || t.suspect && in == t.from[len(t.from)-1] || link.Classify(why) != link.Fatal {
+// fullFor is how long a Redis without memory is asked by script.
+const fullFor = 10 * time.Second
+
+// refused takes in why a lane could not be read. One of several is left out for a while, unless only its suspects could
+// not be read. It returns an error that concerns the whole site.
+func (t *takes) refused(l *lane.Lane, why error) error {
+	if len(t.worker.r.Lanes) == 1 || t.suspect && l == t.from[len(t.from)-1] || link.Classify(why) != link.Fatal {
 		return why
 	}
-	in.unreadable.begin(time.Now(), link.MaxTrouble)
-	r.ReportFatal(in, why)
+	l.CouldNotBeRead()
+	t.site.ReportFatal(l, why)
 	return nil
 }
 
 // suspected takes in what a take of suspects came to. A refusal concerns suspects alone: they wait, and other
-// takes go on. It returns what is left of the receiver's trouble.
+// takes go on. It returns what is left of the site's trouble.
 func (t *takes) suspected(trouble error) error {
-	r, in := t.slot.r, t.from[len(t.from)-1]
+	l, suspects := t.from[len(t.from)-1], &t.site.Suspects
 	if trouble != nil {
-		wait := r.suspects.refused(trouble)
-		time.AfterFunc(wait, r.parking.wakeOne)
-		if class := link.Classify(trouble); class == link.Fatal || class == link.Failed {
-			r.ReportFatal(in, trouble)
-		}
+		time.AfterFunc(suspects.Refused(trouble), t.worker.r.parking.wakeOne)
+		t.site.ReportFatal(l, trouble)
 	} else {
-		r.suspects.off = link.Holdoff{}
+		suspects.Granted()
 	}
 	if t.got > 0 && t.items[0].suspect {
 		return nil
 	}
 	if t.got == 0 && trouble == nil && !t.again {
-		in.mayHaveSuspects.Store(false)
+		l.MayHaveSuspects.Store(false)
 	}
-	r.suspects.busy.Store(false)
+	suspects.Done()
 	t.again = true
 	return nil
 }
 
 // file puts what came into the worker's hands.
 func (t *takes) file() {
-	s, r := t.slot, t.slot.r
+	s, r := t.worker, t.worker.r
 	s.mu.Lock()
 	s.items = append(s.items, t.items...)
-	t.origin.left = len(t.items)
+	t.batch.left = len(t.items)
 	s.mu.Unlock()
 	clear(t.items)
 	s.took = t.items
@@ -243,6 +244,21 @@ func (t *takes) file() {
 
 // ownTogether bounds the payloads that share a piece of memory, which all of them keep alive.
 const ownTogether = 1 << 10
+
+// batch is one of which nothing is left, or a new one.
+func (s *worker) batch() *takeBatch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.batches {
+		if b != nil && b.left == 0 {
+			b.memory.Reuse()
+			return b
+		}
+	}
+	b := new(takeBatch)
+	s.batches[0], s.batches[1] = s.batches[1], b
+	return b
+}
 
 // own gives each message a payload that it may write to: Raw is what is removed in the end.
 func own(items []*Item) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/shuntmq/shunt/internal/custody"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -24,8 +25,9 @@ const (
 
 // dispatches are the verdicts of one worker that are under way, in the order of their commands.
 type dispatches struct {
-	all   []dispatch
-	items []*Item // of all, kept for their memory
+	worker *worker
+	all    []dispatch
+	items  []*Item // of all, kept for their memory
 }
 
 func (d *dispatches) add(f form, items ...*Item) {
@@ -44,15 +46,19 @@ func (d *dispatches) reset() {
 	d.all, d.items = d.all[:0], d.items[:0]
 }
 
-// collect adds the commands of all verdicts to the call, but for those that were refused lately. With unstarted it also
-// adds the release of what has not begun. It adds to out what they answer for. s.mu is held.
-func (s *worker) collect(out *dispatches, call *link.Call, unstarted bool) {
+// collect adds the commands of all verdicts for a site to the call, but for those that were refused lately. It also
+// adds the release of what has not begun and is not to: what is of a closed lane, or with unstarted all of it. The
+// worker's mu is held.
+func (d *dispatches) collect(site *lane.Site, call *link.Call, unstarted bool) {
+	s := d.worker
 	held := s.refused.Left() > 0
-	due := func(it *Item) bool { return it.isDecided() || it.isRefused() && !held }
+	due := func(it *Item) bool {
+		return it.Lane.Site == site && (it.isDecided() || it.isRefused() && !held)
+	}
 	back := false
-	over := s.kept.over[:0] // together, of one channel, and with ids or without
+	over := s.kept.over[:0] // together, of one lane, and with ids or without
 	for _, it := range s.items {
-		if unstarted && it.state == queued && !held {
+		if it.state == queued && !held && it.Lane.Site == site && (unstarted || it.Lane.Closed()) {
 			it.decide(custody.Release)
 		}
 		switch {
@@ -62,60 +68,61 @@ func (s *worker) collect(out *dispatches, call *link.Call, unstarted bool) {
 		case it.together() && (len(over) == 0 || it.alike(over[0])):
 			over = append(over, it)
 		default:
-			s.send(out, call, it)
+			d.send(call, it)
 		}
 	}
 	if back {
 		for _, it := range slices.Backward(s.items) { // the one taken first goes back last
 			if due(it) && it.verdict == custody.Release {
-				s.send(out, call, it)
+				d.send(call, it)
 			}
 		}
 	}
 	if len(over) > 0 {
-		s.sendOver(out, call, over)
+		d.sendOver(call, over)
 	}
 	clear(over)
 	s.kept.over = over
 }
 
-// send adds the verdict of one item. s.mu is held.
-func (s *worker) send(out *dispatches, call *link.Call, it *Item) {
-	s.command(call, it, it.Channel.doing[s.n])
-	out.add(single, it)
+// send adds the verdict of one item. The worker's mu is held.
+func (d *dispatches) send(call *link.Call, it *Item) {
+	d.worker.leave(call, it)
+	d.add(single, it)
 }
 
-// sendOver adds the verdicts of messages that are over, of one channel, together as far as they can be. s.mu is held.
-func (s *worker) sendOver(out *dispatches, call *link.Call, over []*Item) {
-	in, n := over[0].Channel, len(over)
-	doing, bounds, together := in.doing[s.n], &s.r.conf.Bounds, s.areFirst(over, out.items)
-	switch {
-	case over[0].ID() != "" && together:
-		store.AddSettleFirst(call, in.Keys, doing, bounds, n, func(i int) store.Held { return over[i].held() })
-		out.add(first, over...)
-	case over[0].ID() != "":
-		store.AddSettle(call, in.Keys, doing, bounds, n, func(i int) (store.Held, *store.Verdict) {
-			return over[i].held(), &over[i].verdict.Verdict
-		})
-		out.add(each, over...)
-	case together:
-		store.AddAckFirst(call, doing, over[0].Raw, over[n-1].Raw, n)
-		out.add(first, over...)
-	default:
-		for _, it := range over {
-			s.send(out, call, it)
-		}
-	}
-}
-
-// command adds the one command that makes an item's verdict true, with the element in the given doing list.
-func (s *worker) command(call *link.Call, it *Item, doing store.Key) {
-	v := &it.verdict.Verdict
-	if s.ack != nil && doing == it.Channel.doing[s.n] && v.Plain(it.held()) {
+// leave adds the command that makes an item's verdict true.
+func (s *worker) leave(call *link.Call, it *Item) {
+	if s.ack != nil && it.verdict.Plain(it.held()) {
 		call.AddReady(s.ack, it.Raw)
 		return
 	}
-	store.AddLeave(call, it.Channel.Keys, doing, it.held(), v, &s.r.conf.Bounds)
+	h := it.custody(s)
+	h.Leave(call, it.verdict, &s.r.conf.Bounds)
+}
+
+// sendOver adds the verdicts of messages that are over, of one lane, together as far as they can be. The worker's mu is
+// held.
+func (d *dispatches) sendOver(call *link.Call, over []*Item) {
+	s, l, n := d.worker, over[0].Lane, len(over)
+	list, bounds, together := l.Lists[s.n], &s.r.conf.Bounds, d.areFirst(over)
+	switch {
+	case over[0].ID() != "" && together:
+		store.AddSettleFirst(call, l.Keys, list, bounds, n, func(i int) store.Held { return over[i].held() })
+		d.add(first, over...)
+	case over[0].ID() != "":
+		store.AddSettle(call, l.Keys, list, bounds, n, func(i int) (store.Held, *store.Verdict) {
+			return over[i].held(), &over[i].verdict.Verdict
+		})
+		d.add(each, over...)
+	case together:
+		store.AddAckFirst(call, list, over[0].Raw, over[n-1].Raw, n)
+		d.add(first, over...)
+	default:
+		for _, it := range over {
+			d.send(call, it)
+		}
+	}
 }
 
 // together says whether a verdict may share a command with others of its kind: that of a message that is over.
@@ -124,14 +131,15 @@ func (it *Item) together() bool {
 	return v.Shares(it.held()) && (it.ID() != "" || v == custody.Ack)
 }
 
-// alike says whether the two are of one channel, and with ids or without.
+// alike says whether the two are of one lane, and with ids or without.
 func (it *Item) alike(o *Item) bool {
-	return it.Channel == o.Channel && (it.ID() == "") == (o.ID() == "")
+	return it.Lane == o.Lane && (it.ID() == "") == (o.ID() == "")
 }
 
 // areFirst says whether one script may end several verdicts. They must be all that is left of what was taken first,
-// once those before them in the call have left the list. Nothing may have to be kept of them. s.mu is held.
-func (s *worker) areFirst(its, before []*Item) bool {
+// once those before them in the call have left the list. Nothing may have to be kept of them. The worker's mu is held.
+func (d *dispatches) areFirst(its []*Item) bool {
+	s := d.worker
 	if len(its) < 3 || s.sendSingly {
 		return false
 	}
@@ -145,7 +153,7 @@ func (s *worker) areFirst(its, before []*Item) bool {
 				return false
 			}
 			left = left[1:]
-		case it.Channel == its[0].Channel && !slices.Contains(before, it):
+		case it.Lane == its[0].Lane && !slices.Contains(d.items, it):
 			return false
 		}
 	}

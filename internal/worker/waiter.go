@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/store"
@@ -27,12 +28,6 @@ type parking struct {
 	parked []*worker // the last one parked is the first to be woken
 
 	polls atomic.Bool // a waiter may not block, so a worker that finds something wakes the next
-}
-
-// waiter is a channel's connection for blocking takes.
-type waiter struct {
-	conn    *link.Waiter
-	blocked atomic.Bool // it is in a blocking command
 }
 
 func (p *parking) init() { p.some.L = &p.mu }
@@ -97,83 +92,96 @@ func (p *parking) wakeAll() {
 	p.some.Broadcast()
 }
 
-// target blocks until some worker is parked, and tells one, as far as possible another for each waiter. nil: the
-// receiver stops.
-func (r *Pool) target(in *Channel) *worker {
-	p := &r.parking
+// waiter waits for a lane's messages, on a goroutine of its own. While some worker is parked it blocks on the lane, on
+// a connection of its own and into that worker's list. So an idle receiver costs next to nothing, and a message wakes
+// it at once.
+type waiter struct {
+	pool *Pool
+	lane *lane.Lane
+}
+
+// target blocks until some worker is parked and the lane may be taken from. It names one worker, as far as possible
+// another for each waiter. nil: the receiver stops.
+func (w *waiter) target() *worker {
+	r, p := w.pool, &w.pool.parking
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !r.Stopped() {
-		if n := len(p.parked); n > 0 && !r.pausing() && r.lease.fresh(time.Now()) {
-			return p.parked[n-1-in.Index%n]
+		may, retryAt, _ := w.lane.MayTake(time.Now())
+		if n := len(p.parked); n > 0 && may > 0 {
+			return p.parked[n-1-w.lane.Index%n]
 		}
-		p.some.Wait()
+		if may == 0 && !retryAt.IsZero() {
+			again := time.AfterFunc(time.Until(retryAt), p.signal)
+			p.some.Wait()
+			again.Stop()
+		} else {
+			p.some.Wait()
+		}
 	}
 	return nil
 }
 
-// wait is a waiter, one goroutine a channel. While some worker is parked it blocks on the channel, on a connection of
-// its own and into that worker's list. So an idle receiver costs next to nothing, and a message wakes it at once.
-func (r *Pool) wait(in *Channel) {
+// wait is the waiter's goroutine.
+func (w *waiter) wait() {
+	r, l := w.pool, w.lane
 	// Whole seconds: servers before 6.0 know no others.
 	block := max(time.Second, min(maxBlock, r.conf.Lease/3).Truncate(time.Second))
 	for {
-		s := r.target(in)
+		s := w.target()
 		if s == nil {
 			return
 		}
-		if in.waiter.conn.Connect(r.TakeCtx) != nil {
+		if l.Waiter.Connect(r.TakeCtx) != nil {
 			continue // Dial has waited
 		}
 		b := block
-		if in.waiter.conn.ID() == 0 { // it cannot be unblocked, so shutdown has to wait for it
-			if b = time.Second; in.waiter.conn.Embedded() {
+		if l.Waiter.ID() == 0 { // it cannot be unblocked, so shutdown has to wait for it
+			if b = time.Second; l.Waiter.Embedded() {
 				b = embeddedBlock
 			}
 		}
-		err := r.block(in, s, b)
-		switch link.Classify(err) {
-		case link.Done:
-		case link.Unknown:
-		case link.NotExecuted:
-			if code := link.Code(err); code != "OOM" && code != "UNBLOCKED" {
-				r.emit(event.Event{Kind: event.ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err})
-			}
-			r.poll(in)
-		default: // a server without the command, or a key that is not shunt's
-			r.emit(event.Event{Kind: event.ReceiverError, Channel: in.Name, Receiver: r.live.Load().Name, Err: err,
-				Fatal: true})
-			r.poll(in)
+		err := w.block(s, b)
+		class, code := link.Classify(err), link.Code(err)
+		if class == link.Done || class == link.Unknown {
+			continue
 		}
+		// Anything else that is not just refused: a server without the command, or a key that is not shunt's.
+		if refused := class == link.NotExecuted; !refused || code != "OOM" && code != "UNBLOCKED" {
+			r.emit(event.Event{Kind: event.ReceiverError, Channel: l.Name, Receiver: l.Site.Live().Name, Err: err,
+				Fatal: !refused})
+		}
+		w.poll()
 	}
 }
 
 // block runs one blocking take into s's list. What it brings is s's; the stall rule releases it if s is busy after all.
-func (r *Pool) block(in *Channel, s *worker, d time.Duration) error {
-	if !r.enter() {
+func (w *waiter) block(s *worker, d time.Duration) error {
+	r, l, site := w.pool, w.lane, w.lane.Site
+	if !site.Enter() {
 		return nil
 	}
-	defer r.leave()
-	in.waiter.blocked.Store(true)
-	defer in.waiter.blocked.Store(false)
-	if r.Stopped() {
+	defer site.Leave()
+	l.Waiter.Blocked.Store(true)
+	defer l.Waiter.Blocked.Store(false)
+	if may, _, _ := l.MayTake(time.Now()); may == 0 { // asked once who closes the lane could unblock it
 		return nil
 	}
-	raw, err := store.BlockingTake(in.waiter.conn, in.Keys, in.doing[s.n], d)
+	raw, err := store.BlockingTake(l.Waiter.Waiter, l.Keys, l.Lists[s.n], d)
 	if err != nil {
 		if link.Classify(err) == link.Unknown && !planted.IgnoreWaiterBreak {
-			r.mustHandOver(err) // before the gate is left: the goroutine that closes it must know
+			site.MustHandOver(err) // before the gate is left: the goroutine that closes it must know
 		}
 		return err
 	}
 	if raw == nil {
 		return nil
 	}
-	in.nonEmptyLately.Store(true)
+	l.NonEmptyLately.Store(true)
 	it := new(Item)
-	it.fill(in, raw, &takeBatch{order: link.Order()})
+	it.fill(l, raw, &takeBatch{order: link.Order()})
 	own([]*Item{it})
-	r.large.saw(len(it.Raw))
+	site.Large.Saw(len(it.Raw))
 	s.mu.Lock()
 	s.items = append(s.items, it)
 	s.mu.Unlock()
@@ -187,7 +195,8 @@ func (r *Pool) block(in *Channel, s *worker, d time.Duration) error {
 }
 
 // poll is what a waiter does where blocking is refused: about once a second it sends a worker to look.
-func (r *Pool) poll(in *Channel) {
+func (w *waiter) poll() {
+	r := w.pool
 	r.parking.polls.Store(true)
 	select {
 	case <-time.After(link.Jitter(1100 * time.Millisecond)):

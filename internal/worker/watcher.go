@@ -6,20 +6,26 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/custody"
-	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 )
 
 // watcher keeps the times that no handler's goroutine can keep: timeouts, stalls, the end of the lease. It sleeps
 // until the earliest of them.
 type watcher struct {
+	pool *Pool
 	next atomic.Int64  // ns since began
 	wake chan struct{} // of capacity 1
+
+	// The goroutine's.
+	requestedFor map[*lane.Site]*time.Time // the lease for which it last asked for a beat
+	over         bool                      // every lease is lost, and the end was told
 }
 
 // began is what the watcher's times are counted from, by a clock that nobody sets.
 var began = time.Now()
 
-func (w *watcher) init() {
+func (w *watcher) init(r *Pool) {
+	w.pool, w.requestedFor = r, make(map[*lane.Site]*time.Time)
 	w.wake = make(chan struct{}, 1)
 	w.next.Store(math.MaxInt64)
 }
@@ -43,22 +49,22 @@ func (w *watcher) note(t time.Time) {
 }
 
 // watch is the watcher's goroutine.
-func (r *Pool) watch() {
+func (w *watcher) watch() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		r.watcher.next.Store(math.MaxInt64) // so that what is noted while it looks is not missed
-		r.watcher.note(r.look())
+		w.next.Store(math.MaxInt64) // so that what is noted while it looks is not missed
+		w.note(w.look())
 		for {
-			d := time.Duration(r.watcher.next.Load()) - time.Since(began)
+			d := time.Duration(w.next.Load()) - time.Since(began)
 			if d <= 0 {
 				break
 			}
 			timer.Reset(d)
 			select {
 			case <-timer.C:
-			case <-r.watcher.wake:
-			case <-r.PoolCtx.Done():
+			case <-w.wake:
+			case <-w.pool.PoolCtx.Done():
 				return
 			}
 		}
@@ -66,165 +72,80 @@ func (r *Pool) watch() {
 }
 
 // look does what is due and returns when to look again at the latest.
-func (r *Pool) look() time.Time {
+func (w *watcher) look() time.Time {
 	now := time.Now()
-	mono, wall := r.lease.age(now)
-	if mono >= r.lease.length && !r.lease.lost.Load() {
-		r.LoseLease(custody.ErrLeaseLost)
-	} else if wall >= r.lease.length*2/3 && wall-mono > r.lease.length/6 &&
-		r.requestedFor != r.lease.last.Load() && !r.pausing() {
-		r.requestedFor = r.lease.last.Load()
-		r.requestBeat() // the machine was suspended, or its clock was set: the beat tells
-	}
-	if r.lease.lost.Load() && r.Stopped() {
-		r.overOnce.Do(func() { close(r.over) })
-	}
-	next := now.Add(max(r.lease.length-mono, Stall))
+	next := w.leases(now)
 	soonest := func(t time.Time) {
 		if t.Before(next) {
 			next = t
 		}
 	}
-	for _, s := range r.workers {
+	for _, s := range w.pool.workers {
 		s.mu.Lock()
-		busy, rest, vacant := time.Time{}, false, s.vacant
+		busy, rest, vacant := time.Time{}, uint64(0), s.vacant
 		for _, it := range s.items {
 			switch {
-			case it.runs() || it.state == lost || it.state == handedBack:
+			case it.atWork():
 				busy = it.Started
 				soonest(s.time(it, now))
 			case it.state == queued || it.unsent():
-				rest = true
+				rest |= 1 << it.Lane.Index
 			}
 		}
 		s.mu.Unlock()
-		if rest && vacant {
+		if rest != 0 && vacant {
 			busy = began
 		}
-		if rest && !busy.IsZero() {
+		if rest != 0 && !busy.IsZero() {
 			if t := busy.Add(Stall); now.Before(t) {
 				soonest(t)
 			} else {
 				soonest(now.Add(Stall))
-				if s.flushing.CompareAndSwap(false, true) {
-					r.otherGroup.Go(func() error { s.flush(); s.flushing.Store(false); return nil })
-				}
+				w.flush(s, rest)
 			}
 		}
 	}
 	return next
 }
 
-// time ends a handler's context at its deadline. A grace after the context has ended it makes the handler an orphan. It
-// returns when to look again. s.mu is held.
-func (s *worker) time(it *Item, now time.Time) time.Time {
-	r := s.r
-	if it.state == concluding {
-		return now.Add(time.Hour)
-	}
-	if it.Cause() == nil {
-		if end, ok := it.Deadline(); !ok {
-			return now.Add(time.Hour)
-		} else if now.Before(end) {
-			return end
+// leases finds those that are lost, and returns when to look again at the latest.
+func (w *watcher) leases(now time.Time) (next time.Time) {
+	r := w.pool
+	over := r.Stopped()
+	for i, site := range r.Sites {
+		lease := &site.Lease
+		mono, wall := lease.Age(now)
+		if mono >= lease.Length && !lease.Lost() {
+			site.LoseLease(custody.ErrLeaseLost)
+		} else if wall >= lease.Length*2/3 && wall-mono > lease.Length/6 &&
+			w.requestedFor[site] != lease.Last() && !site.Pausing() {
+			w.requestedFor[site] = lease.Last()
+			site.RequestBeat() // the machine was suspended, or its clock was set: the beat tells
 		}
-		cause := custody.ErrTimeout
-		if until := it.until; until != nil && !now.Before(*until) {
-			cause = custody.ErrDeadline
+		over = over && lease.Lost()
+		if end := now.Add(max(lease.Length-mono, Stall)); i == 0 || end.Before(next) {
+			next = end
 		}
-		it.cancel(cause)
-		r.emit(s.event(event.TimedOut, it, now))
 	}
-	if r.handlerCtx.Err() != nil {
-		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
+	if over && !w.over {
+		w.over = true
+		close(r.over)
 	}
-	m := it.more()
-	if m.giveUp == 0 {
-		m.giveUp = now.Sub(it.Started) + r.conf.Grace
-	}
-	if end := it.Started.Add(m.giveUp); now.Before(end) {
-		return end
-	}
-	if it.move(leaveBe) { // nobody else's until its verdict is there
-		m := it.message
-		go func() {
-			v := r.conf.Judge(it, m, it.Cause())
-			s.mu.Lock()
-			if it.state == judging {
-				it.decide(v)
-				it.took = now.Sub(it.Started)
-			}
-			s.mu.Unlock()
-			s.poke()
-			r.watcher.note(time.Now())
-		}()
-	} else {
-		s.remove(it)
-	}
-	n, left := r.orphans.add(s, len(r.workers))
-	e := s.event(event.Orphaned, it, now)
-	e.N = n
-	r.emit(e)
-	if !left {
-		s.spawn()
-	} else {
-		s.generation++ // the handler's goroutine has lost the slot all the same
-		s.vacant = true
-		missing := n - len(r.workers)
-		r.emit(event.Event{Kind: event.WorkersMissing, Channel: it.Channel.Name, Receiver: r.live.Load().Name,
-			N: missing})
-	}
-	return now.Add(time.Hour)
+	return next
 }
 
-func (s *worker) event(kind event.Kind, it *Item, now time.Time) event.Event {
-	return event.Event{Kind: kind, Channel: it.Channel.Name, Serial: it.Serial, ID: it.ID(), Attempt: it.Attempt(),
-		Receiver: s.r.live.Load().Name, Worker: s.n, Took: now.Sub(it.Started), Err: it.Cause()}
-}
-
-// cancelAll ends the context of every handler that runs.
-func (r *Pool) cancelAll(cause error) {
-	for _, s := range r.workers {
-		s.mu.Lock()
-		for _, it := range s.items {
-			if it.runs() {
-				it.cancel(cause)
-			}
-		}
-		s.mu.Unlock()
-	}
-	r.watcher.note(time.Now())
-}
-
-// LoseLease ends all handlers: what they hold may be another's already. A new incarnation follows when Redis is back.
-func (r *Pool) LoseLease(why error) {
-	if r.lease.lost.Swap(true) {
+// flush has a worker that a handler holds up send what it holds of some lanes.
+func (w *watcher) flush(s *worker, of uint64) {
+	if !s.flushing.CompareAndSwap(false, true) {
 		return
 	}
-	r.emit(event.Event{Kind: event.LeaseLost, Channel: r.channels[0].Name, Receiver: r.live.Load().Name, Err: why})
-	r.cancelAll(custody.ErrLeaseLost)
-	r.mustHandOver(custody.ErrLeaseLost)
-}
-
-// runningNow counts handlers that have not returned, orphans or not.
-func (r *Pool) runningNow() int {
-	n := r.orphans.count()
-	for _, s := range r.workers {
-		s.mu.Lock()
-		for _, it := range s.items {
-			if it.runs() || it.state == lost || it.state == handedBack {
-				n++
+	w.pool.otherGroup.Go(func() error {
+		for _, site := range w.pool.Sites {
+			if of&site.Mask != 0 {
+				s.flush(site)
 			}
 		}
-		s.mu.Unlock()
-	}
-	return n
-}
-
-// kick makes the beat's goroutine beat at once.
-func (r *Pool) requestBeat() {
-	select {
-	case r.BeatRequests <- struct{}{}:
-	default:
-	}
+		s.flushing.Store(false)
+		return nil
+	})
 }

@@ -1,10 +1,8 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,36 +15,31 @@ import (
 // released.
 const Stall = 50 * time.Millisecond
 
-// worker is a place to work: a doing list, and the goroutine that works there now. A handler that does not end
-// takes its goroutine with it, and the worker gets a fresh one.
+// worker is a place to work: a doing list at each lane, and the goroutine that works there now. A handler that does not
+// end takes its goroutine with it, and the worker gets a fresh one.
 type worker struct {
 	r    *Pool
 	n    int
 	wake chan struct{} // of capacity 1
 
-	take, ack *link.Command // for the list of the live incarnation, where there is but one channel; gate
+	take, ack *link.Command // for the list of the live incarnation, where there is but one lane; gate
 
 	// The working goroutine's.
 	pace    pace
 	now     time.Time     // lately: of the last step's or handler's end, so that the clock is asked once a message
-	sent    dispatches    // of step; kept for their memory, as took is
+	passed  uint64        // the lanes of the sites that the last step could visit, as bits by their index
+	visits  []visit       // of step; kept for their memory, as sent and took are
+	sent    dispatches    // of a visit
 	took    []*Item       // of takes
 	index   index         // what is asked before messages with an id are handled
 	batches [2]*takeBatch // of the last takes
 
 	flushing atomic.Bool // from outside the goroutine; one at a time
-	// steps begun, and what a waiter has brought: where it has not changed, nobody has touched the list
+	// steps begun, and what a waiter has brought: where it has not changed, nobody has touched the lists
 	moves atomic.Uint64
 
-	mu sync.Mutex
+	hand
 	turns
-	refused    link.Holdoff // of its own verdicts, whatever Redis answers other workers
-	sendSingly bool         // what is over goes one by one next time
-	items      []*Item      // that it holds, the one taken first first
-	kept       struct {     // for its memory
-		over []*Item       // collect's
-		evs  []event.Event // settle's
-	}
 }
 
 // turns says which goroutine works for a worker. The worker's mu guards them.
@@ -56,6 +49,12 @@ type turns struct {
 	goroutines map[uint64]struct{} // that run handlers here
 }
 
+func newWorker(r *Pool, n int) *worker {
+	s := &worker{r: r, n: n, wake: make(chan struct{}, 1), pace: pace{limit: 1}}
+	s.sent.worker, s.index.worker = s, s
+	return s
+}
+
 func (s *worker) poke() {
 	select {
 	case s.wake <- struct{}{}:
@@ -63,7 +62,7 @@ func (s *worker) poke() {
 	}
 }
 
-// spawn gives the slot a fresh goroutine; one that works there loses it. s.mu is held.
+// spawn gives the worker a fresh goroutine; one that works there loses it. s.mu is held.
 func (s *worker) spawn() {
 	s.generation++
 	turn := s.generation
@@ -95,131 +94,12 @@ func (s *worker) spawn() {
 func (s *worker) work(turn int32) {
 	call := link.NewCall()
 	for s.step(call) {
-		for it := s.claim(turn); it != nil; it = s.claim(turn) {
+		for it := s.start(turn); it != nil; it = s.start(turn) {
 			if !s.handle(it, turn) {
 				return
 			}
 		}
 	}
-}
-
-// step sends the verdicts of the last batch and the next takes in one pipeline, and waits where there is
-// nothing to do. False: the receiver has stopped and nothing is in hand.
-func (s *worker) step(call *link.Call) bool {
-	r := s.r
-	for {
-		if r.PoolCtx.Err() != nil {
-			return false
-		}
-		if r.Stopped() && r.isSettled() && !s.busy() {
-			return false
-		}
-		if wait := r.breaker.Pass(); wait > 0 {
-			s.rest(wait)
-			continue
-		}
-		if !r.enter() {
-			r.breaker.Back()
-			s.rest(time.Second)
-			continue
-		}
-		stopped := r.Stopped()
-		call.Reset()
-		s.now = time.Now()
-		s.mu.Lock()
-		held, ready := len(s.items), s.next() != nil
-		all, stuck := s.settles()
-		s.mu.Unlock()
-		takes := takes{slot: s, stuck: stuck}
-		if all {
-			takes.add(call) // first, so that the list, which would be empty in between, need not be made anew
-		}
-		took := call.Len()
-		s.sent.reset()
-		s.mu.Lock()
-		s.collect(&s.sent, call, stopped && r.isSettled())
-		s.mu.Unlock()
-		if call.Len() == 0 {
-			r.leave()
-			r.breaker.Back()
-			if held == 0 && stopped && r.isSettled() {
-				return false
-			}
-			if ready && !stopped && r.mayStart(s.now) {
-				return true // brought by a waiter, or to be asked for once more
-			}
-			if held > 0 {
-				s.rest(Stall)
-			} else {
-				s.rest(time.Second) // what brings it something pokes it, and so does the end of the handback
-			}
-			continue
-		}
-		s.moves.Add(1)
-		r.exchange(call)
-		err := s.settle(call.Replies[took:], &s.sent)
-		s.sent.reset()
-		empty, err2 := takes.receive(call.Replies[:took], call.Order)
-		r.leave()
-		s.now = time.Now()
-		r.breaker.Judge(cmp.Or(err, err2))
-		switch {
-		case takes.got > 0:
-			return true
-		case s.mustSendSingly(): // at once
-		case empty && err == nil && !s.busy():
-			call.Drop()
-			s.park()
-		case stuck:
-			s.rest(link.MinTrouble)
-		case s.busy(): // verdicts that were refused
-			s.rest(Stall)
-		}
-	}
-}
-
-// settles says whether the worker may take: all that it holds is decided and may be sent. stuck: it holds verdicts that
-// Redis refuses for good, and so may not take from their channels, only from the others. s.mu is held.
-func (s *worker) settles() (may, stuck bool) {
-	for _, it := range s.items {
-		switch {
-		case it.state == judging || it.isDecided():
-		case it.isRefused() && len(s.r.channels) > 1 && it.rare != nil && !it.rare.refused.IsZero():
-			stuck = true
-		default:
-			return false, false
-		}
-	}
-	return stuck || s.refused.Left() <= 0, stuck
-}
-
-// origin is one of which nothing is left, or a new one.
-func (s *worker) origin() *takeBatch {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.batches {
-		if o != nil && o.left == 0 {
-			o.memory.Reuse()
-			return o
-		}
-	}
-	o := new(takeBatch)
-	s.batches[0], s.batches[1] = s.batches[1], o
-	return o
-}
-
-// parts says whether something is decided that was to leave together and has to go one by one.
-func (s *worker) mustSendSingly() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sendSingly && slices.ContainsFunc(s.items, func(it *Item) bool { return it.isDecided() })
-}
-
-// busy says whether the worker holds something.
-func (s *worker) busy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.items) > 0
 }
 
 // rest waits, out of the waiters' sight, for a sign that something has changed; at most for d.
@@ -234,8 +114,8 @@ func (s *worker) rest(d time.Duration) {
 // parkedMemory is what a worker that finds nothing keeps for its next takes.
 const parkedMemory = 4 << 10
 
-// park waits where the waiters see it.
-func (s *worker) park() {
+// park waits where the waiters see it; at most for d, if that is not 0.
+func (s *worker) park(d time.Duration) {
 	s.index.drop()
 	for i, o := range s.batches {
 		if o != nil && o.memory.Size() > parkedMemory {
@@ -245,7 +125,16 @@ func (s *worker) park() {
 	s.r.parking.enter(s)
 	defer s.r.parking.leave(s)
 	// A sweep that found suspects, or the end of taking, may have seen no worker parked; one that is parked is woken.
-	if s.r.suspecting() || s.r.Stopped() {
+	if s.r.Stopped() {
+		return
+	}
+	for _, site := range s.r.Sites {
+		if site.SuspectsWait(time.Now()) {
+			return
+		}
+	}
+	if d > 0 {
+		s.rest(d)
 		return
 	}
 	<-s.wake
@@ -304,19 +193,44 @@ func (s *worker) file(it *Item, v *custody.Verdict, took time.Duration) {
 	case lost:
 		it.move(execute)
 		s.remove(it)
-		s.r.emit(event.Event{Kind: event.LateVerdict, Channel: it.Channel.Name, Serial: it.Serial,
-			Attempt: it.Attempt(), Receiver: s.r.live.Load().Name, Worker: s.n, Took: took, Err: custody.ErrLeaseLost})
+		e := it.event(event.LateVerdict, s)
+		e.Attempt, e.Took, e.Err = it.Attempt(), took, custody.ErrLeaseLost
+		s.r.emit(e)
 	}
 }
 
-// exchange sends a call of the incarnation's and waits for all replies, however long they take: a worker never
-// walks away from a take. A reply that is lost ends the incarnation.
-func (r *Pool) exchange(call *link.Call) {
-	r.large.link(r).Do(context.Background(), call)
-	for _, rep := range call.Replies {
-		if broke(rep.Err) {
-			r.mustHandOver(rep.Err)
-			return
-		}
+// remove takes an item out of hand. s.mu is held.
+func (s *worker) remove(it *Item) {
+	if i := slices.Index(s.items, it); i >= 0 {
+		s.items = slices.Delete(s.items, i, i+1)
 	}
+	s.suspectDone(it)
+}
+
+// suspectDone makes room for the next suspect, if the item was one.
+func (s *worker) suspectDone(it *Item) {
+	if it.suspect {
+		it.suspect = false
+		it.Lane.Site.Suspects.Done()
+		s.r.parking.wakeOne() // there may be more, and this worker may be busy
+	}
+}
+
+// lose marks an item that somebody else has by now, and ends its handler. s.mu is held.
+func (s *worker) lose(it *Item) {
+	doubt := it.inDoubt()
+	it.move(lose)
+	if it.state == lost {
+		it.cancel(custody.ErrLeaseLost)
+		s.r.watcher.note(time.Now())
+		return
+	}
+	s.remove(it)
+	kind := event.LateVerdict
+	if doubt {
+		kind = event.UnconfirmedVerdict
+	}
+	e := it.event(kind, s)
+	e.Err = custody.ErrLeaseLost
+	s.r.emit(e)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -96,7 +97,7 @@ func TestWant(t *testing.T) {
 		{time.Microsecond, 1 << 20, 1, false},
 	} {
 		s := &worker{
-			r:    &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}},
+			r:    &Pool{conf: &Config{Prefetch: 64, PrefetchBytes: 256 << 10}, Sites: []*lane.Site{{}}},
 			pace: pace{mean: c.mean, size: c.size, limit: 64},
 		}
 		seen := make(map[int]int)
@@ -126,8 +127,8 @@ func TestWant(t *testing.T) {
 
 // Slow start: a worker asks for as many as came lately, and for four times as many when all of these came.
 func TestSlowStart(t *testing.T) {
-	in := &Channel{Keys: &store.Keys{Name: "c"}}
-	s := &worker{r: &Pool{conf: &Config{Prefetch: 64}, channels: []*Channel{in}}, pace: pace{limit: 1}}
+	in := &lane.Lane{Keys: &store.Keys{Name: "c"}}
+	s := &worker{r: &Pool{conf: &Config{Prefetch: 64}, Lanes: []*lane.Lane{in}}, pace: pace{limit: 1}}
 	element := (&element.Element{Serial: element.NewSerial(), Payload: []byte("payload")}).Encode()
 	for i, c := range []struct{ asked, came, want int }{
 		{1, 1, 4}, {4, 4, 16}, {16, 16, 64}, {64, 64, 64}, {64, 63, 63}, {63, 63, 64}, {64, 3, 3}, {3, 3, 12}, {3, 2,
@@ -138,7 +139,7 @@ func TestSlowStart(t *testing.T) {
 			replies[n].Bulk = element
 		}
 		s.items = s.items[:0]
-		took := takes{slot: s, n: c.asked, from: s.r.channels, origin: new(takeBatch)}
+		took := takes{worker: s, site: new(lane.Site), n: c.asked, from: s.r.Lanes, batch: new(takeBatch)}
 		empty, trouble := took.receive(replies, int64(i))
 		if empty != (c.came == 0) || trouble != nil || len(s.items) != c.came {
 			t.Errorf("%d of %d came: %d, empty %v, %v", c.came, c.asked, len(s.items), empty, trouble)
@@ -178,10 +179,10 @@ func TestNothingBeginsAfterStop(t *testing.T) {
 	r := testPool(t, s, keys, 1, func(*Config) {})
 	slot := r.workers[0]
 	slot.now = time.Now()
-	slot.items = []*Item{{Channel: r.channels[0]}}
+	slot.items, slot.passed = []*Item{{Lane: r.Lanes[0]}}, allLanes
 	slot.mu.Lock()
 	claimed := make(chan *Item)
-	go func() { claimed <- slot.claim(0) }()
+	go func() { claimed <- slot.start(0) }()
 	time.Sleep(20 * time.Millisecond) // so that it stands before mu; if it does not, there is nothing to see
 	r.StopTaking()
 	slot.mu.Unlock()
@@ -247,7 +248,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 		first = other
 	}
 	r.StopTaking()
-	r.gate.RLock() // so that nothing is sent before the first verdict is there
+	r.Sites[0].Enter() // so that nothing is sent before the first verdict is there
 	r.CancelHandlers()
 	ended := make(chan struct{})
 	var returned, still int
@@ -259,7 +260,7 @@ func TestVerdictDuringEnd(t *testing.T) {
 	<-r.PoolCtx.Done() // after the grace
 	close(goOn[false])
 	until("the first verdict does not come", func() bool { return decided(first) })
-	r.gate.RUnlock()
+	r.Sites[0].Leave()
 	<-ended
 	if left := s.Do("LLEN", keys.Prepare); acked != 2 || returned != 0 || still != 0 || err != nil || left != int64(0) {
 		t.Errorf("%d acked, %d returned, %d still run, %v in prepare, %v", acked, returned, still, left, err)
@@ -271,21 +272,21 @@ func TestSeizedPauses(t *testing.T) {
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
 	r := testPool(t, s, keys, 1, func(*Config) {})
-	if !r.closeGate(context.Background()) {
+	if !r.Sites[0].CloseGate(context.Background()) {
 		t.Fatal("not seized")
 	}
 	second := make(chan struct{})
 	go func() {
-		r.closeGate(context.Background())
+		r.Sites[0].CloseGate(context.Background())
 		close(second)
 	}()
 	time.Sleep(20 * time.Millisecond) // so that it waits; if it does not, there is nothing to see
-	r.openGate()
+	r.Sites[0].OpenGate()
 	<-second
-	if !r.Pausing() {
+	if !r.Sites[0].Pausing() {
 		t.Error("it has the gate, and nobody is told")
 	}
-	r.openGate()
+	r.Sites[0].OpenGate()
 }
 
 // Suspects that were found before a worker has parked wake nobody: it looks before it sleeps.
@@ -293,10 +294,10 @@ func TestParkLooksForSuspects(t *testing.T) {
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
 	r := testPool(t, s, keys, 1, func(*Config) {})
-	r.Suspects(r.channels[0])
+	r.Suspects(r.Lanes[0])
 	parked := make(chan struct{})
 	go func() {
-		r.workers[0].park()
+		r.workers[0].park(0)
 		close(parked)
 	}()
 	select {

@@ -1,10 +1,11 @@
-package shunt
+package lane
 
 import (
 	"fmt"
 	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -12,14 +13,15 @@ import (
 // minBeatRetry is the wait between beats that fail, less the jitter: 5 a second, and several within the shortest lease.
 const minBeatRetry = 225 * time.Millisecond
 
-// heart keeps a receiver's entries alive, on a goroutine of its own. No sweep and no element delays a beat.
+// heart keeps a site's entries alive, on a goroutine of its own. No sweep and no element delays a beat.
 //
 // An entry outlives its last beat by four thirds of a lease, and is extended every third, so three beats in a row may
-// fail. A beat also finds out which entry of its channels runs out next, and when. The heart then beats just after that
+// fail. A beat also finds out which entry of its lanes runs out next, and when. The heart then beats just after that
 // time, and asks the reaper for a sweep. So what a killed receiver held is found as soon as its term is over.
 type heart struct {
-	r     *receiver
-	lease time.Duration
+	site     *Site
+	lease    time.Duration
+	requests chan struct{} // of capacity 1: beat now
 
 	// Owned by the goroutine.
 	next  time.Time     // of the next beat
@@ -35,38 +37,47 @@ type sight struct {
 	since  time.Time // the same of the first beat of the row that this one belongs to
 }
 
-func newHeart(r *receiver) *heart {
-	return &heart{r: r, lease: r.conf.Lease, next: time.Now()} // at once, for the row begins with it
+func (h *heart) init(s *Site) { h.site, h.lease, h.requests = s, s.conf.Lease, make(chan struct{}, 1) }
+
+// RequestBeat has the heart beat at once.
+func (s *Site) RequestBeat() {
+	select {
+	case s.heart.requests <- struct{}{}:
+	default:
+	}
 }
 
-// fence is from when on this receiver's view of Redis counts. A sweep judges by it.
+// Fence is from when on this receiver's view of the site's Redis counts. A sweep judges by it.
 //
 // A living receiver is never declared dead because Redis, its clock or the judge stood still. The script judges only if
 // the judge's last good beat is less than half a lease ago by the server's clock. So Redis was there then. It judges a
 // receiver only if the judge's row of beats is as old as half of that receiver's lease. Each beat of a row came within
 // half a lease of the one before, by both clocks alike. A receiver that is alive has beaten in that time, because it
 // beats every third of its lease.
-func (h *heart) fence() store.Fence {
-	s := h.seen.Load()
-	if s == nil || time.Since(s.sent) > h.lease/2 {
+func (s *Site) Fence() store.Fence {
+	h := &s.heart
+	seen := h.seen.Load()
+	if seen == nil || time.Since(seen.sent) > h.lease/2 {
 		return store.Fence{}
 	}
-	return store.Fence{At: s.server, Since: s.since, Age: h.lease / 2}
+	return store.Fence{At: seen.server, Since: seen.since, Age: h.lease / 2}
 }
 
-// run is the heart's goroutine.
-func (h *heart) run() {
+// Beat is the heart's goroutine.
+func (s *Site) Beat() {
+	h := &s.heart
+	h.next = time.Now() // at once, for the row begins with it
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		timer.Reset(time.Until(h.next))
 		select {
 		case <-timer.C:
-		case <-h.r.pool.BeatRequests:
+		case <-h.requests:
 			if h.retry == 0 {
 				h.next = time.Now()
 			}
-		case <-h.r.pool.PoolCtx.Done():
+		case <-s.conf.Running.Done():
 			return
 		}
 		sent := time.Now()
@@ -87,23 +98,23 @@ func (h *heart) run() {
 	}
 }
 
-// beat beats on every channel, and says how long after its sending to beat again.
+// beat beats on every lane, and says how long after its sending to beat again.
 func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
-	r := h.r
-	inc := r.pool.Live()
+	s := h.site
+	inc := s.Live()
 	c := link.NewCall()
-	for _, in := range r.channels {
-		store.AddBeat(c, in.Keys, inc)
+	for _, l := range s.Lanes {
+		store.AddBeat(c, l.Keys, inc)
 	}
-	if err := r.s.Pulse.Run(r.pool.PoolCtx, c); err != nil {
-		r.pool.ReportFatal(r.channels[0].Channel, err)
+	if err := s.Server.Pulse.Run(s.conf.Running, c); err != nil {
+		s.ReportFatal(s.Lanes[0], err)
 		return 0, err
 	}
 	took := time.Since(sent)
 	wait = link.Jitter(h.lease / 3)
 	gone := false
 	var server time.Time
-	var over []*channel // an entry has run out there
+	var over []*Lane // an entry has run out there
 	for i, rep := range c.Replies {
 		b, err := store.BeatReply(rep)
 		if err != nil {
@@ -113,24 +124,24 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 		switch {
 		case !b.Others:
 		case b.Earliest < 0:
-			over = append(over, r.channels[i])
+			over = append(over, s.Lanes[i])
 		case b.Earliest < wait: // somebody has not beaten for long
 			wait = b.Earliest + 5*time.Millisecond
 		}
 	}
-	pausing := r.pool.Pausing() // asked first: a handover ends with another incarnation, and then with its pause
-	if r.pool.Live().Name != inc.Name || gone && pausing {
+	pausing := s.Pausing() // asked first: a handover ends with another incarnation, and then with its pause
+	if s.Live().Name != inc.Name || gone && pausing {
 		return wait, nil // the incarnation that beat has ended or is ending, and why is known
 	}
 	if gone {
-		r.pool.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: Redis was flushed, or has an older "+
-			"state: %w", ErrLeaseLost))
+		s.LoseLease(fmt.Errorf("shunt: the receiver's entry is gone: Redis was flushed, or has an older "+
+			"state: %w", custody.ErrLeaseLost))
 		return wait, nil
 	}
-	r.pool.Renew(sent)
+	s.renew(sent)
 	h.look(sent, took, server)
-	for _, in := range over {
-		r.pool.RequestSweep(in.Channel)
+	for _, l := range over {
+		s.RequestSweep(l)
 	}
 	if seen := h.seen.Load(); len(over) > 0 && took <= h.lease/6 {
 		if early := h.lease/2 - seen.server.Sub(seen.since); early > 0 { // when the row allows a judgement
@@ -138,6 +149,17 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 		}
 	}
 	return wait, nil
+}
+
+// renew takes in a good beat, sent then.
+func (s *Site) renew(sent time.Time) {
+	stale := !s.Lease.Fresh(time.Now())
+	s.Lease.extend(sent)
+	if stale {
+		s.conf.Wake()
+	} else {
+		s.conf.Renewed()
+	}
 }
 
 // look takes in a beat that was answered. A failed beat does not end the row: the row is about the sight of Redis, and

@@ -1,9 +1,8 @@
-package worker
+package lane
 
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -13,11 +12,12 @@ import (
 const (
 	largeElement  = 64 << 10 // what is larger holds up a shared connection
 	largeInFlight = 64 << 20 // bytes of takes under way at once, by the largest element lately seen
-	largeFor      = 100      // elements that have to be small before the receiver goes back to the shared connection
+	largeFor      = 100      // elements that have to be small before the site goes back to the shared connection
 )
 
-// large is a receiver's way with large elements: one at a time a worker, on a link of the receiver's own.
-type large struct {
+// Large is a site's way with large elements: one at a time a worker, on a link of the receiver's own.
+type Large struct {
+	site    *Site
 	left    atomic.Int32 // small elements still to be seen
 	biggest atomic.Int64
 	bytes   *semaphore.Weighted
@@ -27,7 +27,10 @@ type large struct {
 	closed bool
 }
 
-func (l *large) saw(n int) {
+func (l *Large) init(s *Site) { l.site, l.bytes = s, semaphore.NewWeighted(largeInFlight) }
+
+// Saw takes in the size of an element.
+func (l *Large) Saw(n int) {
 	if n > largeElement {
 		l.left.Store(largeFor)
 		l.biggest.Store(max(l.biggest.Load(), int64(n)))
@@ -36,10 +39,11 @@ func (l *large) saw(n int) {
 	}
 }
 
-func (l *large) on() bool { return l.left.Load() > 0 }
+// On says whether large elements were seen lately.
+func (l *Large) On() bool { return l.left.Load() > 0 }
 
-// reserve returns 0 if there is no room now.
-func (l *large) reserve() int64 {
+// Reserve makes room for a take, and returns how much; 0 if there is none now.
+func (l *Large) Reserve() int64 {
 	n := min(max(l.biggest.Load(), 1), largeInFlight)
 	if !l.bytes.TryAcquire(n) {
 		return 0
@@ -47,29 +51,31 @@ func (l *large) reserve() int64 {
 	return n
 }
 
-func (l *large) release(n int64) {
+// Release gives back what Reserve returned.
+func (l *Large) Release(n int64) {
 	if n > 0 {
 		l.bytes.Release(n)
 	}
 }
 
 // link is the connection for the commands of a step.
-func (l *large) link(r *Pool) *link.Link {
-	if !l.on() {
-		return r.s.Data
+func (l *Large) link() *link.Link {
+	if !l.On() {
+		return l.site.Server.Data
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return r.s.Data
+		return l.site.Server.Data
 	}
 	if l.l == nil {
-		l.l = link.New(r.s.Node, r.conf.ReplyTimeout, true)
+		l.l = link.New(l.site.Server.Node, l.site.conf.ReplyTimeout, true)
 	}
 	return l.l
 }
 
-func (l *large) close() {
+// Close ends the link of its own.
+func (l *Large) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -78,9 +84,3 @@ func (l *large) close() {
 		l.l = nil
 	}
 }
-
-// fullRedis is that a Redis without memory has refused something: for a while it is then asked by script,
-// which it does not refuse.
-type fullRedis struct{ span }
-
-func (f *fullRedis) seen(now time.Time) { f.begin(now, 10*time.Second) }

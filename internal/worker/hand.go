@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// hand is what a worker holds.
+type hand struct {
+	mu         sync.Mutex
+	items      []*Item      // the one taken first first
+	refused    link.Holdoff // of its own verdicts, whatever Redis answers other workers
+	sendSingly bool         // what is over goes one by one next time
+	kept       struct {     // for its memory
+		over []*Item       // collect's
+		evs  []event.Event // settle's
+	}
+}
+
+// busy says whether something is held.
+func (h *hand) busy() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.items) > 0
+}
+
+// allLanes is every lane, as bits by their index.
+const allLanes = math.MaxUint64
+
+// barred are the lanes, as bits by their index, that may not be taken from because of what is held: that has to be
+// decided, and free to be sent. What waits for a site bars the lanes of that site. stuck: there is a verdict that only
+// a person can free. It bars its lane alone, where there are several.
+func (h *hand) barred(now time.Time, several bool) (bars uint64, stuck bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, it := range h.items {
+		switch l := it.Lane; {
+		case it.state == judging || it.isDecided():
+		case it.isRefused() && several && it.rare != nil && !it.rare.refused.IsZero():
+			bars, stuck = bars|1<<l.Index, true
+		case it.isRefused(), it.state == unknown, it.state == queued && !l.MayStart(now):
+			bars |= l.Site.Mask
+		default:
+			return allLanes, false
+		}
+	}
+	return bars, stuck
+}
+
+// next is the item to start next, of those that may be started and are of some lanes: the first, or in strict order the
+// first of the highest lane. mu is held.
+func (h *hand) next(now time.Time, of uint64, strict bool) (next *Item) {
+	for _, it := range h.items {
+		if l := it.Lane; it.state == queued && (next == nil || l.Index < next.Lane.Index) && of&(1<<l.Index) != 0 &&
+			l.MayStart(now) {
+			if next = it; !strict {
+				break
+			}
+		}
+	}
+	return next
+}
+
+// ready says whether something of some lanes is held that may be started.
+func (h *hand) ready(now time.Time, of uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.next(now, of, false) != nil
+}
+
+// mustSendSingly says whether something is decided that was to leave together and has to go one by one.
+func (h *hand) mustSendSingly() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sendSingly && slices.ContainsFunc(h.items, (*Item).isDecided)
+}
+
+// clearHoldoff ends the wait for refused verdicts where none is left. mu is held.
+func (h *hand) clearHoldoff() {
+	if !slices.ContainsFunc(h.items, (*Item).isRefused) {
+		h.refused = link.Holdoff{}
+	}
+}

@@ -1,0 +1,161 @@
+package worker
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/lane"
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// visit is one exchange of a step, with one site.
+type visit struct {
+	site  *lane.Site
+	lanes []*lane.Lane // to take from, in this order; none: verdicts alone
+}
+
+// visited is what the visits of a step have come to.
+type visited struct {
+	closed  bool          // a site's gate was
+	sent    bool          // something was
+	got     bool          // a message was taken
+	empty   bool          // takes have found nothing
+	more    bool          // takes may find something at once
+	trouble bool          // a reply was an error
+	wait    time.Duration // after which a site that refuses is tried again; 0: none refuses
+}
+
+// step sends the verdicts of the last batch and the next takes, in one pipeline for each site, and waits where there is
+// nothing to do. False: the receiver has stopped and nothing is in hand.
+func (s *worker) step(call *link.Call) bool {
+	r := s.r
+	for {
+		if r.PoolCtx.Err() != nil || r.Stopped() && r.isSettled() && !s.busy() {
+			return false
+		}
+		stuck := s.plan()
+		var all visited
+		s.passed = 0
+		for _, v := range s.visits {
+			if all.got || all.more { // in strict order the lanes of the sites before come first
+				v.lanes = nil
+			}
+			s.visit(v, call, &all)
+		}
+		switch {
+		case all.got:
+			return true
+		case !all.sent && s.ready(s.now, s.passed) && !r.Stopped():
+			return true // brought by a waiter, or to be asked for once more
+		case !all.sent && all.wait > 0:
+			s.rest(all.wait)
+		case !all.sent && !all.closed && s.busy():
+			s.rest(Stall)
+		case !all.sent: // what brings it something pokes it, and so do the end of a handover and of the handback
+			s.rest(time.Second)
+		case s.mustSendSingly(): // at once
+		case all.empty && !all.more && !all.trouble && !s.busy():
+			call.Drop()
+			s.park(all.wait)
+		case stuck:
+			s.rest(link.MinTrouble)
+		case s.busy(): // verdicts that were refused
+			s.rest(Stall)
+		}
+	}
+}
+
+// plan lays out the visits of a step. Lanes that follow one another in their turn and are of one site share one. A site
+// of which nothing may be taken is visited for the verdicts. stuck: see barred.
+func (s *worker) plan() (stuck bool) {
+	r := s.r
+	s.now = time.Now()
+	bars, stuck := s.barred(s.now, len(r.Lanes) > 1)
+	open := r.open(s.now, bars)
+	s.visits = s.visits[:0]
+	if r.order != nil && len(open) > 0 {
+		open = r.order.turn(r.Lanes, open)
+	}
+	if len(r.Sites) == 1 {
+		s.visits = append(s.visits, visit{r.Sites[0], open})
+		return stuck
+	}
+	met := uint64(0) // the lanes of the sites that are visited
+	for from := 0; from < len(open); {
+		site, to := open[from].Site, from+1
+		for to < len(open) && open[to].Site == site {
+			to++
+		}
+		s.visits, met, from = append(s.visits, visit{site, open[from:to:to]}), met|site.Mask, to
+	}
+	for _, site := range r.Sites {
+		if met&site.Mask == 0 {
+			s.visits = append(s.visits, visit{site: site})
+		}
+	}
+	return stuck
+}
+
+// open are the lanes that a worker may take from now, but for those that are barred.
+func (r *Pool) open(now time.Time, bars uint64) []*lane.Lane {
+	may := func(l *lane.Lane) bool {
+		n, _, _ := l.MayTake(now)
+		return n > 0 && bars&(1<<l.Index) == 0
+	}
+	for i, l := range r.Lanes {
+		if may(l) {
+			continue
+		}
+		open := append([]*lane.Lane(nil), r.Lanes[:i]...)
+		for _, l := range r.Lanes[i+1:] {
+			if may(l) {
+				open = append(open, l)
+			}
+		}
+		return open
+	}
+	return r.Lanes
+}
+
+// visit sends a site the verdicts that are its own, and takes from the lanes.
+func (s *worker) visit(v visit, call *link.Call, all *visited) {
+	r, site := s.r, v.site
+	if wait := site.Breaker.Pass(); wait > 0 {
+		if all.wait == 0 || wait < all.wait {
+			all.wait = wait
+		}
+		return
+	}
+	if !site.Enter() {
+		site.Breaker.Back()
+		all.closed = true
+		return
+	}
+	s.passed |= site.Mask
+	unstarted := r.Stopped() && r.isSettled()
+	call.Reset()
+	takes := takes{worker: s, site: site, from: v.lanes}
+	takes.add(call) // first, so that the list, which would be empty in between, need not be made anew
+	took := call.Len()
+	s.sent.reset()
+	s.mu.Lock()
+	s.sent.collect(site, call, unstarted)
+	s.mu.Unlock()
+	if call.Len() == 0 {
+		site.Leave()
+		site.Breaker.Back()
+		return
+	}
+	s.moves.Add(1)
+	site.Exchange(call)
+	err := s.settle(call.Replies[took:], &s.sent)
+	s.sent.reset()
+	empty, err2 := takes.receive(call.Replies[:took], call.Order)
+	site.Leave()
+	s.now = time.Now()
+	err = cmp.Or(err, err2)
+	site.Breaker.Judge(err)
+	all.sent, all.got = true, all.got || takes.got > 0
+	all.empty, all.more = all.empty || empty, all.more || !empty && took > 0
+	all.trouble = all.trouble || err != nil
+}
