@@ -207,6 +207,3 @@ func Holders(ctx context.Context, a Asker, k *Keys, serials ...ulid.ULID) ([]Han
 	}
 	return holders, nil
 }
-
-// AddChannel lists a channel for operators.
-func AddChannel(c *link.Call, channel string) { c.Add("SADD", ChannelsKey, channel) }

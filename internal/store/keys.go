@@ -2,18 +2,7 @@
 // verb that Redis is asked. The Lua contract of a verb stands above its script in lua/.
 package store
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
-
-	"github.com/oklog/ulid/v2"
-
-	"github.com/shuntmq/shunt/internal/element"
-)
+import "strconv"
 
 // ChannelsKey is the set of every channel that was enqueued to or received from, kept by best effort for operators.
 const ChannelsKey = "shunt.channels"
@@ -94,82 +83,6 @@ func (k *Keys) DoingKeys(i Incarnation) []Key {
 	return all
 }
 
-// Incarnation is the entry of a receiver in Redis. Its name has all that others must know of it: a ULID, the number of
-// its workers, and its lease in ms.
-type Incarnation struct {
-	Name    string
-	Workers int
-	Lease   time.Duration
-}
-
-func NewIncarnation(workers int, lease time.Duration) Incarnation {
-	name := fmt.Sprintf("%s-%d-%d", element.NewSerial(), workers, lease.Milliseconds())
-	return Incarnation{name, workers, lease}
-}
-
-// Term is how long the entry outlives its last beat: a lease from the time when the next beat is due. So an outage that
-// is shorter than a lease costs none, whenever it begins.
-func (i Incarnation) Term() time.Duration { return i.Lease * 4 / 3 }
-
-// MaxWorkers of one Receive: what a name may promise, so that no foreign entry makes a sweep ask for millions of keys.
-const MaxWorkers = 10000
-
-func ParseIncarnation(name string) (Incarnation, error) {
-	part := strings.Split(name, "-")
-	if len(part) == 3 {
-		_, bad := ulid.ParseStrict(part[0])
-		workers, bad2 := strconv.Atoi(part[1])
-		lease, bad3 := strconv.ParseInt(part[2], 10, 40)
-		if bad == nil && bad2 == nil && bad3 == nil && workers > 0 && workers <= MaxWorkers && lease > 0 {
-			return Incarnation{name, workers, time.Duration(lease) * time.Millisecond}, nil
-		}
-	}
-	return Incarnation{}, fmt.Errorf("shunt: %.80q among the receivers is no incarnation's name: remove it", name)
-}
-
-// DeadReceiver is a member of {C}.receivers.dead.
-type DeadReceiver struct {
-	Incarnation
-
-	Death      string // ms
-	Superseded bool   // by its own receiver, so that it may be swept at any time
-	// the reap raises the recovery counts: its process died, or what it holds has broken its connection
-	Counted bool
-}
-
-func ParseDeadReceiver(member string) (DeadReceiver, error) {
-	part := strings.Fields(member)
-	if len(part) != 3 {
-		return DeadReceiver{}, fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it",
-			member)
-	}
-	i, err := ParseIncarnation(part[0])
-	if _, bad := strconv.ParseUint(part[1], 10, 63); err == nil &&
-		(bad != nil || len(part[2]) != 1 || !strings.Contains("src", part[2])) {
-		err = fmt.Errorf("shunt: %.80q among the dead receivers is no entry of shunt's: remove it", member)
-	}
-	return DeadReceiver{i, part[1], part[2] != "r", part[2] != "s"}, err
-}
-
-// CheckChannel says what is wrong with a channel's name.
-func CheckChannel(name string) error {
-	switch {
-	case name == "":
-		return fmt.Errorf("shunt: the channel's name is empty: Channel() returns 1 to 200 bytes")
-	case len(name) > 200:
-		return fmt.Errorf("shunt: the channel's name %.40q… has %d bytes: at most 200", name, len(name))
-	case !utf8.ValidString(name):
-		return fmt.Errorf("shunt: the channel's name %.80q is not UTF-8", name)
-	}
-	for _, r := range name {
-		if r == '{' || r == '}' || unicode.IsSpace(r) || unicode.IsControl(r) {
-			return fmt.Errorf("shunt: the channel's name %.80q contains %q: no braces, blanks or control characters",
-				name, r)
-		}
-	}
-	return nil
-}
-
 // args are names as a command takes them.
 func args(names []string) []any {
 	all := make([]any, len(names))
@@ -178,6 +91,3 @@ func args(names []string) []any {
 	}
 	return all
 }
-
-// Args are names as a command takes them.
-func Args(names []string) []any { return args(names) }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -73,4 +74,16 @@ func BlockingTake(w *link.Waiter, k *Keys, doing Key, d time.Duration) ([]byte, 
 	v, err := w.Do(d, "BRPOPLPUSH", k.arg.Prepare, doing, strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
 	raw, _ := v.([]byte)
 	return raw, err
+}
+
+// UnblockLimit bounds one CLIENT UNBLOCK.
+const UnblockLimit = 100 * time.Millisecond
+
+// Unblock ends the blocking command of a connection, if it is in one. refused says that the server does not allow it.
+func Unblock(ctx context.Context, l *link.Link, id int64) (refused bool) {
+	c := link.NewCall()
+	c.Add("CLIENT", "UNBLOCK", id)
+	ctx, cancel := context.WithTimeout(ctx, UnblockLimit)
+	defer cancel()
+	return l.Do(ctx, c) == nil && link.Code(c.Replies[0].Err) != ""
 }

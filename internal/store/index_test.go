@@ -1,0 +1,34 @@
+package store
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/shuntmq/shunt/internal/element"
+)
+
+// A full Redis notes who handles a message by the script, and does not where it has expired.
+func TestStart(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.enqueue(Now, 0, named("a", func(x *element.Extra) { x.Expires = 1 }), named("b"))
+		held := f.take(0, 2)
+		time.Sleep(3 * time.Millisecond)
+		s := f.start(0, held, true)
+		n := 0
+		EachRecord(s.Records, func(_ int, raw []byte) {
+			if raw != nil {
+				n++
+			}
+		})
+		if n != 2 || s.SomeCancelled || f.length("HLEN", f.k.Running) != 1 {
+			f.Fatalf("%d records: %+v", n, s)
+		}
+		cancelled, err := WereCancelled(context.Background(), f, f.k, []ulid.ULID{held[0].Serial})
+		if f.must(err); len(cancelled) != 1 || cancelled[0] {
+			f.Fatalf("cancelled: %v", cancelled)
+		}
+	})
+}
