@@ -87,36 +87,36 @@ type rest struct {
 
 var none rest
 
-// has is e.rest to be read.
-func (e *Element) has() *rest {
-	if e.rest == nil {
+// given is r to be read: an element without a rest is given nothing.
+func (r *rest) given() *rest {
+	if r == nil {
 		return &none
 	}
-	return e.rest
+	return r
 }
 
 // alter gives e a rest of its own, to be written to.
 func (e *Element) alter() *rest {
-	own := *e.has()
+	own := *e.rest.given()
 	own.headers, own.unknown = maps.Clone(own.headers), slices.Clip(own.unknown)
 	e.rest = &own
 	return e.rest
 }
 
 // Failure is the text of the last failure.
-func (e *Element) Failure() string { return e.has().failure }
+func (e *Element) Failure() string { return e.rest.given().failure }
 
 // Headers are not to be written to.
-func (e *Element) Headers() map[string]string { return e.has().headers }
+func (e *Element) Headers() map[string]string { return e.rest.given().headers }
 
 // Type is the name of the message's type, empty where none was given.
-func (e *Element) Type() string { return e.has().typeName }
+func (e *Element) Type() string { return e.rest.given().typeName }
 
 // Timeout is 0 where none was given, negative for none.
-func (e *Element) Timeout() time.Duration { return e.has().timeout }
+func (e *Element) Timeout() time.Duration { return e.rest.given().timeout }
 
 // MaxAttempts is 0 where none was given, negative for no bound.
-func (e *Element) MaxAttempts() int { return e.has().maxAttempts }
+func (e *Element) MaxAttempts() int { return e.rest.given().maxAttempts }
 
 func (e *Element) SetFailure(text string) {
 	if text != e.Failure() {
@@ -201,7 +201,7 @@ func (e *Element) Identity(raw []byte) string {
 // Attempt is the number, from 1, of the attempt that it is now about.
 func (e *Element) Attempt() int { return int(e.Attempts) + 1 }
 
-// Name is the serial as people read it, empty for a bare payload.
+// SerialString is the serial as people read it, empty for a bare payload.
 func (e *Element) SerialString() string {
 	if e.Bare {
 		return ""

@@ -268,14 +268,14 @@ func FuzzDecode(f *testing.F) {
 			e.Bare, e.Serial = false, fixed // as it is when it is written back
 		} else {
 			fields := b[fixedBytes : len(b)-len(e.Payload)-1]
-			for _, u := range split(e.has().unknown) {
+			for _, u := range split(e.rest.given().unknown) {
 				if i := bytes.Index(fields, u); i < 0 {
 					t.Fatalf("unknown field %x is not in the element", u)
 				}
 			}
-			if n := known(fields); len(split(fields))-n != len(split(e.has().unknown)) {
+			if n := known(fields); len(split(fields))-n != len(split(e.rest.given().unknown)) {
 				t.Fatalf("%d fields, %d of them known, %d unknown kept", len(split(fields)), n,
-					len(split(e.has().unknown)))
+					len(split(e.rest.given().unknown)))
 			}
 		}
 		again := e.Encode()
@@ -388,7 +388,7 @@ func TestNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := anyElement(t)
 		before := e
-		before.alter().unknown, before.Payload = slices.Clone(e.has().unknown), slices.Clone(e.Payload)
+		before.alter().unknown, before.Payload = slices.Clone(e.rest.given().unknown), slices.Clone(e.Payload)
 		failure := rapid.String().Draw(t, "new failure")
 		err := errors.New(failure)
 		if rapid.Bool().Draw(t, "no failure") {

@@ -11,7 +11,7 @@ func (e *Element) Encode() []byte { return e.Append(make([]byte, 0, e.Size())) }
 
 // Size is the length of what Encode writes.
 func (e *Element) Size() int {
-	r := e.has()
+	r := e.rest.given()
 	n := fixedBytes + len(r.unknown) + 1 + len(e.Payload)
 	if r.failure != "" {
 		n += 3 + len(r.failure)
@@ -46,7 +46,7 @@ func (e *Element) Size() int {
 
 // Append is Encode behind what b holds.
 func (e *Element) Append(b []byte) []byte {
-	r := e.has()
+	r := e.rest.given()
 	b = append(b, magic, version1|e.flags, saturate(int(e.Recoveries)), saturate(int(e.Attempts)))
 	b = append(b, e.Serial[:]...)
 	if x := e.Extra; x != nil && x.Expires != 0 {
