@@ -51,3 +51,21 @@ func TestOneWayOut(t *testing.T) {
 		t.Error("a way beside the gateway is not seen")
 	}
 }
+
+// The time is asked in the prelude alone, so that its rounding has one place.
+func TestOneClock(t *testing.T) {
+	files, err := lua.ReadDir("lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := regexp.MustCompile(`p?call\(\s*['"](?i:TIME)['"]`)
+	var found []string
+	for _, f := range files {
+		if asks.MatchString(source(strings.TrimSuffix(f.Name(), ".lua"))) {
+			found = append(found, f.Name())
+		}
+	}
+	if len(found) != 1 || found[0] != "prelude.lua" {
+		t.Errorf("%q ask the time", found)
+	}
+}

@@ -4,8 +4,7 @@
 -- ARGV 1 name  2 ms that the entry lives
 -- reply: 1 or 0, the server's time in ms, ms to the earliest end of an entry (absent where there is none)
 redis.call('ZREM', KEYS[1], '')
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 local there = 0
 if redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   there = 1

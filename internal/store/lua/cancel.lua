@@ -4,8 +4,7 @@
 -- reply: the record, as it was, and who had it or ''; nothing where that message has no record
 redis.call('ZREM', KEYS[1], '')
 local p = own(KEYS[2], ARGV[1], ARGV[2])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 if not p or p.state == 'u' or expired(p, KEYS[7], now) then return {} end
 local r = redis.call('HGET', KEYS[2], ARGV[1])
 local holder = redis.call('HGET', KEYS[7], p.serial)

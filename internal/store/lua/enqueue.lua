@@ -7,10 +7,9 @@
 --      then for each message its id or '', ms after which it expires or 0, the element
 -- reply: due time in ms, then for each 1, or the record of the message that has its id; EXPIRES where one would
 --      expire before it is due
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now, soonest = clock()
 local mode, due = ARGV[1], tonumber(ARGV[2])
-if mode == 'in' then due = time[1] * 1000 + math.ceil(time[2] / 1000) + due end -- never before
+if mode == 'in' then due = soonest + due end
 local state = 'd'
 if mode == 'now' or due <= now then state, due = 'p', now end
 local score = string.format('%.0f', due)

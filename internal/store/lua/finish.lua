@@ -4,8 +4,7 @@
 -- ARGV 1 its member in receivers.dead  2 ms of its death
 -- reply: 1 if forgotten
 redis.call('ZREM', KEYS[1], '')
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 local dead = now - tonumber(ARGV[2])
 if dead > 3600000 then
   local held, unpack = 0, unpack or table.unpack

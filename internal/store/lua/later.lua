@@ -3,12 +3,9 @@
 -- KEYS 1 delay
 -- ARGV 1 'in', 'at', or 'again' (at, but only while that is ahead)  2 ms from now, or ms since 1970  3.. elements
 -- reply: due time in ms; 0 if it is past where that matters
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now, soonest = clock()
 local due = tonumber(ARGV[2])
-if ARGV[1] == 'in' then
-  due = time[1] * 1000 + math.ceil(time[2] / 1000) + due -- never before
-end
+if ARGV[1] == 'in' then due = soonest + due end
 if ARGV[1] == 'again' and due <= now then return 0 end
 local score = string.format('%.0f', due)
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')

@@ -8,9 +8,9 @@
 --      found, or where it has no id and is not in delay; 2 where a worker has it; 3 where it waits to be taken already,
 --      and the new time is ahead
 redis.call('ZREM', KEYS[1], '')
-local now, ceil = clock()
+local now, soonest = clock()
 local to = tonumber(ARGV[3])
-if ARGV[2] == 'in' then to = ceil + to end
+if ARGV[2] == 'in' then to = soonest + to end
 
 -- move gives an element of delay its new time; past brings it to prepare.
 local function move(e)

@@ -1,4 +1,4 @@
--- Put before the scripts; ack alone does without, for it is the one that runs most often.
+-- Put before the scripts. Two do without: ack, which runs most often, and page, which needs nothing of it.
 local unpack = unpack or table.unpack
 
 -- clock is the server's time in ms, and the next whole ms: a message that counts from that is never due before its

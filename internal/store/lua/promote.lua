@@ -4,8 +4,7 @@
 -- ARGV 1 most elements  2 bytes after which it stops
 -- reply: number moved, ms to the next due time (negative: overdue; absent where there is none)
 redis.call('ZREM', KEYS[1], '')
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 local most, budget = tonumber(ARGV[1]), tonumber(ARGV[2])
 local unpack = unpack or table.unpack
 local moved, bytes, step = 0, 0, 1

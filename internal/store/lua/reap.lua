@@ -8,8 +8,7 @@
 --      dead  8 most results kept  9 most bytes of these  10.. a serial for each element
 -- reply: -1 outside the fence; else to prepare, to suspect, to dead, trimmed, still there, bytes of what was moved
 redis.call('ZREM', KEYS[1], '')
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 local fence, raise, budget = tonumber(ARGV[1]), ARGV[3] == '1', tonumber(ARGV[4])
 if fence > 0 and now - fence > tonumber(ARGV[2]) then return {-1} end
 local k, tracked = {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]}, redis.call('EXISTS', KEYS[6], KEYS[7]) > 0

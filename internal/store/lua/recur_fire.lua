@@ -6,8 +6,7 @@
 --      no bound  6 the messages' id, or ''  7 ms since 1970 when they expire, or 0  8.. elements
 -- reply: now in ms, then number enqueued: fewer where the id is taken, and ''; or -1 and the head that is there, ''
 --      for none; or -2 and '' if it is not the time
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 local r = redis.call('HGET', KEYS[1], ARGV[1])
 if not r or string.sub(r, 1, #ARGV[2]) ~= ARGV[2] then return {now, -1, r and string.match(r, '^[^\n]*\n') or ''} end
 local to = tonumber(ARGV[5])

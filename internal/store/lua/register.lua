@@ -3,7 +3,6 @@
 -- ARGV 1 name  2 ms that the entry lives
 -- reply: the server's time in ms
 redis.call('ZREM', KEYS[1], '')
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
 return now

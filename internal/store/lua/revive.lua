@@ -5,8 +5,7 @@
 -- reply: number revived
 local n = 0
 redis.call('LLEN', KEYS[2])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 for i = 3, #ARGV, 3 do
   if ARGV[i] ~= '' then redis.call('HLEN', KEYS[3]) end -- a key of the wrong type ends the script here
 end

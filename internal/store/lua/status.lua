@@ -3,7 +3,7 @@
 -- ARGV 1 id
 -- reply: the server's time in ms; its record or ''; who has it or ''; 1 if cancelled; what is kept of it or ''; the
 --      earliest due time in delay in ms, or ''
-local time = redis.call('TIME')
+local now = clock()
 local r = redis.call('HGET', KEYS[1], ARGV[1])
 local holder, cancelled = nil, 0
 if r then
@@ -14,4 +14,4 @@ local kept = redis.pcall('HGET', KEYS[4], ARGV[1])
 kept = type(kept) == 'string' and kept or ''
 local first = redis.pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
 local due = first[2] and string.format('%.0f', tonumber(first[2])) or ''
-return {time[1] * 1000 + math.floor(time[2] / 1000), r or '', holder or '', cancelled, kept, due}
+return {now, r or '', holder or '', cancelled, kept, due}

@@ -3,8 +3,7 @@
 -- ARGV 1 name  2 's'; 'c' where what it holds has broken its connection, so that the reap raises the recovery counts
 -- reply: 1
 redis.call('ZREM', KEYS[1], '')
-local time = redis.call('TIME')
-local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+local now = printed(clock())
 redis.call('ZADD', KEYS[2], 'NX', now, ARGV[1] .. ' ' .. now .. ' ' .. ARGV[2])
 redis.call('ZREM', KEYS[1], ARGV[1])
 if redis.pcall('HGET', KEYS[3], 'name') == ARGV[1] then redis.pcall('DEL', KEYS[3]) end

@@ -11,8 +11,7 @@
 --      ms to the next due time, '' if none, or why it cannot be read, ms until one that died lately is to be looked
 --      at again, '' if none, -1 if one may be judged only later; claimed members…
 redis.call('ZREM', KEYS[1], '')
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 local function ms(n) return string.format('%.0f', n) end
 local fence = tonumber(ARGV[1])
 local judge = fence > 0 and now - fence <= tonumber(ARGV[2])
