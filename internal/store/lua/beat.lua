@@ -8,7 +8,7 @@ local now = clock()
 local there = 0
 if redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   there = 1
-  redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
+  redis.call('ZADD', KEYS[1], printed(now + tonumber(ARGV[2])), ARGV[1])
 end
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 if not first[2] then return {there, now} end

@@ -18,7 +18,7 @@ end
 
 -- tidy forgets up to n things whose time is over; it tells how many those were.
 local function tidy(k, now, n)
-  local over = redis.call('ZRANGEBYSCORE', k[4], '(0', string.format('%.0f', now), 'LIMIT', 0, n)
+  local over = redis.call('ZRANGEBYSCORE', k[4], '(0', printed(now), 'LIMIT', 0, n)
   for _, member in ipairs(over) do
     local id = string.sub(member, 2)
     if string.sub(member, 1, 1) == 'r' then
@@ -48,7 +48,7 @@ end
 -- which it is forgotten, which ends this where it is of the wrong type.
 local function keep(k, id, out, now, retain, most, bytes)
   local old = redis.call('HGET', k[3], id)
-  redis.call('ZADD', k[4], string.format('%.0f', now + retain), 'r' .. id, string.format('%.0f', -now), 'e' .. id)
+  redis.call('ZADD', k[4], printed(now + retain), 'r' .. id, printed(-now), 'e' .. id)
   redis.call('HSET', k[3], id, out)
   redis.call('HINCRBY', k[3], '', #out - (old and #old or 0))
   tidy(k, now, 4)
@@ -73,7 +73,7 @@ local function conclude(k, id, m, now)
   local p = not m.mine and own(k[1], id, m.serial)
   if p and m.unique > 0 and m.kind == 'a' then
     redis.call('HSET', k[1], id, record(m.serial, 'u', m.attempt, now + m.unique, 0, ''))
-    redis.pcall('ZADD', k[4], string.format('%.0f', now + m.unique), 'u' .. id)
+    redis.pcall('ZADD', k[4], printed(now + m.unique), 'u' .. id)
     pcall(tidy, k, now, 4)
   elseif p then
     redis.call('HDEL', k[1], id)

@@ -12,8 +12,7 @@ local mode, due = ARGV[1], tonumber(ARGV[2])
 if mode == 'in' then due = soonest + due end
 local state = 'd'
 if mode == 'now' or due <= now then state, due = 'p', now end
-local score = string.format('%.0f', due)
-local unpack = unpack or table.unpack
+local score = printed(due)
 redis.call('HLEN', KEYS[3]) -- a key of the wrong type ends the script here
 
 local from = 4 + tonumber(ARGV[3])
@@ -82,9 +81,7 @@ if #es > 0 then
       args[#args + 1] = e
     end
     done = redis.pcall('ZADD', KEYS[2], 'NX', unpack(args))
-    if type(done) ~= 'table' and (not first[2] or due < tonumber(first[2])) then
-      redis.pcall('PUBLISH', KEYS[2], string.format('%.0f', due - now))
-    end
+    if type(done) ~= 'table' then hint(KEYS[2], first, due, now) end
   end
   if type(done) == 'table' then return undo(done) end
 end

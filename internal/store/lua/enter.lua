@@ -4,7 +4,6 @@
 -- ARGV 1 how many receipts are needed no more  2.. these; then for each message its id and the element
 -- reply: for each 1, or the record of the message that has its id
 local from = 2 + ARGV[1]
-local unpack = unpack or table.unpack
 local out, es, ids, refused, records = {}, {}, {}, {}, {}
 
 -- free says whether no id is taken, as it mostly is: then all are taken at once.

@@ -7,7 +7,7 @@ redis.call('ZREM', KEYS[1], '')
 local now = clock()
 local dead = now - tonumber(ARGV[2])
 if dead > 3600000 then
-  local held, unpack = 0, unpack or table.unpack
+  local held = 0
   for i = 3, #KEYS, 1000 do -- unpack knows no more than some thousands at once
     held = held + redis.call('EXISTS', unpack(KEYS, i, math.min(i + 999, #KEYS)))
   end
@@ -17,5 +17,5 @@ if dead > 3600000 then
   end
 end
 local wait = math.max(1000, math.min(600000, dead))
-redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', now + wait), ARGV[1])
+redis.call('ZADD', KEYS[2], 'XX', printed(now + wait), ARGV[1])
 return 0

@@ -65,7 +65,7 @@ end
 
 -- due is a message's element in delay, or nil where it is not among the first n, or 128 KB, that are due at its time.
 local function due(delay, p, n)
-  local at, from, bytes = string.format('%.0f', p.at), 0, 0
+  local at, from, bytes = printed(p.at), 0, 0
   local low, high = 0, n
   while low < high do -- they lie there by their bytes: by serial, as long as what is before it is alike
     local i = math.floor((low + high) / 2)

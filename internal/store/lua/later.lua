@@ -7,14 +7,13 @@ local now, soonest = clock()
 local due = tonumber(ARGV[2])
 if ARGV[1] == 'in' then due = soonest + due end
 if ARGV[1] == 'again' and due <= now then return 0 end
-local score = string.format('%.0f', due)
+local score = printed(due)
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local args = {}
 for i = 3, #ARGV do
   args[#args + 1] = score
   args[#args + 1] = ARGV[i]
 end
-local unpack = unpack or table.unpack
 redis.call('ZADD', KEYS[1], 'NX', unpack(args))
-if not first[2] or due < tonumber(first[2]) then redis.pcall('PUBLISH', KEYS[1], string.format('%.0f', due - now)) end
+hint(KEYS[1], first, due, now)
 return due

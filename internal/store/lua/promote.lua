@@ -6,10 +6,9 @@
 redis.call('ZREM', KEYS[1], '')
 local now = clock()
 local most, budget = tonumber(ARGV[1]), tonumber(ARGV[2])
-local unpack = unpack or table.unpack
 local moved, bytes, step = 0, 0, 1
 while moved < most and bytes < budget do
-  local es = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now),
+  local es = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', printed(now),
     'LIMIT', moved, math.min(step, most - moved))
   if #es == 0 then break end
   redis.call('LPUSH', KEYS[3], unpack(es))

@@ -24,7 +24,6 @@ for i = 8, #ARGV do
   end
 end
 if #es > 0 then
-  local unpack = unpack or table.unpack
   local done = redis.pcall('LPUSH', KEYS[2], unpack(es))
   if type(done) == 'table' then
     if taken and own(KEYS[3], ARGV[6], taken) then redis.call('HDEL', KEYS[3], ARGV[6]) end

@@ -4,5 +4,5 @@
 -- reply: the server's time in ms
 redis.call('ZREM', KEYS[1], '')
 local now = clock()
-redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
+redis.call('ZADD', KEYS[1], printed(now + tonumber(ARGV[2])), ARGV[1])
 return now

@@ -13,5 +13,5 @@ end
 local kept = redis.pcall('HGET', KEYS[4], ARGV[1])
 kept = type(kept) == 'string' and kept or ''
 local first = redis.pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
-local due = first[2] and string.format('%.0f', tonumber(first[2])) or ''
+local due = first[2] and printed(tonumber(first[2])) or ''
 return {now, r or '', holder or '', cancelled, kept, due}

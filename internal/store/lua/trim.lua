@@ -10,7 +10,7 @@ end
 local function trim(dead, now, most, age)
   local n = 0
   if age > 0 then
-    local old = redis.pcall('ZRANGEBYSCORE', dead, '-inf', string.format('%.0f', now - age), 'LIMIT', 0, 100)
+    local old = redis.pcall('ZRANGEBYSCORE', dead, '-inf', printed(now - age), 'LIMIT', 0, 100)
     n = #old
   end
   if most > 0 then
