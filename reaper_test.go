@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -334,37 +332,17 @@ func TestClaimsComeInOneOrder(t *testing.T) {
 	first := ""
 	for range 5 {
 		replies, _, err := asker{q: q.Queue}.Ask(context.Background(), q.name, func(c *link.Call) {
-			c.AddScript(
-				store.Sweep,
-				11,
-				k.Receivers,
-				k.DeadReceivers,
-				k.Suspect,
-				k.Delay,
-				k.Keeper,
-				k.IDs,
-				k.Cancelled,
-				k.Done,
-				k.Kept,
-				k.Running,
-				k.Waited,
-				0,
-				1000,
-				sweepClaims,
-				"",
-				1000,
-				0,
-				0,
-			)
+			store.AddSweep(c, k, store.Sweeping{Fence: store.Fence{Age: time.Second}, MaxClaims: sweepClaims,
+				KeepFor: time.Second})
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		vs, err := redis.Values(replies[0].Any(), replies[0].Err)
-		if err != nil || len(vs) != 6+sweepClaims {
-			t.Fatalf("%v: %v", vs, err)
+		a, err := store.SweepReply(replies[0])
+		if err != nil || len(a.Claims) != sweepClaims {
+			t.Fatalf("%+v: %v", a, err)
 		}
-		if claimed := string(vs[6].([]byte)); first == "" {
+		if claimed := a.Claims[0]; first == "" {
 			first = claimed
 		} else if claimed != first {
 			t.Errorf("%s is first, and was %s", claimed, first)

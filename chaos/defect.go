@@ -189,7 +189,7 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 			lua: []luaEdit{
 				{
 					"sweep",
-					"redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now),",
+					"redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', printed(now),",
 					"redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf',",
 				},
 			},

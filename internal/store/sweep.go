@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -55,39 +55,68 @@ type SweepAnswer struct {
 // is over.
 func RunSweep(ctx context.Context, l *link.Link, k *Keys, q Sweeping) (s SweepAnswer, err error) {
 	c := link.NewCall()
+	AddSweep(c, k, q)
+	if err := l.Run(ctx, c); err != nil {
+		return s, err
+	}
+	return SweepReply(c.Replies[0])
+}
+
+// AddSweep is RunSweep for a caller that fills a pipeline.
+func AddSweep(c *link.Call, k *Keys, q Sweeping) {
 	c.AddScript(Sweep, 11, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper,
 		k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
 		ms(q.Fence.At), q.Fence.Age.Milliseconds(), q.MaxClaims, q.Bid, q.KeepFor.Milliseconds(), ms(q.Fence.Since),
 		q.ClaimFor.Milliseconds())
-	if err := l.Run(ctx, c); err != nil {
-		return s, err
-	}
-	vs, err := redis.Values(c.Replies[0].Value, nil)
-	if err == nil && len(vs) < 6 {
-		err = fmt.Errorf("shunt: sweep answered %v", c.Replies[0].Value)
-	}
+}
+
+// SweepReply reads the reply to AddSweep.
+func SweepReply(rep link.Reply) (s SweepAnswer, err error) {
+	parts, err := redis.Strings(rep.Any(), rep.Err)
 	if err != nil {
 		return s, err
 	}
-	number := func(i int) (int64, bool) { n, err := redis.Int64(vs[i], nil); return n, err == nil }
-	now, _ := number(0)
-	died, _ := number(1)
-	suspects, _ := number(2)
-	kept, _ := number(3)
-	due, scheduled := number(4)
-	again, looks := number(5)
-	s = SweepAnswer{
-		Now: time.UnixMilli(now), Died: int(died), Suspects: suspects > 0, Keeper: kept > 0, MoreToForget: kept == 2,
-		Scheduled: scheduled, NextDue: boundedMS(due), Unjudged: looks && again < 0,
-	}
-	if looks && again >= 0 {
-		s.Again = boundedMS(again + 1)
-	}
-	for _, v := range []any{vs[2], vs[4]} {
-		if text, _ := redis.String(v, nil); strings.Contains(text, " ") {
-			s.Unreadable = redis.Error(text)
+	for i := 0; i+1 < len(parts); i += 2 {
+		if !s.take(parts[i], parts[i+1]) {
+			return s, fmt.Errorf("shunt: sweep answered %q for %q", parts[i+1], parts[i])
 		}
 	}
-	s.Claims, err = redis.Strings(vs[6:], nil)
-	return s, err
+	if s.Now.IsZero() {
+		return s, fmt.Errorf("shunt: sweep answered %q", parts)
+	}
+	return s, nil
+}
+
+// take takes in one part of the reply; lua/sweep.lua tells what each name means. false: it is none, or no number.
+func (s *SweepAnswer) take(name, value string) bool {
+	switch name {
+	case "unreadable":
+		s.Unreadable = redis.Error(value)
+		return true
+	case "claim":
+		s.Claims = append(s.Claims, value)
+		return true
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	switch name {
+	case "now":
+		s.Now = time.UnixMilli(n)
+	case "died":
+		s.Died = int(n)
+	case "suspects":
+		s.Suspects = n > 0
+	case "due":
+		s.Scheduled, s.NextDue = true, boundedMS(n)
+	case "keeper":
+		s.Keeper = n == 1
+	case "unforgotten":
+		s.MoreToForget = n == 1
+	case "unjudged":
+		s.Unjudged = n == 1
+	case "again":
+		s.Again = boundedMS(n + 1)
+	default:
+		return false
+	}
+	return err == nil
 }

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -98,4 +100,24 @@ func TestSweepAndReap(t *testing.T) {
 			f.Fatalf("dead for %q", e.Failure())
 		}
 	})
+}
+
+// Whatever the script says is read, and what it never says is an error.
+func TestSweepNames(t *testing.T) {
+	t.Parallel()
+	said := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`say\('(\w+)'`).FindAllStringSubmatch(source("sweep"), -1) {
+		said[m[1]] = true
+		if s := (SweepAnswer{}); !s.take(m[1], "1") || reflect.DeepEqual(s, SweepAnswer{}) {
+			t.Errorf("%s changes nothing: %+v", m[1], s)
+		}
+	}
+	if len(said) != 10 {
+		t.Errorf("the script says %v: this test no longer sees all", said)
+	}
+	for _, parts := range [][]any{{}, {"died", "1"}, {"now", "x"}, {"now", "1", "else", "1"}, {"now"}} {
+		if s, err := SweepReply(link.Reply{Value: parts}); err == nil {
+			t.Errorf("%q: %+v", parts, s)
+		}
+	}
 }

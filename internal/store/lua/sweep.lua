@@ -7,17 +7,24 @@
 -- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims  4 name that
 --      asks to be keeper, or ''  5 ms that a keeper keeps  6 server's time in ms since when the caller has seen it
 --      there all the time  7 ms for which a claim keeps others away
--- reply: now, newly dead, suspects waiting or why they cannot be counted, 1 if keeper (2: more is to be forgotten),
---      ms to the next due time, '' if none, or why it cannot be read, ms until one that died lately is to be looked
---      at again, '' if none, -1 if one may be judged only later; claimed members…
+-- reply: names and values in turns, all of them text. now and died are always there, claim as often as there is one,
+--      and each other only where it is so.
+--   now         the server's time in ms
+--   died        number of receivers that were found dead just now
+--   suspects    number of suspects
+--   due         ms to the first due time in delay, negative if overdue
+--   unreadable  why suspects cannot be counted, or delay cannot be read; of two the last counts
+--   keeper      1: the bid was accepted
+--   unforgotten 1: more outcomes are over than one sweep forgets
+--   unjudged    1: a dead one may be judged only later
+--   again       ms until one that died lately is to be looked at again; not beside unjudged
+--   claim       a member of receivers.dead that is left to the caller
 redis.call('ZREM', KEYS[1], '')
 local now = clock()
-local function ms(n) return string.format('%.0f', n) end
 local fence = tonumber(ARGV[1])
 local judge = fence > 0 and now - fence <= tonumber(ARGV[2])
 
 local suspects = redis.pcall('LLEN', KEYS[3])
-if type(suspects) == 'table' then suspects = suspects.err end
 local first = redis.pcall('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
 
 -- A score further ahead than it can have been set was set before the clock was set back.
@@ -25,19 +32,19 @@ local last = redis.call('ZREVRANGE', KEYS[1], 0, 7, 'WITHSCORES')
 for i = 1, #last, 2 do
   local lease = tonumber(string.match(last[i], '%-(%d+)$') or '')
   local ends = lease and now + math.floor(lease * 4 / 3)
-  if ends and tonumber(last[i + 1]) > ends then redis.call('ZADD', KEYS[1], ms(ends), last[i]) end
+  if ends and tonumber(last[i + 1]) > ends then redis.call('ZADD', KEYS[1], printed(ends), last[i]) end
 end
 last = redis.call('ZREVRANGE', KEYS[2], 0, 7, 'WITHSCORES')
 for i = 1, #last, 2 do
-  if tonumber(last[i + 1]) > now + 600000 then redis.call('ZADD', KEYS[2], ms(now), last[i]) end
+  if tonumber(last[i + 1]) > now + 600000 then redis.call('ZADD', KEYS[2], printed(now), last[i]) end
 end
 
 local died = 0
 if judge then
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ms(now), 'LIMIT', 0, 64)) do
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', printed(now), 'LIMIT', 0, 64)) do
     local lease = tonumber(string.match(name, '%-(%d+)$') or '') or 0
     if now - tonumber(ARGV[6]) >= lease / 2 then
-      redis.call('ZADD', KEYS[2], 'NX', ms(now), name .. ' ' .. ms(now) .. ' r')
+      redis.call('ZADD', KEYS[2], 'NX', printed(now), name .. ' ' .. printed(now) .. ' r')
       redis.call('ZREM', KEYS[1], name)
       if redis.pcall('HGET', KEYS[5], 'name') == name then redis.pcall('DEL', KEYS[5]) end
       died = died + 1
@@ -46,7 +53,7 @@ if judge then
 end
 
 local claims, unjudged = {}, false
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ms(now), 'LIMIT', 0, 256)) do
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', printed(now), 'LIMIT', 0, 256)) do
   local death, how = string.match(member, ' (%d+) (%a)$')
   if how == 's' or how == 'c' or judge then
     claims[#claims + 1] = {member, tonumber(death or '0')}
@@ -55,38 +62,48 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ms(now), 'L
   end
 end
 -- Whoever has claimed one may be dead itself by then. What died long ago has been looked at before, and is in no hurry.
-local look = unjudged and '-1' or ''
-local again = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ms(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 16)
-for i = 1, #again, 2 do
-  local death = tonumber(string.match(again[i], ' (%d+) %a$') or '0')
-  if look == '' and now - death < 60000 then look = ms(tonumber(again[i + 1]) - now) end
+local again = nil
+local later = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. printed(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 16)
+for i = 1, #later, 2 do
+  local death = tonumber(string.match(later[i], ' (%d+) %a$') or '0')
+  if not again and now - death < 60000 then again = tonumber(later[i + 1]) - now end
 end
 -- Who goes on with a burial finds the same one first each time.
 table.sort(claims, function(a, b) return a[2] > b[2] or a[2] == b[2] and a[1] < b[1] end)
 local most = math.min(#claims, tonumber(ARGV[3]))
 
-local keeper = 0
+local keeper, unforgotten = false, false
 if ARGV[4] ~= '' then
   -- A keeper is only for speed: what is not allowed here, or is no hash, must not keep the dead from being found.
   local held = redis.pcall('HMGET', KEYS[5], 'name', 'until')
   local ends = tonumber(held[2] or '0') or 0
   if not held.err and (held[1] == ARGV[4] or ends <= now or ends > now + tonumber(ARGV[5])) then
-    local set = redis.pcall('HSET', KEYS[5], 'name', ARGV[4], 'until', ms(now + tonumber(ARGV[5])))
-    if type(set) ~= 'table' then keeper = 1 end
+    local set = redis.pcall('HSET', KEYS[5], 'name', ARGV[4], 'until', printed(now + tonumber(ARGV[5])))
+    keeper = type(set) ~= 'table'
   end
-  if keeper == 1 then
-    if redis.call('EXISTS', KEYS[9]) == 1 then
-      local ok, n = pcall(tidy, {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]}, now, 100)
-      if ok and n == 100 then keeper = 2 end
-    end
+  if keeper and redis.call('EXISTS', KEYS[9]) == 1 then
+    local ok, n = pcall(tidy, {KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]}, now, 100)
+    unforgotten = ok and n == 100
   end
 end
 
--- Others may put any score there.
-local ahead = first.err or first[2] and ms(math.max(-1e15, math.min(1e15, tonumber(first[2]) - now))) or ''
-local out = {now, died, suspects, keeper, ahead, look}
+local out = {}
+local function say(name, value)
+  out[#out + 1], out[#out + 2] = name, type(value) == 'number' and printed(value) or value
+end
+say('now', now)
+say('died', died)
+if type(suspects) == 'table' then say('unreadable', suspects.err) else say('suspects', suspects) end
+if first.err then
+  say('unreadable', first.err)
+elseif first[2] then
+  say('due', math.max(-1e15, math.min(1e15, tonumber(first[2]) - now))) -- others may put any score there
+end
+if keeper then say('keeper', 1) end
+if unforgotten then say('unforgotten', 1) end
+if unjudged then say('unjudged', 1) elseif again then say('again', again) end
 for i = 1, most do
-  redis.call('ZADD', KEYS[2], ms(now + tonumber(ARGV[7])), claims[i][1])
-  out[#out + 1] = claims[i][1]
+  redis.call('ZADD', KEYS[2], printed(now + tonumber(ARGV[7])), claims[i][1])
+  say('claim', claims[i][1])
 end
 return out
