@@ -463,3 +463,89 @@ func TestWidths(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A comment that begins with a name begins with that of what stands below it. Tests and examples are free to begin with
+// what they try out.
+func TestCommentsName(t *testing.T) {
+	t.Parallel()
+	for opening, misnamed := range map[string]bool{
+		"LookSoon asks for a sweep": true, "kick makes the beat": true, "Grave tells of an error": true,
+		"own is what it says": false, "own: it says": false, "own's methods say": false, "A pool is": false,
+		"The sweeps": false, "What is true": false, "Today there is": false, "URL is its address": false, "Own": false,
+	} {
+		if misnames(opening, "own") != misnamed {
+			t.Errorf("%q above own: found %v", opening, !misnamed)
+		}
+	}
+	// SerialString of internal/element is excepted until that package is next changed.
+	excepted := filepath.FromSlash("internal/element/element.go") + " SerialString"
+	free, seen := regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example)`), 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.ParseComments)
+		if err != nil || ast.IsGenerated(file) {
+			return err
+		}
+		check := func(doc *ast.CommentGroup, name string) {
+			if doc == nil {
+				return
+			}
+			seen++
+			if misnames(doc.Text(), name) && path+" "+name != excepted {
+				t.Errorf("%v: the comment of %s begins with another name: %.60q", files.Position(doc.Pos()), name,
+					doc.Text())
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if !free.MatchString(n.Name.Name) {
+					check(n.Doc, n.Name.Name)
+				}
+			case *ast.GenDecl:
+				if len(n.Specs) == 1 && !n.Lparen.IsValid() {
+					if s, ok := n.Specs[0].(*ast.TypeSpec); ok {
+						check(n.Doc, s.Name.Name)
+					}
+				}
+			case *ast.TypeSpec: // in parentheses
+				check(n.Doc, n.Name.Name)
+			case *ast.InterfaceType:
+				for _, m := range n.Methods.List {
+					if len(m.Names) == 1 {
+						check(m.Doc, m.Names[0].Name)
+					}
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || seen < 1000 {
+		t.Errorf("%d comments seen, %v", seen, err)
+	}
+}
+
+var (
+	// opening is a comment's first word, what may follow its name, and the second word.
+	opening = regexp.MustCompile(`^(\w+)('s|:|,)?\s+(\w+)`)
+	// sentence is a word that begins a sentence which is about no name.
+	sentence = regexp.MustCompile(`^(An?|The|This|That|These|It|Its|Each|Every|One|No|None|Nothing|Nobody|All|Both|` +
+		`What|Whatever|Who|Whoever|Which|Where|When|While|How|Here|There|Only|Also|Else|As|If|So|In|On|Of|By|For)$`)
+	// name is a word that a sentence does not begin with: its first letter is small, or a later one a capital.
+	name = regexp.MustCompile(`^([a-z_]\w*|[A-Z]+[a-z]\w*[A-Z]\w*)$`)
+)
+
+// misnames says whether a comment of own begins with another name: with a word that no sentence begins with, or with
+// any word as the subject of a verb, as in "Grave tells".
+func misnames(comment, own string) bool {
+	m := opening.FindStringSubmatch(comment)
+	if m == nil || m[1] == own {
+		return false
+	}
+	word, verb := m[1], strings.HasSuffix(m[3], "s")
+	return name.MatchString(word) || verb && !sentence.MatchString(word) && word != strings.ToUpper(word)
+}

@@ -523,7 +523,7 @@ func flush(w *world, what string, busy bool) {
 	shutdown(true)
 }
 
-// payloads are bytes that a careless program would stumble over.
+// payloadCells send bytes that a careless program would stumble over.
 func payloadCells() (all []cell) {
 	kinds := map[string][]byte{
 		"empty": {}, "1 byte": {7}, "CRLF": []byte("\r\n$3\r\n*1\r\n"), "NUL": []byte("a\x00b"),

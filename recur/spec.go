@@ -83,10 +83,10 @@ func (s Spec) Err() error {
 	return s.err
 }
 
-// String is the expression, with its zone behind it where that is not UTC.
 // MarshalText is String.
 func (s Spec) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// String is the expression, with its zone behind it where that is not UTC.
 func (s Spec) String() string {
 	if s.zone != "" {
 		return s.text + " " + s.zone
