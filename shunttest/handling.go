@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/custody"
+	"github.com/shuntmq/shunt/internal/event"
 )
 
 // Handling is the outcome of handling one message once.
@@ -59,15 +61,7 @@ func (hs Handlings) Count(verdict shunt.EventKind) (n int) {
 }
 
 // isVerdict says whether an Event reports the end of a handling.
-func isVerdict(k shunt.EventKind) bool {
-	switch k {
-	case shunt.EventAcked, shunt.EventRetried, shunt.EventSnoozed, shunt.EventRejected,
-		shunt.EventUndecodable, shunt.EventCancelled,
-		shunt.EventExpired, shunt.EventLateVerdict, shunt.EventUnconfirmedVerdict:
-		return true
-	}
-	return false
-}
+func isVerdict(k shunt.EventKind) bool { return custody.Ends(event.Kind(k)) }
 
 // exited says whether the handler's goroutine was ended by runtime.Goexit, as t.FailNow does.
 func exited(err error) bool {

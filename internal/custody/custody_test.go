@@ -199,6 +199,9 @@ func TestReport(t *testing.T) {
 			e.ID != "a") {
 			t.Errorf("%s: %+v", name, e)
 		}
+		if Ends(e.Kind) != (c.want != "" && c.want != event.Released) {
+			t.Errorf("%s: %q ends its handling: %v", name, e.Kind, Ends(e.Kind))
+		}
 		if (e.Due != 0) != (c.want == event.Retried || c.want == event.Snoozed) {
 			t.Errorf("%s: due %v", name, e.Due.Time())
 		}

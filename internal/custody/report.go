@@ -2,6 +2,7 @@ package custody
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/event"
@@ -66,4 +67,16 @@ func (h *Held) Report(e *event.Event, v *Verdict, found, unknown bool) bool {
 		e.N, e.Attempt = 1, 0
 	}
 	return true
+}
+
+// Ends says whether an Event of the kind is the one with which Report ends a message's handling: of a verdict that is
+// true, came too late, or may never have come. A message that was released is not handled.
+func Ends(k event.Kind) bool {
+	switch k {
+	case event.Released:
+		return false
+	case event.Undecodable, event.Snoozed, event.LateVerdict, event.UnconfirmedVerdict: // which kinds does not have
+		return true
+	}
+	return slices.Contains(kinds[:], k)
 }
