@@ -53,6 +53,15 @@ type (
 	Typer interface{ MessageType() string }
 )
 
+// isNil also sees a nil pointer in an interface.
+func isNil(m IMessage) bool {
+	if m == nil {
+		return true
+	}
+	v := reflect.ValueOf(m)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // offers gives the optional methods of a message: its own, or those of the value that a Kind carries.
 func offers[I any](m IMessage) (I, bool) {
 	i, ok := m.(I)

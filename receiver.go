@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync/atomic"
 
@@ -239,15 +238,6 @@ func (q *Queue) channelOf(number int, p IMessage) (k *store.Keys, err error) {
 		k, err = q.keysFor(name)
 	}
 	return k, err
-}
-
-// isNil also sees a nil pointer in an interface.
-func isNil(m IMessage) bool {
-	if m == nil {
-		return true
-	}
-	v := reflect.ValueOf(m)
-	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // connections is how many connections a Queue needs: the data and pulse links and the subscription. Each receiver adds
