@@ -19,7 +19,7 @@ func (u *Suspects) wanted(l *Lane, now time.Time) bool {
 	return l.MayHaveSuspects.Load() && !u.wait.Lasts(now)
 }
 
-// Waiting says whether a lane of the site may have suspects to take, and none is held.
+// SuspectsWait says whether a lane of the site may have suspects to take, and none is held.
 func (s *Site) SuspectsWait(now time.Time) bool {
 	for _, l := range s.Lanes {
 		if s.Suspects.wanted(l, now) {

@@ -141,7 +141,7 @@ func (b handback) send(ctx context.Context, c *link.Call, of []dispatches) {
 	}
 	for i := range of {
 		n := len(of[i].all)
-		of[i].worker.settle(replies[:n], &of[i])
+		of[i].settle(replies[:n])
 		replies = replies[n:]
 	}
 }

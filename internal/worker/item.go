@@ -69,6 +69,13 @@ func (it *Item) event(kind event.Kind, s *worker) event.Event {
 		Worker: s.n}
 }
 
+// timed is an event about the item while its handler runs, or has not returned. Its worker's mu is held.
+func (it *Item) timed(kind event.Kind, s *worker, now time.Time) event.Event {
+	e := it.event(kind, s)
+	e.Attempt, e.Took, e.Err = it.Attempt(), now.Sub(it.Started), it.Cause()
+	return e
+}
+
 // decide files a verdict, and says whether it could. Its worker's mu is held.
 func (it *Item) decide(v *custody.Verdict) bool {
 	may := it.move(judge)

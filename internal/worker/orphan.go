@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
 )
 
@@ -55,36 +54,9 @@ func (r *Pool) orphanEnded() {
 	}
 }
 
-// time ends a handler's context at its deadline. A grace after the context has ended it makes the handler an orphan. It
-// returns when to look again. s.mu is held.
-func (s *worker) time(it *Item, now time.Time) time.Time {
-	r := s.r
-	if it.state == concluding {
-		return now.Add(time.Hour)
-	}
-	if it.Cause() == nil {
-		if end, ok := it.Deadline(); !ok {
-			return now.Add(time.Hour)
-		} else if now.Before(end) {
-			return end
-		}
-		cause := custody.ErrTimeout
-		if until := it.until; until != nil && !now.Before(*until) {
-			cause = custody.ErrDeadline
-		}
-		it.cancel(cause)
-		r.emit(s.timed(event.TimedOut, it, now))
-	}
-	if r.handlerCtx.Err() != nil {
-		return now.Add(time.Hour) // the end of the grace is shutdown's to judge
-	}
-	m := it.more()
-	if m.giveUp == 0 {
-		m.giveUp = now.Sub(it.Started) + r.conf.Grace
-	}
-	if end := it.Started.Add(m.giveUp); now.Before(end) {
-		return end
-	}
+// orphan gives up a handler that has ignored its ended context: its message is judged on a goroutine of its own, and
+// its worker gets a fresh one. s.mu is held.
+func (r *Pool) orphan(s *worker, it *Item, now time.Time) {
 	if it.move(leaveBe) { // nobody else's until its verdict is there
 		m := it.message
 		go func() {
@@ -102,23 +74,15 @@ func (s *worker) time(it *Item, now time.Time) time.Time {
 		s.remove(it)
 	}
 	n, left := r.orphans.add(s, len(r.workers))
-	e := s.timed(event.Orphaned, it, now)
+	e := it.timed(event.Orphaned, s, now)
 	e.N = n
 	r.emit(e)
 	if !left {
 		s.spawn()
-	} else {
-		s.generation++ // the handler's goroutine has lost the slot all the same
-		s.vacant = true
-		r.emit(event.Event{Kind: event.WorkersMissing, Channel: it.Lane.Name, Receiver: it.receiver(),
-			N: n - len(r.workers)})
+		return
 	}
-	return now.Add(time.Hour)
-}
-
-// timed is an Event about an item whose time has come. s.mu is held.
-func (s *worker) timed(kind event.Kind, it *Item, now time.Time) event.Event {
-	e := it.event(kind, s)
-	e.Attempt, e.Took, e.Err = it.Attempt(), now.Sub(it.Started), it.Cause()
-	return e
+	s.generation++ // the handler's goroutine has lost its place all the same
+	s.vacant = true
+	r.emit(event.Event{Kind: event.WorkersMissing, Channel: it.Lane.Name, Receiver: it.receiver(),
+		N: n - len(r.workers)})
 }

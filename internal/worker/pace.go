@@ -42,9 +42,9 @@ func (p *pace) came(got, asked, most int) {
 }
 
 // want is how many messages to take.
-func (s *worker) want() int {
-	p, conf := &s.pace, s.r.conf
-	if s.r.order != nil || p.mean == 0 || s.r.Sites[0].Large.On() {
+func (p *pace) want(r *Pool) int {
+	conf := r.conf
+	if r.order != nil || p.mean == 0 || r.Sites[0].Large.On() {
 		return 1
 	}
 	n := int(prefetchTime / p.mean)

@@ -15,27 +15,28 @@ import (
 )
 
 // settle judges each reply to a verdict alone. It returns an error where the site should be slowed down.
-func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) {
-	if len(sent.all) == 0 {
+func (d *dispatches) settle(replies []link.Reply) (trouble error) {
+	if len(d.all) == 0 {
 		return nil
 	}
+	s := d.worker
 	var refusal error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sendSingly = false
 	evs := s.kept.evs[:0]
-	for i, d := range sent.all {
-		forgotten := d.items[0].ID() == "" && link.Code(replies[i].Err) == "NOSCRIPT"
-		if d.form == first && (forgotten || !store.FirstReply(replies[i])) {
+	for i, c := range d.all {
+		forgotten := c.items[0].ID() == "" && link.Code(replies[i].Err) == "NOSCRIPT"
+		if c.form == first && (forgotten || !store.FirstReply(replies[i])) {
 			s.sendSingly = true // others were first, or an LREM needs no script: each by itself
-			for _, it := range d.items {
+			for _, it := range c.items {
 				it.move(parted)
 			}
 			continue
 		}
-		for j, it := range d.items {
+		for j, it := range c.items {
 			rep := replies[i]
-			if d.form == each {
+			if c.form == each {
 				rep = store.EachReply(rep, j)
 			}
 			switch {
@@ -43,12 +44,12 @@ func (s *worker) settle(replies []link.Reply, sent *dispatches) (trouble error) 
 				it.move(execute)
 				evs = s.report(it, s.outcome(it, rep), evs)
 			case lane.Broke(rep.Err):
-				evs = s.unanswered(it, evs)
+				evs = d.unanswered(it, evs)
 				it.Lane.Site.MustHandOver(rep.Err)
 			default:
 				refusal = cmp.Or(refusal, rep.Err)
 				var bad error
-				evs, bad = s.wasRefused(it, rep.Err, evs)
+				evs, bad = d.wasRefused(it, rep.Err, evs)
 				trouble = cmp.Or(trouble, bad)
 			}
 		}
@@ -84,7 +85,7 @@ func (s *worker) letGo() {
 // unanswered takes in that a verdict was sent and no reply came. The handover sends it again, but not for a
 // bare payload: that might have a twin in its list, which the second verdict would hit. So that message is
 // handled again, if the first was not executed. s.mu is held.
-func (s *worker) unanswered(it *Item, evs []event.Event) []event.Event {
+func (d *dispatches) unanswered(it *Item, evs []event.Event) []event.Event {
 	if !it.Bare {
 		it.move(silence)
 		return evs
@@ -93,13 +94,14 @@ func (s *worker) unanswered(it *Item, evs []event.Event) []event.Event {
 	if it.verdict.Fate == store.Released {
 		return evs
 	}
-	return s.report(it, false, evs)
+	return d.worker.report(it, false, evs)
 }
 
 // wasRefused takes in that Redis has not executed a verdict. The item stays held, to be sent again, and its worker
 // takes nothing of its lane meanwhile. A release gives its claim back. trouble is for the whole site. s.mu is
 // held.
-func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.Event, trouble error) {
+func (d *dispatches) wasRefused(it *Item, why error, evs []event.Event) (_ []event.Event, trouble error) {
+	s := d.worker
 	it.move(refuse)
 	s.sendSingly = true
 	if it.verdict == custody.Release && !s.r.Stopped() {
@@ -125,7 +127,7 @@ func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.E
 	if m, now := it.more(), time.Now(); m.refused.IsZero() {
 		m.refused = now
 	} else if now.Sub(m.refused) >= s.r.conf.RefusedFor {
-		evs = s.abandon(it, why, evs)
+		evs = d.abandon(it, why, evs)
 	}
 	return evs, trouble
 }
@@ -133,8 +135,8 @@ func (s *worker) wasRefused(it *Item, why error, evs []event.Event) (_ []event.E
 // abandon ends the wait for a verdict that Redis has refused for long, for a reason that only a person can mend. The
 // message goes back to the taking end, to be handled again. Where Redis refuses that as well, it stays in its list, and
 // comes back at the receiver's end. s.mu is held.
-func (s *worker) abandon(it *Item, why error, evs []event.Event) []event.Event {
-	m := it.more()
+func (d *dispatches) abandon(it *Item, why error, evs []event.Event) []event.Event {
+	s, m := d.worker, it.more()
 	if it.verdict.Fate != store.Released {
 		m.refused, s.refused = time.Time{}, link.Holdoff{}
 		why = fmt.Errorf("shunt: Redis has refused the verdict for %v, so the message is handled again: %w",
@@ -181,29 +183,4 @@ func (s *worker) report(it *Item, found bool, evs []event.Event) []event.Event {
 	}
 	e.Receiver, e.Worker, e.Took = it.receiver(), s.n, it.took
 	return evs
-}
-
-// flush sends a site, from outside the worker's goroutine, what a stalled or stopping worker holds: verdicts, and what
-// has not begun.
-func (s *worker) flush(site *lane.Site) {
-	if site.Breaker.Pass() > 0 {
-		return
-	}
-	if !site.Enter() {
-		site.Breaker.Back()
-		return
-	}
-	defer site.Leave()
-	call := link.NewCall()
-	sent := dispatches{worker: s}
-	s.mu.Lock()
-	sent.collect(site, call, true)
-	s.mu.Unlock()
-	if len(sent.all) == 0 {
-		site.Breaker.Back()
-		return
-	}
-	site.Exchange(call)
-	site.Breaker.Judge(s.settle(call.Replies, &sent))
-	s.poke()
 }

@@ -121,6 +121,6 @@ func (s *worker) release(it *Item) {
 	s.mu.Unlock()
 	if len(sent.all) > 0 {
 		site.Exchange(call)
-		site.Breaker.Judge(s.settle(call.Replies, &sent))
+		site.Breaker.Judge(sent.settle(call.Replies))
 	}
 }

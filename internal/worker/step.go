@@ -148,7 +148,7 @@ func (s *worker) visit(v visit, call *link.Call, all *visited) {
 	}
 	s.moves.Add(1)
 	site.Exchange(call)
-	err := s.settle(call.Replies[took:], &s.sent)
+	err := s.sent.settle(call.Replies[took:])
 	s.sent.reset()
 	empty, err2 := takes.receive(call.Replies[:took], call.Order)
 	site.Leave()

@@ -63,7 +63,7 @@ func (t *takes) add(call *link.Call) {
 		}
 	}
 	may, _, _ := t.from[0].MayTake(s.now)
-	t.n = min(s.want(), may)
+	t.n = min(s.pace.want(r), may)
 	if t.script && t.n > 0 {
 		t.ask(call)
 		return

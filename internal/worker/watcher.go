@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/custody"
+	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/lane"
+	"github.com/shuntmq/shunt/internal/link"
 )
 
 // watcher keeps the times that no handler's goroutine can keep: timeouts, stalls, the end of the lease. It sleeps
@@ -87,7 +89,7 @@ func (w *watcher) look() time.Time {
 			switch {
 			case it.atWork():
 				busy = it.Started
-				soonest(s.time(it, now))
+				soonest(w.time(s, it, now))
 			case it.state == queued || it.unsent():
 				rest |= 1 << it.Lane.Index
 			}
@@ -106,6 +108,43 @@ func (w *watcher) look() time.Time {
 		}
 	}
 	return next
+}
+
+// long is a wait for what has no time of its own.
+const long = time.Hour
+
+// time ends a handler's context at its deadline, and gives the handler up a grace after its context has ended. It
+// returns when to look again. s.mu is held.
+func (w *watcher) time(s *worker, it *Item, now time.Time) time.Time {
+	r := w.pool
+	if it.state == concluding {
+		return now.Add(long)
+	}
+	if it.Cause() == nil {
+		if end, ok := it.Deadline(); !ok {
+			return now.Add(long)
+		} else if now.Before(end) {
+			return end
+		}
+		cause := custody.ErrTimeout
+		if until := it.until; until != nil && !now.Before(*until) {
+			cause = custody.ErrDeadline
+		}
+		it.cancel(cause)
+		r.emit(it.timed(event.TimedOut, s, now))
+	}
+	if r.handlerCtx.Err() != nil {
+		return now.Add(long) // the end of the grace is shutdown's to judge
+	}
+	m := it.more()
+	if m.giveUp == 0 {
+		m.giveUp = now.Sub(it.Started) + r.conf.Grace
+	}
+	if end := it.Started.Add(m.giveUp); now.Before(end) {
+		return end
+	}
+	r.orphan(s, it, now)
+	return now.Add(long)
 }
 
 // leases finds those that are lost, and returns when to look again at the latest.
@@ -134,7 +173,7 @@ func (w *watcher) leases(now time.Time) (next time.Time) {
 	return next
 }
 
-// flush has a worker that a handler holds up send what it holds of some lanes.
+// flush has a worker that a handler holds up send what it holds of some lanes: verdicts, and what has not begun.
 func (w *watcher) flush(s *worker, of uint64) {
 	if !s.flushing.CompareAndSwap(false, true) {
 		return
@@ -142,10 +181,34 @@ func (w *watcher) flush(s *worker, of uint64) {
 	w.pool.otherGroup.Go(func() error {
 		for _, site := range w.pool.Sites {
 			if of&site.Mask != 0 {
-				s.flush(site)
+				flush(s, site)
 			}
 		}
 		s.flushing.Store(false)
 		return nil
 	})
+}
+
+// flush sends a site what a worker holds of its lanes, from outside the worker's goroutine.
+func flush(s *worker, site *lane.Site) {
+	if site.Breaker.Pass() > 0 {
+		return
+	}
+	if !site.Enter() {
+		site.Breaker.Back()
+		return
+	}
+	defer site.Leave()
+	call := link.NewCall()
+	sent := dispatches{worker: s}
+	s.mu.Lock()
+	sent.collect(site, call, true)
+	s.mu.Unlock()
+	if len(sent.all) == 0 {
+		site.Breaker.Back()
+		return
+	}
+	site.Exchange(call)
+	site.Breaker.Judge(sent.settle(call.Replies))
+	s.poke()
 }

@@ -102,7 +102,7 @@ func TestWant(t *testing.T) {
 		}
 		seen := make(map[int]int)
 		for range 100 {
-			seen[s.want()]++
+			seen[s.pace.want(s.r)]++
 		}
 		if c.less && (seen[c.want] < 20 || seen[c.want]+seen[c.want-1] != 100) || !c.less && seen[c.want] != 100 {
 			t.Errorf(
@@ -115,11 +115,11 @@ func TestWant(t *testing.T) {
 			)
 		}
 		s.r.conf.Prefetch = 1
-		if got := s.want(); got != 1 {
+		if got := s.pace.want(s.r); got != 1 {
 			t.Errorf("with Prefetch 1: %d", got)
 		}
 		s.pace.limit, s.r.conf.Prefetch = 2, 64
-		if got := s.want(); got > 2 {
+		if got := s.pace.want(s.r); got > 2 {
 			t.Errorf("slow start at 2: %d", got)
 		}
 	}
