@@ -8,16 +8,19 @@ type Server struct {
 	Hints *Subscription // new earliest times
 }
 
-// Today there is one server behind a Router, and For returns it for every channel. Sentinel and Cluster come behind the
-// same seam. With Sentinel, For returns the server of the present master. With Cluster, it returns that of the node
-// which has the channel's slot. So For may return another server from one call to the next. A caller asks For for each
-// step, and keeps no Server across steps. A step that ends as MOVED or READONLY asks again.
+// Router gives each channel the server that has its keys. Today one server has them all. Sentinel and Cluster come
+// behind the same seam: the server of a channel is then that of the present master, or of the node which has the
+// channel's slot, and may be another one from one call to the next. So a caller asks For for each step. A receiver's
+// lane alone keeps its server: its lists there have to be handed over before it may go to another.
 type Router struct {
-	server *Server
+	route func(channel string) *Server
 }
 
 // NewRouter returns a Router with one server behind it.
-func NewRouter(server *Server) *Router { return &Router{server: server} }
+func NewRouter(server *Server) *Router { return RouteBy(func(string) *Server { return server }) }
+
+// RouteBy returns a Router that asks a func, which gives the same server for a channel each time.
+func RouteBy(route func(channel string) *Server) *Router { return &Router{route} }
 
 // For returns the server that has the channel's keys.
-func (r *Router) For(channel string) *Server { return r.server }
+func (r *Router) For(channel string) *Server { return r.route(channel) }
