@@ -91,7 +91,7 @@ func (b *twoServers) has(far bool, from, to int) bool {
 	return true
 }
 
-// events counts those of a kind whose channel is the far server's, or not.
+// eventsOf counts those of a kind whose channel is the far server's, or not.
 func (b *twoServers) eventsOf(far bool, kind EventKind) (n int) {
 	b.bench.mu.Lock()
 	defer b.bench.mu.Unlock()

@@ -139,7 +139,7 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 		return wait, nil
 	}
 	s.renew(sent)
-	h.look(sent, took, server)
+	h.see(sent, took, server)
 	for _, l := range over {
 		s.RequestSweep(l)
 	}
@@ -162,9 +162,9 @@ func (s *Site) renew(sent time.Time) {
 	}
 }
 
-// look takes in a beat that was answered. A failed beat does not end the row: the row is about the sight of Redis, and
+// see takes in a beat that was answered. A failed beat does not end the row: the row is about the sight of Redis, and
 // not about a connection.
-func (h *heart) look(sent time.Time, took time.Duration, server time.Time) {
+func (h *heart) see(sent time.Time, took time.Duration, server time.Time) {
 	if took > h.lease/6 {
 		return // when the server saw it is not known well enough
 	}

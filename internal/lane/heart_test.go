@@ -31,13 +31,13 @@ func TestHeartRow(t *testing.T) {
 					t.Errorf("a fence without a beat: %+v", f)
 				}
 				server := time.Unix(1_700_000_000, 0)
-				h.look(time.Now(), 0, server)
+				h.see(time.Now(), 0, server)
 				time.Sleep(c.here)
-				h.look(time.Now(), c.took, server.Add(c.there))
+				h.see(time.Now(), c.took, server.Add(c.there))
 				if f := s.Fence(); f.Since.Equal(server) != c.goes || !f.At.Equal(server.Add(c.there)) {
 					t.Errorf("%+v", f)
 				}
-				h.look(time.Now(), lease/6+1, server.Add(time.Hour)) // an answer that took too long says nothing
+				h.see(time.Now(), lease/6+1, server.Add(time.Hour)) // an answer that took too long says nothing
 				if f := s.Fence(); !f.At.Equal(server.Add(c.there)) {
 					t.Errorf("%+v", f)
 				}

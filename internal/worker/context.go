@@ -15,22 +15,21 @@ import (
 // so no message costs a timer. Only a handler that asks its own context for more than whether it has ended pays for a
 // full context.
 type Context struct {
-	Started    time.Time     // the handler
-	slot       *worker       // where the handler was called; nil while it was not
-	message    any           // what Decoded was given
-	timeout    time.Duration // negative: none
-	until      *time.Time    // the message's deadline, by the clock here
-	rare       *rare
-	inner      atomic.Pointer[proper]
-	cause      atomic.Int32 // why the context has ended: one of causes
-	generation int32        // of the goroutine that the handler runs on
+	Started time.Time     // the handler
+	worker  *worker       // where the handler was called; nil while it was not
+	message any           // what Decoded was given
+	timeout time.Duration // negative: none
+	until   *time.Time    // the message's deadline, by the clock here
+	rare    *rare
+	inner   atomic.Pointer[proper]
+	cause   atomic.Int32 // why the context has ended: one of causes
 }
 
 // rare is what most messages do without.
 type rare struct {
 	result []byte
 	then   []store.Followup
-	// since Started: when a handler whose context has ended loses its slot; zero while that goes on
+	// since Started: when a handler whose context has ended loses its place; zero while that goes on
 	giveUp  time.Duration
 	refused time.Time // since when Redis has refused the verdict for what waiting does not mend
 }
@@ -53,9 +52,9 @@ type proper struct {
 type Key struct{}
 
 // begin makes an item the one that is handled now. s.mu is held.
-func (s *worker) begin(it *Item, turn int32) {
+func (s *worker) begin(it *Item) {
 	it.move(begin)
-	it.slot, it.generation, it.Started = s, turn, s.now
+	it.worker, it.Started = s, s.now
 	it.timeout = cmp.Or(it.Timeout(), s.r.conf.Timeout)
 	if it.Lane.Site.Lease.Lost() { // the contexts of the others ended before this one was there
 		it.cancel(custody.ErrLeaseLost)
@@ -86,7 +85,7 @@ func (c *Context) proper() *proper {
 	inner := c.inner.Load()
 	if inner == nil {
 		inner = new(proper)
-		inner.Context, inner.end = context.WithCancelCause(c.slot.r.conf.Values)
+		inner.Context, inner.end = context.WithCancelCause(c.worker.r.conf.Values)
 		if !c.inner.CompareAndSwap(nil, inner) {
 			inner = c.inner.Load()
 		}
@@ -137,36 +136,36 @@ func (it *Item) Value(key any) any {
 
 // Decoded takes in the message, and the timeout that it asks for: zero for the one that holds without.
 func (c *Context) Decoded(message any, timeout time.Duration) {
-	c.slot.mu.Lock()
+	c.worker.mu.Lock()
 	c.message, c.timeout = message, cmp.Or(timeout, c.timeout)
-	c.slot.mu.Unlock()
+	c.worker.mu.Unlock()
 	if end, ok := c.Deadline(); ok {
-		c.slot.r.watcher.note(end)
+		c.worker.r.watcher.note(end)
 	}
 }
 
 // Returned says that the handler has returned. It comes before the user is asked for what a verdict depends on, so that
 // the watcher does not take the handler for one that hangs.
 func (it *Item) Returned() {
-	it.slot.mu.Lock()
+	it.worker.mu.Lock()
 	if it.move(conclude) {
 		it.took = time.Since(it.Started)
 	}
-	it.slot.mu.Unlock()
+	it.worker.mu.Unlock()
 	it.cancel(context.Canceled)
 }
 
 // SetResult sets what is kept of the message once it is acked.
 func (c *Context) SetResult(result []byte) {
-	c.slot.mu.Lock()
+	c.worker.mu.Lock()
 	c.more().result = result
-	c.slot.mu.Unlock()
+	c.worker.mu.Unlock()
 }
 
 // Then adds to what is enqueued with the ack. False: with these there were more than most, n in all, so none is added.
 func (c *Context) Then(fs []store.Followup, most int) (n int, ok bool) {
-	c.slot.mu.Lock()
-	defer c.slot.mu.Unlock()
+	c.worker.mu.Lock()
+	defer c.worker.mu.Unlock()
 	more := c.more()
 	if n = len(more.then) + len(fs); n > most {
 		return n, false
@@ -179,4 +178,4 @@ func (c *Context) Then(fs []store.Followup, most int) (n int, ok bool) {
 func (it *Item) Receiver() string { return it.receiver() }
 
 // Worker is the number of the worker that handles the message.
-func (c *Context) Worker() int { return c.slot.n }
+func (c *Context) Worker() int { return c.worker.n }

@@ -19,7 +19,7 @@ func newTestItem() *Item {
 		lifetime: lifetime{handlerCtx: context.Background()},
 	}
 	it := &Item{Lane: &lane.Lane{Site: new(lane.Site)}}
-	(&worker{r: r, now: time.Now()}).begin(it, 1)
+	(&worker{r: r, now: time.Now()}).begin(it)
 	return it
 }
 

@@ -42,7 +42,7 @@ func (b handback) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	owed := b.settleDebts(ctx)
+	owed := b.payDebts(ctx)
 	if b.site.MustEnd() {
 		b.flush(ctx) // what has returned since
 		return cmp.Or(owed, b.supersede(ctx))
@@ -77,9 +77,9 @@ func (b handback) unregister(ctx context.Context) error {
 	return nil // a sweep finds the rest
 }
 
-// settleDebts empties the incarnations that have ended and lists them as dead; those that are counted are left to the
+// payDebts empties the incarnations that have ended and lists them as dead; those that are counted are left to the
 // sweeps of others.
-func (b handback) settleDebts(ctx context.Context) error {
+func (b handback) payDebts(ctx context.Context) error {
 	b.site.Debts.Forget(ctx)
 	emptied := make(map[store.Incarnation]bool)
 	for _, d := range b.site.Debts.List() {

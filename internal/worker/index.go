@@ -63,7 +63,7 @@ func (x *index) mark(l *lane.Lane) bool {
 	if len(x.asked) == 0 {
 		return true
 	}
-	err := x.ask(l, sent)
+	err := x.consult(l, sent)
 	s.now = time.Now()
 	site.Breaker.Judge(err)
 	s.mu.Lock()
@@ -94,8 +94,9 @@ func (x *index) mark(l *lane.Lane) bool {
 	return true
 }
 
-// ask sends what mark has to say and to ask, in one pipeline, and in a second one only where something is cancelled.
-func (x *index) ask(l *lane.Lane, now time.Time) error {
+// consult sends what mark has to say and to ask, in one pipeline, and in a second one only where something is
+// cancelled.
+func (x *index) consult(l *lane.Lane, now time.Time) error {
 	site := l.Site
 	x.with, x.read, x.now = x.with[:0], false, 0
 	x.said = slices.Grow(x.said[:0], len(x.asked))[:len(x.asked)]

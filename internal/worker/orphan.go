@@ -8,7 +8,7 @@ import (
 )
 
 // orphans are the handlers that ignored their ended context and have not returned. Where they are more than the
-// workers, the slots of the last stay vacant. Both are counted in one step: an orphan that ends while another slot is
+// workers, the places of the last stay vacant. Both are counted in one step: an orphan that ends while another place is
 // left behind must not pass it.
 type orphans struct {
 	mu     sync.Mutex
@@ -16,7 +16,7 @@ type orphans struct {
 	vacant []*worker
 }
 
-// add counts one more, whose slot is s, and says how many there are and whether the slot is left vacant.
+// add counts one more, of the worker s, and says how many there are and whether its place is left vacant.
 func (o *orphans) add(s *worker, most int) (n int, left bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -27,7 +27,7 @@ func (o *orphans) add(s *worker, most int) (n int, left bool) {
 	return o.n, left
 }
 
-// end counts one less, and gives the slot that is vacant no more, or nil.
+// end counts one less, and gives the worker whose place is vacant no more, or nil.
 func (o *orphans) end() (s *worker) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,7 +44,7 @@ func (o *orphans) count() int {
 	return o.n
 }
 
-// orphanEnded gives an empty slot its goroutine back. It is called from the orphan's own, while workers still counts
+// orphanEnded gives a vacant place its goroutine back. It is called from the orphan's own, while workers still counts
 // that one.
 func (r *Pool) orphanEnded() {
 	if s := r.orphans.end(); s != nil {

@@ -97,9 +97,24 @@ func (d *dispatches) unanswered(it *Item, evs []event.Event) []event.Event {
 	return d.worker.report(it, false, evs)
 }
 
+// refusal is what it means that Redis has not executed a verdict.
+type refusal struct {
+	lasts   bool  // a person has to mend it
+	trouble error // the whole site's; nil: the lane's alone, of its delay or dead, and no reason to hold up others
+}
+
+// refusalOf judges why a verdict was refused, of one of several lanes or of the only one.
+func refusalOf(why error, several bool) refusal {
+	class := link.Classify(why)
+	lasts := class == link.Fatal || class == link.Failed
+	if lasts && (several || link.Code(why) == "WRONGTYPE") {
+		return refusal{lasts: true}
+	}
+	return refusal{lasts, why}
+}
+
 // wasRefused takes in that Redis has not executed a verdict. The item stays held, to be sent again, and its worker
-// takes nothing of its lane meanwhile. A release gives its claim back. trouble is for the whole site. s.mu is
-// held.
+// takes nothing of its lane meanwhile. A release gives its claim back. trouble is for the whole site. s.mu is held.
 func (d *dispatches) wasRefused(it *Item, why error, evs []event.Event) (_ []event.Event, trouble error) {
 	s := d.worker
 	it.move(refuse)
@@ -108,28 +123,26 @@ func (d *dispatches) wasRefused(it *Item, why error, evs []event.Event) (_ []eve
 		it.move(withdraw)
 		it.verdict, it.asked = nil, false
 	}
-	class := link.Classify(why)
-	if class != link.Fatal && class != link.Failed {
+	r := refusalOf(why, len(s.r.Lanes) > 1)
+	if !r.lasts {
 		if it.rare != nil {
 			it.rare.refused = time.Time{}
 		}
-		return evs, why
+		return evs, r.trouble
 	}
-	if link.Code(why) != "WRONGTYPE" && len(s.r.Lanes) == 1 {
-		trouble = why
-	} else { // of this lane's delay or dead: no reason to hold up the other workers
+	if r.trouble == nil {
 		evs = append(evs, event.Event{Kind: event.ReceiverError, Channel: it.Lane.Name, Receiver: it.receiver(),
 			Worker: s.n, Fatal: true, Err: why})
 	}
 	if !it.isRefused() {
-		return evs, trouble
+		return evs, r.trouble
 	}
 	if m, now := it.more(), time.Now(); m.refused.IsZero() {
 		m.refused = now
 	} else if now.Sub(m.refused) >= s.r.conf.RefusedFor {
 		evs = d.abandon(it, why, evs)
 	}
-	return evs, trouble
+	return evs, r.trouble
 }
 
 // abandon ends the wait for a verdict that Redis has refused for long, for a reason that only a person can mend. The

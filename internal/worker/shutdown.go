@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 type lifetime struct {
 	TakeCtx        context.Context // ends: nothing more is taken
 	StopTaking     context.CancelFunc
-	settled        chan struct{}   // closed: stopped, and what had not begun is handed back
+	cleared        chan struct{}   // closed: stopped, and what had not begun is handed back
 	handlerCtx     context.Context // ends: handlers' contexts end
 	CancelHandlers context.CancelFunc
 	PoolCtx        context.Context // ends: all goroutines that are left return
@@ -30,7 +31,7 @@ type lifetime struct {
 }
 
 func (l *lifetime) init() {
-	l.settled, l.over = make(chan struct{}), make(chan struct{})
+	l.cleared, l.over = make(chan struct{}), make(chan struct{})
 	l.TakeCtx, l.StopTaking = context.WithCancel(context.Background())
 	l.handlerCtx, l.CancelHandlers = context.WithCancel(context.Background())
 	l.PoolCtx, l.end = context.WithCancel(context.Background())
@@ -39,11 +40,11 @@ func (l *lifetime) init() {
 // Stopped says that nothing more is taken.
 func (l *lifetime) Stopped() bool { return l.TakeCtx.Err() != nil }
 
-// isSettled says whether a worker that has nothing may go home: before, a waiter or a late reply might still bring it
+// isCleared says whether a worker that has nothing may go home: before, a waiter or a late reply might still bring it
 // something.
-func (l *lifetime) isSettled() bool {
+func (l *lifetime) isCleared() bool {
 	select {
-	case <-l.settled:
+	case <-l.cleared:
 		return true
 	default:
 		return false
@@ -68,59 +69,77 @@ func (r *Pool) End() (returned, still int, err error) {
 	graced := e.graced()
 	quiet := e.quiet()
 	r.atEach(func(_ int, s *lane.Site) { handback{r, s}.waiting(graced, quiet.answered) })
-	close(r.settled)
+	close(r.cleared)
 	r.wakeAll()
 	idle := make(chan struct{})
 	go func() {
 		r.workerGroup.Wait()
 		close(idle)
 	}()
-	limit := StartTimeout
+	hurried := false
 	select {
-	case <-idle: // where all is well the rest takes a round trip or two
+	case <-idle:
 	case <-quiet.answered.Done():
 	case <-graced.Done():
-		limit = time.Second // the caller of shutdown waits beyond its time already
+		hurried = true
 	}
 	r.end()
-	if since := quiet.since(); since > 0 {
-		limit = max(0, min(limit, r.conf.ReplyTimeout-since))
-	}
-	e.last, e.cut = context.WithCancelCause(context.Background())
-	defer e.cut(nil)
-	defer context.AfterFunc(r.handlerCtx, func() {
-		link.Sleep(e.last, max(r.conf.Grace, 100*time.Millisecond))
-		e.cut(ErrUnanswered)
+	budget, cancel := context.WithTimeoutCause(context.Background(), e.budget(quiet, hurried), ErrUnanswered)
+	defer cancel()
+	last, cut := context.WithCancelCause(budget)
+	defer cut(nil)
+	defer context.AfterFunc(r.handlerCtx, func() { // the caller's time is over
+		link.Sleep(last, max(r.conf.Grace, 100*time.Millisecond))
+		cut(ErrUnanswered)
 	})()
 	errs := make([]error, len(r.Sites))
-	r.atEach(func(i int, s *lane.Site) { errs[i] = e.handBack(s, limit) })
+	r.atEach(func(i int, s *lane.Site) { errs[i] = e.handBack(last, s) })
 	e.reportUnsettled()
 	still = r.runningNow()
-	e.waitForOthers(limit)
+	e.waitForOthers(last)
 	r.CancelHandlers()
 	return int(r.returned.Load()), still, cmp.Or(errs...)
 }
 
 // ending is a shutdown under way.
-type ending struct {
-	pool *Pool
-	last context.Context // of the last step
-	cut  context.CancelCauseFunc
+type ending struct{ pool *Pool }
+
+// budget is how long the last step may take: the handback at each site, and the wait for the other goroutines. Where
+// all is well that is a round trip or two. Once no handler runs the whole shutdown takes ReplyTimeout at most. hurried:
+// the caller waits beyond its time already.
+func (e *ending) budget(q *quiet, hurried bool) time.Duration {
+	limit := StartTimeout
+	if hurried {
+		limit = time.Second
+	}
+	if since := q.since(); since > 0 {
+		limit = max(0, min(limit, e.pool.conf.ReplyTimeout-since))
+	}
+	if !slices.ContainsFunc(e.pool.Sites, func(s *lane.Site) bool { return !away(s) }) {
+		limit = min(limit, knownAway)
+	}
+	return limit
 }
 
+// knownAway is the budget at a site whose Redis does not take connections.
+const knownAway = 10 * time.Millisecond
+
+// away says whether a site's Redis does not take connections.
+func away(s *lane.Site) bool { return s.Server.Why() != nil && !s.Server.Data.Up() }
+
 // handBack hands back what a site still holds. It returns what kept its Redis from being told.
-func (e *ending) handBack(s *lane.Site, limit time.Duration) error {
-	if s.Server.Why() != nil && !s.Server.Data.Up() {
-		limit = min(limit, 10*time.Millisecond)
+func (e *ending) handBack(ctx context.Context, s *lane.Site) error {
+	if away(s) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, knownAway, ErrUnanswered)
+		defer cancel()
 	}
-	ctx, cancel := context.WithTimeoutCause(e.last, limit, ErrUnanswered)
-	defer cancel()
 	return outage(s, handback{e.pool, s}.all(ctx))
 }
 
 // waitForOthers waits for the goroutines that are no worker's, and closes what they used; where they take too long
 // that is done behind.
-func (e *ending) waitForOthers(limit time.Duration) {
+func (e *ending) waitForOthers(ctx context.Context) {
 	r := e.pool
 	gone := make(chan struct{})
 	go func() {
@@ -134,8 +153,6 @@ func (e *ending) waitForOthers(limit time.Duration) {
 		}
 		close(gone)
 	}()
-	ctx, cancel := context.WithTimeout(e.last, limit)
-	defer cancel()
 	select {
 	case <-gone:
 	case <-ctx.Done():

@@ -10,9 +10,9 @@ import (
 // start gives the next item to handle, begun; nil: nothing may be started now, and a step comes next. A message with an
 // Extra is marked first. In strict order the lanes above are asked before one starts that a waiter brought, or that was
 // taken while they had something.
-func (s *worker) start(turn int32) *Item {
+func (s *worker) start() *Item {
 	for {
-		it, must := s.choose(turn)
+		it, must := s.choose()
 		switch must {
 		case beginNow:
 			return it
@@ -38,7 +38,7 @@ const (
 )
 
 // choose gives the item to start next, and what it needs; with beginNow it has begun, or is nil.
-func (s *worker) choose(turn int32) (next *Item, must need) {
+func (s *worker) choose() (next *Item, must need) {
 	strict := s.r.order.strict()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *worker) choose(turn int32) (next *Item, must need) {
 	case strict && !next.asked && next.Lane.Index > 0:
 		return next, askAbove
 	}
-	s.begin(next, turn)
+	s.begin(next)
 	if len(s.items) > 1 {
 		s.r.watcher.note(next.Started.Add(Stall))
 		for i := 0; strict && i < len(s.items); i++ {

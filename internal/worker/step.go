@@ -30,7 +30,7 @@ type visited struct {
 func (s *worker) step(call *link.Call) bool {
 	r := s.r
 	for {
-		if r.PoolCtx.Err() != nil || r.Stopped() && r.isSettled() && !s.busy() {
+		if r.PoolCtx.Err() != nil || r.Stopped() && r.isCleared() && !s.busy() {
 			return false
 		}
 		stuck := s.plan()
@@ -132,7 +132,7 @@ func (s *worker) visit(v visit, call *link.Call, all *visited) {
 		return
 	}
 	s.passed |= site.Mask
-	unstarted := r.Stopped() && r.isSettled()
+	unstarted := r.Stopped() && r.isCleared()
 	call.Reset()
 	takes := takes{worker: s, site: site, from: v.lanes}
 	takes.add(call) // first, so that the list, which would be empty in between, need not be made anew

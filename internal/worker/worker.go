@@ -39,13 +39,13 @@ type worker struct {
 	moves atomic.Uint64
 
 	hand
-	turns
+	place
 }
 
-// turns says which goroutine works for a worker. The worker's mu guards them.
-type turns struct {
+// place says which goroutine works for a worker. The worker's mu guards it.
+type place struct {
 	vacant     bool                // no goroutine works here until an orphan ends
-	generation int32               // of the goroutine that may work; one of an earlier turn ends
+	generation int32               // of the goroutine that may work; an earlier one ends
 	goroutines map[uint64]struct{} // that run handlers here
 }
 
@@ -65,7 +65,7 @@ func (s *worker) poke() {
 // spawn gives the worker a fresh goroutine; one that works there loses it. s.mu is held.
 func (s *worker) spawn() {
 	s.generation++
-	turn := s.generation
+	generation := s.generation
 	s.vacant = false
 	s.r.workerGroup.Go(func() error {
 		id := Goroutine()
@@ -80,22 +80,22 @@ func (s *worker) spawn() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.goroutines, id)
-			if !home && s.generation == turn { // a handler has called runtime.Goexit
+			if !home && s.generation == generation { // a handler has called runtime.Goexit
 				s.spawn()
 			}
 		}()
-		s.work(turn)
+		s.work(generation)
 		home = true
 		return nil
 	})
 }
 
 // work is the life of a worker: step, handle what the step brought, and again.
-func (s *worker) work(turn int32) {
+func (s *worker) work(generation int32) {
 	call := link.NewCall()
 	for s.step(call) {
-		for it := s.start(turn); it != nil; it = s.start(turn) {
-			if !s.handle(it, turn) {
+		for it := s.start(); it != nil; it = s.start() {
+			if !s.handle(it, generation) {
 				return
 			}
 		}
@@ -142,22 +142,22 @@ func (s *worker) park(d time.Duration) {
 
 // handle has an item handled and files its verdict, also where the handler ends its goroutine. False: the handler
 // became an orphan meanwhile, and its goroutine has lost its place.
-func (s *worker) handle(it *Item, turn int32) (stays bool) {
+func (s *worker) handle(it *Item, generation int32) (stays bool) {
 	returned := false
 	defer func() {
 		if !returned {
 			it.Returned()
-			s.decide(it, turn, s.r.conf.Judge(it, it.message, ErrExited))
+			s.decide(it, generation, s.r.conf.Judge(it, it.message, ErrExited))
 		}
 	}()
 	v := s.r.conf.Handle(it)
 	returned = true
-	return s.decide(it, turn, v)
+	return s.decide(it, generation, v)
 }
 
 // decide files the verdict of a handler that has returned. False: it is an orphan, and its goroutine has lost its
 // place.
-func (s *worker) decide(it *Item, turn int32, v *custody.Verdict) (stays bool) {
+func (s *worker) decide(it *Item, generation int32, v *custody.Verdict) (stays bool) {
 	now := time.Now()
 	it.cancel(context.Canceled)
 	s.mu.Lock()
@@ -165,7 +165,7 @@ func (s *worker) decide(it *Item, turn int32, v *custody.Verdict) (stays bool) {
 	if it.state == concluding {
 		took = it.took
 	}
-	if stays = s.generation == turn; stays {
+	if stays = s.generation == generation; stays {
 		s.file(it, v, took)
 	}
 	s.mu.Unlock()

@@ -150,8 +150,8 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// A slot is left vacant because there is an orphan too many, unless that orphan ends meanwhile. No order of the two
-// loses the slot.
+// A place is left vacant because there is an orphan too many, unless that orphan ends meanwhile. No order of the two
+// loses the place.
 func TestOrphans(t *testing.T) {
 	for range 50_000 {
 		var o orphans
@@ -177,15 +177,15 @@ func TestNothingBeginsAfterStop(t *testing.T) {
 	s := redistest.Shared(t)
 	keys := store.KeysOf(redistest.Name(t))
 	r := testPool(t, s, keys, 1, func(*Config) {})
-	slot := r.workers[0]
-	slot.now = time.Now()
-	slot.items, slot.passed = []*Item{{Lane: r.Lanes[0]}}, allLanes
-	slot.mu.Lock()
+	w := r.workers[0]
+	w.now = time.Now()
+	w.items, w.passed = []*Item{{Lane: r.Lanes[0]}}, allLanes
+	w.mu.Lock()
 	claimed := make(chan *Item)
-	go func() { claimed <- slot.start(0) }()
+	go func() { claimed <- w.start() }()
 	time.Sleep(20 * time.Millisecond) // so that it stands before mu; if it does not, there is nothing to see
 	r.StopTaking()
-	slot.mu.Unlock()
+	w.mu.Unlock()
 	if it := <-claimed; it != nil {
 		t.Error("a message was begun that End may have handed back")
 	}
@@ -203,8 +203,8 @@ func TestVerdictDuringEnd(t *testing.T) {
 	goOn := map[bool]chan struct{}{false: make(chan struct{}), true: make(chan struct{})} // by whether it is the last
 	var mu sync.Mutex
 	decided := func(it *Item) bool {
-		it.slot.mu.Lock()
-		defer it.slot.mu.Unlock()
+		it.worker.mu.Lock()
+		defer it.worker.mu.Unlock()
 		return it.state == decided
 	}
 	until := func(what string, is func() bool) {
