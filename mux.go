@@ -25,9 +25,9 @@ func Mux(prototypes ...IMessage) IMessage { return &mux{prototypes} }
 
 type mux struct{ prototypes []IMessage }
 
-// Channel is that of the first prototype.
+// Channel is that of the first prototype, and empty where there is none.
 func (m *mux) Channel() string {
-	if isNil(m.prototypes[0]) {
+	if len(m.prototypes) == 0 || isNil(m.prototypes[0]) {
 		return ""
 	}
 	return m.prototypes[0].Channel()
