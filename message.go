@@ -62,13 +62,25 @@ func isNil(m IMessage) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
+// carrier is a Kind, whose value may have the optional methods.
+type carrier interface{ carried() any }
+
 // offers gives the optional methods of a message: its own, or those of the value that a Kind carries.
 func offers[I any](m IMessage) (I, bool) {
 	i, ok := m.(I)
-	if k, is := m.(interface{ carried() any }); is && !ok {
+	if k, is := m.(carrier); is && !ok {
 		i, ok = k.carried().(I)
 	}
 	return i, ok
+}
+
+// timeouter is offers[Timeouter], which every message is asked for: outside of a generic func an assertion is cached.
+func timeouter(m IMessage) (Timeouter, bool) {
+	t, ok := m.(Timeouter)
+	if k, is := m.(carrier); is && !ok {
+		t, ok = k.carried().(Timeouter)
+	}
+	return t, ok
 }
 
 // Handler handles one message; Queue.Wrap puts middleware around the innermost one, which calls m.Resolve.

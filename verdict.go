@@ -106,7 +106,7 @@ func (h handling) decode() (m IMessage, err error) {
 		return nil, custody.Undecodable(err)
 	}
 	var timeout time.Duration
-	if t, ok := offers[Timeouter](m); ok && h.Timeout() == 0 {
+	if t, ok := timeouter(m); ok && h.Timeout() == 0 {
 		h.Decoded(m, 0) // for judge, if this ends the goroutine
 		guard("Timeout", func() error { timeout = t.Timeout(); return nil }, func(e error) { err = e })
 	}

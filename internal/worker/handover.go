@@ -247,9 +247,8 @@ func (h *handover) settle(sent []held, replies []link.Reply) (cut bool) {
 			it.move(parted)
 		default:
 			it.move(execute)
-			found := s.outcome(it, rep)
+			evs = s.left(it, rep, evs)
 			s.remove(it)
-			evs = s.report(it, found, evs)
 		}
 		s.mu.Unlock()
 	}

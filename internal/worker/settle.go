@@ -42,7 +42,7 @@ func (d *dispatches) settle(replies []link.Reply) (trouble error) {
 			switch {
 			case rep.Err == nil:
 				it.move(execute)
-				evs = s.report(it, s.outcome(it, rep), evs)
+				evs = s.left(it, rep, evs)
 			case lane.Broke(rep.Err):
 				evs = d.unanswered(it, evs)
 				it.Lane.Site.MustHandOver(rep.Err)
@@ -94,7 +94,8 @@ func (d *dispatches) unanswered(it *Item, evs []event.Event) []event.Event {
 	if it.verdict.Fate == store.Released {
 		return evs
 	}
-	return d.worker.report(it, false, evs)
+	h := it.custody(d.worker)
+	return d.worker.report(it, &h, false, evs)
 }
 
 // refusal is what it means that Redis has not executed a verdict.
@@ -165,22 +166,24 @@ func (d *dispatches) abandon(it *Item, why error, evs []event.Event) []event.Eve
 	return append(evs, e)
 }
 
-// outcome says whether the verdict's reply means that the element was there. s.mu is held.
-func (s *worker) outcome(it *Item, rep link.Reply) bool {
+// left takes in the answer to an item's verdict, and adds what it came to. s.mu is held.
+func (s *worker) left(it *Item, rep link.Reply, evs []event.Event) []event.Event {
 	h, sent := it.custody(s), it.verdict
-	var l store.LeaveAnswer
-	l, it.verdict = h.Left(sent, rep)
+	l, v := h.Left(sent, rep)
+	if v != sent {
+		it.verdict = v
+	}
 	if s.r.conf.Emit != nil && (l.Trimmed > 0 || len(l.Followed) > 0) {
 		s.r.emit(h.Beside(sent, l)...)
 	}
-	if l.Found && it.verdict.Fate == store.Retried {
+	if l.Found && v.Fate == store.Retried {
 		it.Lane.Promoter.ScheduledHere(sent.Wait)
 	}
-	return l.Found
+	return s.report(it, &h, l.Found, evs)
 }
 
-// report adds what an item whose verdict was executed came to. s.mu is held.
-func (s *worker) report(it *Item, found bool, evs []event.Event) []event.Event {
+// report adds what an item whose verdict was executed came to; h is the item. s.mu is held.
+func (s *worker) report(it *Item, h *custody.Held, found bool, evs []event.Event) []event.Event {
 	v := it.verdict
 	if v.Fate == store.Released && v != custody.Release && found && s.r.handlerCtx.Err() != nil {
 		s.r.returned.Add(1)
@@ -190,7 +193,6 @@ func (s *worker) report(it *Item, found bool, evs []event.Event) []event.Event {
 	}
 	evs = slices.Grow(evs, 1)[:len(evs)+1]
 	e := &evs[len(evs)-1] // zero, and written in place
-	h := it.custody(s)
 	if !h.Report(e, v, found, it.inDoubt()) {
 		return evs[:len(evs)-1]
 	}
