@@ -54,7 +54,7 @@ func New(k *store.Keys, s *link.Server, p Promoter) *Lane {
 var (
 	errStopped    = errors.New("shunt: the receiver takes nothing more")
 	errHandover   = errors.New("shunt: a handover is under way")
-	errStale      = errors.New("shunt: Redis has not answered a beat for two thirds of the lease")
+	errStale      = errors.New("shunt: Redis has not answered a beat for two thirds of the lease's term")
 	errUnreadable = errors.New("shunt: the channel could not be read")
 )
 

@@ -301,6 +301,7 @@ func TestExchange(t *testing.T) {
 // Suspects are one at a time, and wait where Redis refuses to give any.
 func TestSuspects(t *testing.T) {
 	b := newBed(t, 2)
+	b.joins(t)
 	l, now := b.Lanes[1], time.Now()
 	if b.SuspectsWait(now) || b.Suspects.Claim(l, now) {
 		t.Error("there are none")

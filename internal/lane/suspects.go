@@ -19,10 +19,10 @@ func (u *Suspects) wanted(l *Lane, now time.Time) bool {
 	return l.MayHaveSuspects.Load() && !u.wait.Lasts(now)
 }
 
-// SuspectsWait says whether a lane of the site may have suspects to take, and none is held.
+// SuspectsWait says whether a lane of the site may have suspects that may be taken now, and none is held.
 func (s *Site) SuspectsWait(now time.Time) bool {
 	for _, l := range s.Lanes {
-		if s.Suspects.wanted(l, now) {
+		if n, _, _ := l.MayTake(now); n > 0 && s.Suspects.wanted(l, now) {
 			return !s.Suspects.busy.Load()
 		}
 	}

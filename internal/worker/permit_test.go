@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Of a closed lane nothing starts: not what is enqueued, not what a blocked take brings that could not be ended, and no
@@ -99,4 +100,23 @@ func TestClosedLaneReleases(t *testing.T) {
 	}
 	f.Lanes[0].Open()
 	f.until(5*time.Second, "all are handled", func() bool { return f.seen(0, 400) == 400 })
+}
+
+// A closed lane may have suspects: idle workers sleep all the same. They asked the other lanes as fast as they could.
+func TestSuspectsOfClosedLane(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	f := newFake(t, s, p.URL(), 2, 2, func(*Item, int) error { return nil },
+		func(c *Config) { c.Order = NewOrder(nil) })
+	s.Do("LPUSH", f.keys[0].Suspect, "1")
+	f.Lanes[0].Close(t.Context(), errors.New("a test"))
+	f.Suspects(f.Lanes[0])
+	takes := p.On(redistest.ByScript(store.Take)(f.keys[1].Name), 0, redistest.Pass)
+	time.Sleep(300 * time.Millisecond) // in which there were hundreds
+	if n := takes.Struck(); n > 10 {
+		t.Errorf("%d takes of an empty lane", n)
+	}
+	f.Lanes[0].Open()
+	f.until(8*time.Second, "the suspect is handled", func() bool { return f.seen(1, 2) == 1 })
 }
