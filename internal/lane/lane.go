@@ -92,11 +92,15 @@ func (l *Lane) othersOpen(now time.Time) bool {
 	return false
 }
 
-// CouldNotBeRead has others taken from in place of the lane, for a while.
-func (l *Lane) CouldNotBeRead() { l.unreadable.Begin(time.Now(), link.MaxTrouble) }
+// unreadableFor is how long others are taken from in place of a lane that could not be read.
+const unreadableFor = time.Second
 
-// Close withdraws the permit until Open: nothing of the lane is taken or started. A blocked take is ended, within ctx.
-// What such a take brings all the same goes back unhandled, as does what workers hold and have not started.
+// CouldNotBeRead has others taken from in place of the lane, for a second.
+func (l *Lane) CouldNotBeRead() { l.unreadable.Begin(time.Now(), unreadableFor) }
+
+// Close withdraws the permit until Open: nothing of the lane is taken or started, but for what a worker starts just
+// then. A blocked take is ended, within ctx. What such a take brings all the same goes back unhandled, as does what
+// workers hold and have not started.
 func (l *Lane) Close(ctx context.Context, why error) {
 	l.closed.Store(&why)
 	l.Site.conf.Wake()

@@ -29,6 +29,13 @@ func (h *hand) busy() bool {
 	return len(h.items) > 0
 }
 
+// holds says whether something of some lanes is held.
+func (h *hand) holds(of uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.items, func(it *Item) bool { return of&(1<<it.Lane.Index) != 0 })
+}
+
 // allLanes is every lane, as bits by their index.
 const allLanes = math.MaxUint64
 

@@ -62,17 +62,17 @@ func (s *worker) choose() (next *Item, must need) {
 }
 
 // askAbove asks the lanes above an item's own once more. What they have is started in its place, and the item goes back
-// to where it came from. False: they could not be asked.
+// to where it came from. Another site that refuses is left out, as a step leaves it out. False: they could not be
+// asked.
 func (s *worker) askAbove(it *Item) bool {
 	got, asked := false, true
 	above := s.r.open(s.now, allLanes<<it.Lane.Index)
-	for from := 0; from < len(above) && !got && asked; {
-		to := from + 1
-		for to < len(above) && above[to].Site == above[from].Site {
-			to++
+	for len(above) > 0 && !got && asked {
+		v := firstOf(above)
+		above = above[len(v.lanes):]
+		if v.site == it.Lane.Site || v.site.Breaker.Pass() == 0 {
+			got, asked = s.askSome(v)
 		}
-		got, asked = s.askSome(visit{above[from].Site, above[from:to:to]})
-		from = to
 	}
 	s.mu.Lock()
 	it.asked = asked
@@ -88,11 +88,13 @@ func (s *worker) askAbove(it *Item) bool {
 // askSome asks lanes of one site for one message, by script. asked: they were asked.
 func (s *worker) askSome(v visit) (got, asked bool) {
 	if !v.site.Enter() {
+		v.site.Breaker.Back()
 		return false, false
 	}
 	defer v.site.Leave()
 	s.passed |= v.site.Mask
 	if s.r.Stopped() {
+		v.site.Breaker.Back()
 		return false, false
 	}
 	call := link.NewCall()

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/lane"
@@ -12,6 +13,16 @@ import (
 type visit struct {
 	site  *lane.Site
 	lanes []*lane.Lane // to take from, in this order; none: verdicts alone
+	later bool         // lanes of other sites come first in order, and were asked before
+}
+
+// firstOf is the visit of those lanes that come first in order and are of one site.
+func firstOf(lanes []*lane.Lane) visit {
+	n := 1
+	for n < len(lanes) && lanes[n].Site == lanes[0].Site {
+		n++
+	}
+	return visit{site: lanes[0].Site, lanes: lanes[:n:n]}
 }
 
 // visited is what the visits of a step have come to.
@@ -54,7 +65,7 @@ func (s *worker) step(call *link.Call) bool {
 		case !all.sent: // what brings it something pokes it, and so do the end of a handover and of the handback
 			s.rest(time.Second)
 		case s.mustSendSingly(): // at once
-		case all.empty && !all.more && !all.trouble && !s.busy():
+		case all.empty && !all.more && !all.trouble && !s.holds(s.passed):
 			call.Drop()
 			s.park(all.wait)
 		case stuck:
@@ -77,16 +88,15 @@ func (s *worker) plan() (stuck bool) {
 		open = r.order.turn(r.Lanes, open)
 	}
 	if len(r.Sites) == 1 {
-		s.visits = append(s.visits, visit{r.Sites[0], open})
+		s.visits = append(s.visits, visit{site: r.Sites[0], lanes: open})
 		return stuck
 	}
 	met := uint64(0) // the lanes of the sites that are visited
-	for from := 0; from < len(open); {
-		site, to := open[from].Site, from+1
-		for to < len(open) && open[to].Site == site {
-			to++
-		}
-		s.visits, met, from = append(s.visits, visit{site, open[from:to:to]}), met|site.Mask, to
+	for len(open) > 0 {
+		v := firstOf(open)
+		v.later = met != 0
+		open = open[len(v.lanes):]
+		s.visits, met = append(s.visits, v), met|v.site.Mask
 	}
 	for _, site := range r.Sites {
 		if met&site.Mask == 0 {
@@ -117,6 +127,15 @@ func (r *Pool) open(now time.Time, bars uint64) []*lane.Lane {
 	return r.Lanes
 }
 
+// permitted are the lanes that may be taken from, asked inside the gate, of those that might when the step was planned.
+func permitted(lanes []*lane.Lane, now time.Time) []*lane.Lane {
+	barred := func(l *lane.Lane) bool { n, _, _ := l.MayTake(now); return n == 0 }
+	if !slices.ContainsFunc(lanes, barred) {
+		return lanes
+	}
+	return slices.DeleteFunc(slices.Clone(lanes), barred)
+}
+
 // visit sends a site the verdicts that are its own, and takes from the lanes.
 func (s *worker) visit(v visit, call *link.Call, all *visited) {
 	r, site := s.r, v.site
@@ -134,7 +153,7 @@ func (s *worker) visit(v visit, call *link.Call, all *visited) {
 	s.passed |= site.Mask
 	unstarted := r.Stopped() && r.isCleared()
 	call.Reset()
-	takes := takes{worker: s, site: site, from: v.lanes}
+	takes := takes{worker: s, site: site, from: permitted(v.lanes, s.now), later: v.later}
 	takes.add(call) // first, so that the list, which would be empty in between, need not be made anew
 	took := call.Len()
 	s.sent.reset()

@@ -19,6 +19,7 @@ type takes struct {
 	got     int
 	script  bool
 	suspect bool
+	later   bool  // lanes of other sites come first
 	above   bool  // the last reply counts the lanes above that have something
 	again   bool  // there may be more at once
 	bytes   int64 // reserved for large elements
@@ -106,9 +107,11 @@ func (t *takes) receive(replies []link.Reply, order int64) (empty bool, trouble 
 	s, r := t.worker, t.worker.r
 	t.batch.order = order
 	t.items = s.took[:0]
-	asked := true
+	asked := !t.later // else those before were asked, and may have something by now
 	if t.above {
-		asked, replies = t.counted(replies)
+		var nothing bool
+		nothing, replies = t.counted(replies)
+		asked = asked && nothing
 	}
 	for i, rep := range replies {
 		switch {
