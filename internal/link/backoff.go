@@ -61,6 +61,9 @@ type Breaker struct {
 	trying bool // a step was let through, and Judge has not heard of it yet
 }
 
+// On says whether Redis refuses just now.
+func (b *Breaker) On() bool { return b.on.Load() }
+
 // Pass returns how long to wait before a step. While Redis refuses, only one caller a wait gets zero.
 func (b *Breaker) Pass() time.Duration {
 	if !b.on.Load() {

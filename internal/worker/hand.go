@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 )
 
@@ -15,7 +16,7 @@ type hand struct {
 	mu         sync.Mutex
 	items      []*Item      // the one taken first first
 	refused    link.Holdoff // of its own verdicts, whatever Redis answers other workers
-	sendSingly bool         // what is over goes one by one next time
+	sendSingly uint64       // the lanes of which what is over goes one by one next time, as bits by their index
 	kept       struct {     // for its memory
 		over []*Item       // collect's
 		evs  []event.Event // settle's
@@ -50,7 +51,7 @@ func (h *hand) barred(now time.Time, several bool) (bars uint64, stuck bool) {
 		case it.state == judging || it.isDecided():
 		case it.isRefused() && several && it.rare != nil && !it.rare.refused.IsZero():
 			bars, stuck = bars|1<<l.Index, true
-		case it.isRefused(), it.state == unknown, it.state == queued && !l.MayStart(now):
+		case it.isRefused(), it.state == unknown, it.state == queued && (!l.MayStart(now) || l.Site.Breaker.On()):
 			bars |= l.Site.Mask
 		default:
 			return allLanes, false
@@ -84,8 +85,11 @@ func (h *hand) ready(now time.Time, of uint64) bool {
 func (h *hand) mustSendSingly() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.sendSingly && slices.ContainsFunc(h.items, (*Item).isDecided)
+	return slices.ContainsFunc(h.items, func(it *Item) bool { return it.isDecided() && h.sendsSingly(it.Lane) })
 }
+
+// sendsSingly says whether what is over of a lane goes one by one. mu is held.
+func (h *hand) sendsSingly(l *lane.Lane) bool { return h.sendSingly&(1<<l.Index) != 0 }
 
 // clearHoldoff ends the wait for refused verdicts where none is left. mu is held.
 func (h *hand) clearHoldoff() {

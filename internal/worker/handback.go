@@ -113,7 +113,7 @@ func (b handback) flush(ctx context.Context) {
 			s := workers[len(of)]
 			sent := dispatches{worker: s}
 			s.mu.Lock()
-			s.refused, s.sendSingly = link.Holdoff{}, true // there is no later
+			s.refused, s.sendSingly = link.Holdoff{}, allLanes // there is no later
 			sent.collect(b.site, c, false)
 			s.mu.Unlock()
 			for _, it := range sent.items {

@@ -23,12 +23,13 @@ func (d *dispatches) settle(replies []link.Reply) (trouble error) {
 	var refusal error
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sendSingly = false
+	site := d.all[0].items[0].Lane.Site // they are all of one
+	s.sendSingly &^= site.Mask
 	evs := s.kept.evs[:0]
 	for i, c := range d.all {
 		forgotten := c.items[0].ID() == "" && link.Code(replies[i].Err) == "NOSCRIPT"
 		if c.form == first && (forgotten || !store.FirstReply(replies[i])) {
-			s.sendSingly = true // others were first, or an LREM needs no script: each by itself
+			s.sendSingly |= site.Mask // others were first, or an LREM needs no script: each by itself
 			for _, it := range c.items {
 				it.move(parted)
 			}
@@ -45,7 +46,7 @@ func (d *dispatches) settle(replies []link.Reply) (trouble error) {
 				evs = s.left(it, rep, evs)
 			case lane.Broke(rep.Err):
 				evs = d.unanswered(it, evs)
-				it.Lane.Site.MustHandOver(rep.Err)
+				site.MustHandOver(rep.Err)
 			default:
 				refusal = cmp.Or(refusal, rep.Err)
 				var bad error
@@ -119,7 +120,7 @@ func refusalOf(why error, several bool) refusal {
 func (d *dispatches) wasRefused(it *Item, why error, evs []event.Event) (_ []event.Event, trouble error) {
 	s := d.worker
 	it.move(refuse)
-	s.sendSingly = true
+	s.sendSingly |= it.Lane.Site.Mask
 	if it.verdict == custody.Release && !s.r.Stopped() {
 		it.move(withdraw)
 		it.verdict, it.asked = nil, false

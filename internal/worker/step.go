@@ -2,7 +2,7 @@ package worker
 
 import (
 	"cmp"
-	"slices"
+	"math"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/lane"
@@ -27,7 +27,6 @@ func firstOf(lanes []*lane.Lane) visit {
 
 // visited is what the visits of a step have come to.
 type visited struct {
-	closed  bool          // a site's gate was
 	sent    bool          // something was
 	got     bool          // a message was taken
 	empty   bool          // takes have found nothing
@@ -58,13 +57,11 @@ func (s *worker) step(call *link.Call) bool {
 			return true
 		case !all.sent && s.ready(s.now, s.passed) && !r.Stopped():
 			return true // brought by a waiter, or to be asked for once more
-		case !all.sent && all.wait > 0:
-			s.rest(all.wait)
-		case !all.sent && !all.closed && s.busy():
-			s.rest(Stall)
-		case !all.sent: // what brings it something pokes it, and so do the end of a handover and of the handback
-			s.rest(time.Second)
+		case !all.sent:
+			s.rest(s.pause(all.wait))
 		case s.mustSendSingly(): // at once
+		case s.ready(s.now, s.passed) && !r.Stopped():
+			return true // left aside while its site refused
 		case all.empty && !all.more && !all.trouble && !s.holds(s.passed):
 			call.Drop()
 			s.park(all.wait)
@@ -74,6 +71,20 @@ func (s *worker) step(call *link.Call) bool {
 			s.rest(Stall)
 		}
 	}
+}
+
+// pause is how long to wait where nothing could be sent. What brings the worker something pokes it, and so do the end
+// of a handover and of a handback. refused: after that a site that refuses is tried again; 0: none refuses.
+func (s *worker) pause(refused time.Duration) time.Duration {
+	switch {
+	case s.holds(s.passed):
+		return Stall
+	case refused > 0 && s.passed == 0:
+		return refused
+	case refused > 0:
+		return min(refused, time.Second)
+	}
+	return time.Second
 }
 
 // plan lays out the visits of a step. Lanes that follow one another in their turn and are of one site share one. A site
@@ -127,13 +138,25 @@ func (r *Pool) open(now time.Time, bars uint64) []*lane.Lane {
 	return r.Lanes
 }
 
-// permitted are the lanes that may be taken from, asked inside the gate, of those that might when the step was planned.
-func permitted(lanes []*lane.Lane, now time.Time) []*lane.Lane {
-	barred := func(l *lane.Lane) bool { n, _, _ := l.MayTake(now); return n == 0 }
-	if !slices.ContainsFunc(lanes, barred) {
-		return lanes
+// permitted are the lanes that may be taken from, asked inside the gate, of those that might when the step was planned;
+// and how many messages each may give.
+func permitted(lanes []*lane.Lane, now time.Time) (open []*lane.Lane, most int) {
+	most = math.MaxInt
+	for i, l := range lanes {
+		n, _, _ := l.MayTake(now)
+		switch {
+		case n > 0 && open == nil:
+			most = min(most, n)
+		case n > 0:
+			open, most = append(open, l), min(most, n)
+		case open == nil:
+			open = append(make([]*lane.Lane, 0, len(lanes)), lanes[:i]...)
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(lanes), barred)
+	if open == nil {
+		open = lanes
+	}
+	return open, most
 }
 
 // visit sends a site the verdicts that are its own, and takes from the lanes.
@@ -147,13 +170,13 @@ func (s *worker) visit(v visit, call *link.Call, all *visited) {
 	}
 	if !site.Enter() {
 		site.Breaker.Back()
-		all.closed = true
 		return
 	}
 	s.passed |= site.Mask
 	unstarted := r.Stopped() && r.isCleared()
 	call.Reset()
-	takes := takes{worker: s, site: site, from: permitted(v.lanes, s.now), later: v.later}
+	takes := takes{worker: s, site: site, later: v.later}
+	takes.from, takes.most = permitted(v.lanes, s.now)
 	takes.add(call) // first, so that the list, which would be empty in between, need not be made anew
 	took := call.Len()
 	s.sent.reset()

@@ -15,6 +15,7 @@ type takes struct {
 	worker  *worker
 	site    *lane.Site
 	from    []*lane.Lane // what each source of the script stands for; the only one, without a script
+	most    int          // that each of them may give
 	n       int
 	got     int
 	script  bool
@@ -63,9 +64,8 @@ func (t *takes) add(call *link.Call) {
 			return
 		}
 	}
-	may, _, _ := t.from[0].MayTake(s.now)
-	t.n = min(s.pace.want(r), may)
-	if t.script && t.n > 0 {
+	t.n = min(s.pace.want(r), t.most)
+	if t.script {
 		t.ask(call)
 		return
 	}

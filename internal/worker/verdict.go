@@ -140,7 +140,7 @@ func (it *Item) alike(o *Item) bool {
 // once those before them in the call have left the list. Nothing may have to be kept of them. The worker's mu is held.
 func (d *dispatches) areFirst(its []*Item) bool {
 	s := d.worker
-	if len(its) < 3 || s.sendSingly {
+	if len(its) < 3 || s.sendsSingly(its[0].Lane) {
 		return false
 	}
 	left := its

@@ -85,11 +85,14 @@ func (w *watcher) look() time.Time {
 	for _, s := range w.pool.workers {
 		s.mu.Lock()
 		busy, rest, vacant := time.Time{}, uint64(0), s.vacant
-		for _, it := range s.items {
-			switch {
+		for i := 0; i < len(s.items); i++ {
+			switch it := s.items[i]; {
 			case it.atWork():
 				busy = it.Started
 				soonest(w.time(s, it, now))
+				if i < len(s.items) && s.items[i] != it {
+					i-- // it was taken out of hand
+				}
 			case it.state == queued || it.unsent():
 				rest |= 1 << it.Lane.Index
 			}

@@ -308,3 +308,27 @@ func TestParkLooksForSuspects(t *testing.T) {
 		<-parked
 	}
 }
+
+// The watcher gives a lost handler up, and its worker holds something besides: it looked at what it had just removed.
+func TestWatcherGivesUpBesideAnother(t *testing.T) {
+	s := redistest.Shared(t)
+	keys := store.KeysOf(redistest.Name(t))
+	r := testPool(t, s, keys, 1, func(c *Config) { c.Handle = func(*Item) *custody.Verdict { return custody.Ack } })
+	w := r.workers[0]
+	lostOne := &Item{Lane: r.Lanes[0], state: lost, batch: new(takeBatch)}
+	lostOne.worker, lostOne.Started, lostOne.timeout = w, time.Now().Add(-time.Hour), -1
+	lostOne.cancel(custody.ErrLeaseLost)
+	lostOne.more().giveUp = time.Second
+	other := &Item{Lane: r.Lanes[0], batch: new(takeBatch)}
+	w.items = []*Item{lostOne, other}
+	r.watcher.look()
+	w.mu.Lock()
+	if len(w.items) > 0 && w.items[0] == lostOne || r.orphans.count() != 1 {
+		t.Errorf("%d held, %d orphans", len(w.items), r.orphans.count())
+	}
+	w.mu.Unlock()
+	r.StopTaking()
+	r.CancelHandlers()
+	r.orphanEnded()
+	r.End()
+}
