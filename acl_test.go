@@ -25,7 +25,7 @@ import (
 )
 
 // aclLines are the lines of docs/access.md that make its Redis user and widen its rights. They say what shunt must be
-// allowed, what it can do without, and what ids and the like need besides.
+// allowed, what it can do without, and what ids and the like, and pulls, have besides.
 func aclLines(t *testing.T) (must, may, ids []string) {
 	t.Helper()
 	var lines [][]string
@@ -34,11 +34,11 @@ func aclLines(t *testing.T) (must, may, ids []string) {
 			lines = append(lines, words[3:])
 		}
 	}
-	if len(lines) != 3 {
+	if len(lines) != 4 {
 		t.Fatalf("docs/access.md has %d lines that begin with ACL SETUSER shunt: want what is needed, what is "+
-			"optional, and what ids need", len(lines))
+			"optional, what ids need, and what pulls may have", len(lines))
 	}
-	return lines[0], lines[1], lines[2]
+	return lines[0], lines[1], slices.Concat(lines[2], lines[3])
 }
 
 var aclUsers atomic.Int64
@@ -289,7 +289,41 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 	if err != nil {
 		return fmt.Errorf("receive ordered: %w", err)
 	}
-	return errors.Join(wait("both ranks", func() bool { return ordered.Load() == 2 }), down(ctx))
+	if err := errors.Join(wait("both ranks", func() bool { return ordered.Load() == 2 }), down(ctx)); err != nil {
+		return err
+	}
+	return pullout(ctx, q)
+}
+
+// pullout takes messages through the transitions of those that are pulled.
+func pullout(ctx context.Context, q *bench) error {
+	all := []IMessage{q.kind(nil).Message(1), q.kind(nil).Message(2), q.kind(nil).Message(3), q.kind(nil).Message(4)}
+	if err := q.EnqueueAll(ctx, all); err != nil {
+		return err
+	}
+	o := PullOptions{Channels: []string{q.name}, Max: 3, Lease: time.Minute, Wait: 10 * time.Second}
+	ms, err := q.Pull(ctx, o)
+	if err != nil || len(ms) != 3 {
+		return fmt.Errorf("pulled %d: %w", len(ms), err)
+	}
+	err = errors.Join(ms[0].Extend(ctx, time.Minute), ms[0].Ack(ctx), q.Ack(ctx, ms[1].Receipt), ms[2].Release(ctx))
+	o.Max, o.Lease = 2, 50*time.Millisecond
+	late, bad := q.Pull(ctx, o)
+	if err := errors.Join(err, bad); err != nil || len(late) != 2 {
+		return fmt.Errorf("pulled %d: %w", len(late), err)
+	}
+	o.Lease = time.Minute
+	for n := 0; n < 2; n += len(ms) { // they come back
+		if ms, err = q.Pull(ctx, o); err != nil || len(ms) == 0 {
+			return fmt.Errorf("pulled %d: %w", len(ms), err)
+		}
+		for _, m := range ms {
+			if err := m.Fail(ctx, Reject(errOops)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // A user with the first of the page's lines does everything but what the page calls optional, and hears of no refusal.
@@ -551,6 +585,16 @@ func TestACLByID(t *testing.T) {
 		c.Add("PUBLISH", k.Recur, "")
 	})
 	b.must(err)
+
+	b.must(b.Upkeep(ctx))
+	pulled := make(chan error, 1)
+	go func() {
+		_, err := b.Pull(ctx, PullOptions{Channels: []string{b.name + "pulled"}, Wait: 10 * time.Second})
+		pulled <- err
+	}()
+	b.until(5*time.Second, "it waits", func() bool { return b.callers() == 1 })
+	b.must(b.Enqueue(ctx, Raw(b.name+"pulled", nil)))
+	b.must(<-pulled)
 
 	s.Do("HSET", k.Running, "stale", "gone/0 1 1")
 	b.must(store.Upkeep(context.Background(), b.server.Data, k, new(store.Scan), time.Now()))

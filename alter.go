@@ -99,8 +99,11 @@ func (q *Queue) lives(ctx context.Context, k *store.Keys, r Ref) (s Status, seri
 // handler then returns an error the message is dropped, and if nil it is acked. Until then its id stays taken. Cancel
 // returns the message's status as it was before the call. ErrNotFound: there is no such message, or it is over or dead.
 //
+// If the message is leased, it ends when its holder settles it by Fail or Release, or its lease ends.
+//
 // Of a message without an ID that is being handled nothing is noted in Redis: the cancellation is published once. Where
-// nobody listens, Cancel returns ErrRunning. A receiver that misses it handles the message to its end.
+// nobody listens, and of one that is leased, Cancel returns ErrRunning. A receiver that misses it handles the message
+// to its end.
 func (q *Queue) Cancel(ctx context.Context, r Ref) (Status, error) {
 	if err := r.check(); err != nil {
 		return Status{}, err
@@ -144,7 +147,7 @@ func (q *Queue) cancelBySerial(ctx context.Context, k *store.Keys, r Ref) (befor
 		switch serial := r.ulid(); {
 		case e.State == StateDead || e.State == StateDone:
 			return done, &overError{e.State}
-		case e.State == StateDoing && serial == ulid.ULID{}: // a bare payload, of which no worker could be asked
+		case e.State == StateLeased, e.State == StateDoing && serial == ulid.ULID{}: // nobody who has it could be asked
 			return done, ErrRunning
 		case e.State == StateDoing:
 			heard, err := store.CancelHint(ctx, asker{q: q}, k, serial)
@@ -267,7 +270,7 @@ func (q *Queue) postponeBySerial(ctx context.Context, k *store.Keys, r Ref, to d
 		switch e.State {
 		case StateDead, StateDone:
 			return done, &overError{e.State}
-		case StateDoing:
+		case StateDoing, StateLeased:
 			return done, ErrRunning
 		case StateDelay:
 			p, err := store.RunPostpone(ctx, asker{q: q}, k, "", ulid.ULID{}, to.mode, to.ms, e.raw, true)
@@ -321,7 +324,7 @@ func (q *Queue) Delete(ctx context.Context, r Ref) error {
 	err := q.alter(ctx, k, r, func(e Entry) (change, error) {
 		ref := e.Ref()
 		switch e.State {
-		case StateDoing:
+		case StateDoing, StateLeased:
 			return done, ErrRunning
 		case StateDone:
 			_, err := store.RunDrop(ctx, asker{q: q}, k, e.ID, ref.ulid())

@@ -17,6 +17,22 @@ const (
 	existsChunk = 1000     // lists that one pipeline asks for
 )
 
+// undertaker empties the lists of a channel's dead receivers, a bounded part at a time.
+type undertaker struct {
+	q        *Queue
+	ctx      context.Context
+	server   *link.Server
+	keys     *store.Keys
+	fence    func() store.Fence
+	fatal    func(error) bool // reports an error that waiting does not mend, and says whether it is one
+	suspects func()           // there are some
+
+	claimed []string  // members of receivers.dead whose lists are still to be emptied
+	asked   time.Time // when they were claimed
+	burial  burial    // of the first of them
+	lists   int       // that the next pipeline reaps, by the bytes that the last one moved
+}
+
 // burial is the progress on one dead receiver.
 type burial struct {
 	member  string
@@ -24,30 +40,39 @@ type burial struct {
 	held    []string // those that do
 }
 
-// buryAll empties the lists of the dead receivers that were claimed.
-func (p *reaper) buryAll(in *channel, until time.Time) (late bool, err error) {
-	s := &in.sweeping
-	for len(s.claimed) > 0 {
-		late, err := p.bury(in, s.claimed[0], until)
-		if late || err != nil && !p.site.ReportFatal(in.Lane, err) {
+// claims takes in what a sweep has claimed. It goes on with the one that it was about.
+func (u *undertaker) claims(members []string) {
+	u.claimed, u.asked = members, time.Now()
+	if len(u.claimed) == 0 || u.claimed[0] != u.burial.member {
+		u.burial = burial{}
+	}
+}
+
+// buryAll empties the lists of the dead receivers that were claimed, if others may not have claimed them since.
+func (u *undertaker) buryAll(until time.Time, claimFor time.Duration) (late bool, err error) {
+	if time.Since(u.asked) >= claimFor {
+		u.claimed = nil
+	}
+	for len(u.claimed) > 0 {
+		late, err := u.bury(u.claimed[0], until)
+		if late || err != nil && !u.fatal(err) {
 			return late, err
 		}
-		s.claimed, s.burial = s.claimed[1:], burial{}
+		u.claimed, u.burial = u.claimed[1:], burial{}
 	}
 	return false, nil
 }
 
 // bury reaps what a dead receiver holds, and says when it is looked at again. late: it goes on with the next visit.
-func (p *reaper) bury(in *channel, member string, until time.Time) (late bool, err error) {
-	r := p.r
+func (u *undertaker) bury(member string, until time.Time) (late bool, err error) {
 	dead, err := store.ParseDeadReceiver(member)
 	if err != nil { // nothing that could be reaped
-		r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: in.Name, Err: err, Fatal: true})
+		u.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: u.keys.Name, Err: err, Fatal: true})
 		return false, nil
 	}
-	b := &in.sweeping.burial
+	b := &u.burial
 	if b.member != member {
-		*b = burial{member: member, unasked: in.AllDoing(dead.Incarnation)}
+		*b = burial{member: member, unasked: u.keys.AllDoing(dead.Incarnation)}
 	}
 	for first := true; ; first = false { // a step is always taken, or on a slow line it never would get on
 		if !first && time.Now().After(until) {
@@ -55,12 +80,12 @@ func (p *reaper) bury(in *channel, member string, until time.Time) (late bool, e
 		}
 		switch {
 		case len(b.held) > 0:
-			late, err = p.reap(in, dead)
+			late, err = u.reap(dead)
 		case len(b.unasked) > 0:
-			err = p.askLists(b)
+			err = u.askLists()
 		default:
 			// short, as the sweep is
-			return false, store.FinishDead(r.pool.PoolCtx, p.site.Server.Pulse, in.Keys, member, dead)
+			return false, store.FinishDead(u.ctx, u.server.Pulse, u.keys, member, dead)
 		}
 		if late || err != nil {
 			return late, err
@@ -69,8 +94,8 @@ func (p *reaper) bury(in *channel, member string, until time.Time) (late bool, e
 }
 
 // askLists asks for the next lists, in one command where that will do.
-func (p *reaper) askLists(b *burial) error {
-	ctx, l := p.r.pool.PoolCtx, p.site.Server.Data
+func (u *undertaker) askLists() error {
+	ctx, l, b := u.ctx, u.server.Data, &u.burial
 	some := b.unasked[:min(len(b.unasked), existsChunk)]
 	n, err := store.CountNonEmpty(ctx, l, some)
 	if err != nil {
@@ -92,23 +117,22 @@ func (p *reaper) askLists(b *burial) error {
 }
 
 // reap empties the next of the lists, a bounded part of them. late: the fence is too old.
-func (p *reaper) reap(in *channel, dead store.DeadReceiver) (late bool, err error) {
-	r, b := p.r, &in.sweeping.burial
-	fence := p.site.Fence()
+func (u *undertaker) reap(dead store.DeadReceiver) (late bool, err error) {
+	b, fence := &u.burial, u.fence()
 	if dead.Superseded {
 		fence = store.Fence{} // its own receiver has ended it, so it may be reaped at any time
 	} else if fence.At.IsZero() {
 		return true, nil
 	}
-	some := b.held[:min(len(b.held), max(1, p.lists))]
+	some := b.held[:min(len(b.held), max(1, u.lists))]
 	if planted.Reap != nil {
-		return false, p.reapPlanted(in, some)
+		return false, u.reapPlanted(some)
 	}
 	c := link.NewCall()
 	for _, list := range some {
-		store.AddReap(c, in.Keys, list, fence, dead, reapSerials, reapBytes/len(some), &r.q.conf.Bounds)
+		store.AddReap(c, u.keys, list, fence, dead, reapSerials, reapBytes/len(some), &u.q.conf.Bounds)
 	}
-	err = p.site.Server.Data.Run(r.pool.PoolCtx, c) // one reply after another
+	err = u.server.Data.Run(u.ctx, c) // one reply after another
 	if err != nil && !c.Answered {
 		return false, err
 	}
@@ -120,14 +144,14 @@ func (p *reaper) reap(in *channel, dead store.DeadReceiver) (late bool, err erro
 			continue // err is the first of these
 		}
 		late = late || a.Late
-		p.report(in, dead, a)
+		u.report(dead, a)
 		if a.Left > 0 || a.Late {
 			left = append(left, some[i])
 		}
 		moved += a.Bytes
 	}
-	if p.lists = min(4*len(some), reapLists); moved > reapBytes {
-		p.lists = 1 // large elements go one by one, so that nobody waits for Redis meanwhile
+	if u.lists = min(4*len(some), reapLists); moved > reapBytes {
+		u.lists = 1 // large elements go one by one, so that nobody waits for Redis meanwhile
 	}
 	if err == nil {
 		b.held = append(left, b.held[len(some):]...)
@@ -136,30 +160,29 @@ func (p *reaper) reap(in *channel, dead store.DeadReceiver) (late bool, err erro
 }
 
 // report emits what one reap has moved.
-func (p *reaper) report(in *channel, dead store.DeadReceiver, a store.ReapAnswer) {
+func (u *undertaker) report(dead store.DeadReceiver, a store.ReapAnswer) {
 	for _, m := range []struct {
 		kind event.Kind
 		n    int
 	}{{event.Recovered, a.Prepare}, {event.Suspected, a.Suspect}, {event.Poisoned, a.Dead}, {event.Trimmed,
 		a.Trimmed}} {
 		if m.n > 0 {
-			p.r.q.events.Emit(event.Event{Kind: m.kind, Channel: in.Name, Receiver: dead.Name, N: m.n})
+			u.q.events.Emit(event.Event{Kind: m.kind, Channel: u.keys.Name, Receiver: dead.Name, N: m.n})
 		}
 	}
 	if a.Suspect > 0 {
-		p.r.pool.Suspects(in.Lane)
+		u.suspects()
 	}
 }
 
 // reapPlanted is reap with the mistake that the fault harness has planted.
-func (p *reaper) reapPlanted(in *channel, some []string) error {
-	s := &in.sweeping
+func (u *undertaker) reapPlanted(some []string) error {
 	for _, list := range some {
-		if _, err := planted.Reap(do(p.r.pool.PoolCtx, p.site.Server.Data), list, in.Prepare); err != nil {
+		if _, err := planted.Reap(do(u.ctx, u.server.Data), list, u.keys.Prepare); err != nil {
 			return err
 		}
 	}
-	s.burial.held = s.burial.held[len(some):]
+	u.burial.held = u.burial.held[len(some):]
 	return nil
 }
 

@@ -74,11 +74,15 @@ func SetResult(ctx context.Context, result []byte) error {
 	case it.ID() == "":
 		return errNoResult
 	case len(result) > maxResult:
-		return fmt.Errorf("%w: a result has %d bytes, %d are allowed: keep a reference to what is large", ErrTooLarge,
-			len(result), maxResult)
+		return resultTooLarge(len(result))
 	}
 	it.SetResult(result)
 	return nil
+}
+
+func resultTooLarge(n int) error {
+	return fmt.Errorf("%w: a result has %d bytes, %d are allowed: keep a reference to what is large", ErrTooLarge, n,
+		maxResult)
 }
 
 // heldBy is the message of the handler that got ctx; nil where that is no handler's context.

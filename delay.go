@@ -18,7 +18,8 @@ const (
 	promoteBytes = 32 << 10
 )
 
-// promoter brings one channel's due messages from delay to prepare. A local timer keeps the due time. One promoter of a
+// promoter brings one channel's due messages from delay to prepare, and ends leases that are over. A local timer keeps
+// the first time of both. One promoter of a
 // channel, the keeper, hears of each new earliest time by hints. All promoters look every 5 s, with the sweep, so that
 // they find what the keeper missed.
 type promoter struct {
@@ -33,7 +34,7 @@ type promoter struct {
 	ended     bool      // it promotes no more
 	keeper    bool      // as last told
 	granted   string    // the name in which it is keeper in Redis, or may be; or empty
-	due       time.Time // when to promote next; zero: not known to be ever
+	due       time.Time // when to promote next, or to end a lease; zero: not known to be ever
 	hints     int       // heard so far: what was asked for before one cannot put the timer back
 }
 
@@ -103,7 +104,7 @@ func (p *promoter) keeperBid(r *receiver) (name string, hints int) {
 }
 
 // sweepReplied takes in the sweep's reply. keeper is the incarnation that keeps, empty if the bid failed. in is when
-// the first message in delay is due. hints is what keeperBid gave.
+// the first message in delay is due, or the first lease ends. hints is what keeperBid gave.
 func (p *promoter) sweepReplied(keeper string, in time.Duration, scheduled bool, hints int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +182,7 @@ func (p *promoter) Yield() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	// if that fails the place is free when its time is over
-	_ = store.YieldKeeper(ctx, p.in.Site.Server.Pulse, p.in.Keys, granted)
+	_ = store.YieldKeeper(ctx, p.in.Site.Server.Pulse, granted, p.in.Keys)
 }
 
 // promote moves what is due, a bounded part of it, and sets the timer for the next. After an error a sweep will find
@@ -195,11 +196,15 @@ func (p *promoter) promote(ctx context.Context) error {
 	if a.Moved > 0 {
 		p.r.q.events.Emit(event.Event{Kind: event.Promoted, Channel: p.in.Name, N: a.Moved})
 	}
+	next, any := a.Next()
+	if err == nil && a.Leased && a.NextLapse <= 0 {
+		next, err = 0, p.lapse(ctx) // what is left comes next
+	}
 	p.mu.Lock()
 	if err != nil {
 		p.set(time.Now().Add(link.Jitter(time.Second)), false)
-	} else if a.Scheduled && (p.keeper || !p.listening || a.NextDue <= 0) {
-		p.set(time.Now().Add(a.NextDue), hints == p.hints)
+	} else if any && (p.keeper || !p.listening || next <= 0) {
+		p.set(time.Now().Add(next), hints == p.hints)
 	}
 	p.mu.Unlock()
 	if err != nil && p.in.Site.ReportFatal(p.in.Lane, err) {
@@ -223,4 +228,10 @@ func (p *promoter) move(ctx context.Context) (a store.PromoteAnswer, err error) 
 	a, err = store.RunPromote(ctx, p.in.Site.Server.Pulse, p.in.Keys, promoteMost, promoteBytes, times)
 	p.behind = err == nil && a.Scheduled && a.NextDue <= 0
 	return a, err
+}
+
+// lapse ends leases that are over. They are judged by a finer sight of Redis than the heart's.
+func (p *promoter) lapse(ctx context.Context) error {
+	q, at := p.r.q, p.in.Site.Server
+	return q.lapse(ctx, at, p.in.Keys, q.stationAt(at).sight.fence())
 }

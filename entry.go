@@ -31,7 +31,9 @@ type Entry struct {
 	EndedAt  time.Time `json:"ended_at,omitzero"`  // StateDone
 	Receiver string    `json:"receiver,omitempty"` // StateDoing: the incarnation that holds it
 	Worker   int       `json:"worker,omitempty"`   // StateDoing
-	Outcome  Outcome   `json:"outcome,omitzero"`   // StateDone, which has no payload
+	// LeaseEndsAt is, in StateLeased, when the message comes back unless it is settled, by the server's clock.
+	LeaseEndsAt time.Time `json:"lease_ends_at,omitzero"`
+	Outcome     Outcome   `json:"outcome,omitzero"` // StateDone, which has no payload
 
 	raw []byte // nil where it is over, or came as JSON
 }
@@ -96,7 +98,8 @@ func scoredEntries(channel string, state State, all []store.Scored) []Entry {
 
 // List shows up to limit messages of one state, after offset others; a limit of 0 means all. The first one is the
 // message to be taken next, the one due first, the latest dead or the latest done. Doing comes by receiver and worker,
-// and always whole. What is cancelled is left out, so there may be fewer than limit.
+// leased by the end of the lease, and both always whole. What is cancelled is left out, so there may be fewer than
+// limit.
 //
 // List locks nothing: it may miss a message that moves meanwhile, or show it twice.
 func (q *Queue) List(ctx context.Context, channel string, state State, offset, limit int) ([]Entry, error) {
@@ -123,6 +126,8 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		return q.uncancelled(ctx, k, scoredEntries(channel, state, all))
 	case StateDoing:
 		return q.held(ctx, k)
+	case StateLeased:
+		return q.allLeased(ctx, k)
 	case StateDone:
 		kept, err := store.DonePage(ctx, a, k, offset, n)
 		es := make([]Entry, len(kept))
@@ -158,6 +163,18 @@ func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
 		}
 	}
 	return es, nil
+}
+
+// allLeased lists what all leases of a channel hold, by their ends.
+func (q *Queue) allLeased(ctx context.Context, k *store.Keys) (es []Entry, err error) {
+	err = store.EachLeased(ctx, asker{q: q}, k, func(ends time.Time, raws [][]byte) {
+		of := entriesOf(k.Name, StateLeased, raws)
+		for i := range of {
+			of[i].LeaseEndsAt = ends
+		}
+		es = append(es, of...)
+	})
+	return es, err
 }
 
 // uncancelled leaves out entries that were cancelled and that no worker has met yet.

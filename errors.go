@@ -19,6 +19,10 @@ var (
 	ErrFull = errors.New(
 		"shunt: redis is at maxmemory and takes no new messages: receivers still drain it, enqueue again later",
 	)
+	// ErrUnconfirmed says that a verdict on a leased message was sent twice, since the first reply was lost, and that
+	// the second found the message gone. The first one has settled it, or its lease had ended before.
+	ErrUnconfirmed = errors.New("shunt: a reply was lost, and the message is not there any more: this verdict may " +
+		"have settled it")
 	// ErrTooLarge says that an element is larger than Queue.MaxSize.
 	ErrTooLarge = errors.New("shunt: larger than Queue.MaxSize")
 	// ErrTimeout is the cause of a handler's ended context when its timeout had passed. The failure of its retry names

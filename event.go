@@ -41,6 +41,9 @@ const (
 	EventSuspected EventKind = "suspected"
 	// N messages of a dead receiver went to dead, for they were recovered too often: Receiver is the dead one.
 	EventPoisoned EventKind = "poisoned"
+	// The leases of N messages ended before they were settled. They wait to be pulled again; or, with Err, they went to
+	// dead, because their attempts are used up.
+	EventLapsed EventKind = "lapsed"
 	// N messages that were due went from delay to prepare.
 	EventPromoted EventKind = "promoted"
 	// N messages were dropped from dead, for MaxDead or DeadFor.

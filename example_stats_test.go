@@ -25,6 +25,7 @@ func ExampleQueue_Stats() {
 	// Output:
 	// prepare 2
 	// doing 0
+	// leased 0
 	// delay 1
 	// suspect 0
 	// dead 0

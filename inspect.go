@@ -14,6 +14,7 @@ type State string
 const (
 	StatePrepare State = "prepare" // ready to be taken
 	StateDoing   State = "doing"   // in a worker's hands, or a dead one's
+	StateLeased  State = "leased"  // pulled, and not settled yet
 	StateDelay   State = "delay"   // due later: enqueued so, or to be tried again
 	StateSuspect State = "suspect" // held by dying processes twice or more; taken one at a time a receiver
 	StateDead    State = "dead"    // failed for the last time, or rejected
@@ -21,17 +22,17 @@ const (
 )
 
 // States are all of them, in the order in which a message may meet them.
-var States = []State{StatePrepare, StateDoing, StateDelay, StateSuspect, StateDead, StateDone}
+var States = []State{StatePrepare, StateDoing, StateLeased, StateDelay, StateSuspect, StateDead, StateDone}
 
 // StateStats counts a channel's messages in one state.
 type StateStats struct {
 	Count int `json:"count"`
 	// OldestAge is, in StatePrepare and StateSuspect, the time since the enqueue of the message to be taken next.
 	// In StateDoing it is that of the oldest message held. In StateDead and StateDone it is the time since the oldest
-	// died or ended. It is zero in StateDelay, where there is no message, and for a bare payload.
+	// died or ended. It is zero in StateLeased, in StateDelay, where there is no message, and for a bare payload.
 	OldestAge time.Duration `json:"oldest_age_ns,omitzero"`
-	// NextDueIn is, in StateDelay, the time until the first message is due, negative if it is overdue.
-	// It is zero in all other states, and where there is no message.
+	// NextDueIn is, in StateDelay, the time until the first message is due, and in StateLeased the time until the first
+	// lease ends. It is negative if that is past, and zero in all other states, and where there is no message.
 	NextDueIn time.Duration `json:"next_due_in_ns,omitzero"`
 }
 
@@ -112,6 +113,14 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 	held, err := q.List(ctx, channel, StateDoing, 0, 0)
 	if err != nil {
 		return nil, err
+	}
+	leased, err := store.CountLeased(ctx, asker{q: q}, store.KeysOf(channel))
+	if err != nil {
+		return nil, err
+	}
+	s[StateLeased] = StateStats{Count: leased.N}
+	if leased.N > 0 {
+		s[StateLeased] = StateStats{Count: leased.N, NextDueIn: leased.First.Sub(now)}
 	}
 	var doing StateStats
 	for _, e := range held {

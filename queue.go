@@ -94,7 +94,9 @@ type Queue struct {
 	mu        sync.Mutex
 	opened    bool
 	closed    bool
-	over      chan struct{} // closed when Close begins
+	over      chan struct{}   // closed when Close begins
+	life      context.Context // ends when Close has waited for as long as a reply may take
+	endLife   context.CancelFunc
 	closing   chan struct{} // closed when Close has done its work
 	closeErr  error
 	receivers map[*receiver]struct{}
@@ -102,7 +104,7 @@ type Queue struct {
 	knownMu sync.RWMutex
 	known   map[string]*store.Keys // channels met so far
 
-	waits sync.WaitGroup // calls of Wait; begun under mu
+	waits sync.WaitGroup // what Close waits for beside receivers: calls of Wait and Pull, and what they began; under mu
 
 	ready atomic.Bool // open has nothing to do: opened and not closed
 	// Set by open and constant from then on.
@@ -112,6 +114,8 @@ type Queue struct {
 	sender *sender.Sender
 	events *event.Stream
 	log    *troubleLog // nil: with Events, or Quiet
+
+	stations map[*link.Server]*station // for those who pull; mu guards the map
 }
 
 // NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or
@@ -150,6 +154,7 @@ func (q *Queue) open(ctx context.Context) error {
 	q.events = q.newEvents()
 	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
 	q.known = make(map[string]*store.Keys)
+	q.life, q.endLife = context.WithCancel(context.Background())
 	// A dial and the wait before it take less than a third of a lease together. The dial has a half of that third, and
 	// the wait two fifths with an eighth of jitter. So an outage that has ended costs no lease.
 	third := q.conf.Lease / 3
@@ -176,7 +181,7 @@ func (q *Queue) open(ctx context.Context) error {
 	return nil
 }
 
-// begin counts a call of Wait, for which Close waits.
+// begin counts a call, or a goroutine, for which Close waits.
 func (q *Queue) begin() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -284,12 +289,22 @@ func (q *Queue) Close() error {
 		close(q.over)
 	}
 	q.ready.Store(false)
-	s := q.server
+	s, stations := q.server, q.stations
 	q.mu.Unlock()
 
+	if s != nil {
+		defer time.AfterFunc(q.conf.ReplyTimeout, q.endLife).Stop()
+	}
 	q.closeErr = shutdownAll(context.Background(), rs)
+	for _, at := range stations {
+		at.bells.Close()
+	}
 	q.waits.Wait()
 	if s != nil {
+		for _, at := range stations {
+			at.upkeep.end()
+		}
+		q.endLife()
 		q.sender.Close()
 		end := (*link.Link).Close
 		if errors.Is(q.closeErr, worker.ErrUnanswered) { // the receivers have waited as long as one reply may take

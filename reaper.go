@@ -21,19 +21,16 @@ const (
 // out. The reaper then empties their lists, a bounded part at a time, and asks for a sweep again when others may be
 // dead.
 type reaper struct {
-	r     *receiver
-	site  *lane.Site
-	lists int // that the next pipeline reaps, by the bytes that the last one moved
-	of    []*channel
+	r    *receiver
+	site *lane.Site
+	of   []*channel
 }
 
 // sweeping is the reaper's progress on one channel.
 type sweeping struct {
+	undertaker
 	due     time.Time // of the next sweep
 	backoff time.Time // after an error: when what was claimed comes up again
-	claimed []string  // members of receivers.dead whose lists are still to be emptied
-	asked   time.Time // when they were claimed
-	burial  burial    // of the first of them
 
 	kept time.Time // the last upkeep
 	scan store.Scan
@@ -42,7 +39,13 @@ type sweeping struct {
 func newReaper(r *receiver, s *lane.Site) *reaper {
 	p := &reaper{r: r, site: s}
 	for _, l := range s.Lanes {
-		p.of = append(p.of, r.channels[l.Index])
+		in := r.channels[l.Index]
+		in.sweeping.undertaker = undertaker{
+			q: r.q, ctx: r.pool.PoolCtx, server: s.Server, keys: l.Keys, fence: s.Fence,
+			fatal:    func(err error) bool { return s.ReportFatal(l, err) },
+			suspects: func() { r.pool.Suspects(l) },
+		}
+		p.of = append(p.of, in)
 	}
 	return p
 }
@@ -114,10 +117,7 @@ func (s *sweeping) sooner(t time.Time) {
 // over or the fence is too old.
 func (p *reaper) sweep(in *channel, until time.Time) (late bool, err error) {
 	s := &in.sweeping
-	if time.Since(s.asked) >= p.claimFor() {
-		s.claimed = nil // others may claim them now
-	}
-	if late, err := p.buryAll(in, until); late || err != nil {
+	if late, err := s.buryAll(until, p.claimFor()); late || err != nil {
 		return late, err
 	}
 	for {
@@ -128,7 +128,7 @@ func (p *reaper) sweep(in *channel, until time.Time) (late bool, err error) {
 		if err := p.r.endCancelled(in); err != nil && !p.site.ReportFatal(in.Lane, err) {
 			return false, err
 		}
-		if late, err := p.buryAll(in, until); late || err != nil || !more {
+		if late, err := s.buryAll(until, p.claimFor()); late || err != nil || !more {
 			return late, err
 		}
 		if time.Now().After(until) {
@@ -172,14 +172,15 @@ func (p *reaper) ask(in *channel) (more bool, err error) {
 	case a.Again > 0:
 		s.sooner(time.Now().Add(a.Again + 5*time.Millisecond))
 	}
-	in.promoter.sweepReplied(name, a.NextDue, a.Scheduled, hints)
+	if a.Leased {
+		r.q.stationAt(p.site.Server).sight.fence() // the row begins before the first lease ends
+	}
+	next, any := a.Next()
+	in.promoter.sweepReplied(name, next, any, hints)
 	if r.pool.Stopped() {
 		in.promoter.Yield() // it asked before
 	}
-	s.claimed, s.asked = a.Claims, time.Now()
-	if len(s.claimed) == 0 || s.claimed[0] != s.burial.member {
-		s.burial = burial{}
-	}
+	s.claims(a.Claims)
 	if name != "" && time.Since(s.kept) >= upkeepEvery {
 		s.kept = time.Now()
 		err = store.Upkeep(r.pool.PoolCtx, p.site.Server.Data, in.Keys, &s.scan, a.Now)

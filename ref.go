@@ -180,8 +180,8 @@ func holds(k *store.Keys, s State) (key string, set bool) {
 
 // seek looks for a message in one state. found is false where it is not there.
 func (q *Queue) seek(ctx context.Context, k *store.Keys, s State, what store.Sought) (e Entry, found bool, err error) {
-	if s == StateDoing {
-		es, err := q.held(ctx, k)
+	if s == StateDoing || s == StateLeased {
+		es, err := q.List(ctx, k.Name, s, 0, 0)
 		for _, e := range es {
 			if r := e.Ref(); what.Identity == "" && e.ID == what.ID {
 				return e, true, nil
@@ -200,7 +200,7 @@ func (q *Queue) seek(ctx context.Context, k *store.Keys, s State, what store.Sou
 }
 
 // seekIn is the order in which a message is looked for: that in which it moves.
-var seekIn = []State{StatePrepare, StateDoing, StateDelay, StateSuspect, StateDead}
+var seekIn = []State{StatePrepare, StateDoing, StateLeased, StateDelay, StateSuspect, StateDead}
 
 // locate finds the message of r's Serial wherever it lies in Redis. It looks twice, for the message may move meanwhile.
 // The error is ErrNotFound where it is not there, or was cancelled.
@@ -212,7 +212,7 @@ func (q *Queue) locate(ctx context.Context, k *store.Keys, r Ref) (Entry, error)
 	what := store.Sought{Identity: identity}
 	look := func(s State, what store.Sought) (Entry, bool, error) {
 		e, found, err := q.seek(ctx, k, s, what)
-		if !found || err != nil || s == StateDead || s == StateDoing {
+		if !found || err != nil || s == StateDead || s == StateDoing || s == StateLeased {
 			return e, found, err
 		}
 		left, err := q.uncancelled(ctx, k, []Entry{e})

@@ -121,6 +121,8 @@ func (b *bench) puts(s redistest.Backend, state State, kind string) Entry {
 		stop := b.receive(3, func(context.Context, int) error { return verdict })
 		b.wait(ended, 3, 5*time.Second)
 		b.must(stop(context.Background()))
+	case StateLeased:
+		b.pull(3, PullOptions{Max: 3, Lease: time.Hour})
 	case StateDoing:
 		end := make(chan struct{})
 		b.t.Cleanup(func() { close(end) })
@@ -202,27 +204,32 @@ func TestVerbsByRef(t *testing.T) {
 		after State // empty: it is nowhere
 	}
 	running, waiting := result{ErrRunning, StateDoing}, result{ErrWaiting, StatePrepare}
+	leased := result{ErrRunning, StateLeased}
 	verbs := map[string]struct {
 		do   func(q *Queue, r Ref) error
 		want map[State]result
 	}{
 		"cancel": {func(q *Queue, r Ref) error { _, err := q.Cancel(context.Background(), r); return err },
-			map[State]result{StatePrepare: {}, StateSuspect: {}, StateDelay: {}, StateDoing: {},
+			map[State]result{StatePrepare: {}, StateSuspect: {}, StateDelay: {}, StateDoing: {}, StateLeased: leased,
 				StateDead: {ErrNotFound, StateDead}, StateDone: {ErrNotFound, StateDone}}},
 		"delete": {func(q *Queue, r Ref) error { return q.Delete(context.Background(), r) },
-			map[State]result{StatePrepare: {}, StateSuspect: {}, StateDelay: {}, StateDoing: running, StateDead: {},
+			map[State]result{StatePrepare: {}, StateSuspect: {}, StateDelay: {}, StateDoing: running,
+				StateLeased: leased, StateDead: {},
 				StateDone: {}}},
 		"promote": {func(q *Queue, r Ref) error { return q.Promote(context.Background(), r) },
 			map[State]result{StatePrepare: {nil, StatePrepare}, StateSuspect: {nil, StateSuspect},
-				StateDelay: {nil, StatePrepare}, StateDoing: running, StateDead: {ErrNotFound, StateDead},
+				StateDelay: {nil, StatePrepare}, StateDoing: running, StateLeased: leased,
+				StateDead: {ErrNotFound, StateDead},
 				StateDone: {ErrNotFound, StateDone}}},
 		"postpone": {func(q *Queue, r Ref) error { return q.Postpone(context.Background(), r, In(2*time.Hour)) },
 			map[State]result{StatePrepare: waiting, StateSuspect: {ErrWaiting, StateSuspect},
-				StateDelay: {nil, StateDelay}, StateDoing: running, StateDead: {ErrNotFound, StateDead},
+				StateDelay: {nil, StateDelay}, StateDoing: running, StateLeased: leased,
+				StateDead: {ErrNotFound, StateDead},
 				StateDone: {ErrNotFound, StateDone}}},
 		"retry": {func(q *Queue, r Ref) error { return q.Retry(context.Background(), r) },
 			map[State]result{StatePrepare: {nil, StatePrepare}, StateSuspect: {nil, StateSuspect},
-				StateDelay: {nil, StatePrepare}, StateDoing: running, StateDead: {nil, StatePrepare},
+				StateDelay: {nil, StatePrepare}, StateDoing: running, StateLeased: leased,
+				StateDead: {nil, StatePrepare},
 				StateDone: {ErrNotFound, StateDone}}},
 		"peek": {func(q *Queue, r Ref) error {
 			e, err := q.Peek(context.Background(), r)
@@ -259,6 +266,9 @@ func TestVerbsByRef(t *testing.T) {
 							}
 							if verb == "cancel" && state == StateDoing && kind == "bare" {
 								want = running
+							}
+							if verb == "cancel" && state == StateLeased && kind == "id" {
+								want.err = nil // it ends when it is settled
 							}
 							err := v.do(b.Queue, r)
 							if want.err == nil && state == StateDoing && kind == "plain" {

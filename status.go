@@ -12,21 +12,21 @@ import (
 )
 
 // Status is what is known of one message. Of a message with an ID its State is Prepare while it waits, also in suspect;
-// Delay; Doing; or Done when it is over, dead included, while its outcome or its ID is
+// Delay; Doing; Leased; or Done when it is over, dead included, while its outcome or its ID is
 // kept. Of one without an ID, and of a dead letter of which nothing else is kept, it is the State in which the message
 // lies.
 type Status struct {
 	ID         string    `json:"id,omitempty"` // empty where it has none
 	Serial     string    `json:"serial,omitempty"`
 	State      State     `json:"state"`
-	Attempt    int       `json:"attempt"` // Doing and Done: the last one, counted from 1; else how many have failed
+	Attempt    int       `json:"attempt"` // Doing, Leased, Done: the last one, from 1; else how many have failed
 	EnqueuedAt time.Time `json:"enqueued_at,omitzero"`
 	DueAt      time.Time `json:"due_at,omitzero"`     // Delay, by the server's clock
-	StartedAt  time.Time `json:"started_at,omitzero"` // Doing, by the clock of the process that handles it
+	StartedAt  time.Time `json:"started_at,omitzero"` // Doing and Leased, by the clock of the process that handles it
 	// Receiver is, in Doing, the name of the incarnation that holds it, another one after a handover.
 	Receiver string `json:"receiver,omitempty"`
 	Worker   int    `json:"worker,omitempty"` // Doing: the number of its worker
-	// Cancelled is set in Doing: Cancel was called, and the handler has not ended yet.
+	// Cancelled is set in Doing and Leased: Cancel was called, and the message is not settled yet.
 	Cancelled bool    `json:"cancelled,omitempty"`
 	Failure   string  `json:"failure,omitempty"` // of the last attempt
 	Outcome   Outcome `json:"outcome,omitzero"`  // Done, where its outcome is kept
@@ -88,7 +88,7 @@ func (q *Queue) status(ctx context.Context, k *store.Keys, r Ref) (Status, error
 func statusOfEntry(e Entry) Status {
 	s := Status{ID: e.ID, Serial: e.Serial, State: e.State, Attempt: e.Attempts, EnqueuedAt: e.EnqueuedAt,
 		DueAt: e.DueAt, Receiver: e.Receiver, Worker: e.Worker, Failure: e.Failure}
-	if e.State == StateDoing {
+	if e.State == StateDoing || e.State == StateLeased {
 		s.Attempt++
 	}
 	return s
@@ -101,7 +101,7 @@ func (q *Queue) statusByID(ctx context.Context, k *store.Keys, id string) (Statu
 		return Status{}, err
 	}
 	held := statusOf(id, a.Record, a.Holder, a.Now)
-	held.Cancelled = held.State == StateDoing && a.Cancelled
+	held.Cancelled = a.Holder.Some() && a.Cancelled
 	if r, ok := element.ParseRecord(a.Record); ok && r.State == 'd' && held.State == StatePrepare &&
 		!a.NextDue.IsZero() && r.At >= a.NextDue.UnixMilli() { // it is due, and nobody has promoted it yet
 		held.State, held.DueAt = StateDelay, time.UnixMilli(r.At)
@@ -133,8 +133,11 @@ func statusOf(id string, record []byte, holder store.Handling, now time.Time) St
 	s.Attempt, s.Failure = r.Attempts, r.Failure
 	at := time.UnixMilli(r.At)
 	switch {
-	case holder.Receiver != "":
+	case holder.Some():
 		s.State, s.Receiver, s.Worker = StateDoing, holder.Receiver, holder.Worker
+		if holder.Lease != "" {
+			s.State = StateLeased
+		}
 		s.Attempt, s.StartedAt = holder.Attempt, holder.StartedAt
 	case r.State == 'u':
 		s.State, s.UniqueUntil = StateDone, at

@@ -37,16 +37,33 @@ func Then(ctx context.Context, ms ...IMessage) error {
 
 // then adds what follows a message.
 func (r *receiver) then(it *worker.Item, ms []IMessage) error {
+	fs, err := r.q.followups(it.Headers(), ms)
+	if err != nil {
+		return err
+	}
+	if n, ok := it.Then(fs, thenMost); !ok {
+		return tooManyFollow(n)
+	}
+	return nil
+}
+
+// tooManyFollow is the error of a message that so many would follow.
+func tooManyFollow(n int) error {
+	return fmt.Errorf("shunt: %d messages follow this one: want at most %d in all calls of Then, since one script "+
+		"enqueues them: enqueue the rest from a message that follows", n, thenMost)
+}
+
+// followups makes what follows a message with some headers.
+func (q *Queue) followups(headers map[string]string, ms []IMessage) ([]store.Followup, error) {
 	now := time.Now()
 	fs := make([]store.Followup, 0, len(ms))
 	var errs []error
 	for i, m := range ms {
-		d, err := r.q.newDraft(m, nil, now)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("message %d: %w", i, err))
-			continue
+		d, err := q.newDraft(m, nil, now)
+		if err == nil {
+			err = d.carry(headers, q.conf.CarryHeaders)
 		}
-		if err := d.carry(it.Headers(), r.conf.CarryHeaders); err != nil {
+		if err != nil {
 			errs = append(errs, fmt.Errorf("message %d: %w", i, err))
 			continue
 		}
@@ -57,15 +74,7 @@ func (r *receiver) then(it *worker.Item, ms []IMessage) error {
 		}
 		fs = append(fs, f)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if n, ok := it.Then(fs, thenMost); !ok {
-		return fmt.Errorf(
-			"shunt: %d messages follow this one: want at most %d in all calls of Then, since one script enqueues "+
-				"them: enqueue the rest from a message that follows", n, thenMost)
-	}
-	return nil
+	return fs, errors.Join(errs...)
 }
 
 // carry gives the draft the headers of these names that it lacks.

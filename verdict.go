@@ -153,7 +153,13 @@ func (h handling) maxAttempts(msg IMessage) int {
 			n = 0
 		}
 	}
-	if n = cmp.Or(n, h.r.conf.MaxAttempts); n < 0 || n > 255 { // an element of an older version may have more
+	return boundOf(n, h.r.conf.MaxAttempts)
+}
+
+// boundOf is how often a message is handled, by its own bound or else the Queue's; 0: there is none.
+func boundOf(own, queue int) int {
+	n := cmp.Or(own, queue)
+	if n < 0 || n > 255 { // an element of an older version may have more
 		return 0
 	}
 	return n

@@ -26,6 +26,7 @@ const (
 	Recovered          Kind = "recovered"
 	Suspected          Kind = "suspected"
 	Poisoned           Kind = "poisoned"
+	Lapsed             Kind = "lapsed"
 	Promoted           Kind = "promoted"
 	Trimmed            Kind = "trimmed"
 	Undecodable        Kind = "undecodable"
@@ -63,6 +64,11 @@ func (k Kind) Level(fatal bool, err error) slog.Level {
 	switch k {
 	case Enqueued, Acked, Snoozed, Promoted, Released:
 		return slog.LevelDebug
+	case Lapsed:
+		if err != nil {
+			return slog.LevelError
+		}
+		return slog.LevelWarn
 	case Duplicate:
 		if err != nil {
 			return slog.LevelWarn

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,41 +22,68 @@ type Subscription struct {
 	node *Node
 
 	mu        sync.Mutex
-	hears     map[string][]*Listener
-	conn      redis.Conn      // nil while away; writes hold mu, the goroutine reads
-	confirmed map[string]bool // channels that conn is subscribed to
-	socket    net.Conn        // of conn, where it is known
+	hears     map[topic][]*Listener
+	conn      redis.Conn     // nil while away; writes hold mu, the goroutine reads
+	confirmed map[topic]bool // those that conn is subscribed to
+	socket    net.Conn       // of conn, where it is known
 	cancel    context.CancelFunc
 	ended     chan struct{}
 }
 
+// topic is what one can subscribe to: a channel, or all whose names match a pattern.
+type topic struct {
+	name    string
+	pattern bool
+}
+
+// verb is the command that begins, or ends, the subscription.
+func (t topic) verb(begin bool) string {
+	switch {
+	case t.pattern && begin:
+		return "PSUBSCRIBE"
+	case t.pattern:
+		return "PUNSUBSCRIBE"
+	case begin:
+		return "SUBSCRIBE"
+	}
+	return "UNSUBSCRIBE"
+}
+
 // Listener is one Listen.
 type Listener struct {
-	channel   string
-	heard     func(payload string)
+	topic     topic
+	heard     func(channel, payload string)
 	listening func(bool)
 }
 
 // NewSubscription starts nothing until the first Listen.
 func NewSubscription(node *Node) *Subscription {
-	return &Subscription{node: node, hears: make(map[string][]*Listener)}
+	return &Subscription{node: node, hears: make(map[topic][]*Listener)}
 }
 
 // Listen calls listening(true) once the channel is subscribed, and heard for each published message. It calls
 // listening(false) when the connection of a subscribed channel is lost. All calls come from one goroutine. They must
 // not block.
 func (s *Subscription) Listen(channel string, heard func(payload string), listening func(bool)) *Listener {
+	return s.listen(&Listener{topic{channel, false}, func(_, payload string) { heard(payload) }, listening})
+}
+
+// ListenAll is Listen for all channels whose names match a pattern.
+func (s *Subscription) ListenAll(pattern string, heard func(channel, payload string), listening func(bool)) *Listener {
+	return s.listen(&Listener{topic{pattern, true}, heard, listening})
+}
+
+func (s *Subscription) listen(l *Listener) *Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := &Listener{channel, heard, listening}
-	s.hears[channel] = append(s.hears[channel], l)
+	s.hears[l.topic] = append(s.hears[l.topic], l)
 	if s.cancel == nil {
 		var ctx context.Context
 		ctx, s.cancel = context.WithCancel(context.Background())
 		s.ended = make(chan struct{})
 		go s.run(ctx, s.ended)
 	} else if s.conn != nil { // also where the channel is heard already: the server confirms it again
-		s.conn.Send("SUBSCRIBE", channel)
+		s.conn.Send(l.topic.verb(true), l.topic.name)
 		s.conn.Flush() // the reader finds an error
 	}
 	return l
@@ -65,16 +93,16 @@ func (s *Subscription) Listen(channel string, heard func(payload string), listen
 // first, a mute connection is closed, where its socket is known.
 func (s *Subscription) Forget(ctx context.Context, l *Listener) {
 	s.mu.Lock()
-	channel := l.channel
-	s.hears[channel] = slices.DeleteFunc(s.hears[channel], func(o *Listener) bool { return o == l })
-	if len(s.hears[channel]) > 0 {
+	t := l.topic
+	s.hears[t] = slices.DeleteFunc(s.hears[t], func(o *Listener) bool { return o == l })
+	if len(s.hears[t]) > 0 {
 		s.mu.Unlock()
 		return
 	}
-	delete(s.hears, channel)
+	delete(s.hears, t)
 	if len(s.hears) > 0 {
 		if s.conn != nil {
-			s.conn.Send("UNSUBSCRIBE", channel)
+			s.conn.Send(t.verb(false), t.name)
 			s.conn.Flush()
 		}
 		s.mu.Unlock()
@@ -84,7 +112,7 @@ func (s *Subscription) Forget(ctx context.Context, l *Listener) {
 	s.cancel() // before UNSUBSCRIBE can be answered
 	s.cancel = nil
 	if s.conn != nil {
-		s.conn.Send("UNSUBSCRIBE") // its reply ends the reader's wait
+		s.conn.Send(t.verb(false)) // its reply ends the reader's wait
 		s.conn.Flush()
 	}
 	s.mu.Unlock()
@@ -126,16 +154,16 @@ func (s *Subscription) attach(ctx context.Context, c redis.Conn, socket net.Conn
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() == nil {
-		s.conn, s.socket, s.confirmed = c, socket, make(map[string]bool)
+		s.conn, s.socket, s.confirmed = c, socket, make(map[topic]bool)
 		s.subscribeLocked()
 	}
 }
 
 // subscribeLocked asks for all channels that are not confirmed.
 func (s *Subscription) subscribeLocked() {
-	for channel := range s.hears {
-		if !s.confirmed[channel] {
-			s.conn.Send("SUBSCRIBE", channel)
+	for t := range s.hears {
+		if !s.confirmed[t] {
+			s.conn.Send(t.verb(true), t.name)
 		}
 	}
 	s.conn.Flush()
@@ -145,9 +173,9 @@ func (s *Subscription) subscribeLocked() {
 func (s *Subscription) detach(ctx context.Context, c redis.Conn) (lost []*Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for channel := range s.confirmed {
+	for t := range s.confirmed {
 		if ctx.Err() == nil {
-			lost = append(lost, s.hears[channel]...)
+			lost = append(lost, s.hears[t]...)
 		}
 	}
 	if s.conn == c {
@@ -182,14 +210,16 @@ func (s *Subscription) read(ctx context.Context, c redis.Conn) {
 			continue // the reply to PING
 		}
 		kind, _ := redis.String(m[0], nil)
-		channel, _ := redis.String(m[1], nil)
-		for _, l := range s.listeners(c, kind, channel) {
+		name, _ := redis.String(m[1], nil)
+		kind, pattern := strings.CutPrefix(kind, "p")
+		channel, _ := redis.String(m[len(m)-2], nil) // of a message
+		for _, l := range s.listeners(c, kind, topic{name, pattern}) {
 			switch kind {
 			case "subscribe":
 				l.listening(true)
 			case "message":
-				payload, _ := redis.String(m[2], nil)
-				l.heard(payload)
+				payload, _ := redis.String(m[len(m)-1], nil)
+				l.heard(channel, payload)
 			}
 		}
 	}
@@ -212,17 +242,17 @@ func (s *Subscription) keepAlive(c redis.Conn) (stop func() bool) {
 	return tick.Stop
 }
 
-// listeners are those of a channel, after the server has sent a message of a kind about it.
-func (s *Subscription) listeners(c redis.Conn, kind, channel string) []*Listener {
+// listeners are those of a topic, after the server has sent a message of a kind about it.
+func (s *Subscription) listeners(c redis.Conn, kind string, t topic) []*Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == c {
 		switch kind {
 		case "subscribe":
-			s.confirmed[channel] = true
+			s.confirmed[t] = true
 		case "unsubscribe":
-			delete(s.confirmed, channel)
+			delete(s.confirmed, t)
 		}
 	}
-	return slices.Clone(s.hears[channel])
+	return slices.Clone(s.hears[t])
 }

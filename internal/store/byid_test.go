@@ -9,7 +9,6 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/element"
-	"github.com/shuntmq/shunt/internal/link"
 )
 
 // What is known of an id follows its message.
@@ -32,7 +31,7 @@ func TestStatusByID(t *testing.T) {
 		held := f.take(1, 1)
 		f.start(1, held, false)
 		a := f.status("a")
-		if want := (Handling{f.i.Name, 1, 1, time.UnixMilli(1)}); a.Holder != want || a.Cancelled {
+		if want := (Handling{Receiver: f.i.Name, Worker: 1, Attempt: 1, StartedAt: time.UnixMilli(1)}); a.Holder != want || a.Cancelled {
 			f.Fatalf("held by %+v, want %+v", a.Holder, want)
 		}
 		p, err = RunPostpone(context.Background(), f, f.k, "a", e.Serial, In, 60_000, nil, false)
@@ -85,28 +84,13 @@ func TestCancelByID(t *testing.T) {
 			f.Fatalf("counts: %+v", n)
 		}
 		held := f.take(0, 1)
-		s := f.start(0, held, false)
-		if !s.SomeCancelled || s.Now == 0 || s.Full {
+		if s := f.start(0, held, false); !s.cancelled[0] || s.records[0] != nil || s.Now == 0 || s.Full {
 			f.Fatalf("started: %+v", s)
-		}
-		m := Marks{N: 1, At: func(i int) *element.Element { return held[i].Element }}
-		c := link.NewCall()
-		AddCancelled(c, f.k, m, true)
-		f.must(f.l.Run(ctx, c))
-		is := false
-		records, err := CancelledReply(c.Replies, 1, func(_ int, cancelled bool) { is = cancelled })
-		if f.must(err); !is {
-			f.Fatal("it is not cancelled")
 		}
 		some, err := AreCancelled(ctx, f.l, f.k, []ulid.ULID{later.Serial, ready.Serial})
 		if f.must(err); len(some) != 1 || some[0] != ready.Serial {
 			f.Fatalf("cancelled are %v", some)
 		}
-		EachRecord(records, func(_ int, raw []byte) {
-			if raw != nil {
-				f.Fatalf("a cancelled message has the record %q", raw)
-			}
-		})
 	})
 }
 

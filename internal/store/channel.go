@@ -1,9 +1,13 @@
 package store
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/link"
 )
@@ -29,3 +33,51 @@ func CheckChannel(name string) error {
 
 // AddChannel lists a channel for operators.
 func AddChannel(c *link.Call, channel string) { c.Add("SADD", ChannelsKey, channel) }
+
+// needyAt is how many channels one command looks at, more or less.
+const needyAt = 1000
+
+// EachNeedy gives each listed channel that has something which somebody must look after: messages that are due later or
+// leased, receivers, outcomes, marks or receipts. It ends when give returns false.
+func EachNeedy(ctx context.Context, l *link.Link, give func(*Keys) bool) error {
+	for cursor := "0"; ; {
+		c := link.NewCall()
+		c.Add("SSCAN", ChannelsKey, cursor, "COUNT", needyAt)
+		if err := l.Run(ctx, c); err != nil {
+			return err
+		}
+		var some []*Keys
+		for _, name := range page(c.Replies[0], &cursor) {
+			if CheckChannel(string(name)) == nil {
+				some = append(some, KeysOf(string(name)))
+			}
+		}
+		c = link.NewCall()
+		for _, k := range some {
+			c.Add("EXISTS", k.Delay, k.Leased, k.Receivers, k.DeadReceivers, k.Kept, k.Running, k.Receipts)
+		}
+		if c.Len() > 0 {
+			if err := l.Run(ctx, c); err != nil {
+				return err
+			}
+		}
+		for i, k := range some {
+			if n, _ := redis.Int(c.Replies[i].Value, nil); n > 0 && !give(k) {
+				return nil
+			}
+		}
+		if cursor == "0" {
+			return nil
+		}
+	}
+}
+
+// AllHints is the pattern of the pub/sub channels on which the hints of all channels are published.
+const AllHints = "{*}.delay"
+
+// ChannelOfHint is the channel whose hints are published there.
+func ChannelOfHint(key string) (channel string, is bool) {
+	channel, begins := strings.CutPrefix(key, "{")
+	channel, ends := strings.CutSuffix(channel, "}.delay")
+	return channel, begins && ends && CheckChannel(channel) == nil
+}

@@ -10,11 +10,29 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
+// Timetable says what of a channel waits for its time.
+type Timetable struct {
+	Scheduled bool          // something lies in delay
+	NextDue   time.Duration // the first of it; negative if overdue
+	Leased    bool          // messages are leased
+	NextLapse time.Duration // the first end of a lease; negative if it is past
+}
+
+// Next is when the first of both comes, if anything does.
+func (t *Timetable) Next() (in time.Duration, any bool) {
+	switch {
+	case !t.Leased:
+		return t.NextDue, t.Scheduled
+	case !t.Scheduled:
+		return t.NextLapse, true
+	}
+	return min(t.NextDue, t.NextLapse), true
+}
+
 // PromoteAnswer is what one or more promote scripts came to.
 type PromoteAnswer struct {
-	Moved     int
-	Scheduled bool          // something is left in delay
-	NextDue   time.Duration // the first of it; negative if overdue
+	Moved int
+	Timetable
 }
 
 // RunPromote moves due messages from delay to prepare: up to so many, or some more than so many bytes. It does so as
@@ -22,21 +40,21 @@ type PromoteAnswer struct {
 func RunPromote(ctx context.Context, l *link.Link, k *Keys, elements, bytes, times int) (p PromoteAnswer, err error) {
 	c := link.NewCall()
 	for range times {
-		c.AddScript(Promote, 3, k.Receivers, k.Delay, k.Prepare, elements, bytes)
+		c.AddScript(Promote, 4, k.Receivers, k.Delay, k.Prepare, k.Leased, elements, bytes)
 	}
 	if err = l.Run(ctx, c); !c.Answered {
 		return p, err
 	}
 	for _, rep := range c.Replies {
-		ns, bad := redis.Int64s(rep.Value, rep.Err)
-		if bad != nil || len(ns) == 0 {
+		vs, bad := redis.Values(rep.Value, rep.Err)
+		if bad != nil || len(vs) < 3 {
 			err = cmp.Or(err, bad)
 			continue
 		}
-		p.Moved += int(ns[0])
-		if p.Scheduled = len(ns) > 1; p.Scheduled {
-			p.NextDue = boundedMS(ns[1])
-		}
+		moved, _ := redis.Int(vs[0], nil)
+		p.Moved += moved
+		p.NextDue, p.Scheduled = aheadOf(vs[1])
+		p.NextLapse, p.Leased = aheadOf(vs[2])
 	}
 	if p.Scheduled && p.Moved == 0 && p.NextDue < 0 {
 		p.NextDue = maxAhead // a score that no integer holds: what is overdue would have been moved
@@ -44,9 +62,17 @@ func RunPromote(ctx context.Context, l *link.Link, k *Keys, elements, bytes, tim
 	return p, err
 }
 
-// YieldKeeper leaves the keeper's place, if the incarnation has it, and asks the others to look.
-func YieldKeeper(ctx context.Context, l *link.Link, k *Keys, name string) error {
+// YieldKeeper leaves the keeper's place at some channels, where name has it, and asks the others to look.
+func YieldKeeper(ctx context.Context, l *link.Link, name string, at ...*Keys) error {
 	c := link.NewCall()
-	c.AddScript(Yield, 3, k.Receivers, k.Keeper, k.Delay, name)
+	for _, k := range at {
+		c.AddScript(Yield, 3, k.Receivers, k.Keeper, k.Delay, name)
+	}
 	return l.Run(ctx, c)
+}
+
+// aheadOf reads what lua/prelude.lua says of the first of a sorted set.
+func aheadOf(v any) (in time.Duration, any bool) {
+	ms, err := redis.Int64(v, nil)
+	return boundedMS(ms), err == nil
 }

@@ -54,11 +54,11 @@ func TestYieldKeeper(t *testing.T) {
 		if !bid("one") || bid("two") {
 			f.Fatal("two keep at once, or none does")
 		}
-		f.must(YieldKeeper(ctx, f.l, f.k, "two"))
+		f.must(YieldKeeper(ctx, f.l, "two", f.k))
 		if bid("two") {
 			f.Fatal("another's place was yielded")
 		}
-		f.must(YieldKeeper(ctx, f.l, f.k, "one"))
+		f.must(YieldKeeper(ctx, f.l, "one", f.k))
 		if !bid("two") {
 			f.Fatal("the place is not free")
 		}

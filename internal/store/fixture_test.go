@@ -115,19 +115,24 @@ func (f *fixture) take(worker, n int) (held []Held) {
 	return held
 }
 
+// started is what a Consultation came to.
+type started struct {
+	*Consultation
+	records   map[int][]byte
+	cancelled map[int]bool
+}
+
 // start notes that a worker handles what it has taken.
-func (f *fixture) start(worker int, held []Held, expires bool) Started {
+func (f *fixture) start(worker int, held []Held, expires bool) started {
 	f.Helper()
-	m := Marks{
+	s := started{records: make(map[int][]byte), cancelled: make(map[int]bool)}
+	s.Consultation = &Consultation{Read: expires, Marks: Marks{
 		N: len(held), Expires: expires,
 		At:   func(i int) *element.Element { return held[i].Element },
 		Mark: func(i int) []byte { return Mark(f.i, worker, held[i].Attempt(), time.UnixMilli(1)) },
-	}
+	}, Record: func(i int, raw []byte) { s.records[i] = raw }, Cancelled: func(i int) { s.cancelled[i] = true }}
 	c := link.NewCall()
-	AddStart(c, f.k, m, true)
-	f.must(f.l.Run(context.Background(), c))
-	s, err := StartReply(c.Replies, m, true)
-	f.must(err)
+	f.must(s.Ask(c, f.k, func(c *link.Call) error { return f.l.Run(context.Background(), c) }))
 	return s
 }
 

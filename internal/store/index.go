@@ -22,13 +22,25 @@ func Mark(i Incarnation, worker, attempt int, now time.Time) []byte {
 	return fmt.Appendf(nil, "%s %d %d", Holder(i, worker), attempt, now.UnixMilli())
 }
 
-// Handling says which worker handles a message. The zero Handling means none.
+// leaseHolder begins the holder of a leased message; the lease's name follows.
+const leaseHolder = "lease."
+
+// LeaseMark is Mark for a message that is leased.
+func LeaseMark(l Lease, attempt int, now time.Time) []byte {
+	return fmt.Appendf(nil, "%s%s %d %d", leaseHolder, l.Name, attempt, now.UnixMilli())
+}
+
+// Handling says which worker, or which lease, has a message. The zero Handling means none.
 type Handling struct {
 	Receiver  string // the incarnation's name
 	Worker    int
+	Lease     string // its name; in place of Receiver and Worker
 	Attempt   int
 	StartedAt time.Time // by the clock of the process that handles it
 }
+
+// Some says that somebody has it.
+func (h *Handling) Some() bool { return h.Receiver != "" || h.Lease != "" }
 
 // ParseMark reads what Mark made; zero where it cannot be read.
 func ParseMark(raw []byte) (h Handling) {
@@ -36,9 +48,13 @@ func ParseMark(raw []byte) (h Handling) {
 	if len(f) != 3 {
 		return h
 	}
-	receiver, worker, _ := strings.Cut(f[0], "/")
-	h.Receiver = receiver
-	h.Worker, _ = strconv.Atoi(worker)
+	if name, leased := strings.CutPrefix(f[0], leaseHolder); leased {
+		h.Lease = name
+	} else {
+		receiver, worker, _ := strings.Cut(f[0], "/")
+		h.Receiver = receiver
+		h.Worker, _ = strconv.Atoi(worker)
+	}
 	h.Attempt, _ = strconv.Atoi(f[1])
 	ms, _ := strconv.ParseInt(f[2], 10, 64)
 	h.StartedAt = time.UnixMilli(ms)
@@ -54,108 +70,134 @@ type Marks struct {
 	Expires bool
 }
 
-// AddStart is for messages of one channel that are about to be handled. It adds the entries of their worker in the
-// index, the question whether any message is cancelled, and the time. With records it also asks for their records.
-// StartReply reads the replies. It may be repeated.
-func AddStart(c *link.Call, k *Keys, m Marks, records bool) {
-	if m.N > 0 {
-		if m.Expires {
+// Consultation is what Redis is asked of messages of one channel that are about to be handled: it notes in whose hands
+// they are, and says whether one was cancelled meanwhile or has expired. A cancellation looks for the note and leaves
+// its own mark in one step, so one of the two sees the other. It may be repeated.
+type Consultation struct {
+	Marks
+	Read bool // the records of their ids are to be read; set where they were
+	// Record gives the record of the ith message's id, if it has one, and Cancelled says that it was cancelled.
+	Record    func(i int, raw []byte)
+	Cancelled func(i int)
+
+	Now  int64 // ms of the server's clock
+	Full bool  // Redis has refused the notes for want of memory; they were made by a script that it does not refuse
+}
+
+// Ask asks in one pipeline, and in a second one only where something is cancelled. send sends c, and its error ends
+// that.
+func (x *Consultation) Ask(c *link.Call, k *Keys, send func(*link.Call) error) error {
+	x.Now, x.Full = 0, false
+	for {
+		c.Reset()
+		x.addStart(c, k)
+		if err := send(c); err != nil {
+			return err
+		}
+		some, full, err := x.started(c.Replies)
+		switch {
+		case full:
+			x.Full, x.Expires = true, true
+			continue
+		case err != nil || !some:
+			return err
+		}
+		break
+	}
+	c.Reset()
+	for i := range x.N {
+		c.Add("SISMEMBER", k.arg.Cancelled)
+		c.AddElements(x.At(i).Serial[:])
+	}
+	if !x.Read {
+		x.addRecords(c, k)
+	}
+	if err := send(c); err != nil {
+		return err
+	}
+	return x.cancelled(c.Replies)
+}
+
+func (x *Consultation) addStart(c *link.Call, k *Keys) {
+	if x.N > 0 {
+		if x.Expires {
 			c.AddScript(Start, 3, k.arg.Receivers, k.arg.Running, k.arg.IDs)
 		} else {
 			c.Add("HSET", k.arg.Running)
 		}
-		for i := range m.N {
-			e := m.At(i)
-			if m.Expires {
+		for i := range x.N {
+			e := x.At(i)
+			if x.Expires {
 				c.AddElements(e.Extra.IDBytes())
 			}
-			c.AddElements(e.Serial[:], m.Mark(i))
+			c.AddElements(e.Serial[:], x.Mark(i))
 		}
 		c.Add("EXISTS", k.arg.Cancelled)
-		if records {
-			addRecords(c, k, m)
+		if x.Read {
+			x.addRecords(c, k)
 		}
 	}
 	c.Add("TIME") // after the mark: what has one had not expired then
 }
 
-// Started is what Redis said of messages that are about to be handled.
-type Started struct {
-	Full          bool  // they could not be noted for want of memory: to be asked again with Expires
-	Now           int64 // ms
-	SomeCancelled bool  // AddCancelled is to be asked
-	Records       link.Reply
-}
-
-// StartReply reads the replies to AddStart. An index that cannot be read holds up no message: so only what
-// waiting may mend is an error.
-func StartReply(replies []link.Reply, m Marks, records bool) (s Started, err error) {
+// started reads the replies. An index that cannot be read holds up no message: so only what waiting may mend is an
+// error.
+func (x *Consultation) started(replies []link.Reply) (someCancelled, full bool, err error) {
 	last := len(replies) - 1
 	for i, rep := range replies {
 		switch {
-		case i == 0 && m.N > 0 && !m.Expires && link.Code(rep.Err) == "OOM":
-			return Started{Full: true}, nil
+		case i == 0 && x.N > 0 && !x.Expires && link.Code(rep.Err) == "OOM":
+			return false, true, nil
 		case i == last || link.Classify(rep.Err) != link.Failed && link.Code(rep.Err) != "WRONGTYPE":
 			err = cmp.Or(err, rep.Err)
 		}
 	}
 	if err != nil {
-		return s, err
+		return false, false, err
 	}
 	if t, _ := redis.Int64s(replies[last].Value, nil); len(t) == 2 {
-		s.Now = t[0]*1000 + t[1]/1000
+		x.Now = t[0]*1000 + t[1]/1000
 	}
-	if m.N > 0 {
-		n, _ := redis.Int(replies[1].Value, replies[1].Err)
-		s.SomeCancelled = n > 0
-		if records {
-			s.Records = replies[2]
-		}
+	if x.N == 0 {
+		return false, false, nil
 	}
-	return s, nil
+	if x.Read {
+		x.records(replies[2])
+	}
+	n, _ := redis.Int(replies[1].Value, replies[1].Err)
+	return n > 0, false, nil
 }
 
-// AddCancelled adds the question which of them are cancelled, and with records the one for their records;
-// CancelledReply reads it.
-func AddCancelled(c *link.Call, k *Keys, m Marks, records bool) {
-	for i := range m.N {
-		c.Add("SISMEMBER", k.arg.Cancelled)
-		c.AddElements(m.At(i).Serial[:])
-	}
-	if records {
-		addRecords(c, k, m)
-	}
-}
-
-// CancelledReply gives each of n whether it is cancelled, and returns the reply with the records.
-func CancelledReply(replies []link.Reply, n int, give func(i int, cancelled bool)) (records link.Reply, err error) {
+// cancelled reads the replies to the second pipeline.
+func (x *Consultation) cancelled(replies []link.Reply) (err error) {
 	for i, rep := range replies {
 		if link.Code(rep.Err) != "WRONGTYPE" {
 			err = cmp.Or(err, rep.Err)
 		}
-		if i < n {
-			is, _ := redis.Int(rep.Value, rep.Err)
-			give(i, is == 1)
-		} else {
-			records = rep
+		if n, _ := redis.Int(rep.Value, rep.Err); i < x.N && n == 1 {
+			x.Cancelled(i)
 		}
 	}
-	return records, err
+	if !x.Read {
+		x.Read = true
+		x.records(replies[x.N])
+	}
+	return err
 }
 
 // addRecords adds the command that reads the records of their ids.
-func addRecords(c *link.Call, k *Keys, m Marks) {
+func (x *Consultation) addRecords(c *link.Call, k *Keys) {
 	c.Add("HMGET", k.arg.IDs)
-	for i := range m.N {
-		c.AddElements(m.At(i).Extra.IDBytes())
+	for i := range x.N {
+		c.AddElements(x.At(i).Extra.IDBytes())
 	}
 }
 
-// EachRecord gives each record that a reply has, as bytes.
-func EachRecord(rep link.Reply, give func(i int, raw []byte)) {
+// records gives each record that a reply has, as bytes.
+func (x *Consultation) records(rep link.Reply) {
 	found, _ := redis.Values(rep.Value, rep.Err)
 	for i, v := range found {
 		raw, _ := v.([]byte)
-		give(i, raw)
+		x.Record(i, raw)
 	}
 }

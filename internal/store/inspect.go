@@ -64,7 +64,7 @@ func WrongKey(ctx context.Context, l *link.Link, k *Keys) (key string, err error
 		keys = append(keys, of...)
 	}
 	look("LLEN", k.Prepare, k.Suspect)
-	look("ZCARD", k.Delay, k.Dead, k.Receivers, k.DeadReceivers, k.Kept)
+	look("ZCARD", k.Delay, k.Dead, k.Leased, k.Receivers, k.DeadReceivers, k.Kept)
 	look("HLEN", k.Keeper, k.IDs, k.Running, k.Done, k.Recur)
 	look("SCARD", k.Cancelled, k.Waited, k.Receipts)
 	if err := l.Do(ctx, c); err != nil {
@@ -177,4 +177,15 @@ func ServerTime(v any) time.Time {
 		return time.Now()
 	}
 	return time.Unix(t[0], t[1]*1000)
+}
+
+// Clock asks for the server's time.
+func Clock(ctx context.Context, l *link.Link) (time.Time, error) {
+	c := link.NewCall()
+	c.Add("TIME")
+	err := l.Run(ctx, c)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return ServerTime(c.Replies[0].Value), nil
 }

@@ -15,6 +15,7 @@ type Keys struct {
 	Delay   string // zset: elements by due time, ms of the server's clock; also the pub/sub channel of hints
 	Suspect string // list: elements that dying processes held twice or more
 	Dead    string // zset: dead letters by time of death
+	Leased  string // zset: leases by their end; with a dot and its name after it, the list of what a lease holds
 
 	Receivers     string // zset: live incarnations by end of lease
 	DeadReceivers string // zset: dead incarnations by the time of their next sweep
@@ -49,6 +50,7 @@ func KeysOf(channel string) *Keys {
 	k := &Keys{
 		Name:    channel,
 		Prepare: tag + "prepare", Delay: tag + "delay", Suspect: tag + "suspect", Dead: tag + "dead",
+		Leased:    tag + "leased",
 		Receivers: tag + "receivers", DeadReceivers: tag + "receivers.dead", Keeper: tag + "keeper",
 		IDs: tag + "ids", Running: tag + "running", Cancelled: tag + "cancelled", Waited: tag + "waited",
 		Receipts: tag + "receipts", Done: tag + "done", Kept: tag + "kept", Recur: tag + "recur",

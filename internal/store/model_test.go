@@ -331,8 +331,8 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			// Where due times are equal the order is that of the scores. The servers need not agree on which score is
 			// whose, because each has its own clock. So one is moved at a time.
 			for len(m.due) > 0 {
-				got := b.script(func(v any) any { return v.([]any)[0] }, Promote, 3, k.Receivers, k.Delay,
-					k.Prepare, 1, 1<<20)
+				got := b.script(func(v any) any { return v.([]any)[0] }, Promote, 4, k.Receivers, k.Delay,
+					k.Prepare, k.Leased, 1, 1<<20)
 				b.expect(got, one(1))
 				var e string
 				for i, s := range b.servers {
@@ -350,8 +350,8 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				m.prepare = append([]string{e}, m.prepare...)
 			}
 			b.expect(
-				b.script(func(v any) any { return v.([]any)[0] }, Promote, 3, k.Receivers, k.Delay, k.Prepare, 10,
-					1<<20),
+				b.script(func(v any) any { return v.([]any)[0] }, Promote, 4, k.Receivers, k.Delay, k.Prepare, k.Leased,
+					10, 1<<20),
 				one(0),
 			)
 		},

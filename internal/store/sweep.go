@@ -41,13 +41,13 @@ type SweepAnswer struct {
 	Died         int       // receivers that were found dead just now
 	Suspects     bool      // there are some to take
 	Keeper       bool      // the bid was accepted
+	Known        bool      // receivers are listed, living or dead
 	MoreToForget bool      // more outcomes than one sweep forgets are over
-	Scheduled    bool      // something lies in delay
-	NextDue      time.Duration
-	Unjudged     bool          // a dead receiver is left alone until the fence allows more
-	Again        time.Duration // when one that died lately is to be looked at again; 0: none
-	Claims       []string      // members of receivers.dead that are left to the caller
-	Unreadable   error         // suspect or delay holds something that is not shunt's
+	Timetable
+	Unjudged   bool          // a dead receiver is left alone until the fence allows more
+	Again      time.Duration // when one that died lately is to be looked at again; 0: none
+	Claims     []string      // members of receivers.dead that are left to the caller
+	Unreadable error         // suspect, delay or leased holds something that is not shunt's
 }
 
 // RunSweep lists receivers whose leases ran out as dead, and claims dead ones whose lists are to be looked at. It looks
@@ -64,8 +64,8 @@ func RunSweep(ctx context.Context, l *link.Link, k *Keys, q Sweeping) (s SweepAn
 
 // AddSweep is RunSweep for a caller that fills a pipeline.
 func AddSweep(c *link.Call, k *Keys, q Sweeping) {
-	c.AddScript(Sweep, 11, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper,
-		k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited,
+	c.AddScript(Sweep, 12, k.Receivers, k.DeadReceivers, k.Suspect, k.Delay, k.Keeper,
+		k.IDs, k.Cancelled, k.Done, k.Kept, k.Running, k.Waited, k.Leased,
 		ms(q.Fence.At), q.Fence.Age.Milliseconds(), q.MaxClaims, q.Bid, q.KeepFor.Milliseconds(), ms(q.Fence.Since),
 		q.ClaimFor.Milliseconds())
 }
@@ -107,8 +107,12 @@ func (s *SweepAnswer) take(name, value string) bool {
 		s.Suspects = n > 0
 	case "due":
 		s.Scheduled, s.NextDue = true, boundedMS(n)
+	case "lapse":
+		s.Leased, s.NextLapse = true, boundedMS(n)
 	case "keeper":
 		s.Keeper = n == 1
+	case "known":
+		s.Known = n > 0
 	case "unforgotten":
 		s.MoreToForget = n == 1
 	case "unjudged":

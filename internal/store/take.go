@@ -76,6 +76,17 @@ func BlockingTake(w *link.Waiter, k *Keys, doing Key, d time.Duration) ([]byte, 
 	return raw, err
 }
 
+// AwaitNext waits until a channel has an element to be taken, and moves nothing. d is as for BlockingTake; false: none
+// came. Servers before 6.2 do not know the command.
+func AwaitNext(w *link.Waiter, k *Keys, d time.Duration) (bool, error) {
+	v, err := w.Do(d, "BLMOVE", k.arg.Prepare, k.arg.Prepare, "RIGHT", "RIGHT",
+		strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
+	return v != nil, err
+}
+
+// AddWaiting adds the question whether a channel has something to take, suspects included; CountReply reads it.
+func AddWaiting(c *link.Call, k *Keys) { c.Add("EXISTS", k.arg.Prepare, k.Suspect) }
+
 // UnblockLimit bounds one CLIENT UNBLOCK.
 const UnblockLimit = 100 * time.Millisecond
 

@@ -65,7 +65,11 @@ func Upkeep(ctx context.Context, l *link.Link, k *Keys, at *Scan, now time.Time)
 			known[name] = true
 		}
 	}
-	marks := staleMarks(page(c.Replies[0], &at.marks), known)
+	held := page(c.Replies[0], &at.marks)
+	if err := addLeases(ctx, l, k, held, known); err != nil {
+		return err
+	}
+	marks := staleMarks(held, known)
 	receipts := oldReceipts(page(c.Replies[1], &at.receipts), now)
 	if len(marks)+len(receipts) == 0 {
 		return nil
@@ -100,10 +104,40 @@ func page(rep link.Reply, cursor *string) [][]byte {
 	return members
 }
 
-// staleMarks are the serials whose holder is no incarnation.
+// addLeases adds to the known holders those leases that some marks name and that there are.
+func addLeases(ctx context.Context, l *link.Link, k *Keys, held [][]byte, known map[string]bool) error {
+	var holders []string
+	c := link.NewCall()
+	for i := 0; i+1 < len(held); i += 2 {
+		if name, leased := strings.CutPrefix(holderOf(held[i+1]), leaseHolder); leased {
+			holders = append(holders, leaseHolder+name)
+			c.Add("EXISTS", k.LeaseList(name))
+		}
+	}
+	if len(holders) == 0 {
+		return nil
+	}
+	if err := l.Run(ctx, c); err != nil {
+		return err
+	}
+	for i, holder := range holders {
+		n, _ := redis.Int(c.Replies[i].Value, nil)
+		known[holder] = n == 1
+	}
+	return nil
+}
+
+// holderOf is the incarnation, or the lease, that a mark names.
+func holderOf(mark []byte) string {
+	name, _, _ := strings.Cut(string(mark), " ")
+	name, _, _ = strings.Cut(name, "/")
+	return name
+}
+
+// staleMarks are the serials whose holder is neither an incarnation nor a lease.
 func staleMarks(held [][]byte, known map[string]bool) (stale [][]byte) {
 	for i := 0; i+1 < len(held); i += 2 {
-		if name, _, _ := strings.Cut(string(held[i+1]), "/"); !known[name] {
+		if !known[holderOf(held[i+1])] {
 			stale = append(stale, held[i])
 		}
 	}

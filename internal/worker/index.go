@@ -18,10 +18,10 @@ type index struct {
 
 	call  *link.Call
 	asked []*Item
-	with  []*Item // of asked: those with an id
-	said  []said  // of each asked
-	read  bool    // the records are; else none of them can have anything to say
-	now   int64   // ms of the server's clock
+	with  []int  // of asked: the places of those with an id
+	said  []said // of each asked
+	read  bool   // the records are; else none of them can have anything to say
+	now   int64  // ms of the server's clock
 }
 
 // said is what Redis says of a message that is about to be handled.
@@ -38,8 +38,8 @@ func (x *index) drop() {
 }
 
 // mark enters the worker in the index for all queued messages of a lane with an id. Then it asks whether each was
-// cancelled meanwhile, or has expired. A cancellation looks for the entry and leaves its own mark in one step, so one
-// of the two sees the other. Plain messages cost no question. False: the next step comes when the breaker lets it.
+// cancelled meanwhile, or has expired. Plain messages cost no question. False: the next step comes when the breaker
+// lets it.
 func (x *index) mark(l *lane.Lane) bool {
 	s, site := x.worker, l.Site
 	if !site.Enter() {
@@ -94,8 +94,7 @@ func (x *index) mark(l *lane.Lane) bool {
 	return true
 }
 
-// consult sends what mark has to say and to ask, in one pipeline, and in a second one only where something is
-// cancelled.
+// consult sends what mark has to say and to ask.
 func (x *index) consult(l *lane.Lane, now time.Time) error {
 	site := l.Site
 	x.with, x.read, x.now = x.with[:0], false, 0
@@ -104,73 +103,37 @@ func (x *index) consult(l *lane.Lane, now time.Time) error {
 	if x.call == nil {
 		x.call = link.NewCall()
 	}
-	m := store.Marks{Expires: site.Full.Lasts(now)}
-	for _, it := range x.asked {
+	c := store.Consultation{Record: x.record, Cancelled: x.cancelled}
+	c.Expires = site.Full.Lasts(now)
+	for i, it := range x.asked {
 		if it.Extra.ID != "" {
-			x.with, m.Expires = append(x.with, it), m.Expires || it.Extra.Expires != 0
+			x.with, c.Expires = append(x.with, i), c.Expires || it.Extra.Expires != 0
 		}
-		x.read = x.read || it.Extra.Expires != 0
+		c.Read = c.Read || it.Extra.Expires != 0
 	}
-	defer clear(x.with)
-	m.N, m.At, m.Mark = len(x.with), func(i int) *element.Element { return &x.with[i].Element }, x.marks(site, now)
-	for {
-		x.call.Reset()
-		store.AddStart(x.call, l.Keys, m, x.read)
-		site.Exchange(x.call)
-		a, err := store.StartReply(x.call.Replies, m, x.read)
-		if err != nil {
-			return err
-		}
-		if a.Full {
-			site.Full.Begin(now, fullFor)
-			m.Expires = true
-			continue
-		}
-		x.now = a.Now
-		x.records(a.Records)
-		if !a.SomeCancelled {
-			return nil
-		}
-		break
-	}
-	x.call.Reset()
-	store.AddCancelled(x.call, l.Keys, m, !x.read)
-	site.Exchange(x.call)
-	at := 0 // in asked
-	records, err := store.CancelledReply(x.call.Replies, m.N, func(i int, cancelled bool) {
-		for x.asked[at] != x.with[i] {
-			at++
-		}
-		x.said[at].cancelled = cancelled && !planted.IgnoreCancelled
-	})
-	if !x.read {
-		x.read = true
-		x.records(records)
+	c.N, c.At = len(x.with), func(i int) *element.Element { return &x.asked[x.with[i]].Element }
+	c.Mark = x.marks(site, now)
+	err := c.Ask(x.call, l.Keys, func(call *link.Call) error { site.Exchange(call); return nil })
+	if x.read, x.now = c.Read, c.Now; c.Full {
+		site.Full.Begin(now, fullFor)
 	}
 	return err
 }
+
+// record takes in the record of the ith with an id.
+func (x *index) record(i int, raw []byte) { x.said[x.with[i]].record = raw }
+
+// cancelled takes in that the ith with an id was cancelled.
+func (x *index) cancelled(i int) { x.said[x.with[i]].cancelled = !planted.IgnoreCancelled }
 
 // marks makes the note of each item with an id; those of one attempt share it.
 func (x *index) marks(site *lane.Site, now time.Time) func(i int) []byte {
 	inc, attempt, as := site.Live(), 0, []byte(nil)
 	return func(i int) []byte {
-		if it := x.with[i]; as == nil || attempt != it.Attempt() {
+		if it := x.asked[x.with[i]]; as == nil || attempt != it.Attempt() {
 			attempt = it.Attempt()
 			as = store.Mark(inc, x.worker.n, attempt, now)
 		}
 		return as
 	}
-}
-
-// records takes in the records of those with an id.
-func (x *index) records(rep link.Reply) {
-	at := 0
-	store.EachRecord(rep, func(i int, raw []byte) {
-		for i < len(x.with) && x.asked[at] != x.with[i] {
-			at++
-		}
-		if i < len(x.with) {
-			x.said[at].record = raw
-		}
-	})
 }

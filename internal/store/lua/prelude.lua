@@ -19,3 +19,10 @@ local function earliest(first, to) return not first[2] or to < tonumber(first[2]
 local function hint(delay, first, to, now)
   if earliest(first, to) then redis.pcall('PUBLISH', delay, printed(to - now)) end
 end
+
+-- ahead is the score of the first of a sorted set as text, in whole ms from now; empty where there is none. Others may
+-- put any score there.
+local function ahead(first, now)
+  if not first[2] then return '' end
+  return printed(math.ceil(math.max(-1e15, math.min(1e15, tonumber(first[2]) - now))))
+end

@@ -3,7 +3,7 @@
 -- the caller has seen Redis for half of that lease without a break: after a pause, or a jump of the clock, all have
 -- run out. A key of the wrong type at suspect or delay keeps nobody's messages with the dead.
 -- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper  6 ids  7 cancelled  8 done  9 kept  10 running
---      11 waited
+--      11 waited  12 leased
 -- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims  4 name that
 --      asks to be keeper, or ''  5 ms that a keeper keeps  6 server's time in ms since when the caller has seen it
 --      there all the time  7 ms for which a claim keeps others away
@@ -13,8 +13,10 @@
 --   died        number of receivers that were found dead just now
 --   suspects    number of suspects
 --   due         ms to the first due time in delay, negative if overdue
---   unreadable  why suspects cannot be counted, or delay cannot be read; of two the last counts
+--   lapse       ms to the first end of a lease, negative if it is past
+--   unreadable  why suspects cannot be counted, or delay or leased cannot be read; of several the last counts
 --   keeper      1: the bid was accepted
+--   known       receivers that are listed, living or dead, up to 16
 --   unforgotten 1: more outcomes are over than one sweep forgets
 --   unjudged    1: a dead one may be judged only later
 --   again       ms until one that died lately is to be looked at again; not beside unjudged
@@ -29,12 +31,14 @@ local first = redis.pcall('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
 
 -- A score further ahead than it can have been set was set before the clock was set back.
 local last = redis.call('ZREVRANGE', KEYS[1], 0, 7, 'WITHSCORES')
+local known = #last / 2
 for i = 1, #last, 2 do
   local lease = tonumber(string.match(last[i], '%-(%d+)$') or '')
   local ends = lease and now + math.floor(lease * 4 / 3)
   if ends and tonumber(last[i + 1]) > ends then redis.call('ZADD', KEYS[1], printed(ends), last[i]) end
 end
 last = redis.call('ZREVRANGE', KEYS[2], 0, 7, 'WITHSCORES')
+known = known + #last / 2
 for i = 1, #last, 2 do
   if tonumber(last[i + 1]) > now + 600000 then redis.call('ZADD', KEYS[2], printed(now), last[i]) end
 end
@@ -97,9 +101,16 @@ if type(suspects) == 'table' then say('unreadable', suspects.err) else say('susp
 if first.err then
   say('unreadable', first.err)
 elseif first[2] then
-  say('due', math.max(-1e15, math.min(1e15, tonumber(first[2]) - now))) -- others may put any score there
+  say('due', ahead(first, now))
+end
+local leased = redis.pcall('ZRANGE', KEYS[12], 0, 0, 'WITHSCORES')
+if leased.err then
+  say('unreadable', leased.err)
+elseif leased[2] then
+  say('lapse', ahead(leased, now))
 end
 if keeper then say('keeper', 1) end
+if known > 0 then say('known', known) end
 if unforgotten then say('unforgotten', 1) end
 if unjudged then say('unjudged', 1) elseif again then say('again', again) end
 for i = 1, most do

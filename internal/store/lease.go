@@ -1,0 +1,226 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// Lease is a hold on messages that ends at a time, and not with a process. What it holds lies in a list of its own, so
+// whoever knows its name may settle that, by AddLeave; a name that is over finds nothing there. The name has all that
+// who ends it must know: a random text, the most attempts of a message that names none, and its length in ms.
+type Lease struct {
+	Name        string
+	MaxAttempts int // 1 to 255; 0: no bound
+	Length      time.Duration
+}
+
+// NewLease makes the name of a lease, which nobody guesses. Attempts saturate at 255, so a larger bound is none.
+func NewLease(length time.Duration, maxAttempts int) Lease {
+	if maxAttempts < 0 || maxAttempts > 255 {
+		maxAttempts = 0
+	}
+	length = length.Truncate(time.Millisecond)
+	return Lease{fmt.Sprintf("%s-%d-%d", rand.Text(), maxAttempts, length.Milliseconds()), maxAttempts, length}
+}
+
+var errLease = errors.New("shunt: that is no lease of shunt's")
+
+// ParseLease reads a lease's name.
+func ParseLease(name string) (Lease, error) {
+	part := strings.Split(name, "-")
+	if len(part) != 3 || len(part[0]) != 26 || strings.Trim(part[0], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
+		return Lease{}, errLease
+	}
+	most, bad := strconv.ParseUint(part[1], 10, 8)
+	length, bad2 := strconv.ParseUint(part[2], 10, 40)
+	if bad != nil || bad2 != nil || length == 0 || name != fmt.Sprintf("%s-%d-%d", part[0], most, length) {
+		return Lease{}, errLease
+	}
+	return Lease{name, int(most), time.Duration(length) * time.Millisecond}, nil
+}
+
+// LeaseList is the list of what a lease holds.
+func (k *Keys) LeaseList(name string) string { return k.Leased + "." + name }
+
+// keeperLooks is within what time a keeper finds a lease that it was not told of.
+const keeperLooks = 7 * time.Second
+
+// AddLease adds the take of up to n elements, or some more than so many bytes, from the first of the channels that has
+// any. A suspect comes alone. EachTaken reads it. Sent again it gives what it had taken, and the lease begins anew. A
+// full Redis does not refuse it.
+func AddLease(c *link.Call, from []*Keys, l Lease, n, bytes int) {
+	args := make([]any, 0, 7*len(from)+5)
+	for _, k := range from {
+		args = append(args, k.Receivers, k.Prepare, k.Suspect, k.Leased, k.LeaseList(l.Name), k.Delay, k.Keeper)
+	}
+	c.AddScript(TakeLease, 7*len(from), append(args, l.Name, l.Length.Milliseconds(), n, bytes,
+		keeperLooks.Milliseconds())...)
+}
+
+// AddExtend puts the end of a lease to d from now, unless it is later already. CountReply gives 1, or 0 where nothing
+// is left. It may be sent again.
+func AddExtend(c *link.Call, k *Keys, name string, d time.Duration) {
+	c.AddScript(Extend, 3, k.Receivers, k.Leased, k.LeaseList(name), name, d.Milliseconds())
+}
+
+// AddGiveBack adds the release of all that a lease holds, with two commands; GiveBackReply reads the first. It may be
+// sent again.
+func AddGiveBack(c *link.Call, k *Keys, name string) {
+	list := k.LeaseList(name)
+	c.AddScript(Handover, 6, k.Receivers, list, list, k.Prepare, k.IDs, k.Running, "", "back", 0)
+	AddUnlease(c, k, name)
+}
+
+// GiveBackReply is how many elements AddGiveBack has released.
+func GiveBackReply(rep link.Reply) (int, error) {
+	m, err := HandoverReply(rep)
+	return m.Back, err
+}
+
+// AddLeased adds the question what a lease holds; LeasedReply reads it.
+func AddLeased(c *link.Call, k *Keys, name string) { c.Add("LRANGE", k.LeaseList(name), 0, -1) }
+
+// LeasedReply is what a lease holds, what was taken first first.
+func LeasedReply(rep link.Reply) ([][]byte, error) {
+	raws, err := redis.ByteSlices(rep.Value, rep.Err)
+	slices.Reverse(raws)
+	return raws, err
+}
+
+// AddUnlease forgets those of some leases of which nothing is left; CountReply gives how many. It may be sent again,
+// and need not be: a lease is forgotten at its end besides.
+func AddUnlease(c *link.Call, k *Keys, names ...string) {
+	keys := make([]any, 0, 1+2*len(names))
+	keys = append(keys, k.Leased)
+	for _, n := range names {
+		keys = append(keys, k.LeaseList(n))
+	}
+	c.AddScript(Unlease, len(keys), append(keys, args(names)...)...)
+}
+
+// OverLeases are up to n leases that are over. What is no lease's name is dropped.
+func OverLeases(ctx context.Context, l *link.Link, k *Keys, n int) (leases []Lease, err error) {
+	c := link.NewCall()
+	c.Add("TIME")
+	c.Add("ZRANGE", k.Leased, 0, n-1, "WITHSCORES")
+	if err := l.Run(ctx, c); err != nil {
+		return nil, err
+	}
+	now := ServerTime(c.Replies[0].Value).UnixMilli()
+	held, err := redis.Strings(c.Replies[1].Value, nil)
+	c.Reset()
+	for i := 0; i+1 < len(held); i += 2 {
+		ends, _ := strconv.ParseFloat(held[i+1], 64)
+		lease, bad := ParseLease(held[i])
+		switch {
+		case ends > float64(now):
+		case bad != nil:
+			c.Add("ZREM", k.Leased, held[i])
+		default:
+			leases = append(leases, lease)
+		}
+	}
+	if err == nil && c.Len() > 0 {
+		err = l.Run(ctx, c)
+	}
+	return leases, err
+}
+
+// LapseAnswer is the reply to the end of a lease.
+type LapseAnswer struct {
+	Early                  bool // it is not over, or was put off: nothing was moved
+	Prepare, Dead, Dropped int  // messages that went there, and that were cancelled
+	Trimmed, Left          int  // dropped from dead; still in the list
+}
+
+var lapsedReason = element.FailureField("shunt: its lease ended, and with that its attempts were used up")
+
+// AddLapse ends a lease that is over, up to n elements or some more than so many bytes of it. Each has had an attempt.
+// Where the fence's row is younger than a quarter of the lease, or 5 s, the end is put off by that, once. It may be
+// sent again.
+func AddLapse(c *link.Call, k *Keys, l Lease, f Fence, n, bytes int, b *Bounds) {
+	c.AddScript(Lapse, 11, k.Receivers, k.Leased, k.LeaseList(l.Name), k.Prepare, k.Dead, k.IDs, k.Cancelled, k.Done,
+		k.Kept, k.Running, k.Waited, l.Name, l.Length.Milliseconds(), l.MaxAttempts, ms(f.At), f.Age.Milliseconds(),
+		ms(f.Since), bytes, max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds()), lapsedReason, max(0, b.MaxDone),
+		max(0, b.MaxDoneBytes))
+	for range n {
+		s := element.NewSerial()
+		c.AddElements(s[:])
+	}
+}
+
+// LapseReply reads the reply to AddLapse.
+func LapseReply(rep link.Reply) (a LapseAnswer, err error) {
+	ns, err := redis.Ints(rep.Value, rep.Err)
+	if err != nil {
+		return a, err
+	}
+	if len(ns) < 5 {
+		return LapseAnswer{Early: true}, nil
+	}
+	return LapseAnswer{Prepare: ns[0], Dead: ns[1], Dropped: ns[2], Trimmed: ns[3], Left: ns[4]}, nil
+}
+
+// leasesAt is how many leases one pipeline looks at.
+const leasesAt = 500
+
+// eachLease gives, page by page, the leases of a channel and what fill asks of each.
+func eachLease(
+	ctx context.Context, a Asker, k *Keys, fill func(c *link.Call, list string), give func(ends time.Time, v any),
+) error {
+	for from := 0; ; from += leasesAt {
+		v, err := askOne(ctx, a, k.Name,
+			func(c *link.Call) { c.Add("ZRANGE", k.Leased, from, from+leasesAt-1, "WITHSCORES") })
+		held, err := redis.Strings(v, err)
+		if err != nil || len(held) == 0 {
+			return err
+		}
+		vs, err := askAll(ctx, a, k.Name, func(c *link.Call) {
+			for i := 0; i+1 < len(held); i += 2 {
+				fill(c, k.LeaseList(held[i]))
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for i, v := range vs {
+			ends, _ := strconv.ParseFloat(held[2*i+1], 64)
+			give(time.UnixMilli(int64(ends)), v)
+		}
+	}
+}
+
+// EachLeased gives what each lease of a channel holds, the first taken first. They are not of one moment.
+func EachLeased(ctx context.Context, a Asker, k *Keys, give func(ends time.Time, raws [][]byte)) error {
+	return eachLease(ctx, a, k, func(c *link.Call, list string) { c.Add("LRANGE", list, 0, -1) },
+		func(ends time.Time, v any) { give(ends, reversed(v)) })
+}
+
+// LeasedCount is how many messages are leased, and when the first lease ends that has one.
+type LeasedCount struct {
+	N     int
+	First time.Time
+}
+
+// CountLeased counts the leased messages of a channel.
+func CountLeased(ctx context.Context, a Asker, k *Keys) (count LeasedCount, err error) {
+	err = eachLease(ctx, a, k, func(c *link.Call, list string) { c.Add("LLEN", list) }, func(ends time.Time, v any) {
+		n, _ := redis.Int(v, nil)
+		if count.N == 0 && n > 0 {
+			count.First = ends
+		}
+		count.N += n
+	})
+	return count, err
+}

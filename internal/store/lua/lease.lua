@@ -1,0 +1,64 @@
+-- Lease: moves up to n elements from the first of the channels that has any into a list of its own, which a lease ends.
+-- A suspect is taken alone. Sent again under the same name it gives what it had taken, and the lease begins anew.
+-- KEYS of each channel, in the order they are asked: receivers, prepare, suspect, leased, the lease's list, delay,
+--      keeper
+-- ARGV 1 name of the lease  2 its ms  3 n  4 bytes after which it stops  5 ms within which a keeper looks by itself
+-- reply: channel (from 1) and element in turns, what was taken first first; a channel that could not be read gives
+--      minus its number and the error's text
+redis.call('ZREM', KEYS[1], '')
+local _, now = clock()
+local to, most, budget = now + tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local out = {}
+local function say(c, text) out[#out + 1], out[#out + 2] = c, text end
+
+-- failed is the first error among some replies, or nil.
+local function failed(replies)
+  for _, reply in ipairs(replies) do
+    if type(reply) == 'table' and reply.err then return reply.err end
+  end
+  return nil
+end
+
+-- took says what the lease has of a channel, and begins it anew. first is the lease that ended first before.
+local function took(c, leased, list, delay, keeper, first)
+  redis.call('ZADD', leased, printed(to), ARGV[1])
+  local es = redis.call('LRANGE', list, 0, -1)
+  for i = #es, 1, -1 do say(c, es[i]) end
+  if not earliest(first, to) then return end
+  local held = redis.pcall('HGET', keeper, 'until')
+  if to - now > tonumber(ARGV[5]) and type(held) == 'string' and tonumber(held) > now then return end
+  hint(delay, first, to, now)
+end
+
+-- take leases what one channel has. It returns an error before anything has moved, and whether it has taken something.
+local function take(c, prepare, suspect, leased, list, delay, keeper)
+  local first = redis.pcall('ZRANGE', leased, 0, 0, 'WITHSCORES')
+  local suspects, waiting = redis.pcall('LLEN', suspect), redis.pcall('LLEN', prepare)
+  local bad = failed({first, suspects, waiting})
+  if bad then return bad, false end
+  local from, n, bytes = prepare, most, 0
+  if suspects > 0 then from, n = suspect, 1 elseif waiting == 0 then return nil, false end
+  redis.call('ZADD', leased, printed(to), ARGV[1]) -- first, so that nothing is in a list that no lease ends
+  while n > 0 and bytes < budget do
+    local e = redis.call('RPOPLPUSH', from, list)
+    if not e then break end
+    n, bytes = n - 1, bytes + #e
+  end
+  took(c, leased, list, delay, keeper, first)
+  return nil, true
+end
+
+local lists = {}
+for c = 1, #KEYS / 7 do lists[c] = KEYS[7 * c - 2] end
+if redis.call('EXISTS', unpack(lists)) > 0 then
+  for c, list in ipairs(lists) do
+    if redis.call('EXISTS', list) == 1 then took(c, KEYS[7 * c - 3], list, KEYS[7 * c - 1], KEYS[7 * c], {}) end
+  end
+  return out
+end
+for c = 1, #lists do
+  local bad, some = take(c, unpack(KEYS, 7 * c - 5, 7 * c))
+  if bad then say(-c, bad) end
+  if some then break end
+end
+return out

@@ -1,0 +1,197 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// kept is one channel that an upkeep keeps. Its upkeep's mu guards all but what a visit owns.
+type kept struct {
+	undertaker // a visit's own
+	visiting   bool
+	again      bool // it became due during the visit
+
+	due       *time.Timer
+	at        time.Time      // when due fires
+	sweep     time.Time      // the next sweep is due
+	pulled    time.Time      // somebody last pulled from it
+	own       *link.Listener // nil: the hints of all channels are heard
+	listening bool
+	keeper    bool // as last told
+	hints     int  // heard so far: what was asked for before one cannot put the timer back
+
+	tidied time.Time // a visit's own, as scan
+	scan   store.Scan
+}
+
+// sooner brings the next visit forward. mu is held.
+func (c *kept) sooner(in time.Duration) {
+	if at := time.Now().Add(in); c.at.IsZero() || at.Before(c.at) {
+		c.set(in)
+	}
+}
+
+// look has the channel swept: asked after the subscription was confirmed, so that nothing falls between. mu is held.
+func (c *kept) look(in time.Duration) {
+	c.sweep = time.Time{}
+	c.sooner(in)
+}
+
+// set says when the next visit is due. mu is held.
+func (c *kept) set(in time.Duration) {
+	c.at = time.Now().Add(in)
+	c.due.Reset(in)
+}
+
+// visitOnce visits a channel unless another goroutine does, which then does it once more.
+func (u *upkeep) visitOnce(c *kept) {
+	u.mu.Lock()
+	if c.visiting || u.of[c.keys.Name] != c {
+		c.again = true
+		u.mu.Unlock()
+		return
+	}
+	c.visiting, c.again, c.at = true, false, time.Time{}
+	u.mu.Unlock()
+	u.visit(c)
+	u.mu.Lock()
+	c.visiting = false
+	if c.again {
+		c.set(0)
+	}
+	u.mu.Unlock()
+}
+
+var errUpkeep = errors.New("shunt: the upkeep of the channel failed")
+
+// visit does what is due, and says when the next visit is.
+func (u *upkeep) visit(c *kept) {
+	if u.closing() {
+		return
+	}
+	err := u.tend(c)
+	if err == nil {
+		return
+	}
+	u.report(c.keys.Name, fmt.Errorf("%w: %w", errUpkeep, err))
+	c.claimed, c.burial = nil, burial{}
+	u.mu.Lock()
+	c.sooner(link.Jitter(time.Second))
+	u.mu.Unlock()
+}
+
+// tend sweeps where that is due, then promotes and ends leases.
+func (u *upkeep) tend(c *kept) error {
+	u.mu.Lock()
+	sweep := !time.Now().Before(c.sweep)
+	u.mu.Unlock()
+	var at store.Timetable
+	var err error
+	if sweep {
+		var left bool
+		if at, left, err = u.swept(c); err != nil || left {
+			return err
+		}
+	}
+	if next, any := at.Next(); !sweep || any && next <= 0 {
+		if at, err = u.q.bringDue(u.q.life, u.server, c.keys, c.fence); err != nil {
+			return err
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	until := time.Until(c.sweep)
+	if next, any := at.Next(); any && (c.keeper || next <= 0 || !u.hears(c)) {
+		until = min(until, max(next, 0))
+	}
+	c.sooner(until)
+	return nil
+}
+
+// hears says whether the channel's hints are heard. mu is held.
+func (u *upkeep) hears(c *kept) bool { return c.listening || u.listening }
+
+// swept sweeps a channel, and recovers what the sweep has found. left: the channel needs nobody, and is kept no more.
+func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
+	claimFor := min(sweepEvery, u.q.conf.Lease/2)
+	until := time.Now().Add(visitFor)
+	late, err := c.buryAll(until, claimFor)
+	if err != nil {
+		return at, false, err
+	}
+	u.mu.Lock()
+	bid, hints, was := "", c.hints, c.keeper
+	if u.hears(c) {
+		bid = u.name
+	}
+	u.mu.Unlock()
+	a, err := store.RunSweep(u.q.life, u.server.Pulse, c.keys, store.Sweeping{
+		Fence: u.sight.fence(), MaxClaims: sweepClaims, ClaimFor: claimFor, Bid: bid, KeepFor: keeperKeeps,
+	})
+	if err != nil {
+		return at, false, err
+	}
+	if a.Died > 0 {
+		u.q.events.Emit(event.Event{Kind: event.ReceiversDied, Channel: c.keys.Name, Receiver: u.name, N: a.Died})
+	}
+	if a.Unreadable != nil {
+		u.report(c.keys.Name, a.Unreadable)
+	}
+	if len(a.Claims) > 0 && !late {
+		c.claims(a.Claims)
+		late, err = c.buryAll(until, claimFor)
+	}
+	if a.Keeper && time.Since(c.tidied) >= upkeepEvery && err == nil {
+		c.tidied = time.Now()
+		err = store.Upkeep(u.q.life, u.server.Data, c.keys, &c.scan, a.Now)
+	}
+	if err != nil {
+		return at, false, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	wait := link.Jitter(sweepEvery)
+	switch {
+	case late:
+		wait = link.Jitter(100 * time.Millisecond)
+	case a.MoreToForget:
+		wait = 10 * time.Millisecond
+	case len(a.Claims) == sweepClaims:
+		wait = 0
+	case a.Unjudged:
+		wait = min(wait, link.Jitter(u.q.conf.Lease/6))
+	case a.Again > 0:
+		wait = min(wait, a.Again+5*time.Millisecond)
+	}
+	c.keeper = a.Keeper
+	if c.keeper && !was && hints != c.hints { // a hint that came before this answer was nobody's
+		wait = 0
+	}
+	c.sweep = time.Now().Add(wait)
+	if !a.Known && !a.Scheduled && !a.Leased && !a.MoreToForget && time.Since(c.pulled) > keptFor && hints == c.hints {
+		u.leave(c)
+		return at, true, nil
+	}
+	return a.Timetable, false, nil
+}
+
+// leave ends the upkeep of a channel. mu is held.
+func (u *upkeep) leave(c *kept) {
+	delete(u.of, c.keys.Name)
+	c.due.Stop()
+	if c.own == nil || u.q.begin() != nil {
+		return
+	}
+	go func() {
+		defer u.q.waits.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		u.server.Hints.Forget(ctx, c.own)
+	}()
+}

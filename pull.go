@@ -1,0 +1,310 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/bell"
+	"github.com/shuntmq/shunt/internal/custody"
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// PullOptions says what a Pull takes. Its zero fields are the defaults.
+type PullOptions struct {
+	// Channels are the channels that are asked, 1 to 64, the highest first.
+	Channels []string
+	// Max bounds how many messages one Pull takes: 1 to 1,000, default 1. All of them are of one channel. What waits in
+	// StateSuspect comes alone. After 256 KB, or Queue.PrefetchBytes, no further one is taken.
+	Max int
+	// Lease is how long the messages are the caller's: 10 ms to 7 days, default 30 s.
+	Lease time.Duration
+	// Wait is how long to wait for a first message where there is none: up to a day. Zero is not at all.
+	Wait time.Duration
+}
+
+const (
+	maxPull   = 1000
+	leastTerm = 10 * time.Millisecond
+	mostTerm  = 7 * 24 * time.Hour
+	longest   = 24 * time.Hour
+)
+
+// pull is one call of Pull.
+type pull struct {
+	q       *Queue
+	from    []*store.Keys
+	station *station
+	max     int
+	term    time.Duration
+	wait    time.Duration
+}
+
+// newPull checks the options.
+func (q *Queue) newPull(o PullOptions) (p *pull, err error) {
+	p = &pull{q: q, max: o.Max, term: o.Lease, wait: o.Wait}
+	if p.max == 0 {
+		p.max = 1
+	}
+	if p.term == 0 {
+		p.term = 30 * time.Second
+	}
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("shunt: PullOptions."+format, args...))
+		}
+	}
+	check(len(o.Channels) > 0 && len(o.Channels) <= 64, "Channels has %d: want 1 to 64", len(o.Channels))
+	check(p.max > 0 && p.max <= maxPull, "Max is %d: want 1 to %d, or 0 for 1", o.Max, maxPull)
+	check(p.term >= leastTerm && p.term <= mostTerm, "Lease is %v: want %v to %v, or 0 for 30s", o.Lease, leastTerm,
+		mostTerm)
+	check(p.wait >= 0 && p.wait <= longest, "Wait is %v: want 0 to %v", o.Wait, longest)
+	if len(o.Channels) <= 64 {
+		for i, name := range o.Channels {
+			k, bad := q.keysFor(name)
+			errs = append(errs, bad)
+			for _, before := range p.from[:min(i, len(p.from))] {
+				check(before != k, "Channels has %q twice", name)
+			}
+			if k != nil {
+				p.from = append(p.from, k)
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	p.station = q.stationOf(p.from[0])
+	return p, nil
+}
+
+// Pull takes messages under a lease, for callers that cannot hold a receiver: a request of another process, a program
+// in another language, a job that runs once. It returns none, and no error, where there was none within Wait. What is
+// cancelled, expired or past its Deadline is settled on the way, as a receiver does it, and not returned.
+//
+// Every message is the caller's until the lease ends by the server's clock. It is settled by Ack, Fail or Release, by
+// whoever has its Receipt, in whichever process. A message that is not settled in time is pulled again, from the other
+// end of its channel and with one attempt counted. If that was its last one, it goes to dead. After an absence of Redis
+// leases end later, by a quarter of their length and at most 5 s, so that what could not be settled meanwhile can be.
+//
+// While Redis is away Pull waits for it for as long as Wait says, and for EnqueueTimeout at least. Where ctx ends
+// first, nothing stays taken: what a command under way brings all the same is released.
+func (q *Queue) Pull(ctx context.Context, o PullOptions) ([]*Leased, error) {
+	if err := q.open(ctx); err != nil {
+		return nil, err
+	}
+	p, err := q.newPull(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.begin(); err != nil {
+		return nil, err
+	}
+	defer q.waits.Done()
+	p.station.pulled(p.from)
+	ms, err := p.run(ctx)
+	if err != nil {
+		return nil, q.explain(err, "pull from", p.from[0].Name)
+	}
+	return ms, nil
+}
+
+// run takes; where there is nothing, it waits for a bell and takes again.
+func (p *pull) run(ctx context.Context) ([]*Leased, error) {
+	began := time.Now()
+	var caller *bell.Caller
+	var over <-chan time.Time
+	again := link.Resend{}
+	for {
+		ms, dropped, err := p.take(ctx)
+		if ctx.Err() != nil && len(ms) == 0 {
+			return nil, &link.Error{Class: link.NotExecuted, Err: context.Cause(ctx)}
+		}
+		if caller != nil {
+			caller.Took(len(ms) > 0 || dropped)
+		}
+		switch {
+		case len(ms) > 0:
+			return ms, err
+		case err != nil && (link.Classify(err) != link.NotExecuted || p.station.server.Hopeless() != nil ||
+			time.Since(began) > max(p.wait, p.q.conf.EnqueueTimeout)):
+			return nil, err
+		case err != nil:
+			again.Pause(ctx, 0)
+			continue
+		case dropped:
+			continue
+		case time.Since(began) >= p.wait:
+			return nil, nil
+		}
+		if caller == nil {
+			timer := time.NewTimer(p.wait - time.Since(began))
+			defer timer.Stop()
+			over, caller = timer.C, p.station.bells.Join(p.from)
+			defer caller.Leave()
+		}
+		select {
+		case <-caller.C:
+		case <-over:
+			return nil, nil
+		case <-p.q.over:
+			return nil, ErrClosed
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take takes once, from the first channel that has something. dropped: something was taken, and settled.
+func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error) {
+	l := store.NewLease(p.term, boundOf(0, p.q.conf.MaxAttempts))
+	ctx, cancel := context.WithTimeout(ctx, p.q.conf.EnqueueTimeout)
+	defer cancel()
+	rep, err := p.send(ctx, l)
+	if err != nil {
+		return nil, false, err
+	}
+	began := time.Now()
+	var all []*settlement
+	var wrong error
+	err = store.EachTaken(rep, func(source int, raw []byte, bad error) {
+		if bad != nil {
+			wrong = p.q.wrongType(p.from[source].Name, bad)
+			return
+		}
+		all = append(all, newSettlement(p.from[source], l, raw, len(all)))
+	})
+	if len(all) == 0 {
+		return nil, false, errors.Join(err, wrong)
+	}
+	kept, err := p.admit(ctx, all)
+	if err != nil {
+		p.giveBack(l)
+		return nil, false, err
+	}
+	for _, s := range kept {
+		ms = append(ms, p.q.leased(s.held, l, began.Add(p.term)))
+	}
+	return ms, true, nil
+}
+
+// admit settles what is not to be handled, as a receiver does, and gives the rest.
+func (p *pull) admit(ctx context.Context, all []*settlement) (kept []*settlement, err error) {
+	said := make([]custody.Known, len(all))
+	var asked, with []int // places of what has an Extra, and of these those with an id
+	x := store.Consultation{
+		Record:    func(i int, raw []byte) { said[with[i]].Record = raw },
+		Cancelled: func(i int) { said[with[i]].Cancelled = true },
+	}
+	for i, s := range all {
+		if e := s.held.Extra; e != nil {
+			asked = append(asked, i)
+			x.Read = x.Read || e.Expires != 0
+			if e.ID != "" {
+				with = append(with, i)
+				x.Expires = x.Expires || e.Expires != 0
+			}
+		}
+	}
+	if len(asked) > 0 {
+		x.N, x.At = len(with), func(i int) *element.Element { return all[with[i]].held.Element }
+		x.Mark = func(i int) []byte {
+			s := all[with[i]]
+			return store.LeaseMark(s.lease, s.held.Attempt(), time.Now())
+		}
+		if err := p.consult(ctx, &x, all[0].held.Keys); err != nil {
+			return nil, err
+		}
+	}
+	var refused []*settlement
+	for i, s := range all {
+		h, k := s.held, said[i]
+		switch k.Now, k.Read = x.Now, x.Read; {
+		case h.Newer:
+			s.verdict = p.q.judge(h, custody.Undecodable(element.ErrNewerVersion))
+		case h.Extra != nil:
+			h.OwnsID = h.Owns(k)
+			s.verdict = h.Admit(k, p.q.conf.MaxSize)
+		}
+		if s.verdict != nil {
+			refused = append(refused, s)
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	p.q.settle(ctx, refused) // what could not be settled is pulled again when its lease ends
+	return kept, nil
+}
+
+// consult asks until there is an answer, or ctx ends.
+func (p *pull) consult(ctx context.Context, x *store.Consultation, k *store.Keys) error {
+	for again := (link.Resend{}); ; again.Pause(ctx, 0) {
+		err := x.Ask(link.NewCall(), k, func(c *link.Call) error {
+			if err := p.station.server.Data.Run(ctx, c); !c.Answered {
+				return err
+			}
+			return nil
+		})
+		class := link.Classify(err)
+		if class != link.Unknown && class != link.NotExecuted || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// send asks for messages under a lease until the answer is known. Where it gives up, nothing stays taken.
+func (p *pull) send(ctx context.Context, l store.Lease) (link.Reply, error) {
+	again := link.Resend{}
+	for {
+		c := link.NewCall()
+		store.AddLease(c, p.from, l, p.max, p.q.conf.PrefetchBytes)
+		err := p.station.server.Data.Run(ctx, c)
+		unknown := link.Classify(err) == link.Unknown
+		err = again.Failed(err)
+		switch {
+		case err == nil:
+			return c.Replies[0], nil
+		case unknown && ctx.Err() == nil:
+			again.Pause(ctx, 0)
+			continue
+		case again.InDoubt():
+			p.giveBack(l)
+		}
+		return link.Reply{}, err
+	}
+}
+
+// giveBack releases what a lease holds, on a goroutine of its own: nobody has seen its messages. It goes on until Redis
+// has answered, or the lease is over.
+func (p *pull) giveBack(l store.Lease) {
+	if p.q.begin() != nil {
+		return // the lease ends it
+	}
+	go func() {
+		defer p.q.waits.Done()
+		ctx, cancel := context.WithTimeout(p.q.life, max(l.Length, p.q.conf.ReplyTimeout))
+		defer cancel()
+		for again := (link.Resend{}); ctx.Err() == nil; again.Pause(ctx, 0) {
+			c := link.NewCall()
+			for _, k := range p.from {
+				store.AddGiveBack(c, k, l.Name)
+			}
+			if p.station.server.Data.Run(ctx, c); !c.Answered {
+				continue
+			}
+			back := 0
+			for i := range p.from {
+				n, _ := store.GiveBackReply(c.Replies[2*i])
+				back += n
+			}
+			if back > 0 {
+				p.q.events.Emit(event.Event{Kind: event.Released, Channel: p.from[0].Name, N: back})
+			}
+			return
+		}
+	}()
+}

@@ -1,0 +1,288 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// pull pulls from the bench's channel, and must get so many messages.
+func (b *bench) pull(n int, o PullOptions) []*Leased {
+	b.t.Helper()
+	o.Channels = []string{b.name}
+	ms, err := b.Pull(context.Background(), o)
+	if err != nil || len(ms) != n {
+		b.t.Fatalf("%d pulled, %v: want %d", len(ms), err, n)
+	}
+	return ms
+}
+
+// state counts the messages in a state.
+func (b *bench) state(s State) int {
+	b.t.Helper()
+	all, err := b.Stats(context.Background(), b.name)
+	b.must(err)
+	return all[s].Count
+}
+
+// What is pulled is in order, and is settled by each verdict, by its holder or by another process; what comes late
+// changes nothing.
+func TestPull(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := context.Background()
+		b, o := newBench(t, s.URL()), newBench(t, s.URL())
+		o.name = b.name
+		b.pull(0, PullOptions{})
+		b.enqueue(0, 9, Header("a", "b"))
+		ms := b.pull(8, PullOptions{Max: 8, Lease: time.Minute})
+		for i, m := range ms {
+			if string(m.Payload) != strconv.Itoa(i) || m.Channel != b.name || m.Attempt != 1 || m.Headers["a"] != "b" ||
+				m.EnqueuedAt.IsZero() || m.Receipt.Channel() != b.name || time.Until(m.EndsAt) > time.Minute {
+				t.Errorf("message %d is %+v", i, m)
+			}
+		}
+		if b.state(StateLeased) != 8 || b.state(StatePrepare) != 1 {
+			t.Errorf("%d leased", b.state(StateLeased))
+		}
+		b.must(ms[0].Ack(ctx))
+		b.must(o.Ack(ctx, ms[1].Receipt, ms[2].Receipt, ms[3].Receipt))
+		b.must(ms[4].Fail(ctx, RetryAfter(time.Hour, errors.New("oops"))))
+		b.must(ms[5].Fail(ctx, Reject(errors.New("never"))))
+		b.must(o.Release(ctx, ms[6].Receipt))
+		found, err := o.Leased(ctx, ms[7].Receipt)
+		b.must(err)
+		if string(found.Payload) != "7" || found.Receipt != ms[7].Receipt || found.Serial != ms[7].Serial {
+			t.Errorf("found %+v", found)
+		}
+		b.must(found.Extend(ctx, 2*time.Minute))
+		b.must(found.Fail(ctx, Snooze(time.Hour)))
+		for i, m := range ms {
+			_, found := b.Leased(ctx, m.Receipt)
+			for _, err := range []error{m.Ack(ctx), m.Fail(ctx, errors.New("oops")), o.Ack(ctx, m.Receipt),
+				o.Extend(ctx, time.Hour, m.Receipt), found} {
+				var of *ReceiptError
+				if !errors.Is(err, ErrLeaseLost) || strings.Contains(err.Error(), string(m.Receipt)[:26]) ||
+					errors.As(err, &of) && of.Receipt != m.Receipt {
+					t.Errorf("message %d, settled again: %v", i, err)
+				}
+			}
+		}
+		if n := b.count(EventLateVerdict); n != 16 {
+			t.Errorf("%d late verdicts are told of", n)
+		}
+		next := b.pull(2, PullOptions{Max: 5})
+		if string(next[0].Payload) != "6" || string(next[1].Payload) != "8" || next[0].Attempt != 1 {
+			t.Errorf("next come %+v, %+v", next[0], next[1])
+		}
+		b.must(b.Ack(ctx, next[0].Receipt, next[1].Receipt))
+		delayed, err := b.List(ctx, b.name, StateDelay, 0, 0)
+		if err != nil || len(delayed) != 2 || delayed[0].Attempts+delayed[1].Attempts != 1 {
+			t.Errorf("delayed are %+v, %v", delayed, err)
+		}
+		dead, err := b.List(ctx, b.name, StateDead, 0, 0)
+		if err != nil || len(dead) != 1 || dead[0].Failure != "never" {
+			t.Errorf("dead are %+v, %v", dead, err)
+		}
+		b.must(b.Close()) // with the keeper's place
+		left := keysLeft(t, s, b.name)
+		slices.Sort(left)
+		if want := []string{"dead", "delay"}; len(left) != 2 || !strings.HasSuffix(left[0], want[0]) ||
+			!strings.HasSuffix(left[1], want[1]) {
+			t.Errorf("left are %q", left)
+		}
+	})
+}
+
+// Bad options and receipts are errors that name the fault.
+func TestPullRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	ctx := context.Background()
+	many := make([]string, 65)
+	for i := range many {
+		many[i] = fmt.Sprint("c", i)
+	}
+	for want, o := range map[string]PullOptions{
+		"Channels has 0":       {},
+		"Channels has 65":      {Channels: many},
+		`has "a" twice`:        {Channels: []string{"a", "b", "a"}},
+		"contains '{'":         {Channels: []string{"{a"}},
+		"Max is 1001":          {Channels: []string{"a"}, Max: 1001},
+		"Max is -1":            {Channels: []string{"a"}, Max: -1},
+		"Lease is 9ms":         {Channels: []string{"a"}, Lease: 9 * time.Millisecond},
+		"Lease is 168h0m0.01s": {Channels: []string{"a"}, Lease: 7*24*time.Hour + 10*time.Millisecond},
+		"Wait is -1ns":         {Channels: []string{"a"}, Wait: -1},
+		"Wait is 25h":          {Channels: []string{"a"}, Wait: 25 * time.Hour},
+	} {
+		if _, err := b.Pull(ctx, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	b.enqueue(0, 1)
+	good := b.pull(1, PullOptions{})[0].Receipt
+	for _, r := range []Receipt{"", "x", good[1:], good + "{", Receipt(strings.Replace(string(good), ".", "", 1)),
+		Receipt(strings.ToLower(string(good)))} {
+		if err := b.Ack(ctx, r); !errors.Is(err, errReceipt) || r.Channel() != "" {
+			t.Errorf("%q: %v", r, err)
+		}
+	}
+	if err := b.Extend(ctx, time.Millisecond, good); err == nil {
+		t.Error("extended by a millisecond")
+	}
+	var one *ReceiptError
+	if err := b.Ack(ctx, "x", good); !errors.As(err, &one) || one.Receipt != "x" || b.state(StateLeased) != 0 {
+		t.Errorf("one of two: %v", err)
+	}
+}
+
+// A lease that ends gives its message to another, an attempt later and at the far end; with the last attempt it goes to
+// dead.
+func TestLeaseEnds(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := context.Background()
+		b := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 2 })
+		b.enqueue(0, 3)
+		first := b.pull(2, PullOptions{Max: 2, Lease: 300 * time.Millisecond})
+		b.must(first[0].Ack(ctx))
+		b.wait(EventLapsed, 1, 5*time.Second)
+		if late := time.Since(first[1].EndsAt); late < 0 {
+			t.Errorf("ended %v early", -late)
+		}
+		again := b.pull(2, PullOptions{Max: 5, Lease: 300 * time.Millisecond})
+		if string(again[0].Payload) != "2" || string(again[1].Payload) != "1" || again[1].Attempt != 2 ||
+			again[0].Attempt != 1 {
+			t.Errorf("then come %+v, %+v", again[0], again[1])
+		}
+		if err := first[1].Ack(ctx); !errors.Is(err, ErrLeaseLost) {
+			t.Errorf("a late ack: %v", err)
+		}
+		b.wait(EventLapsed, 3, 5*time.Second)
+		dead, err := b.List(ctx, b.name, StateDead, 0, 0)
+		if err != nil || len(dead) != 1 || dead[0].Attempts != 2 || !strings.Contains(dead[0].Failure, "lease ended") {
+			t.Errorf("dead are %+v, %v", dead, err)
+		}
+		b.must(b.Ack(ctx, b.pull(1, PullOptions{})[0].Receipt))
+	})
+}
+
+// Who waits is woken at once, in the order in which they came, and by whatever channel has something. Who leaves takes
+// nothing.
+func TestPullWaits(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		b := newBench(t, s.URL())
+		got := make(chan string, 10)
+		wait := func(ctx context.Context, name string, channels ...string) {
+			ready := b.callers()
+			go func() {
+				ms, err := b.Pull(ctx, PullOptions{Channels: channels, Wait: time.Minute})
+				for _, m := range ms {
+					got <- name + " " + string(m.Payload)
+				}
+				if err != nil {
+					got <- name + " " + err.Error()
+				}
+			}()
+			b.until(5*time.Second, "it waits", func() bool { return b.callers() > ready })
+		}
+		gone, leave := context.WithCancelCause(context.Background())
+		wait(gone, "gone", b.name)
+		wait(context.Background(), "first", b.name)
+		wait(context.Background(), "second", b.name+"other", b.name)
+		leave(errors.New("it leaves"))
+		if text := <-got; !strings.Contains(text, "it leaves") {
+			t.Error(text)
+		}
+		for i, want := range []string{"first 0", "second 1"} {
+			b.enqueue(i, i+1)
+			if text := <-got; text != want {
+				t.Errorf("%q, want %q", text, want)
+			}
+		}
+		began := time.Now()
+		b.pull(0, PullOptions{Wait: 200 * time.Millisecond})
+		if took := time.Since(began); took < 200*time.Millisecond {
+			t.Errorf("it waited for %v", took)
+		}
+		wait(context.Background(), "closed", b.name)
+		b.must(b.Close())
+		if text := <-got; !strings.Contains(text, ErrClosed.Error()) {
+			t.Error(text)
+		}
+	})
+}
+
+// callers counts those who wait for a bell of the bench's Queue.
+func (b *bench) callers() (n int) {
+	b.Queue.mu.Lock()
+	defer b.Queue.mu.Unlock()
+	for _, at := range b.stations {
+		n += at.bells.Waiting()
+	}
+	return n
+}
+
+// What is cancelled, has expired or is late is not given out, and frees its id as with a receiver; a leased message
+// with an id has a status, is found and cannot be moved.
+func TestPullByID(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := context.Background()
+		b := newBench(t, s.URL())
+		b.must(b.one(0, ID("cancelled")))
+		b.must(b.one(1, ID("expired"), Expire(time.Millisecond)))
+		b.must(b.one(2, Expire(time.Millisecond)))
+		b.must(b.one(3, Deadline(time.Now().Add(20*time.Millisecond))))
+		b.must(b.one(4, ID("a"), Retain(time.Hour)))
+		b.must(b.one(5, ID("b"), Expire(time.Hour)))
+		_, err := b.Cancel(ctx, ByID(b.name, "cancelled"))
+		b.must(err)
+		b.passes(s, 30*time.Millisecond)
+		ms := b.pull(2, PullOptions{Max: 10, Lease: time.Minute})
+		if ms[0].ID != "a" || ms[1].ID != "b" {
+			t.Errorf("pulled are %q and %q", ms[0].ID, ms[1].ID)
+		}
+		b.wait(EventCancelled, 1, time.Second)
+		b.wait(EventExpired, 2, time.Second)
+		b.wait(EventRejected, 1, time.Second)
+		st, err := b.Status(ctx, ByID(b.name, "a"))
+		if err != nil || st.State != StateLeased || st.Attempt != 1 || st.Serial != ms[0].Serial || st.Receiver != "" {
+			t.Errorf("%+v, %v", st, err)
+		}
+		e, err := b.Peek(ctx, ByID(b.name, "b"))
+		if err != nil || e.State != StateLeased || string(e.Payload) != "5" ||
+			time.Until(e.LeaseEndsAt) < 50*time.Second {
+			t.Errorf("%+v, %v", e, err)
+		}
+		if err := b.Postpone(ctx, ByID(b.name, "a"), In(time.Hour)); !errors.Is(err, ErrRunning) {
+			t.Errorf("postponed: %v", err)
+		}
+		if err := b.one(9, ID("b")); !errors.Is(err, ErrDuplicate) {
+			t.Errorf("another takes the id: %v", err)
+		}
+		ms[0].Result = []byte("42")
+		b.must(ms[0].Then(ctx, b.kind(nil).Message(7)))
+		b.must(ms[0].Ack(ctx))
+		st, err = b.Status(ctx, ByID(b.name, "a"))
+		if err != nil || st.State != StateDone || string(st.Outcome.Result) != "42" {
+			t.Errorf("%+v, %v", st, err)
+		}
+		_, err = b.Cancel(ctx, ByID(b.name, "b"))
+		b.must(err)
+		b.must(ms[1].Fail(ctx, errors.New("oops"))) // it ends as cancelled
+		b.wait(EventCancelled, 2, time.Second)
+		b.must(b.one(9, ID("b"))) // its id is free
+		if text := string(b.pull(2, PullOptions{Max: 2})[0].Payload); text != "7" {
+			t.Errorf("what follows is %s", text)
+		}
+	})
+}

@@ -1,0 +1,324 @@
+package shunt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/shuntmq/shunt/internal/custody"
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// settlement is one verdict on a leased message, on its way.
+type settlement struct {
+	held    *custody.Held
+	lease   store.Lease
+	verdict *custody.Verdict
+	place   int // in the lease's list, from the one that was taken first; negative: not known
+
+	inDoubt bool // it was sent, and no reply came
+	over    bool // err is what it came to
+	err     error
+}
+
+// newSettlement is a message in a lease's list, without a verdict yet.
+func newSettlement(k *store.Keys, l store.Lease, raw []byte, place int) *settlement {
+	h := &custody.Held{Keys: k, List: store.Key(k.LeaseList(l.Name))}
+	e, newer := element.Decode(raw)
+	h.Element, h.Raw, h.Newer = &e, raw, newer != nil
+	return &settlement{held: h, lease: l, place: place}
+}
+
+// ReceiptError is the error of one receipt among several.
+type ReceiptError struct {
+	Receipt Receipt // not in the error's text, for who has it can settle the message
+	Err     error
+}
+
+func (e *ReceiptError) Error() string { return e.Err.Error() }
+
+func (e *ReceiptError) Unwrap() error { return e.Err }
+
+// Ack ends messages that were handled, each as a handler's nil does. The error joins a *ReceiptError for each message
+// that was not acked; all others are acked. The errors of one are those of Leased.Ack.
+func (q *Queue) Ack(ctx context.Context, rs ...Receipt) error {
+	return q.settleReceipts(ctx, "ack", custody.Ack, rs)
+}
+
+// Release gives messages back unhandled: they are taken next, and no attempt is counted. The errors are those of Ack.
+func (q *Queue) Release(ctx context.Context, rs ...Receipt) error {
+	return q.settleReceipts(ctx, "release", custody.Release, rs)
+}
+
+// settleReceipts gives the messages of some receipts one verdict.
+func (q *Queue) settleReceipts(ctx context.Context, what string, v *custody.Verdict, rs []Receipt) error {
+	found, errs := q.findLeased(ctx, rs)
+	var ss []*settlement
+	for _, s := range found {
+		if s != nil {
+			s.verdict = v
+			ss = append(ss, s)
+		}
+	}
+	q.settle(ctx, ss)
+	for i, s := range found {
+		if s != nil {
+			errs[i] = s.err
+		}
+	}
+	return receiptErrors(what, rs, errs)
+}
+
+// receiptErrors joins the errors of some receipts.
+func receiptErrors(what string, rs []Receipt, errs []error) error {
+	var all []error
+	for i, err := range errs {
+		if err != nil {
+			all = append(all, &ReceiptError{rs[i], rs[i].failed(what, err)})
+		}
+	}
+	return errors.Join(all...)
+}
+
+// group is the receipts of one lease.
+type group struct {
+	named
+	of []int // their places among all
+}
+
+// groups reads receipts, and says which are of one lease. errs has the error of each.
+func groups(rs []Receipt) (all []*group, identities []string, errs []error) {
+	errs, identities = make([]error, len(rs)), make([]string, len(rs))
+	of := make(map[string]*group)
+	for i, r := range rs {
+		n, err := r.parse()
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		list := n.keys.LeaseList(n.lease.Name)
+		if of[list] == nil {
+			of[list] = &group{named: n}
+			all = append(all, of[list])
+		}
+		of[list].of, identities[i] = append(of[list].of, i), n.identity
+	}
+	return all, identities, errs
+}
+
+// askLeases asks something of each of some leases in one pipeline, and gives the replies. errs gets the error of each
+// receipt.
+func (q *Queue) askLeases(
+	ctx context.Context, gs []*group, errs []error, add func(*link.Call, *group), reply func(*group, link.Reply) error,
+) {
+	if len(gs) == 0 {
+		return
+	}
+	replies, _, err := asker{q: q}.Ask(ctx, gs[0].keys.Name, func(c *link.Call) {
+		for _, g := range gs {
+			add(c, g)
+		}
+	})
+	for i, g := range gs {
+		bad := err
+		if bad == nil {
+			bad = reply(g, replies[i])
+		}
+		for _, at := range g.of {
+			if bad != nil {
+				errs[at] = bad
+			}
+		}
+	}
+}
+
+// findLeased finds the messages of some receipts. Where one is not there any more its error is ErrLeaseLost.
+func (q *Queue) findLeased(ctx context.Context, rs []Receipt) (found []*settlement, errs []error) {
+	gs, identities, errs := groups(rs)
+	found = make([]*settlement, len(rs))
+	q.askLeases(ctx, gs, errs, func(c *link.Call, g *group) { store.AddLeased(c, g.keys, g.lease.Name) },
+		func(g *group, rep link.Reply) error {
+			raws, err := store.LeasedReply(rep)
+			if err != nil {
+				return err
+			}
+			there := make(map[string][]*settlement, len(raws)) // of one identity there may be several: twins
+			for place, raw := range raws {
+				s := newSettlement(g.keys, g.lease, raw, place)
+				id := s.held.Identity(raw)
+				there[id] = append(there[id], s)
+			}
+			for _, at := range g.of {
+				of := there[identities[at]]
+				if len(of) == 0 {
+					errs[at] = ErrLeaseLost
+					continue
+				}
+				found[at], there[identities[at]] = of[0], of[1:]
+			}
+			return nil
+		})
+	return found, errs
+}
+
+// settle sends verdicts until each has an answer, or ctx ends; without a deadline of ctx that takes EnqueueTimeout at
+// most. Each gets its error.
+func (q *Queue) settle(ctx context.Context, ss []*settlement) {
+	if len(ss) == 0 {
+		return
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.conf.EnqueueTimeout)
+		defer cancel()
+	}
+	server := q.router.For(ss[0].held.Keys.Name)
+	for again := (link.Resend{}); ; again.Pause(ctx, 0) {
+		c := link.NewCall()
+		parts := q.verdicts(c, ss)
+		if len(parts) == 0 {
+			return
+		}
+		err := server.Data.Run(ctx, c)
+		for i, p := range parts {
+			if c.Answered {
+				p.answered(q, c.Replies[i])
+			} else {
+				p.answered(q, link.Reply{Err: err})
+			}
+		}
+		if ctx.Err() == nil && server.Hopeless() == nil && !errors.Is(err, link.ErrClosed) {
+			continue
+		}
+		for _, s := range ss {
+			if !s.over {
+				s.end(q, err)
+			}
+		}
+		return
+	}
+}
+
+// part is some verdicts that one command makes true.
+type part struct {
+	of    []*settlement
+	first bool // they are those that were taken first, if they still are
+	each  bool // each has a reply of its own in that of the command
+}
+
+// verdicts adds the commands of those verdicts that have no answer, and says of which each is. After them come those
+// that forget leases of which nothing is left.
+func (q *Queue) verdicts(c *link.Call, ss []*settlement) (parts []part) {
+	type lease struct {
+		keys *store.Keys
+		name string
+	}
+	var leases []lease
+	of := make(map[store.Key][]*settlement)
+	for _, s := range ss {
+		if s.over {
+			continue
+		}
+		if of[s.held.List] == nil {
+			leases = append(leases, lease{s.held.Keys, s.lease.Name})
+		}
+		of[s.held.List] = append(of[s.held.List], s)
+	}
+	for _, l := range leases {
+		parts = append(parts, q.verdictsOf(c, of[l.keys.LeaseList(l.name)])...)
+	}
+	for _, l := range leases {
+		store.AddUnlease(c, l.keys, l.name)
+	}
+	return parts
+}
+
+// verdictsOf is verdicts for the messages of one lease.
+func (q *Queue) verdictsOf(c *link.Call, ss []*settlement) (parts []part) {
+	slices.SortStableFunc(ss, func(a, b *settlement) int { return cmp.Compare(a.place, b.place) })
+	var plain, ids, others []*settlement
+	for _, s := range ss {
+		switch shares := s.verdict.Shares(s.held.Held); {
+		case shares && s.held.ID() != "":
+			ids = append(ids, s)
+		case shares && s.place == len(plain) && !s.inDoubt:
+			plain = append(plain, s)
+		default:
+			others = append(others, s)
+		}
+	}
+	b := &q.conf.Bounds
+	if n := len(plain); n > 2 {
+		store.AddAckFirst(c, plain[0].held.List, plain[0].held.Raw, plain[n-1].held.Raw, n)
+		parts = append(parts, part{of: plain, first: true})
+	} else {
+		others = append(plain, others...)
+	}
+	if len(ids) > 0 {
+		h := ids[0].held
+		store.AddSettle(c, h.Keys, h.List, b, len(ids), func(i int) (store.Held, *store.Verdict) {
+			return ids[i].held.Held, &ids[i].verdict.Verdict
+		})
+		parts = append(parts, part{of: ids, each: true})
+	}
+	for i := range others { // what is released last is taken first
+		s := others[len(others)-1-i]
+		s.held.Leave(c, s.verdict, b)
+		parts = append(parts, part{of: []*settlement{s}})
+	}
+	return parts
+}
+
+// answered takes in the reply to the command.
+func (p *part) answered(q *Queue, rep link.Reply) {
+	if p.first && rep.Err == nil && !store.FirstReply(rep) {
+		for _, s := range p.of {
+			s.place = -1 // each by itself
+		}
+		return
+	}
+	for i, s := range p.of {
+		r := rep
+		if p.each {
+			r = store.EachReply(rep, i)
+		}
+		switch class := link.Classify(r.Err); {
+		case class == link.Done:
+			s.answered(q, r)
+		case class == link.Unknown && !s.held.Bare: // a bare one may have a twin, which a second command would hit
+			s.inDoubt = true
+		case class != link.NotExecuted:
+			s.end(q, r.Err)
+		}
+	}
+}
+
+// answered takes in that the verdict was executed, or found nothing.
+func (s *settlement) answered(q *Queue, rep link.Reply) {
+	s.over = true
+	l, v := s.held.Left(s.verdict, rep)
+	q.events.Emit(s.held.Beside(s.verdict, l)...)
+	var e event.Event
+	if s.held.Report(&e, v, l.Found, s.inDoubt) {
+		q.events.Emit(e)
+	}
+	switch {
+	case !l.Found && s.inDoubt:
+		s.err = ErrUnconfirmed
+	case !l.Found:
+		s.err = ErrLeaseLost
+	}
+}
+
+// end ends the tries, with the error of the last one.
+func (s *settlement) end(q *Queue, err error) {
+	s.over = true
+	if s.inDoubt {
+		err = &link.Error{Class: link.Unknown, Err: err}
+	}
+	s.err = q.explain(err, "settle a message of", s.held.Keys.Name)
+}

@@ -1,0 +1,55 @@
+package shunt
+
+import (
+	"time"
+
+	"github.com/shuntmq/shunt/internal/bell"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// station is what a Queue has of one server for those who pull: the bells that wake them, the sight by which leases are
+// judged, and the upkeep of what nobody else may keep.
+type station struct {
+	server *link.Server
+	bells  *bell.Tower
+	sight  *sight
+	upkeep *upkeep
+}
+
+// stationOf is the station at the server of a channel.
+func (q *Queue) stationOf(k *store.Keys) *station { return q.stationAt(q.router.For(k.Name)) }
+
+func (q *Queue) stationAt(server *link.Server) *station {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := q.stations[server]
+	if at == nil {
+		s := &sight{q: q, server: server}
+		at = &station{server: server, sight: s, bells: bell.New(server, q.conf.ReplyTimeout, q.bells()),
+			upkeep: newUpkeep(q, server, s)}
+		if q.stations == nil {
+			q.stations = make(map[*link.Server]*station)
+		}
+		q.stations[server] = at
+	}
+	return at
+}
+
+// maxBells is how many channels are waited for with a connection each; all others are asked 10 times a second.
+const maxBells = 256
+
+// bells is how many connections those who wait may have: where the Pool bounds them, half of what links leave.
+func (q *Queue) bells() int {
+	if most := q.Pool.MaxActive; most > 0 {
+		return min(maxBells, max(0, (most-3)/2))
+	}
+	return maxBells
+}
+
+// pulled has the channels kept for a while that somebody pulls from.
+func (s *station) pulled(from []*store.Keys) {
+	for _, k := range from {
+		s.upkeep.keep(k, time.Now())
+	}
+}

@@ -1,0 +1,242 @@
+package shunt
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+const (
+	keepers = 8 // channels that an upkeep visits at a time
+	// keptFor is how long a channel that was pulled from is kept, whether it needs that or not.
+	keptFor = time.Minute
+	// lookAll is how often Upkeep looks through the known channels for what no hint has told.
+	lookAll = time.Minute
+	// visitFor bounds one visit, but for the step that it is in.
+	visitFor = 50 * time.Millisecond
+)
+
+// upkeep keeps channels that may have no receiver: those that this Queue pulls from, and after Queue.Upkeep all of the
+// server. It does for each what a receiver's promoter and reaper do: due messages are promoted, leases end, what dead
+// receivers held is recovered. Hints tell it of due times and ends of leases; a sweep every 5 s finds the rest. A
+// channel that needs none of that is left alone until a hint, a pull or the look through all names it.
+type upkeep struct {
+	q      *Queue
+	server *link.Server
+	sight  *sight
+	name   string // in which it bids to be a channel's keeper
+	ready  chan *kept
+
+	begin sync.Once
+
+	mu        sync.Mutex
+	of        map[string]*kept
+	all       *link.Listener // hears of all channels; nil before Queue.Upkeep
+	listening bool           // that one does
+}
+
+func newUpkeep(q *Queue, server *link.Server, s *sight) *upkeep {
+	return &upkeep{q: q, server: server, sight: s, name: store.NewIncarnation(0, q.conf.Lease).Name,
+		ready: make(chan *kept), of: make(map[string]*kept)}
+}
+
+// start starts the goroutines, once. They end with Close.
+func (u *upkeep) start() {
+	u.begin.Do(func() {
+		u.sight.fence() // the row begins
+		for range keepers {
+			if u.q.begin() == nil {
+				go u.run()
+			}
+		}
+	})
+}
+
+// Upkeep keeps every channel of this Redis, whether this process knows it or not: delayed messages become due, leases
+// end, and what dead receivers held is recovered. Receivers do that for their own channels, and Pull does it for those
+// that it asks. Upkeep is for processes that serve others, and one of them is enough. It returns at once, and goes on
+// until Close. A second call does nothing.
+//
+// It hears of what is due by one pattern subscription, and looks through the channels that Channels lists at the start
+// and once a minute. So a channel where nothing happens costs Redis next to nothing, and no connection.
+func (q *Queue) Upkeep(ctx context.Context) error {
+	if err := q.open(ctx); err != nil {
+		return err
+	}
+	return q.stationAt(q.server).upkeep.keepAll()
+}
+
+// keepAll begins to keep all channels.
+func (u *upkeep) keepAll() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all != nil {
+		return nil
+	}
+	if err := u.q.begin(); err != nil {
+		return err
+	}
+	u.start()
+	u.all = u.server.Hints.ListenAll(store.AllHints, func(key, payload string) {
+		if channel, is := store.ChannelOfHint(key); is {
+			u.heard(store.KeysOf(channel), payload, true)
+		}
+	}, func(now bool) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.listening = now
+		for _, c := range u.of {
+			c.look(rand.N(time.Second))
+		}
+	})
+	go u.lookThrough()
+	return nil
+}
+
+// lookThrough looks at all known channels, again and again.
+func (u *upkeep) lookThrough() {
+	defer u.q.waits.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-u.q.over:
+			return
+		}
+		wait := link.Jitter(lookAll)
+		err := store.EachNeedy(u.q.life, u.server.Pulse, func(k *store.Keys) bool {
+			u.keep(k, time.Time{})
+			return !u.closing()
+		})
+		if err != nil {
+			if !u.report("", err) {
+				wait = link.Jitter(time.Second)
+			}
+		}
+		timer.Reset(wait)
+	}
+}
+
+// closing says that Close has begun.
+func (u *upkeep) closing() bool {
+	select {
+	case <-u.q.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// report emits an error that waiting does not mend, and says whether it is one.
+func (u *upkeep) report(channel string, err error) bool {
+	class := link.Classify(err)
+	if class != link.Fatal && class != link.Failed {
+		return false
+	}
+	u.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: channel, Receiver: u.name, Err: err, Fatal: true})
+	return true
+}
+
+// keep begins to keep a channel, if it is not kept already. pulled: somebody pulls from it now; zero: nobody.
+func (u *upkeep) keep(k *store.Keys, pulled time.Time) {
+	u.start()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c := u.of[k.Name]; c != nil {
+		if !pulled.IsZero() {
+			c.pulled = pulled
+		}
+		return
+	}
+	c := &kept{pulled: pulled}
+	c.undertaker = undertaker{
+		q: u.q, ctx: u.q.life, server: u.server, keys: k, fence: u.sight.fence,
+		fatal: func(err error) bool { return u.report(k.Name, err) }, suspects: func() {},
+	}
+	u.of[k.Name] = c
+	c.due = time.AfterFunc(0, func() {
+		select {
+		case u.ready <- c:
+		case <-u.q.over:
+		}
+	})
+	if u.all == nil && !pulled.IsZero() {
+		c.own = u.server.Hints.Listen(k.Delay, func(payload string) { u.heard(k, payload, false) }, func(now bool) {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			c.listening = now
+			c.look(0)
+		})
+	}
+}
+
+// heard takes a hint.
+func (u *upkeep) heard(k *store.Keys, payload string, begin bool) {
+	u.mu.Lock()
+	c := u.of[k.Name]
+	u.mu.Unlock()
+	h := store.ParseHint(payload)
+	switch {
+	case h.Kind == store.HintCancelled:
+		return
+	case c == nil && begin:
+		u.keep(k, time.Time{})
+		return
+	case c == nil:
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c.hints++
+	switch {
+	case h.Kind == store.HintDue && c.keeper:
+		c.sooner(h.In)
+	case h.Kind == store.HintLook:
+		c.look(0)
+	}
+}
+
+// run visits channels that are due.
+func (u *upkeep) run() {
+	defer u.q.waits.Done()
+	for {
+		select {
+		case c := <-u.ready:
+			u.visitOnce(c)
+		case <-u.q.over:
+			return
+		}
+	}
+}
+
+// end comes when no goroutine visits any more. It leaves the keeper's places, and hears of nothing.
+func (u *upkeep) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	u.mu.Lock()
+	var at []*store.Keys
+	hears := []*link.Listener{u.all}
+	for _, c := range u.of {
+		c.due.Stop()
+		hears = append(hears, c.own)
+		if c.keeper {
+			at = append(at, c.keys)
+		}
+	}
+	u.mu.Unlock()
+	for _, l := range hears {
+		if l != nil {
+			u.server.Hints.Forget(ctx, l)
+		}
+	}
+	if len(at) > 0 {
+		// if that fails the places are free when their time is over
+		_ = store.YieldKeeper(ctx, u.server.Pulse, u.name, at...)
+	}
+}
