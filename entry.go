@@ -167,7 +167,7 @@ func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
 
 // allLeased lists what all leases of a channel hold, by their ends.
 func (q *Queue) allLeased(ctx context.Context, k *store.Keys) (es []Entry, err error) {
-	err = store.EachLeased(ctx, asker{q: q}, k, func(ends time.Time, raws [][]byte) {
+	err = store.EachLeased(ctx, asker{q: q}, k, func(_ string, ends time.Time, raws [][]byte) {
 		of := entriesOf(k.Name, StateLeased, raws)
 		for i := range of {
 			of[i].LeaseEndsAt = ends

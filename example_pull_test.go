@@ -57,6 +57,8 @@ func ExampleReceipt() {
 	m, err := q.Leased(ctx, receipt)
 	check(err)
 	fmt.Printf("%s\n", m.Payload)
+	_, err = q.LeasedBy(ctx, shunt.BySerial("pictures", m.Serial)) // for operators, who have no receipt
+	check(err)
 	check(q.Ack(ctx, receipt))
 
 	err = q.Ack(ctx, receipt)

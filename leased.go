@@ -118,6 +118,51 @@ func (q *Queue) Leased(ctx context.Context, r Receipt) (*Leased, error) {
 	return q.leased(found[0].held, found[0].lease, time.Time{}), nil
 }
 
+// LeasedBy finds a leased message by its Ref, whoever has pulled it: for operators, and for protocols in which a client
+// settles a message by its ID alone. By an ID it is two looks; by a serial all leases of the channel are looked through.
+// ErrNotFound: it is not leased.
+func (q *Queue) LeasedBy(ctx context.Context, r Ref) (*Leased, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	m, err := q.leasedBy(ctx, store.KeysOf(r.Channel), r)
+	if err != nil {
+		return nil, r.failed("find the lease of", err)
+	}
+	return m, nil
+}
+
+func (q *Queue) leasedBy(ctx context.Context, k *store.Keys, r Ref) (found *Leased, err error) {
+	identity := ""
+	if r.Serial != "" {
+		identity, _ = r.identity()
+	}
+	look := func(name string, _ time.Time, raws [][]byte) {
+		l, bad := store.ParseLease(name)
+		for i, raw := range raws {
+			s := newSettlement(k, l, raw, i)
+			if bad == nil && (r.ID == "" || s.held.ID() == r.ID) &&
+				(identity == "" || s.held.Identity(raw) == identity) {
+				found = q.leased(s.held, l, time.Time{})
+			}
+		}
+	}
+	if r.ID == "" {
+		err = store.EachLeased(ctx, asker{q: q}, k, look)
+	} else if a, bad := store.RunStatus(ctx, asker{q: q}, k, r.ID); bad != nil || a.Holder.Lease == "" {
+		err = bad
+	} else {
+		var raws [][]byte
+		if raws, err = store.HeldByLease(ctx, asker{q: q}, k, a.Holder.Lease); err == nil {
+			look(a.Holder.Lease, time.Time{}, raws)
+		}
+	}
+	if err == nil && found == nil {
+		err = ErrNotFound
+	}
+	return found, err
+}
+
 // Ack ends the message, as a handler's nil does, with Result and with what Then has noted. ErrLeaseLost: the message
 // was settled already, or its lease has ended. ErrUnconfirmed: the same, but the reply to a first command was lost, so
 // this very call may have settled it.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -268,6 +269,18 @@ func TestPullByID(t *testing.T) {
 		}
 		if err := b.one(9, ID("b")); !errors.Is(err, ErrDuplicate) {
 			t.Errorf("another takes the id: %v", err)
+		}
+		for _, r := range []Ref{ByID(b.name, "b"), BySerial(b.name, ms[1].Serial), {Channel: b.name, ID: "b",
+			Serial: ms[1].Serial}} {
+			if by, err := b.LeasedBy(ctx, r); err != nil || by.Receipt != ms[1].Receipt {
+				t.Errorf("%v is %+v, %v", r, by, err)
+			}
+		}
+		for _, r := range []Ref{ByID(b.name, "cancelled"), BySerial(b.name, element.NewSerial().String()), {Channel: b.name, ID: "b",
+			Serial: ms[0].Serial}} {
+			if by, err := b.LeasedBy(ctx, r); !errors.Is(err, ErrNotFound) {
+				t.Errorf("%v is %+v, %v", r, by, err)
+			}
 		}
 		ms[0].Result = []byte("42")
 		b.must(ms[0].Then(ctx, b.kind(nil).Message(7)))

@@ -98,6 +98,15 @@ func LeasedReply(rep link.Reply) ([][]byte, error) {
 	return raws, err
 }
 
+// HeldByLease is what a lease holds, what was taken first first.
+func HeldByLease(ctx context.Context, a Asker, k *Keys, name string) ([][]byte, error) {
+	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) { AddLeased(c, k, name) })
+	if err != nil {
+		return nil, err
+	}
+	return LeasedReply(replies[0])
+}
+
 // AddUnlease forgets those of some leases of which nothing is left; CountReply gives how many. It may be sent again,
 // and need not be: a lease is forgotten at its end besides.
 func AddUnlease(c *link.Call, k *Keys, names ...string) {
@@ -177,7 +186,8 @@ const leasesAt = 500
 
 // eachLease gives, page by page, the leases of a channel and what fill asks of each.
 func eachLease(
-	ctx context.Context, a Asker, k *Keys, fill func(c *link.Call, list string), give func(ends time.Time, v any),
+	ctx context.Context, a Asker, k *Keys, fill func(c *link.Call, list string),
+	give func(name string, ends time.Time, v any),
 ) error {
 	for from := 0; ; from += leasesAt {
 		v, err := askOne(ctx, a, k.Name,
@@ -196,15 +206,15 @@ func eachLease(
 		}
 		for i, v := range vs {
 			ends, _ := strconv.ParseFloat(held[2*i+1], 64)
-			give(time.UnixMilli(int64(ends)), v)
+			give(held[2*i], time.UnixMilli(int64(ends)), v)
 		}
 	}
 }
 
 // EachLeased gives what each lease of a channel holds, the first taken first. They are not of one moment.
-func EachLeased(ctx context.Context, a Asker, k *Keys, give func(ends time.Time, raws [][]byte)) error {
+func EachLeased(ctx context.Context, a Asker, k *Keys, give func(name string, ends time.Time, raws [][]byte)) error {
 	return eachLease(ctx, a, k, func(c *link.Call, list string) { c.Add("LRANGE", list, 0, -1) },
-		func(ends time.Time, v any) { give(ends, reversed(v)) })
+		func(name string, ends time.Time, v any) { give(name, ends, reversed(v)) })
 }
 
 // LeasedCount is how many messages are leased, and when the first lease ends that has one.
@@ -215,12 +225,13 @@ type LeasedCount struct {
 
 // CountLeased counts the leased messages of a channel.
 func CountLeased(ctx context.Context, a Asker, k *Keys) (count LeasedCount, err error) {
-	err = eachLease(ctx, a, k, func(c *link.Call, list string) { c.Add("LLEN", list) }, func(ends time.Time, v any) {
+	count1 := func(_ string, ends time.Time, v any) {
 		n, _ := redis.Int(v, nil)
 		if count.N == 0 && n > 0 {
 			count.First = ends
 		}
 		count.N += n
-	})
+	}
+	err = eachLease(ctx, a, k, func(c *link.Call, list string) { c.Add("LLEN", list) }, count1)
 	return count, err
 }
