@@ -263,19 +263,28 @@ func (q *Queue) backoff(h *custody.Held, attempt int) time.Duration {
 
 // Extend puts the end of the leases of some receipts to d from now, unless they end later already: 10 ms to 7 days. A
 // lease is that of all messages which one Pull brought. The error joins a *ReceiptError for each receipt that was not
-// extended: ErrLeaseLost, where nothing of its lease is left.
+// extended: ErrLeaseLost, where nothing of its lease is left. It is ErrCancelled for a message that Cancel was called
+// for, whose lease goes on until it is settled.
 func (q *Queue) Extend(ctx context.Context, d time.Duration, rs ...Receipt) error {
 	if d < leastTerm || d > mostTerm {
 		return fmt.Errorf("shunt: extend by %v: want %v to %v", d, leastTerm, mostTerm)
 	}
-	gs, _, errs := groups(rs)
-	q.askLeases(ctx, gs, errs, func(c *link.Call, g *group) { store.AddExtend(c, g.keys, g.lease.Name, d) },
-		func(_ *group, rep link.Reply) error {
-			left, err := store.CountReply(rep)
-			if err == nil && left == 0 {
-				err = ErrLeaseLost
-			}
-			return err
-		})
+	gs, identities, errs := groups(rs)
+	q.askLeases(ctx, gs, errs, func(c *link.Call, g *group) {
+		var of []string
+		for _, at := range g.of {
+			of = append(of, identities[at])
+		}
+		store.AddExtend(c, g.keys, g.lease.Name, d, of...)
+	}, func(g *group, rep link.Reply) error {
+		left, cancelled, err := store.ExtendReply(rep)
+		for _, i := range cancelled {
+			errs[g.of[i]] = ErrCancelled
+		}
+		if err == nil && !left {
+			err = ErrLeaseLost
+		}
+		return err
+	})
 	return receiptErrors("extend", rs, errs)
 }

@@ -291,6 +291,10 @@ func TestPullByID(t *testing.T) {
 		}
 		_, err = b.Cancel(ctx, ByID(b.name, "b"))
 		b.must(err)
+		var of *ReceiptError
+		if err := b.Extend(ctx, time.Hour, ms[1].Receipt); !errors.Is(err, ErrCancelled) || !errors.As(err, &of) {
+			t.Errorf("extended although cancelled: %v", err)
+		}
 		b.must(ms[1].Fail(ctx, errors.New("oops"))) // it ends as cancelled
 		b.wait(EventCancelled, 2, time.Second)
 		b.must(b.one(9, ID("b"))) // its id is free

@@ -68,10 +68,25 @@ func AddLease(c *link.Call, from []*Keys, l Lease, n, bytes int) {
 		keeperLooks.Milliseconds())...)
 }
 
-// AddExtend puts the end of a lease to d from now, unless it is later already. CountReply gives 1, or 0 where nothing
-// is left. It may be sent again.
-func AddExtend(c *link.Call, k *Keys, name string, d time.Duration) {
-	c.AddScript(Extend, 3, k.Receivers, k.Leased, k.LeaseList(name), name, d.Milliseconds())
+// AddExtend puts the end of a lease to d from now, unless it is later already; ExtendReply reads it. It may be sent
+// again. of are the serials of messages of the lease.
+func AddExtend(c *link.Call, k *Keys, name string, d time.Duration, of ...string) {
+	c.AddScript(Extend, 4, k.Receivers, k.Leased, k.LeaseList(name), k.Cancelled, name, d.Milliseconds())
+	for _, serial := range of {
+		c.AddElements([]byte(serial))
+	}
+}
+
+// ExtendReply says whether something of the lease is left, and gives the places of those serials that were cancelled.
+func ExtendReply(rep link.Reply) (left bool, cancelled []int, err error) {
+	ns, err := redis.Ints(rep.Value, rep.Err)
+	if err != nil || len(ns) == 0 {
+		return false, nil, err
+	}
+	for _, n := range ns[1:] {
+		cancelled = append(cancelled, n-1)
+	}
+	return ns[0] == 1, cancelled, nil
 }
 
 // AddGiveBack adds the release of all that a lease holds, with two commands; GiveBackReply reads the first. It may be

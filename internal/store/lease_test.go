@@ -196,9 +196,11 @@ func TestLapse(t *testing.T) {
 func TestExtendAndParts(t *testing.T) {
 	each(t, func(f *fixture) {
 		extend := func(l Lease, d time.Duration) int {
-			n, err := CountReply(f.run(func(c *link.Call) { AddExtend(c, f.k, l.Name, d) }))
-			f.must(err)
-			return n
+			left, cancelled, err := ExtendReply(f.run(func(c *link.Call) { AddExtend(c, f.k, l.Name, d, "none") }))
+			if f.must(err); left && cancelled == nil {
+				return 1
+			}
+			return 0
 		}
 		l := NewLease(time.Second, 0)
 		if extend(l, time.Hour) != 0 || f.length("EXISTS", f.k.Leased) != 0 {
