@@ -69,7 +69,7 @@ func (q *Queue) newPull(o PullOptions) (p *pull, err error) {
 			k, bad := q.keysFor(name)
 			errs = append(errs, bad)
 			for _, before := range p.from[:min(i, len(p.from))] {
-				check(before != k, "Channels has %q twice", name)
+				check(before.Name != name, "Channels has %q twice", name)
 			}
 			if k != nil {
 				p.from = append(p.from, k)

@@ -198,6 +198,9 @@ func sidekiqBackoff(attempt int) time.Duration {
 	return time.Duration(n*n*n*n+15)*time.Second + rand.N(time.Duration(n)*10*time.Second+1)
 }
 
+// maxKnown bounds the channels that are remembered, some 1.5 KB each: a daemon's clients may name any number.
+const maxKnown = 10000
+
 // keysFor is the channel's keys, if that is a channel's name. The first time the channel is met it is listed for
 // operators, out of the message's way.
 func (q *Queue) keysFor(channel string) (*store.Keys, error) {
@@ -213,7 +216,9 @@ func (q *Queue) keysFor(channel string) (*store.Keys, error) {
 	made := store.KeysOf(channel)
 	q.knownMu.Lock()
 	if k = q.known[channel]; k == nil {
-		k = made
+		if k = made; len(q.known) >= maxKnown {
+			clear(q.known) // some are met again, and listed once more
+		}
 		q.known[channel] = k
 	}
 	q.knownMu.Unlock()

@@ -181,7 +181,7 @@ func (r *receiver) newChannel(number int, p IMessage, batched bool) (*channel, e
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(r.channels, func(in *channel) bool { return in.Keys == k }) {
+	if slices.ContainsFunc(r.channels, func(in *channel) bool { return in.Name == k.Name }) {
 		return nil, fmt.Errorf("shunt: two prototypes of channel %q: want one, or a Mux of both", k.Name)
 	}
 	t, err := typesOf(k.Name, p, batched)
