@@ -174,7 +174,8 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 		wait = 0
 	}
 	c.sweep = time.Now().Add(wait)
-	if !a.Known && !a.Scheduled && !a.Leased && !a.MoreToForget && time.Since(c.pulled) > keptFor && hints == c.hints {
+	needed := a.Known || a.Scheduled || a.Leased || a.MoreToForget || hints != c.hints
+	if !needed && (u.all != nil || time.Since(c.pulled) > keptFor) { // a hint brings it back
 		u.leave(c)
 		return at, true, nil
 	}
@@ -185,13 +186,19 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 func (u *upkeep) leave(c *kept) {
 	delete(u.of, c.keys.Name)
 	c.due.Stop()
-	if c.own == nil || u.q.begin() != nil {
+	if c.own == nil && !c.keeper || u.q.begin() != nil {
 		return
 	}
 	go func() {
 		defer u.q.waits.Done()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		u.server.Hints.Forget(ctx, c.own)
+		if c.own != nil {
+			u.server.Hints.Forget(ctx, c.own)
+		}
+		needed, err := store.LeaveKeeper(ctx, u.server.Pulse, u.name, c.keys)
+		if needed || err != nil { // by a lease that began just now, of which no hint tells a keeper
+			u.keep(c.keys, c.pulled)
+		}
 	}()
 }

@@ -66,9 +66,25 @@ func RunPromote(ctx context.Context, l *link.Link, k *Keys, elements, bytes, tim
 func YieldKeeper(ctx context.Context, l *link.Link, name string, at ...*Keys) error {
 	c := link.NewCall()
 	for _, k := range at {
-		c.AddScript(Yield, 3, k.Receivers, k.Keeper, k.Delay, name)
+		addYield(c, k, name, 0)
 	}
 	return l.Run(ctx, c)
+}
+
+// LeaveKeeper is YieldKeeper where nothing needs a keeper, and nobody is asked to look. Where something does, nothing
+// has changed.
+func LeaveKeeper(ctx context.Context, l *link.Link, name string, k *Keys) (needed bool, err error) {
+	c := link.NewCall()
+	addYield(c, k, name, 1)
+	if err := l.Run(ctx, c); err != nil {
+		return false, err
+	}
+	n, err := CountReply(c.Replies[0])
+	return n == 2, err
+}
+
+func addYield(c *link.Call, k *Keys, name string, unneeded int) {
+	c.AddScript(Yield, 4, k.Receivers, k.Keeper, k.Delay, k.Leased, name, unneeded)
 }
 
 // aheadOf reads what lua/prelude.lua says of the first of a sorted set.
