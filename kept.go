@@ -20,9 +20,11 @@ type kept struct {
 	due       *time.Timer
 	at        time.Time      // when due fires
 	sweep     time.Time      // the next sweep is due
-	pulled    time.Time      // somebody last pulled from it
+	pullers   int            // who pull from it now
+	pulled    time.Time      // when the last one ended
 	own       *link.Listener // nil: the hints of all channels are heard
 	listening bool
+	visited   bool
 	keeper    bool // as last told
 	hints     int  // heard so far: what was asked for before one cannot put the timer back
 
@@ -82,7 +84,7 @@ func (u *upkeep) visit(c *kept) {
 	u.report(c.keys.Name, fmt.Errorf("%w: %w", errUpkeep, err))
 	c.claimed, c.burial = nil, burial{}
 	u.mu.Lock()
-	c.sooner(link.Jitter(time.Second))
+	c.look(link.Jitter(time.Second))
 	u.mu.Unlock()
 }
 
@@ -106,6 +108,7 @@ func (u *upkeep) tend(c *kept) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	c.visited = true
 	until := time.Until(c.sweep)
 	if next, any := at.Next(); any && (c.keeper || next <= 0 || !u.hears(c)) {
 		until = min(until, max(next, 0))
@@ -125,15 +128,18 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 	if err != nil {
 		return at, false, err
 	}
-	u.mu.Lock()
-	bid, hints, was := "", c.hints, c.keeper
-	if u.hears(c) {
-		bid = u.name
+	q := store.Sweeping{Fence: u.sight.fence(), MaxClaims: sweepClaims, ClaimFor: claimFor, KeepFor: keeperKeeps}
+	if late {
+		q.MaxClaims = 0
 	}
+	u.mu.Lock()
+	hints, was := c.hints, c.keeper
+	if u.hears(c) {
+		q.Bid = u.name
+	}
+	c.sweep = time.Now().Add(time.Hour) // unless somebody asks for another one meanwhile
 	u.mu.Unlock()
-	a, err := store.RunSweep(u.q.life, u.server.Pulse, c.keys, store.Sweeping{
-		Fence: u.sight.fence(), MaxClaims: sweepClaims, ClaimFor: claimFor, Bid: bid, KeepFor: keeperKeeps,
-	})
+	a, err := store.RunSweep(u.q.life, u.server.Pulse, c.keys, q)
 	if err != nil {
 		return at, false, err
 	}
@@ -157,6 +163,9 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	wait := link.Jitter(sweepEvery)
+	if u.listening && !a.Known { // whatever is added is told, so this is for what faults leave
+		wait = link.Jitter(quietEvery)
+	}
 	switch {
 	case late:
 		wait = link.Jitter(100 * time.Millisecond)
@@ -173,9 +182,13 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 	if c.keeper && !was && hints != c.hints { // a hint that came before this answer was nobody's
 		wait = 0
 	}
-	c.sweep = time.Now().Add(wait)
-	needed := a.Known || a.Scheduled || a.Leased || a.MoreToForget || hints != c.hints
-	if !needed && (u.all != nil || time.Since(c.pulled) > keptFor) { // a hint brings it back
+	asked := c.sweep.IsZero()
+	if !asked {
+		c.sweep = time.Now().Add(wait)
+	}
+	needed := asked || a.Known || a.Scheduled || a.Leased || a.MoreToForget || hints != c.hints
+	lately := c.pullers > 0 || time.Since(c.pulled) < keptFor
+	if !needed && (u.listening || !lately) { // a hint brings it back
 		u.leave(c)
 		return at, true, nil
 	}
@@ -184,11 +197,11 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 
 // leave ends the upkeep of a channel. mu is held.
 func (u *upkeep) leave(c *kept) {
+	if u.q.begin() != nil {
+		return // Close ends it
+	}
 	delete(u.of, c.keys.Name)
 	c.due.Stop()
-	if c.own == nil && !c.keeper || u.q.begin() != nil {
-		return
-	}
 	go func() {
 		defer u.q.waits.Done()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -198,7 +211,7 @@ func (u *upkeep) leave(c *kept) {
 		}
 		needed, err := store.LeaveKeeper(ctx, u.server.Pulse, u.name, c.keys)
 		if needed || err != nil { // by a lease that began just now, of which no hint tells a keeper
-			u.keep(c.keys, c.pulled)
+			u.keep(c.keys)
 		}
 	}()
 }

@@ -3,6 +3,7 @@ package shunt
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
@@ -17,13 +18,17 @@ const (
 	lapseBytes    = 32 << 10 // of each lease; it moves one element at least
 )
 
+// refusedLapse is how long a lease waits that could not be ended.
+const refusedLapse = 5 * time.Second
+
 var errLapsed = errors.New("shunt: the lease ended before the message was settled, and that was its last attempt")
 
-// lapse ends leases of a channel that are over, a bounded part of them.
+// lapse ends leases of a channel that are over, a bounded part of them. Where Redis refuses one for good, as with a key
+// of a wrong type, an Event says so, and its end is put off: so it holds up neither others nor promotions.
 func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence store.Fence) error {
 	over, err := store.OverLeases(ctx, s.Pulse, k, lapseLeases)
 	if err != nil || len(over) == 0 {
-		return err
+		return q.lapseFailed(k, err)
 	}
 	c := link.NewCall()
 	for _, l := range over {
@@ -34,10 +39,14 @@ func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence 
 		return err
 	}
 	var back, dead, trimmed int
-	for _, rep := range c.Replies {
-		if a, bad := store.LapseReply(rep); bad == nil {
-			back, dead, trimmed = back+a.Prepare, dead+a.Dead, trimmed+a.Trimmed
+	var refused []store.Lease
+	for i, rep := range c.Replies {
+		a, bad := store.LapseReply(rep)
+		if bad != nil {
+			refused = append(refused, over[i])
+			continue
 		}
+		back, dead, trimmed = back+a.Prepare, dead+a.Dead, trimmed+a.Trimmed
 	}
 	for _, e := range []event.Event{{Kind: event.Lapsed, N: back}, {Kind: event.Lapsed, N: dead, Err: errLapsed},
 		{Kind: event.Trimmed, N: trimmed}} {
@@ -45,7 +54,19 @@ func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence 
 			q.events.Emit(e)
 		}
 	}
+	if err = q.lapseFailed(k, err); err == nil && len(refused) > 0 {
+		err = store.PutOff(ctx, s.Pulse, k, refused, refusedLapse)
+	}
 	return err
+}
+
+// lapseFailed reports an error that waiting does not mend; any other is the caller's.
+func (q *Queue) lapseFailed(k *store.Keys, err error) error {
+	if class := link.Classify(err); class != link.Fatal && class != link.Failed {
+		return err
+	}
+	q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: k.Name, Err: err, Fatal: true})
+	return nil
 }
 
 // bringDue promotes what is due in a channel, and ends leases that are over, a bounded part of both. It says what comes

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -85,26 +84,33 @@ func TestPullLostReply(t *testing.T) {
 	}
 }
 
-// A bare payload's verdict is not sent twice, for a twin might be hit.
+// Two bare payloads of the same bytes are two messages: no verdict on one, repeated or not, hits the other.
 func TestPullTwins(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	ctx := context.Background()
-	p := redistest.NewProxy(t, s.Addr())
-	b := newBench(t, s.URL())
-	o := b.through(p)
-	for range 3 {
-		s.Do("LPUSH", store.KeysOf(b.name).Prepare, "twin")
-	}
-	ms := o.pull(3, PullOptions{Max: 3, Lease: time.Minute})
-	p.On(redistest.ByName("LREM", ".leased")(b.name), 1, redistest.CutAfter)
-	if err := ms[0].Ack(ctx); !errors.Is(err, ErrUnknown) {
-		t.Error(err)
-	}
-	if n := b.state(StateLeased); n != 2 {
-		t.Errorf("%d are left", n)
-	}
-	b.must(b.Ack(ctx, ms[1].Receipt, ms[2].Receipt))
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := context.Background()
+		b := newBench(t, s.URL())
+		for _, payload := range []string{"twin", "twin", "\xc1\x00\xc1twin"} {
+			s.Do("LPUSH", store.KeysOf(b.name).Prepare, payload)
+		}
+		ms := b.pull(3, PullOptions{Max: 3, Lease: time.Minute})
+		if string(ms[0].Payload) != "twin" || string(ms[2].Payload) != "\xc1twin" || ms[0].Attempt != 1 ||
+			ms[0].Receipt == ms[1].Receipt {
+			t.Errorf("pulled are %+v, %+v", ms[0], ms[2])
+		}
+		b.must(b.Ack(ctx, ms[0].Receipt, ms[0].Receipt))
+		if err := b.Ack(ctx, ms[0].Receipt); !errors.Is(err, ErrLeaseLost) {
+			t.Errorf("acked twice: %v", err)
+		}
+		if n := b.state(StateLeased); n != 2 {
+			t.Errorf("%d are left", n)
+		}
+		b.must(ms[1].Release(ctx))
+		again := b.pull(1, PullOptions{})[0]
+		if string(again.Payload) != "twin" || again.Attempt != 1 || again.Serial != ms[1].Serial {
+			t.Errorf("released, it is %+v", again)
+		}
+	})
 }
 
 // What a take brings for somebody who has gone is given back, and costs no attempt.
@@ -133,6 +139,112 @@ func TestPullGivesBack(t *testing.T) {
 	}
 }
 
+// A take that Close interrupts is given back before Close returns, also where Redis is busy at first.
+func TestCloseGivesBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p)
+	b.enqueue(0, 1)
+	held := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(200*time.Millisecond))
+	p.On(redistest.ByScript(store.Handover)(b.name), 1, redistest.ReplyError("BUSY for a while"))
+	pulled := make(chan error, 1)
+	go func() {
+		_, err := o.Pull(context.Background(), PullOptions{Channels: []string{b.name}, Lease: time.Minute})
+		pulled <- err
+	}()
+	strikes(t, held, 1)
+	b.must(o.Close())
+	if err := <-pulled; !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if m := b.pull(1, PullOptions{})[0]; m.Attempt != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// Close does not wait for those who wait, whether Redis is there, mute, or gone.
+func TestCloseWhilePullsWait(t *testing.T) {
+	for _, how := range []string{"there", "mute", "gone", "another pool"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			b := newBench(t, s.URL(), func(q *Queue) { q.ReplyTimeout = time.Second })
+			if how == "another pool" {
+				b.Pool = s.Pool(t)
+			}
+			pulled := make(chan error, 1)
+			go func() {
+				_, err := b.Pull(context.Background(), PullOptions{Channels: []string{b.name}, Wait: time.Minute})
+				pulled <- err
+			}()
+			b.until(5*time.Second, "it waits", func() bool { return b.callers() == 1 })
+			switch how {
+			case "mute":
+				s.Stop()
+				t.Cleanup(s.Cont)
+			case "gone":
+				s.Kill()
+			}
+			began := time.Now()
+			b.Close()
+			if took := time.Since(began); took > 6*time.Second || how == "there" && took > time.Second {
+				t.Errorf("Close took %v", took)
+			}
+			if err := <-pulled; !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A lease that cannot be ended holds up neither other leases nor what is due.
+func TestLapseRefused(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	b := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 2 })
+	s.Do("SET", store.KeysOf(b.name).Dead, "no sorted set")
+	b.enqueue(0, lapseLeases+1, MaxAttempts(1))
+	for range lapseLeases + 1 {
+		b.pull(1, PullOptions{Lease: 50 * time.Millisecond})
+	}
+	b.wait(EventReceiverError, 1, 5*time.Second)
+	b.enqueue(100, 101)
+	b.pull(1, PullOptions{Lease: 50 * time.Millisecond})
+	b.must(b.one(101, In(100*time.Millisecond)))
+	for range 2 {
+		ms, err := b.Pull(ctx, PullOptions{Channels: []string{b.name}, Wait: 5 * time.Second})
+		b.must(err)
+		if len(ms) != 1 || ms[0].number(t) < 100 {
+			t.Fatalf("%d pulled", len(ms))
+		}
+		b.must(ms[0].Ack(ctx))
+	}
+}
+
+// A receipt whose lease cannot be read fails alone.
+func TestReceiptsFailAlone(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b, o := newBench(t, s.URL()), newBench(t, s.URL())
+	b.enqueue(0, 1)
+	o.enqueue(0, 1)
+	good, bad := b.pull(1, PullOptions{})[0].Receipt, o.pull(1, PullOptions{})[0].Receipt
+	n, err := bad.parse()
+	b.must(err)
+	s.Do("SET", n.keys.LeaseList(n.lease.Name), "no list")
+	var of *ReceiptError
+	if err := b.Ack(context.Background(), bad, good); !errors.As(err, &of) || of.Receipt != bad ||
+		errors.Is(err, ErrLeaseLost) {
+		t.Error(err)
+	}
+	if n := b.state(StateLeased); n != 0 {
+		t.Errorf("%d are left of the good one", n)
+	}
+}
+
 // Whose lease ends while Redis is away can settle when it is back: the end is put off.
 func TestLeaseOverAPause(t *testing.T) {
 	t.Parallel()
@@ -157,38 +269,6 @@ func TestLeaseOverAPause(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 	}
-}
-
-// Channels that no receiver keeps are kept by whoever has Upkeep: due messages, leases and what a killed receiver held.
-func TestUpkeepOfAll(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
-		t.Parallel()
-		ctx := context.Background()
-		b := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Second })
-		dead := store.NewIncarnation(1, time.Second)
-		k := store.KeysOf(b.name)
-		b.enqueue(0, 3)
-		s.Do("ZADD", k.Receivers, 1, dead.Name)
-		s.Do("RPOPLPUSH", k.Prepare, k.Doing(dead, 0))
-		l := store.NewLease(50*time.Millisecond, 0)
-		c := link.NewCall()
-		store.AddLease(c, []*store.Keys{k}, l, 1, 100)
-		b.must(b.open(ctx))
-		b.must(b.server.Data.Run(ctx, c))
-		b.must(b.Upkeep(ctx))
-		b.must(b.Upkeep(ctx))
-		b.wait(EventRecovered, 1, 5*time.Second)
-		b.wait(EventLapsed, 1, 5*time.Second)
-		// By now it hears hints, of a channel that it does not know too.
-		o := newBench(t, s.URL())
-		for i := range 5 {
-			o.must(o.one(i, In(50*time.Millisecond)))
-			b.must(b.one(i, In(50*time.Millisecond)))
-		}
-		b.until(3*time.Second, "all are due", func() bool {
-			return o.state(StatePrepare) == 5 && b.state(StatePrepare) == 8
-		})
-	})
 }
 
 // A full Redis is drained by those who pull as by receivers.

@@ -42,6 +42,7 @@ type pull struct {
 	max     int
 	term    time.Duration
 	wait    time.Duration
+	brought bool // what was due has been done
 }
 
 // newPull checks the options.
@@ -106,7 +107,10 @@ func (q *Queue) Pull(ctx context.Context, o PullOptions) ([]*Leased, error) {
 		return nil, err
 	}
 	defer q.waits.Done()
-	p.station.pulled(p.from)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(q.ending, func() { cancel(ErrClosed) })()
+	defer p.station.pulls(p.from)()
 	ms, err := p.run(ctx)
 	if err != nil {
 		return nil, q.explain(err, "pull from", p.from[0].Name)
@@ -119,31 +123,31 @@ func (p *pull) run(ctx context.Context) ([]*Leased, error) {
 	began := time.Now()
 	var caller *bell.Caller
 	var over <-chan time.Time
-	again := link.Resend{}
-	for {
+	for again := (link.Resend{}); ; {
 		ms, dropped, err := p.take(ctx)
-		if ctx.Err() != nil && len(ms) == 0 {
-			return nil, &link.Error{Class: link.NotExecuted, Err: context.Cause(ctx)}
-		}
 		if caller != nil {
 			caller.Took(len(ms) > 0 || dropped)
 		}
+		if len(ms) > 0 {
+			return ms, nil
+		}
+		if ctx.Err() != nil {
+			return nil, &link.Error{Class: link.NotExecuted, Err: context.Cause(ctx)}
+		}
+		took := time.Since(began)
 		switch {
-		case len(ms) > 0:
-			return ms, err
-		case err != nil && (link.Classify(err) != link.NotExecuted || p.station.server.Hopeless() != nil ||
-			time.Since(began) > max(p.wait, p.q.conf.EnqueueTimeout)):
+		case err != nil && !p.mayMend(err, took):
 			return nil, err
 		case err != nil:
 			again.Pause(ctx, 0)
 			continue
-		case dropped:
+		case dropped && took < max(p.wait, p.q.conf.EnqueueTimeout), p.bringDue(ctx):
 			continue
-		case time.Since(began) >= p.wait:
+		case took >= p.wait:
 			return nil, nil
 		}
 		if caller == nil {
-			timer := time.NewTimer(p.wait - time.Since(began))
+			timer := time.NewTimer(p.wait - took)
 			defer timer.Stop()
 			over, caller = timer.C, p.station.bells.Join(p.from)
 			defer caller.Leave()
@@ -152,11 +156,33 @@ func (p *pull) run(ctx context.Context) ([]*Leased, error) {
 		case <-caller.C:
 		case <-over:
 			return nil, nil
-		case <-p.q.over:
-			return nil, ErrClosed
 		case <-ctx.Done():
 		}
 	}
+}
+
+// mayMend says whether a take that failed is to be tried again, so long after the pull began: Redis is away, or did not
+// answer in time.
+func (p *pull) mayMend(err error, took time.Duration) bool {
+	class := link.Classify(err)
+	return (class == link.NotExecuted || class == link.Unknown) && p.station.server.Hopeless() == nil &&
+		!errors.Is(err, link.ErrClosed) && took < max(p.wait, p.q.conf.EnqueueTimeout)
+}
+
+// bringDue does, once, what is due in channels that this process does not keep yet, and says whether it did: so a program
+// that lives for a moment need not rely on others.
+func (p *pull) bringDue(ctx context.Context) (some bool) {
+	if p.brought {
+		return false
+	}
+	p.brought = true
+	for _, k := range p.from {
+		if !p.station.upkeep.tends(k) {
+			_, err := p.q.bringDue(ctx, p.station.server, k, p.station.sight.fence)
+			some = some || err == nil
+		}
+	}
+	return some
 }
 
 // take takes once, from the first channel that has something. dropped: something was taken, and settled.
@@ -164,11 +190,10 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 	l := store.NewLease(p.term, boundOf(0, p.q.conf.MaxAttempts))
 	ctx, cancel := context.WithTimeout(ctx, p.q.conf.EnqueueTimeout)
 	defer cancel()
-	rep, err := p.send(ctx, l)
+	rep, sent, err := p.send(ctx, l)
 	if err != nil {
 		return nil, false, err
 	}
-	began := time.Now()
 	var all []*settlement
 	var wrong error
 	err = store.EachTaken(rep, func(source int, raw []byte, bad error) {
@@ -187,7 +212,7 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 		return nil, false, err
 	}
 	for _, s := range kept {
-		ms = append(ms, p.q.leased(s.held, l, began.Add(p.term)))
+		ms = append(ms, p.q.leased(s.held, l, sent.Add(p.term)))
 	}
 	return ms, true, nil
 }
@@ -256,34 +281,34 @@ func (p *pull) consult(ctx context.Context, x *store.Consultation, k *store.Keys
 	}
 }
 
-// send asks for messages under a lease until the answer is known. Where it gives up, nothing stays taken.
-func (p *pull) send(ctx context.Context, l store.Lease) (link.Reply, error) {
+// send asks for messages under a lease until the answer is known, and says when it last did. Where it gives up, nothing
+// stays taken.
+func (p *pull) send(ctx context.Context, l store.Lease) (rep link.Reply, sent time.Time, err error) {
 	again := link.Resend{}
 	for {
 		c := link.NewCall()
 		store.AddLease(c, p.from, l, p.max, p.q.conf.PrefetchBytes)
+		sent = time.Now()
 		err := p.station.server.Data.Run(ctx, c)
 		unknown := link.Classify(err) == link.Unknown
 		err = again.Failed(err)
 		switch {
 		case err == nil:
-			return c.Replies[0], nil
+			return c.Replies[0], sent, nil
 		case unknown && ctx.Err() == nil:
 			again.Pause(ctx, 0)
 			continue
 		case again.InDoubt():
 			p.giveBack(l)
 		}
-		return link.Reply{}, err
+		return rep, sent, err
 	}
 }
 
 // giveBack releases what a lease holds, on a goroutine of its own: nobody has seen its messages. It goes on until Redis
 // has answered, or the lease is over.
 func (p *pull) giveBack(l store.Lease) {
-	if p.q.begin() != nil {
-		return // the lease ends it
-	}
+	p.q.waits.Add(1) // the pull is counted there, so Close still waits
 	go func() {
 		defer p.q.waits.Done()
 		ctx, cancel := context.WithTimeout(p.q.life, max(l.Length, p.q.conf.ReplyTimeout))
@@ -293,18 +318,20 @@ func (p *pull) giveBack(l store.Lease) {
 			for _, k := range p.from {
 				store.AddGiveBack(c, k, l.Name)
 			}
-			if p.station.server.Data.Run(ctx, c); !c.Answered {
-				continue
+			err := p.station.server.Data.Run(ctx, c)
+			if class := link.Classify(err); c.Answered && class != link.NotExecuted && class != link.Unknown {
+				p.gaveBack(c.Replies)
+				return
 			}
-			back := 0
-			for i := range p.from {
-				n, _ := store.GiveBackReply(c.Replies[2*i])
-				back += n
-			}
-			if back > 0 {
-				p.q.events.Emit(event.Event{Kind: event.Released, Channel: p.from[0].Name, N: back})
-			}
-			return
 		}
 	}()
+}
+
+// gaveBack reports what was released.
+func (p *pull) gaveBack(replies []link.Reply) {
+	for i, k := range p.from {
+		if n, _ := store.GiveBackReply(replies[2*i]); n > 0 {
+			p.q.events.Emit(event.Event{Kind: event.Released, Channel: k.Name, N: n})
+		}
+	}
 }

@@ -94,7 +94,8 @@ type Queue struct {
 	mu        sync.Mutex
 	opened    bool
 	closed    bool
-	over      chan struct{}   // closed when Close begins
+	ending    context.Context // ends when Close begins
+	beginEnd  context.CancelFunc
 	life      context.Context // ends when Close has waited for as long as a reply may take
 	endLife   context.CancelFunc
 	closing   chan struct{} // closed when Close has done its work
@@ -152,7 +153,8 @@ func (q *Queue) open(ctx context.Context) error {
 	}
 	q.conf = q.config()
 	q.events = q.newEvents()
-	q.receivers, q.over = make(map[*receiver]struct{}), make(chan struct{})
+	q.receivers = make(map[*receiver]struct{})
+	q.ending, q.beginEnd = context.WithCancel(context.Background())
 	q.known = make(map[string]*store.Keys)
 	q.life, q.endLife = context.WithCancel(context.Background())
 	// A dial and the wait before it take less than a third of a lease together. The dial has a half of that third, and
@@ -290,8 +292,8 @@ func (q *Queue) Close() error {
 		return q.closeErr
 	}
 	q.closed, q.closing = true, make(chan struct{})
-	if q.over != nil {
-		close(q.over)
+	if q.beginEnd != nil {
+		q.beginEnd()
 	}
 	q.ready.Store(false)
 	s, stations := q.server, q.stations

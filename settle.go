@@ -59,7 +59,7 @@ func (q *Queue) settleReceipts(ctx context.Context, what string, v *custody.Verd
 	found, errs := q.findLeased(ctx, rs)
 	var ss []*settlement
 	for _, s := range found {
-		if s != nil {
+		if s != nil && s.verdict == nil { // a receipt that is there twice is settled once
 			s.verdict = v
 			ss = append(ss, s)
 		}
@@ -118,22 +118,51 @@ func (q *Queue) askLeases(
 	if len(gs) == 0 {
 		return
 	}
-	replies, _, err := asker{q: q}.Ask(ctx, gs[0].keys.Name, func(c *link.Call) {
-		for _, g := range gs {
-			add(c, g)
+	for i, rep := range q.askEach(ctx, gs, add) {
+		err := rep.Err
+		if err == nil {
+			err = reply(gs[i], rep)
+		} else {
+			err = q.explain(err, "look at", gs[i].keys.Name)
 		}
-	})
-	for i, g := range gs {
-		bad := err
-		if bad == nil {
-			bad = reply(g, replies[i])
-		}
-		for _, at := range g.of {
-			if bad != nil {
-				errs[at] = bad
+		for _, at := range gs[i].of {
+			if err != nil {
+				errs[at] = err
 			}
 		}
 	}
+}
+
+// askEach gives the reply to each, or its error; what was asked is asked once more where replies were lost.
+func (q *Queue) askEach(ctx context.Context, gs []*group, add func(*link.Call, *group)) []link.Reply {
+	failed := func(err error) []link.Reply { return slices.Repeat([]link.Reply{{Err: err}}, len(gs)) }
+	if err := q.open(ctx); err != nil {
+		return failed(err)
+	}
+	ctx, cancel := q.bounded(ctx)
+	defer cancel()
+	for twice := false; ; twice = true {
+		c := link.NewCall()
+		for _, g := range gs {
+			add(c, g)
+		}
+		err := q.router.For(gs[0].keys.Name).Data.Run(ctx, c)
+		switch {
+		case link.Classify(err) == link.Unknown && ctx.Err() == nil && !twice:
+		case !c.Answered:
+			return failed(err)
+		default:
+			return c.Replies
+		}
+	}
+}
+
+// bounded is ctx with a deadline: EnqueueTimeout where it has none.
+func (q *Queue) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, q.conf.EnqueueTimeout)
 }
 
 // findLeased finds the messages of some receipts. Where one is not there any more its error is ErrLeaseLost.
@@ -146,19 +175,15 @@ func (q *Queue) findLeased(ctx context.Context, rs []Receipt) (found []*settleme
 			if err != nil {
 				return err
 			}
-			there := make(map[string][]*settlement, len(raws)) // of one identity there may be several: twins
+			there := make(map[string]*settlement, len(raws))
 			for place, raw := range raws {
 				s := newSettlement(g.keys, g.lease, raw, place)
-				id := s.held.Identity(raw)
-				there[id] = append(there[id], s)
+				there[s.held.Identity(raw)] = s
 			}
 			for _, at := range g.of {
-				of := there[identities[at]]
-				if len(of) == 0 {
+				if found[at] = there[identities[at]]; found[at] == nil {
 					errs[at] = ErrLeaseLost
-					continue
 				}
-				found[at], there[identities[at]] = of[0], of[1:]
 			}
 			return nil
 		})
@@ -171,18 +196,12 @@ func (q *Queue) settle(ctx context.Context, ss []*settlement) {
 	if len(ss) == 0 {
 		return
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, q.conf.EnqueueTimeout)
-		defer cancel()
-	}
+	ctx, cancel := q.bounded(ctx)
+	defer cancel()
 	server := q.router.For(ss[0].held.Keys.Name)
 	for again := (link.Resend{}); ; again.Pause(ctx, 0) {
 		c := link.NewCall()
 		parts := q.verdicts(c, ss)
-		if len(parts) == 0 {
-			return
-		}
 		err := server.Data.Run(ctx, c)
 		for i, p := range parts {
 			if c.Answered {
@@ -191,13 +210,12 @@ func (q *Queue) settle(ctx context.Context, ss []*settlement) {
 				p.answered(q, link.Reply{Err: err})
 			}
 		}
-		if ctx.Err() == nil && server.Hopeless() == nil && !errors.Is(err, link.ErrClosed) {
+		left := slices.DeleteFunc(slices.Clone(ss), func(s *settlement) bool { return s.over })
+		if len(left) > 0 && ctx.Err() == nil && server.Hopeless() == nil && !errors.Is(err, link.ErrClosed) {
 			continue
 		}
-		for _, s := range ss {
-			if !s.over {
-				s.end(q, err)
-			}
+		for _, s := range left {
+			s.end(q, err)
 		}
 		return
 	}
@@ -289,7 +307,7 @@ func (p *part) answered(q *Queue, rep link.Reply) {
 		switch class := link.Classify(r.Err); {
 		case class == link.Done:
 			s.answered(q, r)
-		case class == link.Unknown && !s.held.Bare: // a bare one may have a twin, which a second command would hit
+		case class == link.Unknown:
 			s.inDoubt = true
 		case class != link.NotExecuted:
 			s.end(q, r.Err)

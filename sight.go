@@ -55,7 +55,7 @@ func (s *sight) look() {
 		}
 		select {
 		case <-timer.C:
-		case <-s.q.over:
+		case <-s.q.ending.Done():
 			return
 		}
 	}

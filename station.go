@@ -1,8 +1,6 @@
 package shunt
 
 import (
-	"time"
-
 	"github.com/shuntmq/shunt/internal/bell"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -26,7 +24,7 @@ func (q *Queue) stationAt(server *link.Server) *station {
 	at := q.stations[server]
 	if at == nil {
 		s := &sight{q: q, server: server}
-		at = &station{server: server, sight: s, bells: bell.New(server, q.conf.ReplyTimeout, q.bells()),
+		at = &station{server: server, sight: s, bells: bell.New(server, q.conf.ReplyTimeout, q.bells),
 			upkeep: newUpkeep(q, server, s)}
 		if q.stations == nil {
 			q.stations = make(map[*link.Server]*station)
@@ -39,17 +37,26 @@ func (q *Queue) stationAt(server *link.Server) *station {
 // maxBells is how many channels are waited for with a connection each; all others are asked 10 times a second.
 const maxBells = 256
 
-// bells is how many connections those who wait may have: where the Pool bounds them, half of what links leave.
+// bells is how many connections those who wait may have: where the Pool bounds them, what receivers leave, and at most
+// half of what the links leave.
 func (q *Queue) bells() int {
-	if most := q.Pool.MaxActive; most > 0 {
-		return min(maxBells, max(0, (most-3)/2))
+	most := q.Pool.MaxActive
+	if most <= 0 {
+		return maxBells
 	}
-	return maxBells
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return min(maxBells, max(0, min((most-3)/2, most-q.connections())))
 }
 
-// pulled has the channels kept for a while that somebody pulls from.
-func (s *station) pulled(from []*store.Keys) {
+// pulls has channels kept while somebody pulls from them, and for a while after over is called.
+func (s *station) pulls(from []*store.Keys) (over func()) {
 	for _, k := range from {
-		s.upkeep.keep(k, time.Now())
+		s.upkeep.pull(k)
+	}
+	return func() {
+		for _, k := range from {
+			s.upkeep.pulled(k)
+		}
 	}
 }

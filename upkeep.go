@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -17,6 +19,10 @@ const (
 	keptFor = time.Minute
 	// lookAll is how often Upkeep looks through the known channels for what no hint has told.
 	lookAll = time.Minute
+	// quietEvery is how often a channel is swept of which hints tell, and that has no receiver.
+	quietEvery = 5 * time.Minute
+	// deafFor is how long Upkeep waits for its subscription before it says that there is none.
+	deafFor = 5 * time.Second
 	// visitFor bounds one visit, but for the step that it is in.
 	visitFor = 50 * time.Millisecond
 )
@@ -31,6 +37,7 @@ type upkeep struct {
 	sight  *sight
 	name   string // in which it bids to be a channel's keeper
 	ready  chan *kept
+	again  chan struct{} // of capacity 1: look through all now
 
 	begin sync.Once
 
@@ -42,7 +49,7 @@ type upkeep struct {
 
 func newUpkeep(q *Queue, server *link.Server, s *sight) *upkeep {
 	return &upkeep{q: q, server: server, sight: s, name: store.NewIncarnation(0, q.conf.Lease).Name,
-		ready: make(chan *kept), of: make(map[string]*kept)}
+		ready: make(chan *kept), again: make(chan struct{}, 1), of: make(map[string]*kept)}
 }
 
 // start starts the goroutines, once. They end with Close.
@@ -93,6 +100,10 @@ func (u *upkeep) keepAll() error {
 		for _, c := range u.of {
 			c.look(rand.N(time.Second))
 		}
+		select {
+		case u.again <- struct{}{}: // what was published before is in no hint
+		default:
+		}
 	})
 	go u.lookThrough()
 	return nil
@@ -103,35 +114,42 @@ func (u *upkeep) lookThrough() {
 	defer u.q.waits.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	deaf := time.Now().Add(deafFor)
 	for {
 		select {
 		case <-timer.C:
-		case <-u.q.over:
+		case <-u.again:
+		case <-u.q.ending.Done():
 			return
 		}
-		wait := link.Jitter(lookAll)
-		err := store.EachNeedy(u.q.life, u.server.Pulse, func(k *store.Keys) bool {
-			u.keep(k, time.Time{})
+		err := store.EachNeedy(u.q.life, u.server.Pulse, func(k *store.Keys, receivers bool) bool {
+			u.found(k, receivers)
 			return !u.closing()
 		})
-		if err != nil {
-			if !u.report("", err) {
-				wait = link.Jitter(time.Second)
-			}
+		u.mu.Lock()
+		wait := link.Jitter(lookAll)
+		if !u.listening {
+			wait = link.Jitter(sweepEvery)
+		}
+		isDeaf := !u.listening && err == nil && time.Now().After(deaf)
+		u.mu.Unlock()
+		if isDeaf {
+			u.report("", errDeaf)
+			deaf = time.Now().Add(lookAll)
+		}
+		if err != nil && !u.report("", err) {
+			wait = link.Jitter(time.Second)
 		}
 		timer.Reset(wait)
 	}
 }
 
+// errDeaf is what Upkeep says of a server that refuses its subscription.
+var errDeaf = redis.Error("ERR shunt: the pattern subscription " + store.AllHints + " of Upkeep is not confirmed: what " +
+	"is due in channels that it does not know yet comes up to some seconds late: see docs/access.md")
+
 // closing says that Close has begun.
-func (u *upkeep) closing() bool {
-	select {
-	case <-u.q.over:
-		return true
-	default:
-		return false
-	}
-}
+func (u *upkeep) closing() bool { return u.q.ending.Err() != nil }
 
 // report emits an error that waiting does not mend, and says whether it is one.
 func (u *upkeep) report(channel string, err error) bool {
@@ -143,18 +161,61 @@ func (u *upkeep) report(channel string, err error) bool {
 	return true
 }
 
-// keep begins to keep a channel, if it is not kept already. pulled: somebody pulls from it now; zero: nobody.
-func (u *upkeep) keep(k *store.Keys, pulled time.Time) {
+// found takes in a channel that the look through all has found. One that has receivers is swept more often from now on.
+func (u *upkeep) found(k *store.Keys, receivers bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c := u.of[k.Name]
+	switch {
+	case c == nil:
+		u.add(k)
+	case receivers && time.Until(c.sweep) > 2*sweepEvery && !c.visiting:
+		c.look(0)
+	}
+}
+
+// keep begins to keep a channel, if it is not kept already.
+func (u *upkeep) keep(k *store.Keys) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.of[k.Name] == nil {
+		u.add(k)
+	}
+}
+
+// pull keeps a channel for one who pulls from it, until pulled.
+func (u *upkeep) pull(k *store.Keys) {
 	u.start()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if c := u.of[k.Name]; c != nil {
-		if !pulled.IsZero() {
-			c.pulled = pulled
-		}
-		return
+	c := u.of[k.Name]
+	if c == nil {
+		c = u.add(k)
 	}
-	c := &kept{pulled: pulled}
+	c.pullers++
+}
+
+// pulled takes in that one who pulled has ended.
+func (u *upkeep) pulled(k *store.Keys) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c := u.of[k.Name]; c != nil && c.pullers > 0 { // it may have been left, and kept anew
+		c.pullers--
+		c.pulled = time.Now()
+	}
+}
+
+// tends says whether a channel has been looked at, and is kept since.
+func (u *upkeep) tends(k *store.Keys) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c := u.of[k.Name]
+	return c != nil && c.visited
+}
+
+// add begins to keep a channel. mu is held.
+func (u *upkeep) add(k *store.Keys) *kept {
+	c := &kept{pulled: time.Now()}
 	c.undertaker = undertaker{
 		q: u.q, ctx: u.q.life, server: u.server, keys: k, fence: u.sight.fence,
 		fatal: func(err error) bool { return u.report(k.Name, err) }, suspects: func() {},
@@ -163,10 +224,10 @@ func (u *upkeep) keep(k *store.Keys, pulled time.Time) {
 	c.due = time.AfterFunc(0, func() {
 		select {
 		case u.ready <- c:
-		case <-u.q.over:
+		case <-u.q.ending.Done():
 		}
 	})
-	if u.all == nil && !pulled.IsZero() {
+	if u.all == nil {
 		c.own = u.server.Hints.Listen(k.Delay, func(payload string) { u.heard(k, payload, false) }, func(now bool) {
 			u.mu.Lock()
 			defer u.mu.Unlock()
@@ -174,6 +235,7 @@ func (u *upkeep) keep(k *store.Keys, pulled time.Time) {
 			c.look(0)
 		})
 	}
+	return c
 }
 
 // heard takes a hint.
@@ -185,8 +247,8 @@ func (u *upkeep) heard(k *store.Keys, payload string, begin bool) {
 	switch {
 	case h.Kind == store.HintCancelled:
 		return
-	case c == nil && begin:
-		u.keep(k, time.Time{})
+	case c == nil && begin && h.Kind == store.HintDue:
+		u.keep(k)
 		return
 	case c == nil:
 		return
@@ -209,7 +271,7 @@ func (u *upkeep) run() {
 		select {
 		case c := <-u.ready:
 			u.visitOnce(c)
-		case <-u.q.over:
+		case <-u.q.ending.Done():
 			return
 		}
 	}
@@ -225,9 +287,7 @@ func (u *upkeep) end() {
 	for _, c := range u.of {
 		c.due.Stop()
 		hears = append(hears, c.own)
-		if c.keeper {
-			at = append(at, c.keys)
-		}
+		at = append(at, c.keys) // a sweep without an answer may have made it keeper, too
 	}
 	u.mu.Unlock()
 	for _, l := range hears {

@@ -142,7 +142,7 @@ func (w *wait) run(ctx context.Context) (Outcome, error) {
 			continue
 		case <-w.ask:
 		case <-timer.C:
-		case <-w.q.over:
+		case <-w.q.ending.Done():
 			return Outcome{}, ErrClosed
 		case <-ctx.Done():
 			return Outcome{}, context.Cause(ctx)

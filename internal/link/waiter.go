@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"net"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,10 +14,13 @@ import (
 // ms late.
 const blockMargin = time.Second
 
-// Waiter is a connection for blocking commands. One goroutine uses it; any may call ID.
+// Waiter is a connection for blocking commands. One goroutine uses it; any may call ID and Abort.
 type Waiter struct {
+	Own bool // always dial anew, so that the socket is known where the pool is NewPool's; set before the first use
+
 	node    *Node
 	timeout time.Duration // for a reply, beyond the time that a command blocks
+	socket  atomic.Pointer[net.Conn]
 	conn    redis.Conn
 	used    time.Time // when conn last answered
 	id      atomic.Int64
@@ -44,11 +48,21 @@ func (w *Waiter) Connect(ctx context.Context) error {
 	if w.conn != nil {
 		return nil
 	}
-	c, err := w.node.Dial(ctx)
+	var c redis.Conn
+	var socket net.Conn
+	var err error
+	if w.Own {
+		c, socket, err = w.node.DialOwn(ctx)
+	} else {
+		c, err = w.node.Dial(ctx)
+	}
 	if err != nil {
 		return &Error{NotExecuted, err}
 	}
 	w.conn = c
+	if socket != nil {
+		w.socket.Store(&socket)
+	}
 	id, err := redis.Int64(redis.DoWithTimeout(c, w.timeout, "CLIENT", "ID"))
 	if err == nil {
 		w.id.Store(id)
@@ -83,8 +97,19 @@ func (w *Waiter) Do(block time.Duration, name string, args ...any) (any, error) 
 	return nil, err
 }
 
+// CanAbort says whether Abort ends what the connection waits for.
+func (w *Waiter) CanAbort() bool { return w.socket.Load() != nil }
+
+// Abort closes the socket, where it is known: a command under way ends as Unknown.
+func (w *Waiter) Abort() {
+	if s := w.socket.Load(); s != nil {
+		(*s).Close()
+	}
+}
+
 // Close ends the connection; the next Connect makes a new one.
 func (w *Waiter) Close() {
+	w.socket.Store(nil)
 	if w.conn != nil {
 		discard(w.conn)
 		w.conn = nil

@@ -37,9 +37,9 @@ func AddChannel(c *link.Call, channel string) { c.Add("SADD", ChannelsKey, chann
 // needyAt is how many channels one command looks at, more or less.
 const needyAt = 1000
 
-// EachNeedy gives each listed channel that has something which somebody must look after: messages that are due later or
-// leased, receivers, outcomes, marks or receipts. It ends when give returns false.
-func EachNeedy(ctx context.Context, l *link.Link, give func(*Keys) bool) error {
+// EachNeedy gives each listed channel that has something which somebody must look after: receivers, living or dead, or
+// messages that are due later or leased, outcomes, marks or receipts. It ends when give returns false.
+func EachNeedy(ctx context.Context, l *link.Link, give func(k *Keys, receivers bool) bool) error {
 	for cursor := "0"; ; {
 		c := link.NewCall()
 		c.Add("SSCAN", ChannelsKey, cursor, "COUNT", needyAt)
@@ -54,7 +54,8 @@ func EachNeedy(ctx context.Context, l *link.Link, give func(*Keys) bool) error {
 		}
 		c = link.NewCall()
 		for _, k := range some {
-			c.Add("EXISTS", k.Delay, k.Leased, k.Receivers, k.DeadReceivers, k.Kept, k.Running, k.Receipts)
+			c.Add("EXISTS", k.Receivers, k.DeadReceivers)
+			c.Add("EXISTS", k.Delay, k.Leased, k.Kept, k.Running, k.Receipts)
 		}
 		if c.Len() > 0 {
 			if err := l.Run(ctx, c); err != nil {
@@ -62,7 +63,9 @@ func EachNeedy(ctx context.Context, l *link.Link, give func(*Keys) bool) error {
 			}
 		}
 		for i, k := range some {
-			if n, _ := redis.Int(c.Replies[i].Value, nil); n > 0 && !give(k) {
+			receivers, _ := redis.Int(c.Replies[2*i].Value, nil)
+			others, _ := redis.Int(c.Replies[2*i+1].Value, nil)
+			if receivers+others > 0 && !give(k, receivers > 0) {
 				return nil
 			}
 		}

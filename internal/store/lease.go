@@ -60,12 +60,16 @@ const keeperLooks = 7 * time.Second
 // any. A suspect comes alone. EachTaken reads it. Sent again it gives what it had taken, and the lease begins anew. A
 // full Redis does not refuse it.
 func AddLease(c *link.Call, from []*Keys, l Lease, n, bytes int) {
-	args := make([]any, 0, 7*len(from)+5)
+	args := make([]any, 0, 7*len(from)+4)
 	for _, k := range from {
 		args = append(args, k.Receivers, k.Prepare, k.Suspect, k.Leased, k.LeaseList(l.Name), k.Delay, k.Keeper)
 	}
-	c.AddScript(TakeLease, 7*len(from), append(args, l.Name, l.Length.Milliseconds(), n, bytes,
+	c.AddScript(TakeLease, 7*len(from), append(args, l.Name, l.Length.Milliseconds(), bytes,
 		keeperLooks.Milliseconds())...)
+	for range n {
+		s := element.NewSerial()
+		c.AddElements(s[:])
+	}
 }
 
 // AddExtend puts the end of a lease to d from now, unless it is later already; ExtendReply reads it. It may be sent
@@ -161,6 +165,21 @@ func OverLeases(ctx context.Context, l *link.Link, k *Keys, n int) (leases []Lea
 	return leases, err
 }
 
+// PutOff puts the ends of some leases off, where they are there.
+func PutOff(ctx context.Context, l *link.Link, k *Keys, leases []Lease, d time.Duration) error {
+	now, err := Clock(ctx, l)
+	if err != nil {
+		return err
+	}
+	args := []any{k.Leased, "XX"}
+	for _, lease := range leases {
+		args = append(args, now.Add(d).UnixMilli(), lease.Name)
+	}
+	c := link.NewCall()
+	c.Add("ZADD", args...)
+	return l.Run(ctx, c)
+}
+
 // LapseAnswer is the reply to the end of a lease.
 type LapseAnswer struct {
 	Early                  bool // it is not over, or was put off: nothing was moved
@@ -177,11 +196,7 @@ func AddLapse(c *link.Call, k *Keys, l Lease, f Fence, n, bytes int, b *Bounds) 
 	c.AddScript(Lapse, 11, k.Receivers, k.Leased, k.LeaseList(l.Name), k.Prepare, k.Dead, k.IDs, k.Cancelled, k.Done,
 		k.Kept, k.Running, k.Waited, l.Name, l.Length.Milliseconds(), l.MaxAttempts, ms(f.At), f.Age.Milliseconds(),
 		ms(f.Since), bytes, max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds()), lapsedReason, max(0, b.MaxDone),
-		max(0, b.MaxDoneBytes))
-	for range n {
-		s := element.NewSerial()
-		c.AddElements(s[:])
-	}
+		max(0, b.MaxDoneBytes), n)
 }
 
 // LapseReply reads the reply to AddLapse.

@@ -76,7 +76,7 @@ func Upkeep(ctx context.Context, l *link.Link, k *Keys, at *Scan, now time.Time)
 	}
 	c = link.NewCall()
 	if len(marks) > 0 {
-		c.Add("HDEL", k.Running)
+		c.AddScript(Unmark, 2, k.Receivers, k.Running) // another may have taken a message meanwhile
 		c.AddElements(marks...)
 	}
 	if len(receipts) > 0 {
@@ -134,11 +134,11 @@ func holderOf(mark []byte) string {
 	return name
 }
 
-// staleMarks are the serials whose holder is neither an incarnation nor a lease.
+// staleMarks are the serials whose holder is neither an incarnation nor a lease, each with its mark.
 func staleMarks(held [][]byte, known map[string]bool) (stale [][]byte) {
 	for i := 0; i+1 < len(held); i += 2 {
 		if !known[holderOf(held[i+1])] {
-			stale = append(stale, held[i])
+			stale = append(stale, held[i], held[i+1])
 		}
 	}
 	return stale

@@ -6,16 +6,12 @@
 --      10 running  11 waited
 -- ARGV 1 name of the lease  2 its ms  3 most attempts, 0: no bound  4 fence and 5 age as in sweep  6 since: from when
 --      on the caller has had Redis in sight  7 bytes after which it stops  8 most kept in dead  9 ms kept in dead
---      10 the failure field for dead  11 most results kept  12 most bytes of these  13.. a serial for each element
+--      10 the failure field for dead  11 most results kept  12 most bytes of these  13 most elements
 -- reply: -1 where it is not over, or was put off; else to prepare, to dead, dropped as cancelled, trimmed, still there
 redis.call('ZREM', KEYS[1], '')
 local now = clock()
 local length, most = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ends = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or '0')
-if ends > now + math.max(length, 86400000) then -- the clock was set back
-  redis.call('ZADD', KEYS[2], printed(now + length), ARGV[1])
-  return {-1}
-end
 if now < ends then return {-1} end
 local grace, fence = math.min(length / 4, 5000), tonumber(ARGV[4])
 local seen = fence > 0 and now - fence <= tonumber(ARGV[5]) and now - tonumber(ARGV[6]) >= grace
@@ -49,20 +45,14 @@ local function bound(e)
 end
 
 local prepare, dead, dropped, n, bytes = {}, {}, {}, 0, 0
-while n < #ARGV - 12 and bytes < tonumber(ARGV[7]) do
+while n < tonumber(ARGV[13]) and bytes < tonumber(ARGV[7]) do
   local e = redis.call('LINDEX', KEYS[3], -1 - n)
   if not e then break end
   n, bytes = n + 1, bytes + #e
-  local attempt = 0
-  if not newer(e) then
-    if header(e) then
-      attempt = math.min(255, string.byte(e, 4) + 1)
-      e = string.sub(e, 1, 3) .. string.char(attempt) .. string.sub(e, 5)
-    else
-      attempt = 1
-      if string.sub(e, 1, 2) == '\193\0' then e = string.sub(e, 3) end
-      e = '\193\16\0\1' .. ARGV[12 + n] .. '\0' .. e
-    end
+  local attempt = 0 -- of what only a newer shunt may rewrite
+  if header(e) then
+    attempt = math.min(255, string.byte(e, 4) + 1)
+    e = string.sub(e, 1, 3) .. string.char(attempt) .. string.sub(e, 5)
   end
   local id, m = tracked and attempt > 0 and idOf(e), {e = e, attempt = attempt}
   m.id = id or nil

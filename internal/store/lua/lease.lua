@@ -1,13 +1,15 @@
 -- Lease: moves up to n elements from the first of the channels that has any into a list of its own, which a lease ends.
--- A suspect is taken alone. Sent again under the same name it gives what it had taken, and the lease begins anew.
+-- A suspect is taken alone. A bare payload gets a header, so that no two that a lease holds are the same. Sent again
+-- under the same name the script gives what it had taken, and the lease begins anew.
 -- KEYS of each channel, in the order they are asked: receivers, prepare, suspect, leased, the lease's list, delay,
 --      keeper
--- ARGV 1 name of the lease  2 its ms  3 n  4 bytes after which it stops  5 ms within which a keeper looks by itself
+-- ARGV 1 name of the lease  2 its ms  3 bytes after which it stops  4 ms within which a keeper looks by itself  5.. n
+--      serials
 -- reply: channel (from 1) and element in turns, what was taken first first; a channel that could not be read gives
 --      minus its number and the error's text
-redis.call('ZREM', KEYS[1], '')
+redis.pcall('ZREM', KEYS[1], '') -- where that key is not shunt's the other channels are read all the same
 local _, now = clock()
-local to, most, budget = now + tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local to, budget = now + tonumber(ARGV[2]), tonumber(ARGV[3])
 local out = {}
 local function say(c, text) out[#out + 1], out[#out + 2] = c, text end
 
@@ -26,7 +28,7 @@ local function took(c, leased, list, delay, keeper, first)
   for i = #es, 1, -1 do say(c, es[i]) end
   if not earliest(first, to) then return end
   local held = redis.pcall('HGET', keeper, 'until')
-  if to - now > tonumber(ARGV[5]) and type(held) == 'string' and tonumber(held) > now then return end
+  if to - now > tonumber(ARGV[4]) and type(held) == 'string' and tonumber(held) > now then return end
   hint(delay, first, to, now)
 end
 
@@ -36,13 +38,18 @@ local function take(c, prepare, suspect, leased, list, delay, keeper)
   local suspects, waiting = redis.pcall('LLEN', suspect), redis.pcall('LLEN', prepare)
   local bad = failed({first, suspects, waiting})
   if bad then return bad, false end
-  local from, n, bytes = prepare, most, 0
-  if suspects > 0 then from, n = suspect, 1 elseif waiting == 0 then return nil, false end
+  local from, most, n, bytes = prepare, #ARGV - 4, 0, 0
+  if suspects > 0 then from, most = suspect, 1 elseif waiting == 0 then return nil, false end
   redis.call('ZADD', leased, printed(to), ARGV[1]) -- first, so that nothing is in a list that no lease ends
-  while n > 0 and bytes < budget do
+  while n < most and bytes < budget do
     local e = redis.call('RPOPLPUSH', from, list)
     if not e then break end
-    n, bytes = n - 1, bytes + #e
+    n, bytes = n + 1, bytes + #e
+    if not header(e) and not newer(e) then
+      local payload = string.sub(e, 1, 2) == '\193\0' and string.sub(e, 3) or e
+      redis.call('LPUSH', list, '\193\16\0\0' .. ARGV[4 + n] .. '\0' .. payload)
+      redis.call('LREM', list, '1', e)
+    end
   end
   took(c, leased, list, delay, keeper, first)
   return nil, true

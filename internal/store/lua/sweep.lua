@@ -43,6 +43,15 @@ for i = 1, #last, 2 do
   if tonumber(last[i + 1]) > now + 600000 then redis.call('ZADD', KEYS[2], printed(now), last[i]) end
 end
 
+local leased = redis.pcall('ZRANGE', KEYS[12], 0, 0, 'WITHSCORES')
+last = leased[2] and redis.call('ZREVRANGE', KEYS[12], 0, 7, 'WITHSCORES') or {}
+for i = 1, #last, 2 do -- no lease is longer than a week, nor is one put off for longer
+  local length = tonumber(string.match(last[i], '%-(%d+)$') or '')
+  if length and tonumber(last[i + 1]) > now + 604801000 then
+    redis.call('ZADD', KEYS[12], printed(now + length), last[i])
+  end
+end
+
 local died = 0
 if judge then
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', printed(now), 'LIMIT', 0, 64)) do
@@ -103,7 +112,6 @@ if first.err then
 elseif first[2] then
   say('due', ahead(first, now))
 end
-local leased = redis.pcall('ZRANGE', KEYS[12], 0, 0, 'WITHSCORES')
 if leased.err then
   say('unreadable', leased.err)
 elseif leased[2] then

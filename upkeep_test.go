@@ -1,0 +1,148 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// Channels that no receiver keeps are kept by whoever has Upkeep: due messages, leases and what a killed receiver held.
+func TestUpkeepOfAll(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := context.Background()
+		b := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Second })
+		dead := store.NewIncarnation(1, time.Second)
+		k := store.KeysOf(b.name)
+		b.enqueue(0, 3)
+		s.Do("ZADD", k.Receivers, 1, dead.Name)
+		s.Do("RPOPLPUSH", k.Prepare, k.Doing(dead, 0))
+		l := store.NewLease(50*time.Millisecond, 0)
+		c := link.NewCall()
+		store.AddLease(c, []*store.Keys{k}, l, 1, 100)
+		b.must(b.open(ctx))
+		b.must(b.server.Data.Run(ctx, c))
+		b.must(b.Upkeep(ctx))
+		b.must(b.Upkeep(ctx))
+		b.wait(EventRecovered, 1, 5*time.Second)
+		b.wait(EventLapsed, 1, 5*time.Second)
+		// By now it hears hints, of a channel that it does not know too.
+		o := newBench(t, s.URL())
+		for i := range 5 {
+			o.must(o.one(i, In(50*time.Millisecond)))
+			b.must(b.one(i, In(50*time.Millisecond)))
+		}
+		b.until(3*time.Second, "all are due", func() bool {
+			return o.state(StatePrepare) == 5 && b.state(StatePrepare) == 8
+		})
+	})
+}
+
+// Who has just begun to pull hears of what is due, whenever the subscription is confirmed.
+func TestPullKeepsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for i := range 10 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			b, o := newBench(t, s.URL()), newBench(t, s.URL())
+			o.name = b.name
+			go func() {
+				b.until(5*time.Second, "it waits", func() bool { return b.callers() == 1 })
+				if err := o.one(0, In(300*time.Millisecond)); err != nil {
+					t.Error(err)
+				}
+			}()
+			b.pull(1, PullOptions{Wait: 3 * time.Second})
+		})
+	}
+}
+
+// A channel is kept for as long as somebody pulls from it, and for a while after; then it is left, with the keeper's
+// place.
+func TestKeptWhilePulled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go b.Pull(ctx, PullOptions{Channels: []string{b.name}, Wait: time.Hour})
+	k := store.KeysOf(b.name)
+	kept := func() *kept {
+		b.Queue.mu.Lock()
+		u := b.stations[b.server]
+		b.Queue.mu.Unlock()
+		if u == nil {
+			return nil
+		}
+		u.upkeep.mu.Lock()
+		defer u.upkeep.mu.Unlock()
+		return u.upkeep.of[b.name]
+	}
+	b.until(5*time.Second, "it keeps", func() bool { return s.Do("EXISTS", k.Keeper) == int64(1) })
+	c, u := kept(), b.stationAt(b.server).upkeep
+	long := func() (visits time.Time) { // the last pull is long ago
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		c.pulled = time.Now().Add(-time.Hour)
+		c.look(0)
+		return c.sweep
+	}
+	long()
+	b.until(5*time.Second, "it has looked", func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return !c.sweep.IsZero() && !c.visiting
+	})
+	if kept() != c {
+		t.Fatal("it is left while somebody pulls")
+	}
+	cancel()
+	b.until(5*time.Second, "nobody pulls", func() bool { u.mu.Lock(); defer u.mu.Unlock(); return c.pullers == 0 })
+	long()
+	b.until(5*time.Second, "it is left", func() bool { return kept() == nil && s.Do("EXISTS", k.Keeper) == int64(0) })
+}
+
+// Where the pattern subscription is refused, Upkeep says so, and looks more often.
+func TestUpkeepIsDeaf(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-psubscribe")
+	b := newBench(t, fmt.Sprintf("redis://deaf:secret@%s/0", s.Addr()))
+	o := newBench(t, s.URL())
+	b.must(b.Upkeep(context.Background()))
+	o.must(o.one(0, In(time.Second)))
+	b.wait(EventReceiverError, 1, 20*time.Second)
+	for _, e := range b.events {
+		if e.Kind == EventReceiverError && !strings.Contains(e.Err.Error(), "not confirmed") {
+			t.Error(e.Err)
+		}
+	}
+	o.until(10*time.Second, "it is due", func() bool { return o.state(StatePrepare) == 1 })
+}
+
+// Those who wait take no connection that receivers need.
+func TestBellsLeaveConnections(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := newBench(t, s.URL())
+	b.Pool.MaxActive = 9
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for i := range 20 {
+		go b.Pull(ctx, PullOptions{Channels: []string{fmt.Sprint(b.name, i)}, Wait: time.Minute})
+	}
+	b.until(5*time.Second, "all wait", func() bool { return b.callers() == 20 })
+	b.receive(1, func(context.Context, int) error { return nil })
+	b.enqueue(0, 1)
+	b.wait(EventAcked, 1, 5*time.Second)
+	if n := s.Connections(); n > 10 { // with that of the test
+		t.Errorf("%d connections", n)
+	}
+}
