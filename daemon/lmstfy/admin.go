@@ -1,0 +1,186 @@
+package lmstfy
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/access"
+)
+
+// Build is what GET /version answers.
+type Build struct {
+	Version string `json:"version"`
+	Commit  string `json:"build_commit"`
+	Date    string `json:"build_date"`
+}
+
+// Admin serves the routes for operators. Its fields are its configuration, and are not changed once Handler was called.
+type Admin struct {
+	Pools  map[string]*shunt.Queue // by name; required
+	Access *access.Store           // required
+	// Accounts are the passwords of basic authentication by user; without any, nothing is asked for.
+	Accounts  map[string]string
+	AccessLog *atomic.Bool // whether requests are logged; nil: POST /accesslog changes nothing
+	Metrics   http.Handler // GET /metrics; nil: 404
+	Build     Build
+	Log       *slog.Logger // of errors; nil: slog.Default()
+}
+
+// Validate says all that is wrong with the configuration.
+func (a *Admin) Validate() error {
+	var errs []error
+	if len(a.Pools) == 0 {
+		errs = append(errs, errors.New("lmstfy: Admin.Pools is empty"))
+	}
+	if a.Access == nil {
+		errs = append(errs, errors.New("lmstfy: Admin.Access is nil: want a Store"))
+	}
+	for user, password := range a.Accounts {
+		if user == "" || password == "" || strings.Contains(user, ":") {
+			errs = append(errs, fmt.Errorf("lmstfy: Admin.Accounts has %.40q: want a name without colon, and a password",
+				user))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// adminCall is a call of a route for operators.
+type adminCall struct {
+	call
+	a *Admin
+}
+
+// Handler is the routes. Call Validate before.
+func (a *Admin) Handler() http.Handler {
+	if a.Log == nil {
+		a.Log = slog.Default()
+	}
+	mux := http.NewServeMux()
+	handle := func(pattern string, basic bool, f func(*adminCall)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			c := &adminCall{call{w: w, r: r, log: a.Log, ns: r.PathValue("ns")}, a}
+			if basic && !c.authorized() || !c.parsed() {
+				return
+			}
+			f(c)
+		})
+	}
+	handle("POST /token/{ns}", true, (*adminCall).newToken)
+	handle("GET /token/{ns}", true, (*adminCall).listTokens)
+	handle("DELETE /token/{ns}/{token}", true, (*adminCall).deleteToken)
+	handle("GET /token/{ns}/{token}/limit", true, (*adminCall).getLimit)
+	handle("POST /token/{ns}/{token}/limit", true, (*adminCall).addLimit)
+	handle("PUT /token/{ns}/{token}/limit", true, (*adminCall).setLimit)
+	handle("DELETE /token/{ns}/{token}/limit", true, (*adminCall).deleteLimit)
+	handle("GET /limits", true, (*adminCall).limits)
+	handle("GET /info", false, (*adminCall).info)
+	handle("GET /pools", false, (*adminCall).pools)
+	handle("GET /version", false, func(c *adminCall) { _ = c.indented(http.StatusOK, a.Build) })
+	handle("GET /accesslog", false, (*adminCall).accessLog)
+	handle("POST /accesslog", true, (*adminCall).setAccessLog)
+	if a.Metrics != nil {
+		mux.Handle("GET /metrics", a.Metrics)
+	}
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return front(mux, func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "404 page not found", http.StatusNotFound)
+	})
+}
+
+// authorized asks for basic authentication. All accounts are compared, so that the time tells nothing.
+func (c *adminCall) authorized() bool {
+	if len(c.a.Accounts) == 0 {
+		return true
+	}
+	user, password, _ := c.r.BasicAuth()
+	given, found := sha256.Sum256([]byte(user+"\x00"+password)), 0
+	for u, p := range c.a.Accounts {
+		want := sha256.Sum256([]byte(u + "\x00" + p))
+		found |= subtle.ConstantTimeCompare(given[:], want[:])
+	}
+	if found == 1 {
+		return true
+	}
+	c.w.Header().Set("WWW-Authenticate", `Basic realm="Authorization Required"`)
+	c.w.WriteHeader(http.StatusUnauthorized)
+	return false
+}
+
+// info lists the queues of a pool by namespace. Channels without a slash are none of lmstfy's.
+func (c *adminCall) info() {
+	q := c.a.Pools[c.poolOf("")]
+	if q == nil {
+		c.w.WriteHeader(http.StatusOK)
+		return
+	}
+	names, err := q.Channels(c.r.Context())
+	if err != nil {
+		c.failed("list the queues", err)
+		return
+	}
+	all := make(map[string][]string)
+	for _, name := range names {
+		if ns, queue, ok := strings.Cut(name, "/"); ok {
+			all[ns] = append(all[ns], queue)
+		}
+	}
+	_ = c.write(http.StatusOK, "text/plain; charset=utf-8", all, indent)
+}
+
+func (c *adminCall) pools() {
+	names := make([]string, 0, len(c.a.Pools))
+	for name := range c.a.Pools {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	_ = c.indented(http.StatusOK, names)
+}
+
+func (c *adminCall) accessLog() {
+	status := "disabled"
+	if c.a.AccessLog != nil && c.a.AccessLog.Load() {
+		status = "enabled"
+	}
+	_ = c.answer(http.StatusOK, message{"status": status})
+}
+
+func (c *adminCall) setAccessLog() {
+	status := c.query.Get("status")
+	if status != "enable" && status != "disable" {
+		_ = c.answer(http.StatusBadRequest, failure("invalid status"))
+		return
+	}
+	if c.a.AccessLog != nil {
+		c.a.AccessLog.Store(status == "enable")
+	}
+	_ = c.answer(http.StatusOK, message{"status": status + "d"})
+}
+
+// poolOf is the pool of the query, else of the prefix of a token, else the default.
+func (c *adminCall) poolOf(prefix string) string {
+	if prefix != "" {
+		return prefix
+	}
+	if p := c.query.Get("pool"); p != "" {
+		return p
+	}
+	return DefaultPool
+}
+
+// small bounds the reading of the request's body.
+func (c *adminCall) small() {
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, smallBody)
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(10 * time.Second))
+}

@@ -1,0 +1,71 @@
+package lmstfy
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// message is most answers.
+type message map[string]any
+
+func failure(text string) message { return message{"error": text} }
+
+var internalError = failure("internal error")
+
+// answer writes JSON, with writeTimeout for all of it. The error is the connection's.
+func (c *call) answer(status int, v any) error {
+	return c.write(status, "application/json; charset=utf-8", v, json.Marshal)
+}
+
+// indented is answer with 4 spaces, as the admin routes have it.
+func (c *call) indented(status int, v any) error {
+	return c.write(status, "application/json; charset=utf-8", v, indent)
+}
+
+func indent(v any) ([]byte, error) { return json.MarshalIndent(v, "", "    ") }
+
+func (c *call) write(status int, kind string, v any, marshal func(any) ([]byte, error)) error {
+	body, err := marshal(v)
+	if err != nil {
+		c.complain("an answer", err)
+		status, body = http.StatusInternalServerError, []byte(`{"error":"internal error"}`)
+	}
+	control := http.NewResponseController(c.w)
+	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder of tests has none
+	h := c.w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	c.w.WriteHeader(status)
+	if _, err := c.w.Write(body); err != nil {
+		return err
+	}
+	if err := control.Flush(); err != nil {
+		return err
+	}
+	return c.r.Context().Err()
+}
+
+// nothing answers 204.
+func (c *call) nothing() { c.w.WriteHeader(http.StatusNoContent) }
+
+// later asks the client to come again.
+func (c *call) later(status int, after time.Duration, v any) {
+	seconds := (after + time.Second - 1) / time.Second
+	c.w.Header().Set("Retry-After", strconv.Itoa(int(max(1, seconds))))
+	_ = c.answer(status, v)
+}
+
+// failed answers 500 for an error of Redis, and logs it.
+func (c *call) failed(what string, err error) {
+	if c.r.Context().Err() == nil {
+		c.complain(what, err)
+	}
+	_ = c.answer(http.StatusInternalServerError, internalError)
+}
+
+func (c *call) complain(what string, err error) {
+	c.log.Error("lmstfy: failed", "what", what, "pool", c.poolName, "namespace", c.ns, "queue", c.queue,
+		"request", c.w.Header().Get("X-Request-ID"), "error", err)
+}

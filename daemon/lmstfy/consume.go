@@ -1,0 +1,209 @@
+package lmstfy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/shuntmq/shunt"
+)
+
+const (
+	maxCount   = 100
+	maxQueues  = 64 // as PullOptions has it
+	minLease   = 10 * time.Millisecond
+	maxLease   = 7 * 24 * time.Hour
+	noJob      = "no job available"
+	smallBody  = 64 << 10 // of a request that needs none
+	retryAfter = time.Second
+)
+
+// demand is what a consume asks for.
+type demand struct {
+	channels []string
+	ttr      time.Duration
+	wait     time.Duration
+	count    int
+}
+
+func (a *API) demanded(c *call) (d demand, ok bool) {
+	ttr, goodTTR := c.number("ttr", uint64(a.Defaults.TTR), 32)
+	timeout, goodTimeout := c.number("timeout", uint64(a.Defaults.Timeout), 32)
+	count, goodCount := c.number("count", 1, 32)
+	for _, queue := range strings.Split(c.queue, ",") {
+		if queue != "" {
+			d.channels = append(d.channels, c.ns+"/"+queue)
+		}
+	}
+	text := ""
+	switch {
+	case !goodTTR:
+		text = "invalid ttr"
+	case !goodTimeout:
+		text = "invalid timeout"
+	case !goodCount || count == 0 || count > maxCount:
+		text = "invalid count"
+	case len(d.channels) == 0:
+		text = "invalid queue name(s)"
+	case len(d.channels) > maxQueues:
+		text = "too many queues, cannot exceed 64"
+	default:
+		d.ttr = min(max(time.Duration(ttr)*time.Second, minLease), maxLease)
+		d.wait = min(time.Duration(timeout)*time.Second, a.MaxWait)
+		d.count = int(count)
+		return d, true
+	}
+	_ = c.answer(http.StatusBadRequest, failure(text))
+	return d, false
+}
+
+func (a *API) consume(c *call) {
+	d, ok := a.demanded(c)
+	if !ok || !a.drained(c) {
+		return
+	}
+	jobs, err := a.take(c, d)
+	switch {
+	case c.r.Context().Err() != nil:
+		a.giveBack(c, jobs)
+	case len(jobs) > 0:
+		if err := a.deliver(c, d, jobs); err != nil {
+			a.giveBack(c, jobs)
+		}
+	case errors.Is(err, errStopping):
+		c.w.Header().Set("Connection", "close")
+		_ = c.answer(http.StatusNotFound, message{"msg": noJob})
+	case errors.Is(err, errBusy) || errors.Is(err, errStopped):
+		c.later(http.StatusServiceUnavailable, retryAfter, failure(err.Error()))
+	case err != nil && d.count == 1:
+		c.failed("consume", err)
+	default:
+		if err != nil {
+			c.complain("consume", err)
+		}
+		_ = c.answer(http.StatusNotFound, message{"msg": noJob})
+	}
+}
+
+var (
+	errBusy    = errors.New("too many waiting requests, please retry later")
+	errStopped = errors.New("the server stops, please retry later")
+)
+
+// drained reads what the request should not have: net/http watches a connection only when the body has been read.
+func (a *API) drained(c *call) bool {
+	if c.r.Body == http.NoBody {
+		return true
+	}
+	_, ok := a.body(c, smallBody)
+	return ok
+}
+
+// take pulls what is there, and waits for a first job where nothing is.
+func (a *API) take(c *call, d demand) (jobs []*shunt.Leased, err error) {
+	if a.stopped.Err() != nil {
+		return nil, errStopped
+	}
+	ctx, cancel := context.WithCancelCause(c.r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(a.stopped, func() { cancel(errStopping) })()
+	end := time.Now().Add(d.wait)
+	for len(jobs) < d.count { // one Pull takes of one channel alone
+		some, err := a.pull(ctx, c.pool, shunt.PullOptions{Channels: d.channels, Max: d.count - len(jobs), Lease: d.ttr})
+		if err != nil && len(jobs) == 0 {
+			return nil, stopping(ctx, err)
+		}
+		if len(some) == 0 {
+			break
+		}
+		jobs = append(jobs, some...)
+	}
+	if len(jobs) > 0 || d.wait == 0 {
+		return jobs, nil
+	}
+	if a.waiting.Add(1) > int64(a.MaxWaiting) {
+		a.waiting.Add(-1)
+		return nil, errBusy
+	}
+	defer a.waiting.Add(-1)
+	for len(jobs) == 0 && err == nil {
+		rest := time.Until(end)
+		if rest <= 0 {
+			return nil, nil
+		}
+		jobs, err = a.pull(ctx, c.pool, shunt.PullOptions{Channels: d.channels, Max: d.count, Lease: d.ttr, Wait: rest})
+	}
+	return jobs, stopping(ctx, err)
+}
+
+// stopping tells an error of the server's stop from others.
+func stopping(ctx context.Context, err error) error {
+	if err != nil && context.Cause(ctx) == errStopping {
+		return errStopping
+	}
+	return err
+}
+
+// deliver writes the answer. The error says that the client cannot have it.
+func (a *API) deliver(c *call, d demand, jobs []*shunt.Leased) error {
+	var v any
+	all := make([]jobJSON, len(jobs))
+	for i, l := range jobs {
+		all[i] = c.consumed(l)
+	}
+	if v = all; d.count == 1 {
+		v = all[0]
+	}
+	err := c.answer(http.StatusOK, v)
+	if err == nil {
+		a.Metrics.consumed(c, all)
+	}
+	return err
+}
+
+// giveBack releases what could not be handed over.
+func (a *API) giveBack(c *call, jobs []*shunt.Leased) {
+	if len(jobs) == 0 {
+		return
+	}
+	ctx, cancel := c.detached()
+	defer cancel()
+	rs := make([]shunt.Receipt, len(jobs))
+	for i, l := range jobs {
+		rs[i] = l.Receipt
+	}
+	if err := a.release(ctx, c.pool, rs); err != nil && !errors.Is(err, shunt.ErrLeaseLost) {
+		c.complain("release what could not be handed over", err)
+	}
+}
+
+// ack is done, whoever says so.
+func (a *API) ack(c *call) {
+	_, _ = io.CopyN(io.Discard, c.r.Body, smallBody)
+	ctx, cancel := c.detached()
+	defer cancel()
+	if err := end(ctx, c.pool, c.channel(), c.r.PathValue("id")); err != nil {
+		c.failed("ack", err)
+		return
+	}
+	c.nothing()
+}
+
+// end removes a job in whichever state it is. One that is not there is no error.
+func end(ctx context.Context, q *shunt.Queue, channel, id string) error {
+	if len(id) > maxName {
+		return nil // no job has such an id
+	}
+	r := refOf(channel, id)
+	_, err := q.Cancel(ctx, r)
+	if errors.Is(err, shunt.ErrNotFound) {
+		err = q.Delete(ctx, r) // it may be dead
+	}
+	if errors.Is(err, shunt.ErrNotFound) || errors.Is(err, shunt.ErrRunning) { // who has it was told
+		return nil
+	}
+	return err
+}
