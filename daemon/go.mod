@@ -3,6 +3,7 @@ module github.com/shuntmq/shunt/daemon
 go 1.25.0
 
 require (
+	github.com/BurntSushi/toml v1.5.0
 	github.com/gomodule/redigo v1.9.3
 	github.com/oklog/ulid/v2 v2.1.2
 	github.com/prometheus/client_golang v1.23.2
