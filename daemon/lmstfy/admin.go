@@ -28,13 +28,19 @@ type Build struct {
 type Admin struct {
 	Pools  map[string]*shunt.Queue // by name; required
 	Access *access.Store           // required
-	// Accounts are the passwords of basic authentication by user; without any, nothing is asked for.
+	// Accounts are the passwords of basic authentication by user, to begin with; without any, nothing is asked for.
+	// SetAccounts changes them.
 	Accounts  map[string]string
 	AccessLog *atomic.Bool // whether requests are logged; nil: POST /accesslog changes nothing
 	Metrics   http.Handler // GET /metrics; nil: 404
 	Build     Build
 	Log       *slog.Logger // of errors; nil: slog.Default()
+
+	accounts atomic.Pointer[map[string]string]
 }
+
+// SetAccounts changes who may use the routes that ask for basic authentication. The map is not written to afterwards.
+func (a *Admin) SetAccounts(accounts map[string]string) { a.accounts.Store(&accounts) }
 
 // Validate says all that is wrong with the configuration.
 func (a *Admin) Validate() error {
@@ -65,6 +71,7 @@ func (a *Admin) Handler() http.Handler {
 	if a.Log == nil {
 		a.Log = slog.Default()
 	}
+	a.SetAccounts(a.Accounts)
 	mux := http.NewServeMux()
 	handle := func(pattern string, basic bool, f func(*adminCall)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -101,18 +108,20 @@ func (a *Admin) Handler() http.Handler {
 
 // authorized asks for basic authentication. All accounts are compared, so that the time tells nothing.
 func (c *adminCall) authorized() bool {
-	if len(c.a.Accounts) == 0 {
+	accounts := *c.a.accounts.Load()
+	if len(accounts) == 0 {
 		return true
 	}
 	user, password, _ := c.r.BasicAuth()
 	given, found := sha256.Sum256([]byte(user+"\x00"+password)), 0
-	for u, p := range c.a.Accounts {
+	for u, p := range accounts {
 		want := sha256.Sum256([]byte(u + "\x00" + p))
 		found |= subtle.ConstantTimeCompare(given[:], want[:])
 	}
 	if found == 1 {
 		return true
 	}
+	expire(c.w)
 	c.w.Header().Set("WWW-Authenticate", `Basic realm="Authorization Required"`)
 	c.w.WriteHeader(http.StatusUnauthorized)
 	return false

@@ -32,8 +32,7 @@ func (c *call) write(status int, kind string, v any, marshal func(any) ([]byte, 
 		c.complain("an answer", err)
 		status, body = http.StatusInternalServerError, []byte(`{"error":"internal error"}`)
 	}
-	control := http.NewResponseController(c.w)
-	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder of tests has none
+	control := expire(c.w)
 	h := c.w.Header()
 	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -47,8 +46,18 @@ func (c *call) write(status int, kind string, v any, marshal func(any) ([]byte, 
 	return c.r.Context().Err()
 }
 
+// expire bounds the writing of an answer. A connection keeps the deadline of its last answer until then.
+func expire(w http.ResponseWriter) *http.ResponseController {
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder of tests has none
+	return control
+}
+
 // nothing answers 204.
-func (c *call) nothing() { c.w.WriteHeader(http.StatusNoContent) }
+func (c *call) nothing() {
+	expire(c.w)
+	c.w.WriteHeader(http.StatusNoContent)
+}
 
 // later asks the client to come again.
 func (c *call) later(status int, after time.Duration, v any) {

@@ -35,14 +35,9 @@ type Defaults struct {
 	Timeout uint32 // s
 }
 
-// API serves the public routes. Its exported fields are its configuration, and are not changed once Handler was called.
-type API struct {
-	Pools    map[string]*shunt.Queue // by name; required
-	Access   *access.Store           // required, unless Open
-	Open     bool                    // no token is asked for
-	Defaults Defaults
-
-	// MaxBody bounds a job in bytes: default 1 MiB. A bulk is bounded by 64 of these.
+// Limits bound what a request may cost.
+type Limits struct {
+	// MaxBody bounds a job in bytes: up to 64 MiB, default 1 MiB. A bulk is bounded by 64 of these.
 	MaxBody int64
 	// BodyTimeout bounds the reading of a request's body: default 30 s.
 	BodyTimeout time.Duration
@@ -50,6 +45,44 @@ type API struct {
 	MaxWait time.Duration
 	// MaxWaiting bounds the requests that wait for a job at the same time: default 10,000. More are 503.
 	MaxWaiting int
+}
+
+// Validate says all that is wrong with the limits.
+func (l *Limits) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("lmstfy: Limits."+format, args...))
+		}
+	}
+	check(l.MaxBody >= 0 && l.MaxBody <= 64<<20, "MaxBody is %d: want up to 64 MiB, or 0 for 1 MiB", l.MaxBody)
+	check(l.BodyTimeout >= 0, "BodyTimeout is %v: want a positive time, or 0 for 30s", l.BodyTimeout)
+	check(l.MaxWait >= 0 && l.MaxWait <= 24*time.Hour, "MaxWait is %v: want up to 24h, or 0 for 10m", l.MaxWait)
+	check(l.MaxWaiting >= 0, "MaxWaiting is %d: want 1 or more, or 0 for 10,000", l.MaxWaiting)
+	return errors.Join(errs...)
+}
+
+// SetLimits changes the limits for requests that come from now on.
+func (a *API) SetLimits(l Limits) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	l.MaxBody = cmp.Or(l.MaxBody, 1<<20)
+	l.BodyTimeout = cmp.Or(l.BodyTimeout, 30*time.Second)
+	l.MaxWait = cmp.Or(l.MaxWait, 10*time.Minute)
+	l.MaxWaiting = cmp.Or(l.MaxWaiting, 10_000)
+	a.limits.Store(&l)
+	return nil
+}
+
+// API serves the public routes. Its exported fields are its configuration, and are not changed once Handler was called.
+type API struct {
+	Pools    map[string]*shunt.Queue // by name; required
+	Access   *access.Store           // required, unless Open
+	Open     bool                    // no token is asked for
+	Defaults Defaults
+
+	Limits Limits // to begin with; SetLimits changes them
 
 	Metrics *Metrics     // nil: none
 	Log     *slog.Logger // of errors; nil: slog.Default()
@@ -57,6 +90,7 @@ type API struct {
 	pull    func(context.Context, *shunt.Queue, shunt.PullOptions) ([]*shunt.Leased, error)
 	release func(context.Context, *shunt.Queue, []shunt.Receipt) error
 
+	limits  atomic.Pointer[Limits]
 	waiting atomic.Int64
 	once    sync.Once
 	stopped context.Context // ended by Stop
@@ -80,11 +114,7 @@ func (a *API) Validate() error {
 		check(q != nil, "Pools has no queue for %.40q", name)
 	}
 	check(a.Access != nil || a.Open, "Access is nil: want a Store, or Open")
-	check(a.MaxBody >= 0 && a.MaxBody <= 64<<20, "MaxBody is %d: want up to 64 MiB, or 0 for 1 MiB", a.MaxBody)
-	check(a.BodyTimeout >= 0, "BodyTimeout is %v: want a positive time, or 0 for 30s", a.BodyTimeout)
-	check(a.MaxWait >= 0 && a.MaxWait <= 24*time.Hour, "MaxWait is %v: want up to 24h, or 0 for 10m", a.MaxWait)
-	check(a.MaxWaiting >= 0, "MaxWaiting is %d: want 1 or more, or 0 for 10,000", a.MaxWaiting)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, a.Limits.Validate())...)
 }
 
 // begin sets what does not change.
@@ -101,10 +131,9 @@ func (a *API) begin() {
 				return q.Release(ctx, rs...)
 			}
 		}
-		a.MaxBody = cmp.Or(a.MaxBody, 1<<20)
-		a.BodyTimeout = cmp.Or(a.BodyTimeout, 30*time.Second)
-		a.MaxWait = cmp.Or(a.MaxWait, 10*time.Minute)
-		a.MaxWaiting = cmp.Or(a.MaxWaiting, 10_000)
+		if a.SetLimits(a.Limits) != nil { // Validate has told
+			_ = a.SetLimits(Limits{})
+		}
 		a.Log = cmp.Or(a.Log, slog.Default())
 		d := &a.Defaults
 		d.Tries, d.TTR = cmp.Or(d.Tries, 1), cmp.Or(d.TTR, 120)
@@ -200,6 +229,7 @@ func front(mux *http.ServeMux, unknown http.HandlerFunc) http.Handler {
 			if r.Method == http.MethodGet {
 				status = http.StatusMovedPermanently
 			}
+			expire(w)
 			w.Header().Set("Location", (&to).RequestURI())
 			w.WriteHeader(status)
 			return

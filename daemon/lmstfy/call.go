@@ -196,7 +196,7 @@ func (c *call) number(name string, otherwise uint64, bits int) (n uint64, ok boo
 // body reads the request's body, up to a bound, within BodyTimeout. It answers where it cannot.
 func (a *API) body(c *call, most int64) (body []byte, ok bool) {
 	control := http.NewResponseController(c.w)
-	_ = control.SetReadDeadline(time.Now().Add(a.BodyTimeout))
+	_ = control.SetReadDeadline(time.Now().Add(a.limits.Load().BodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
 	_ = control.SetReadDeadline(time.Time{}) // else it would end the wait of the next request, or of this one
 	var large *http.MaxBytesError

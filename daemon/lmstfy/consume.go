@@ -52,7 +52,7 @@ func (a *API) demanded(c *call) (d demand, ok bool) {
 		text = "too many queues, cannot exceed 64"
 	default:
 		d.ttr = min(max(time.Duration(ttr)*time.Second, minLease), maxLease)
-		d.wait = min(time.Duration(timeout)*time.Second, a.MaxWait)
+		d.wait = min(time.Duration(timeout)*time.Second, a.limits.Load().MaxWait)
 		d.count = int(count)
 		return d, true
 	}
@@ -124,7 +124,7 @@ func (a *API) take(c *call, d demand) (jobs []*shunt.Leased, err error) {
 	if len(jobs) > 0 || d.wait == 0 {
 		return jobs, nil
 	}
-	if a.waiting.Add(1) > int64(a.MaxWaiting) {
+	if a.waiting.Add(1) > int64(a.limits.Load().MaxWaiting) {
 		a.waiting.Add(-1)
 		return nil, errBusy
 	}

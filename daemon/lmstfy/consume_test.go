@@ -152,7 +152,7 @@ func TestConsumeWaits(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	src := newSource(0)
-	s := newSite(t, src.use, func(a *API, _ *Admin) { a.MaxWaiting = 1 })
+	s := newSite(t, src.use, func(a *API, _ *Admin) { a.Limits.MaxWaiting = 1 })
 	begun := time.Now()
 	if r := s.do("GET", "/q?timeout=1", ""); r.status != 404 || time.Since(begun) < time.Second {
 		t.Errorf("%d %s after %v", r.status, r.body, time.Since(begun))

@@ -55,8 +55,8 @@ func TestDeadLetters(t *testing.T) {
 	for i := range 5 {
 		ids = append(ids, s.publish("/q?tries=4", fmt.Sprint("body", i), "Enable-Job-Version", "YES", "Job-Attr-N",
 			fmt.Sprint(i)))
+		s.kill("q", i+1) // one by one: those of one millisecond have no order
 	}
-	s.kill("q", 5)
 	for _, c := range []struct {
 		method, query string
 		status        int
@@ -121,8 +121,11 @@ func TestRespawnAfterAFault(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	s := newSite(t)
-	ids := []string{s.publish("/q", "a"), s.publish("/q", "b")}
-	s.kill("q", 2)
+	var ids []string
+	for i := range 2 {
+		ids = append(ids, s.publish("/q", "a"))
+		s.kill("q", i+1)
+	}
 	// as a respawn does that is killed before it deletes
 	again := order{tries: 1}
 	if err := s.queue.Enqueue(context.Background(), again.message(s.ns+"/q", ids[0], []byte("a"))); err != nil {

@@ -20,7 +20,7 @@
 //   - A republish publishes first and deletes then. A fault between the two leaves both, never none.
 //   - A respawn publishes first and deletes then. A fault between the two leaves a dead letter whose job waits; the
 //     next respawn drops it.
-//   - Too many waiting requests are 503 with Retry-After. timeout is cut to [API].MaxWait.
+//   - Too many waiting requests are 503 with Retry-After. timeout is cut to [Limits].MaxWait.
 //
 // An ack by id means that the job is done, whoever says so: there is no room for a receipt in lmstfy's interface. A
 // late ack ends the job also where another consumer has it by then.

@@ -100,7 +100,7 @@ func (a *API) oneJob(c *call) (o order, body []byte, ok bool) {
 	if o, ok = a.ordered(c); !ok {
 		return o, nil, false
 	}
-	if body, ok = a.body(c, a.MaxBody); !ok {
+	if body, ok = a.body(c, a.limits.Load().MaxBody); !ok {
 		return o, nil, false
 	}
 	return o, body, o.attributes(c)
@@ -150,11 +150,12 @@ func (a *API) bulk(c *call) {
 	if !ok {
 		return
 	}
-	body, ok := a.body(c, maxBulk*a.MaxBody+1<<16)
+	most := a.limits.Load().MaxBody
+	body, ok := a.body(c, maxBulk*most+1<<16)
 	if !ok {
 		return
 	}
-	jobs, refusal, status := bulkOf(body, a.MaxBody)
+	jobs, refusal, status := bulkOf(body, most)
 	if refusal != "" {
 		_ = c.answer(status, failure(refusal))
 		return

@@ -1,0 +1,138 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Server is one listener with its bounds. Its exported fields are its configuration.
+type Server struct {
+	Name    string       // in the log, and of the socket that systemd may give
+	Listen  string       // host:port, unix:/path or systemd:NAME
+	Handler http.Handler // required
+	TLS     *Certificate // nil: none
+	Log     *slog.Logger // required
+
+	MaxHeader      int           // bytes; 0: net/http's
+	MaxConnections int           // 0: no bound
+	HeaderTimeout  time.Duration // 0: none
+	IdleTimeout    time.Duration // 0: that of the headers
+
+	listener net.Listener
+	server   *http.Server
+}
+
+// Open listens. Requests wait until Serve.
+func (s *Server) Open() error {
+	l, err := listen(s.Listen)
+	if err != nil {
+		return fmt.Errorf("serve: listen for %s on %s: %w", s.Name, s.Listen, err)
+	}
+	if s.MaxConnections > 0 {
+		l = &bounded{Listener: l, free: make(chan struct{}, s.MaxConnections), closed: make(chan struct{})}
+	}
+	s.listener = l
+	s.server = &http.Server{
+		Handler: s.Handler, MaxHeaderBytes: s.MaxHeader, ReadHeaderTimeout: s.HeaderTimeout, IdleTimeout: s.IdleTimeout,
+		ErrorLog: slog.NewLogLogger(s.Log.With("listener", s.Name).Handler(), slog.LevelDebug),
+	}
+	if s.TLS != nil {
+		s.server.TLSConfig = &tls.Config{GetCertificate: s.TLS.get, MinVersion: tls.VersionTLS12}
+	}
+	return nil
+}
+
+// Addr is where it listens, after Open.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Serve answers requests until Shutdown or Close, and returns nil then.
+func (s *Server) Serve() error {
+	var err error
+	if s.TLS != nil {
+		err = s.server.ServeTLS(s.listener, "", "")
+	} else {
+		err = s.server.Serve(s.listener)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve: %s: %w", s.Name, err)
+}
+
+// Shutdown takes no more connections and waits for requests that run. Where ctx ends first, their connections are
+// closed, and the error is ctx's.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("serve: shut down %s: %w", s.Name, err), s.server.Close())
+	}
+	return err
+}
+
+// Close ends a Server that was opened and not served.
+func (s *Server) Close() error { return s.listener.Close() }
+
+func listen(at string) (net.Listener, error) {
+	if name, ok := strings.CutPrefix(at, "systemd:"); ok {
+		return inherited(name)
+	}
+	if path, ok := strings.CutPrefix(at, "unix:"); ok {
+		if c, err := net.Dial("unix", path); err == nil {
+			_ = c.Close()
+			return nil, errors.New("another process listens there")
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+			_ = os.Remove(path) // of a process that was killed
+		}
+		return net.Listen("unix", path)
+	}
+	return net.Listen("tcp", at)
+}
+
+// bounded accepts a connection only while fewer than so many are open. Others wait in the kernel.
+type bounded struct {
+	net.Listener
+	free   chan struct{} // has one for each open connection
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (b *bounded) Accept() (net.Conn, error) {
+	select {
+	case b.free <- struct{}{}:
+	case <-b.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := b.Listener.Accept()
+	if err != nil {
+		<-b.free
+		return nil, err
+	}
+	return &counted{Conn: c, of: b}, nil
+}
+
+func (b *bounded) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.Listener.Close()
+}
+
+type counted struct {
+	net.Conn
+	of   *bounded
+	once sync.Once
+}
+
+func (c *counted) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { <-c.of.free })
+	return err
+}
