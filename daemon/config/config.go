@@ -72,7 +72,7 @@ type Defaults struct {
 	TTL     int `key:"ttl" default:"86400" help:"s; 0: jobs do not expire"`
 	Delay   int `key:"delay" default:"0" help:"s"`
 	Tries   int `key:"tries" default:"1" help:"1 to 65535"`
-	TTR     int `key:"ttr" default:"120" help:"s"`
+	TTR     int `key:"ttr" default:"120" help:"s; 1 or more"`
 	Timeout int `key:"timeout" default:"0" help:"s"`
 }
 
@@ -112,8 +112,8 @@ func (c *Config) Validate() error {
 	oneOf("checks", c.Checks, "warn", "fail", "off")
 	c.API.check("api", check)
 	c.Admin.check("admin", check)
-	check(c.API.Listen != c.Admin.Listen || c.API.Listen == "", "admin.listen", "%q is that of api.listen, too",
-		c.Admin.Listen)
+	same := c.API.Listen == c.Admin.Listen && c.API.Listen != "" && !strings.HasSuffix(c.API.Listen, ":0")
+	check(!same, "admin.listen", "%q is that of api.listen, too", c.Admin.Listen)
 	for user, password := range c.Admin.Accounts {
 		check(user != "" && password != "" && !strings.Contains(user, ":"), "admin.accounts",
 			"%.40q: want a name without colon, and a password", user)
@@ -133,7 +133,7 @@ func (c *Config) Validate() error {
 	within("defaults.ttl", d.TTL, 0, 1<<32-1)
 	within("defaults.delay", d.Delay, 0, 1<<32-1)
 	within("defaults.tries", d.Tries, 1, 1<<16-1)
-	within("defaults.ttr", d.TTR, 0, 1<<32-1)
+	within("defaults.ttr", d.TTR, 1, 1<<32-1)
 	within("defaults.timeout", d.Timeout, 0, 1<<32-1)
 	check(d.TTL == 0 || d.TTL >= d.Delay, "defaults.ttl", "%d is shorter than defaults.delay", d.TTL)
 	c.checkPools(check)

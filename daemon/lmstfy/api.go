@@ -92,9 +92,11 @@ type API struct {
 
 	limits  atomic.Pointer[Limits]
 	waiting atomic.Int64
-	once    sync.Once
-	stopped context.Context // ended by Stop
-	stop    context.CancelCauseFunc
+
+	receipts receipts
+	once     sync.Once
+	stopped  context.Context // ended by Stop
+	stop     context.CancelCauseFunc
 }
 
 // errStopping is why waiting requests end.

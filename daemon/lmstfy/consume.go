@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ func (a *API) demanded(c *call) (d demand, ok bool) {
 	timeout, goodTimeout := c.number("timeout", uint64(a.Defaults.Timeout), 32)
 	count, goodCount := c.number("count", 1, 32)
 	for _, queue := range strings.Split(c.queue, ",") {
-		if queue != "" {
+		if queue != "" && !slices.Contains(d.channels, c.ns+"/"+queue) {
 			d.channels = append(d.channels, c.ns+"/"+queue)
 		}
 	}
@@ -157,6 +158,7 @@ func (a *API) deliver(c *call, d demand, jobs []*shunt.Leased) error {
 	if v = all; d.count == 1 {
 		v = all[0]
 	}
+	a.receipts.keep(jobs) // before the answer, upon which the ack may come
 	err := c.answer(http.StatusOK, v)
 	if err == nil {
 		a.Metrics.consumed(c, all)
@@ -185,7 +187,7 @@ func (a *API) ack(c *call) {
 	_, _ = io.CopyN(io.Discard, c.r.Body, smallBody)
 	ctx, cancel := c.detached()
 	defer cancel()
-	if err := end(ctx, c.pool, c.channel(), c.r.PathValue("id")); err != nil {
+	if err := a.end(ctx, c, c.r.PathValue("id")); err != nil {
 		c.failed("ack", err)
 		return
 	}
@@ -193,14 +195,19 @@ func (a *API) ack(c *call) {
 }
 
 // end removes a job in whichever state it is. One that is not there is no error.
-func end(ctx context.Context, q *shunt.Queue, channel, id string) error {
+func (a *API) end(ctx context.Context, c *call, id string) error {
 	if len(id) > maxName {
 		return nil // no job has such an id
 	}
-	r := refOf(channel, id)
-	_, err := q.Cancel(ctx, r)
+	if receipt := a.receipts.take(c.channel(), id); receipt != "" {
+		if c.pool.Ack(ctx, receipt) == nil {
+			return nil
+		}
+	}
+	r := refOf(c.channel(), id)
+	_, err := c.pool.Cancel(ctx, r)
 	if errors.Is(err, shunt.ErrNotFound) {
-		err = q.Delete(ctx, r) // it may be dead
+		err = c.pool.Delete(ctx, r) // it may be dead
 	}
 	if errors.Is(err, shunt.ErrNotFound) || errors.Is(err, shunt.ErrRunning) { // who has it was told
 		return nil

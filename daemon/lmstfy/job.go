@@ -115,13 +115,20 @@ type jobJSON struct {
 	TTL        int64             `json:"ttl"`
 }
 
+// inHands says whether somebody handles a message of a state.
+func inHands(s shunt.State) bool { return s == shunt.StateDoing || s == "leased" }
+
 // peeked is a job that lies in Redis.
 func (c *call) peeked(e shunt.Entry) jobJSON {
 	now := time.Now()
 	j := jobJSON{Namespace: c.ns, Queue: c.queue, JobID: jobID(e.ID, e.Serial),
 		ElapsedMS: elapsed(e.ID, e.EnqueuedAt, now)}
+	used := e.Attempts
+	if inHands(e.State) {
+		used++
+	}
 	if ttl, over := left(e.Headers, now); !over || e.State == shunt.StateDead {
-		j.TTL, j.Data, j.Remain = ttl, filled(e.Payload), remaining(e.Headers, e.Attempts)
+		j.TTL, j.Data, j.Remain = ttl, filled(e.Payload), remaining(e.Headers, used)
 		j.Attributes = attributesOf(e.Headers)
 	}
 	return j

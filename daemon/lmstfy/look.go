@@ -45,7 +45,13 @@ func (a *API) job(c *call) {
 		_ = c.answer(http.StatusNotFound, failure("job not found"))
 		return
 	}
-	e, err := c.pool.Peek(c.r.Context(), refOf(c.channel(), id))
+	r := refOf(c.channel(), id)
+	e, err := c.pool.Peek(c.r.Context(), r)
+	if err == nil && inHands(e.State) && r.ID != "" { // it may have been acked without its receipt
+		if s, gone := c.pool.Status(c.r.Context(), r); gone == nil && s.Cancelled {
+			err = shunt.ErrNotFound
+		}
+	}
 	switch {
 	case errors.Is(err, shunt.ErrNotFound) || err == nil && e.State == shunt.StateDone:
 		_ = c.answer(http.StatusNotFound, failure("job not found"))

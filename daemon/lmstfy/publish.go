@@ -122,7 +122,8 @@ func (a *API) publish(c *call) {
 	_ = c.answer(http.StatusCreated, message{"msg": "published", "job_id": id})
 }
 
-// republish puts a job in the place of another. The new one is there first: so a fault leaves both, and never none.
+// republish puts a job in the place of another: in one step where this process has delivered the other, and its lease
+// lasts. Else the new one is there first: so a fault leaves both, and never none.
 func (a *API) republish(c *call) {
 	old := c.r.PathValue("id")
 	o, body, ok := a.oneJob(c)
@@ -132,17 +133,30 @@ func (a *API) republish(c *call) {
 	ctx, cancel := c.detached()
 	defer cancel()
 	id := newJobID(o.versioned)
-	if err := c.pool.Enqueue(ctx, o.message(c.channel(), id, body)); err != nil {
-		c.failed("republish", err)
-		return
-	}
-	if err := end(ctx, c.pool, c.channel(), old); err != nil {
-		_ = end(ctx, c.pool, c.channel(), id) // the client is told that nothing was published
-		c.failed("delete for a republish", err)
-		return
+	m := o.message(c.channel(), id, body)
+	if !a.replaced(ctx, c, old, m) {
+		if err := c.pool.Enqueue(ctx, m); err != nil {
+			c.failed("republish", err)
+			return
+		}
+		if err := a.end(ctx, c, old); err != nil {
+			_ = a.end(ctx, c, id) // the client is told that nothing was published
+			c.failed("delete for a republish", err)
+			return
+		}
 	}
 	a.Metrics.published(c, 1)
 	_ = c.answer(http.StatusCreated, message{"msg": "published", "job_id": id})
+}
+
+// replaced says whether a message was published in the step that acked another.
+func (a *API) replaced(ctx context.Context, c *call, old string, m shunt.IMessage) bool {
+	receipt := a.receipts.take(c.channel(), old)
+	if receipt == "" {
+		return false
+	}
+	l, err := c.pool.Leased(ctx, receipt)
+	return err == nil && l.Then(ctx, m) == nil && l.Ack(ctx) == nil
 }
 
 func (a *API) bulk(c *call) {
@@ -171,7 +185,7 @@ func (a *API) bulk(c *call) {
 	ctx, cancel := c.detached()
 	defer cancel()
 	if err := c.pool.EnqueueAll(ctx, ms); err != nil {
-		takeBack(ctx, c, ids, err)
+		a.takeBack(ctx, c, ids, err)
 		c.failed("publish in bulk", err)
 		return
 	}
@@ -200,7 +214,7 @@ func bulkOf(body []byte, most int64) (jobs []json.RawMessage, refusal string, st
 }
 
 // takeBack cancels those of a bulk that were published although others were not.
-func takeBack(ctx context.Context, c *call, ids []string, err error) {
+func (a *API) takeBack(ctx context.Context, c *call, ids []string, err error) {
 	var some *shunt.EnqueueError
 	if !errors.As(err, &some) || len(some.Failed) == len(ids) {
 		return
@@ -209,7 +223,7 @@ func takeBack(ctx context.Context, c *call, ids []string, err error) {
 		if _, failed := some.Failed[i]; failed {
 			continue
 		}
-		if err := end(ctx, c.pool, c.channel(), id); err != nil {
+		if err := a.end(ctx, c, id); err != nil {
 			c.complain("take back what a bulk has published", err)
 			return
 		}

@@ -1,0 +1,295 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/daemon/config"
+	"github.com/shuntmq/shunt/daemon/lmstfy"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// running is a Daemon of a test.
+type running struct {
+	*Daemon
+	t          *testing.T
+	api, admin string // URLs
+	client     *http.Client
+	log        *buffer
+	stop       func()
+	ended      chan error
+}
+
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func run(t *testing.T, url string, change ...func(*config.Config)) *running {
+	t.Helper()
+	c := config.Default()
+	c.API.Listen, c.Admin.Listen, c.Checks = "127.0.0.1:0", "localhost:0", "off"
+	c.Grace = 10 * time.Second
+	c.Pools = map[string]config.Pool{lmstfy.DefaultPool: {Redis: url, MaxDead: 10, DeadFor: time.Hour}}
+	for _, f := range change {
+		f(&c)
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	r := &running{t: t, log: new(buffer), ended: make(chan error, 1), client: &http.Client{Transport: &http.Transport{}}}
+	level := new(slog.LevelVar)
+	serving := make(chan [2]string, 1)
+	r.Daemon = &Daemon{Config: c, Level: level, Build: lmstfy.Build{Version: "test"},
+		Log:     slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: level})),
+		Serving: func(api, admin string) { serving <- [2]string{api, admin} }}
+	ctx, cancel := context.WithCancel(context.Background())
+	var once sync.Once
+	r.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-r.ended; err != nil {
+				t.Error(err)
+			}
+			r.client.CloseIdleConnections()
+		})
+	}
+	go func() { r.ended <- r.Run(ctx) }()
+	select {
+	case at := <-serving:
+		r.api, r.admin = "http://"+at[0], "http://"+at[1]
+	case err := <-r.ended:
+		t.Fatalf("it does not serve: %v", err)
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *running) do(method, url, body string, headers ...string) (int, string) {
+	r.t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if len(res.Header.Get("X-Request-ID")) != 26 {
+		r.t.Errorf("%s %s: no request id", method, url)
+	}
+	return res.StatusCode, string(text)
+}
+
+func (r *running) want(status int, part, method, url, body string, headers ...string) string {
+	r.t.Helper()
+	got, text := r.do(method, url, body, headers...)
+	if got != status || !strings.Contains(text, part) {
+		r.t.Errorf("%s %s: %d %.300s, want %d %s", method, url, got, text, status, part)
+	}
+	return text
+}
+
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in 20 s: %s", what)
+		}
+	}
+}
+
+const userToken = "0123456789-0123456789"
+
+// Both listeners serve; what an operator asks is answered; the end is clean.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	pid := filepath.Join(t.TempDir(), "pid")
+	r := run(t, redistest.Start(t).URL(), func(c *config.Config) { c.PIDFile = pid })
+	if text, err := os.ReadFile(pid); err != nil || string(text) != fmt.Sprintln(os.Getpid()) {
+		t.Errorf("%s %v", text, err)
+	}
+	r.want(201, userToken, "POST", r.admin+"/token/ns?description=d&token="+userToken, "")
+	id := r.want(201, "published", "PUT", r.api+"/api/ns/q", "hello", "X-Token", userToken)
+	r.want(200, "aGVsbG8=", "GET", r.api+"/api/ns/q?timeout=5&token="+userToken, "")
+	r.want(200, `"size":0`, "GET", r.api+"/api/ns/q/size", "")
+	r.want(401, "invalid token", "GET", r.api+"/api/ns2/q", "", "X-Token", userToken)
+	for _, at := range []string{r.api, r.admin} {
+		r.want(200, "ok", "GET", at+"/livez", "")
+		r.want(200, "ok", "GET", at+"/readyz", "")
+		r.want(404, "not found", "GET", at+"/nothing", "")
+	}
+	r.want(200, `"version": "test"`, "GET", r.admin+"/version", "")
+	metrics := r.want(200, "shuntd_waiting_requests 0", "GET", r.admin+"/metrics", "")
+	for _, want := range []string{
+		`infra_lmstfy_redis_publish_queue_jobs{namespace="ns",pool="default",queue="q"} 1`,
+		`infra_lmstfy_redis_consume_jobs{pool="default"} 1`,
+		`infra_lmstfy_redis_queue_sizes{namespace="ns",pool="default",queue="q"} 0`,
+		`infra_lmstfy_http_http_codes{api="publish",code="201",namespace="ns",pool="default"} 1`,
+		`infra_lmstfy_http_http_codes{api="consume",code="401",namespace="",pool="default"} 1`,
+		`shuntd_redis_up{pool="default"} 1`, "infra_lmstfy_redis_used_mem_bytes", "go_goroutines",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	r.stop()
+	if _, err := os.Stat(pid); err == nil {
+		t.Error("the pid file is still there")
+	}
+	log := r.log.String()
+	if !strings.Contains(log, "path=/api/ns/q") || strings.Contains(log, userToken) ||
+		strings.Contains(log, "level=ERROR") {
+		t.Error(log)
+	}
+	_ = id
+}
+
+// At the end waiting requests are answered, and what is published goes on until then.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	r := run(t, redistest.Start(t).URL(), func(c *config.Config) { c.Admin.Open = true })
+	type answer struct {
+		status int
+		text   string
+	}
+	answers := make(chan answer, 3)
+	for range 3 {
+		go func() {
+			status, text := r.do("GET", r.api+"/api/ns/q?timeout=100", "")
+			answers <- answer{status, text}
+		}()
+	}
+	until(t, "three wait", func() bool { return r.Daemon.api.Waiting() == 3 })
+	begun := time.Now()
+	r.stop()
+	for range 3 {
+		if a := <-answers; a.status != 404 || !strings.Contains(a.text, "no job available") {
+			t.Errorf("%+v", a)
+		}
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A reload takes in what it can, and says what it cannot.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	r := run(t, redistest.Start(t).URL(), func(c *config.Config) { c.Admin.Open = true })
+	if err := new(Daemon).Reload(r.Config); err == nil {
+		t.Error("reloaded before it runs")
+	}
+	r.want(201, "", "PUT", r.api+"/api/ns/q", "four")
+	r.want(200, "", "GET", r.admin+"/limits", "")
+	c := r.Config
+	c.Limits.MaxBody, c.Log.Access, c.Grace = 3, false, time.Second
+	c.Admin.Accounts = map[string]string{"ann": "secret"}
+	if err := r.Reload(c); err != nil {
+		t.Fatal(err)
+	}
+	r.want(413, "body too large", "PUT", r.api+"/api/ns/q", "four")
+	r.want(401, "", "GET", r.admin+"/limits", "")
+	if log := r.log.String(); !strings.Contains(log, "keys=grace") || strings.Contains(log, "secret") {
+		t.Error(log)
+	}
+	c.Limits.MaxBody = 0
+	if err := r.Reload(c); err == nil {
+		t.Error("a wrong configuration was taken in")
+	}
+	c.Limits.MaxBody, c.API.Allow = 4, []string{"192.0.2.0/24"}
+	if err := r.Reload(c); err != nil {
+		t.Fatal(err)
+	}
+	r.want(403, "not allowed", "PUT", r.api+"/api/ns/q", "four")
+}
+
+// Checks say what a miss may cost, and whether the daemon serves all the same is a setting.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Start(t, "maxmemory-policy allkeys-lru")
+	r := run(t, b.URL(), func(c *config.Config) { c.Checks = "warn" })
+	log := r.log.String()
+	strict := &Daemon{Config: r.Config, Log: slog.New(slog.DiscardHandler)}
+	strict.Config.Checks = "fail"
+	err := strict.Run(context.Background())
+	for _, want := range []string{"allkeys-lru: when memory runs out Redis drops jobs", "the AOF is off"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log has no %q", want)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for info, want := range map[string]int{
+		"": 0, "maxmemory_policy:noeviction\r\naof_enabled:1\r\nredis_version:7.0.15\r\nrole:master\r\n": 0,
+		"role:slave": 1, "rdb_last_bgsave_status:err": 1, "redis_version:6.0.9": 1, "redis_version:6.2.0": 0,
+		"redis_version:5": 1, "redis_version:unknown": 1, "redis_version:255.255.255": 0,
+	} {
+		if got := missesOf(parseInfo(info)); len(got) != want {
+			t.Errorf("%q: %v", info, got)
+		}
+	}
+	strict.Config.Pools = map[string]config.Pool{"default": {Redis: "redis://ann:hunter2@127.0.0.1:1"}}
+	if err := strict.Check(context.Background()); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Error(err)
+	}
+}
+
+// While Redis is away requests fail in time, and it serves again when Redis is back.
+func TestRedisAway(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Start(t, "appendonly yes")
+	r := run(t, b.URL())
+	r.want(201, userToken, "POST", r.admin+"/token/ns?description=d&token="+userToken, "")
+	r.want(201, "published", "PUT", r.api+"/api/ns/q", "hello", "X-Token", userToken)
+	b.Kill()
+	until(t, "it is not ready", func() bool { status, _ := r.do("GET", r.api+"/readyz", ""); return status == 503 })
+	r.want(200, "ok", "GET", r.api+"/livez", "")
+	until(t, "tokens cannot be checked", func() bool {
+		status, _ := r.do("GET", r.api+"/api/ns/q/peek", "", "X-Token", userToken)
+		return status == 500
+	})
+	b.Restart()
+	until(t, "it is ready", func() bool { status, _ := r.do("GET", r.api+"/readyz", ""); return status == 200 })
+	until(t, "it serves", func() bool {
+		status, _ := r.do("GET", r.api+"/api/ns/q/size", "", "X-Token", userToken)
+		return status == 200
+	})
+	r.want(200, "aGVsbG8=", "GET", r.api+"/api/ns/q?timeout=5", "", "X-Token", userToken)
+}

@@ -1,0 +1,241 @@
+package lmstfy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// upkept is a site whose pool has an upkeep, as a daemon's has.
+func upkept(t *testing.T, change ...func(*API, *Admin)) *site {
+	t.Helper()
+	s := newSite(t, change...)
+	if err := s.queue.Upkeep(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// consume consumes one job, which must be there.
+func (s *site) consume(path string) map[string]any {
+	s.t.Helper()
+	r := s.do("GET", path, "")
+	if r.status != 200 {
+		s.t.Fatalf("consume %s: %d %s", path, r.status, r.body)
+	}
+	return r.json(s.t)
+}
+
+func (s *site) none(path string) {
+	s.t.Helper()
+	if r := s.do("GET", path, ""); r.status != 404 {
+		s.t.Errorf("%s: %d %s", path, r.status, r.body)
+	}
+}
+
+// A job's life: published, delivered, seen by id, and acked.
+func TestJobIsDeliveredAndAcked(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := upkept(t)
+	s.none("/q")
+	id := s.publish("/q?tries=3&ttl=100", "hello", "Enable-Job-Version", "YES", "Job-Attr-K", "v")
+	m := s.consume("/q?ttr=100")
+	age, _ := m["elapsed_ms"].(float64)
+	delete(m, "elapsed_ms")
+	want := map[string]any{"msg": "new job", "namespace": s.ns, "queue": "q", "job_id": id, "data": "aGVsbG8=",
+		"ttl": 100.0, "remain_tries": 2.0, "attributes": map[string]any{"k": "v"}}
+	if fmt.Sprint(m) != fmt.Sprint(want) || age < 0 || age > 10000 {
+		t.Errorf("%v, %v old", m, age)
+	}
+	s.none("/q")
+	if r := s.do("GET", "/q/job/"+id, ""); r.status != 200 || r.json(t)["data"] != "aGVsbG8=" ||
+		r.json(t)["remain_tries"] != 2.0 {
+		t.Errorf("a delivered job: %d %s", r.status, r.body)
+	}
+	for range 2 {
+		if r := s.do("DELETE", "/q/job/"+id, ""); r.status != 204 {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	}
+	s.none("/q/job/" + id)
+	s.none("/q")
+}
+
+// Another process than the one that has delivered a job may ack it.
+func TestAckElsewhere(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s, other := upkept(t), newSite(t)
+	other.ns, other.token = s.ns, s.token
+	id := s.publish("/q?tries=3", "")
+	s.consume("/q?ttr=1")
+	if r := other.do("GET", "/q/job/"+id, ""); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if r := other.do("DELETE", "/q/job/"+id, ""); r.status != 204 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	for _, at := range []*site{s, other} {
+		at.none("/q/job/" + id)
+		at.none("/q?timeout=2") // its ttr has ended
+	}
+}
+
+// A delivered job is replaced; the new one may be delayed.
+func TestRepublishDelivered(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s, other := upkept(t), newSite(t)
+	other.ns, other.token = s.ns, s.token
+	for i, at := range []*site{s, other} {
+		s.publish("/q", "old")
+		old := s.consume("/q")["job_id"].(string)
+		begun := time.Now()
+		id := at.publish("/q/job/"+old+"?delay=1&tries=2&ttl=50", "new", "Enable-Job-Version", "yes", "Job-Attr-A", "b")
+		at.none("/q/job/" + old)
+		m := s.consume("/q?timeout=10")
+		if m["job_id"] != id || m["data"] != "bmV3" || m["remain_tries"] != 1.0 || time.Since(begun) < time.Second ||
+			fmt.Sprint(m["attributes"]) != "map[a:b]" {
+			t.Errorf("%d: %v after %v", i, m, time.Since(begun))
+		}
+		s.do("DELETE", "/q/job/"+id, "")
+	}
+}
+
+// What is not acked within ttr is delivered again, behind others, until its tries are used up; then it is dead.
+func TestTTR(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := upkept(t)
+	id := s.publish("/q?tries=2", "first")
+	if m := s.consume("/q?ttr=1"); m["job_id"] != id || m["remain_tries"] != 1.0 {
+		t.Error(m)
+	}
+	second := s.publish("/q", "second")
+	begun := time.Now()
+	if m := s.consume("/q?ttr=1000"); m["job_id"] != second || m["remain_tries"] != 0.0 {
+		t.Error(m)
+	}
+	if m := s.consume("/q?ttr=0&timeout=10"); m["job_id"] != id || m["remain_tries"] != 0.0 {
+		t.Error(m)
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("redelivered after %v", took)
+	}
+	s.until("it is dead", func() bool {
+		m := s.do("GET", "/q/deadletter", "").json(t)
+		return m["deadletter_size"] == 1.0 && m["deadletter_head"] == id
+	})
+	if r := s.do("PUT", "/q/deadletter", ""); r.json(t)["count"] != 1.0 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if m := s.consume("/q"); m["job_id"] != id || m["remain_tries"] != 0.0 || m["data"] != "Zmlyc3Q=" {
+		t.Error(m)
+	}
+	s.do("DELETE", "/q/job/"+id, "")
+}
+
+// An ack ends a job also where another consumer has it by then: whoever says so.
+func TestLateAck(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := upkept(t)
+	id := s.publish("/q?tries=9", "")
+	s.consume("/q?ttr=0")
+	if m := s.consume("/q?ttr=1&timeout=10"); m["job_id"] != id {
+		t.Error(m)
+	}
+	s.do("DELETE", "/q/job/"+id, "")
+	r := s.do("GET", "/q?timeout=2", "")
+	if r.status != 404 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if r := s.do("GET", "/q/deadletter", ""); r.json(t)["deadletter_size"] != 0.0 {
+		t.Error(r.body)
+	}
+}
+
+func TestDelayAndTTL(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := upkept(t)
+	begun := time.Now()
+	late := s.publish("/q?delay=1", "late")
+	s.publish("/q?ttl=1", "gone soon")
+	s.none("/other?timeout=1")
+	if m := s.consume("/q?timeout=10"); m["job_id"] != late || time.Since(begun) < time.Second {
+		t.Errorf("%v after %v", m, time.Since(begun))
+	}
+	s.none("/q")
+}
+
+// A batch takes what is there from several queues, in the order of the path.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := upkept(t)
+	for i := range 3 {
+		s.publish("/low", fmt.Sprint("low", i))
+		s.publish("/high", fmt.Sprint("high", i))
+	}
+	var jobs []jobJSON
+	r := s.do("GET", "/high,low?count=4&timeout=5", "")
+	if err := json.Unmarshal([]byte(r.body), &jobs); err != nil {
+		t.Fatalf("%s: %v", r.body, err)
+	}
+	got := ""
+	for _, j := range jobs {
+		got += j.Queue + ":" + string(j.Data) + " "
+	}
+	if got != "high:high0 high:high1 high:high2 low:low0 " {
+		t.Error(got)
+	}
+	if m := s.consume("/high,low"); m["queue"] != "low" || m["data"] != "bG93MQ==" {
+		t.Error(m)
+	}
+	if r := s.do("GET", "/low?count=100", ""); r.body[0] != '[' {
+		t.Error(r.body)
+	}
+}
+
+// A wait is woken by a publish, and one whose client has left takes nothing.
+func TestLongPoll(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := upkept(t)
+	got := make(chan reply)
+	go func() { got <- s.do("GET", "/q?timeout=30", "") }()
+	s.until("it waits", func() bool { return s.api.Waiting() == 1 })
+	begun := time.Now()
+	id := s.publish("/q", "")
+	if r := <-got; r.status != 200 || r.json(t)["job_id"] != id || time.Since(begun) > 2*time.Second {
+		t.Errorf("%d %s after %v", r.status, r.body, time.Since(begun))
+	}
+	ctx, leave := context.WithCancel(context.Background())
+	r, err := http.NewRequestWithContext(ctx, "GET", s.public.URL+"/api/"+s.ns+"/q?timeout=30", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Token", s.token)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if res, err := http.DefaultClient.Do(r); err == nil {
+			res.Body.Close()
+		}
+	}()
+	s.until("it waits", func() bool { return s.api.Waiting() == 1 })
+	leave()
+	<-over
+	s.until("the server has seen it", func() bool { return s.api.Waiting() == 0 })
+	id = s.publish("/q?tries=1", "")
+	if m := s.consume("/q"); m["job_id"] != id {
+		t.Error(m)
+	}
+}
