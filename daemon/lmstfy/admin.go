@@ -17,6 +17,9 @@ import (
 	"github.com/shuntmq/shunt/daemon/access"
 )
 
+// adminBody bounds the reading of a body.
+const adminBody = 10 * time.Second
+
 // Build is what GET /version answers.
 type Build struct {
 	Version string `json:"version"`
@@ -101,7 +104,8 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return front(mux, func(w http.ResponseWriter, r *http.Request) {
+	bound := func() time.Duration { return adminBody }
+	return front(mux, bound, func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "404 page not found", http.StatusNotFound)
 	})
 }
@@ -191,5 +195,4 @@ func (c *adminCall) poolOf(prefix string) string {
 // small bounds the reading of the request's body.
 func (c *adminCall) small() {
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, smallBody)
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(10 * time.Second))
 }

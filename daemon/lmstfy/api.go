@@ -200,17 +200,22 @@ func (a *API) Handler() http.Handler {
 	for _, rt := range routes {
 		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(&rt, w, r) })
 	}
-	return front(mux, func(w http.ResponseWriter, r *http.Request) {
+	bound := func() time.Duration { return a.limits.Load().BodyTimeout }
+	return front(mux, bound, func(w http.ResponseWriter, r *http.Request) {
 		c := &call{w: w, r: r, log: a.Log}
 		_ = c.answer(http.StatusNotFound, failure("api not found"))
 	})
 }
 
-// front keeps from a mux what it would answer in its own way: unclean paths, other methods and slashes at the end.
-func front(mux *http.ServeMux, unknown http.HandlerFunc) http.Handler {
+// front keeps from a mux what it would answer in its own way: unclean paths, other methods and slashes at the end. It
+// bounds the time of bodies, also of those that nobody reads: net/http reads what is left of them.
+func front(mux *http.ServeMux, bound func() time.Duration, unknown http.HandlerFunc) http.Handler {
 	const none = "/"
 	mux.HandleFunc(none, unknown)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil && r.Body != http.NoBody {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bound()))
+		}
 		p := r.URL.Path
 		trimmed := strings.TrimSuffix(p, "/")
 		switch {

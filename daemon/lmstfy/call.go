@@ -196,14 +196,16 @@ func (c *call) number(name string, otherwise uint64, bits int) (n uint64, ok boo
 // body reads the request's body, up to a bound, within BodyTimeout. It answers where it cannot.
 func (a *API) body(c *call, most int64) (body []byte, ok bool) {
 	control := http.NewResponseController(c.w)
-	_ = control.SetReadDeadline(time.Now().Add(a.limits.Load().BodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
-	_ = control.SetReadDeadline(time.Time{}) // else it would end the wait of the next request, or of this one
+	if err == nil {
+		_ = control.SetReadDeadline(time.Time{}) // else it would end this request's wait for a job
+	} // else it still bounds what net/http reads of the rest
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		_ = c.answer(http.StatusRequestEntityTooLarge, failure("body too large"))
 	case err != nil:
+		_ = control.SetReadDeadline(time.Now())
 		c.w.Header().Set("Connection", "close")
 		_ = c.answer(http.StatusBadRequest, failure("failed to read body"))
 	default:

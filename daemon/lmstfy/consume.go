@@ -3,7 +3,6 @@ package lmstfy
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -184,7 +183,6 @@ func (a *API) giveBack(c *call, jobs []*shunt.Leased) {
 
 // ack is done, whoever says so.
 func (a *API) ack(c *call) {
-	_, _ = io.CopyN(io.Discard, c.r.Body, smallBody)
 	ctx, cancel := c.detached()
 	defer cancel()
 	if err := a.end(ctx, c, c.r.PathValue("id")); err != nil {
