@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/config"
 	"github.com/shuntmq/shunt/daemon/lmstfy"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -202,6 +203,51 @@ func TestStop(t *testing.T) {
 	}
 	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// A job that comes while the server stops is delivered, or waits as if nobody had taken it.
+func TestStopLosesNothing(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Start(t)
+	r := run(t, b.URL(), func(c *config.Config) { c.Admin.Open = true })
+	const n = 30
+	answers := make(chan string, n)
+	for range n {
+		go func() {
+			_, text := r.do("GET", r.api+"/api/ns/q?timeout=100&ttr=1000", "")
+			answers <- text
+		}()
+	}
+	until(t, "all wait", func() bool { return r.Daemon.api.Waiting() == n })
+	pool := b.Pool(t)
+	q := &shunt.Queue{Pool: pool, Quiet: true}
+	t.Cleanup(func() { _ = q.Close() })
+	stopped := make(chan struct{})
+	for i := range n {
+		if i == n/2 {
+			go func() { defer close(stopped); r.stop() }()
+		}
+		if err := q.Enqueue(context.Background(), shunt.Raw("ns/q", []byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-stopped
+	delivered := 0
+	for range n {
+		if strings.Contains(<-answers, "new job") {
+			delivered++
+		}
+	}
+	left, err := q.List(context.Background(), "ns/q", shunt.StatePrepare, 0, 0)
+	if err != nil || delivered+len(left) != n {
+		t.Errorf("%d delivered and %d left of %d, %v", delivered, len(left), n, err)
+	}
+	for _, e := range left {
+		if e.Attempts != 0 {
+			t.Errorf("an attempt was counted: %+v", e)
+		}
 	}
 }
 

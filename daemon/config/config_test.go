@@ -50,7 +50,8 @@ max_waiting = 3
 allow = ["10.0.0.0/8", "::1"]
 `
 	c, err := load(t, file, Source{
-		Env: []string{"HOME=/", "SHUNTD_LIMITS_MAX_BODY=20", "SHUNTD_LIMITS_MAX_WAITING=30",
+		Env: []string{"HOME=/", "SHUNTD_PORT_7777_TCP=tcp://10.0.0.1:7777", "SHUNTD_SERVICE_HOST=10.0.0.1",
+			"SHUNTD_LIMITS_MAX_BODY=20", "SHUNTD_LIMITS_MAX_WAITING=30",
 			"SHUNTD_POOLS_SECOND_REDIS=redis://b", "SHUNTD_ADMIN_ACCOUNTS_ANN=secret",
 			"SHUNTD_ADMIN_ALLOW=127.0.0.1, ::1", "SHUNTD_POOLS_SECOND_MAX_DEAD=5"},
 		Args: []string{"-limits.max_waiting=300", "--log.format", "json", "-admin.open", "-log.access=false",

@@ -115,6 +115,9 @@ func (l *loading) env(all []string) {
 			continue
 		}
 		path := envPath(strings.ToLower(rest))
+		if path == nil && (strings.HasPrefix(rest, "SERVICE_") || strings.HasPrefix(rest, "PORT")) {
+			continue // Kubernetes sets these where a service is called shuntd
+		}
 		if path == nil {
 			l.errs = append(l.errs, fmt.Errorf("environment %s: %w", name, errUnknown))
 			continue

@@ -14,7 +14,7 @@ import (
 )
 
 // child makes this test binary one that systemd has started.
-const child = "SHUNTD_SERVE_CHILD"
+const child = "TEST_SERVE_CHILD"
 
 func TestNotify(t *testing.T) {
 	if runtime.GOOS != "linux" {

@@ -17,7 +17,14 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
+// asProcess has this test binary run main.
+const asProcess = "TEST_SHUNTD_MAIN"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asProcess) != "" {
+		main()
+		return
+	}
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // starts a goroutine of os/signal's, which no test is to be blamed for
 	signal.Stop(hangups)
