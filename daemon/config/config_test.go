@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/BurntSushi/toml"
 )
 
 func load(t *testing.T, file string, from Source) (Config, error) {
@@ -162,6 +164,39 @@ func TestKeys(t *testing.T) {
 		variable := strings.ToLower(strings.ReplaceAll(name, ".", "_"))
 		if got := strings.Join(envPath(variable), "."); got != name {
 			t.Errorf("%s is %s", variable, got)
+		}
+	}
+}
+
+// The file that the repository offers has every key, and its values are the defaults.
+func TestExample(t *testing.T) {
+	t.Parallel()
+	const name = "../shuntd.toml"
+	c, err := Load(Source{File: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Pools = map[string]Pool{"default": {"redis://localhost:6379", 10000, 720 * time.Hour}}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("%+v\nwant %+v", c, want)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := make(map[string]any)
+	if err := toml.Unmarshal(text, &tree); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range Keys() {
+		at, path := any(tree), strings.Split(strings.ReplaceAll(k.Name, "NAME", "default"), ".")
+		for _, part := range path {
+			table, _ := at.(map[string]any)
+			at = table[part]
+		}
+		if at == nil && k.Name != "admin.accounts.NAME" {
+			t.Errorf("%s is not there", k.Name)
 		}
 	}
 }

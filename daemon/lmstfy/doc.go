@@ -1,6 +1,7 @@
 // Package lmstfy serves lmstfy's HTTP interface on shunt, so that its clients and scripts work as they are.
 //
-// [API] has the public routes and [Admin] those for operators. Both are plain http.Handlers. Namespace and queue become
+// [API] has the public routes and [Admin] those for operators. Both make plain http.Handlers; the header X-Request-ID is
+// that of package serve around them. Namespace and queue become
 // the channel "namespace/queue", which Go programs may use beside them. A job's id is its message's ID.
 //
 // It differs from lmstfy 1.0.15 where that one loses, leaks or has no bounds:
