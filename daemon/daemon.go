@@ -198,6 +198,6 @@ func defaults(c *config.Config) lmstfy.Defaults {
 
 func limits(c *config.Config) lmstfy.Limits {
 	l := c.Limits
-	return lmstfy.Limits{MaxBody: int64(l.MaxBody), BodyTimeout: l.BodyTimeout, MaxWait: l.MaxWait,
-		MaxWaiting: l.MaxWaiting}
+	return lmstfy.Limits{MaxBody: int64(l.MaxBody), MaxBodies: int64(l.MaxBodies), BodyTimeout: l.BodyTimeout,
+		MaxWait: l.MaxWait, MaxWaiting: l.MaxWaiting}
 }

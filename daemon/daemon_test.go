@@ -141,6 +141,7 @@ func TestServe(t *testing.T) {
 	if text, err := os.ReadFile(pid); err != nil || string(text) != fmt.Sprintln(os.Getpid()) {
 		t.Errorf("%s %v", text, err)
 	}
+	until(t, "the hints of others are heard", r.Daemon.access.Hears)
 	r.want(201, userToken, "POST", r.admin+"/token/ns?description=d&token="+userToken, "")
 	id := r.want(201, "published", "PUT", r.api+"/api/ns/q", "hello", "X-Token", userToken)
 	r.want(200, "aGVsbG8=", "GET", r.api+"/api/ns/q?timeout=5&token="+userToken, "")

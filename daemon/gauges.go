@@ -41,6 +41,7 @@ var (
 	messages = prometheus.NewDesc("shuntd_messages", "Messages by state.", []string{"pool", "channel", "state"}, nil)
 	ungauged = prometheus.NewDesc("shuntd_channels_ungauged", "Channels without series of their own.",
 		[]string{"pool"}, nil)
+	hears   = prometheus.NewDesc("shuntd_token_hints", "Whether changes of tokens by others are heard.", nil, nil)
 	waiting = prometheus.NewDesc("shuntd_waiting_requests", "Requests that wait for a job.", nil, nil)
 )
 
@@ -60,6 +61,11 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	for _, m := range g.read() {
 		to <- m
 	}
+	heard := 0.0
+	if g.d.access.Hears() {
+		heard = 1
+	}
+	to <- prometheus.MustNewConstMetric(hears, prometheus.GaugeValue, heard)
 	to <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(g.d.api.Waiting()))
 }
 

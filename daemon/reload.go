@@ -52,7 +52,8 @@ func (d *Daemon) Reload(c config.Config) error {
 func needRestart(old, now config.Config) (keys []string) {
 	taken := func(c *config.Config) {
 		c.Log.Level, c.Log.Access = "", false
-		c.Limits.MaxBody, c.Limits.BodyTimeout, c.Limits.MaxWait, c.Limits.MaxWaiting = 0, 0, 0, 0
+		l := &c.Limits
+		l.MaxBody, l.MaxBodies, l.BodyTimeout, l.MaxWait, l.MaxWaiting = 0, 0, 0, 0, 0
 		c.API.Allow, c.Admin.Allow, c.Admin.Accounts = nil, nil, nil
 	}
 	taken(&old)

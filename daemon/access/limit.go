@@ -42,6 +42,19 @@ type limitText struct {
 	Mark string `json:"mark"`
 }
 
+// change writes or deletes a limit, and tells all processes.
+//
+// KEYS limits. ARGV HSET, HSETNX or HDEL, field, hints, and the limit unless it is HDEL. Replies the command's.
+var change = redis.NewScript(1, `
+local n
+if ARGV[1] == 'HDEL' then
+	n = redis.call('HDEL', KEYS[1], ARGV[2])
+else
+	n = redis.call(ARGV[1], KEYS[1], ARGV[2], ARGV[4])
+end
+redis.call('PUBLISH', ARGV[3], KEYS[1])
+return n`)
+
 // AddLimit is SetLimit for a token that has none; else it is ErrExists.
 func (s *Store) AddLimit(ctx context.Context, pool, namespace, token string, l Limit) error {
 	return s.setLimit(ctx, "HSETNX", pool, namespace, token, l)
@@ -69,10 +82,8 @@ func (s *Store) setLimit(ctx context.Context, command, pool, namespace, token st
 	if err != nil {
 		return err
 	}
-	n, err := redis.Int(s.do(ctx, command, limitsKey, at+"/"+sum, text))
-	if err == nil {
-		err = s.hint(ctx, limitsKey)
-	}
+	n, err := redis.Int(s.run(ctx, change, limitsKey, command, at+"/"+sum, hintsChannel, text))
+	s.mirror.drop(limitsKey)
 	switch {
 	case err != nil:
 		return fmt.Errorf("access: limit %s of %s: %w", mark, at, err)
@@ -87,10 +98,8 @@ func (s *Store) DeleteLimit(ctx context.Context, pool, namespace, token string) 
 	at := place(pool, namespace)
 	sum, err := s.sumFor(ctx, at, token)
 	if err == nil {
-		_, err = s.do(ctx, "HDEL", limitsKey, at+"/"+sum)
-	}
-	if err == nil {
-		err = s.hint(ctx, limitsKey)
+		_, err = s.run(ctx, change, limitsKey, "HDEL", at+"/"+sum, hintsChannel)
+		s.mirror.drop(limitsKey)
 	}
 	if err != nil {
 		return fmt.Errorf("access: delete a limit of %s: %w", at, err)
@@ -139,13 +148,6 @@ func (s *Store) limit(ctx context.Context, name string) (l limitText, ok bool, e
 		err = json.Unmarshal([]byte(text), &l)
 	}
 	return l, ok, err
-}
-
-// hint tells all processes, and this one, that a key has changed.
-func (s *Store) hint(ctx context.Context, key string) error {
-	s.mirror.drop(key)
-	_, err := s.do(ctx, "PUBLISH", hintsChannel, key)
-	return err
 }
 
 // count admits one request into the window that runs, or begins one; or takes it back out of its own window.

@@ -12,6 +12,8 @@ const (
 	// maxAge is how long a view is believed without a proof. A deleted token is refused within a second, so a look that
 	// just begins has the rest of it.
 	maxAge = 900 * time.Millisecond
+	// maxKept is how long a view is believed with proofs: what was changed by hand is not hinted at.
+	maxKept = time.Minute
 	// maxViews bounds the namespaces of which tokens are kept. Beyond it all are read anew.
 	maxViews = 10_000
 	// lookTimeout bounds a read of Redis, which many may wait for.
@@ -77,7 +79,17 @@ func (m *mirror) get(key string, now time.Time) (view, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.views[key]
-	return v, ok && (now.Sub(v.at) < maxAge || v.spell == m.spell && m.spell%2 == 1 && now.Sub(m.proof) < maxAge)
+	proved := v.spell == m.spell && m.spell%2 == 1 && now.Sub(m.proof) < maxAge && now.Sub(v.at) < maxKept
+	return v, ok && (now.Sub(v.at) < maxAge || proved)
+}
+
+// Hears says whether the hints of other processes are heard. While they are not, each token is asked for once in
+// 900 ms.
+func (s *Store) Hears() bool {
+	m := &s.mirror
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.spell%2 == 1 && time.Since(m.proof) < maxAge
 }
 
 func (m *mirror) begin() (view, uint64) {

@@ -21,11 +21,7 @@ func newStore(t *testing.T, addr string) *Store {
 	over := make(chan struct{})
 	go func() { defer close(over); _ = s.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-over })
-	until(t, "the feed hears", func() bool {
-		s.mirror.mu.Lock()
-		defer s.mirror.mu.Unlock()
-		return !s.mirror.proof.IsZero()
-	})
+	until(t, "the feed hears", s.Hears)
 	return s
 }
 

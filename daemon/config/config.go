@@ -9,6 +9,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -58,6 +59,7 @@ type Log struct {
 // Limits bound what a client may cost.
 type Limits struct {
 	MaxBody        int           `key:"max_body" default:"1048576" help:"bytes of a job; 1 to 67108864"`
+	MaxBodies      int           `key:"max_bodies" default:"268435456" help:"bytes of all bodies at once; beyond: 503"`
 	MaxHeader      int           `key:"max_header" default:"16384" help:"bytes of a request's headers; 4096 to 1048576"`
 	MaxWait        time.Duration `key:"max_wait" default:"10m" help:"longest timeout of a consume; 1s to 24h"`
 	MaxWaiting     int           `key:"max_waiting" default:"10000" help:"requests that wait for a job; more are 503"`
@@ -91,6 +93,9 @@ func Default() Config {
 	return c
 }
 
+// max32 is what lmstfy's parameters hold, where an int does.
+const max32 = min(1<<32-1, math.MaxInt)
+
 // Validate says all that is wrong, each with its key. It opens no file and no connection.
 func (c *Config) Validate() error {
 	var errs []error
@@ -122,6 +127,7 @@ func (c *Config) Validate() error {
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	l := &c.Limits
 	within("limits.max_body", l.MaxBody, 1, 64<<20)
+	within("limits.max_bodies", l.MaxBodies, 2<<20, math.MaxInt)
 	within("limits.max_header", l.MaxHeader, 4096, 1<<20)
 	within("limits.max_waiting", l.MaxWaiting, 1, 1<<30)
 	within("limits.max_connections", l.MaxConnections, 1, 1<<30)
@@ -130,11 +136,11 @@ func (c *Config) Validate() error {
 	between("limits.body_timeout", l.BodyTimeout, 100*time.Millisecond, time.Hour)
 	between("limits.idle_timeout", l.IdleTimeout, time.Second, 24*time.Hour)
 	d := &c.Defaults
-	within("defaults.ttl", d.TTL, 0, 1<<32-1)
-	within("defaults.delay", d.Delay, 0, 1<<32-1)
+	within("defaults.ttl", d.TTL, 0, max32)
+	within("defaults.delay", d.Delay, 0, max32)
 	within("defaults.tries", d.Tries, 1, 1<<16-1)
-	within("defaults.ttr", d.TTR, 1, 1<<32-1)
-	within("defaults.timeout", d.Timeout, 0, 1<<32-1)
+	within("defaults.ttr", d.TTR, 1, max32)
+	within("defaults.timeout", d.Timeout, 0, max32)
 	check(d.TTL == 0 || d.TTL >= d.Delay, "defaults.ttl", "%d is shorter than defaults.delay", d.TTL)
 	c.checkPools(check)
 	return errors.Join(errs...)

@@ -39,6 +39,9 @@ type Defaults struct {
 type Limits struct {
 	// MaxBody bounds a job in bytes: up to 64 MiB, default 1 MiB. A bulk is bounded by 64 of these.
 	MaxBody int64
+	// MaxBodies bounds the bytes of all bodies that are read and whose requests are not answered yet: 2 MiB or more,
+	// default 256 MiB. What comes beyond is 503. A body may have half of it.
+	MaxBodies int64
 	// BodyTimeout bounds the reading of a request's body: default 30 s.
 	BodyTimeout time.Duration
 	// MaxWait bounds the timeout of a consume: default 10 min, at most a day.
@@ -56,6 +59,7 @@ func (l *Limits) Validate() error {
 		}
 	}
 	check(l.MaxBody >= 0 && l.MaxBody <= 64<<20, "MaxBody is %d: want up to 64 MiB, or 0 for 1 MiB", l.MaxBody)
+	check(l.MaxBodies == 0 || l.MaxBodies >= 2<<20, "MaxBodies is %d: want 2 MiB or more, or 0 for 256 MiB", l.MaxBodies)
 	check(l.BodyTimeout >= 0, "BodyTimeout is %v: want a positive time, or 0 for 30s", l.BodyTimeout)
 	check(l.MaxWait >= 0 && l.MaxWait <= 24*time.Hour, "MaxWait is %v: want up to 24h, or 0 for 10m", l.MaxWait)
 	check(l.MaxWaiting >= 0, "MaxWaiting is %d: want 1 or more, or 0 for 10,000", l.MaxWaiting)
@@ -68,6 +72,7 @@ func (a *API) SetLimits(l Limits) error {
 		return err
 	}
 	l.MaxBody = cmp.Or(l.MaxBody, 1<<20)
+	l.MaxBodies = cmp.Or(l.MaxBodies, 256<<20)
 	l.BodyTimeout = cmp.Or(l.BodyTimeout, 30*time.Second)
 	l.MaxWait = cmp.Or(l.MaxWait, 10*time.Minute)
 	l.MaxWaiting = cmp.Or(l.MaxWaiting, 10_000)
@@ -92,6 +97,7 @@ type API struct {
 
 	limits  atomic.Pointer[Limits]
 	waiting atomic.Int64
+	bodies  atomic.Int64 // bytes
 
 	receipts receipts
 	once     sync.Once

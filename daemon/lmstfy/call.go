@@ -32,6 +32,7 @@ type call struct {
 	pool      *shunt.Queue
 	token     access.Token
 	valid     bool // the token was checked, so the names may be labels
+	body      metered
 }
 
 // serve does the checks in the interface's order, and then what the route is for.
@@ -39,6 +40,11 @@ func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
 	begun := time.Now()
 	rec := &recorder{ResponseWriter: w}
 	c := &call{w: rec, r: r, log: a.Log, ns: r.PathValue("ns"), queue: r.PathValue("queue")}
+	defer func() {
+		if c.body.all != nil {
+			c.body.release()
+		}
+	}()
 	defer func() { a.Metrics.request(rt.api, c, rec.status, time.Since(begun)) }()
 	if !c.named(rt.names) || !c.parsed() || !a.pooled(c) || rt.role != "" && !a.trusted(c, rt.role) {
 		return
@@ -196,7 +202,9 @@ func (c *call) number(name string, otherwise uint64, bits int) (n uint64, ok boo
 // body reads the request's body, up to a bound, within BodyTimeout. It answers where it cannot.
 func (a *API) body(c *call, most int64) (body []byte, ok bool) {
 	control := http.NewResponseController(c.w)
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
+	bound := a.limits.Load().MaxBodies
+	c.body = metered{from: http.MaxBytesReader(c.w, c.r.Body, min(most, bound/2)), all: &a.bodies, most: bound}
+	body, err := io.ReadAll(&c.body)
 	if err == nil {
 		_ = control.SetReadDeadline(time.Time{}) // else it would end this request's wait for a job
 	} // else it still bounds what net/http reads of the rest
@@ -204,6 +212,11 @@ func (a *API) body(c *call, most int64) (body []byte, ok bool) {
 	switch {
 	case errors.As(err, &large):
 		_ = c.answer(http.StatusRequestEntityTooLarge, failure("body too large"))
+	case errors.Is(err, errFull):
+		c.body.release()
+		_ = control.SetReadDeadline(time.Now())
+		c.w.Header().Set("Connection", "close")
+		c.later(http.StatusServiceUnavailable, retryAfter, failure(errFull.Error()))
 	case err != nil:
 		_ = control.SetReadDeadline(time.Now())
 		c.w.Header().Set("Connection", "close")

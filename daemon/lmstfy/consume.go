@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/access"
 )
 
 const (
 	maxCount   = 100
-	maxQueues  = 64 // as PullOptions has it
+	maxQueues  = 64      // as PullOptions has it
+	maxAnswer  = 4 << 20 // bytes of jobs, beyond which a consume takes no more
 	minLease   = 10 * time.Millisecond
 	maxLease   = 7 * 24 * time.Hour
 	noJob      = "no job available"
@@ -67,6 +69,9 @@ func (a *API) consume(c *call) {
 	}
 	jobs, err := a.take(c, d)
 	switch {
+	case len(jobs) > 0 && c.r.Context().Err() == nil && !a.trustedStill(c):
+		a.giveBack(c, jobs)
+		_ = c.answer(http.StatusUnauthorized, failure("invalid token"))
 	case c.r.Context().Err() != nil:
 		a.giveBack(c, jobs)
 	case len(jobs) > 0:
@@ -93,6 +98,16 @@ var (
 	errStopped = errors.New("the server stops, please retry later")
 )
 
+// trustedStill says whether the token was not deleted while the request waited.
+func (a *API) trustedStill(c *call) bool {
+	if a.Open {
+		return true
+	}
+	_, token := c.given()
+	_, err := a.Access.Check(c.r.Context(), c.poolName, c.ns, token)
+	return !errors.Is(err, access.ErrInvalid)
+}
+
 // drained reads what the request should not have: net/http watches a connection only when the body has been read.
 func (a *API) drained(c *call) bool {
 	if c.r.Body == http.NoBody {
@@ -111,13 +126,16 @@ func (a *API) take(c *call, d demand) (jobs []*shunt.Leased, err error) {
 	defer cancel(nil)
 	defer context.AfterFunc(a.stopped, func() { cancel(errStopping) })()
 	end := time.Now().Add(d.wait)
-	for len(jobs) < d.count { // one Pull takes of one channel alone
+	for size := 0; len(jobs) < d.count && size < maxAnswer; { // one Pull takes of one channel alone
 		some, err := a.pull(ctx, c.pool, shunt.PullOptions{Channels: d.channels, Max: d.count - len(jobs), Lease: d.ttr})
 		if err != nil && len(jobs) == 0 {
 			return nil, stopping(ctx, err)
 		}
 		if len(some) == 0 {
 			break
+		}
+		for _, l := range some {
+			size += len(l.Payload)
 		}
 		jobs = append(jobs, some...)
 	}

@@ -1,8 +1,8 @@
 // Package lmstfy serves lmstfy's HTTP interface on shunt, so that its clients and scripts work as they are.
 //
-// [API] has the public routes and [Admin] those for operators. Both make plain http.Handlers; the header X-Request-ID is
-// that of package serve around them. Namespace and queue become
-// the channel "namespace/queue", which Go programs may use beside them. A job's id is its message's ID.
+// [API] has the public routes and [Admin] those for operators. Both make plain http.Handlers. Package serve around them
+// sets the header X-Request-ID. Namespace and queue become the channel "namespace/queue", which Go programs may use
+// beside them. A job's id is its message's ID.
 //
 // It differs from lmstfy 1.0.15 where that one loses, leaks or has no bounds:
 //
@@ -22,7 +22,9 @@
 //     fault between the two leaves both, never none.
 //   - A respawn publishes first and deletes then. A fault between the two leaves a dead letter whose job waits; the
 //     next respawn drops it.
-//   - Too many waiting requests are 503 with Retry-After. timeout is cut to [Limits].MaxWait.
+//   - Too many waiting requests, and too many bytes of bodies at once, are 503 with Retry-After. timeout is cut to
+//     [Limits].MaxWait.
+//   - A token that is deleted while its request waits gets 401 and no job.
 //
 // An ack by id means that the job is done, whoever says so: there is no room for a receipt in lmstfy's interface. A
 // late ack ends the job also where another consumer has it by then. An ack that comes to another process than the one

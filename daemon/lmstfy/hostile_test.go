@@ -128,6 +128,38 @@ func TestOddBodies(t *testing.T) {
 	}
 }
 
+// All bodies together are bounded, by what has come of them.
+func TestMaxBodies(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t, func(a *API, _ *Admin) { a.Limits.MaxBodies = 2 << 20 })
+	var held []net.Conn
+	for range 3 { // each says that it has 1 MiB, and has sent 500 KB; of a fourth one not all has room
+		c, err := net.Dial("tcp", s.public.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, c)
+		if _, err := fmt.Fprintf(c, "PUT /api/%s/q HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\nContent-Length: 1000000\r\n\r\n%s",
+			s.ns, s.token, strings.Repeat("x", 500_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.until("1.5 MB have come", func() bool { return s.api.bodies.Load() == 1_500_000 })
+	if r := s.do("PUT", "/q", strings.Repeat("x", 900_000)); r.status != 503 || r.header.Get("Retry-After") != "1" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	s.publish("/q", strings.Repeat("x", 100_000))
+	for _, c := range held {
+		_ = c.Close()
+	}
+	s.until("nothing is held", func() bool { return s.api.bodies.Load() == 0 })
+	s.publish("/q", strings.Repeat("x", 1_000_000))
+	if r := s.do("PUT", "/q/bulk", `["`+strings.Repeat("x", 1_100_000)); r.status != 413 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
 // Admin routes, too, answer whatever comes.
 func TestAdminJunk(t *testing.T) {
 	t.Parallel()

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/daemon/access"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -173,6 +175,9 @@ func TestDelayAndTTL(t *testing.T) {
 		t.Errorf("%v after %v", m, time.Since(begun))
 	}
 	s.none("/q")
+	if r := s.do("GET", "/q/deadletter/size", ""); r.json(t)["size"] != 0.0 {
+		t.Errorf("what expired before its delivery is dead: %s", r.body)
+	}
 }
 
 // A batch takes what is there from several queues, in the order of the path.
@@ -201,6 +206,48 @@ func TestBatch(t *testing.T) {
 	}
 	if r := s.do("GET", "/low?count=100", ""); r.body[0] != '[' {
 		t.Error(r.body)
+	}
+}
+
+// A batch of large jobs is answered in parts.
+func TestLargeBatch(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := upkept(t)
+	const n = 8
+	large := strings.Repeat("x", 1<<20)
+	for range n {
+		s.publish("/q", large)
+	}
+	for got := 0; got < n; {
+		r := s.do("GET", "/q?count=100", "")
+		var jobs []jobJSON
+		if err := json.Unmarshal([]byte(r.body), &jobs); err != nil || len(jobs) == 0 || len(jobs) > 5 {
+			t.Fatalf("%d jobs, %.100s %v", len(jobs), r.body, err)
+		}
+		got += len(jobs)
+	}
+	s.none("/q")
+}
+
+// A token that is deleted while its request waits gets nothing.
+func TestTokenDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := upkept(t)
+	token := s.mint(DefaultPool, s.ns, access.Consume)
+	got := make(chan reply)
+	go func() { got <- s.send(s.public.URL, "GET", "/api/"+s.ns+"/q?timeout=30", "", "X-Token", token) }()
+	s.until("it waits", func() bool { return s.api.Waiting() == 1 })
+	if err := s.access.Delete(context.Background(), DefaultPool, s.ns, token); err != nil {
+		t.Fatal(err)
+	}
+	id := s.publish("/q?tries=1", "")
+	if r := <-got; r.status != 401 || r.body != `{"error":"invalid token"}` {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if m := s.consume("/q?timeout=5"); m["job_id"] != id {
+		t.Error(m)
 	}
 }
 
