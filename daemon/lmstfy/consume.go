@@ -210,23 +210,39 @@ func (a *API) ack(c *call) {
 	c.nothing()
 }
 
+// endTries is how often a job is looked for that moves meanwhile.
+const endTries = 3
+
 // end removes a job in whichever state it is. One that is not there is no error.
 func (a *API) end(ctx context.Context, c *call, id string) error {
 	if len(id) > maxName {
 		return nil // no job has such an id
 	}
-	if receipt := a.receipts.take(c.channel(), id); receipt != "" {
-		if c.pool.Ack(ctx, receipt) == nil {
-			return nil
-		}
-	}
-	r := refOf(c.channel(), id)
-	_, err := c.pool.Cancel(ctx, r)
-	if errors.Is(err, shunt.ErrNotFound) {
-		err = c.pool.Delete(ctx, r) // it may be dead
-	}
-	if errors.Is(err, shunt.ErrNotFound) || errors.Is(err, shunt.ErrRunning) { // who has it was told
+	if receipt := a.receipts.take(c.channel(), id); receipt != "" && c.pool.Ack(ctx, receipt) == nil {
 		return nil
 	}
-	return err
+	r := refOf(c.channel(), id)
+	for range endTries {
+		l, err := c.pool.LeasedBy(ctx, r)
+		if err == nil {
+			err = l.Ack(ctx)
+		}
+		if errors.Is(err, shunt.ErrLeaseLost) { // it was delivered again just now
+			continue
+		}
+		if errors.Is(err, shunt.ErrNotFound) {
+			_, err = c.pool.Cancel(ctx, r)
+		}
+		if errors.Is(err, shunt.ErrNotFound) {
+			err = c.pool.Delete(ctx, r) // it may be dead
+		}
+		switch {
+		case errors.Is(err, shunt.ErrNotFound):
+			return nil
+		case errors.Is(err, shunt.ErrRunning): // it was pulled just now, or a Go handler has it, which was told
+			continue
+		}
+		return err
+	}
+	return nil
 }

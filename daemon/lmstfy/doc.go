@@ -18,8 +18,8 @@
 //     second more.
 //   - A peek shows the tries that remain, also by id.
 //   - A bulk is published as a whole up to 1 MB. Of a larger one that fails, what was published is cancelled.
-//   - A republish of a job that the same process has delivered is one step. Else it publishes first and deletes then. A
-//     fault between the two leaves both, never none.
+//   - A republish of a job that is delivered is one step. Else it publishes first and deletes then. A fault between the
+//     two leaves both, never none.
 //   - A respawn publishes first and deletes then. A fault between the two leaves a dead letter whose job waits; the
 //     next respawn drops it.
 //   - Too many waiting requests, and too many bytes of bodies at once, are 503 with Retry-After. timeout is cut to
@@ -27,6 +27,5 @@
 //   - A token that is deleted while its request waits gets 401 and no job.
 //
 // An ack by id means that the job is done, whoever says so: there is no room for a receipt in lmstfy's interface. A
-// late ack ends the job also where another consumer has it by then. An ack that comes to another process than the one
-// that has delivered the job cancels it: no consumer gets it any more, and its bytes leave Redis when its ttr ends.
+// late ack ends the job also where another consumer has it by then.
 package lmstfy

@@ -116,7 +116,7 @@ type jobJSON struct {
 }
 
 // inHands says whether somebody handles a message of a state.
-func inHands(s shunt.State) bool { return s == shunt.StateDoing || s == "leased" }
+func inHands(s shunt.State) bool { return s == shunt.StateDoing || s == shunt.StateLeased }
 
 // peeked is a job that lies in Redis.
 func (c *call) peeked(e shunt.Entry) jobJSON {

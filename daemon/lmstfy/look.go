@@ -47,7 +47,7 @@ func (a *API) job(c *call) {
 	}
 	r := refOf(c.channel(), id)
 	e, err := c.pool.Peek(c.r.Context(), r)
-	if err == nil && inHands(e.State) && r.ID != "" { // it may have been acked without its receipt
+	if err == nil && inHands(e.State) && r.ID != "" { // a Go handler may have it, and an ack may have ended it
 		if s, gone := c.pool.Status(c.r.Context(), r); gone == nil && s.Cancelled {
 			err = shunt.ErrNotFound
 		}

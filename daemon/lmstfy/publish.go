@@ -122,8 +122,8 @@ func (a *API) publish(c *call) {
 	_ = c.answer(http.StatusCreated, message{"msg": "published", "job_id": id})
 }
 
-// republish puts a job in the place of another: in one step where this process has delivered the other, and its lease
-// lasts. Else the new one is there first: so a fault leaves both, and never none.
+// republish puts a job in the place of another: in one step where the other is delivered and not acked. Else the new
+// one is there first: so a fault leaves both, and never none.
 func (a *API) republish(c *call) {
 	old := c.r.PathValue("id")
 	o, body, ok := a.oneJob(c)
@@ -135,7 +135,7 @@ func (a *API) republish(c *call) {
 	id := newJobID(o.versioned)
 	m := o.message(c.channel(), id, body)
 	if !a.replaced(ctx, c, old, m) {
-		if err := c.pool.Enqueue(ctx, m); err != nil {
+		if err := c.pool.Enqueue(ctx, m); err != nil && !errors.Is(err, shunt.ErrDuplicate) { // that is itself
 			c.failed("republish", err)
 			return
 		}
@@ -151,11 +151,16 @@ func (a *API) republish(c *call) {
 
 // replaced says whether a message was published in the step that acked another.
 func (a *API) replaced(ctx context.Context, c *call, old string, m shunt.IMessage) bool {
-	receipt := a.receipts.take(c.channel(), old)
-	if receipt == "" {
+	var l *shunt.Leased
+	var err error
+	switch receipt := a.receipts.take(c.channel(), old); {
+	case receipt != "":
+		l, err = c.pool.Leased(ctx, receipt)
+	case len(old) > maxName:
 		return false
+	default:
+		l, err = c.pool.LeasedBy(ctx, refOf(c.channel(), old))
 	}
-	l, err := c.pool.Leased(ctx, receipt)
 	return err == nil && l.Then(ctx, m) == nil && l.Ack(ctx) == nil
 }
 

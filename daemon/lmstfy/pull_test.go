@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/access"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -82,6 +83,10 @@ func TestAckElsewhere(t *testing.T) {
 	}
 	if r := other.do("DELETE", "/q/job/"+id, ""); r.status != 204 {
 		t.Errorf("%d %s", r.status, r.body)
+	}
+	left, err := s.queue.List(context.Background(), s.ns+"/q", shunt.StateLeased, 0, 0)
+	if err != nil || len(left) != 0 {
+		t.Errorf("%v %v", left, err)
 	}
 	for _, at := range []*site{s, other} {
 		at.none("/q/job/" + id)
