@@ -23,7 +23,7 @@ import (
 // running is a Daemon of a test.
 type running struct {
 	*Daemon
-	t          *testing.T
+	t          testing.TB
 	api, admin string // URLs
 	client     *http.Client
 	log        *buffer
@@ -48,7 +48,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-func run(t *testing.T, url string, change ...func(*config.Config)) *running {
+func serving(t testing.TB, url string, change ...func(*config.Config)) *running {
 	t.Helper()
 	c := config.Default()
 	c.API.Listen, c.Admin.Listen, c.Checks = "127.0.0.1:0", "localhost:0", "off"
@@ -62,10 +62,10 @@ func run(t *testing.T, url string, change ...func(*config.Config)) *running {
 	}
 	r := &running{t: t, log: new(buffer), ended: make(chan error, 1), client: &http.Client{Transport: &http.Transport{}}}
 	level := new(slog.LevelVar)
-	serving := make(chan [2]string, 1)
+	listening := make(chan [2]string, 1)
 	r.Daemon = &Daemon{Config: c, Level: level, Build: lmstfy.Build{Version: "test"},
 		Log:     slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: level})),
-		Serving: func(api, admin string) { serving <- [2]string{api, admin} }}
+		Serving: func(api, admin string) { listening <- [2]string{api, admin} }}
 	ctx, cancel := context.WithCancel(context.Background())
 	var once sync.Once
 	r.stop = func() {
@@ -79,7 +79,7 @@ func run(t *testing.T, url string, change ...func(*config.Config)) *running {
 	}
 	go func() { r.ended <- r.Run(ctx) }()
 	select {
-	case at := <-serving:
+	case at := <-listening:
 		r.api, r.admin = "http://"+at[0], "http://"+at[1]
 	case err := <-r.ended:
 		t.Fatalf("it does not serve: %v", err)
@@ -137,7 +137,7 @@ func TestServe(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	pid := filepath.Join(t.TempDir(), "pid")
-	r := run(t, redistest.Start(t).URL(), func(c *config.Config) { c.PIDFile = pid })
+	r := serving(t, redistest.Start(t).URL(), func(c *config.Config) { c.PIDFile = pid })
 	if text, err := os.ReadFile(pid); err != nil || string(text) != fmt.Sprintln(os.Getpid()) {
 		t.Errorf("%s %v", text, err)
 	}
@@ -182,7 +182,7 @@ func TestServe(t *testing.T) {
 func TestStop(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	r := run(t, redistest.Start(t).URL(), func(c *config.Config) { c.Admin.Open = true })
+	r := serving(t, redistest.Start(t).URL(), func(c *config.Config) { c.Admin.Open = true })
 	type answer struct {
 		status int
 		text   string
@@ -212,7 +212,7 @@ func TestStopLosesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	b := redistest.Start(t)
-	r := run(t, b.URL(), func(c *config.Config) { c.Admin.Open = true })
+	r := serving(t, b.URL(), func(c *config.Config) { c.Admin.Open = true })
 	const n = 30
 	answers := make(chan string, n)
 	for range n {
@@ -256,7 +256,7 @@ func TestStopLosesNothing(t *testing.T) {
 func TestReload(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	r := run(t, redistest.Start(t).URL(), func(c *config.Config) { c.Admin.Open = true })
+	r := serving(t, redistest.Start(t).URL(), func(c *config.Config) { c.Admin.Open = true })
 	if err := new(Daemon).Reload(r.Config); err == nil {
 		t.Error("reloaded before it runs")
 	}
@@ -289,7 +289,7 @@ func TestChecks(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	b := redistest.Start(t, "maxmemory-policy allkeys-lru")
-	r := run(t, b.URL(), func(c *config.Config) { c.Checks = "warn" })
+	r := serving(t, b.URL(), func(c *config.Config) { c.Checks = "warn" })
 	log := r.log.String()
 	strict := &Daemon{Config: r.Config, Log: slog.New(slog.DiscardHandler)}
 	strict.Config.Checks = "fail"
@@ -322,7 +322,7 @@ func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	b := redistest.Start(t, "appendonly yes")
-	r := run(t, b.URL())
+	r := serving(t, b.URL())
 	r.want(201, userToken, "POST", r.admin+"/token/ns?description=d&token="+userToken, "")
 	r.want(201, "published", "PUT", r.api+"/api/ns/q", "hello", "X-Token", userToken)
 	b.Kill()
