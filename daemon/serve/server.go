@@ -29,7 +29,14 @@ type Server struct {
 
 	listener net.Listener
 	server   *http.Server
+
+	mu    sync.Mutex
+	fresh map[net.Conn]struct{} // connections on which nothing has come yet
 }
+
+// freshFor is how long the end waits for what may be on its way on a fresh connection. Clients dial some that they
+// never use, and net/http alone would wait 5 s for each.
+const freshFor = 300 * time.Millisecond
 
 // Open listens. Requests wait until Serve.
 func (s *Server) Open() error {
@@ -43,8 +50,10 @@ func (s *Server) Open() error {
 	s.listener = l
 	s.server = &http.Server{
 		Handler: s.Handler, MaxHeaderBytes: s.MaxHeader, ReadHeaderTimeout: s.HeaderTimeout, IdleTimeout: s.IdleTimeout,
-		ErrorLog: slog.NewLogLogger(s.Log.With("listener", s.Name).Handler(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(s.Log.With("listener", s.Name).Handler(), slog.LevelDebug),
+		ConnState: s.track,
 	}
+	s.fresh = make(map[net.Conn]struct{})
 	if s.TLS != nil {
 		s.server.TLSConfig = &tls.Config{GetCertificate: s.TLS.get, MinVersion: tls.VersionTLS12}
 	}
@@ -71,11 +80,31 @@ func (s *Server) Serve() error {
 // Shutdown takes no more connections and waits for requests that run. Where ctx ends first, their connections are
 // closed, and the error is ctx's.
 func (s *Server) Shutdown(ctx context.Context) error {
+	end := time.AfterFunc(freshFor, s.closeFresh)
+	defer end.Stop()
 	err := s.server.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("serve: shut down %s: %w", s.Name, err), s.server.Close())
 	}
 	return err
+}
+
+func (s *Server) track(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state == http.StateNew {
+		s.fresh[c] = struct{}{}
+	} else {
+		delete(s.fresh, c)
+	}
+}
+
+func (s *Server) closeFresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.fresh {
+		_ = c.Close()
+	}
 }
 
 // Close ends a Server that was opened and not served.

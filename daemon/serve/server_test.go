@@ -116,6 +116,35 @@ func TestMaxConnections(t *testing.T) {
 	}
 }
 
+// A connection that was never used does not hold up the end.
+func TestUnusedConnection(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := &Server{HeaderTimeout: time.Minute}
+	c := dial(t, start(t, s), "")
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		n := len(s.fresh)
+		s.mu.Unlock()
+		if n == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the connection was not accepted in 10 s")
+		}
+	}
+	begun := time.Now()
+	if err := s.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+	if _, err := c.ReadByte(); err == nil {
+		t.Error("it is still open")
+	}
+}
+
 // A certificate is read anew, and a bad one does not replace it.
 func TestCertificate(t *testing.T) {
 	t.Parallel()
