@@ -35,7 +35,11 @@ type site struct {
 
 func newSite(t *testing.T, change ...func(*API, *Admin)) *site {
 	t.Helper()
-	b := redistest.Shared(t)
+	return newSiteOn(t, redistest.Shared(t), change...)
+}
+
+func newSiteOn(t *testing.T, b *redistest.Server, change ...func(*API, *Admin)) *site {
+	t.Helper()
 	s := &site{t: t, ns: strings.ReplaceAll(redistest.Name(t), "/", "-"), log: new(syncBuffer)}
 	s.ns = strings.Map(func(r rune) rune {
 		if isName(string(r)) {

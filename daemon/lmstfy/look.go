@@ -62,18 +62,22 @@ func (a *API) job(c *call) {
 	}
 }
 
-// count is how many messages of the call's channel are in a state.
-func (a *API) count(c *call, s shunt.State) (int, error) {
+// count is how many messages of the call's channel are in some states.
+func (a *API) count(c *call, states ...shunt.State) (n int, err error) {
 	stats, err := c.pool.Stats(c.r.Context(), c.channel())
-	return stats[s].Count, err
+	for _, s := range states {
+		n += stats[s].Count
+	}
+	return n, err
 }
 
-func (a *API) size(c *call) { a.sized(c, shunt.StatePrepare) }
+// size counts what can be taken now.
+func (a *API) size(c *call) { a.sized(c, shunt.StatePrepare, shunt.StateSuspect) }
 
 func (a *API) deadSize(c *call) { a.sized(c, shunt.StateDead) }
 
-func (a *API) sized(c *call, s shunt.State) {
-	n, err := a.count(c, s)
+func (a *API) sized(c *call, states ...shunt.State) {
+	n, err := a.count(c, states...)
 	if err != nil {
 		c.failed("count", err)
 		return

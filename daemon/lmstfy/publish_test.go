@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -195,6 +197,54 @@ func TestBulk(t *testing.T) {
 	}
 	if m := s.do("GET", "/q/peek", "").json(t); m["job_id"] != ids[0] {
 		t.Error(m)
+	}
+}
+
+// A bulk of 64 is one script, which Redis executes as a whole.
+func TestBulkIsAtomic(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Start(t)
+	s := newSiteOn(t, b)
+	calls := func() (n int) {
+		text, _ := redis.String(b.Do("INFO", "commandstats"), nil)
+		for _, line := range strings.Split(text, "\n") {
+			var calls int
+			if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
+				_, _ = fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &calls)
+			}
+			n += calls
+		}
+		return n
+	}
+	bulk := "[1" + strings.Repeat(",1", 63) + "]"
+	for range 2 { // the first loads the script, and may write the token's limits
+		s.do("PUT", "/q/bulk?ttl=100&tries=3&delay=1", bulk)
+	}
+	before := calls()
+	if r := s.do("PUT", "/q/bulk?ttl=100&tries=3&delay=1", bulk); r.status != 201 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	if n := calls() - before; n != 1 {
+		t.Errorf("%d scripts", n)
+	}
+}
+
+// Of a bulk that Redis has no room for nothing stays, however large it is.
+func TestBulkIsTakenBack(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Start(t, "maxmemory-policy noeviction")
+	s := newSiteOn(t, b)
+	s.publish("/q", "small")
+	b.Do("CONFIG", "SET", "maxmemory", b.Memory()+3<<20)
+	job := `"` + strings.Repeat("x", 300<<10) + `"`
+	r := s.do("PUT", "/q/bulk", "["+job+strings.Repeat(","+job, 19)+"]")
+	if r.status != 500 || r.body != `{"error":"internal error"}` {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if r := s.do("GET", "/q/size", ""); r.json(t)["size"] != 1.0 {
+		t.Errorf("%d %s", r.status, r.body)
 	}
 }
 
