@@ -7,8 +7,8 @@
 //	shuntd version
 //
 // Each key of the file is a flag, too, and a variable: -limits.max_wait and SHUNTD_LIMITS_MAX_WAIT. SIGHUP has the file
-// read again; SIGTERM and SIGINT end it, with a grace for requests that run. The exit status is 0 after such an end, 1
-// when it could not serve, 2 for wrong usage or configuration.
+// read again. SIGTERM and SIGINT end it, with a grace for requests that run, and a second one ends it at once. The exit
+// status is 0 after such an end, 1 when it could not serve, 2 for wrong usage or configuration.
 package main
 
 import (
@@ -32,7 +32,7 @@ var version, date = "devel", ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
