@@ -153,7 +153,7 @@ func (a *API) republish(c *call) {
 func (a *API) replaced(ctx context.Context, c *call, old string, m shunt.IMessage) bool {
 	var l *shunt.Leased
 	var err error
-	switch receipt := a.receipts.take(c.channel(), old); {
+	switch receipt := a.receipts.take(c.poolName, c.channel(), old); {
 	case receipt != "":
 		l, err = c.pool.Leased(ctx, receipt)
 	case len(old) > maxName:

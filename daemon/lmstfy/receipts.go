@@ -14,27 +14,27 @@ const keptReceipts = 50_000
 // hold nothing: an ack whose receipt is not here, or has ended, finds the job by its id, at the price of two looks.
 type receipts struct {
 	mu       sync.Mutex
-	now, old map[string]shunt.Receipt // by channel and job id
+	now, old map[receiptKey]shunt.Receipt
 }
 
-func receiptKey(channel, id string) string { return channel + "/" + id }
+type receiptKey struct{ pool, channel, id string }
 
-func (r *receipts) keep(jobs []*shunt.Leased) {
+func (r *receipts) keep(pool string, jobs []*shunt.Leased) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range jobs {
 		if r.now == nil || len(r.now) >= keptReceipts {
-			r.now, r.old = make(map[string]shunt.Receipt), r.now
+			r.now, r.old = make(map[receiptKey]shunt.Receipt), r.now
 		}
-		r.now[receiptKey(l.Channel, jobID(l.ID, l.Serial))] = l.Receipt
+		r.now[receiptKey{pool, l.Channel, jobID(l.ID, l.Serial)}] = l.Receipt
 	}
 }
 
 // take gives a receipt away, empty where it is not here.
-func (r *receipts) take(channel, id string) shunt.Receipt {
+func (r *receipts) take(pool, channel, id string) shunt.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := receiptKey(channel, id)
+	key := receiptKey{pool, channel, id}
 	receipt := r.now[key]
 	if receipt == "" {
 		receipt = r.old[key]

@@ -4,8 +4,10 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -83,5 +85,12 @@ func TestSignals(t *testing.T) {
 	}
 	if _, err := os.Stat(pid); err == nil {
 		t.Error("the pid file is still there")
+	}
+}
+
+// dialer dials a unix socket, whatever the URL says.
+func dialer(socket string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
 }
