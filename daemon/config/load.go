@@ -119,7 +119,11 @@ func (l *loading) env(all []string) {
 			continue // Kubernetes sets these where a service is called shuntd
 		}
 		if path == nil {
-			l.errs = append(l.errs, fmt.Errorf("environment %s: %w", name, errUnknown))
+			err := errUnknown
+			if near := nearest(strings.ToLower(rest)); near != "" {
+				err = fmt.Errorf("%w: is it %s?", err, near)
+			}
+			l.errs = append(l.errs, fmt.Errorf("environment %s: %w", name, err))
 			continue
 		}
 		l.set("environment ", name, path, value)

@@ -158,7 +158,19 @@ type Key struct {
 }
 
 // Keys are all of them, in the order of the struct.
-func Keys() []Key { return keysOf(reflect.TypeFor[Config](), "") }
+func Keys() []Key {
+	ks := keysOf(reflect.TypeFor[Config](), "")
+	c := Default()
+	for i := range ks {
+		switch ks[i].Name { // one struct with two defaults
+		case "api.listen":
+			ks[i].Default = c.API.Listen
+		case "admin.listen":
+			ks[i].Default = c.Admin.Listen
+		}
+	}
+	return ks
+}
 
 func keysOf(t reflect.Type, before string) (ks []Key) {
 	for i := range t.NumField() {
