@@ -203,10 +203,12 @@ func (a *API) giveBack(c *call, jobs []*shunt.Leased) {
 func (a *API) ack(c *call) {
 	ctx, cancel := c.detached()
 	defer cancel()
-	if err := a.end(ctx, c, c.r.PathValue("id")); err != nil {
+	id := c.r.PathValue("id")
+	if err := a.end(ctx, c, id); err != nil {
 		c.failed("ack", err)
 		return
 	}
+	a.Metrics.ended(c, id)
 	c.nothing()
 }
 

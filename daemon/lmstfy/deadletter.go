@@ -68,6 +68,7 @@ func (a *API) respawn(c *call) {
 	defer cancel()
 	o := order{tries: 1, ttl: min(time.Duration(min(ttl, int64(maxTTL/time.Second)))*time.Second, maxTTL)}
 	n, err := a.revive(ctx, c, o, limit)
+	a.Metrics.respawned(c, n)
 	if err != nil {
 		c.failed("respawn dead letters", err)
 		return

@@ -2,6 +2,7 @@ package lmstfy
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +25,10 @@ type Metrics struct {
 	consumes  *prometheus.CounterVec
 	byQueueIn *prometheus.CounterVec
 	byQueue   *prometheus.CounterVec
+	multi     *prometheus.CounterVec
+	respawns  *prometheus.CounterVec
 	elapsed   *prometheus.HistogramVec
+	acked     *prometheus.HistogramVec
 
 	mu    sync.Mutex
 	known map[[3]string]struct{} // pool, namespace, queue
@@ -53,11 +57,16 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 		consumes:  counter(redis, "consume_jobs", "Jobs delivered.", "pool"),
 		byQueueIn: counter(redis, "publish_queue_jobs", "Jobs published, by queue.", "pool", "namespace", "queue"),
 		byQueue:   counter(redis, "consume_queue_jobs", "Jobs delivered, by queue.", "pool", "namespace", "queue"),
+		multi:     counter(redis, "consume_multi_jobs", "Jobs delivered to requests that named several queues.", "pool"),
+		respawns:  counter(redis, "deadletter_respawn_jobs", "Dead letters respawned.", "pool"),
+		acked: histogram(redis, "job_ack_elapsed_ms", "Age of jobs at their ack, by their ids.",
+			prometheus.ExponentialBuckets(15, 3.5, 7), "pool", "namespace", "queue"),
 		elapsed: histogram(redis, "job_elapsed_ms", "Age of jobs at their delivery.",
 			prometheus.ExponentialBuckets(15, 3.5, 7), "pool", "namespace", "queue"),
 		known: make(map[[3]string]struct{}),
 	}
-	to.MustRegister(m.latency, m.codes, m.limits, m.publishes, m.consumes, m.byQueueIn, m.byQueue, m.elapsed)
+	to.MustRegister(m.latency, m.codes, m.limits, m.publishes, m.consumes, m.byQueueIn, m.byQueue, m.multi, m.respawns,
+		m.elapsed, m.acked)
 	return m
 }
 
@@ -107,9 +116,28 @@ func (m *Metrics) consumed(c *call, jobs []jobJSON) {
 		return
 	}
 	m.consumes.WithLabelValues(c.poolName).Add(float64(len(jobs)))
+	if strings.Contains(c.queue, ",") {
+		m.multi.WithLabelValues(c.poolName).Add(float64(len(jobs)))
+	}
 	for i := range jobs {
 		labels := m.labels(c, jobs[i].Queue)
 		m.byQueue.WithLabelValues(labels...).Inc()
 		m.elapsed.WithLabelValues(labels...).Observe(float64(jobs[i].ElapsedMS))
+	}
+}
+
+// ended counts an ack. Of an id without a time nothing is known.
+func (m *Metrics) ended(c *call, id string) {
+	if m == nil {
+		return
+	}
+	if ms := elapsed(id, time.Time{}, time.Now()); ms > 0 {
+		m.acked.WithLabelValues(m.labels(c, c.queue)...).Observe(float64(ms))
+	}
+}
+
+func (m *Metrics) respawned(c *call, n int) {
+	if m != nil {
+		m.respawns.WithLabelValues(c.poolName).Add(float64(n))
 	}
 }
