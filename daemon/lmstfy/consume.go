@@ -117,7 +117,7 @@ func (a *API) drained(c *call) bool {
 	return ok
 }
 
-// take pulls what is there, and waits for a first job where nothing is.
+// take pulls what is there, and waits for a first job where nothing is. Where too many wait already, it does not.
 func (a *API) take(c *call, d demand) (jobs []*shunt.Leased, err error) {
 	if a.stopped.Err() != nil {
 		return nil, errStopped
@@ -126,35 +126,41 @@ func (a *API) take(c *call, d demand) (jobs []*shunt.Leased, err error) {
 	defer cancel(nil)
 	defer context.AfterFunc(a.stopped, func() { cancel(errStopping) })()
 	end := time.Now().Add(d.wait)
+	waits := d.wait > 0 && a.enter()
+	if waits {
+		defer a.waiting.Add(-1)
+	}
 	for size := 0; len(jobs) < d.count && size < maxAnswer; { // one Pull takes of one channel alone
-		some, err := a.pull(ctx, c.pool, shunt.PullOptions{Channels: d.channels, Max: d.count - len(jobs), Lease: d.ttr})
-		if err != nil && len(jobs) == 0 {
-			return nil, stopping(ctx, err)
+		o := shunt.PullOptions{Channels: d.channels, Max: d.count - len(jobs), Lease: d.ttr}
+		if waits && len(jobs) == 0 {
+			o.Wait = max(0, time.Until(end))
 		}
-		if len(some) == 0 {
-			break
+		some, err := a.pull(ctx, c.pool, o)
+		switch {
+		case err != nil && len(jobs) == 0:
+			return nil, stopping(ctx, err)
+		case len(some) == 0 && o.Wait > 0 && time.Now().Before(end): // not before the client's time is over
+			continue
+		case len(some) == 0 && len(jobs) == 0 && d.wait > 0 && !waits:
+			return nil, errBusy
+		case len(some) == 0:
+			return jobs, nil
 		}
 		for _, l := range some {
 			size += len(l.Payload)
 		}
 		jobs = append(jobs, some...)
 	}
-	if len(jobs) > 0 || d.wait == 0 {
-		return jobs, nil
-	}
+	return jobs, nil
+}
+
+// enter counts a request among those that wait, if it may.
+func (a *API) enter() bool {
 	if a.waiting.Add(1) > int64(a.limits.Load().MaxWaiting) {
 		a.waiting.Add(-1)
-		return nil, errBusy
+		return false
 	}
-	defer a.waiting.Add(-1)
-	for len(jobs) == 0 && err == nil {
-		rest := time.Until(end)
-		if rest <= 0 {
-			return nil, nil
-		}
-		jobs, err = a.pull(ctx, c.pool, shunt.PullOptions{Channels: d.channels, Max: d.count, Lease: d.ttr, Wait: rest})
-	}
-	return jobs, stopping(ctx, err)
+	return true
 }
 
 // stopping tells an error of the server's stop from others.
