@@ -119,8 +119,8 @@ func (q *Queue) Leased(ctx context.Context, r Receipt) (*Leased, error) {
 }
 
 // LeasedBy finds a leased message by its Ref, whoever has pulled it: for operators, and for protocols in which a client
-// settles a message by its ID alone. By an ID it is two looks; by a serial all leases of the channel are looked through.
-// ErrNotFound: it is not leased.
+// settles a message by its ID alone. By an ID it is two looks; by a serial all leases of the channel are looked
+// through. ErrNotFound: it is not leased.
 func (q *Queue) LeasedBy(ctx context.Context, r Ref) (*Leased, error) {
 	if err := r.check(); err != nil {
 		return nil, err

@@ -169,8 +169,8 @@ func (p *pull) mayMend(err error, took time.Duration) bool {
 		!errors.Is(err, link.ErrClosed) && took < max(p.wait, p.q.conf.EnqueueTimeout)
 }
 
-// bringDue does, once, what is due in channels that this process does not keep yet, and says whether it did: so a program
-// that lives for a moment need not rely on others.
+// bringDue does, once, what is due in channels that this process does not keep yet, and says whether it did: so a
+// program that lives for a moment need not rely on others.
 func (p *pull) bringDue(ctx context.Context) (some bool) {
 	if p.brought {
 		return false

@@ -276,8 +276,9 @@ func TestPullByID(t *testing.T) {
 				t.Errorf("%v is %+v, %v", r, by, err)
 			}
 		}
-		for _, r := range []Ref{ByID(b.name, "cancelled"), BySerial(b.name, element.NewSerial().String()), {Channel: b.name, ID: "b",
-			Serial: ms[0].Serial}} {
+		for _, r := range []Ref{ByID(b.name, "cancelled"), BySerial(b.name, element.NewSerial().String()),
+			{Channel: b.name, ID: "b",
+				Serial: ms[0].Serial}} {
 			if by, err := b.LeasedBy(ctx, r); !errors.Is(err, ErrNotFound) {
 				t.Errorf("%v is %+v, %v", r, by, err)
 			}

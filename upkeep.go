@@ -145,8 +145,10 @@ func (u *upkeep) lookThrough() {
 }
 
 // errDeaf is what Upkeep says of a server that refuses its subscription.
-var errDeaf = redis.Error("ERR shunt: the pattern subscription " + store.AllHints + " of Upkeep is not confirmed: what " +
-	"is due in channels that it does not know yet comes up to some seconds late: see docs/access.md")
+var errDeaf = redis.Error(
+	"ERR shunt: the pattern subscription " + store.AllHints + " of Upkeep is not confirmed: what " +
+		"is due in channels that it does not know yet comes up to some seconds late: see docs/access.md",
+)
 
 // closing says that Close has begun.
 func (u *upkeep) closing() bool { return u.q.ending.Err() != nil }

@@ -31,8 +31,8 @@ func missesOf(info map[string]string) (misses []error) {
 			"set noeviction", policy)
 	}
 	if info["aof_enabled"] == "0" {
-		miss("the AOF is off: when Redis crashes, all that was published since its last snapshot is lost, and what was " +
-			"acked since then is delivered again: set appendonly yes")
+		miss("the AOF is off: when Redis crashes, all that was published since its last snapshot is lost, and what " +
+			"was acked since then is delivered again: set appendonly yes")
 	}
 	if info["role"] == "slave" {
 		miss("it is a replica: it takes no writes: name its master")

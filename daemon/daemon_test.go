@@ -60,7 +60,12 @@ func serving(t testing.TB, url string, change ...func(*config.Config)) *running 
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	r := &running{t: t, log: new(buffer), ended: make(chan error, 1), client: &http.Client{Transport: &http.Transport{}}}
+	r := &running{
+		t:      t,
+		log:    new(buffer),
+		ended:  make(chan error, 1),
+		client: &http.Client{Transport: &http.Transport{}},
+	}
 	level := new(slog.LevelVar)
 	listening := make(chan [2]string, 1)
 	r.Daemon = &Daemon{Config: c, Level: level, Build: lmstfy.Build{Version: "test"},

@@ -130,7 +130,8 @@ func (p *pool) gauges(ctx context.Context) (ms []prometheus.Metric) {
 		for _, s := range shunt.States {
 			add(messages, float64(stats[i][s].Count), name, string(s))
 		}
-		timers += stats[i][shunt.StateDelay].Count + stats[i][shunt.StateDoing].Count + stats[i][shunt.StateLeased].Count
+		of := stats[i]
+		timers += of[shunt.StateDelay].Count + of[shunt.StateDoing].Count + of[shunt.StateLeased].Count
 		if ns, queue, ok := strings.Cut(name, "/"); ok {
 			add(queueSizes, float64(stats[i][shunt.StatePrepare].Count), ns, queue)
 			add(deadSizes, float64(stats[i][shunt.StateDead].Count), ns, queue)

@@ -56,8 +56,11 @@ func (a *Admin) Validate() error {
 	}
 	for user, password := range a.Accounts {
 		if user == "" || password == "" || strings.Contains(user, ":") {
-			errs = append(errs, fmt.Errorf("lmstfy: Admin.Accounts has %.40q: want a name without colon, and a password",
-				user))
+			errs = append(
+				errs,
+				fmt.Errorf("lmstfy: Admin.Accounts has %.40q: want a name without colon, and a password",
+					user),
+			)
 		}
 	}
 	return errors.Join(errs...)

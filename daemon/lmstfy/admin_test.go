@@ -100,8 +100,8 @@ func TestAdminLimits(t *testing.T) {
 		{"GET", at, "", 200, `{"read":1,"write":2,"interval":3}`},
 		{"PUT", at, `{"write":5,"interval":6}`, 200, `{"limiter":{"read":0,"write":5,"interval":6}}`},
 		{"GET", at, "", 200, `{"read":0,"write":5,"interval":6}`},
-		{"GET", "/limits?force_update=true", "", 200, `{"limiter":{"read":0,"write":5,"interval":6},"namespace":"` + s.ns +
-			`","token":"` + mark + `"}`},
+		{"GET", "/limits?force_update=true", "", 200, `{"limiter":{"read":0,"write":5,"interval":6},"namespace":"` +
+			s.ns + `","token":"` + mark + `"}`},
 		{"DELETE", at, "", 200, `{"msg":"success"}`},
 		{"DELETE", at, "", 200, `{"msg":"success"}`},
 		{"GET", "/token/" + s.ns + "/third:x/limit", "", 400, "the pool was not exists"},
@@ -137,7 +137,8 @@ func TestAdminRest(t *testing.T) {
 	}{
 		{"GET", "/info?pool=third", 200, ""},
 		{"GET", "/pools", 200, "[\n    \"default\",\n    \"second\"\n]"},
-		{"GET", "/version", 200, "{\n    \"version\": \"1.2.3\",\n    \"build_commit\": \"\",\n    \"build_date\": \"\"\n}"},
+		{"GET", "/version", 200,
+			"{\n    \"version\": \"1.2.3\",\n    \"build_commit\": \"\",\n    \"build_date\": \"\"\n}"},
 		{"GET", "/accesslog", 200, `{"status":"disabled"}`},
 		{"POST", "/accesslog?status=enable", 401, ""},
 		{"POST", "/token/x?description=d", 401, ""},

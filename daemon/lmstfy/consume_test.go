@@ -133,8 +133,11 @@ func TestConsumeAnswers(t *testing.T) {
 	src := newSource(4)
 	s := newSite(t, src.use)
 	r := s.do("GET", "/q", "")
-	want := fmt.Sprintf(`{"attributes":null,"data":"eA==","elapsed_ms":0,"job_id":"id0","msg":"new job","namespace":%q,`+
-		`"queue":"q","remain_tries":1,"ttl":0}`, s.ns)
+	want := fmt.Sprintf(
+		`{"attributes":null,"data":"eA==","elapsed_ms":0,"job_id":"id0","msg":"new job","namespace":%q,`+
+			`"queue":"q","remain_tries":1,"ttl":0}`,
+		s.ns,
+	)
 	if r.status != 200 || r.body != want {
 		t.Errorf("%d %s", r.status, r.body)
 	}

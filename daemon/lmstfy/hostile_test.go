@@ -21,8 +21,26 @@ func TestJunk(t *testing.T) {
 	redistest.Leaks(t)
 	s := newSite(t)
 	s.api.pull = nothingToPull
-	junk := []string{"", " ", "-1", "+1", "0x10", "1e3", "1_000", "\x00", "\xff\xfe", "١", "99999999999999999999", "1,2",
-		"1;2", "a\r\nb", "../..", "'", "null", strings.Repeat("9", 5000)}
+	junk := []string{
+		"",
+		" ",
+		"-1",
+		"+1",
+		"0x10",
+		"1e3",
+		"1_000",
+		"\x00",
+		"\xff\xfe",
+		"١",
+		"99999999999999999999",
+		"1,2",
+		"1;2",
+		"a\r\nb",
+		"../..",
+		"'",
+		"null",
+		strings.Repeat("9", 5000),
+	}
 	for _, r := range publicRoutes {
 		for _, j := range junk {
 			q := make(url.Values)
@@ -30,8 +48,17 @@ func TestJunk(t *testing.T) {
 				q.Set(name, j)
 			}
 			for _, body := range []string{"", j, `[{"a":` + j} {
-				got := s.do(r.method, r.path+"?"+q.Encode(), body, "Enable-Job-Version", "yes", "Job-Attr-A", "\x80\xff",
-					"Content-Type", "multipart/form-data")
+				got := s.do(
+					r.method,
+					r.path+"?"+q.Encode(),
+					body,
+					"Enable-Job-Version",
+					"yes",
+					"Job-Attr-A",
+					"\x80\xff",
+					"Content-Type",
+					"multipart/form-data",
+				)
 				if got.status >= 500 || got.status == 0 || strings.Contains(got.body, s.token) {
 					t.Errorf("%s %s with %.20q: %d %s", r.method, r.path, j, got.status, got.body)
 				}
@@ -79,7 +106,14 @@ func TestOddBodies(t *testing.T) {
 	redistest.Leaks(t)
 	s := newSite(t, func(a *API, _ *Admin) { a.Limits.BodyTimeout = 200 * time.Millisecond })
 	head := func(method, path, more string) string {
-		return fmt.Sprintf("%s /api/%s%s HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\n%s\r\n", method, s.ns, path, s.token, more)
+		return fmt.Sprintf(
+			"%s /api/%s%s HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\n%s\r\n",
+			method,
+			s.ns,
+			path,
+			s.token,
+			more,
+		)
 	}
 	const end = "Connection: close\r\n"
 	for _, c := range []struct {
@@ -140,7 +174,8 @@ func TestMaxBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 		held = append(held, c)
-		if _, err := fmt.Fprintf(c, "PUT /api/%s/q HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\nContent-Length: 1000000\r\n\r\n%s",
+		if _, err := fmt.Fprintf(c,
+			"PUT /api/%s/q HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\nContent-Length: 1000000\r\n\r\n%s",
 			s.ns, s.token, strings.Repeat("x", 500_000)); err != nil {
 			t.Fatal(err)
 		}

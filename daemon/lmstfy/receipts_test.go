@@ -12,7 +12,10 @@ func TestReceipts(t *testing.T) {
 	t.Parallel()
 	var r receipts
 	job := func(i int) *shunt.Leased {
-		return &shunt.Leased{Info: shunt.Info{Channel: "ns/q", ID: fmt.Sprint(i)}, Receipt: shunt.Receipt(fmt.Sprint("r", i))}
+		return &shunt.Leased{
+			Info:    shunt.Info{Channel: "ns/q", ID: fmt.Sprint(i)},
+			Receipt: shunt.Receipt(fmt.Sprint("r", i)),
+		}
 	}
 	r.keep("default", []*shunt.Leased{job(1), job(2)})
 	for _, c := range []struct{ pool, channel, id, want string }{

@@ -31,7 +31,9 @@ func TestStatusByID(t *testing.T) {
 		held := f.take(1, 1)
 		f.start(1, held, false)
 		a := f.status("a")
-		if want := (Handling{Receiver: f.i.Name, Worker: 1, Attempt: 1, StartedAt: time.UnixMilli(1)}); a.Holder != want || a.Cancelled {
+		if want := (Handling{Receiver: f.i.Name, Worker: 1, Attempt: 1,
+			StartedAt: time.UnixMilli(1)}); a.Holder != want ||
+			a.Cancelled {
 			f.Fatalf("held by %+v, want %+v", a.Holder, want)
 		}
 		p, err = RunPostpone(context.Background(), f, f.k, "a", e.Serial, In, 60_000, nil, false)

@@ -63,7 +63,8 @@ func TestLeaseNames(t *testing.T) {
 		}
 	}
 	random := NewLease(time.Second, 1).Name[:26]
-	for _, name := range []string{"", "x", random, random + "-1-0", random + "-256-1", random + "-01-1", random + "-1-1 ",
+	for _, name := range []string{"", "x", random, random + "-1-0", random + "-256-1", random + "-01-1",
+		random + "-1-1 ",
 		random + "--1-1", random[1:] + "-1-1", "0" + random[1:] + "-1-1", random + "-1-9999999999999"} {
 		if l, err := ParseLease(name); err == nil {
 			t.Errorf("%q is %+v", name, l)
@@ -91,7 +92,11 @@ func TestLease(t *testing.T) {
 				f.Errorf("place %d has another", i)
 			}
 		}
-		if again := f.lease(l, 6); !slices.EqualFunc(again, held, func(a, b Held) bool { return bytes.Equal(a.Raw, b.Raw) }) {
+		if again := f.lease(l, 6); !slices.EqualFunc(
+			again,
+			held,
+			func(a, b Held) bool { return bytes.Equal(a.Raw, b.Raw) },
+		) {
 			f.Errorf("sent again it gives %d", len(again))
 		}
 		if a := f.lapse(l, time.Hour); !a.Early {
@@ -108,7 +113,9 @@ func TestLease(t *testing.T) {
 			}
 		}
 		unlease := func() int {
-			n, err := CountReply(f.run(func(c *link.Call) { AddUnlease(c, f.k, l.Name, NewLease(time.Second, 0).Name) }))
+			n, err := CountReply(
+				f.run(func(c *link.Call) { AddUnlease(c, f.k, l.Name, NewLease(time.Second, 0).Name) }),
+			)
 			f.must(err)
 			return n
 		}
@@ -219,7 +226,8 @@ func TestExtendAndParts(t *testing.T) {
 			f.Errorf("%v, %v", leases, err)
 		}
 		f.over(l)
-		if leases, err := OverLeases(context.Background(), f.l, f.k, 10); err != nil || !slices.Equal(leases, []Lease{l}) {
+		if leases, err := OverLeases(context.Background(), f.l, f.k, 10); err != nil ||
+			!slices.Equal(leases, []Lease{l}) {
 			f.Errorf("%v, %v", leases, err)
 		}
 		if n := f.length("ZCARD", f.k.Leased); n != 1 {
@@ -288,8 +296,8 @@ func TestLapseIsPutOff(t *testing.T) {
 	})
 }
 
-// A take whose reply was lost is sent again: it gives what it has taken, also where a channel asked before has something
-// by now.
+// A take whose reply was lost is sent again: it gives what it has taken, also where a channel asked before has
+// something by now.
 func TestLeaseSentAgain(t *testing.T) {
 	each(t, func(f *fixture) {
 		high, low := KeysOf(redistest.Name(f.T)), f.k

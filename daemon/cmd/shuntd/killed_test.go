@@ -33,8 +33,15 @@ func start(t *testing.T, redis string) *process {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	cmd := exec.Command(os.Args[0], "-api.listen=unix:"+socket, "-admin.listen=127.0.0.1:0", "-admin.open", "-checks=off",
-		"-log.access=false", "-pools.default.redis="+redis)
+	cmd := exec.Command(
+		os.Args[0],
+		"-api.listen=unix:"+socket,
+		"-admin.listen=127.0.0.1:0",
+		"-admin.open",
+		"-checks=off",
+		"-log.access=false",
+		"-pools.default.redis="+redis,
+	)
 	cmd.Env = append(os.Environ(), asProcess+"=1")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {

@@ -39,7 +39,8 @@ func TestDev(t *testing.T) {
 	code := make(chan int, 1)
 	begun := time.Now()
 	go func() {
-		code <- command(ctx, []string{"-dev", "-api.listen=127.0.0.1:0", "-admin.listen=127.0.0.1:0"}, lines, io.Discard)
+		code <- command(ctx, []string{"-dev", "-api.listen=127.0.0.1:0", "-admin.listen=127.0.0.1:0"}, lines,
+			io.Discard)
 		_ = lines.Close()
 	}()
 	var text []byte
