@@ -46,7 +46,8 @@ func TestTokensAreForOnePoolAndNamespace(t *testing.T) {
 		{"default", "team-a2", "abcdefghij-abcdefghij"},
 		{"other", "team-a", "ABCDEFGHIJ-ABCDEFGHIJ"},
 	} {
-		if err := s.Create(ctx, c.token, Token{Pool: c.pool, Namespace: c.ns, Description: "d", Role: Both}); err != nil {
+		of := Token{Pool: c.pool, Namespace: c.ns, Description: "d", Role: Both}
+		if err := s.Create(ctx, c.token, of); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Create(ctx, c.token, Token{Pool: c.pool, Namespace: c.ns}); !errors.Is(err, ErrExists) {
