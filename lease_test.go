@@ -234,7 +234,7 @@ func TestReceiptsFailAlone(t *testing.T) {
 	good, bad := b.pull(1, PullOptions{})[0].Receipt, o.pull(1, PullOptions{})[0].Receipt
 	n, err := bad.parse()
 	b.must(err)
-	s.Do("SET", n.keys.LeaseList(n.lease.Name), "no list")
+	s.Do("SET", store.KeysOf(n.channel).LeaseList(n.lease.Name), "no list")
 	var of *ReceiptError
 	if err := b.Ack(context.Background(), bad, good); !errors.As(err, &of) || of.Receipt != bad ||
 		errors.Is(err, ErrLeaseLost) {

@@ -71,7 +71,7 @@ var errReceipt = errors.New("shunt: that is no receipt: want the text that Pull 
 
 // named is what a receipt names.
 type named struct {
-	keys     *store.Keys
+	channel  string
 	lease    store.Lease
 	identity string // as scripts and element.Identity have it
 }
@@ -91,11 +91,10 @@ func (r Receipt) parse() (n named, err error) {
 	} else {
 		return n, errReceipt
 	}
-	channel, err := url.QueryUnescape(part[2])
-	if err != nil || store.CheckChannel(channel) != nil {
+	n.channel, err = url.QueryUnescape(part[2])
+	if err != nil || store.CheckChannel(n.channel) != nil {
 		return n, errReceipt
 	}
-	n.keys = store.KeysOf(channel)
 	return n, nil
 }
 
@@ -105,7 +104,7 @@ func (r Receipt) Channel() string {
 	if err != nil {
 		return ""
 	}
-	return n.keys.Name
+	return n.channel
 }
 
 // Leased finds the message of a receipt, as Pull gave it, for a process that has but the receipt. ErrLeaseLost: it was
@@ -269,7 +268,7 @@ func (q *Queue) Extend(ctx context.Context, d time.Duration, rs ...Receipt) erro
 	if d < leastTerm || d > mostTerm {
 		return fmt.Errorf("shunt: extend by %v: want %v to %v", d, leastTerm, mostTerm)
 	}
-	gs, identities, errs := groups(rs)
+	gs, identities, errs := q.groups(rs)
 	q.askLeases(ctx, gs, errs, func(c *link.Call, g *group) {
 		var of []string
 		for _, at := range g.of {

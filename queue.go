@@ -203,6 +203,16 @@ func sidekiqBackoff(attempt int) time.Duration {
 // maxKnown bounds the channels that are remembered, some 1.5 KB each: a daemon's clients may name any number.
 const maxKnown = 10000
 
+// keysOf is the channel's keys, for one who does not use the channel but looks at it: it is not listed for that.
+func (q *Queue) keysOf(channel string) *store.Keys {
+	q.knownMu.RLock()
+	defer q.knownMu.RUnlock()
+	if k := q.known[channel]; k != nil {
+		return k
+	}
+	return store.KeysOf(channel)
+}
+
 // keysFor is the channel's keys, if that is a channel's name. The first time the channel is met it is listed for
 // operators, out of the message's way.
 func (q *Queue) keysFor(channel string) (*store.Keys, error) {

@@ -86,26 +86,28 @@ func receiptErrors(what string, rs []Receipt, errs []error) error {
 
 // group is the receipts of one lease.
 type group struct {
-	named
-	of []int // their places among all
+	keys  *store.Keys
+	lease store.Lease
+	of    []int // their places among all
 }
 
 // groups reads receipts, and says which are of one lease. errs has the error of each.
-func groups(rs []Receipt) (all []*group, identities []string, errs []error) {
+func (q *Queue) groups(rs []Receipt) (all []*group, identities []string, errs []error) {
 	errs, identities = make([]error, len(rs)), make([]string, len(rs))
-	of := make(map[string]*group)
+	type lease struct{ channel, name string }
+	of := make(map[lease]*group)
 	for i, r := range rs {
 		n, err := r.parse()
 		if err != nil {
 			errs[i] = err
 			continue
 		}
-		list := n.keys.LeaseList(n.lease.Name)
-		if of[list] == nil {
-			of[list] = &group{named: n}
-			all = append(all, of[list])
+		at := lease{n.channel, n.lease.Name}
+		if of[at] == nil {
+			of[at] = &group{keys: q.keysOf(n.channel), lease: n.lease, of: make([]int, 0, len(rs))}
+			all = append(all, of[at])
 		}
-		of[list].of, identities[i] = append(of[list].of, i), n.identity
+		of[at].of, identities[i] = append(of[at].of, i), n.identity
 	}
 	return all, identities, errs
 }
@@ -167,7 +169,7 @@ func (q *Queue) bounded(ctx context.Context) (context.Context, context.CancelFun
 
 // findLeased finds the messages of some receipts. Where one is not there any more its error is ErrLeaseLost.
 func (q *Queue) findLeased(ctx context.Context, rs []Receipt) (found []*settlement, errs []error) {
-	gs, identities, errs := groups(rs)
+	gs, identities, errs := q.groups(rs)
 	found = make([]*settlement, len(rs))
 	q.askLeases(ctx, gs, errs, func(c *link.Call, g *group) { store.AddLeased(c, g.keys, g.lease.Name) },
 		func(g *group, rep link.Reply) error {

@@ -26,6 +26,8 @@ var systems = []system{
 		kind: shuntQueue{}, open: openShunt(0), grows: true, tls: true, recovers: true},
 	{name: "shunt-1", about: "the same with Prefetch 1: a worker holds one message",
 		kind: plain{}, open: openShunt(1)},
+	{name: "shunt-pull", about: "16 goroutines that pull and ack in batches of 32, under leases",
+		kind: plain{}, open: openPull},
 	{name: "asynq", about: "as it comes, Concurrency as -workers",
 		kind: asynqQueue{}, open: openAsynq(0, 0), poll: 1500 * time.Millisecond, slow: true, recovers: true},
 	{

@@ -38,16 +38,21 @@ var errLease = errors.New("shunt: that is no lease of shunt's")
 
 // ParseLease reads a lease's name.
 func ParseLease(name string) (Lease, error) {
-	part := strings.Split(name, "-")
-	if len(part) != 3 || len(part[0]) != 26 || strings.Trim(part[0], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
-		return Lease{}, errLease
-	}
-	most, bad := strconv.ParseUint(part[1], 10, 8)
-	length, bad2 := strconv.ParseUint(part[2], 10, 40)
-	if bad != nil || bad2 != nil || length == 0 || name != fmt.Sprintf("%s-%d-%d", part[0], most, length) {
+	random, rest, _ := strings.Cut(name, "-")
+	bound, term, _ := strings.Cut(rest, "-")
+	most, ok := written(bound, 8)
+	length, ok2 := written(term, 40)
+	if !ok || !ok2 || length == 0 || len(random) != 26 ||
+		strings.Trim(random, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
 		return Lease{}, errLease
 	}
 	return Lease{name, int(most), time.Duration(length) * time.Millisecond}, nil
+}
+
+// written is a number as NewLease writes it.
+func written(text string, bits int) (uint64, bool) {
+	n, err := strconv.ParseUint(text, 10, bits)
+	return n, err == nil && (text[0] != '0' || text == "0")
 }
 
 // LeaseList is the list of what a lease holds.
