@@ -20,6 +20,8 @@ const (
 	linger = 5 * time.Second
 	// refusedFor is how long a channel is polled after the server has refused the blocking move.
 	refusedFor = 10 * time.Second
+	// maxBroken is after how many connections that were lost in a row a channel is polled, too.
+	maxBroken = 3
 	// maxPause bounds the wait after rings that have brought nobody anything.
 	maxPause = time.Second
 )
@@ -34,6 +36,7 @@ type bell struct {
 	looked  time.Time    // when a caller was last woken
 	refused time.Time    // the server has refused the blocking move: until then it is polled
 	line    *link.Waiter // its connection, of its goroutine; nil: it is polled
+	broken  int          // connections in a row that ended at the blocking move
 	changed chan struct{}
 }
 
@@ -122,9 +125,9 @@ func (c *Caller) Leave() {
 		c.woken = nil
 		woken.wake(1)
 		woken.awake--
-		woken.change()
 	}
 	for _, b := range c.bells {
+		b.change() // others may be woken now, or nobody waits any more
 		t.forget(b)
 	}
 }
@@ -191,7 +194,11 @@ func (t *Tower) await(b *bell, line *link.Waiter) {
 	defer t.mu.Unlock()
 	switch {
 	case class == link.Unknown: // it has moved nothing: the next one finds what this one would have found
+		if b.broken++; b.broken >= maxBroken { // by a server, or what lies before it, that ends the connection for it
+			b.broken, b.refused = 0, time.Now().Add(refusedFor)
+		}
 	case class == link.Done:
+		b.broken = 0
 		if some || time.Since(b.looked) >= block { // a caller looks for suspects now and then
 			b.wake(1)
 		}

@@ -59,7 +59,7 @@ func (t *Tower) Join(ks []*store.Keys) *Caller {
 	for _, k := range ks {
 		b := t.bells[k.Name]
 		if b == nil {
-			b = &bell{keys: k, changed: make(chan struct{}, 1)}
+			b = &bell{keys: k, looked: time.Now(), changed: make(chan struct{}, 1)}
 			t.bells[k.Name] = b
 		}
 		b.callers = append(b.callers, c)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
@@ -65,15 +66,24 @@ const keeperLooks = 7 * time.Second
 // any. A suspect comes alone. EachTaken reads it. Sent again it gives what it had taken, and the lease begins anew. A
 // full Redis does not refuse it.
 func AddLease(c *link.Call, from []*Keys, l Lease, n, bytes int) {
+	serials := make([]ulid.ULID, n)
+	now := time.Now()
+	for i := range serials {
+		serials[i] = element.NewSerialAt(now)
+	}
+	addLease(c, from, l, bytes, serials)
+}
+
+// addLease is AddLease with the serials for elements that are bare.
+func addLease(c *link.Call, from []*Keys, l Lease, bytes int, serials []ulid.ULID) {
 	args := make([]any, 0, 7*len(from)+4)
 	for _, k := range from {
 		args = append(args, k.Receivers, k.Prepare, k.Suspect, k.Leased, k.LeaseList(l.Name), k.Delay, k.Keeper)
 	}
 	c.AddScript(TakeLease, 7*len(from), append(args, l.Name, l.Length.Milliseconds(), bytes,
 		keeperLooks.Milliseconds())...)
-	for range n {
-		s := element.NewSerial()
-		c.AddElements(s[:])
+	for i := range serials {
+		c.AddElements(serials[i][:])
 	}
 }
 

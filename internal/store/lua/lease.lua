@@ -28,7 +28,8 @@ local function took(c, leased, list, delay, keeper, first)
   for i = #es, 1, -1 do say(c, es[i]) end
   if not earliest(first, to) then return end
   local held = redis.pcall('HGET', keeper, 'until')
-  if to - now > tonumber(ARGV[4]) and type(held) == 'string' and tonumber(held) > now then return end
+  local kept = type(held) == 'string' and tonumber(held) or 0
+  if to - now > tonumber(ARGV[4]) and kept > now then return end
   hint(delay, first, to, now)
 end
 
