@@ -269,7 +269,7 @@ func (q *Queue) Extend(ctx context.Context, d time.Duration, rs ...Receipt) erro
 		return fmt.Errorf("shunt: extend by %v: want %v to %v", d, leastTerm, mostTerm)
 	}
 	gs, identities, errs := q.groups(rs)
-	q.askLeases(ctx, gs, errs, func(c *link.Call, g *group) {
+	q.askLeases(ctx, gs, errs, false, func(c *link.Call, g *group) {
 		var of []string
 		for _, at := range g.of {
 			of = append(of, identities[at])

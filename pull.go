@@ -164,8 +164,7 @@ func (p *pull) run(ctx context.Context) ([]*Leased, error) {
 // mayMend says whether a take that failed is to be tried again, so long after the pull began: Redis is away, or did not
 // answer in time.
 func (p *pull) mayMend(err error, took time.Duration) bool {
-	class := link.Classify(err)
-	return (class == link.NotExecuted || class == link.Unknown) && p.station.server.Hopeless() == nil &&
+	return waits(err) && p.station.server.Hopeless() == nil &&
 		!errors.Is(err, link.ErrClosed) && took < max(p.wait, p.q.conf.EnqueueTimeout)
 }
 
@@ -274,8 +273,7 @@ func (p *pull) consult(ctx context.Context, x *store.Consultation, k *store.Keys
 			}
 			return nil
 		})
-		class := link.Classify(err)
-		if class != link.Unknown && class != link.NotExecuted || ctx.Err() != nil {
+		if !waits(err) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -319,7 +317,7 @@ func (p *pull) giveBack(l store.Lease) {
 				store.AddGiveBack(c, k, l.Name)
 			}
 			err := p.station.server.Data.Run(ctx, c)
-			if class := link.Classify(err); c.Answered && class != link.NotExecuted && class != link.Unknown {
+			if c.Answered && !waits(err) {
 				p.gaveBack(c.Replies)
 				return
 			}
@@ -330,7 +328,7 @@ func (p *pull) giveBack(l store.Lease) {
 // gaveBack reports what was released.
 func (p *pull) gaveBack(replies []link.Reply) {
 	for i, k := range p.from {
-		if n, _ := store.GiveBackReply(replies[2*i]); n > 0 {
+		if n, _ := store.GiveBackReply(replies[store.GiveBackCommands*(i+1)-1]); n > 0 {
 			p.q.events.Emit(event.Event{Kind: event.Released, Channel: k.Name, N: n})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // pull pulls from the bench's channel, and must get so many messages.
@@ -303,4 +304,57 @@ func TestPullByID(t *testing.T) {
 			t.Errorf("what follows is %s", text)
 		}
 	})
+}
+
+// A receipt is looked up until Redis answers, however often the line breaks, and one that could not be looked up was
+// not settled.
+func TestReceiptIsLookedUpAgain(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	b.enqueue(0, 2)
+	ms := b.pull(2, PullOptions{Max: 2, Lease: time.Minute})
+	for nth := range 3 {
+		p.On(redistest.ByName("LRANGE", ".leased")(b.name), nth+1, redistest.CutAfter)
+	}
+	b.must(b.Ack(ctx, ms[0].Receipt))
+	for nth := range 3 {
+		p.On(redistest.ByScript(store.Extend)(b.name), nth+1, redistest.CutAfter)
+	}
+	b.must(b.Extend(ctx, time.Hour, ms[1].Receipt))
+	p.On(redistest.ByName("LRANGE", ".leased")(b.name), 0, redistest.CutAfter)
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	if err := b.Ack(short, ms[1].Receipt); err == nil || errors.Is(err, ErrUnknown) || errors.Is(err, ErrLeaseLost) {
+		t.Errorf("an ack whose receipt cannot be looked up: %v", err)
+	}
+	if n := b.state(StateLeased); n != 1 {
+		t.Errorf("%d leased", n)
+	}
+}
+
+// A take that nobody waits for any more is given back, however often the line breaks meanwhile.
+func TestTakeIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	b.pull(0, PullOptions{})
+	b.enqueue(0, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Call(cancel))
+	for nth := range 3 {
+		p.On(redistest.ByScript(store.Handover)(b.name), nth+1, redistest.CutBefore)
+	}
+	slow := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(50*time.Millisecond))
+	if ms, err := b.Pull(ctx, PullOptions{Channels: []string{b.name}, Lease: time.Hour}); len(ms) > 0 || err == nil {
+		t.Fatalf("%d pulled, %v", len(ms), err)
+	}
+	strikes(t, slow, 1)
+	redistest.Until(t, 5*time.Second, "it is back", func() bool { return b.state(StatePrepare) == 1 })
+	if m := b.pull(1, PullOptions{})[0]; m.Attempt != 1 {
+		t.Errorf("an attempt was counted: %+v", m)
+	}
 }

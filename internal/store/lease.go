@@ -108,12 +108,18 @@ func ExtendReply(rep link.Reply) (left bool, cancelled []int, err error) {
 	return ns[0] == 1, cancelled, nil
 }
 
-// AddGiveBack adds the release of all that a lease holds, with two commands; GiveBackReply reads the first. It may be
-// sent again.
+// givenUp is how long a lease that was given up stays known, so that a take of it that comes that late takes nothing.
+const givenUp = time.Minute
+
+// GiveBackCommands is how many commands AddGiveBack adds.
+const GiveBackCommands = 2
+
+// AddGiveBack gives a lease up: all that it holds is released, and a take of it that is still on its way takes nothing.
+// GiveBackReply reads the last reply. It may be sent again.
 func AddGiveBack(c *link.Call, k *Keys, name string) {
 	list := k.LeaseList(name)
+	c.AddScript(Abandon, 2, k.Receivers, k.Leased, name, givenUp.Milliseconds())
 	c.AddScript(Handover, 6, k.Receivers, list, list, k.Prepare, k.IDs, k.Running, "", "back", 0)
-	AddUnlease(c, k, name)
 }
 
 // GiveBackReply is how many elements AddGiveBack has released.

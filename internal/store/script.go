@@ -52,6 +52,7 @@ var (
 	TakeLease  = script("header", "lease")
 	Extend     = script("extend")
 	Unlease    = script("unlease")
+	Abandon    = script("abandon")
 	Lapse      = script("header", "trim", "ids", "leave", "ending", "lapse")
 	Start      = script("ids", "start")
 	Ack        = lean("leave", "first", "ack")

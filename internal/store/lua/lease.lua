@@ -1,6 +1,7 @@
 -- Lease: moves up to n elements from the first of the channels that has any into a list of its own, which a lease ends.
 -- A suspect is taken alone. A bare payload gets a header, so that no two that a lease holds are the same. Sent again
--- under the same name the script gives what it had taken, and the lease begins anew.
+-- under the same name the script gives what it had taken, and the lease begins anew. Where the lease was given up
+-- meanwhile, it takes nothing.
 -- KEYS of each channel, in the order they are asked: receivers, prepare, suspect, leased, the lease's list, delay,
 --      keeper
 -- ARGV 1 name of the lease  2 its ms  3 bytes after which it stops  4 ms within which a keeper looks by itself  5.. n
@@ -39,6 +40,7 @@ local function take(c, prepare, suspect, leased, list, delay, keeper)
   local suspects, waiting = redis.pcall('LLEN', suspect), redis.pcall('LLEN', prepare)
   local bad = failed({first, suspects, waiting})
   if bad then return bad, false end
+  if redis.call('ZSCORE', leased, ARGV[1]) then return nil, false end
   local from, most, n, bytes = prepare, #ARGV - 4, 0, 0
   if suspects > 0 then from, most = suspect, 1 elseif waiting == 0 then return nil, false end
   redis.call('ZADD', leased, printed(to), ARGV[1]) -- first, so that nothing is in a list that no lease ends
