@@ -11,7 +11,7 @@ import (
 // place is where a message lies in Redis when all is over.
 type place struct {
 	ID         string
-	State      string // prepare, doing, delay, suspect, dead
+	State      string // prepare, doing, leased, delay, suspect, dead; doing is also a lease's that has no end
 	Key        string
 	Recoveries int
 	Failure    string
@@ -26,6 +26,8 @@ type history struct {
 	lossy   bool           // the server's durability promises nothing
 	recover time.Duration
 	late    time.Duration // p99 of the lateness of what was due; 0: not judged
+	ends    time.Duration // p99 from a lease's end to the next take; 0: not judged
+	waits   time.Duration // p99 of what waits to be handed out; 0: not judged
 }
 
 // Orders of magnitude of the invariants' own bounds.
@@ -54,6 +56,10 @@ type verdict struct {
 	Orphaned   int
 	Recovery   []time.Duration // fault to the next handling
 	Lateness   []time.Duration // due to handled
+	TooLate    int             // verdicts that were told their lease was lost
+	Skipped    int             // attempts that were counted of a take nobody saw
+	Ends       []time.Duration // end of a lease to the next take
+	Waits      []time.Duration // enqueued to pulled
 	Faults     map[string]int
 
 	breaches  []breach
@@ -103,7 +109,10 @@ func (v *verdict) caught() bool {
 			"I14 doubled",
 			"I15 two of one id",
 			"I16 cancelled",
-			"I17 refused":
+			"I17 refused",
+			"I18 attempts",
+			"I19 handed out again",
+			"I20 lost too soon":
 			return true
 		}
 	}
@@ -133,7 +142,8 @@ func (v *verdict) Err() error {
 func (v *verdict) String() string {
 	return fmt.Sprintf(
 		"enqueued %d (unknown %d, recovered %d), handled %d, dead %d: lost %d, duplicated %d (allowed %d), "+
-			"unexpected %d, orphaned %d; acked %d, late acks %d",
+			"unexpected %d, orphaned %d; acked %d, late acks %d; of leases too late %d, attempts skipped %d, ends p99 %v of "+
+			"%d, waits p99 %v",
 		v.Enqueued,
 		v.Unknown,
 		v.Recovered,
@@ -146,6 +156,11 @@ func (v *verdict) String() string {
 		v.Orphaned,
 		v.Acked,
 		v.LateAcks,
+		v.TooLate,
+		v.Skipped,
+		percentile(v.Ends, 99),
+		len(v.Ends),
+		percentile(v.Waits, 99),
 	)
 }
 
@@ -188,7 +203,7 @@ func check(h *history) *verdict {
 	ends := make(map[string]bool)      // processes that handled, and whether they have said all
 	mute := make(map[string]bool)      // whose events did not all fit
 	for _, e := range h.entries {
-		if e.ID != "" && (e.Op == enqueue || e.Op == handle) {
+		if e.ID != "" && (e.Op == enqueue || e.Op == handle || e.Op == pulled) {
 			s := of(e.ID)
 			s.story = append(s.story, e)
 			if e.Serial != "" {
@@ -202,6 +217,10 @@ func check(h *history) *verdict {
 				s.acked++
 			case "unconfirmed-verdict", "late-verdict":
 				s.doubt++
+			case answered:
+				if e.Phase != ok {
+					s.doubt++
+				}
 			}
 		}
 		switch e.Op {
@@ -326,6 +345,7 @@ func check(h *history) *verdict {
 			broke("I12 poison", p.ID, "dead after %d recoveries because %q", p.Recoveries, p.Failure)
 		}
 	}
+	h.leased(v, all, broke)
 	if v.Duplicated > v.Allowed {
 		for _, id := range slices.Sorted(maps.Keys(all)) {
 			for attempt, n := range all[id].done {
@@ -486,6 +506,7 @@ func (h *history) silent(ends map[string]bool, broke func(string, string, string
 			"cancelled",
 			"late-verdict",
 			"unconfirmed-verdict",
+			answered,
 			"orphaned":
 			said[[2]string{e.By, e.Serial}]++
 		}

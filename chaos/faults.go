@@ -28,6 +28,9 @@ type row struct {
 	drain    time.Duration // for what is left to be drained once all is healed
 	recover  time.Duration // p99 of fault to the next handling
 	late     time.Duration // p99 of due to handled
+	ends     time.Duration // p99 of a lease's end to the next take
+	waits    time.Duration // p99 of what waits until it is pulled
+	pulls    bool          // its workers pull
 	lossy    bool          // the durability setting promises nothing
 	alone    bool          // measures, or loads the machine: nothing else goes on beside it in the long form
 }
@@ -36,7 +39,8 @@ type row struct {
 func (r *row) play(t testing.TB, s *redistest.Server, defect string, seed uint64, long bool) *verdict {
 	t.Helper()
 	w := newWorld(t, s, defect, r.channels...)
-	w.h = history{lossy: r.lossy, recover: r.recover, late: r.late}
+	w.pulls = r.pulls
+	w.h = history{lossy: r.lossy, recover: r.recover, late: r.late, ends: r.ends, waits: r.waits}
 	r.run(w, newRand(seed), long)
 	return w.end(r.drain)
 }
@@ -74,7 +78,7 @@ var usual = []string{
 
 var always = []string{"appendonly yes", "appendfsync always"}
 
-// rows are all of them; those of single cells are in cells.go.
+// rows are all of them, but for those of pullers; those of single cells are in cells.go.
 var rows = []row{
 	{
 		id:     "F0",

@@ -35,6 +35,7 @@ const (
 	planDeaf    = "deaf:"   // and does not look at its context
 	planLate    = "late:"   // once, likewise: it is given up before it fails
 	planTimeout = "timeout" // once, until its context ends
+	planExtend  = "extend:" // for so long, while a puller puts the end of its lease off
 	planHold    = "hold:"   // for ever, in the process of that name
 )
 

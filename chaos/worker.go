@@ -46,6 +46,12 @@ type orders struct {
 	Seed     uint64
 	Clock    string // by how much it is wrong, in a build that has such a clock
 
+	Pull   int           // pull up to so many at a time under a lease, instead of receiving
+	Hold   time.Duration // of that lease
+	Wait   time.Duration // for which a Pull waits
+	Hurry  time.Duration // within which the context of a Pull ends, at random; 0: it does not
+	Upkeep bool          // keep all channels, instead of receiving
+
 	wrong *atomic.Bool // that clock has been seen to be
 }
 
@@ -102,32 +108,9 @@ func work(text string) error {
 		o.load(ctx, q, log)
 		return q.Close()
 	}
-	var prototypes []shunt.IMessage
-	var shares []shunt.Share
-	for i, c := range o.Channels {
-		p := &message{channel: c, log: log}
-		prototypes = append(prototypes, p)
-		if len(o.Weights) > 0 {
-			shares = append(shares, shunt.Share{Prototype: p, Weight: o.Weights[i]})
-		}
-	}
-	var shutdown shunt.Shutdown
-	for {
-		switch ctx := context.Background(); {
-		case len(o.Weights) > 0:
-			shutdown, err = q.ReceiveWeighted(ctx, o.Workers, shares...)
-		default:
-			shutdown, err = q.ReceiveOrdered(ctx, o.Workers, prototypes...)
-		}
-		if err == nil {
-			break
-		}
-		log.say(entry{Op: "unstarted", Phase: fail, Note: err.Error()}) // Redis may be away just now
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-stop:
-			return q.Close()
-		}
+	shutdown, err := o.begin(q, log, stop)
+	if shutdown == nil {
+		return errors.Join(err, q.Close())
 	}
 	<-stop
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -150,6 +133,39 @@ func work(text string) error {
 		entry{Op: count, Phase: ok, ID: "connections", N: used.ActiveCount - used.IdleCount},
 		entry{Op: closed, Phase: ok})
 	return nil
+}
+
+// begin has a worker process do what its orders say. Without a shutdown it was stopped before it could.
+func (o *orders) begin(q *shunt.Queue, log *ledger, stop <-chan os.Signal) (shutdown shunt.Shutdown, err error) {
+	if o.Pull > 0 || o.Upkeep {
+		return o.serve(q, log)
+	}
+	var prototypes []shunt.IMessage
+	var shares []shunt.Share
+	for i, c := range o.Channels {
+		p := &message{channel: c, log: log}
+		prototypes = append(prototypes, p)
+		if len(o.Weights) > 0 {
+			shares = append(shares, shunt.Share{Prototype: p, Weight: o.Weights[i]})
+		}
+	}
+	for {
+		switch ctx := context.Background(); {
+		case len(o.Weights) > 0:
+			shutdown, err = q.ReceiveWeighted(ctx, o.Workers, shares...)
+		default:
+			shutdown, err = q.ReceiveOrdered(ctx, o.Workers, prototypes...)
+		}
+		if err == nil {
+			return shutdown, nil
+		}
+		log.say(entry{Op: "unstarted", Phase: fail, Note: err.Error()}) // Redis may be away just now
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-stop:
+			return nil, nil
+		}
+	}
 }
 
 // settled is how many goroutines there are once those that are ending are gone; it waits a second at most. If there are
@@ -176,6 +192,9 @@ func (o *orders) queue(pool *redis.Pool, log *ledger) *shunt.Queue {
 		Prefetch:     cmp.Or(o.Prefetch, usualPrefetch),
 		Grace:        cmp.Or(o.Grace, 200*time.Millisecond),
 		MaxAttempts:  -1,
+	}
+	if o.Pull > 0 {
+		q.Backoff = func(int) time.Duration { return backoff } // of messages that have no method for it here
 	}
 	if !o.Quiet {
 		q.Events = events(log)

@@ -36,6 +36,7 @@ type world struct {
 	channels []string
 	direct   *shunt.Queue // of this process, past the proxy
 
+	pulls   bool       // its workers pull where their orders do not say otherwise
 	h       history    // what is promised
 	mu      sync.Mutex // guards what follows
 	workers map[string]*worker
@@ -133,6 +134,12 @@ func (w *world) start(o orders) *worker {
 	if x.Lease == 0 {
 		x.Lease = 2 * time.Second
 	}
+	if w.pulls && x.Pull == 0 && x.Enqueue == 0 && !x.Upkeep {
+		x.Pull = usualPull
+	}
+	if x.Pull > 0 {
+		x.Hold, x.Wait = cmp.Or(x.Hold, usualTerm), cmp.Or(x.Wait, 10*time.Second)
+	}
 	text, err := json.Marshal(x.orders)
 	if err != nil {
 		w.Fatal(err)
@@ -154,10 +161,18 @@ func (w *world) start(o orders) *worker {
 // usualPrefetch is a quarter of the default, so that what a fault may double is bounded more tightly.
 const usualPrefetch = 16
 
+// usualPull is how many messages a Pull takes at most.
+const usualPull = 4
+
 // flight is what a worker may have in flight when a fault strikes it.
 func (x *worker) flight() int {
 	prefetch := cmp.Or(x.Prefetch, usualPrefetch)
-	if len(x.Channels) > 1 {
+	switch {
+	case x.Pull > 0:
+		prefetch = x.Pull
+	case x.Upkeep:
+		prefetch = 0
+	case len(x.Channels) > 1:
 		prefetch = 1
 	}
 	return x.Workers * prefetch
@@ -342,6 +357,12 @@ func (w *world) places() ([]place, error) {
 	return all, nil
 }
 
+// ends says whether a lease has an end.
+func ends(do doer, k *store.Keys, name string) bool {
+	v, err := do("ZSCORE", k.Leased, name)
+	return err != nil || v != nil
+}
+
 type doer func(cmd string, args ...any) (any, error)
 
 // placesOf reads a channel's keys one after another, as no receiver may.
@@ -363,6 +384,10 @@ func placesOf(do doer, channel string) ([]place, error) {
 		default:
 			if strings.HasPrefix(state, "doing.") {
 				state = "doing"
+			} else if name, leased := strings.CutPrefix(state, "leased."); leased {
+				if state = "leased"; !ends(do, k, name) {
+					state = "doing" // of nobody
+				}
 			}
 			raws, err = redis.ByteSlices(do("LRANGE", key, 0, -1))
 		}
@@ -383,14 +408,16 @@ func placesOf(do doer, channel string) ([]place, error) {
 	return all, nil
 }
 
-// tally counts what is left but the dead, also in the lists of every incarnation that is known. It does so in one step,
-// and looks at no other channel's keys.
+// tally counts what is left but the dead, also in the lists of every incarnation and every lease that is known. It does
+// so in one step, and looks at no other channel's keys.
 const tally = `
 local function n(command, key) local v = redis.pcall(command, key) return type(v) == 'number' and v or 0 end
 local sum = 0
 for _, c in ipairs(ARGV) do
   local k = '{' .. c .. '}.'
   sum = sum + n('LLEN', k .. 'prepare') + n('LLEN', k .. 'suspect') + n('ZCARD', k .. 'delay')
+  local leases = redis.pcall('ZRANGE', k .. 'leased', 0, -1)
+  for _, name in ipairs(leases) do sum = sum + n('LLEN', k .. 'leased.' .. name) end
   for _, set in ipairs({'receivers', 'receivers.dead'}) do
     local names = redis.pcall('ZRANGE', k .. set, 0, -1)
     for _, name in ipairs(names) do

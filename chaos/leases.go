@@ -1,0 +1,192 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of what is known of leases.
+const (
+	// readLate is how much later than in Redis a lease may seem to end: by a reply that was long under way.
+	readLate = 250 * time.Millisecond
+	// surelyHeld is how long before that a lease has surely not ended, whatever delayed the reply.
+	surelyHeld = 3 * time.Second
+)
+
+// tenure is one message in one puller's hands.
+type tenure struct {
+	by      string
+	from    time.Time
+	ends    time.Time
+	attempt int
+	put     bool      // a verdict is on its way that puts it back
+	to      time.Time // when its verdict was known to be executed
+}
+
+// tenures are what the ledgers say of what was pulled, by serial, in the order of time.
+type tenures struct {
+	of     map[string][]*tenure
+	pulled map[string]bool // messages
+}
+
+// leased judges what is promised of leases. I18: a lease that ends counts one attempt, and nothing else counts one that
+// nobody has seen. I19: what was acked is not handed out again. I20: no verdict is told that its lease is lost while
+// that lasts. And of I5: more ends than enqueues, in whichever attempt, have a fault that struck a holder.
+func (h *history) leased(v *verdict, all map[string]*subject, broke func(string, string, string, ...any)) {
+	t := h.tenures(v, broke)
+	faults := h.harmful()
+	for _, id := range slices.Sorted(maps.Keys(t.pulled)) {
+		s := all[id]
+		if s == nil || s.known+s.info == 0 {
+			continue
+		}
+		extra := s.ok - s.known - s.info
+		for _, n := range s.done {
+			extra -= max(0, n-s.known-s.info)
+		}
+		if extra <= 0 {
+			continue
+		}
+		v.Duplicated += extra
+		if !t.struck(s, faults) {
+			broke("I5 unexplained", id, "it was handled to the end %d times, and no fault had struck who had it", s.ok)
+		}
+	}
+	if v.Skipped > v.Allowed {
+		broke("I18 attempts", "", "%d attempts were counted of takes that nobody saw, %d allowed", v.Skipped, v.Allowed)
+	}
+	if p := percentile(v.Ends, 99); h.ends > 0 && p > h.ends {
+		broke("I8 recovery", "", "leases that had ended: p99 %v of %d until the next take, %v allowed", p, len(v.Ends),
+			h.ends)
+	}
+	if p := percentile(v.Waits, 99); h.waits > 0 && p > h.waits {
+		broke("I8 recovery", "", "what waits is handed out within p99 %v of %d, %v allowed", p, len(v.Waits), h.waits)
+	}
+}
+
+// harmful are the faults that may double something, by whom they struck.
+func (h *history) harmful() map[string][]entry {
+	faults := make(map[string][]entry)
+	for _, e := range h.entries {
+		if e.Op == fault && e.N > 0 {
+			faults[e.By] = append(faults[e.By], e)
+		}
+	}
+	return faults
+}
+
+// struck says whether a fault struck somebody who had the message.
+func (t *tenures) struck(s *subject, faults map[string][]entry) bool {
+	for _, e := range s.story {
+		if e.Op != handle || e.Phase != invoke {
+			continue
+		}
+		from, to := e.At, far
+		for _, x := range t.of[e.Serial] {
+			if x.by == e.By && x.attempt == e.Attempt {
+				from, to = x.from, x.to
+			}
+		}
+		for _, f := range faults[e.By] {
+			ends := f.At
+			if f.Due.After(ends) {
+				ends = f.Due
+			}
+			if f.At.Before(to.Add(aftermath/10)) && ends.Add(aftermath).After(from) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tenures follows every message from hand to hand.
+func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)) *tenures {
+	t := &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)}
+	acked, waiting, ids := make(map[string]time.Time), make(map[string]time.Time), make(map[string]string)
+	next := make(map[string]int) // by serial: the attempt that comes next, as far as it is known
+	last := func(e entry) *tenure {
+		for _, x := range slices.Backward(t.of[e.Serial]) {
+			if x.by == e.By {
+				return x
+			}
+		}
+		return nil
+	}
+	for _, e := range h.entries {
+		switch {
+		case e.Op == enqueue && e.Phase == ok:
+			if _, known := waiting[e.ID]; !known {
+				waiting[e.ID] = e.At
+			}
+		case e.Op == enqueue && e.Phase == invoke && !e.Due.IsZero():
+			waiting[e.ID] = time.Time{} // that has bounds of its own
+		case e.Op == ready:
+			v.Ends = append(v.Ends, max(0, e.At.Sub(e.Due)))
+		case e.Serial == "":
+		case e.Op == pulled:
+			t.pulled[e.ID], ids[e.Serial] = true, e.ID
+			if at, was := acked[e.Serial]; was && !h.lossy {
+				broke("I19 handed out again", e.ID, "pulled by %s at %s, and acked at %s", e.By, clockOf(e.At), clockOf(at))
+			}
+			if since := waiting[e.ID]; !since.IsZero() && next[e.Serial] == 0 {
+				v.Waits = append(v.Waits, max(0, e.At.Sub(since)))
+			}
+			waiting[e.ID] = time.Time{}
+			h.again(v, t.of[e.Serial], e, broke)
+			if n := next[e.Serial]; e.Attempt > max(n, 1) && !h.lossy {
+				v.Skipped += e.Attempt - max(n, 1)
+			}
+			next[e.Serial] = e.Attempt + 1
+			t.of[e.Serial] = append(t.of[e.Serial], &tenure{by: e.By, from: e.At, ends: e.Due, attempt: e.Attempt, to: far})
+		case e.Op == extended:
+			if x := last(e); x != nil && e.Due.After(x.ends) {
+				x.ends = e.Due
+			}
+		case e.Op == handle && e.Phase == invoke: // by a receiver, too
+			next[e.Serial] = max(next[e.Serial], e.Attempt+1)
+		case e.Op == handle && (e.Phase == fail || e.Phase == info):
+			if x := last(e); x != nil {
+				x.put = true
+			}
+		case e.Op == "acked" || e.Op == "retried" || e.Op == "rejected":
+			if e.Op == "acked" {
+				acked[e.Serial] = e.At
+			}
+			if x := last(e); x != nil && x.to == far {
+				x.to = e.At
+			}
+		case e.Op == answered && e.Phase == fail && strings.HasSuffix(e.Note, tooLate):
+			v.TooLate++
+			if x := last(e); x != nil && e.At.Before(x.ends.Add(-surelyHeld)) && !h.lossy {
+				broke("I20 lost too soon", ids[e.Serial], "%s was told so at %s, and it lasts until %s", e.By,
+					clockOf(e.At), clockOf(x.ends))
+			}
+		}
+	}
+	return t
+}
+
+// again judges a take of what was pulled before.
+func (h *history) again(v *verdict, before []*tenure, e entry, broke func(string, string, string, ...any)) {
+	if len(before) == 0 {
+		return
+	}
+	x := before[len(before)-1]
+	if x.put || x.to != far || e.Attempt < x.attempt {
+		return
+	}
+	if e.Attempt == x.attempt {
+		if h.ends > 0 {
+			broke("I18 attempts", e.ID, "pulled by %s at %s and by %s at %s, and no attempt was counted", x.by,
+				clockOf(x.from), e.By, clockOf(e.At))
+		}
+		return
+	}
+	if early := x.ends.Sub(e.At); early > readLate && h.ends > 0 {
+		broke("I9 early", e.ID, "pulled by %s at %s, %v before the lease of %s ended", e.By, clockOf(e.At), early, x.by)
+	}
+	v.Ends = append(v.Ends, max(0, e.At.Sub(x.ends)))
+}
