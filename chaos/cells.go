@@ -140,7 +140,7 @@ var cuts = []struct {
 }{{"cut before the send", redistest.CutBefore}, {"cut before it is executed", redistest.CutUnread},
 	{"cut before the reply", redistest.CutAfter}}
 
-// cells are all of F4, F6, F12, F13 and F22, and those of IDs.
+// cells are all of F4, F6, F12, F13 and F22, those of IDs and those of pullers.
 func cells() (all []cell) {
 	for _, plan := range []string{planPanic, planGoexit, planHang, planTimeout, planDeaf + "250", planLate + "1000",
 		planRetry, planReject, planTwice} {
@@ -186,7 +186,7 @@ func cells() (all []cell) {
 				cell{row: "F13", name: what + "/" + name, own: true, run: func(w *world) { flush(w, what, busy) }})
 		}
 	}
-	return slices.Concat(all, idCells(), timeCells(), batchCells(), payloadCells())
+	return slices.Concat(all, idCells(), timeCells(), batchCells(), pullCells(), payloadCells())
 }
 
 // handlers misbehave, and the pool keeps all its workers.

@@ -38,6 +38,11 @@ func nextStep(id string) string { return id + ">" }
 
 // follow has the next step follow: plain, with an ID, or with one and later, as the message's name falls.
 func (m *message) follow(ctx context.Context, attempt, steps int) error {
+	return m.followBy(steps, attempt, func(next shunt.IMessage) error { return shunt.Then(ctx, next) })
+}
+
+// followBy is follow for whoever has a way of their own to say it.
+func (m *message) followBy(steps, attempt int, then func(shunt.IMessage) error) error {
 	next := &message{channel: m.channel, id: nextStep(m.id), plan: planOK}
 	if steps > 1 {
 		next.plan = fmt.Sprint(planThen, steps-1)
@@ -50,7 +55,7 @@ func (m *message) follow(ctx context.Context, attempt, steps int) error {
 	if kind > 1 {
 		opts = append(opts, shunt.In(30*time.Millisecond))
 	}
-	if err := shunt.Then(ctx, shunt.With(next, opts...)); err != nil {
+	if err := then(shunt.With(next, opts...)); err != nil {
 		return err
 	}
 	if attempt == 1 && strings.HasPrefix(m.plan, planFalter) {

@@ -120,7 +120,7 @@ func kindOf(m *shunt.Leased) uint32 {
 // handle handles one message. later: it was handled well, and is to be acked with others.
 func (p *puller) handle(ctx context.Context, worker int, l *shunt.Leased) (later bool) {
 	m := parseMessage(l.Payload)
-	m.log, m.hang = p.log, p.hang
+	m.channel, m.log, m.hang = l.Channel, p.log, p.hang
 	e := entry{Op: handle, Phase: invoke, ID: m.id, Serial: l.Serial, Attempt: l.Attempt, N: worker}
 	if m.corrupt != "" {
 		e.ID, e.Note = "corrupt "+m.id, m.corrupt
@@ -135,7 +135,12 @@ func (p *puller) handle(ctx context.Context, worker int, l *shunt.Leased) (later
 	if ms, is := millis(m.plan, planExtend); is && l.Attempt == 1 {
 		p.extend(l, ms)
 	}
-	err := m.act(ctx, l.Attempt)
+	var err error
+	if n := following(m.plan); n > 0 {
+		err = m.followBy(n, l.Attempt, func(next shunt.IMessage) error { return l.Then(ctx, next) })
+	} else {
+		err = m.act(ctx, l.Attempt)
+	}
 	if err == nil && l.Attempt == 1 && (m.plan == planPanic || m.plan == planGoexit) {
 		err = errors.New(m.plan)
 	}
@@ -153,11 +158,13 @@ func (p *puller) handle(ctx context.Context, worker int, l *shunt.Leased) (later
 		}
 	}
 	p.log.say(e)
-	switch kind := kindOf(l); {
+	switch kind := kindOf(l); { // a receipt alone says nothing of what follows
 	case released:
 		p.said(l, "release", p.settle(l, kind%2 == 0, (*shunt.Leased).Release, p.q.Release))
 	case err != nil:
 		p.said(l, "fail", l.Fail(context.Background(), err))
+	case following(m.plan) > 0:
+		p.said(l, "ack", l.Ack(context.Background()))
 	case kind%3 == 0 && p.Pull > 1:
 		return true
 	default:

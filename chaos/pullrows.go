@@ -195,7 +195,7 @@ func pullPauses(w *world, r *rand.Rand, long bool) {
 // They ask for leases that outlast the row: what stays taken is not drained.
 func pullGone(w *world, r *rand.Rand, long bool) {
 	for range 2 {
-		w.start(orders{Hold: 10 * time.Minute, Hurry: 60 * time.Millisecond})
+		w.start(orders{Hold: 10 * time.Minute, Hurry: 60 * time.Millisecond, Reply: 250 * time.Millisecond})
 	}
 	w.pulling(w.all()...)
 	w.proxy.Slow(10*time.Millisecond, 0, 0)
@@ -204,12 +204,14 @@ func pullGone(w *world, r *rand.Rand, long bool) {
 		time.Sleep(between(r, 500*time.Millisecond, time.Second))
 		w.struck("gone")
 		w.still()
+		w.enqueue(60, planOK)
 		w.server.Stop()
-		time.Sleep(between(r, 50*time.Millisecond, 500*time.Millisecond))
+		time.Sleep(between(r, 50*time.Millisecond, 800*time.Millisecond))
 		w.server.Cont()
 		w.struck("gone while it is stopped")
 	}
 	w.proxy.Slow(0, 0, 0)
+	time.Sleep(3 * time.Second) // Close waits for what is given back no longer than for a reply
 	for _, x := range w.all() {
 		w.until(5*time.Second, "it gives back what nobody waits for", func() bool { return w.told(x.Name, "released") > 0 })
 		_ = x.Term()
