@@ -23,6 +23,7 @@ type cell struct {
 	row, name string
 	run       func(w *world)
 	own       bool // needs a server of its own
+	long      bool // has no place in make test
 	drain     time.Duration
 }
 

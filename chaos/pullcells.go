@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt"
@@ -49,7 +50,7 @@ func pullCells() (all []cell) {
 		for _, text := range refusals {
 			code, _, _ := strings.Cut(text, " ")
 			if slices.Contains([]string{"LOADING", "OOM", "READONLY", "NOSCRIPT", "TRYAGAIN"}, code) {
-				all = append(all, cell{row: "P-reply", name: s.name + "/" + code,
+				all = append(all, cell{row: "P-reply", name: s.name + "/" + code, long: code != "LOADING",
 					run: func(w *world) { strikePull(w, s.name, s.match, redistest.ReplyError(text), text) }})
 			}
 		}
@@ -80,11 +81,16 @@ func strikePull(w *world, name string, match func(string) redistest.Match, act r
 	all.Go(func() { p.pullAll(life) })
 	n := &namer{q: w.direct, log: w.log, channel: c}
 	w.load.Go(func() { w.pullTales(n, q) })
+	var again atomic.Bool // somebody does what may come too rarely once more
 	w.until(15*time.Second, "the fault strikes", func() bool {
-		if rule.Struck() > 0 {
-			return true
+		if rule.Struck() == 0 && again.CompareAndSwap(false, true) {
+			w.load.Go(func() {
+				defer again.Store(false)
+				_ = n.enqueue(c+"/expires", planOK, asked{expire: time.Hour})
+				w.together(q, c)
+				w.gives(q, c)
+			})
 		}
-		w.gives(q, c)
 		return rule.Struck() > 0
 	})
 	w.struck(name)
@@ -163,6 +169,31 @@ func (w *world) pullTales(n *namer, q *shunt.Queue) {
 		_ = post(context.Background(), w.direct, w.log, &message{channel: c, id: c + "/" + id, plan: planThen + "1"})
 	}
 	w.releases(q, c)
+}
+
+// together pulls and acks several at once.
+func (w *world) together(q *shunt.Queue, channel string) {
+	p := &puller{orders: &orders{}, q: q, log: &ledger{by: "cell", file: w.log.file}}
+	w.enqueue(8, planOK)
+	ms, _ := q.Pull(context.Background(), shunt.PullOptions{Channels: []string{channel}, Max: 8, Lease: time.Minute})
+	p.has(0, ms)
+	var acks []*shunt.Leased
+	for _, m := range ms {
+		id := parseMessage(m.Payload).id
+		e := entry{Op: handle, Phase: invoke, ID: id, Serial: m.Serial, Attempt: m.Attempt}
+		p.log.say(e)
+		e.Phase = ok
+		if parseMessage(m.Payload).plan != planOK {
+			e.Phase = info
+		} else {
+			acks = append(acks, m)
+		}
+		p.log.say(e)
+		if e.Phase == info {
+			p.said(m, "release", m.Release(context.Background()))
+		}
+	}
+	p.ackTogether(acks)
 }
 
 // releases pulls and gives back, by the message and by its receipt.

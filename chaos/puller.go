@@ -92,6 +92,9 @@ func (p *puller) pull(ctx context.Context, worker int) error {
 	p.has(worker, ms)
 	var together []*shunt.Leased
 	for _, m := range ms {
+		if left := time.Until(ms[0].EndsAt); len(ms) > 1 && left > 0 && left < p.Hold/2 && ctx.Err() == nil {
+			p.putOff(m) // it has others before and after it
+		}
 		if p.handle(ctx, worker, m) {
 			together = append(together, m)
 		}
@@ -183,17 +186,21 @@ func (p *puller) settle(l *shunt.Leased, itself bool, own func(*shunt.Leased, co
 	return by(ctx, l.Receipt)
 }
 
-// extend puts the end of a lease off twice while its message is handled, each time by its own length.
+// extend puts the end of a lease off again and again, while its message is handled.
 func (p *puller) extend(l *shunt.Leased, during time.Duration) {
 	for end := time.Now().Add(during); time.Now().Before(end); {
-		began := time.Now()
-		err := l.Extend(context.Background(), p.Hold)
-		if err == nil {
-			p.log.say(entry{Op: extended, Phase: ok, Serial: l.Serial, Due: began.Add(p.Hold)})
-		} else {
-			p.said(l, "extend", err)
-		}
+		p.putOff(l)
 		time.Sleep(min(time.Until(end), p.Hold/3))
+	}
+}
+
+// putOff begins the lease of a message anew.
+func (p *puller) putOff(l *shunt.Leased) {
+	began := time.Now()
+	if err := l.Extend(context.Background(), p.Hold); err == nil {
+		p.log.say(entry{Op: extended, Phase: ok, Serial: l.Serial, Due: began.Add(p.Hold)})
+	} else {
+		p.said(l, "extend", err)
 	}
 }
 

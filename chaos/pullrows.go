@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -67,7 +68,6 @@ var pullRows = []row{
 		conf:   []string{"maxmemory-policy noeviction"},
 		run:    full,
 		rounds: 2,
-		short:  true,
 		drain:  60 * time.Second,
 		pulls:  true,
 	},
@@ -106,7 +106,6 @@ var pullRows = []row{
 		what:   "a black hole, lost replies, and cut lines under pullers, again and again",
 		run:    pullLines,
 		rounds: 2,
-		short:  true,
 		drain:  30 * time.Second,
 		pulls:  true,
 	},
@@ -142,7 +141,7 @@ func pullKills(w *world, r *rand.Rand, long bool) {
 }
 
 // slowly is usual for pullers whose holders are to be struck in the midst of it.
-var slowly = slices.Concat(usual, []string{planSlow + "100", planDeaf + "150", planSlow + "100", planExtend + "400",
+var slowly = slices.Concat(usual, []string{planSlow + "100", planDeaf + "150", planSlow + "100", planExtend + "1500",
 	planDeaf + "100"})
 
 // pullFreezes stops a puller in the midst of handlers that do not look at the time. What it says when it wakes is too
@@ -166,9 +165,10 @@ func pullFreezes(w *world, r *rand.Rand, long bool) {
 // pullPauses stops redis-server until every lease is over. Handlers end when it is back, within the grace.
 func pullPauses(w *world, r *rand.Rand, long bool) {
 	const (
-		hold  = 6 * time.Second // of which a quarter is the grace
+		hold  = 8 * time.Second // of which a quarter is the grace
 		pause = hold + time.Second
-		end   = 8 * time.Second // of the handlers
+		late  = 700 * time.Millisecond               // into the handlers
+		end   = late + pause + 1400*time.Millisecond // of the handlers, when others have had time to end the leases
 	)
 	for range 4 {
 		w.start(orders{Hold: hold, Workers: 16, Pull: 1})
@@ -176,15 +176,15 @@ func pullPauses(w *world, r *rand.Rand, long bool) {
 	w.pulling(w.all()...)
 	for range sized(long, 1, 3) {
 		began := time.Now()
-		w.enqueue(60, planDeaf+"8000")
+		w.enqueue(60, fmt.Sprint(planDeaf, end.Milliseconds()))
 		w.until(2*time.Second, "all is leased", func() bool {
 			n, _ := redis.Int(w.server.TryDo("ZCARD", store.KeysOf(w.channels[0]).Leased))
 			return n == 60
 		})
-		time.Sleep(time.Until(began.Add(700 * time.Millisecond)))
+		time.Sleep(time.Until(began.Add(late)))
 		w.server.Stop()
 		w.struck("stop the server")
-		time.Sleep(time.Until(began.Add(700*time.Millisecond + pause)))
+		time.Sleep(time.Until(began.Add(late + pause)))
 		w.server.Cont()
 		time.Sleep(time.Until(began.Add(end + time.Second)))
 		w.drained(10 * time.Second)

@@ -80,6 +80,9 @@ func TestCells(t *testing.T) {
 					well[c.row]++
 				}
 			})
+			if testing.Short() && c.long {
+				t.Skip("make chaos has it")
+			}
 			server := redistest.Shared(t)
 			if c.own {
 				server = nil

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+func init() { // after that of the others, and before a worker's
+	defects = append(defects,
+		defect{
+			name:     "an unlease that forgets a lease which still holds something",
+			lua:      []luaEdit{{"unlease", "if redis.call('EXISTS', KEYS[1 + i]) == 0 then", "if true then"}},
+			schedule: killLeased,
+			drain:    12 * time.Second,
+			row:      "P-kill",
+		},
+		defect{
+			name: "an end of a lease that counts no attempt",
+			lua: []luaEdit{{"lapse", "attempt = math.min(255, string.byte(e, 4) + 1)",
+				"attempt = string.byte(e, 4)"}},
+			schedule: killLeased,
+			drain:    12 * time.Second,
+			row:      "P-kill",
+		},
+		defect{
+			name: "an end of a lease without a grace",
+			lua: []luaEdit{{"lapse", "local seen = fence > 0 and now - fence <= tonumber(ARGV[5]) and " +
+				"now - tonumber(ARGV[6]) >= grace", "local seen = true"}},
+			schedule: func(w *world) {
+				w.pulls = true
+				pullPauses(w, newRand(1), false)
+			},
+			row: "P-pause",
+		},
+		defect{
+			name: "an end of a lease that removes first, with a .prepare of the wrong type",
+			lua: []luaEdit{
+				{"lapse", "if #prepare > 0 then redis.call('LLEN', KEYS[4]) end\n",
+					"if n > 0 then leaveFirst(KEYS[3], n) end\n"},
+				{"lapse", "if n > 0 then leaveFirst(KEYS[3], n) end\nfor _, m in ipairs(prepare) do if m.id",
+					"for _, m in ipairs(prepare) do if m.id"},
+			},
+			schedule: spoilPrepare,
+			drain:    12 * time.Second,
+			rare:     true,
+		},
+		defect{
+			name: "a take that does not give again what it had taken",
+			lua: []luaEdit{{"lease", "if redis.call('EXISTS', unpack(lists)) > 0 then\n",
+				"if redis.call('EXISTS', unpack(lists)) > 0 then\n  do return out end\n"}},
+			schedule: loseTakes,
+			row:      "P-lines",
+		},
+		defect{
+			name:     "an ack that takes what another one holds",
+			plant:    func() { takeAnyway = true },
+			schedule: ackLate,
+			drain:    12 * time.Second,
+			row:      "P-freeze",
+		},
+		defect{
+			name:     "an extension that puts no end off",
+			lua:      []luaEdit{{"extend", "if not ends or tonumber(ends) < to then", "if not ends then"}},
+			schedule: extendAll,
+			drain:    12 * time.Second,
+			row:      "P-kill",
+		},
+	)
+}
+
+// killLeased kills a puller that has settled the first of four messages that one Pull has brought, and holds the others.
+func killLeased(w *world) {
+	w.h.ends = brought
+	x := w.leaseFour(planReject)
+	w.until(5*time.Second, "it has settled one", func() bool { return w.told(x.Name, answered) > 0 })
+	w.kill(x)
+	w.pulling(w.start(orders{Pull: 1}))
+}
+
+// leaseFour starts a puller that has four messages by one Pull. It handles the first, and then holds the next.
+func (w *world) leaseFour(first string) *worker {
+	w.Helper()
+	const name = "holder"
+	w.enqueue(1, first)
+	w.enqueue(3, planHold+name)
+	x := w.start(orders{Name: name, Pull: 4, Workers: 1, Hold: time.Second})
+	w.has(x, 4)
+	return x
+}
+
+// spoilPrepare puts something that is no list into the place of prepare when leases end.
+func spoilPrepare(w *world) {
+	x := w.leaseFour(planOK)
+	k := store.KeysOf(w.channels[0])
+	w.server.Do("SET", k.Prepare, "not shunt's")
+	w.struck("wrong type")
+	w.pulling(w.start(orders{Pull: 1}))
+	w.kill(x)
+	w.within(brought, func() bool { // somebody tries to end its lease
+		n, _ := w.server.TryDo("EXISTS", k.Leased)
+		return n == int64(0)
+	})
+	w.server.Do("DEL", k.Prepare)
+}
+
+// taking matches the script that takes under a lease, whatever its text is.
+func taking(args [][]byte) bool {
+	return redistest.Command("", "}.suspect", "}.leased.")(args) && !touches(args, "}.receivers.dead")
+}
+
+// loseTakes loses the reply to a take, thrice.
+func loseTakes(w *world) {
+	x := w.start(orders{Pull: 4, Workers: 4, Hold: 30 * time.Second})
+	w.pulling(x)
+	for n := range 3 {
+		w.lost(x.proxy.On(taking, 1+n, redistest.CutAfter))
+	}
+}
+
+// lost has something enqueued until a rule strikes, and notes that nothing is to be doubled for it.
+func (w *world) lost(rule *redistest.Rule) {
+	w.until(5*time.Second, "the fault strikes", func() bool {
+		w.enqueue(2, planOK)
+		return rule.Struck() > 0
+	})
+	w.struck("lost reply")
+}
+
+// ackLate has a frozen puller wake when another one handles what it held.
+func ackLate(w *world) {
+	other := w.start(orders{Name: "other", Pull: 1, Workers: 8, Hold: 20 * time.Second,
+		Channels: []string{w.channels[0] + ".elsewhere", w.channels[0]}})
+	w.pulling(other)
+	_ = other.Stop()
+	x := w.start(orders{Pull: 1, Workers: 4, Hold: time.Second})
+	w.pulling(x)
+	w.enqueue(4, planDeaf+"4000")
+	w.has(x, 4)
+	_ = x.Stop()
+	_ = other.Cont()
+	w.struck("stop", x, other)
+	w.has(other, 4)
+	time.Sleep(time.Second)
+	_ = x.Cont()
+	w.drained(8 * time.Second)
+}
+
+// extendAll has handlers that take longer than their lease, and put it off.
+func extendAll(w *world) {
+	for range 2 {
+		w.start(orders{Pull: 2, Workers: 4, Hold: time.Second})
+	}
+	w.pulling(w.all()...)
+	w.enqueue(8, planExtend+"2500")
+	w.struck("longer than the lease")
+	w.drained(12 * time.Second)
+}
