@@ -70,7 +70,7 @@ func init() { // after that of the others, and before a worker's
 	)
 }
 
-// killLeased kills a puller that has settled the first of four messages that one Pull has brought, and holds the others.
+// killLeased kills a puller that has settled the first of four messages of one Pull, and holds the others.
 func killLeased(w *world) {
 	w.h.ends = brought
 	x := w.leaseFour(planReject)

@@ -167,6 +167,11 @@ func (p *plan) done(res *result) {
 		res.LateP99.Round(10*time.Microsecond),
 		res.Took.Round(time.Second),
 	)
+	if res.WaitsP99 > 0 {
+		fmt.Printf("%-12s of leases: too late %d, attempts of takes that nobody saw %d, ended to taken p99 %v, waited "+
+			"p99 %v\n", "", res.TooLate, res.Skipped, res.EndsP99.Round(time.Millisecond),
+			res.WaitsP99.Round(time.Millisecond))
+	}
 	if res.Struck == 0 {
 		fmt.Println("its fault never struck")
 	}

@@ -78,6 +78,9 @@ var aims = map[string]redistest.Match{
 	"put back":   redistest.Command("", ".doing.", "}.prepare"),
 	"promote":    redistest.Command("", "}.delay", "}.prepare"),
 	"receivers":  redistest.Command("", "}.receivers"),
+	"pull":       redistest.Command("", "}.suspect", "}.leased."),
+	"lease":      redistest.Command("", "}.leased."),
+	"lapse":      redistest.Command("", "}.leased.", "}.dead"),
 	"sweep":      redistest.Command("", "}.receivers.dead", "}.suspect"),
 }
 
@@ -96,8 +99,11 @@ var (
 		"reject",
 		"promote",
 		"put back",
+		"pull",
+		"lease",
+		"lapse",
 	}
-	mistaken = []string{"prepare", "prepare", "suspect", "delay", "dead", "keeper"}
+	mistaken = []string{"prepare", "prepare", "suspect", "delay", "dead", "keeper", "leased"}
 )
 
 // acks matches what acks one, and what acks several.
@@ -126,6 +132,7 @@ const (
 	lull   = 9 * time.Second
 	paused = longestLease + 100*time.Millisecond // into the lull
 	cycle  = storm + shots + lull
+	crew   = 6 // workers: four that receive, two that pull
 )
 
 // between draws from least to below most.
@@ -147,7 +154,7 @@ func plot(seed uint64, length time.Duration) []blow {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		between := func(least, most time.Duration) time.Duration { return between(r, least, most) }
 		for at := time.Second; ; {
-			b := blow{Kind: kinds[r.IntN(len(kinds))], Who: r.IntN(4), Nth: 1 + r.IntN(5)}
+			b := blow{Kind: kinds[r.IntN(len(kinds))], Who: r.IntN(crew), Nth: 1 + r.IntN(5)}
 			switch b.Kind {
 			case "stop":
 				b.For = between(100*time.Millisecond, 3*lease)
@@ -185,7 +192,7 @@ func plot(seed uint64, length time.Duration) []blow {
 	}
 	r := rand.New(rand.NewPCG(seed, uint64(len(hands))))
 	for at := storm; ; at += cycle {
-		for who := range 4 {
+		for who := range crew {
 			add(
 				blow{
 					At:   at,
@@ -218,9 +225,10 @@ func mix(t testing.TB, s *redistest.Server, defect string, seed uint64, length t
 	w := newWorld(t, s, defect, "high", "low")
 	w.h = history{recover: 30 * time.Second}
 	m := &mixer{world: w, began: time.Now(), over: make(chan struct{})}
-	for range 2 {
-		m.join(w.channels[:1])
-		m.join(w.channels[1:])
+	for _, channels := range [][]string{w.channels[:1], w.channels[1:]} {
+		m.join(orders{Channels: channels})
+		m.join(orders{Channels: channels})
+		m.join(orders{Channels: channels, Pull: usualPull})
 	}
 	producer := w.start(orders{Name: "producer", Enqueue: 60, Channels: w.channels, Plans: usual})
 	w.flow(150, planOK, planRetry, planSlow+"30", "after:50", planOK+"+100", planReject, planAfter+"1500",
@@ -267,10 +275,10 @@ type mixer struct {
 	over  chan struct{}
 }
 
-// join starts a worker process on some channels. It has so many workers that a backlog of high is gone before a calm is
-// over, for low has no turn before.
-func (m *mixer) join(channels []string) *worker {
-	return m.start(orders{Channels: channels, Workers: 16, Grace: 2 * time.Second})
+// join starts a worker process that receives from some channels, or pulls from them. It has so many workers that a
+// backlog of high is gone before a calm is over, for low has no turn before.
+func (m *mixer) join(like orders) *worker {
+	return m.start(orders{Channels: like.Channels, Pull: like.Pull, Workers: 16, Grace: 2 * time.Second})
 }
 
 // oddities enqueue, beside the flow, what is large and what has a twin.
@@ -349,13 +357,13 @@ func (m *mixer) strike(b blow) {
 	switch b.Kind {
 	case "kill":
 		m.kill(x)
-		m.join(x.Channels)
+		m.join(x.orders)
 	case "term":
 		_ = x.Term()
 		m.struck(b.Kind)
 		<-x.Ended()
 		m.forget(x)
-		m.join(x.Channels)
+		m.join(x.orders)
 	case "stop":
 		_ = x.Stop()
 		m.lasting(b.Kind, b.For, x)

@@ -26,6 +26,8 @@ type result struct {
 	Lost, Duplicated, Allowed                  int
 	Unexpected, Orphaned                       int
 	RecoveryP50, RecoveryP99, LateP50, LateP99 time.Duration
+	TooLate, Skipped                           int           // of leases: late verdicts, and attempts of takes nobody saw
+	EndsP99, WaitsP99                          time.Duration // a lease's end to the next take; enqueued to pulled
 	Lossy                                      bool
 	Breaches                                   []string      // with their histories
 	Plan                                       []string      `json:",omitempty"` // what was drawn
@@ -33,6 +35,7 @@ type result struct {
 
 	mu                 sync.Mutex
 	recovery, lateness []time.Duration
+	ends, waits        []time.Duration
 }
 
 // add takes in a round.
@@ -63,6 +66,10 @@ func (r *result) add(v *verdict, took time.Duration) {
 	r.Orphaned += v.Orphaned
 	r.recovery = append(r.recovery, v.Recovery...)
 	r.lateness = append(r.lateness, v.Lateness...)
+	r.TooLate += v.TooLate
+	r.Skipped += v.Skipped
+	r.ends, r.waits = append(r.ends, v.Ends...), append(r.waits, v.Waits...)
+	r.EndsP99, r.WaitsP99 = percentile(r.ends, 99), percentile(r.waits, 99)
 	r.RecoveryP50, r.RecoveryP99 = percentile(r.recovery, 50), percentile(r.recovery, 99)
 	r.LateP50, r.LateP99 = percentile(r.lateness, 50), percentile(r.lateness, 99)
 	if err := v.Err(); err != nil {
