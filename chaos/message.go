@@ -35,6 +35,7 @@ const (
 	planDeaf    = "deaf:"   // and does not look at its context
 	planLate    = "late:"   // once, likewise: it is given up before it fails
 	planTimeout = "timeout" // once, until its context ends
+	planUntil   = "until:"  // so many ms of Unix time have passed, and does not look at its context
 	planExtend  = "extend:" // for so long, while a puller puts the end of its lease off
 	planHold    = "hold:"   // for ever, in the process of that name
 )
@@ -153,6 +154,10 @@ func (m *message) act(ctx context.Context, attempt int) error {
 	}
 	if ms, is := millis(m.plan, planDeaf); is {
 		time.Sleep(ms)
+		return nil
+	}
+	if ms, is := millis(m.plan, planUntil); is {
+		time.Sleep(time.Until(time.UnixMilli(ms.Milliseconds())))
 		return nil
 	}
 	if m.plan == planReject || m.plan == planTwice && attempt > 1 {

@@ -91,9 +91,13 @@ func (p *puller) pull(ctx context.Context, worker int) error {
 	}
 	p.has(worker, ms)
 	var together []*shunt.Leased
-	for _, m := range ms {
-		if left := time.Until(ms[0].EndsAt); len(ms) > 1 && left > 0 && left < p.Hold/2 && ctx.Err() == nil {
-			p.putOff(m) // it has others before and after it
+	var ends time.Time
+	for i, m := range ms {
+		if i == 0 {
+			ends = m.EndsAt
+		} else if time.Until(ends) < p.Hold*3/4 && ctx.Err() == nil { // others came before it
+			ends = time.Now().Add(p.Hold)
+			p.putOff(m)
 		}
 		if p.handle(ctx, worker, m) {
 			together = append(together, m)

@@ -24,7 +24,7 @@ const (
 var pullRows = []row{
 	{
 		id:     "P-kill",
-		what:   "SIGKILL of pullers, again and again, one survives; leases of 1 s",
+		what:   "SIGKILL of pullers, again and again, one survives",
 		run:    pullKills,
 		rounds: 6,
 		short:  true,
@@ -129,14 +129,14 @@ func (w *world) has(x *worker, n int) {
 
 func pullKills(w *world, r *rand.Rand, long bool) {
 	n, rate := sized(long, 5, 20), sized(long, 200, 600)
-	short := orders{Hold: time.Second, Pull: 8}
-	w.pulling(w.start(orders{Name: "survivor", Hold: time.Second, Workers: 32}), w.start(short), w.start(short))
+	often := orders{Pull: 8}
+	w.pulling(w.start(orders{Name: "survivor", Workers: 32}), w.start(often), w.start(often))
 	w.flow(rate, slowly...)
 	for range n {
 		time.Sleep(between(r, 300*time.Millisecond, time.Second))
 		xs := w.all() // the survivor comes first
 		w.kill(xs[1+r.IntN(len(xs)-1)])
-		w.start(short)
+		w.start(often)
 	}
 }
 
@@ -162,31 +162,32 @@ func pullFreezes(w *world, r *rand.Rand, long bool) {
 	}
 }
 
-// pullPauses stops redis-server until every lease is over. Handlers end when it is back, within the grace.
+// pullPauses stops redis-server until every lease is over. Handlers end when it is back, within the grace, and after
+// others have had time to end the leases.
 func pullPauses(w *world, r *rand.Rand, long bool) {
 	const (
 		hold  = 8 * time.Second // of which a quarter is the grace
 		pause = hold + time.Second
-		late  = 700 * time.Millisecond               // into the handlers
-		end   = late + pause + 1400*time.Millisecond // of the handlers, when others have had time to end the leases
+		taken = 3 * time.Second // in which all is taken
+		again = 1400 * time.Millisecond
 	)
 	for range 4 {
 		w.start(orders{Hold: hold, Workers: 16, Pull: 1})
 	}
 	w.pulling(w.all()...)
 	for range sized(long, 1, 3) {
-		began := time.Now()
-		w.enqueue(60, fmt.Sprint(planDeaf, end.Milliseconds()))
-		w.until(2*time.Second, "all is leased", func() bool {
+		stop := time.Now().Add(taken)
+		w.enqueue(60, fmt.Sprint(planUntil, stop.Add(pause+again).UnixMilli()))
+		w.until(taken, "all is leased", func() bool {
 			n, _ := redis.Int(w.server.TryDo("ZCARD", store.KeysOf(w.channels[0]).Leased))
 			return n == 60
 		})
-		time.Sleep(time.Until(began.Add(late)))
+		time.Sleep(time.Until(stop))
 		w.server.Stop()
 		w.struck("stop the server")
-		time.Sleep(time.Until(began.Add(late + pause)))
+		time.Sleep(time.Until(stop.Add(pause)))
 		w.server.Cont()
-		time.Sleep(time.Until(began.Add(end + time.Second)))
+		time.Sleep(time.Until(stop.Add(pause + again)))
 		w.drained(10 * time.Second)
 	}
 }
@@ -227,11 +228,11 @@ func pullGone(w *world, r *rand.Rand, long bool) {
 
 // pullBeside has receivers and pullers beside each other, and kills both.
 func pullBeside(w *world, r *rand.Rand, long bool) {
-	kinds := []orders{{}, {Pull: 4, Hold: time.Second}}
+	kinds := []orders{{}, {Pull: usualPull}}
 	for i := range 4 {
 		w.start(kinds[i%2])
 	}
-	w.flow(sized(long, 200, 600), usual...)
+	w.flow(sized(long, 200, 600), slowly...)
 	for range sized(long, 5, 20) {
 		time.Sleep(between(r, 400*time.Millisecond, 1200*time.Millisecond))
 		xs := w.all()
@@ -259,7 +260,7 @@ func pullUpkeep(w *world, r *rand.Rand, long bool) {
 		x := w.start(orders{Workers: 4, Hold: 3 * time.Second, Pull: 2})
 		w.pulling(x)
 		w.enqueue(8*len(w.channels), planHold+x.Name)
-		w.has(x, 8)
+		w.has(x, 4)
 		w.kill(x)
 		due := time.Now().Add(4 * time.Second) // as the leases are by then
 		w.enqueue(10*len(w.channels), planOK+"+2500", planOK+"+4000")
