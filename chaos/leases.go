@@ -106,6 +106,7 @@ func (t *tenures) struck(s *subject, faults map[string][]entry) bool {
 func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)) *tenures {
 	t := &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)}
 	acked, waiting, ids := make(map[string]time.Time), make(map[string]time.Time), make(map[string]string)
+	var readies []time.Duration
 	next := make(map[string]int) // by serial: the attempt that comes next, as far as it is known
 	last := func(e entry) *tenure {
 		for _, x := range slices.Backward(t.of[e.Serial]) {
@@ -124,7 +125,7 @@ func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)
 		case e.Op == enqueue && e.Phase == invoke && !e.Due.IsZero():
 			waiting[e.ID] = time.Time{} // that has bounds of its own
 		case e.Op == ready:
-			v.Ends = append(v.Ends, max(0, e.At.Sub(e.Due)))
+			readies = append(readies, max(0, e.At.Sub(e.Due)))
 		case e.Serial == "":
 		case e.Op == pulled:
 			t.pulled[e.ID], ids[e.Serial] = true, e.ID
@@ -165,6 +166,9 @@ func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)
 					clockOf(e.At), clockOf(x.ends))
 			}
 		}
+	}
+	if len(readies) > 0 { // nobody pulled until all was ready
+		v.Ends = readies
 	}
 	return t
 }

@@ -128,7 +128,7 @@ func (w *world) has(x *worker, n int) {
 }
 
 func pullKills(w *world, r *rand.Rand, long bool) {
-	n, rate := sized(long, 5, 20), sized(long, 200, 600)
+	n, rate := sized(long, 5, 20), sized(long, 200, 250)
 	often := orders{Pull: 8}
 	w.pulling(w.start(orders{Name: "survivor", Workers: 32}), w.start(often), w.start(often))
 	w.flow(rate, slowly...)

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// Each invariant of leases is broken once, and that one and no other is reported.
+func TestLeases(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
+	pull := func(by string, from, ends, attempt int) entry {
+		return entry{At: at(from), By: by, Op: pulled, Phase: info, ID: "p", Serial: "sp", Attempt: attempt, Due: at(ends)}
+	}
+	handled := func(by string, from, attempt int) []entry {
+		e := entry{At: at(from), By: by, Op: handle, Phase: invoke, ID: "p", Serial: "sp", Attempt: attempt}
+		end := e
+		end.At, end.Phase = at(from+10), ok
+		return []entry{e, end}
+	}
+	acked := func(by string, when, attempt int) []entry {
+		return []entry{{At: at(when), By: by, Op: "acked", Phase: info, Serial: "sp", Attempt: attempt}}
+	}
+	late := func(by string, when int) []entry {
+		return []entry{{At: at(when), By: by, Op: answered, Phase: fail, Serial: "sp", Note: "ack " + tooLate}}
+	}
+	enqueued := said("h enqueue invoke p plan=ok at=2000", "h enqueue ok p at=2010").entries
+	struck := []entry{{At: at(2045), By: "p1", Op: fault, Phase: info, ID: "stop", N: 8, Due: at(9000)}}
+	first := slices.Concat(enqueued, []entry{pull("p1", 2020, 3020, 1)}, handled("p1", 2030, 1))
+	for name, c := range map[string]struct {
+		es   []entry
+		want []string
+	}{
+		"acked": {slices.Concat(first, acked("p1", 2050, 1)), nil},
+		"lapsed, late": {slices.Concat(first, struck, late("p1", 8000), []entry{pull("p2", 3030, 9000, 2)},
+			handled("p2", 3040, 2), acked("p2", 3060, 2)), nil},
+		"lapsed and no fault": {slices.Concat(first, []entry{pull("p2", 3030, 9000, 2)}, handled("p2", 3040, 2),
+			acked("p2", 3060, 2)), []string{"I5 unexplained"}},
+		"no attempt counted": {slices.Concat(first, struck, []entry{pull("p2", 3030, 9000, 1)}, acked("p2", 3060, 1)),
+			[]string{"I18 attempts"}},
+		"too early": {slices.Concat(first, struck, []entry{pull("p2", 2100, 9000, 2)}, handled("p2", 2110, 2),
+			acked("p2", 2130, 2)), []string{"I9 early"}},
+		"again after its ack": {slices.Concat(first, acked("p1", 2050, 1), []entry{pull("p2", 3030, 9000, 2)}),
+			[]string{"I19 handed out again"}},
+		"lost too soon": {slices.Concat(enqueued, []entry{pull("p1", 2020, 9000, 1)}, handled("p1", 2030, 1),
+			late("p1", 2060), acked("p1", 2070, 1)), []string{"I20 lost too soon"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := clean()
+			h.ends = brought
+			h.entries = append(h.entries, c.es...)
+			sortEntries(h.entries)
+			v := check(h)
+			if got := v.broke(); !slices.Equal(got, c.want) {
+				t.Errorf("reported %v, want %v\n%v", got, c.want, v.Err())
+			}
+		})
+	}
+}
