@@ -30,11 +30,11 @@ type Front struct {
 	// MaxTime bounds a request with its answer; 0: no bound. A handler may set deadlines of its own.
 	MaxTime time.Duration
 
-	allow atomic.Pointer[[]netip.Prefix]
+	networks Networks
 }
 
 // Allow sets from where requests may come; without any network, from everywhere. Others get 403.
-func (f *Front) Allow(networks []netip.Prefix) { f.allow.Store(&networks) }
+func (f *Front) Allow(networks []netip.Prefix) { f.networks.Set(networks) }
 
 // newRequestID is a ULID.
 func newRequestID() string { return ulid.MustNew(ulid.Now(), rand.Reader).String() }
@@ -73,31 +73,13 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		} else {
 			rec.say(http.StatusOK, "ok")
 		}
-	case !f.allowed(r.RemoteAddr):
+	case !f.networks.Allows(r.RemoteAddr):
 		rec.Header().Set("Content-Type", "application/json; charset=utf-8")
 		rec.WriteHeader(http.StatusForbidden)
 		_, _ = rec.Write([]byte(`{"error":"this address is not allowed"}`))
 	default:
 		f.Handler.ServeHTTP(rec, r)
 	}
-}
-
-// allowed says whether requests may come from an address. Those of a unix socket always may.
-func (f *Front) allowed(remote string) bool {
-	networks := f.allow.Load()
-	if networks == nil || len(*networks) == 0 {
-		return true
-	}
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return remote == "" || remote == "@"
-	}
-	for _, n := range *networks {
-		if n.Contains(at.Addr().Unmap().WithZone("")) {
-			return true
-		}
-	}
-	return false
 }
 
 // note writes the request's line. Of the query it has only what is no secret.

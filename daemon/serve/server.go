@@ -40,12 +40,9 @@ const freshFor = 300 * time.Millisecond
 
 // Open listens. Requests wait until Serve.
 func (s *Server) Open() error {
-	l, err := listen(s.Listen)
+	l, err := Listen(s.Name, s.Listen, s.MaxConnections)
 	if err != nil {
-		return fmt.Errorf("serve: listen for %s on %s: %w", s.Name, s.Listen, err)
-	}
-	if s.MaxConnections > 0 {
-		l = &bounded{Listener: l, free: make(chan struct{}, s.MaxConnections), closed: make(chan struct{})}
+		return err
 	}
 	s.listener = l
 	s.server = &http.Server{
@@ -109,6 +106,19 @@ func (s *Server) closeFresh() {
 
 // Close ends a Server that was opened and not served.
 func (s *Server) Close() error { return s.listener.Close() }
+
+// Listen opens a listener of a name on host:port, unix:/path or systemd:NAME. While most connections are open, further
+// ones wait in the kernel; 0 is no bound.
+func Listen(name, at string, most int) (net.Listener, error) {
+	l, err := listen(at)
+	if err != nil {
+		return nil, fmt.Errorf("serve: listen for %s on %s: %w", name, at, err)
+	}
+	if most > 0 {
+		l = &bounded{Listener: l, free: make(chan struct{}, most), closed: make(chan struct{})}
+	}
+	return l, nil
+}
 
 func listen(at string) (net.Listener, error) {
 	if name, ok := strings.CutPrefix(at, "systemd:"); ok {

@@ -1,0 +1,219 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/shuntmq/shunt"
+)
+
+const (
+	maxSearches = 4      // at once; further ones wait
+	maxLooks    = 16     // of a search at once
+	maxSearched = 10_000 // channels of a search
+	endTries    = 3      // for a job that moves meanwhile
+)
+
+var (
+	// ErrNotLeased says that a job is there, and nobody has it under a lease.
+	ErrNotLeased = errors.New("topics: the job is not leased")
+	// ErrSeveral says that several topics have a job of that id.
+	ErrSeveral = errors.New("topics: several topics have a job of that id: which one is meant is not known")
+)
+
+// Place is where a job is, and what is known of it.
+type Place struct {
+	Ref    shunt.Ref
+	Status shunt.Status
+}
+
+// over says that nothing of the job lives.
+func (p *Place) over() bool {
+	return p.Status.State == shunt.StateDone || p.Status.State == shunt.StateDead
+}
+
+// searches are slots for searches through all channels.
+type searches struct {
+	once sync.Once
+	free chan struct{}
+}
+
+func (s *searches) begin(ctx context.Context) error {
+	s.once.Do(func() { s.free = make(chan struct{}, maxSearches) })
+	select {
+	case s.free <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *searches) end() { <-s.free }
+
+// In finds a job in one channel. shunt.ErrNotFound: it is not there.
+func (t *Topics) In(ctx context.Context, channel, id string) (p Place, err error) {
+	ref, ok := refOf(channel, id)
+	if !ok {
+		return p, shunt.ErrNotFound
+	}
+	p.Ref = ref
+	p.Status, err = t.Queue.Status(ctx, ref)
+	return p, err
+}
+
+// Find finds a job wherever it is: a leased one before one that waits, and that before what is kept of one that is
+// over. shunt.ErrNotFound: there is none. A message without an id is found only by the process that has delivered it.
+func (t *Topics) Find(ctx context.Context, id string) (Place, error) {
+	if at := t.hints.of(id); at.channel != "" {
+		p, err := t.In(ctx, at.channel, id)
+		if err == nil && !p.over() || err != nil && !errors.Is(err, shunt.ErrNotFound) {
+			return p, err
+		}
+	}
+	if CheckID(id) != nil {
+		return Place{}, shunt.ErrNotFound
+	}
+	return t.search(ctx, id)
+}
+
+// search asks all channels.
+func (t *Topics) search(ctx context.Context, id string) (Place, error) {
+	if err := t.searches.begin(ctx); err != nil {
+		return Place{}, err
+	}
+	defer t.searches.end()
+	channels, err := t.Queue.Channels(ctx)
+	if err != nil {
+		return Place{}, err
+	}
+	var found findings
+	g, within := errgroup.WithContext(ctx)
+	g.SetLimit(maxLooks)
+	looks := 0
+	for _, channel := range channels {
+		if _, ok := t.Topic(channel); !ok {
+			continue
+		}
+		if looks++; looks > maxSearched {
+			break
+		}
+		g.Go(func() error {
+			p, err := t.In(within, channel, id)
+			switch {
+			case err == nil:
+				found.add(p)
+			case !errors.Is(err, shunt.ErrNotFound):
+				return err
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return Place{}, err
+	}
+	return found.best()
+}
+
+// findings are the places that have an id, by how much they count.
+type findings struct {
+	mu sync.Mutex
+	of [3][]Place // leased, living, over
+}
+
+func (f *findings) add(p Place) {
+	rank := 1
+	switch {
+	case p.Status.State == shunt.StateLeased:
+		rank = 0
+	case p.over():
+		rank = 2
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.of[rank] = append(f.of[rank], p)
+}
+
+func (f *findings) best() (Place, error) {
+	for _, ps := range f.of {
+		switch len(ps) {
+		case 0:
+		case 1:
+			return ps[0], nil
+		default:
+			return Place{}, ErrSeveral
+		}
+	}
+	return Place{}, shunt.ErrNotFound
+}
+
+// Elsewhere says whether this process knows of a living job of that id on another channel. Other processes may know of
+// one: an id is sure to be the only one on its channel alone.
+func (t *Topics) Elsewhere(ctx context.Context, id, channel string) (bool, error) {
+	at := t.hints.of(id)
+	if at.channel == "" || at.channel == channel {
+		return false, nil
+	}
+	p, err := t.In(ctx, at.channel, id)
+	if errors.Is(err, shunt.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && !p.over(), err
+}
+
+// Ack acks a job that is leased, whoever has pulled it and whoever says so. before, if any, is called with it first.
+// ErrNotLeased: it is there, as the Place says, and not leased. shunt.ErrNotFound: it is not there.
+func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt.Leased)) (Place, error) {
+	at, sent := t.hints.of(id), false // sent: an ack whose reply was lost
+	if at.receipt != "" && (channel == "" || channel == at.channel) {
+		l, err := t.Queue.Leased(ctx, at.receipt)
+		if err == nil {
+			err = ack(ctx, l, before)
+		}
+		if err == nil {
+			t.hints.drop(id, at)
+			return Place{}, nil
+		}
+		sent = errors.Is(err, shunt.ErrUnconfirmed)
+	}
+	for range endTries {
+		p, err := t.find(ctx, id, channel)
+		if sent && errors.Is(err, shunt.ErrNotFound) {
+			return p, nil
+		}
+		if err != nil {
+			return p, err
+		}
+		if p.Status.State != shunt.StateLeased {
+			return p, ErrNotLeased
+		}
+		l, err := t.Queue.LeasedBy(ctx, p.Ref)
+		if err == nil {
+			err = ack(ctx, l, before)
+		}
+		switch {
+		case errors.Is(err, shunt.ErrUnconfirmed):
+			sent = true
+		case errors.Is(err, shunt.ErrNotFound), errors.Is(err, shunt.ErrLeaseLost): // it moves
+		default:
+			return p, err
+		}
+	}
+	return Place{}, errors.New("topics: the job moved each time when it was to be acked")
+}
+
+func (t *Topics) find(ctx context.Context, id, channel string) (Place, error) {
+	if channel != "" {
+		return t.In(ctx, channel, id)
+	}
+	return t.Find(ctx, id)
+}
+
+func ack(ctx context.Context, l *shunt.Leased, before func(*shunt.Leased)) error {
+	if before != nil {
+		before(l)
+	}
+	return l.Ack(ctx)
+}
