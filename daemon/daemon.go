@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -19,6 +21,8 @@ import (
 
 	"github.com/shuntmq/shunt/daemon/access"
 	"github.com/shuntmq/shunt/daemon/config"
+	"github.com/shuntmq/shunt/daemon/delayq"
+	"github.com/shuntmq/shunt/daemon/gmq"
 	"github.com/shuntmq/shunt/daemon/lmstfy"
 	"github.com/shuntmq/shunt/daemon/serve"
 )
@@ -36,15 +40,29 @@ type Daemon struct {
 	access    *access.Store
 	api       *lmstfy.API
 	admin     *lmstfy.Admin
+	gmq       *gmq.Server // nil: it is off
+	delayq    *delayq.API // nil: it is off
 	accessLog atomic.Bool
 	stopping  atomic.Bool
 
 	mu      sync.Mutex // guards what follows, and the fields above until they are set
 	set     bool
-	fronts  map[string]*serve.Front
+	fronts  map[string]allower
 	certs   map[string]*serve.Certificate
 	current config.Config
 }
+
+// server is a listener with what it serves.
+type server interface {
+	Open() error
+	Addr() net.Addr
+	Serve() error
+	Shutdown(context.Context) error
+	Close() error
+}
+
+// allower is what has a list of networks.
+type allower interface{ Allow([]netip.Prefix) }
 
 // errEnded is why the parts end when Run's context has ended.
 var errEnded = errors.New("daemon: ended")
@@ -84,7 +102,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 }
 
 // serve runs all parts. The upkeep goes on until the last request has ended.
-func (d *Daemon) serve(ctx context.Context, servers []*serve.Server) error {
+func (d *Daemon) serve(ctx context.Context, servers []server) error {
 	parts, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errEnded)
 	g, failed := errgroup.WithContext(parts)
@@ -106,6 +124,9 @@ func (d *Daemon) serve(ctx context.Context, servers []*serve.Server) error {
 		d.notify("STOPPING=1")
 		d.Log.Info("shuntd stops", "waiting", d.api.Waiting(), "grace", d.Config.Grace)
 		d.api.Stop()
+		if d.delayq != nil {
+			d.delayq.Stop()
+		}
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.Config.Grace)
 		defer cancel()
 		var all errgroup.Group
@@ -120,6 +141,7 @@ func (d *Daemon) serve(ctx context.Context, servers []*serve.Server) error {
 	})
 	api, admin := servers[0].Addr().String(), servers[1].Addr().String()
 	d.Log.Info("shuntd serves", "api", api, "admin", admin, "version", d.Build.Version, "pid", os.Getpid())
+	d.warnOfAdapters()
 	d.notify("READY=1")
 	if d.Serving != nil {
 		d.Serving(api, admin)
@@ -137,7 +159,7 @@ func (d *Daemon) notify(state string) {
 }
 
 // assemble makes the handlers and their servers, api first.
-func (d *Daemon) assemble() ([]*serve.Server, error) {
+func (d *Daemon) assemble() ([]server, error) {
 	c := &d.Config
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -153,7 +175,7 @@ func (d *Daemon) assemble() ([]*serve.Server, error) {
 	}
 	registry.MustRegister(&gauges{d: d})
 	d.accessLog.Store(c.Log.Access)
-	d.fronts, d.certs = make(map[string]*serve.Front), make(map[string]*serve.Certificate)
+	d.fronts, d.certs = make(map[string]allower), make(map[string]*serve.Certificate)
 	api, err := d.server("api", &c.API, d.api.Handler())
 	if err != nil {
 		return nil, err
@@ -162,10 +184,14 @@ func (d *Daemon) assemble() ([]*serve.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	more, err := d.adapters(registry)
+	if err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	d.set, d.current = true, d.Config
 	d.mu.Unlock()
-	return []*serve.Server{api, admin}, nil
+	return append([]server{api, admin}, more...), nil
 }
 
 func (d *Daemon) server(name string, at *config.Listener, h http.Handler) (*serve.Server, error) {

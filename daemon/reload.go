@@ -31,10 +31,12 @@ func (d *Daemon) Reload(c config.Config) error {
 	d.accessLog.Store(c.Log.Access)
 	errs = append(errs, d.api.SetLimits(limits(&c)))
 	d.admin.SetAccounts(maps.Clone(c.Admin.Accounts))
-	for name, at := range map[string]*config.Listener{"api": &c.API, "admin": &c.Admin.Listener} {
+	gmqAt, delayqAt := c.GMQ.Listener(), c.Delayq.Listener()
+	for name, at := range map[string]*config.Listener{"api": &c.API, "admin": &c.Admin.Listener, "gmq": &gmqAt,
+		"delayq": &delayqAt} {
 		networks, err := at.Prefixes()
-		if err == nil {
-			d.fronts[name].Allow(networks)
+		if front := d.fronts[name]; front != nil && err == nil {
+			front.Allow(networks)
 		}
 		errs = append(errs, err)
 		if cert := d.certs[name]; cert != nil {
@@ -53,8 +55,10 @@ func needRestart(old, now config.Config) (keys []string) {
 	taken := func(c *config.Config) {
 		c.Log.Level, c.Log.Access = "", false
 		l := &c.Limits
-		l.MaxBody, l.MaxBodies, l.BodyTimeout, l.MaxWait, l.MaxWaiting = 0, 0, 0, 0, 0
-		c.API.Allow, c.Admin.Allow, c.Admin.Accounts = nil, nil, nil
+		if l.MaxWait = 0; !old.GMQ.On() && !old.Delayq.On() { // which keep those with which they began
+			l.MaxBody, l.MaxBodies, l.BodyTimeout, l.MaxWaiting = 0, 0, 0, 0
+		}
+		c.API.Allow, c.Admin.Allow, c.GMQ.Allow, c.Delayq.Allow, c.Admin.Accounts = nil, nil, nil, nil, nil
 	}
 	taken(&old)
 	taken(&now)

@@ -10,11 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/shuntmq/shunt"
 )
@@ -26,6 +29,8 @@ type Config struct {
 
 	API      Listener        `key:"api"`
 	Admin    Admin           `key:"admin"`
+	GMQ      Adapter         `key:"gmq"`
+	Delayq   Adapter         `key:"delayq"`
 	Log      Log             `key:"log"`
 	Limits   Limits          `key:"limits"`
 	Defaults Defaults        `key:"defaults"`
@@ -48,6 +53,20 @@ type Admin struct {
 	Pool     string            `key:"pool" default:"default" help:"pool whose Redis keeps tokens and limits"`
 	Open     bool              `key:"open" help:"ask for no tokens: for development"`
 }
+
+// Adapter is the listener of a protocol that has no tokens. Whoever reaches it may use all channels of its prefix.
+type Adapter struct {
+	Listen string   `key:"listen" help:"as of api; empty: off; without tokens, so beyond loopback it wants allow"`
+	Allow  []string `key:"allow" help:"addresses and CIDRs that may connect; empty: all that reach it"`
+	Pool   string   `key:"pool" default:"default" help:"pool whose channels it serves"`
+	Prefix string   `key:"prefix" help:"of its channels, such as \"gmq/\"; empty: a topic is a channel"`
+}
+
+// On says whether it is served.
+func (a *Adapter) On() bool { return a.Listen != "" }
+
+// Listener is where it listens, and for whom.
+func (a *Adapter) Listener() Listener { return Listener{Listen: a.Listen, Allow: a.Allow} }
 
 // Log is what is written to standard error.
 type Log struct {
@@ -117,8 +136,9 @@ func (c *Config) Validate() error {
 	oneOf("checks", c.Checks, "warn", "fail", "off")
 	c.API.check("api", check)
 	c.Admin.check("admin", check)
-	same := c.API.Listen == c.Admin.Listen && c.API.Listen != "" && !strings.HasSuffix(c.API.Listen, ":0")
-	check(!same, "admin.listen", "%q is that of api.listen, too", c.Admin.Listen)
+	c.checkAdapter("gmq", &c.GMQ, check)
+	c.checkAdapter("delayq", &c.Delayq, check)
+	c.checkListens(check)
 	for user, password := range c.Admin.Accounts {
 		check(user != "" && password != "" && !strings.Contains(user, ":"), "admin.accounts",
 			"%.40q: want a name without colon, and a password", user)
@@ -144,6 +164,50 @@ func (c *Config) Validate() error {
 	check(d.TTL == 0 || d.TTL >= d.Delay, "defaults.ttl", "%d is shorter than defaults.delay", d.TTL)
 	c.checkPools(check)
 	return errors.Join(errs...)
+}
+
+// checkListens says which listeners are at one place.
+func (c *Config) checkListens(check func(ok bool, key, format string, args ...any)) {
+	met := make(map[string]string)
+	for _, l := range []struct{ key, at string }{{"api.listen", c.API.Listen}, {"admin.listen", c.Admin.Listen},
+		{"gmq.listen", c.GMQ.Listen}, {"delayq.listen", c.Delayq.Listen}} {
+		first, same := met[l.at]
+		check(!same || l.at == "" || strings.HasSuffix(l.at, ":0"), l.key, "%q is that of %s, too", l.at, first)
+		met[l.at] = l.key
+	}
+}
+
+// maxPrefix leaves half of a channel's name to the topic.
+const maxPrefix = 100
+
+func (c *Config) checkAdapter(at string, a *Adapter, check func(ok bool, key, format string, args ...any)) {
+	plain := len(a.Prefix) <= maxPrefix && utf8.ValidString(a.Prefix) && !strings.ContainsFunc(a.Prefix,
+		func(r rune) bool { return r == '{' || r == '}' || unicode.IsSpace(r) || unicode.IsControl(r) })
+	check(plain, at+".prefix", "%.40q: want up to %d bytes without braces, blanks and control characters", a.Prefix,
+		maxPrefix)
+	l := a.Listener()
+	_, err := l.Prefixes()
+	check(err == nil, at+".allow", "%v", err)
+	if !a.On() {
+		return
+	}
+	check(len(a.Allow) > 0 || isLocal(a.Listen), at+".listen", "%.60q can be reached from beyond this machine, and the "+
+		"protocol has no tokens: want a loopback address, or %s.allow", a.Listen, at)
+	_, ok := c.Pools[a.Pool]
+	check(ok || len(c.Pools) == 0, at+".pool", "there is no pool %.40q", a.Pool)
+}
+
+// isLocal says whether only this machine reaches a listener.
+func isLocal(at string) bool {
+	if strings.HasPrefix(at, "unix:") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(at)
+	if err != nil {
+		return false // one of systemd's may be anywhere
+	}
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
 func (c *Config) checkPools(check func(ok bool, key, format string, args ...any)) {

@@ -100,6 +100,13 @@ level = 3
 tries = 0
 ttl = 5
 delay = 6
+[gmq]
+listen = ":9503"
+prefix = "a b"
+pool = "fifth"
+[delayq]
+listen = "127.0.0.1:9503"
+allow = ["y"]
 [pools.default]
 redis = "redis://ann:hunter2@localhost:x/y?z=1"
 [pools.second]
@@ -128,6 +135,8 @@ pool = "fourth"
 		`pools.second.redis: it is missing`, `pools.th ird: a pool's name has`, `admin.pool: there is no pool "fourth"`,
 		`admin.accounts: "a:b": want a name`, `environment SHUNTD_LIMITS_MAXBODY: there is no such key`,
 		`environment SHUNTD_LOG_ACCESS: perhaps: want true or false`, `argument "word": want flags`, `argument "-"`,
+		`gmq.listen: ":9503" can be reached from beyond this machine, and the protocol has no tokens`,
+		`gmq.prefix: "a b": want up to 100 bytes`, `gmq.pool: there is no pool "fifth"`, `delayq.allow: "y": want an`,
 		`flag -limits.max_waitin: there is no such key: is it limits.max_waiting?`, `flag -grace: its value is missing`,
 	} {
 		if !strings.Contains(text, want) {
@@ -198,5 +207,26 @@ func TestExample(t *testing.T) {
 		if at == nil && k.Name != "admin.accounts.NAME" {
 			t.Errorf("%s is not there", k.Name)
 		}
+	}
+}
+
+// A protocol without tokens is local, or has a list of networks.
+func TestAdapters(t *testing.T) {
+	t.Parallel()
+	for listen, ok := range map[string]bool{
+		"": true, "127.0.0.1:9503": true, "127.8.8.8:1": true, "[::1]:9503": true, "localhost:1": true, "unix:/run/gmq": true,
+		":9503": false, "0.0.0.0:9503": false, "192.0.2.1:9503": false, "[::]:9503": false, "systemd:gmq": false,
+		"localhost.example.org:1": false, "9503": false, "127.0.0.1:7777": false,
+	} {
+		for _, at := range []string{"gmq", "delayq"} {
+			_, err := load(t, least, Source{Args: []string{"-" + at + ".listen=" + listen}})
+			if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), at+".listen: ") {
+				t.Errorf("%s on %q: %v", at, listen, err)
+			}
+		}
+	}
+	c, err := load(t, least, Source{Args: []string{"-gmq.listen=:9503", "-gmq.allow=10.0.0.0/8", "-gmq.prefix=gmq/"}})
+	if err != nil || !c.GMQ.On() || c.Delayq.On() || c.GMQ.Pool != "default" {
+		t.Errorf("%+v %v", c, err)
 	}
 }

@@ -46,7 +46,7 @@ type conn struct {
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{s: s, nc: nc, busy: make(chan struct{}, s.Limits.MaxCalls)}
 	c.pops, c.leave = context.WithCancelCause(s.life)
-	c.frames = frames{from: nc, most: s.Limits.MaxRequest, budget: &s.budget, begun: c.await}
+	c.frames = frames{from: nc, most: s.Limits.maxRequest(), budget: &s.budget, begun: c.await}
 	return c
 }
 

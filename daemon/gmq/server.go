@@ -18,7 +18,7 @@ import (
 
 // Limits bound what clients may cost. Zero fields are the defaults.
 type Limits struct {
-	MaxRequest     int           // bytes of a request: default 2 MiB, at most 128 MiB
+	MaxBody        int           // bytes of a job: default 1 MiB, at most 64 MiB; a request may have twice as many
 	MaxBytes       int64         // of all requests that are read or handled at once: default 256 MiB; beyond: an error
 	MaxConnections int           // open at once: default 20,000; further ones wait
 	MaxCalls       int           // pushes and acks of a connection at once: default 64; further ones wait to be read
@@ -29,8 +29,8 @@ type Limits struct {
 	IdleTimeout    time.Duration // of a connection without requests: default 10 min
 }
 
-// maxRequest is the most that Limits.MaxRequest may be.
-const maxRequest = 128 << 20
+// maxRequest bounds a request: its job may be twice as long in JSON, and has names beside.
+func (l *Limits) maxRequest() int { return 2*l.MaxBody + 64<<10 }
 
 // Validate says all that is wrong with the limits.
 func (l *Limits) Validate() error {
@@ -40,8 +40,7 @@ func (l *Limits) Validate() error {
 			errs = append(errs, fmt.Errorf("gmq: Limits."+format, args...))
 		}
 	}
-	check(l.MaxRequest >= 0 && l.MaxRequest <= maxRequest, "MaxRequest is %d: want up to 128 MiB, or 0 for 2 MiB",
-		l.MaxRequest)
+	check(l.MaxBody >= 0 && l.MaxBody <= 64<<20, "MaxBody is %d: want up to 64 MiB, or 0 for 1 MiB", l.MaxBody)
 	for _, n := range []int64{l.MaxBytes, int64(l.MaxConnections), int64(l.MaxCalls), int64(l.MaxPops),
 		int64(l.MaxWaiting), int64(l.RequestTimeout), int64(l.WriteTimeout), int64(l.IdleTimeout)} {
 		check(n >= 0, "one is %d: want a positive number, or 0 for the default", n)
@@ -50,7 +49,7 @@ func (l *Limits) Validate() error {
 }
 
 func (l *Limits) setDefaults() {
-	l.MaxRequest, l.MaxBytes = cmp.Or(l.MaxRequest, 2<<20), cmp.Or(l.MaxBytes, 256<<20)
+	l.MaxBody, l.MaxBytes = cmp.Or(l.MaxBody, 1<<20), cmp.Or(l.MaxBytes, 256<<20)
 	l.MaxConnections, l.MaxWaiting = cmp.Or(l.MaxConnections, 20_000), cmp.Or(l.MaxWaiting, 10_000)
 	l.MaxCalls, l.MaxPops = cmp.Or(l.MaxCalls, 64), cmp.Or(l.MaxPops, 64)
 	l.RequestTimeout = cmp.Or(l.RequestTimeout, 10*time.Second)

@@ -94,7 +94,7 @@ func label(method string) string {
 
 func cut(s string, n int) string {
 	if len(s) > n {
-		return s[:n] + "…"
+		return strings.ToValidUTF8(s[:n], "") + "…"
 	}
 	return s
 }
@@ -144,6 +144,8 @@ func (c *conn) enqueue(j *job) error {
 		return errNoID
 	case j.topic == "":
 		return errNoTopic
+	case len(j.body) > c.s.Limits.MaxBody:
+		return errLarge
 	}
 	if err := topics.CheckID(j.id); err != nil {
 		return fmt.Errorf("job.id is wrong: %w", err)

@@ -179,7 +179,7 @@ func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt
 		sent = errors.Is(err, shunt.ErrUnconfirmed)
 	}
 	for range endTries {
-		p, err := t.find(ctx, id, channel)
+		p, err := t.At(ctx, id, channel)
 		if sent && errors.Is(err, shunt.ErrNotFound) {
 			return p, nil
 		}
@@ -204,7 +204,8 @@ func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt
 	return Place{}, errors.New("topics: the job moved each time when it was to be acked")
 }
 
-func (t *Topics) find(ctx context.Context, id, channel string) (Place, error) {
+// At is Find where no channel is given, else In.
+func (t *Topics) At(ctx context.Context, id, channel string) (Place, error) {
 	if channel != "" {
 		return t.In(ctx, channel, id)
 	}

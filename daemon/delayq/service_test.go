@@ -1,0 +1,397 @@
+package delayq
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/topics"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// site is an API of a test, whose topics are the test's own.
+type site struct {
+	t     *testing.T
+	api   *API
+	queue *shunt.Queue
+	http  *httptest.Server
+	log   *buffer
+}
+
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func newSite(t *testing.T, change ...func(*API)) *site {
+	t.Helper()
+	pool, err := shunt.NewPool(redistest.Shared(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, queue: &shunt.Queue{Pool: pool, Quiet: true}, log: new(buffer)}
+	if err := s.queue.Upkeep(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	s.api = &API{Topics: &topics.Topics{Queue: s.queue, Prefix: redistest.Name(t) + "/"},
+		Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	for _, f := range change {
+		f(s.api)
+	}
+	if err := s.api.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	s.http = httptest.NewServer(s.api.Handler())
+	t.Cleanup(func() {
+		s.http.Close()
+		http.DefaultClient.CloseIdleConnections()
+		if err := s.queue.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = pool.Close()
+		if n := s.api.bodies.Held(); n != 0 {
+			t.Errorf("%d bytes are held", n)
+		}
+	})
+	return s
+}
+
+func (s *site) do(method, path, body string, headers ...string) (code, info, data string) {
+	s.t.Helper()
+	r, err := http.NewRequest(method, s.http.URL+"/delayq/"+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	var got map[string]string
+	if err != nil || json.Unmarshal(text, &got) != nil || len(got) != 3 || res.StatusCode != 200 ||
+		res.Header.Get("Content-Type") != "application/json; charset=UTF-8" {
+		s.t.Fatalf("%s %s: %d %s %v", method, path, res.StatusCode, text, err)
+	}
+	return got["code"], got["info"], got["data"]
+}
+
+// want does a request that goes well.
+func (s *site) want(path, body string) string {
+	s.t.Helper()
+	code, info, data := s.do("POST", path, body)
+	if code != "0" {
+		s.t.Fatalf("%s %s: %s %s", path, body, code, info)
+	}
+	return data
+}
+
+// refused does one that does not.
+func (s *site) refused(why, path, body string) {
+	s.t.Helper()
+	if code, info, _ := s.do("POST", path, body); code != "1" || !strings.Contains(info, why) {
+		s.t.Errorf("%s %s: %s %s, want %s", path, body, code, info, why)
+	}
+}
+
+func (s *site) job(path, body string) (j job) {
+	s.t.Helper()
+	if err := json.Unmarshal([]byte(s.want(path, body)), &j); err != nil {
+		s.t.Fatal(err)
+	}
+	return j
+}
+
+func (s *site) popped(topic string) (j job) {
+	s.t.Helper()
+	redistest.Until(s.t, 20*time.Second, "a job is ready", func() bool {
+		code, _, data := s.do("GET", "job/pop", `{"topic":"`+topic+`"}`)
+		return code == "0" && json.Unmarshal([]byte(data), &j) == nil
+	})
+	return j
+}
+
+// A job's life: delayed, ready, popped, finished; each is seen by info.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	if data := s.want("ping", ""); data != "PONG" {
+		t.Error(data)
+	}
+	begun := time.Now()
+	added := s.job("job/add", `{"jobid":"1","name":"n","topic":"q","data":"<d>","exectime":0}`)
+	now := begun.Unix()
+	want := job{JobID: "1", Name: "n", Topic: "q", Data: "<d>", AddTime: added.AddTime, ExecTime: added.AddTime + 1, TTR: 20}
+	if added != want || added.AddTime < now || added.AddTime > now+5 {
+		t.Errorf("%+v, want %+v", added, want)
+	}
+	seen := s.job("job/info", `{"jobid":"1"}`)
+	if want.AddTime = seen.AddTime; seen != want {
+		t.Errorf("%+v, want %+v", seen, want)
+	}
+	s.refused("exists", "job/add", `{"jobid":"1","topic":"q"}`)
+	s.refused("exists", "job/add", `{"jobid":"1","topic":"other"}`)
+	s.refused(noJob, "job/pop", `{"topic":"q"}`)
+	got := s.popped("q")
+	want.State, want.Tries, want.PopTime = reserved, 1, got.PopTime
+	if got != want || time.Now().Before(time.Unix(want.ExecTime, 0)) || got.PopTime < want.ExecTime {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if seen := s.job("job/info", `{"jobid":"1","topic":"q"}`); seen.State != reserved || seen.Tries != 1 || seen.PopTime == 0 {
+		t.Errorf("%+v", seen)
+	}
+	for range 2 {
+		if data := s.want("job/finish", `{"jobid":"1"}`); data != "" {
+			t.Error(data)
+		}
+	}
+	seen = s.job("job/info", `{"jobid":"1"}`)
+	if want.State, want.PopTime = finished, seen.PopTime; seen != want {
+		t.Errorf("%+v, want %+v", seen, want)
+	}
+	s.refused("exists", "job/add", `{"jobid":"1","topic":"q"}`)
+	s.refused(noJob, "job/pop", `{"topic":"q"}`)
+}
+
+// What is not finished within its ttr has failed after its last try, and is popped again before it.
+func TestTTR(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t, func(a *API) { a.Tries = 2 })
+	s.want("job/add", `{"jobid":"1","topic":"q","exectime":1,"ttr":1}`)
+	for try := 1; try <= 2; try++ {
+		if j := s.popped("q"); j.Tries != try || j.TTR != 1 {
+			t.Errorf("%+v", j)
+		}
+	}
+	redistest.Until(t, 20*time.Second, "it has failed", func() bool {
+		return s.job("job/info", `{"jobid":"1"}`).State == failed
+	})
+	s.want("job/finish", `{"jobid":"1"}`)
+	s.refused(noSuchJob, "job/info", `{"jobid":"1"}`)
+}
+
+// finish ends jobs that nobody has popped, and one that does not exist is no error.
+func TestFinish(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	later := fmt.Sprint(time.Now().Add(time.Hour).Unix())
+	for i, exec := range []string{"1", later, "-5", "99999999999999"} {
+		id := fmt.Sprint("j", i)
+		s.want("job/add", `{"jobid":"`+id+`","topic":"q","exectime":`+exec+`}`)
+		s.want("job/finish", `{"jobid":"`+id+`"}`)
+		s.refused(noSuchJob, "job/info", `{"jobid":"`+id+`"}`)
+	}
+	s.refused(noJob, "job/pop", `{"topic":"q"}`)
+	s.want("job/finish", `{"jobid":"unknown"}`)
+	s.want("job/finish", `{"jobid":"unknown","topic":"unknown"}`)
+	large := strings.Repeat("x", keptData+1)
+	s.want("job/add", `{"jobid":"large","topic":"q","exectime":1,"data":"`+large+`"}`)
+	if j := s.popped("q"); j.Data != large {
+		t.Error(len(j.Data))
+	}
+	s.want("job/finish", `{"jobid":"large"}`)
+	if j := s.job("job/info", `{"jobid":"large"}`); j.State != finished || j.Data != "" {
+		t.Errorf("%+v", j)
+	}
+}
+
+// Whatever comes, the answer is 200 and says what is wrong.
+func TestJunk(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t, func(a *API) { a.Limits.MaxBody = 1000 })
+	long := strings.Repeat("x", 300)
+	for _, x := range []struct{ path, body, why string }{
+		{"job/add", "", "wrong parameters"}, {"job/add", "{", "wrong parameters"}, {"job/add", "[]", "wrong parameters"},
+		{"job/add", "5", "wrong parameters"}, {"job/add", "null", "jobid and topic"}, {"job/add", "{}", "jobid and topic"},
+		{"job/add", `{"jobid":"","topic":"q"}`, "jobid and topic"}, {"job/add", `{"jobid":"a"}`, "jobid and topic"},
+		{"job/add", `{"jobid":5,"topic":"q"}`, "wrong parameters"}, {"job/add", "{\"jobid\":\"\xff\"}", "not UTF-8"},
+		{"job/add", `{"jobid":"a","topic":"q","exectime":"1"}`, "wrong parameters"},
+		{"job/add", `{"jobid":"a","topic":"q","exectime":1.5}`, "wrong parameters"},
+		{"job/add", `{"jobid":"a","topic":"q","exectime":99999999999999999999}`, "wrong parameters"},
+		{"job/add", `{"jobid":"a","topic":"a/b"}`, "wrong topic"}, {"job/add", `{"jobid":"a","topic":"a b"}`, "wrong topic"},
+		{"job/add", `{"jobid":"` + long + `","topic":"q"}`, "wrong jobid"},
+		{"job/add", `{"jobid":"serial:a","topic":"q"}`, "wrong jobid"},
+		{"job/add", `{"jobid":"a","topic":"` + long + `"}`, "wrong topic"},
+		{"job/add", `{"jobid":"a","topic":"q","name":"` + strings.Repeat("x", maxName+1) + `"}`, "wrong name"},
+		{"job/add", `{"jobid":"a","topic":"q","data":"` + strings.Repeat("x", 1001) + `"}`, "too large"},
+		{"job/add", strings.Repeat("x", 100_000), "too large"},
+		{"job/pop", "", "wrong parameters"}, {"job/pop", "{}", "topic is required"}, {"job/pop", `{"topic":"{"}`, "wrong topic"},
+		{"job/pop", `{"topic":["q"]}`, "wrong parameters"},
+		{"job/finish", "{}", "jobid is required"}, {"job/finish", `{"jobid":"a","topic":"/"}`, "wrong topic"},
+		{"job/info", "{}", "jobid is required"}, {"job/info", `{"jobid":"` + long + `"}`, noSuchJob},
+		{"job/info", `{"jobid":"a","topic":" "}`, "wrong topic"}, {"job/info", `{"jobid":"a","topic":"q"}`, noSuchJob},
+		{"job/nothing", "{}", "no such route"}, {"", "", "no such route"}, {"job/add/", "{}", "no such route"},
+	} {
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH"} {
+			if code, info, _ := s.do(method, x.path, x.body); code != "1" || !strings.Contains(info, x.why) {
+				t.Errorf("%s %s %.60s: %s %s, want %s", method, x.path, x.body, code, info, x.why)
+			}
+		}
+	}
+	if log := s.log.String(); log != "" {
+		t.Error(log)
+	}
+}
+
+// A page that is open in a browser does nothing; nor does what has no body in its answer take a job.
+func TestBrowsers(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	s.want("job/add", `{"jobid":"1","topic":"q","exectime":1}`)
+	for _, header := range []string{"Origin", "Sec-Fetch-Site"} {
+		for _, path := range []string{"ping", "job/add", "job/pop", "job/finish"} {
+			if code, _, _ := s.do("POST", path, `{"jobid":"1","topic":"q"}`, header, "x"); code != "1" {
+				t.Errorf("%s %s", header, path)
+			}
+		}
+	}
+	res, err := http.Head(s.http.URL + "/delayq/job/pop")
+	if err != nil || res.StatusCode != 200 {
+		t.Error(res, err)
+	}
+	s.api.Stop()
+	s.refused(noJob, "job/pop", `{"topic":"q"}`)
+	if n := s.count("q", shunt.StateLeased); n != 0 {
+		t.Error(n)
+	}
+}
+
+func (s *site) count(topic string, state shunt.State) int {
+	s.t.Helper()
+	stats, err := s.queue.Stats(context.Background(), s.api.Topics.Prefix+topic)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return stats[state].Count
+}
+
+// unwritable is an answer that the client cannot have.
+type unwritable struct{ *httptest.ResponseRecorder }
+
+func (unwritable) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// What could not be handed over is taken next, and no try is counted.
+func TestNotWritten(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	s.want("job/add", `{"jobid":"1","topic":"q","exectime":1}`)
+	redistest.Until(t, 20*time.Second, "it is ready", func() bool { return s.count("q", shunt.StatePrepare) == 1 })
+	r := httptest.NewRequest("GET", "/delayq/job/pop", strings.NewReader(`{"topic":"q"}`))
+	s.api.serve(unwritable{httptest.NewRecorder()}, r)
+	if j := s.popped("q"); j.Tries != 1 {
+		t.Errorf("%+v", j)
+	}
+}
+
+// Half and slow bodies end, and add nothing.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t, func(a *API) { a.Limits.BodyTimeout = 200 * time.Millisecond })
+	for _, half := range []bool{false, true} {
+		c, err := net.Dial("tcp", s.http.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		text := "POST /delayq/job/add HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + `{"jobid":"1","topic":"q"`
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		if half {
+			_ = c.(*net.TCPConn).CloseWrite()
+		}
+		got, _ := io.ReadAll(c) // a reset is an answer, too
+		if !strings.HasPrefix(string(got), "HTTP/1.1 200 ") || !strings.Contains(string(got), "could not be read") {
+			t.Errorf("%q", got)
+		}
+		_ = c.Close()
+	}
+	s.refused(noSuchJob, "job/info", `{"jobid":"1"}`)
+}
+
+// 1,000 jobs through 8 clients: nothing is lost or doubled.
+func TestThousand(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	const clients, each = 8, 125
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	seen := make(map[string]int)
+	for i := range clients {
+		all.Go(func() {
+			for n := range each {
+				if code, info, _ := s.do("POST", "job/add", fmt.Sprintf(`{"jobid":"%d-%d","topic":"q","exectime":1}`, i, n)); code != "0" {
+					t.Error(info)
+				}
+			}
+			for {
+				var j job
+				code, info, data := s.do("POST", "job/pop", `{"topic":"q"}`)
+				if code != "0" {
+					mu.Lock()
+					n := len(seen)
+					mu.Unlock()
+					if info != noJob || n == clients*each || t.Failed() {
+						return
+					}
+					continue
+				}
+				if err := json.Unmarshal([]byte(data), &j); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				seen[j.JobID]++
+				mu.Unlock()
+				if code, info, _ := s.do("POST", "job/finish", `{"jobid":"`+j.JobID+`"}`); code != "0" {
+					t.Error(info)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("%s: %d times", id, n)
+		}
+	}
+	if len(seen) != clients*each || s.count("q", shunt.StateLeased) != 0 {
+		t.Errorf("%d of %d", len(seen), clients*each)
+	}
+}

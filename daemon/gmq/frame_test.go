@@ -1,0 +1,107 @@
+package gmq
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/shuntmq/shunt/daemon/serve"
+)
+
+// pieces gives a text in pieces of a length.
+type pieces struct {
+	text []byte
+	n    int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.text) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), p.n)], p.text)
+	p.text = p.text[n:]
+	return n, nil
+}
+
+// framed are the objects of a text, and how it ends.
+func framed(text []byte, most, piece int) (objects [][]byte, err error) {
+	var budget serve.Budget
+	f := frames{from: &pieces{text, piece}, most: most, budget: &budget, begun: func(bool) error { return nil }}
+	for {
+		object, err := f.next()
+		if err != nil {
+			for _, o := range objects {
+				budget.Return(len(o))
+			}
+			f.close()
+			if n := budget.Held(); n != 0 {
+				return objects, errors.New("bytes are held")
+			}
+			return objects, err
+		}
+		objects = append(objects, object)
+	}
+}
+
+// FuzzLine holds the cutting of requests against encoding/json's, whatever the pieces in which they come, and has every
+// one that comes answered by one line of JSON with its id.
+func FuzzLine(f *testing.F) {
+	for _, seed := range []string{
+		`{"method":"Service.Push","params":[{"id":"1","topic":"q","body":"b","delay":"0","TTR":"60"}],"id":1}`,
+		`{"method":"Service.Pop","params":[["a","b"]],"id":"x"}{"method":"Service.Ack","params":["1"],"id":null}`,
+		"{}\n \r\n{}", `{"a":"}\"{\\"}`, `{]`, `[`, `{"id":{"a":[1,{}]},"method":5}`, "{\"method\":\"\xff\"}", `{"a":`,
+		`{"id":1e400,"params":[[[]]]}`,
+	} {
+		f.Add([]byte(seed), uint8(1))
+		f.Add([]byte(seed), uint8(255))
+	}
+	f.Fuzz(func(t *testing.T, text []byte, piece uint8) {
+		const most = 1000
+		objects, err := framed(text, most, int(piece)+1)
+		whole, errWhole := framed(text, most, 1<<20)
+		if len(objects) != len(whole) || !errors.Is(err, errWhole) && !errors.Is(errWhole, err) {
+			t.Fatalf("%d and %v in pieces, %d and %v at once", len(objects), err, len(whole), errWhole)
+		}
+		d := json.NewDecoder(bytes.NewReader(text))
+		for i, object := range objects {
+			if len(object) > most || !bytes.Equal(object, whole[i]) || object[0] != '{' {
+				t.Fatalf("%q", object)
+			}
+			r, err := parse(object)
+			if errors.Is(err, errNoJSON) {
+				return // where the connection ends
+			}
+			var want json.RawMessage
+			if err := d.Decode(&want); err != nil || !bytes.Equal(want, object) {
+				t.Fatalf("%q, want %q, %v", object, want, err)
+			}
+			answered(t, &r, err)
+		}
+	})
+}
+
+func answered(t *testing.T, r *request, err error) {
+	t.Helper()
+	if err == nil {
+		_, err = argument[map[string]string](r)
+		_, _ = argument[[]string](r)
+		_, _ = argument[string](r)
+	}
+	answer := response{ID: r.ID, Result: r.Method}
+	if err != nil {
+		answer = response{ID: r.ID, Error: err.Error()}
+	}
+	line := answer.line()
+	var got response
+	if bytes.IndexByte(line, '\n') != len(line)-1 || json.Unmarshal(line, &got) != nil {
+		t.Fatalf("%q", line)
+	}
+	if r.ID != nil {
+		var a, b bytes.Buffer
+		if json.Compact(&a, *r.ID) != nil || json.Compact(&b, *got.ID) != nil || r.ID == nil != (got.ID == nil) {
+			t.Fatalf("%q", line)
+		}
+	}
+}
