@@ -32,11 +32,16 @@ func (d *Daemon) adapters(registry prometheus.Registerer) (all []server, err err
 		if tries > maxTries {
 			tries = -1
 		}
-		d.delayq = &delayq.API{Topics: &topics.Topics{Queue: p.queue, Prefix: c.Delayq.Prefix}, Tries: tries,
-			Ping: func(ctx context.Context) error { return p.ping(context.WithoutCancel(ctx)) }, // others get its answer, too
+		d.delayq = &delayq.API{
+			Topics: &topics.Topics{Queue: p.queue, Prefix: c.Delayq.Prefix},
+			Tries:  tries,
+			// Others get the answer of this ping, too.
+			Ping: func(ctx context.Context) error { return p.ping(context.WithoutCancel(ctx)) },
 			Limits: delayq.Limits{MaxBody: int64(c.Limits.MaxBody), MaxBodies: int64(c.Limits.MaxBodies),
 				BodyTimeout: c.Limits.BodyTimeout},
-			Metrics: delayq.NewMetrics(registry), Log: d.Log}
+			Metrics: delayq.NewMetrics(registry),
+			Log:     d.Log,
+		}
 		if err := d.delayq.Validate(); err != nil {
 			return nil, err
 		}
@@ -78,7 +83,7 @@ func (d *Daemon) warnOfAdapters() {
 		if allowed == "" {
 			allowed = "all that reach it"
 		}
-		d.Log.Warn("THIS PROTOCOL HAS NO TOKENS: whoever reaches it may use all channels of its prefix", "protocol", name,
-			"listen", a.Listen, "allow", allowed, "pool", a.Pool, "prefix", a.Prefix)
+		d.Log.Warn("THIS PROTOCOL HAS NO TOKENS: whoever reaches it may use all channels of its prefix",
+			"protocol", name, "listen", a.Listen, "allow", allowed, "pool", a.Pool, "prefix", a.Prefix)
 	}
 }

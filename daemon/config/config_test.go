@@ -214,9 +214,10 @@ func TestExample(t *testing.T) {
 func TestAdapters(t *testing.T) {
 	t.Parallel()
 	for listen, ok := range map[string]bool{
-		"": true, "127.0.0.1:9503": true, "127.8.8.8:1": true, "[::1]:9503": true, "localhost:1": true, "unix:/run/gmq": true,
-		":9503": false, "0.0.0.0:9503": false, "192.0.2.1:9503": false, "[::]:9503": false, "systemd:gmq": false,
-		"localhost.example.org:1": false, "9503": false, "127.0.0.1:7777": false,
+		"": true, "127.0.0.1:9503": true, "127.8.8.8:1": true, "[::1]:9503": true, "localhost:1": true,
+		"unix:/run/gmq": true,
+		":9503":         false, "0.0.0.0:9503": false, "192.0.2.1:9503": false, "[::]:9503": false,
+		"systemd:gmq": false, "localhost.example.org:1": false, "9503": false, "127.0.0.1:7777": false,
 	} {
 		for _, at := range []string{"gmq", "delayq"} {
 			_, err := load(t, least, Source{Args: []string{"-" + at + ".listen=" + listen}})

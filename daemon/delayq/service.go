@@ -128,7 +128,7 @@ func (a *API) pop(c *call) {
 func (a *API) release(c *call, l *shunt.Leased) {
 	a.Metrics.release()
 	if err := a.Topics.Release(c.r.Context(), l); err != nil {
-		a.Log.Error("delayq: failed", "what", "release what could not be handed over", "channel", l.Channel, "error", err)
+		a.Log.Error("delayq: failed", "what", "release what was not handed over", "channel", l.Channel, "error", err)
 	}
 }
 

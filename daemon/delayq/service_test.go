@@ -1,13 +1,10 @@
 package delayq
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,129 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/daemon/topics"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
-
-// site is an API of a test, whose topics are the test's own.
-type site struct {
-	t     *testing.T
-	api   *API
-	queue *shunt.Queue
-	http  *httptest.Server
-	log   *buffer
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-func newSite(t *testing.T, change ...func(*API)) *site {
-	t.Helper()
-	pool, err := shunt.NewPool(redistest.Shared(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &site{t: t, queue: &shunt.Queue{Pool: pool, Quiet: true}, log: new(buffer)}
-	if err := s.queue.Upkeep(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	s.api = &API{Topics: &topics.Topics{Queue: s.queue, Prefix: redistest.Name(t) + "/"},
-		Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(s.log, nil))}
-	for _, f := range change {
-		f(s.api)
-	}
-	if err := s.api.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	s.http = httptest.NewServer(s.api.Handler())
-	t.Cleanup(func() {
-		s.http.Close()
-		http.DefaultClient.CloseIdleConnections()
-		if err := s.queue.Close(); err != nil {
-			t.Error(err)
-		}
-		_ = pool.Close()
-		if n := s.api.bodies.Held(); n != 0 {
-			t.Errorf("%d bytes are held", n)
-		}
-	})
-	return s
-}
-
-func (s *site) do(method, path, body string, headers ...string) (code, info, data string) {
-	s.t.Helper()
-	r, err := http.NewRequest(method, s.http.URL+"/delayq/"+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	var got map[string]string
-	if err != nil || json.Unmarshal(text, &got) != nil || len(got) != 3 || res.StatusCode != 200 ||
-		res.Header.Get("Content-Type") != "application/json; charset=UTF-8" {
-		s.t.Fatalf("%s %s: %d %s %v", method, path, res.StatusCode, text, err)
-	}
-	return got["code"], got["info"], got["data"]
-}
-
-// want does a request that goes well.
-func (s *site) want(path, body string) string {
-	s.t.Helper()
-	code, info, data := s.do("POST", path, body)
-	if code != "0" {
-		s.t.Fatalf("%s %s: %s %s", path, body, code, info)
-	}
-	return data
-}
-
-// refused does one that does not.
-func (s *site) refused(why, path, body string) {
-	s.t.Helper()
-	if code, info, _ := s.do("POST", path, body); code != "1" || !strings.Contains(info, why) {
-		s.t.Errorf("%s %s: %s %s, want %s", path, body, code, info, why)
-	}
-}
-
-func (s *site) job(path, body string) (j job) {
-	s.t.Helper()
-	if err := json.Unmarshal([]byte(s.want(path, body)), &j); err != nil {
-		s.t.Fatal(err)
-	}
-	return j
-}
-
-func (s *site) popped(topic string) (j job) {
-	s.t.Helper()
-	redistest.Until(s.t, 20*time.Second, "a job is ready", func() bool {
-		code, _, data := s.do("GET", "job/pop", `{"topic":"`+topic+`"}`)
-		return code == "0" && json.Unmarshal([]byte(data), &j) == nil
-	})
-	return j
-}
 
 // A job's life: delayed, ready, popped, finished; each is seen by info.
 func TestLife(t *testing.T) {
@@ -151,7 +28,8 @@ func TestLife(t *testing.T) {
 	begun := time.Now()
 	added := s.job("job/add", `{"jobid":"1","name":"n","topic":"q","data":"<d>","exectime":0}`)
 	now := begun.Unix()
-	want := job{JobID: "1", Name: "n", Topic: "q", Data: "<d>", AddTime: added.AddTime, ExecTime: added.AddTime + 1, TTR: 20}
+	want := job{JobID: "1", Name: "n", Topic: "q", Data: "<d>", AddTime: added.AddTime, ExecTime: added.AddTime + 1,
+		TTR: 20}
 	if added != want || added.AddTime < now || added.AddTime > now+5 {
 		t.Errorf("%+v, want %+v", added, want)
 	}
@@ -167,7 +45,8 @@ func TestLife(t *testing.T) {
 	if got != want || time.Now().Before(time.Unix(want.ExecTime, 0)) || got.PopTime < want.ExecTime {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if seen := s.job("job/info", `{"jobid":"1","topic":"q"}`); seen.State != reserved || seen.Tries != 1 || seen.PopTime == 0 {
+	seen = s.job("job/info", `{"jobid":"1","topic":"q"}`)
+	if seen.State != reserved || seen.Tries != 1 || seen.PopTime == 0 {
 		t.Errorf("%+v", seen)
 	}
 	for range 2 {
@@ -234,21 +113,25 @@ func TestJunk(t *testing.T) {
 	s := newSite(t, func(a *API) { a.Limits.MaxBody = 1000 })
 	long := strings.Repeat("x", 300)
 	for _, x := range []struct{ path, body, why string }{
-		{"job/add", "", "wrong parameters"}, {"job/add", "{", "wrong parameters"}, {"job/add", "[]", "wrong parameters"},
-		{"job/add", "5", "wrong parameters"}, {"job/add", "null", "jobid and topic"}, {"job/add", "{}", "jobid and topic"},
+		{"job/add", "", "wrong parameters"}, {"job/add", "{", "wrong parameters"},
+		{"job/add", "[]", "wrong parameters"},
+		{"job/add", "5", "wrong parameters"}, {"job/add", "null", "jobid and topic"},
+		{"job/add", "{}", "jobid and topic"},
 		{"job/add", `{"jobid":"","topic":"q"}`, "jobid and topic"}, {"job/add", `{"jobid":"a"}`, "jobid and topic"},
 		{"job/add", `{"jobid":5,"topic":"q"}`, "wrong parameters"}, {"job/add", "{\"jobid\":\"\xff\"}", "not UTF-8"},
 		{"job/add", `{"jobid":"a","topic":"q","exectime":"1"}`, "wrong parameters"},
 		{"job/add", `{"jobid":"a","topic":"q","exectime":1.5}`, "wrong parameters"},
 		{"job/add", `{"jobid":"a","topic":"q","exectime":99999999999999999999}`, "wrong parameters"},
-		{"job/add", `{"jobid":"a","topic":"a/b"}`, "wrong topic"}, {"job/add", `{"jobid":"a","topic":"a b"}`, "wrong topic"},
+		{"job/add", `{"jobid":"a","topic":"a/b"}`, "wrong topic"},
+		{"job/add", `{"jobid":"a","topic":"a b"}`, "wrong topic"},
 		{"job/add", `{"jobid":"` + long + `","topic":"q"}`, "wrong jobid"},
 		{"job/add", `{"jobid":"serial:a","topic":"q"}`, "wrong jobid"},
 		{"job/add", `{"jobid":"a","topic":"` + long + `"}`, "wrong topic"},
 		{"job/add", `{"jobid":"a","topic":"q","name":"` + strings.Repeat("x", maxName+1) + `"}`, "wrong name"},
 		{"job/add", `{"jobid":"a","topic":"q","data":"` + strings.Repeat("x", 1001) + `"}`, "too large"},
 		{"job/add", strings.Repeat("x", 100_000), "too large"},
-		{"job/pop", "", "wrong parameters"}, {"job/pop", "{}", "topic is required"}, {"job/pop", `{"topic":"{"}`, "wrong topic"},
+		{"job/pop", "", "wrong parameters"}, {"job/pop", "{}", "topic is required"},
+		{"job/pop", `{"topic":"{"}`, "wrong topic"},
 		{"job/pop", `{"topic":["q"]}`, "wrong parameters"},
 		{"job/finish", "{}", "jobid is required"}, {"job/finish", `{"jobid":"a","topic":"/"}`, "wrong topic"},
 		{"job/info", "{}", "jobid is required"}, {"job/info", `{"jobid":"` + long + `"}`, noSuchJob},
@@ -288,15 +171,6 @@ func TestBrowsers(t *testing.T) {
 	if n := s.count("q", shunt.StateLeased); n != 0 {
 		t.Error(n)
 	}
-}
-
-func (s *site) count(topic string, state shunt.State) int {
-	s.t.Helper()
-	stats, err := s.queue.Stats(context.Background(), s.api.Topics.Prefix+topic)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return stats[state].Count
 }
 
 // unwritable is an answer that the client cannot have.
@@ -357,7 +231,8 @@ func TestThousand(t *testing.T) {
 	for i := range clients {
 		all.Go(func() {
 			for n := range each {
-				if code, info, _ := s.do("POST", "job/add", fmt.Sprintf(`{"jobid":"%d-%d","topic":"q","exectime":1}`, i, n)); code != "0" {
+				body := fmt.Sprintf(`{"jobid":"%d-%d","topic":"q","exectime":1}`, i, n)
+				if code, info, _ := s.do("POST", "job/add", body); code != "0" {
 					t.Error(info)
 				}
 			}

@@ -298,7 +298,7 @@ func (c *conn) deliver(r *request, l *shunt.Leased) {
 func (c *conn) release(l *shunt.Leased) {
 	c.s.Metrics.release()
 	if err := c.s.Topics.Release(c.s.life, l); err != nil {
-		c.s.Log.Error("gmq: failed", "what", "release what could not be handed over", "channel", l.Channel, "error", err)
+		c.s.Log.Error("gmq: failed", "what", "release what was not handed over", "channel", l.Channel, "error", err)
 	}
 }
 

@@ -2,8 +2,8 @@ package serve
 
 import "sync/atomic"
 
-// Budget bounds the bytes that all requests of a listener hold together. Its methods may be called by many goroutines at
-// once.
+// Budget bounds the bytes that all requests of a listener hold together. Its methods may be called by many goroutines
+// at once.
 type Budget struct {
 	Most int64 // 0: no bound
 

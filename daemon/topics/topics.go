@@ -32,7 +32,7 @@ var (
 	ErrTopic = errors.New("want a name without slashes, braces, blanks and control characters, of up to 200 bytes " +
 		"with the prefix")
 	// ErrID says that an id is not fit for a message.
-	ErrID = errors.New("want an id of up to 255 bytes that does not begin with serial:")
+	ErrID = errors.New("want an id of up to 255 bytes that does not begin with \"serial:\"")
 )
 
 // Channel is that of a topic.

@@ -1,0 +1,111 @@
+package gmq
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// A client that leaves while it waits costs nothing: no job is taken for it, or what was is back without a count.
+func TestClientGone(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	mine := s.client()
+	for _, ttr := range []string{"60", "0"} {
+		for i := range 20 {
+			c := s.dial().send(`{"method":"Service.Pop","params":[["q"]],"id":1}`)
+			s.until("it waits", func() bool { return s.server.Waiting() == 1 })
+			id := fmt.Sprint(ttr, "-", i)
+			if i%2 == 0 { // a reset
+				_ = c.Conn.(*net.TCPConn).SetLinger(0)
+			}
+			_ = c.Close()
+			s.until("its leaving is seen", func() bool { return s.server.Waiting() == 0 })
+			s.push(mine, "id", id, "topic", "q", "TTR", ttr)
+			job := s.pop(mine, "q")
+			if job["id"] != id || job["consume_num"] != "0" {
+				t.Error(job)
+			}
+			if ttr != "0" && ack(mine, id) != nil {
+				t.Error("not acked")
+			}
+		}
+	}
+}
+
+// held is a connection whose write waits, and fails then.
+type held struct {
+	net.Conn
+	reached chan struct{}
+	fail    chan struct{}
+}
+
+func (h *held) Write([]byte) (int, error) {
+	close(h.reached)
+	<-h.fail
+	return 0, errors.New("broken pipe")
+}
+
+// What was popped and could not be written is taken next, and no attempt is counted; also a job without a TTR.
+func TestNotWritten(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	mine := s.client()
+	for topic, ttr := range map[string]string{"with": "60", "without": "0"} {
+		s.push(mine, "id", ttr, "topic", topic, "TTR", ttr)
+		s.push(mine, "id", "behind"+ttr, "topic", topic, "TTR", "60")
+		ours, theirs := net.Pipe()
+		h := &held{Conn: theirs, reached: make(chan struct{}), fail: make(chan struct{})}
+		s.server.take(h)
+		if _, err := fmt.Fprintf(ours, `{"method":"Service.Pop","params":[["%s"]],"id":1}`, topic); err != nil {
+			t.Fatal(err)
+		}
+		<-h.reached
+		if n := s.count(topic, shunt.StateLeased); n != 1 {
+			t.Error(n)
+		}
+		close(h.fail)
+		s.until("it is back", func() bool { return s.count(topic, shunt.StatePrepare) == 2 })
+		for _, id := range []string{ttr, "behind" + ttr} {
+			if job := s.pop(mine, topic); job["id"] != id || job["consume_num"] != "0" {
+				t.Error(job)
+			}
+		}
+		s.until("that without a TTR is acked", func() bool {
+			return ttr != "0" || s.count(topic, shunt.StateLeased) == 1
+		})
+		_ = ours.Close()
+	}
+}
+
+// A client that reads nothing loses its connection; what was popped for it is back.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t, func(v *Server) { v.Limits.WriteTimeout = 300 * time.Millisecond })
+	mine := s.client()
+	const n = 40
+	for i := range n {
+		s.push(mine, "id", fmt.Sprint(i), "topic", "q", "TTR", "600", "body", strings.Repeat("x", 1<<20))
+	}
+	ours, theirs := net.Pipe() // which has no buffer
+	s.server.take(theirs)
+	for i := range n {
+		if _, err := fmt.Fprintf(ours, `{"method":"Service.Pop","params":[["q"]],"id":%d}`, i); err != nil {
+			break // it was closed already
+		}
+	}
+	s.until("all are back", func() bool { return s.count("q", shunt.StatePrepare) == n })
+	if job := s.pop(mine, "q"); job["consume_num"] != "0" {
+		t.Error(job["id"], job["consume_num"])
+	}
+	_ = ours.Close()
+}

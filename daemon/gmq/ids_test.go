@@ -1,0 +1,132 @@
+package gmq
+
+import (
+	"context"
+	"fmt"
+	"net/rpc"
+	"strings"
+	"testing"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// Acks reach jobs that another process has delivered, and those that no memory knows of.
+func TestAckElsewhere(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	other := newSiteOf(t, s.queue, func(v *Server) { v.Topics.Prefix = s.server.Topics.Prefix })
+	mine, theirs := s.client(), other.client()
+	for i := range 20 {
+		s.push(mine, "id", fmt.Sprint(i), "topic", fmt.Sprint("q", i), "TTR", "60")
+	}
+	s.pop(mine, "q7")
+	if err := ack(theirs, "7"); err != nil {
+		t.Error(err)
+	}
+	for _, id := range []string{"7", "8", "unknown", "", strings.Repeat("x", 256), "serial:x",
+		"serial:01ARZ3NDEKTSV4RRFFQ69G5FAV"} {
+		if err := ack(theirs, id); err == nil || err.Error() != string(errNotReserved) {
+			t.Errorf("%.20q: %v", id, err)
+		}
+	}
+}
+
+// An id is one job's: refused where this process knows of it, and never acked where it is not clear whose it is.
+func TestSameID(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	other := newSiteOf(t, s.queue, func(v *Server) { v.Topics.Prefix = s.server.Topics.Prefix })
+	third := newSiteOf(t, s.queue, func(v *Server) { v.Topics.Prefix = s.server.Topics.Prefix })
+	mine, theirs := s.client(), other.client()
+	s.push(mine, "id", "1", "topic", "a", "TTR", "60")
+	for _, topic := range []string{"a", "b"} {
+		result, err := push(mine, "id", "1", "topic", topic)
+		if err != nil || !strings.HasSuffix(result, "error:has exist") {
+			t.Error(result, err)
+		}
+	}
+	s.push(theirs, "id", "1", "topic", "b", "TTR", "60")
+	s.pop(theirs, "b")
+	if err := ack(third.client(), "1"); err != nil { // one alone is leased
+		t.Error(err)
+	}
+	if n := s.count("a", shunt.StatePrepare); n != 1 {
+		t.Error("the wrong job was acked")
+	}
+	s.push(theirs, "id", "1", "topic", "b", "TTR", "60")
+	s.pop(theirs, "b")
+	s.pop(mine, "a")
+	if err := ack(third.client(), "1"); err == nil || err.Error() != string(errSeveral) {
+		t.Error(err)
+	}
+	for _, c := range []*rpc.Client{mine, theirs} { // each process knows which one it has delivered
+		if err := ack(c, "1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := s.count("a", shunt.StateLeased) + s.count("b", shunt.StateLeased); n != 0 {
+		t.Error(n)
+	}
+}
+
+// What a Go program has enqueued is popped and acked like any job, and a Go program handles what was pushed.
+func TestGoPrograms(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	c := s.client()
+	channel, err := s.server.Topics.Channel("q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.queue.Enqueue(context.Background(), shunt.Raw(channel, []byte("plain"))); err != nil {
+		t.Fatal(err)
+	}
+	job := s.pop(c, "q")
+	if job["body"] != "plain" || job["TTR"] != "120" || !strings.HasPrefix(job["id"], "serial:") {
+		t.Error(job)
+	}
+	if err := ack(c, job["id"]); err != nil {
+		t.Error(err)
+	}
+	s.push(c, "id", "1", "topic", "q", "body", "b")
+	ms, err := s.queue.Pull(context.Background(), shunt.PullOptions{Channels: []string{channel}})
+	if err != nil || len(ms) != 1 || string(ms[0].Payload) != "b" || ms[0].ID != "1" {
+		t.Fatal(ms, err)
+	}
+	if err := ms[0].Ack(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Channels of namespaces are out of reach, with a prefix and without one.
+func TestNamespacesAreOutOfReach(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	for _, prefix := range []string{"", "gmq-test."} {
+		s := newSite(t, func(v *Server) { v.Topics.Prefix = prefix })
+		c := s.client()
+		result, err := push(c, "id", "1", "topic", "ns/q")
+		if err != nil || !strings.Contains(result, "without slashes") {
+			t.Error(result, err)
+		}
+		if _, err := pop(c, "ns/q"); err == nil || !strings.Contains(err.Error(), "without slashes") {
+			t.Error(err)
+		}
+		id := redistest.Name(t)
+		channel := prefix + "ns/q" + id
+		if err := s.queue.Enqueue(context.Background(), shunt.Raw(channel, nil), shunt.ID(id)); err != nil {
+			t.Fatal(err)
+		}
+		ms, err := s.queue.Pull(context.Background(), shunt.PullOptions{Channels: []string{channel}})
+		if err != nil || len(ms) != 1 {
+			t.Fatal(ms, err)
+		}
+		if err := ack(c, id); err == nil || err.Error() != string(errNotReserved) {
+			t.Error(err)
+		}
+	}
+}
