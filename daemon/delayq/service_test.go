@@ -162,8 +162,13 @@ func TestBrowsers(t *testing.T) {
 			}
 		}
 	}
-	res, err := http.Head(s.http.URL + "/delayq/job/pop")
-	if err != nil || res.StatusCode != 200 {
+	redistest.Until(t, 20*time.Second, "it is ready", func() bool { return s.count("q", shunt.StatePrepare) == 1 })
+	r, err := http.NewRequest("HEAD", s.http.URL+"/delayq/job/pop", strings.NewReader(`{"topic":"q"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil || res.StatusCode != 200 || res.Body.Close() != nil {
 		t.Error(res, err)
 	}
 	s.api.Stop()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/shuntmq/shunt/daemon/serve"
 )
@@ -42,6 +43,28 @@ func framed(text []byte, most, piece int) (objects [][]byte, err error) {
 			return objects, err
 		}
 		objects = append(objects, object)
+	}
+}
+
+// The time that a request may take begins with it, also where it comes together with the end of the one before.
+func TestSince(t *testing.T) {
+	t.Parallel()
+	f := frames{from: &pieces{[]byte(`{"a":1}{"b":2}{"c":3}`), 10}, most: 100, budget: new(serve.Budget)}
+	begun := 0
+	f.begun = func(part bool) error {
+		if part && f.since.IsZero() {
+			f.since = time.Now()
+			begun++
+		}
+		return nil
+	}
+	for range 3 {
+		if _, err := f.next(); err != nil || !f.since.IsZero() {
+			t.Error(err, f.since)
+		}
+	}
+	if begun != 2 {
+		t.Error(begun)
 	}
 }
 

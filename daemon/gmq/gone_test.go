@@ -86,6 +86,24 @@ func TestNotWritten(t *testing.T) {
 	}
 }
 
+// A client that is killed after its answer was sent, and before it has read it, costs one try, and its job comes again.
+func TestKilledBeforeReading(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	mine := s.client()
+	s.push(mine, "id", "1", "topic", "q", "TTR", "1")
+	c := s.dial().send(`{"method":"Service.Pop","params":[["q"]],"id":1}`)
+	s.until("it is sent", func() bool { return s.outcomes("ok") == 2 })
+	_ = c.Conn.(*net.TCPConn).SetLinger(0)
+	_ = c.Close()
+	var job map[string]string
+	s.until("it comes again", func() bool { got, err := pop(mine, "q"); job = got; return err == nil })
+	if job["consume_num"] != "1" || ack(mine, "1") != nil {
+		t.Error(job)
+	}
+}
+
 // A client that reads nothing loses its connection; what was popped for it is back.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,7 @@ func TestLines(t *testing.T) {
 		{"nothing", "", ""},
 		{"blanks", " \r\n\t\n\n", ""},
 		{"HTTP", "POST / HTTP/1.1\r\nHost: x\r\n\r\n", refusal(errNoObject)},
+		{"HTTP with a body", "POST / HTTP/1.1\r\n\r\n" + strings.Repeat("x", 200_000), refusal(errNoObject)},
 		{"an array", `[{"method":"Service.Ack"}]`, refusal(errNoObject)},
 		{"a number", "5\n", refusal(errNoObject)},
 		{"zero bytes", "\x00\x00\x00\x00", refusal(errNoObject)},
@@ -65,7 +66,7 @@ func TestPieces(t *testing.T) {
 	redistest.Leaks(t)
 	s := newSite(t)
 	c := s.dial()
-	for _, b := range []byte(`{"method":"Service.Ack","params":["}\"{[\\"],"id":"\\\"}"}`) {
+	for _, b := range []byte(`{"method":"Service.Ack","params":["}}}\"{[\\"],"id":"\\\"}"}`) {
 		c.send(string(b))
 	}
 	if a := c.answer(); a.id != `"\\\"}"` || a.err != string(errNotReserved) {

@@ -236,3 +236,22 @@ func (s *site) until(what string, is func() bool) {
 	s.t.Helper()
 	redistest.Until(s.t, 20*time.Second, what, is)
 }
+
+// outcomes is how many requests had an outcome.
+func (s *site) outcomes(of string) (n float64) {
+	s.t.Helper()
+	families, err := s.metrics.Gather()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "outcome" && l.GetValue() == of {
+					n += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return n
+}

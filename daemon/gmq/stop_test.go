@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,5 +106,66 @@ func TestGraceIsOver(t *testing.T) {
 	begun := time.Now()
 	if err := s.server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 5*time.Second {
 		t.Errorf("%v after %v", err, time.Since(begun))
+	}
+}
+
+// ended is a connection that notes how it is closed.
+type ended struct {
+	*net.TCPConn
+	mu  sync.Mutex
+	how []string
+}
+
+func (e *ended) note(what string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.how = append(e.how, what)
+}
+
+func (e *ended) CloseWrite() error {
+	e.note("half")
+	return e.TCPConn.CloseWrite()
+}
+
+func (e *ended) Close() error {
+	e.note("whole")
+	return e.TCPConn.Close()
+}
+
+// Where the server is the one to leave it lets the client read: not every system gives what has come before a reset.
+func TestLinger(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for text, want := range map[string]string{"no object": "half whole", "": "whole"} {
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &ended{TCPConn: c.(*net.TCPConn)}
+		s.server.take(e)
+		if _, err := io.WriteString(client, text); err != nil {
+			t.Fatal(err)
+		}
+		if text != "" {
+			if _, err := io.ReadAll(client); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = client.Close()
+		s.until("it is closed", func() bool {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return strings.Join(e.how, " ") == want
+		})
 	}
 }
