@@ -3,6 +3,7 @@ package gmq
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // A client that leaves while it waits costs nothing: no job is taken for it, or what was is back without a count.
@@ -84,6 +86,42 @@ func TestNotWritten(t *testing.T) {
 		})
 		_ = ours.Close()
 	}
+}
+
+// A client that leaves just when a job was taken for it gets none: the job is back without a count.
+func TestGoneMeanwhile(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	s := newSiteOf(t, newQueue(t, p.URL()))
+	mine := s.client()
+	for topic, ttr := range map[string]string{"with": "60", "without": "0"} {
+		s.push(mine, "id", ttr, "topic", topic, "TTR", ttr)
+		ours := s.dial() // whose kernel takes an answer also when it is closed
+		var c *conn
+		s.until("it is connected", func() bool {
+			s.server.mu.Lock()
+			defer s.server.mu.Unlock()
+			for each := range s.server.conns {
+				if each.nc.RemoteAddr().String() == ours.LocalAddr().String() {
+					c = each
+				}
+			}
+			return c != nil
+		})
+		p.On(redistest.ByScript(store.Extend)(s.server.Topics.Prefix+topic), 1, redistest.Call(func() {
+			_ = ours.Close()
+			<-c.pops.Done()
+		}))
+		ours.send(fmt.Sprintf(`{"method":"Service.Pop","params":[["%s"]],"id":1}`, topic))
+		s.until("it was taken", func() bool { return c.pops.Err() != nil })
+		job := map[string]string{"id": ttr, "topic": topic, "body": "", "status": "3", "delay": "0", "TTR": ttr,
+			"consume_num": "0"}
+		if got := s.pop(mine, topic); !maps.Equal(got, job) {
+			t.Error(got)
+		}
+	}
+	s.until("two pushes and two pops are counted", func() bool { return s.outcomes("ok") == 4 })
 }
 
 // A client that is killed after its answer was sent, and before it has read it, costs one try, and its job comes again.
