@@ -26,6 +26,7 @@ type kept struct {
 	listening bool
 	visited   bool
 	keeper    bool // as last told
+	received  bool // receivers are listed, as last told
 	hints     int  // heard so far: what was asked for before one cannot put the timer back
 
 	tidied time.Time // a visit's own, as scan
@@ -110,12 +111,16 @@ func (u *upkeep) tend(c *kept) error {
 	defer u.mu.Unlock()
 	c.visited = true
 	until := time.Until(c.sweep)
-	if next, any := at.Next(); any && (c.keeper || next <= 0 || !u.hears(c)) {
+	if next, any := at.Next(); any && (next <= 0 || u.keepsTime(c)) {
 		until = min(until, max(next, 0))
 	}
 	c.sooner(until)
 	return nil
 }
+
+// keepsTime says whether a visit is due when the first message is, or the first lease ends. Where receivers are listed,
+// or another process keeps what it pulls from, that is for the keeper alone. mu is held.
+func (u *upkeep) keepsTime(c *kept) bool { return c.keeper || !u.hears(c) || u.listening && !c.received }
 
 // hears says whether the channel's hints are heard. mu is held.
 func (u *upkeep) hears(c *kept) bool { return c.listening || u.listening }
@@ -163,7 +168,7 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	wait := link.Jitter(sweepEvery)
-	if u.listening && !a.Known { // whatever is added is told, so this is for what faults leave
+	if c.received = a.Known; u.listening && !a.Known && a.Keeper { // whatever is added from now on is told
 		wait = link.Jitter(quietEvery)
 	}
 	switch {

@@ -259,7 +259,7 @@ func (u *upkeep) heard(k *store.Keys, payload string, begin bool) {
 	defer u.mu.Unlock()
 	c.hints++
 	switch {
-	case h.Kind == store.HintDue && c.keeper:
+	case h.Kind == store.HintDue && u.keepsTime(c):
 		c.sooner(h.In)
 	case h.Kind == store.HintLook:
 		c.look(0)
