@@ -120,7 +120,9 @@ func (u *upkeep) tend(c *kept) error {
 
 // keepsTime says whether a visit is due when the first message is, or the first lease ends. Where receivers are listed,
 // or another process keeps what it pulls from, that is for the keeper alone. mu is held.
-func (u *upkeep) keepsTime(c *kept) bool { return c.keeper || !u.hears(c) || u.listening && !c.received }
+func (u *upkeep) keepsTime(c *kept) bool {
+	return c.keeper || !u.hears(c) || u.listening && !c.received
+}
 
 // hears says whether the channel's hints are heard. mu is held.
 func (u *upkeep) hears(c *kept) bool { return c.listening || u.listening }

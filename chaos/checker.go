@@ -142,8 +142,8 @@ func (v *verdict) Err() error {
 func (v *verdict) String() string {
 	return fmt.Sprintf(
 		"enqueued %d (unknown %d, recovered %d), handled %d, dead %d: lost %d, duplicated %d (allowed %d), "+
-			"unexpected %d, orphaned %d; acked %d, late acks %d; of leases too late %d, attempts skipped %d, ends p99 %v of "+
-			"%d, waits p99 %v",
+			"unexpected %d, orphaned %d; acked %d, late acks %d; of leases too late %d, attempts skipped %d, "+
+			"ends p99 %v of %d, waits p99 %v",
 		v.Enqueued,
 		v.Unknown,
 		v.Recovered,

@@ -130,7 +130,14 @@ func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)
 		case e.Op == pulled:
 			t.pulled[e.ID], ids[e.Serial] = true, e.ID
 			if at, was := acked[e.Serial]; was && !h.lossy {
-				broke("I19 handed out again", e.ID, "pulled by %s at %s, and acked at %s", e.By, clockOf(e.At), clockOf(at))
+				broke(
+					"I19 handed out again",
+					e.ID,
+					"pulled by %s at %s, and acked at %s",
+					e.By,
+					clockOf(e.At),
+					clockOf(at),
+				)
 			}
 			if since := waiting[e.ID]; !since.IsZero() && next[e.Serial] == 0 {
 				v.Waits = append(v.Waits, max(0, e.At.Sub(since)))
@@ -141,7 +148,10 @@ func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)
 				v.Skipped += e.Attempt - max(n, 1)
 			}
 			next[e.Serial] = e.Attempt + 1
-			t.of[e.Serial] = append(t.of[e.Serial], &tenure{by: e.By, from: e.At, ends: e.Due, attempt: e.Attempt, to: far})
+			t.of[e.Serial] = append(
+				t.of[e.Serial],
+				&tenure{by: e.By, from: e.At, ends: e.Due, attempt: e.Attempt, to: far},
+			)
 		case e.Op == extended:
 			if x := last(e); x != nil && e.Due.After(x.ends) {
 				x.ends = e.Due

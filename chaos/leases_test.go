@@ -10,7 +10,16 @@ import (
 func TestLeases(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
 	pull := func(by string, from, ends, attempt int) entry {
-		return entry{At: at(from), By: by, Op: pulled, Phase: info, ID: "p", Serial: "sp", Attempt: attempt, Due: at(ends)}
+		return entry{
+			At:      at(from),
+			By:      by,
+			Op:      pulled,
+			Phase:   info,
+			ID:      "p",
+			Serial:  "sp",
+			Attempt: attempt,
+			Due:     at(ends),
+		}
 	}
 	handled := func(by string, from, attempt int) []entry {
 		e := entry{At: at(from), By: by, Op: handle, Phase: invoke, ID: "p", Serial: "sp", Attempt: attempt}

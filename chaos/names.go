@@ -365,6 +365,7 @@ func (h *history) together(broke func(string, string, string, ...any)) {
 
 // hasElements says whether a key of a channel holds elements; the others hold what is known of receivers and of IDs.
 func hasElements(k *store.Keys, key string) bool {
-	return slices.Contains([]any{k.Prepare, k.Suspect, k.Delay, k.Dead}, any(key)) || strings.Contains(key, "}.doing.") ||
+	return slices.Contains([]any{k.Prepare, k.Suspect, k.Delay, k.Dead}, any(key)) ||
+		strings.Contains(key, "}.doing.") ||
 		strings.HasPrefix(key, k.Leased+".")
 }

@@ -152,13 +152,21 @@ func pullFreezes(w *world, r *rand.Rand, long bool) {
 	for range sized(long, 1, 3) {
 		x := w.start(orders{Hold: hold, Pull: 1})
 		w.flow(100, planOK, planDeaf+"300", planSlow+"100", planRetry)
-		w.until(10*time.Second, "it is busy", func() bool { return w.told(x.Name, pulled) >= w.told(x.Name, answered)+6 })
+		w.until(
+			10*time.Second,
+			"it is busy",
+			func() bool { return w.told(x.Name, pulled) >= w.told(x.Name, answered)+6 },
+		)
 		_ = x.Stop()
 		w.struck("stop", x)
 		w.still()
 		time.Sleep(3 * hold)
 		_ = x.Cont()
-		w.until(5*time.Second, "it is told that it is too late", func() bool { return w.told(x.Name, "late-verdict") > 0 })
+		w.until(
+			5*time.Second,
+			"it is told that it is too late",
+			func() bool { return w.told(x.Name, "late-verdict") > 0 },
+		)
 	}
 }
 
@@ -214,7 +222,11 @@ func pullGone(w *world, r *rand.Rand, long bool) {
 	w.proxy.Slow(0, 0, 0)
 	time.Sleep(3 * time.Second) // Close waits for what is given back no longer than for a reply
 	for _, x := range w.all() {
-		w.until(5*time.Second, "it gives back what nobody waits for", func() bool { return w.told(x.Name, "released") > 0 })
+		w.until(
+			5*time.Second,
+			"it gives back what nobody waits for",
+			func() bool { return w.told(x.Name, "released") > 0 },
+		)
 		_ = x.Term()
 		<-x.Ended()
 		if x.Code() != 0 {

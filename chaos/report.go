@@ -26,7 +26,7 @@ type result struct {
 	Lost, Duplicated, Allowed                  int
 	Unexpected, Orphaned                       int
 	RecoveryP50, RecoveryP99, LateP50, LateP99 time.Duration
-	TooLate, Skipped                           int           // of leases: late verdicts, and attempts of takes nobody saw
+	TooLate, Skipped                           int           // of leases: late verdicts, and takes nobody saw
 	EndsP99, WaitsP99                          time.Duration // a lease's end to the next take; enqueued to pulled
 	Lossy                                      bool
 	Breaches                                   []string      // with their histories

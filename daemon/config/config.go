@@ -191,8 +191,14 @@ func (c *Config) checkAdapter(at string, a *Adapter, check func(ok bool, key, fo
 	if !a.On() {
 		return
 	}
-	check(len(a.Allow) > 0 || isLocal(a.Listen), at+".listen", "%.60q can be reached from beyond this machine, and the "+
-		"protocol has no tokens: want a loopback address, or %s.allow", a.Listen, at)
+	check(
+		len(a.Allow) > 0 || isLocal(a.Listen),
+		at+".listen",
+		"%.60q can be reached from beyond this machine, and the "+
+			"protocol has no tokens: want a loopback address, or %s.allow",
+		a.Listen,
+		at,
+	)
 	_, ok := c.Pools[a.Pool]
 	check(ok || len(c.Pools) == 0, at+".pool", "there is no pool %.40q", a.Pool)
 }
