@@ -586,6 +586,10 @@ func TestACLByID(t *testing.T) {
 		c.Add("PUBLISH", k.Recur, "")
 	})
 	b.must(err)
+	for range 2 {
+		_, err = b.EnqueueOnce(ctx, Once{Channel: b.name, Key: "k"}, With(Raw(b.name, nil), ID("once"), In(time.Hour)))
+		b.must(err)
+	}
 
 	b.must(b.Upkeep(ctx))
 	pulled := make(chan error, 1)

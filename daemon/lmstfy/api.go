@@ -10,11 +10,11 @@ import (
 	"path"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/access"
+	"github.com/shuntmq/shunt/daemon/budget"
 )
 
 // DefaultPool is the pool of a token without a prefix.
@@ -36,52 +36,12 @@ type Defaults struct {
 }
 
 // Limits bound what a request may cost.
-type Limits struct {
-	// MaxBody bounds a job in bytes: up to 64 MiB, default 1 MiB. A bulk is bounded by 64 of these.
-	MaxBody int64
-	// MaxBodies bounds the bytes of all bodies that are read and whose requests are not answered yet: 2 MiB or more,
-	// default 256 MiB. What comes beyond is 503. A body may have half of it.
-	MaxBodies int64
-	// BodyTimeout bounds the reading of a request's body: default 30 s.
-	BodyTimeout time.Duration
-	// MaxWait bounds the timeout of a consume: default 10 min, at most a day.
-	MaxWait time.Duration
-	// MaxWaiting bounds the requests that wait for a job at the same time: default 10,000. More are 503.
-	MaxWaiting int
-}
-
-// Validate says all that is wrong with the limits.
-func (l *Limits) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("lmstfy: Limits."+format, args...))
-		}
-	}
-	check(l.MaxBody >= 0 && l.MaxBody <= 64<<20, "MaxBody is %d: want up to 64 MiB, or 0 for 1 MiB", l.MaxBody)
-	check(
-		l.MaxBodies == 0 || l.MaxBodies >= 2<<20,
-		"MaxBodies is %d: want 2 MiB or more, or 0 for 256 MiB",
-		l.MaxBodies,
-	)
-	check(l.BodyTimeout >= 0, "BodyTimeout is %v: want a positive time, or 0 for 30s", l.BodyTimeout)
-	check(l.MaxWait >= 0 && l.MaxWait <= 24*time.Hour, "MaxWait is %v: want up to 24h, or 0 for 10m", l.MaxWait)
-	check(l.MaxWaiting >= 0, "MaxWaiting is %d: want 1 or more, or 0 for 10,000", l.MaxWaiting)
-	return errors.Join(errs...)
-}
+type Limits = budget.Limits
 
 // SetLimits changes the limits for requests that come from now on.
 func (a *API) SetLimits(l Limits) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
-	l.MaxBody = cmp.Or(l.MaxBody, 1<<20)
-	l.MaxBodies = cmp.Or(l.MaxBodies, 256<<20)
-	l.BodyTimeout = cmp.Or(l.BodyTimeout, 30*time.Second)
-	l.MaxWait = cmp.Or(l.MaxWait, 10*time.Minute)
-	l.MaxWaiting = cmp.Or(l.MaxWaiting, 10_000)
-	a.limits.Store(&l)
-	return nil
+	a.begin()
+	return a.Budget.SetLimits(l)
 }
 
 // API serves the public routes. Its exported fields are its configuration, and are not changed once Handler was called.
@@ -92,16 +52,14 @@ type API struct {
 	Defaults Defaults
 
 	Limits Limits // to begin with; SetLimits changes them
+	// Budget is what all interfaces share, and gets Limits; nil: one of its own.
+	Budget *budget.Budget
 
 	Metrics *Metrics     // nil: none
 	Log     *slog.Logger // of errors; nil: slog.Default()
 
 	pull    func(context.Context, *shunt.Queue, shunt.PullOptions) ([]*shunt.Leased, error)
 	release func(context.Context, *shunt.Queue, []shunt.Receipt) error
-
-	limits  atomic.Pointer[Limits]
-	waiting atomic.Int64
-	bodies  atomic.Int64 // bytes
 
 	receipts receipts
 	once     sync.Once
@@ -143,9 +101,10 @@ func (a *API) begin() {
 				return q.Release(ctx, rs...)
 			}
 		}
-		if a.SetLimits(a.Limits) != nil { // Validate has told
-			_ = a.SetLimits(Limits{})
+		if a.Budget == nil {
+			a.Budget = new(budget.Budget)
 		}
+		_ = a.Budget.SetLimits(a.Limits) // Validate has told
 		a.Log = cmp.Or(a.Log, slog.Default())
 		d := &a.Defaults
 		d.Tries, d.TTR = cmp.Or(d.Tries, 1), cmp.Or(d.TTR, 120)
@@ -162,8 +121,11 @@ func (a *API) Stop() {
 	a.stop(errStopping)
 }
 
-// Waiting is how many requests wait for a job.
-func (a *API) Waiting() int { return int(a.waiting.Load()) }
+// Waiting is how many requests wait, of all interfaces that share the Budget.
+func (a *API) Waiting() int {
+	a.begin()
+	return a.Budget.Waiting()
+}
 
 // need is what a route asks of a request before its handler.
 type need uint8
@@ -210,7 +172,7 @@ func (a *API) Handler() http.Handler {
 	for _, rt := range routes {
 		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(&rt, w, r) })
 	}
-	bound := func() time.Duration { return a.limits.Load().BodyTimeout }
+	bound := func() time.Duration { return a.Budget.Limits().BodyTimeout }
 	return front(mux, bound, func(w http.ResponseWriter, r *http.Request) {
 		c := &call{w: w, r: r, log: a.Log}
 		_ = c.answer(http.StatusNotFound, failure("api not found"))

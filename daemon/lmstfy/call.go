@@ -13,6 +13,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/access"
+	"github.com/shuntmq/shunt/daemon/budget"
 )
 
 const (
@@ -32,7 +33,7 @@ type call struct {
 	pool      *shunt.Queue
 	token     access.Token
 	valid     bool // the token was checked, so the names may be labels
-	body      metered
+	body      budget.Metered
 }
 
 // serve does the checks in the interface's order, and then what the route is for.
@@ -40,11 +41,7 @@ func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
 	begun := time.Now()
 	rec := &recorder{ResponseWriter: w}
 	c := &call{w: rec, r: r, log: a.Log, ns: r.PathValue("ns"), queue: r.PathValue("queue")}
-	defer func() {
-		if c.body.all != nil {
-			c.body.release()
-		}
-	}()
+	defer func() { c.body.Release() }()
 	defer func() { a.Metrics.request(rt.api, c, rec.status, time.Since(begun)) }()
 	if !c.named(rt.names) || !c.parsed() || !a.pooled(c) || rt.role != "" && !a.trusted(c, rt.role) {
 		return
@@ -202,8 +199,7 @@ func (c *call) number(name string, otherwise uint64, bits int) (n uint64, ok boo
 // body reads the request's body, up to a bound, within BodyTimeout. It answers where it cannot.
 func (a *API) body(c *call, most int64) (body []byte, ok bool) {
 	control := http.NewResponseController(c.w)
-	bound := a.limits.Load().MaxBodies
-	c.body = metered{from: http.MaxBytesReader(c.w, c.r.Body, min(most, bound/2)), all: &a.bodies, most: bound}
+	c.body = a.Budget.Meter(http.MaxBytesReader(c.w, c.r.Body, min(most, a.Budget.Limits().MaxBodies/2)))
 	body, err := io.ReadAll(&c.body)
 	if err == nil {
 		_ = control.SetReadDeadline(time.Time{}) // else it would end this request's wait for a job
@@ -212,11 +208,11 @@ func (a *API) body(c *call, most int64) (body []byte, ok bool) {
 	switch {
 	case errors.As(err, &large):
 		_ = c.answer(http.StatusRequestEntityTooLarge, failure("body too large"))
-	case errors.Is(err, errFull):
-		c.body.release()
+	case errors.Is(err, budget.ErrFull):
+		c.body.Release()
 		_ = control.SetReadDeadline(time.Now())
 		c.w.Header().Set("Connection", "close")
-		c.later(http.StatusServiceUnavailable, retryAfter, failure(errFull.Error()))
+		c.later(http.StatusServiceUnavailable, retryAfter, failure(budget.ErrFull.Error()))
 	case err != nil:
 		_ = control.SetReadDeadline(time.Now())
 		c.w.Header().Set("Connection", "close")

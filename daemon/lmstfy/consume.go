@@ -54,7 +54,7 @@ func (a *API) demanded(c *call) (d demand, ok bool) {
 		text = "too many queues, cannot exceed 64"
 	default:
 		d.ttr = min(max(time.Duration(ttr)*time.Second, minLease), maxLease)
-		d.wait = min(time.Duration(timeout)*time.Second, a.limits.Load().MaxWait)
+		d.wait = min(time.Duration(timeout)*time.Second, a.Budget.Limits().MaxWait)
 		d.count = int(count)
 		return d, true
 	}
@@ -126,9 +126,9 @@ func (a *API) take(c *call, d demand) (jobs []*shunt.Leased, err error) {
 	defer cancel(nil)
 	defer context.AfterFunc(a.stopped, func() { cancel(errStopping) })()
 	end := time.Now().Add(d.wait)
-	waits := d.wait > 0 && a.enter()
+	waits := d.wait > 0 && a.Budget.Wait()
 	if waits {
-		defer a.waiting.Add(-1)
+		defer a.Budget.Done()
 	}
 	for size := 0; len(jobs) < d.count && size < maxAnswer; { // one Pull takes of one channel alone
 		o := shunt.PullOptions{Channels: d.channels, Max: d.count - len(jobs), Lease: d.ttr}
@@ -152,15 +152,6 @@ func (a *API) take(c *call, d demand) (jobs []*shunt.Leased, err error) {
 		jobs = append(jobs, some...)
 	}
 	return jobs, nil
-}
-
-// enter counts a request among those that wait, if it may.
-func (a *API) enter() bool {
-	if a.waiting.Add(1) > int64(a.limits.Load().MaxWaiting) {
-		a.waiting.Add(-1)
-		return false
-	}
-	return true
 }
 
 // stopping tells an error of the server's stop from others.

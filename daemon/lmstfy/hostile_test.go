@@ -180,7 +180,7 @@ func TestMaxBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.until("1.5 MB have come", func() bool { return s.api.bodies.Load() == 1_500_000 })
+	s.until("1.5 MB have come", func() bool { return s.api.Budget.Bodies() == 1_500_000 })
 	if r := s.do("PUT", "/q", strings.Repeat("x", 900_000)); r.status != 503 || r.header.Get("Retry-After") != "1" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
@@ -188,7 +188,7 @@ func TestMaxBodies(t *testing.T) {
 	for _, c := range held {
 		_ = c.Close()
 	}
-	s.until("nothing is held", func() bool { return s.api.bodies.Load() == 0 })
+	s.until("nothing is held", func() bool { return s.api.Budget.Bodies() == 0 })
 	s.publish("/q", strings.Repeat("x", 1_000_000))
 	if r := s.do("PUT", "/q/bulk", `["`+strings.Repeat("x", 1_100_000)); r.status != 413 {
 		t.Errorf("%d %s", r.status, r.body)

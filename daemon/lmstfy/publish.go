@@ -100,7 +100,7 @@ func (a *API) oneJob(c *call) (o order, body []byte, ok bool) {
 	if o, ok = a.ordered(c); !ok {
 		return o, nil, false
 	}
-	if body, ok = a.body(c, a.limits.Load().MaxBody); !ok {
+	if body, ok = a.body(c, a.Budget.Limits().MaxBody); !ok {
 		return o, nil, false
 	}
 	return o, body, o.attributes(c)
@@ -169,7 +169,7 @@ func (a *API) bulk(c *call) {
 	if !ok {
 		return
 	}
-	most := a.limits.Load().MaxBody
+	most := a.Budget.Limits().MaxBody
 	body, ok := a.body(c, maxBulk*most+1<<16)
 	if !ok {
 		return
