@@ -149,10 +149,12 @@ func TestEnqueueOnceRefused(t *testing.T) {
 		{"no channel", Once{Key: "k"}, []IMessage{raw}, "channel"},
 		{"another channel", Once{Channel: b.name, Key: "k"}, []IMessage{raw, Raw("x", nil)}, `for channel "x"`},
 		{"nil", Once{Channel: b.name, Key: "k"}, []IMessage{raw, nil}, "the message is nil"},
-		{"late", Once{Channel: b.name, Key: "k"}, []IMessage{raw, With(raw, At(time.Now().Add(time.Hour)), Expire(time.Second))},
+		{"late", Once{Channel: b.name, Key: "k"}, []IMessage{raw, With(raw, At(time.Now().Add(time.Hour)),
+			Expire(time.Second))},
 			"Expire ends before At"},
 	} {
-		if _, err := b.EnqueueOnce(context.Background(), c.o, c.ms...); err == nil || !strings.Contains(err.Error(), c.part) {
+		if _, err := b.EnqueueOnce(context.Background(), c.o, c.ms...); err == nil || !strings.Contains(err.Error(),
+			c.part) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +21,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/shuntmq/shunt/daemon/access"
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/daemon/config"
 	"github.com/shuntmq/shunt/daemon/delayq"
 	"github.com/shuntmq/shunt/daemon/gmq"
 	"github.com/shuntmq/shunt/daemon/lmstfy"
 	"github.com/shuntmq/shunt/daemon/serve"
+	"github.com/shuntmq/shunt/daemon/v1"
 )
 
 // Daemon serves the pools of a configuration. Its exported fields are its own configuration, read by Run.
@@ -40,6 +43,7 @@ type Daemon struct {
 	access    *access.Store
 	api       *lmstfy.API
 	admin     *lmstfy.Admin
+	own       *v1.API
 	gmq       *gmq.Server // nil: it is off
 	delayq    *delayq.API // nil: it is off
 	accessLog atomic.Bool
@@ -107,6 +111,7 @@ func (d *Daemon) serve(ctx context.Context, servers []server) error {
 	defer stop(errEnded)
 	g, failed := errgroup.WithContext(parts)
 	g.Go(func() error { return d.access.Run(parts) })
+	g.Go(func() error { return d.own.Recurring.Run(parts) })
 	for name, p := range d.pools { // until closePools
 		if err := p.queue.Upkeep(parts); err != nil {
 			stop(fmt.Errorf("daemon: upkeep of pool %s: %w", name, err))
@@ -124,6 +129,7 @@ func (d *Daemon) serve(ctx context.Context, servers []server) error {
 		d.notify("STOPPING=1")
 		d.Log.Info("shuntd stops", "waiting", d.api.Waiting(), "grace", d.Config.Grace)
 		d.api.Stop()
+		d.own.Stop()
 		if d.delayq != nil {
 			d.delayq.Stop()
 		}
@@ -165,22 +171,26 @@ func (d *Daemon) assemble() ([]server, error) {
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.access = &access.Store{Redis: d.pools[c.Admin.Pool].own}
-	queues := d.queues()
+	queues, shared := d.queues(), new(budget.Budget)
 	d.api = &lmstfy.API{Pools: queues, Access: d.access, Open: c.Admin.Open, Defaults: defaults(c), Limits: limits(c),
-		Metrics: lmstfy.NewMetrics(registry), Log: d.Log}
+		Budget: shared, Metrics: lmstfy.NewMetrics(registry), Log: d.Log}
+	d.own = &v1.API{Pools: queues, Access: d.access, Open: c.Admin.Open, Budget: shared, Events: d.hubs(),
+		Recurring: &v1.Recurring{Pools: queues, Redis: d.owns(), Log: d.Log}, Metrics: v1.NewMetrics(registry),
+		Log: d.Log}
 	d.admin = &lmstfy.Admin{Pools: queues, Access: d.access, Accounts: c.Admin.Accounts, AccessLog: &d.accessLog,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Build: d.Build, Log: d.Log}
-	if err := errors.Join(d.api.Validate(), d.admin.Validate()); err != nil {
+	if err := errors.Join(d.api.Validate(), d.admin.Validate(), d.own.Validate()); err != nil {
 		return nil, err
 	}
 	registry.MustRegister(&gauges{d: d})
 	d.accessLog.Store(c.Log.Access)
 	d.fronts, d.certs = make(map[string]allower), make(map[string]*serve.Certificate)
-	api, err := d.server("api", &c.API, d.api.Handler())
+	api, err := d.server("api", &c.API, both(d.own.Handler(), d.api.Handler()))
 	if err != nil {
 		return nil, err
 	}
-	admin, err := d.server("admin", &c.Admin.Listener, d.admin.Handler())
+	operators := both(d.own.Operators(d.admin.Authorized), d.admin.Handler())
+	admin, err := d.server("admin", &c.Admin.Listener, operators)
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +202,17 @@ func (d *Daemon) assemble() ([]server, error) {
 	d.set, d.current = true, d.Config
 	d.mu.Unlock()
 	return append([]server{api, admin}, more...), nil
+}
+
+// both serves /v1 by one handler, and all else by another one. It asks no ServeMux, which would clean paths.
+func both(own, rest http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1" || strings.HasPrefix(r.URL.Path, "/v1/") {
+			own.ServeHTTP(w, r)
+		} else {
+			rest.ServeHTTP(w, r)
+		}
+	})
 }
 
 func (d *Daemon) server(name string, at *config.Listener, h http.Handler) (*serve.Server, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/config"
+	"github.com/shuntmq/shunt/daemon/v1"
 )
 
 const (
@@ -24,6 +25,7 @@ type pool struct {
 	name  string
 	queue *shunt.Queue
 	own   *redis.Pool // for what is not the queue's: tokens, checks, gauges
+	hub   v1.Hub      // of the queue's events
 
 	mu     sync.Mutex
 	pinged time.Time
@@ -38,6 +40,7 @@ func (d *Daemon) openPools(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		p.hub.Next = newEventLog(name, d.Log).take
 		d.pools[name] = p
 		if d.Config.Checks == "off" {
 			continue
@@ -63,7 +66,7 @@ func openPool(name string, c config.Pool) (*pool, error) {
 		return nil, fmt.Errorf("daemon: pool %s: its URL is wrong", name) // Validate has said how, without its password
 	}
 	p.own.MaxActive, p.own.MaxIdle, p.own.Wait = ownConnections, ownConnections/2, true
-	p.queue = &shunt.Queue{Pool: queues, MaxDead: c.MaxDead, DeadFor: c.DeadFor}
+	p.queue = &shunt.Queue{Pool: queues, MaxDead: c.MaxDead, DeadFor: c.DeadFor, Events: p.hub.Take}
 	return p, nil
 }
 
@@ -107,6 +110,24 @@ func (d *Daemon) queues() map[string]*shunt.Queue {
 	all := make(map[string]*shunt.Queue, len(d.pools))
 	for name, p := range d.pools {
 		all[name] = p.queue
+	}
+	return all
+}
+
+// hubs are those of the pools' events.
+func (d *Daemon) hubs() map[string]*v1.Hub {
+	all := make(map[string]*v1.Hub, len(d.pools))
+	for name, p := range d.pools {
+		all[name] = &p.hub
+	}
+	return all
+}
+
+// owns are the pools' connections for what is not the queue's.
+func (d *Daemon) owns() map[string]*redis.Pool {
+	all := make(map[string]*redis.Pool, len(d.pools))
+	for name, p := range d.pools {
+		all[name] = p.own
 	}
 	return all
 }

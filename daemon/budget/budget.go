@@ -33,7 +33,8 @@ func (l *Limits) Validate() error {
 		}
 	}
 	check(l.MaxBody >= 0 && l.MaxBody <= 64<<20, "MaxBody is %d: want up to 64 MiB, or 0 for 1 MiB", l.MaxBody)
-	check(l.MaxBodies == 0 || l.MaxBodies >= 2<<20, "MaxBodies is %d: want 2 MiB or more, or 0 for 256 MiB", l.MaxBodies)
+	check(l.MaxBodies == 0 || l.MaxBodies >= 2<<20, "MaxBodies is %d: want 2 MiB or more, or 0 for 256 MiB",
+		l.MaxBodies)
 	check(l.BodyTimeout >= 0, "BodyTimeout is %v: want a positive time, or 0 for 30s", l.BodyTimeout)
 	check(l.MaxWait >= 0 && l.MaxWait <= 24*time.Hour, "MaxWait is %v: want up to 24h, or 0 for 10m", l.MaxWait)
 	check(l.MaxWaiting >= 0, "MaxWaiting is %d: want 1 or more, or 0 for 10,000", l.MaxWaiting)

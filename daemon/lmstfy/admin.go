@@ -113,13 +113,16 @@ func (a *Admin) Handler() http.Handler {
 	})
 }
 
-// authorized asks for basic authentication. All accounts are compared, so that the time tells nothing.
-func (c *adminCall) authorized() bool {
-	accounts := *c.a.accounts.Load()
+func (c *adminCall) authorized() bool { return c.a.Authorized(c.w, c.r) }
+
+// Authorized says whether a request comes from an operator, and else has answered: it asks for basic authentication.
+// All accounts are compared, so that the time tells nothing. Handler was called before.
+func (a *Admin) Authorized(w http.ResponseWriter, r *http.Request) bool {
+	accounts := *a.accounts.Load()
 	if len(accounts) == 0 {
 		return true
 	}
-	user, password, _ := c.r.BasicAuth()
+	user, password, _ := r.BasicAuth()
 	given, found := sha256.Sum256([]byte(user+"\x00"+password)), 0
 	for u, p := range accounts {
 		want := sha256.Sum256([]byte(u + "\x00" + p))
@@ -128,9 +131,9 @@ func (c *adminCall) authorized() bool {
 	if found == 1 {
 		return true
 	}
-	expire(c.w)
-	c.w.Header().Set("WWW-Authenticate", `Basic realm="Authorization Required"`)
-	c.w.WriteHeader(http.StatusUnauthorized)
+	expire(w)
+	w.Header().Set("WWW-Authenticate", `Basic realm="Authorization Required"`)
+	w.WriteHeader(http.StatusUnauthorized)
 	return false
 }
 

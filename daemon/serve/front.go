@@ -121,7 +121,7 @@ func shown(path string) string {
 
 // known are the parameters that a log may have.
 var known = []string{"delay", "ttl", "tries", "ttr", "timeout", "count", "limit", "pool", "role", "status",
-	"force_update", "freeze_tries"}
+	"force_update", "freeze_tries", "delay_ms", "lease_ms", "wait_ms", "max", "queues", "state", "offset", "after"}
 
 func harmless(query string) string {
 	if query == "" {

@@ -17,7 +17,8 @@ func (s *site) exampleOf(rt *route) string {
 // bodies that routes take, by name.
 var bodyOf = map[string]string{
 	"pull": `{"queues":["q"]}`, "settle": `[{"verdict":"ack","receipt":"RECEIPT"}]`, "ack": `{"receipt":"RECEIPT"}`,
-	"fail": `{"receipt":"RECEIPT"}`, "release": `{"receipt":"RECEIPT"}`, "extend": `{"receipt":"RECEIPT","lease_ms":10}`,
+	"fail": `{"receipt":"RECEIPT"}`, "release": `{"receipt":"RECEIPT"}`,
+	"extend":       `{"receipt":"RECEIPT","lease_ms":10}`,
 	"publishBatch": `[{}]`, "postpone": `{"delay_ms":1}`, "purge": `{"states":["dead"]}`,
 	"putRecurring": `{"every_ms":60000,"payload":"x"}`,
 }
@@ -61,7 +62,8 @@ func TestTokens(t *testing.T) {
 					return s.send(s.server, rt.method, path, body, "X-Token", k.token, "Content-Type", asJSON)
 				},
 				"bearer": func() reply {
-					return s.send(s.server, rt.method, path, body, "Authorization", "bearer "+k.token, "Content-Type", asJSON)
+					return s.send(s.server, rt.method, path, body, "Authorization", "bearer "+k.token, "Content-Type",
+						asJSON)
 				},
 				"query": func() reply {
 					return s.send(s.server, rt.method, path+mark+"token="+k.token, body, "Content-Type", asJSON)
@@ -75,7 +77,8 @@ func TestTokens(t *testing.T) {
 					want = ""
 				}
 				if want != "" && !got.is(want) || want == "" && (got.status == 401 || got.status == 403) {
-					t.Errorf("%s with a token %s (%s): %d %s, want %s", rt.name, k.name, how, got.status, got.body, want)
+					t.Errorf("%s with a token %s (%s): %d %s, want %s", rt.name, k.name, how, got.status, got.body,
+						want)
 				}
 				if got.status == 401 && got.header.Get("WWW-Authenticate") != "Bearer" {
 					t.Errorf("%s: %v", rt.name, got.header)
@@ -101,7 +104,8 @@ func TestOtherNamespace(t *testing.T) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	m := other.want(201, "POST", "/q/messages", "x").json()
-	if r := s.do("GET", "/q/messages/"+strings.NewReplacer("{", "%7B", "}", "%7D", "/", "%2F").Replace(m["ref"].(string)),
+	if r := s.do("GET", "/q/messages/"+strings.NewReplacer("{", "%7B", "}", "%7D", "/",
+		"%2F").Replace(m["ref"].(string)),
 		""); r.status != 400 {
 		t.Errorf("%d %s", r.status, r.body)
 	}

@@ -24,8 +24,10 @@ func TestJunk(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	s := newSite(t)
-	junk := []string{"", " ", "-1", "+1", "0x10", "1e3", "1_000", "\x00", "\xff\xfe", "١", "99999999999999999999", "1,2",
-		"1;2", "a\r\nb", "../..", "'", "null", "{", "[", `{"a":`, strings.Repeat("9", 5000), "\u202e", "%", "{}", "[]", `""`,
+	junk := []string{"", " ", "-1", "+1", "0x10", "1e3", "1_000", "\x00", "\xff\xfe", "١", "99999999999999999999",
+		"1,2",
+		"1;2", "a\r\nb", "../..", "'", "null", "{", "[", `{"a":`, strings.Repeat("9", 5000), "\u202e", "%", "{}",
+		"[]", `""`,
 		`{"receipt":"\ud800"}`, "id:..", "serial:", "{a}.b.c"}
 	for i := range routes {
 		rt := &routes[i]
@@ -40,7 +42,8 @@ func TestJunk(t *testing.T) {
 			path := s.exampleOf(rt)
 			odd := strings.NewReplacer("{ns}", s.ns, "{queue}", "q", "{ref}", url.PathEscape(j), "{name}",
 				url.PathEscape(j)).Replace(rt.pattern)
-			odder := strings.NewReplacer("{ns}", url.PathEscape(j), "{queue}", url.PathEscape(j), "{ref}", url.PathEscape(j),
+			odder := strings.NewReplacer("{ns}", url.PathEscape(j), "{queue}", url.PathEscape(j), "{ref}",
+				url.PathEscape(j),
 				"{name}", url.PathEscape(j)).Replace(rt.pattern)
 			headers := []string{"X-Token", s.token, "Content-Type", asJSON}
 			if !strings.ContainsAny(j, "\x00\r\n") { // net/http sends no such header
@@ -107,7 +110,8 @@ func TestOddBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	head := func(method, path, more string) string {
-		return fmt.Sprintf("%s /v1/%s%s HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\n%s\r\n", method, s.ns, path, s.token, more)
+		return fmt.Sprintf("%s /v1/%s%s HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\n%s\r\n", method, s.ns, path, s.token,
+			more)
 	}
 	const end = "Connection: close\r\n"
 	for _, c := range []struct {
@@ -119,16 +123,20 @@ func TestOddBodies(t *testing.T) {
 		{"slow", head("POST", "/q/messages", "Content-Length: 10\r\n") + "12345", false, "HTTP/1.1 400 ", 0},
 		{"half", head("POST", "/q/messages", "Content-Length: 10\r\n") + "12345", true, "HTTP/1.1 400 ", 0},
 		{"half batch", head("POST", "/q/messages:batch", "Content-Length: 10\r\n") + "[{}]", true, "HTTP/1.1 400 ", 0},
-		{"half chunk", head("POST", "/q/messages", "Transfer-Encoding: chunked\r\n") + "5\r\n123", true, "HTTP/1.1 400 ", 0},
-		{"no chunk", head("POST", "/q/messages", "Transfer-Encoding: chunked\r\n") + "zz\r\n", true, "HTTP/1.1 400 ", 0},
-		{"huge", head("POST", "/q/messages", "Content-Length: 99999999999\r\n"+end) + strings.Repeat("x", 1<<20+1), true,
+		{"half chunk", head("POST", "/q/messages", "Transfer-Encoding: chunked\r\n") + "5\r\n123", true,
+			"HTTP/1.1 400 ", 0},
+		{"no chunk", head("POST", "/q/messages", "Transfer-Encoding: chunked\r\n") + "zz\r\n", true, "HTTP/1.1 400 ",
+			0},
+		{"huge", head("POST", "/q/messages", "Content-Length: 99999999999\r\n"+end) + strings.Repeat("x", 1<<20+1),
+			true,
 			"HTTP/1.1 413 ", 0},
 		{"negative", head("POST", "/q/messages", "Content-Length: -1\r\n"), false, "HTTP/1.1 400 ", 0},
 		{"chunks", head("POST", "/q/messages", "Transfer-Encoding: chunked\r\n"+end) + "3\r\nabc\r\n0\r\n\r\n", false,
 			"HTTP/1.1 201 ", 1},
 		{"expecting", head("POST", "/q/messages", "Content-Length: 3\r\nExpect: 100-continue\r\n"+end) + "abc", false,
 			"HTTP/1.1 100 Continue", 1},
-		{"expecting, refused", head("POST", "/q/messages?x=0", "Content-Length: 3\r\nExpect: 100-continue\r\n"+end), false,
+		{"expecting, refused", head("POST", "/q/messages?x=0", "Content-Length: 3\r\nExpect: 100-continue\r\n"+end),
+			false,
 			"HTTP/1.1 400 ", 0},
 		{"a slow pull", head("GET", "/pull?queues=none", "Content-Length: 3\r\n") + "a", false, "HTTP/1.1 400 ", 0},
 		{"a slow ack", head("POST", "/ack", "Content-Length: 30\r\n") + "a", false, "HTTP/1.1 400 ", 0},
@@ -137,7 +145,8 @@ func TestOddBodies(t *testing.T) {
 		{"a slow method", head("PUT", "/q/stats", "Content-Length: 3\r\n") + "a", false, "HTTP/1.1 405 ", 0},
 		{"pipelined", head("POST", "/q/messages", "Content-Length: 1\r\n") + "a" +
 			head("POST", "/q/messages", "Content-Length: 1\r\n"+end) + "b", false, "HTTP/1.1 201 ", 2},
-		{"a header twice", head("POST", "/q/messages", "Shunt-Id: a\r\nShunt-Id: b\r\n"+end), false, "HTTP/1.1 400 ", 0},
+		{"a header twice", head("POST", "/q/messages", "Shunt-Id: a\r\nShunt-Id: b\r\n"+end), false, "HTTP/1.1 400 ",
+			0},
 		{"a key twice", head("POST", "/q/messages", "Idempotency-Key: a\r\nIdempotency-Key: b\r\n"+end), false,
 			"HTTP/1.1 400 ", 0},
 		{"huge headers", head("POST", "/q/messages", "Shunt-Header-A: "+strings.Repeat("x", 20000)+"\r\n"+end), false,
@@ -183,13 +192,15 @@ func TestMaxBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 		held = append(held, c)
-		if _, err := fmt.Fprintf(c, "POST /v1/%s/q/messages HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\nContent-Length: 1000000"+
-			"\r\n\r\n%s", s.ns, s.token, strings.Repeat("x", 500_000)); err != nil {
+		if _, err := fmt.Fprintf(c,
+			"POST /v1/%s/q/messages HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\nContent-Length: 1000000"+
+				"\r\n\r\n%s", s.ns, s.token, strings.Repeat("x", 500_000)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.until("1.5 MB have come", func() bool { return s.api.Budget.Bodies() == 1_500_000 })
-	if r := s.do("POST", "/q/messages", strings.Repeat("x", 900_000)); !r.is("busy") || r.header.Get("Retry-After") != "1" {
+	if r := s.do("POST", "/q/messages", strings.Repeat("x", 900_000)); !r.is("busy") ||
+		r.header.Get("Retry-After") != "1" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	s.want(201, "POST", "/q/messages", strings.Repeat("x", 100_000))
@@ -220,7 +231,8 @@ func TestRedisGone(t *testing.T) {
 		}
 		for _, h := range []*API{a, asking} {
 			all.Go(func() {
-				req := httptest.NewRequest(rt.method, path, strings.NewReader(strings.ReplaceAll(bodyOf[rt.name], "RECEIPT",
+				req := httptest.NewRequest(rt.method, path, strings.NewReader(strings.ReplaceAll(bodyOf[rt.name],
+					"RECEIPT",
 					receipt)))
 				req.Header.Set("Content-Type", asJSON)
 				req.Header.Set("X-Token", s.token)
@@ -255,7 +267,8 @@ func FuzzRequest(f *testing.F) {
 		f.Fatal(err)
 	}
 	log := new(buffer)
-	a := &API{Pools: map[string]*shunt.Queue{DefaultPool: {Pool: pool, Quiet: true}}, Open: true, Log: slog.New(slog.NewTextHandler(log, nil))}
+	a := &API{Pools: map[string]*shunt.Queue{DefaultPool: {Pool: pool, Quiet: true}}, Open: true,
+		Log: slog.New(slog.NewTextHandler(log, nil))}
 	a.pull = func(context.Context, *shunt.Queue, shunt.PullOptions) ([]*shunt.Leased, error) { return nil, nil }
 	a.Stop() // nothing waits
 	h := a.Handler()

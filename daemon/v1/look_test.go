@@ -19,7 +19,8 @@ func TestRefs(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	s := newSite(t)
-	for _, id := range []string{"a", "a/b", "..", "%2e", "a//b", "ü", "{x}.any.-.y", "serial:1", " ", strings.Repeat("x", 255)} {
+	for _, id := range []string{"a", "a/b", "..", "%2e", "a//b", "ü", "{x}.any.-.y", "serial:1", " ",
+		strings.Repeat("x", 255)} {
 		m := s.want(201, "POST", "/q/messages?id="+url.QueryEscape(id), "x").json()
 		for _, name := range []string{"id:" + id, "serial:" + m["serial"].(string), m["ref"].(string)} {
 			r := s.want(200, "GET", "/q/messages/"+url.PathEscape(name), "")
@@ -68,7 +69,8 @@ func TestAlter(t *testing.T) {
 	}
 	receipt := s.pull(1, "queues=q")[0]["receipt"]
 	for _, path := range []string{"postpone", "promote", "retry"} {
-		if r := s.json("POST", "/q/messages/id:a/"+path, map[string]string{"postpone": `{"delay_ms":1}`}[path]); !r.is("running") {
+		if r := s.json("POST", "/q/messages/id:a/"+path,
+			map[string]string{"postpone": `{"delay_ms":1}`}[path]); !r.is("running") {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}
 	}
@@ -88,11 +90,13 @@ func TestAlter(t *testing.T) {
 	for _, path := range []string{"cancel", "promote", "retry"} {
 		s.want(404, "POST", "/q/messages/id:a/"+path, "")
 	}
-	for _, body := range []string{``, `{}`, `{"delay_ms":1,"at":"2100-01-02T03:04:05Z"}`, `{"delay_ms":"1"}`, `{"at":5}`,
+	for _, body := range []string{``, `{}`, `{"delay_ms":1,"at":"2100-01-02T03:04:05Z"}`, `{"delay_ms":"1"}`,
+		`{"at":5}`,
 		`{"delay":1}`, `[]`} {
 		s.wantJSON(400, "POST", "/q/messages/id:a/postpone", body)
 	}
-	for _, body := range []string{``, `{"states":[]}`, `{"states":["doing"]}`, `{"states":["leased"]}`, `{"states":[1]}`} {
+	for _, body := range []string{``, `{"states":[]}`, `{"states":["doing"]}`, `{"states":["leased"]}`,
+		`{"states":[1]}`} {
 		s.wantJSON(400, "POST", "/q/purge", body)
 	}
 }
@@ -154,14 +158,16 @@ func TestList(t *testing.T) {
 	}
 	s.pull(5, "queues=q&max=5&lease_ms=60000")
 	r := s.want(200, "GET", "/q/messages?state=leased&limit=2&offset=1", "").json()
-	if ms := r["messages"].([]any); len(ms) != 2 || r["next_offset"] != 3.0 || ms[0].(map[string]any)["lease_ends_at"] == nil {
+	if ms := r["messages"].([]any); len(ms) != 2 || r["next_offset"] != 3.0 ||
+		ms[0].(map[string]any)["lease_ends_at"] == nil {
 		t.Errorf("%v", r)
 	}
 	for _, state := range shunt.States {
 		s.want(200, "GET", "/q/messages?state="+string(state), "")
 		s.want(200, "GET", "/none/messages?offset=1000000000&state="+string(state), "")
 	}
-	for _, query := range []string{"state=x", "state=", "offset=-1", "offset=1000000001", "limit=0", "limit=101", "limit=x",
+	for _, query := range []string{"state=x", "state=", "offset=-1", "offset=1000000001", "limit=0", "limit=101",
+		"limit=x",
 		"x=1"} {
 		s.want(400, "GET", "/q/messages?"+query, "")
 	}
@@ -186,10 +192,12 @@ func TestStatsAndQueues(t *testing.T) {
 		t.Errorf("%v", st)
 	}
 	s.until("both are listed", func() bool { return strings.Contains(s.do("GET", "/queues", "").body, `["a","b"]`) })
-	if r := s.want(200, "GET", "/queues?limit=1", "").json(); fmt.Sprint(r["queues"]) != "[a]" || r["next_after"] != "a" {
+	if r := s.want(200, "GET", "/queues?limit=1", "").json(); fmt.Sprint(r["queues"]) != "[a]" ||
+		r["next_after"] != "a" {
 		t.Errorf("%v", r)
 	}
-	if r := s.want(200, "GET", "/queues?limit=1&after=a", "").json(); fmt.Sprint(r["queues"]) != "[b]" || r["next_after"] != nil {
+	if r := s.want(200, "GET", "/queues?limit=1&after=a", "").json(); fmt.Sprint(r["queues"]) != "[b]" ||
+		r["next_after"] != nil {
 		t.Errorf("%v", r)
 	}
 	s.want(404, "GET", "/../namespaces", "")
@@ -213,13 +221,16 @@ func TestRecurring(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.api.Recurring.Run(ctx) }()
 	defer func() { stop(); <-ended }()
-	s.wantJSON(204, "PUT", "/q/recurring/a%20b", `{"every_ms":100,"payload":"tick","headers":{"k":"v"},"missed":"skip"}`)
-	if m := s.pull(1, "queues=q&wait_ms=10000")[0]; m["payload"] != "tick" || m["headers"].(map[string]any)["k"] != "v" {
+	s.wantJSON(204, "PUT", "/q/recurring/a%20b",
+		`{"every_ms":100,"payload":"tick","headers":{"k":"v"},"missed":"skip"}`)
+	if m := s.pull(1, "queues=q&wait_ms=10000")[0]; m["payload"] != "tick" ||
+		m["headers"].(map[string]any)["k"] != "v" {
 		t.Errorf("%v", m)
 	}
 	s.want(204, "POST", "/q/recurring/a%20b/pause", "")
 	e := s.want(200, "GET", "/q/recurring", "").json()["recurring"].([]any)[0].(map[string]any)
-	if e["name"] != "a b" || e["paused"] != true || e["spec"] != "@every 100ms" || e["missed"] != "skip" || e["next_at"] != nil {
+	if e["name"] != "a b" || e["paused"] != true || e["spec"] != "@every 100ms" || e["missed"] != "skip" ||
+		e["next_at"] != nil {
 		t.Errorf("%v", e)
 	}
 	s.want(204, "POST", "/q/recurring/a%20b/enqueue", "")

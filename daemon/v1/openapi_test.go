@@ -148,7 +148,8 @@ func (d *document) answer(t testing.TB, r *http.Request, body []byte, a reply) {
 			t.Errorf("%s: %v in %.1000s", what, err, a.body)
 		}
 	}
-	if a.status < 300 && r.Header.Get("Content-Type") == asJSON && len(body) > 0 && path != "/v1/{ns}/{queue}/messages" {
+	if a.status < 300 && r.Header.Get("Content-Type") == asJSON && len(body) > 0 &&
+		path != "/v1/{ns}/{queue}/messages" {
 		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 		if err == nil {
 			err = d.check(v, "paths", path, method, "requestBody", "content", asJSON, "schema")
@@ -183,7 +184,8 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 		if (limited != nil) != (rt.counts != "") {
 			t.Errorf("%s: whether it is limited", rt.name)
 		}
-		if want := map[string]string{"publish": "publish", "consume": "consume", "both": "both"}[string(rt.role)]; want != "" &&
+		if want := map[string]string{"publish": "publish", "consume": "consume",
+			"both": "both"}[string(rt.role)]; want != "" &&
 			o["description"] != "Takes the role "+want+"." {
 			t.Errorf("%s: it takes the role %s", rt.name, want)
 		}

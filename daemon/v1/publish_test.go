@@ -131,7 +131,8 @@ func TestPublishFaults(t *testing.T) {
 			case fault == "" && r.status == 201 && len(c.given["id"]) > 0:
 				s.wantJSON(200, "POST", "/q/purge", `{"states":["prepare","delay"]}`)
 			case fault != "" && (!r.is("invalid-request") || !strings.Contains(strings.ToLower(r.body),
-				strings.ReplaceAll(fault, "_", map[string]string{"header": "-"}[how]+map[bool]string{true: "_"}[how != "header"]))):
+				strings.ReplaceAll(fault, "_",
+					map[string]string{"header": "-"}[how]+map[bool]string{true: "_"}[how != "header"]))):
 				t.Errorf("%s of %v: %d %s", how, c.given, r.status, r.body)
 			}
 		}
@@ -151,15 +152,18 @@ func TestAllFaultsAtOnce(t *testing.T) {
 		m := f.(map[string]any)
 		names = append(names, m["in"].(string)+" "+m["name"].(string))
 	}
-	for _, want := range []string{"query delay_ms", "query max_attempts", "query a", "query id", "header Shunt-Retain-Ms",
+	for _, want := range []string{"query delay_ms", "query max_attempts", "query a", "query id",
+		"header Shunt-Retain-Ms",
 		"header Shunt-Id"} {
 		if !strings.Contains(strings.Join(names, ",")+",", want+",") {
 			t.Errorf("%v: no %s", names, want)
 		}
 	}
 	r = s.wantJSON(400, "POST", "/q/messages:batch",
-		`[{"id":1},{"delay_ms":1,"at":"x","payload":"a","payload_base64":"b","id":"x","id":"y"},5,{"headers":{"a":1,"":"x"}}]`)
-	for _, want := range []string{"/0/id", "/1/at", "/1/payload_base64", "/1/id", `"/2"`, "/3/headers/a", "/3/headers"} {
+		`[{"id":1},{"delay_ms":1,"at":"x","payload":"a","payload_base64":"b","id":"x","id":"y"},5,`+
+			`{"headers":{"a":1,"":"x"}}]`)
+	for _, want := range []string{"/0/id", "/1/at", "/1/payload_base64", "/1/id", `"/2"`, "/3/headers/a",
+		"/3/headers"} {
 		if !strings.Contains(r.body, want) {
 			t.Errorf("no %s in %s", want, r.body)
 		}
@@ -199,7 +203,8 @@ func TestBatch(t *testing.T) {
 	if r := s.do("POST", "/q/messages:batch", "[{}]", "Content-Type", "text/json"); !r.is("unsupported-media-type") {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	if r := s.do("POST", "/q/messages:batch", "[{}]", "Content-Type", "application/json; charset=latin1"); r.status != 415 {
+	if r := s.do("POST", "/q/messages:batch", "[{}]", "Content-Type",
+		"application/json; charset=latin1"); r.status != 415 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }

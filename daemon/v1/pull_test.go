@@ -77,8 +77,10 @@ func TestPullFaults(t *testing.T) {
 	s := newSite(t)
 	for query, fault := range map[string]string{"": "queues", "queues=": "queues", "queues=a,": "item 1",
 		"queues=_a": "not _ first", "queues=a,b,a": "twice", "queues=a/b": "letters", "queues=a&max=0": "max",
-		"queues=a&max=1001": "max", "queues=a&max=x": "max", "queues=a&lease_ms=9": "lease_ms", "queues=a&x=1": "no such",
-		"queues=a&lease_ms=604800001": "lease_ms", "queues=a&wait_ms=-1": "wait_ms", "queues=a&wait_ms=86400001": "wait_ms",
+		"queues=a&max=1001": "max", "queues=a&max=x": "max", "queues=a&lease_ms=9": "lease_ms",
+		"queues=a&x=1":                "no such",
+		"queues=a&lease_ms=604800001": "lease_ms", "queues=a&wait_ms=-1": "wait_ms",
+		"queues=a&wait_ms=86400001":    "wait_ms",
 		"queues=a&wait_ms=1&wait_ms=2": "more than once", "queues=%ff": "UTF-8", "queues=a;b": "no query",
 		"queues=" + strings.Repeat("a", 200): "199 characters", "queues=" + strings.Repeat("a,", 64) + "b": "65"} {
 		if r := s.do("GET", "/pull?"+query, ""); !r.is("invalid-request") || !strings.Contains(r.body, fault) {
@@ -135,7 +137,8 @@ func TestWaitsAreBounded(t *testing.T) {
 	got := make(chan reply, 1)
 	go func() { got <- s.do("GET", "/pull?queues=q&wait_ms=20000", "") }()
 	s.until("it waits", func() bool { return s.api.Budget.Waiting() == 1 })
-	for _, path := range []string{"/pull?queues=q&wait_ms=20000", "/q/messages/id:a/outcome?wait_ms=20000", "/q/events"} {
+	for _, path := range []string{"/pull?queues=q&wait_ms=20000", "/q/messages/id:a/outcome?wait_ms=20000",
+		"/q/events"} {
 		if r := s.do("GET", path, ""); !r.is("busy") || r.header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}
@@ -278,7 +281,8 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	next, leave := s.events("q")
 	defer leave()
 	for range 100 * hubBuffer { // more than what buffers on the way take while nobody reads
-		hub.Take(shunt.Event{Kind: shunt.EventAcked, Channel: s.ns + "/q", Time: time.Now(), ID: strings.Repeat("x", 200)})
+		hub.Take(shunt.Event{Kind: shunt.EventAcked, Channel: s.ns + "/q", Time: time.Now(), ID: strings.Repeat("x",
+			200)})
 	}
 	n := 0
 	for name, _ := next(); name != "cut-off"; name, _ = next() {
@@ -291,4 +295,19 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		defer hub.mu.RUnlock()
 		return len(hub.readers) == 0 && s.api.Budget.Waiting() == 0
 	})
+}
+
+// A panic is a 500 that says nothing of it, and a line in the log.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	s.api.pull = func(context.Context, *shunt.Queue, shunt.PullOptions) ([]*shunt.Leased, error) { panic("a secret") }
+	if r := s.do("GET", "/pull?queues=q", ""); !r.is("internal") || r.status != 500 || strings.Contains(r.body,
+		"secret") {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if log := s.log.String(); !strings.Contains(log, "a secret") || !strings.Contains(log, "pull_test.go") {
+		t.Error(log)
+	}
 }

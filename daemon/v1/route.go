@@ -1,8 +1,10 @@
 package v1
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -126,6 +128,7 @@ func (a *API) route(w http.ResponseWriter, r *http.Request, allowed func(http.Re
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	c := &call{w: &recorder{ResponseWriter: w}, r: r, log: a.Log, operator: allowed != nil}
+	defer a.caught(c)
 	parts, ok := split(r.URL.EscapedPath())
 	var methods []string
 	for i := range routes {
@@ -154,6 +157,20 @@ func (a *API) route(w http.ResponseWriter, r *http.Request, allowed func(http.Re
 		return
 	}
 	c.refuse(noRoute, "")
+}
+
+// caught answers 500 for a panic, unless an answer has begun: half of one must not look like a whole one.
+func (a *API) caught(c *call) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler || c.w.status != 0 {
+		panic(p)
+	}
+	a.Log.Error("v1: a handler panicked", "request", c.w.Header().Get("X-Request-ID"), "panic", fmt.Sprint(p), "stack",
+		string(debug.Stack()))
+	c.refuse(internal, "")
 }
 
 // sameSite says that no page of another site has a browser send the request, with an operator's password.

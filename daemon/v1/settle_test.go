@@ -175,7 +175,8 @@ func TestSettleFaults(t *testing.T) {
 	if got := s.json("POST", "/settle", "["+then+"]", "X-Token", token); !got.is("forbidden") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	if got := s.json("POST", "/ack", strings.Replace(then, `"verdict":"ack",`, "", 1), "X-Token", token); got.status != 403 {
+	if got := s.json("POST", "/ack", strings.Replace(then, `"verdict":"ack",`, "", 1), "X-Token",
+		token); got.status != 403 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	s.wantJSON(204, "POST", "/ack", `{"receipt":"`+r+`"}`, "X-Token", token)
