@@ -29,11 +29,11 @@ func TestOwnInterface(t *testing.T) {
 	r.want(200, `"openapi": "3.1.0"`, "GET", r.api+"/v1/openapi.json", "")
 	r.want(201, `"id":"a"`, "POST", r.api+"/v1/ns/q/messages?id=a&retain_ms=60000", "hello", bearer...)
 	r.want(401, "urn:shunt:problem:no-token", "GET", r.api+"/v1/ns/pull?queues=q", "")
-	got := r.want(200, "aGVsbG8=", "GET", r.api+"/api/ns/q?timeout=5&token="+userToken, "")
+	r.want(200, "aGVsbG8=", "GET", r.api+"/api/ns/q?timeout=5&token="+userToken, "")
 	r.want(204, "", "DELETE", r.api+"/api/ns/q/job/a", "", "X-Token", userToken)
 	r.want(200, `"kind":"acked"`, "GET", r.api+"/v1/ns/q/messages/id:a/outcome?wait_ms=5000", "", bearer...)
 	r.want(201, "published", "PUT", r.api+"/api/ns/q?tries=3", "there", "X-Token", userToken)
-	got = r.want(200, `"payload":"there"`, "GET", r.api+"/v1/ns/pull?queues=q", "", bearer...)
+	got := r.want(200, `"payload":"there"`, "GET", r.api+"/v1/ns/pull?queues=q", "", bearer...)
 	var out struct{ Messages []struct{ Receipt string } }
 	if err := json.Unmarshal([]byte(got), &out); err != nil || len(out.Messages) != 1 {
 		t.Fatalf("%s %v", got, err)

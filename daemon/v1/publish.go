@@ -1,7 +1,6 @@
 package v1
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -212,6 +211,3 @@ func (c *call) followers(f *fields, most int64) (ms []shunt.IMessage) {
 
 // mayFollow says whether the token may publish what follows, and else has answered.
 func (c *call) mayFollow(ms []shunt.IMessage) bool { return len(ms) == 0 || c.may(access.Publish) }
-
-// isBlank says whether bytes are none.
-func isBlank(b []byte) bool { return len(bytes.TrimSpace(b)) == 0 }
