@@ -99,13 +99,19 @@ func (a *API) publishBatch(c *call) {
 		c.failed("publish a batch", err)
 		return
 	}
-	status, n := http.StatusCreated, 0
+	status, n, away := http.StatusCreated, 0, 0
 	for _, d := range done {
-		if d.Problem != nil {
-			status = http.StatusMultiStatus
-		} else {
+		if d.Problem == nil {
 			n++
+			continue
 		}
+		if status = http.StatusMultiStatus; d.Problem.Status == http.StatusServiceUnavailable {
+			away++
+		}
+	}
+	if away == len(done) {
+		c.refuseWith(done[0].Problem)
+		return
 	}
 	c.useless = n == 0
 	a.Metrics.published(n)

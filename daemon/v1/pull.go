@@ -148,7 +148,7 @@ func (a *API) pulled(c *call) {
 	}
 }
 
-// take pulls what is there, and waits for a first message where nothing is.
+// take pulls what is there, and waits for a first message where nothing is. Where too many wait already, it does not.
 func (a *API) take(c *call, o shunt.PullOptions) (ms []*shunt.Leased, err error) {
 	if a.stopped.Err() != nil {
 		return nil, errStopped
@@ -156,36 +156,33 @@ func (a *API) take(c *call, o shunt.PullOptions) (ms []*shunt.Leased, err error)
 	ctx, cancel := context.WithCancelCause(c.r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(a.stopped, func() { cancel(errStopping) })()
-	end, most := time.Now().Add(o.Wait), o.Max
-	o.Wait = 0
+	wait, most := o.Wait, o.Max
+	end := time.Now().Add(wait)
+	waits := wait > 0 && a.Budget.Wait()
+	if waits {
+		defer a.Budget.Done()
+	}
 	for size := 0; len(ms) < most && size < maxAnswer; { // one Pull takes of one channel, and 256 KB
-		o.Max = most - len(ms)
-		some, err := a.pull(ctx, c.pool, o)
-		if err != nil && len(ms) == 0 {
-			return nil, stopped(ctx, err)
+		if o.Max, o.Wait = most-len(ms), 0; waits && len(ms) == 0 {
+			o.Wait = max(0, time.Until(end))
 		}
-		if len(some) == 0 {
-			break
+		some, err := a.pull(ctx, c.pool, o)
+		switch {
+		case err != nil && len(ms) == 0:
+			return nil, stopped(ctx, err)
+		case len(some) == 0 && o.Wait > 0 && time.Now().Before(end): // not before the client's time is over
+			continue
+		case len(some) == 0 && len(ms) == 0 && wait > 0 && !waits:
+			return nil, errBusy
+		case len(some) == 0:
+			return ms, nil
 		}
 		for _, l := range some {
 			size += len(l.Payload)
 		}
 		ms = append(ms, some...)
 	}
-	if len(ms) > 0 || time.Until(end) <= 0 {
-		return ms, nil
-	}
-	if !a.Budget.Wait() {
-		return nil, errBusy
-	}
-	defer a.Budget.Done()
-	for len(ms) == 0 && err == nil {
-		if o.Wait = time.Until(end); o.Wait <= 0 {
-			return nil, nil
-		}
-		ms, err = a.pull(ctx, c.pool, o)
-	}
-	return ms, stopped(ctx, err)
+	return ms, nil
 }
 
 // stopped tells an error of the server's stop from others.
