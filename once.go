@@ -59,7 +59,7 @@ func (o *Once) check(n int) error {
 // again with the same key.
 //
 // A message whose ID is taken is refused, beside others. Where all are, nothing is noted. The error is nil for those.
-// Any other error but ErrUnknown says that nothing was enqueued. It costs one script, and some 200 bytes in Redis for
+// Any other error but ErrUnknown says that nothing was enqueued. It costs one script, and some 300 bytes in Redis for
 // each key while it is kept.
 func (q *Queue) EnqueueOnce(ctx context.Context, o Once, ms ...IMessage) (res OnceResult, err error) {
 	if err := q.open(ctx); err != nil {

@@ -13,7 +13,7 @@
 //   - A verdict needs the receipt that the pull gave. What comes too late changes nothing, and is 410.
 //   - A publish with an Idempotency-Key is done once in 24 h, on its queue, whatever becomes of the messages, of the
 //     connection and of this process: [shunt.Queue.EnqueueOnce] notes the key in the step that enqueues. It costs some
-//     200 bytes in Redis for each key. Only what was published is noted: a refusal is judged anew.
+//     300 bytes in Redis for each key. Only what was published is noted: a refusal is judged anew.
 //   - A message that could not be written to its client is released at once, and costs no attempt. Whether a client has
 //     read what its machine took, nobody knows.
 //   - Server-sent events tell what the Queue of this process does and sees: its own publishes, verdicts and upkeep, not
