@@ -302,7 +302,7 @@ func (c *call) arrayOf(raw json.RawMessage, at string, least, most int) (all []j
 	return all
 }
 
-// wants says that a request has no Shunt- headers and no parameters but those that f reads.
+// noParameters says that a request has neither parameters nor Shunt- headers.
 func (c *call) noParameters() { c.parameters(false).end() }
 
 // header is the only value of a header, empty where it is not there.
