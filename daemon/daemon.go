@@ -26,6 +26,7 @@ import (
 	"github.com/shuntmq/shunt/daemon/delayq"
 	"github.com/shuntmq/shunt/daemon/gmq"
 	"github.com/shuntmq/shunt/daemon/lmstfy"
+	"github.com/shuntmq/shunt/daemon/push"
 	"github.com/shuntmq/shunt/daemon/serve"
 	"github.com/shuntmq/shunt/daemon/v1"
 )
@@ -44,6 +45,7 @@ type Daemon struct {
 	api       *lmstfy.API
 	admin     *lmstfy.Admin
 	own       *v1.API
+	push      *push.Pusher
 	gmq       *gmq.Server // nil: it is off
 	delayq    *delayq.API // nil: it is off
 	accessLog atomic.Bool
@@ -112,7 +114,11 @@ func (d *Daemon) serve(ctx context.Context, servers []server) error {
 	g, failed := errgroup.WithContext(parts)
 	g.Go(func() error { return d.access.Run(parts) })
 	g.Go(func() error { return d.own.Recurring.Run(parts) })
-	for name, p := range d.pools { // until closePools
+	pushing, endPush := context.WithCancel(parts)
+	defer endPush()
+	pushed := make(chan error, 1)
+	go func() { pushed <- d.push.Run(pushing) }() // until endPush; waited for below
+	for name, p := range d.pools {                // until closePools
 		if err := p.queue.Upkeep(parts); err != nil {
 			stop(fmt.Errorf("daemon: upkeep of pool %s: %w", name, err))
 		}
@@ -130,6 +136,7 @@ func (d *Daemon) serve(ctx context.Context, servers []server) error {
 		d.Log.Info("shuntd stops", "waiting", d.api.Waiting(), "grace", d.Config.Grace)
 		d.api.Stop()
 		d.own.Stop()
+		endPush()
 		if d.delayq != nil {
 			d.delayq.Stop()
 		}
@@ -139,6 +146,7 @@ func (d *Daemon) serve(ctx context.Context, servers []server) error {
 		for _, s := range servers {
 			all.Go(func() error { return s.Shutdown(grace) })
 		}
+		all.Go(func() error { return <-pushed })
 		if err := all.Wait(); err != nil {
 			d.Log.Warn("requests ran on when the grace was over", "error", err)
 		}
@@ -177,8 +185,18 @@ func (d *Daemon) assemble() ([]server, error) {
 	d.own = &v1.API{Pools: queues, Access: d.access, Open: c.Admin.Open, Budget: shared, Events: d.hubs(),
 		Recurring: &v1.Recurring{Pools: queues, Redis: d.owns(), Log: d.Log}, Metrics: v1.NewMetrics(registry),
 		Log: d.Log}
+	allow, err := c.Push.Prefixes()
+	if err != nil {
+		return nil, fmt.Errorf("daemon: push.allow: %w", err)
+	}
+	d.push = &push.Pusher{Pools: queues, Redis: d.pools[c.Admin.Pool].own, Allow: allow, Grace: c.Grace,
+		Metrics: push.NewMetrics(registry), Log: d.Log}
+	if err := d.push.Validate(); err != nil {
+		return nil, err
+	}
 	d.admin = &lmstfy.Admin{Pools: queues, Access: d.access, Accounts: c.Admin.Accounts, AccessLog: &d.accessLog,
-		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Build: d.Build, Log: d.Log}
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Build: d.Build, Log: d.Log,
+		Mount: d.push.Routes()}
 	if err := errors.Join(d.api.Validate(), d.admin.Validate(), d.own.Validate()); err != nil {
 		return nil, err
 	}

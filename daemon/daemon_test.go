@@ -3,10 +3,12 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -346,4 +348,55 @@ func TestRedisAway(t *testing.T) {
 		return status == 200
 	})
 	r.want(200, "aGVsbG8=", "GET", r.api+"/api/ns/q?timeout=5", "", "X-Token", userToken)
+}
+
+// A webhook from the admin listener to the endpoint: made by an operator, published to through the API, and gone with
+// its password from neither answer nor log.
+func TestPush(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	got := make(chan string, 10)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- r.Header.Get("Shunt-Channel") + " " + string(body)
+	}))
+	t.Cleanup(endpoint.Close)
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	r := serving(t, redistest.Start(t).URL(), func(c *config.Config) {
+		c.Admin.Open, c.Admin.Accounts = true, map[string]string{"ann": "pass"}
+	})
+	ann := []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:pass"))}
+	body := fmt.Sprintf(`{"queues":["q"],"endpoint":"%s","secrets":["%s"]}`, endpoint.URL, secret)
+	for _, path := range []string{"/push", "/push/ns/g", "/pushers", "/pusher/ns", "/pusher/ns/g"} {
+		r.want(401, "", "GET", r.admin+path, "")
+		if status, _ := r.do("GET", r.api+path, ""); status != 404 {
+			t.Errorf("%s on the API: %d", path, status)
+		}
+	}
+	r.want(401, "", "POST", r.admin+"/push/ns/g", body)
+	r.want(400, "is not public", "POST", r.admin+"/push/ns/g", body, ann...)
+	c := r.Config
+	c.Push.Allow = []string{"127.0.0.0/8"}
+	if err := r.Reload(c); err != nil {
+		t.Fatal(err)
+	}
+	r.want(201, `"state":"active"`, "POST", r.admin+"/push/ns/g", body, ann...)
+	r.want(201, "published", "PUT", r.api+"/api/ns/q", "hello")
+	select {
+	case text := <-got:
+		if text != "ns/q hello" {
+			t.Error(text)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the endpoint got nothing in 10 s")
+	}
+	until(t, "it is counted", func() bool {
+		_, text := r.do("GET", r.admin+"/metrics", "")
+		return strings.Contains(text,
+			`shuntd_push_requests_total{code="200",group="g",namespace="ns",pool="default"} 1`)
+	})
+	r.stop()
+	if log := r.log.String(); strings.Contains(log, secret[6:]) || strings.Contains(log, "need a restart") {
+		t.Error(log)
+	}
 }

@@ -31,6 +31,9 @@ func (d *Daemon) Reload(c config.Config) error {
 	d.accessLog.Store(c.Log.Access)
 	errs = append(errs, d.api.SetLimits(limits(&c)))
 	d.admin.SetAccounts(maps.Clone(c.Admin.Accounts))
+	if allow, err := c.Push.Prefixes(); err == nil { // Validate has seen it
+		d.push.SetAllow(allow)
+	}
 	gmqAt, delayqAt := c.GMQ.Listener(), c.Delayq.Listener()
 	for name, at := range map[string]*config.Listener{"api": &c.API, "admin": &c.Admin.Listener, "gmq": &gmqAt,
 		"delayq": &delayqAt} {
@@ -59,6 +62,7 @@ func needRestart(old, now config.Config) (keys []string) {
 			l.MaxBody, l.MaxBodies, l.BodyTimeout, l.MaxWaiting = 0, 0, 0, 0
 		}
 		c.API.Allow, c.Admin.Allow, c.GMQ.Allow, c.Delayq.Allow, c.Admin.Accounts = nil, nil, nil, nil, nil
+		c.Push.Allow = nil
 	}
 	taken(&old)
 	taken(&now)

@@ -35,6 +35,7 @@ type Config struct {
 	Limits   Limits          `key:"limits"`
 	Defaults Defaults        `key:"defaults"`
 	Pools    map[string]Pool `key:"pools"`
+	Push     Push            `key:"push"`
 	Checks   string          `key:"checks" default:"warn" help:"what a missed start-up check does: warn, fail or off"`
 }
 
@@ -104,6 +105,14 @@ type Pool struct {
 	DeadFor time.Duration `key:"dead_for" default:"720h" help:"how long they are kept; -1s: no bound"`
 }
 
+// Push is what holds for all groups of package push.
+type Push struct {
+	Allow []string `key:"allow" help:"addresses and CIDRs that endpoints may have beside public ones"`
+}
+
+// Prefixes are the networks of Allow. The error joins those of all that are none.
+func (p *Push) Prefixes() ([]netip.Prefix, error) { return prefixes(p.Allow) }
+
 // Default is the configuration of a server without a file.
 func Default() Config {
 	var c Config
@@ -163,6 +172,8 @@ func (c *Config) Validate() error {
 	within("defaults.timeout", d.Timeout, 0, max32)
 	check(d.TTL == 0 || d.TTL >= d.Delay, "defaults.ttl", "%d is shorter than defaults.delay", d.TTL)
 	c.checkPools(check)
+	_, err := c.Push.Prefixes()
+	check(err == nil, "push.allow", "%v", err)
 	return errors.Join(errs...)
 }
 
@@ -263,10 +274,12 @@ func (l *Listener) check(at string, check func(ok bool, key, format string, args
 }
 
 // Prefixes are the networks of Allow. The error joins those of all that are none.
-func (l *Listener) Prefixes() ([]netip.Prefix, error) {
+func (l *Listener) Prefixes() ([]netip.Prefix, error) { return prefixes(l.Allow) }
+
+func prefixes(texts []string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	var errs []error
-	for _, text := range l.Allow {
+	for _, text := range texts {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			var a netip.Addr

@@ -36,8 +36,10 @@ type Admin struct {
 	Accounts  map[string]string
 	AccessLog *atomic.Bool // whether requests are logged; nil: POST /accesslog changes nothing
 	Metrics   http.Handler // GET /metrics; nil: 404
-	Build     Build
-	Log       *slog.Logger // of errors; nil: slog.Default()
+	// Mount are routes of others by their patterns for http.ServeMux. They ask for basic authentication, too.
+	Mount map[string]http.Handler
+	Build Build
+	Log   *slog.Logger // of errors; nil: slog.Default()
 
 	accounts atomic.Pointer[map[string]string]
 }
@@ -101,6 +103,9 @@ func (a *Admin) Handler() http.Handler {
 	handle("GET /version", false, func(c *adminCall) { _ = c.indented(http.StatusOK, a.Build) })
 	handle("GET /accesslog", false, (*adminCall).accessLog)
 	handle("POST /accesslog", true, (*adminCall).setAccessLog)
+	for pattern, h := range a.Mount {
+		handle(pattern, true, func(c *adminCall) { h.ServeHTTP(c.w, c.r) })
+	}
 	if a.Metrics != nil {
 		mux.Handle("GET /metrics", a.Metrics)
 	}

@@ -2,6 +2,7 @@ package lmstfy
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -152,4 +153,18 @@ func filled(b []byte) []byte {
 		return []byte{}
 	}
 	return b
+}
+
+// Pushed is a job as lmstfy's pushers posted it.
+func Pushed(i *shunt.Info, payload []byte, now time.Time) ([]byte, error) {
+	ttl, _ := left(i.Headers, now)
+	ns, queue, _ := strings.Cut(i.Channel, "/")
+	return json.Marshal(struct {
+		Namespace string `json:"namespace"`
+		Queue     string `json:"queue"`
+		ID        string `json:"id"`
+		TTL       int64  `json:"ttl"`
+		ElapsedMS int64  `json:"elapsed_ms"`
+		Body      []byte `json:"body"`
+	}{ns, queue, jobID(i.ID, i.Serial), ttl, elapsed(i.ID, i.EnqueuedAt, now), filled(payload)})
 }

@@ -25,7 +25,7 @@ type process struct {
 	client *http.Client
 }
 
-func start(t *testing.T, redis string) *process {
+func start(t *testing.T, redis string, more ...string) *process {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "d") // a test's own directory may be longer than a socket's path
 	if err != nil {
@@ -42,6 +42,7 @@ func start(t *testing.T, redis string) *process {
 		"-log.access=false",
 		"-pools.default.redis="+redis,
 	)
+	cmd.Args = append(cmd.Args, more...)
 	cmd.Env = append(os.Environ(), asProcess+"=1")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
