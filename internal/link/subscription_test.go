@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -319,5 +321,206 @@ func TestSubscriptionRefused(t *testing.T) {
 	b.forget(s, one.Listener)
 	if n := b.Dials() - dials; n != 0 {
 		t.Errorf("%d more connections", n)
+	}
+}
+
+// all is one ListenAll. What it hears is "channel payload".
+func (b *bed) all(s *Subscription, pattern string) *ear {
+	e := &ear{b: b, heard: make(chan any, 100)}
+	e.Listener = s.ListenAll(pattern, func(channel, payload string) { e.heard <- channel + " " + payload },
+		func(on bool) { e.heard <- on })
+	return e
+}
+
+// published says how many subscriptions the server has given a message.
+func (b *bed) published(channel, payload string) int {
+	b.t.Helper()
+	n, err := redis.Int(b.s.Do("PUBLISH", channel, payload), nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// A pattern hears every channel that it matches, with its name, beside channels that are heard by themselves. Cut, it
+// is told, and hears them again.
+func TestListenAll(t *testing.T) {
+	b := shared(t)
+	s := NewSubscription(b.node)
+	all := b.all(s, b.key+"*.delay")
+	all.want(true)
+	b.published(b.key+"a.delay", "1")
+	b.published(b.key+"b.delay", "2 3")
+	b.published(b.key+"b.other", "not for it")
+	b.published(b.key+".delay", "")
+	all.want(b.key + "a.delay 1")
+	all.want(b.key + "b.delay 2 3")
+	all.want(b.key + ".delay ")
+
+	one := b.ear(s, b.key+"a.delay")
+	one.want(true)
+	same := b.ear(s, b.key+"*.delay") // the channel of that name, and no pattern
+	same.want(true)
+	other := b.all(s, b.key+"b.*")
+	other.want(true)
+	if n := b.Dials(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+	for _, cut := range []bool{true, false} {
+		if n := b.published(b.key+"a.delay", "4"); n != 2 {
+			t.Errorf("%d hear it", n)
+		}
+		one.want("4")
+		all.want(b.key + "a.delay 4")
+		b.published(b.key+"b.delay", "5")
+		all.want(b.key + "b.delay 5")
+		other.want(b.key + "b.delay 5")
+		b.published(b.key+"*.delay", "6")
+		same.want("6")
+		all.want(b.key + "*.delay 6")
+		ears := []*ear{all, one, same, other}
+		for _, e := range ears {
+			e.nothing()
+		}
+		if !cut {
+			break
+		}
+		b.CutAll()
+		for _, e := range ears {
+			e.want(false)
+			e.want(true)
+		}
+	}
+
+	// A second one on a pattern is told that it is heard, and so is the first once more.
+	two := b.all(s, b.key+"*.delay")
+	two.want(true)
+	all.want(true)
+	b.forget(s, all.Listener)
+	b.published(b.key+"a.delay", "7")
+	two.want(b.key + "a.delay 7")
+	one.want("7")
+	// The last one on a pattern ends that alone.
+	b.forget(s, two.Listener)
+	redistest.Until(t, patience, "the pattern is not heard", func() bool {
+		return b.published(b.key+"c.delay", "8") == 0
+	})
+	b.published(b.key+"*.delay", "9")
+	same.want("9")
+	b.published(b.key+"b.delay", "10")
+	other.want(b.key + "b.delay 10")
+	all.nothing()
+	b.forget(s, same.Listener)
+	b.forget(s, one.Listener)
+	for len(two.heard) > 0 {
+		<-two.heard // what came before it was forgotten
+	}
+	// With the last of all, a pattern, the goroutine and the connection end.
+	b.forget(s, other.Listener)
+	redistest.Until(t, patience, "no connection is left", func() bool { return b.Conns() == 0 })
+	for _, e := range []*ear{all, one, same, other, two} {
+		e.nothing()
+	}
+	if n := b.published(b.key+"b.delay", "11"); n != 0 {
+		t.Errorf("%d hear it", n)
+	}
+
+	// And it can begin anew.
+	again := b.all(s, b.key+"*")
+	again.want(true)
+	b.published(b.key+"x", "12")
+	again.want(b.key + "x 12")
+	b.forget(s, again.Listener)
+}
+
+// Forget of a pattern where its connection is just being made, or has just listened.
+func TestForgetAllAtOnce(t *testing.T) {
+	b := shared(t)
+	s := NewSubscription(b.node)
+	for i := range 500 {
+		e := b.all(s, b.key+"*")
+		for range i % 97 * 20 { // another moment each time
+			_ = time.Now()
+		}
+		if i%2 == 0 {
+			e.want(true)
+		}
+		b.forget(s, e.Listener)
+		if t.Failed() {
+			t.Fatalf("round %d", i)
+		}
+	}
+}
+
+// A pattern that the server refuses to a user is without hints, and channels are heard as ever; and the other way
+// round. Once it is allowed, it is tried again.
+func TestListenAllRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule    string
+		pattern bool // is what is allowed
+	}{"the pattern": {"one", false}, "the channels": {"*.delay", true}} {
+		t.Run(name, func(t *testing.T) {
+			b := shared(t)
+			b.key = strings.ReplaceAll(b.key, "/", ".")
+			user := strings.Trim(b.key, "{}")
+			b.s.Do("ACL", "SETUSER", user, "on", "nopass", "~*", "+@all", "resetchannels", "&"+b.key+c.rule)
+			t.Cleanup(func() { b.s.Do("ACL", "DELUSER", user) })
+			pool, err := NewPool("redis://" + user + ":any@" + b.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { pool.Close() })
+			s := NewSubscription(NewNode(pool, Settings{DialTimeout: time.Second, MaxBackoff: time.Second}))
+			allowed, refused := b.ear(s, b.key+"one"), b.all(s, b.key+"*.delay")
+			if c.pattern {
+				allowed, refused = refused, allowed
+			}
+			heard := func() { // its own message; it may be told before that, more than once, that it listens
+				t.Helper()
+				b.published(b.key+"one", "a")
+				b.published(b.key+"x.delay", "a")
+				for {
+					got := <-allowed.heard
+					if got == "a" || got == b.key+"x.delay a" {
+						return
+					}
+					if got != true {
+						t.Fatalf("heard %v", got)
+					}
+				}
+			}
+			allowed.want(true)
+			heard()
+			b.CutAll()
+			allowed.want(false)
+			allowed.want(true)
+			heard()
+			refused.nothing()
+			dials := b.Dials()
+			b.s.Do("ACL", "SETUSER", user, "allchannels")
+			s.retryRefused()
+			refused.want(true)
+			b.forget(s, refused.Listener)
+			b.forget(s, allowed.Listener)
+			if n := b.Dials() - dials; n != 0 {
+				t.Errorf("%d more connections", n)
+			}
+		})
+	}
+}
+
+// A connection that is mute is no hindrance to the last Forget of a pattern.
+func TestForgetAllMute(t *testing.T) {
+	b := shared(t)
+	s := NewSubscription(b.node)
+	e := b.all(s, b.key+"*")
+	e.want(true)
+	ended := s.ended
+	b.DropReplies(true)
+	s.Forget(b.within(200*time.Millisecond), e.Listener)
+	select {
+	case <-ended:
+	default:
+		t.Error("the reader goes on")
 	}
 }

@@ -102,6 +102,97 @@ func TestWaiterUnblock(t *testing.T) {
 	}
 }
 
+// Abort ends a block at once, and the list is left alone; the next Connect makes a new connection, with a socket of its
+// own. Before there is one, Abort does nothing.
+func TestWaiterAbort(t *testing.T) {
+	for _, how := range []string{"plain", "OverTLS"} {
+		t.Run(how, func(t *testing.T) {
+			b := shared(t)
+			w := NewWaiter(b.node, patience)
+			w.Own = true
+			t.Cleanup(w.Close)
+			if w.Abort(); w.CanAbort() {
+				t.Error("it can abort what is not connected")
+			}
+			idle, err := b.node.Dial(b.within(patience))
+			if err != nil {
+				t.Fatal(err)
+			}
+			idle.Close() // the pool keeps it, and its socket is not known
+			for round := range 2 {
+				if err := w.Connect(b.within(patience)); err != nil {
+					t.Fatal(err)
+				}
+				if !w.CanAbort() {
+					t.Fatal("the socket is not known")
+				}
+				id, blocked := w.ID(), make(chan struct{})
+				b.On(redistest.Command("BRPOPLPUSH"), 1, redistest.Call(func() { close(blocked) }))
+				done := make(chan error, 1)
+				began := time.Now()
+				go func() {
+					v, err := w.Do(10*time.Second, "BRPOPLPUSH", b.key, b.key+"2", 10)
+					if v != nil {
+						t.Errorf("got %v", v)
+					}
+					done <- err
+				}()
+				<-blocked
+				w.Abort()
+				w.Abort() // again
+				b.want(Unknown, <-done)
+				if took := time.Since(began); took > 5*time.Second {
+					t.Errorf("took %v", took)
+				}
+				if w.CanAbort() || w.ID() != 0 {
+					t.Errorf("round %d: the connection is there", round)
+				}
+				redistest.Until(t, patience, "the server has ended the block", func() bool {
+					there, err := redis.String(b.s.Do("CLIENT", "LIST", "ID", id), nil)
+					return there == "" && err == nil
+				})
+			}
+			if err := w.Connect(b.within(patience)); err != nil {
+				t.Fatal(err)
+			}
+			b.s.Do("LPUSH", b.key, "next")
+			v, err := redis.String(w.Do(time.Second, "BRPOPLPUSH", b.key, b.key+"2", 1))
+			if v != "next" || err != nil {
+				t.Errorf("%q, %v", v, err)
+			}
+			if w.Close(); w.CanAbort() {
+				t.Error("it can abort what is closed")
+			}
+		})
+	}
+}
+
+// Without a known socket Abort does nothing: where the pool is not NewPool's, and where nobody has asked for one.
+func TestWaiterCannotAbort(t *testing.T) {
+	for how, own := range map[string]bool{"Foreign": true, "not its own": false} {
+		t.Run(how, func(t *testing.T) {
+			b := shared(t)
+			w := NewWaiter(b.node, patience)
+			w.Own = own
+			t.Cleanup(w.Close)
+			if err := w.Connect(b.within(patience)); err != nil {
+				t.Fatal(err)
+			}
+			if w.Abort(); w.CanAbort() {
+				t.Error("it can")
+			}
+			b.s.Do("LPUSH", b.key, "there")
+			v, err := redis.String(w.Do(time.Second, "BRPOPLPUSH", b.key, b.key+"2", 1))
+			if v != "there" || err != nil {
+				t.Errorf("%q, %v", v, err)
+			}
+			if n := b.Dials(); n != 1 {
+				t.Errorf("%d connections", n)
+			}
+		})
+	}
+}
+
 // A connection that breaks, or does not answer, leaves the outcome unknown; the next Connect makes a new one.
 func TestWaiterBreaks(t *testing.T) {
 	for name, c := range map[string]struct {

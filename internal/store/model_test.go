@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/oklog/ulid/v2"
 	"pgregory.net/rapid"
 
 	"github.com/shuntmq/shunt/internal/element"
@@ -46,18 +48,27 @@ func (s *target) do(cmd string, args ...any) (any, error) {
 	return Do(context.Background(), s.link, cmd, args...)
 }
 
-// model is a channel as it should be: lists with their left end first. Of a sorted set it knows what is due at once and
-// what is not due for an hour; what is in dead.
-type model struct {
+// channel is a channel as it should be: lists with their left end first. Of a sorted set it knows what is due at once
+// and what is not due for an hour; what is in dead; and of each lease that is listed when it ends.
+type channel struct {
+	k                *Keys
 	prepare, suspect []string
-	doing            map[string][]string
 	due, later, dead []string
-	living           []Incarnation
-	gone             []Incarnation // superseded or not
-	superseded       map[string]bool
+	ends             map[string]end
 }
 
-// machine drives a channel of both servers and the model through the same history.
+// model is a channel that has receivers, and one beside it that has none. What they hold is by the list's key.
+type model struct {
+	channel
+	low        channel
+	doing      map[string][]string
+	living     []Incarnation
+	gone       []Incarnation // superseded or not
+	superseded map[string]bool
+	leases     []Lease // all that were ever drawn
+}
+
+// machine drives two channels of both servers and the model through the same history.
 type machine struct {
 	*rapid.T
 	servers []*target
@@ -67,6 +78,24 @@ type machine struct {
 }
 
 const hour = 3600_000
+
+// end is when a lease ends, as a test knows it that takes some seconds.
+type end struct {
+	in     int  // half hours from now; over: none
+	putOff bool // no whole number
+}
+
+// over is the end that the machine gives a lease, of 1970.
+const over = -1 << 20
+
+// endOf reads a score.
+func endOf(score float64, now time.Time) end {
+	e := end{int(math.Round((score - float64(now.UnixMilli())) / (hour / 2))), score != math.Trunc(score)}
+	if score < 10 {
+		e.in = over
+	}
+	return e
+}
 
 // script runs one of shunt's scripts on each server and returns what both replied; norm hides what may differ, which is
 // times.
@@ -144,7 +173,132 @@ func (b *machine) drawn() string {
 		Payload:    []byte(p),
 		Recoveries: rapid.Int16Range(0, 4).Draw(b.T, "recoveries"),
 	}
+	if own := rapid.SampledFrom([]int{0, 0, 1, 3, -1}).Draw(b.T, "own bound"); own != 0 {
+		e.SetMaxAttempts(own)
+	}
 	return string(e.Encode())
+}
+
+// often is true three times of four. A range of numbers is not drawn evenly: its ends come more often.
+func (b *machine) often(label string) bool {
+	return rapid.Bool().Draw(b.T, label) || rapid.Bool().Draw(b.T, label)
+}
+
+// upTo draws 1 to n, one about as often as another.
+func (b *machine) upTo(n int, label string) int {
+	return 1 + rapid.IntRange(0, 1<<20).Draw(b.T, label)%n
+}
+
+// bytes draws after how many bytes a script stops.
+func (b *machine) bytes() int {
+	if b.often("no bound") {
+		return 1 << 20
+	}
+	return 100
+}
+
+// lease draws the name of one, which was used before or not.
+func (b *machine) lease() Lease {
+	if n := len(b.m.leases); n > 0 && b.often("known lease") {
+		return rapid.SampledFrom(b.m.leases).Draw(b.T, "lease")
+	}
+	b.n++
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	most := rapid.SampledFrom([]int{0, 1, 3}).Draw(b.T, "most attempts")
+	l, err := ParseLease(fmt.Sprintf("%s%c%c%c-%d-%d", letters[:23], letters[b.n>>10&31], letters[b.n>>5&31],
+		letters[b.n&31], most, hour))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.m.leases = append(b.m.leases, l)
+	return l
+}
+
+// one draws one of the channels.
+func (b *machine) one() *channel {
+	if b.often("high") {
+		return &b.m.channel
+	}
+	return &b.m.low
+}
+
+// any draws a list that a worker or a lease holds, and mostly one that has something.
+func (b *machine) any() (string, *channel) {
+	var some, full []string
+	at := make(map[string]*channel)
+	add := func(c *channel, l string) {
+		at[l] = c
+		if some = append(some, l); len(b.m.doing[l]) > 0 {
+			full = append(full, l)
+		}
+	}
+	for _, i := range append(slices.Clone(b.m.living), b.m.gone...) {
+		for _, l := range b.k.AllDoing(i) {
+			add(&b.m.channel, l)
+		}
+	}
+	for _, l := range b.m.leases {
+		add(&b.m.channel, b.m.k.LeaseList(l.Name))
+		add(&b.m.low, b.m.low.k.LeaseList(l.Name))
+	}
+	if len(full) > 0 && b.often("full") {
+		some = full
+	}
+	l := rapid.SampledFrom(some).Draw(b.T, "list")
+	return l, at[l]
+}
+
+// held draws an element for a list to lose: one that it holds, or one that comes too late or is another's.
+func (b *machine) held(list string) string {
+	if !b.often("its own") {
+		list, _ = b.any()
+	}
+	if held := b.m.doing[list]; len(held) > 0 && b.often("one that is held") {
+		return rapid.SampledFrom(held).Draw(b.T, "held")
+	}
+	return b.drawn()
+}
+
+// listed draws a lease that a channel lists, and mostly one that holds something.
+func (b *machine) listed() (Lease, *channel) {
+	type at struct {
+		name string
+		*channel
+	}
+	var some, full []at
+	for _, c := range []*channel{&b.m.channel, &b.m.low} {
+		for _, name := range slices.Sorted(maps.Keys(c.ends)) {
+			if some = append(some, at{name, c}); len(b.m.doing[c.k.LeaseList(name)]) > 0 {
+				full = append(full, at{name, c})
+			}
+		}
+	}
+	if len(some) == 0 {
+		b.Skip("no lease")
+	}
+	if len(full) > 0 && b.often("full") {
+		some = full
+	}
+	drawn := some[b.upTo(len(some), "listed")-1]
+	l, _ := ParseLease(drawn.name)
+	return l, drawn.channel
+}
+
+// setEnd sets when a lease ends.
+func (b *machine) setEnd(c *channel, l Lease, to end) {
+	c.ends[l.Name] = to
+	for _, s := range b.servers {
+		score := "1"
+		if to.in != over {
+			score = strconv.FormatInt(time.Now().Add(time.Duration(to.in)*30*time.Minute).UnixMilli(), 10)
+		}
+		if to.putOff {
+			score += ".5"
+		}
+		if _, err := s.do("ZADD", c.k.Leased, score, l.Name); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // list draws a doing list of some incarnations, one that holds something where full.
@@ -191,24 +345,21 @@ func (b *machine) next(raw string) string {
 }
 
 // verdict is a retry or a reject: of something that is held, or too late.
-func (b *machine) verdict(f func(doing, old, next string) (replied string), to *[]string) {
-	doing, _ := b.list(append(slices.Clone(b.m.living), b.m.gone...), false)
-	old := b.drawn()
-	if held := b.m.doing[doing]; len(held) > 0 && rapid.IntRange(0, 3).Draw(b.T, "late") > 0 {
-		old = rapid.SampledFrom(held).Draw(b.T, "held")
-	}
+func (b *machine) verdict(f func(c *channel, doing, old, next string) (replied string), to func(*channel) *[]string) {
+	doing, c := b.any()
+	old := b.held(doing)
 	next := b.next(old)
 	for range 1 + rapid.IntRange(0, 1).Draw(b.T, "again") { // sent again, it changes nothing
 		left, found := cut(b.m.doing[doing], old)
 		b.m.doing[doing] = left
-		if found && !slices.Contains(*to, next) {
-			*to = append(*to, next)
+		if set := to(c); found && !slices.Contains(*set, next) {
+			*set = append(*set, next)
 		}
 		want := int64(0)
 		if found {
 			want = 1
 		}
-		b.expect(f(doing, old, next), want)
+		b.expect(f(c, doing, old, next), want)
 	}
 }
 
@@ -217,9 +368,17 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 	one := func(n int) int64 { return int64(n) }
 	acts := map[string]func(){
 		"enqueue": func() {
-			e := b.drawn()
-			m.prepare = append([]string{e}, m.prepare...)
-			b.expect(b.command("LPUSH", k.Prepare, e), one(len(m.prepare)))
+			c := b.one()
+			to, args := &c.prepare, []any{c.k.Prepare}
+			if !b.often("prepare") {
+				to, args = &c.suspect, []any{c.k.Suspect}
+			}
+			for range b.upTo(6, "n") {
+				e := b.drawn()
+				*to = append([]string{e}, *to...)
+				args = append(args, e)
+			}
+			b.expect(b.command("LPUSH", args...), one(len(*to)))
 		},
 		"enqueue later": func() {
 			e, mode, at := b.drawn(), In, int64(hour)
@@ -276,11 +435,8 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			b.expect(b.all(nil, func(c *link.Call) { AddTake(c, []Source{source}, n) }), want)
 		},
 		"ack": func() {
-			l, _ := b.list(append(slices.Clone(m.living), m.gone...), false)
-			e := b.drawn()
-			if held := m.doing[l]; len(held) > 0 && rapid.IntRange(0, 3).Draw(b.T, "late") > 0 {
-				e = rapid.SampledFrom(held).Draw(b.T, "held")
-			}
+			l, _ := b.any()
+			e := b.held(l)
 			left, found := cut(m.doing[l], e)
 			m.doing[l] = left
 			want := one(0)
@@ -290,7 +446,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			b.expect(b.command("LREM", l, 1, e), want)
 		},
 		"ack of several": func() {
-			l, _ := b.list(append(slices.Clone(m.living), m.gone...), false)
+			l, _ := b.any()
 			held, n := m.doing[l], rapid.IntRange(1, 4).Draw(b.T, "n")
 			first := n <= len(held)
 			head := func(i int, name string) string { // of the ith from the taking end, or of something else
@@ -310,67 +466,71 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			b.expect(b.script(nil, Ack, 1, l, n, from, to), want)
 		},
 		"retry": func() {
-			wait, to := int64(hour), &m.later
+			wait, due := int64(hour), false
 			if rapid.Bool().Draw(b.T, "due") {
-				wait, to = -1, &m.due // now is rounded up
+				wait, due = -1, true // now is rounded up
 			}
-			b.verdict(func(doing, old, next string) string {
-				return b.script(sign, Retry, 3, k.Receivers, doing, k.Delay, wait, old, next)
-			}, to)
+			b.verdict(func(c *channel, doing, old, next string) string {
+				return b.script(sign, Retry, 3, c.k.Receivers, doing, c.k.Delay, wait, old, next)
+			}, func(c *channel) *[]string {
+				if due {
+					return &c.due
+				}
+				return &c.later
+			})
 		},
 		"reject": func() {
-			b.verdict(func(doing, old, next string) string {
+			b.verdict(func(c *channel, doing, old, next string) string {
 				e, _ := element.Decode([]byte(old))
 				v := &Verdict{Fate: Rejected, Next: []byte(next)}
-				return b.all(func(v any) any { return v.([]any)[0] }, func(c *link.Call) {
-					AddLeave(c, k, doing, Held{Element: &e, Raw: []byte(old)}, v, &Bounds{})
+				return b.all(func(v any) any { return v.([]any)[0] }, func(call *link.Call) {
+					AddLeave(call, c.k, doing, Held{Element: &e, Raw: []byte(old)}, v, &Bounds{})
 				})
-			}, &m.dead)
+			}, func(c *channel) *[]string { return &c.dead })
 		},
 		"promote": func() {
-			// Where due times are equal the order is that of the scores. The servers need not agree on which score is
-			// whose, because each has its own clock. So one is moved at a time.
-			for len(m.due) > 0 {
-				got := b.script(func(v any) any { return v.([]any)[0] }, Promote, 4, k.Receivers, k.Delay,
-					k.Prepare, k.Leased, 1, 1<<20)
-				b.expect(got, one(1))
-				var e string
-				for i, s := range b.servers {
-					v, err := redis.String(s.do("LINDEX", k.Prepare, 0))
-					if err != nil || !slices.Contains(m.due, v) {
-						b.Fatalf("%s promoted %q: %v", s.name, v, err)
-					}
-					if i == 0 {
-						e = v
-					} else if v != e {
-						b.Fatalf("promoted %q and %q", e, v)
-					}
+			// Each server has its own clock, so which of two scores is less, or whether they are equal, may differ. All
+			// are due on each of them; then they are given an order.
+			c := b.one()
+			if len(c.due) > 0 {
+				for _, s := range b.servers {
+					b.order(s, c)
 				}
-				m.due, _ = cut(m.due, e)
-				m.prepare = append([]string{e}, m.prepare...)
 			}
-			b.expect(
-				b.script(func(v any) any { return v.([]any)[0] }, Promote, 4, k.Receivers, k.Delay, k.Prepare, k.Leased,
-					10, 1<<20),
-				one(0),
-			)
+			promote := func(n int) string {
+				return b.script(func(v any) any { return v.([]any)[0] }, Promote, 4, c.k.Receivers, c.k.Delay,
+					c.k.Prepare, c.k.Leased, n, 1<<20)
+			}
+			for len(c.due) > 0 {
+				n := b.upTo(3, "n")
+				due := c.due[:min(n, len(c.due))]
+				b.expect(promote(n), one(len(due)))
+				for _, e := range due {
+					c.prepare = append([]string{e}, c.prepare...)
+				}
+				c.due = slices.Clone(c.due[len(due):])
+			}
+			b.expect(promote(10), one(0))
 		},
 		"release": func() {
-			l, _ := b.list(m.living, true)
+			l, c := b.any()
 			held := m.doing[l]
+			if len(held) == 0 {
+				b.Skip("it is empty")
+			}
 			id := identity(rapid.SampledFrom(held).Draw(b.T, "held"))
 			var left []string
 			n := 0
 			for _, e := range held { // the newest first
 				if n == 0 && identity(e) == id {
-					m.prepare = append(m.prepare, e)
+					c.prepare = append(c.prepare, e)
 					n++
 				} else {
 					left = append(left, e)
 				}
 			}
 			m.doing[l] = left
-			b.expect(b.all(nil, func(c *link.Call) { AddRelease(c, k, l, id) }), one(n))
+			b.expect(b.all(nil, func(call *link.Call) { AddRelease(call, c.k, l, id) }), one(n))
 		},
 		"hand over": func() {
 			l, from := b.list(append(slices.Clone(m.living), m.gone...), true)
@@ -485,13 +645,133 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				[]any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)})
 		},
 		"revive": func() {
-			if len(m.dead) == 0 {
+			c := b.one()
+			if len(c.dead) == 0 {
 				b.Skip("nothing is dead")
 			}
-			e := rapid.SampledFrom(m.dead).Draw(b.T, "dead")
-			m.dead, _ = cut(m.dead, e)
-			m.prepare = append([]string{e}, m.prepare...)
-			b.expect(b.script(nil, Revive, 4, k.Dead, k.Prepare, k.IDs, k.Running, e, e, ""), one(1))
+			e := rapid.SampledFrom(c.dead).Draw(b.T, "dead")
+			c.dead, _ = cut(c.dead, e)
+			c.prepare = append([]string{e}, c.prepare...)
+			b.expect(b.script(nil, Revive, 4, c.k.Dead, c.k.Prepare, c.k.IDs, c.k.Running, e, e, ""), one(1))
+		},
+		"lease": func() {
+			l, from := b.lease(), []*channel{&m.channel, &m.low}
+			switch rapid.IntRange(0, 3).Draw(b.T, "from") {
+			case 1:
+				slices.Reverse(from)
+			case 2:
+				from = from[:1]
+			case 3:
+				from = from[1:]
+			}
+			budget, serials := b.bytes(), make([]ulid.ULID, b.upTo(4, "n"))
+			for i := range serials {
+				serials[i] = b.serial()
+			}
+			want := []any{}
+			took := func(i int) {
+				c := from[i]
+				c.ends[l.Name] = end{in: 2}
+				for _, e := range slices.Backward(m.doing[c.k.LeaseList(l.Name)]) {
+					want = append(want, one(i+1), []byte(e))
+				}
+			}
+			ks := make([]*Keys, len(from))
+			for i, c := range from {
+				ks[i] = c.k
+				if len(m.doing[c.k.LeaseList(l.Name)]) > 0 { // sent again
+					took(i)
+				}
+			}
+			for i := 0; i < len(from) && len(want) == 0; i++ {
+				c := from[i]
+				list, most, bytes, source := c.k.LeaseList(l.Name), len(serials), 0, &c.prepare
+				if len(c.suspect) > 0 {
+					source, most = &c.suspect, 1
+				}
+				for i := 0; i < most && bytes < budget && len(*source) > 0; i++ {
+					raw := (*source)[len(*source)-1]
+					*source = (*source)[:len(*source)-1]
+					bytes += len(raw)
+					if e, err := element.Decode([]byte(raw)); err == nil && e.Bare {
+						e.Bare, e.Serial = false, serials[i]
+						raw = string(e.Encode())
+					}
+					m.doing[list] = append([]string{raw}, m.doing[list]...)
+				}
+				if len(m.doing[list]) > 0 {
+					took(i)
+				}
+			}
+			b.expect(b.all(nil, func(c *link.Call) { addLease(c, ks, l, budget, serials) }), want)
+		},
+		"extend": func() {
+			l, c := b.lease(), b.one()
+			if b.often("listed") {
+				l, c = b.listed()
+			}
+			by, want := rapid.SampledFrom([]int{1, 4}).Draw(b.T, "half hours"), []any{one(0)}
+			if len(m.doing[c.k.LeaseList(l.Name)]) > 0 {
+				want = []any{one(1)}
+				if c.ends[l.Name].in < by {
+					c.ends[l.Name] = end{in: by}
+				}
+			}
+			b.expect(b.all(nil, func(call *link.Call) {
+				AddExtend(call, c.k, l.Name, time.Duration(by)*30*time.Minute)
+			}), want)
+		},
+		"lease is over": func() {
+			l, c := b.listed()
+			b.setEnd(c, l, end{in: over})
+			var names []string
+			for _, name := range slices.Sorted(maps.Keys(c.ends)) {
+				if e := c.ends[name]; e.in == over {
+					names = append(names, name)
+				}
+			}
+			for _, s := range b.servers {
+				leases, err := OverLeases(context.Background(), s.link, c.k, 1000)
+				var got []string
+				for _, l := range leases {
+					got = append(got, l.Name)
+				}
+				if slices.Sort(got); err != nil || !slices.Equal(got, names) {
+					b.Fatalf("%s: over are %q, want %q: %v", s.name, got, names, err)
+				}
+			}
+		},
+		"lapse": b.lapse,
+		"sweep after the clock was set back": func() {
+			l, c := b.listed()
+			b.setEnd(c, l, end{in: 400, putOff: !b.often("not put off")}) // more than a week
+			for _, s := range b.servers {
+				if _, err := RunSweep(context.Background(), s.link, c.k, Sweeping{}); err != nil {
+					b.Fatalf("%s: %v", s.name, err)
+				}
+			}
+			c.ends[l.Name] = end{in: 2}
+		},
+		"give back": func() {
+			l, c := b.listed()
+			list := c.k.LeaseList(l.Name)
+			held := m.doing[list]
+			c.prepare = append(c.prepare, held...)
+			delete(m.doing, list)
+			delete(c.ends, l.Name)
+			b.expect(b.all(nil, func(call *link.Call) { AddGiveBack(call, c.k, l.Name) }), []any{one(len(held))})
+		},
+		"unlease": func() {
+			forgotten := one(0)
+			l, c := b.listed()
+			names := []string{b.lease().Name, l.Name}
+			for _, name := range names {
+				if _, is := c.ends[name]; is && len(m.doing[c.k.LeaseList(name)]) == 0 {
+					delete(c.ends, name)
+					forgotten++
+				}
+			}
+			b.expect(b.all(nil, func(call *link.Call) { AddUnlease(call, c.k, names...) }), forgotten)
 		},
 		"unregister": func() {
 			if len(m.living) < 2 {
@@ -510,7 +790,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			b.expect(b.all(nil, func(c *link.Call) { AddUnregister(c, k, i) }), want)
 		},
 		"restart": func() {
-			if rapid.IntRange(0, 4).Draw(b.T, "seldom") > 0 {
+			if rapid.IntRange(0, 4).Draw(b.T, "seldom") > 0 || rapid.Bool().Draw(b.T, "more so") {
 				b.Skip("seldom")
 			}
 			for _, s := range b.servers {
@@ -522,42 +802,173 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 		},
 	}
 	out := map[string]func(*rapid.T){"": func(t *rapid.T) { b.T = t; b.check() }}
+	for _, often := range []string{"enqueue", "lease", "retry", "reject", "lapse"} {
+		acts["more of "+often] = acts[often]
+	}
 	for name, f := range acts {
 		out[name] = func(t *rapid.T) { b.T = t; f() }
 	}
 	return out
 }
 
-// check compares all that lies in Redis with the model.
+// order checks what of a channel is due at a server, and has it be due in the model's order.
+func (b *machine) order(s *target, c *channel) {
+	b.Helper()
+	now, err := Clock(context.Background(), s.link)
+	if err != nil {
+		b.Fatal(err)
+	}
+	got, err := redis.Strings(s.do("ZRANGEBYSCORE", c.k.Delay, "-inf", now.UnixMilli()))
+	if err != nil || !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(c.due))) {
+		b.Fatalf("%s: due are %q, and the model says %q (%v)", s.name, got, c.due, err)
+	}
+	args := []any{c.k.Delay, "XX"}
+	for i, e := range c.due {
+		args = append(args, i+1, e)
+	}
+	if _, err := s.do("ZADD", args...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// lapse ends a lease, or does not.
+func (b *machine) lapse() {
+	l, c := b.lease(), b.one()
+	if b.often("listed") {
+		l, c = b.listed()
+		if b.often("over") {
+			b.setEnd(c, l, end{in: over, putOff: !b.often("not put off")})
+		}
+	}
+	list, before := c.k.LeaseList(l.Name), c.ends[l.Name]
+	now := time.Now()
+	f := Fence{At: now, Since: now.Add(-time.Minute), Age: time.Hour}
+	inSight := b.often("in sight")
+	if !inSight {
+		f = Fence{}
+	}
+	_, is := c.ends[l.Name]
+	n, budget := b.upTo(4, "n"), b.bytes()
+	var want []any
+	switch putsOff := !inSight && is && !before.putOff; {
+	case is && before.in != over:
+		want = []any{one64(-1)}
+	case putsOff:
+		want, c.ends[l.Name] = []any{one64(-1)}, end{in: 0, putOff: true}
+	default:
+		want = b.lapsed(c, l, list, n, budget)
+	}
+	b.expect(b.all(nil, func(call *link.Call) { AddLapse(call, c.k, l, f, n, budget, &Bounds{}) }), want)
+	if e := c.ends[l.Name]; e.putOff && e != before {
+		b.check()
+		b.setEnd(c, l, end{in: 3, putOff: true}) // 5 s from now could be over before the test is
+	}
+}
+
+// lapsed moves what a lease holds, and gives the reply to that.
+func (b *machine) lapsed(c *channel, l Lease, list string, n, budget int) []any {
+	prepare, dead, bytes := 0, 0, 0
+	held := b.m.doing[list]
+	for i := 0; i < n && bytes < budget && len(held) > 0; i++ {
+		raw := held[len(held)-1]
+		held = held[:len(held)-1]
+		bytes += len(raw)
+		attempt, bound := 0, l.MaxAttempts
+		if e, err := element.Decode([]byte(raw)); err == nil {
+			e.Attempts = min(e.Attempts+1, 255)
+			attempt, raw = int(e.Attempts), string(e.Encode())
+			if own := e.MaxAttempts(); own != 0 {
+				bound = own
+			}
+		}
+		if attempt > 0 && bound > 0 && attempt >= bound {
+			raw = raw[:20] + lapsedReason + raw[20:]
+			c.dead = append(c.dead, raw)
+			dead++
+		} else {
+			c.prepare = append([]string{raw}, c.prepare...)
+			prepare++
+		}
+	}
+	if b.m.doing[list] = slices.Clone(held); len(held) == 0 {
+		delete(c.ends, l.Name)
+	}
+	return []any{one64(prepare), one64(dead), one64(0), one64(0), one64(len(held))}
+}
+
+func one64(n int) int64 { return int64(n) }
+
+// check compares all that lies in Redis with the model: every element is where that says, and nowhere else.
 func (b *machine) check() {
 	b.Helper()
 	m := &b.m
+	doing := slices.Sorted(maps.Keys(m.doing))
 	for _, s := range b.servers {
-		list := func(what string, key any, want []string) {
-			got, err := redis.Strings(s.do("LRANGE", key, 0, -1))
-			if err != nil || !slices.Equal(got, want) {
-				b.Fatalf("%s: %s is %q, and the model says %q (%v)", s.name, what, got, want, err)
-			}
+		call := link.NewCall()
+		var verify []func(v any)
+		list := func(what, key string, want []string) {
+			call.Add("LRANGE", key, 0, -1)
+			verify = append(verify, func(v any) {
+				if got, err := redis.Strings(v, nil); err != nil || !slices.Equal(got, want) {
+					b.Fatalf("%s: %s is %q, and the model says %q (%v)", s.name, what, got, want, err)
+				}
+			})
 		}
-		set := func(what string, key any, want []string) {
-			got, err := redis.Strings(s.do("ZRANGE", key, 0, -1))
-			if err != nil || !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
-				b.Fatalf("%s: %s is %q, and the model says %q (%v)", s.name, what, got, want, err)
-			}
+		set := func(what, key string, want []string) {
+			call.Add("ZRANGE", key, 0, -1)
+			verify = append(verify, func(v any) {
+				got, err := redis.Strings(v, nil)
+				if err != nil || !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+					b.Fatalf("%s: %s is %q, and the model says %q (%v)", s.name, what, got, want, err)
+				}
+			})
 		}
-		list("prepare", b.k.Prepare, m.prepare)
-		list("suspect", b.k.Suspect, m.suspect)
-		for _, l := range slices.Sorted(maps.Keys(m.doing)) {
+		for _, c := range []*channel{&m.channel, &m.low} {
+			list("prepare", c.k.Prepare, c.prepare)
+			list("suspect", c.k.Suspect, c.suspect)
+			set("delay", c.k.Delay, append(slices.Clone(c.due), c.later...))
+			set("dead", c.k.Dead, c.dead)
+			call.Add("ZRANGE", c.k.Leased, 0, -1, "WITHSCORES")
+			verify = append(verify, func(v any) {
+				got, now := make(map[string]end), time.Now()
+				for _, l := range allScores(v) {
+					got[l.name] = endOf(l.score, now)
+				}
+				if !maps.Equal(got, c.ends) {
+					b.Fatalf("%s: leased is %v, and the model says %v", s.name, got, c.ends)
+				}
+			})
+		}
+		for _, l := range doing {
 			list(l, l, m.doing[l])
 		}
-		set("delay", b.k.Delay, append(slices.Clone(m.due), m.later...))
-		set("dead", b.k.Dead, m.dead)
 		var names []string
 		for _, i := range m.living {
 			names = append(names, i.Name)
 		}
 		set("living", b.k.Receivers, names)
+		if err := s.link.Run(context.Background(), call); err != nil {
+			b.Fatalf("%s: %v", s.name, err)
+		}
+		for i, f := range verify {
+			f(call.Replies[i].Any())
+		}
 	}
+}
+
+// scored is a member of a sorted set.
+type scored struct {
+	name  string
+	score float64
+}
+
+func allScores(v any) (all []scored) {
+	vs, _ := redis.Strings(v, nil)
+	for i := 0; i+1 < len(vs); i += 2 {
+		score, _ := strconv.ParseFloat(vs[i+1], 64)
+		all = append(all, scored{vs[i], score})
+	}
+	return all
 }
 
 // Every transition does the same on miniredis and on redis-server, in whatever order: both reply and end as the model
@@ -578,9 +989,16 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		histories++
 		b := &machine{T: rt, servers: servers, k: KeysOf("h" + strconv.Itoa(histories))}
+		b.m.channel = channel{k: b.k, ends: make(map[string]end)}
+		b.m.low = channel{k: KeysOf("low" + strconv.Itoa(histories)), ends: make(map[string]end)}
 		b.m.doing, b.m.superseded = make(map[string][]string), make(map[string]bool)
 		acts := b.actions()
 		acts["register"](rt)
+		acts["enqueue"](rt)
+		acts["lease"](rt)
 		rt.Repeat(acts)
+		if rapid.Bool().Draw(rt, "a long history") {
+			rt.Repeat(acts)
+		}
 	})
 }
