@@ -9,7 +9,7 @@ import (
 	"github.com/shuntmq/shunt/daemon/topics"
 )
 
-// State is a job's.
+// state is a job's.
 type state int
 
 const (

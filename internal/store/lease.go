@@ -117,8 +117,17 @@ const GiveBackCommands = 2
 // AddGiveBack gives a lease up: all that it holds is released, and a take of it that is still on its way takes nothing.
 // GiveBackReply reads the last reply. It may be sent again.
 func AddGiveBack(c *link.Call, k *Keys, name string) {
-	list := k.LeaseList(name)
+	k.addAbandon(c, name)
+	k.addEmptied(c, name)
+}
+
+func (k *Keys) addAbandon(c *link.Call, name string) {
 	c.AddScript(Abandon, 2, k.Receivers, k.Leased, name, givenUp.Milliseconds())
+}
+
+// addEmptied adds the release of all that a lease's list holds.
+func (k *Keys) addEmptied(c *link.Call, name string) {
+	list := k.LeaseList(name)
 	c.AddScript(Handover, 6, k.Receivers, list, list, k.Prepare, k.IDs, k.Running, "", "back", 0)
 }
 

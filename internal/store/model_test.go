@@ -685,6 +685,9 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			}
 			for i := 0; i < len(from) && len(want) == 0; i++ {
 				c := from[i]
+				if _, known := c.ends[l.Name]; known { // it was given up, or settled
+					continue
+				}
 				list, most, bytes, source := c.k.LeaseList(l.Name), len(serials), 0, &c.prepare
 				if len(c.suspect) > 0 {
 					source, most = &c.suspect, 1
@@ -758,8 +761,9 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			held := m.doing[list]
 			c.prepare = append(c.prepare, held...)
 			delete(m.doing, list)
-			delete(c.ends, l.Name)
-			b.expect(b.all(nil, func(call *link.Call) { AddGiveBack(call, c.k, l.Name) }), []any{one(len(held))})
+			c.ends[l.Name] = end{} // it stays known for a minute
+			b.expect(b.all(nil, func(call *link.Call) { c.k.addAbandon(call, l.Name) }), one(1))
+			b.expect(b.all(nil, func(call *link.Call) { c.k.addEmptied(call, l.Name) }), []any{one(len(held))})
 		},
 		"unlease": func() {
 			forgotten := one(0)
