@@ -587,7 +587,7 @@ func TestLapseOfIDs(t *testing.T) {
 		// Another message has the id by now: its record and its outcome are its own.
 		other := named("own")
 		foreign := string(other.Serial[:]) + "p 0 1 0 \n"
-		_, held := lapse(0, func([]Held) { f.s.Do("HSET", f.k.IDs, "own", foreign) })
+		lapse(0, func([]Held) { f.s.Do("HSET", f.k.IDs, "own", foreign) })
 		if got := string(f.status("own").Record); got != foreign || f.length("LLEN", f.k.Prepare) != 1 {
 			f.Errorf("the record of another is %q", got)
 		}

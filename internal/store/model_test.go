@@ -181,7 +181,8 @@ func (b *machine) drawn() string {
 
 // often is true three times of four. A range of numbers is not drawn evenly: its ends come more often.
 func (b *machine) often(label string) bool {
-	return rapid.Bool().Draw(b.T, label) || rapid.Bool().Draw(b.T, label)
+	once := rapid.Bool().Draw(b.T, label)
+	return once || rapid.Bool().Draw(b.T, label)
 }
 
 // upTo draws 1 to n, one about as often as another.
