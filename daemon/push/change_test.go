@@ -340,8 +340,13 @@ func TestGoneIsNotedLater(t *testing.T) {
 		_, text := s.do("GET", "/push/default/g", "")
 		return strings.Contains(text, `"stopped"`)
 	})
-	st, err := s.queue.Status(context.Background(), shunt.ByID("default/q", "x"))
-	if err != nil || st.Attempt != 0 {
-		t.Errorf("%+v, %v", st, err)
+	var st shunt.Status
+	until(t, "its handler has ended", func() (over bool) {
+		var err error
+		st, err = s.queue.Status(context.Background(), shunt.ByID("default/q", "x"))
+		return err == nil && st.State != shunt.StateDoing
+	})
+	if st.Attempt != 0 {
+		t.Errorf("%+v", st)
 	}
 }
