@@ -23,7 +23,7 @@ const (
 	// maxBroken is after how many connections that were lost in a row a channel is polled, too.
 	maxBroken = 3
 	// maxPause bounds the wait after rings that have brought nobody anything.
-	maxPause = time.Second
+	maxPause = 100 * time.Millisecond
 )
 
 // bell is one channel for which somebody waits. Its tower's mu guards it.
