@@ -9,7 +9,9 @@
 #
 # The tests run on a real redis-server: the one REDIS_SERVER names, else the
 # one in PATH. On Debian and Ubuntu, root gets it installed where there is
-# none; NO_INSTALL=1 forbids that.
+# none; NO_INSTALL=1 forbids that. The clients' tests run on the python3 and
+# the php that PYTHON and PHP name, else those in PATH, installed likewise.
+# Where there is none they are skipped; REQUIRE_CLIENTS=1 forbids that.
 
 GO          ?= go
 FUZZTIME    ?= 5s
@@ -25,6 +27,10 @@ export GOWORK := off
 # REDIS_SERVER tells the tests that a real server is there, so they may not skip it.
 with-redis = REDIS_SERVER=$$(sh .ci/redis-server.sh); export REDIS_SERVER
 
+# PYTHON and PHP are empty where there is none to be had.
+with-languages = PYTHON=$$(sh .ci/language.sh PYTHON python3); PHP=$$(sh .ci/language.sh PHP php php-cli); \
+	export PYTHON PHP
+
 .PHONY: test race fuzz lint bench chaos
 .NOTPARALLEL:
 
@@ -37,7 +43,7 @@ test: race fuzz
 # -short: what is long there is for make chaos. At the end it prints what tests
 # have to tell although they passed.
 race:
-	@set -e; $(with-redis); REDISTEST_TELLS=$$(mktemp); export REDISTEST_TELLS; \
+	@set -e; $(with-redis); $(with-languages); REDISTEST_TELLS=$$(mktemp); export REDISTEST_TELLS; \
 	trap 'cat $$REDISTEST_TELLS; rm -f $$REDISTEST_TELLS' EXIT; for dir in $(filter-out ./chaos,$(MODULES)); do \
 		echo "== go test -race $$dir"; \
 		(cd $$dir && $(GO) list ./... | { read -r first; \

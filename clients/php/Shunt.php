@@ -344,12 +344,11 @@ final class Wire
     /** A reason: valid UTF-8 of at most 16 KiB, and not empty. */
     public static function reason(string $text): string
     {
-        $text = substr($text, 0, 16 << 10);
-        for ($cut = 0; $cut < 3 && $text !== '' && preg_match('//u', $text) !== 1; $cut++) {
-            $text = substr($text, 0, -1); // a character that was cut
+        if (preg_match('//u', $text) !== 1) { // U+FFFD for each byte that is none
+            $text = json_decode(json_encode($text, JSON_INVALID_UTF8_SUBSTITUTE));
         }
-        if (preg_match('//u', $text) !== 1) {
-            $text = preg_replace('/[^\x20-\x7e\s]/', '?', $text);
+        for ($text = substr($text, 0, 16 << 10); preg_match('//u', $text) !== 1;) {
+            $text = substr($text, 0, -1); // a character that was cut
         }
 
         return $text === '' ? 'failed' : $text;

@@ -760,9 +760,11 @@ class Worker:
                 messages = self.client._pull(self.queues, 1, self.lease, self.wait, self)
             except _Stopped:
                 return
-            except (Unreachable, ServerFailed, RateLimited) as failure:
-                if self._stopping:
+            except ShuntError as failure:
+                if self._stopping:  # also 400: of a request that the stop has cut
                     return
+                if not isinstance(failure, (Unreachable, ServerFailed, RateLimited)):
+                    raise
                 now = max(pause * random.uniform(0.5, 1.0), getattr(failure, "retry_after", None) or 0.0)
                 log.warning("no pull, the next one in %.1f s: %s", now, failure)
                 self._pause(now)
