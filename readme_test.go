@@ -377,7 +377,8 @@ func TestREADMELinks(t *testing.T) {
 		"docs/operations.md", "docs/performance.md", "docs/reliability.md", "docs/README.md", "docs/history.md",
 		"docs/configuration.md", "docs/access.md", "CONTRIBUTING.md", "docs/guide/from-asynq.md",
 		"docs/guide/from-river.md", "docs/guide/from-list.md", "docs/guide/options.md", "docs/guide/patterns.md",
-		"docs/guide/troubleshooting.md", "docs/guide/deploy.md", "chaos/README.md", "SECURITY.md"} {
+		"docs/guide/troubleshooting.md", "docs/guide/deploy.md", "docs/guide/clients.md",
+		"clients/python/README.md", "clients/php/README.md", "chaos/README.md", "SECURITY.md"} {
 		for _, m := range link.FindAllStringSubmatch(document(t, page), -1) {
 			n++
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {

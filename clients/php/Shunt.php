@@ -285,7 +285,7 @@ final class Status
     public readonly string $queue;
     public readonly string $id;
     public readonly string $serial;
-    /** "prepare", "delay", "doing", "dead", "done", ...; '' if it is not known. */
+    /** "prepare", "delay", "leased", "doing", "dead", "done", ...; '' if it is not known. */
     public readonly string $state;
     public readonly int $attempt;
     public readonly bool $cancelled;
@@ -872,7 +872,7 @@ final class Client
      * @param string|list<string>                         $queues  1 to 64, the first of them first
      * @param callable(Message, callable(): void): mixed  $handler
      * @param int|float                                   $lease   s, 1 to 7 days
-     * @param int|float                                   $wait    s of one pull, 0 to 600
+     * @param int|float                                   $wait    s of one pull, 1 to 600
      * @param callable(\Throwable, Message|null): void|null $onError is told what it goes on after; null: error_log
      * @throws ShuntException
      */
@@ -883,8 +883,8 @@ final class Client
         int|float $wait = 20,
         ?callable $onError = null,
     ): void {
-        if ($lease < 1 || $lease > 7 * 86400 || $wait < 0 || $wait > 600) {
-            throw new \InvalidArgumentException('want a lease of 1 s to 7 days, and a wait of 0 to 600 s');
+        if ($lease < 1 || $lease > 7 * 86400 || $wait < 1 || $wait > 600) {
+            throw new \InvalidArgumentException('want a lease of 1 s to 7 days, and a wait of 1 to 600 s');
         }
         $onError ??= static function (\Throwable $why, ?Message $m): void {
             error_log('shunt: ' . ($m === null ? '' : "queue $m->queue, message " . ($m->id ?: $m->serial) . ': ')
@@ -940,6 +940,7 @@ final class Client
         $stopped = fn (): bool => $this->stopping;
         $pause = self::FIRST_PAUSE;
         while (!$this->stopping) {
+            $begun = microtime(true);
             try {
                 $messages = $this->take($queues, 1, $lease, $wait, $stopped);
             } catch (Unreachable|ServerFailed|RateLimited $failure) {
@@ -955,6 +956,9 @@ final class Client
                 continue;
             }
             $pause = self::FIRST_PAUSE;
+            if ($messages === [] && microtime(true) - $begun < self::FIRST_PAUSE) { // from a server that stops
+                self::sleep(self::FIRST_PAUSE);
+            }
             foreach ($messages as $m) {
                 [$name, $fields] = $this->stopping ? ['release', []] : $this->judge($m, $handler, $lease, $onError);
                 try {

@@ -271,10 +271,14 @@ $tests['refusals'] = function (Client $c, string $q): void {
 $tests['restart'] = function (Client $c, string $q): void {
     $c->publish($q, '0', idempotencyKey: '0');
     $worker = spawn('worker', $q . '-work');
+    $kept = client();
+    $kept->pull("$q-none");
     control('/kill');
-    same(false, throws(Shunt\Unreachable::class, null, fn () => client('URL', '', retryFor: 0)->publish($q, 'n'))->sent);
+    $hasty = client('URL', '', retryFor: 0);
+    same(false, throws(Shunt\Unreachable::class, null, fn () => $hasty->publish($q, 'n'))->sent);
     $publisher = spawn('publisher', $q);
     control('/start');
+    $kept->publish("$q-none", 'x'); // it sees that its connection has ended, so it needs no key
     same(0, ended($publisher));
     foreach (['0', '1', '2'] as $one) {
         same(true, $c->publish($q, $one, idempotencyKey: $one)->replayed);
@@ -345,8 +349,11 @@ $tests['signals'] = function (Client $c, string $q): void {
 
         return;
     }
-    foreach (['URL', 'TLS'] as $url) { // while it waits, of which nothing tells; before, it does not wait at all
+    foreach (['URL', 'TLS'] as $url) { // while it waits
         $worker = spawn('worker', $q, $url);
+        $c->publish($q, 'x', id: $url, retain: 60);
+        same("begun\n", fgets($worker[1]));
+        same('done', $c->wait($q, $url)->result); // its signals' handlers are in place
         $begun = microtime(true);
         proc_terminate($worker[0]);
         same(0, ended($worker));

@@ -266,8 +266,9 @@ class Outcome(_Record):
 
 
 class Status(_Record):
-    """Where a message is: state ("prepare", "delay", "doing", "dead", "done", ...; "" if unknown), attempt, outcome or
-    None, cancelled, failure, and the times enqueued_at, due_at, started_at, unique_until (datetime or None)."""
+    """Where a message is: state ("prepare", "delay", "leased", "doing", "dead", "done", ...; "" if unknown), attempt,
+    outcome or None, cancelled, failure, and the times enqueued_at, due_at, started_at, unique_until (datetime or None).
+    """
 
     def __init__(self, of):
         self.queue, self.id, self.serial = of.get("queue", ""), of.get("id", ""), of.get("serial", "")
@@ -701,15 +702,15 @@ class Worker:
              An exception fails with its text; Reject, Retry and Snooze say more.
     lease    1 s to 7 days. It is extended at each third of it while the handler runs, by a thread; a handler that holds
              the GIL for longer loses it. So a process that is killed delays its message by up to this.
-    wait     of one pull, 0 to 600 s; less than the idle timeout of what is between
+    wait     of one pull, 1 to 600 s; less than the idle timeout of what is between
 
     While shuntd cannot be reached it pauses, from 0.1 s up to 10 s. What it goes on after is logged to the logger
     "shunt". A pull that is refused for another reason, as for its token, ends run with that Problem.
     """
 
     def __init__(self, client, queues, handler, *, lease=30.0, wait=20.0):
-        if not 1 <= lease <= 7 * 86400 or not 0 <= wait <= 600:
-            raise ValueError("want a lease of 1 s to 7 days, and a wait of 0 to 600 s")
+        if not 1 <= lease <= 7 * 86400 or not 1 <= wait <= 600:
+            raise ValueError("want a lease of 1 s to 7 days, and a wait of 1 to 600 s")
         self.client, self.handler, self.lease, self.wait = client, handler, lease, wait
         self.queues = [queues] if isinstance(queues, str) else list(queues)
         self._stopping, self._line = False, None
@@ -756,6 +757,7 @@ class Worker:
     def _loop(self):
         pause = _FIRST_PAUSE
         while not self._stopping:
+            begun = time.monotonic()
             try:
                 messages = self.client._pull(self.queues, 1, self.lease, self.wait, self)
             except _Stopped:
@@ -771,6 +773,8 @@ class Worker:
                 pause = min(pause * 2, _LAST_PAUSE)
                 continue
             pause = _FIRST_PAUSE
+            if not messages and time.monotonic() - begun < _FIRST_PAUSE:  # from a server that stops
+                self._pause(_FIRST_PAUSE)
             for message in messages:
                 if self._stopping:
                     self._say(message, "release", {})
