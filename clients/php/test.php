@@ -87,7 +87,8 @@ function one(Client $c, string $queue, int|float $lease = 30, int|float $wait = 
 /** A process that runs a function of this file, once it has said that it is ready. */
 function spawn(string $function, string ...$args): array
 {
-    $p = proc_open([PHP_BINARY, __FILE__, $function, ...$args], [1 => ['pipe', 'w']], $pipes);
+    global $spawned;
+    $spawned[] = $p = proc_open([PHP_BINARY, __FILE__, $function, ...$args], [1 => ['pipe', 'w']], $pipes);
     same("ready\n", fgets($pipes[1]));
 
     return [$p, $pipes[1]];
@@ -96,6 +97,8 @@ function spawn(string $function, string ...$args): array
 /** Waits for its end: its exit status. */
 function ended(array $process): int
 {
+    global $spawned;
+    array_splice($spawned, array_search($process[0], $spawned, true), 1);
     $rest = stream_get_contents($process[1]);
     $code = proc_close($process[0]);
     if ($code !== 0) {
@@ -413,10 +416,14 @@ function publisher(string $queue): void
 }
 
 if (isset($argv[1])) {
+    if (function_exists('pcntl_alarm')) {
+        pcntl_alarm(50); // it ends also where the test was killed
+    }
     $argv[1](...array_slice($argv, 2));
     exit;
 }
 $failed = 0;
+$spawned = [];
 foreach ($tests as $name => $test) {
     $begun = microtime(true);
     try {
@@ -426,5 +433,7 @@ foreach ($tests as $name => $test) {
         $failed++;
         echo "$name FAILED: $why\n";
     }
+    array_map(static fn ($p) => proc_terminate($p, 9), $spawned); // those of a test that has failed
+    $spawned = [];
 }
 exit($failed === 0 ? 0 : 1);

@@ -1,6 +1,7 @@
 """Tests of shunt.py against a shuntd that runs. Its owner is a Go test, which sets the SHUNT_ variables."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -355,38 +356,42 @@ class Work(Case):
     def test_gives_back(self):
         """SIGTERM comes before the answer of a pull, which has a message: it was not begun, and goes back."""
         for url in ("LOSSY", "TLS"):
-            with self.worker(url) as p:
-                control("/term?pid=%d" % p.pid)
-                self.client.publish(self.queue, "x")
-                self.assertEqual(p.stdout.read(), b"")
-                self.assertEqual(p.wait(10), 0)
+            p = self.worker(url)
+            control("/term?pid=%d" % p.pid)
+            self.client.publish(self.queue, "x")
+            self.assertEqual(p.stdout.read(), b"")
+            self.assertEqual(p.wait(10), 0)
             m = self.one(wait=0)
             self.assertEqual(m.attempt, 1)
             self.client.ack(m)
 
     def worker(self, url="URL"):
         p = subprocess.Popen([sys.executable, "-B", __file__, "work", self.queue, url], stdout=subprocess.PIPE)
+        self.addCleanup(p.wait)  # the last cleanup is the first to run
+        self.addCleanup(p.kill)
+        self.addCleanup(p.stdout.close)
         self.assertEqual(p.stdout.readline(), b"ready\n")
         return p
 
     def test_signal(self):
         """SIGTERM while it waits, and while it handles: the handler ends, and nothing else is held."""
         for busy in (False, True):
-            with self.worker() as p:
-                if busy:
-                    self.client.publish(self.queue, "1", id="1", retain=60)
-                    self.assertEqual(p.stdout.readline(), b"begun\n")
-                    self.client.publish(self.queue, "2")
-                begun = time.monotonic()
-                p.terminate()
-                self.assertEqual(p.wait(10), 0)
-                self.assertLess(time.monotonic() - begun, 5)
+            p = self.worker()
+            if busy:
+                self.client.publish(self.queue, "1", id="1", retain=60)
+                self.assertEqual(p.stdout.readline(), b"begun\n")
+                self.client.publish(self.queue, "2")
+            begun = time.monotonic()
+            p.terminate()
+            self.assertEqual(p.wait(10), 0)
+            self.assertLess(time.monotonic() - begun, 5)
         self.assertEqual(self.client.status(self.queue, "1").outcome.result, b"done")
         m = self.one(wait=0)
         self.assertEqual((m.text, m.attempt), ("2", 1))
 
 
 def work(queue, url):
+    signal.alarm(50)  # it ends also where the test was killed
     c = client(url, ca_file=ENV["CA"])
     worker = shunt.Worker(c, queue, handler)
     asks = worker._asks
