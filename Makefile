@@ -23,6 +23,7 @@ MODULES := $(sort $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '
 # A workspace raises every module to the newest dependency that any one of them
 # asks for. Users get what each go.mod says, so that is what is tested.
 export GOWORK := off
+export REQUIRE_CLIENTS
 
 # REDIS_SERVER tells the tests that a real server is there, so they may not skip it.
 with-redis = REDIS_SERVER=$$(sh .ci/redis-server.sh); export REDIS_SERVER
