@@ -219,8 +219,8 @@ func TestPlan(t *testing.T) {
 	got := names(c.plan(2), func(s step) string {
 		return s.measure.name + " " + names(s.systems, func(s system) string { return s.name })
 	})
-	want := "a shunt, a shunt-1, a shunt-pull, c shunt, c shunt-pull, a shunt-1, a shunt-pull, a shunt, c shunt-pull, c shunt, b shunt, " +
-		"shunt-1, shunt-pull"
+	want := "a shunt, a shunt-1, a shunt-pull, c shunt, c shunt-pull, a shunt-1, a shunt-pull, a shunt, " +
+		"c shunt-pull, c shunt, b shunt, shunt-1, shunt-pull"
 	if got != want {
 		t.Errorf("%s", got)
 	}
