@@ -1,5 +1,6 @@
 # make test    what CI runs: every test of every module under the race
-#              detector, then each fuzz target of the root for FUZZTIME
+#              detector, then each fuzz target of the root and of the daemon
+#              for FUZZTIME
 # make lint    gofmt, go vet on three systems, staticcheck
 # make bench   the benchmarks
 # make chaos   the whole fault matrix at length, and the random mix; writes
@@ -58,7 +59,7 @@ race:
 # end in a bare "context deadline exceeded" when its time is up
 # (go.dev/issue/75804); a real finding is indented deeper, or names its input.
 fuzz:
-	@set -e; $(with-redis); \
+	@set -e; $(with-redis); for dir in . ./daemon; do cd $(CURDIR)/$$dir; \
 	list=$$($(GO) test -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; \
 	echo "$$list" | awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' | \
 	while read -r pkg name; do \
@@ -70,7 +71,7 @@ fuzz:
 			echo "$$out" | grep -qx '    context deadline exceeded' || exit 1; \
 			echo "== $$name: out of time, nothing found (go.dev/issue/75804)"; \
 		fi; \
-	done
+	done || exit 1; done
 
 # gofmt comes from the toolchain go.mod selects, not from PATH: versions differ.
 # vet needs no C compiler without cgo, so it reaches the other systems too.

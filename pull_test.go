@@ -358,3 +358,26 @@ func TestTakeIsGivenBack(t *testing.T) {
 		t.Errorf("an attempt was counted: %+v", m)
 	}
 }
+
+// No text makes reading a receipt panic, and what is read is the receipt that Pull would have given.
+func FuzzReceipt(f *testing.F) {
+	f.Add("2DJMYXESFG6RGKDQXOFSP2B62S-25-60000.01M88BPNJ4YEY654CSNQBGS4QF.ns%2Fq")
+	f.Add("2DJMYXESFG6RGKDQXOFSP2B62S-0-10.356a192b7913b04c54574d18c28d46e6395428ab.c")
+	f.Add("..")
+	f.Fuzz(func(t *testing.T, text string) {
+		r := Receipt(text)
+		n, err := r.parse()
+		if (err == nil) != (r.Channel() != "") {
+			t.Fatalf("%q is of channel %q: %v", text, r.Channel(), err)
+		}
+		if err != nil {
+			if !errors.Is(err, errReceipt) {
+				t.Fatalf("%q: %v", text, err)
+			}
+			return
+		}
+		if store.CheckChannel(n.channel) != nil || len(n.identity) != 16 && len(n.identity) != 40 || n.lease.Length <= 0 {
+			t.Fatalf("%q is %+v", text, n)
+		}
+	})
+}

@@ -58,7 +58,8 @@ type Pool struct {
 	MaxMemory int64
 	// MaxOutput bounds a line of answer, or the standard output of Exec, in bytes: 1 KB to 64 MB, default 2 MB.
 	MaxOutput int
-	// MaxStderr bounds what a child writes to standard error for one message, in bytes: 1 KB or more, default 1 MB.
+	// MaxStderr bounds what a child writes to standard error for one message, in bytes: 1 KB or more, default 1 MB. As
+	// it may come after the answer, a child that wrote less before may write up to twice as much.
 	MaxStderr int
 	// Stderr gets what children write to standard error, with one Write for each line, or for each 4 KB of a longer
 	// one. Two Writes are never at once. A Write that blocks holds all children up, and an error of it is ignored. The

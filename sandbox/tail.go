@@ -17,13 +17,14 @@ const chunk = 4 << 10
 // tail keeps the last lines that a child has written to standard error since its last verdict. The process's goroutine
 // for standard error calls fill and end.
 type tail struct {
-	most int // bytes from one verdict to the next
+	most int // bytes for one message
 	log  *logger
 	line []byte // without an end yet, for the log; owned by fill and end
 
 	mu      sync.Mutex // guards what follows
 	last    []byte
 	since   int // bytes since the last verdict
+	spare   int // beyond most: what the last message may have written that comes only now
 	flooded bool
 }
 
@@ -51,14 +52,16 @@ func (t *tail) add(b []byte) (flooded bool) {
 		t.last = append(t.last[:0], t.last[over:]...)
 	}
 	t.since += len(b)
-	t.flooded = t.since > t.most
+	t.flooded = t.since > t.most+t.spare
 	return t.flooded
 }
 
-// settle forgets what was written: the child has given a verdict.
+// settle forgets what was written: the child has given a verdict. What it wrote before that may still be on its way,
+// and is not to be the fault of the next message.
 func (t *tail) settle() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.spare = min(t.most, max(0, t.most+t.spare-t.since))
 	t.last, t.since = t.last[:0], 0
 }
 

@@ -100,3 +100,18 @@ func TestShort(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// What a child wrote for one message and what comes late of it is not the fault of the next one.
+func TestTailOfTheLastMessage(t *testing.T) {
+	tl := &tail{most: 10, log: &logger{}}
+	if tl.add(make([]byte, 4)) {
+		t.Error("4 of 10 are too much")
+	}
+	tl.settle()
+	if tl.add(make([]byte, 16)) { // 6 may be of the first message
+		t.Error("what comes late counts for the next message")
+	}
+	if !tl.add(make([]byte, 1)) {
+		t.Error("a child may write without end")
+	}
+}

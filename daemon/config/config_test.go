@@ -231,3 +231,23 @@ func TestAdapters(t *testing.T) {
 		t.Errorf("%+v %v", c, err)
 	}
 }
+
+// No file and no variable makes Load panic, and what it takes is valid.
+func FuzzLoad(f *testing.F) {
+	text, err := os.ReadFile("../shuntd.toml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(text), "SHUNTD_LIMITS_MAX_WAIT=1m", "-grace=1s")
+	f.Add("[pools.x]\nredis = 1", "SHUNTD_API_ALLOW=10.0.0.0/8,::1", "-x")
+	f.Fuzz(func(t *testing.T, text, env, arg string) {
+		file := filepath.Join(t.TempDir(), "c.toml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Skip(err)
+		}
+		c, err := Load(Source{File: file, Env: []string{env}, Args: []string{arg}})
+		if bad := c.Validate(); err == nil && bad != nil {
+			t.Errorf("it is taken, and is not valid: %v", bad)
+		}
+	})
+}
