@@ -376,7 +376,8 @@ func FuzzReceipt(f *testing.F) {
 			}
 			return
 		}
-		if store.CheckChannel(n.channel) != nil || len(n.identity) != 16 && len(n.identity) != 40 || n.lease.Length <= 0 {
+		if store.CheckChannel(n.channel) != nil || len(n.identity) != 16 && len(n.identity) != 40 ||
+			n.lease.Length <= 0 {
 			t.Fatalf("%q is %+v", text, n)
 		}
 	})
