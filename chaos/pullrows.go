@@ -155,7 +155,7 @@ func pullFreezes(w *world, r *rand.Rand, long bool) {
 		w.until(
 			10*time.Second,
 			"it is busy",
-			func() bool { return w.told(x.Name, pulled) >= w.told(x.Name, answered)+6 },
+			func() bool { return w.told(x.Name, pulled) >= w.told(x.Name, answered)+3 },
 		)
 		_ = x.Stop()
 		w.struck("stop", x)
