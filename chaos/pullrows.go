@@ -151,11 +151,11 @@ func pullFreezes(w *world, r *rand.Rand, long bool) {
 	w.pulling(w.start(orders{Name: "other", Hold: 20 * time.Second, Workers: 16}))
 	for range sized(long, 1, 3) {
 		x := w.start(orders{Hold: hold, Pull: 1})
-		w.flow(100, planOK, planDeaf+"300", planSlow+"100", planRetry)
+		w.flow(100, planOK, planDeaf+"700", planSlow+"100", planDeaf+"500", planRetry)
 		w.until(
 			10*time.Second,
 			"it is busy",
-			func() bool { return w.told(x.Name, pulled) >= w.told(x.Name, answered)+3 },
+			func() bool { return w.told(x.Name, pulled) >= w.told(x.Name, answered)+4 },
 		)
 		_ = x.Stop()
 		w.struck("stop", x)
