@@ -160,7 +160,7 @@ func pullFreezes(w *world, r *rand.Rand, long bool) {
 		_ = x.Stop()
 		w.struck("stop", x)
 		w.still()
-		time.Sleep(3 * hold)
+		time.Sleep(brought) // it may be the keeper, and then others end its leases later
 		_ = x.Cont()
 		w.until(
 			5*time.Second,
