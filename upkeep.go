@@ -29,8 +29,9 @@ const (
 
 // upkeep keeps channels that may have no receiver: those that this Queue pulls from, and after Queue.Upkeep all of the
 // server. It does for each what a receiver's promoter and reaper do: due messages are promoted, leases end, what dead
-// receivers held is recovered. Hints tell it of due times and ends of leases; a sweep every 5 s finds the rest. A
-// channel that needs none of that is left alone until a hint, a pull or the look through all names it.
+// receivers held is recovered. Hints tell it of due times and ends of leases. A sweep finds the rest: every 5 s, or
+// every 5 min where hints tell all. A channel that needs none of that is left alone until a hint, a pull or the look
+// through all names it.
 type upkeep struct {
 	q      *Queue
 	server *link.Server

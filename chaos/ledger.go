@@ -28,7 +28,7 @@ const (
 	closed   = "closed"   // By has shut down, in order if it is ok, and said all that it had to say
 	unclean  = "unclean"  // By has ended, and could not shut down in order; Note says why
 	count    = "count"    // By counted what ID names, first as invoke and at the end as ok: the second may not be more
-	pace     = "pace"     // likewise, messages a second: the second may not be less than nine tenths
+	pace     = "pace"     // By counted so many messages a second of ID: the second may not be less than nine tenths
 	healing  = "healing"  // the fault is over
 	delayed  = "delayed"  // the harness was late with a blow by more than it can explain
 	quiet    = "quiet"    // no fault since Due: what was enqueued before has been handled by now
@@ -36,7 +36,7 @@ const (
 	pulling  = "pulling"  // By pulls from now on
 	keeping  = "keeping"  // By keeps all channels from now on
 	pulled   = "pulled"   // By has the message ID under a lease to Due, a little more than Redis means it to be
-	extended = "extended" // likewise, at least to Due
+	extended = "extended" // By has the lease of the message ID put off, at least to Due
 	ready    = "ready"    // all that was due at Due, or leased until then, can be taken
 	answered = "answered" // what By was told of a verdict on Serial, which Note names: fail, where it was too late
 	remains  = "remains"  // Note is an incarnation that is still entered in the key ID

@@ -33,7 +33,7 @@ const (
 	planKill    = "kill"    // kills its process, each time
 	planSlow    = "slow:"   // and gives up when its context ends
 	planDeaf    = "deaf:"   // and does not look at its context
-	planLate    = "late:"   // once, likewise: it is given up before it fails
+	planLate    = "late:"   // once, for so long, and does not look at its context: it is given up before it fails
 	planTimeout = "timeout" // once, until its context ends
 	planUntil   = "until:"  // so many ms of Unix time have passed, and does not look at its context
 	planExtend  = "extend:" // for so long, while a puller puts the end of its lease off
@@ -50,7 +50,7 @@ type message struct {
 	corrupt  string
 
 	log  *ledger       // the prototype's
-	hang chan struct{} // likewise: what hangs, hangs until it is closed
+	hang chan struct{} // the prototype's: what hangs, hangs until it is closed
 }
 
 func (m *message) Channel() string           { return m.channel }

@@ -58,8 +58,8 @@ func pullCells() (all []cell) {
 	return all
 }
 
-// strikePull has leased messages meet all that can become of them while one command is struck. Nothing is doubled, no
-// attempt is counted of what nobody saw, and no verdict is told that a lease is lost.
+// strikePull has leased messages meet all that can become of them while one command is struck. No message is doubled,
+// none that nobody saw has an attempt counted, and no caller hears that a lease is lost.
 func strikePull(w *world, name string, match func(string) redistest.Match, act redistest.Action, refusal string) {
 	c, ctx := w.channels[0], context.Background()
 	nth := 1

@@ -164,7 +164,7 @@ func pullFreezes(w *world, r *rand.Rand, long bool) {
 		_ = x.Cont()
 		w.until(
 			5*time.Second,
-			"it is told that it is too late",
+			"the thawed puller hears that its lease is lost",
 			func() bool { return w.told(x.Name, "late-verdict") > 0 },
 		)
 	}

@@ -107,7 +107,7 @@ func (r *report) sort() {
 type catch struct {
 	Name          string
 	OnSchedule    string        // the invariants that did not hold
-	ByMix         string        // likewise; empty: not caught
+	ByMix         string        // those that did not hold in a mix; empty: not caught
 	MixSeed       uint64        // of the mix that caught it
 	MixTook       time.Duration // all mixes until then
 	SoundSchedule bool          // the package as it is passes the same schedule

@@ -207,7 +207,7 @@ func (t *Tower) await(b *bell, line *link.Waiter) {
 	}
 }
 
-// isOpen says that Close has not begun. It aborts what is connected by then.
+// isOpen says that Close has not begun.
 func (t *Tower) isOpen() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
