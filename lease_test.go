@@ -34,8 +34,8 @@ func TestPullLostReply(t *testing.T) {
 		want   error
 		left   State // where the message is afterwards; empty: nowhere
 	}{
-		"take": {redistest.ByScript(store.TakeLease), nil, nil, nil, StateLeased},
-		"mark": {redistest.ByName("HSET", ".running"), []Option{ID("a")}, nil, nil, StateLeased},
+		"take":       {redistest.ByScript(store.TakeLease), nil, nil, nil, StateLeased},
+		"take by id": {redistest.ByScript(store.TakeLease), []Option{ID("a")}, nil, nil, StateLeased},
 		"extend": {redistest.ByScript(store.Extend), nil,
 			func(b *bench, m *Leased) error { return m.Extend(ctx, time.Hour) }, nil, StateLeased},
 		"find": {redistest.ByName("LRANGE", ".leased"), nil,

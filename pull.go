@@ -193,90 +193,42 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 	if err != nil {
 		return nil, false, err
 	}
-	var all []*settlement
+	var all, refused []*settlement
+	var said []custody.Known
 	var wrong error
-	err = store.EachTaken(rep, func(source int, raw []byte, bad error) {
+	now, err := store.EachLeasedTaken(rep, func(source int, t store.LeasedTaken, bad error) {
 		if bad != nil {
 			wrong = p.q.wrongType(p.from[source].Name, bad)
 			return
 		}
-		all = append(all, newSettlement(p.from[source], l, raw, len(all)))
+		all = append(all, newSettlement(p.from[source], l, t.Raw, len(all)))
+		said = append(said, custody.Known{Read: t.Read, Record: t.Record, Cancelled: t.Cancelled})
 	})
 	if len(all) == 0 {
 		return nil, false, errors.Join(err, wrong)
 	}
-	kept, err := p.admit(ctx, all)
-	if err != nil {
-		p.giveBack(l)
-		return nil, false, err
-	}
-	for _, s := range kept {
-		ms = append(ms, p.q.leased(s.held, l, sent.Add(p.term)))
-	}
-	return ms, true, nil
-}
-
-// admit settles what is not to be handled, as a receiver does, and gives the rest.
-func (p *pull) admit(ctx context.Context, all []*settlement) (kept []*settlement, err error) {
-	said := make([]custody.Known, len(all))
-	var asked, with []int // places of what has an Extra, and of these those with an id
-	x := store.Consultation{
-		Record:    func(i int, raw []byte) { said[with[i]].Record = raw },
-		Cancelled: func(i int) { said[with[i]].Cancelled = true },
-	}
 	for i, s := range all {
-		if e := s.held.Extra; e != nil {
-			asked = append(asked, i)
-			x.Read = x.Read || e.Expires != 0
-			if e.ID != "" {
-				with = append(with, i)
-				x.Expires = x.Expires || e.Expires != 0
-			}
-		}
-	}
-	if len(asked) > 0 {
-		x.N, x.At = len(with), func(i int) *element.Element { return all[with[i]].held.Element }
-		x.Mark = func(i int) []byte {
-			s := all[with[i]]
-			return store.LeaseMark(s.lease, s.held.Attempt(), time.Now())
-		}
-		if err := p.consult(ctx, &x, all[0].held.Keys); err != nil {
-			return nil, err
-		}
-	}
-	var refused []*settlement
-	for i, s := range all {
-		h, k := s.held, said[i]
-		switch k.Now, k.Read = x.Now, x.Read; {
-		case h.Newer:
-			s.verdict = p.q.judge(h, custody.Undecodable(element.ErrNewerVersion))
-		case h.Extra != nil:
-			h.OwnsID = h.Owns(k)
-			s.verdict = h.Admit(k, p.q.conf.MaxSize)
-		}
-		if s.verdict != nil {
+		said[i].Now = now
+		if p.refuses(s, said[i]) {
 			refused = append(refused, s)
 		} else {
-			kept = append(kept, s)
+			ms = append(ms, p.q.leased(s.held, l, sent.Add(p.term)))
 		}
 	}
 	p.q.settle(ctx, refused) // what could not be settled is pulled again when its lease ends
-	return kept, nil
+	return ms, true, nil
 }
 
-// consult asks until there is an answer, or ctx ends.
-func (p *pull) consult(ctx context.Context, x *store.Consultation, k *store.Keys) error {
-	for again := (link.Resend{}); ; again.Pause(ctx, 0) {
-		err := x.Ask(link.NewCall(), k, func(c *link.Call) error {
-			if err := p.station.server.Data.Run(ctx, c); !c.Answered {
-				return err
-			}
-			return nil
-		})
-		if !waits(err) || ctx.Err() != nil {
-			return err
-		}
+// refuses says whether a message is not to be handled, as a receiver does, and has the verdict then.
+func (p *pull) refuses(s *settlement, k custody.Known) bool {
+	switch h := s.held; {
+	case h.Newer:
+		s.verdict = p.q.judge(h, custody.Undecodable(element.ErrNewerVersion))
+	case h.Extra != nil:
+		h.OwnsID = h.Owns(k)
+		s.verdict = h.Admit(k, p.q.conf.MaxSize)
 	}
+	return s.verdict != nil
 }
 
 // send asks for messages under a lease until the answer is known, and says when it last did. Where it gives up, nothing

@@ -77,9 +77,8 @@ func TestPull(t *testing.T) {
 				}
 			}
 		}
-		if n := b.count(EventLateVerdict); n != 16 {
-			t.Errorf("%d late verdicts are told of", n)
-		}
+		redistest.Until(t, 5*time.Second, "each late verdict is told of",
+			func() bool { return b.count(EventLateVerdict) == 16 })
 		next := b.pull(2, PullOptions{Max: 5})
 		if string(next[0].Payload) != "6" || string(next[1].Payload) != "8" || next[0].Attempt != 1 {
 			t.Errorf("next come %+v, %+v", next[0], next[1])

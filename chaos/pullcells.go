@@ -21,9 +21,6 @@ var pullSteps = []struct {
 }{
 	{"take under a lease", redistest.ByScript(store.TakeLease)},
 	{"bell", redistest.ByName("BLMOVE", ".prepare")},
-	{"look for what was cancelled", redistest.ByName("EXISTS", ".cancelled")},
-	{"start of a leased message", redistest.ByName("HSET", ".running")},
-	{"start of a leased message that may expire", redistest.ByScript(store.Start)},
 	{"find by receipt", redistest.ByName("LRANGE", ".leased")},
 	{"ack", redistest.ByName("LREM", ".leased")},
 	{"ack of several", redistest.ByScript(store.Ack)},

@@ -25,11 +25,6 @@ func Mark(i Incarnation, worker, attempt int, now time.Time) []byte {
 // leaseHolder begins the holder of a leased message; the lease's name follows.
 const leaseHolder = "lease."
 
-// LeaseMark is Mark for a message that is leased.
-func LeaseMark(l Lease, attempt int, now time.Time) []byte {
-	return fmt.Appendf(nil, "%s%s %d %d", leaseHolder, l.Name, attempt, now.UnixMilli())
-}
-
 // Handling says which worker, or which lease, has a message. The zero Handling means none.
 type Handling struct {
 	Receiver  string // the incarnation's name

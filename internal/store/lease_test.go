@@ -21,13 +21,24 @@ import (
 func (f *fixture) lease(l Lease, n int) (held []Held) {
 	f.Helper()
 	rep := f.run(func(c *link.Call) { AddLease(c, []*Keys{f.k}, l, n, 1<<20) })
-	f.must(EachTaken(rep, func(_ int, raw []byte, err error) {
+	f.must(eachLeased(rep, func(_ int, raw []byte, err error) {
 		f.must(err)
 		e, err := element.Decode(raw)
 		f.must(err)
 		held = append(held, Held{Element: &e, Raw: bytes.Clone(raw), OwnsID: e.ID() != ""})
 	}))
 	return held
+}
+
+// eachLeased is EachLeasedTaken without what is known of ids.
+func eachLeased(rep link.Reply, give func(source int, raw []byte, err error)) error {
+	_, err := EachLeasedTaken(rep, func(source int, t LeasedTaken, err error) { give(source, t.Raw, err) })
+	return err
+}
+
+// leaseMark is the entry in the index for a message that is leased, as the take makes it.
+func leaseMark(l Lease, attempt int) string {
+	return fmt.Sprintf("%s%s %d 1", leaseHolder, l.Name, attempt)
 }
 
 // settle sends a verdict of one message of a lease.
@@ -359,7 +370,7 @@ func TestLeaseSentAgain(t *testing.T) {
 		l := NewLease(time.Minute, 0)
 		take := func() (got []string) {
 			rep := f.run(func(c *link.Call) { AddLease(c, []*Keys{high, low}, l, 2, 1000) })
-			f.must(EachTaken(rep, func(source int, raw []byte, err error) {
+			f.must(eachLeased(rep, func(source int, raw []byte, err error) {
 				f.must(err)
 				got = append(got, fmt.Sprint(source, raw))
 			}))
@@ -392,7 +403,7 @@ func TestLeaseFrom(t *testing.T) {
 		f.s.Do("LPUSH", high.Prepare, "high")
 		var got []string
 		l := NewLease(time.Minute, 0)
-		f.must(EachTaken(f.run(func(c *link.Call) { AddLease(c, []*Keys{high, low}, l, 5, 1000) }),
+		f.must(eachLeased(f.run(func(c *link.Call) { AddLease(c, []*Keys{high, low}, l, 5, 1000) }),
 			func(source int, raw []byte, err error) {
 				e, _ := element.Decode(raw)
 				got = append(got, fmt.Sprintf("%d %s %v", source, e.Payload, err != nil))
@@ -540,9 +551,6 @@ func TestLapseOfIDs(t *testing.T) {
 		lapse := func(most int, then func(held []Held)) (LapseAnswer, []Held) {
 			l := NewLease(time.Minute, most)
 			held := f.lease(l, 32)
-			for _, h := range held {
-				f.s.Do("HSET", f.k.Running, h.Serial[:], string(LeaseMark(l, h.Attempt(), f.now())))
-			}
 			if then != nil {
 				then(held)
 			}
@@ -1009,36 +1017,16 @@ func TestLeasedMarksOfFullRedis(t *testing.T) {
 		f.enqueue(Now, 0, named(fmt.Sprint("id", i), func(x *element.Extra) { x.Expires = int64(i/3) * 60_000 }))
 	}
 	l := NewLease(time.Hour, 0)
-	consult := func(held []Held, read bool) *Consultation {
-		x := &Consultation{Read: read, Marks: Marks{
-			N:    len(held),
-			At:   func(i int) *element.Element { return held[i].Element },
-			Mark: func(i int) []byte { return LeaseMark(l, held[i].Attempt(), time.UnixMilli(1)) },
-		}, Record: func(i int, raw []byte) {
-			if r, ok := element.ParseRecord(raw); !ok || r.Serial != held[i].Serial {
-				t.Errorf("record %d is %q", i, raw)
-			}
-		}, Cancelled: func(i int) { t.Errorf("%d is cancelled", i) }}
-		f.must(x.Ask(link.NewCall(), f.k, func(c *link.Call) error {
-			if err := f.l.Run(context.Background(), c); !c.Answered {
-				return err
-			}
-			return nil
-		}))
-		return x
-	}
-	held := f.lease(l, 3)
-	if x := consult(held[:1], false); x.Full || x.Now == 0 {
-		t.Errorf("%+v", x)
-	}
 	s.Do("CONFIG", "SET", "maxmemory", "1")
 	defer s.Do("CONFIG", "SET", "maxmemory", "0")
-	if x := consult(held[1:], true); !x.Full || x.Now == 0 {
-		t.Errorf("%+v", x)
-	}
+	before := time.Now().Truncate(time.Millisecond)
+	held := f.lease(l, 3)
 	for i, h := range held {
-		if got := f.status(h.ID()).Holder; got != (Handling{Lease: l.Name, Attempt: 1, StartedAt: time.UnixMilli(1)}) ||
-			!got.Some() {
+		got := f.status(h.ID()).Holder
+		if at := got.StartedAt; at.Before(before) || at.After(time.Now()) {
+			t.Errorf("message %d is held since %v", i, at)
+		}
+		if got.StartedAt = (time.Time{}); got != (Handling{Lease: l.Name, Attempt: 1}) || !got.Some() {
 			t.Errorf("message %d is held by %+v", i, got)
 		}
 	}
@@ -1067,6 +1055,72 @@ func TestLeasedMarksOfFullRedis(t *testing.T) {
 	}
 }
 
+// The take says what is known of each id, and notes who has its message, unless that has expired. A key of a wrong type
+// holds up none.
+func TestLeaseOfIDs(t *testing.T) {
+	each(t, func(f *fixture) {
+		soon := func(x *element.Extra) { x.Expires = 1 }
+		take := func(l Lease) (got map[string]LeasedTaken) {
+			got = make(map[string]LeasedTaken)
+			rep := f.run(func(c *link.Call) { AddLease(c, []*Keys{f.k}, l, 32, 1<<20) })
+			now, err := EachLeasedTaken(rep, func(_ int, t LeasedTaken, err error) {
+				f.must(err)
+				e, err := element.Decode(t.Raw)
+				f.must(err)
+				got[e.ID()] = t
+			})
+			f.must(err)
+			if d := f.now().UnixMilli() - now; d < 0 || d > 5000 {
+				f.Errorf("the take was %d ms ago", d)
+			}
+			return got
+		}
+		again := named("again")
+		again.Attempts = 3
+		f.enqueue(Now, 0, named("own"), named("gone"), named("lost"), named("none"), again)
+		f.enqueue(Now, 0, named(""))
+		f.enqueue(Now, 0, named("late", soon))
+		serial := func(id string) []byte {
+			r, _ := element.ParseRecord(f.status(id).Record)
+			return r.Serial[:]
+		}
+		f.s.Do("SADD", f.k.Cancelled, serial("gone"))
+		other, _ := redis.String(f.s.Do("HGET", f.k.IDs, "own"), nil)
+		f.s.Do("HSET", f.k.IDs, "lost", other)
+		f.s.Do("HDEL", f.k.IDs, "none")
+		time.Sleep(3 * time.Millisecond)
+		l := NewLease(time.Minute, 0)
+		for range 2 { // sent again it says the same
+			for id, got := range take(l) {
+				e, _ := element.Decode(got.Raw)
+				record, _ := redis.Bytes(f.s.Do("HGET", f.k.IDs, id), nil)
+				mark, _ := redis.Bytes(f.s.Do("HGET", f.k.Running, e.Serial[:]), nil)
+				want := Handling{Lease: l.Name, Attempt: int(e.Attempts) + 1}
+				if id == "late" || id == "" {
+					want = Handling{}
+				}
+				h := ParseMark(mark)
+				if h.StartedAt = (time.Time{}); h != want {
+					f.Errorf("%q: in the hands of %+v", id, h)
+				}
+				if got.Read != (id != "") || got.Cancelled != (id == "gone") || !bytes.Equal(got.Record, record) {
+					f.Errorf("%q: %+v, and its record is %q", id, got, record)
+				}
+			}
+		}
+		for _, key := range []string{f.k.IDs, f.k.Running, f.k.Cancelled} {
+			f.s.Do("DEL", f.k.IDs, f.k.Running, f.k.Cancelled)
+			f.enqueue(Now, 0, named("x"))
+			f.s.Do("DEL", key)
+			f.s.Do("SET", key, "foreign")
+			if got := take(NewLease(time.Minute, 0))["x"]; !got.Read || got.Cancelled || got.Raw == nil {
+				f.Errorf("%s is not shunt's: %+v", key, got)
+			}
+			f.s.Do("DEL", key)
+		}
+	})
+}
+
 // A channel with a key that is not shunt's says so, before anything has moved, and the next one is asked.
 func TestLeaseOfForeignKeys(t *testing.T) {
 	each(t, func(f *fixture) {
@@ -1082,7 +1136,7 @@ func TestLeaseOfForeignKeys(t *testing.T) {
 			f.s.Do("HSET", key(high), "foreign", "foreign")
 			l := NewLease(time.Minute, 0)
 			var got []string
-			f.must(EachTaken(f.run(func(c *link.Call) { AddLease(c, []*Keys{high, low}, l, 5, 1000) }),
+			f.must(eachLeased(f.run(func(c *link.Call) { AddLease(c, []*Keys{high, low}, l, 5, 1000) }),
 				func(source int, raw []byte, err error) {
 					e, _ := element.Decode(raw)
 					got = append(got, fmt.Sprintf("%d %s %v", source, e.Payload, err))
@@ -1102,7 +1156,7 @@ func TestLeaseOfForeignKeys(t *testing.T) {
 		}
 		for _, want := range []*Keys{high, low} {
 			rep := f.run(func(c *link.Call) { AddLease(c, []*Keys{high, low}, NewLease(time.Minute, 0), 5, 1000) })
-			f.must(EachTaken(rep, func(_ int, raw []byte, err error) {
+			f.must(eachLeased(rep, func(_ int, raw []byte, err error) {
 				if e, _ := element.Decode(raw); err != nil || string(e.Payload) != "of "+want.Name {
 					f.Errorf("%q, %v", e.Payload, err)
 				}
@@ -1240,7 +1294,7 @@ func TestLeaseOfBare(t *testing.T) {
 		l := NewLease(time.Minute, 0)
 		take := func() (got []string) {
 			rep := f.run(func(c *link.Call) { AddLease(c, []*Keys{f.k}, l, len(raws), 1<<20) })
-			f.must(EachTaken(rep, func(_ int, raw []byte, err error) {
+			f.must(eachLeased(rep, func(_ int, raw []byte, err error) {
 				f.must(err)
 				got = append(got, string(raw))
 			}))

@@ -674,7 +674,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				c := from[i]
 				c.ends[l.Name] = end{in: 2}
 				for _, e := range slices.Backward(m.doing[c.k.LeaseList(l.Name)]) {
-					want = append(want, one(i+1), []byte(e))
+					want = append(want, one(i+1), []byte(e), []byte{})
 				}
 			}
 			ks := make([]*Keys, len(from))
@@ -707,7 +707,8 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 					took(i)
 				}
 			}
-			b.expect(b.all(nil, func(c *link.Call) { addLease(c, ks, l, budget, serials) }), want)
+			timeless := func(v any) any { return v.([]any)[1:] }
+			b.expect(b.all(timeless, func(c *link.Call) { addLease(c, ks, l, budget, time.Now(), serials) }), want)
 		},
 		"extend": func() {
 			l, c := b.lease(), b.one()

@@ -49,7 +49,7 @@ var (
 	Enter      = script("enter")
 	Enqueue    = script("ids", "enqueue")
 	Take       = script("take")
-	TakeLease  = script("header", "lease")
+	TakeLease  = script("header", "ids", "lease")
 	Extend     = script("extend")
 	Unlease    = script("unlease")
 	Abandon    = script("abandon")

@@ -41,16 +41,9 @@ func TestUpkeepOfLeases(t *testing.T) {
 	each(t, func(f *fixture) {
 		ctx, now := context.Background(), time.Now()
 		f.enqueue(Now, 0, named("a"), named("b"), named("c"), named("worker's"), named("dying one's"))
-		mark := func(l Lease, n int) (held []Held) {
-			held = f.lease(l, n)
-			for _, h := range held {
-				f.s.Do("HSET", f.k.Running, h.Serial[:], string(LeaseMark(l, 1, now)))
-			}
-			return held
-		}
 		one, two := NewLease(time.Minute, 0), NewLease(time.Minute, 0)
-		mark(one, 2)
-		last := mark(two, 1)
+		f.lease(one, 2)
+		last := f.lease(two, 1)
 		f.start(0, f.take(0, 1), false)
 		dying := NewIncarnation(1, time.Minute)
 		f.s.Do("ZADD", f.k.DeadReceivers, 1, dying.Name+" 1 r")
@@ -65,7 +58,7 @@ func TestUpkeepOfLeases(t *testing.T) {
 		}
 		upkeep(5)
 		gone := element.NewSerial()
-		f.s.Do("HSET", f.k.Running, gone[:], string(LeaseMark(NewLease(time.Minute, 0), 1, now)))
+		f.s.Do("HSET", f.k.Running, gone[:], leaseMark(NewLease(time.Minute, 0), 1))
 		f.s.Do("HSET", f.k.Running, "x", "lease.", "y", "lease", "z", "")
 		upkeep(5)
 		f.s.Do("LPOP", f.k.LeaseList(two.Name)) // as an ack that forgot its mark
@@ -90,7 +83,7 @@ func TestUnmark(t *testing.T) {
 			serials[i], read[i] = s[:], Mark(NewIncarnation(1, time.Minute), 0, i, now)
 			f.s.Do("HSET", f.k.Running, serials[i], read[i])
 		}
-		lease := LeaseMark(NewLease(time.Minute, 0), 2, now)
+		lease := leaseMark(NewLease(time.Minute, 0), 2)
 		f.s.Do("HSET", f.k.Running, serials[1], lease) // it was taken
 		f.s.Do("HDEL", f.k.Running, serials[2])        // it is over
 		unmark := func(pairs ...[]byte) (int, error) {
@@ -107,7 +100,7 @@ func TestUnmark(t *testing.T) {
 		}
 		left, err := redis.StringMap(f.s.Do("HGETALL", f.k.Running), nil)
 		f.must(err)
-		want := map[string]string{string(serials[1]): string(lease), string(serials[3]): string(read[3])}
+		want := map[string]string{string(serials[1]): lease, string(serials[3]): string(read[3])}
 		if !maps.Equal(left, want) {
 			f.Errorf("%q are left, want %q", left, want)
 		}
