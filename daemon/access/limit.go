@@ -139,11 +139,11 @@ func (s *Store) Limits(ctx context.Context) ([]TokenLimit, error) {
 }
 
 func (s *Store) limit(ctx context.Context, name string) (l limitText, ok bool, err error) {
-	fields, err := s.look(ctx, limitsKey)
+	limits, err := s.look(ctx, limitsKey)
 	if err != nil {
 		return l, false, fmt.Errorf("access: look for a limit: %w", err)
 	}
-	text, ok := fields[name]
+	text, ok := limits.fields[name]
 	if ok {
 		err = json.Unmarshal([]byte(text), &l)
 	}

@@ -34,19 +34,20 @@ type mirror struct {
 	proof time.Time // when the ping was sent that was answered last in this spell
 }
 
-// view is what a key had. fields is not written to.
+// view is what a key had. fields and tokens are not written to.
 type view struct {
 	fields map[string]string
+	tokens map[string]Token // the fields that are tokens, read
 	at     time.Time // before Redis was asked
 	spell  uint64
 }
 
-// look returns the fields of a key. They may be as old as maxAge.
-func (s *Store) look(ctx context.Context, key string) (map[string]string, error) {
+// look returns what a key has. It may be as old as maxAge.
+func (s *Store) look(ctx context.Context, key string) (view, error) {
 	m := &s.mirror
 	begun := time.Now()
 	if v, ok := m.get(key, begun); ok {
-		return v.fields, nil
+		return v, nil
 	}
 	for {
 		done := m.flights.DoChan(key, func() (any, error) {
@@ -57,20 +58,20 @@ func (s *Store) look(ctx context.Context, key string) (map[string]string, error)
 			if err != nil {
 				return v, err
 			}
-			v.fields = fields
+			v.fields, v.tokens = fields, tokensOf(key, fields)
 			m.put(key, v, hints)
 			return v, nil
 		})
 		select {
 		case r := <-done:
 			if r.Err != nil {
-				return nil, r.Err
+				return view{}, r.Err
 			}
 			if v := r.Val.(view); begun.Sub(v.at) < maxAge { // else it was begun by another long ago
-				return v.fields, nil
+				return v, nil
 			}
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return view{}, context.Cause(ctx)
 		}
 	}
 }

@@ -114,15 +114,15 @@ func (s *Store) Check(ctx context.Context, pool, namespace, token string) (Token
 	if err != nil {
 		return Token{}, fmt.Errorf("access: check a token of %s: %w", at, err)
 	}
-	if _, ok := known[at]; !ok {
+	if _, ok := known.fields[at]; !ok {
 		return Token{}, ErrInvalid
 	}
-	fields, err := s.look(ctx, tokensKey+at)
+	has, err := s.look(ctx, tokensKey+at)
 	if err != nil {
 		return Token{}, fmt.Errorf("access: check a token of %s: %w", at, err)
 	}
 	sum, found := sumOf(token), ""
-	for kept := range fields { // all of them, so that the time tells nothing of where a sum differs
+	for kept := range has.fields { // all of them, so that the time tells nothing of where a sum differs
 		if subtle.ConstantTimeCompare([]byte(kept), []byte(sum)) == 1 {
 			found = kept
 		}
@@ -130,7 +130,26 @@ func (s *Store) Check(ctx context.Context, pool, namespace, token string) (Token
 	if found == "" {
 		return Token{}, ErrInvalid
 	}
-	return parse(pool, namespace, found, fields[found])
+	if t, ok := has.tokens[found]; ok {
+		return t, nil
+	}
+	return parse(pool, namespace, found, has.fields[found]) // for its error
+}
+
+// tokensOf reads the fields of a key that has tokens. What is none is left out.
+func tokensOf(key string, fields map[string]string) map[string]Token {
+	at, has := strings.CutPrefix(key, tokensKey)
+	if !has {
+		return nil
+	}
+	pool, namespace, _ := strings.Cut(at, "/")
+	tokens := make(map[string]Token, len(fields))
+	for sum, text := range fields {
+		if t, err := parse(pool, namespace, sum, text); err == nil {
+			tokens[sum] = t
+		}
+	}
+	return tokens
 }
 
 func parse(pool, namespace, sum, text string) (Token, error) {
