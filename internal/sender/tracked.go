@@ -16,7 +16,7 @@ import (
 // sendTracked brings one message with an id or an expiry into its channel, with others where several come at once.
 func (s *Sender) sendTracked(ctx context.Context, m Message) (time.Time, Refused, error) {
 	raw := m.Element.Encode()
-	if x := m.Element.Extra; m.Due.Later() || x.ID == "" || x.Expires != 0 {
+	if m.Due.Later() || m.Element.Extra.ID == "" {
 		return s.alone(ctx, m, raw)
 	}
 	refused, err := s.groupOf(m.Keys).send(ctx, m, raw)
@@ -40,8 +40,7 @@ func (s *Sender) pushTracked(ctx context.Context, k *store.Keys, due store.Due, 
 	defer cancel()
 	mode, ms := due.When(time.Now())
 	drop := s.ledger.take(k.Name)
-	plain := mode == store.Now &&
-		!slices.ContainsFunc(es, func(e *element.Element) bool { return e.Extra.ID == "" || e.Extra.Expires != 0 })
+	plain := mode == store.Now && !slices.ContainsFunc(es, func(e *element.Element) bool { return e.Extra.ID == "" })
 	var again link.Resend
 	for {
 		rep, err := s.call(ctx, 0, k, func(c *link.Call) {

@@ -25,11 +25,12 @@ func TestTrackedIsResent(t *testing.T) {
 		due     store.Due
 		want    [2]int64
 	}{
-		"id":         {store.Enter, "a", 0, store.Due{}, [2]int64{1, 0}},
-		"id, later":  {store.Enqueue, "a", 0, store.Due{In: time.Hour}, [2]int64{0, 1}},
-		"expires":    {store.Enqueue, "", time.Hour, store.Due{}, [2]int64{1, 0}},
-		"id, at":     {store.Enqueue, "a", 0, store.Due{At: time.Now().Add(time.Hour)}, [2]int64{0, 1}},
-		"id, at now": {store.Enqueue, "a", 0, store.Due{At: time.Now().Add(-time.Hour)}, [2]int64{1, 0}},
+		"id":          {store.Enter, "a", 0, store.Due{}, [2]int64{1, 0}},
+		"id, expires": {store.Enter, "a", time.Hour, store.Due{}, [2]int64{1, 0}},
+		"id, later":   {store.Enqueue, "a", 0, store.Due{In: time.Hour}, [2]int64{0, 1}},
+		"expires":     {store.Enqueue, "", time.Hour, store.Due{}, [2]int64{1, 0}},
+		"id, at":      {store.Enqueue, "a", 0, store.Due{At: time.Now().Add(time.Hour)}, [2]int64{0, 1}},
+		"id, at now":  {store.Enqueue, "a", 0, store.Due{At: time.Now().Add(-time.Hour)}, [2]int64{1, 0}},
 	} {
 		for action, cut := range map[string]redistest.Action{"after": redistest.CutAfter,
 			"before": redistest.CutBefore} {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -91,16 +92,26 @@ func ReceiptOf(e *element.Element) Receipt { return e.Serial[:] }
 // RefusalOf stands among the receipts for a message that was refused beside others.
 func RefusalOf(e *element.Element) Receipt { return append([]byte{'x'}, e.Serial[:]...) }
 
-// AddEnter adds messages that have an id, and are due now and never expire; EnterReply reads the reply. It is sent but
-// once: where its reply is lost, AddEnqueue follows. forget are receipts that are needed no more.
+// AddEnter adds messages that have an id, and are due now; EnterReply reads the reply. It is sent but once: where its
+// reply is lost, AddEnqueue follows. forget are receipts that are needed no more.
 func AddEnter(c *link.Call, k *Keys, forget []Receipt, es []*element.Element, raws [][]byte) {
 	c.AddScript(Enter, 3, k.arg.Prepare, k.arg.IDs, k.arg.Receipts, len(forget))
 	for _, r := range forget {
 		c.AddElements(r)
 	}
 	for i, e := range es {
-		c.AddElements(e.Extra.IDBytes(), raws[i])
+		c.AddElements(e.Extra.IDBytes(), lifeOf(e), raws[i])
 	}
+}
+
+var never = []byte{'0'}
+
+// lifeOf is how many ms after its enqueue an element expires, as Enter takes it.
+func lifeOf(e *element.Element) []byte {
+	if e.Extra.Expires == 0 {
+		return never
+	}
+	return strconv.AppendInt(nil, e.Extra.Expires, 10)
 }
 
 // AddEnqueue adds messages that have an id or expire, those that are not refused in one step. EnqueueReply reads the

@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
@@ -85,6 +88,37 @@ func TestEnterAndEnqueue(t *testing.T) {
 			}
 		}
 		f.lengths(4, 0, 0, 0)
+	})
+}
+
+// What expires does so as long after its enqueue as it says, by its element and by its record: one alone, and among
+// others that do or do not.
+func TestEnterExpiring(t *testing.T) {
+	each(t, func(f *fixture) {
+		lives := []int64{0, 1, 86_400_000, 100 * 365 * 86_400_000, 255}
+		for _, from := range []int{0, 1, 2, 3, 4} { // from 4 it is one alone
+			var es []*element.Element
+			var raws [][]byte
+			for i, ms := range lives[from:] {
+				e := named(fmt.Sprint(from, ".", i), func(x *element.Extra) { x.Expires = ms })
+				es, raws = append(es, e), append(raws, e.Encode())
+			}
+			before := f.now().UnixMilli()
+			refused, stale, err := EnterReply(f.run(func(c *link.Call) { AddEnter(c, f.k, nil, es, raws) }), len(es))
+			f.must(err)
+			after := f.now().UnixMilli()
+			for i, e := range es {
+				r, _ := element.ParseRecord(f.status(e.ID()).Record)
+				raw, _ := redis.Bytes(f.s.Do("RPOP", f.k.Prepare), nil)
+				got, err := element.Decode(raw)
+				f.must(err)
+				ms := lives[from+i]
+				if refused[i] != nil || stale || r.Expires != got.Extra.Expires || string(got.Payload) != string(e.Payload) ||
+					ms == 0 && r.Expires != 0 || ms > 0 && (r.Expires < before+ms || r.Expires > after+ms) {
+					f.Errorf("%s: record %+v, element %+v, between %d and %d", e.ID(), r, got.Extra, before, after)
+				}
+			}
+		}
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // Once is the script of EnqueueOnce.
-var Once = script("ids", "once")
+var Once = script("ids", "stamp", "once")
 
 // OnceMost bounds the messages of one Once, as its script unpacks them.
 const OnceMost = 100

@@ -1,19 +1,30 @@
 -- Enter: enqueues messages with an id, now, all of them or on an error none. It is enqueue without what few messages
 -- ask for, and is sent but once; what follows it, where its reply is lost, is enqueue.
 -- KEYS 1 prepare  2 ids  3 receipts
--- ARGV 1 how many receipts are needed no more  2.. these; then for each message its id and the element
+-- ARGV 1 how many receipts are needed no more  2.. these; then for each message its id, ms after which it expires or
+--      0, the element
 -- reply: for each 1, or the record of the message that has its id
 local from = 2 + ARGV[1]
 local out, es, ids, refused, records = {}, {}, {}, {}, {}
+local now
+
+-- formed is a message's element, and the record of its id.
+local function formed(ttl, e)
+  local serial = string.sub(e, 5, 20)
+  if ttl == '0' then return e, serial .. 'p 0 0 0 \n' end
+  now = now or clock()
+  local ms = now + ttl
+  return stamp(e, ms), serial .. 'p 0 0 ' .. printed(ms) .. ' \n'
+end
 
 -- free says whether no id is taken, as it mostly is: then all are taken at once.
 local function free()
   local seen = {}
-  for i = from, #ARGV, 2 do
-    local id, e, n = ARGV[i], ARGV[i + 1], #es + 1
+  for i = from, #ARGV, 3 do
+    local id, n = ARGV[i], #es + 1
     if seen[id] then return false end
-    seen[id], ids[n], es[n], out[n] = true, id, e, 1
-    records[2 * n - 1], records[2 * n] = id, string.sub(e, 5, 20) .. 'p 0 0 0 \n'
+    seen[id], ids[n], out[n], records[2 * n - 1] = true, id, 1, id
+    es[n], records[2 * n] = formed(ARGV[i + 1], ARGV[i + 2])
   end
   local taken = redis.call('HMGET', KEYS[2], unpack(ids))
   for n = 1, #es do
@@ -22,8 +33,8 @@ local function free()
   return true
 end
 
-local all = #ARGV - from > 4 and free()
-local receipt = string.sub(ARGV[from + 1], 5, 20)
+local all = #ARGV - from > 6 and free()
+local receipt = string.sub(ARGV[from + 2], 5, 20)
 local new = redis.pcall('SADD', KEYS[3], receipt)
 if type(new) == 'table' then return new end
 -- Nobody waits for this reply, then.
@@ -32,15 +43,15 @@ if all then
   redis.call('HSET', KEYS[2], unpack(records))
 else
   out, es, ids = {}, {}, {}
-  for i = from, #ARGV, 2 do
-    local id, e = ARGV[i], ARGV[i + 1]
-    local n, serial = #es + 1, string.sub(e, 5, 20)
-    if redis.call('HSETNX', KEYS[2], id, serial .. 'p 0 0 0 \n') == 1 then
+  for i = from, #ARGV, 3 do
+    local id, n = ARGV[i], #es + 1
+    local e, record = formed(ARGV[i + 1], ARGV[i + 2])
+    if redis.call('HSETNX', KEYS[2], id, record) == 1 then
       out[#out + 1] = 1
       es[n], ids[n] = e, id
     else
       out[#out + 1] = redis.call('HGET', KEYS[2], id)
-      refused[#refused + 1] = 'x' .. serial
+      refused[#refused + 1] = 'x' .. string.sub(e, 5, 20)
     end
   end
 end

@@ -85,13 +85,3 @@ local function due(delay, p, n)
   end
   return nil
 end
-
--- stamp writes into an element when it expires.
-local function stamp(e, ms)
-  local bytes = ''
-  for _ = 1, 8 do
-    bytes = string.char(ms % 256) .. bytes
-    ms = math.floor(ms / 256)
-  end
-  return string.sub(e, 1, 23) .. bytes .. string.sub(e, 32)
-end

@@ -24,63 +24,89 @@ local function failed(replies)
   return nil
 end
 
--- known notes who has a message with an id, and gives what is known of that. An index that cannot be read holds up no
--- message.
-local function known(e, ids, running, cancelled)
-  local id = idOf(e)
-  if not id then return '' end
-  local serial, r = string.sub(e, 5, 20), redis.pcall('HGET', ids, id)
-  if type(r) ~= 'string' then r = '' end
-  local p = string.sub(r, 1, 16) == serial and parsed(r)
-  if not (p and p.expires > 0 and p.expires <= past) then
-    local attempt = string.byte(e, 4) + 1
-    redis.pcall('HSET', running, serial, ARGV[5] .. string.format(' %d ', attempt) .. ARGV[6])
+-- knows gives what is known of the id of each element, and notes who has its message. An index that cannot be read
+-- holds up none.
+local function knows(es, ids, running, cancelled)
+  local known, named, places, marks = {}, {}, {}, {}
+  for i, e in ipairs(es) do
+    local id = idOf(e)
+    known[i] = ''
+    if id then named[#named + 1], places[#places + 1] = id, i end
   end
-  local over = redis.pcall('SISMEMBER', cancelled, serial) == 1
-  return (over and '1' or '0') .. r
+  if #named == 0 then return known end
+  local records = redis.pcall('HMGET', ids, unpack(named))
+  local some = redis.pcall('EXISTS', cancelled) == 1
+  for n, i in ipairs(places) do
+    local r, e = records[n] or '', es[i]
+    local serial, over = string.sub(e, 5, 20), '0'
+    local p = string.sub(r, 1, 16) == serial and parsed(r)
+    if not (p and p.expires > 0 and p.expires <= past) then
+      marks[#marks + 1] = serial
+      marks[#marks + 1] = ARGV[5] .. string.format(' %d ', string.byte(e, 4) + 1) .. ARGV[6]
+    end
+    if some and redis.pcall('SISMEMBER', cancelled, serial) == 1 then over = '1' end
+    known[i] = over .. r
+  end
+  if #marks > 0 then redis.pcall('HSET', running, unpack(marks)) end
+  return known
 end
 
--- took says what the lease has of a channel, and begins it anew. first is the lease that ended first before.
-local function took(c, leased, list, first, delay, keeper, ids, running, cancelled)
-  redis.call('ZADD', leased, printed(to), ARGV[1])
-  local es = redis.call('LRANGE', list, 0, -1)
-  for i = #es, 1, -1 do say(c, es[i], known(es[i], ids, running, cancelled)) end
-  if not earliest(first, to) then return end
+-- took says what the lease has of a channel, what was taken first first.
+local function took(c, es, ids, running, cancelled)
+  local known = knows(es, ids, running, cancelled)
+  for i, e in ipairs(es) do say(c, e, known[i]) end
+end
+
+-- tell has the keeper know of the lease, unless another one ends before it, or the keeper looks by itself in time.
+local function tell(leased, delay, keeper)
+  if redis.call('ZRANGE', leased, 0, 0)[1] ~= ARGV[1] then return end
   local held = redis.pcall('HGET', keeper, 'until')
   local kept = type(held) == 'string' and tonumber(held) or 0
-  if to - now > tonumber(ARGV[4]) and kept > now then return end
-  hint(delay, first, to, now)
+  if to - now <= tonumber(ARGV[4]) or kept <= now then redis.pcall('PUBLISH', delay, printed(to - now)) end
 end
 
 -- take leases what one channel has. It returns an error before anything has moved, and whether it has taken something.
-local function take(c, prepare, suspect, leased, list, ...)
-  local first = redis.pcall('ZRANGE', leased, 0, 0, 'WITHSCORES')
+local function take(c, prepare, suspect, leased, list, delay, keeper, ...)
   local suspects, waiting = redis.pcall('LLEN', suspect), redis.pcall('LLEN', prepare)
-  local bad = failed({first, suspects, waiting})
+  local bad = failed({suspects, waiting})
   if bad then return bad, false end
-  if redis.call('ZSCORE', leased, ARGV[1]) then return nil, false end
-  local from, most, n, bytes = prepare, #ARGV - fixed, 0, 0
+  local from, most, bytes, es = prepare, #ARGV - fixed, 0, {}
   if suspects > 0 then from, most = suspect, 1 elseif waiting == 0 then return nil, false end
-  redis.call('ZADD', leased, printed(to), ARGV[1]) -- first, so that nothing is in a list that no lease ends
-  while n < most and bytes < budget do
+  local new = redis.pcall('ZADD', leased, 'NX', printed(to), ARGV[1]) -- first: nothing is in a list that no lease ends
+  if type(new) == 'table' then return new.err, false end
+  if new == 0 then return nil, false end
+  while #es < most and bytes < budget do
     local e = redis.call('RPOPLPUSH', from, list)
     if not e then break end
-    n, bytes = n + 1, bytes + #e
+    bytes = bytes + #e
     if not header(e) and not newer(e) then
       local payload = string.sub(e, 1, 2) == '\193\0' and string.sub(e, 3) or e
-      redis.call('LPUSH', list, '\193\16\0\0' .. ARGV[fixed + n] .. '\0' .. payload)
+      local headed = '\193\16\0\0' .. ARGV[fixed + #es + 1] .. '\0' .. payload
+      redis.call('LPUSH', list, headed)
       redis.call('LREM', list, '1', e)
+      e = headed
     end
+    es[#es + 1] = e
   end
-  took(c, leased, list, first, ...)
+  took(c, es, ...)
+  tell(leased, delay, keeper)
   return nil, true
+end
+
+-- again says what a channel has in a list of the lease, which begins anew.
+local function again(c, leased, list, delay, keeper, ...)
+  redis.call('ZADD', leased, printed(to), ARGV[1])
+  local es = redis.call('LRANGE', list, 0, -1)
+  for i = 1, math.floor(#es / 2) do es[i], es[#es + 1 - i] = es[#es + 1 - i], es[i] end
+  took(c, es, ...)
+  tell(leased, delay, keeper)
 end
 
 local lists = {}
 for c = 1, #KEYS / per do lists[c] = KEYS[per * c - 5] end
 if redis.call('EXISTS', unpack(lists)) > 0 then
   for c, list in ipairs(lists) do
-    if redis.call('EXISTS', list) == 1 then took(c, KEYS[per * c - 6], list, {}, unpack(KEYS, per * c - 4, per * c)) end
+    if redis.call('EXISTS', list) == 1 then again(c, unpack(KEYS, per * c - 6, per * c)) end
   end
   return out
 end
