@@ -61,10 +61,10 @@ type API struct {
 	pull    func(context.Context, *shunt.Queue, shunt.PullOptions) ([]*shunt.Leased, error)
 	release func(context.Context, *shunt.Queue, []shunt.Receipt) error
 
-	receipts receipts
-	once     sync.Once
-	stopped  context.Context // ended by Stop
-	stop     context.CancelCauseFunc
+	delivered delivered
+	once      sync.Once
+	stopped   context.Context // ended by Stop
+	stop      context.CancelCauseFunc
 }
 
 // errStopping is why waiting requests end.

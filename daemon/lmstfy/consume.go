@@ -172,7 +172,7 @@ func (a *API) deliver(c *call, d demand, jobs []*shunt.Leased) error {
 	if v = all; d.count == 1 {
 		v = all[0]
 	}
-	a.receipts.keep(c.poolName, jobs) // before the answer, upon which the ack may come
+	a.delivered.keep(c.poolName, jobs) // before the answer, upon which the ack may come
 	err := c.answer(http.StatusOK, v)
 	if err == nil {
 		a.Metrics.consumed(c, all)
@@ -217,7 +217,7 @@ func (a *API) end(ctx context.Context, c *call, id string) error {
 	if len(id) > maxName {
 		return nil // no job has such an id
 	}
-	if receipt := a.receipts.take(c.poolName, c.channel(), id); receipt != "" && c.pool.Ack(ctx, receipt) == nil {
+	if l := a.delivered.take(c.poolName, c.channel(), id); l != nil && l.Ack(ctx) == nil {
 		return nil
 	}
 	r := refOf(c.channel(), id)

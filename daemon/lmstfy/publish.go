@@ -151,17 +151,11 @@ func (a *API) republish(c *call) {
 
 // replaced says whether a message was published in the step that acked another.
 func (a *API) replaced(ctx context.Context, c *call, old string, m shunt.IMessage) bool {
-	var l *shunt.Leased
-	var err error
-	switch receipt := a.receipts.take(c.poolName, c.channel(), old); {
-	case receipt != "":
-		l, err = c.pool.Leased(ctx, receipt)
-	case len(old) > maxName:
-		return false
-	default:
-		l, err = c.pool.LeasedBy(ctx, refOf(c.channel(), old))
+	l := a.delivered.take(c.poolName, c.channel(), old)
+	if l == nil && len(old) <= maxName {
+		l, _ = c.pool.LeasedBy(ctx, refOf(c.channel(), old))
 	}
-	return err == nil && l.Then(ctx, m) == nil && l.Ack(ctx) == nil
+	return l != nil && l.Then(ctx, m) == nil && l.Ack(ctx) == nil
 }
 
 func (a *API) bulk(c *call) {

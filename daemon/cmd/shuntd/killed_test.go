@@ -3,9 +3,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,13 +21,15 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// process is a shuntd of its own, on a unix socket.
+// process is a shuntd of its own.
 type process struct {
 	cmd    *exec.Cmd
 	client *http.Client
+	dial   func() (net.Conn, error)
 }
 
-func start(t *testing.T, redis string, more ...string) *process {
+// start has one on a unix socket, without tokens.
+func start(t testing.TB, redis string, more ...string) *process {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "d") // a test's own directory may be longer than a socket's path
 	if err != nil {
@@ -33,11 +37,15 @@ func start(t *testing.T, redis string, more ...string) *process {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
+	return startOn(t, "unix", socket, redis, append([]string{"-api.listen=unix:" + socket, "-admin.open"}, more...)...)
+}
+
+// startOn waits until a shuntd whose configuration listens at an address is ready.
+func startOn(t testing.TB, network, addr, redis string, more ...string) *process {
+	t.Helper()
 	cmd := exec.Command(
 		os.Args[0],
-		"-api.listen=unix:"+socket,
 		"-admin.listen=127.0.0.1:0",
-		"-admin.open",
 		"-checks=off",
 		"-log.access=false",
 		"-pools.default.redis="+redis,
@@ -48,7 +56,9 @@ func start(t *testing.T, redis string, more ...string) *process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: cmd, client: &http.Client{Transport: &http.Transport{DialContext: dialer(socket)}}}
+	dial := func() (net.Conn, error) { return net.Dial(network, addr) }
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dial() }}
+	p := &process{cmd: cmd, client: &http.Client{Transport: transport}, dial: dial}
 	t.Cleanup(p.kill)
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if status, _ := p.ask("GET", "/readyz", ""); status == 200 {

@@ -1,0 +1,57 @@
+package lmstfy
+
+import (
+	"sync"
+	"time"
+
+	"github.com/shuntmq/shunt"
+)
+
+const (
+	// keptJobs is how many delivered jobs are kept at least, of those delivered last; at most it is twice as many, some
+	// 30 MB.
+	keptJobs = 10_000
+	// keptBytes bounds their payloads likewise.
+	keptBytes = 8 << 20
+)
+
+// delivered are the jobs that this process has delivered and that nobody has acked here. They are a short cut and hold
+// nothing: an ack whose job is not here, or whose lease has ended, finds it by its id, at the price of two looks.
+type delivered struct {
+	mu       sync.Mutex
+	now, old map[jobKey]*shunt.Leased
+	bytes    int // of payloads in now
+}
+
+type jobKey struct{ pool, channel, id string }
+
+func (d *delivered) keep(pool string, jobs []*shunt.Leased) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range jobs {
+		if d.now == nil || len(d.now) >= keptJobs || d.bytes+len(l.Payload) > keptBytes {
+			d.now, d.old, d.bytes = make(map[jobKey]*shunt.Leased), d.now, 0
+		}
+		if len(l.Payload) > keptBytes/100 {
+			continue // looks cost little beside so much
+		}
+		d.now[jobKey{pool, l.Channel, jobID(l.ID, l.Serial)}] = l
+		d.bytes += len(l.Payload)
+	}
+}
+
+// take gives a job away, nil where it is not here or its lease has ended by the clock here.
+func (d *delivered) take(pool, channel, id string) *shunt.Leased {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := jobKey{pool, channel, id}
+	for _, some := range []map[jobKey]*shunt.Leased{d.now, d.old} {
+		if l := some[key]; l != nil {
+			delete(some, key)
+			if time.Now().Before(l.EndsAt) {
+				return l
+			}
+		}
+	}
+	return nil
+}
