@@ -36,7 +36,9 @@ func newBar(b *testing.B) *bar {
 	}
 	_ = l.Close() // the port is shuntd's now
 	s := redistest.Start(b)
-	store := &access.Store{Redis: s.Pool(b)}
+	pool := s.Pool(b)
+	defer pool.Close() // its connections are none of shuntd's
+	store := &access.Store{Redis: pool}
 	token := access.Token{Pool: "default", Namespace: "ns", Role: access.Both}
 	if err := store.Create(context.Background(), benchToken, token); err != nil {
 		b.Fatal(err)
