@@ -29,11 +29,8 @@ func (a asker) Ask(
 			return nil, false, err
 		}
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, q.conf.EnqueueTimeout)
-		defer cancel()
-	}
+	ctx, cancel := q.bounded(ctx)
+	defer cancel()
 	server := q.router.For(channel)
 	if why := server.Hopeless(); why != nil {
 		return nil, false, q.explain(&link.Error{Class: link.NotExecuted, Err: why}, "look at", channel)

@@ -215,7 +215,13 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 			ms = append(ms, p.q.leased(s.held, l, sent.Add(p.term)))
 		}
 	}
-	p.q.settle(ctx, refused) // what could not be settled is pulled again when its lease ends
+	p.q.settle(ctx, refused)
+	for _, s := range refused {
+		if s.err != nil { // it is pulled again when its lease ends
+			p.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: s.held.Keys.Name, Serial: s.held.Serial,
+				ID: s.held.ID(), Err: s.err})
+		}
+	}
 	return ms, true, nil
 }
 

@@ -77,8 +77,7 @@ func TestPull(t *testing.T) {
 				}
 			}
 		}
-		redistest.Until(t, 5*time.Second, "each late verdict is told of",
-			func() bool { return b.count(EventLateVerdict) == 16 })
+		b.wait(EventLateVerdict, 16, 5*time.Second)
 		next := b.pull(2, PullOptions{Max: 5})
 		if string(next[0].Payload) != "6" || string(next[1].Payload) != "8" || next[0].Attempt != 1 {
 			t.Errorf("next come %+v, %+v", next[0], next[1])
@@ -230,6 +229,29 @@ func (b *bench) callers() (n int) {
 		n += at.bells.Waiting()
 	}
 	return n
+}
+
+// Where what is not given out cannot be settled, an Event says why; the others are given out.
+func TestPullRefusesInVain(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		b := newBench(t, s.URL())
+		s.Do("SET", store.KeysOf(b.name).Dead, "no sorted set")
+		b.must(b.one(0, ID("late"), Deadline(time.Now().Add(time.Millisecond))))
+		b.must(b.one(1))
+		b.passes(s, 10*time.Millisecond)
+		if ms := b.pull(1, PullOptions{Max: 10, Lease: time.Minute}); string(ms[0].Payload) != "1" {
+			t.Errorf("pulled is %q", ms[0].Payload)
+		}
+		b.wait(EventReceiverError, 1, time.Second)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, e := range b.events {
+			if e.Kind == EventReceiverError && (e.ID != "late" || e.Channel != b.name || e.Err == nil) {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
 }
 
 // What is cancelled, has expired or is late is not given out, and frees its id as with a receiver; a leased message

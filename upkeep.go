@@ -2,11 +2,10 @@ package shunt
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
@@ -135,7 +134,7 @@ func (u *upkeep) lookThrough() {
 		isDeaf := !u.listening && err == nil && time.Now().After(deaf)
 		u.mu.Unlock()
 		if isDeaf {
-			u.report("", errDeaf)
+			u.tell("", errDeaf)
 			deaf = time.Now().Add(lookAll)
 		}
 		if err != nil && !u.report("", err) {
@@ -146,8 +145,8 @@ func (u *upkeep) lookThrough() {
 }
 
 // errDeaf is what Upkeep says of a server that refuses its subscription.
-var errDeaf = redis.Error(
-	"ERR shunt: the pattern subscription " + store.AllHints + " of Upkeep is not confirmed: what " +
+var errDeaf = errors.New(
+	"shunt: the pattern subscription " + store.AllHints + " of Upkeep is not confirmed: what " +
 		"is due in channels that it does not know yet comes up to some seconds late: see docs/access.md",
 )
 
@@ -160,8 +159,13 @@ func (u *upkeep) report(channel string, err error) bool {
 	if class != link.Fatal && class != link.Failed {
 		return false
 	}
-	u.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: channel, Receiver: u.name, Err: err, Fatal: true})
+	u.tell(channel, err)
 	return true
+}
+
+// tell emits what only a person can mend.
+func (u *upkeep) tell(channel string, err error) {
+	u.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: channel, Receiver: u.name, Err: err, Fatal: true})
 }
 
 // found takes in a channel that the look through all has found. One that has receivers is swept more often from now on.

@@ -149,8 +149,7 @@ func (w *wait) run(ctx context.Context) (Outcome, error) {
 		}
 		timer.Reset(link.Jitter(waitEvery))
 		out, over, err := w.look(ctx)
-		class := link.Classify(err)
-		if !over && (class == link.NotExecuted || class == link.Unknown) && !errors.Is(err, ErrClosed) {
+		if !over && waits(err) && !errors.Is(err, ErrClosed) {
 			timer.Reset(link.Jitter(waitEvery / 10)) // Redis is away
 			continue
 		}
