@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/daemon/config"
 	"github.com/shuntmq/shunt/daemon/delayq"
 	"github.com/shuntmq/shunt/daemon/gmq"
@@ -17,10 +18,10 @@ import (
 const maxTries = 255
 
 // adapters makes the servers of the protocols without tokens, as far as they are on.
-func (d *Daemon) adapters(registry prometheus.Registerer) (all []server, err error) {
+func (d *Daemon) adapters(registry prometheus.Registerer, shared *budget.Budget) (all []server, err error) {
 	c := &d.Config
 	if c.GMQ.On() {
-		s, err := d.gmqServer(registry)
+		s, err := d.gmqServer(registry, shared)
 		if err != nil {
 			return nil, err
 		}
@@ -36,9 +37,8 @@ func (d *Daemon) adapters(registry prometheus.Registerer) (all []server, err err
 			Topics: &topics.Topics{Queue: p.queue, Prefix: c.Delayq.Prefix},
 			Tries:  tries,
 			// Others get the answer of this ping, too.
-			Ping: func(ctx context.Context) error { return p.ping(context.WithoutCancel(ctx)) },
-			Limits: delayq.Limits{MaxBody: int64(c.Limits.MaxBody), MaxBodies: int64(c.Limits.MaxBodies),
-				BodyTimeout: c.Limits.BodyTimeout},
+			Ping:    func(ctx context.Context) error { return p.ping(context.WithoutCancel(ctx)) },
+			Budget:  shared,
 			Metrics: delayq.NewMetrics(registry),
 			Log:     d.Log,
 		}
@@ -55,7 +55,7 @@ func (d *Daemon) adapters(registry prometheus.Registerer) (all []server, err err
 	return all, nil
 }
 
-func (d *Daemon) gmqServer(registry prometheus.Registerer) (*gmq.Server, error) {
+func (d *Daemon) gmqServer(registry prometheus.Registerer, shared *budget.Budget) (*gmq.Server, error) {
 	c := &d.Config
 	at := c.GMQ.Listener()
 	networks, err := at.Prefixes()
@@ -65,9 +65,8 @@ func (d *Daemon) gmqServer(registry prometheus.Registerer) (*gmq.Server, error) 
 	l := &c.Limits
 	d.gmq = &gmq.Server{Listen: c.GMQ.Listen,
 		Topics: &topics.Topics{Queue: d.pools[c.GMQ.Pool].queue, Prefix: c.GMQ.Prefix},
-		Limits: gmq.Limits{MaxBody: l.MaxBody, MaxBytes: int64(l.MaxBodies), MaxConnections: l.MaxConnections,
-			MaxWaiting: l.MaxWaiting, RequestTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout},
-		Metrics: gmq.NewMetrics(registry), Log: d.Log}
+		Limits: gmq.Limits{MaxConnections: l.MaxConnections, RequestTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout},
+		Budget: shared, Metrics: gmq.NewMetrics(registry), Log: d.Log}
 	d.gmq.Allow(networks)
 	d.fronts["gmq"] = d.gmq
 	return d.gmq, d.gmq.Limits.Validate()

@@ -56,7 +56,7 @@ func TestAdapters(t *testing.T) {
 	}
 	reloadAdapters(t, r, at)
 	waits := c.Go("Service.Pop", []string{"none"}, new(map[string]string), nil)
-	until(t, "it waits", func() bool { return r.gmq.Waiting() == 1 })
+	until(t, "it waits", func() bool { return r.gmq.Budget.Waiting() == 1 })
 	r.stop()
 	if <-waits.Done; waits.Error == nil || waits.Error.Error() != "empty" {
 		t.Error(waits.Error)

@@ -212,7 +212,7 @@ func (d *Daemon) assemble() ([]server, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := d.adapters(registry)
+	more, err := d.adapters(registry, shared)
 	if err != nil {
 		return nil, err
 	}

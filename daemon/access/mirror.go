@@ -38,7 +38,7 @@ type mirror struct {
 type view struct {
 	fields map[string]string
 	tokens map[string]Token // the fields that are tokens, read
-	at     time.Time // before Redis was asked
+	at     time.Time        // before Redis was asked
 	spell  uint64
 }
 

@@ -91,6 +91,18 @@ func (b *Budget) Waiting() int { return int(b.waiting.Load()) }
 // Bodies is how many bytes of bodies are held.
 func (b *Budget) Bodies() int64 { return b.bodies.Load() }
 
+// Take counts n more bytes of bodies. Where that is too much it counts none, and says false.
+func (b *Budget) Take(n int) bool {
+	if b.bodies.Add(int64(n)) > b.Limits().MaxBodies {
+		b.bodies.Add(-int64(n))
+		return false
+	}
+	return true
+}
+
+// Return takes back what Take has counted.
+func (b *Budget) Return(n int) { b.bodies.Add(-int64(n)) }
+
 // ErrFull says that the bodies of all requests together have reached Limits.MaxBodies.
 var ErrFull = errors.New("too many bytes at once, please retry later")
 
@@ -99,28 +111,25 @@ var ErrFull = errors.New("too many bytes at once, please retry later")
 type Metered struct {
 	from io.Reader
 	of   *Budget
-	most int64
-	held int64
+	held int
 }
 
 // Meter counts what is read of from, until Release.
-func (b *Budget) Meter(from io.Reader) Metered {
-	return Metered{from: from, of: b, most: b.Limits().MaxBodies}
-}
+func (b *Budget) Meter(from io.Reader) Metered { return Metered{from: from, of: b} }
 
 func (m *Metered) Read(b []byte) (int, error) {
 	n, err := m.from.Read(b)
-	m.held += int64(n)
-	if m.of.bodies.Add(int64(n)) > m.most {
+	if !m.of.Take(n) {
 		return n, ErrFull
 	}
+	m.held += n
 	return n, err
 }
 
 // Release takes in that the body is not needed any more. The zero Metered holds nothing.
 func (m *Metered) Release() {
 	if m.of != nil {
-		m.of.bodies.Add(-m.held)
+		m.of.Return(m.held)
 		m.held = 0
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/shuntmq/shunt/daemon/serve"
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/daemon/topics"
 )
 
@@ -23,24 +23,16 @@ const (
 	redisTimeout = 10 * time.Second // of what a request changes, which its client's leaving does not end
 )
 
-// Limits bound what a request may cost. Zero fields are the defaults.
-type Limits struct {
-	MaxBody     int64         // bytes of a job: default 1 MiB, at most 64 MiB; a request may have twice as many
-	MaxBodies   int64         // bytes of all bodies that are read and not answered: default 256 MiB; beyond: code 1
-	BodyTimeout time.Duration // for a body to come: default 30 s
-}
-
 // API serves the routes. Its exported fields are its configuration, and are not changed once Handler was called.
 type API struct {
 	Topics  *topics.Topics              // required
 	Tries   int                         // of a job: 1 to 255; 0: 1; negative: no bound
 	Ping    func(context.Context) error // whether Redis answers; nil: it does
-	Limits  Limits
-	Metrics *Metrics     // nil: none
-	Log     *slog.Logger // of errors; nil: slog.Default()
+	Budget  *budget.Budget              // what all interfaces share; nil: one of its own
+	Metrics *Metrics                    // nil: none
+	Log     *slog.Logger                // of errors; nil: slog.Default()
 
 	once    sync.Once
-	bodies  serve.Budget
 	stopped atomic.Bool
 }
 
@@ -52,12 +44,8 @@ func (a *API) Validate() error {
 			errs = append(errs, fmt.Errorf("delayq: API."+format, args...))
 		}
 	}
-	l := a.Limits
 	check(a.Topics != nil, "Topics is nil")
 	check(a.Tries <= 255, "Tries is %d: want 1 to 255, 0 for 1, or negative for no bound", a.Tries)
-	check(l.MaxBody >= 0 && l.MaxBody <= 64<<20, "Limits.MaxBody is %d: want up to 64 MiB, or 0 for 1 MiB", l.MaxBody)
-	check(l.MaxBodies >= 0, "Limits.MaxBodies is %d: want a positive number, or 0 for 256 MiB", l.MaxBodies)
-	check(l.BodyTimeout >= 0, "Limits.BodyTimeout is %v: want a positive time, or 0 for 30s", l.BodyTimeout)
 	return errors.Join(errs...)
 }
 
@@ -73,10 +61,8 @@ var routes = map[string]func(*API, *call){
 // Handler is the routes. Call Validate before.
 func (a *API) Handler() http.Handler {
 	a.once.Do(func() {
-		l := &a.Limits
-		l.MaxBody, l.MaxBodies = cmp.Or(l.MaxBody, 1<<20), cmp.Or(l.MaxBodies, 256<<20)
-		l.BodyTimeout = cmp.Or(l.BodyTimeout, 30*time.Second)
-		a.Tries, a.Log, a.bodies.Most = cmp.Or(a.Tries, 1), cmp.Or(a.Log, slog.Default()), l.MaxBodies
+		a.Tries, a.Log = cmp.Or(a.Tries, 1), cmp.Or(a.Log, slog.Default())
+		a.Budget = cmp.Or(a.Budget, new(budget.Budget))
 	})
 	return http.HandlerFunc(a.serve)
 }
@@ -110,7 +96,7 @@ type reply struct {
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r, m: a.Metrics}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(a.Limits.BodyTimeout))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(a.Budget.Limits().BodyTimeout))
 	handle := routes[r.URL.Path]
 	ping := r.URL.Path == "/delayq/ping"
 	if handle != nil || ping {
@@ -124,27 +110,26 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	case handle == nil:
 		c.no("there is no such route", "")
 	default:
-		held, ok := a.read(c)
-		defer a.bodies.Return(held)
-		if ok {
+		// A job may be twice as long in JSON, and has names beside.
+		body := a.Budget.Meter(http.MaxBytesReader(w, r.Body, 2*a.Budget.Limits().MaxBody+64<<10))
+		defer body.Release()
+		if a.read(c, &body) {
 			handle(a, c)
 		}
 	}
 }
 
-// read reads the body. held is how many bytes of the budget it has.
-func (a *API) read(c *call) (held int, ok bool) {
-	from := http.MaxBytesReader(c.w, c.r.Body, 2*a.Limits.MaxBody+64<<10)
-	metered := &meter{from: from, budget: &a.bodies}
+// read reads the body.
+func (a *API) read(c *call, body io.Reader) (ok bool) {
 	var err error
-	c.body, err = io.ReadAll(metered)
+	c.body, err = io.ReadAll(body)
 	if err == nil { // beyond the deadline net/http would take the client for gone
 		_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{})
 	}
 	var large *http.MaxBytesError
 	switch {
-	case errors.Is(err, errFull):
-		c.no(errFull.Error(), "")
+	case errors.Is(err, budget.ErrFull):
+		c.no(budget.ErrFull.Error(), "")
 	case errors.As(err, &large):
 		c.no("body too large", "")
 	case err != nil:
@@ -153,29 +138,11 @@ func (a *API) read(c *call) (held int, ok bool) {
 		c.no("wrong parameters: the body is not UTF-8", "")
 	default:
 		if err = json.Unmarshal(c.body, &c.in); err == nil {
-			return metered.held, true
+			return true
 		}
 		c.no("wrong parameters: "+err.Error(), string(c.body))
 	}
-	return metered.held, false
-}
-
-var errFull = errors.New("too many bytes at once, please retry later")
-
-// meter counts what is read in a budget.
-type meter struct {
-	from   io.Reader
-	budget *serve.Budget
-	held   int
-}
-
-func (m *meter) Read(b []byte) (int, error) {
-	n, err := m.from.Read(b)
-	if !m.budget.Take(n) {
-		return 0, errFull
-	}
-	m.held += n
-	return n, err
+	return false
 }
 
 func (c *call) no(info, data string) { _ = c.answer(reply{"1", info, data}) }

@@ -42,7 +42,7 @@ func (a *API) add(c *call) {
 	case len(in.Name) > maxName:
 		c.no("wrong name: want up to 16384 bytes", "")
 		return
-	case int64(len(in.Data)) > a.Limits.MaxBody:
+	case int64(len(in.Data)) > a.Budget.Limits().MaxBody:
 		c.no("data too large", "")
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -110,7 +111,7 @@ func TestFinish(t *testing.T) {
 func TestJunk(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	s := newSite(t, func(a *API) { a.Limits.MaxBody = 1000 })
+	s := newSite(t, func(a *API) { a.Budget = bounded(budget.Limits{MaxBody: 1000}) })
 	long := strings.Repeat("x", 300)
 	for _, x := range []struct{ path, body, why string }{
 		{"job/add", "", "wrong parameters"}, {"job/add", "{", "wrong parameters"},
@@ -201,7 +202,7 @@ func TestNotWritten(t *testing.T) {
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	s := newSite(t, func(a *API) { a.Limits.BodyTimeout = 200 * time.Millisecond })
+	s := newSite(t, func(a *API) { a.Budget = bounded(budget.Limits{BodyTimeout: 200 * time.Millisecond}) })
 	for _, half := range []bool{false, true} {
 		c, err := net.Dial("tcp", s.http.Listener.Addr().String())
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/daemon/topics"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -72,7 +73,7 @@ func newSite(t *testing.T, change ...func(*API)) *site {
 			t.Error(err)
 		}
 		_ = pool.Close()
-		if n := s.api.bodies.Held(); n != 0 {
+		if n := s.api.Budget.Bodies(); n != 0 {
 			t.Errorf("%d bytes are held", n)
 		}
 	})
@@ -144,4 +145,11 @@ func (s *site) count(topic string, state shunt.State) int {
 		s.t.Fatal(err)
 	}
 	return stats[state].Count
+}
+
+// bounded is a Budget with limits that are right.
+func bounded(l budget.Limits) *budget.Budget {
+	b := new(budget.Budget)
+	_ = b.SetLimits(l)
+	return b
 }

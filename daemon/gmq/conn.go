@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/shuntmq/shunt/daemon/budget"
 )
 
 const (
@@ -46,7 +48,7 @@ type conn struct {
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{s: s, nc: nc, busy: make(chan struct{}, s.Limits.MaxCalls)}
 	c.pops, c.leave = context.WithCancelCause(s.life)
-	c.frames = frames{from: nc, most: s.Limits.maxRequest(), budget: &s.budget, begun: c.await}
+	c.frames = frames{from: nc, most: s.maxRequest(), budget: s.Budget, begun: c.await}
 	return c
 }
 
@@ -63,7 +65,7 @@ func (c *conn) serve() {
 		c.leave(errGone)
 	}
 	switch text := err; {
-	case errors.Is(err, errNoObject), errors.Is(err, errNoJSON), errors.Is(err, errTooLong), errors.Is(err, errFull),
+	case errors.Is(err, errNoObject), errors.Is(err, errNoJSON), errors.Is(err, errTooLong), errors.Is(err, budget.ErrFull),
 		errors.Is(err, errSlow):
 		c.s.Metrics.request("", wrong)
 		_ = c.write(&response{Error: text.Error()})
@@ -95,7 +97,7 @@ func (c *conn) read() error {
 			return c.why(err)
 		}
 		if err := c.take(object); err != nil {
-			c.s.budget.Return(len(object))
+			c.s.Budget.Return(len(object))
 			return err
 		}
 	}
@@ -103,7 +105,7 @@ func (c *conn) read() error {
 
 // why tells our errors from those of the connection, which has ended.
 func (c *conn) why(err error) error {
-	for _, ours := range []error{errNoObject, errTooLong, errFull, errStopping} {
+	for _, ours := range []error{errNoObject, errTooLong, budget.ErrFull, errStopping} {
 		if errors.Is(err, ours) {
 			return ours
 		}
@@ -165,7 +167,7 @@ func (c *conn) take(object []byte) error {
 	c.running.Add(1)
 	c.calls.Go(func() {
 		defer func() {
-			c.s.budget.Return(len(object))
+			c.s.Budget.Return(len(object))
 			if c.running.Add(-1); pops {
 				c.popping.Add(-1)
 			} else {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestFields(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	s := newSite(t, func(v *Server) { v.Limits.MaxBody = 100 })
+	s := newSite(t, func(v *Server) { v.Budget = bounded(budget.Limits{MaxBody: 100}) })
 	c := s.dial()
 	long := strings.Repeat("x", 300)
 	for _, x := range []struct {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/shuntmq/shunt/daemon/serve"
+	"github.com/shuntmq/shunt/daemon/budget"
 )
 
 const (
@@ -17,14 +17,13 @@ const (
 var (
 	errNoObject = errors.New("want a JSON object")
 	errTooLong  = errors.New("request too long")
-	errFull     = errors.New("too many bytes at once, please retry later")
 )
 
 // frames cuts what a connection brings into JSON objects, without parsing them. One goroutine uses it.
 type frames struct {
 	from   io.Reader
 	most   int // bytes of an object
-	budget *serve.Budget
+	budget *budget.Budget
 	// begun is called before each read, and says whether a part of an object is there; its error ends the reading.
 	begun func(part bool) error
 
@@ -96,7 +95,7 @@ func (f *frames) look() (n int, err error) {
 
 func (f *frames) cut(n int) ([]byte, error) {
 	if !f.budget.Take(n) {
-		return nil, errFull
+		return nil, budget.ErrFull
 	}
 	object := bytes.Clone(f.buf[f.at : f.at+n])
 	f.at, f.since = f.at+n, time.Time{}
@@ -125,7 +124,7 @@ func (f *frames) read() error {
 		size := max(2*cap(f.buf), 2*readAt)
 		if size > small {
 			if !f.budget.Take(size - f.taken) {
-				return errFull
+				return budget.ErrFull
 			}
 			f.taken = size
 		}

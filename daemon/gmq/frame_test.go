@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shuntmq/shunt/daemon/serve"
+	"github.com/shuntmq/shunt/daemon/budget"
 )
 
 // pieces gives a text in pieces of a length.
@@ -28,16 +28,16 @@ func (p *pieces) Read(b []byte) (int, error) {
 
 // framed are the objects of a text, and how it ends.
 func framed(text []byte, most, piece int) (objects [][]byte, err error) {
-	var budget serve.Budget
-	f := frames{from: &pieces{text, piece}, most: most, budget: &budget, begun: func(bool) error { return nil }}
+	var all budget.Budget
+	f := frames{from: &pieces{text, piece}, most: most, budget: &all, begun: func(bool) error { return nil }}
 	for {
 		object, err := f.next()
 		if err != nil {
 			for _, o := range objects {
-				budget.Return(len(o))
+				all.Return(len(o))
 			}
 			f.close()
-			if n := budget.Held(); n != 0 {
+			if n := all.Bodies(); n != 0 {
 				return objects, errors.New("bytes are held")
 			}
 			return objects, err
@@ -49,7 +49,7 @@ func framed(text []byte, most, piece int) (objects [][]byte, err error) {
 // The time that a request may take begins with it, also where it comes together with the end of the one before.
 func TestSince(t *testing.T) {
 	t.Parallel()
-	f := frames{from: &pieces{[]byte(`{"a":1}{"b":2}{"c":3}`), 10}, most: 100, budget: new(serve.Budget)}
+	f := frames{from: &pieces{[]byte(`{"a":1}{"b":2}{"c":3}`), 10}, most: 100, budget: new(budget.Budget)}
 	begun := 0
 	f.begun = func(part bool) error {
 		if part && f.since.IsZero() {

@@ -23,13 +23,13 @@ func TestClientGone(t *testing.T) {
 	for _, ttr := range []string{"60", "0"} {
 		for i := range 20 {
 			c := s.dial().send(`{"method":"Service.Pop","params":[["q"]],"id":1}`)
-			s.until("it waits", func() bool { return s.server.Waiting() == 1 })
+			s.until("it waits", func() bool { return s.server.Budget.Waiting() == 1 })
 			id := fmt.Sprint(ttr, "-", i)
 			if i%2 == 0 { // a reset
 				_ = c.Conn.(*net.TCPConn).SetLinger(0)
 			}
 			_ = c.Close()
-			s.until("its leaving is seen", func() bool { return s.server.Waiting() == 0 })
+			s.until("its leaving is seen", func() bool { return s.server.Budget.Waiting() == 0 })
 			s.push(mine, "id", id, "topic", "q", "TTR", ttr)
 			job := s.pop(mine, "q")
 			if job["id"] != id || job["consume_num"] != "0" {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -21,7 +22,7 @@ func TestLines(t *testing.T) {
 	redistest.Leaks(t)
 	s := newSite(t, func(v *Server) {
 		v.Limits.RequestTimeout, v.Limits.IdleTimeout = 300*time.Millisecond, 300*time.Millisecond
-		v.Limits.MaxBody = 1
+		v.Budget = bounded(budget.Limits{MaxBody: 1})
 	})
 	refusal := func(err error) string { return fmt.Sprintf(`{"id":null,"result":null,"error":"%v"}`+"\n", err) }
 	for _, x := range []struct{ name, text, want string }{
@@ -100,7 +101,7 @@ func TestPieces(t *testing.T) {
 func TestPipelined(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	s := newSite(t, func(v *Server) { v.Limits.MaxPops, v.Limits.MaxWaiting = 2, 3 })
+	s := newSite(t, func(v *Server) { v.Limits.MaxPops, v.Budget = 2, bounded(budget.Limits{MaxWaiting: 3}) })
 	c := s.dial()
 	const popQ = `{"method":"Service.Pop","params":[["q"]],"id":%d}`
 	for i := range 3 {
@@ -129,7 +130,9 @@ func TestPipelined(t *testing.T) {
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	s := newSite(t, func(v *Server) { v.Limits.MaxConnections, v.Limits.MaxBytes = 2, 100_000 })
+	s := newSite(t, func(v *Server) {
+		v.Limits.MaxConnections, v.Budget = 2, bounded(budget.Limits{MaxBody: 4 << 20, MaxBodies: 2 << 20})
+	})
 	s.server.Allow([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})
 	if got := s.dial().rest(); got != "" {
 		t.Errorf("%q", got)
@@ -142,11 +145,11 @@ func TestBounds(t *testing.T) {
 	third := s.dial().send(ask)
 	_ = first.Close()
 	third.answer()
-	if got := third.send(`{"method":"` + strings.Repeat("x", 200_000)).line(); !strings.Contains(got, errFull.Error()) {
+	if got := third.send(`{"method":"` + strings.Repeat("x", 3<<20)).line(); !strings.Contains(got, budget.ErrFull.Error()) {
 		t.Error(got)
 	}
 	_ = third.Close()
-	s.until("nothing is held", func() bool { return s.server.budget.Held() == 0 })
+	s.until("nothing is held", func() bool { return s.server.Budget.Bodies() == 0 })
 	families, err := s.metrics.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -9,28 +9,22 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/daemon/serve"
 	"github.com/shuntmq/shunt/daemon/topics"
 )
 
 // Limits bound what clients may cost. Zero fields are the defaults.
 type Limits struct {
-	MaxBody        int           // bytes of a job: default 1 MiB, at most 64 MiB; a request may have twice as many
-	MaxBytes       int64         // of all requests that are read or handled at once: default 256 MiB; beyond: an error
 	MaxConnections int           // open at once: default 20,000; further ones wait
 	MaxCalls       int           // pushes and acks of a connection at once: default 64; further ones wait to be read
 	MaxPops        int           // of a connection at once: default 64; beyond: an error
-	MaxWaiting     int           // pops of all connections at once: default 10,000; beyond: an error
 	RequestTimeout time.Duration // for a request to come, once it has begun: default 10 s
 	WriteTimeout   time.Duration // for an answer: default 10 s
 	IdleTimeout    time.Duration // of a connection without requests: default 10 min
 }
-
-// maxRequest bounds a request: its job may be twice as long in JSON, and has names beside.
-func (l *Limits) maxRequest() int { return 2*l.MaxBody + 64<<10 }
 
 // Validate says all that is wrong with the limits.
 func (l *Limits) Validate() error {
@@ -40,17 +34,15 @@ func (l *Limits) Validate() error {
 			errs = append(errs, fmt.Errorf("gmq: Limits."+format, args...))
 		}
 	}
-	check(l.MaxBody >= 0 && l.MaxBody <= 64<<20, "MaxBody is %d: want up to 64 MiB, or 0 for 1 MiB", l.MaxBody)
-	for _, n := range []int64{l.MaxBytes, int64(l.MaxConnections), int64(l.MaxCalls), int64(l.MaxPops),
-		int64(l.MaxWaiting), int64(l.RequestTimeout), int64(l.WriteTimeout), int64(l.IdleTimeout)} {
+	for _, n := range []int64{int64(l.MaxConnections), int64(l.MaxCalls), int64(l.MaxPops),
+		int64(l.RequestTimeout), int64(l.WriteTimeout), int64(l.IdleTimeout)} {
 		check(n >= 0, "one is %d: want a positive number, or 0 for the default", n)
 	}
 	return errors.Join(errs...)
 }
 
 func (l *Limits) setDefaults() {
-	l.MaxBody, l.MaxBytes = cmp.Or(l.MaxBody, 1<<20), cmp.Or(l.MaxBytes, 256<<20)
-	l.MaxConnections, l.MaxWaiting = cmp.Or(l.MaxConnections, 20_000), cmp.Or(l.MaxWaiting, 10_000)
+	l.MaxConnections = cmp.Or(l.MaxConnections, 20_000)
 	l.MaxCalls, l.MaxPops = cmp.Or(l.MaxCalls, 64), cmp.Or(l.MaxPops, 64)
 	l.RequestTimeout = cmp.Or(l.RequestTimeout, 10*time.Second)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, 10*time.Second)
@@ -59,15 +51,16 @@ func (l *Limits) setDefaults() {
 
 // Server is the listener. Its exported fields are its configuration, and are not changed once Open was called.
 type Server struct {
-	Listen  string         // host:port, unix:/path or systemd:gmq
-	Topics  *topics.Topics // required
-	Limits  Limits
+	Listen string         // host:port, unix:/path or systemd:gmq
+	Topics *topics.Topics // required
+	Limits Limits
+	// Budget bounds a job's bytes, those of all requests that are read or handled, and pops at once; beyond them is an
+	// error. All interfaces share it; nil: one of its own.
+	Budget  *budget.Budget
 	Metrics *Metrics     // nil: none
 	Log     *slog.Logger // nil: slog.Default()
 
 	networks serve.Networks
-	budget   serve.Budget
-	waiting  atomic.Int64 // pops
 	listener net.Listener
 	life     context.Context // of what a client's leaving does not end; ended when the grace is over
 	end      context.CancelFunc
@@ -92,7 +85,7 @@ func (s *Server) Open() error {
 	}
 	s.Limits.setDefaults()
 	s.Log = cmp.Or(s.Log, slog.Default())
-	s.budget.Most = s.Limits.MaxBytes
+	s.Budget = cmp.Or(s.Budget, new(budget.Budget))
 	s.conns = make(map[*conn]struct{})
 	s.life, s.end = context.WithCancel(context.Background())
 	var err error
@@ -103,8 +96,8 @@ func (s *Server) Open() error {
 // Addr is where it listens, after Open.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Waiting is how many pops are under way.
-func (s *Server) Waiting() int { return int(s.waiting.Load()) }
+// maxRequest bounds a request: its job may be twice as long in JSON, and has names beside.
+func (s *Server) maxRequest() int { return 2*int(s.Budget.Limits().MaxBody) + 64<<10 }
 
 // Close ends a Server that was opened and not served.
 func (s *Server) Close() error {

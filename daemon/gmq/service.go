@@ -144,7 +144,7 @@ func (c *conn) enqueue(j *job) error {
 		return errNoID
 	case j.topic == "":
 		return errNoTopic
-	case len(j.body) > c.s.Limits.MaxBody:
+	case int64(len(j.body)) > c.s.Budget.Limits().MaxBody:
 		return errLarge
 	}
 	if err := topics.CheckID(j.id); err != nil {
@@ -235,10 +235,10 @@ func (c *conn) demanded(names []string) (channels []string, err error) {
 
 // popped is a job, or nil where none came.
 func (c *conn) popped(channels []string) (*shunt.Leased, error) {
-	defer c.s.waiting.Add(-1)
-	if c.s.waiting.Add(1) > int64(c.s.Limits.MaxWaiting) {
+	if !c.s.Budget.Wait() {
 		return nil, errBusy
 	}
+	defer c.s.Budget.Done()
 	ctx, cancel := context.WithTimeout(c.pops, popTimeout)
 	defer cancel()
 	return c.s.Topics.Take(ctx, topics.Demand{Channels: channels, Wait: popWait, Lease: c.lease})

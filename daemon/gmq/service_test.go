@@ -228,7 +228,7 @@ func TestPanic(t *testing.T) {
 	for i, request := range []string{`"Service.Pop","params":[["q"]]`, `"Service.Ack","params":["1"]`,
 		`"Service.Push","params":[{"id":"1","topic":"q"}]`} {
 		if a := c.send(fmt.Sprintf(`{"method":%s,"id":%d}`, request, i)).answer(); a.err != string(errInternal) ||
-			a.id != fmt.Sprint(i) || s.server.Waiting() != 0 {
+			a.id != fmt.Sprint(i) || s.server.Budget.Waiting() != 0 {
 			t.Error(a)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/daemon/topics"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -97,7 +98,7 @@ func newSiteOf(t testing.TB, q *shunt.Queue, change ...func(*Server)) *site {
 			if e := <-served; e != nil {
 				t.Error(e)
 			}
-			if n := s.server.budget.Held(); n != 0 {
+			if n := s.server.Budget.Bodies(); n != 0 {
 				t.Errorf("%d bytes are held", n)
 			}
 		})
@@ -254,4 +255,11 @@ func (s *site) outcomes(of string) (n float64) {
 		}
 	}
 	return n
+}
+
+// bounded is a Budget with limits that are right.
+func bounded(l budget.Limits) *budget.Budget {
+	b := new(budget.Budget)
+	_ = b.SetLimits(l)
+	return b
 }

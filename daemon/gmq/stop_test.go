@@ -24,7 +24,7 @@ func TestStop(t *testing.T) {
 	waiting.send(`{"method":"Service.Pop","params":[["q"]],"id":1}`)
 	half.send(`{"method":"Service.Push"`)
 	idle.send(`{"method":"Service.Ack","params":["x"],"id":1}`).answer()
-	s.until("it waits", func() bool { return s.server.Waiting() == 1 })
+	s.until("it waits", func() bool { return s.server.Budget.Waiting() == 1 })
 	begun := time.Now()
 	if err := s.stop(); err != nil {
 		t.Error(err)
@@ -51,7 +51,7 @@ func TestStopLosesNothing(t *testing.T) {
 		c := s.dial().send(fmt.Sprintf(`{"method":"Service.Pop","params":[["q"]],"id":%d}`, i))
 		go func() { answers <- c.rest() }()
 	}
-	s.until("all wait", func() bool { return s.server.Waiting() == n })
+	s.until("all wait", func() bool { return s.server.Budget.Waiting() == n })
 	stopped := make(chan error, 1)
 	for i := range n {
 		if i == n/2 {
