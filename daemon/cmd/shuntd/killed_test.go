@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,7 +57,7 @@ func startOn(t testing.TB, network, addr, redis string, more ...string) *process
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	dial := func() (net.Conn, error) { return net.Dial(network, addr) }
+	dial := func() (net.Conn, error) { return net.DialTimeout(network, addr, time.Second) }
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dial() }}
 	p := &process{cmd: cmd, client: &http.Client{Transport: transport}, dial: dial}
 	t.Cleanup(p.kill)
@@ -95,74 +96,163 @@ func (p *process) ask(method, path, body string) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// What was published is delivered, although a process that served it was killed in the middle.
+// pair is two shuntd on one Redis, of which one is killed now and then, with what its clients have seen.
+type pair struct {
+	*testing.T
+	redis string
+	two   [2]atomic.Pointer[process]
+
+	mu        sync.Mutex
+	published map[string]bool
+	acked     map[string]time.Time // when the answer was there
+	open      int                  // published and not acked
+	held      map[string]time.Time // jobs that their client left alone: when the lease ends at the earliest
+	killed    time.Time            // zero: a job was taken since
+	gaps      []time.Duration      // from a kill to the next job that anybody took
+	late      []time.Duration      // after its lease has ended, a job that was left alone
+}
+
+// ask goes on by the other one where one gives no answer.
+func (p *pair) ask(home int, method, path string) (status int, text string) {
+	if status, text = p.two[home].Load().ask(method, path, "x"); status == 0 {
+		status, text = p.two[1-home].Load().ask(method, path, "x")
+	}
+	return status, text
+}
+
+// publish publishes one job. One whose answer is lost is published again.
+func (p *pair) publish(home int) {
+	for {
+		var answer struct {
+			ID string `json:"job_id"`
+		}
+		status, text := p.ask(home, "PUT", "/api/ns/q?tries=250")
+		if status == 201 && json.Unmarshal([]byte(text), &answer) == nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.published[answer.ID] = true
+			if _, is := p.acked[answer.ID]; !is {
+				p.open++
+			}
+			return
+		}
+	}
+}
+
+const pairTTR = 2 * time.Second
+
+// consume takes a job, and acks it or leaves it alone.
+func (p *pair) consume(home int, leave bool) {
+	var job struct {
+		ID string `json:"job_id"`
+	}
+	begun := time.Now()
+	status, text := p.ask(home, "GET", fmt.Sprintf("/api/ns/q?ttr=%d&timeout=1", pairTTR/time.Second))
+	if status != 200 || json.Unmarshal([]byte(text), &job) != nil {
+		return
+	}
+	now := time.Now()
+	p.mu.Lock()
+	if at, is := p.acked[job.ID]; is && at.Before(begun) {
+		p.Errorf("%s was acked %v before it was asked for", job.ID, begun.Sub(at))
+	}
+	if ends, is := p.held[job.ID]; is {
+		if now.Before(ends) {
+			p.Errorf("%s comes again %v before its lease ends", job.ID, ends.Sub(now))
+		}
+		p.late = append(p.late, now.Sub(ends))
+		delete(p.held, job.ID)
+	}
+	if !p.killed.IsZero() && begun.After(p.killed) {
+		p.gaps, p.killed = append(p.gaps, now.Sub(p.killed)), time.Time{}
+	}
+	if leave {
+		p.held[job.ID] = begun.Add(pairTTR)
+	}
+	p.mu.Unlock()
+	for status = 0; !leave && status != 204; { // an ack whose answer is lost is sent again
+		status, _ = p.ask(home, "DELETE", "/api/ns/q/job/"+job.ID)
+	}
+	if !leave {
+		p.mu.Lock()
+		if _, is := p.acked[job.ID]; !is && p.published[job.ID] {
+			p.open--
+		}
+		p.acked[job.ID] = time.Now()
+		p.mu.Unlock()
+	}
+}
+
+// kill ends one of the two, and begins another one in its place.
+func (p *pair) kill(which int) {
+	old := p.two[which].Load()
+	p.mu.Lock()
+	p.killed = time.Now()
+	p.mu.Unlock()
+	old.kill()
+	p.two[which].Store(start(p.T, p.redis))
+}
+
+func (p *pair) left() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open
+}
+
+// Whatever was published is delivered, and what was acked never again, although one of two processes is killed again
+// and again in the middle. What was in the hands of a client comes again when its lease ends.
 func TestKilled(t *testing.T) {
 	redistest.Leaks(t)
-	b := redistest.Start(t)
-	first, second := start(t, b.URL()), start(t, b.URL())
-	var now atomic.Pointer[process]
-	now.Store(first)
-	const jobs, clients = 400, 8
-	var mu sync.Mutex
-	published, acked := make(map[string]bool), make(map[string]bool)
-	done := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		for id := range published {
-			if !acked[id] {
-				return false
-			}
-		}
-		return len(published) == jobs
+	kills, clients := 50, 32
+	if testing.Short() {
+		kills, clients = 2, 8
 	}
-	end := time.Now().Add(20 * time.Second)
-	var all sync.WaitGroup
-	for range clients {
-		all.Go(func() {
-			for range jobs / clients {
-				for time.Now().Before(end) {
-					var answer struct {
-						ID string `json:"job_id"`
-					}
-					status, text := now.Load().ask("PUT", "/api/ns/q?tries=20", "x")
-					if status == 201 && json.Unmarshal([]byte(text), &answer) == nil {
-						mu.Lock()
-						published[answer.ID] = true
-						mu.Unlock()
-						break
-					}
+	p := &pair{T: t, redis: redistest.Start(t).URL(), published: make(map[string]bool),
+		acked: make(map[string]time.Time), held: make(map[string]time.Time)}
+	for i := range p.two {
+		p.two[i].Store(start(t, p.redis))
+	}
+	var over atomic.Bool
+	var publishers, consumers sync.WaitGroup
+	for i := range clients / 2 {
+		publishers.Go(func() {
+			for !over.Load() {
+				if p.left() < 500 {
+					p.publish(i % 2)
 				}
+				time.Sleep(time.Millisecond)
 			}
 		})
-		all.Go(func() {
-			for !done() && time.Now().Before(end) {
-				var job struct {
-					ID string `json:"job_id"`
-				}
-				status, text := now.Load().ask("GET", "/api/ns/q?ttr=1&timeout=1", "")
-				if status != 200 || json.Unmarshal([]byte(text), &job) != nil {
-					continue
-				}
-				for status = 0; status != 204 && time.Now().Before(end); { // an ack whose answer is lost is sent again
-					status, _ = now.Load().ask("DELETE", fmt.Sprint("/api/ns/q/job/", job.ID), "")
-				}
-				mu.Lock()
-				acked[job.ID] = true
-				if len(acked) == jobs/4 {
-					first.kill()
-					now.Store(second)
-				}
-				mu.Unlock()
+		consumers.Go(func() {
+			for n := 0; !over.Load() || p.left() > 0; n++ {
+				p.consume(i%2, n%50 == 49 && !over.Load())
 			}
 		})
 	}
-	all.Wait()
-	if !done() {
-		t.Errorf("%d published and %d acked", len(published), len(acked))
+	for i := range kills {
+		time.Sleep(500 * time.Millisecond)
+		p.kill(i % 2)
 	}
+	time.Sleep(pairTTR) // by then somebody has what was left alone
+	over.Store(true)
+	publishers.Wait()
+	redistest.Until(t, 30*time.Second, "all are acked", func() bool { return p.left() == 0 })
+	consumers.Wait()
 	for _, path := range []string{"/api/ns/q/size", "/api/ns/q/deadletter/size"} {
-		if status, text := second.ask("GET", path, ""); status != 200 || !strings.Contains(text, `"size":0`) {
+		if status, text := p.ask(0, "GET", path); status != 200 || !strings.Contains(text, `"size":0`) {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
+	}
+	slices.Sort(p.gaps)
+	slices.Sort(p.late)
+	if len(p.gaps) == 0 || len(p.late) == 0 {
+		t.Fatalf("%d gaps and %d leases that ended", len(p.gaps), len(p.late))
+	}
+	gap, late := p.gaps[len(p.gaps)-1], p.late[len(p.late)-1]
+	redistest.Tell(fmt.Sprintf("shuntd: %d kills under %d clients: %d published, each acked once and never seen again; the next "+
+		"job at most %v after a kill; %d leases ended, %v late at the median, %v at most\n", kills, clients,
+		len(p.published), gap, len(p.late), p.late[len(p.late)/2], late))
+	if gap > time.Second || late > 6*time.Second {
+		t.Error("that is too late")
 	}
 }
