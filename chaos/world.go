@@ -82,7 +82,7 @@ func newWorld(t testing.TB, s *redistest.Server, defect string, channels ...stri
 	if w.log, err = openLedger(dir, "harness"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.log.file.Close() })
+	t.Cleanup(w.close)
 	n := worlds.Add(1)
 	for _, c := range append([]string{"c"}, channels...) {
 		w.channels = append(w.channels, fmt.Sprintf("%s%d.%d", c, os.Getpid()%1000, n))
@@ -90,6 +90,22 @@ func newWorld(t testing.TB, s *redistest.Server, defect string, channels ...stri
 	w.proxy = redistest.NewProxy(t, s.Addr())
 	w.direct = w.queue("harness", s.URL(), orders{Quiet: true})
 	return w
+}
+
+// close ends the ledger when nobody writes to it any more, also where a row has failed under its load. The Queues are
+// closed by then.
+func (w *world) close() {
+	if w.unload != nil {
+		w.unload()
+	}
+	over := make(chan struct{})
+	go func() { w.load.Wait(); close(over) }()
+	select {
+	case <-over:
+		w.log.file.Close()
+	case <-time.After(30 * time.Second):
+		w.Error("the load of a row does not end")
+	}
 }
 
 // queue makes a Queue in this process whose name in the ledgers is by.
