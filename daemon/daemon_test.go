@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/config"
+	"github.com/shuntmq/shunt/daemon/internal/testkit"
 	"github.com/shuntmq/shunt/daemon/lmstfy"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -28,26 +28,9 @@ type running struct {
 	t          testing.TB
 	api, admin string // URLs
 	client     *http.Client
-	log        *buffer
+	log        *testkit.Log
 	stop       func()
 	ended      chan error
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func serving(t testing.TB, url string, change ...func(*config.Config)) *running {
@@ -64,7 +47,7 @@ func serving(t testing.TB, url string, change ...func(*config.Config)) *running 
 	}
 	r := &running{
 		t:      t,
-		log:    new(buffer),
+		log:    new(testkit.Log),
 		ended:  make(chan error, 1),
 		client: &http.Client{Transport: &http.Transport{}},
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/config"
+	"github.com/shuntmq/shunt/daemon/internal/testkit"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -90,7 +91,7 @@ func TestStopOwnInterface(t *testing.T) {
 
 // The queue's troubles are in the log, in bounded numbers, and what happens to every message is not.
 func TestEventLog(t *testing.T) {
-	b := new(buffer)
+	b := new(testkit.Log)
 	l := newEventLog("p", slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	now := time.Now()
 	for i := range 50 {

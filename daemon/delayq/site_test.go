@@ -1,7 +1,6 @@
 package delayq
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/budget"
+	"github.com/shuntmq/shunt/daemon/internal/testkit"
 	"github.com/shuntmq/shunt/daemon/topics"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -27,24 +26,7 @@ type site struct {
 	api   *API
 	queue *shunt.Queue
 	http  *httptest.Server
-	log   *buffer
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	log   *testkit.Log
 }
 
 func newSite(t *testing.T, change ...func(*API)) *site {
@@ -53,7 +35,7 @@ func newSite(t *testing.T, change ...func(*API)) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, queue: &shunt.Queue{Pool: pool, Quiet: true}, log: new(buffer)}
+	s := &site{t: t, queue: &shunt.Queue{Pool: pool, Quiet: true}, log: new(testkit.Log)}
 	if err := s.queue.Upkeep(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package gmq
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/budget"
+	"github.com/shuntmq/shunt/daemon/internal/testkit"
 	"github.com/shuntmq/shunt/daemon/topics"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -28,26 +28,9 @@ type site struct {
 	t       testing.TB
 	server  *Server
 	queue   *shunt.Queue
-	log     *buffer
+	log     *testkit.Log
 	stop    func() error
 	metrics *prometheus.Registry
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func newQueue(t testing.TB, url string) *shunt.Queue {
@@ -78,7 +61,7 @@ func newSite(t testing.TB, change ...func(*Server)) *site {
 // newSiteOf is another process's site on a queue.
 func newSiteOf(t testing.TB, q *shunt.Queue, change ...func(*Server)) *site {
 	t.Helper()
-	s := &site{t: t, queue: q, log: new(buffer), metrics: prometheus.NewRegistry()}
+	s := &site{t: t, queue: q, log: new(testkit.Log), metrics: prometheus.NewRegistry()}
 	s.server = &Server{Listen: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(s.log, nil)),
 		Topics: &topics.Topics{Queue: q, Prefix: redistest.Name(t) + "/"}, Metrics: NewMetrics(s.metrics)}
 	for _, f := range change {

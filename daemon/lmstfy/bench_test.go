@@ -1,7 +1,6 @@
 package lmstfy
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/access"
+	"github.com/shuntmq/shunt/daemon/internal/testkit"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -30,7 +29,7 @@ type site struct {
 	private *httptest.Server
 	ns      string // of the test's own
 	token   string // for ns, of role both
-	log     *syncBuffer
+	log     *testkit.Log
 }
 
 func newSite(t *testing.T, change ...func(*API, *Admin)) *site {
@@ -40,7 +39,7 @@ func newSite(t *testing.T, change ...func(*API, *Admin)) *site {
 
 func newSiteOn(t *testing.T, b *redistest.Server, change ...func(*API, *Admin)) *site {
 	t.Helper()
-	s := &site{t: t, ns: strings.ReplaceAll(redistest.Name(t), "/", "-"), log: new(syncBuffer)}
+	s := &site{t: t, ns: strings.ReplaceAll(redistest.Name(t), "/", "-"), log: new(testkit.Log)}
 	s.ns = strings.Map(func(r rune) rune {
 		if isName(string(r)) {
 			return r
@@ -146,22 +145,4 @@ func (s *site) publish(path, body string, headers ...string) string {
 	}
 	id, _ := r.json(s.t)["job_id"].(string)
 	return id
-}
-
-// syncBuffer is a log.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -2,7 +2,6 @@ package lmstfy
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/daemon/access"
+	"github.com/shuntmq/shunt/daemon/internal/testkit"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -81,23 +81,9 @@ func TestJunk(t *testing.T) {
 	}
 }
 
-// raw sends text on a connection of its own, and returns all that comes back. It closes its side early if half is set.
 func (s *site) raw(text string, half bool) string {
 	s.t.Helper()
-	c, err := net.Dial("tcp", s.public.Listener.Addr().String())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.WriteString(c, text); err != nil {
-		s.t.Fatal(err)
-	}
-	if half {
-		_ = c.(*net.TCPConn).CloseWrite()
-	}
-	answer, _ := io.ReadAll(c) // a reset is an answer, too
-	return string(answer)
+	return testkit.Raw(s.t, s.public.Listener.Addr(), text, half)
 }
 
 // Bodies that do not come, or come in an odd way, publish nothing or what they say.

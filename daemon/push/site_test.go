@@ -1,7 +1,6 @@
 package push
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/internal/testkit"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -30,28 +30,11 @@ type site struct {
 	queue *shunt.Queue
 	push  *Pusher
 	admin *httptest.Server
-	log   *buffer
+	log   *testkit.Log
 	stop  func() // ends Run
 
 	mu     sync.Mutex
 	events []shunt.Event
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // uniquePool is a name for a pool.
@@ -67,7 +50,7 @@ func uniquePool(t testing.TB) string {
 
 func newSite(t testing.TB, url, pool string, change ...func(*Pusher)) *site {
 	t.Helper()
-	s := &site{t: t, pool: pool, log: new(buffer)}
+	s := &site{t: t, pool: pool, log: new(testkit.Log)}
 	queues, err := shunt.NewPool(url)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/access"
+	"github.com/shuntmq/shunt/daemon/internal/testkit"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -266,7 +267,7 @@ func FuzzRequest(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	log := new(buffer)
+	log := new(testkit.Log)
 	a := &API{Pools: map[string]*shunt.Queue{DefaultPool: {Pool: pool, Quiet: true}}, Open: true,
 		Log: slog.New(slog.NewTextHandler(log, nil))}
 	a.pull = func(context.Context, *shunt.Queue, shunt.PullOptions) ([]*shunt.Leased, error) { return nil, nil }

@@ -1,16 +1,13 @@
 package v1
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +15,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/access"
+	"github.com/shuntmq/shunt/daemon/internal/testkit"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -32,24 +30,7 @@ type site struct {
 	server    *httptest.Server
 	operators *httptest.Server
 	client    *http.Client
-	log       *buffer
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	log       *testkit.Log
 }
 
 // newSite makes an API on the Redis that tests share.
@@ -64,7 +45,7 @@ func newSite(t testing.TB, change ...func(*API)) *site {
 
 func siteOn(t testing.TB, url string, change ...func(*API)) *site {
 	t.Helper()
-	s := &site{t: t, log: new(buffer), client: &http.Client{Transport: &http.Transport{}}}
+	s := &site{t: t, log: new(testkit.Log), client: &http.Client{Transport: &http.Transport{}}}
 	s.ns = strings.Map(func(r rune) rune {
 		if isName(string(r)) {
 			return r
@@ -244,21 +225,7 @@ func (s *site) until(what string, is func() bool) {
 	}
 }
 
-// raw sends text on a connection of its own, and returns all that comes back. It closes its side early if half is set.
 func (s *site) raw(text string, half bool) string {
 	s.t.Helper()
-	c, err := net.Dial("tcp", s.server.Listener.Addr().String())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.WriteString(c, text); err != nil {
-		s.t.Fatal(err)
-	}
-	if half {
-		_ = c.(*net.TCPConn).CloseWrite()
-	}
-	answer, _ := io.ReadAll(c) // a reset is an answer, too
-	return string(answer)
+	return testkit.Raw(s.t, s.server.Listener.Addr(), text, half)
 }
