@@ -65,8 +65,8 @@ func (c *conn) serve() {
 		c.leave(errGone)
 	}
 	switch text := err; {
-	case errors.Is(err, errNoObject), errors.Is(err, errNoJSON), errors.Is(err, errTooLong), errors.Is(err, budget.ErrFull),
-		errors.Is(err, errSlow):
+	case errors.Is(err, errNoObject), errors.Is(err, errNoJSON), errors.Is(err, errTooLong),
+		errors.Is(err, budget.ErrFull), errors.Is(err, errSlow):
 		c.s.Metrics.request("", wrong)
 		_ = c.write(&response{Error: text.Error()})
 	}

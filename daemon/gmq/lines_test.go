@@ -145,7 +145,10 @@ func TestBounds(t *testing.T) {
 	third := s.dial().send(ask)
 	_ = first.Close()
 	third.answer()
-	if got := third.send(`{"method":"` + strings.Repeat("x", 3<<20)).line(); !strings.Contains(got, budget.ErrFull.Error()) {
+	if got := third.send(`{"method":"` + strings.Repeat("x", 3<<20)).line(); !strings.Contains(
+		got,
+		budget.ErrFull.Error(),
+	) {
 		t.Error(got)
 	}
 	_ = third.Close()

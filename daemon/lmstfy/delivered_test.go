@@ -42,7 +42,8 @@ func TestDelivered(t *testing.T) {
 		if n := len(d.now) + len(d.old); n > most {
 			t.Errorf("%d jobs of %d bytes", n, size)
 		}
-		if d.take("default", "ns/q", fmt.Sprint(last)) == nil || d.take("default", "ns/q", fmt.Sprint(last-most/2+1)) == nil {
+		if d.take("default", "ns/q", fmt.Sprint(last)) == nil ||
+			d.take("default", "ns/q", fmt.Sprint(last-most/2+1)) == nil {
 			t.Error("the last ones are not kept")
 		}
 		d = delivered{}

@@ -113,8 +113,9 @@ func TestEnterExpiring(t *testing.T) {
 				got, err := element.Decode(raw)
 				f.must(err)
 				ms := lives[from+i]
-				if refused[i] != nil || stale || r.Expires != got.Extra.Expires || string(got.Payload) != string(e.Payload) ||
-					ms == 0 && r.Expires != 0 || ms > 0 && (r.Expires < before+ms || r.Expires > after+ms) {
+				if refused[i] != nil || stale || r.Expires != got.Extra.Expires ||
+					string(got.Payload) != string(e.Payload) || ms == 0 && r.Expires != 0 ||
+					ms > 0 && (r.Expires < before+ms || r.Expires > after+ms) {
 					f.Errorf("%s: record %+v, element %+v, between %d and %d", e.ID(), r, got.Extra, before, after)
 				}
 			}

@@ -97,8 +97,8 @@ type LeasedTaken struct {
 	Cancelled bool
 }
 
-// EachLeasedTaken gives what AddLease came to, by the number of the channel: an element, or why the channel could not be
-// read. now is the server's clock in ms.
+// EachLeasedTaken gives what AddLease came to, by the number of the channel: an element, or why the channel could not
+// be read. now is the server's clock in ms.
 func EachLeasedTaken(rep link.Reply, give func(source int, t LeasedTaken, err error)) (now int64, err error) {
 	vs, err := redis.Values(rep.Value, rep.Err)
 	if err != nil || len(vs) == 0 {

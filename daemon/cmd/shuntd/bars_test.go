@@ -65,8 +65,15 @@ func (b *bar) caller() *caller {
 
 // ask is the status, and what the answer says.
 func (c *caller) ask(method, path, body string) (int, string) {
-	_, err := fmt.Fprintf(c.c, "%s %s HTTP/1.1\r\nHost: shuntd\r\nX-Token: %s\r\nContent-Length: %d\r\n\r\n%s", method, path,
-		benchToken, len(body), body)
+	_, err := fmt.Fprintf(
+		c.c,
+		"%s %s HTTP/1.1\r\nHost: shuntd\r\nX-Token: %s\r\nContent-Length: %d\r\n\r\n%s",
+		method,
+		path,
+		benchToken,
+		len(body),
+		body,
+	)
 	if err != nil {
 		c.b.Error(err)
 		return 0, ""

@@ -31,8 +31,8 @@ import (
 // Set by -ldflags "-X main.version=… -X main.date=…".
 var version, date = "devel", ""
 
-// ballast is how large the heap is at least to the collector, which runs whenever the heap has doubled: a small one does
-// so a hundred times a second under load. Nothing is written to it, so it takes no memory of the machine.
+// ballast is how large the heap is at least to the collector, which runs whenever the heap has doubled. A small one
+// does so a hundred times a second under load. Nothing is written to it, so it takes no memory of the machine.
 const ballast = 32 << 20
 
 func main() {

@@ -5,8 +5,8 @@
 -- takes nothing.
 -- KEYS of each channel, in the order they are asked: receivers, prepare, suspect, leased, the lease's list, delay,
 --      keeper, ids, running, cancelled
--- ARGV 1 name of the lease  2 its ms  3 bytes after which it stops  4 ms within which a keeper looks by itself  5 holder
---      of what it takes  6 ms since 1970 by the puller's clock  7.. n serials
+-- ARGV 1 name of the lease  2 its ms  3 bytes after which it stops  4 ms within which a keeper looks by itself
+--      5 holder of what it takes  6 ms since 1970 by the puller's clock  7.. n serials
 -- reply: now in ms; then channel (from 1), element, and what is known of its id in turns, what was taken first first:
 --      empty where nothing is, else 1 if the message is cancelled and 0 if not, and the record of its id if it has one.
 --      A channel that could not be read gives minus its number, the error's text, and nothing.
