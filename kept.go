@@ -144,6 +144,9 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 	if u.hears(c) {
 		q.Bid = u.name
 	}
+	if u.listening && !c.received { // the next sweep may be far off, and then others have to tell of leases
+		q.KeepFor = time.Millisecond
+	}
 	c.sweep = time.Now().Add(time.Hour) // unless somebody asks for another one meanwhile
 	u.mu.Unlock()
 	a, err := store.RunSweep(u.q.life, u.server.Pulse, c.keys, q)

@@ -109,6 +109,30 @@ func TestKeptWhilePulled(t *testing.T) {
 	b.until(5*time.Second, "it is left", func() bool { return kept() == nil && s.Do("EXISTS", k.Keeper) == int64(0) })
 }
 
+// A lease of a program that lives for a moment ends in time, although Upkeep has found the channel quiet just before.
+func TestLeaseBesideQuietUpkeep(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b, o := newBench(t, s.URL()), newBench(t, s.URL())
+	o.name = b.name
+	b.must(b.one(0, In(time.Hour)))
+	b.must(b.Upkeep(context.Background()))
+	u := b.stationAt(b.server).upkeep
+	b.until(5*time.Second, "the channel is found quiet", func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		c := u.of[b.name]
+		return c != nil && !c.visiting && time.Until(c.sweep) > time.Minute
+	})
+	o.must(o.one(1))
+	ends := o.pull(1, PullOptions{Lease: 7100 * time.Millisecond})[0].EndsAt // less is told of in any case
+	o.must(o.Close())
+	b.wait(EventLapsed, 1, 10*time.Second)
+	if late := time.Since(ends); late < 0 || late > time.Second {
+		t.Errorf("%v late", late)
+	}
+}
+
 // Where the pattern subscription is refused, Upkeep says so, and looks more often.
 func TestUpkeepIsDeaf(t *testing.T) {
 	t.Parallel()

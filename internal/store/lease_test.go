@@ -528,6 +528,18 @@ func TestLeaseHint(t *testing.T) {
 			f.s.Do("DEL", f.k.Keeper, f.k.Leased, f.k.LeaseList(l.Name))
 		}
 
+		// Of one that is over nobody can have known.
+		for _, ago := range []time.Duration{500 * time.Millisecond, 2 * time.Second} {
+			other(-ago)()
+			keeper()
+			f.enqueue(Now, 0, named(""))
+			f.lease(NewLease(time.Hour, 0), 1)
+			if got, want := h.since(), ago > time.Second; len(got) > 0 != want || want && got[0] != "0" {
+				f.Errorf("another is over since %v: published %q", ago, got)
+			}
+			f.s.Do("DEL", f.k.Keeper, f.k.Leased)
+		}
+
 		// The reply to the first may be lost with its hint, so one that is sent again tells of the end again.
 		l := NewLease(time.Minute, 0)
 		f.enqueue(Now, 0, named(""))
@@ -1119,6 +1131,20 @@ func TestLeaseOfIDs(t *testing.T) {
 			f.s.Do("DEL", key)
 		}
 	})
+}
+
+// A server that takes no writes refuses the take as a whole, so that the connection to it is given up.
+func TestLeaseOfReplica(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	f := &fixture{t, s, newLink(t, s.Addr()), KeysOf(redistest.Name(t)), NewIncarnation(1, time.Minute)}
+	f.enqueue(Now, 0, named("a"))
+	s.Do("REPLICAOF", "127.0.0.1", "1")
+	c := link.NewCall()
+	AddLease(c, []*Keys{f.k}, NewLease(time.Minute, 0), 1, 1000)
+	if err := f.l.Run(context.Background(), c); link.Code(err) != "READONLY" {
+		t.Errorf("%v", err)
+	}
 }
 
 // A channel with a key that is not shunt's says so, before anything has moved, and the next one is asked.

@@ -58,23 +58,27 @@ local function took(c, es, ids, running, cancelled)
 end
 
 -- tell has the keeper know of the lease, unless another one ends before it, or the keeper looks by itself in time.
+-- Where one has been over for a second nobody knew of that, so the keeper is told of it.
 local function tell(leased, delay, keeper)
-  if redis.call('ZRANGE', leased, 0, 0)[1] ~= ARGV[1] then return end
+  local first = redis.call('ZRANGE', leased, 0, 0, 'WITHSCORES')
+  local over = tonumber(first[2]) < now - 1000
+  if first[1] ~= ARGV[1] and not over then return end
   local held = redis.pcall('HGET', keeper, 'until')
   local kept = type(held) == 'string' and tonumber(held) or 0
-  if to - now <= tonumber(ARGV[4]) or kept <= now then redis.pcall('PUBLISH', delay, printed(to - now)) end
+  if over or to - now <= tonumber(ARGV[4]) or kept <= now then
+    redis.pcall('PUBLISH', delay, over and '0' or printed(to - now))
+  end
 end
 
 -- take leases what one channel has. It returns an error before anything has moved, and whether it has taken something.
 local function take(c, prepare, suspect, leased, list, delay, keeper, ...)
   local suspects, waiting = redis.pcall('LLEN', suspect), redis.pcall('LLEN', prepare)
-  local bad = failed({suspects, waiting})
+  local bad = failed({suspects, waiting, redis.pcall('ZCARD', leased)})
   if bad then return bad, false end
   local from, most, bytes, es = prepare, #ARGV - fixed, 0, {}
   if suspects > 0 then from, most = suspect, 1 elseif waiting == 0 then return nil, false end
-  local new = redis.pcall('ZADD', leased, 'NX', printed(to), ARGV[1]) -- first: nothing is in a list that no lease ends
-  if type(new) == 'table' then return new.err, false end
-  if new == 0 then return nil, false end
+  -- First, so that nothing is in a list that no lease ends. A server that refuses this refuses it for all channels.
+  if redis.call('ZADD', leased, 'NX', printed(to), ARGV[1]) == 0 then return nil, false end
   while #es < most and bytes < budget do
     local e = redis.call('RPOPLPUSH', from, list)
     if not e then break end
