@@ -57,7 +57,8 @@ func (s *Sender) pushTracked(ctx context.Context, k *store.Keys, due store.Due, 
 		} else if err == nil {
 			at, records, err = store.EnqueueReply(rep, len(es))
 		}
-		if err == nil && stale {
+		if err == nil && stale { // those that were not refused are enqueued, whatever becomes of the next sending
+			_ = again.Failed(&link.Error{Class: link.Unknown})
 			plain, drop = false, nil
 			continue
 		}

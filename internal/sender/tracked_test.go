@@ -77,6 +77,32 @@ func TestTrackedOnAFullRedis(t *testing.T) {
 	}
 }
 
+// A message that went in beside one whose id may be free by now may be there, whatever becomes of the second script.
+func TestTrackedBesideStale(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.Addr(), time.Second)
+	b.send(b.message("old", "x", time.Millisecond, store.Due{}))
+	time.Sleep(5 * time.Millisecond)
+	full := p.On(
+		redistest.ByScript(store.Enqueue)(b.keys.Name),
+		1,
+		redistest.Call(func() { s.TryDo("CONFIG", "SET", "maxmemory", "1") }),
+	)
+	all := b.Batch()
+	all.Add(0, b.message("new", "a", 0, store.Due{}))
+	all.Add(1, b.message("again", "x", 0, store.Due{}))
+	all.Send(context.Background(), func(_ *Chunk, _ time.Time, refused []Refused, err error) {
+		if link.Classify(err) != link.Unknown {
+			t.Errorf("refused %v, error: %v", refused, err)
+		}
+	})
+	if got := b.lengths(s); got != [2]int64{2, 0} || full.Struck() != 1 {
+		t.Errorf("%d in prepare and in delay", got)
+	}
+}
+
 // A refusal has the record of the message that has the id, and the worker that has it in hand.
 func TestRefused(t *testing.T) {
 	t.Parallel()

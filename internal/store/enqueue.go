@@ -136,19 +136,20 @@ const ExpiresCode = "EXPIRES"
 type Refusal []byte
 
 // EnterReply has a refusal for each of n messages. stale: an id that is taken may be so no more, which AddEnqueue finds
-// out.
+// out; all that were not refused are enqueued.
 func EnterReply(rep link.Reply, n int) (refused []Refusal, stale bool, err error) {
 	vs, err := redis.Values(rep.Any(), rep.Err)
-	if err != nil {
+	if err != nil || len(vs) == 0 {
 		return nil, false, err
 	}
-	refused, err = refusals(vs, n)
+	now, _ := redis.Int64(vs[len(vs)-1], nil)
+	refused, err = refusals(vs[:len(vs)-1], n)
 	for _, raw := range refused {
 		if raw == nil {
 			continue
 		}
 		r, ok := element.ParseRecord(raw)
-		stale = stale || !ok || r.State == 'u' || r.Expires > 0
+		stale = stale || !ok || r.State == 'u' && r.At <= now || r.Expires > 0 && r.Expires <= now
 	}
 	return refused, stale, err
 }

@@ -135,15 +135,26 @@ func TestEnqueueTwice(t *testing.T) {
 			f.Fatal("Enter, sent again, says that it enqueued")
 		}
 		// An id that may be free by now is for Enqueue to judge.
-		other := named("a")
-		_, stale, err := EnterReply(f.run(func(c *link.Call) {
-			AddEnter(c, f.k, nil, []*element.Element{other}, [][]byte{other.Encode()})
-		}), 1)
-		if f.must(err); !stale {
-			f.Fatal("a record that expires is not stale")
+		now := f.now().UnixMilli()
+		for record, want := range map[string]bool{
+			fmt.Sprintf("p 0 0 %d \n", now+60_000): false, fmt.Sprintf("p 0 0 %d \n", now-1): true,
+			fmt.Sprintf("u 1 %d 0 \n", now+60_000): false, fmt.Sprintf("u 1 %d 0 \n", now-1): true, "x": true,
+		} {
+			f.s.Do("HSET", f.k.IDs, "c", string(e.Serial[:])+record)
+			for _, es := range [][]*element.Element{{named("c")}, {named("d"), named("c"), named("e")}} {
+				raws := make([][]byte, len(es))
+				for i, e := range es {
+					raws[i] = e.Encode()
+				}
+				refused, stale, err := EnterReply(f.run(func(c *link.Call) { AddEnter(c, f.k, nil, es, raws) }), len(es))
+				if f.must(err); stale != want || refused[len(es)/2] == nil {
+					f.Errorf("%q: stale %v, refused %q", record, stale, refused)
+				}
+				f.s.Do("HDEL", f.k.IDs, "d", "e")
+			}
 		}
 		short := named("b", func(x *element.Extra) { x.Expires = 1 })
-		_, _, err = EnqueueReply(f.run(func(c *link.Call) {
+		_, _, err := EnqueueReply(f.run(func(c *link.Call) {
 			AddEnqueue(c, f.k, In, 2, nil, []*element.Element{short}, [][]byte{short.Encode()})
 		}), 1)
 		if link.Code(err) != ExpiresCode {

@@ -3,7 +3,7 @@
 -- KEYS 1 prepare  2 ids  3 receipts
 -- ARGV 1 how many receipts are needed no more  2.. these; then for each message its id, ms after which it expires or
 --      0, the element
--- reply: for each 1, or the record of the message that has its id
+-- reply: for each 1, or the record of the message that has its id; then now in ms, 0 where nothing asked for it
 local from = 2 + ARGV[1]
 local out, es, ids, refused, records = {}, {}, {}, {}, {}
 local now
@@ -50,6 +50,7 @@ else
       out[#out + 1] = 1
       es[n], ids[n] = e, id
     else
+      now = now or clock()
       out[#out + 1] = redis.call('HGET', KEYS[2], id)
       refused[#refused + 1] = 'x' .. string.sub(e, 5, 20)
     end
@@ -67,4 +68,5 @@ else
   end
 end
 if from > 2 then redis.call('SREM', KEYS[3], unpack(ARGV, 2, from - 1)) end
+out[#out + 1] = now or 0
 return out
