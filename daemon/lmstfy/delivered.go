@@ -11,7 +11,7 @@ const (
 	// keptJobs is how many delivered jobs are kept at least, of those delivered last; at most it is twice as many, some
 	// 30 MB.
 	keptJobs = 10_000
-	// keptBytes bounds their payloads likewise.
+	// keptBytes bounds likewise what they hold.
 	keptBytes = 8 << 20
 )
 
@@ -20,7 +20,7 @@ const (
 type delivered struct {
 	mu       sync.Mutex
 	now, old map[jobKey]*shunt.Leased
-	bytes    int // of payloads in now
+	bytes    int // of now
 }
 
 type jobKey struct{ pool, channel, id string }
@@ -29,15 +29,25 @@ func (d *delivered) keep(pool string, jobs []*shunt.Leased) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range jobs {
-		if d.now == nil || len(d.now) >= keptJobs || d.bytes+len(l.Payload) > keptBytes {
-			d.now, d.old, d.bytes = make(map[jobKey]*shunt.Leased), d.now, 0
-		}
-		if len(l.Payload) > keptBytes/100 {
+		size := sizeOf(l)
+		if size > keptBytes/100 {
 			continue // looks cost little beside so much
 		}
+		if d.now == nil || len(d.now) >= keptJobs || d.bytes+size > keptBytes {
+			d.now, d.old, d.bytes = make(map[jobKey]*shunt.Leased), d.now, 0
+		}
 		d.now[jobKey{pool, l.Channel, jobID(l.ID, l.Serial)}] = l
-		d.bytes += len(l.Payload)
+		d.bytes += size
 	}
+}
+
+// sizeOf is some bytes that a job holds, as it came and as it was read.
+func sizeOf(l *shunt.Leased) int {
+	n := len(l.Payload) + 2*len(l.Failure)
+	for key, value := range l.Headers {
+		n += 2 * (len(key) + len(value))
+	}
+	return n
 }
 
 // take gives a job away, nil where it is not here or its lease has ended by the clock here.

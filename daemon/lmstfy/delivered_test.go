@@ -2,6 +2,7 @@ package lmstfy
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,10 +35,12 @@ func TestDelivered(t *testing.T) {
 			t.Errorf("%v: %q", c, got)
 		}
 	}
-	for size, most := range map[int]int{0: 2 * keptJobs, keptBytes / 200: 400} {
+	for size, most := range map[int]int{0: 2 * keptJobs, keptBytes / 200: 400, -keptBytes / 400: 400} {
 		last := 3 * most / 2
 		for i := range last + 1 {
-			d.keep("default", []*shunt.Leased{job(i, size)})
+			l := job(i, max(0, size))
+			l.Headers = map[string]string{"": strings.Repeat("x", max(0, -size))}
+			d.keep("default", []*shunt.Leased{l, job(-1, keptBytes/50)})
 		}
 		if n := len(d.now) + len(d.old); n > most {
 			t.Errorf("%d jobs of %d bytes", n, size)
