@@ -152,12 +152,17 @@ func pullFreezes(w *world, r *rand.Rand, long bool) {
 	for range sized(long, 1, 3) {
 		x := w.start(orders{Hold: hold, Pull: 1})
 		w.flow(100, planOK, planDeaf+"700", planSlow+"100", planDeaf+"500", planRetry)
-		w.until(
-			10*time.Second,
-			"it is busy",
-			func() bool { return w.told(x.Name, pulled) >= w.told(x.Name, answered)+4 },
-		)
-		_ = x.Stop()
+		busy := func() bool { return w.told(x.Name, pulled) >= w.told(x.Name, answered)+4 }
+		w.until(20*time.Second, "it is busy when it stops", func() bool {
+			if !busy() {
+				return false
+			}
+			if _ = x.Stop(); !busy() { // it has got on meanwhile
+				_ = x.Cont()
+				return false
+			}
+			return true
+		})
 		w.struck("stop", x)
 		w.still()
 		time.Sleep(brought) // it may be the keeper, and then others end its leases later
