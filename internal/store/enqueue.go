@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -95,23 +96,20 @@ func RefusalOf(e *element.Element) Receipt { return append([]byte{'x'}, e.Serial
 // AddEnter adds messages that have an id, and are due now; EnterReply reads the reply. It is sent but once: where its
 // reply is lost, AddEnqueue follows. forget are receipts that are needed no more.
 func AddEnter(c *link.Call, k *Keys, forget []Receipt, es []*element.Element, raws [][]byte) {
-	c.AddScript(Enter, 3, k.arg.Prepare, k.arg.IDs, k.arg.Receipts, len(forget))
+	words := 2
+	if slices.ContainsFunc(es, func(e *element.Element) bool { return e.Extra.Expires != 0 }) {
+		words = 3
+	}
+	c.AddScript(Enter, 3, k.arg.Prepare, k.arg.IDs, k.arg.Receipts, len(forget), words)
 	for _, r := range forget {
 		c.AddElements(r)
 	}
 	for i, e := range es {
-		c.AddElements(e.Extra.IDBytes(), lifeOf(e), raws[i])
+		c.AddElements(e.Extra.IDBytes(), raws[i])
+		if words == 3 {
+			c.AddElements(strconv.AppendInt(nil, e.Extra.Expires, 10))
+		}
 	}
-}
-
-var never = []byte{'0'}
-
-// lifeOf is how many ms after its enqueue an element expires, as Enter takes it.
-func lifeOf(e *element.Element) []byte {
-	if e.Extra.Expires == 0 {
-		return never
-	}
-	return strconv.AppendInt(nil, e.Extra.Expires, 10)
 }
 
 // AddEnqueue adds messages that have an id or expire, those that are not refused in one step. EnqueueReply reads the
