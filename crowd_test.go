@@ -15,8 +15,8 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// A call that comes alone goes at once by itself. What comes while two are under way goes together, in order and so many
-// at most; who leaves before goes not, and who leaves meanwhile is not waited for.
+// A call that comes alone goes at once by itself. What comes while two are under way goes together, in order and so
+// many at most; who leaves before goes not, and who leaves meanwhile is not waited for.
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)
@@ -220,7 +220,8 @@ func TestPullCrowdGivesUp(t *testing.T) {
 	}
 	all.Wait()
 	b.must(o.Close())
-	if leased, waiting := b.state(StateLeased), b.state(StatePrepare); leased != int(kept.Load()) || leased+waiting != n {
+	leased, waiting := b.state(StateLeased), b.state(StatePrepare)
+	if leased != int(kept.Load()) || leased+waiting != n {
 		t.Errorf("%d are leased and %d wait, and %d were given out", leased, waiting, kept.Load())
 	}
 	es, err := b.List(context.Background(), b.name, StatePrepare, 0, 0)

@@ -202,7 +202,8 @@ func (w *world) crowds(q *shunt.Queue, channel string) {
 	for n := range 8 {
 		all.Go(func() {
 			for range 2 {
-				ms, _ := q.Pull(context.Background(), shunt.PullOptions{Channels: []string{channel}, Lease: time.Minute})
+				o := shunt.PullOptions{Channels: []string{channel}, Lease: time.Minute}
+				ms, _ := q.Pull(context.Background(), o)
 				p.has(n, ms)
 				for _, m := range ms {
 					if p.easy(m) {

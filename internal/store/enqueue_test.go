@@ -146,7 +146,8 @@ func TestEnqueueTwice(t *testing.T) {
 				for i, e := range es {
 					raws[i] = e.Encode()
 				}
-				refused, stale, err := EnterReply(f.run(func(c *link.Call) { AddEnter(c, f.k, nil, es, raws) }), len(es))
+				rep := f.run(func(c *link.Call) { AddEnter(c, f.k, nil, es, raws) })
+				refused, stale, err := EnterReply(rep, len(es))
 				if f.must(err); stale != want || refused[len(es)/2] == nil {
 					f.Errorf("%q: stale %v, refused %q", record, stale, refused)
 				}
