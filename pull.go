@@ -192,6 +192,10 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 	if err = p.haul(ctx, h); len(h.all) == 0 {
 		return nil, false, err
 	}
+	if !time.Now().Before(h.sent.Add(p.term)) { // the reply comes so late that others may have them
+		p.giveBack(h.lease)
+		return nil, true, nil
+	}
 	var refused []*settlement
 	for i, s := range h.all {
 		k := h.said[i]
