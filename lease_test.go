@@ -84,6 +84,22 @@ func TestPullLostReply(t *testing.T) {
 	}
 }
 
+// A reply that comes when its lease may be over brings nothing: the message is pulled anew.
+func TestPullRepliedLate(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p)
+	b.must(b.one(0))
+	late := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(300*time.Millisecond))
+	m := o.pull(1, PullOptions{Lease: 200 * time.Millisecond})[0]
+	if !time.Now().Before(m.EndsAt) || late.Struck() != 1 {
+		t.Errorf("its lease ended %v ago", time.Since(m.EndsAt))
+	}
+	b.must(m.Ack(context.Background()))
+}
+
 // Two bare payloads of the same bytes are two messages: no verdict on one, repeated or not, hits the other.
 func TestPullTwins(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
