@@ -215,7 +215,7 @@ func (m *Leased) Then(ctx context.Context, ms ...IMessage) error {
 // settle sends one verdict.
 func (m *Leased) settle(ctx context.Context, what string, v *custody.Verdict) error {
 	s := &settlement{held: m.held, lease: m.lease, verdict: v, place: -1}
-	if m.q.settleOne(ctx, s); s.err != nil {
+	if m.q.settle(ctx, []*settlement{s}); s.err != nil {
 		return m.Receipt.failed(what, s.err)
 	}
 	return nil

@@ -186,23 +186,37 @@ func (p *pull) bringDue(ctx context.Context) (some bool) {
 
 // take takes once, from the first channel that has something. dropped: something was taken, and settled.
 func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error) {
-	h := &haul{lease: store.NewLease(p.term, boundOf(0, p.q.conf.MaxAttempts))}
+	l := store.NewLease(p.term, boundOf(0, p.q.conf.MaxAttempts))
 	ctx, cancel := context.WithTimeout(ctx, p.q.conf.EnqueueTimeout)
 	defer cancel()
-	if err = p.haul(ctx, h); len(h.all) == 0 {
+	rep, sent, err := p.send(ctx, l)
+	if err != nil {
 		return nil, false, err
 	}
-	if !time.Now().Before(h.sent.Add(p.term)) { // the reply comes so late that others may have them
-		p.giveBack(h.lease)
+	var all, refused []*settlement
+	var said []custody.Known
+	var wrong error
+	now, err := store.EachLeasedTaken(rep, func(source int, t store.LeasedTaken, bad error) {
+		if bad != nil {
+			wrong = p.q.wrongType(p.from[source].Name, bad)
+			return
+		}
+		all = append(all, newSettlement(p.from[source], l, t.Raw, len(all)))
+		said = append(said, custody.Known{Read: t.Read, Record: t.Record, Cancelled: t.Cancelled})
+	})
+	if len(all) == 0 {
+		return nil, false, errors.Join(err, wrong)
+	}
+	if !time.Now().Before(sent.Add(p.term)) { // the reply comes so late that others may have them
+		p.giveBack(l)
 		return nil, true, nil
 	}
-	var refused []*settlement
-	for i, s := range h.all {
-		k := h.said[i]
-		if k.Now = h.now; p.refuses(s, k) {
+	for i, s := range all {
+		said[i].Now = now
+		if p.refuses(s, said[i]) {
 			refused = append(refused, s)
 		} else {
-			ms = append(ms, p.q.leased(s.held, h.lease, h.sent.Add(p.term)))
+			ms = append(ms, p.q.leased(s.held, l, sent.Add(p.term)))
 		}
 	}
 	p.q.settle(ctx, refused)
@@ -213,75 +227,6 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 		}
 	}
 	return ms, true, nil
-}
-
-// haul is what a take under a lease has brought.
-type haul struct {
-	lease store.Lease
-	all   []*settlement
-	said  []custody.Known // of each
-	now   int64           // ms, by the server's clock
-	sent  time.Time       // when it was last asked for
-	known bool            // there was an answer, when it went with others
-}
-
-func (h *haul) add(k *store.Keys, t store.LeasedTaken) {
-	h.all = append(h.all, newSettlement(k, h.lease, t.Raw, len(h.all)))
-	h.said = append(h.said, custody.Known{Read: t.Read, Record: t.Record, Cancelled: t.Cancelled})
-}
-
-// haul takes, of one message together with others who want one of the same channel. What it could not learn there it
-// asks for by itself, under the same lease.
-func (p *pull) haul(ctx context.Context, h *haul) (err error) {
-	if len(p.from) == 1 && p.max == 1 {
-		shared := *h
-		switch how, over := p.station.takes.join(ctx, p.from[0], &shared); {
-		case how == alone:
-			defer over()
-		case how == stayed:
-			return &link.Error{Class: link.NotExecuted, Err: context.Cause(ctx)}
-		case how == without:
-			p.giveBack(h.lease)
-			return &link.Error{Class: link.Unknown, Err: context.Cause(ctx)}
-		case shared.known:
-			*h = shared
-			return nil
-		}
-	}
-	rep, sent, err := p.send(ctx, h.lease)
-	if err != nil {
-		return err
-	}
-	h.sent = sent
-	var wrong error
-	h.now, err = store.EachLeasedTaken(rep, func(source int, t store.LeasedTaken, bad error) {
-		if bad != nil {
-			wrong = p.q.wrongType(p.from[source].Name, bad)
-			return
-		}
-		h.add(p.from[source], t)
-	})
-	return errors.Join(err, wrong)
-}
-
-// takeOnes takes one message of a channel for each of some pullers. Where there is no answer, each asks by itself.
-func (s *station) takeOnes(q *Queue, k *store.Keys, all []*haul) {
-	ctx, cancel := context.WithTimeout(q.ending, q.conf.EnqueueTimeout)
-	defer cancel()
-	leases := make([]store.Lease, len(all))
-	for i, h := range all {
-		leases[i] = h.lease
-	}
-	c := link.NewCall()
-	store.AddLeaseEach(c, k, leases)
-	sent := time.Now()
-	if s.server.Data.Run(ctx, c) != nil {
-		return
-	}
-	now, empty, err := store.EachLeasedOne(c.Replies[0], func(i int, t store.LeasedTaken) { all[i].add(k, t) })
-	for _, h := range all {
-		h.now, h.sent, h.known = now, sent, err == nil && (empty || len(h.all) > 0)
-	}
 }
 
 // refuses says whether a message is not to be handled, as a receiver does, and has the verdict then.

@@ -84,30 +84,6 @@ func receiptErrors(what string, rs []Receipt, errs []error) error {
 	return errors.Join(all...)
 }
 
-// settleOne is settle for one verdict. One that ends its message goes with others of its channel, where several come at
-// once; what it could not learn there it asks for by itself.
-func (q *Queue) settleOne(ctx context.Context, s *settlement) {
-	if s.verdict.Shares(s.held.Held) && q.begin() == nil {
-		defer q.waits.Done()
-		ctx, cancel := q.bounded(ctx)
-		defer cancel()
-		shared := *s
-		switch how, over := q.stationOf(s.held.Keys).acks.join(ctx, s.held.Keys, &shared); how {
-		case alone:
-			defer over()
-		case along:
-			*s = shared
-		case stayed, without:
-			s.inDoubt = how == without
-			s.end(q, &link.Error{Class: link.NotExecuted, Err: context.Cause(ctx)})
-		}
-		if s.over {
-			return
-		}
-	}
-	q.settle(ctx, []*settlement{s})
-}
-
 // settle sends verdicts until each has an answer, or ctx ends; without a deadline of ctx that takes EnqueueTimeout at
 // most. Each gets its error.
 func (q *Queue) settle(ctx context.Context, ss []*settlement) {
@@ -116,14 +92,6 @@ func (q *Queue) settle(ctx context.Context, ss []*settlement) {
 	}
 	ctx, cancel := q.bounded(ctx)
 	defer cancel()
-	left, err := q.sendVerdicts(ctx, ss)
-	for _, s := range left {
-		s.end(q, err)
-	}
-}
-
-// sendVerdicts gives those that have no answer when ctx ends, or when waiting does not help, and why.
-func (q *Queue) sendVerdicts(ctx context.Context, ss []*settlement) (left []*settlement, err error) {
 	server := q.router.For(ss[0].held.Keys.Name)
 	for again := (link.Resend{}); ; again.Pause(ctx, 0) {
 		c := link.NewCall()
@@ -136,10 +104,14 @@ func (q *Queue) sendVerdicts(ctx context.Context, ss []*settlement) (left []*set
 				p.answered(q, link.Reply{Err: err})
 			}
 		}
-		left = slices.DeleteFunc(slices.Clone(ss), func(s *settlement) bool { return s.over })
-		if len(left) == 0 || ctx.Err() != nil || server.Hopeless() != nil || errors.Is(err, link.ErrClosed) {
-			return left, err
+		left := slices.DeleteFunc(slices.Clone(ss), func(s *settlement) bool { return s.over })
+		if len(left) > 0 && ctx.Err() == nil && server.Hopeless() == nil && !errors.Is(err, link.ErrClosed) {
+			continue
 		}
+		for _, s := range left {
+			s.end(q, err)
+		}
+		return
 	}
 }
 
@@ -168,52 +140,49 @@ func (q *Queue) verdicts(c *link.Call, ss []*settlement) (parts []part) {
 		}
 		of[s.held.List] = append(of[s.held.List], s)
 	}
-	ids, names := make(map[*store.Keys][]*settlement), make(map[*store.Keys][]string)
 	for _, l := range leases {
-		some, byID := q.verdictsOf(c, of[l.keys.LeaseList(l.name)])
-		parts = append(parts, some...)
-		ids[l.keys], names[l.keys] = append(ids[l.keys], byID...), append(names[l.keys], l.name)
+		parts = append(parts, q.verdictsOf(c, of[l.keys.LeaseList(l.name)])...)
 	}
-	for k, ss := range ids {
-		if len(ss) > 0 {
-			store.AddSettleEach(c, k, &q.conf.Bounds, len(ss), func(i int) (store.Key, store.Held, *store.Verdict) {
-				return ss[i].held.List, ss[i].held.Held, &ss[i].verdict.Verdict
-			})
-			parts = append(parts, part{of: ss, each: true})
-		}
-	}
-	for k, some := range names {
-		store.AddUnlease(c, k, some...)
+	for _, l := range leases {
+		store.AddUnlease(c, l.keys, l.name)
 	}
 	return parts
 }
 
-// verdictsOf is verdicts for the messages of one lease. Those with an id that end here are left to the caller.
-func (q *Queue) verdictsOf(c *link.Call, ss []*settlement) (parts []part, byID []*settlement) {
+// verdictsOf is verdicts for the messages of one lease.
+func (q *Queue) verdictsOf(c *link.Call, ss []*settlement) (parts []part) {
 	slices.SortStableFunc(ss, func(a, b *settlement) int { return cmp.Compare(a.place, b.place) })
-	var plain, others []*settlement
+	var plain, ids, others []*settlement
 	for _, s := range ss {
 		switch shares := s.verdict.Shares(s.held.Held); {
 		case shares && s.held.ID() != "":
-			byID = append(byID, s)
+			ids = append(ids, s)
 		case shares && s.place == len(plain) && !s.inDoubt:
 			plain = append(plain, s)
 		default:
 			others = append(others, s)
 		}
 	}
+	b := &q.conf.Bounds
 	if n := len(plain); n > 2 {
 		store.AddAckFirst(c, plain[0].held.List, plain[0].held.Raw, plain[n-1].held.Raw, n)
 		parts = append(parts, part{of: plain, first: true})
 	} else {
 		others = append(plain, others...)
 	}
+	if len(ids) > 0 {
+		h := ids[0].held
+		store.AddSettle(c, h.Keys, h.List, b, len(ids), func(i int) (store.Held, *store.Verdict) {
+			return ids[i].held.Held, &ids[i].verdict.Verdict
+		})
+		parts = append(parts, part{of: ids, each: true})
+	}
 	for i := range others { // what is released last is taken first
 		s := others[len(others)-1-i]
-		s.held.Leave(c, s.verdict, &q.conf.Bounds)
+		s.held.Leave(c, s.verdict, b)
 		parts = append(parts, part{of: []*settlement{s}})
 	}
-	return parts, byID
+	return parts
 }
 
 // answered takes in the reply to the command.

@@ -1,8 +1,6 @@
 package shunt
 
 import (
-	"context"
-
 	"github.com/shuntmq/shunt/internal/bell"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -15,8 +13,6 @@ type station struct {
 	bells  *bell.Tower
 	sight  *sight
 	upkeep *upkeep
-	takes  crowd[*haul]
-	acks   crowd[*settlement]
 }
 
 // stationOf is the station at the server of a channel.
@@ -30,12 +26,6 @@ func (q *Queue) stationAt(server *link.Server) *station {
 		s := &sight{q: q, server: server}
 		at = &station{server: server, sight: s, bells: bell.New(server, q.conf.ReplyTimeout, q.bells),
 			upkeep: newUpkeep(q, server, s)}
-		at.takes.q, at.takes.send = q, func(k *store.Keys, all []*haul) { at.takeOnes(q, k, all) }
-		at.acks.q, at.acks.send = q, func(_ *store.Keys, all []*settlement) {
-			ctx, cancel := context.WithTimeout(q.life, q.conf.EnqueueTimeout)
-			defer cancel()
-			_, _ = q.sendVerdicts(ctx, all)
-		}
 		if q.stations == nil {
 			q.stations = make(map[*link.Server]*station)
 		}

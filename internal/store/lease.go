@@ -89,36 +89,6 @@ func addLease(c *link.Call, from []*Keys, l Lease, bytes int, now time.Time, ser
 	}
 }
 
-// AddLeaseEach adds the take of one element of a channel for each of several leases; EachLeasedOne reads it. It is sent
-// but once: where its reply is lost, AddLease follows for each of them.
-func AddLeaseEach(c *link.Call, k *Keys, ls []Lease) {
-	a, now := &k.arg, time.Now()
-	args := make([]any, 0, 12+4*len(ls))
-	args = append(args, a.Receivers, a.Prepare, k.Suspect, k.Leased, a.Delay, k.Keeper, a.IDs, a.Running, a.Cancelled)
-	for _, l := range ls {
-		args = append(args, k.LeaseList(l.Name))
-	}
-	args = append(args, keeperLooks.Milliseconds(), leaseHolder, now.UnixMilli())
-	for _, l := range ls {
-		serial := element.NewSerialAt(now)
-		args = append(args, l.Name, l.Length.Milliseconds(), serial[:])
-	}
-	c.AddScript(LeaseEach, 9+len(ls), args...)
-}
-
-// EachLeasedOne gives what AddLeaseEach came to, by the place of the lease. empty: those that have nothing would find
-// nothing. now is the server's clock in ms.
-func EachLeasedOne(rep link.Reply, give func(lease int, t LeasedTaken)) (now int64, empty bool, err error) {
-	vs, err := redis.Values(rep.Value, rep.Err)
-	if err != nil || len(vs) < 2 {
-		return 0, false, err
-	}
-	now, _ = redis.Int64(vs[0], nil)
-	n, _ := redis.Int(vs[1], nil)
-	eachTaken(vs[2:], func(place int, t LeasedTaken, _ error) { give(place, t) })
-	return now, n == 1, nil
-}
-
 // LeasedTaken is one element that AddLease took, with what Redis knows of its id.
 type LeasedTaken struct {
 	Raw       []byte
@@ -135,13 +105,7 @@ func EachLeasedTaken(rep link.Reply, give func(source int, t LeasedTaken, err er
 		return 0, err
 	}
 	now, _ = redis.Int64(vs[0], nil)
-	eachTaken(vs[1:], give)
-	return now, nil
-}
-
-// eachTaken gives what comes in threes: a place, an element, and what is known of its id.
-func eachTaken(vs []any, give func(place int, t LeasedTaken, err error)) {
-	for i := 0; i+2 < len(vs); i += 3 {
+	for i := 1; i+2 < len(vs); i += 3 {
 		n, _ := redis.Int(vs[i], nil)
 		raw, _ := vs[i+1].([]byte)
 		said, _ := vs[i+2].([]byte)
@@ -154,6 +118,7 @@ func eachTaken(vs []any, give func(place int, t LeasedTaken, err error)) {
 			give(-n-1, LeasedTaken{}, redis.Error(raw))
 		}
 	}
+	return now, nil
 }
 
 // AddExtend puts the end of a lease to d from now, unless it is later already; ExtendReply reads it. It may be sent
