@@ -103,7 +103,7 @@ func TestLinesDeadBefore(t *testing.T) {
 func TestLinesCloseTerm(t *testing.T) {
 	t.Parallel()
 	log := newLines()
-	p := pool(t, "lines-term", func(p *Pool) { p.Stderr, p.Grace = log, time.Second })
+	p := pool(t, "lines-term", func(p *Pool) { p.Stderr, p.Grace = log, 3*time.Second })
 	succeeds(t, p, "hello")
 	c := <-p.state.idle
 	p.state.idle <- c
