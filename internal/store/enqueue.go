@@ -137,11 +137,14 @@ type Refusal []byte
 // out; all that were not refused are enqueued.
 func EnterReply(rep link.Reply, n int) (refused []Refusal, stale bool, err error) {
 	vs, err := redis.Values(rep.Any(), rep.Err)
-	if err != nil || len(vs) == 0 {
+	if err != nil {
 		return nil, false, err
 	}
-	now, _ := redis.Int64(vs[len(vs)-1], nil)
-	refused, err = refusals(vs[:len(vs)-1], n)
+	last := max(0, len(vs)-1)
+	if refused, err = refusals(vs[:last], n); err != nil {
+		return nil, false, err
+	}
+	now, _ := redis.Int64(vs[last], nil)
 	for _, raw := range refused {
 		if raw == nil {
 			continue
