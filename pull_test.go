@@ -231,6 +231,38 @@ func (b *bench) callers() (n int) {
 	return n
 }
 
+// A pull is one command, whatever its messages have.
+func TestPullIsOneCommand(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p)
+	const n = 5
+	for i := range n {
+		b.must(b.one(i, ID(fmt.Sprint("id", i)), Expire(time.Hour), Deadline(time.Now().Add(time.Hour))))
+	}
+	takes := p.On(redistest.ByScript(store.TakeLease)(b.name), 0, redistest.Pass)
+	var others []*redistest.Rule
+	for _, of := range []func(string) redistest.Match{
+		redistest.ByName("HSET", ".running"), redistest.ByName("EXISTS", ".cancelled"),
+		redistest.ByName("HMGET", ".ids"), redistest.ByName("LRANGE", ".leased"), redistest.ByScript(store.Start),
+	} {
+		others = append(others, p.On(of(b.name), 0, redistest.Pass))
+	}
+	for range n {
+		o.pull(1, PullOptions{Lease: time.Minute})
+	}
+	if takes.Struck() != n {
+		t.Errorf("%d takes for %d pulls", takes.Struck(), n)
+	}
+	for i, r := range others {
+		if r.Struck() != 0 {
+			t.Errorf("command %d was sent %d times", i, r.Struck())
+		}
+	}
+}
+
 // Where what is not given out cannot be settled, an Event says why; the others are given out.
 func TestPullRefusesInVain(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {

@@ -56,7 +56,10 @@ func TestAdapters(t *testing.T) {
 	}
 	reloadAdapters(t, r, at)
 	waits := c.Go("Service.Pop", []string{"none"}, new(map[string]string), nil)
-	until(t, "it waits", func() bool { return r.gmq.Budget.Waiting() == 1 })
+	until(t, "it waits, and counts among all that do", func() bool { return r.Daemon.api.Waiting() == 1 })
+	if r.gmq.Budget != r.Daemon.api.Budget || r.delayq.Budget != r.Daemon.api.Budget {
+		t.Error("an interface has a budget of its own")
+	}
 	r.stop()
 	if <-waits.Done; waits.Error == nil || waits.Error.Error() != "empty" {
 		t.Error(waits.Error)

@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// keptJobs is how many delivered jobs are kept at least, of those delivered last; at most it is twice as many, some
-	// 30 MB.
-	keptJobs = 10_000
-	// keptBytes bounds likewise what they hold.
+	// keptJobs and keptBytes are what now has at most, and old again: together some 30 MB.
+	keptJobs  = 10_000
 	keptBytes = 8 << 20
 )
 
-// delivered are the jobs that this process has delivered and that nobody has acked here. They are a short cut and hold
-// nothing: an ack whose job is not here, or whose lease has ended, finds it by its id, at the price of two looks.
+// delivered are the jobs that this process has delivered last and that nobody has acked here. They are a short cut and
+// hold nothing: an ack whose job is not here, or whose lease has ended, finds it by its id, at the price of two looks.
+// When now is full it becomes old, and what was old is forgotten.
 type delivered struct {
 	mu       sync.Mutex
 	now, old map[jobKey]*shunt.Leased
-	bytes    int // of now
+	bytes    int // that came into now
 }
 
 type jobKey struct{ pool, channel, id string }
 
+// keep takes in jobs that are about to be delivered.
 func (d *delivered) keep(pool string, jobs []*shunt.Leased) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

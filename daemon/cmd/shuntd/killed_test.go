@@ -122,7 +122,7 @@ func (p *pair) ask(home int, method, path string) (status int, text string) {
 
 // publish publishes one job. One whose answer is lost is published again.
 func (p *pair) publish(home int) {
-	for {
+	for p.Context().Err() == nil {
 		var answer struct {
 			ID string `json:"job_id"`
 		}
@@ -170,7 +170,7 @@ func (p *pair) consume(home int, leave bool) {
 		p.held[job.ID] = begun.Add(pairTTR)
 	}
 	p.mu.Unlock()
-	for status = 0; !leave && status != 204; { // an ack whose answer is lost is sent again
+	for status = 0; !leave && status != 204 && p.Context().Err() == nil; { // an ack whose answer is lost is sent again
 		status, _ = p.ask(home, "DELETE", "/api/ns/q/job/"+job.ID)
 	}
 	if !leave {
@@ -216,7 +216,7 @@ func TestKilled(t *testing.T) {
 	var publishers, consumers sync.WaitGroup
 	for i := range clients / 2 {
 		publishers.Go(func() {
-			for !over.Load() {
+			for !over.Load() && t.Context().Err() == nil {
 				if p.left() < 500 {
 					p.publish(i % 2)
 				}
@@ -224,7 +224,7 @@ func TestKilled(t *testing.T) {
 			}
 		})
 		consumers.Go(func() {
-			for n := 0; !over.Load() || p.left() > 0; n++ {
+			for n := 0; (!over.Load() || p.left() > 0) && t.Context().Err() == nil; n++ {
 				p.consume(i%2, n%50 == 49 && !over.Load())
 			}
 		})
