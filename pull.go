@@ -94,7 +94,8 @@ func (q *Queue) newPull(o PullOptions) (p *pull, err error) {
 // leases end later, by a quarter of their length and at most 5 s, so that what could not be settled meanwhile can be.
 //
 // While Redis is away Pull waits for it for as long as Wait says, and for EnqueueTimeout at least. Where ctx ends
-// first, nothing stays taken: what a command under way brings all the same is released.
+// first, nothing stays taken: what a command under way brings all the same is released. So is what comes so late that
+// its lease may be over.
 func (q *Queue) Pull(ctx context.Context, o PullOptions) ([]*Leased, error) {
 	if err := q.open(ctx); err != nil {
 		return nil, err

@@ -32,8 +32,8 @@ type tenures struct {
 }
 
 // leased judges what is promised of leases. I18: a lease that ends counts one attempt, and nothing else counts one that
-// nobody has seen. I19: what was acked is not handed out again. I20: as long as a lease lasts, no caller is told that
-// it is lost. And of I5: more ends than enqueues, in whichever attempt, have a fault that struck a holder.
+// nobody has seen. I19: what was acked is not handed out again. I20: no caller is told that a lease is lost while it
+// lasts. I5: a message ends more often than it was enqueued only where a fault struck one of its holders.
 func (h *history) leased(v *verdict, all map[string]*subject, broke func(string, string, string, ...any)) {
 	t := h.tenures(v, broke)
 	faults := h.harmful()
