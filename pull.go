@@ -194,31 +194,27 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 	if err != nil {
 		return nil, false, err
 	}
-	var all, refused []*settlement
-	var said []custody.Known
+	var refused []*settlement
 	var wrong error
-	now, err := store.EachLeasedTaken(rep, func(source int, t store.LeasedTaken, bad error) {
+	err = store.EachLeasedTaken(rep, func(source int, t store.LeasedTaken, bad error) {
 		if bad != nil {
 			wrong = p.q.wrongType(p.from[source].Name, bad)
 			return
 		}
-		all = append(all, newSettlement(p.from[source], l, t.Raw, len(all)))
-		said = append(said, custody.Known{Read: t.Read, Record: t.Record, Cancelled: t.Cancelled})
-	})
-	if len(all) == 0 {
-		return nil, false, errors.Join(err, wrong)
-	}
-	if !time.Now().Before(sent.Add(p.term)) { // the reply comes so late that others may have them
-		p.giveBack(l)
-		return nil, true, nil
-	}
-	for i, s := range all {
-		said[i].Now = now
-		if p.refuses(s, said[i]) {
+		s := newSettlement(p.from[source], l, t.Raw, len(ms)+len(refused))
+		k := custody.Known{Now: t.Now, Read: t.Read, Record: t.Record, Cancelled: t.Cancelled}
+		if p.refuses(s, k) {
 			refused = append(refused, s)
 		} else {
 			ms = append(ms, p.q.leased(s.held, l, sent.Add(p.term)))
 		}
+	})
+	if len(ms)+len(refused) == 0 {
+		return nil, false, errors.Join(err, wrong)
+	}
+	if !time.Now().Before(sent.Add(p.term)) { // the reply comes so late that others may have what it brings
+		p.giveBack(l)
+		return nil, true, nil
 	}
 	p.q.settle(ctx, refused)
 	for _, s := range refused {

@@ -92,33 +92,37 @@ func addLease(c *link.Call, from []*Keys, l Lease, bytes int, now time.Time, ser
 // LeasedTaken is one element that AddLease took, with what Redis knows of its id.
 type LeasedTaken struct {
 	Raw       []byte
+	Now       int64  // ms, by the server's clock
 	Read      bool   // it has an id, whose record was read
 	Record    []byte // of its id, if it has one
 	Cancelled bool
 }
 
 // EachLeasedTaken gives what AddLease came to, by the number of the channel: an element, or why the channel could not
-// be read. now is the server's clock in ms.
-func EachLeasedTaken(rep link.Reply, give func(source int, t LeasedTaken, err error)) (now int64, err error) {
+// be read.
+func EachLeasedTaken(rep link.Reply, give func(source int, t LeasedTaken, err error)) error {
 	vs, err := redis.Values(rep.Value, rep.Err)
 	if err != nil || len(vs) == 0 {
-		return 0, err
+		return err
 	}
-	now, _ = redis.Int64(vs[0], nil)
-	for i := 1; i+2 < len(vs); i += 3 {
+	now, _ := redis.Int64(vs[0], nil)
+	for i := 1; i+1 < len(vs); i += 2 {
 		n, _ := redis.Int(vs[i], nil)
 		raw, _ := vs[i+1].([]byte)
-		said, _ := vs[i+2].([]byte)
-		switch {
-		case n > 0 && len(said) > 0:
-			give(n-1, LeasedTaken{raw, true, said[1:], said[0] == '1'}, nil)
-		case n > 0:
-			give(n-1, LeasedTaken{Raw: raw}, nil)
-		case n < 0:
+		if n < 0 {
 			give(-n-1, LeasedTaken{}, redis.Error(raw))
+			continue
 		}
+		t := LeasedTaken{Raw: raw, Now: now}
+		if i+2 < len(vs) {
+			if said, is := vs[i+2].([]byte); is && len(said) > 0 {
+				t.Read, t.Record, t.Cancelled = true, said[1:], said[0] == '1'
+				i++
+			}
+		}
+		give(n-1, t, nil)
 	}
-	return now, nil
+	return nil
 }
 
 // AddExtend puts the end of a lease to d from now, unless it is later already; ExtendReply reads it. It may be sent

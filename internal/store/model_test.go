@@ -674,7 +674,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				c := from[i]
 				c.ends[l.Name] = end{in: 2}
 				for _, e := range slices.Backward(m.doing[c.k.LeaseList(l.Name)]) {
-					want = append(want, one(i+1), []byte(e), []byte{})
+					want = append(want, one(i+1), []byte(e))
 				}
 			}
 			ks := make([]*Keys, len(from))

@@ -7,14 +7,14 @@
 --      keeper, ids, running, cancelled
 -- ARGV 1 name of the lease  2 its ms  3 bytes after which it stops  4 ms within which a keeper looks by itself
 --      5 holder of what it takes  6 ms since 1970 by the puller's clock  7.. n serials
--- reply: now in ms; then channel (from 1), element, and what is known of its id in turns, what was taken first first:
---      empty where nothing is, else 1 if the message is cancelled and 0 if not, and the record of its id if it has one.
---      A channel that could not be read gives minus its number, the error's text, and nothing.
+-- reply: now in ms; then channel (from 1) and element in turns, what was taken first first. After an element with an id
+--      comes a text of what is known of that: 1 if the message is cancelled and 0 if not, and the id's record if it has
+--      one. A channel that could not be read gives minus its number and the error's text.
 redis.pcall('ZREM', KEYS[1], '') -- where that key is not shunt's the other channels are read all the same
 local past, now = clock() -- the last and the next whole ms: what has expired by past has
 local to, budget = now + tonumber(ARGV[2]), tonumber(ARGV[3])
 local out, per, fixed = {past}, 10, 6
-local function say(c, text, id) out[#out + 1], out[#out + 2], out[#out + 3] = c, text, id end
+local function say(c, text) out[#out + 1], out[#out + 2] = c, text end
 
 -- failed is the first error among some replies, or nil.
 local function failed(replies)
@@ -24,13 +24,12 @@ local function failed(replies)
   return nil
 end
 
--- knows gives what is known of the id of each element, and notes who has its message. An index that cannot be read
--- holds up none.
+-- knows gives what is known of the ids of those elements that have one, by their places, and notes who has their
+-- messages. An index that cannot be read holds up none.
 local function knows(es, ids, running, cancelled)
   local known, named, places, marks = {}, {}, {}, {}
   for i, e in ipairs(es) do
-    local id = idOf(e)
-    known[i] = ''
+    local id = string.byte(e, 21) ~= 0 and idOf(e) -- most have no field at all
     if id then named[#named + 1], places[#places + 1] = id, i end
   end
   if #named == 0 then return known end
@@ -54,7 +53,10 @@ end
 -- took says what the lease has of a channel, what was taken first first.
 local function took(c, es, ids, running, cancelled)
   local known = knows(es, ids, running, cancelled)
-  for i, e in ipairs(es) do say(c, e, known[i]) end
+  for i, e in ipairs(es) do
+    say(c, e)
+    if known[i] then out[#out + 1] = known[i] end
+  end
 end
 
 -- tell has the keeper know of the lease, unless another one ends before it, or the keeper looks by itself in time.
@@ -116,7 +118,7 @@ if redis.call('EXISTS', unpack(lists)) > 0 then
 end
 for c = 1, #lists do
   local bad, some = take(c, unpack(KEYS, per * c - 8, per * c))
-  if bad then say(-c, bad, '') end
+  if bad then say(-c, bad) end
   if some then break end
 end
 return out
