@@ -129,7 +129,9 @@ func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)
 		case e.Serial == "":
 		case e.Op == pulled:
 			t.pulled[e.ID], ids[e.Serial] = true, e.ID
-			if at, was := acked[e.Serial]; was && !h.lossy {
+			// A puller that was frozen may say what it had pulled when others had it, and acked it, after its lease.
+			at, was := acked[e.Serial]
+			if late := e.At.After(e.Due) && !at.Before(e.Due); was && !late && !h.lossy {
 				broke(
 					"I19 handed out again",
 					e.ID,

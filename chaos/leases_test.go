@@ -51,6 +51,12 @@ func TestLeases(t *testing.T) {
 			acked("p2", 2130, 2)), []string{"I9 early"}},
 		"again after its ack": {slices.Concat(first, acked("p1", 2050, 1), []entry{pull("p2", 3030, 9000, 2)}),
 			[]string{"I19 handed out again"}},
+		"said after its lease, and acked by another since": {slices.Concat(first[:2], struck,
+			[]entry{pull("p2", 3030, 9000, 2)}, handled("p2", 3040, 2), acked("p2", 3060, 2),
+			[]entry{pull("p1", 8000, 3000, 1)}), nil},
+		"said after its lease, and acked before": {slices.Concat(first[:2], struck,
+			[]entry{pull("p2", 2500, 9000, 1)}, handled("p2", 2600, 1), acked("p2", 2700, 1),
+			[]entry{pull("p1", 8000, 3000, 1)}), []string{"I19 handed out again"}},
 		"lost too soon": {slices.Concat(enqueued, []entry{pull("p1", 2020, 9000, 1)}, handled("p1", 2030, 1),
 			late("p1", 2060), acked("p1", 2070, 1)), []string{"I20 lost too soon"}},
 	} {

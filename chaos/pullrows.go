@@ -170,7 +170,7 @@ func pullFreezes(w *world, r *rand.Rand, long bool) {
 		w.until(
 			5*time.Second,
 			"the thawed puller hears that its lease is lost",
-			func() bool { return w.told(x.Name, "late-verdict") > 0 },
+			func() bool { return w.told(x.Name, answered+"\t"+fail) > 0 }, // by a receipt no Event tells of it
 		)
 	}
 }
