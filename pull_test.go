@@ -269,9 +269,9 @@ func TestPullRefusesInVain(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, s.URL())
 		s.Do("SET", store.KeysOf(b.name).Dead, "no sorted set")
-		b.must(b.one(0, ID("late"), Deadline(time.Now().Add(time.Millisecond))))
+		b.must(b.one(0, ID("late"), Deadline(time.Now().Add(200*time.Millisecond))))
 		b.must(b.one(1))
-		b.passes(s, 10*time.Millisecond)
+		b.passes(s, 210*time.Millisecond)
 		if ms := b.pull(1, PullOptions{Max: 10, Lease: time.Minute}); string(ms[0].Payload) != "1" {
 			t.Errorf("pulled is %q", ms[0].Payload)
 		}
@@ -296,12 +296,12 @@ func TestPullByID(t *testing.T) {
 		b.must(b.one(0, ID("cancelled")))
 		b.must(b.one(1, ID("expired"), Expire(time.Millisecond)))
 		b.must(b.one(2, Expire(time.Millisecond)))
-		b.must(b.one(3, Deadline(time.Now().Add(20*time.Millisecond))))
+		b.must(b.one(3, Deadline(time.Now().Add(200*time.Millisecond))))
 		b.must(b.one(4, ID("a"), Retain(time.Hour)))
 		b.must(b.one(5, ID("b"), Expire(time.Hour)))
 		_, err := b.Cancel(ctx, ByID(b.name, "cancelled"))
 		b.must(err)
-		b.passes(s, 30*time.Millisecond)
+		b.passes(s, 210*time.Millisecond)
 		ms := b.pull(2, PullOptions{Max: 10, Lease: time.Minute})
 		if ms[0].ID != "a" || ms[1].ID != "b" {
 			t.Errorf("pulled are %q and %q", ms[0].ID, ms[1].ID)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/crowd"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
@@ -43,14 +44,16 @@ type Sender struct {
 	timeout time.Duration // of an enqueue whose context has no deadline
 
 	ledger receiptLedger
-
-	mu     sync.RWMutex
-	groups map[*store.Keys]*group
+	crowd  crowd.Crowd[outgoing]
 }
 
 // New makes a Sender. timeout bounds each enqueue whose context has no deadline.
 func New(router *link.Router, asker store.Asker, timeout time.Duration) *Sender {
-	return &Sender{router: router, asker: asker, timeout: timeout, groups: make(map[*store.Keys]*group)}
+	s := &Sender{router: router, asker: asker, timeout: timeout}
+	s.crowd = crowd.Crowd[outgoing]{Base: context.Background(), Timeout: timeout, Most: chunkTracked, Bytes: chunkBytes,
+		Size: func(o *outgoing) int { return len(o.raw) }, Send: s.sendAll,
+		Go: func(f func()) error { go f(); return nil }}
+	return s
 }
 
 // Send brings one message into its channel, and returns when it is due if that is later.

@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -13,22 +14,45 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// sendTracked brings one message with an id or an expiry into its channel, with others where several come at once.
-func (s *Sender) sendTracked(ctx context.Context, m Message) (time.Time, Refused, error) {
-	raw := m.Element.Encode()
-	if m.Due.Later() || m.Element.Extra.ID == "" {
-		return s.alone(ctx, m, raw)
-	}
-	refused, err := s.groupOf(m.Keys).send(ctx, m, raw)
-	return time.Time{}, refused, err
+// outgoing is a message with an id, on its way with others.
+type outgoing struct {
+	element element.Element
+	raw     []byte
+	refused Refused
+	err     error
 }
 
-func (s *Sender) alone(ctx context.Context, m Message, raw []byte) (due time.Time, refused Refused, err error) {
-	due, all, err := s.pushTracked(ctx, m.Keys, m.Due, []*element.Element{&m.Element}, [][]byte{raw})
-	if err == nil {
-		refused = all[0]
+var errBehind = errors.New("others are enqueued before it")
+
+// sendTracked brings one message with an id or an expiry into its channel, with others where several come at once.
+func (s *Sender) sendTracked(ctx context.Context, m Message) (due time.Time, refused Refused, err error) {
+	raw := m.Element.Encode()
+	if m.Due.Later() || m.Element.Extra.ID == "" {
+		due, all, err := s.pushTracked(ctx, m.Keys, m.Due, []*element.Element{&m.Element}, [][]byte{raw})
+		if err == nil {
+			refused = all[0]
+		}
+		return due, refused, err
 	}
-	return due, refused, err
+	o, err := s.crowd.Join(ctx, m.Keys, outgoing{element: m.Element, raw: raw})
+	if link.Classify(err) == link.NotExecuted {
+		return due, refused, late(errors.Unwrap(err), errBehind)
+	}
+	return due, o.refused, cmp.Or(err, o.err)
+}
+
+// sendAll brings messages with ids, all due now, into a channel by one script.
+func (s *Sender) sendAll(ctx context.Context, k *store.Keys, some []*outgoing) {
+	es, raws := make([]*element.Element, len(some)), make([][]byte, len(some))
+	for i, o := range some {
+		es[i], raws[i] = &o.element, o.raw
+	}
+	_, refused, err := s.pushTracked(ctx, k, store.Due{}, es, raws)
+	for i, o := range some {
+		if o.err = err; err == nil {
+			o.refused = refused[i]
+		}
+	}
 }
 
 // pushTracked brings messages with an id or an expiry into a channel, all that are not refused in one step. Where the

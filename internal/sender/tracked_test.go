@@ -228,27 +228,26 @@ func TestGroupDuplicates(t *testing.T) {
 	}
 }
 
-// occupied is a group of which all scripts seem to be under way, until release.
-func (b *bench) occupied() (g *group, release func()) {
-	g = b.groupOf(b.keys)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.underWay = scriptsAtOnce
-	return g, func() {
-		for range scriptsAtOnce {
-			g.next()
-		}
-	}
-}
-
-// waiting returns when so many messages wait.
-func (b *bench) waiting(g *group, n int) {
+// occupied has all enqueues by id wait for others, until release: two are under way, which are ended by it.
+func (b *bench) occupied() (release func()) {
 	b.t.Helper()
-	redistest.Until(b.t, 5*time.Second, fmt.Sprintf("%d messages wait", n), func() bool {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return len(g.waiting) == n
-	})
+	send, begun, hold := b.crowd.Send, make(chan struct{}, 100), make(chan struct{})
+	b.crowd.Send = func(ctx context.Context, k *store.Keys, some []*outgoing) {
+		begun <- struct{}{}
+		<-hold
+		send(ctx, k, some)
+	}
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() {
+			m := b.message("", fmt.Sprint("first", i), 0, store.Due{})
+			if _, _, err := b.Send(context.Background(), m); err != nil {
+				b.t.Error(err)
+			}
+		})
+		<-begun
+	}
+	return func() { close(hold); wg.Wait() }
 }
 
 // An enqueue that waits for others leaves when its context or the Sender's timeout ends, and is not enqueued then.
@@ -256,7 +255,7 @@ func TestGroupLeave(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	b := newBench(t, s.Addr(), 3*time.Second)
-	g, release := b.occupied()
+	release := b.occupied()
 	ctx, cancel := context.WithCancel(context.Background())
 	errs := make(chan error, 10)
 	send := func(ctx context.Context, i int) {
@@ -266,7 +265,6 @@ func TestGroupLeave(t *testing.T) {
 	for i := range cap(errs) / 2 {
 		go send(ctx, i)
 	}
-	b.waiting(g, cap(errs)/2)
 	for i := range cap(errs) / 2 {
 		go send(context.Background(), cap(errs)/2+i) // which leaves with the Sender's timeout
 	}
@@ -286,7 +284,7 @@ func TestGroupLeave(t *testing.T) {
 	}
 }
 
-// One script carries at most 100 messages and 1 MB; what is larger goes alone, and nothing overtakes it.
+// One script carries at most 1 MB; what is larger goes alone.
 func TestGroupBounds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -308,7 +306,7 @@ func TestGroupBounds(t *testing.T) {
 		}
 		return false
 	}, 0, redistest.Pass)
-	g, release := b.occupied()
+	release := b.occupied()
 	var wg sync.WaitGroup
 	put := func(i, size int) {
 		wg.Go(func() {
@@ -317,7 +315,6 @@ func TestGroupBounds(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		b.waiting(g, i+1)
 	}
 	put(0, 2*chunkBytes)
 	for i := range n {
@@ -325,8 +322,6 @@ func TestGroupBounds(t *testing.T) {
 	}
 	release()
 	wg.Wait()
-	mu.Lock()
-	defer mu.Unlock()
 	alone, together := 0, 0
 	for _, sum := range sizes {
 		switch {

@@ -1,0 +1,183 @@
+package crowd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+type call struct{ n, size, answer int }
+
+// sent are the calls of a Crowd whose sendings each take a second, as they went.
+type sent struct {
+	*Crowd[call]
+	mu   sync.Mutex
+	sent [][]int
+}
+
+func newSent(wait time.Duration) *sent {
+	s := new(sent)
+	s.Crowd = &Crowd[call]{Base: context.Background(), Timeout: time.Minute, Most: 8, Bytes: 100,
+		Size: func(c *call) int { return c.size },
+		Go:   func(f func()) error { go f(); return nil },
+		Send: func(ctx context.Context, _ *store.Keys, calls []*call) {
+			var some []int
+			for _, c := range calls {
+				c.answer, some = 2*c.n, append(some, c.n)
+			}
+			s.mu.Lock()
+			s.sent = append(s.sent, some)
+			s.mu.Unlock()
+			link.Sleep(ctx, wait)
+		}}
+	return s
+}
+
+// A call that comes alone goes at once. What comes while two are under way goes together, in order and so many at most.
+// Who leaves before goes not, and who leaves meanwhile is not waited for.
+func TestJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSent(time.Second)
+		k := store.KeysOf("c")
+		ctx, cancel := context.WithCancel(context.Background())
+		early, leave := context.WithCancel(ctx)
+		late, leaveLate := context.WithTimeout(ctx, 1500*time.Millisecond)
+		defer leaveLate()
+		var all sync.WaitGroup
+		join := func(of context.Context, k *store.Keys, n int, want link.Class) {
+			all.Go(func() {
+				c, err := s.Join(of, k, call{n: n})
+				if link.Classify(err) != want || err == nil && c.answer != 2*n || err != nil && c != (call{}) {
+					t.Errorf("%d: %+v, %v", n, c, err)
+				}
+			})
+			synctest.Wait()
+		}
+		join(ctx, k, 0, link.Done)
+		join(ctx, k, 1, link.Done)
+		join(ctx, store.KeysOf("other"), 100, link.Done)
+		for n := 2; n < 22; n++ {
+			switch n {
+			case 3, 8:
+				join(early, k, n, link.NotExecuted)
+			case 4:
+				join(late, k, n, link.Unknown)
+			default:
+				join(ctx, k, n, link.Done)
+			}
+		}
+		leave()
+		synctest.Wait()
+		all.Wait()
+		synctest.Wait()
+		cancel()
+		slices.SortFunc(s.sent, func(a, b []int) int { return a[0] - b[0] })
+		want := [][]int{{0}, {1}, {2, 4, 5, 6, 7, 9, 10, 11}, {12, 13, 14, 15, 16, 17, 18, 19}, {20, 21}, {100}}
+		if !slices.EqualFunc(s.sent, want, slices.Equal) {
+			t.Errorf("sent as %v", s.sent)
+		}
+		s.Crowd.mu.Lock()
+		defer s.Crowd.mu.Unlock()
+		if len(s.of) != 0 {
+			t.Errorf("%d channels are remembered", len(s.of))
+		}
+	})
+}
+
+// A call without a deadline leaves with the timeout, also from behind sendings that do not end.
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSent(time.Hour)
+		k := store.KeysOf("c")
+		ctx, cancel := context.WithCancel(context.Background())
+		var all sync.WaitGroup
+		for n := range 2 {
+			all.Go(func() { _, _ = s.Join(ctx, k, call{n: n}) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		_, err := s.Join(context.Background(), k, call{n: 2})
+		if took := time.Since(began); link.Classify(err) != link.NotExecuted || took != time.Minute ||
+			!errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v after %v", err, took)
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+// Who waits when the Crowd's user is closed is answered.
+func TestGoRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSent(time.Second)
+		k := store.KeysOf("c")
+		s.Go = func(func()) error { return link.ErrClosed }
+		var all sync.WaitGroup
+		var alone, refused int
+		for n := range 20 {
+			all.Go(func() {
+				_, err := s.Join(context.Background(), k, call{n: n})
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				switch {
+				case err == nil:
+					alone++
+				case errors.Is(err, link.ErrClosed) && link.Classify(err) == link.NotExecuted:
+					refused++
+				default:
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		if alone != 2 || refused != 18 || len(s.of) != 0 {
+			t.Errorf("%d went, %d were refused, %d channels are remembered", alone, refused, len(s.of))
+		}
+	})
+}
+
+// Those that go together are no larger than they may be, and none overtakes another.
+func TestBounds(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		sizes := rapid.SliceOfN(rapid.IntRange(0, 150), 2, 60).Draw(r, "sizes")
+		synctest.Test(t, func(t *testing.T) {
+			s := newSent(time.Second)
+			k := store.KeysOf("c")
+			var all sync.WaitGroup
+			for n, size := range sizes {
+				all.Go(func() {
+					if _, err := s.Join(context.Background(), k, call{n: n, size: size}); err != nil {
+						t.Error(err)
+					}
+				})
+				synctest.Wait()
+			}
+			all.Wait()
+			slices.SortFunc(s.sent, func(a, b []int) int { return a[0] - b[0] }) // two go at the same time
+			var order []int
+			for _, some := range s.sent {
+				sum := 0
+				for _, n := range some {
+					sum += sizes[n]
+				}
+				if len(some) > s.Most || len(some) > 1 && sum > s.Bytes {
+					t.Errorf("%v together have %d bytes", some, sum)
+				}
+				order = append(order, some...)
+			}
+			if len(order) != len(sizes) || !slices.IsSorted(order) {
+				t.Errorf("sent as %v", s.sent)
+			}
+		})
+	})
+}
