@@ -23,8 +23,9 @@ type Crowd[T any] struct {
 	Bytes   int             // the size of those that go together, unless one alone is larger
 	// Send does what some calls ask for, and notes in each what came of it. Of one that comes alone ctx is its own.
 	Send func(ctx context.Context, k *store.Keys, calls []*T)
-	// Go runs a goroutine that sends for several. Its error is why it does not.
-	Go func(func()) error
+	// Begin and End count a goroutine that sends for several; nil: nobody counts it. Begin's error is why there is none.
+	Begin func() error
+	End   func()
 
 	mu      sync.Mutex
 	of      map[*store.Keys]*gathering[T] // while something is under way
@@ -139,25 +140,22 @@ func (c *Crowd[T]) answered(m *member[T]) (T, error) {
 func (c *Crowd[T]) next(k *store.Keys, g *gathering[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
-		some := c.pick(g)
-		if len(some) == 0 {
-			if g.underWay--; g.underWay == 0 { // who still waits there is about to leave
-				delete(c.of, k)
-			}
-			return
-		}
-		err := c.Go(func() {
-			defer c.next(k, g)
-			c.send(k, some)
-		})
+	some := c.pick(g)
+	for len(some) > 0 && c.Begin != nil {
+		err := c.Begin()
 		if err == nil {
-			return
+			break
 		}
 		for _, m := range some {
 			m.err = &link.Error{Class: link.NotExecuted, Err: err}
 			m.done <- struct{}{}
 		}
+		some = c.pick(g)
+	}
+	if len(some) > 0 {
+		go c.send(k, g, some)
+	} else if g.underWay--; g.underWay == 0 { // who still waits there is about to leave
+		delete(c.of, k)
 	}
 }
 
@@ -182,16 +180,22 @@ func (c *Crowd[T]) pick(g *gathering[T]) (some []*member[T]) {
 }
 
 // send sends some calls, which have as long as the most patient of them: the others leave by themselves.
-func (c *Crowd[T]) send(k *store.Keys, some []*member[T]) {
-	calls := make([]*T, len(some))
+func (c *Crowd[T]) send(k *store.Keys, g *gathering[T], some []*member[T]) {
+	calls, limit := make([]*T, len(some)), some[0].limit
 	for i, m := range some {
 		calls[i] = &m.call
+		if m.limit.After(limit) {
+			limit = m.limit
+		}
 	}
-	limit := slices.MaxFunc(some, func(a, b *member[T]) int { return a.limit.Compare(b.limit) }).limit
 	ctx, cancel := context.WithDeadline(c.Base, limit)
-	defer cancel()
 	c.Send(ctx, k, calls)
+	cancel()
 	for _, m := range some {
 		m.done <- struct{}{}
+	}
+	c.next(k, g)
+	if c.End != nil {
+		c.End()
 	}
 }

@@ -28,7 +28,6 @@ func newSent(wait time.Duration) *sent {
 	s := new(sent)
 	s.Crowd = &Crowd[call]{Base: context.Background(), Timeout: time.Minute, Most: 8, Bytes: 100,
 		Size: func(c *call) int { return c.size },
-		Go:   func(f func()) error { go f(); return nil },
 		Send: func(ctx context.Context, _ *store.Keys, calls []*call) {
 			var some []int
 			for _, c := range calls {
@@ -116,11 +115,11 @@ func TestTimeout(t *testing.T) {
 }
 
 // Who waits when the Crowd's user is closed is answered.
-func TestGoRefuses(t *testing.T) {
+func TestBeginRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSent(time.Second)
 		k := store.KeysOf("c")
-		s.Go = func(func()) error { return link.ErrClosed }
+		s.Begin = func() error { return link.ErrClosed }
 		var all sync.WaitGroup
 		var alone, refused int
 		for n := range 20 {

@@ -51,15 +51,14 @@ type Sender struct {
 func New(router *link.Router, asker store.Asker, timeout time.Duration) *Sender {
 	s := &Sender{router: router, asker: asker, timeout: timeout}
 	s.crowd = crowd.Crowd[outgoing]{Base: context.Background(), Timeout: timeout, Most: chunkTracked, Bytes: chunkBytes,
-		Size: func(o *outgoing) int { return len(o.raw) }, Send: s.sendAll,
-		Go: func(f func()) error { go f(); return nil }}
+		Size: func(o *outgoing) int { return len(o.raw) }, Send: s.sendAll}
 	return s
 }
 
 // Send brings one message into its channel, and returns when it is due if that is later.
 func (s *Sender) Send(ctx context.Context, m *Message) (due time.Time, refused Refused, err error) {
 	if m.Tracked() {
-		return s.sendTracked(ctx, *m)
+		return s.sendTracked(ctx, m)
 	}
 	raws := [1][]byte{m.Element.Encode()}
 	due, err = s.push(ctx, m.Keys, m.Due, raws[:])

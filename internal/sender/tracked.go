@@ -16,7 +16,7 @@ import (
 
 // outgoing is a message with an id, on its way with others.
 type outgoing struct {
-	element element.Element
+	element element.Element // not a pointer: so an enqueue has no Message on the heap
 	raw     []byte
 	refused Refused
 	err     error
@@ -25,20 +25,24 @@ type outgoing struct {
 var errBehind = errors.New("others are enqueued before it")
 
 // sendTracked brings one message with an id or an expiry into its channel, with others where several come at once.
-func (s *Sender) sendTracked(ctx context.Context, m Message) (due time.Time, refused Refused, err error) {
+func (s *Sender) sendTracked(ctx context.Context, m *Message) (due time.Time, refused Refused, err error) {
 	raw := m.Element.Encode()
 	if m.Due.Later() || m.Element.Extra.ID == "" {
-		due, all, err := s.pushTracked(ctx, m.Keys, m.Due, []*element.Element{&m.Element}, [][]byte{raw})
-		if err == nil {
-			refused = all[0]
-		}
-		return due, refused, err
+		return s.alone(ctx, *m, raw)
 	}
 	o, err := s.crowd.Join(ctx, m.Keys, outgoing{element: m.Element, raw: raw})
 	if link.Classify(err) == link.NotExecuted {
 		return due, refused, late(errors.Unwrap(err), errBehind)
 	}
 	return due, o.refused, cmp.Or(err, o.err)
+}
+
+func (s *Sender) alone(ctx context.Context, m Message, raw []byte) (due time.Time, refused Refused, err error) {
+	due, all, err := s.pushTracked(ctx, m.Keys, m.Due, []*element.Element{&m.Element}, [][]byte{raw})
+	if err == nil {
+		refused = all[0]
+	}
+	return due, refused, err
 }
 
 // sendAll brings messages with ids, all due now, into a channel by one script.
