@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -172,7 +173,8 @@ func (m *Leased) Ack(ctx context.Context) error {
 	case m.Result != nil && m.ID == "":
 		return m.Receipt.failed("ack", errNoResult)
 	}
-	return m.settle(ctx, "ack", custody.Keep(m.Result, m.then))
+	// A copy, for a verdict that goes with others may be sent again after the caller has left.
+	return m.settle(ctx, "ack", custody.Keep(slices.Clone(m.Result), m.then))
 }
 
 // Fail settles the message as a handler does that returns why. It is tried again after Queue.Backoff, or as RetryAfter
@@ -215,7 +217,7 @@ func (m *Leased) Then(ctx context.Context, ms ...IMessage) error {
 // settle sends one verdict.
 func (m *Leased) settle(ctx context.Context, what string, v *custody.Verdict) error {
 	s := &settlement{held: m.held, lease: m.lease, verdict: v, place: -1}
-	if m.q.settle(ctx, []*settlement{s}); s.err != nil {
+	if m.q.settleOne(ctx, s); s.err != nil {
 		return m.Receipt.failed(what, s.err)
 	}
 	return nil

@@ -187,34 +187,23 @@ func (p *pull) bringDue(ctx context.Context) (some bool) {
 
 // take takes once, from the first channel that has something. dropped: something was taken, and settled.
 func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error) {
-	l := store.NewLease(p.term, boundOf(0, p.q.conf.MaxAttempts))
 	ctx, cancel := context.WithTimeout(ctx, p.q.conf.EnqueueTimeout)
 	defer cancel()
-	rep, sent, err := p.send(ctx, l)
-	if err != nil {
+	h, err := p.haul(ctx)
+	if len(h.all) == 0 {
 		return nil, false, err
 	}
+	if !time.Now().Before(h.sent.Add(p.term)) { // the reply comes so late that others may have what it brings
+		p.giveBack(h.lease)
+		return nil, true, nil
+	}
 	var refused []*settlement
-	var wrong error
-	err = store.EachLeasedTaken(rep, func(source int, t store.LeasedTaken, bad error) {
-		if bad != nil {
-			wrong = p.q.wrongType(p.from[source].Name, bad)
-			return
-		}
-		s := newSettlement(p.from[source], l, t.Raw, len(ms)+len(refused))
-		k := custody.Known{Now: t.Now, Read: t.Read, Record: t.Record, Cancelled: t.Cancelled}
-		if p.refuses(s, k) {
+	for i, s := range h.all {
+		if p.refuses(s, h.said[i]) {
 			refused = append(refused, s)
 		} else {
-			ms = append(ms, p.q.leased(s.held, l, sent.Add(p.term)))
+			ms = append(ms, p.q.leased(s.held, h.lease, h.sent.Add(p.term)))
 		}
-	})
-	if len(ms)+len(refused) == 0 {
-		return nil, false, errors.Join(err, wrong)
-	}
-	if !time.Now().Before(sent.Add(p.term)) { // the reply comes so late that others may have what it brings
-		p.giveBack(l)
-		return nil, true, nil
 	}
 	p.q.settle(ctx, refused)
 	for _, s := range refused {
@@ -236,59 +225,4 @@ func (p *pull) refuses(s *settlement, k custody.Known) bool {
 		s.verdict = h.Admit(k, p.q.conf.MaxSize)
 	}
 	return s.verdict != nil
-}
-
-// send asks for messages under a lease until the answer is known, and says when it last did. Where it gives up, nothing
-// stays taken.
-func (p *pull) send(ctx context.Context, l store.Lease) (rep link.Reply, sent time.Time, err error) {
-	again := link.Resend{}
-	for {
-		c := link.NewCall()
-		store.AddLease(c, p.from, l, p.max, p.q.conf.PrefetchBytes)
-		sent = time.Now()
-		err := p.station.server.Data.Run(ctx, c)
-		unknown := link.Classify(err) == link.Unknown
-		err = again.Failed(err)
-		switch {
-		case err == nil:
-			return c.Replies[0], sent, nil
-		case unknown && ctx.Err() == nil:
-			again.Pause(ctx, 0)
-			continue
-		case again.InDoubt():
-			p.giveBack(l)
-		}
-		return rep, sent, err
-	}
-}
-
-// giveBack releases what a lease holds, on a goroutine of its own: nobody has seen its messages. It goes on until Redis
-// has answered, or the lease is over.
-func (p *pull) giveBack(l store.Lease) {
-	p.q.waits.Add(1) // the pull is counted there, so Close still waits
-	go func() {
-		defer p.q.waits.Done()
-		ctx, cancel := context.WithTimeout(p.q.life, max(l.Length, p.q.conf.ReplyTimeout))
-		defer cancel()
-		for again := (link.Resend{}); ctx.Err() == nil; again.Pause(ctx, 0) {
-			c := link.NewCall()
-			for _, k := range p.from {
-				store.AddGiveBack(c, k, l.Name)
-			}
-			err := p.station.server.Data.Run(ctx, c)
-			if c.Answered && !waits(err) {
-				p.gaveBack(c.Replies)
-				return
-			}
-		}
-	}()
-}
-
-// gaveBack reports what was released.
-func (p *pull) gaveBack(replies []link.Reply) {
-	for i, k := range p.from {
-		if n, _ := store.GiveBackReply(replies[store.GiveBackCommands*(i+1)-1]); n > 0 {
-			p.q.events.Emit(event.Event{Kind: event.Released, Channel: k.Name, N: n})
-		}
-	}
 }

@@ -84,6 +84,22 @@ func receiptErrors(what string, rs []Receipt, errs []error) error {
 	return errors.Join(all...)
 }
 
+// settleOne is settle for one verdict. One that ends its message goes with others of its channel, where several come at
+// once.
+func (q *Queue) settleOne(ctx context.Context, s *settlement) {
+	if !s.verdict.Shares(s.held.Held) {
+		q.settle(ctx, []*settlement{s})
+		return
+	}
+	shared, err := q.stationOf(s.held.Keys).acks.Join(ctx, s.held.Keys, *s)
+	if err == nil {
+		*s = shared
+		return
+	}
+	s.inDoubt = link.Classify(err) == link.Unknown
+	s.end(q, err)
+}
+
 // settle sends verdicts until each has an answer, or ctx ends; without a deadline of ctx that takes EnqueueTimeout at
 // most. Each gets its error.
 func (q *Queue) settle(ctx context.Context, ss []*settlement) {
@@ -92,6 +108,14 @@ func (q *Queue) settle(ctx context.Context, ss []*settlement) {
 	}
 	ctx, cancel := q.bounded(ctx)
 	defer cancel()
+	left, err := q.sendVerdicts(ctx, ss)
+	for _, s := range left {
+		s.end(q, err)
+	}
+}
+
+// sendVerdicts gives those that have no answer when ctx ends, or when waiting does not help, and why.
+func (q *Queue) sendVerdicts(ctx context.Context, ss []*settlement) (left []*settlement, err error) {
 	server := q.router.For(ss[0].held.Keys.Name)
 	for again := (link.Resend{}); ; again.Pause(ctx, 0) {
 		c := link.NewCall()
@@ -104,16 +128,18 @@ func (q *Queue) settle(ctx context.Context, ss []*settlement) {
 				p.answered(q, link.Reply{Err: err})
 			}
 		}
-		left := slices.DeleteFunc(slices.Clone(ss), func(s *settlement) bool { return s.over })
-		if len(left) > 0 && ctx.Err() == nil && server.Hopeless() == nil && !errors.Is(err, link.ErrClosed) {
-			continue
+		left = slices.DeleteFunc(slices.Clone(ss), func(s *settlement) bool { return s.over })
+		if len(left) == 0 || ctx.Err() != nil || server.Hopeless() != nil || errors.Is(err, link.ErrClosed) {
+			return left, err
 		}
-		for _, s := range left {
-			s.end(q, err)
-		}
-		return
 	}
 }
+
+// What one script settles at most, for it holds up everyone.
+const (
+	settledTogether = 128
+	settledBytes    = 256 << 10 // of elements and results, or some more
+)
 
 // part is some verdicts that one command makes true.
 type part struct {
@@ -140,49 +166,59 @@ func (q *Queue) verdicts(c *link.Call, ss []*settlement) (parts []part) {
 		}
 		of[s.held.List] = append(of[s.held.List], s)
 	}
+	ids, names := make(map[*store.Keys][]*settlement), make(map[*store.Keys][]string)
 	for _, l := range leases {
-		parts = append(parts, q.verdictsOf(c, of[l.keys.LeaseList(l.name)])...)
+		some, byID := q.verdictsOf(c, of[l.keys.LeaseList(l.name)])
+		parts = append(parts, some...)
+		ids[l.keys], names[l.keys] = append(ids[l.keys], byID...), append(names[l.keys], l.name)
 	}
-	for _, l := range leases {
-		store.AddUnlease(c, l.keys, l.name)
+	for k, left := range ids {
+		for len(left) > 0 {
+			n, bytes := 0, 0
+			for n < len(left) && n < settledTogether && (n == 0 || bytes < settledBytes) {
+				bytes += len(left[n].held.Raw) + len(left[n].verdict.Result)
+				n++
+			}
+			some := left[:n]
+			left = left[n:]
+			store.AddSettleEach(c, k, &q.conf.Bounds, n, func(i int) (store.Key, store.Held, *store.Verdict) {
+				return some[i].held.List, some[i].held.Held, &some[i].verdict.Verdict
+			})
+			parts = append(parts, part{of: some, each: true})
+		}
+	}
+	for k, some := range names {
+		store.AddUnlease(c, k, some...)
 	}
 	return parts
 }
 
-// verdictsOf is verdicts for the messages of one lease.
-func (q *Queue) verdictsOf(c *link.Call, ss []*settlement) (parts []part) {
+// verdictsOf is verdicts for the messages of one lease. Those with an id that end here are left to the caller.
+func (q *Queue) verdictsOf(c *link.Call, ss []*settlement) (parts []part, byID []*settlement) {
 	slices.SortStableFunc(ss, func(a, b *settlement) int { return cmp.Compare(a.place, b.place) })
-	var plain, ids, others []*settlement
+	var plain, others []*settlement
 	for _, s := range ss {
 		switch shares := s.verdict.Shares(s.held.Held); {
 		case shares && s.held.ID() != "":
-			ids = append(ids, s)
+			byID = append(byID, s)
 		case shares && s.place == len(plain) && !s.inDoubt:
 			plain = append(plain, s)
 		default:
 			others = append(others, s)
 		}
 	}
-	b := &q.conf.Bounds
 	if n := len(plain); n > 2 {
 		store.AddAckFirst(c, plain[0].held.List, plain[0].held.Raw, plain[n-1].held.Raw, n)
 		parts = append(parts, part{of: plain, first: true})
 	} else {
 		others = append(plain, others...)
 	}
-	if len(ids) > 0 {
-		h := ids[0].held
-		store.AddSettle(c, h.Keys, h.List, b, len(ids), func(i int) (store.Held, *store.Verdict) {
-			return ids[i].held.Held, &ids[i].verdict.Verdict
-		})
-		parts = append(parts, part{of: ids, each: true})
-	}
 	for i := range others { // what is released last is taken first
 		s := others[len(others)-1-i]
-		s.held.Leave(c, s.verdict, b)
+		s.held.Leave(c, s.verdict, &q.conf.Bounds)
 		parts = append(parts, part{of: []*settlement{s}})
 	}
-	return parts
+	return parts, byID
 }
 
 // answered takes in the reply to the command.

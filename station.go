@@ -1,7 +1,10 @@
 package shunt
 
 import (
+	"context"
+
 	"github.com/shuntmq/shunt/internal/bell"
+	"github.com/shuntmq/shunt/internal/crowd"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -13,7 +16,12 @@ type station struct {
 	bells  *bell.Tower
 	sight  *sight
 	upkeep *upkeep
+	takes  crowd.Crowd[haul]
+	acks   crowd.Crowd[settlement]
 }
+
+// takesTogether is how many takes go together at most.
+const takesTogether = 32
 
 // stationOf is the station at the server of a channel.
 func (q *Queue) stationOf(k *store.Keys) *station { return q.stationAt(q.router.For(k.Name)) }
@@ -26,6 +34,11 @@ func (q *Queue) stationAt(server *link.Server) *station {
 		s := &sight{q: q, server: server}
 		at = &station{server: server, sight: s, bells: bell.New(server, q.conf.ReplyTimeout, q.bells),
 			upkeep: newUpkeep(q, server, s)}
+		at.takes = crowd.Crowd[haul]{Base: q.ending, Timeout: q.conf.EnqueueTimeout, Most: takesTogether,
+			Send: at.takeOnes, Begin: q.begin, End: q.waits.Done}
+		at.acks = crowd.Crowd[settlement]{Base: q.life, Timeout: q.conf.EnqueueTimeout, Most: settledTogether,
+			Send:  func(ctx context.Context, _ *store.Keys, all []*settlement) { q.settle(ctx, all) },
+			Begin: q.begin, End: q.waits.Done}
 		if q.stations == nil {
 			q.stations = make(map[*link.Server]*station)
 		}

@@ -20,6 +20,7 @@ var pullSteps = []struct {
 	match func(channel string) redistest.Match
 }{
 	{"take under a lease", redistest.ByScript(store.TakeLease)},
+	{"takes under leases of their own", redistest.ByScript(store.LeaseEach)},
 	{"bell", redistest.ByName("BLMOVE", ".prepare")},
 	{"find by receipt", redistest.ByName("LRANGE", ".leased")},
 	{"ack", redistest.ByName("LREM", ".leased")},
@@ -85,6 +86,7 @@ func strikePull(w *world, name string, match func(string) redistest.Match, act r
 				defer again.Store(false)
 				_ = n.enqueue(c+"/expires", planOK, asked{expire: time.Hour})
 				w.together(q, c)
+				w.crowds(q, c)
 				w.gives(q, c)
 			})
 		}
@@ -174,23 +176,44 @@ func (w *world) together(q *shunt.Queue, channel string) {
 	w.enqueue(8, planOK)
 	ms, _ := q.Pull(context.Background(), shunt.PullOptions{Channels: []string{channel}, Max: 8, Lease: time.Minute})
 	p.has(0, ms)
-	var acks []*shunt.Leased
-	for _, m := range ms {
-		id := parseMessage(m.Payload).id
-		e := entry{Op: handle, Phase: invoke, ID: id, Serial: m.Serial, Attempt: m.Attempt}
-		p.log.say(e)
-		e.Phase = ok
-		if parseMessage(m.Payload).plan != planOK {
-			e.Phase = info
-		} else {
-			acks = append(acks, m)
-		}
-		p.log.say(e)
-		if e.Phase == info {
-			p.said(m, "release", m.Release(context.Background()))
-		}
+	p.ackTogether(slices.DeleteFunc(ms, func(m *shunt.Leased) bool { return !p.easy(m) }))
+}
+
+// easy handles a message that only has to be acked, and gives any other back.
+func (p *puller) easy(m *shunt.Leased) bool {
+	of := parseMessage(m.Payload)
+	e := entry{Op: handle, Phase: invoke, ID: of.id, Serial: m.Serial, Attempt: m.Attempt}
+	p.log.say(e)
+	if e.Phase = ok; of.plan != planOK {
+		e.Phase = info
 	}
-	p.ackTogether(acks)
+	p.log.say(e)
+	if e.Phase == info {
+		p.said(m, "release", m.Release(context.Background()))
+	}
+	return e.Phase == ok
+}
+
+// crowds has several pull and ack one message each at the same time.
+func (w *world) crowds(q *shunt.Queue, channel string) {
+	p := &puller{orders: &orders{}, q: q, log: &ledger{by: "cell", file: w.log.file}}
+	w.enqueue(16, planOK)
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			for range 2 {
+				o := shunt.PullOptions{Channels: []string{channel}, Lease: time.Minute}
+				ms, _ := q.Pull(context.Background(), o)
+				p.has(n, ms)
+				for _, m := range ms {
+					if p.easy(m) {
+						p.said(m, "ack", m.Ack(context.Background()))
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // releases pulls and gives back, by the message and by its receipt.

@@ -23,7 +23,7 @@ type Crowd[T any] struct {
 	Bytes   int             // the size of those that go together, unless one alone is larger
 	// Send does what some calls ask for, and notes in each what came of it. Of one that comes alone ctx is its own.
 	Send func(ctx context.Context, k *store.Keys, calls []*T)
-	// Begin and End count a goroutine that sends for several; nil: nobody counts it. Begin's error is why there is none.
+	// Begin and End count a goroutine that sends for several; nil: nobody does. Begin's error is why there is none.
 	Begin func() error
 	End   func()
 

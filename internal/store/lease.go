@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/oklog/ulid/v2"
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
@@ -58,72 +57,6 @@ func written(text string, bits int) (uint64, bool) {
 
 // LeaseList is the list of what a lease holds.
 func (k *Keys) LeaseList(name string) string { return k.Leased + "." + name }
-
-// keeperLooks is within what time a keeper finds a lease that it was not told of.
-const keeperLooks = 7 * time.Second
-
-// AddLease adds the take of up to n elements, or some more than so many bytes, from the first of the channels that has
-// any, and notes who has those with an id. A suspect comes alone. EachLeasedTaken reads it. Sent again it gives what it
-// had taken, and the lease begins anew. A full Redis does not refuse it.
-func AddLease(c *link.Call, from []*Keys, l Lease, n, bytes int) {
-	serials := make([]ulid.ULID, n)
-	now := time.Now()
-	for i := range serials {
-		serials[i] = element.NewSerialAt(now)
-	}
-	addLease(c, from, l, bytes, now, serials)
-}
-
-// addLease is AddLease with the serials for elements that are bare.
-func addLease(c *link.Call, from []*Keys, l Lease, bytes int, now time.Time, serials []ulid.ULID) {
-	args := make([]any, 0, 10*len(from)+6)
-	for _, k := range from {
-		a := &k.arg
-		args = append(args, a.Receivers, a.Prepare, k.Suspect, k.Leased, k.LeaseList(l.Name), a.Delay, k.Keeper,
-			a.IDs, a.Running, a.Cancelled)
-	}
-	c.AddScript(TakeLease, 10*len(from), append(args, l.Name, l.Length.Milliseconds(), bytes,
-		keeperLooks.Milliseconds(), leaseHolder+l.Name, now.UnixMilli())...)
-	for i := range serials {
-		c.AddElements(serials[i][:])
-	}
-}
-
-// LeasedTaken is one element that AddLease took, with what Redis knows of its id.
-type LeasedTaken struct {
-	Raw       []byte
-	Now       int64  // ms, by the server's clock
-	Read      bool   // it has an id, whose record was read
-	Record    []byte // of its id, if it has one
-	Cancelled bool
-}
-
-// EachLeasedTaken gives what AddLease came to, by the number of the channel: an element, or why the channel could not
-// be read.
-func EachLeasedTaken(rep link.Reply, give func(source int, t LeasedTaken, err error)) error {
-	vs, err := redis.Values(rep.Value, rep.Err)
-	if err != nil || len(vs) == 0 {
-		return err
-	}
-	now, _ := redis.Int64(vs[0], nil)
-	for i := 1; i+1 < len(vs); i += 2 {
-		n, _ := redis.Int(vs[i], nil)
-		raw, _ := vs[i+1].([]byte)
-		if n < 0 {
-			give(-n-1, LeasedTaken{}, redis.Error(raw))
-			continue
-		}
-		t := LeasedTaken{Raw: raw, Now: now}
-		if i+2 < len(vs) {
-			if said, is := vs[i+2].([]byte); is && len(said) > 0 {
-				t.Read, t.Record, t.Cancelled = true, said[1:], said[0] == '1'
-				i++
-			}
-		}
-		give(n-1, t, nil)
-	}
-	return nil
-}
 
 // AddExtend puts the end of a lease to d from now, unless it is later already; ExtendReply reads it. It may be sent
 // again. of are the serials of messages of the lease.

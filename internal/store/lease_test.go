@@ -1131,6 +1131,145 @@ func TestLeaseOfIDs(t *testing.T) {
 	})
 }
 
+// leaseEach takes one message for each of several leases. The places are those that have one.
+func (f *fixture) leaseEach(ls ...Lease) (places []int, taken []LeasedTaken, empty bool) {
+	f.Helper()
+	rep := f.run(func(c *link.Call) { AddLeaseEach(c, f.k, ls, 1000) })
+	empty, err := EachLeasedOne(rep, func(place int, t LeasedTaken) {
+		if d := f.now().UnixMilli() - t.Now; d < 0 || d > 5000 {
+			f.Errorf("the take was %d ms ago", d)
+		}
+		t.Raw, t.Record = bytes.Clone(t.Raw), bytes.Clone(t.Record)
+		places, taken = append(places, place), append(taken, t)
+	})
+	f.must(err)
+	return places, taken, empty
+}
+
+// Several leases take one message each, in order, as each by itself would: a bare one gets a header, an id's holder is
+// its lease, and of the ends the first is told. A lease that was given up takes none; with a suspect there nobody does.
+func TestLeaseEach(t *testing.T) {
+	each(t, func(f *fixture) {
+		leases := func(terms ...time.Duration) (ls []Lease) {
+			for _, d := range terms {
+				ls = append(ls, NewLease(d, 3))
+			}
+			return ls
+		}
+		f.enqueue(Now, 0, named("a"), named("b"))
+		f.s.Do("SADD", f.k.Cancelled, serialOf(f, "b"))
+		f.s.Do("LPUSH", f.k.Prepare, "bare")
+		h := f.hints()
+		ls := leases(time.Hour, 30*time.Second, 2*time.Minute, time.Hour)
+		f.run(func(c *link.Call) { f.k.addAbandon(c, ls[0].Name) })
+		places, taken, empty := f.leaseEach(ls...)
+		if !slices.Equal(places, []int{1, 2, 3}) || empty {
+			f.Fatalf("%v have taken something, empty %v", places, empty)
+		}
+		if got := h.since(); !slices.Equal(got, []string{"30000"}) {
+			f.Errorf("published %q", got)
+		}
+		for i, want := range []struct {
+			payload, id          string
+			cancelled, read, own bool
+		}{{"payload of a", "a", false, true, true}, {"payload of b", "b", true, true, true}, {payload: "bare"}} {
+			e, err := element.Decode(taken[i].Raw)
+			f.must(err)
+			held, err := HeldByLease(context.Background(), f, f.k, ls[places[i]].Name)
+			f.must(err)
+			r, own := element.ParseRecord(taken[i].Record)
+			if string(e.Payload) != want.payload || e.ID() != want.id || e.Bare || taken[i].Read != want.read ||
+				taken[i].Cancelled != want.cancelled || own != want.own || own && r.Serial != e.Serial ||
+				len(held) != 1 || !bytes.Equal(held[0], taken[i].Raw) {
+				f.Errorf("place %d: %+v of %+v, and its list has %q", i, taken[i], e, held)
+			}
+			if h := f.status(want.id).Holder; want.id != "" && (h.Lease != ls[places[i]].Name || h.Attempt != 1) {
+				f.Errorf("%q is held by %+v", want.id, h)
+			}
+			at, _ := redis.Int64(f.s.Do("ZSCORE", f.k.Leased, ls[places[i]].Name), nil)
+			if d := time.UnixMilli(at).Sub(f.now()) - ls[places[i]].Length; d.Abs() > 5*time.Second {
+				f.Errorf("its lease ends %v off", d)
+			}
+		}
+		if places, _, empty := f.leaseEach(leases(time.Hour, time.Hour)...); len(places) > 0 || !empty {
+			f.Errorf("of nothing %v have taken something, empty %v", places, empty)
+		}
+		f.s.Do("LPUSH", f.k.Prepare, "x")
+		f.s.Do("LPUSH", f.k.Suspect, "poison")
+		if places, _, empty := f.leaseEach(leases(time.Hour, time.Hour)...); len(places) > 0 || empty {
+			f.Errorf("beside a suspect %v have taken something, empty %v", places, empty)
+		}
+		f.s.Do("DEL", f.k.Suspect)
+		if places, _, empty := f.leaseEach(leases(time.Hour, time.Hour)...); !slices.Equal(places, []int{0}) || !empty {
+			f.Errorf("of one message %v have taken it, empty %v", places, empty)
+		}
+		for range 3 {
+			f.s.Do("LPUSH", f.k.Prepare, strings.Repeat("x", 600))
+		}
+		places, _, empty = f.leaseEach(leases(time.Hour, time.Hour, time.Hour)...)
+		if !slices.Equal(places, []int{0, 1}) || empty {
+			f.Errorf("of 1,000 bytes %v have taken something, empty %v", places, empty)
+		}
+		f.s.Do("DEL", f.k.Prepare)
+		if n := f.length("ZCARD", f.k.Leased); n != 7 { // with the one that was given up
+			f.Errorf("%d leases are there", n)
+		}
+		// What it cannot do it leaves, with an error.
+		for _, key := range []string{f.k.Prepare, f.k.Suspect, f.k.Leased} {
+			f.s.Do("LPUSH", f.k.Prepare, "x")
+			f.s.Do("DEL", key)
+			f.s.Do("SET", key, "foreign")
+			c := link.NewCall()
+			AddLeaseEach(c, f.k, leases(time.Hour), 1000)
+			if err := f.l.Run(context.Background(), c); link.Code(err) != "WRONGTYPE" {
+				f.Errorf("%s is not shunt's: %v", key, err)
+			}
+			f.s.Do("DEL", key)
+		}
+	})
+}
+
+func serialOf(f *fixture, id string) []byte {
+	r, _ := element.ParseRecord(f.status(id).Record)
+	return r.Serial[:]
+}
+
+// Messages of several leases are settled in one script, each as by itself.
+func TestSettleEach(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.enqueue(Now, 0, named("a"), named("b", func(x *element.Extra) { x.Retain = 60_000 }), named("c"), named("d"))
+		var ls []Lease
+		var held []Held
+		for range 4 {
+			l := NewLease(time.Minute, 0)
+			ls, held = append(ls, l), append(held, f.lease(l, 1)...)
+		}
+		f.s.Do("DEL", f.k.LeaseList(ls[2].Name)) // its lease has ended
+		verdicts := []*Verdict{{}, {Result: []byte("result")}, {}, {Fate: Expired}}
+		rep := f.run(func(c *link.Call) {
+			AddSettleEach(c, f.k, &Bounds{}, 4, func(i int) (Key, Held, *Verdict) {
+				return f.k.LeaseList(ls[i].Name), held[i], verdicts[i]
+			})
+		})
+		for i, want := range []bool{true, true, false, true} {
+			a, err := LeaveReply(verdicts[i], EachReply(rep, i))
+			f.must(err)
+			if a.Found != want || f.length("EXISTS", f.k.LeaseList(ls[i].Name)) != 0 {
+				f.Errorf("message %d: %+v", i, a)
+			}
+			if state := f.state(held[i].ID()); (state == 0) != want {
+				f.Errorf("message %d has state %q", i, state)
+			}
+		}
+		if n := f.length("HLEN", f.k.Done); n != 2 || f.s.Do("HEXISTS", f.k.Done, "b") != int64(1) { // and their bytes
+			f.Errorf("%d outcomes are kept", n-1)
+		}
+		if n := f.length("HLEN", f.k.Running); n != 1 {
+			f.Errorf("%d marks are left", n)
+		}
+	})
+}
+
 // A server that takes no writes refuses the take as a whole, so that the connection to it is given up.
 func TestLeaseOfReplica(t *testing.T) {
 	t.Parallel()

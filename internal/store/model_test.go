@@ -710,6 +710,44 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			timeless := func(v any) any { return v.([]any)[1:] }
 			b.expect(b.all(timeless, func(c *link.Call) { addLease(c, ks, l, budget, time.Now(), serials) }), want)
 		},
+		"lease each": func() {
+			var ls []Lease
+			for range b.upTo(3, "n") {
+				if l := b.lease(); !slices.Contains(ls, l) {
+					ls = append(ls, l)
+				}
+			}
+			c, want, empty := &m.channel, []any{}, 1
+			suspect := len(c.suspect) > 0
+			if suspect {
+				empty = 0
+			}
+			bare := func(raw string) bool {
+				e, err := element.Decode([]byte(raw))
+				return err == nil && e.Bare
+			}
+			if len(ls) == 0 || slices.ContainsFunc(c.prepare[max(0, len(c.prepare)-len(ls)):], bare) {
+				b.Skip("no lease, or it would get a serial of the script's")
+			}
+			for i, l := range ls {
+				if suspect || len(c.prepare) == 0 {
+					break
+				}
+				if _, known := c.ends[l.Name]; known {
+					empty = 0
+					continue
+				}
+				raw := c.prepare[len(c.prepare)-1]
+				c.prepare = c.prepare[:len(c.prepare)-1]
+				c.ends[l.Name] = end{in: 2}
+				list := c.k.LeaseList(l.Name)
+				m.doing[list] = append([]string{raw}, m.doing[list]...)
+				want = append(want, one(i+1), []byte(raw))
+			}
+			timeless := func(v any) any { return v.([]any)[1:] }
+			b.expect(b.all(timeless, func(call *link.Call) { AddLeaseEach(call, c.k, ls, 1<<20) }),
+				append([]any{one(empty)}, want...))
+		},
 		"extend": func() {
 			l, c := b.lease(), b.one()
 			if b.often("listed") {

@@ -126,6 +126,23 @@ func AddSettle(c *link.Call, k *Keys, doing Key, b *Bounds, n int, at func(i int
 	}
 }
 
+// AddSettleEach is AddSettle for messages of which each lies in a list of its own.
+func AddSettleEach(c *link.Call, k *Keys, b *Bounds, n int, at func(i int) (Key, Held, *Verdict)) {
+	a := &k.arg
+	args := make([]any, 0, 10+n)
+	first, _, _ := at(0)
+	args = append(args, first, a.IDs, a.Cancelled, a.Done, a.Kept, a.Running, a.Waited)
+	for i := range n {
+		list, _, _ := at(i)
+		args = append(args, list)
+	}
+	c.AddScript(Settle, 7+n, append(args, max(0, b.MaxDone), max(0, b.MaxDoneBytes), 0)...)
+	for i := range n {
+		_, h, v := at(i)
+		c.AddElements(h.Extra.IDBytes(), h.Raw, kept(h, v))
+	}
+}
+
 // AddSettleFirst adds the ack of n messages with an id that were taken first into the list, of which nothing
 // is to be kept; FirstReply reads it.
 func AddSettleFirst(c *link.Call, k *Keys, doing Key, b *Bounds, n int, at func(i int) Held) {

@@ -13,6 +13,7 @@
 redis.pcall('ZREM', KEYS[1], '') -- where that key is not shunt's the other channels are read all the same
 local past, now = clock() -- the last and the next whole ms: what has expired by past has
 local to, budget = now + tonumber(ARGV[2]), tonumber(ARGV[3])
+local function holder() return ARGV[5] end
 local out, per, fixed = {past}, 10, 6
 local function say(c, text) out[#out + 1], out[#out + 2] = c, text end
 
@@ -24,51 +25,12 @@ local function failed(replies)
   return nil
 end
 
--- knows gives what is known of the ids of those elements that have one, by their places, and notes who has their
--- messages. An index that cannot be read holds up none.
-local function knows(es, ids, running, cancelled)
-  local known, named, places, marks = {}, {}, {}, {}
-  for i, e in ipairs(es) do
-    local id = string.byte(e, 21) ~= 0 and idOf(e) -- most have no field at all
-    if id then named[#named + 1], places[#places + 1] = id, i end
-  end
-  if #named == 0 then return known end
-  local records = redis.pcall('HMGET', ids, unpack(named))
-  local some = redis.pcall('EXISTS', cancelled) == 1
-  for n, i in ipairs(places) do
-    local r, e = records[n] or '', es[i]
-    local serial, over = string.sub(e, 5, 20), '0'
-    local p = string.sub(r, 1, 16) == serial and parsed(r)
-    if not (p and p.expires > 0 and p.expires <= past) then
-      marks[#marks + 1] = serial
-      marks[#marks + 1] = ARGV[5] .. string.format(' %d ', string.byte(e, 4) + 1) .. ARGV[6]
-    end
-    if some and redis.pcall('SISMEMBER', cancelled, serial) == 1 then over = '1' end
-    known[i] = over .. r
-  end
-  if #marks > 0 then redis.pcall('HSET', running, unpack(marks)) end
-  return known
-end
-
 -- took says what the lease has of a channel, what was taken first first.
 local function took(c, es, ids, running, cancelled)
-  local known = knows(es, ids, running, cancelled)
+  local known = knows(es, holder, ARGV[6], past, ids, running, cancelled)
   for i, e in ipairs(es) do
     say(c, e)
     if known[i] then out[#out + 1] = known[i] end
-  end
-end
-
--- tell has the keeper know of the lease, unless another one ends before it, or the keeper looks by itself in time.
--- Where one has been over for a second nobody knew of that, so the keeper is told of it.
-local function tell(leased, delay, keeper)
-  local first = redis.call('ZRANGE', leased, 0, 0, 'WITHSCORES')
-  local over = tonumber(first[2]) < now - 1000
-  if first[1] ~= ARGV[1] and not over then return end
-  local held = redis.pcall('HGET', keeper, 'until')
-  local kept = type(held) == 'string' and tonumber(held) or 0
-  if over or to - now <= tonumber(ARGV[4]) or kept <= now then
-    redis.pcall('PUBLISH', delay, over and '0' or printed(to - now))
   end
 end
 
@@ -85,17 +47,10 @@ local function take(c, prepare, suspect, leased, list, delay, keeper, ...)
     local e = redis.call('RPOPLPUSH', from, list)
     if not e then break end
     bytes = bytes + #e
-    if not header(e) and not newer(e) then
-      local payload = string.sub(e, 1, 2) == '\193\0' and string.sub(e, 3) or e
-      local headed = '\193\16\0\0' .. ARGV[fixed + #es + 1] .. '\0' .. payload
-      redis.call('LPUSH', list, headed)
-      redis.call('LREM', list, '1', e)
-      e = headed
-    end
-    es[#es + 1] = e
+    es[#es + 1] = headed(list, e, ARGV[fixed + #es + 1])
   end
   took(c, es, ...)
-  tell(leased, delay, keeper)
+  tell(leased, delay, keeper, {[ARGV[1]] = true}, now, tonumber(ARGV[4]))
   return nil, true
 end
 
@@ -105,7 +60,7 @@ local function again(c, leased, list, delay, keeper, ...)
   local es = redis.call('LRANGE', list, 0, -1)
   for i = 1, math.floor(#es / 2) do es[i], es[#es + 1 - i] = es[#es + 1 - i], es[i] end
   took(c, es, ...)
-  tell(leased, delay, keeper)
+  tell(leased, delay, keeper, {[ARGV[1]] = true}, now, tonumber(ARGV[4]))
 end
 
 local lists = {}

@@ -1,5 +1,6 @@
 -- Settle: messages with an id leave a doing list for good: acked, cancelled or expired.
--- KEYS 1 doing  2 ids  3 cancelled  4 done  5 kept  6 running  7 waited
+-- KEYS 1 doing  2 ids  3 cancelled  4 done  5 kept  6 running  7 waited; 8.. with n = 0: the list of each message,
+--      where they are not all in doing
 -- ARGV 1 most kept  2 most bytes kept  3 n: 0, or how many; then one of two forms.
 --   n > 0: the n that were taken first are acked; each has its own id, and none wants anything kept. Then follow counts
 --      and serial of the first, the same of the last, their ids, and their serials.
@@ -46,9 +47,9 @@ end
 local out, ids, serials = {}, {}, {}
 for i = 4, #ARGV, 3 do
   local id, e, how = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local n = leave(KEYS[1], e, '-1')
-  if type(n) == 'table' then return n end
-  out[#out + 1] = n
+  local n = leave(KEYS[8] and KEYS[7 + (i - 1) / 3] or KEYS[1], e, '-1')
+  if type(n) == 'table' and not KEYS[8] then return n end
+  out[#out + 1] = n -- the error of one list is that of its message alone
   if n == 1 and (special or how ~= '') then
     if how == '' then how = plain end
     over(id, e, how)

@@ -1,0 +1,83 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/custody"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// Close does not wait for an ack as long as the ack's caller would.
+func TestCloseEndsAck(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.ReplyTimeout = time.Second })
+	b.enqueue(0, 1)
+	m := b.pull(1, PullOptions{Lease: time.Minute})[0]
+	p.Refuse(true)
+	p.CutAll()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	acked := make(chan error, 1)
+	go func() { acked <- m.Ack(ctx) }()
+	time.Sleep(300 * time.Millisecond)
+	began := time.Now()
+	_ = b.Close()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	if err := <-acked; err == nil {
+		t.Error("it is said to be acked")
+	}
+	p.Refuse(false)
+}
+
+// Large messages that are acked at the same time do not go in one script, which a slow line would never bring whole in
+// time.
+func TestAckCrowdOfLarge(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Start(t).Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.ReplyTimeout = time.Second })
+	var held []*Leased
+	for i := range 34 {
+		b.must(b.Enqueue(context.Background(), Raw(b.name, make([]byte, 512<<10)), ID(fmt.Sprint("id", i))))
+		held = append(held, b.pull(1, PullOptions{Lease: time.Minute})...)
+	}
+	p.Slow(0, 5<<20, 0)
+	var all sync.WaitGroup
+	for _, m := range held {
+		all.Go(func() {
+			if err := m.Ack(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	p.Slow(0, 0, 0)
+}
+
+// The error of one lease's list is not that of others that are settled with it.
+func TestSettleCrowdFailsAlone(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		b := newBench(t, s.URL())
+		b.must(b.one(1, ID("a")))
+		b.must(b.one(2, ID("b")))
+		good, bad := b.pull(1, PullOptions{Lease: time.Minute})[0], b.pull(1, PullOptions{Lease: time.Minute})[0]
+		list := b.keys().LeaseList(bad.lease.Name)
+		s.Do("DEL", list)
+		s.Do("SET", list, "foreign")
+		x := &settlement{held: good.held, lease: good.lease, verdict: custody.Ack, place: -1}
+		y := &settlement{held: bad.held, lease: bad.lease, verdict: custody.Ack, place: -1}
+		b.settle(context.Background(), []*settlement{y, x})
+		if x.err != nil || y.err == nil {
+			t.Errorf("%v, and %v of a list that is not shunt's", x.err, y.err)
+		}
+		b.must(b.one(1, ID("a"))) // its id is free
+		s.Do("DEL", list)
+	})
+}
