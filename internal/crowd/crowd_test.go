@@ -111,6 +111,74 @@ func TestTimeout(t *testing.T) {
 		}
 		cancel()
 		all.Wait()
+		if len(s.sent) != 2 {
+			t.Errorf("sent as %v", s.sent)
+		}
+	})
+}
+
+// Several have as long as the most patient of them; the others leave.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSent(time.Hour)
+		k := store.KeysOf("c")
+		first, end := context.WithCancel(context.Background())
+		var all sync.WaitGroup
+		for n := range 2 {
+			all.Go(func() { _, _ = s.Join(first, k, call{n: n}) })
+		}
+		synctest.Wait()
+		for n, d := range []time.Duration{2 * time.Second, 8 * time.Second, 5 * time.Second} {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), d)
+				defer cancel()
+				began := time.Now()
+				_, err := s.Join(ctx, k, call{n: 2 + n})
+				if took := time.Since(began); took != d || link.Classify(err) != link.Unknown && d < 8*time.Second {
+					t.Errorf("%v after %v, not %v", err, took, d)
+				}
+			})
+			synctest.Wait() // in this order
+		}
+		synctest.Wait()
+		end()
+		synctest.Wait()
+		began := time.Now()
+		all.Wait()
+		synctest.Wait()
+		s.Crowd.mu.Lock()
+		defer s.Crowd.mu.Unlock()
+		if took := time.Since(began); took != 8*time.Second || len(s.of) != 0 {
+			t.Errorf("sent until %v", took)
+		}
+	})
+}
+
+// Who leaves just when the next are sent is not sent.
+func TestLeaveAtTheLastMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSent(0)
+		k := store.KeysOf("c")
+		ctx, cancel := context.WithCancel(context.Background())
+		send, hold := s.Send, make(chan struct{})
+		s.Send = func(of context.Context, k *store.Keys, calls []*call) {
+			send(of, k, calls)
+			<-hold
+			cancel()
+		}
+		var all sync.WaitGroup
+		for n := range 2 {
+			all.Go(func() { _, _ = s.Join(context.Background(), k, call{n: n}) })
+		}
+		synctest.Wait()
+		all.Go(func() {
+			if _, err := s.Join(ctx, k, call{n: 2}); link.Classify(err) != link.NotExecuted {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		close(hold)
+		all.Wait()
 	})
 }
 
