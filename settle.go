@@ -91,13 +91,11 @@ func (q *Queue) settleOne(ctx context.Context, s *settlement) {
 		q.settle(ctx, []*settlement{s})
 		return
 	}
-	shared, err := q.stationOf(s.held.Keys).acks.Join(ctx, s.held.Keys, *s)
-	if err == nil {
+	if shared, err := q.stationOf(s.held.Keys).acks.Join(ctx, s.held.Keys, *s); err != nil {
+		s.end(q, err)
+	} else {
 		*s = shared
-		return
 	}
-	s.inDoubt = link.Classify(err) == link.Unknown
-	s.end(q, err)
 }
 
 // settle sends verdicts until each has an answer, or ctx ends; without a deadline of ctx that takes EnqueueTimeout at

@@ -2,13 +2,16 @@ package shunt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // Close does not wait for an ack as long as the ack's caller would.
@@ -80,4 +83,48 @@ func TestSettleCrowdFailsAlone(t *testing.T) {
 		b.must(b.one(1, ID("a"))) // its id is free
 		s.Do("DEL", list)
 	})
+}
+
+// Who gives up an ack hears whether it was sent: those that went with others may be done, those that waited are not.
+func TestAckCrowdGivesUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p)
+	const n = 40
+	for i := range n {
+		b.must(b.one(i, ID(fmt.Sprint("id", i))))
+	}
+	var held []*Leased
+	for range n {
+		ms, err := o.Pull(context.Background(), PullOptions{Channels: []string{b.name}, Lease: time.Minute})
+		b.must(err)
+		held = append(held, ms...)
+	}
+	p.On(redistest.ByScript(store.Settle)(b.name), 0, redistest.Delay(60*time.Millisecond))
+	var all sync.WaitGroup
+	var acked, unknown atomic.Int64
+	for i, m := range held {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(40+5*i)*time.Millisecond)
+			defer cancel()
+			switch err := m.Ack(ctx); {
+			case err == nil:
+				acked.Add(1)
+			case errors.Is(err, ErrUnknown):
+				unknown.Add(1)
+			case !errors.Is(err, context.DeadlineExceeded):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	b.must(o.Close())
+	if left := int64(b.state(StateLeased)); left > n-acked.Load() || left < n-acked.Load()-unknown.Load() {
+		t.Errorf("%d are leased, %d were acked, of %d it is unknown", left, acked.Load(), unknown.Load())
+	}
+	if unknown.Load() == 0 {
+		t.Error("nobody gave up")
+	}
 }
