@@ -21,7 +21,7 @@ type settlement struct {
 	place   int // in the lease's list, from the one that was taken first; negative: not known
 
 	inDoubt bool // it was sent, and no reply came
-	over    bool // err is what it came to
+	over    bool // err is what it came to; else it is the last try's
 	err     error
 }
 
@@ -32,6 +32,9 @@ func newSettlement(k *store.Keys, l store.Lease, raw []byte, place int) *settlem
 	h.Element, h.Raw, h.Newer = &e, raw, newer != nil
 	return &settlement{held: h, lease: l, place: place}
 }
+
+// size is what of it goes to Redis.
+func (s *settlement) size() int { return len(s.held.Raw) + len(s.verdict.Result) }
 
 // ReceiptError is the error of one receipt among several.
 type ReceiptError struct {
@@ -85,16 +88,21 @@ func receiptErrors(what string, rs []Receipt, errs []error) error {
 }
 
 // settleOne is settle for one verdict. One that ends its message goes with others of its channel, where several come at
-// once.
+// once; what it could not learn there it asks for by itself.
 func (q *Queue) settleOne(ctx context.Context, s *settlement) {
 	if !s.verdict.Shares(s.held.Held) {
 		q.settle(ctx, []*settlement{s})
 		return
 	}
-	if shared, err := q.stationOf(s.held.Keys).acks.Join(ctx, s.held.Keys, *s); err != nil {
+	ctx, cancel := q.bounded(ctx)
+	defer cancel()
+	shared, err := q.stationOf(s.held.Keys).acks.Join(ctx, s.held.Keys, *s)
+	if err != nil {
 		s.end(q, err)
-	} else {
-		*s = shared
+		return
+	}
+	if *s = shared; !s.over {
+		q.settle(ctx, []*settlement{s})
 	}
 }
 
@@ -106,29 +114,32 @@ func (q *Queue) settle(ctx context.Context, ss []*settlement) {
 	}
 	ctx, cancel := q.bounded(ctx)
 	defer cancel()
-	left, err := q.sendVerdicts(ctx, ss)
-	for _, s := range left {
-		s.end(q, err)
+	server := q.router.For(ss[0].held.Keys.Name)
+	for again := (link.Resend{}); ; again.Pause(ctx, 0) {
+		q.sendVerdicts(ctx, server, ss)
+		left := slices.DeleteFunc(slices.Clone(ss), func(s *settlement) bool { return s.over })
+		if len(left) == 0 {
+			return
+		}
+		if ctx.Err() != nil || server.Hopeless() != nil || errors.Is(left[0].err, link.ErrClosed) {
+			for _, s := range left {
+				s.end(q, cmp.Or(s.err, error(&link.Error{Class: link.NotExecuted, Err: context.Cause(ctx)})))
+			}
+			return
+		}
 	}
 }
 
-// sendVerdicts gives those that have no answer when ctx ends, or when waiting does not help, and why.
-func (q *Queue) sendVerdicts(ctx context.Context, ss []*settlement) (left []*settlement, err error) {
-	server := q.router.For(ss[0].held.Keys.Name)
-	for again := (link.Resend{}); ; again.Pause(ctx, 0) {
-		c := link.NewCall()
-		parts := q.verdicts(c, ss)
-		err := server.Data.Run(ctx, c)
-		for i, p := range parts {
-			if c.Answered {
-				p.answered(q, c.Replies[i])
-			} else {
-				p.answered(q, link.Reply{Err: err})
-			}
-		}
-		left = slices.DeleteFunc(slices.Clone(ss), func(s *settlement) bool { return s.over })
-		if len(left) == 0 || ctx.Err() != nil || server.Hopeless() != nil || errors.Is(err, link.ErrClosed) {
-			return left, err
+// sendVerdicts sends, once, those verdicts that have no answer.
+func (q *Queue) sendVerdicts(ctx context.Context, server *link.Server, ss []*settlement) {
+	c := link.NewCall()
+	parts := q.verdicts(c, ss)
+	err := server.Data.Run(ctx, c)
+	for i, p := range parts {
+		if c.Answered {
+			p.answered(q, c.Replies[i])
+		} else {
+			p.answered(q, link.Reply{Err: err})
 		}
 	}
 }
@@ -174,7 +185,7 @@ func (q *Queue) verdicts(c *link.Call, ss []*settlement) (parts []part) {
 		for len(left) > 0 {
 			n, bytes := 0, 0
 			for n < len(left) && n < settledTogether && (n == 0 || bytes < settledBytes) {
-				bytes += len(left[n].held.Raw) + len(left[n].verdict.Result)
+				bytes += left[n].size()
 				n++
 			}
 			some := left[:n]
@@ -232,12 +243,13 @@ func (p *part) answered(q *Queue, rep link.Reply) {
 		if p.each {
 			r = store.EachReply(rep, i)
 		}
-		switch class := link.Classify(r.Err); {
-		case class == link.Done:
+		switch s.err = r.Err; link.Classify(r.Err) {
+		case link.Done:
 			s.answered(q, r)
-		case class == link.Unknown:
+		case link.Unknown:
 			s.inDoubt = true
-		case class != link.NotExecuted:
+		case link.NotExecuted:
+		default:
 			s.end(q, r.Err)
 		}
 	}

@@ -128,3 +128,84 @@ func TestAckCrowdGivesUp(t *testing.T) {
 		t.Error("nobody gave up")
 	}
 }
+
+// An ack that Redis refuses is never said to be done, also where its caller leaves just then.
+func TestRefusedAckIsNotDone(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]Option{"plain": nil, "by id": {ID("a")}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			b := newBench(t, s.URL())
+			b.must(b.one(1, opts...))
+			m := b.pull(1, PullOptions{Lease: time.Minute})[0]
+			s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+			defer s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+			for i, end := 0, time.Now().Add(2*time.Second); time.Now().Before(end); i++ {
+				ctx, cancel := context.WithCancel(context.Background())
+				time.AfterFunc(time.Duration(40+i%200)*time.Microsecond, cancel)
+				if err := b.Ack(ctx, m.Receipt); err == nil {
+					t.Fatalf("ack %d is said to be done", i)
+				}
+				cancel()
+			}
+		})
+	}
+}
+
+// Who only acks leaves a master that has become a replica.
+func TestAckLeavesReplica(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]Option{"plain": nil, "by id": {ID("a")}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			b := newBench(t, s.URL())
+			b.must(b.one(1, opts...))
+			m := b.pull(1, PullOptions{Lease: time.Minute})[0]
+			o := newBench(t, s.URL())
+			s.Do("REPLICAOF", "127.0.0.1", "1")
+			defer s.Do("REPLICAOF", "NO", "ONE")
+			acked := make(chan error, 1)
+			go func() { acked <- o.Ack(context.Background(), m.Receipt) }()
+			o.until(5*time.Second, "another connection", func() bool {
+				return o.ready.Load() && o.server.Data.Dials() > 1
+			})
+			s.Do("REPLICAOF", "NO", "ONE")
+			b.must(<-acked)
+		})
+	}
+}
+
+// While Close waits for who is under way, acks that wait for others go as those that come alone.
+func TestAckWhileClosing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p)
+	const n = 6
+	var held []*Leased
+	for i := range n {
+		b.must(b.one(i, ID(fmt.Sprint("id", i))))
+		ms, err := o.Pull(context.Background(), PullOptions{Channels: []string{b.name}, Lease: time.Minute})
+		b.must(err)
+		held = append(held, ms...)
+	}
+	slow := p.On(redistest.ByScript(store.Settle)(b.name), 1, redistest.Delay(300*time.Millisecond))
+	b.must(o.begin()) // as a handler that still runs
+	var all sync.WaitGroup
+	for i, m := range held {
+		all.Go(func() {
+			if err := m.Ack(context.Background()); err != nil {
+				t.Errorf("ack %d: %v", i, err)
+			}
+		})
+	}
+	strikes(t, slow, 1)
+	closed := make(chan error, 1)
+	go func() { closed <- o.Close() }()
+	all.Wait()
+	o.Queue.waits.Done()
+	b.must(<-closed)
+}

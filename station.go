@@ -37,8 +37,8 @@ func (q *Queue) stationAt(server *link.Server) *station {
 		at.takes = crowd.Crowd[haul]{Base: q.ending, Timeout: q.conf.EnqueueTimeout, Most: takesTogether,
 			Send: at.takeOnes, Begin: q.begin, End: q.waits.Done}
 		at.acks = crowd.Crowd[settlement]{Base: q.life, Timeout: q.conf.EnqueueTimeout, Most: settledTogether,
-			Send:  func(ctx context.Context, _ *store.Keys, all []*settlement) { q.settle(ctx, all) },
-			Begin: q.begin, End: q.waits.Done}
+			Size: (*settlement).size, Bytes: settledBytes, Begin: q.begin, End: q.waits.Done,
+			Send: func(ctx context.Context, _ *store.Keys, all []*settlement) { q.sendVerdicts(ctx, server, all) }}
 		if q.stations == nil {
 			q.stations = make(map[*link.Server]*station)
 		}

@@ -23,7 +23,7 @@ type Crowd[T any] struct {
 	Bytes   int             // the size of those that go together, unless one alone is larger
 	// Send does what some calls ask for, and notes in each what came of it. Of one that comes alone ctx is its own.
 	Send func(ctx context.Context, k *store.Keys, calls []*T)
-	// Begin and End count a goroutine that sends for several; nil: nobody does. Begin's error is why there is none.
+	// Begin and End count a goroutine that sends for several; nil: nobody does. Where Begin fails each goes by itself.
 	Begin func() error
 	End   func()
 
@@ -45,8 +45,8 @@ type member[T any] struct {
 	ctx   context.Context
 	limit time.Time // until when it may take
 	timer *time.Timer
-	err   error         // it was not sent
 	done  chan struct{} // of capacity 1
+	leads bool          // its caller sends it by itself
 	alone [1]*T
 }
 
@@ -61,50 +61,64 @@ func (c *Crowd[T]) Join(ctx context.Context, k *store.Keys, call T) (T, error) {
 		m.alone[0] = &m.call
 	}
 	m.call, m.ctx = call, ctx
+	g, leads := c.enter(ctx, k, m)
+	if !leads {
+		if err := c.wait(ctx, g, m); err != nil {
+			var none T
+			return none, err
+		}
+	}
+	if m.leads {
+		defer c.next(k, g)
+		c.Send(ctx, k, m.alone[:])
+	}
+	m.timer.Stop()
+	call = m.call
+	var none T
+	m.call, m.ctx, m.leads = none, nil, false
+	c.members.Put(m)
+	return call, nil
+}
+
+// enter has a call lead a sending of its own, or wait for others.
+func (c *Crowd[T]) enter(ctx context.Context, k *store.Keys, m *member[T]) (g *gathering[T], leads bool) {
 	c.mu.Lock()
-	g := c.of[k]
-	if g == nil {
+	defer c.mu.Unlock()
+	if g = c.of[k]; g == nil {
 		if c.of == nil {
 			c.of = make(map[*store.Keys]*gathering[T])
 		}
 		g = new(gathering[T])
 		c.of[k] = g
 	}
-	leads := g.underWay < atOnce
-	if leads {
+	if leads = g.underWay < atOnce; leads {
 		g.underWay++
 		c.mu.Unlock()
 		runtime.Gosched() // callers that were woken with it come along
 		c.mu.Lock()
-		if len(g.waiting) == 0 {
-			c.mu.Unlock()
-			defer c.next(k, g)
-			c.Send(ctx, k, m.alone[:])
-			return c.answered(m)
+		if m.leads = len(g.waiting) == 0; m.leads {
+			return g, true
 		}
 	}
-	var over <-chan time.Time
 	var has bool
 	if m.limit, has = ctx.Deadline(); !has {
 		m.limit = time.Now().Add(c.Timeout)
 		m.timer.Reset(c.Timeout)
-		over = m.timer.C
 	}
 	g.waiting = append(g.waiting, m)
-	c.mu.Unlock()
 	if leads {
-		c.next(k, g)
+		c.nextLocked(k, g)
 	}
-	return c.wait(ctx, g, m, over)
+	return g, false
 }
 
-// wait waits until a call that is to go with others has its answer.
-func (c *Crowd[T]) wait(ctx context.Context, g *gathering[T], m *member[T], over <-chan time.Time) (none T, err error) {
+// wait waits until a call that is to go with others has its answer, or leads.
+func (c *Crowd[T]) wait(ctx context.Context, g *gathering[T], m *member[T]) error {
 	why := error(context.DeadlineExceeded)
 	select {
 	case <-m.done:
-		return c.answered(m)
-	case <-over:
+		return nil
+	case <-m.timer.C: // runs where ctx has no deadline
 	case <-ctx.Done():
 		why = ctx.Err()
 	}
@@ -116,46 +130,39 @@ func (c *Crowd[T]) wait(ctx context.Context, g *gathering[T], m *member[T], over
 	}
 	c.mu.Unlock()
 	if i >= 0 {
-		return none, &link.Error{Class: link.NotExecuted, Err: why}
+		return &link.Error{Class: link.NotExecuted, Err: why}
 	}
 	select {
 	case <-m.done: // both came at once
-		return c.answered(m)
+		return nil
 	default:
-		return none, &link.Error{Class: link.Unknown, Err: why}
+		return &link.Error{Class: link.Unknown, Err: why}
 	}
 }
 
-// answered gives a call back with what came of it.
-func (c *Crowd[T]) answered(m *member[T]) (T, error) {
-	call, err := m.call, m.err
-	m.timer.Stop()
-	var none T
-	m.call, m.ctx, m.err = none, nil, nil
-	c.members.Put(m)
-	return call, err
-}
-
-// next sends those who wait, or gives the sending's place back.
+// next gives the place of a sending that is over to those who wait, if any.
 func (c *Crowd[T]) next(k *store.Keys, g *gathering[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.nextLocked(k, g)
+}
+
+func (c *Crowd[T]) nextLocked(k *store.Keys, g *gathering[T]) {
 	some := c.pick(g)
-	for len(some) > 0 && c.Begin != nil {
-		err := c.Begin()
-		if err == nil {
-			break
-		}
-		for _, m := range some {
-			m.err = &link.Error{Class: link.NotExecuted, Err: err}
-			m.done <- struct{}{}
-		}
-		some = c.pick(g)
+	if len(some) > 1 && c.Begin != nil && c.Begin() != nil {
+		g.waiting = slices.Insert(g.waiting, 0, some[1:]...)
+		some = some[:1]
 	}
-	if len(some) > 0 {
+	switch len(some) {
+	case 0:
+		if g.underWay--; g.underWay == 0 { // who still waits there is about to leave
+			delete(c.of, k)
+		}
+	case 1:
+		some[0].leads = true
+		some[0].done <- struct{}{}
+	default:
 		go c.send(k, g, some)
-	} else if g.underWay--; g.underWay == 0 { // who still waits there is about to leave
-		delete(c.of, k)
 	}
 }
 

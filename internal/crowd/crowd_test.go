@@ -182,33 +182,25 @@ func TestLeaveAtTheLastMoment(t *testing.T) {
 	})
 }
 
-// Who waits when the Crowd's user is closed is answered.
+// Where no goroutine may begin, as while a Queue is closed, each goes by itself, in order.
 func TestBeginRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSent(time.Second)
 		k := store.KeysOf("c")
 		s.Begin = func() error { return link.ErrClosed }
 		var all sync.WaitGroup
-		var alone, refused int
 		for n := range 20 {
 			all.Go(func() {
-				_, err := s.Join(context.Background(), k, call{n: n})
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				switch {
-				case err == nil:
-					alone++
-				case errors.Is(err, link.ErrClosed) && link.Classify(err) == link.NotExecuted:
-					refused++
-				default:
-					t.Error(err)
+				if c, err := s.Join(context.Background(), k, call{n: n}); err != nil || c.answer != 2*n {
+					t.Errorf("%+v, %v", c, err)
 				}
 			})
 			synctest.Wait()
 		}
+		began := time.Now()
 		all.Wait()
-		if alone != 2 || refused != 18 || len(s.of) != 0 {
-			t.Errorf("%d went, %d were refused, %d channels are remembered", alone, refused, len(s.of))
+		if took := time.Since(began); len(s.sent) != 20 || took != 10*time.Second || len(s.of) != 0 {
+			t.Errorf("sent as %v, in %v; %d channels are remembered", s.sent, took, len(s.of))
 		}
 	})
 }

@@ -1214,7 +1214,15 @@ func TestLeaseEach(t *testing.T) {
 		if n := f.length("ZCARD", f.k.Leased); n != 7 { // with the one that was given up
 			f.Errorf("%d leases are there", n)
 		}
-		// What it cannot do it leaves, with an error.
+		// What it cannot do it leaves, with an error, also where nothing waits.
+		f.s.Do("DEL", f.k.Leased)
+		f.s.Do("SET", f.k.Leased, "foreign")
+		c := link.NewCall()
+		AddLeaseEach(c, f.k, leases(time.Hour), 1000)
+		if err := f.l.Run(context.Background(), c); link.Code(err) != "WRONGTYPE" {
+			f.Errorf("of an empty channel with a foreign key: %v", err)
+		}
+		f.s.Do("DEL", f.k.Leased)
 		for _, key := range []string{f.k.Prepare, f.k.Suspect, f.k.Leased} {
 			f.s.Do("LPUSH", f.k.Prepare, "x")
 			f.s.Do("DEL", key)

@@ -11,6 +11,7 @@ redis.pcall('ZREM', KEYS[1], '')
 local past, now = clock()
 if redis.call('LLEN', KEYS[3]) > 0 then return {past, 0} end
 local left, es, of, names, empty, bytes = redis.call('LLEN', KEYS[2]), {}, {}, {}, 1, 0
+redis.call('ZCARD', KEYS[4]) -- ends the script where that is not shunt's
 for i = 10, #KEYS do
   if left == 0 then break end
   if bytes >= tonumber(ARGV[4]) then

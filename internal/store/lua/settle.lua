@@ -48,8 +48,9 @@ local out, ids, serials = {}, {}, {}
 for i = 4, #ARGV, 3 do
   local id, e, how = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local n = leave(KEYS[8] and KEYS[7 + (i - 1) / 3] or KEYS[1], e, '-1')
-  if type(n) == 'table' and not KEYS[8] then return n end
-  out[#out + 1] = n -- the error of one list is that of its message alone
+  -- A list that is not shunt's is its message's alone; what else is refused, is refused to all.
+  if type(n) == 'table' and not (KEYS[8] and string.find(n.err, '^WRONGTYPE')) then return n end
+  out[#out + 1] = n
   if n == 1 and (special or how ~= '') then
     if how == '' then how = plain end
     over(id, e, how)
