@@ -83,7 +83,6 @@ func (c *Crowd[T]) Join(ctx context.Context, k *store.Keys, call T) (T, error) {
 // enter has a call lead a sending of its own, or wait for others.
 func (c *Crowd[T]) enter(ctx context.Context, k *store.Keys, m *member[T]) (g *gathering[T], leads bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if g = c.of[k]; g == nil {
 		if c.of == nil {
 			c.of = make(map[*store.Keys]*gathering[T])
@@ -97,6 +96,7 @@ func (c *Crowd[T]) enter(ctx context.Context, k *store.Keys, m *member[T]) (g *g
 		runtime.Gosched() // callers that were woken with it come along
 		c.mu.Lock()
 		if m.leads = len(g.waiting) == 0; m.leads {
+			c.mu.Unlock()
 			return g, true
 		}
 	}
@@ -106,8 +106,9 @@ func (c *Crowd[T]) enter(ctx context.Context, k *store.Keys, m *member[T]) (g *g
 		m.timer.Reset(c.Timeout)
 	}
 	g.waiting = append(g.waiting, m)
+	c.mu.Unlock()
 	if leads {
-		c.nextLocked(k, g)
+		c.next(k, g)
 	}
 	return g, false
 }
@@ -144,25 +145,18 @@ func (c *Crowd[T]) wait(ctx context.Context, g *gathering[T], m *member[T]) erro
 func (c *Crowd[T]) next(k *store.Keys, g *gathering[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nextLocked(k, g)
-}
-
-func (c *Crowd[T]) nextLocked(k *store.Keys, g *gathering[T]) {
 	some := c.pick(g)
-	if len(some) > 1 && c.Begin != nil && c.Begin() != nil {
-		g.waiting = slices.Insert(g.waiting, 0, some[1:]...)
-		some = some[:1]
-	}
-	switch len(some) {
-	case 0:
+	switch {
+	case len(some) == 0:
 		if g.underWay--; g.underWay == 0 { // who still waits there is about to leave
 			delete(c.of, k)
 		}
-	case 1:
+	case c.Begin == nil || c.Begin() == nil:
+		go c.send(k, g, some)
+	default:
+		g.waiting = slices.Insert(g.waiting, 0, some[1:]...)
 		some[0].leads = true
 		some[0].done <- struct{}{}
-	default:
-		go c.send(k, g, some)
 	}
 }
 
@@ -195,7 +189,11 @@ func (c *Crowd[T]) send(k *store.Keys, g *gathering[T], some []*member[T]) {
 			limit = m.limit
 		}
 	}
-	ctx, cancel := context.WithDeadline(c.Base, limit)
+	base := c.Base
+	if len(some) == 1 { // it ends with its caller
+		base = some[0].ctx
+	}
+	ctx, cancel := context.WithDeadline(base, limit)
 	c.Send(ctx, k, calls)
 	cancel()
 	for _, m := range some {
