@@ -102,6 +102,7 @@ func (q *Queue) settleOne(ctx context.Context, s *settlement) {
 		return
 	}
 	if *s = shared; !s.over {
+		new(link.Resend).Pause(ctx, 0)
 		q.settle(ctx, []*settlement{s})
 	}
 }
@@ -121,7 +122,8 @@ func (q *Queue) settle(ctx context.Context, ss []*settlement) {
 		if len(left) == 0 {
 			return
 		}
-		if ctx.Err() != nil || server.Hopeless() != nil || errors.Is(left[0].err, link.ErrClosed) {
+		failed := !slices.ContainsFunc(left, func(s *settlement) bool { return s.err == nil }) // else Redis is there
+		if ctx.Err() != nil || failed && (server.Hopeless() != nil || errors.Is(left[0].err, link.ErrClosed)) {
 			for _, s := range left {
 				s.end(q, cmp.Or(s.err, error(&link.Error{Class: link.NotExecuted, Err: context.Cause(ctx)})))
 			}

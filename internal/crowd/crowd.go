@@ -189,11 +189,10 @@ func (c *Crowd[T]) send(k *store.Keys, g *gathering[T], some []*member[T]) {
 			limit = m.limit
 		}
 	}
-	base := c.Base
-	if len(some) == 1 { // it ends with its caller
-		base = some[0].ctx
+	ctx, cancel := context.WithDeadline(c.Base, limit)
+	if len(some) == 1 { // it ends with its caller, too
+		defer context.AfterFunc(some[0].ctx, cancel)()
 	}
-	ctx, cancel := context.WithDeadline(base, limit)
 	c.Send(ctx, k, calls)
 	cancel()
 	for _, m := range some {

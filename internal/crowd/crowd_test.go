@@ -154,6 +154,42 @@ func TestPatience(t *testing.T) {
 	})
 }
 
+// A call that is picked alone ends with its caller, and with the Crowd's user.
+func TestPickedAlone(t *testing.T) {
+	for _, user := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSent(time.Hour)
+			k := store.KeysOf("c")
+			var close context.CancelFunc
+			s.Base, close = context.WithCancel(s.Base)
+			first, end := context.WithCancel(context.Background())
+			ctx, cancel := context.WithCancel(context.Background())
+			var all sync.WaitGroup
+			for n, of := range []context.Context{first, first, ctx} {
+				all.Go(func() { _, _ = s.Join(of, k, call{n: n}) })
+				synctest.Wait()
+			}
+			end()
+			synctest.Wait()
+			began := time.Now()
+			if user {
+				close()
+			} else {
+				cancel()
+			}
+			synctest.Wait()
+			s.Crowd.mu.Lock()
+			if took := time.Since(began); took != 0 || len(s.of) != 0 || len(s.sent) != 3 {
+				t.Errorf("sent as %v; %d channels are remembered", s.sent, len(s.of))
+			}
+			s.Crowd.mu.Unlock()
+			all.Wait()
+			close()
+			cancel()
+		})
+	}
+}
+
 // Who leaves just when the next are sent is not sent.
 func TestLeaveAtTheLastMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -58,6 +58,9 @@ func Code(err error) string {
 	}
 	text := string(e)
 	code, _, _ := strings.Cut(text, " ")
+	if code == "@user_script:" { // a refusal that a script had by pcall, and returned
+		code = "ERR"
+	}
 	switch {
 	case code != "ERR":
 		return code

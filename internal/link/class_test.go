@@ -69,7 +69,8 @@ func TestClassifyReplies(t *testing.T) {
 			"plain":   plain,
 			"Redis 6": "ERR Error running script (call to f_" + sha + "): @user_script:5: -" + plain,
 			// A command's own error reply, as redis.call raises it there.
-			"Redis 6, by call": "ERR Error running script (call to f_" + sha + "): @user_script:5: " + plain,
+			"Redis 6, by call":  "ERR Error running script (call to f_" + sha + "): @user_script:5: " + plain,
+			"Redis 6, by pcall": "@user_script: 8: -" + plain,
 			"Redis 5": "ERR Error running script (call to f_" + sha + "): @user_script:5: @user_script: 5: " +
 				"-" + plain,
 			"Redis 7": plain + " script: " + sha + ", on @user_script:1.",
