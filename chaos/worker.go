@@ -119,9 +119,9 @@ func work(text string) error {
 	if err2 := q.Close(); err == nil {
 		err = err2
 	}
-	used := pool.Stats() // what is idle there is the user's to close
-	pool.Close()
+	pool.Close() // of what is idle there: it is the user's
 	left, stacks := settled(goroutines)
+	used := pool.Stats() // a dial that was under way may have outlived Close for a moment, as goroutines may
 	if err == nil && o.Clock != "" && !o.wrong.Load() {
 		err = errors.New("the clock was never wrong")
 	}
