@@ -685,11 +685,12 @@ func limits(w *world, r *rand.Rand, long bool) {
 		}
 		w.struck("replies above the buffer's limit", w.all()...)
 	}
-	w.struck("an element above the buffer's limit", w.all()...)
+	const patience = 60 * time.Second
+	w.lasting("an element above the buffer's limit", patience, w.all()...) // each take of it breaks a connection
 	if err := w.post(w.channels[0], planKill, make([]byte, 1500<<10)); err != nil {
 		w.Error(err)
 	}
-	w.until(60*time.Second, "what breaks each take is dead", func() bool {
+	w.until(patience, "what breaks each take is dead", func() bool {
 		return slices.ContainsFunc(w.all(), func(x *worker) bool { return w.told(x.Name, "poisoned") > 0 })
 	})
 	w.server.Do("CONFIG", "SET", "client-output-buffer-limit", "normal 0 0 0") // for those who look at what is left
