@@ -527,7 +527,11 @@ func (h *history) times(v *verdict, broke func(string, string, string, ...any)) 
 	open := make(map[hand]entry)
 	waiting := make(map[string]time.Time) // what a struck process held, since when
 	due := make(map[string]map[int]time.Time)
+	ids := make(map[string]string) // by serial
 	for _, e := range h.entries {
+		if e.ID != "" && e.Serial != "" {
+			ids[e.Serial] = e.ID
+		}
 		switch {
 		case e.Op == enqueue && e.Phase == invoke && !e.Due.IsZero():
 			due[e.ID] = map[int]time.Time{1: e.Due}
@@ -555,6 +559,8 @@ func (h *history) times(v *verdict, broke func(string, string, string, ...any)) 
 					v.Lateness = append(v.Lateness, e.At.Sub(t))
 				}
 			}
+		case e.Op == "late-verdict": // so it was not put off
+			delete(due[ids[e.Serial]], e.Attempt+1)
 		case e.Op == handle:
 			delete(open, hand{e.By, e.ID})
 			if e.Phase == ok {

@@ -237,6 +237,9 @@ func TestChecker(t *testing.T) {
 		{"early retry", more("h enqueue invoke z plan=retry", "h enqueue ok z", "w1 handle invoke z",
 			"w1 handle fail z due=70000", "w1 retried info z", "w1 handle invoke z attempt=2",
 			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"), []string{"I9 early"}},
+		{"retry that came too late", more("h enqueue invoke z plan=retry", "h enqueue ok z", "w1 handle invoke z",
+			"w1 handle fail z due=70000", "w1 late-verdict info z", "w1 handle invoke z attempt=2",
+			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"), nil},
 		{"late", more("h enqueue invoke z plan=ok due=0", "h enqueue ok z", "w1 handle invoke z", "w1 handle ok z",
 			"w1 acked info z"), []string{"I9 late"}},
 		{"lower first", both(more("h enqueue invoke hi/1 plan=ok", "h enqueue ok hi/1", "h enqueue invoke lo/1 "+
