@@ -16,14 +16,14 @@ import (
 // Crowd has concurrent calls to one channel go together: while two sendings are under way the rest waits, and goes in
 // the next one. A call that comes alone goes at once.
 type Crowd[T any] struct {
-	Base    context.Context // what is sent for several ends with it
+	Base    context.Context // ends what the Crowd sends on a goroutine of its own
 	Timeout time.Duration   // of a call whose context has no deadline
 	Most    int             // calls that go together
 	Size    func(*T) int    // nil: it does not matter
 	Bytes   int             // the size of those that go together, unless one alone is larger
-	// Send does what some calls ask for, and notes in each what came of it. Of one that comes alone ctx is its own.
+	// Send does what some calls ask for, and notes in each what came of it. For one call ctx ends with its caller's.
 	Send func(ctx context.Context, k *store.Keys, calls []*T)
-	// Begin and End count a goroutine that sends for several; nil: nobody does. Where Begin fails each goes by itself.
+	// Begin and End count a goroutine that sends; nil: nobody counts. Where Begin fails each caller sends by itself.
 	Begin func() error
 	End   func()
 
@@ -52,7 +52,7 @@ type member[T any] struct {
 
 // Join makes a call, with others if some come at once, and gives it back with what came of it. Its error is one of the
 // link: of what was not executed, because ctx had ended before it was sent, or of unknown outcome, if ctx ended while
-// it was under way for several. What it holds then is the zero value: the sending goes on with the other.
+// it was under way. With an error the call that Join gives is the zero one: the sending may still write to the other.
 func (c *Crowd[T]) Join(ctx context.Context, k *store.Keys, call T) (T, error) {
 	m, _ := c.members.Get().(*member[T])
 	if m == nil {
@@ -80,7 +80,8 @@ func (c *Crowd[T]) Join(ctx context.Context, k *store.Keys, call T) (T, error) {
 	return call, nil
 }
 
-// enter has a call lead a sending of its own, or wait for others.
+// enter has a call lead a sending of its own, or wait for others. Who waits may be told to lead at any time, so leads
+// is not read from m.
 func (c *Crowd[T]) enter(ctx context.Context, k *store.Keys, m *member[T]) (g *gathering[T], leads bool) {
 	c.mu.Lock()
 	if g = c.of[k]; g == nil {
