@@ -129,52 +129,51 @@ func TestAckCrowdGivesUp(t *testing.T) {
 	}
 }
 
-// An ack that Redis refuses is never said to be done, also where its caller leaves just then.
-func TestRefusedAckIsNotDone(t *testing.T) {
-	t.Parallel()
+// eachLeased runs f with a leased message, a plain one and one with an id, each on a server of its own.
+func eachLeased(t *testing.T, f func(s *redistest.Server, b *bench, m *Leased)) {
 	for name, opts := range map[string][]Option{"plain": nil, "by id": {ID("a")}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			b := newBench(t, s.URL())
 			b.must(b.one(1, opts...))
-			m := b.pull(1, PullOptions{Lease: time.Minute})[0]
-			s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
-			defer s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
-			for i, end := 0, time.Now().Add(2*time.Second); time.Now().Before(end); i++ {
-				ctx, cancel := context.WithCancel(context.Background())
-				time.AfterFunc(time.Duration(40+i%200)*time.Microsecond, cancel)
-				if err := b.Ack(ctx, m.Receipt); err == nil {
-					t.Fatalf("ack %d is said to be done", i)
-				}
-				cancel()
-			}
+			f(s, b, b.pull(1, PullOptions{Lease: time.Minute})[0])
 		})
 	}
+}
+
+// An ack that Redis refuses is never said to be done, also where its caller leaves just then.
+func TestRefusedAckIsNotDone(t *testing.T) {
+	t.Parallel()
+	eachLeased(t, func(s *redistest.Server, b *bench, m *Leased) {
+		s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+		defer s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+		for i, end := 0, time.Now().Add(2*time.Second); time.Now().Before(end); i++ {
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(time.Duration(40+i%200)*time.Microsecond, cancel)
+			if err := b.Ack(ctx, m.Receipt); err == nil {
+				b.t.Fatalf("ack %d is said to be done", i)
+			}
+			cancel()
+		}
+	})
 }
 
 // Who only acks leaves a master that has become a replica.
 func TestAckLeavesReplica(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string][]Option{"plain": nil, "by id": {ID("a")}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t)
-			b := newBench(t, s.URL())
-			b.must(b.one(1, opts...))
-			m := b.pull(1, PullOptions{Lease: time.Minute})[0]
-			o := newBench(t, s.URL())
-			s.Do("REPLICAOF", "127.0.0.1", "1")
-			defer s.Do("REPLICAOF", "NO", "ONE")
-			acked := make(chan error, 1)
-			go func() { acked <- o.Ack(context.Background(), m.Receipt) }()
-			o.until(5*time.Second, "another connection", func() bool {
-				return o.ready.Load() && o.server.Data.Dials() > 1
-			})
-			s.Do("REPLICAOF", "NO", "ONE")
-			b.must(<-acked)
+	eachLeased(t, func(s *redistest.Server, b *bench, m *Leased) {
+		o := newBench(b.t, s.URL())
+		s.Do("REPLICAOF", "127.0.0.1", "1")
+		defer s.Do("REPLICAOF", "NO", "ONE")
+		acked := make(chan error, 1)
+		go func() { acked <- o.Ack(context.Background(), m.Receipt) }()
+		o.until(5*time.Second, "another connection", func() bool {
+			return o.ready.Load() && o.server.Data.Dials() > 1
 		})
-	}
+		s.Do("REPLICAOF", "NO", "ONE")
+		b.must(<-acked)
+	})
 }
 
 // While Close waits for who is under way, acks that wait for others go as those that come alone.

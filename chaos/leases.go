@@ -31,9 +31,10 @@ type tenures struct {
 	pulled map[string]bool // messages
 }
 
-// leased judges what is promised of leases. I18: a lease that ends counts one attempt, and nothing else counts one that
-// nobody has seen. I19: what was acked is not handed out again. I20: no caller is told that a lease is lost while it
-// lasts. I5: a message ends more often than it was enqueued only where a fault struck one of its holders.
+// leased judges what is promised of leases. I18: a lease that ends counts one attempt of its message, and nothing else
+// counts an attempt that no process has seen. I19: a message that was acked is not pulled again. I20: no process is
+// told that its lease is lost while that lease lasts. I5: a message is handled to its end more often than it was
+// enqueued only where a fault struck one of its holders.
 func (h *history) leased(v *verdict, all map[string]*subject, broke func(string, string, string, ...any)) {
 	t := h.tenures(v, broke)
 	faults := h.harmful()

@@ -1146,8 +1146,9 @@ func (f *fixture) leaseEach(ls ...Lease) (places []int, taken []LeasedTaken, emp
 	return places, taken, empty
 }
 
-// Several leases take one message each, in order, as each by itself would: a bare one gets a header, an id's holder is
-// its lease, and of the ends the first is told. A lease that was given up takes none; with a suspect there nobody does.
+// Script lease_each gives each of several leases one message, as script lease would. A bare message gets a header, and
+// a message with an id has its lease for holder. The keeper is told of the lease that ends first. A lease that was
+// given up gets no message. Where a suspect waits, no lease gets one.
 func TestLeaseEach(t *testing.T) {
 	each(t, func(f *fixture) {
 		leases := func(terms ...time.Duration) (ls []Lease) {
