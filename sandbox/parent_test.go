@@ -92,6 +92,32 @@ func TestThreadEnds(t *testing.T) {
 	}
 }
 
+// Threads that end while a pool is closed take none of its children with them: those have their grace.
+func TestThreadEndsInClose(t *testing.T) {
+	t.Parallel()
+	log := newLines()
+	p := pool(t, "lines-term", func(p *Pool) { p.Stderr, p.Grace = log, time.Second })
+	succeeds(t, p, "hello")
+	closed := make(chan error)
+	go func() { closed <- p.Close(t.Context()) }()
+	for {
+		var threads sync.WaitGroup
+		for range 20 { // more than are idle
+			threads.Go(runtime.LockOSThread) // and the thread ends with the goroutine
+		}
+		threads.Wait()
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Error(err)
+			}
+			log.next(t, "terminated")
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
 // All children are started by one thread, whichever thread asks for it.
 func TestForkerThread(t *testing.T) {
 	t.Parallel()

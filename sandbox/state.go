@@ -31,8 +31,9 @@ type state struct {
 	ending  context.Context    // ended: messages in the hands of children are cut short
 	end     context.CancelFunc // of ending
 
-	work sync.WaitGroup // the forker, and children that are being replaced
-	cut  atomic.Int32   // messages cut short by Close
+	work   sync.WaitGroup // children that are being ended
+	forked sync.WaitGroup // the forker
+	cut    atomic.Int32   // messages cut short by Close
 }
 
 func newState(conf settings, p Protocol, invalid error) *state {
@@ -45,7 +46,7 @@ func newState(conf settings, p Protocol, invalid error) *state {
 	for range cap(s.empty) {
 		s.empty <- struct{}{}
 	}
-	s.work.Go(s.forker.run)
+	s.forked.Go(s.forker.run)
 	return s
 }
 
@@ -133,8 +134,9 @@ func (s *state) close(ctx context.Context) error {
 		}
 	}
 	late()
-	close(s.forker.calls)
 	s.work.Wait()
+	close(s.forker.calls) // not before: its thread would go, and a child in its grace with that
+	s.forked.Wait()
 	if n := s.cut.Load(); n > 0 {
 		return fmt.Errorf("sandbox: closed with %d messages cut short: shut the receivers down before: %w", n,
 			context.Cause(ctx))
