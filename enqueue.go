@@ -169,12 +169,12 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 		return d, err
 	}
 	if len(opts) > 0 {
-		if d, err = d.with(opts); err != nil {
+		if err := d.with(opts); err != nil {
 			return d, err
 		}
 	}
 	for _, opts := range own {
-		if d, err = d.with(opts); err != nil {
+		if err := d.with(opts); err != nil {
 			return d, err
 		}
 	}
@@ -224,18 +224,18 @@ func unwrap(m IMessage) (within IMessage, own [][]Option) {
 	}
 }
 
-// with is the draft that a list of options makes of d. They win over those of earlier lists, and must go together.
-func (d draft) with(opts []Option) (draft, error) {
+// with applies a list of options. They win over those of earlier lists, and must go together.
+func (d *draft) with(opts []Option) error {
 	d.rivals = rivals{}
 	for i, o := range opts {
 		if o == nil {
-			return d, fmt.Errorf("shunt: option %d of an enqueue to %q is nil: leave it out", i, d.Keys.Name)
+			return fmt.Errorf("shunt: option %d of an enqueue to %q is nil: leave it out", i, d.Keys.Name)
 		}
-		if err := o(&d); err != nil {
-			return d, err
+		if err := o(d); err != nil {
+			return err
 		}
 	}
-	return d, nil
+	return nil
 }
 
 // identify takes the id that a message gives itself.

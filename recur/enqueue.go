@@ -70,6 +70,7 @@ func (rec *record) message(tick, now int64) element.Element {
 		e.Extra = &x
 	}
 	if tick != 0 {
+		e.Detach()
 		e.SetHeader(tickHeader, time.UnixMilli(tick).In(rec.spec.in).Format(tickFormat))
 	}
 	return e

@@ -102,3 +102,19 @@ func TestLatestIsTheEndOfAll(t *testing.T) {
 		}
 	})
 }
+
+// Each message of a record has the header of its own tick, beside those that were given.
+func TestTickHeaders(t *testing.T) {
+	t.Parallel()
+	rec := &record{spec: Spec{in: time.UTC}}
+	if err := rec.element.SetHeader("k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	first, second := rec.message(1000, 0), rec.message(2000, 0)
+	if a, b := first.Headers()[tickHeader], second.Headers()[tickHeader]; a == "" || a == b {
+		t.Errorf("ticks %q and %q", a, b)
+	}
+	if n := len(rec.element.Headers()); n != 1 {
+		t.Errorf("the record has %d headers", n)
+	}
+}

@@ -76,12 +76,12 @@ func (o *order) attributes(c *call) (ok bool) {
 
 // message is the job with an id of its own.
 func (o *order) message(channel, id string, body []byte) shunt.IMessage {
-	opts := []shunt.Option{shunt.ID(id), shunt.In(o.delay), shunt.Header(triesHeader, strconv.Itoa(o.tries))}
-	if o.tries > 255 {
-		opts = append(opts, shunt.MaxAttempts(-1))
-	} else {
-		opts = append(opts, shunt.MaxAttempts(o.tries))
+	most := o.tries
+	if most > 255 {
+		most = -1
 	}
+	opts := append(make([]shunt.Option, 0, 7+len(o.attrs)), shunt.ID(id), shunt.In(o.delay), shunt.MaxAttempts(most),
+		shunt.Header(triesHeader, strconv.Itoa(o.tries)))
 	if o.ttl > 0 {
 		until := time.Now().Add(o.ttl)
 		opts = append(opts, shunt.Expire(o.ttl), shunt.Deadline(until),
@@ -94,6 +94,12 @@ func (o *order) message(channel, id string, body []byte) shunt.IMessage {
 }
 
 func (c *call) channel() string { return c.ns + "/" + c.queue }
+
+// published answers the publish of one job.
+type published struct {
+	JobID string `json:"job_id"`
+	Msg   string `json:"msg"`
+}
 
 // oneJob reads a request to publish one job.
 func (a *API) oneJob(c *call) (o order, body []byte, ok bool) {
@@ -111,15 +117,14 @@ func (a *API) publish(c *call) {
 	if !ok {
 		return
 	}
-	ctx, cancel := c.detached()
-	defer cancel()
 	id := newJobID(o.versioned)
-	if err := c.pool.Enqueue(ctx, o.message(c.channel(), id, body)); err != nil {
+	// The client's leaving does not end it; the pool's EnqueueTimeout does.
+	if err := c.pool.Enqueue(context.WithoutCancel(c.r.Context()), o.message(c.channel(), id, body)); err != nil {
 		c.failed("publish", err)
 		return
 	}
 	a.Metrics.published(c, 1)
-	_ = c.answer(http.StatusCreated, message{"msg": "published", "job_id": id})
+	_ = c.answer(http.StatusCreated, published{id, "published"})
 }
 
 // republish puts a job in the place of another: in one step where the other is delivered and not acked. Else the new
@@ -146,7 +151,7 @@ func (a *API) republish(c *call) {
 		}
 	}
 	a.Metrics.published(c, 1)
-	_ = c.answer(http.StatusCreated, message{"msg": "published", "job_id": id})
+	_ = c.answer(http.StatusCreated, published{id, "published"})
 }
 
 // replaced says whether a message was published in the step that acked another.

@@ -95,11 +95,18 @@ func (r *rest) given() *rest {
 	return r
 }
 
-// alter gives e a rest of its own, to be written to.
-func (e *Element) alter() *rest {
+// Detach gives e a rest of its own: what is set then is not set in those that e was copied from.
+func (e *Element) Detach() {
 	own := *e.rest.given()
 	own.headers, own.unknown = maps.Clone(own.headers), slices.Clip(own.unknown)
 	e.rest = &own
+}
+
+// own is the rest of an element that is being made, or is detached: no other shares it.
+func (e *Element) own() *rest {
+	if e.rest == nil {
+		e.rest = new(rest)
+	}
 	return e.rest
 }
 
@@ -118,17 +125,22 @@ func (e *Element) Timeout() time.Duration { return e.rest.given().timeout }
 // MaxAttempts is 0 where none was given, negative for no bound.
 func (e *Element) MaxAttempts() int { return e.rest.given().maxAttempts }
 
+// SetFailure detaches e.
 func (e *Element) SetFailure(text string) {
 	if text != e.Failure() {
-		e.alter().failure = text
+		e.Detach()
+		e.rest.failure = text
 	}
 }
 
-func (e *Element) SetType(name string) { e.alter().typeName = name }
+// SetType is for an element that is being made, or is detached.
+func (e *Element) SetType(name string) { e.own().typeName = name }
 
-func (e *Element) SetTimeout(d time.Duration) { e.alter().timeout = d }
+// SetTimeout is for an element that is being made, or is detached.
+func (e *Element) SetTimeout(d time.Duration) { e.own().timeout = d }
 
-func (e *Element) SetMaxAttempts(n int) { e.alter().maxAttempts = n }
+// SetMaxAttempts is for an element that is being made, or is detached.
+func (e *Element) SetMaxAttempts(n int) { e.own().maxAttempts = n }
 
 // Extra is the part of a message that has an id or a time of its own. Its times are ms of the server's clock, 0 where
 // not given.
@@ -209,12 +221,13 @@ func (e *Element) SerialString() string {
 	return e.Serial.String()
 }
 
+// SetHeader is for an element that is being made, or is detached.
 func (e *Element) SetHeader(key, value string) error {
 	if len(key) == 0 || len(key) > maxHeaderKey || len(value) > maxHeaderValue {
 		return fmt.Errorf("shunt: header %.40q: a key has 1 to %d bytes and a value at most %d", key, maxHeaderKey,
 			maxHeaderValue)
 	}
-	r := e.alter()
+	r := e.own()
 	if r.headers == nil {
 		r.headers = make(map[string]string)
 	}

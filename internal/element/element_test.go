@@ -88,11 +88,11 @@ func (g *golden) read(word, rest string) (err error) {
 	case "attempts":
 		e.Attempts, err = count(rest)
 	case "maxAttempts":
-		e.alter().maxAttempts, err = strconv.Atoi(rest)
+		e.own().maxAttempts, err = strconv.Atoi(rest)
 	case "timeout":
-		e.alter().timeout, err = time.ParseDuration(rest)
+		e.own().timeout, err = time.ParseDuration(rest)
 	case "unknown":
-		e.alter().unknown, err = hex.DecodeString(rest)
+		e.own().unknown, err = hex.DecodeString(rest)
 	case "id":
 		text(&e.extra().ID)
 	case "expires", "deadline", "retain", "unique":
@@ -103,9 +103,9 @@ func (g *golden) read(word, rest string) (err error) {
 	case "dead":
 		e.extra().ToDead = rest == "yes"
 	case "type":
-		text(&e.alter().typeName)
+		text(&e.own().typeName)
 	case "failure":
-		text(&e.alter().failure)
+		text(&e.own().failure)
 	case "header":
 		var k, v string
 		text(&k)
@@ -127,7 +127,8 @@ func (g *golden) read(word, rest string) (err error) {
 func alike(a, b Element) bool {
 	for _, e := range []*Element{&a, &b} {
 		e.Payload = append([]byte{}, e.Payload...)
-		r := e.alter()
+		e.Detach()
+		r := e.rest
 		r.unknown = append([]byte{}, r.unknown...)
 		if r.headers == nil {
 			r.headers = map[string]string{}
@@ -364,7 +365,7 @@ func anyElement(t *rapid.T) Element {
 	for range rapid.IntRange(0, 3).Draw(t, "unknown fields") {
 		v := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "value")
 		tag := rapid.SampledFrom([]byte{3, 7, 100, 255}).Draw(t, "tag")
-		r := e.alter()
+		r := e.own()
 		r.unknown = append(appendField(r.unknown, tag, len(v)), v...)
 	}
 	return e
@@ -388,7 +389,8 @@ func TestNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := anyElement(t)
 		before := e
-		before.alter().unknown, before.Payload = slices.Clone(e.rest.given().unknown), slices.Clone(e.Payload)
+		before.Detach()
+		before.rest.unknown, before.Payload = slices.Clone(e.rest.given().unknown), slices.Clone(e.Payload)
 		failure := rapid.String().Draw(t, "new failure")
 		err := errors.New(failure)
 		if rapid.Bool().Draw(t, "no failure") {

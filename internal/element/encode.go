@@ -2,7 +2,6 @@ package element
 
 import (
 	"encoding/binary"
-	"maps"
 	"slices"
 )
 
@@ -62,7 +61,13 @@ func (e *Element) Append(b []byte) []byte {
 		b = append(appendField(b, tagType, len(r.typeName)), r.typeName...)
 	}
 	if len(r.headers) > 0 {
-		for _, k := range slices.Sorted(maps.Keys(r.headers)) {
+		var few [8]string
+		keys := few[:0]
+		for k := range r.headers {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
 			v := r.headers[k]
 			b = append(appendField(b, tagHeader, 1+len(k)+len(v)), byte(len(k)))
 			b = append(append(b, k...), v...)
