@@ -170,9 +170,15 @@ func (n *Node) dialAfterBackoff(ctx context.Context, socket *net.Conn) (redis.Co
 	return c, err
 }
 
-func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, n.set.DialTimeout)
+func (n *Node) dial(caller context.Context, socket *net.Conn) (redis.Conn, error) {
+	ctx, cancel := context.WithTimeout(caller, n.set.DialTimeout)
 	defer cancel()
+	failed := func(err error) error {
+		if err == context.DeadlineExceeded && caller.Err() == nil { // who reads of it knows nothing of that context
+			err = fmt.Errorf("no answer within %v", n.set.DialTimeout)
+		}
+		return fmt.Errorf("connect to redis: %w", err)
+	}
 	if socket != nil {
 		ctx = askForSocket(ctx, socket)
 	}
@@ -180,7 +186,7 @@ func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 		old := n.pool.IdleCount() > 0
 		c, err := n.pool.GetContext(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("connect to redis: %w", err)
+			return nil, failed(err)
 		}
 		// The pool's connection may be an old one, and the server of a new one may not be ready. A refusal of PING
 		// itself, by an ACL, is an answer.
@@ -194,7 +200,7 @@ func (n *Node) dial(ctx context.Context, socket *net.Conn) (redis.Conn, error) {
 		}
 		discard(c)
 		if !old || Code(err) != "" || ctx.Err() != nil {
-			return nil, fmt.Errorf("connect to redis: %w", err)
+			return nil, failed(err)
 		}
 	}
 }

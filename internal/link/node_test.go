@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -151,8 +152,13 @@ func TestDialOfAMuteServer(t *testing.T) {
 	if _, err := b.node.Dial(ctx); err == nil || time.Since(began) > 2*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
+	// Nobody has given the context that ends, so the error does not speak of it.
+	if _, _, err := b.node.DialOwn(ctx); err == nil || strings.Contains(err.Error(), "context") {
+		t.Error(err)
+	}
 	b.hears(false)
 	fails := b.node.fails
+	<-b.dials
 	<-b.dials
 	done := make(chan error, 1)
 	go func() {
