@@ -51,13 +51,20 @@ func (b *mini) Do(cmd string, args ...any) any {
 }
 
 // Each runs f as the subtests "miniredis", on an empty one, and "redis", on the Shared server.
-func Each(t *testing.T, f func(t *testing.T, b Backend)) {
+func Each(t *testing.T, f func(t *testing.T, b Backend)) { each(t, Shared, f) }
+
+// EachOwn is Each on a redis-server of the test's own: for what looks at all channels of a server.
+func EachOwn(t *testing.T, f func(t *testing.T, b Backend)) {
+	each(t, func(t testing.TB) *Server { return Start(t) }, f)
+}
+
+func each(t *testing.T, server func(testing.TB) *Server, f func(t *testing.T, b Backend)) {
 	t.Helper()
 	t.Run("miniredis", func(t *testing.T) {
 		m := Mini(t)
 		f(t, &mini{t: t, m: m, pool: Pool(t, m.Addr())})
 	})
-	t.Run("redis", func(t *testing.T) { f(t, Shared(t)) })
+	t.Run("redis", func(t *testing.T) { f(t, server(t)) })
 }
 
 // What Main owns; shared is the server of the whole test binary.

@@ -44,7 +44,7 @@ type SweepAnswer struct {
 	Known        bool      // receivers are listed, living or dead
 	MoreToForget bool      // more outcomes than one sweep forgets are over
 	Timetable
-	Unjudged   bool          // a dead receiver is left alone until the fence allows more
+	Unjudged   bool          // a receiver that may be dead is left alone until the fence allows more
 	Again      time.Duration // when one that died lately is to be looked at again; 0: none
 	Claims     []string      // members of receivers.dead that are left to the caller
 	Unreadable error         // suspect, delay or leased holds something that is not shunt's

@@ -28,12 +28,18 @@ func TestSweepAndReap(t *testing.T) {
 		f.s.Do("ZADD", f.k.Receivers, 1, f.i.Name)
 		q := Sweeping{MaxClaims: 10, ClaimFor: time.Minute, Bid: keeper.Name, KeepFor: time.Minute}
 		s, err := RunSweep(ctx, f.l, f.k, q)
-		if f.must(err); s.Died != 0 || !s.Keeper || len(s.Claims) > 0 {
+		if f.must(err); s.Died != 0 || !s.Keeper || len(s.Claims) > 0 || !s.Unjudged {
 			f.Fatalf("without a fence: %+v", s)
+		}
+		q.Fence = Fence{At: f.now(), Since: f.now(), Age: time.Minute}
+		s, err = RunSweep(ctx, f.l, f.k, q)
+		if f.must(err); s.Died != 0 || !s.Unjudged {
+			f.Fatalf("not seen for half of the lease: %+v", s)
 		}
 		q.Fence = f.fence()
 		s, err = RunSweep(ctx, f.l, f.k, q)
-		if f.must(err); s.Died != 1 || len(s.Claims) != 1 || s.Scheduled || s.Suspects || s.Unreadable != nil {
+		if f.must(err); s.Died != 1 || len(s.Claims) != 1 || s.Unjudged || s.Scheduled || s.Suspects ||
+			s.Unreadable != nil {
 			f.Fatalf("%+v", s)
 		}
 		s2, err := RunSweep(ctx, f.l, f.k, q)

@@ -18,7 +18,7 @@
 --   keeper      1: the bid was accepted
 --   known       receivers that are listed, living or dead, up to 16
 --   unforgotten 1: more outcomes are over than one sweep forgets
---   unjudged    1: a dead one may be judged only later
+--   unjudged    1: a dead one may be judged only later, or one whose lease ran out
 --   again       ms until one that died lately is to be looked at again; not beside unjudged
 --   claim       a member of receivers.dead that is left to the caller
 redis.call('ZREM', KEYS[1], '')
@@ -52,20 +52,20 @@ for i = 1, #last, 2 do -- no lease is longer than a week, nor is one put off for
   end
 end
 
-local died = 0
-if judge then
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', printed(now), 'LIMIT', 0, 64)) do
-    local lease = tonumber(string.match(name, '%-(%d+)$') or '') or 0
-    if now - tonumber(ARGV[6]) >= lease / 2 then
-      redis.call('ZADD', KEYS[2], 'NX', printed(now), name .. ' ' .. printed(now) .. ' r')
-      redis.call('ZREM', KEYS[1], name)
-      if redis.pcall('HGET', KEYS[5], 'name') == name then redis.pcall('DEL', KEYS[5]) end
-      died = died + 1
-    end
+local died, unjudged = 0, false
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', printed(now), 'LIMIT', 0, 64)) do
+  local lease = tonumber(string.match(name, '%-(%d+)$') or '') or 0
+  if judge and now - tonumber(ARGV[6]) >= lease / 2 then
+    redis.call('ZADD', KEYS[2], 'NX', printed(now), name .. ' ' .. printed(now) .. ' r')
+    redis.call('ZREM', KEYS[1], name)
+    if redis.pcall('HGET', KEYS[5], 'name') == name then redis.pcall('DEL', KEYS[5]) end
+    died = died + 1
+  else
+    unjudged = true
   end
 end
 
-local claims, unjudged = {}, false
+local claims = {}
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', printed(now), 'LIMIT', 0, 256)) do
   local death, how = string.match(member, ' (%d+) (%a)$')
   if how == 's' or how == 'c' or judge then
