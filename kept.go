@@ -183,9 +183,11 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 		wait = 10 * time.Millisecond
 	case len(a.Claims) == sweepClaims:
 		wait = 0
-	case a.Unjudged:
+	}
+	if a.Unjudged {
 		wait = min(wait, link.Jitter(u.q.conf.Lease/6))
-	case a.Again > 0:
+	}
+	if a.Again > 0 {
 		wait = min(wait, a.Again+5*time.Millisecond)
 	}
 	c.keeper = a.Keeper

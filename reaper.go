@@ -166,10 +166,10 @@ func (p *reaper) ask(in *channel) (more bool, err error) {
 	if a.MoreToForget {
 		s.sooner(time.Now().Add(10 * time.Millisecond))
 	}
-	switch {
-	case a.Unjudged:
-		s.sooner(time.Now().Add(r.conf.Lease / 6))
-	case a.Again > 0:
+	if a.Unjudged {
+		s.sooner(time.Now().Add(link.Jitter(r.conf.Lease / 6)))
+	}
+	if a.Again > 0 {
 		s.sooner(time.Now().Add(a.Again + 5*time.Millisecond))
 	}
 	if a.Leased {

@@ -208,3 +208,48 @@ func TestAckWhileClosing(t *testing.T) {
 	o.Queue.waits.Done()
 	b.must(<-closed)
 }
+
+// An ack may be under way for longer than its caller waits, who may use the memory of the Result again.
+func TestAckCopiesResult(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p)
+	const n = 8
+	for i := range n {
+		b.must(b.one(i, ID(fmt.Sprint("id", i)), Retain(time.Minute)))
+	}
+	held := o.pull(n, PullOptions{Max: n, Lease: time.Minute})
+	const slow = 200 * time.Millisecond
+	p.On(redistest.ByScript(store.Settle)(b.name), 0, redistest.Delay(slow))
+	var all sync.WaitGroup
+	var unknown atomic.Int32
+	for i, m := range held {
+		m.Result = []byte("done")
+		all.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if i%2 == 0 { // it leaves, and the others stay
+				time.AfterFunc(slow/2, cancel)
+			}
+			if err := m.Ack(ctx); errors.Is(err, ErrUnknown) {
+				unknown.Add(1)
+			}
+			clear(m.Result)
+		})
+	}
+	all.Wait()
+	if unknown.Load() == 0 {
+		t.Error("the test proves nothing: each ack had its answer")
+	}
+	b.until(5*time.Second, "all have their results", func() bool {
+		for i := range n {
+			st, err := b.Status(context.Background(), ByID(b.name, fmt.Sprint("id", i)))
+			if err != nil || string(st.Outcome.Result) != "done" {
+				return false
+			}
+		}
+		return true
+	})
+}

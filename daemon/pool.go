@@ -66,7 +66,9 @@ func openPool(name string, c config.Pool) (*pool, error) {
 		return nil, fmt.Errorf("daemon: pool %s: its URL is wrong", name) // Validate has said how, without its password
 	}
 	p.own.MaxActive, p.own.MaxIdle, p.own.Wait = ownConnections, ownConnections/2, true
-	p.queue = &shunt.Queue{Pool: queues, MaxDead: c.MaxDead, DeadFor: c.DeadFor, Events: p.hub.Take}
+	// Publishes rely on EnqueueTimeout: they have no other bound.
+	p.queue = &shunt.Queue{Pool: queues, EnqueueTimeout: 10 * time.Second, MaxDead: c.MaxDead, DeadFor: c.DeadFor,
+		Events: p.hub.Take}
 	return p, nil
 }
 

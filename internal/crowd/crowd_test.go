@@ -218,6 +218,20 @@ func TestLeaveAtTheLastMoment(t *testing.T) {
 	})
 }
 
+// An answer that comes just as the context ends is the call's.
+func TestAnswerAtTheEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s := newSent(0)
+	for range 100 { // which of the two a select sees first is chance
+		m := &member[call]{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+		m.done <- struct{}{}
+		if err := s.wait(ctx, new(gathering[call]), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Where no goroutine may begin, as while a Queue is closed, each goes by itself, in order.
 func TestBeginRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -64,6 +64,8 @@ func handshakeError(addr string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
+	case errors.Is(err, context.DeadlineExceeded): // of the dial, of which nobody else knows
+		return fmt.Errorf("%s %w: is it a plain redis:// port?", addr, errNoHandshake)
 	case errors.As(err, &header), errors.As(err, &timeout) && timeout.Timeout(),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf("%s %w: is it a plain redis:// port? (%w)", addr, errNoHandshake, err)

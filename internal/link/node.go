@@ -173,9 +173,9 @@ func (n *Node) dialAfterBackoff(ctx context.Context, socket *net.Conn) (redis.Co
 func (n *Node) dial(caller context.Context, socket *net.Conn) (redis.Conn, error) {
 	ctx, cancel := context.WithTimeout(caller, n.set.DialTimeout)
 	defer cancel()
-	failed := func(err error) error {
+	failed := func(err error, late string) error {
 		if err == context.DeadlineExceeded && caller.Err() == nil { // who reads of it knows nothing of that context
-			err = fmt.Errorf("no answer within %v", n.set.DialTimeout)
+			err = fmt.Errorf("%s within %v", late, n.set.DialTimeout.Round(time.Millisecond))
 		}
 		return fmt.Errorf("connect to redis: %w", err)
 	}
@@ -186,7 +186,11 @@ func (n *Node) dial(caller context.Context, socket *net.Conn) (redis.Conn, error
 		old := n.pool.IdleCount() > 0
 		c, err := n.pool.GetContext(ctx)
 		if err != nil {
-			return nil, failed(err)
+			late := "no answer"
+			if n.pool.Wait && n.pool.MaxActive > 0 && n.pool.ActiveCount() >= n.pool.MaxActive {
+				late = fmt.Sprintf("none of the Pool's %d connections (MaxActive) was free", n.pool.MaxActive)
+			}
+			return nil, failed(err, late)
 		}
 		// The pool's connection may be an old one, and the server of a new one may not be ready. A refusal of PING
 		// itself, by an ACL, is an answer.
@@ -200,7 +204,7 @@ func (n *Node) dial(caller context.Context, socket *net.Conn) (redis.Conn, error
 		}
 		discard(c)
 		if !old || Code(err) != "" || ctx.Err() != nil {
-			return nil, failed(err)
+			return nil, failed(err, "no answer")
 		}
 	}
 }

@@ -44,8 +44,8 @@ type SweepAnswer struct {
 	Known        bool      // receivers are listed, living or dead
 	MoreToForget bool      // more outcomes than one sweep forgets are over
 	Timetable
-	Unjudged   bool          // a receiver that may be dead is left alone until the fence allows more
-	Again      time.Duration // when one that died lately is to be looked at again; 0: none
+	Unjudged   bool          // one that may be dead is left alone until another beat
+	Again      time.Duration // until one that died lately, or whose lease ran out, is to be looked at; 0: none
 	Claims     []string      // members of receivers.dead that are left to the caller
 	Unreadable error         // suspect, delay or leased holds something that is not shunt's
 }

@@ -163,7 +163,8 @@ func (e *ending) waitForOthers(ctx context.Context) {
 // a connection.
 func outage(s *lane.Site, err error) error {
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-	if !ended && !errors.Is(err, ErrUnanswered) {
+	away := link.Classify(err) == link.NotExecuted && s.Server.Why() != nil
+	if !ended && !away && !errors.Is(err, ErrUnanswered) {
 		if err != nil && link.Classify(err) == link.Unknown {
 			return fmt.Errorf("shunt: the connection to Redis broke during the shutdown: %w", err)
 		}

@@ -18,8 +18,8 @@
 --   keeper      1: the bid was accepted
 --   known       receivers that are listed, living or dead, up to 16
 --   unforgotten 1: more outcomes are over than one sweep forgets
---   unjudged    1: a dead one may be judged only later, or one whose lease ran out
---   again       ms until one that died lately is to be looked at again; not beside unjudged
+--   unjudged    1: a dead one, or one whose lease ran out, may be judged only after another beat
+--   again       ms until one that died lately is to be looked at again, or one whose lease ran out may be judged
 --   claim       a member of receivers.dead that is left to the caller
 redis.call('ZREM', KEYS[1], '')
 local now = clock()
@@ -52,16 +52,20 @@ for i = 1, #last, 2 do -- no lease is longer than a week, nor is one put off for
   end
 end
 
-local died, unjudged = 0, false
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', printed(now), 'LIMIT', 0, 64)) do
+local died, unjudged, again = 0, false, nil
+local function soon(ms) again = math.min(again or ms, ms) end
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', printed(now), 'LIMIT', 0, judge and 64 or 1)) do
   local lease = tonumber(string.match(name, '%-(%d+)$') or '') or 0
-  if judge and now - tonumber(ARGV[6]) >= lease / 2 then
+  local row = now - tonumber(ARGV[6])
+  if not judge then
+    unjudged = true
+  elseif row < lease / 2 then
+    soon(math.ceil(lease / 2 - row))
+  else
     redis.call('ZADD', KEYS[2], 'NX', printed(now), name .. ' ' .. printed(now) .. ' r')
     redis.call('ZREM', KEYS[1], name)
     if redis.pcall('HGET', KEYS[5], 'name') == name then redis.pcall('DEL', KEYS[5]) end
     died = died + 1
-  else
-    unjudged = true
   end
 end
 
@@ -75,11 +79,13 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', printed(now
   end
 end
 -- Whoever has claimed one may be dead itself by then. What died long ago has been looked at before, and is in no hurry.
-local again = nil
 local later = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. printed(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 16)
 for i = 1, #later, 2 do
   local death = tonumber(string.match(later[i], ' (%d+) %a$') or '0')
-  if not again and now - death < 60000 then again = tonumber(later[i + 1]) - now end
+  if now - death < 60000 then
+    soon(tonumber(later[i + 1]) - now)
+    break
+  end
 end
 -- Who goes on with a burial finds the same one first each time.
 table.sort(claims, function(a, b) return a[2] > b[2] or a[2] == b[2] and a[1] < b[1] end)
@@ -120,7 +126,8 @@ end
 if keeper then say('keeper', 1) end
 if known > 0 then say('known', known) end
 if unforgotten then say('unforgotten', 1) end
-if unjudged then say('unjudged', 1) elseif again then say('again', again) end
+if unjudged then say('unjudged', 1) end
+if again then say('again', again) end
 for i = 1, most do
   redis.call('ZADD', KEYS[2], printed(now + tonumber(ARGV[7])), claims[i][1])
   say('claim', claims[i][1])
