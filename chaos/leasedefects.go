@@ -58,7 +58,7 @@ func init() { // after that of the others, and before a worker's
 			plant:    func() { takeAnyway = true },
 			schedule: ackLate,
 			drain:    12 * time.Second,
-			row:      "P-freeze",
+			rare:     true,
 		},
 		defect{
 			name:     "an extension that puts no end off",

@@ -141,7 +141,7 @@ func pullKills(w *world, r *rand.Rand, long bool) {
 }
 
 // slowly is usual for pullers whose holders are to be struck in the midst of it.
-var slowly = slices.Concat(usual, []string{planSlow + "100", planDeaf + "150", planSlow + "100", planExtend + "1500",
+var slowly = slices.Concat(usual, []string{planSlow + "100", planDeaf + "150", planSlow + "100", planExtend + "2500",
 	planDeaf + "100"})
 
 // pullFreezes stops a puller in the midst of handlers that do not look at the time. What it says when it wakes is too
