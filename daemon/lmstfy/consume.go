@@ -14,9 +14,9 @@ import (
 
 const (
 	maxCount   = 100
-	maxQueues  = 64      // as PullOptions has it
-	maxAnswer  = 4 << 20 // bytes of jobs, beyond which a consume takes no more
-	minLease   = 10 * time.Millisecond
+	maxQueues  = 64                     // as PullOptions has it
+	maxAnswer  = 4 << 20                // bytes of jobs, beyond which a consume takes no more
+	minLease   = 500 * time.Millisecond // of a ttr of 0: else it may be over before the job is handed over
 	maxLease   = 7 * 24 * time.Hour
 	noJob      = "no job available"
 	smallBody  = 64 << 10 // of a request that needs none
