@@ -67,9 +67,10 @@ func (h *history) leased(v *verdict, all map[string]*subject, broke func(string,
 	}
 }
 
-// unseen is how many attempts may have been counted of takes that nobody saw: only the end of a process costs those.
+// unseen is how many attempts may have been counted of takes that nobody saw: only the end of a process
+// costs those, or that it stands still.
 func (v *verdict) unseen() int {
-	for _, end := range []string{"kill", "shot", "corpse", "term"} {
+	for _, end := range []string{"kill", "shot", "corpse", "term", "stop"} {
 		if v.Faults[end] > 0 {
 			return v.Allowed
 		}

@@ -33,7 +33,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, want := range []string{"| F1 | a fault | 2 | 3 | 400 |", "| mix 7 | 5 | 600 |",
 		"| a mistake | I1 lost | passes |",
-		"(not promised)", "commit 0123456789ab", "`make chaos ONLY=F1`"} {
+		"(not promised)", "commit 0123456789ab", "```\nmake chaos ONLY=F1\n```\n"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page has no %q", want)
 		}
