@@ -125,7 +125,7 @@ func TestLeaseBesideQuietUpkeep(t *testing.T) {
 		return c != nil && !c.visiting && time.Until(c.sweep) > time.Minute
 	})
 	o.must(o.one(1))
-	const term = 7100 * time.Millisecond // beyond 7 s: the keeper is told of leases that end sooner
+	const term = 7100 * time.Millisecond // a lease; Pull tells the keeper of each that is 7 s or shorter
 	ends := o.pull(1, PullOptions{Lease: term})[0].EndsAt
 	o.must(o.Close())
 	b.wait(EventLapsed, 1, 10*time.Second)

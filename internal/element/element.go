@@ -68,7 +68,7 @@ type Element struct {
 	Serial     ulid.ULID
 	Payload    []byte
 	Extra      *Extra // nil for a plain message
-	rest       *rest  // shared by copies of the Element: written to only through own
+	rest       *rest  // shared by copies: written to where there are none, or after Detach
 	Recoveries int16
 	Attempts   int16
 	Bare       bool // no header yet: no serial, no counts
