@@ -67,7 +67,7 @@ func (u *undertaker) buryAll(until time.Time, claimFor time.Duration) (late bool
 func (u *undertaker) bury(member string, until time.Time) (late bool, err error) {
 	dead, err := store.ParseDeadReceiver(member)
 	if err != nil { // nothing that could be reaped
-		u.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: u.keys.Name, Err: err, Fatal: true})
+		u.q.emit(event.Event{Kind: event.ReceiverError, Channel: u.keys.Name, Err: err, Fatal: true})
 		return false, nil
 	}
 	b := &u.burial
@@ -167,7 +167,7 @@ func (u *undertaker) report(dead store.DeadReceiver, a store.ReapAnswer) {
 	}{{event.Recovered, a.Prepare}, {event.Suspected, a.Suspect}, {event.Poisoned, a.Dead}, {event.Trimmed,
 		a.Trimmed}} {
 		if m.n > 0 {
-			u.q.events.Emit(event.Event{Kind: m.kind, Channel: u.keys.Name, Receiver: dead.Name, N: m.n})
+			u.q.emit(event.Event{Kind: m.kind, Channel: u.keys.Name, Receiver: dead.Name, N: m.n})
 		}
 	}
 	if a.Suspect > 0 {

@@ -64,7 +64,7 @@ func (q *Queue) unused() *Queue {
 		MaxDead: q.MaxDead, DeadFor: q.DeadFor, MaxDone: q.MaxDone, MaxDoneBytes: q.MaxDoneBytes,
 		EnqueueTimeout: q.EnqueueTimeout, ReplyTimeout: q.ReplyTimeout, Wrap: q.Wrap,
 		WrapEnqueue: q.WrapEnqueue, CarryHeaders: q.CarryHeaders, Events: q.Events,
-		Quiet: q.Quiet, Codec: q.Codec,
+		Quiet: q.Quiet, NoCounts: q.NoCounts, Codec: q.Codec,
 	}
 }
 

@@ -66,7 +66,8 @@ func TestConfigurationIsWhole(t *testing.T) {
 		if !same(from.Field(i), unused.Field(i)) {
 			t.Errorf("%s is not copied", name)
 		}
-		if name == "Pool" || name == "Events" || name == "Quiet" { // the node and the stream are made of them
+		switch name {
+		case "Pool", "Events", "Quiet", "NoCounts": // the node, the stream and the counter are made of them
 			continue
 		}
 		if f := conf.FieldByName(name); !f.IsValid() || !same(from.Field(i), f) {

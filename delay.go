@@ -194,7 +194,7 @@ func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Unlock()
 	a, err := p.move(ctx)
 	if a.Moved > 0 {
-		p.r.q.events.Emit(event.Event{Kind: event.Promoted, Channel: p.in.Name, N: a.Moved})
+		p.r.q.emit(event.Event{Kind: event.Promoted, Channel: p.in.Name, N: a.Moved})
 	}
 	next, any := a.Next()
 	if err == nil && a.Leased && a.NextLapse <= 0 {

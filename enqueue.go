@@ -50,9 +50,12 @@ func (q *Queue) enqueue(ctx context.Context, m IMessage, opts []Option) error {
 	if err != nil {
 		return q.explain(err, d.attempt(), d.Keys.Name)
 	}
+	e := event.Event{Kind: event.Enqueued, Channel: d.Keys.Name, Serial: d.Element.Serial, ID: d.Element.ID(), N: 1,
+		Bytes: d.Element.Size(), Due: event.TimeOf(due)}
 	if q.events.All() {
-		q.events.Emit(event.Event{Kind: event.Enqueued, Channel: d.Keys.Name, Serial: d.Element.Serial,
-			ID: d.Element.ID(), N: 1, Due: event.TimeOf(due)})
+		q.emit(e)
+	} else {
+		q.counter.happened(&e)
 	}
 	return nil
 }
@@ -124,15 +127,16 @@ func (q *Queue) enqueueAll(ctx context.Context, ms []IMessage, opts []Option) er
 			failed.add(q.explain(err, attempt(c.Due, c.Tracked()), c.Keys.Name), c.Indexes...)
 			return
 		}
-		n := len(c.Indexes)
+		n, bytes := len(c.Indexes), c.Size()
 		for i, r := range refused {
 			if r.Record != nil {
+				bytes -= c.SizeOf(i)
 				failed.add(duplicateOf(c.Keys.Name, c.ID(i), r), c.Indexes[i])
 				n--
 			}
 		}
 		if n > 0 {
-			q.events.Emit(event.Event{Kind: event.Enqueued, Channel: c.Keys.Name, N: n, Due: event.TimeOf(due)})
+			q.emit(event.Event{Kind: event.Enqueued, Channel: c.Keys.Name, N: n, Bytes: bytes, Due: event.TimeOf(due)})
 		}
 	})
 	return failed.err()
@@ -189,6 +193,9 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 		}
 	}
 	d.Element.Serial = element.NewSerialAt(now)
+	if d.Due.Later() {
+		d.Element.SetDue(d.Due.From(now))
+	}
 	if d.awaited {
 		d.await()
 	}

@@ -138,7 +138,7 @@ func (p *pull) giveBack(l store.Lease) {
 func (p *pull) gaveBack(replies []link.Reply) {
 	for i, k := range p.from {
 		if n, _ := store.GiveBackReply(replies[store.GiveBackCommands*(i+1)-1]); n > 0 {
-			p.q.events.Emit(event.Event{Kind: event.Released, Channel: k.Name, N: n})
+			p.q.emit(event.Event{Kind: event.Released, Channel: k.Name, N: n})
 		}
 	}
 }

@@ -36,4 +36,4 @@ func (e engine) Draft(m IMessage, options []Option) (sender.Message, error) {
 
 func (e engine) Hints(channel string) *link.Subscription { return e.q.router.For(channel).Hints }
 
-func (e engine) Emit(ev event.Event) { e.q.events.Emit(ev) }
+func (e engine) Emit(ev event.Event) { e.q.emit(ev) }

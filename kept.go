@@ -154,7 +154,7 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 		return at, false, err
 	}
 	if a.Died > 0 {
-		u.q.events.Emit(event.Event{Kind: event.ReceiversDied, Channel: c.keys.Name, Receiver: u.name, N: a.Died})
+		u.q.emit(event.Event{Kind: event.ReceiversDied, Channel: c.keys.Name, Receiver: u.name, N: a.Died})
 	}
 	if a.Unreadable != nil {
 		u.report(c.keys.Name, a.Unreadable)

@@ -51,7 +51,7 @@ func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence 
 	for _, e := range []event.Event{{Kind: event.Lapsed, N: back}, {Kind: event.Lapsed, N: dead, Err: errLapsed},
 		{Kind: event.Trimmed, N: trimmed}} {
 		if e.Channel = k.Name; e.N > 0 {
-			q.events.Emit(e)
+			q.emit(e)
 		}
 	}
 	if err = q.lapseFailed(k, err); err == nil && len(refused) > 0 {
@@ -65,7 +65,7 @@ func (q *Queue) lapseFailed(k *store.Keys, err error) error {
 	if class := link.Classify(err); class != link.Fatal && class != link.Failed {
 		return err
 	}
-	q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: k.Name, Err: err, Fatal: true})
+	q.emit(event.Event{Kind: event.ReceiverError, Channel: k.Name, Err: err, Fatal: true})
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (q *Queue) bringDue(
 ) (next store.Timetable, err error) {
 	a, err := store.RunPromote(ctx, s.Pulse, k, promoteMost, promoteBytes, 1)
 	if a.Moved > 0 {
-		q.events.Emit(event.Event{Kind: event.Promoted, Channel: k.Name, N: a.Moved})
+		q.emit(event.Event{Kind: event.Promoted, Channel: k.Name, N: a.Moved})
 	}
 	if err == nil && a.Leased && a.NextLapse <= 0 {
 		err = q.lapse(ctx, s, k, fence())

@@ -255,7 +255,7 @@ func (q *Queue) backoff(h *custody.Held, attempt int) time.Duration {
 	if f := q.conf.Backoff; f != nil {
 		guard("Queue.Backoff", func() error { wait = f(attempt); return nil }, func(err error) {
 			if err != nil {
-				q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: h.Keys.Name, Serial: h.Serial, Err: err})
+				q.emit(event.Event{Kind: event.ReceiverError, Channel: h.Keys.Name, Serial: h.Serial, Err: err})
 			}
 		})
 	}

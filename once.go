@@ -171,9 +171,9 @@ func (q *Queue) onced(k *store.Keys, o Once, ds []draft, a store.OnceAnswer) Onc
 			}
 			ev.Due = event.TimeOf(at)
 		}
-		q.events.Emit(ev)
+		q.emit(ev)
 	case n > 0:
-		q.events.Emit(event.Event{Kind: event.Enqueued, Channel: k.Name, N: n})
+		q.emit(event.Event{Kind: event.Enqueued, Channel: k.Name, N: n})
 	}
 	return res
 }

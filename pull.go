@@ -11,6 +11,7 @@ import (
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -202,13 +203,14 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 		if p.refuses(s, h.said[i]) {
 			refused = append(refused, s)
 		} else {
+			p.q.counter.count(s.held.Keys.Name, func(to meter.Adder) { s.held.CountWait(to, h.sent) })
 			ms = append(ms, p.q.leased(s.held, h.lease, h.sent.Add(p.term)))
 		}
 	}
 	p.q.settle(ctx, refused)
 	for _, s := range refused {
 		if s.err != nil { // it is pulled again when its lease ends
-			p.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: s.held.Keys.Name, Serial: s.held.Serial,
+			p.q.emit(event.Event{Kind: event.ReceiverError, Channel: s.held.Keys.Name, Serial: s.held.Serial,
 				ID: s.held.ID(), Err: s.err})
 		}
 	}

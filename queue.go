@@ -90,6 +90,8 @@ type Queue struct {
 	Events func(Event)
 	// Quiet turns that log off.
 	Quiet bool
+	// NoCounts leaves out of Counts what this Queue does.
+	NoCounts bool
 
 	mu        sync.Mutex
 	opened    bool
@@ -115,6 +117,8 @@ type Queue struct {
 	sender *sender.Sender
 	events *event.Stream
 	log    *troubleLog // nil: with Events, or Quiet
+
+	counter *counter // nil: with NoCounts
 
 	stations map[*link.Server]*station // for those who pull; mu guards the map
 }
@@ -164,9 +168,9 @@ func (q *Queue) open(ctx context.Context) error {
 		DialTimeout: min(time.Second, third/2), MaxBackoff: min(5*time.Second, third*2/5),
 		Changed: func(up, refused bool, err error) {
 			if up {
-				q.events.Emit(event.Event{Kind: event.Connected})
+				q.emit(event.Event{Kind: event.Connected})
 			} else {
-				q.events.Emit(event.Event{Kind: event.Disconnected, Fatal: refused, Err: err})
+				q.emit(event.Event{Kind: event.Disconnected, Fatal: refused, Err: err})
 			}
 		},
 	})
@@ -178,6 +182,11 @@ func (q *Queue) open(ctx context.Context) error {
 	}
 	q.router = link.NewRouter(q.server)
 	q.sender = sender.New(q.router, asker{q: q}, q.conf.EnqueueTimeout)
+	if !q.NoCounts {
+		q.counter = newCounter(q)
+		q.waits.Add(1)
+		go q.counter.run()
+	}
 	q.opened = true
 	q.ready.Store(true)
 	return nil
@@ -318,6 +327,7 @@ func (q *Queue) Close() error {
 	}
 	q.waits.Wait()
 	if s != nil {
+		q.counter.flush(q.life)
 		for _, at := range stations {
 			at.upkeep.end()
 		}

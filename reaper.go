@@ -150,7 +150,7 @@ func (p *reaper) ask(in *channel) (more bool, err error) {
 		return false, err
 	}
 	if a.Died > 0 {
-		r.q.events.Emit(event.Event{
+		r.q.emit(event.Event{
 			Kind: event.ReceiversDied, Channel: in.Name, Receiver: p.site.Live().Name, N: a.Died,
 		})
 	}

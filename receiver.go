@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -202,9 +203,7 @@ func (r *receiver) workerConfig(ctx context.Context) worker.Config {
 		PrefetchBytes: q.PrefetchBytes, MaxSize: q.MaxSize, Bounds: q.Bounds, Handle: r.handle, Judge: r.judge,
 		Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r),
 	}
-	if r.q.events.On() {
-		conf.Emit, conf.Every = r.q.events.Emit, r.q.events.All()
-	}
+	conf.Emit, conf.Every, conf.Count = r.q.emit, r.q.events.All(), r.q.counter != nil
 	return conf
 }
 
@@ -287,6 +286,13 @@ func (r *receiver) beside(o *receiver) error {
 	return nil
 }
 
+// running are the receivers that have not ended.
+func (q *Queue) running() []*receiver {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Collect(maps.Keys(q.receivers))
+}
+
 func (q *Queue) dismiss(r *receiver) {
 	q.mu.Lock()
 	delete(q.receivers, r)
@@ -297,7 +303,7 @@ func (q *Queue) dismiss(r *receiver) {
 func (r *receiver) run(ctx context.Context) {
 	var others []func()
 	for _, s := range r.pool.Sites {
-		r.q.events.Emit(event.Event{Kind: event.Started, Channel: s.Lanes[0].Name, Receiver: s.Live().Name,
+		r.q.emit(event.Event{Kind: event.Started, Channel: s.Lanes[0].Name, Receiver: s.Live().Name,
 			N: r.pool.Workers()})
 		others = append(others, newReaper(r, s).run)
 	}
@@ -313,10 +319,11 @@ func (r *receiver) run(ctx context.Context) {
 			r.err = result
 		}
 		for _, s := range r.pool.Sites {
-			r.q.events.Emit(event.Event{Kind: event.Stopped, Channel: s.Lanes[0].Name, Receiver: s.Live().Name,
+			r.q.emit(event.Event{Kind: event.Stopped, Channel: s.Lanes[0].Name, Receiver: s.Live().Name,
 				Err: r.err})
 		}
 		forget()
+		r.q.counter.absorb(r)
 		r.q.dismiss(r)
 		close(r.ended)
 	}()

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -261,10 +263,11 @@ func (p *part) answered(q *Queue, rep link.Reply) {
 func (s *settlement) answered(q *Queue, rep link.Reply) {
 	s.over = true
 	l, v := s.held.Left(s.verdict, rep)
-	q.events.Emit(s.held.Beside(s.verdict, l)...)
+	q.counter.count(s.held.Keys.Name, func(to meter.Adder) { s.held.Count(to, v, l.Found, time.Time{}, 0) })
+	q.emit(s.held.Beside(s.verdict, l)...)
 	var e event.Event
 	if s.held.Report(&e, v, l.Found, s.inDoubt) {
-		q.events.Emit(e)
+		q.emit(e)
 	}
 	switch {
 	case !l.Found && s.inDoubt:

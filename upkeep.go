@@ -165,7 +165,7 @@ func (u *upkeep) report(channel string, err error) bool {
 
 // tell emits what only a person can mend.
 func (u *upkeep) tell(channel string, err error) {
-	u.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: channel, Receiver: u.name, Err: err, Fatal: true})
+	u.q.emit(event.Event{Kind: event.ReceiverError, Channel: channel, Receiver: u.name, Err: err, Fatal: true})
 }
 
 // found takes in a channel that the look through all has found. One that has receivers is swept more often from now on.

@@ -224,5 +224,5 @@ func ask[T any](h handling, hung *atomic.Int32, limit time.Duration, what string
 
 // complain reports a fault of a method of the user's, beside the handler.
 func (h handling) complain(err error) {
-	h.r.q.events.Emit(event.Event{Kind: event.ReceiverError, Channel: h.Lane.Name, Serial: h.Serial, Err: err})
+	h.r.q.emit(event.Event{Kind: event.ReceiverError, Channel: h.Lane.Name, Serial: h.Serial, Err: err})
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/shuntmq/shunt"
 )
 
 // place is where a message lies in Redis when all is over.
@@ -25,9 +27,10 @@ type history struct {
 	shares  map[string]int // weights by prefixes of ids, where shares are promised
 	lossy   bool           // the server's durability promises nothing
 	recover time.Duration
-	late    time.Duration // p99 of the lateness of what was due; 0: not judged
-	ends    time.Duration // p99 from a lease's end to the next take; 0: not judged
-	waits   time.Duration // p99 of what waits to be handed out; 0: not judged
+	late    time.Duration  // p99 of the lateness of what was due; 0: not judged
+	ends    time.Duration  // p99 from a lease's end to the next take; 0: not judged
+	waits   time.Duration  // p99 of what waits to be handed out; 0: not judged
+	counts  []shunt.Counts // of each channel, after all workers have ended; nil: not judged
 }
 
 // Orders of magnitude of the invariants' own bounds.
@@ -346,6 +349,7 @@ func check(h *history) *verdict {
 		}
 	}
 	h.leased(v, all, broke)
+	h.counted(v, all, whole, broke)
 	if v.Duplicated > v.Allowed {
 		for _, id := range slices.Sorted(maps.Keys(all)) {
 			for attempt, n := range all[id].done {
@@ -367,6 +371,25 @@ func check(h *history) *verdict {
 	h.weights(broke)
 	h.liveness(broke)
 	return v
+}
+
+// counted judges what the workers have added to the channels' counts (I21): never more than was handled, and where each
+// has ended in order, just what was acked.
+func (h *history) counted(v *verdict, all map[string]*subject, whole bool, broke func(string, string, string, ...any)) {
+	if h.counts == nil {
+		return
+	}
+	acked, handled := 0, 0
+	for _, c := range h.counts {
+		acked += int(c.Acked)
+	}
+	for _, s := range all {
+		handled += s.ok
+	}
+	if acked > handled || whole && acked != v.Acked {
+		broke("I21 miscounted", "", "%d acks were counted, of %d that were told and %d that can be", acked, v.Acked,
+			handled)
+	}
 }
 
 // hand is one handling of a message.

@@ -490,8 +490,25 @@ func (w *world) end(drain time.Duration) *verdict {
 	}
 	if w.h.left = left; well {
 		w.stop()
+		w.h.counts = w.counts()
 	}
 	return w.judge()
+}
+
+// counts are those of the channels, nil where they cannot be read or promise nothing.
+func (w *world) counts() (all []shunt.Counts) {
+	if w.h.lossy {
+		return nil
+	}
+	cs, err := w.direct.Counts(context.Background(), shunt.CountsOptions{Channels: w.channels})
+	if err != nil {
+		w.Logf("counts: %v", err)
+		return nil
+	}
+	for _, of := range cs {
+		all = append(all, of...)
+	}
+	return all
 }
 
 // stop shuts all workers down in order.

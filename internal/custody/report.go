@@ -7,6 +7,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -28,7 +29,7 @@ func (h *Held) Beside(v *Verdict, l store.LeaveAnswer) (evs []event.Event) {
 	}
 	for i, enqueued := range l.Followed {
 		f := &v.Then[i]
-		e := event.Event{Kind: event.Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1}
+		e := event.Event{Kind: event.Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1, Bytes: f.Size()}
 		if !enqueued {
 			e.Kind, e.Err = event.Duplicate,
 				fmt.Errorf("shunt: the id is taken, so this message does not follow %s of channel "+
@@ -79,4 +80,41 @@ func Ends(k event.Kind) bool {
 		return true
 	}
 	return slices.Contains(kinds[:], k)
+}
+
+// counted is what the end of a handling counts as, by the kind of its Event.
+var counted = map[event.Kind]meter.Kind{
+	event.Retried: meter.Retried, event.Snoozed: meter.Snoozed, event.Rejected: meter.Died,
+	event.Undecodable: meter.Died, event.Cancelled: meter.Cancelled, event.Expired: meter.Expired,
+	event.Released: meter.Released,
+}
+
+// Count counts what a verdict that was executed came to, as Report tells of it. started is zero where no handler has
+// begun, or nobody knows when.
+func (h *Held) Count(to meter.Adder, v *Verdict, found bool, started time.Time, took time.Duration) {
+	switch {
+	case found && v.Fate == store.Acked:
+		to.Add(meter.Acked, 1)
+	case found:
+		to.Add(counted[v.Kind()], 1)
+	case v.Fate != store.Released:
+		to.Add(meter.Late, 1)
+	}
+	if !started.IsZero() {
+		to.Took(meter.Handling, took)
+		h.CountWait(to, started)
+	}
+	if found && v.Fate == store.Acked && !h.Bare {
+		if started.IsZero() {
+			started, took = time.Now(), 0
+		}
+		to.Took(meter.EndToEnd, h.Waited(started)+took)
+	}
+}
+
+// CountWait counts how long a message has waited for its first handling, if that begins at the given time.
+func (h *Held) CountWait(to meter.Adder, at time.Time) {
+	if h.Attempts == 0 && h.Recoveries == 0 && !h.Bare {
+		to.Took(meter.Wait, h.Waited(at))
+	}
 }

@@ -107,6 +107,8 @@ func (e *Element) field(tag byte, value, whole []byte) {
 		r.timeout = time.Duration(binary.BigEndian.Uint64(value))
 	case tag == tagMaxAttempts && len(value) == 8:
 		r.maxAttempts = int(int64(binary.BigEndian.Uint64(value)))
+	case tag == tagDue && len(value) == 8:
+		r.due = int64(binary.BigEndian.Uint64(value))
 	default:
 		r.unknown = append(r.unknown, whole...)
 	}

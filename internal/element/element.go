@@ -50,6 +50,7 @@ const (
 	tagRetain      = 9  // ms
 	tagUnique      = 10 // ms
 	tagType        = 12 // name of the message's type
+	tagDue         = 13 // ms since 1970, by the producer's clock, of what was enqueued to come later
 )
 
 const (
@@ -82,6 +83,7 @@ type rest struct {
 	headers     map[string]string
 	timeout     time.Duration // 0: not given
 	maxAttempts int           // 0: not given
+	due         int64         // ms; 0: at once
 	unknown     []byte        // fields of other tags, as they came
 }
 
@@ -195,6 +197,18 @@ func NewSerialAt(now time.Time) (u ulid.ULID) {
 
 // EnqueuedAt is the time in a serial, by the clock of the process that enqueued.
 func EnqueuedAt(serial ulid.ULID) time.Time { return ulid.Time(serial.Time()) }
+
+// Waited is how long the element has waited by then: since it was enqueued or, if it came to be due later, since then.
+func (e *Element) Waited(at time.Time) time.Duration {
+	since := int64(e.Serial.Time())
+	if e.rest != nil && e.rest.due > 0 {
+		since = e.rest.due
+	}
+	return max(0, time.Duration(at.UnixMilli()-since)*time.Millisecond)
+}
+
+// SetDue notes when the element is due, if that is later, by the producer's clock.
+func (e *Element) SetDue(at time.Time) { e.alter().due = at.UnixMilli() }
 
 // FailureField is a failure as the field that a script inserts behind the fixed bytes.
 func FailureField(text string) string {

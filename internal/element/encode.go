@@ -27,6 +27,9 @@ func (e *Element) Size() int {
 	if r.maxAttempts != 0 {
 		n += 11
 	}
+	if r.due != 0 {
+		n += 11
+	}
 	if x := e.Extra; x != nil {
 		if x.Expires != 0 {
 			n += 12
@@ -75,6 +78,7 @@ func (e *Element) Append(b []byte) []byte {
 	}
 	b = appendInt(b, tagTimeout, int64(r.timeout))
 	b = appendInt(b, tagMaxAttempts, int64(r.maxAttempts))
+	b = appendInt(b, tagDue, r.due)
 	if x := e.Extra; x != nil {
 		if x.ID != "" {
 			b = append(appendField(b, tagID, len(x.ID)), x.ID...)

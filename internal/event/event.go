@@ -99,6 +99,7 @@ type Event struct {
 	Receiver string
 	Worker   int
 	N        int
+	Bytes    int // of what was enqueued
 	Took     time.Duration
 	Due      Time
 	Fatal    bool

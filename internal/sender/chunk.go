@@ -76,6 +76,17 @@ func (c *Chunk) Tracked() bool { return c.tracked }
 // ID is that of the ith message of a tracked chunk.
 func (c *Chunk) ID(i int) string { return c.elements[i].ID() }
 
+// Size is that of all its elements in bytes.
+func (c *Chunk) Size() (n int) {
+	for _, raw := range c.raws {
+		n += len(raw)
+	}
+	return n
+}
+
+// SizeOf is that of the ith element.
+func (c *Chunk) SizeOf(i int) int { return len(c.raws[i]) }
+
 func (s *Sender) sendChunk(ctx context.Context, c *Chunk) (due time.Time, refused []Refused, err error) {
 	if c.tracked {
 		return s.pushTracked(ctx, c.Keys, c.Due, c.elements, c.raws)

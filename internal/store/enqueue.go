@@ -26,6 +26,14 @@ type Due struct {
 // Later says that a message is not due at once.
 func (d Due) Later() bool { return d.In > 0 || !d.At.IsZero() }
 
+// From is when a message is due, if that is found out at the given time.
+func (d Due) From(now time.Time) time.Time {
+	if d.At.IsZero() {
+		return now.Add(d.In)
+	}
+	return d.At
+}
+
 // Mode says how a script reads a due time.
 type Mode string
 

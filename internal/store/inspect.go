@@ -65,7 +65,7 @@ func WrongKey(ctx context.Context, l *link.Link, k *Keys) (key string, err error
 	}
 	look("LLEN", k.Prepare, k.Suspect)
 	look("ZCARD", k.Delay, k.Dead, k.Leased, k.Receivers, k.DeadReceivers, k.Kept)
-	look("HLEN", k.Keeper, k.IDs, k.Running, k.Done, k.Recur)
+	look("HLEN", k.Keeper, k.IDs, k.Running, k.Done, k.Recur, k.Counts)
 	look("SCARD", k.Cancelled, k.Waited, k.Receipts)
 	if err := l.Do(ctx, c); err != nil {
 		return "", nil

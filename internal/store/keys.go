@@ -31,6 +31,8 @@ type Keys struct {
 	// zset: outcomes by when they ended, and what is to be forgotten, by when; lua/ending.lua has its form
 	Kept  string
 	Recur string // hash: recurring messages by name
+	// hash: what was counted, by time; lua/tally.lua has its form. It may be lost: nothing but figures lies there
+	Counts string
 
 	arg keyArgs
 }
@@ -54,6 +56,7 @@ func KeysOf(channel string) *Keys {
 		Receivers: tag + "receivers", DeadReceivers: tag + "receivers.dead", Keeper: tag + "keeper",
 		IDs: tag + "ids", Running: tag + "running", Cancelled: tag + "cancelled", Waited: tag + "waited",
 		Receipts: tag + "receipts", Done: tag + "done", Kept: tag + "kept", Recur: tag + "recur",
+		Counts: tag + "counts",
 	}
 	k.arg = keyArgs{
 		Prepare: k.Prepare, Delay: k.Delay, Dead: k.Dead, Receivers: k.Receivers, IDs: k.IDs, Running: k.Running,

@@ -84,4 +84,5 @@ var (
 	Wait       = script("ids", "wait")
 	Status     = script("status")
 	Unmark     = script("unmark")
+	Tally      = script("tally")
 )

@@ -52,6 +52,7 @@ type Config struct {
 	// Emit gets each event; nil for none. Every: also what happens to each message that is handled well.
 	Emit  func(...event.Event)
 	Every bool
+	Count bool // what Tally gives
 }
 
 // Pool is the workers of one receiver, which share its lanes. Each worker takes elements into lists of its own, has

@@ -189,6 +189,7 @@ func (s *worker) report(it *Item, h *custody.Held, found bool, evs []event.Event
 	if v.Fate == store.Released && v != custody.Release && found && s.r.handlerCtx.Err() != nil {
 		s.r.returned.Add(1)
 	}
+	s.count(it, found)
 	if s.r.conf.Emit == nil || !s.r.conf.Every && found && v.Kind().Level(false, nil) < slog.LevelWarn {
 		return evs
 	}

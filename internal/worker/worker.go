@@ -9,6 +9,7 @@ import (
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 )
 
 // Stall is how long a handler may hold up the rest of its batch: then the finished are acked and the unstarted
@@ -33,6 +34,8 @@ type worker struct {
 	took    []*Item       // of takes
 	index   index         // what is asked before messages with an id are handled
 	batches [2]*takeBatch // of the last takes
+
+	sums []*meter.Sums // by lane, nil where nothing was counted; mu
 
 	flushing atomic.Bool // from outside the goroutine; one at a time
 	// steps begun, and what a waiter has brought: where it has not changed, nobody has touched the lists

@@ -1,0 +1,205 @@
+package shunt
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// Counts are what has happened to the messages of a channel from one time to another, by the server's clock. Each
+// process counts what it does, and adds it to Redis once in 10 s and when its Queue is closed: one that is killed loses
+// what it has not added. What programs without a Queue do is not counted, as an LPUSH of a bare payload.
+type Counts struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+
+	Enqueued      int64 `json:"enqueued"`
+	EnqueuedBytes int64 `json:"enqueued_bytes"` // of their elements
+	Acked         int64 `json:"acked"`
+	Retried       int64 `json:"retried"`
+	Snoozed       int64 `json:"snoozed"`
+	Dead          int64 `json:"dead"` // went to dead, for whatever reason
+	Cancelled     int64 `json:"cancelled"`
+	Expired       int64 `json:"expired"`
+	Recovered     int64 `json:"recovered"` // from dead receivers, and after leases that ended
+	Released      int64 `json:"released"`
+	Trimmed       int64 `json:"trimmed"` // dropped from dead
+	TimedOut      int64 `json:"timed_out"`
+	Late          int64 `json:"late"` // verdicts that came too late, or of which nobody knows
+
+	// What lay in the channel when something was counted last: ready or suspect, delayed, and dead.
+	Waiting     int64 `json:"waiting"`
+	Delayed     int64 `json:"delayed"`
+	DeadLetters int64 `json:"dead_letters"`
+
+	// Wait is the time from when a message was enqueued, or due, until its first handling began, or it was pulled.
+	Wait Histogram `json:"wait"`
+	// Handling is how long a handler took for one attempt. What was pulled is not in it.
+	Handling Histogram `json:"handling"`
+	// EndToEnd is the time from when a message was enqueued, or due, until it was acked.
+	EndToEnd Histogram `json:"end_to_end"`
+
+	last time.Time // of the records that were added
+}
+
+// Histogram is a distribution of durations. Its buckets end at 64 µs, and each next one at twice as much.
+type Histogram struct{ buckets [meter.Buckets]int64 }
+
+// Count is how many durations there are.
+func (h *Histogram) Count() (n int64) {
+	for _, c := range h.buckets {
+		n += c
+	}
+	return n
+}
+
+// Quantile is a duration that a part p of them, from 0 to 1, do not exceed: 0.99 of the last percentile. It lies in the
+// right bucket, so it is between a half and twice the true one; it is 0 where there are none.
+func (h *Histogram) Quantile(p float64) time.Duration {
+	rank := p * float64(h.Count())
+	for i, n := range h.buckets {
+		if n == 0 {
+			continue
+		}
+		if rank -= float64(n); rank > 0 {
+			continue
+		}
+		low := time.Duration(0)
+		if i > 0 {
+			low = meter.Bound(i - 1)
+		}
+		return low + time.Duration(float64(meter.Bound(i)-low)*(1+rank/float64(n)))
+	}
+	return 0
+}
+
+// Each gives the buckets that have any: the least duration beyond each, and how many it has.
+func (h *Histogram) Each(give func(below time.Duration, n int64)) {
+	for i, n := range h.buckets {
+		if n > 0 {
+			give(meter.Bound(i), n)
+		}
+	}
+}
+
+// MarshalJSON writes the count and some quantiles.
+func (h Histogram) MarshalJSON() ([]byte, error) {
+	return stdjson.Marshal(struct {
+		Count int64         `json:"count"`
+		P50   time.Duration `json:"p50_ns"`
+		P95   time.Duration `json:"p95_ns"`
+		P99   time.Duration `json:"p99_ns"`
+	}{h.Count(), h.Quantile(0.5), h.Quantile(0.95), h.Quantile(0.99)})
+}
+
+func (h *Histogram) add(sums *meter.Sums, from int) {
+	for i := range h.buckets {
+		h.buckets[i] += int64(sums[from+i])
+	}
+}
+
+// add adds a record.
+func (c *Counts) add(at time.Time, s *meter.Sums) {
+	if !at.Before(c.last) {
+		c.last, c.Waiting, c.Delayed, c.DeadLetters = at, int64(s[meter.Waiting]), int64(s[meter.Delayed]),
+			int64(s[meter.Dead])
+	}
+	for kind, of := range map[meter.Kind]*int64{meter.Enqueued: &c.Enqueued, meter.EnqueuedBytes: &c.EnqueuedBytes,
+		meter.Acked: &c.Acked, meter.Retried: &c.Retried, meter.Snoozed: &c.Snoozed, meter.Died: &c.Dead,
+		meter.Cancelled: &c.Cancelled, meter.Expired: &c.Expired, meter.Recovered: &c.Recovered,
+		meter.Released: &c.Released, meter.Trimmed: &c.Trimmed, meter.TimedOut: &c.TimedOut, meter.Late: &c.Late} {
+		*of += int64(s[kind])
+	}
+	c.Wait.add(s, meter.Wait)
+	c.Handling.add(s, meter.Handling)
+	c.EndToEnd.add(s, meter.EndToEnd)
+}
+
+// CountsOptions says which Counts are asked for. Its zero times are the last hour.
+type CountsOptions struct {
+	Channels []string // 1 to 1,000
+	From     time.Time
+	To       time.Time
+	// Step divides the time into parts: whole minutes, at most 1,000 of them. Zero is the whole time as one.
+	Step time.Duration
+}
+
+// Counts gives what has happened in some channels: of each, in their order, the parts from From to To. What it gives
+// begins and ends with whole minutes within the last 3 hours, with whole ten minutes within the last 2 days, and else
+// with days of UTC, up to a year. Of a channel where very much differs less is kept, for counts take at most 64 KB.
+// A channel that is idle for a month keeps none. All are asked for in one pipeline.
+func (q *Queue) Counts(ctx context.Context, o CountsOptions) ([][]Counts, error) {
+	if o.To.IsZero() {
+		o.To = time.Now().Add(time.Minute) // the clocks may differ
+	}
+	if o.From.IsZero() {
+		o.From = o.To.Add(-time.Hour)
+	}
+	form := o.form(time.Now())
+	if err := o.check(form); err != nil {
+		return nil, fmt.Errorf("shunt: CountsOptions.%w", err)
+	}
+	from, to := o.From.Truncate(form.Width), o.To.Add(form.Width-1).Truncate(form.Width)
+	step := o.Step
+	if step == 0 {
+		step = to.Sub(from)
+	}
+	replies, _, err := asker{q: q}.Ask(ctx, "", func(c *link.Call) {
+		for _, name := range o.Channels {
+			store.AddTallies(c, store.KeysOf(name), form, from, to)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]Counts, len(o.Channels))
+	for i, rep := range replies {
+		for at := from; at.Before(to); at = at.Add(step) {
+			all[i] = append(all[i], Counts{From: at, To: at.Add(step)})
+		}
+		err := store.EachTally(rep, form, from, to, func(at time.Time, s *meter.Sums) {
+			all[i][at.Sub(from)/step].add(at, s)
+		})
+		if err != nil {
+			return nil, q.explain(err, "look at the counts of", o.Channels[i])
+		}
+	}
+	return all, nil
+}
+
+// form is the finest form that has all that is asked for, and no finer than it is asked for.
+func (o *CountsOptions) form(now time.Time) *store.Form {
+	for i := range store.Forms {
+		f := &store.Forms[i]
+		coarser := i+1 < len(store.Forms) && o.Step > 0 && o.Step%store.Forms[i+1].Width == 0
+		if !coarser && now.Sub(o.From) <= f.Kept {
+			return f
+		}
+	}
+	return &store.Forms[len(store.Forms)-1]
+}
+
+func (o *CountsOptions) check(f *store.Form) error {
+	switch {
+	case len(o.Channels) == 0 || len(o.Channels) > 1000:
+		return fmt.Errorf("Channels has %d: want 1 to 1000", len(o.Channels))
+	case !o.From.Before(o.To):
+		return fmt.Errorf("From is %v and To %v: want From before To", o.From, o.To)
+	case o.Step < 0 || o.Step%f.Width != 0:
+		return fmt.Errorf("Step is %v: want whole %vs that far back, or 0 for one part", o.Step, f.Width)
+	case o.Step > 0 && o.To.Sub(o.From) > 1000*o.Step:
+		return errors.New("Step is too short for more than 1000 parts: ask for a longer one")
+	}
+	for _, name := range o.Channels {
+		if err := store.CheckChannel(name); err != nil {
+			return fmt.Errorf("Channels: %w", err)
+		}
+	}
+	return nil
+}

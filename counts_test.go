@@ -1,0 +1,175 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/meter"
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// counted are the counts of the bench's channel in the last minutes.
+func (b *bench) counted() Counts {
+	b.t.Helper()
+	all, err := b.Counts(context.Background(), CountsOptions{Channels: []string{b.name}})
+	b.must(err)
+	return all[0][0]
+}
+
+// What happens to messages is counted once, by whoever does it, with what it took.
+func TestCounts(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := context.Background()
+		b := newBench(t, s.URL())
+		o := newBench(t, s.URL(), func(q *Queue) {
+			q.MaxAttempts = 2
+			q.Backoff = func(int) time.Duration { return 10 * time.Millisecond }
+		})
+		o.name = b.name
+		o.enqueue(0, 10)
+		two := []IMessage{Raw(b.name, []byte("10")), Raw(b.name, []byte("11"))}
+		if err := o.EnqueueAll(ctx, two, ID("same")); !errors.Is(err, ErrDuplicate) {
+			t.Fatal(err)
+		}
+		o.must(o.one(20, In(300*time.Millisecond)))
+		o.must(o.one(21, ID("expired"), Expire(time.Millisecond)))
+		b.passes(s, 2*time.Millisecond)
+		shutdown := o.receive(2, func(ctx context.Context, i int) error {
+			switch i {
+			case 1:
+				return errors.New("failed")
+			case 2:
+				return Reject(errors.New("never"))
+			case 3:
+				time.Sleep(20 * time.Millisecond)
+			case 4:
+				return Then(ctx, Raw(b.name, []byte("30")))
+			}
+			return nil
+		})
+		o.until(10*time.Second, "all are handled", func() bool {
+			return o.count(EventAcked) == 11 && o.count(EventRejected) == 2 && o.count(EventExpired) == 1
+		})
+		o.must(shutdown(ctx))
+		if n := b.counted(); n.Acked != 0 {
+			t.Errorf("counted before: %+v", n)
+		}
+		o.must(o.Close())
+		got := b.counted()
+		wait, handling, total := got.Wait.Count(), got.Handling.Count(), got.EndToEnd.Count()
+		if wait != 13 || handling != 14 || total != 11 {
+			t.Errorf("%d waits, %d handlings and %d ends", wait, handling, total)
+		}
+		if p := got.Handling.Quantile(1); p < 16*time.Millisecond || p > 3*time.Second {
+			t.Errorf("the longest took %v", p)
+		}
+		if p := got.Wait.Quantile(0.5); p > 250*time.Millisecond {
+			t.Errorf("the median waited for %v", p)
+		}
+		if got.DeadLetters != 2 || got.Waiting != 0 || got.Delayed != 0 {
+			t.Errorf("%+v", got)
+		}
+		got.last, got.DeadLetters = time.Time{}, 0
+		got.From, got.To, got.EnqueuedBytes, got.Wait, got.Handling, got.EndToEnd = time.Time{}, time.Time{}, 0,
+			Histogram{}, Histogram{}, Histogram{}
+		if want := (Counts{Enqueued: 14, Acked: 11, Retried: 1, Dead: 2, Expired: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}
+
+// What was pulled is counted, too, and a lease that ends.
+func TestCountsOfPulls(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := context.Background()
+		b := newBench(t, s.URL())
+		o := newBench(t, s.URL())
+		o.name = b.name
+		o.enqueue(0, 4)
+		ms := o.pull(3, PullOptions{Max: 3, Lease: time.Minute})
+		o.must(ms[0].Ack(ctx))
+		o.must(ms[1].Fail(ctx, errors.New("failed")))
+		o.must(o.Release(ctx, ms[2].Receipt))
+		o.pull(1, PullOptions{Lease: 20 * time.Millisecond})
+		o.wait(EventLapsed, 1, 5*time.Second)
+		o.must(o.Close())
+		got := b.counted()
+		if got.Enqueued != 4 || got.Acked != 1 || got.Retried != 1 || got.Released != 1 || got.Recovered != 1 ||
+			got.Wait.Count() != 4 || got.EndToEnd.Count() != 1 || got.Handling.Count() != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A flush whose reply is lost is sent again, and counted once; one that is refused is not kept.
+func TestCountsOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for name, act := range map[string]redistest.Action{"executed": redistest.CutAfter,
+		"not executed": redistest.CutBefore, "refused for now": redistest.ReplyError("LOADING so far")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, s.URL())
+			o := b.through(p)
+			lost := p.On(redistest.ByScript(store.Tally)(b.name), 1, act)
+			b.must(o.one(1))
+			o.counter.flush(context.Background())
+			b.must(o.one(2))
+			o.until(10*time.Second, "it is sent", func() bool {
+				o.counter.flush(context.Background())
+				return len(o.counter.sent) == 0 && len(o.counter.sums) == 0
+			})
+			if got := b.counted(); got.Enqueued != 2 || lost.Struck() != 1 {
+				t.Errorf("%d were counted; %d replies were lost", got.Enqueued, lost.Struck())
+			}
+		})
+	}
+}
+
+// With NoCounts nothing is counted, and an idle Queue asks nothing.
+func TestNoCounts(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL(), func(q *Queue) { q.NoCounts = true })
+	o := newBench(t, s.URL())
+	b.enqueue(0, 3)
+	b.receive(1, func(context.Context, int) error { return nil })
+	b.wait(EventAcked, 3, 5*time.Second)
+	b.must(b.Close())
+	if n := s.Do("EXISTS", store.KeysOf(b.name).Counts); n != int64(0) {
+		t.Error("something was counted")
+	}
+	o.must(o.one(1))
+	o.counter.flush(context.Background())
+	before := o.server.Data.Dials()
+	o.counter.flush(context.Background())
+	if o.server.Data.Dials() != before || len(o.counter.sent) > 0 {
+		t.Error("nothing was counted, and something was sent")
+	}
+}
+
+// A quantile lies in the bucket of the true one.
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	var s meter.Sums
+	for i := 1; i <= 1000; i++ {
+		s.Took(meter.Wait, time.Duration(i)*time.Millisecond)
+	}
+	var h Histogram
+	h.add(&s, meter.Wait)
+	for p, want := range map[float64]time.Duration{0: 0, 0.01: 10 * time.Millisecond, 0.5: 500 * time.Millisecond,
+		0.99: 990 * time.Millisecond, 1: time.Second} {
+		if got := h.Quantile(p); got < want/2 || got > 2*want+time.Millisecond {
+			t.Errorf("%v: %v, want %v", p, got, want)
+		}
+	}
+	if new(Histogram).Quantile(0.5) != 0 {
+		t.Error("a median of nothing")
+	}
+}
