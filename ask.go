@@ -11,6 +11,7 @@ import (
 type asker struct {
 	q    *Queue
 	once bool // it may not
+	each bool // the errors of single commands are the caller's
 }
 
 var _ store.Asker = asker{}
@@ -44,7 +45,7 @@ func (a asker) Ask(
 		if unknown && ctx.Err() == nil && !twice && !a.once {
 			continue
 		}
-		if err != nil { // the link may still write to the call's replies
+		if err != nil && !(a.each && c.Answered) { // the link may still write to the call's replies
 			return nil, twice, q.explain(err, "look at", channel)
 		}
 		return c.Replies, twice, nil

@@ -1,0 +1,168 @@
+package shunt
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/link"
+)
+
+// Severity says how much a Finding matters.
+type Severity string
+
+const (
+	Critical Severity = "critical" // work does not get done, or may be lost: now
+	Warning  Severity = "warning"  // look at it today
+	Notice   Severity = "notice"   // good to know
+)
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Kind names what is wrong, for programs: it stays the same, and the texts may change.
+	Kind    string `json:"kind"`
+	Channel string `json:"channel,omitempty"` // empty where it is about Redis
+	// Number is how much: messages, a part of one, or seconds, as Text says.
+	Number float64 `json:"number"`
+	Text   string  `json:"text"` // what is wrong
+	Do     string  `json:"do"`   // what mends it
+}
+
+// The bounds beyond which something is wrong.
+const (
+	waitsLong   = time.Minute
+	overdueLong = 10 * time.Second
+	drainsLong  = time.Hour
+	mostFail    = 0.5 // of those that were handled
+	fewHandled  = 10  // say nothing of a part
+)
+
+// Health says what is wrong with some channels, or without any with all of them, and with Redis: the worst first. None
+// is good. It asks as much as Overview, and once for INFO; what INFO does not tell is not judged.
+func (q *Queue) Health(ctx context.Context, channels ...string) ([]Finding, error) {
+	all, err := q.Overview(ctx, channels...)
+	if err != nil {
+		return nil, err
+	}
+	var fs findings
+	for i := range all {
+		fs.channel(&all[i], q.conf.MaxDead)
+	}
+	replies, _, err := asker{q: q, each: true}.Ask(ctx, "", func(c *link.Call) { c.Add("INFO") })
+	if err != nil {
+		return nil, err
+	}
+	if info, is := replies[0].Any().([]byte); is {
+		fs.server(parseInfo(string(info)))
+	}
+	rank := []Severity{Critical, Warning, Notice}
+	slices.SortStableFunc(fs, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(rank, a.Severity), slices.Index(rank, b.Severity))
+	})
+	return fs, nil
+}
+
+type findings []Finding
+
+func (fs *findings) add(s Severity, kind, channel string, number float64, text, do string) {
+	*fs = append(*fs, Finding{Severity: s, Kind: kind, Channel: channel, Number: number, Text: text, Do: do})
+}
+
+// channel judges a channel.
+func (fs *findings) channel(o *Overview, maxDead int) {
+	found := func(s Severity, kind string, number float64, do, text string, args ...any) {
+		fs.add(s, kind, o.Channel, number, fmt.Sprintf(text, args...), do)
+	}
+	if o.Error != "" {
+		found(Critical, "unreadable", 0, "see the error", "%s", o.Error)
+		return
+	}
+	c, waiting := &o.Lately, o.Prepare+o.Suspect
+	switch idle := o.Receivers == 0 && o.Leases == 0 && c.left() == 0; {
+	case waiting > 0 && idle && o.OldestAge > waitsLong:
+		found(Critical, "nobody takes", float64(waiting), "start a receiver of the channel, or pull from it",
+			"%d messages wait, the next one for %v, and nobody takes them", waiting, o.OldestAge.Round(time.Second))
+	case waiting > 0 && o.DrainTime() < 0 && o.OldestAge > waitsLong:
+		found(Warning, "backlog grows", float64(waiting), "run more workers, or make handlers faster",
+			"%d messages wait, and more arrive than leave: %d and %d in the last 10 minutes", waiting,
+			c.Enqueued+c.Recovered, c.left())
+	case o.DrainTime() > drainsLong && o.OldestAge > waitsLong:
+		found(Notice, "backlog", o.DrainTime().Seconds(), "run more workers if that is too long",
+			"%d messages wait: as lately, it takes %v until none does", waiting, o.DrainTime().Round(time.Minute))
+	}
+	if late := -o.NextDueIn; late > overdueLong {
+		found(Critical, "overdue", late.Seconds(), "start a receiver, pull, or run a process with Upkeep",
+			"a delayed message is due since %v, and nobody promotes it", late.Round(time.Second))
+	}
+	if late := -o.LeaseEndsIn; late > overdueLong {
+		found(Critical, "lease overdue", late.Seconds(), "start a receiver, pull, or run a process with Upkeep",
+			"a lease is over since %v, and nobody ends it", late.Round(time.Second))
+	}
+	if o.Suspect > 0 {
+		found(Warning, "suspects", float64(o.Suspect), "look why processes die: an exit, a crash, or too much memory",
+			"%d messages were in the hands of dying processes twice or more", o.Suspect)
+	}
+	if tried := c.Acked + c.Retried + c.Dead; tried >= fewHandled {
+		if part := float64(c.Retried+c.Dead) / float64(tried); part >= mostFail {
+			found(Warning, "failing", part, "look at the failures of the messages that are delayed or dead",
+				"%.0f %% of the last %d handlings have failed", 100*part, tried)
+		}
+	}
+	if c.Dead > 0 {
+		found(Warning, "dying", float64(c.Dead), "look at the failures of the dead letters; then retry or delete them",
+			"%d messages died in the last 10 minutes", c.Dead)
+	}
+	if maxDead > 0 && o.Dead >= maxDead {
+		found(Warning, "dead is full", float64(o.Dead), "retry or delete dead letters, or raise MaxDead",
+			"%d dead letters are kept, and the oldest are dropped", o.Dead)
+	}
+	if c.Late > 0 {
+		found(Notice, "late verdicts", float64(c.Late), "look for long pauses of processes; a longer Lease may help",
+			"%d verdicts came too late, or their replies were lost, in the last 10 minutes", c.Late)
+	}
+}
+
+// parseInfo reads the reply to INFO.
+func parseInfo(text string) map[string]string {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if key, value, is := strings.Cut(strings.TrimSpace(line), ":"); is {
+			info[key] = value
+		}
+	}
+	return info
+}
+
+// server judges Redis by its INFO. What is not there is not judged.
+func (fs *findings) server(info map[string]string) {
+	found := func(s Severity, kind string, number float64, do, text string, args ...any) {
+		fs.add(s, kind, "", number, fmt.Sprintf(text, args...), do)
+	}
+	number := func(key string) float64 { n, _ := strconv.ParseFloat(info[key], 64); return n }
+	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" && number("maxmemory") > 0 {
+		found(Critical, "eviction", 0, "CONFIG SET maxmemory-policy noeviction",
+			"Redis drops keys when it is full (%s): messages would be lost without a word", policy)
+	}
+	if most := number("maxmemory"); most > 0 && number("used_memory") > 0.9*most {
+		part := number("used_memory") / most
+		found(Warning, "memory", part, "see which channels are large (Overview), or give Redis more memory",
+			"Redis uses %.0f %% of maxmemory; a full one refuses every enqueue", 100*part)
+	}
+	if info["rdb_last_bgsave_status"] == "err" || info["aof_last_write_status"] == "err" ||
+		info["aof_last_bgrewrite_status"] == "err" {
+		found(Critical, "persistence", 0, "see the log of Redis: most often the disk is full",
+			"Redis could not write to its disk lately")
+	}
+	if info["aof_enabled"] == "0" {
+		found(Notice, "no aof", 0, "CONFIG SET appendonly yes",
+			"Redis writes no append-only file: when it crashes, what came since the last snapshot is lost")
+	}
+	if info["role"] == "slave" {
+		found(Critical, "replica", 0, "connect to the master", "this Redis is a replica, which takes no message")
+	}
+}
