@@ -14,17 +14,19 @@ import (
 
 // Entry is one message as it lies in Redis. Its JSON has the payload in base64, as every []byte has.
 type Entry struct {
-	Channel    string            `json:"channel"`
-	State      State             `json:"state"`
-	Serial     string            `json:"serial,omitempty"` // empty for a bare payload
-	ID         string            `json:"id,omitempty"`
-	Type       string            `json:"type,omitempty"` // name of the message's type
-	Payload    []byte            `json:"payload"`
-	Headers    map[string]string `json:"headers,omitempty"`
-	Attempts   int               `json:"attempts"`             // that are over
-	Recoveries int               `json:"recoveries,omitempty"` // as Info has them
-	Failure    string            `json:"failure,omitempty"`    // of the last attempt
-	EnqueuedAt time.Time         `json:"enqueued_at,omitzero"` // by the producer's clock; zero for a bare payload
+	Channel string `json:"channel"`
+	State   State  `json:"state"`
+	Serial  string `json:"serial,omitempty"` // empty for a bare payload
+	ID      string `json:"id,omitempty"`
+	Type    string `json:"type,omitempty"` // name of the message's type
+	Payload []byte `json:"payload"`
+	// PayloadSize is that of the whole payload in bytes: Browse may show less of it.
+	PayloadSize int               `json:"payload_size"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Attempts    int               `json:"attempts"`             // that are over
+	Recoveries  int               `json:"recoveries,omitempty"` // as Info has them
+	Failure     string            `json:"failure,omitempty"`    // of the last attempt
+	EnqueuedAt  time.Time         `json:"enqueued_at,omitzero"` // by the producer's clock; zero for a bare payload
 	// DueAt is, in StateDelay, by the server's clock, as DiedAt and EndedAt are. It is zero in all other states.
 	DueAt    time.Time `json:"due_at,omitzero"`
 	DiedAt   time.Time `json:"died_at,omitzero"`   // StateDead
@@ -35,7 +37,8 @@ type Entry struct {
 	LeaseEndsAt time.Time `json:"lease_ends_at,omitzero"`
 	Outcome     Outcome   `json:"outcome,omitzero"` // StateDone, which has no payload
 
-	raw []byte // nil where it is over, or came as JSON
+	raw []byte // nil where it is over, is not shown as a whole, or came as JSON
+	sum string // SHA-1 of a bare payload that is not shown as a whole
 }
 
 // entryOf decodes an element of a channel.
@@ -54,6 +57,7 @@ func entryOf(channel string, state State, raw []byte) Entry {
 		Failure:    el.Failure(),
 		raw:        raw,
 	}
+	e.PayloadSize = len(el.Payload)
 	if !el.Bare {
 		e.EnqueuedAt = element.EnqueuedAt(el.Serial)
 	}
@@ -184,7 +188,7 @@ func (q *Queue) uncancelled(ctx context.Context, k *store.Keys, es []Entry) ([]E
 	}
 	serials := make([]ulid.ULID, len(es))
 	for i, e := range es {
-		serials[i] = store.SerialOf(e.raw)
+		serials[i], _ = ulid.ParseStrict(e.Serial)
 	}
 	cancelled, err := store.WereCancelled(ctx, asker{q: q}, k, serials)
 	if err != nil {

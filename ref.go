@@ -152,7 +152,9 @@ func (r *Ref) ulid() ulid.ULID {
 // Ref names the entry's message, and says where it was seen.
 func (e Entry) Ref() Ref {
 	r := Ref{Channel: e.Channel, ID: e.ID, Serial: e.Serial, State: e.State, At: e.at()}
-	if e.Serial == "" && e.State != StateDone {
+	if e.Serial == "" && e.sum != "" {
+		r.Serial = e.sum
+	} else if e.Serial == "" && e.State != StateDone {
 		raw := e.raw
 		if raw == nil {
 			raw = e.Payload

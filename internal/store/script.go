@@ -78,6 +78,7 @@ var (
 	Drop       = script("ids", "ending", "drop")
 	Seek       = script("header", "seek")
 	Page       = lean("page")
+	Browse     = script("header", "browse")
 	Hasten     = script("ids", "hasten")
 	Cancel     = script("ids", "ending", "cancel")
 	Postpone   = script("ids", "postpone")

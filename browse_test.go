@@ -1,0 +1,186 @@
+package shunt
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// pages are all pages of a state, one after another; between is called before each but the first.
+func (b *bench) pages(o BrowseOptions, between func()) (all []Entry) {
+	b.t.Helper()
+	for n := 0; ; n++ {
+		page, err := b.Browse(context.Background(), o)
+		b.must(err)
+		all = append(all, page.Entries...)
+		if o.From = page.Next; page.Next == "" || n > 10_000 {
+			return all
+		}
+		if between != nil {
+			between()
+		}
+	}
+}
+
+// Pages show what List shows, in both orders, whatever their size.
+func TestBrowse(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		b := newBench(t, s.URL())
+		const n = 57
+		for i := range n {
+			b.must(b.one(i))
+			b.must(b.one(i, In(time.Duration(1+i/10)*time.Hour), ID(fmt.Sprint("id", i))))
+			s.Do("ZADD", b.keys().Dead, 1000+i/5, fmt.Sprint("dead", i))
+			s.Do("LPUSH", b.keys().Suspect, fmt.Sprint("suspect", i))
+		}
+		_, err := b.Cancel(context.Background(), ByID(b.name, "id3"))
+		b.must(err)
+		for _, state := range States {
+			want, err := b.List(context.Background(), b.name, state, 0, 0)
+			b.must(err)
+			for _, limit := range []int{1, 7, 100} {
+				for _, latest := range []bool{false, true} {
+					got := b.pages(
+						BrowseOptions{Channel: b.name, State: state, Limit: limit, Latest: latest, Payload: -1},
+						nil,
+					)
+					if len(got) != len(want) {
+						t.Errorf(
+							"%s by %d, latest %v: %d messages, want %d",
+							state,
+							limit,
+							latest,
+							len(got),
+							len(want),
+						)
+						continue
+					}
+					for i, e := range got {
+						w := want[i]
+						if latest {
+							w = want[len(want)-1-i]
+						}
+						if e.Ref() != w.Ref() || string(e.Payload) != string(w.Payload) ||
+							e.PayloadSize != len(w.Payload) {
+							t.Errorf("%s by %d, latest %v: %+v, want %+v", state, limit, latest, e, w)
+							break
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// What stays is shown once, and what is shown can be acted on, while others are taken and enqueued between the pages.
+func TestBrowseWhileItMoves(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for _, latest := range []bool{false, true} {
+		for _, state := range []State{StatePrepare, StateDelay} {
+			t.Run(fmt.Sprint(state, latest), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, s.URL())
+				const n = 400
+				next := 0
+				enqueue := func() {
+					if next++; state == StatePrepare {
+						b.must(b.one(next))
+					} else {
+						b.must(b.one(next, In(time.Duration(next)*time.Hour)))
+					}
+				}
+				for range n {
+					enqueue()
+				}
+				taken := make(map[string]bool)
+				got := b.pages(BrowseOptions{Channel: b.name, State: state, Limit: 20, Latest: latest}, func() {
+					for range rand.IntN(10) {
+						enqueue()
+					}
+					for range rand.IntN(10) {
+						es, err := b.List(context.Background(), b.name, state, 0, 1)
+						b.must(err)
+						taken[es[0].Serial] = true
+						b.must(b.Delete(context.Background(), es[0].Ref()))
+					}
+				})
+				seen := make(map[string]int)
+				for _, e := range got {
+					seen[e.Serial]++
+				}
+				es, err := b.List(context.Background(), b.name, state, 0, 0)
+				b.must(err)
+				for _, e := range es {
+					first := e.Serial <= got[0].Serial
+					if n := seen[e.Serial]; n > 1 || n == 0 && (!latest || first) {
+						t.Errorf("%s was shown %d times", e.Serial, n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Of large payloads a part is shown, and the message is found by what was shown of it.
+func TestBrowseCuts(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := context.Background()
+		b := newBench(t, s.URL())
+		large := strings.Repeat("x", 100_000)
+		b.must(b.Enqueue(ctx, Raw(b.name, []byte(large)), ID("a"), Header("k", "v")))
+		s.Do("LPUSH", b.keys().Prepare, "bare"+large)
+		s.Do("LPUSH", b.keys().Prepare, "\xC1\x00bare"+large)
+		for _, cut := range []int{0, 10} {
+			es := b.pages(BrowseOptions{Channel: b.name, State: StatePrepare, Payload: cut}, nil)
+			if len(es) != 3 {
+				t.Fatalf("%d messages", len(es))
+			}
+			for i, want := range []string{large, "bare" + large, "bare" + large} {
+				e := es[i]
+				whole, err := b.Peek(ctx, e.Ref())
+				if err != nil || string(whole.Payload) != want || string(e.Payload) != want[:cut] ||
+					e.PayloadSize != len(want) {
+					t.Errorf(
+						"%d: %d of %d bytes are shown as %q; found are %d: %v",
+						i,
+						len(e.Payload),
+						e.PayloadSize,
+						e.Payload,
+						len(whole.Payload),
+						err,
+					)
+				}
+			}
+			if es[0].ID != "a" || es[0].Headers["k"] != "v" {
+				t.Errorf("%+v", es[0])
+			}
+		}
+	})
+}
+
+// Bad input gets an error that names it.
+func TestBrowseRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	for name, o := range map[string]BrowseOptions{
+		"Limit":   {Channel: b.name, State: StateDead, Limit: 1001},
+		"state":   {Channel: b.name, State: "nowhere"},
+		"From":    {Channel: b.name, State: StatePrepare, From: "x"},
+		"From ":   {Channel: b.name, State: StateDead, From: "x+y"},
+		"From  ":  {Channel: b.name, State: StateDone, From: "-1"},
+		"channel": {State: StateDead},
+	} {
+		if _, err := b.Browse(context.Background(), o); err == nil ||
+			!strings.Contains(err.Error(), strings.TrimSpace(name)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
