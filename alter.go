@@ -8,6 +8,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -129,7 +130,11 @@ func (q *Queue) cancel(ctx context.Context, k *store.Keys, r Ref) (Status, error
 	case err != nil:
 		return before, err
 	case a.Found:
-		return statusOf(r.ID, a.Record, a.Holder, time.Time{}), nil
+		s := statusOf(r.ID, a.Record, a.Holder, time.Time{})
+		if s.State == StateDelay { // of others who meets them tells
+			q.counter.count(k.Name, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
+		}
+		return s, nil
 	case a.Twice: // the first one has done it
 		return before, nil
 	}
@@ -156,7 +161,11 @@ func (q *Queue) cancelBySerial(ctx context.Context, k *store.Keys, r Ref) (befor
 			}
 			return done, err
 		}
-		return q.remove(ctx, k, e)
+		c, err := q.remove(ctx, k, e)
+		if err == nil && c == done {
+			q.counter.count(k.Name, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
+		}
+		return c, err
 	})
 	return before, err
 }

@@ -45,7 +45,8 @@ func (a asker) Ask(
 		if unknown && ctx.Err() == nil && !twice && !a.once {
 			continue
 		}
-		if err != nil && !(a.each && c.Answered) { // the link may still write to the call's replies
+		refused := link.Classify(err) == link.Fatal || link.Classify(err) == link.Failed
+		if err != nil && !(a.each && c.Answered && refused) { // the link may still write to the call's replies
 			return nil, twice, q.explain(err, "look at", channel)
 		}
 		return c.Replies, twice, nil

@@ -2,7 +2,11 @@ package shunt
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,21 +21,30 @@ import (
 const (
 	// countEvery is how often a process adds what it has counted to what Redis keeps.
 	countEvery = 10 * time.Second
-	// countsAtOnce is how many channels one pipeline counts for.
-	countsAtOnce = 100
+	// countsAtOnce is how many channels one pipeline counts for: it may hold up what this process takes and acks.
+	countsAtOnce = 25
+	// doubtFor is how long a flush without an answer is sent again. Redis knows it for two hours.
+	doubtFor = time.Hour
+	// refusedFor is how long nothing is counted in a channel where Redis was full, and forbiddenFor where it needs a
+	// person.
+	refusedFor, forbiddenFor = time.Minute, 10*time.Minute
 )
 
 // counter adds what this process counts to what Redis keeps. Where it counts nothing it asks Redis nothing.
 type counter struct {
 	q       *Queue
 	process string
-	book    *meter.Book // what is not counted by workers
+	book    *meter.Book     // what is not counted by workers
+	open    context.Context // until Close has shut the receivers down
+	stop    context.CancelFunc
 
-	mu     sync.Mutex
-	sums   map[string]*meter.Sums // that are to be sent, by channel
-	sent   map[string]*flush      // that have no answer, by channel
-	number int64
-	told   map[string]bool // channels whose counts are refused, of which an Event has told
+	mu   sync.Mutex
+	sums map[string]*meter.Sums // that are to be sent, by channel
+
+	sending sync.Mutex // guards what follows
+	sent    map[string]*flush
+	number  int64
+	refused map[string]time.Time // until when, by channel
 }
 
 // flush is what is counted at once in a channel. Its number makes it count once.
@@ -39,12 +52,14 @@ type flush struct {
 	channel string
 	number  int64
 	sums    *meter.Sums
-	inDoubt bool // it was sent, and no reply came
+	doubted time.Time // when it was sent first, and no reply came; zero: never
 }
 
 func newCounter(q *Queue) *counter {
-	return &counter{q: q, process: ulid.Make().String(), book: new(meter.Book), sums: make(map[string]*meter.Sums),
-		sent: make(map[string]*flush), told: make(map[string]bool)}
+	c := &counter{q: q, process: ulid.Make().String(), book: new(meter.Book), sums: make(map[string]*meter.Sums),
+		sent: make(map[string]*flush), refused: make(map[string]time.Time)}
+	c.open, c.stop = context.WithCancel(context.Background())
+	return c
 }
 
 // count has do count for a channel.
@@ -86,7 +101,7 @@ func (c *counter) happened(e *event.Event) {
 	})
 }
 
-// run flushes again and again, until the Queue is closed.
+// run flushes again and again, until Close has shut the receivers down.
 func (c *counter) run() {
 	defer c.q.waits.Done()
 	timer := time.NewTimer(rand.N(countEvery))
@@ -94,11 +109,21 @@ func (c *counter) run() {
 	for {
 		select {
 		case <-timer.C:
-		case <-c.q.ending.Done():
+		case <-c.open.Done():
 			return
 		}
-		c.flush(c.q.ending)
+		c.flush(c.open)
 		timer.Reset(link.Jitter(countEvery))
+	}
+}
+
+// end sends what is left, as long as ctx lasts.
+func (c *counter) end(ctx context.Context) {
+	if c == nil {
+		return
+	}
+	for again := (link.Resend{}); !c.flush(ctx) && ctx.Err() == nil; {
+		again.Pause(ctx, 0)
 	}
 }
 
@@ -120,41 +145,61 @@ func (c *counter) absorb(r *receiver) {
 	}
 }
 
-// flush sends what was counted. What has no answer is sent again as it is, with the next flush.
-func (c *counter) flush(ctx context.Context) {
-	if c == nil {
-		return
-	}
+// flush sends what was counted, and again what has no answer: as it was, and what was counted since behind it. It says
+// whether Redis has all.
+func (c *counter) flush(ctx context.Context) (all bool) {
 	for _, r := range c.q.running() {
 		c.absorb(r)
 	}
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	for ctx.Err() == nil {
+		if c.gather(); len(c.sent) == 0 {
+			return true
+		}
+		of := make(map[*link.Server][]*flush)
+		for channel, f := range c.sent {
+			server := c.q.router.For(channel)
+			of[server] = append(of[server], f)
+		}
+		for server, some := range of {
+			for chunk := range slices.Chunk(some, countsAtOnce) {
+				if !c.send(ctx, server, chunk) {
+					break // the others would wait as long
+				}
+			}
+		}
+		if len(c.sent) > 0 {
+			return false
+		}
+	}
+	return false
+}
+
+// gather makes flushes of what was counted in channels that have none. sending is held.
+func (c *counter) gather() {
+	now := time.Now()
+	maps.DeleteFunc(c.refused, func(_ string, until time.Time) bool { return now.After(until) })
+	maps.DeleteFunc(c.sent, func(_ string, f *flush) bool { // it would not be known again
+		return !f.doubted.IsZero() && now.Sub(f.doubted) > doubtFor
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.book.Take(c.add)
 	for channel, sums := range c.sums {
-		if c.sent[channel] == nil {
+		if _, refused := c.refused[channel]; refused {
+			delete(c.sums, channel)
+		} else if c.sent[channel] == nil {
 			c.number++
 			c.sent[channel] = &flush{channel: channel, number: c.number, sums: sums}
 			delete(c.sums, channel)
 		}
 	}
-	of := make(map[*link.Server][]*flush)
-	for channel, f := range c.sent {
-		server := c.q.router.For(channel)
-		of[server] = append(of[server], f)
-	}
-	for server, all := range of {
-		for len(all) > 0 && ctx.Err() == nil {
-			some := all[:min(len(all), countsAtOnce)]
-			all = all[len(some):]
-			c.send(ctx, server, some)
-		}
-	}
 }
 
-// send sends some flushes in one pipeline. mu is held.
-func (c *counter) send(ctx context.Context, server *link.Server, some []*flush) {
-	ctx, cancel := context.WithTimeout(ctx, c.q.conf.EnqueueTimeout)
+// send sends some flushes in one pipeline, and says whether there was an answer. sending is held.
+func (c *counter) send(ctx context.Context, server *link.Server, some []*flush) (answered bool) {
+	ctx, cancel := context.WithTimeout(ctx, c.q.conf.ReplyTimeout)
 	defer cancel()
 	call := link.NewCall()
 	for _, f := range some {
@@ -169,19 +214,26 @@ func (c *counter) send(ctx context.Context, server *link.Server, some []*flush) 
 		switch link.Classify(why) {
 		case link.Done:
 			delete(c.sent, f.channel)
-		case link.Unknown:
-			f.inDoubt = true
+			answered = true
 		case link.NotExecuted:
-			if !f.inDoubt { // a later one has it
-				delete(c.sent, f.channel)
-				c.add(f.channel, f.sums)
+		case link.Unknown:
+			if f.doubted.IsZero() {
+				f.doubted = time.Now()
 			}
-		default:
+		default: // figures are not kept without bound
 			delete(c.sent, f.channel)
-			if !c.told[f.channel] {
-				c.told[f.channel] = true
-				c.q.emit(event.Event{Kind: event.ReceiverError, Channel: f.channel, Err: why})
+			answered = true
+			wait := refusedFor
+			if link.Classify(why) == link.Fatal {
+				wait = forbiddenFor
 			}
+			c.refused[f.channel] = time.Now().Add(wait)
+			c.q.emit(event.Event{Kind: event.ReceiverError, Channel: f.channel,
+				Err: fmt.Errorf("%w for %v: %w", errCounts, wait, why)})
 		}
 	}
+	return answered
 }
+
+// errCounts says what an error of Redis is about.
+var errCounts = errors.New("shunt: what happened in the channel was not counted (see Queue.NoCounts), and is not")

@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"cmp"
 	"context"
 	stdjson "encoding/json"
 	"errors"
@@ -33,7 +34,8 @@ type Counts struct {
 	TimedOut      int64 `json:"timed_out"`
 	Late          int64 `json:"late"` // verdicts that came too late, or of which nobody knows
 
-	// What lay in the channel when something was counted last: ready or suspect, delayed, and dead.
+	// What lay in the channel when something was counted last, in this part or one before it: ready or suspect, delayed,
+	// and dead.
 	Waiting     int64 `json:"waiting"`
 	Delayed     int64 `json:"delayed"`
 	DeadLetters int64 `json:"dead_letters"`
@@ -45,10 +47,14 @@ type Counts struct {
 	// EndToEnd is the time from when a message was enqueued, or due, until it was acked.
 	EndToEnd Histogram `json:"end_to_end"`
 
+	// Missing says that records of this part were dropped, because the channel had too many.
+	Missing bool `json:"missing,omitempty"`
+
 	last time.Time // of the records that were added
 }
 
-// Histogram is a distribution of durations. Its buckets end at 64 µs, and each next one at twice as much.
+// Histogram is a distribution of durations. Its buckets end at 64 µs, and each next one at twice as much; the last has
+// all from 19 hours on. Times that begin with an enqueue are known to the millisecond.
 type Histogram struct{ buckets [meter.Buckets]int64 }
 
 // Count is how many durations there are.
@@ -60,7 +66,7 @@ func (h *Histogram) Count() (n int64) {
 }
 
 // Quantile is a duration that a part p of them, from 0 to 1, do not exceed: 0.99 of the last percentile. It lies in the
-// right bucket, so it is between a half and twice the true one; it is 0 where there are none.
+// right bucket, so from 64 µs to 19 hours it is between a half and twice the true one; it is 0 where there are none.
 func (h *Histogram) Quantile(p float64) time.Duration {
 	rank := p * float64(h.Count())
 	for i, n := range h.buckets {
@@ -132,57 +138,96 @@ type CountsOptions struct {
 
 // Counts gives what has happened in some channels: of each, in their order, the parts from From to To. What it gives
 // begins and ends with whole minutes within the last 3 hours, with whole ten minutes within the last 2 days, and else
-// with days of UTC, up to a year. Of a channel where very much differs less is kept, for counts take at most 64 KB.
-// A channel that is idle for a month keeps none. All are asked for in one pipeline.
+// with days of UTC, up to a year. Of a channel where very much differs less is kept, for counts take at most 64 KB:
+// then what it gives is coarser or, where Step forbids that, Missing. A channel that is idle for 35 days keeps none.
+// All are asked for in one pipeline, and in another one for each coarser form.
 func (q *Queue) Counts(ctx context.Context, o CountsOptions) ([][]Counts, error) {
-	if o.To.IsZero() {
-		o.To = time.Now().Add(time.Minute) // the clocks may differ
-	}
-	if o.From.IsZero() {
-		o.From = o.To.Add(-time.Hour)
-	}
-	form := o.form(time.Now())
-	if err := o.check(form); err != nil {
+	now := time.Now()
+	form := o.bounds(now)
+	if err := o.check(&store.Forms[form]); err != nil {
 		return nil, fmt.Errorf("shunt: CountsOptions.%w", err)
 	}
-	from, to := o.From.Truncate(form.Width), o.To.Add(form.Width-1).Truncate(form.Width)
-	step := o.Step
-	if step == 0 {
-		step = to.Sub(from)
+	all := make([][]Counts, len(o.Channels))
+	left := make([]int, len(all))
+	for i := range left {
+		left[i] = i
 	}
+	for {
+		dropped, err := q.countsOf(ctx, &o, &store.Forms[form], left, all)
+		if form++; err != nil || len(dropped) == 0 || form == len(store.Forms) || o.Step%store.Forms[form].Width != 0 {
+			return all, err
+		}
+		left = dropped
+	}
+}
+
+// countsOf fills in the counts of some of the channels in one form, and gives those of which records were dropped.
+func (q *Queue) countsOf(ctx context.Context, o *CountsOptions, form *store.Form, some []int, all [][]Counts) (
+	dropped []int, err error,
+) {
+	from, to := o.From.Truncate(form.Width), o.To.Add(form.Width-1).Truncate(form.Width)
+	step := cmp.Or(o.Step, to.Sub(from))
 	replies, _, err := asker{q: q}.Ask(ctx, "", func(c *link.Call) {
-		for _, name := range o.Channels {
-			store.AddTallies(c, store.KeysOf(name), form, from, to)
+		for _, i := range some {
+			store.AddTallies(c, store.KeysOf(o.Channels[i]), form, from, to)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	all := make([][]Counts, len(o.Channels))
-	for i, rep := range replies {
+	for n, i := range some {
+		var parts []Counts
 		for at := from; at.Before(to); at = at.Add(step) {
-			all[i] = append(all[i], Counts{From: at, To: at.Add(step)})
+			end := at.Add(step)
+			if end.After(to) {
+				end = to
+			}
+			parts = append(parts, Counts{From: at, To: end})
 		}
-		err := store.EachTally(rep, form, from, to, func(at time.Time, s *meter.Sums) {
-			all[i][at.Sub(from)/step].add(at, s)
+		kept, err := store.EachTally(replies[n], form, from, to, func(at time.Time, s *meter.Sums) {
+			parts[max(0, at.Sub(from))/step].add(at, s)
 		})
 		if err != nil {
 			return nil, q.explain(err, "look at the counts of", o.Channels[i])
 		}
+		if kept.After(from) {
+			dropped = append(dropped, i)
+		}
+		for j := range parts {
+			c := &parts[j]
+			c.Missing = c.From.Before(kept)
+			if before := parts[max(0, j-1)]; c.last.IsZero() {
+				c.last, c.Waiting, c.Delayed, c.DeadLetters = before.last, before.Waiting, before.Delayed,
+					before.DeadLetters
+			}
+		}
+		all[i] = parts
 	}
-	return all, nil
+	return dropped, nil
 }
 
-// form is the finest form that has all that is asked for, and no finer than it is asked for.
-func (o *CountsOptions) form(now time.Time) *store.Form {
-	for i := range store.Forms {
-		f := &store.Forms[i]
-		coarser := i+1 < len(store.Forms) && o.Step > 0 && o.Step%store.Forms[i+1].Width == 0
-		if !coarser && now.Sub(o.From) <= f.Kept {
-			return f
-		}
+// bounds sets the times that are not given, and cuts them to what can be kept. It gives the finest form that has all
+// that is asked for, and no finer than it is asked for.
+func (o *CountsOptions) bounds(now time.Time) (form int) {
+	last := len(store.Forms) - 1
+	if o.To.IsZero() {
+		o.To = now.Add(time.Minute) // the clocks may differ
+	} else if far := now.Add(store.Forms[last].Width); o.To.After(far) {
+		o.To = far
 	}
-	return &store.Forms[len(store.Forms)-1]
+	if o.From.IsZero() {
+		o.From = o.To.Add(-time.Hour)
+	} else if first := now.Add(-store.Forms[last].Kept); o.From.Before(first) && first.Before(o.To) {
+		o.From = first
+	}
+	for form < last {
+		coarser := o.Step > 0 && o.Step%store.Forms[form+1].Width == 0
+		if !coarser && now.Sub(o.From) <= store.Forms[form].Kept {
+			break
+		}
+		form++
+	}
+	return form
 }
 
 func (o *CountsOptions) check(f *store.Form) error {
@@ -193,7 +238,7 @@ func (o *CountsOptions) check(f *store.Form) error {
 		return fmt.Errorf("From is %v and To %v: want From before To", o.From, o.To)
 	case o.Step < 0 || o.Step%f.Width != 0:
 		return fmt.Errorf("Step is %v: want whole %vs that far back, or 0 for one part", o.Step, f.Width)
-	case o.Step > 0 && o.To.Sub(o.From) > 1000*o.Step:
+	case o.Step > 0 && o.To.Sub(o.From)/1000 > o.Step:
 		return errors.New("Step is too short for more than 1000 parts: ask for a longer one")
 	}
 	for _, name := range o.Channels {

@@ -3,6 +3,7 @@ package shunt
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +130,129 @@ func TestCountsOnce(t *testing.T) {
 				t.Errorf("%d were counted; %d replies were lost", got.Enqueued, lost.Struck())
 			}
 		})
+	}
+}
+
+// Close sends what was counted, also where a handler has run for longer than a reply may take, and where the last reply
+// was lost.
+func TestCountsAtClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for name, cut := range map[string]bool{"late handler": false, "lost reply": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, s.URL())
+			o := b.through(p, func(q *Queue) { q.ReplyTimeout = 200 * time.Millisecond })
+			begun := make(chan struct{})
+			o.enqueue(0, 1)
+			o.receive(1, func(context.Context, int) error {
+				close(begun)
+				time.Sleep(2 * o.ReplyTimeout)
+				return nil
+			})
+			<-begun
+			if cut {
+				p.On(redistest.ByScript(store.Tally)(b.name), 1, redistest.CutAfter)
+			}
+			o.must(o.Close())
+			if got := b.counted(); got.Enqueued != 1 || got.Acked != 1 || got.Handling.Count() != 1 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// Where records were dropped the counts are coarser, or said to be missing.
+func TestCountsDropped(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := context.Background()
+		b := newBench(t, s.URL())
+		b.must(b.one(1))
+		b.counter.flush(ctx)
+		now := time.Now()
+		s.Do("HSET", b.keys().Counts, "mkept", now.Unix()/60)
+		o := CountsOptions{Channels: []string{b.name}, From: now.Add(-time.Hour)}
+		all, err := b.Counts(ctx, o)
+		b.must(err)
+		if got := all[0][0]; got.Enqueued != 1 || got.Missing || !got.From.Equal(got.From.Truncate(10*time.Minute)) {
+			t.Errorf("as one part: %+v", got)
+		}
+		o.Step = time.Minute
+		all, err = b.Counts(ctx, o)
+		b.must(err)
+		if parts := all[0]; len(parts) < 60 || !parts[0].Missing || parts[len(parts)-1].Missing {
+			t.Errorf("by minute: %+v", parts)
+		}
+		far := CountsOptions{Channels: []string{b.name}, From: now.AddDate(-50, 0, 0), To: now.AddDate(7000, 0, 0)}
+		all, err = b.Counts(ctx, far)
+		b.must(err)
+		if got := all[0][0]; got.Enqueued != 1 || got.Waiting != 1 {
+			t.Errorf("of all time: %+v", got)
+		}
+		far.Step = 120 * 24 * time.Hour
+		if all, err = b.Counts(ctx, far); err != nil || len(all[0]) != 4 || all[0][3].To.After(now.AddDate(0, 0, 3)) {
+			t.Errorf("by 120 days: %+v, %v", all, err)
+		}
+	})
+}
+
+// What is handed back at a shutdown is counted as the Events say.
+func TestCountsReleased(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	ctx := context.Background()
+	b.enqueue(0, 200)
+	begun := make(chan struct{}, 200)
+	shutdown := b.receive(2, func(ctx context.Context, i int) error {
+		begun <- struct{}{}
+		if i == 100 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	})
+	for range 101 {
+		<-begun
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = shutdown(ended)
+	b.counter.flush(ctx)
+	got := b.counted()
+	if n := b.sum(EventReleased); got.Released != int64(n) || n == 0 {
+		t.Errorf("%d are counted, and %d told of", got.Released, n)
+	}
+}
+
+// Of a message that was due, or handled without an attempt, or retried by hand, only what it has waited for counts.
+func TestCountsWait(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	ctx := context.Background()
+	var runs atomic.Int32
+	b.must(b.one(1, At(time.Now().Add(-time.Hour))))
+	b.receive(1, func(context.Context, int) error {
+		switch runs.Add(1) {
+		case 1:
+			return Snooze(300 * time.Millisecond)
+		case 2:
+			return Reject(errors.New("never"))
+		}
+		return nil
+	})
+	b.wait(EventRejected, 1, 5*time.Second)
+	_, err := b.RetryAllDead(ctx, b.name, Filter{})
+	b.must(err)
+	b.wait(EventAcked, 1, 5*time.Second)
+	b.counter.flush(ctx)
+	got := b.counted()
+	if n, p := got.Wait.Count(), got.Wait.Quantile(1); n != 2 || p > 250*time.Millisecond {
+		t.Errorf("%d waits, the longest %v", n, p)
+	}
+	if p := got.EndToEnd.Quantile(1); p > 250*time.Millisecond {
+		t.Errorf("%v from the retry to the end", p)
 	}
 }
 

@@ -40,7 +40,7 @@ func revived(raw []byte) []byte {
 	if wrapped(&e, raw) {
 		return e.Payload
 	}
-	e.Attempts, e.Recoveries = 0, 0
+	e.Renew(time.Now())
 	if e.Extra != nil { // its time is over, and a retry by hand wants it handled
 		e.Extra.Expires, e.Extra.ToDead, e.Extra.Deadline = 0, false, 0
 	}

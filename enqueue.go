@@ -193,8 +193,8 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 		}
 	}
 	d.Element.Serial = element.NewSerialAt(now)
-	if d.Due.Later() {
-		d.Element.SetDue(d.Due.From(now))
+	if at := d.Due.From(now); at.After(now) {
+		d.Element.SetDue(at)
 	}
 	if d.awaited {
 		d.await()

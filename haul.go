@@ -8,6 +8,7 @@ import (
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -138,6 +139,7 @@ func (p *pull) giveBack(l store.Lease) {
 func (p *pull) gaveBack(replies []link.Reply) {
 	for i, k := range p.from {
 		if n, _ := store.GiveBackReply(replies[store.GiveBackCommands*(i+1)-1]); n > 0 {
+			p.q.counter.count(k.Name, func(to meter.Adder) { to.Add(meter.Released, n) })
 			p.q.emit(event.Event{Kind: event.Released, Channel: k.Name, N: n})
 		}
 	}

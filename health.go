@@ -23,21 +23,48 @@ const (
 
 // Finding is one thing that is wrong.
 type Finding struct {
-	Severity Severity `json:"severity"`
-	// Kind names what is wrong, for programs: it stays the same, and the texts may change.
-	Kind    string `json:"kind"`
-	Channel string `json:"channel,omitempty"` // empty where it is about Redis
+	Severity Severity    `json:"severity"`
+	Kind     FindingKind `json:"kind"`
+	Channel  string      `json:"channel,omitempty"` // empty where it is about Redis
 	// Number is how much: messages, a part of one, or seconds, as Text says.
 	Number float64 `json:"number"`
 	Text   string  `json:"text"` // what is wrong
 	Do     string  `json:"do"`   // what mends it
 }
 
+// FindingKind names what is wrong, for programs: it stays the same, while texts may change.
+type FindingKind string
+
+// What may be wrong with a channel, and then with Redis.
+const (
+	FindingUnreadable   FindingKind = "unreadable"
+	FindingNoCounts     FindingKind = "no-counts"
+	FindingNobodyTakes  FindingKind = "nobody-takes"
+	FindingGrows        FindingKind = "backlog-grows"
+	FindingBacklog      FindingKind = "backlog"
+	FindingNothingEnds  FindingKind = "nothing-ends"
+	FindingOverdue      FindingKind = "overdue"
+	FindingLeaseOverdue FindingKind = "lease-overdue"
+	FindingSuspects     FindingKind = "suspects"
+	FindingFailing      FindingKind = "failing"
+	FindingDying        FindingKind = "dying"
+	FindingDeadFull     FindingKind = "dead-full"
+	FindingLate         FindingKind = "late-verdicts"
+
+	FindingEviction    FindingKind = "eviction"
+	FindingMemory      FindingKind = "memory"
+	FindingPersistence FindingKind = "persistence"
+	FindingNoAOF       FindingKind = "no-aof"
+	FindingReplica     FindingKind = "replica"
+)
+
 // The bounds beyond which something is wrong.
 const (
 	waitsLong   = time.Minute
 	overdueLong = 10 * time.Second
 	drainsLong  = time.Hour
+	growsLong   = 5 * time.Minute
+	growsBy     = 0.1 // of what waits, and 10 messages or more
 	mostFail    = 0.5 // of those that were handled
 	fewHandled  = 10  // say nothing of a part
 )
@@ -69,62 +96,82 @@ func (q *Queue) Health(ctx context.Context, channels ...string) ([]Finding, erro
 
 type findings []Finding
 
-func (fs *findings) add(s Severity, kind, channel string, number float64, text, do string) {
+func (fs *findings) add(s Severity, kind FindingKind, channel string, number float64, text, do string) {
 	*fs = append(*fs, Finding{Severity: s, Kind: kind, Channel: channel, Number: number, Text: text, Do: do})
 }
 
 // channel judges a channel.
 func (fs *findings) channel(o *Overview, maxDead int) {
-	found := func(s Severity, kind string, number float64, do, text string, args ...any) {
+	found := func(s Severity, kind FindingKind, number float64, do, text string, args ...any) {
 		fs.add(s, kind, o.Channel, number, fmt.Sprintf(text, args...), do)
 	}
 	if o.Error != "" {
-		found(Critical, "unreadable", 0, "see the error", "%s", o.Error)
+		found(Critical, FindingUnreadable, 0, "see the error", "%s", o.Error)
 		return
 	}
+	if o.CountsError != "" {
+		found(Notice, FindingNoCounts, 0, "see the error", "nobody knows what happened lately: %s", o.CountsError)
+	}
 	c, waiting := &o.Lately, o.Prepare+o.Suspect
-	switch idle := o.Receivers == 0 && o.Leases == 0 && c.left() == 0; {
-	case waiting > 0 && idle && o.OldestAge > waitsLong:
-		found(Critical, "nobody takes", float64(waiting), "start a receiver of the channel, or pull from it",
-			"%d messages wait, the next one for %v, and nobody takes them", waiting, o.OldestAge.Round(time.Second))
-	case waiting > 0 && o.DrainTime() < 0 && o.OldestAge > waitsLong:
-		found(Warning, "backlog grows", float64(waiting), "run more workers, or make handlers faster",
-			"%d messages wait, and more arrive than leave: %d and %d in the last 10 minutes", waiting,
-			c.Enqueued+c.Recovered, c.left())
-	case o.DrainTime() > drainsLong && o.OldestAge > waitsLong:
-		found(Notice, "backlog", o.DrainTime().Seconds(), "run more workers if that is too long",
+	nobody := o.Receivers == 0 && o.Leases == 0
+	// Of bare payloads nobody knows the age; they are old where nothing has come lately.
+	old := waiting > 0 && (o.OldestAge > waitsLong || o.OldestAge == 0 && c.Enqueued == 0)
+	switch {
+	case old && nobody && o.leftJustNow == 0:
+		found(Critical, FindingNobodyTakes, float64(waiting), "start a receiver of the channel, or pull from it",
+			"%d messages wait, the next one for %v, and nobody takes them", waiting, ageText(o.OldestAge))
+	case old && o.TrendOver >= growsLong && float64(o.Trend) >= max(10, growsBy*float64(waiting)):
+		found(Warning, FindingGrows, float64(o.Trend), "run more workers, or make handlers faster",
+			"%d messages wait, %d more than %v ago", waiting, o.Trend, o.TrendOver.Round(time.Minute))
+	case old && !nobody && o.CountsError == "" && c.left() == 0:
+		found(Notice, FindingNothingEnds, float64(waiting), "see what the workers do, and for how long: Stats",
+			"%d messages wait, and none has ended in the last 10 minutes", waiting)
+	case old && o.DrainTime() > drainsLong:
+		found(Notice, FindingBacklog, o.DrainTime().Seconds(), "run more workers if that is too long",
 			"%d messages wait: as lately, it takes %v until none does", waiting, o.DrainTime().Round(time.Minute))
 	}
-	if late := -o.NextDueIn; late > overdueLong {
-		found(Critical, "overdue", late.Seconds(), "start a receiver, pull, or run a process with Upkeep",
-			"a delayed message is due since %v, and nobody promotes it", late.Round(time.Second))
+	overdue := func(kind FindingKind, in time.Duration, what string) {
+		late, severity, do := -in, Critical, "start a receiver, pull, or run a process with Upkeep"
+		if late <= overdueLong {
+			return
+		}
+		if !nobody {
+			severity, do = Warning, "if that grows: see the Events of the receivers, and the load of Redis"
+		}
+		found(severity, kind, late.Seconds(), do, what, late.Round(time.Second))
 	}
-	if late := -o.LeaseEndsIn; late > overdueLong {
-		found(Critical, "lease overdue", late.Seconds(), "start a receiver, pull, or run a process with Upkeep",
-			"a lease is over since %v, and nobody ends it", late.Round(time.Second))
-	}
+	overdue(FindingOverdue, o.NextDueIn, "a delayed message is due since %v, and was not promoted")
+	overdue(FindingLeaseOverdue, o.LeaseEndsIn, "a lease is over since %v, and was not ended")
 	if o.Suspect > 0 {
-		found(Warning, "suspects", float64(o.Suspect), "look why processes die: an exit, a crash, or too much memory",
+		found(Warning, FindingSuspects, float64(o.Suspect), "look why processes die: an exit, a crash, or too much memory",
 			"%d messages were in the hands of dying processes twice or more", o.Suspect)
 	}
 	if tried := c.Acked + c.Retried + c.Dead; tried >= fewHandled {
 		if part := float64(c.Retried+c.Dead) / float64(tried); part >= mostFail {
-			found(Warning, "failing", part, "look at the failures of the messages that are delayed or dead",
+			found(Warning, FindingFailing, part, "look at the failures of the messages that are delayed or dead",
 				"%.0f %% of the last %d handlings have failed", 100*part, tried)
 		}
 	}
 	if c.Dead > 0 {
-		found(Warning, "dying", float64(c.Dead), "look at the failures of the dead letters; then retry or delete them",
+		found(Warning, FindingDying, float64(c.Dead), "look at the failures of the dead letters; then retry or delete them",
 			"%d messages died in the last 10 minutes", c.Dead)
 	}
 	if maxDead > 0 && o.Dead >= maxDead {
-		found(Warning, "dead is full", float64(o.Dead), "retry or delete dead letters, or raise MaxDead",
+		found(Warning, FindingDeadFull, float64(o.Dead), "retry or delete dead letters, or raise MaxDead",
 			"%d dead letters are kept, and the oldest are dropped", o.Dead)
 	}
 	if c.Late > 0 {
-		found(Notice, "late verdicts", float64(c.Late), "look for long pauses of processes; a longer Lease may help",
+		found(Notice, FindingLate, float64(c.Late), "look for long pauses of processes; a longer Lease may help",
 			"%d verdicts came too late, or their replies were lost, in the last 10 minutes", c.Late)
 	}
+}
+
+// ageText is an age as a Finding says it.
+func ageText(age time.Duration) string {
+	if age == 0 {
+		return "nobody knows how long"
+	}
+	return age.Round(time.Second).String()
 }
 
 // parseInfo reads the reply to INFO.
@@ -140,29 +187,34 @@ func parseInfo(text string) map[string]string {
 
 // server judges Redis by its INFO. What is not there is not judged.
 func (fs *findings) server(info map[string]string) {
-	found := func(s Severity, kind string, number float64, do, text string, args ...any) {
+	found := func(s Severity, kind FindingKind, number float64, do, text string, args ...any) {
 		fs.add(s, kind, "", number, fmt.Sprintf(text, args...), do)
 	}
 	number := func(key string) float64 { n, _ := strconv.ParseFloat(info[key], 64); return n }
 	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" && number("maxmemory") > 0 {
-		found(Critical, "eviction", 0, "CONFIG SET maxmemory-policy noeviction",
-			"Redis drops keys when it is full (%s): messages would be lost without a word", policy)
+		severity, lost := Critical, "messages would be lost without a word"
+		if strings.HasPrefix(policy, "volatile-") { // no message has a time to live
+			severity, lost = Warning, "what EnqueueOnce remembers would be lost, and counts"
+		}
+		found(severity, FindingEviction, 0, "CONFIG SET maxmemory-policy noeviction, then CONFIG REWRITE",
+			"Redis drops keys when it is full (%s): %s", policy, lost)
 	}
 	if most := number("maxmemory"); most > 0 && number("used_memory") > 0.9*most {
 		part := number("used_memory") / most
-		found(Warning, "memory", part, "see which channels are large (Overview), or give Redis more memory",
+		found(Warning, FindingMemory, part, "see which channels are large (Overview), or give Redis more memory",
 			"Redis uses %.0f %% of maxmemory; a full one refuses every enqueue", 100*part)
 	}
 	if info["rdb_last_bgsave_status"] == "err" || info["aof_last_write_status"] == "err" ||
 		info["aof_last_bgrewrite_status"] == "err" {
-		found(Critical, "persistence", 0, "see the log of Redis: most often the disk is full",
+		found(Critical, FindingPersistence, 0, "see the log of Redis: most often the disk is full",
 			"Redis could not write to its disk lately")
 	}
-	if info["aof_enabled"] == "0" {
-		found(Notice, "no aof", 0, "CONFIG SET appendonly yes",
-			"Redis writes no append-only file: when it crashes, what came since the last snapshot is lost")
+	if info["aof_enabled"] == "0" && number("connected_slaves") == 0 {
+		found(Notice, FindingNoAOF, 0, "CONFIG SET appendonly yes, then CONFIG REWRITE",
+			"Redis writes no append-only file and has no replica: when it crashes, what came since the last snapshot "+
+				"is lost")
 	}
 	if info["role"] == "slave" {
-		found(Critical, "replica", 0, "connect to the master", "this Redis is a replica, which takes no message")
+		found(Critical, FindingReplica, 0, "connect to the master", "this Redis is a replica, which takes no message")
 	}
 }

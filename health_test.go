@@ -43,6 +43,10 @@ func TestOverview(t *testing.T) {
 			o.OldestAge <= 0 || o.OldestAge > time.Minute || o.Receivers != 0 || o.Workers != 0 {
 			t.Errorf("%+v", o)
 		}
+		s.Do("ZADD", b.keys().Receivers, 1, store.NewIncarnation(5, time.Second).Name) // it was killed, and nobody swept
+		if all, err = b.Overview(ctx, b.name); err != nil || all[0].Receivers != 0 {
+			t.Errorf("with a dead receiver: %+v, %v", all, err)
+		}
 		shutdown := b.receive(3, func(context.Context, int) error { return nil })
 		all, err = b.Overview(ctx, b.name)
 		b.must(err)
@@ -82,7 +86,7 @@ func TestOverviewIsOnePipeline(t *testing.T) {
 // kindsOf are those of the findings, with their severities.
 func kindsOf(fs []Finding) (ks []string) {
 	for _, f := range fs {
-		ks = append(ks, string(f.Severity)+" "+f.Kind)
+		ks = append(ks, string(f.Severity)+" "+string(f.Kind))
 		if f.Text == "" || f.Do == "" {
 			ks = append(ks, "without a text")
 		}
@@ -107,20 +111,26 @@ func TestFindings(t *testing.T) {
 		"well": {Overview{Prepare: 10, OldestAge: time.Second, Receivers: 1,
 			Lately: counts(1000, 1000, 1, 0, 0)}, nil},
 		"error":  {Overview{Error: "oh"}, []string{"critical unreadable"}},
-		"alone":  {Overview{Prepare: 1, OldestAge: time.Hour}, []string{"critical nobody takes"}},
-		"pulled": {Overview{Prepare: 1, Leases: 1, OldestAge: time.Hour}, []string{"warning backlog grows"}},
-		"grows": {Overview{Prepare: 5, Receivers: 1, OldestAge: time.Hour, Lately: counts(100, 90, 0, 0, 0)},
-			[]string{"warning backlog grows"}},
-		"drains": {Overview{Prepare: 5000, Receivers: 1, OldestAge: time.Hour, Lately: counts(0, 90, 0, 0, 0)},
-			[]string{"notice backlog"}},
+		"alone":  {Overview{Prepare: 1, OldestAge: time.Hour}, []string{"critical nobody-takes"}},
+		"bare":     {Overview{Prepare: 1}, []string{"critical nobody-takes"}},
+		"just now": {Overview{Prepare: 1, OldestAge: time.Hour, leftJustNow: 1, Lately: counts(0, 1, 0, 0, 0)}, nil},
+		"pulled":   {Overview{Prepare: 1, Leases: 1, OldestAge: time.Hour}, []string{"notice nothing-ends"}},
+		"grows": {Overview{Prepare: 100, Trend: 11, TrendOver: 9 * time.Minute, Receivers: 1, OldestAge: time.Hour,
+			Lately: counts(100, 90, 0, 0, 0)}, []string{"warning backlog-grows"}},
+		"a little more": {Overview{Prepare: 1000, Trend: 11, TrendOver: 9 * time.Minute, Receivers: 1,
+			OldestAge: time.Hour, Lately: counts(100, 90, 0, 0, 0)}, nil},
+		"drains": {Overview{Prepare: 5000, Trend: -90, TrendOver: 9 * time.Minute, Receivers: 1, OldestAge: time.Hour,
+			Lately: counts(0, 90, 0, 0, 0)}, []string{"notice backlog"}},
+		"no counts": {Overview{CountsError: "oh"}, []string{"notice no-counts"}},
+		"behind":    {Overview{Delay: 1, Receivers: 1, NextDueIn: -time.Minute}, []string{"warning overdue"}},
 		"delayed": {Overview{Delay: 1, NextDueIn: -time.Minute}, []string{"critical overdue"}},
-		"leased":  {Overview{Leases: 1, LeaseEndsIn: -time.Minute}, []string{"critical lease overdue"}},
-		"suspect": {Overview{Suspect: 1, Receivers: 1}, []string{"warning suspects"}},
+		"leased":  {Overview{Leases: 1, LeaseEndsIn: -time.Minute}, []string{"warning lease-overdue"}},
+		"suspect": {Overview{Suspect: 1, Receivers: 1, Lately: counts(1, 1, 0, 0, 0)}, []string{"warning suspects"}},
 		"failing": {Overview{Receivers: 1, Lately: counts(10, 5, 5, 0, 0)}, []string{"warning failing"}},
 		"few":     {Overview{Receivers: 1, Lately: counts(10, 0, 9, 0, 0)}, nil},
 		"dying":   {Overview{Receivers: 1, Lately: counts(10, 0, 0, 2, 0)}, []string{"warning dying"}},
-		"full":    {Overview{Dead: 100}, []string{"warning dead is full"}},
-		"late":    {Overview{Lately: counts(1, 1, 0, 0, 1)}, []string{"notice late verdicts"}},
+		"full":    {Overview{Dead: 100}, []string{"warning dead-full"}},
+		"late":    {Overview{Lately: counts(1, 1, 0, 0, 1)}, []string{"notice late-verdicts"}},
 	} {
 		var fs findings
 		c.o.Channel = "c"
@@ -144,7 +154,9 @@ func TestFindingsOfRedis(t *testing.T) {
 		"used_memory:91\nmaxmemory:99\nmaxmemory_policy:noeviction":   {"warning memory"},
 		"rdb_last_bgsave_status:err":                                  {"critical persistence"},
 		"aof_last_write_status:err":                                   {"critical persistence"},
-		"aof_enabled:0":                                               {"notice no aof"},
+		"aof_enabled:0\nconnected_slaves:0":                           {"notice no-aof"},
+		"aof_enabled:0\nconnected_slaves:1":                           nil,
+		"maxmemory:9\nmaxmemory_policy:volatile-lru":                  {"warning eviction"},
 		"role:slave":                                                  {"critical replica"},
 	} {
 		var fs findings

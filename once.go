@@ -146,7 +146,7 @@ func onceRef(channel string, serial ulid.ULID) Ref {
 // onced is the result of the call that has enqueued.
 func (q *Queue) onced(k *store.Keys, o Once, ds []draft, a store.OnceAnswer) OnceResult {
 	res := OnceResult{Note: o.Note, Refs: make([]Ref, len(ds)), Errs: make([]error, len(ds))}
-	n := 0
+	n, bytes := 0, 0
 	for i := range ds {
 		e := &ds[i].Element
 		switch {
@@ -157,13 +157,14 @@ func (q *Queue) onced(k *store.Keys, o Once, ds []draft, a store.OnceAnswer) Onc
 				Status: statusOf(e.ID(), a.Refused[i], store.Handling{}, time.Time{})}
 		default:
 			res.Refs[i] = Ref{Channel: o.Channel, ID: e.ID(), Serial: e.Serial.String()}
-			n++
+			n, bytes = n+1, bytes+e.Size()
 		}
 	}
 	switch {
 	case n == 1 && len(ds) == 1:
 		d := &ds[0]
-		ev := event.Event{Kind: event.Enqueued, Channel: k.Name, Serial: d.Element.Serial, ID: d.Element.ID(), N: 1}
+		ev := event.Event{Kind: event.Enqueued, Channel: k.Name, Serial: d.Element.Serial, ID: d.Element.ID(), N: 1,
+			Bytes: bytes}
 		if d.Due.Later() {
 			at := d.Due.At
 			if at.IsZero() {
@@ -173,7 +174,7 @@ func (q *Queue) onced(k *store.Keys, o Once, ds []draft, a store.OnceAnswer) Onc
 		}
 		q.emit(ev)
 	case n > 0:
-		q.emit(event.Event{Kind: event.Enqueued, Channel: k.Name, N: n})
+		q.emit(event.Event{Kind: event.Enqueued, Channel: k.Name, N: n, Bytes: bytes})
 	}
 	return res
 }

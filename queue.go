@@ -291,6 +291,18 @@ func shutdownAll(ctx context.Context, rs []*receiver) error {
 	return errors.Join(errs...)
 }
 
+// sendCounts sends what was counted. Where handlers have ended late that has its own time; else it has what is left of
+// Close's.
+func (q *Queue) sendCounts() {
+	ctx := q.life
+	if ctx.Err() != nil && !errors.Is(q.closeErr, worker.ErrUnanswered) {
+		own, cancel := context.WithTimeout(context.Background(), q.conf.ReplyTimeout)
+		defer cancel()
+		ctx = own
+	}
+	q.counter.end(ctx)
+}
+
 // Close ends what the Queue has begun. New enqueues get ErrClosed. Receivers shut down, and their handlers run to their
 // end, during which they may enqueue. An enqueue under way gets its reply or ErrUnknown within ReplyTimeout. Close
 // waits for handlers however long they take: to bound that, call Shutdown first. Where Redis is away and no handler
@@ -325,9 +337,12 @@ func (q *Queue) Close() error {
 	for _, at := range stations {
 		at.bells.Close()
 	}
+	if q.counter != nil {
+		q.counter.stop()
+	}
 	q.waits.Wait()
 	if s != nil {
-		q.counter.flush(q.life)
+		q.sendCounts()
 		for _, at := range stations {
 			at.upkeep.end()
 		}

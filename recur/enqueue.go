@@ -90,7 +90,8 @@ func emitEnqueued(engine engine, channel string, n int, elements []element.Eleme
 	if len(elements) == 0 { // the policy skips the ticks that were missed
 		return
 	}
-	ev := event.Event{Kind: event.Enqueued, Channel: channel, ID: elements[0].ID(), N: n}
+	ev := event.Event{Kind: event.Enqueued, Channel: channel, ID: elements[0].ID(), N: n,
+		Bytes: n * elements[0].Size()}
 	if len(elements) == 1 {
 		ev.Serial = elements[0].Serial
 	}

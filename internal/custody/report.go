@@ -114,7 +114,7 @@ func (h *Held) Count(to meter.Adder, v *Verdict, found bool, started time.Time, 
 
 // CountWait counts how long a message has waited for its first handling, if that begins at the given time.
 func (h *Held) CountWait(to meter.Adder, at time.Time) {
-	if h.Attempts == 0 && h.Recoveries == 0 && !h.Bare {
+	if h.IsFirst() && !h.Bare {
 		to.Took(meter.Wait, h.Waited(at))
 	}
 }

@@ -23,7 +23,8 @@ import (
 //	│      │ · flags │            │          │ ULID, 16 bytes │ tag len val… │      │ as given │
 //	└──────┴─────────┴────────────┴──────────┴────────────────┴──────────────┴──────┴──────────┘
 //
-// The high half of byte 1 is the version, the low half flags (none yet; kept as they are). Counts saturate at 255. A
+// The high half of byte 1 is the version, the low half flags (kept as they are; 1: a handler had it, although that
+// counts as no attempt). Counts saturate at 255. A
 // field is a tag byte from 1, a length of two bytes (big-endian), and the value; unknown ones are kept in their order.
 //
 // 0xC1 begins no UTF-8, no JSON and no MessagePack, so what begins otherwise is a bare payload. So is 0xC1 0x00 and
@@ -31,9 +32,10 @@ import (
 // begins with 0xC1 and is no valid version 1 header, unless its version is from 2 to 15: that is undecodable here.
 // lua/header.lua has the same rules; a fuzz test holds the two together.
 const (
-	magic      = 0xC1
-	version1   = 0x10
-	fixedBytes = 20
+	magic       = 0xC1
+	version1    = 0x10
+	fixedBytes  = 20
+	flagHandled = 1
 )
 
 // Tags of fields. 3 (trace context) is reserved.
@@ -198,17 +200,33 @@ func NewSerialAt(now time.Time) (u ulid.ULID) {
 // EnqueuedAt is the time in a serial, by the clock of the process that enqueued.
 func EnqueuedAt(serial ulid.ULID) time.Time { return ulid.Time(serial.Time()) }
 
+// EnqueuedIn is EnqueuedAt of an element of which only the beginning is there. ok: it has a serial.
+func EnqueuedIn(head []byte) (at time.Time, ok bool) {
+	if len(head) < fixedBytes || head[0] != magic || head[1]&0xf0 != version1 {
+		return at, false
+	}
+	return EnqueuedAt(ulid.ULID(head[4:fixedBytes])), true
+}
+
 // Waited is how long the element has waited by then: since it was enqueued or, if it came to be due later, since then.
 func (e *Element) Waited(at time.Time) time.Duration {
-	since := int64(e.Serial.Time())
-	if e.rest != nil && e.rest.due > 0 {
-		since = e.rest.due
-	}
+	since := max(int64(e.Serial.Time()), e.rest.given().due)
 	return max(0, time.Duration(at.UnixMilli()-since)*time.Millisecond)
 }
 
-// SetDue notes when the element is due, if that is later, by the producer's clock.
-func (e *Element) SetDue(at time.Time) { e.alter().due = at.UnixMilli() }
+// IsFirst says that no handler had it yet.
+func (e *Element) IsFirst() bool { return e.Attempts == 0 && e.Recoveries == 0 && e.flags&flagHandled == 0 }
+
+// SetDue notes when the element is due, if that is later than its enqueue, by the producer's clock. It is for an
+// element that is being made, or is detached.
+func (e *Element) SetDue(at time.Time) { e.own().due = at.UnixMilli() }
+
+// Renew has the element begin anew, without its counts, as if it were enqueued now.
+func (e *Element) Renew(now time.Time) {
+	e.Detach()
+	e.Attempts, e.Recoveries, e.flags = 0, 0, e.flags&^flagHandled
+	e.rest.due = now.UnixMilli()
+}
 
 // FailureField is a failure as the field that a script inserts behind the fixed bytes.
 func FailureField(text string) string {

@@ -8,7 +8,7 @@ import (
 // Next is the element as it is written back after a handling: with one attempt more, no recoveries, and its failure. It
 // was taken, so it does not expire any more.
 func (e Element) Next(failure error) Element {
-	e = e.Unhandled()
+	e = e.taken()
 	e.Attempts++
 	text := ""
 	if failure != nil {
@@ -21,6 +21,12 @@ func (e Element) Next(failure error) Element {
 // Unhandled is the element as it is written back after a handling that counts as none: without recoveries. It was
 // taken, so it does not expire any more.
 func (e Element) Unhandled() Element {
+	e = e.taken()
+	e.flags |= flagHandled
+	return e
+}
+
+func (e Element) taken() Element {
 	if e.Bare {
 		e.Bare, e.Serial = false, NewSerial()
 	}

@@ -1,68 +1,67 @@
 package store
 
 import (
+	"errors"
+	"strconv"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// Overview is a channel at a glance. Its numbers are not of one moment.
+// Overview is a channel at a glance.
 type Overview struct {
+	Now                                 time.Time
 	Prepare, Suspect, Delay, Dead, Done int
-	Leases                              int    // not the messages that they hold
-	Next                                []byte // to be taken next; nil: none
-	FirstDelay, FirstLease              *Scored
+	Leases                              int       // not the messages that they hold
+	Next                                time.Time // when what is taken next was enqueued; zero: nothing is, or nobody knows
+	DueIn, LapseIn                      time.Duration
+	Due, Leased                         bool // whether there is one
 	Receivers, Workers, DeadReceivers   int
 }
 
-// overviewCommands is how many commands AddOverview adds.
-const overviewCommands = 11
-
-// AddOverview asks for the overview of a channel; OverviewReply reads the replies to its commands.
+// AddOverview asks for the overview of a channel; OverviewReply reads the reply.
 func AddOverview(c *link.Call, k *Keys) {
-	c.Add("LLEN", k.Prepare)
-	c.Add("LINDEX", k.Prepare, -1)
-	c.Add("LLEN", k.Suspect)
-	c.Add("ZCARD", k.Delay)
-	c.Add("ZRANGE", k.Delay, 0, 0, "WITHSCORES")
-	c.Add("ZCARD", k.Dead)
-	c.Add("ZCOUNT", k.Kept, "-inf", "(0")
-	c.Add("ZCARD", k.Leased)
-	c.Add("ZRANGE", k.Leased, 0, 0, "WITHSCORES")
-	c.Add("ZRANGE", k.Receivers, 0, -1)
-	c.Add("ZCARD", k.DeadReceivers)
+	c.AddScript(Glance, 8, k.Prepare, k.Suspect, k.Delay, k.Dead, k.Kept, k.Leased, k.Receivers, k.DeadReceivers)
 }
 
-// OverviewReply takes in the replies for one channel, and gives those that are left.
-func OverviewReply(replies []link.Reply) (o Overview, left []link.Reply, err error) {
-	replies, left = replies[:overviewCommands], replies[overviewCommands:]
-	for _, r := range replies {
-		if r.Err != nil {
-			return o, left, r.Err
+const overviewFixed = 12
+
+// OverviewReply reads what AddOverview came to.
+func OverviewReply(rep link.Reply) (o Overview, err error) {
+	vs, err := redis.Values(rep.Any(), rep.Err)
+	if err != nil {
+		return o, err
+	}
+	if len(vs) < overviewFixed {
+		return o, errors.New("the overview is cut off")
+	}
+	for i, n := range []*int{&o.Prepare, &o.Suspect, &o.Delay, &o.Dead, &o.Done, &o.Leases, &o.DeadReceivers} {
+		if *n, err = redis.Int(vs[1+i], nil); err != nil {
+			return o, err
 		}
 	}
-	number := func(i int) int { n, _ := redis.Int(replies[i].Any(), nil); return n }
-	o = Overview{
-		Prepare: number(0), Suspect: number(2), Delay: number(3), Dead: number(5), Done: number(6), Leases: number(7),
-		DeadReceivers: number(10), FirstDelay: firstScored(replies[4].Any()), FirstLease: firstScored(replies[8].Any()),
+	text := func(i int) string { b, _ := vs[i].([]byte); return string(b) }
+	ms, err := strconv.ParseInt(text(0), 10, 64)
+	if err != nil {
+		return o, err
 	}
-	o.Next, _ = replies[1].Any().([]byte)
-	names, _ := redis.Strings(replies[9].Any(), nil)
-	for _, name := range names {
+	o.Now = time.UnixMilli(ms)
+	for _, i := range []int{8, 9} { // of the two that may be next the older one
+		if at, has := element.EnqueuedIn([]byte(text(i))); has && (o.Next.IsZero() || at.Before(o.Next)) {
+			o.Next = at
+		}
+	}
+	o.DueIn, o.Due = aheadOf(vs[10])
+	o.LapseIn, o.Leased = aheadOf(vs[11])
+	for _, v := range vs[overviewFixed:] {
+		name, _ := redis.String(v, nil)
 		if i, err := ParseIncarnation(name); err == nil {
 			o.Receivers++
 			o.Workers += i.Workers
 		}
 	}
-	return o, left, nil
-}
-
-// Since is how long ago a score was, by the server's clock; negative where it is ahead, 0 where there is none.
-func (s *Scored) Since(now time.Time) time.Duration {
-	if s == nil {
-		return 0
-	}
-	return now.Sub(s.At)
+	return o, nil
 }

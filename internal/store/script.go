@@ -86,4 +86,5 @@ var (
 	Status     = script("status")
 	Unmark     = script("unmark")
 	Tally      = script("tally")
+	Glance     = script("glance")
 )

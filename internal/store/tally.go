@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -13,10 +15,11 @@ import (
 	"github.com/shuntmq/shunt/internal/meter"
 )
 
-// The bounds of what a channel keeps of its counts.
+// The bounds of what a channel keeps of its counts: 64 KB with the latest records and with what tells
+// the flushes of processes apart.
 const (
-	talliesFor   = 31 * 24 * time.Hour // where nothing is counted
-	talliesBytes = 52 << 10
+	talliesFor   = 35 * 24 * time.Hour // where nothing is counted
+	talliesBytes = "12288 16384 18432" // of old records, by form
 )
 
 // Form is how finely counts are kept: the length of a record, and how many lie in a chunk. lua/tally.lua has the same.
@@ -24,18 +27,18 @@ type Form struct {
 	letter string
 	Width  time.Duration
 	of     int64
-	Kept   time.Duration // so long at least, unless there is too much
+	Kept   time.Duration // so long, unless there is too much
 }
 
 // Forms are all forms, the finest first.
 var Forms = []Form{
-	{"m", time.Minute, 30, 3 * time.Hour},
-	{"t", 10 * time.Minute, 24, 48 * time.Hour},
-	{"d", 24 * time.Hour, 30, 365 * 24 * time.Hour},
+	{"m", time.Minute, 20, 3 * time.Hour},
+	{"t", 10 * time.Minute, 18, 48 * time.Hour},
+	{"d", 24 * time.Hour, 20, 365 * 24 * time.Hour},
 }
 
 // AddTally adds what a process has counted in a channel to its counts. The flush of a process and a number is counted
-// once, however often it is sent; the numbers of a process grow.
+// once, if it is sent again within two hours; the numbers of a process grow.
 func AddTally(c *link.Call, k *Keys, process string, number int64, sums []byte) {
 	c.AddScript(Tally, 5, k.Counts, k.Prepare, k.Suspect, k.Delay, k.Dead, process, number, sums,
 		talliesFor.Milliseconds(), talliesBytes)
@@ -50,8 +53,8 @@ func (f *Form) chunks(from, to time.Time) (first, last int64) {
 // AddTallies asks for the records of a form from one time to another; EachTally reads them.
 func AddTallies(c *link.Call, k *Keys, f *Form, from, to time.Time) {
 	first, last := f.chunks(from, to)
-	names := make([]any, 0, 2+last-first)
-	names = append(names, k.Counts)
+	names := make([]any, 0, 4+last-first)
+	names = append(names, k.Counts, f.letter, f.letter+"kept")
 	for n := first; n <= last; n++ {
 		names = append(names, f.letter+strconv.FormatInt(n, 10))
 	}
@@ -60,29 +63,51 @@ func AddTallies(c *link.Call, k *Keys, f *Form, from, to time.Time) {
 
 var errRecord = errors.New("a record that is cut off")
 
-// EachTally gives what AddTallies came to: each record's time and sums, of a chunk the latest first.
-func EachTally(rep link.Reply, f *Form, from, to time.Time, give func(at time.Time, s *meter.Sums)) error {
-	chunks, err := redis.ByteSlices(rep.Value, rep.Err)
-	if err != nil {
+// EachTally gives what AddTallies came to: each record's time and sums, and from when on records are kept, zero where
+// none was dropped.
+func EachTally(rep link.Reply, f *Form, from, to time.Time, give func(at time.Time, s *meter.Sums)) (
+	kept time.Time, err error,
+) {
+	all, err := redis.ByteSlices(rep.Value, rep.Err)
+	if err != nil || len(all) < 2 {
+		return kept, cmp.Or(err, errRecord)
+	}
+	one := func(record int64, sums []byte) error {
+		at := time.UnixMilli(record * f.Width.Milliseconds())
+		if !at.Before(to) || !at.Add(f.Width).After(from) {
+			return nil
+		}
+		var s meter.Sums
+		err := s.Read(sums)
+		give(at, &s)
 		return err
 	}
-	first, _ := f.chunks(from, to)
-	for i, chunk := range chunks {
-		err := eachRecord(chunk, func(place byte, sums []byte) error {
-			at := time.UnixMilli(((first+int64(i))*f.of + int64(place)) * f.Width.Milliseconds())
-			if !at.Before(to) || !at.Add(f.Width).After(from) {
-				return nil
-			}
-			var s meter.Sums
-			err := s.Read(sums)
-			give(at, &s)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("the chunk %s%d of counts has %w", f.letter, first+int64(i), err)
+	if current := all[0]; len(current) > 0 {
+		n, size := binary.Uvarint(current)
+		if size <= 0 || n > math.MaxInt64/uint64(f.Width.Milliseconds()) {
+			return kept, fmt.Errorf("%s of counts is %w", f.letter, errRecord)
+		}
+		if err := one(int64(n), current[size:]); err != nil {
+			return kept, fmt.Errorf("%s of counts has %w", f.letter, err)
 		}
 	}
-	return nil
+	if len(all[1]) > 0 {
+		n, err := strconv.ParseInt(string(all[1]), 10, 64)
+		if err != nil || n < 0 || n > math.MaxInt64/f.Width.Milliseconds() {
+			return kept, fmt.Errorf("%skept of counts is no number: %.20q", f.letter, all[1])
+		}
+		kept = time.UnixMilli(n * f.Width.Milliseconds())
+	}
+	first, _ := f.chunks(from, to)
+	for i, chunk := range all[2:] {
+		err := eachRecord(chunk, func(place byte, sums []byte) error {
+			return one((first+int64(i))*f.of+int64(place), sums)
+		})
+		if err != nil {
+			return kept, fmt.Errorf("%s%d of counts has %w", f.letter, first+int64(i), err)
+		}
+	}
+	return kept, nil
 }
 
 func eachRecord(chunk []byte, give func(place byte, sums []byte) error) error {

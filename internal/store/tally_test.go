@@ -34,13 +34,14 @@ func (f *fixture) tally(at time.Time, process string, number int64, s *meter.Sum
 func (f *fixture) tallies(form *Form, from, to time.Time) map[time.Time]meter.Sums {
 	f.Helper()
 	all := make(map[time.Time]meter.Sums)
-	f.must(EachTally(f.run(func(c *link.Call) { AddTallies(c, f.k, form, from, to) }), form, from, to,
+	_, err := EachTally(f.run(func(c *link.Call) { AddTallies(c, f.k, form, from, to) }), form, from, to,
 		func(at time.Time, s *meter.Sums) {
 			if _, twice := all[at.UTC()]; twice {
 				f.Errorf("two records of %v", at)
 			}
 			all[at.UTC()] = *s
-		}))
+		})
+	f.must(err)
 	return all
 }
 
@@ -118,8 +119,8 @@ func TestTally(t *testing.T) {
 	})
 }
 
-// However much is counted, and by however many processes, a channel's counts take at most 64 KB. What is oldest goes
-// first, by minute before by day.
+// However much is counted, and by however many processes, a channel's counts take at most 64 KB. Of each form what is
+// oldest goes first, and from when on records are kept is known.
 func TestTallyIsBounded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -130,25 +131,62 @@ func TestTallyIsBounded(t *testing.T) {
 		sums[i] = 1 << 30
 	}
 	most := 0
-	for i := range 600 {
+	flush := func(i int) {
 		f.tally(now, NewIncarnation(1, 0).Name, int64(i+1), &sums)
-		now = now.Add(time.Minute)
-		if i%100 == 0 {
-			now = now.Add(24 * time.Hour)
-		}
 		n, err := redis.Int(s.Do("MEMORY", "USAGE", f.k.Counts, "SAMPLES", 0), nil)
 		f.must(err)
 		most = max(most, n)
+	}
+	for i := range 600 {
+		flush(i)
+		now = now.Add(time.Minute)
+		if i%10 == 0 {
+			now = now.Add(24 * time.Hour)
+		}
+	}
+	for i := range 600 { // as where many programs run for a moment
+		flush(i)
 	}
 	t.Logf("at most %d bytes", most)
 	if most > 64<<10 {
 		t.Errorf("it takes %d bytes", most)
 	}
 	for i := range Forms {
-		if n := len(f.tallies(&Forms[i], now.Add(-time.Hour), now)); n == 0 {
-			t.Errorf("nothing is left by %v", Forms[i].Width)
+		form := &Forms[i]
+		from, to := now.Add(-form.Kept), now.Add(time.Second)
+		var first time.Time
+		n := 0
+		kept, err := EachTally(f.run(func(c *link.Call) { AddTallies(c, f.k, form, from, to) }), form, from, to,
+			func(at time.Time, _ *meter.Sums) {
+				if n++; first.IsZero() || at.Before(first) {
+					first = at
+				}
+			})
+		f.must(err)
+		if n == 0 || kept.IsZero() || first.Before(kept) {
+			t.Errorf("by %v %d records are left, the first of %v; they are kept from %v on", form.Width, n, first, kept)
 		}
 	}
+}
+
+// A clock that was set far ahead for a while, and a record that somebody has broken, do not stop the counts.
+func TestTallyGoesOn(t *testing.T) {
+	each(t, func(f *fixture) {
+		now := time.Date(2026, 1, 31, 23, 30, 17, 0, time.UTC)
+		var s meter.Sums
+		s.Add(meter.Acked, 1)
+		f.tally(now.AddDate(9, 0, 0), "a", 1, &s)
+		f.tally(now, "a", 2, &s)
+		f.tally(now.Add(-time.Minute), "a", 3, &s) // set back a little
+		f.s.Do("HSET", f.k.Counts, "d", "\xff\xff")
+		f.tally(now, "a", 4, &s)
+		for i, want := range []uint64{3, 3, 1} {
+			got := f.tallies(&Forms[i], now.Add(-Forms[i].Width), now.Add(time.Second))
+			if n := got[now.Truncate(Forms[i].Width)][meter.Acked]; n != want {
+				f.Errorf("by %v: %d, want %d", Forms[i].Width, n, want)
+			}
+		}
+	})
 }
 
 // What is no tally's is said, and harms no other.
@@ -167,7 +205,8 @@ func TestTallyRefused(t *testing.T) {
 		name := Forms[0].letter + strconv.FormatInt(now.UnixMilli()/Forms[0].Width.Milliseconds()/Forms[0].of, 10)
 		f.s.Do("HSET", f.k.Counts, name, "\x01\xff")
 		rep := f.run(func(c *link.Call) { AddTallies(c, f.k, &Forms[0], now.Add(-time.Second), now.Add(time.Second)) })
-		if err := EachTally(rep, &Forms[0], now.Add(-time.Second), now.Add(time.Second), nil); err == nil {
+		_, err := EachTally(rep, &Forms[0], now.Add(-time.Second), now.Add(time.Second), nil)
+		if err == nil {
 			f.Error("a record that is cut off is read")
 		}
 	})

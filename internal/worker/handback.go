@@ -8,6 +8,7 @@ import (
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -192,6 +193,7 @@ func (b handback) putBackSome(ctx context.Context, some []held) (n int, err erro
 		}
 		n += found
 		h.s.mu.Lock()
+		h.s.countOf(h.it.Lane, meter.Released, found)
 		h.it.move(giveBack)
 		if h.it.state != handedBack { // no handler of it runs
 			h.s.remove(h.it)

@@ -6,6 +6,7 @@ import (
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -86,6 +87,9 @@ func (h *handover) moveSome(ctx context.Context, workers []*worker, items map[*w
 		}
 		back += m.Back
 		h.loseUnfound(p.s, p.items, m.Found)
+		p.s.mu.Lock()
+		p.s.countOf(p.lane, meter.Released, m.Back)
+		p.s.mu.Unlock()
 	}
 	return back, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -234,6 +235,7 @@ func (e *ending) reportUnsettled() {
 	var evs []event.Event
 	e.pool.each(func(s *worker, it *Item) {
 		if it.hasVerdict() && it.verdict.Fate != store.Released {
+			s.countOf(it.Lane, meter.Late, 1)
 			ev := it.event(event.UnconfirmedVerdict, s)
 			ev.Attempt, ev.Took, ev.Err = it.Attempt(), it.took, errEnded
 			evs = append(evs, ev)

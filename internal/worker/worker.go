@@ -196,6 +196,7 @@ func (s *worker) file(it *Item, v *custody.Verdict, took time.Duration) {
 	case lost:
 		it.move(execute)
 		s.remove(it)
+		s.countOf(it.Lane, meter.Late, 1)
 		e := it.event(event.LateVerdict, s)
 		e.Attempt, e.Took, e.Err = it.Attempt(), took, custody.ErrLeaseLost
 		s.r.emit(e)
@@ -229,6 +230,7 @@ func (s *worker) lose(it *Item) {
 		return
 	}
 	s.remove(it)
+	s.countOf(it.Lane, meter.Late, 1)
 	kind := event.LateVerdict
 	if doubt {
 		kind = event.UnconfirmedVerdict

@@ -3,13 +3,14 @@
 -- changes nothing: the last number of each process is kept.
 -- KEYS 1 counts  2 prepare  3 suspect  4 delay  5 dead: how many lie there is noted with each record
 -- ARGV 1 the process  2 the flush's number  3 sums: of each its number, a byte, and the sum as a varint
---      4 ms for which a channel that is idle keeps its counts  5 most bytes of these
+--      4 ms for which a channel that is idle keeps its counts  5 most bytes of old records: m, t and d, with spaces
 -- reply: 1; 0 where the flush was counted before
 --
--- The hash has chunks: m, t or d with a number, each of some records, the newest first. A record is its place in the
--- chunk (1 byte), its length (varint), and sums. It also has p with a process: its last number, and the minute of that;
--- and b: the bytes of all but the latest chunks.
-local byte, char, floor = string.byte, string.char, math.floor
+-- The hash has the record that grows as m, t or d: the number of its minute, ten minutes or day, as a varint, and sums.
+-- Old records are in chunks, m, t or d with a number: of each its place in the chunk (1 byte), its length (varint), and
+-- sums. mkept, tkept and dkept are the first whose record is kept, where older ones were dropped. p with a process is
+-- its last number, and the minute of that.
+local byte, char, floor, sub = string.byte, string.char, math.floor, string.sub
 local minute = floor(clock() / 60000)
 local process = 'p' .. ARGV[1]
 local before = redis.call('HGET', KEYS[1], process)
@@ -35,88 +36,89 @@ local function printed7(n)
   return s .. char(n)
 end
 
--- add adds sums, which are the bytes of s from p to last.
-local function add(sums, s, p, last)
-  while p <= last do
+-- add adds sums, which are the bytes of s from p on.
+local function add(sums, s, p)
+  while p <= #s do
     local number, n = byte(s, p)
     n, p = varint(s, p + 1)
     sums[number] = (sums[number] or 0) + n
   end
 end
 
-local new, lying = {}, {}
-add(new, ARGV[3], 1, #ARGV[3])
+local function text(sums)
+  local numbers, all = {}, {}
+  for number, n in pairs(sums) do
+    if n > 0 then numbers[#numbers + 1] = number end
+  end
+  table.sort(numbers)
+  for i, number in ipairs(numbers) do all[i] = char(number) .. printed7(sums[number]) end
+  return table.concat(all)
+end
+
 local function many(command, key)
   local n = redis.pcall(command, key)
   return type(n) == 'number' and n or 0
 end
-lying[13] = many('LLEN', KEYS[2]) + many('LLEN', KEYS[3])
-lying[14], lying[15] = many('ZCARD', KEYS[4]), many('ZCARD', KEYS[5])
+local waiting = many('LLEN', KEYS[2]) + many('LLEN', KEYS[3])
+local delayed, dead = many('ZCARD', KEYS[4]), many('ZCARD', KEYS[5])
 
--- A chunk of each: its letter, the minutes of a record, the records of a chunk, and the chunks that are kept.
-local forms = {{'m', 1, 30, 7}, {'t', 10, 24, 13}, {'d', 1440, 30, 14}}
-local begun, bytes = false, tonumber(redis.call('HGET', KEYS[1], 'b') or '0')
+-- Of each form: its letter, the minutes of a record, the records of a chunk, and the chunks that are kept.
+local forms = {{'m', 1, 20, 10}, {'t', 10, 18, 17}, {'d', 1440, 20, 19}}
+local far = 60 -- records; what lies further ahead was written before the clock was put right
+local begins = redis.call('HLEN', KEYS[1]) > 140
 for _, f in ipairs(forms) do
-  local n = floor(minute / f[2])
-  local name, place = f[1] .. printed(floor(n / f[3])), n % f[3]
-  local chunk = redis.call('HGET', KEYS[1], name)
-  local sums, rest = {}, chunk or ''
-  for number, v in pairs(new) do sums[number] = v end
-  if chunk and byte(chunk, 1) >= place then -- more where the clock was put back
-    local length, p = varint(chunk, 2)
-    place = byte(chunk, 1)
-    add(sums, chunk, p, p + length - 1)
-    rest = string.sub(chunk, p + length)
+  local now = floor(minute / f[2])
+  local current, sums, at, p = redis.call('HGET', KEYS[1], f[1]), {}, nil, nil
+  local read = current and pcall(function()
+    at, p = varint(current, 1)
+    add(sums, current, p)
+  end) -- what is no record is no loss
+  if read and at >= now and at <= now + far then -- later where the clock was put back
+    now = at
+  else
+    if read then
+      local chunk, old = f[1] .. printed(floor(at / f[3])), sub(current, p)
+      local others = redis.call('HGET', KEYS[1], chunk) or ''
+      redis.call('HSET', KEYS[1], chunk, others .. char(at % f[3]) .. printed7(#old) .. old)
+    end
+    sums, begins = {}, true
   end
-  for number, n in pairs(lying) do sums[number] = n > 0 and n or nil end
-  local numbers, text = {}, {}
-  for number in pairs(sums) do numbers[#numbers + 1] = number end
-  table.sort(numbers)
-  for i, number in ipairs(numbers) do text[i] = char(number) .. printed7(sums[number]) end
-  text = table.concat(text)
-  f.newest = char(place) .. printed7(#text) .. text
-  redis.call('HSET', KEYS[1], name, f.newest .. rest)
-  f.name, f.bytes, begun, bytes = name, #f.newest + #rest, begun or not chunk, bytes + #f.newest + #rest
+  add(sums, ARGV[3], 1)
+  sums[13], sums[14], sums[15] = waiting, delayed, dead
+  redis.call('HSET', KEYS[1], f[1], printed7(now) .. text(sums))
+  f.newest = floor(now / f[3])
 end
 redis.call('HSET', KEYS[1], process, ARGV[2] .. ' ' .. printed(minute))
-if not begun and bytes <= tonumber(ARGV[5]) then return 1 end
+if not begins then return 1 end
 
--- What is old goes when a chunk begins; and of what is too much the oldest, by minute, by ten minutes and by day.
-local each, most = 64, 200 -- what a field costs beside its value, and the processes that are kept
-local chunks, processes, total = {m = {}, t = {}, d = {}}, {}, 0
+-- With each minute what is old goes, and of each form the oldest of what is too much.
+local chunks, processes = {m = {}, t = {}, d = {}}, {}
 for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
-  local letter, n = string.sub(name, 1, 1), tonumber(string.sub(name, 2))
-  if letter == 'p' then
+  local letter, n = sub(name, 1, 1), tonumber(sub(name, 2))
+  if letter == 'p' and name ~= process then
     local at = tonumber(string.match(redis.call('HGET', KEYS[1], name), ' (%d+)$') or '0')
-    processes[#processes + 1] = {name = name, at = at}
+    processes[#processes + 1] = {name, at}
   elseif chunks[letter] and n then
-    chunks[letter][#chunks[letter] + 1] = n
-    total = total + each + redis.call('HSTRLEN', KEYS[1], name)
+    table.insert(chunks[letter], n)
   end
 end
-table.sort(processes, function(a, b) return a.at > b.at end)
+table.sort(processes, function(a, b) return a[2] > b[2] end)
 for i, p in ipairs(processes) do
-  if i > most or p.at < minute - 120 then redis.call('HDEL', KEYS[1], p.name) else total = total + each + #p.name end
+  if i >= 60 or p[2] < minute - 120 then redis.call('HDEL', KEYS[1], p[1]) end
 end
-local function drop(name)
-  total = total - each - redis.call('HSTRLEN', KEYS[1], name)
-  redis.call('HDEL', KEYS[1], name)
-end
-for _, f in ipairs(forms) do
-  local of, oldest = chunks[f[1]], floor(minute / f[2] / f[3]) - f[4]
-  table.sort(of)
-  for _, n in ipairs(of) do
+local most = {string.match(ARGV[5], '(%d+) (%d+) (%d+)')}
+for i, f in ipairs(forms) do
+  local bytes, kept = 0, nil
+  table.sort(chunks[f[1]], function(a, b) return a > b end)
+  for _, n in ipairs(chunks[f[1]]) do
     local name = f[1] .. printed(n)
-    if name ~= f.name and (n <= oldest or total > tonumber(ARGV[5])) then drop(name) end
+    bytes = bytes + 64 + redis.call('HSTRLEN', KEYS[1], name)
+    if n <= f.newest - f[4] or n > f.newest + far or bytes > tonumber(most[i]) then
+      redis.call('HDEL', KEYS[1], name)
+      if n <= f.newest then kept = kept or (n + 1) * f[3] end
+    end
   end
+  if kept then redis.call('HSET', KEYS[1], f[1] .. 'kept', printed(kept)) end
 end
-for _, f in ipairs(forms) do
-  if total > tonumber(ARGV[5]) then -- the latest chunk alone is too large
-    total, f.bytes = total - f.bytes + #f.newest, #f.newest
-    redis.call('HSET', KEYS[1], f.name, f.newest)
-  end
-  total = total - f.bytes
-end
-redis.call('HSET', KEYS[1], 'b', printed(total))
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
