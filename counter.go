@@ -27,7 +27,7 @@ const (
 	doubtFor = time.Hour
 	// refusedFor is how long nothing is counted in a channel where Redis was full, and forbiddenFor where it needs a
 	// person.
-	refusedFor, forbiddenFor = time.Minute, 10*time.Minute
+	refusedFor, forbiddenFor = time.Minute, 10 * time.Minute
 )
 
 // counter adds what this process counts to what Redis keeps. Where it counts nothing it asks Redis nothing.

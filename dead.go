@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/store"

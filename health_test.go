@@ -110,8 +110,8 @@ func TestFindings(t *testing.T) {
 		"empty": {Overview{}, nil},
 		"well": {Overview{Prepare: 10, OldestAge: time.Second, Receivers: 1,
 			Lately: counts(1000, 1000, 1, 0, 0)}, nil},
-		"error":  {Overview{Error: "oh"}, []string{"critical unreadable"}},
-		"alone":  {Overview{Prepare: 1, OldestAge: time.Hour}, []string{"critical nobody-takes"}},
+		"error":    {Overview{Error: "oh"}, []string{"critical unreadable"}},
+		"alone":    {Overview{Prepare: 1, OldestAge: time.Hour}, []string{"critical nobody-takes"}},
 		"bare":     {Overview{Prepare: 1}, []string{"critical nobody-takes"}},
 		"just now": {Overview{Prepare: 1, OldestAge: time.Hour, leftJustNow: 1, Lately: counts(0, 1, 0, 0, 0)}, nil},
 		"pulled":   {Overview{Prepare: 1, Leases: 1, OldestAge: time.Hour}, []string{"notice nothing-ends"}},
@@ -123,14 +123,14 @@ func TestFindings(t *testing.T) {
 			Lately: counts(0, 90, 0, 0, 0)}, []string{"notice backlog"}},
 		"no counts": {Overview{CountsError: "oh"}, []string{"notice no-counts"}},
 		"behind":    {Overview{Delay: 1, Receivers: 1, NextDueIn: -time.Minute}, []string{"warning overdue"}},
-		"delayed": {Overview{Delay: 1, NextDueIn: -time.Minute}, []string{"critical overdue"}},
-		"leased":  {Overview{Leases: 1, LeaseEndsIn: -time.Minute}, []string{"warning lease-overdue"}},
-		"suspect": {Overview{Suspect: 1, Receivers: 1, Lately: counts(1, 1, 0, 0, 0)}, []string{"warning suspects"}},
-		"failing": {Overview{Receivers: 1, Lately: counts(10, 5, 5, 0, 0)}, []string{"warning failing"}},
-		"few":     {Overview{Receivers: 1, Lately: counts(10, 0, 9, 0, 0)}, nil},
-		"dying":   {Overview{Receivers: 1, Lately: counts(10, 0, 0, 2, 0)}, []string{"warning dying"}},
-		"full":    {Overview{Dead: 100}, []string{"warning dead-full"}},
-		"late":    {Overview{Lately: counts(1, 1, 0, 0, 1)}, []string{"notice late-verdicts"}},
+		"delayed":   {Overview{Delay: 1, NextDueIn: -time.Minute}, []string{"critical overdue"}},
+		"leased":    {Overview{Leases: 1, LeaseEndsIn: -time.Minute}, []string{"warning lease-overdue"}},
+		"suspect":   {Overview{Suspect: 1, Receivers: 1, Lately: counts(1, 1, 0, 0, 0)}, []string{"warning suspects"}},
+		"failing":   {Overview{Receivers: 1, Lately: counts(10, 5, 5, 0, 0)}, []string{"warning failing"}},
+		"few":       {Overview{Receivers: 1, Lately: counts(10, 0, 9, 0, 0)}, nil},
+		"dying":     {Overview{Receivers: 1, Lately: counts(10, 0, 0, 2, 0)}, []string{"warning dying"}},
+		"full":      {Overview{Dead: 100}, []string{"warning dead-full"}},
+		"late":      {Overview{Lately: counts(1, 1, 0, 0, 1)}, []string{"notice late-verdicts"}},
 	} {
 		var fs findings
 		c.o.Channel = "c"
@@ -157,7 +157,7 @@ func TestFindingsOfRedis(t *testing.T) {
 		"aof_enabled:0\nconnected_slaves:0":                           {"notice no-aof"},
 		"aof_enabled:0\nconnected_slaves:1":                           nil,
 		"maxmemory:9\nmaxmemory_policy:volatile-lru":                  {"warning eviction"},
-		"role:slave":                                                  {"critical replica"},
+		"role:slave": {"critical replica"},
 	} {
 		var fs findings
 		fs.server(parseInfo(info))

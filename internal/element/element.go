@@ -215,7 +215,9 @@ func (e *Element) Waited(at time.Time) time.Duration {
 }
 
 // IsFirst says that no handler had it yet.
-func (e *Element) IsFirst() bool { return e.Attempts == 0 && e.Recoveries == 0 && e.flags&flagHandled == 0 }
+func (e *Element) IsFirst() bool {
+	return e.Attempts == 0 && e.Recoveries == 0 && e.flags&flagHandled == 0
+}
 
 // SetDue notes when the element is due, if that is later than its enqueue, by the producer's clock. It is for an
 // element that is being made, or is detached.
