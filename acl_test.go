@@ -134,6 +134,7 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 		}
 	}
 	do("LPUSH", k.Suspect, "130")
+	do("HSET", k.Counts, "m1", "counted long ago")
 	const good = 11 // 1 to 7, and 5 of those, less one that is rejected
 
 	var mu sync.Mutex
@@ -292,7 +293,19 @@ func workout(ctx context.Context, t *testing.T, s *redistest.Server, user, passw
 	if err := errors.Join(wait("both ranks", func() bool { return ordered.Load() == 2 }), down(ctx)); err != nil {
 		return err
 	}
-	return pullout(ctx, q)
+	if err := pullout(ctx, q); err != nil || !all {
+		return err
+	}
+	if err := q.Audit(ctx, AuditEntry{By: "somebody", Verb: "purge"}); err != nil {
+		return err
+	}
+	if _, err := q.AuditLog(ctx, "", 1); err != nil {
+		return err
+	}
+	if _, err := q.Counts(ctx, CountsOptions{Channels: []string{q.name}}); err != nil {
+		return err
+	}
+	return q.Close() // it counts what is left
 }
 
 // pullout takes messages through the transitions of those that are pulled.

@@ -33,14 +33,14 @@ type Page struct {
 }
 
 // Browse shows messages of one state, a page at a time, in the order of List. What comes and goes between two pages
-// moves none in StateDelay and StateDead: each that stays is shown once. In StatePrepare and StateSuspect a page goes on
-// behind the message that was shown last, if that is near its place. Else it goes back, most often to the beginning: so
-// some are shown again. The pages of StateDoing, StateLeased and StateDone go on by number alone, and each of the first
-// two reads all that is in hand. What is cancelled and lies there still is left out.
+// moves none in StateDelay and StateDead: each that stays is shown once. In StatePrepare and StateSuspect a page goes
+// on behind the message that was shown last, if that is near its place. Else it goes back, most often to the beginning:
+// so some are shown again. The pages of StateDoing, StateLeased and StateDone go on by number alone, and each of the
+// first two reads all that is in hand. What is cancelled and lies there still is left out.
 //
 // It asks Redis in steps of up to 32 messages, and a page ends after 512 KB of whole messages. A place in the middle of
-// a list of a million takes Redis some 0.1 ms to 1 ms a step, and up to twice that before Redis 7 from its beginning on.
-// A bare payload of more than 256 KB of which a part is shown has no Ref.
+// a list of a million takes Redis some 0.1 ms to 1 ms a step, and up to twice that before Redis 7. A bare payload of
+// more than 256 KB of which a part is shown has no Ref.
 func (q *Queue) Browse(ctx context.Context, o BrowseOptions) (Page, error) {
 	if err := store.CheckChannel(o.Channel); err != nil {
 		return Page{}, err

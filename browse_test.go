@@ -154,9 +154,10 @@ func TestBrowseEqualScores(t *testing.T) {
 			const n = 60
 			for i := range n {
 				b.must(b.one(i, At(at)))
-				s.Do("ZADD", b.keys().Delay, at.UnixMilli(), fmt.Sprint("foreign, with one beginning for all of them: ", i))
+				foreign := fmt.Sprint("foreign, with one beginning for all of them: ", i)
+				s.Do("ZADD", b.keys().Delay, at.UnixMilli(), foreign)
 			}
-			s.Do("ZADD", b.keys().Delay, "+inf", "last", "-inf", "first", 1.5, "between", 1.25, "before", 1, "")
+			s.Do("ZADD", b.keys().Delay, "+inf", "last", -1e300, "first", 1.5, "between", 1.25, "before", 1, "")
 			var last []Entry
 			seen := 0
 			o := BrowseOptions{Channel: b.name, State: StateDelay, Limit: 7, Payload: -1, Latest: latest}

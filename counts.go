@@ -34,8 +34,8 @@ type Counts struct {
 	TimedOut      int64 `json:"timed_out"`
 	Late          int64 `json:"late"` // verdicts that came too late, or of which nobody knows
 
-	// What lay in the channel when something was counted last, in this part or one before it: ready or suspect, delayed,
-	// and dead.
+	// What lay in the channel when something was counted last, in this part or one before it: ready or suspect,
+	// delayed, and dead.
 	Waiting     int64 `json:"waiting"`
 	Delayed     int64 `json:"delayed"`
 	DeadLetters int64 `json:"dead_letters"`

@@ -143,7 +143,8 @@ func (fs *findings) channel(o *Overview, maxDead int) {
 	overdue(FindingOverdue, o.NextDueIn, "a delayed message is due since %v, and was not promoted")
 	overdue(FindingLeaseOverdue, o.LeaseEndsIn, "a lease is over since %v, and was not ended")
 	if o.Suspect > 0 {
-		found(Warning, FindingSuspects, float64(o.Suspect), "look why processes die: an exit, a crash, or too much memory",
+		found(Warning, FindingSuspects, float64(o.Suspect),
+			"look why processes die: an exit, a crash, or too much memory",
 			"%d messages were in the hands of dying processes twice or more", o.Suspect)
 	}
 	if tried := c.Acked + c.Retried + c.Dead; tried >= fewHandled {
@@ -153,7 +154,8 @@ func (fs *findings) channel(o *Overview, maxDead int) {
 		}
 	}
 	if c.Dead > 0 {
-		found(Warning, FindingDying, float64(c.Dead), "look at the failures of the dead letters; then retry or delete them",
+		found(Warning, FindingDying, float64(c.Dead),
+			"look at the failures of the dead letters; then retry or delete them",
 			"%d messages died in the last 10 minutes", c.Dead)
 	}
 	if maxDead > 0 && o.Dead >= maxDead {

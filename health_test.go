@@ -43,7 +43,8 @@ func TestOverview(t *testing.T) {
 			o.OldestAge <= 0 || o.OldestAge > time.Minute || o.Receivers != 0 || o.Workers != 0 {
 			t.Errorf("%+v", o)
 		}
-		s.Do("ZADD", b.keys().Receivers, 1, store.NewIncarnation(5, time.Second).Name) // it was killed, and nobody swept
+		// It was killed, and nobody swept.
+		s.Do("ZADD", b.keys().Receivers, 1, store.NewIncarnation(5, time.Second).Name)
 		if all, err = b.Overview(ctx, b.name); err != nil || all[0].Receivers != 0 {
 			t.Errorf("with a dead receiver: %+v, %v", all, err)
 		}

@@ -144,9 +144,9 @@ func BrowseList(
 	return all, next, more, err
 }
 
-// find gives the place behind the element that was shown last. Elements have come and gone at both ends meanwhile. Where
-// it is not near the place where it should be, find goes back: to the beginning, as it was most likely taken, or in the
-// other order by a page. So some may be shown again, and none is missed.
+// find gives the place behind the element that was shown last. Elements have come and gone at both ends meanwhile.
+// Where it is not near the place where it should be, find goes back: to the beginning, as it was most likely taken, or
+// in the other order by a page. So some may be shown again, and none is missed.
 func (b *browser) find(p ListPlace, n int) (from int, err error) {
 	cut := b.cut
 	defer func() { b.cut = cut }()

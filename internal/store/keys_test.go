@@ -38,7 +38,7 @@ func TestKeys(t *testing.T) {
 				all = append(all, v.Field(i).String())
 			}
 		}
-		if len(all) != 16 {
+		if len(all) != 17 {
 			t.Fatalf("%d keys", len(all))
 		}
 		for _, i := range []Incarnation{NewIncarnation(3, time.Second), NewIncarnation(11, time.Second)} {

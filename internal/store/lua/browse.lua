@@ -1,5 +1,5 @@
 -- Browse: some elements that lie one behind the other in a list or a set, with no more than so many bytes of each
--- payload. It makes one step and reads no more elements than it shows, but for those by which a place in a set is found.
+-- payload. It makes one step, and reads no more elements than it shows. In a set it reads some more, to find a place.
 -- KEYS 1 prepare, suspect, delay or dead
 -- ARGV 1 list or set  2 latest: '1' for what is taken last, or has the highest score, first  3 most elements
 --      4 most bytes of a payload; negative: all
