@@ -114,21 +114,22 @@ func (fs *findings) channel(o *Overview, maxDead int) {
 	}
 	c, waiting := &o.Lately, o.Prepare+o.Suspect
 	nobody := o.Receivers == 0 && o.Leases == 0
+	waits := amount(waiting, "message waits", "messages wait")
 	// Of bare payloads nobody knows the age; they are old where nothing has come lately.
 	old := waiting > 0 && (o.OldestAge > waitsLong || o.OldestAge == 0 && c.Enqueued == 0)
 	switch {
 	case old && nobody && o.leftJustNow == 0:
 		found(Critical, FindingNobodyTakes, float64(waiting), "start a receiver of the channel, or pull from it",
-			"%d messages wait, the next one for %v, and nobody takes them", waiting, ageText(o.OldestAge))
+			"%s, the next one for %v, and nobody takes any", waits, ageText(o.OldestAge))
 	case old && o.TrendOver >= growsLong && float64(o.Trend) >= max(10, growsBy*float64(waiting)):
 		found(Warning, FindingGrows, float64(o.Trend), "run more workers, or make handlers faster",
-			"%d messages wait, %d more than %v ago", waiting, o.Trend, o.TrendOver.Round(time.Minute))
+			"%s, %d more than %v ago", waits, o.Trend, o.TrendOver.Round(time.Minute))
 	case old && !nobody && o.CountsError == "" && c.left() == 0:
 		found(Notice, FindingNothingEnds, float64(waiting), "see what the workers do, and for how long: Stats",
-			"%d messages wait, and none has ended in the last 10 minutes", waiting)
+			"%s, and none has ended in the last 10 minutes", waits)
 	case old && o.DrainTime() > drainsLong:
 		found(Notice, FindingBacklog, o.DrainTime().Seconds(), "run more workers if that is too long",
-			"%d messages wait: as lately, it takes %v until none does", waiting, o.DrainTime().Round(time.Minute))
+			"%s: as lately, it takes %v until none does", waits, o.DrainTime().Round(time.Minute))
 	}
 	overdue := func(kind FindingKind, in time.Duration, what string) {
 		late, severity, do := -in, Critical, "start a receiver, pull, or run a process with Upkeep"
@@ -145,7 +146,7 @@ func (fs *findings) channel(o *Overview, maxDead int) {
 	if o.Suspect > 0 {
 		found(Warning, FindingSuspects, float64(o.Suspect),
 			"look why processes die: an exit, a crash, or too much memory",
-			"%d messages were in the hands of dying processes twice or more", o.Suspect)
+			"%s in the hands of dying processes twice or more", amount(o.Suspect, "message was", "messages were"))
 	}
 	if tried := c.Acked + c.Retried + c.Dead; tried >= fewHandled {
 		if part := float64(c.Retried+c.Dead) / float64(tried); part >= mostFail {
@@ -156,16 +157,25 @@ func (fs *findings) channel(o *Overview, maxDead int) {
 	if c.Dead > 0 {
 		found(Warning, FindingDying, float64(c.Dead),
 			"look at the failures of the dead letters; then retry or delete them",
-			"%d messages died in the last 10 minutes", c.Dead)
+			"%s in the last 10 minutes", amount(int(c.Dead), "message died", "messages died"))
 	}
 	if maxDead > 0 && o.Dead >= maxDead {
 		found(Warning, FindingDeadFull, float64(o.Dead), "retry or delete dead letters, or raise MaxDead",
-			"%d dead letters are kept, and the oldest are dropped", o.Dead)
+			"%s kept, and the oldest ones are dropped", amount(o.Dead, "dead letter is", "dead letters are"))
 	}
 	if c.Late > 0 {
 		found(Notice, FindingLate, float64(c.Late), "look for long pauses of processes; a longer Lease may help",
-			"%d verdicts came too late, or their replies were lost, in the last 10 minutes", c.Late)
+			"%s too late in the last 10 minutes, or without a reply",
+			amount(int(c.Late), "verdict came", "verdicts came"))
 	}
+}
+
+// amount is a number with its noun and verb.
+func amount(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + more
 }
 
 // ageText is an age as a Finding says it.

@@ -16,7 +16,7 @@ type Overview struct {
 	Now                                 time.Time
 	Prepare, Suspect, Delay, Dead, Done int
 	Leases                              int       // not the messages that they hold
-	Next                                time.Time // when what is taken next was enqueued; zero: nobody knows, or nothing
+	Next                                time.Time // when what is taken next was enqueued; zero: nobody knows
 	DueIn, LapseIn                      time.Duration
 	Due, Leased                         bool // whether there is one
 	Receivers, Workers, DeadReceivers   int
