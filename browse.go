@@ -2,11 +2,10 @@ package shunt
 
 import (
 	"context"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -24,11 +23,14 @@ type BrowseOptions struct {
 	Payload int
 	// From goes on where another page ended: it is its Next.
 	From string
+	// Filter leaves out what does not fit. Its Match gets no more of a payload than is shown.
+	Filter Filter
 }
 
 // Page is a part of the messages of one state.
 type Page struct {
-	Entries []Entry `json:"entries"`        // may be empty although there is a Next: all were cancelled
+	Entries []Entry `json:"entries"`        // may be empty although there is a Next: none fits, or all were cancelled
+	Looked  int     `json:"looked"`         // messages that were looked at
 	Next    string  `json:"next,omitempty"` // goes on as BrowseOptions.From; empty: these were the last
 }
 
@@ -40,7 +42,7 @@ type Page struct {
 //
 // It asks Redis in steps of up to 32 messages, and a page ends after 512 KB of whole messages. A place in the middle of
 // a list of a million takes Redis some 0.1 ms to 1 ms a step, and up to twice that before Redis 7. A bare payload of
-// more than 256 KB of which a part is shown has no Ref.
+// more than 256 KB of which a part is shown has no Ref. With a Filter a page ends after 10,000 messages, too.
 func (q *Queue) Browse(ctx context.Context, o BrowseOptions) (Page, error) {
 	if err := store.CheckChannel(o.Channel); err != nil {
 		return Page{}, err
@@ -56,6 +58,12 @@ func (q *Queue) Browse(ctx context.Context, o BrowseOptions) (Page, error) {
 	return page, err
 }
 
+// The bounds of a page that is looked for.
+const (
+	mostLooked = 10_000
+	mostShown  = 512 << 10 // bytes of what fits
+)
+
 func (q *Queue) browse(ctx context.Context, k *store.Keys, o BrowseOptions) (page Page, err error) {
 	if o.Limit == 0 {
 		o.Limit = 100
@@ -63,70 +71,65 @@ func (q *Queue) browse(ctx context.Context, k *store.Keys, o BrowseOptions) (pag
 	if o.Limit < 0 || o.Limit > 1000 {
 		return page, fmt.Errorf("Limit is %d: want 1 to 1000, or 0 for 100", o.Limit)
 	}
-	var shown []store.Shown
-	more := false
-	switch key, set := holds(k, o.State); {
-	case key == "" && o.State != StateDoing && o.State != StateLeased && o.State != StateDone:
-		return page, fmt.Errorf("there is no state %q", o.State)
-	case key == "":
+	if o.Filter.Limit != 0 || o.Filter.From != "" {
+		return page, errors.New("the Filter has a Limit or From: BrowseOptions has its own")
+	}
+	switch key, _ := holds(k, o.State); {
+	case o.State == StateDoing || o.State == StateLeased || o.State == StateDone:
 		return q.browseWhole(ctx, o)
-	case set:
-		var p store.SetPlace
-		if o.From != "" {
-			p.Score, p.Shown, p.Head, err = parsePage(o.From)
-			if _, bad := strconv.ParseFloat(p.Score, 64); err != nil || bad != nil {
-				return page, noPage(o.From)
+	case key == "":
+		return page, fmt.Errorf("there is no state %q", o.State)
+	}
+	latest := o.Latest != (o.State == StateDead) // the latest dead one comes first
+	w := q.walk(k, o.State, latest, o.Payload, o.From)
+	if w == nil {
+		return page, fmt.Errorf("From %.60q is no Page.Next", o.From)
+	}
+	all, looks, size := o.Filter.all(), o.Limit, 0
+	if !all {
+		looks = mostLooked
+	}
+	for {
+		shown, more, err := w.Page(ctx, min(looks-page.Looked, 1000))
+		if err != nil {
+			return page, err
+		}
+		for i := range shown {
+			page.Looked++
+			e := shownEntry(k.Name, o.State, &shown[i])
+			if !all && !o.Filter.fits(&e) {
+				continue
+			}
+			page.Entries, size = append(page.Entries, e), size+len(shown[i].Raw)
+			if len(page.Entries) == o.Limit || size > mostShown {
+				w.Behind(shown[:i+1], nil)
+				more, looks = more || i+1 < len(shown), 0
+				break
 			}
 		}
-		latest := o.Latest != (o.State == StateDead) // the latest dead one comes first
-		shown, p, more, err = store.BrowseSet(ctx, asker{q: q}, k, key, latest, o.Limit, o.Payload, p)
-		page.Next = fmt.Sprintf("%s_%d_%x", p.Score, p.Shown, p.Head)
-	default:
-		var p store.ListPlace
-		if o.From != "" {
-			at, length, identity, err := parsePage(o.From)
-			from, bad := strconv.Atoi(at)
-			if err != nil || bad != nil || from < 0 {
-				return page, noPage(o.From)
-			}
-			p = store.ListPlace{From: from, Length: length, Identity: string(identity)}
+		if page.Next = w.Place(); !more {
+			page.Next = ""
 		}
-		shown, p, more, err = store.BrowseList(ctx, asker{q: q}, k, key, o.Latest, o.Limit, o.Payload, p)
-		page.Next = fmt.Sprintf("%d_%d_%x", p.From, p.Length, p.Identity)
-	}
-	if !more {
-		page.Next = ""
-	}
-	page.Entries = shownEntries(o, shown)
-	return page, err
-}
-
-// parsePage reads a Page.Next.
-func parsePage(text string) (place string, n int, what []byte, err error) {
-	part := strings.Split(text, "_")
-	if len(part) != 3 {
-		return place, n, what, noPage(text)
-	}
-	if n, err = strconv.Atoi(part[1]); err != nil || n < 0 {
-		return place, n, what, noPage(text)
-	}
-	what, err = hex.DecodeString(part[2])
-	return part[0], n, what, err
-}
-
-func noPage(from string) error { return fmt.Errorf("From %.60q is no Page.Next", from) }
-
-func shownEntries(o BrowseOptions, shown []store.Shown) []Entry {
-	es := make([]Entry, len(shown))
-	for i := range shown {
-		s := &shown[i]
-		es[i] = entryOf(o.Channel, o.State, s.Raw).scored(s.At())
-		es[i].PayloadSize += s.Size - len(s.Raw)
-		if len(s.Raw) < s.Size {
-			es[i].raw, es[i].sum = nil, s.Sum
+		if all || !more || page.Looked >= looks {
+			return page, nil
 		}
 	}
-	return es
+}
+
+// walk goes through the messages of a state that holds names; nil: from is no place in it.
+func (q *Queue) walk(k *store.Keys, s State, latest bool, cut int, from string) *store.Walk {
+	key, set := holds(k, s)
+	return store.NewWalk(asker{q: q}, k, key, set, latest, cut, from)
+}
+
+// shownEntry is the entry of an element of which a part is shown.
+func shownEntry(channel string, state State, s *store.Shown) Entry {
+	e := entryOf(channel, state, s.Raw).scored(s.At())
+	e.PayloadSize += s.Size - len(s.Raw)
+	if len(s.Raw) < s.Size {
+		e.raw, e.sum = nil, s.Sum
+	}
+	return e
 }
 
 // browseWhole shows a page of what is small: what workers hold, what is leased, and outcomes.
@@ -134,7 +137,7 @@ func (q *Queue) browseWhole(ctx context.Context, o BrowseOptions) (page Page, er
 	from := 0
 	if o.From != "" {
 		if from, err = strconv.Atoi(o.From); err != nil || from < 0 {
-			return page, noPage(o.From)
+			return page, fmt.Errorf("From %.60q is no Page.Next", o.From)
 		}
 	}
 	es, err := q.List(ctx, o.Channel, o.State, from, o.Limit+1)
@@ -147,12 +150,13 @@ func (q *Queue) browseWhole(ctx context.Context, o BrowseOptions) (page Page, er
 	if len(es) > o.Limit {
 		es, page.Next = es[:o.Limit], strconv.Itoa(from+o.Limit)
 	}
+	page.Looked = len(es)
 	for i := range es {
 		if e := &es[i]; o.Payload >= 0 && len(e.Payload) > o.Payload {
 			e.sum, e.raw = e.Ref().Serial, nil
 			e.Payload = slices.Clone(e.Payload[:o.Payload])
 		}
 	}
-	page.Entries = es
+	page.Entries = slices.DeleteFunc(es, func(e Entry) bool { return !o.Filter.fits(&e) })
 	return page, nil
 }

@@ -3,23 +3,28 @@ package shunt
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// Filter says which messages RetryAllDead, DeleteAllDead and PromoteAll are for: those that all its fields fit. The
-// zero Filter fits every message.
+// Filter says which messages a method is for: those that all its fields fit. The zero Filter fits every message.
 type Filter struct {
 	Failure     string            // is part of the text of the last failure
+	FailureLike string            // is the last failure as FailureGroup has it
 	Type        string            // is the type name
 	IDPrefix    string            // begins the ID
 	Headers     map[string]string // are among the headers
 	MinAttempts int               // so many have failed at least; 1: each that is to be tried again
-	Since       time.Time         // it died then or later; of PromoteAll it is due then or later
-	Until       time.Time         // it died, or is due, then or earlier
+	Since       time.Time         // it died then or later; of StateDelay it is due, of others it was enqueued
+	Until       time.Time         // the same, then or earlier
 	Match       func(Entry) bool  // returns true; called for those that all else fits
 
 	Limit int // the call ends when it has moved or deleted so many; 0: no limit
@@ -27,9 +32,27 @@ type Filter struct {
 	From string
 }
 
+// all says whether every message fits.
+func (f *Filter) all() bool { return reflect.ValueOf(*f).IsZero() }
+
+func (f *Filter) check() error {
+	if f.Limit < 0 || f.MinAttempts < 0 {
+		return fmt.Errorf("the Filter has Limit %d and MinAttempts %d: want 0 or more", f.Limit, f.MinAttempts)
+	}
+	return nil
+}
+
 func (f *Filter) fits(e *Entry) bool {
 	if !strings.Contains(e.Failure, f.Failure) || f.Type != "" && e.Type != f.Type ||
-		!strings.HasPrefix(e.ID, f.IDPrefix) || e.Attempts < f.MinAttempts {
+		!strings.HasPrefix(e.ID, f.IDPrefix) || e.Attempts < f.MinAttempts ||
+		f.FailureLike != "" && likeness(e.Failure) != f.FailureLike {
+		return false
+	}
+	at := e.at()
+	if e.State != StateDelay && e.State != StateDead {
+		at = e.EnqueuedAt
+	}
+	if at.Before(f.Since) || !f.Until.IsZero() && at.After(f.Until) {
 		return false
 	}
 	for key, value := range f.Headers {
@@ -81,6 +104,83 @@ func (q *Queue) PromoteAll(ctx context.Context, channel string, f Filter) (BulkR
 		}
 		return store.RunHasten(ctx, asker{q: q}, k, all)
 	})
+}
+
+// CancelAll ends all messages that fit and wait in StatePrepare, StateSuspect or StateDelay, as Cancel does, a page of
+// up to 100 at a time. Of a list it begins with what came last, so that what receivers take meanwhile moves nothing. It
+// looks at no more messages than were there when it began, and at some of them twice. One with an ID that a worker has
+// taken meanwhile is cancelled there, too. BulkResult is as that of RetryAllDead.
+//
+// A message without an ID is searched for in its list from the end that was enqueued last: there, many that stay make
+// it slow.
+func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Filter) (b BulkResult, err error) {
+	failed := func(err error) (BulkResult, error) {
+		return b, fmt.Errorf("shunt: cancel all %s of %q: %w", state, channel, err)
+	}
+	if err := f.check(); err != nil {
+		return failed(err)
+	}
+	if err := store.CheckChannel(channel); err != nil {
+		return failed(err)
+	}
+	k := store.KeysOf(channel)
+	key, set := holds(k, state)
+	if key == "" || state == StateDead {
+		return failed(fmt.Errorf("what is in that state does not wait: want %s, %s or %s", StatePrepare, StateSuspect,
+			StateDelay))
+	}
+	w := q.walk(k, state, !set, -1, f.From)
+	if w == nil {
+		return failed(fmt.Errorf("the Filter has From %.60q, which is no BulkResult.Next", f.From))
+	}
+	b.Next = f.From
+	count, err := store.Length(ctx, asker{q: q}, k, key, set)
+	if err != nil {
+		return failed(err)
+	}
+	for more := true; more && b.Looked < count; {
+		var shown []store.Shown
+		if shown, more, err = w.Page(ctx, min(100, count-b.Looked)); err != nil {
+			return failed(err)
+		}
+		var fit []store.Waiting
+		of := make([]int, 0, len(shown)) // the places of those that fit
+		for i := range shown {
+			e := shownEntry(channel, state, &shown[i])
+			if f.fits(&e) {
+				r := e.Ref()
+				fit, of = append(fit, store.Waiting{Raw: e.raw, ID: e.ID, Serial: r.ulid()}), append(of, i)
+			}
+			if f.Limit > 0 && b.Changed+len(fit) == f.Limit {
+				shown, more = shown[:i+1], more || i+1 < len(shown)
+				break
+			}
+		}
+		// A bare payload may have twins, which must not go with it: its command is sent but once.
+		bare := slices.ContainsFunc(fit, func(w store.Waiting) bool { return w.Serial == ulid.ULID{} })
+		ended, err := store.CancelSome(ctx, asker{q: q, once: bare}, k, key, set, fit, &q.conf.Bounds)
+		gone := make(map[int]bool)
+		for i, is := range ended {
+			if !is {
+				b.Refused++
+				continue
+			}
+			b.Changed++
+			if gone[of[i]] = set || fit[i].ID == ""; gone[of[i]] { // else who meets it counts it
+				q.counter.count(channel, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
+			}
+		}
+		if err != nil {
+			return failed(err)
+		}
+		w.Behind(shown, func(i int) bool { return !gone[i] })
+		b.Looked, b.Next = b.Looked+len(shown), w.Place()
+		if f.Limit > 0 && b.Changed >= f.Limit && more {
+			return b, nil
+		}
+	}
+	b.Next = ""
+	return b, nil
 }
 
 // place is how far a bulk call has come: it has looked at all of a lower score, and at so many of that score that stay.
@@ -136,8 +236,8 @@ func (q *Queue) bulk(
 	ctx context.Context, what, channel string, state State, f Filter, do func(*store.Keys, []Entry) (int, error),
 ) (b BulkResult, err error) {
 	failed := func(err error) (BulkResult, error) { return b, fmt.Errorf("shunt: %s %q: %w", what, channel, err) }
-	if f.Limit < 0 || f.MinAttempts < 0 {
-		return failed(fmt.Errorf("the Filter has Limit %d and MinAttempts %d: want 0 or more", f.Limit, f.MinAttempts))
+	if err := f.check(); err != nil {
+		return failed(err)
 	}
 	p, err := parsePlace(f.From)
 	if err != nil {
@@ -146,7 +246,7 @@ func (q *Queue) bulk(
 	b.Next = f.From
 	k := store.KeysOf(channel)
 	key, _ := holds(k, state)
-	count, err := store.SetCount(ctx, asker{q: q}, k, key)
+	count, err := store.Length(ctx, asker{q: q}, k, key, true)
 	if err != nil {
 		return failed(err)
 	}

@@ -205,3 +205,112 @@ func TestPromoteAll(t *testing.T) {
 		}
 	})
 }
+
+// CancelAll ends what fits in each state, with and without an ID, and twins one at a time; the rest stays as it was.
+func TestCancelAll(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		for _, state := range []State{StatePrepare, StateSuspect, StateDelay} {
+			t.Run(string(state), func(t *testing.T) {
+				t.Parallel()
+				ctx := t.Context()
+				b := newBench(t, s.URL())
+				k := b.keys()
+				const n = 400
+				for i := range n {
+					opts := []Option{Header("third", fmt.Sprint(i%3 == 0))}
+					if state == StateDelay {
+						opts = append(opts, In(time.Hour))
+					}
+					if i%2 == 0 {
+						opts = append(opts, ID(fmt.Sprint("order-", i)))
+					}
+					b.must(b.one(i, opts...))
+				}
+				if state == StateSuspect {
+					s.Do("RENAME", k.Prepare, k.Suspect)
+				}
+				f := Filter{Headers: map[string]string{"third": "true"}, Limit: 100}
+				first, err := b.CancelAll(ctx, b.name, state, f)
+				if err != nil || first.Changed != 100 || first.Next == "" {
+					t.Fatalf("%+v, %v", first, err)
+				}
+				f.Limit, f.From = 0, first.Next
+				rest, err := b.CancelAll(ctx, b.name, state, f)
+				if err != nil || rest.Changed != 34 || rest.Refused != 0 || rest.Next != "" ||
+					first.Looked+rest.Looked < n {
+					t.Errorf("%+v and %+v, %v", first, rest, err)
+				}
+				es, err := b.List(ctx, b.name, state, 0, 0)
+				b.must(err)
+				for _, e := range es {
+					if e.Headers["third"] == "true" {
+						t.Errorf("%s is there still", e.Payload)
+					}
+				}
+				if want := n - 134; len(es) != want {
+					t.Errorf("%d are left, want %d", len(es), want)
+				}
+				_, err = b.Status(ctx, ByID(b.name, "order-6"))
+				if !errors.Is(err, ErrNotFound) {
+					t.Errorf("what was cancelled is %v", err)
+				}
+			})
+		}
+	})
+}
+
+// What receivers take and producers add while CancelAll goes through a list makes it miss none that stays.
+func TestCancelAllUnderWay(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := t.Context()
+		b := newBench(t, s.URL())
+		k := b.keys()
+		const n = 1000
+		for i := range n {
+			s.Do("LPUSH", k.Prepare, fmt.Sprint(i))
+		}
+		looked := 0
+		f := Filter{Match: func(e Entry) bool {
+			if looked++; looked%3 == 0 { // another receiver and another producer are as fast
+				s.Do("RPOP", k.Prepare)
+				s.Do("LPUSH", k.Prepare, fmt.Sprint("new ", looked))
+			}
+			return len(e.Payload) > 0 && e.Payload[len(e.Payload)-1] == '7'
+		}}
+		res, err := b.CancelAll(ctx, b.name, StatePrepare, f)
+		b.must(err)
+		es, err := b.List(ctx, b.name, StatePrepare, 0, 0)
+		b.must(err)
+		for _, e := range es {
+			if p := string(e.Payload); strings.HasSuffix(p, "7") && !strings.HasPrefix(p, "new") {
+				t.Errorf("%s is there still: %+v", p, res)
+			}
+		}
+		if len(es) < n/2 {
+			t.Errorf("only %d are left", len(es))
+		}
+	})
+}
+
+// What does not wait is refused, and so is what is no place.
+func TestCancelAllRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	for want, call := range map[string]func() (BulkResult, error){
+		"does not wait": func() (BulkResult, error) { return b.CancelAll(t.Context(), b.name, StateDead, Filter{}) },
+		"want 0 or more": func() (BulkResult, error) {
+			return b.CancelAll(t.Context(), b.name, StateDelay, Filter{Limit: -1})
+		},
+		"no BulkResult.Next": func() (BulkResult, error) {
+			return b.CancelAll(t.Context(), b.name, StateDelay, Filter{From: "1_x_"})
+		},
+		"channel": func() (BulkResult, error) { return b.CancelAll(t.Context(), "", StateDelay, Filter{}) },
+	} {
+		if _, err := call(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

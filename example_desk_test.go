@@ -72,6 +72,37 @@ func ExampleQueue_Health() {
 	// dying: 1 message died in the last 10 minutes: look at the failures of the dead letters; then retry or delete them
 }
 
+// Failures groups what went wrong, and a Filter finds the messages of a group; CancelAll ends what waits in vain.
+func ExampleQueue_Failures() {
+	q, wait, end := open()
+	defer end()
+	ctx := context.Background()
+
+	mail := shunt.Define("mail", func(_ context.Context, to string) error {
+		return shunt.Reject(fmt.Errorf("no user %s", to))
+	})
+	check(q.EnqueueAll(ctx, []shunt.IMessage{mail.Message("u1001"), mail.Message("u1002"), mail.Message("bob")}))
+	check(q.Enqueue(ctx, mail.Message("u1003"), shunt.In(time.Hour)))
+	_, err := q.Receive(ctx, mail, 2)
+	check(err)
+	wait(shunt.EventRejected, 3)
+
+	all, err := q.Failures(ctx, "mail", shunt.StateDead, shunt.Filter{})
+	check(err)
+	for _, g := range all.Groups {
+		fmt.Println(g.Count, g.Failure)
+	}
+	deleted, err := q.DeleteAllDead(ctx, "mail", shunt.Filter{FailureLike: all.Groups[0].Failure})
+	check(err)
+	ended, err := q.CancelAll(ctx, "mail", shunt.StateDelay, shunt.Filter{})
+	check(err)
+	fmt.Println(deleted.Changed, "deleted,", ended.Changed, "cancelled")
+	// Output:
+	// 2 no user #
+	// 1 no user bob
+	// 2 deleted, 1 cancelled
+}
+
 // Audit notes who did what by hand, for all desks that use one Redis.
 func ExampleQueue_Audit() {
 	q, _, end := open()

@@ -3,7 +3,11 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
+	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -12,7 +16,7 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// The bounds of Browse. Each of its steps is a script, and copies the elements that it looks at.
+// The bounds of a Walk. Each of its steps is a script, and copies the elements that it looks at.
 const (
 	browseStep   = 32        // elements of a step
 	browseBegins = 4         // of the first one, when nobody knows how large they are
@@ -54,31 +58,85 @@ func (s *Shown) identity() string {
 	return ""
 }
 
-// browser makes the steps.
-type browser struct {
-	ctx    context.Context
+// Walk goes through a list or a set a page at a time, from either end. It holds nothing between two pages but its
+// place, and that survives as text.
+type Walk struct {
 	a      Asker
 	k      *Keys
 	key    string
-	kind   string
+	set    bool
 	latest bool
 	cut    int
 
 	seen, bytes int
+
+	start, place place // where the last page began, and where the next one does
+}
+
+// place is how far a walk has come. Its zero value is the beginning.
+type place struct {
+	// In a list: to so many elements from where it began, after which one, and how many there were.
+	from     int
+	identity string // empty: nobody knows
+	length   int
+
+	// In a set: behind so many elements of a score that begin so.
+	score string
+	shown int
+	head  []byte
+}
+
+// NewWalk goes through the elements of a channel's list, the one that is taken next first, or of a set, the lowest
+// score first; latest begins at the other end. Of each payload up to cut bytes are shown; negative: all. from is
+// another walk's Place, or empty; nil: it is none.
+func NewWalk(a Asker, k *Keys, key string, set, latest bool, cut int, from string) *Walk {
+	w := &Walk{a: a, k: k, key: key, set: set, latest: latest, cut: cut}
+	if from == "" {
+		return w
+	}
+	part := strings.Split(from, "_")
+	if len(part) != 3 {
+		return nil
+	}
+	n, err1 := strconv.Atoi(part[1])
+	what, err2 := hex.DecodeString(part[2])
+	var err3 error
+	if set {
+		w.place = place{score: part[0], shown: n, head: what}
+		_, err3 = strconv.ParseFloat(part[0], 64)
+	} else {
+		w.place = place{length: n, identity: string(what)}
+		w.place.from, err3 = strconv.Atoi(part[0])
+	}
+	if err1 != nil || err2 != nil || err3 != nil || n < 0 || w.place.from < 0 {
+		return nil
+	}
+	return w
+}
+
+// Place is where the next page begins.
+func (w *Walk) Place() string {
+	if p := &w.place; w.set {
+		return fmt.Sprintf("%s_%d_%x", p.score, p.shown, p.head)
+	}
+	return fmt.Sprintf("%d_%d_%x", w.place.from, w.place.length, w.place.identity)
 }
 
 // step looks at up to n elements from a place on. length is that of a list.
-func (b *browser) step(n int, place ...any) (length int, some []Shown, err error) {
+func (w *Walk) step(ctx context.Context, n int, from ...any) (length int, some []Shown, err error) {
 	most := min(browseStep, n, browseBegins)
-	if b.seen > 0 {
-		most = max(1, min(browseStep, n, browseAtOnce/max(1, b.bytes/b.seen)))
+	if w.seen > 0 {
+		most = max(1, min(browseStep, n, browseAtOnce/max(1, w.bytes/w.seen)))
 	}
-	order := 0
-	if b.latest {
+	order, kind := 0, "list"
+	if w.latest {
 		order = 1
 	}
-	v, err := askOne(b.ctx, b.a, b.k.Name, func(c *link.Call) {
-		c.AddScript(Browse, 1, append([]any{b.key, b.kind, order, most, b.cut}, place...)...)
+	if w.set {
+		kind = "set"
+	}
+	v, err := askOne(ctx, w.a, w.k.Name, func(c *link.Call) {
+		c.AddScript(Browse, 1, append([]any{w.key, kind, order, most, w.cut}, from...)...)
 	})
 	vs, err := redis.Values(v, err)
 	if err != nil || len(vs) == 0 {
@@ -89,86 +147,105 @@ func (b *browser) step(n int, place ...any) (length int, some []Shown, err error
 		s := Shown{Raw: bytesOf(vs[i]), Score: string(bytesOf(vs[i+2])), Sum: string(bytesOf(vs[i+3])),
 			Head: bytesOf(vs[i+4])}
 		s.Size, _ = redis.Int(vs[i+1], nil)
-		b.seen, b.bytes = b.seen+1, b.bytes+s.Size
+		w.seen, w.bytes = w.seen+1, w.bytes+s.Size
 		some = append(some, s)
 	}
 	return length, some, nil
 }
 
-// page gathers up to n elements, and says whether there are more. step gives some behind all that it gave before.
-func (b *browser) page(n int, step func(n int) ([]Shown, error)) (all []Shown, more bool, err error) {
-	size := 0
-	for {
-		some, err := step(n + 1 - len(all)) // one more, to know whether there is one
-		if err != nil || len(some) == 0 {
-			return all, false, err
+// Page shows up to n elements, and some less where they are large, and goes on behind them. more: there are others.
+func (w *Walk) Page(ctx context.Context, n int) (all []Shown, more bool, err error) {
+	if !w.set && w.place.from > 0 {
+		from, err := w.find(ctx, n)
+		if err != nil {
+			return nil, false, err
 		}
-		for _, s := range some {
-			if len(all) == n || len(all) > 0 && size+s.Size > browseBytes {
-				return all, true, nil
+		w.place.from = from
+	}
+	w.start = w.place
+	p := w.start
+	for size := 0; ; {
+		most := n + 1 - len(all) // one more, to know whether there is one
+		var some []Shown
+		if w.set {
+			_, some, err = w.step(ctx, most, p.score, p.head, p.shown)
+			for i := range some {
+				p.pass(&some[i])
 			}
-			all, size = append(all, s), size+s.Size
+		} else {
+			w.start.length, some, err = w.step(ctx, most, p.from)
+			p.from += len(some)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		for i := range some {
+			if more = len(all) == n || len(all) > 0 && size+some[i].Size > browseBytes; more {
+				break
+			}
+			all, size = append(all, some[i]), size+some[i].Size
+		}
+		if more || len(some) == 0 {
+			w.Behind(all, nil)
+			return all, more, nil
 		}
 	}
 }
 
-// ListPlace is how far a look through a list has come: to so many elements from where it began, after which one, and
-// how many there were.
-type ListPlace struct {
-	From     int
-	Identity string // empty: nobody knows
-	Length   int
-}
-
-// BrowseList shows up to n elements of a list, and some less where they are large, from a place on: the one that is
-// taken next first, or last. Of each payload up to cut bytes are shown; negative: all.
-func BrowseList(
-	ctx context.Context, a Asker, k *Keys, list string, latest bool, n, cut int, p ListPlace,
-) (all []Shown, next ListPlace, more bool, err error) {
-	b := &browser{ctx: ctx, a: a, k: k, key: list, kind: "list", latest: latest, cut: cut}
-	if p.From > 0 {
-		if p.From, err = b.find(p, n); err != nil {
-			return nil, p, false, err
+// Behind stands behind some of the first elements of the last page, from which those have left that do not stay; nil:
+// all stay.
+func (w *Walk) Behind(some []Shown, stays func(i int) bool) {
+	p := w.start
+	for i := range some {
+		stay := stays == nil || stays(i)
+		switch {
+		case w.set:
+			if p.pass(&some[i]); !stay {
+				p.shown--
+			}
+		case stay:
+			p.from++
+			p.identity = some[i].identity()
+		default:
+			p.length--
 		}
 	}
-	next = p
-	all, more, err = b.page(n, func(n int) (some []Shown, err error) {
-		next.Length, some, err = b.step(n, p.From)
-		p.From += len(some)
-		return some, err
-	})
-	if len(all) > 0 {
-		next.From += len(all)
-		next.Identity = all[len(all)-1].identity()
-	}
-	return all, next, more, err
+	w.place = p
 }
 
-// find gives the place behind the element that was shown last. Elements have come and gone at both ends meanwhile.
-// Where it is not near the place where it should be, find goes back: to the beginning, as it was most likely taken, or
-// in the other order by a page. So some may be shown again, and none is missed.
-func (b *browser) find(p ListPlace, n int) (from int, err error) {
-	cut := b.cut
-	defer func() { b.cut = cut }()
-	b.cut = 0
-	length, some, err := b.step(1, p.From-1)
-	if err != nil || len(some) > 0 && p.Identity != "" && some[0].identity() == p.Identity {
-		return p.From, err
+// pass goes behind an element of a set.
+func (p *place) pass(s *Shown) {
+	if s.Score != p.score || !bytes.Equal(s.Head, p.head) {
+		p.score, p.head, p.shown = s.Score, s.Head, 0
 	}
-	grown := length - p.Length
-	at := p.From - 1 + min(0, grown)
-	if b.latest {
-		at = p.From - 1 + max(0, grown)
+	p.shown++
+}
+
+// find gives the place behind the element of a list that was shown last. Elements have come and gone at both ends
+// meanwhile. Where it is not near the place where it should be, find goes back: to the beginning, as it was most likely
+// taken, or in the other order by a page. So some may be shown again, and none is missed.
+func (w *Walk) find(ctx context.Context, n int) (from int, err error) {
+	cut, p := w.cut, &w.place
+	defer func() { w.cut = cut }()
+	w.cut = 0
+	length, some, err := w.step(ctx, 1, p.from-1)
+	if err != nil || len(some) > 0 && p.identity != "" && some[0].identity() == p.identity {
+		return p.from, err
+	}
+	grown := length - p.length
+	at := p.from - 1 + min(0, grown)
+	if w.latest {
+		at = p.from - 1 + max(0, grown)
 	}
 	at = max(0, min(at, length-1))
-	for low, high := at, at; p.Identity != "" && high-low < 2*browseNear && (low > 0 || high < length); {
+	for low, high := at, at; p.identity != "" && high-low < 2*browseNear && (low > 0 || high < length); {
 		if high < length {
-			_, some, err := b.step(browseStep, high)
+			_, some, err := w.step(ctx, browseStep, high)
 			if err != nil {
 				return 0, err
 			}
 			for i := range some {
-				if some[i].identity() == p.Identity {
+				if some[i].identity() == p.identity {
 					return high + i + 1, nil
 				}
 			}
@@ -180,7 +257,7 @@ func (b *browser) find(p ListPlace, n int) (from int, err error) {
 			first := max(0, low-browseStep)
 			var all []Shown
 			for first+len(all) < low {
-				_, some, err := b.step(low-first-len(all), first+len(all))
+				_, some, err := w.step(ctx, low-first-len(all), first+len(all))
 				if err != nil {
 					return 0, err
 				}
@@ -190,49 +267,15 @@ func (b *browser) find(p ListPlace, n int) (from int, err error) {
 				all = append(all, some...)
 			}
 			for i := len(all) - 1; i >= 0; i-- {
-				if all[i].identity() == p.Identity {
+				if all[i].identity() == p.identity {
 					return first + i + 1, nil
 				}
 			}
 			low = first
 		}
 	}
-	if b.latest {
+	if w.latest {
 		return max(0, at+1-n), nil
 	}
 	return 0, nil
-}
-
-// SetPlace is how far a look through a set has come: behind an element of a score that begins so. Its zero value is the
-// beginning.
-type SetPlace struct {
-	Score string
-	Head  []byte
-	Shown int // of those that have both, how many
-}
-
-// pass takes in that some were shown.
-func (p *SetPlace) pass(some []Shown) {
-	for i := range some {
-		if s := &some[i]; p.Shown == 0 || s.Score != p.Score || !bytes.Equal(s.Head, p.Head) {
-			*p = SetPlace{s.Score, s.Head, 0}
-		}
-		p.Shown++
-	}
-}
-
-// BrowseSet is BrowseList for a set: the lowest score first, or the highest. What comes and goes meanwhile moves none
-// of the others.
-func BrowseSet(
-	ctx context.Context, a Asker, k *Keys, set string, latest bool, n, cut int, p SetPlace,
-) (all []Shown, next SetPlace, more bool, err error) {
-	b := &browser{ctx: ctx, a: a, k: k, key: set, kind: "set", latest: latest, cut: cut}
-	next = p
-	all, more, err = b.page(n, func(n int) (some []Shown, err error) {
-		_, some, err = b.step(n, p.Score, p.Head, p.Shown)
-		p.pass(some)
-		return some, err
-	})
-	next.pass(all)
-	return all, next, more, err
 }

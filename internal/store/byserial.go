@@ -84,10 +84,56 @@ func RunPage(ctx context.Context, a Asker, k *Keys, set string, s Span) ([]Score
 	return allScored(v), nil
 }
 
-// SetCount is how many elements a set of the channel has.
-func SetCount(ctx context.Context, a Asker, k *Keys, set string) (int, error) {
-	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { c.Add("ZCARD", set) })
+// Length is how many elements a list or a set of the channel has.
+func Length(ctx context.Context, a Asker, k *Keys, key string, set bool) (int, error) {
+	command := "LLEN"
+	if set {
+		command = "ZCARD"
+	}
+	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { c.Add(command, key) })
 	return redis.Int(v, err)
+}
+
+// Waiting is an element that waits in a list or a set.
+type Waiting struct {
+	Raw    []byte
+	ID     string
+	Serial ulid.ULID // zero of a bare one
+}
+
+// CancelSome cancels elements of a list or a set in one pipeline, and says of each whether it was there; after an error
+// it may have cancelled any. Where replies were lost, what the first ones did is not known.
+func CancelSome(
+	ctx context.Context, a Asker, k *Keys, key string, set bool, all []Waiting, b *Bounds,
+) (ended []bool, err error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) {
+		for i := range all {
+			switch w := &all[i]; {
+			case w.ID != "" && w.Serial != ulid.ULID{}:
+				AddCancel(c, k, w.ID, w.Serial, b)
+			case set:
+				c.Add("ZREM", key, w.Raw)
+			default:
+				c.Add("LREM", key, 1, w.Raw)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	ended = make([]bool, len(all))
+	for i := range all {
+		if all[i].ID != "" {
+			_, _, ended[i] = CancelReply(replies[i].Any())
+		} else {
+			n, _ := redis.Int(replies[i].Any(), nil)
+			ended[i] = n > 0
+		}
+	}
+	return ended, nil
 }
 
 // Hastened is a delayed element, and its id where it has one.

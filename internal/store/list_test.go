@@ -185,7 +185,7 @@ func TestPage(t *testing.T) {
 				f.Fatalf("%+v: %d elements, want %d that begin with %q", c.Span, len(page), c.n, c.first)
 			}
 		}
-		n, err := SetCount(ctx, f, f.k, f.k.Dead)
+		n, err := Length(ctx, f, f.k, f.k.Dead, true)
 		if f.must(err); n != 302 {
 			f.Fatalf("%d are counted", n)
 		}
@@ -263,7 +263,7 @@ func TestWrongType(t *testing.T) {
 		_, _, mark := ReadRecurMark(ctx, f, f.k)
 		_, seek := RunSeek(ctx, f, f.k, f.k.Prepare, false, Sought{ID: "a"})
 		_, page := RunPage(ctx, f, f.k, f.k.Dead, Span{})
-		_, size := SetCount(ctx, f, f.k, f.k.Dead)
+		_, size := Length(ctx, f, f.k, f.k.Dead, true)
 		_, hasten := RunHasten(ctx, f, f.k, nil)
 		_, drop := RunDrop(ctx, f, f.k, "a", element.NewSerial())
 		_, _, remove := Remove(ctx, f, f.k, f.k.Dead, true, []byte("x"))
