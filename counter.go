@@ -77,27 +77,30 @@ func (q *Queue) emit(es ...event.Event) {
 	q.events.Emit(es...)
 }
 
-// countedEvents are those that happened counts: what workers and settlements count is not among them.
-var countedEvents = map[event.Kind]meter.Kind{
-	event.Recovered: meter.Recovered, event.Suspected: meter.Recovered, event.Poisoned: meter.Died,
-	event.Trimmed: meter.Trimmed, event.TimedOut: meter.TimedOut, event.Enqueued: meter.Enqueued,
-}
-
-// happened counts an event.
+// happened counts an event, unless workers and settlements count such themselves.
 func (c *counter) happened(e *event.Event) {
-	kind, is := countedEvents[e.Kind]
-	switch {
-	case e.Kind == event.Lapsed && e.Err != nil:
-		kind = meter.Died
-	case e.Kind == event.Lapsed:
+	var kind meter.Kind
+	switch e.Kind {
+	case event.Enqueued:
+		kind = meter.Enqueued
+	case event.Recovered, event.Suspected:
 		kind = meter.Recovered
-	case !is:
+	case event.Poisoned:
+		kind = meter.Died
+	case event.Trimmed:
+		kind = meter.Trimmed
+	case event.TimedOut:
+		kind = meter.TimedOut
+	case event.Lapsed:
+		if kind = meter.Recovered; e.Err != nil {
+			kind = meter.Died
+		}
+	default:
 		return
 	}
-	n, bytes := max(1, e.N), e.Bytes
 	c.count(e.Channel, func(to meter.Adder) {
-		to.Add(kind, n)
-		to.Add(meter.EnqueuedBytes, bytes)
+		to.Add(kind, max(1, e.N))
+		to.Add(meter.EnqueuedBytes, e.Bytes)
 	})
 }
 

@@ -373,18 +373,31 @@ func check(h *history) *verdict {
 	return v
 }
 
-// counted judges what the workers have added to the channels' counts (I21): never more than was handled, and where each
-// has ended in order, just what was acked.
+// counted judges what processes have added to the channels' counts (I21): never more than was enqueued, begun and
+// handled, and where each worker has ended in order, just what was acked.
 func (h *history) counted(v *verdict, all map[string]*subject, whole bool, broke func(string, string, string, ...any)) {
 	if h.counts == nil {
 		return
 	}
-	acked, handled := 0, 0
-	for _, c := range h.counts {
+	acked, handled, enqueued, handlings := 0, 0, 0, 0
+	for i := range h.counts {
+		c := &h.counts[i]
 		acked += int(c.Acked)
+		enqueued += int(c.Enqueued)
+		handlings += int(c.Handling.Count())
 	}
 	for _, s := range all {
 		handled += s.ok
+	}
+	begun := 0
+	for _, e := range h.entries {
+		if e.Op == handle && e.Phase == invoke {
+			begun++
+		}
+	}
+	if enqueued > v.Attempted || handlings > begun {
+		broke("I21 miscounted", "", "%d enqueues were counted of %d, and %d handlings of %d", enqueued, v.Attempted,
+			handlings, begun)
 	}
 	if acked > handled || whole && acked != v.Acked {
 		broke("I21 miscounted", "", "%d acks were counted, of %d that were told and %d that can be", acked, v.Acked,

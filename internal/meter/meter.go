@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -110,55 +110,52 @@ func (s *Sums) Read(b []byte) error {
 	return nil
 }
 
-// Book has the sums of channels that many goroutines add to.
+// Book has the sums of channels that many goroutines add to. Each core has a page of its own most of the time, so that
+// they do not wait for each other.
 type Book struct {
-	mu sync.RWMutex
-	of map[string]*shared
+	pages [8]page
+	own   sync.Pool // the page that this core had last
 }
 
-// shared is an Adder of many goroutines.
-type shared [numbers]atomic.Uint64
+type page struct {
+	mu sync.Mutex
+	of map[string]*Sums
+	_  [40]byte // no two pages are in one line of a cache
+}
 
-func (s *shared) Add(k Kind, n int) { s[k].Add(uint64(n)) }
-
-func (s *shared) Took(histogram int, d time.Duration) { s[histogram+Bucket(d)].Add(1) }
-
-// Count has do count for a channel, in which it keeps nobody waiting. A nil Book counts nothing.
+// Count has do count for a channel. A nil Book counts nothing.
 func (b *Book) Count(channel string, do func(Adder)) {
 	if b == nil {
 		return
 	}
-	b.mu.RLock()
-	if s := b.of[channel]; s != nil {
-		do(s)
-		b.mu.RUnlock()
-		return
+	p, _ := b.own.Get().(*page)
+	if p == nil {
+		p = &b.pages[rand.IntN(len(b.pages))]
 	}
-	b.mu.RUnlock()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := b.of[channel]
+	p.mu.Lock()
+	s := p.of[channel]
 	if s == nil {
-		if b.of == nil {
-			b.of = make(map[string]*shared)
+		if p.of == nil {
+			p.of = make(map[string]*Sums)
 		}
-		s = new(shared)
-		b.of[channel] = s
+		s = new(Sums)
+		p.of[channel] = s
 	}
 	do(s)
+	p.mu.Unlock()
+	b.own.Put(p)
 }
 
-// Take gives the sums of each channel since it was called last.
+// Take gives the sums of each channel since it was called last, in parts.
 func (b *Book) Take(give func(channel string, s *Sums)) {
-	b.mu.Lock()
-	of := b.of
-	b.of = nil
-	b.mu.Unlock()
-	for channel, s := range of {
-		var sums Sums
-		for i := range s {
-			sums[i] = s[i].Load()
+	for i := range b.pages {
+		p := &b.pages[i]
+		p.mu.Lock()
+		of := p.of
+		p.of = nil
+		p.mu.Unlock()
+		for channel, s := range of {
+			give(channel, s)
 		}
-		give(channel, &sums)
 	}
 }
