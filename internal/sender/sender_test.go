@@ -41,7 +41,7 @@ func TestPlainWaitsForRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
-	b := newBench(t, p.Addr(), 200*time.Millisecond)
+	b := newBench(t, p.Addr(), time.Second) // most of it is a pause between two tries
 	loading := p.On(
 		redistest.Command("LPUSH", b.keys.Prepare),
 		0,
