@@ -69,7 +69,7 @@ func (q *Queue) browse(ctx context.Context, k *store.Keys, o BrowseOptions) (pag
 		o.Limit = 100
 	}
 	if o.Limit < 0 || o.Limit > 1000 {
-		return page, fmt.Errorf("Limit is %d: want 1 to 1000, or 0 for 100", o.Limit)
+		return page, fmt.Errorf("BrowseOptions.Limit is %d: want 1 to 1000, or 0 for 100", o.Limit)
 	}
 	if o.Filter.Limit != 0 || o.Filter.From != "" {
 		return page, errors.New("the Filter has a Limit or From: BrowseOptions has its own")
@@ -83,7 +83,7 @@ func (q *Queue) browse(ctx context.Context, k *store.Keys, o BrowseOptions) (pag
 	latest := o.Latest != (o.State == StateDead) // the latest dead one comes first
 	w := q.walk(k, o.State, latest, o.Payload, o.From)
 	if w == nil {
-		return page, fmt.Errorf("From %.60q is no Page.Next", o.From)
+		return page, fmt.Errorf("BrowseOptions.From %.60q is no Page.Next", o.From)
 	}
 	all, looks, size := o.Filter.all(), o.Limit, 0
 	if !all {
@@ -137,7 +137,7 @@ func (q *Queue) browseWhole(ctx context.Context, o BrowseOptions) (page Page, er
 	from := 0
 	if o.From != "" {
 		if from, err = strconv.Atoi(o.From); err != nil || from < 0 {
-			return page, fmt.Errorf("From %.60q is no Page.Next", o.From)
+			return page, fmt.Errorf("BrowseOptions.From %.60q is no Page.Next", o.From)
 		}
 	}
 	es, err := q.List(ctx, o.Channel, o.State, from, o.Limit+1)

@@ -145,7 +145,7 @@ func (q *Queue) Counts(ctx context.Context, o CountsOptions) ([][]Counts, error)
 	now := time.Now()
 	form := o.bounds(now)
 	if err := o.check(&store.Forms[form]); err != nil {
-		return nil, fmt.Errorf("shunt: CountsOptions.%w", err)
+		return nil, fmt.Errorf("shunt: %w", err)
 	}
 	all := make([][]Counts, len(o.Channels))
 	left := make([]int, len(all))
@@ -233,17 +233,17 @@ func (o *CountsOptions) bounds(now time.Time) (form int) {
 func (o *CountsOptions) check(f *store.Form) error {
 	switch {
 	case len(o.Channels) == 0 || len(o.Channels) > 1000:
-		return fmt.Errorf("Channels has %d: want 1 to 1000", len(o.Channels))
+		return fmt.Errorf("CountsOptions.Channels has %d: want 1 to 1000", len(o.Channels))
 	case !o.From.Before(o.To):
-		return fmt.Errorf("From is %v and To %v: want From before To", o.From, o.To)
+		return fmt.Errorf("CountsOptions.From is %v and To %v: want From before To", o.From, o.To)
 	case o.Step < 0 || o.Step%f.Width != 0:
-		return fmt.Errorf("Step is %v: want whole %vs that far back, or 0 for one part", o.Step, f.Width)
+		return fmt.Errorf("CountsOptions.Step is %v: want whole %vs that far back, or 0 for one part", o.Step, f.Width)
 	case o.Step > 0 && o.To.Sub(o.From)/1000 > o.Step:
-		return errors.New("Step is too short for more than 1000 parts: ask for a longer one")
+		return errors.New("CountsOptions.Step is too short for more than 1000 parts: ask for a longer one")
 	}
 	for _, name := range o.Channels {
 		if err := store.CheckChannel(name); err != nil {
-			return fmt.Errorf("Channels: %w", err)
+			return fmt.Errorf("CountsOptions.Channels: %w", err)
 		}
 	}
 	return nil
