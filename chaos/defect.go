@@ -324,6 +324,14 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 			schedule: loseFollows,
 			row:      "chains",
 		},
+		{
+			name: "counts that do not know a flush again",
+			lua: []luaEdit{
+				{"tally", ">= tonumber(ARGV[2]) then return 0 end", ">= tonumber(ARGV[2]) then before = nil end"},
+			},
+			schedule: loseTally,
+			rare:     true,
+		},
 	}
 }
 
@@ -367,6 +375,20 @@ func loseReply(w *world, plan string, match redistest.Match) {
 			return
 		}
 	}
+}
+
+// loseTally lets what a worker has counted be added, and the reply be lost.
+func loseTally(w *world) {
+	x := w.start(orders{Workers: 4, Lease: time.Second})
+	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
+	counts := func(args [][]byte) bool { return touches(args, "}.counts") }
+	lost := x.proxy.On(counts, 1, redistest.CutAfter)
+	w.until(30*time.Second, "the fault strikes", func() bool {
+		w.enqueue(2, planOK)
+		time.Sleep(50 * time.Millisecond)
+		return lost.Struck() > 0
+	})
+	w.struck("lost reply", x)
 }
 
 // refuseRetries refuses the retry of a message that lies among others which are acked.
