@@ -98,7 +98,7 @@ func (v *verdict) broke() []string {
 }
 
 // caught says whether a seeded defect brought about what it must. Messages were lost, stranded, or doubled beyond what
-// faults allow, or a living receiver was taken for dead.
+// faults allow, or a living receiver was taken for dead, or counts are not what happened.
 func (v *verdict) caught() bool {
 	for _, name := range v.broke() {
 		switch name {
@@ -115,7 +115,8 @@ func (v *verdict) caught() bool {
 			"I17 refused",
 			"I18 attempts",
 			"I19 handed out again",
-			"I20 lost too soon":
+			"I20 lost too soon",
+			"I21 miscounted":
 			return true
 		}
 	}

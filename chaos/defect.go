@@ -382,8 +382,8 @@ func loseTally(w *world) {
 	x := w.start(orders{Workers: 4, Lease: time.Second})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	counts := func(args [][]byte) bool { return touches(args, "}.counts") }
-	lost := x.proxy.On(counts, 1, redistest.CutAfter)
-	w.until(30*time.Second, "the fault strikes", func() bool {
+	lost := x.proxy.On(counts, 2, redistest.CutAfter) // Redis does not know the script of the first one
+	w.until(40*time.Second, "the fault strikes", func() bool {
 		w.enqueue(2, planOK)
 		time.Sleep(50 * time.Millisecond)
 		return lost.Struck() > 0
