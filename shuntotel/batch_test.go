@@ -104,7 +104,7 @@ func TestBatchFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, func(q *shunt.Queue, _ *Options) { q.Backoff = func(int) time.Duration { return time.Hour } })
+			r := newRig(t, patient)
 			done := make(chan struct{})
 			r.gather(t.Context(), 20, func(_ context.Context, ms []shunt.IMessage) []error {
 				defer close(done)
@@ -124,7 +124,8 @@ func TestBatchFails(t *testing.T) {
 			s := r.handles(1)[0]
 			a := attrsOf(s)
 			if a["error.type"] != c.failure || a["messaging.shunt.batch.failed_count"] != c.failed ||
-				len(s.Events()) != c.events || (s.Status().Code == codes.Error) != (c.failure != "") || len(s.Links()) != 20 {
+				len(s.Events()) != c.events || len(s.Links()) != 20 ||
+				(s.Status().Code == codes.Error) != (c.failure != "") {
 				t.Errorf("%v, %d events, %v, %d links", a, len(s.Events()), s.Status(), len(s.Links()))
 			}
 		})
@@ -138,7 +139,8 @@ func TestBatchWithout(t *testing.T) {
 	if _, err := r.in.ReceiveBatch(t.Context(), r.Queue, r.kind(), 1, shunt.Batch{}); err == nil {
 		t.Error("want an error")
 	}
-	b := shunt.Batch{MaxSize: 2, MaxWait: time.Minute, Handle: func(context.Context, []shunt.IMessage) []error { return nil }}
+	ack := func(context.Context, []shunt.IMessage) []error { return nil }
+	b := shunt.Batch{MaxSize: 2, MaxWait: time.Minute, Handle: ack}
 	if _, err := r.ReceiveBatch(t.Context(), r.kind(), 1, b); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +190,8 @@ func TestPulled(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 	r.pulled(1, func(_ context.Context, end func(error), ms []*shunt.Leased) { end(nil) })
-	if a := attrsOf(r.handles(2)[1]); a["messaging.shunt.message.attempt"] != "2" || a["messaging.shunt.verdict"] != "ack" {
+	a := attrsOf(r.handles(2)[1])
+	if a["messaging.shunt.message.attempt"] != "2" || a["messaging.shunt.verdict"] != "ack" {
 		t.Errorf("%v", a)
 	}
 }

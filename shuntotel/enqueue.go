@@ -66,6 +66,10 @@ func (in *Instrumentation) count(ctx context.Context, channels []string, err err
 	if !in.meters.sent.Enabled(ctx) {
 		return
 	}
+	if len(channels) == 1 && err == nil {
+		in.meters.enqueued(ctx, channels[0], 1, "")
+		return
+	}
 	var several *shunt.EnqueueError
 	errors.As(err, &several)
 	counts := make(map[label]int)
@@ -76,7 +80,7 @@ func (in *Instrumentation) count(ctx context.Context, channels []string, err err
 				of = several.Unknown[i]
 			}
 		}
-		l := label{channel: channel}
+		l := label{site: site{channel: channel}}
 		if of != nil {
 			l.failure = failureOf(of)
 		}

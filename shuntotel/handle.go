@@ -38,7 +38,7 @@ func (in *Instrumentation) handle(ctx context.Context, info *shunt.Info, next fu
 // beginHandling starts the span of one message's handling. ctx has the context of the enqueue, which becomes its
 // parent, or else a link alone. Without an SDK that context is handed on.
 func (in *Instrumentation) beginHandling(ctx context.Context, info *shunt.Info) (context.Context, *run) {
-	opts := make([]trace.SpanStartOption, 0, 5)
+	opts := make([]trace.SpanStartOption, 0, 2)
 	if sent := trace.SpanContextFromContext(ctx); sent.IsValid() {
 		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: sent}))
 	}
@@ -129,7 +129,7 @@ func (in *Instrumentation) Pulled(ctx context.Context, ms ...*shunt.Leased) (_ c
 
 // beginBatch starts the one span of several messages. child: the span in ctx is its parent.
 func (in *Instrumentation) beginBatch(ctx context.Context, infos []shunt.Info, child bool) (context.Context, *run) {
-	opts := make([]trace.SpanStartOption, 0, 5)
+	opts := make([]trace.SpanStartOption, 0, 2)
 	if links := in.links(infos); len(links) > 0 {
 		opts = append(opts, trace.WithLinks(links...))
 	}

@@ -24,6 +24,8 @@ type bad struct{}
 
 func (*bad) Error() string { panic("no text") }
 
+func gives(err error) func(context.Context) error { return func(context.Context) error { return err } }
+
 // What a handler returns is the end of its span.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
@@ -34,25 +36,26 @@ func TestVerdicts(t *testing.T) {
 		failure string // empty: the span is no error
 		text    string
 	}{
-		"ack":  {func(context.Context) error { return nil }, shunt.EventAcked, "ack", "", ""},
-		"fail": {func(context.Context) error { return errors.New("oops") }, shunt.EventRetried, "fail", "*errors.errorString", "oops"},
-		"wrapped": {func(context.Context) error { return fmt.Errorf("so: %w", &reflect.ValueError{}) }, shunt.EventRetried,
-			"fail", "*reflect.ValueError", "so: "},
-		"retry after": {func(context.Context) error { return shunt.RetryAfter(time.Hour, &reflect.ValueError{}) },
-			shunt.EventRetried, "fail", "*reflect.ValueError", ""},
-		"reject": {func(context.Context) error { return shunt.Reject(errors.New("no")) }, shunt.EventRejected, "reject",
-			"*errors.errorString", "no"},
-		"snooze":  {func(context.Context) error { return shunt.Snooze(time.Hour) }, shunt.EventSnoozed, "snooze", "", ""},
-		"panic":   {func(context.Context) error { panic("oops") }, shunt.EventRetried, "fail", "panic", "oops"},
-		"goexit":  {func(context.Context) error { runtime.Goexit(); return nil }, shunt.EventRetried, "fail", "no-return", "not returned"},
-		"no text": {func(context.Context) error { return (*bad)(nil) }, shunt.EventRetried, "fail", "*shuntotel.bad", "panicked"},
-		"no utf-8": {func(context.Context) error { return errors.New("\xff" + strings.Repeat("x", 5000)) },
-			shunt.EventRetried, "fail", "*errors.errorString", "\uFFFDxxx"},
-		"timeout": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, shunt.EventRetried, "fail", "timeout", "timeout"},
+		"ack":  {gives(nil), shunt.EventAcked, "ack", "", ""},
+		"fail": {gives(errors.New("oops")), shunt.EventRetried, "fail", "*errors.errorString", "oops"},
+		"wrapped": {gives(fmt.Errorf("so: %w", &reflect.ValueError{})), shunt.EventRetried, "fail",
+			"*reflect.ValueError", "so: "},
+		"retry after": {gives(shunt.RetryAfter(time.Hour, &reflect.ValueError{})), shunt.EventRetried, "fail",
+			"*reflect.ValueError", ""},
+		"reject": {gives(shunt.Reject(errors.New("no"))), shunt.EventRejected, "reject", "*errors.errorString", "no"},
+		"snooze": {gives(shunt.Snooze(time.Hour)), shunt.EventSnoozed, "snooze", "", ""},
+		"panic":  {func(context.Context) error { panic("oops") }, shunt.EventRetried, "fail", "panic", "oops"},
+		"goexit": {func(context.Context) error { runtime.Goexit(); return nil }, shunt.EventRetried, "fail", "no-return",
+			"not returned"},
+		"no text": {gives((*bad)(nil)), shunt.EventRetried, "fail", "*shuntotel.bad", "panicked"},
+		"no utf-8": {gives(errors.New("\xff" + strings.Repeat("x", 5000))), shunt.EventRetried, "fail",
+			"*errors.errorString", "\uFFFDxxx"},
+		"timeout": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, shunt.EventRetried, "fail",
+			"timeout", "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, func(q *shunt.Queue, _ *Options) { q.Backoff = func(int) time.Duration { return time.Hour } })
+			r := newRig(t, patient)
 			r.receive(func(ctx context.Context, _ int) error { return c.handle(ctx) })
 			timeout := time.Duration(0)
 			if name == "timeout" {
@@ -65,14 +68,17 @@ func TestVerdicts(t *testing.T) {
 			if a["messaging.shunt.verdict"] != c.verdict || a["error.type"] != c.failure {
 				t.Errorf("%v", a)
 			}
-			if st := s.Status(); (st.Code == codes.Error) != (c.failure != "") || !strings.Contains(st.Description, c.text) ||
-				len(st.Description) > 2*maxText {
+			if st := s.Status(); (st.Code == codes.Error) != (c.failure != "") ||
+				!strings.Contains(st.Description, c.text) || len(st.Description) > 2*maxText {
 				t.Errorf("%+v", st)
 			}
 			if n := len(s.Events()); (n == 1) != (c.failure != "") {
 				t.Errorf("%d events", n)
-			} else if n == 1 && (c.failure == "panic") != (texts(s.Events()[0].Attributes)["exception.stacktrace"] != "") {
-				t.Errorf("%v", s.Events())
+			} else if n == 1 {
+				stack := texts(s.Events()[0].Attributes)["exception.stacktrace"]
+				if strings.Contains(stack, "handle_test.go") != (c.failure == "panic") {
+					t.Errorf("stack %q", stack)
+				}
 			}
 			point := "messaging.process.duration " + r.name
 			if c.failure != "" {
@@ -107,8 +113,8 @@ func TestRetriesAndDead(t *testing.T) {
 	r.wait(shunt.EventRejected, 1)
 	spans := r.handles(4)
 	for i, s := range spans {
-		if h := <-headers; len(h) != 2 || h["tenant"] != "7" || !strings.Contains(h["traceparent"],
-			r.enqueues(1)[0].SpanContext().SpanID().String()) {
+		h := <-headers
+		if len(h) != 2 || h["tenant"] != "7" || h["traceparent"] != header(r.enqueues(1)[0]) {
 			t.Errorf("attempt %d has headers %v", i+1, h)
 		}
 		if a := attrsOf(s); !linked(s, r.enqueues(1)[0]) || a["messaging.shunt.message.attempt"] != fmt.Sprint(i%2+1) ||
@@ -167,7 +173,8 @@ func TestUnsampled(t *testing.T) {
 	r.enqueue(1)
 	r.wait(shunt.EventRejected, 1)
 	es, err := r.List(t.Context(), r.name, shunt.StateDead, 0, 0)
-	if err != nil || len(es) != 1 || len(es[0].Headers) != 1 || !strings.HasSuffix(es[0].Headers["traceparent"], "-00") {
+	if err != nil || len(es) != 1 || len(es[0].Headers) != 1 ||
+		!strings.HasSuffix(es[0].Headers["traceparent"], "-00") {
 		t.Errorf("%v, %v", es, err)
 	}
 }

@@ -70,6 +70,9 @@ func newRig(t *testing.T, mend func(*shunt.Queue, *Options)) *rig {
 	return r
 }
 
+// patient lets what has failed wait for an hour.
+func patient(q *shunt.Queue, _ *Options) { q.Backoff = func(int) time.Duration { return time.Hour } }
+
 // kind is the type of the rig's messages.
 func (r *rig) kind() *shunt.Kind[int] {
 	return shunt.Define(r.name, func(ctx context.Context, n int) error { return r.handled(ctx, n) })
@@ -145,7 +148,7 @@ func attrsOf(s sdktrace.ReadOnlySpan) map[string]string { return texts(s.Attribu
 func texts(kvs []attribute.KeyValue) map[string]string {
 	m := make(map[string]string)
 	for _, kv := range kvs {
-		m[string(kv.Key)] = kv.Value.Emit()
+		m[string(kv.Key)] = kv.Value.String()
 	}
 	return m
 }
@@ -156,6 +159,11 @@ func linked(s sdktrace.ReadOnlySpan, to ...sdktrace.ReadOnlySpan) bool {
 		return l.SpanContext.TraceID() == to.SpanContext().TraceID() &&
 			l.SpanContext.SpanID() == to.SpanContext().SpanID()
 	})
+}
+
+// header is the traceparent of a sampled span.
+func header(s sdktrace.ReadOnlySpan) string {
+	return "00-" + s.SpanContext().TraceID().String() + "-" + s.SpanContext().SpanID().String() + "-01"
 }
 
 func childOf(s, parent sdktrace.ReadOnlySpan) bool {

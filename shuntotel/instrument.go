@@ -39,6 +39,7 @@ type Instrumentation struct {
 	propagator propagation.TextMapPropagator
 	oneTrace   bool
 	meters     *meters
+	starts     starts
 }
 
 // Instrument has q trace and measure its messages. Call it once a Queue, before the Queue is used, and after Wrap,
@@ -93,5 +94,6 @@ func newInstrumentation(o Options) *Instrumentation {
 		propagator: o.Propagator,
 		oneTrace:   o.OneTrace,
 		meters:     newMeters(o.MeterProvider.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))),
+		starts:     starts{known: make(map[site]start)},
 	}
 }

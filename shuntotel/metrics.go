@@ -36,8 +36,8 @@ type meters struct {
 
 // label is what a set of attributes is made of.
 type label struct {
-	op               *operation
-	channel, failure string
+	site
+	failure string
 }
 
 // newMeters makes the metrics. One that a provider refuses measures nothing, and OpenTelemetry's error handler is told.
@@ -59,25 +59,25 @@ func newMeters(m metric.Meter) *meters {
 // enqueued counts messages of one channel that were sent, or could not be.
 func (ms *meters) enqueued(ctx context.Context, channel string, n int, failure string) {
 	if ms.sent.Enabled(ctx) {
-		ms.sent.AddSet(ctx, int64(n), ms.set(label{&enqueueing, channel, failure}))
+		ms.sent.AddSet(ctx, int64(n), ms.set(label{site{&enqueueing, channel}, failure}))
 	}
 }
 
 // taken counts messages that came to a handler.
 func (ms *meters) taken(ctx context.Context, channel string, n int) {
 	if ms.consumed.Enabled(ctx) {
-		ms.consumed.AddSet(ctx, int64(n), ms.set(label{&handling, channel, ""}))
+		ms.consumed.AddSet(ctx, int64(n), ms.set(label{site{&handling, channel}, ""}))
 	}
 }
 
 // took measures an operation.
-func (ms *meters) took(ctx context.Context, op *operation, channel string, d time.Duration, failure string) {
+func (ms *meters) took(ctx context.Context, s site, d time.Duration, failure string) {
 	of, record := ms.operation.Inst(), ms.operation.RecordSet
-	if op == &handling {
+	if s.op == &handling {
 		of, record = ms.process.Inst(), ms.process.RecordSet
 	}
 	if of.Enabled(ctx) {
-		record(ctx, d.Seconds(), ms.set(label{op, channel, failure}))
+		record(ctx, d.Seconds(), ms.set(label{s, failure}))
 	}
 }
 

@@ -2,6 +2,7 @@ package shuntotel
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -43,39 +44,74 @@ func (op *operation) attributes(channel string) []attribute.KeyValue {
 	return attrs
 }
 
+// site is an operation on a channel: what the spans of all its runs begin with.
+type site struct {
+	op      *operation
+	channel string // empty: several
+}
+
+// start is the name and the options of a site's spans.
+type start struct {
+	name string
+	opts []trace.SpanStartOption
+}
+
+// starts remembers them, for the first thousand channels: a message that is not sampled should cost little.
+type starts struct {
+	mu    sync.RWMutex
+	known map[site]start
+}
+
+func (ss *starts) of(s site) start {
+	ss.mu.RLock()
+	st, ok := ss.known[s]
+	ss.mu.RUnlock()
+	if ok {
+		return st
+	}
+	st.name = s.op.name
+	if s.channel != "" {
+		st.name += " " + s.channel
+	}
+	st.opts = []trace.SpanStartOption{trace.WithSpanKind(s.op.kind),
+		trace.WithAttributes(s.op.attributes(s.channel)...)}
+	ss.mu.Lock()
+	if len(ss.known) < 2*maxChannels {
+		ss.known[s] = st
+	}
+	ss.mu.Unlock()
+	return st
+}
+
 // run is one run of an operation.
 type run struct {
-	in      *Instrumentation
-	op      *operation
-	channel string
-	span    trace.Span
-	began   time.Time
+	site
+	in    *Instrumentation
+	span  trace.Span
+	began time.Time
 }
 
 // begin starts the span of an operation.
 func (in *Instrumentation) begin(ctx context.Context, op *operation, channel string,
-	opts ...trace.SpanStartOption) (context.Context, *run) {
-	name := op.name
-	if channel != "" {
-		name += " " + channel
-	}
-	r := &run{in: in, op: op, channel: channel, began: time.Now()}
-	opts = append(opts, trace.WithSpanKind(op.kind), trace.WithTimestamp(r.began),
-		trace.WithAttributes(op.attributes(channel)...))
-	ctx, r.span = in.tracer.Start(ctx, name, opts...)
+	more ...trace.SpanStartOption) (context.Context, *run) {
+	r := &run{site: site{op, channel}, in: in, began: time.Now()}
+	st := in.starts.of(r.site)
+	opts := append(make([]trace.SpanStartOption, 0, 5), st.opts...)
+	opts = append(append(opts, trace.WithTimestamp(r.began)), more...)
+	ctx, r.span = in.tracer.Start(ctx, st.name, opts...)
 	return ctx, r
 }
 
 // end ends the span, and measures what it took. err is nil where that is no failure. ctx has the span.
-func (r *run) end(ctx context.Context, err error, more ...attribute.KeyValue) (failure string) {
+func (r *run) end(ctx context.Context, err error, more ...attribute.KeyValue) {
 	now := time.Now()
+	failure := ""
 	if err != nil {
 		failure = failureOf(err)
 		fail(r.span, err, failure, more...)
 	}
 	r.span.End(trace.WithTimestamp(now))
-	r.in.meters.took(ctx, r.op, r.channel, now.Sub(r.began), failure)
-	return failure
+	r.in.meters.took(ctx, r.site, now.Sub(r.began), failure)
 }
 
 // describe gives the span of one message what is known of it.
