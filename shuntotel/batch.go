@@ -40,7 +40,7 @@ func (in *Instrumentation) ReceiveBatch(ctx context.Context, q *shunt.Queue, pro
 		for i := range ms {
 			infos[i], _ = shunt.FromContext(shunt.MemberContext(ctx, i))
 		}
-		ctx, run := in.beginBatch(withoutSpan(ctx), infos, false)
+		ctx, run := in.beginBatch(withoutSpan(ctx), infos)
 		for i := range ms {
 			if m, ok := shunt.MemberContext(ctx, i).Value(memberKey{}).(*member); ok {
 				m.batch = run.span.SpanContext()

@@ -186,7 +186,7 @@ func TestPulled(t *testing.T) {
 		t.Errorf("%v", follow.Parent())
 	}
 	if m := r.metrics(); m["messaging.client.consumed.messages "+r.name] != 1 ||
-		m["messaging.process.duration "+r.name+" *errors.errorString"] != 1 {
+		m["messaging.process.duration "+r.name+" *errors.errorString"] != 1 || m["messaging.process.duration "+r.name] != 0 {
 		t.Errorf("%v", m)
 	}
 	r.pulled(1, func(_ context.Context, end func(error), ms []*shunt.Leased) { end(nil) })

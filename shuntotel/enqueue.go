@@ -22,13 +22,10 @@ func (in *Instrumentation) enqueuer(next shunt.EnqueueHandler) shunt.EnqueueHand
 		err = errNoReturn
 		var ref shunt.Ref
 		defer func() {
-			if run.span.IsRecording() && len(ms) > 1 {
+			if len(ms) > 1 {
 				run.span.SetAttributes(semconv.MessagingBatchMessageCount(len(ms)))
-			} else if ref.Serial != "" {
-				run.span.SetAttributes(semconv.MessagingMessageID(ref.Serial))
-			}
-			if ref.ID != "" {
-				run.span.SetAttributes(idKey.String(clean(ref.ID)))
+			} else {
+				describe(run.span, &shunt.Info{Serial: ref.Serial, ID: ref.ID})
 			}
 			run.end(ctx, err)
 			in.count(ctx, channels, err)

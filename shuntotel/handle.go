@@ -105,10 +105,10 @@ func (in *Instrumentation) Pulled(ctx context.Context, ms ...*shunt.Leased) (_ c
 	case len(infos) == 0:
 		return ctx, func(error) {}
 	case len(infos) > 1:
-		ctx, r = in.beginBatch(ctx, infos, around.IsValid())
+		ctx, r = in.beginBatch(ctx, infos)
 	case around.IsValid():
 		sent := in.extract(ctx, infos[0].Headers)
-		ctx, r = in.beginBatch(trace.ContextWithSpan(sent, trace.SpanFromContext(ctx)), infos, true)
+		ctx, r = in.beginBatch(trace.ContextWithSpan(sent, trace.SpanFromContext(ctx)), infos)
 	default:
 		ctx, r = in.beginHandling(in.extract(ctx, infos[0].Headers), &infos[0])
 	}
@@ -127,22 +127,15 @@ func (in *Instrumentation) Pulled(ctx context.Context, ms ...*shunt.Leased) (_ c
 	}
 }
 
-// beginBatch starts the one span of several messages. child: the span in ctx is its parent.
-func (in *Instrumentation) beginBatch(ctx context.Context, infos []shunt.Info, child bool) (context.Context, *run) {
-	opts := make([]trace.SpanStartOption, 0, 2)
-	if links := in.links(infos); len(links) > 0 {
-		opts = append(opts, trace.WithLinks(links...))
-	}
-	if !child {
-		opts = append(opts, trace.WithNewRoot())
-	}
+// beginBatch starts the one span of several messages, a child of the one in ctx.
+func (in *Instrumentation) beginBatch(ctx context.Context, infos []shunt.Info) (context.Context, *run) {
 	channels := make([]string, len(infos))
 	counts := make(map[string]int, 1)
 	for i := range infos {
 		channels[i] = clean(infos[i].Channel)
 		counts[channels[i]]++
 	}
-	ctx, run := in.begin(ctx, &handling, common(channels), opts...)
+	ctx, run := in.begin(ctx, &handling, common(channels), trace.WithLinks(in.links(infos)...))
 	if len(infos) == 1 {
 		describe(run.span, &infos[0])
 	} else {

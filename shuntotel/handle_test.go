@@ -158,6 +158,27 @@ func TestFollowups(t *testing.T) {
 	}
 }
 
+// What came without a context begins a trace, also where Receive was called within one.
+func TestNoContext(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(_ *shunt.Queue, o *Options) { o.OneTrace = true })
+	ctx, start := r.tracer.Start(t.Context(), "start")
+	defer start.End()
+	r.handled = func(context.Context, int) error { return nil }
+	if _, err := r.Receive(ctx, r.kind(), 1); err != nil {
+		t.Fatal(err)
+	}
+	plain := &shunt.Queue{Pool: r.Pool}
+	defer plain.Close()
+	if err := plain.Enqueue(ctx, r.kind().Message(1)); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(shunt.EventAcked, 1)
+	if s := r.handles(1)[0]; s.Parent().IsValid() || len(s.Links()) != 0 {
+		t.Errorf("parent %v, links %v", s.Parent(), s.Links())
+	}
+}
+
 // An unsampled span costs the message its header, and nothing beside it.
 func TestUnsampled(t *testing.T) {
 	t.Parallel()
@@ -185,9 +206,13 @@ func TestUnsampledAllocations(t *testing.T) {
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())),
 	})
 	enqueue := in.enqueuer(func(context.Context, []shunt.IMessage) error { return nil })
-	ms, ctx := []shunt.IMessage{shunt.Raw("orders", nil)}, context.Background()
+	m := shunt.Define[int]("orders", nil).Message(1)
+	ms, ctx := []shunt.IMessage{m}, context.Background()
 	if n := testing.AllocsPerRun(100, func() { _ = enqueue(ctx, ms) }); n > 30 {
 		t.Errorf("%v allocations an enqueue", n)
+	}
+	if ms[0] != m {
+		t.Error("the enqueue wrote to the caller's slice: headers would grow where middleware tries again")
 	}
 	info := &shunt.Info{Channel: "orders", Serial: "1", Type: "a", ID: "b", Attempt: 1}
 	handle := func() error { return in.handle(ctx, info, func(context.Context) error { return nil }) }

@@ -128,7 +128,7 @@ func describe(span trace.Span, i *shunt.Info) {
 	add(i.Serial != "", semconv.MessagingMessageID(i.Serial))
 	add(i.ID != "", idKey.String(clean(i.ID)))
 	add(i.Type != "", typeKey.String(clean(i.Type)))
-	add(true, attemptKey.Int(i.Attempt))
+	add(i.Attempt > 0, attemptKey.Int(i.Attempt))
 	add(i.Recoveries > 0, recoveriesKey.Int(i.Recoveries))
 	add(i.Receiver != "", semconv.MessagingClientID(i.Receiver))
 	span.SetAttributes(attrs...)
