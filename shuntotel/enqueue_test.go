@@ -151,8 +151,13 @@ func TestChains(t *testing.T) {
 	r.enqueue(1)
 	r.wait(shunt.EventAcked, 1)
 	for _, s := range []sdktrace.ReadOnlySpan{r.enqueues(1)[0], r.handles(1)[0]} {
-		if got := <-met; got != s.SpanContext().SpanID().String() {
-			t.Errorf("middleware met span %s: want that of %s", got, s.Name())
+		select {
+		case got := <-met:
+			if got != s.SpanContext().SpanID().String() {
+				t.Errorf("middleware met span %s: want that of %s", got, s.Name())
+			}
+		default:
+			t.Errorf("middleware was not called within %s", s.Name())
 		}
 	}
 	for what, mend := range map[string]func(*shunt.Queue){

@@ -20,7 +20,7 @@ func TestManyChannels(t *testing.T) {
 		name := fmt.Sprint("channel ", i)
 		_, run := in.begin(ctx, &handling, name)
 		run.end(ctx, nil)
-		in.meters.enqueued(ctx, name, 1, fmt.Sprint("failure ", i%3))
+		in.meters.enqueued(ctx, name, 1, fmt.Sprint("failure ", i))
 		in.meters.took(ctx, site{&enqueueing, name}, time.Second, "")
 	}
 	if n := len(in.starts.known); n > 2*maxChannels {
