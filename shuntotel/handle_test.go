@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/shuntmq/shunt"
@@ -88,6 +90,27 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("%v", m)
 			}
 		})
+	}
+}
+
+// A span has what the handler could learn of its message, as UTF-8, and nothing of what is not known.
+func TestDescription(t *testing.T) {
+	t.Parallel()
+	spans := tracetest.NewSpanRecorder()
+	in := newInstrumentation(Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
+	for _, info := range []shunt.Info{{Channel: "orders", Attempt: 1}, {Channel: "orders", Serial: "S", ID: "a\xff",
+		Type: "b\xff", Attempt: 3, Recoveries: 2, Receiver: "R", Failure: "busy"}} {
+		_ = in.handle(t.Context(), &info, func(context.Context) error { return nil })
+	}
+	for i, want := range []map[string]string{{}, {"messaging.message.id": "S", "messaging.client.id": "R",
+		"messaging.shunt.message.id": "a\uFFFD", "messaging.shunt.message.type": "b\uFFFD",
+		"messaging.shunt.message.attempt": "3", "messaging.shunt.message.recoveries": "2"}} {
+		maps.Copy(want, map[string]string{"messaging.system": "shunt", "messaging.operation.name": "handle",
+			"messaging.operation.type": "process", "messaging.destination.name": "orders",
+			"messaging.shunt.verdict": "ack", "messaging.shunt.message.attempt": fmt.Sprint(2*i + 1)})
+		if got := attrsOf(spans.Ended()[i]); !maps.Equal(got, want) {
+			t.Errorf("%v: want %v", got, want)
+		}
 	}
 }
 
