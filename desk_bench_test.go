@@ -150,7 +150,8 @@ func BenchmarkMillionDead(b *testing.B) {
 		}
 		measure("search", func() error {
 			found := 0
-			o := BrowseOptions{Channel: name, State: StateDead, Filter: Filter{Headers: map[string]string{"needle": "yes"}}}
+			needle := Filter{Headers: map[string]string{"needle": "yes"}}
+			o := BrowseOptions{Channel: name, State: StateDead, Filter: needle}
 			for {
 				page, err := q.Browse(b.Context(), o)
 				found += len(page.Entries)

@@ -161,7 +161,7 @@ func (q *Queue) newEvents() *event.Stream {
 	case q.Quiet:
 		return nil
 	}
-	q.log = &troubleLog{windows: make(map[subject]*window)}
+	q.log = newTroubleLog()
 	return event.NewStream(true, func(e *event.Event, serial string) { q.log.take(q.named(publicEvent(e, serial))) })
 }
 

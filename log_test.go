@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -201,17 +202,17 @@ func TestDefaultLogIsBounded(t *testing.T) {
 	redistest.Leaks(t)
 	q := silent(t, s.URL())
 	seen := newTally()
-	q.receive(4, func(_ context.Context, i int) error { seen.add(i); return Reject(errors.New("no")) })
+	q.receive(4, func(_ context.Context, i int) error { seen.add(i); return RetryAfter(time.Hour, errors.New("no")) })
 	const n = 500
 	q.enqueue(0, n)
-	q.until(10*time.Second, "all are dead", func() bool {
+	q.until(10*time.Second, "all have failed", func() bool {
 		st, err := q.Stats(t.Context(), q.name)
-		return err == nil && st[StateDead].Count == n
+		return err == nil && st[StateDelay].Count == n
 	})
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}
-	all := log.of("shunt: rejected", q.name)
+	all := log.of("shunt: retried", q.name)
 	told := 0
 	for _, line := range all {
 		told++
@@ -222,6 +223,58 @@ func TestDefaultLogIsBounded(t *testing.T) {
 	if told != n || len(all) > 3*(logMost+1) {
 		t.Errorf("%d lines, which tell of %d messages of %d", len(all), told, n)
 	}
+}
+
+// What is left out is told after a while although nothing else happens; each dead letter has a line; and the subjects
+// that are remembered are bounded.
+func TestSampler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		l := newTroubleLog()
+		l.to = func() *slog.Logger { return slog.New(slog.NewJSONHandler(&log, nil)) }
+		for range 30 {
+			l.take(Event{Kind: EventRetried, Channel: "a"})
+			l.take(Event{Kind: EventRejected, Channel: "a"})
+		}
+		time.Sleep(logEvery + time.Second)
+		if some := log.of("shunt: retried", "a"); len(some) != logMost+1 || some[logMost]["left_out"] != 19. {
+			t.Errorf("%v", some)
+		}
+		if some := log.of("shunt: rejected", "a"); len(some) != 30 {
+			t.Errorf("%d dead letters have a line", len(some))
+		}
+		if len(l.windows) > 0 || l.timer != nil {
+			t.Errorf("%d subjects are remembered", len(l.windows))
+		}
+		for i := range 100_000 {
+			l.take(Event{Kind: EventRetried, Channel: fmt.Sprint(i)})
+		}
+		if n := len(l.windows); n > logSubjects+1 {
+			t.Errorf("%d subjects are remembered", n)
+		}
+		if some := log.of("shunt: retried", ""); len(some) > logSubjects+30 {
+			t.Errorf("%d lines", len(some))
+		}
+		l.close()
+		if some := log.of("shunt: retried", ""); some[len(some)-1]["left_out"] == nil {
+			t.Errorf("the last line is %v", some[len(some)-1])
+		}
+	})
+}
+
+// LogEvents writes as many lines as a person can use.
+func TestLogEventsSampled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		write := LogEvents(slog.New(slog.NewJSONHandler(&log, nil)))
+		for range 5000 {
+			write(Event{Kind: EventRetried, Channel: "a"})
+		}
+		time.Sleep(2 * logAllEvery)
+		if some := log.of("shunt: retried", "a"); len(some) != logAll+1 || some[logAll]["left_out"] != 3999. {
+			t.Errorf("%d lines, the last one is %v", len(some), some[len(some)-1])
+		}
+	})
 }
 
 // Quiet, and Events of one's own, leave the log alone.

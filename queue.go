@@ -86,7 +86,8 @@ type Queue struct {
 	CarryHeaders []string
 	// Events gets what happens, one Event at a time, on a goroutine of its own. Close waits Grace for it. Where Events
 	// is slower than what happens, up to 16,384 Events wait for it, and the rest are dropped and counted. Without it,
-	// warnings and errors go to slog.Default(): at most 10 lines in 10 s for one kind of Event on one channel.
+	// warnings and errors go to slog.Default(): at most 10 lines in 10 s for one kind of Event on one channel,
+	// and 1,000 where messages went to dead.
 	Events func(Event)
 	// Quiet turns that log off.
 	Quiet bool
@@ -116,7 +117,7 @@ type Queue struct {
 	router *link.Router
 	sender *sender.Sender
 	events *event.Stream
-	log    *troubleLog // nil: with Events, or Quiet
+	log    *sampler // nil: with Events, or Quiet
 
 	counter *counter // nil: with NoCounts
 
