@@ -60,7 +60,7 @@ func TestOverview(t *testing.T) {
 		}) {
 			t.Errorf("of all: %v, %v", all, err)
 		}
-		if _, err := b.Overview(ctx, ""); err == nil {
+		if all, err := b.Overview(ctx, ""); err != nil || all[0].Error == "" {
 			t.Error("a channel without a name")
 		}
 	})

@@ -79,7 +79,7 @@ func (c *Counts) left() int64 {
 
 // Overview gives some channels at a glance, in their order; without any it gives all of Channels, by name. It takes one
 // pipeline for each 1,000 channels, of a script and a command a channel. An error is about all: where one channel
-// cannot be read, its Overview says so.
+// cannot be read, or its name is wrong, its Overview says so.
 func (q *Queue) Overview(ctx context.Context, channels ...string) ([]Overview, error) {
 	if len(channels) == 0 {
 		var err error
