@@ -37,8 +37,9 @@ type Page struct {
 // Browse shows messages of one state, a page at a time, in the order of List. What comes and goes between two pages
 // moves none in StateDelay and StateDead: each that stays is shown once. In StatePrepare and StateSuspect a page goes
 // on behind the message that was shown last, if that is near its place. Else it goes back, most often to the beginning:
-// so some are shown again. The pages of StateDoing, StateLeased and StateDone go on by number alone, and each of the
-// first two reads all that is in hand. What is cancelled and lies there still is left out.
+// so some are shown again; of bare payloads that are alike one may be taken for another. The pages of StateDoing,
+// StateLeased and StateDone go on by number alone, and each of the first two reads all that is in hand. What is
+// cancelled and lies there still is left out.
 //
 // It asks Redis in steps of up to 32 messages, and a page ends after 512 KB of whole messages. A place in the middle of
 // a list of a million takes Redis some 0.1 ms to 1 ms a step, and up to twice that before Redis 7. A bare payload of
@@ -102,7 +103,7 @@ func (q *Queue) browse(ctx context.Context, k *store.Keys, o BrowseOptions) (pag
 			}
 			page.Entries, size = append(page.Entries, e), size+len(shown[i].Raw)
 			if len(page.Entries) == o.Limit || size > mostShown {
-				w.Behind(shown[:i+1], nil)
+				w.Behind(shown, i+1, nil)
 				more, looks = more || i+1 < len(shown), 0
 				break
 			}
@@ -127,7 +128,7 @@ func shownEntry(channel string, state State, s *store.Shown) Entry {
 	e := entryOf(channel, state, s.Raw).scored(s.At())
 	e.PayloadSize += s.Size - len(s.Raw)
 	if len(s.Raw) < s.Size {
-		e.raw, e.sum = nil, s.Sum
+		e.raw, e.sum = nil, s.Whole()
 	}
 	return e
 }

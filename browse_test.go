@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // pages are all pages of a state, one after another; between is called before each but the first.
@@ -268,4 +269,107 @@ func TestBrowseRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// Bare payloads of more than 256 KB are paged through, too, and a part of one never stands for another message.
+func TestBrowseLargeBare(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := t.Context()
+		b := newBench(t, s.URL())
+		k, large := b.keys(), strings.Repeat("x", 300<<10)
+		for i := range 6 {
+			s.Do("LPUSH", k.Prepare, fmt.Sprint("hello", i, large))
+		}
+		s.Do("LPUSH", k.Prepare, "hello")
+		for _, payload := range []int{5, -1} {
+			o := BrowseOptions{Channel: b.name, State: StatePrepare, Payload: payload}
+			shown := 0
+			for range 10 {
+				page, err := b.Browse(ctx, o)
+				b.must(err)
+				shown += len(page.Entries)
+				if r := page.Entries[0].Ref(); payload == 5 && page.Entries[0].PayloadSize > 5 &&
+					(r.Serial != "" || b.Delete(ctx, r) == nil) {
+					t.Errorf("a part is called %v", r)
+				}
+				if o.From = page.Next; page.Next == "" {
+					break
+				}
+			}
+			if shown != 7 {
+				t.Errorf("%d were shown", shown)
+			}
+		}
+		old := func(e Entry) bool { return len(e.Payload) > 5 && e.Payload[5] < '3' }
+		all, err := b.CancelAll(ctx, b.name, StatePrepare, Filter{Match: old})
+		if err != nil || all.Changed != 3 || s.Do("LLEN", k.Prepare).(int64) != 4 {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
+// Within a page, too, each message that stays is shown, although others are taken meanwhile.
+func TestBrowseWithinPage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	k := b.keys()
+	const n = 3000
+	for i := range n {
+		s.Do("LPUSH", k.Prepare, fmt.Sprint(i))
+	}
+	p := redistest.NewProxy(t, s.Addr())
+	o := b.through(p)
+	p.On(redistest.ByScript(store.Browse)(b.name), 0, redistest.Call(func() { s.Do("RPOP", k.Prepare) }))
+	page, err := o.Browse(t.Context(), BrowseOptions{Channel: b.name, State: StatePrepare, Limit: 1000, Payload: -1})
+	b.must(err)
+	seen := make(map[string]bool)
+	for _, e := range page.Entries {
+		seen[string(e.Payload)] = true
+	}
+	last, _ := strconv.Atoi(string(page.Entries[len(page.Entries)-1].Payload))
+	taken := n - int(s.Do("LLEN", k.Prepare).(int64))
+	for i := taken; i < last; i++ {
+		if !seen[strconv.Itoa(i)] {
+			t.Errorf("%d was not shown", i)
+		}
+	}
+	if taken < 20 {
+		t.Errorf("only %d were taken", taken)
+	}
+}
+
+// Thousands of one score with one beginning, which only foreign programs make, are shown and cancelled like others.
+func TestBrowseAlike(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		for _, latest := range []bool{false, true} {
+			b := newBench(t, s.URL())
+			for i := range 1500 {
+				foreign := fmt.Sprintf(`{"type":"newsletter.send","tenant":"a","n":%d}`, i)
+				s.Do("ZADD", b.keys().Delay, 4102444800000, foreign)
+			}
+			o := BrowseOptions{Channel: b.name, State: StateDelay, Limit: 500, Latest: latest, Payload: -1}
+			seen, pages := make(map[string]bool), 0
+			for ; pages < 20; pages++ {
+				page, err := b.Browse(t.Context(), o)
+				b.must(err)
+				for _, e := range page.Entries {
+					seen[string(e.Payload)] = true
+				}
+				if o.From = page.Next; page.Next == "" {
+					break
+				}
+			}
+			if len(seen) != 1500 || pages != 2 {
+				t.Errorf("latest %v: %d were shown on %d pages", latest, len(seen), pages+1)
+			}
+			seventh := Filter{Match: func(e Entry) bool { return strings.HasSuffix(string(e.Payload), "7}") }}
+			if all, err := b.CancelAll(t.Context(), b.name, StateDelay, seventh); err != nil || all.Changed != 150 {
+				t.Errorf("%+v, %v", all, err)
+			}
+		}
+	})
 }

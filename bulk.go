@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -24,7 +22,7 @@ type Filter struct {
 	Headers     map[string]string // are among the headers
 	MinAttempts int               // so many have failed at least; 1: each that is to be tried again
 	Since       time.Time         // it died then or later; of StateDelay it is due, of others it was enqueued
-	Until       time.Time         // the same, then or earlier
+	Until       time.Time         // the same, then or earlier; what has no such time, as a bare payload, does not fit
 	Match       func(Entry) bool  // returns true; called for those that all else fits
 
 	Limit int // the call ends when it has moved or deleted so many; 0: no limit
@@ -52,7 +50,8 @@ func (f *Filter) fits(e *Entry) bool {
 	if e.State != StateDelay && e.State != StateDead {
 		at = e.EnqueuedAt
 	}
-	if at.Before(f.Since) || !f.Until.IsZero() && at.After(f.Until) {
+	timed := !f.Since.IsZero() || !f.Until.IsZero()
+	if timed && at.IsZero() || at.Before(f.Since) || !f.Until.IsZero() && at.After(f.Until) {
 		return false
 	}
 	for key, value := range f.Headers {
@@ -108,11 +107,11 @@ func (q *Queue) PromoteAll(ctx context.Context, channel string, f Filter) (BulkR
 
 // CancelAll ends all messages that fit and wait in StatePrepare, StateSuspect or StateDelay, as Cancel does, a page of
 // up to 100 at a time. Of a list it begins with what came last, so that what receivers take meanwhile moves nothing. It
-// looks at no more messages than were there when it began, and at some of them twice. One with an ID that a worker has
-// taken meanwhile is cancelled there, too. BulkResult is as that of RetryAllDead.
+// may look at some twice. Where others enqueue as fast as it looks it ends early, and BulkResult has a Next. One with
+// an ID that a worker has taken meanwhile is cancelled there, too. BulkResult is as that of RetryAllDead.
 //
-// A message without an ID is searched for in its list from the end that was enqueued last: there, many that stay make
-// it slow.
+// A message without an ID is removed from its list by LREM, for which Redis looks through what lies before it, or
+// behind: in the middle of a million each takes Redis some 30 ms.
 func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Filter) (b BulkResult, err error) {
 	failed := func(err error) (BulkResult, error) {
 		return b, fmt.Errorf("shunt: cancel all %s of %q: %w", state, channel, err)
@@ -138,49 +137,79 @@ func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Fi
 	if err != nil {
 		return failed(err)
 	}
-	for more := true; more && b.Looked < count; {
-		var shown []store.Shown
-		if shown, more, err = w.Page(ctx, min(100, count-b.Looked)); err != nil {
+	for looks := 2*count + mostLooked; ; {
+		shown, more, err := w.Page(ctx, 100)
+		if err != nil {
 			return failed(err)
 		}
-		var fit []store.Waiting
-		of := make([]int, 0, len(shown)) // the places of those that fit
+		var fit []Entry
+		var of []int // the places of those that fit
+		n := len(shown)
 		for i := range shown {
 			e := shownEntry(channel, state, &shown[i])
 			if f.fits(&e) {
-				r := e.Ref()
-				fit, of = append(fit, store.Waiting{Raw: e.raw, ID: e.ID, Serial: r.ulid()}), append(of, i)
+				fit, of = append(fit, e), append(of, i)
 			}
 			if f.Limit > 0 && b.Changed+len(fit) == f.Limit {
-				shown, more = shown[:i+1], more || i+1 < len(shown)
+				n, more = i+1, more || i+1 < n
 				break
 			}
 		}
-		// A bare payload may have twins, which must not go with it: its command is sent but once.
-		bare := slices.ContainsFunc(fit, func(w store.Waiting) bool { return w.Serial == ulid.ULID{} })
-		ended, err := store.CancelSome(ctx, asker{q: q, once: bare}, k, key, set, fit, &q.conf.Bounds)
+		ended, err := q.cancelSome(ctx, k, key, set, w, fit)
 		gone := make(map[int]bool)
 		for i, is := range ended {
-			if !is {
+			if gone[of[i]] = set || fit[i].ID == ""; is {
+				b.Changed++
+			} else {
 				b.Refused++
-				continue
-			}
-			b.Changed++
-			if gone[of[i]] = set || fit[i].ID == ""; gone[of[i]] { // else who meets it counts it
-				q.counter.count(channel, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
 			}
 		}
 		if err != nil {
 			return failed(err)
 		}
-		w.Behind(shown, func(i int) bool { return !gone[i] })
-		b.Looked, b.Next = b.Looked+len(shown), w.Place()
-		if f.Limit > 0 && b.Changed >= f.Limit && more {
+		w.Behind(shown, n, func(i int) bool { return !gone[i] })
+		b.Looked, b.Next = b.Looked+n, w.Place()
+		if !more {
+			b.Next = ""
+		}
+		if !more || b.Looked >= looks || f.Limit > 0 && b.Changed >= f.Limit {
 			return b, nil
 		}
 	}
-	b.Next = ""
-	return b, nil
+}
+
+// lookedThrough is how many elements Redis may look through at once for those that are removed from a list.
+const lookedThrough = 30_000
+
+// cancelSome cancels some messages of the walk's last page, and says of each whether it was there.
+func (q *Queue) cancelSome(
+	ctx context.Context, k *store.Keys, key string, set bool, w *store.Walk, fit []Entry,
+) (ended []bool, err error) {
+	before, behind := w.Depth()
+	atOnce := 100
+	if !set {
+		atOnce = max(1, min(atOnce, lookedThrough/max(1, min(before, behind))))
+	}
+	for some := range slices.Chunk(fit, atOnce) {
+		all := make([]store.Waiting, len(some))
+		bare := false // it may have twins, which must not go with it: its command is sent but once
+		for i, e := range some {
+			r := e.Ref()
+			all[i] = store.Waiting{Raw: e.raw, ID: e.ID, Serial: r.ulid()}
+			bare = bare || e.Serial == ""
+		}
+		more, err := store.CancelSome(ctx, asker{q: q, once: bare}, k, key, set, behind < before, all, &q.conf.Bounds)
+		ended = append(ended, more...)
+		for i, is := range more {
+			if is && (set || some[i].ID == "") { // else who meets it counts it
+				q.counter.count(k.Name, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
+			}
+		}
+		if err != nil {
+			return ended, err
+		}
+	}
+	return ended, nil
 }
 
 // place is how far a bulk call has come: it has looked at all of a lower score, and at so many of that score that stay.

@@ -314,3 +314,57 @@ func TestCancelAllRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Where the reply to a removal of bare payloads is lost, what was not done is told, and none is passed over.
+func TestCancelAllLostReply(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p)
+	b.enqueue(0, 2000)
+	lost := p.On(redistest.Command("LREM", b.keys().Prepare), 150, redistest.CutAfter)
+	short := func(e Entry) bool { return len(e.Payload) <= 3 }
+	all, err := o.CancelAll(t.Context(), b.name, StatePrepare, Filter{Match: short})
+	if err != nil || all.Next != "" || all.Changed+all.Refused != 1000 || lost.Struck() != 1 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	es, err := b.List(t.Context(), b.name, StatePrepare, 0, 0)
+	b.must(err)
+	if left := len(slices.DeleteFunc(es, func(e Entry) bool { return !short(e) })); left > 0 {
+		t.Errorf("%d that fit lie there still", left)
+	}
+}
+
+// What comes meanwhile costs no message its turn, and does not keep CancelAll busy for ever.
+func TestCancelAllWhileEnqueued(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	const n = 1000
+	b.enqueue(0, n)
+	i := n
+	each := func(e Entry) bool {
+		i++
+		s.Do("LPUSH", b.keys().Prepare, fmt.Sprint("0", i))
+		return e.Payload[0] != '0' || string(e.Payload) == "0"
+	}
+	all, err := b.CancelAll(t.Context(), b.name, StatePrepare, Filter{Match: each})
+	b.must(err)
+	if all.Changed < n && all.Next == "" || all.Looked > 3*n+mostLooked {
+		t.Errorf("%+v", all)
+	}
+}
+
+// A time fits no message that has none.
+func TestFilterWithoutTime(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	s.Do("LPUSH", b.keys().Prepare, "just came")
+	for _, f := range []Filter{{Until: time.Now().Add(-time.Hour)}, {Since: time.Now().Add(-time.Hour)}} {
+		if all, err := b.CancelAll(t.Context(), b.name, StatePrepare, f); err != nil || all.Changed != 0 {
+			t.Errorf("%+v, %v", all, err)
+		}
+	}
+}

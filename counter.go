@@ -148,39 +148,32 @@ func (c *counter) absorb(r *receiver) {
 	}
 }
 
-// flush sends what was counted, and again what has no answer: as it was, and what was counted since behind it. It says
-// whether Redis has all.
+// flush sends once what was counted until now, and again what has no answer: as it was. What was counted since in the
+// channels of these waits for the next flush. It says whether none waits.
 func (c *counter) flush(ctx context.Context) (all bool) {
 	for _, r := range c.q.running() {
 		c.absorb(r)
 	}
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	for ctx.Err() == nil {
-		if c.gather(); len(c.sent) == 0 {
-			return true
-		}
-		of := make(map[*link.Server][]*flush)
-		for channel, f := range c.sent {
-			server := c.q.router.For(channel)
-			of[server] = append(of[server], f)
-		}
-		for server, some := range of {
-			for chunk := range slices.Chunk(some, countsAtOnce) {
-				if !c.send(ctx, server, chunk) {
-					break // the others would wait as long
-				}
+	behind := c.gather()
+	of := make(map[*link.Server][]*flush)
+	for channel, f := range c.sent {
+		server := c.q.router.For(channel)
+		of[server] = append(of[server], f)
+	}
+	for server, some := range of {
+		for chunk := range slices.Chunk(some, countsAtOnce) {
+			if ctx.Err() != nil || !c.send(ctx, server, chunk) {
+				break // the others would wait as long
 			}
 		}
-		if len(c.sent) > 0 {
-			return false
-		}
 	}
-	return false
+	return len(c.sent) == 0 && !behind
 }
 
-// gather makes flushes of what was counted in channels that have none. sending is held.
-func (c *counter) gather() {
+// gather makes flushes of what was counted in channels that have none. behind: others have some. sending is held.
+func (c *counter) gather() (behind bool) {
 	now := time.Now()
 	maps.DeleteFunc(c.refused, func(_ string, until time.Time) bool { return now.After(until) })
 	maps.DeleteFunc(c.sent, func(_ string, f *flush) bool { // it would not be known again
@@ -198,6 +191,7 @@ func (c *counter) gather() {
 			delete(c.sums, channel)
 		}
 	}
+	return len(c.sums) > 0
 }
 
 // send sends some flushes in one pipeline, and says whether there was an answer. sending is held.
@@ -214,7 +208,11 @@ func (c *counter) send(ctx context.Context, server *link.Server, some []*flush) 
 		if call.Answered {
 			why = call.Replies[i].Err
 		}
-		switch link.Classify(why) {
+		class := link.Classify(why)
+		if code := link.Code(why); code == "OOM" || code == "MISCONF" {
+			class = link.Failed // it lasts
+		}
+		switch class {
 		case link.Done:
 			delete(c.sent, f.channel)
 			answered = true
@@ -227,7 +225,7 @@ func (c *counter) send(ctx context.Context, server *link.Server, some []*flush) 
 			delete(c.sent, f.channel)
 			answered = true
 			wait := refusedFor
-			if link.Classify(why) == link.Fatal {
+			if class == link.Fatal {
 				wait = forbiddenFor
 			}
 			c.refused[f.channel] = time.Now().Add(wait)

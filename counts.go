@@ -40,7 +40,8 @@ type Counts struct {
 	Delayed     int64 `json:"delayed"`
 	DeadLetters int64 `json:"dead_letters"`
 
-	// Wait is the time from when a message was enqueued, or due, until its first handling began, or it was pulled.
+	// Wait is the time from when a message was enqueued, or due, until its first handling began, or until each pull of
+	// it that had no attempt behind it.
 	Wait Histogram `json:"wait"`
 	// Handling is how long a handler took for one attempt. What was pulled is not in it.
 	Handling Histogram `json:"handling"`
@@ -116,12 +117,19 @@ func (c *Counts) add(at time.Time, s *meter.Sums) {
 		c.last, c.Waiting, c.Delayed, c.DeadLetters = at, int64(s[meter.Waiting]), int64(s[meter.Delayed]),
 			int64(s[meter.Dead])
 	}
-	for kind, of := range map[meter.Kind]*int64{meter.Enqueued: &c.Enqueued, meter.EnqueuedBytes: &c.EnqueuedBytes,
-		meter.Acked: &c.Acked, meter.Retried: &c.Retried, meter.Snoozed: &c.Snoozed, meter.Died: &c.Dead,
-		meter.Cancelled: &c.Cancelled, meter.Expired: &c.Expired, meter.Recovered: &c.Recovered,
-		meter.Released: &c.Released, meter.Trimmed: &c.Trimmed, meter.TimedOut: &c.TimedOut, meter.Late: &c.Late} {
-		*of += int64(s[kind])
-	}
+	c.Enqueued += int64(s[meter.Enqueued])
+	c.EnqueuedBytes += int64(s[meter.EnqueuedBytes])
+	c.Acked += int64(s[meter.Acked])
+	c.Retried += int64(s[meter.Retried])
+	c.Snoozed += int64(s[meter.Snoozed])
+	c.Dead += int64(s[meter.Died])
+	c.Cancelled += int64(s[meter.Cancelled])
+	c.Expired += int64(s[meter.Expired])
+	c.Recovered += int64(s[meter.Recovered])
+	c.Released += int64(s[meter.Released])
+	c.Trimmed += int64(s[meter.Trimmed])
+	c.TimedOut += int64(s[meter.TimedOut])
+	c.Late += int64(s[meter.Late])
 	c.Wait.add(s, meter.Wait)
 	c.Handling.add(s, meter.Handling)
 	c.EndToEnd.add(s, meter.EndToEnd)
@@ -132,7 +140,8 @@ type CountsOptions struct {
 	Channels []string // 1 to 1,000
 	From     time.Time
 	To       time.Time
-	// Step divides the time into parts: whole minutes, at most 1,000 of them. Zero is the whole time as one.
+	// Step divides the time into parts: whole minutes, at most 1,000 of them, and 50,000 of all channels. Zero is the
+	// whole time as one.
 	Step time.Duration
 }
 
@@ -140,7 +149,8 @@ type CountsOptions struct {
 // begins and ends with whole minutes within the last 3 hours, with whole ten minutes within the last 2 days, and else
 // with days of UTC, up to a year. Of a channel where very much differs less is kept, for counts take at most 64 KB:
 // then what it gives is coarser or, where Step forbids that, Missing. A channel that is idle for 35 days keeps none.
-// All are asked for in one pipeline, and in another one for each coarser form.
+// All are asked for in one pipeline, and in another one for each coarser form. Channels that cannot be read have no
+// parts, and the error names them; the others have theirs.
 func (q *Queue) Counts(ctx context.Context, o CountsOptions) ([][]Counts, error) {
 	now := time.Now()
 	form := o.bounds(now)
@@ -152,10 +162,12 @@ func (q *Queue) Counts(ctx context.Context, o CountsOptions) ([][]Counts, error)
 	for i := range left {
 		left[i] = i
 	}
+	var failed error
 	for {
 		dropped, err := q.countsOf(ctx, &o, &store.Forms[form], left, all)
-		if form++; err != nil || len(dropped) == 0 || form == len(store.Forms) || o.Step%store.Forms[form].Width != 0 {
-			return all, err
+		failed = errors.Join(failed, err)
+		if form++; len(dropped) == 0 || form == len(store.Forms) || o.Step%store.Forms[form].Width != 0 {
+			return all, failed
 		}
 		left = dropped
 	}
@@ -167,7 +179,7 @@ func (q *Queue) countsOf(ctx context.Context, o *CountsOptions, form *store.Form
 ) {
 	from, to := o.From.Truncate(form.Width), o.To.Add(form.Width-1).Truncate(form.Width)
 	step := cmp.Or(o.Step, to.Sub(from))
-	replies, _, err := asker{q: q}.Ask(ctx, "", func(c *link.Call) {
+	replies, _, err := asker{q: q, each: true}.Ask(ctx, "", func(c *link.Call) {
 		for _, i := range some {
 			store.AddTallies(c, store.KeysOf(o.Channels[i]), form, from, to)
 		}
@@ -175,8 +187,9 @@ func (q *Queue) countsOf(ctx context.Context, o *CountsOptions, form *store.Form
 	if err != nil {
 		return nil, err
 	}
+	var failed []error
 	for n, i := range some {
-		var parts []Counts
+		parts := make([]Counts, 0, (to.Sub(from)+step-1)/step)
 		for at := from; at.Before(to); at = at.Add(step) {
 			end := at.Add(step)
 			if end.After(to) {
@@ -188,7 +201,8 @@ func (q *Queue) countsOf(ctx context.Context, o *CountsOptions, form *store.Form
 			parts[max(0, at.Sub(from))/step].add(at, s)
 		})
 		if err != nil {
-			return nil, q.explain(err, "look at the counts of", o.Channels[i])
+			all[i], failed = nil, append(failed, q.explain(err, "look at the counts of", o.Channels[i]))
+			continue
 		}
 		if kept.After(from) {
 			dropped = append(dropped, i)
@@ -203,7 +217,7 @@ func (q *Queue) countsOf(ctx context.Context, o *CountsOptions, form *store.Form
 		}
 		all[i] = parts
 	}
-	return dropped, nil
+	return dropped, errors.Join(failed...)
 }
 
 // bounds sets the times that are not given, and cuts them to what can be kept. It gives the finest form that has all
@@ -238,8 +252,9 @@ func (o *CountsOptions) check(f *store.Form) error {
 		return fmt.Errorf("CountsOptions.From is %v and To %v: want From before To", o.From, o.To)
 	case o.Step < 0 || o.Step%f.Width != 0:
 		return fmt.Errorf("CountsOptions.Step is %v: want whole %vs that far back, or 0 for one part", o.Step, f.Width)
-	case o.Step > 0 && o.To.Sub(o.From)/1000 > o.Step:
-		return errors.New("CountsOptions.Step is too short for more than 1000 parts: ask for a longer one")
+	case o.Step > 0 && o.To.Sub(o.From)/time.Duration(min(1000, 50_000/len(o.Channels))) > o.Step:
+		return errors.New("CountsOptions.Step is too short, for more than 1000 parts or 50,000 of all channels: ask " +
+			"for a longer one, or for fewer channels")
 	}
 	for _, name := range o.Channels {
 		if err := store.CheckChannel(name); err != nil {

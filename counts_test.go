@@ -2,7 +2,9 @@ package shunt
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -295,5 +297,88 @@ func TestQuantile(t *testing.T) {
 	}
 	if new(Histogram).Quantile(0.5) != 0 {
 		t.Error("a median of nothing")
+	}
+}
+
+// One flush is one script a channel, however much is counted meanwhile.
+func TestCountsFlushEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p)
+	p.On(redistest.ByScript(store.Tally)(b.name), 0, redistest.Call(func() {
+		o.counter.count(b.name, func(to meter.Adder) { to.Add(meter.Enqueued, 1) })
+	}))
+	o.must(o.one(0))
+	before := o.counter.number
+	o.counter.flush(context.Background())
+	if n := o.counter.number - before; n != 1 {
+		t.Errorf("%d scripts", n)
+	}
+}
+
+// What somebody else has written into the counts neither holds up Redis nor stays there.
+func TestCountsForeign(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		k := b.keys()
+		b.must(b.one(1))
+		b.counter.flush(t.Context())
+		current, _ := s.Do("HGET", k.Counts, "m").([]byte)
+		damaged := string(current) + "\x63" + strings.Repeat("\xff", 400) + "\x01"
+		s.Do("HSET", k.Counts, "m", damaged, "foreign", "1", "pnobody", "x", "t", "\xff")
+		b.must(b.one(2))
+		if !b.counter.flush(t.Context()) {
+			t.Error("it was not counted")
+		}
+		if n := b.counted().Enqueued; n != 1 { // the first was in the record that is none now
+			t.Errorf("%d are counted", n)
+		}
+		if s.Do("HEXISTS", k.Counts, "foreign").(int64) != 0 {
+			t.Error("what is not shunt's stays")
+		}
+		o := newBench(t, s.URL())
+		s.Do("SET", o.keys().Counts, "foreign")
+		all, err := b.Counts(t.Context(), CountsOptions{Channels: []string{o.name, b.name}})
+		if err == nil || !strings.Contains(err.Error(), o.keys().Counts) || all[0] != nil || all[1][0].Enqueued != 1 {
+			t.Errorf("%+v, %v", all, err)
+		}
+		s.Do("DEL", o.keys().Counts)
+	})
+}
+
+// After the clock of Redis was put back counts go on at once.
+func TestCountsClockBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	b.must(b.one(1))
+	minute := uint64(time.Now().Unix() / 60)
+	s.Do("HSET", b.keys().Counts, "m", binary.AppendUvarint(nil, minute+30), "t",
+		binary.AppendUvarint(nil, minute/10+3))
+	b.counter.flush(t.Context())
+	if n := b.counted().Enqueued; n != 1 {
+		t.Errorf("%d are counted", n)
+	}
+}
+
+// A full Redis counts nothing, and holds up no Close.
+func TestCountsOfFullRedis(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "maxmemory-policy noeviction")
+	b := newBench(t, s.URL())
+	b.must(b.one(1))
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	b.counter.flush(t.Context())
+	if len(b.counter.sent) > 0 || len(b.counter.refused) != 1 {
+		t.Errorf("%d are kept, %d refused", len(b.counter.sent), len(b.counter.refused))
+	}
+	b.wait(EventReceiverError, 1, 5*time.Second)
+	began := time.Now()
+	b.must(b.Close())
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("Close took %v", took)
 	}
 }

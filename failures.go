@@ -15,7 +15,8 @@ import (
 // FailureGroup is what messages with failures of one kind have in common.
 type FailureGroup struct {
 	// Failure is the failure's text. In it each word of four or more letters and digits, of which one is a digit, is #:
-	// so what differs by an id or an address is one group. Filter.FailureLike finds its messages.
+	// so what differs by an id or an address is one group. Filter.FailureLike finds its messages. "(none)" are those
+	// without a text, and "(others)", which FailureLike does not find, those beyond 1,000 groups.
 	Failure string    `json:"failure"`
 	Count   int       `json:"count"`
 	First   time.Time `json:"first"` // when the first of them died, or is due
@@ -35,11 +36,12 @@ const (
 	failuresMost   = 1000 // groups
 	failureLength  = 500  // bytes of a group's text
 	otherFailures  = "(others)"
+	noFailure      = "(none)"
 )
 
 // Failures groups the last failures of the messages of StateDead, or of those of StateDelay that are tried again, which
 // fit a Filter. It looks at up to 100,000 messages, the latest first, or at Filter.Limit of them, as Browse does, and
-// not at payloads. What is beyond 1,000 groups is in one called "(others)".
+// not at payloads.
 func (q *Queue) Failures(ctx context.Context, channel string, state State, f Filter) (fs Failures, err error) {
 	failed := func(err error) (Failures, error) {
 		return fs, fmt.Errorf("shunt: failures of %q: %w", channel, err)
@@ -92,6 +94,9 @@ func (q *Queue) Failures(ctx context.Context, channel string, state State, f Fil
 
 // likeness is a failure's text as FailureGroup has it.
 func likeness(failure string) string {
+	if failure == "" {
+		return noFailure
+	}
 	var b strings.Builder
 	b.Grow(len(failure))
 	for rest := failure; rest != "" && b.Len() < failureLength; {
@@ -111,7 +116,7 @@ func likeness(failure string) string {
 		}
 		rest = rest[n:]
 	}
-	return strings.ToValidUTF8(b.String()[:min(b.Len(), failureLength)], "")
+	return cmp.Or(strings.ToValidUTF8(b.String()[:min(b.Len(), failureLength)], ""), noFailure)
 }
 
 // isWord says whether a byte is an ASCII letter or digit.

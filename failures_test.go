@@ -85,7 +85,8 @@ func TestFailuresBounded(t *testing.T) {
 func TestLikeness(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"":                  "",
+		"":                  "(none)",
+		"\xff":              "(none)",
 		"status 500":        "status 500",
 		"status 5000":       "status #",
 		"no user 12345, ab": "no user #, ab",
@@ -97,5 +98,26 @@ func TestLikeness(t *testing.T) {
 		if got := likeness(in); got != want {
 			t.Errorf("%q is %q, want %q", in, got, want)
 		}
+	}
+}
+
+// A group of failures without a text is one of its own, too.
+func TestFailuresEmpty(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	b.buries(s, 4, 1, func(i int, e *element.Element) {
+		if i > 0 {
+			e.SetFailure("declined")
+		}
+	})
+	fs, err := b.Failures(t.Context(), b.name, StateDead, Filter{})
+	b.must(err)
+	if len(fs.Groups) != 2 || fs.Groups[1].Count != 1 {
+		t.Fatalf("%+v", fs)
+	}
+	all, err := b.DeleteAllDead(t.Context(), b.name, Filter{FailureLike: fs.Groups[1].Failure})
+	if err != nil || all.Changed != 1 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }

@@ -115,16 +115,20 @@ func (fs *findings) channel(o *Overview, maxDead int) {
 	c, waiting := &o.Lately, o.Prepare+o.Suspect
 	nobody := o.Receivers == 0 && o.Leases == 0
 	waits := amount(waiting, "message waits", "messages wait")
-	// Of bare payloads nobody knows the age; they are old where nothing has come lately.
-	old := waiting > 0 && (o.OldestAge > waitsLong || o.OldestAge == 0 && c.Enqueued == 0)
+	// Of bare payloads nobody knows the age: they are old where some waited a while ago, and none has left since.
+	stay := o.waited && o.leftJustNow == 0
+	old := waiting > 0 && (o.OldestAge > waitsLong || o.OldestAge == 0 && stay)
 	switch {
 	case old && nobody && o.leftJustNow == 0:
 		found(Critical, FindingNobodyTakes, float64(waiting), "start a receiver of the channel, or pull from it",
 			"%s, the next one for %v, and nobody takes any", waits, ageText(o.OldestAge))
+	case waiting > 0 && o.OldestAge == 0 && nobody && o.since.IsZero():
+		found(Notice, FindingNobodyTakes, float64(waiting), "start a receiver of the channel, or pull from it",
+			"%s, nobody knows how long, and nobody takes any just now; nothing is counted there", waits)
 	case old && o.TrendOver >= growsLong && float64(o.Trend) >= max(10, growsBy*float64(waiting)):
 		found(Warning, FindingGrows, float64(o.Trend), "run more workers, or make handlers faster",
 			"%s, %d more than %v ago", waits, o.Trend, o.TrendOver.Round(time.Minute))
-	case old && !nobody && o.CountsError == "" && c.left() == 0:
+	case old && !nobody && !o.since.IsZero() && c.left() == 0:
 		found(Notice, FindingNothingEnds, float64(waiting), "see what the workers do, and for how long: Stats",
 			"%s, and none has ended in the last 10 minutes", waits)
 	case old && o.DrainTime() > drainsLong:

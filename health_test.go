@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -111,11 +113,18 @@ func TestFindings(t *testing.T) {
 		"empty": {Overview{}, nil},
 		"well": {Overview{Prepare: 10, OldestAge: time.Second, Receivers: 1,
 			Lately: counts(1000, 1000, 1, 0, 0)}, nil},
-		"error":    {Overview{Error: "oh"}, []string{"critical unreadable"}},
-		"alone":    {Overview{Prepare: 1, OldestAge: time.Hour}, []string{"critical nobody-takes"}},
-		"bare":     {Overview{Prepare: 1}, []string{"critical nobody-takes"}},
-		"just now": {Overview{Prepare: 1, OldestAge: time.Hour, leftJustNow: 1, Lately: counts(0, 1, 0, 0, 0)}, nil},
-		"pulled":   {Overview{Prepare: 1, Leases: 1, OldestAge: time.Hour}, []string{"notice nothing-ends"}},
+		"error": {Overview{Error: "oh"}, []string{"critical unreadable"}},
+		"alone": {Overview{Prepare: 1, OldestAge: time.Hour}, []string{"critical nobody-takes"}},
+		"bare":  {Overview{Prepare: 1, since: from, waited: true}, []string{"critical nobody-takes"}},
+		"bare, and others come": {Overview{Prepare: 1, since: from, waited: true, Lately: counts(9, 0, 0, 0, 0)},
+			[]string{"critical nobody-takes"}},
+		"bare, just now":   {Overview{Prepare: 1, since: from}, nil},
+		"bare, uncounted":  {Overview{Prepare: 1}, []string{"notice nobody-takes"}},
+		"waits, uncounted": {Overview{Prepare: 9, OldestAge: time.Hour, Receivers: 1}, nil},
+		"just now": {Overview{Prepare: 1, OldestAge: time.Hour, leftJustNow: 1,
+			Lately: counts(0, 1, 0, 0, 0)}, nil},
+		"pulled": {Overview{Prepare: 1, Leases: 1, OldestAge: time.Hour, since: from},
+			[]string{"notice nothing-ends"}},
 		"grows": {Overview{Prepare: 100, Trend: 11, TrendOver: 9 * time.Minute, Receivers: 1, OldestAge: time.Hour,
 			Lately: counts(100, 90, 0, 0, 0)}, []string{"warning backlog-grows"}},
 		"a little more": {Overview{Prepare: 1000, Trend: 11, TrendOver: 9 * time.Minute, Receivers: 1,
@@ -196,4 +205,28 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%v", fs)
 		}
 	})
+}
+
+// What waited a while ago is told from what has just come, and a delayed message is as old as its due time.
+func TestOverviewAges(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	k, now := b.keys(), time.Now()
+	e := element.Element{Serial: element.NewSerialAt(now.Add(-24 * time.Hour)), Payload: []byte("1")}
+	e.Detach()
+	e.SetDue(now.Add(-time.Second))
+	s.Do("LPUSH", k.Prepare, e.Encode())
+	all, err := b.Overview(t.Context(), b.name)
+	b.must(err)
+	if o := all[0]; o.OldestAge < time.Second || o.OldestAge > time.Minute || o.waited {
+		t.Errorf("%+v", o)
+	}
+	minute := now.Unix()/60 - 4
+	record := []byte{byte(meter.Waiting), 7}
+	chunk := append([]byte{byte(minute % 20), byte(len(record))}, record...)
+	s.Do("HSET", k.Counts, fmt.Sprint("m", minute/20), chunk)
+	if all, err = b.Overview(t.Context(), b.name); err != nil || !all[0].waited {
+		t.Errorf("%+v, %v", all, err)
+	}
 }

@@ -22,8 +22,8 @@ type Overview struct {
 	Done    int    `json:"done"`
 	Leases  int    `json:"leases"` // each holds one message or more
 
-	// OldestAge is since the enqueue of the message to be taken next; 0 where none waits, or nobody knows, as of a bare
-	// payload.
+	// OldestAge is since the enqueue of the message to be taken next, or since it was to come; 0 where none waits, or
+	// nobody knows, as of a bare payload.
 	OldestAge   time.Duration `json:"oldest_age_ns,omitzero"`
 	NextDueIn   time.Duration `json:"next_due_in_ns,omitzero"`   // until the first is due; negative: overdue
 	LeaseEndsIn time.Duration `json:"lease_ends_in_ns,omitzero"` // until the first lease ends
@@ -45,6 +45,7 @@ type Overview struct {
 
 	since       time.Time // of the first record of Lately; zero: nothing was counted
 	leftJustNow int64     // in the last minutes
+	waited      bool      // messages waited a while ago already, by those records
 }
 
 const (
@@ -154,6 +155,9 @@ func (o *Overview) recall(rep link.Reply, form *store.Form, from, to, now time.T
 			o.since, first = at, int(s[meter.Waiting])
 		}
 		o.Lately.add(at, s)
+		if at.Before(now.Add(-waitsLong - form.Width)) { // that record is over since a while
+			o.waited = o.waited || s[meter.Waiting] > 0
+		}
 		if !at.Before(o.Lately.To.Add(-justNow)) {
 			var c Counts
 			c.add(at, s)

@@ -156,11 +156,13 @@ func (e Entry) Ref() Ref {
 		r.Serial = e.sum
 	} else if e.Serial == "" && e.State != StateDone {
 		raw := e.raw
-		if raw == nil {
+		if raw == nil && (e.PayloadSize == 0 || e.PayloadSize == len(e.Payload)) { // a part is another message's whole
 			raw = e.Payload
 		}
-		bare := element.Element{Bare: true}
-		r.Serial = bare.Identity(raw)
+		if raw != nil {
+			bare := element.Element{Bare: true}
+			r.Serial = bare.Identity(raw)
+		}
 	}
 	return r
 }

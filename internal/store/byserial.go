@@ -101,13 +101,18 @@ type Waiting struct {
 	Serial ulid.ULID // zero of a bare one
 }
 
-// CancelSome cancels elements of a list or a set in one pipeline, and says of each whether it was there; after an error
-// it may have cancelled any. Where replies were lost, what the first ones did is not known.
+// CancelSome cancels elements of a list, from the end that is taken next or from the other one, or of a set, in one
+// pipeline, and says of each whether it was there. After an error it may have cancelled any. Where replies were lost,
+// what the first ones did is not known.
 func CancelSome(
-	ctx context.Context, a Asker, k *Keys, key string, set bool, all []Waiting, b *Bounds,
+	ctx context.Context, a Asker, k *Keys, key string, set, nextFirst bool, all []Waiting, b *Bounds,
 ) (ended []bool, err error) {
 	if len(all) == 0 {
 		return nil, nil
+	}
+	side := 1
+	if nextFirst {
+		side = -1
 	}
 	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) {
 		for i := range all {
@@ -117,7 +122,7 @@ func CancelSome(
 			case set:
 				c.Add("ZREM", key, w.Raw)
 			default:
-				c.Add("LREM", key, 1, w.Raw)
+				c.Add("LREM", key, side, w.Raw)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -16,7 +17,7 @@ type Overview struct {
 	Now                                 time.Time
 	Prepare, Suspect, Delay, Dead, Done int
 	Leases                              int       // not the messages that they hold
-	Next                                time.Time // when what is taken next was enqueued; zero: nobody knows
+	Next                                time.Time // when what is taken next was enqueued, or due; zero: nobody knows
 	DueIn, LapseIn                      time.Duration
 	Due, Leased                         bool // whether there is one
 	Receivers, Workers, DeadReceivers   int
@@ -50,7 +51,15 @@ func OverviewReply(rep link.Reply) (o Overview, err error) {
 	}
 	o.Now = time.UnixMilli(ms)
 	for _, i := range []int{8, 9} { // of the two that may be next the older one
-		if at, has := element.EnqueuedIn([]byte(text(i))); has && (o.Next.IsZero() || at.Before(o.Next)) {
+		head := text(i)
+		at, has := element.EnqueuedIn([]byte(head))
+		if !has {
+			continue
+		}
+		if due, _ := strconv.ParseInt(strings.TrimPrefix(head[20:], " "), 10, 64); due > at.UnixMilli() {
+			at = time.UnixMilli(due)
+		}
+		if o.Next.IsZero() || at.Before(o.Next) {
 			o.Next = at
 		}
 	}

@@ -86,5 +86,5 @@ var (
 	Status     = script("status")
 	Unmark     = script("unmark")
 	Tally      = script("tally")
-	Glance     = script("glance")
+	Glance     = script("header", "glance")
 )

@@ -7,7 +7,8 @@
 --      of a set: behind what to begin: 5 the score, '' for the first  6 the first 32 bytes  7 how many that have the
 --      same were shown
 -- reply: of a list its length, of a set ''; then of each element what is shown of it, its length, its score ('' in a
---        list), its SHA-1 where it is bare, cut and of up to 256 KB, else '', and its first 32 bytes
+--        list), its SHA-1 where it is bare and cut, of one beyond 256 KB that of its ends behind a ~,
+--        else '', and its first 32 bytes
 local byte, sub, floor = string.byte, string.sub, math.floor
 local latest, most, cut = ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -26,10 +27,12 @@ local out = {''}
 local function show(e, score)
   local shown, sum, n = e, '', #out
   local last = payloadAt(e) - 1 + cut
+  local bare = not header(e)
   if cut >= 0 and last < #e then
     shown = sub(e, 1, last)
-    if not header(e) and #e <= 262144 then sum = redis.sha1hex(e) end
+    if bare and #e <= 262144 then sum = redis.sha1hex(e) end
   end
+  if bare and #e > 262144 then sum = '~' .. redis.sha1hex(#e .. ' ' .. sub(e, 1, 4096) .. sub(e, -4096)) end
   out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = shown, #e, score, sum, sub(e, 1, 32)
 end
 
@@ -65,7 +68,11 @@ if ARGV[5] ~= '' then
     if below(head(middle), ARGV[6]) then low = middle + 1 else high = middle end
   end
   local same = low
-  while same < all and same - low < 1000 and head(same) == ARGV[6] do same = same + 1 end
+  high = all
+  while same < high do
+    local middle = floor((same + high) / 2)
+    if below(ARGV[6], head(middle)) then high = middle else same = middle + 1 end
+  end
   local shown = math.min(tonumber(ARGV[7]), same - low)
   first = latest and same - 1 - shown or low + shown
 end

@@ -1,13 +1,15 @@
--- Glance: a channel at a glance. Of its messages it reads no more than 20 bytes, however large they are.
+-- Glance: a channel at a glance. Of its messages it gives the beginning alone; Redis copies the whole of four.
 -- KEYS 1 prepare  2 suspect  3 delay  4 dead  5 kept  6 leased  7 receivers  8 receivers.dead
 -- reply: the server's time in ms as text; how many are in prepare, suspect, delay, dead, done, leased and
---        receivers.dead; the first bytes of what is taken next from prepare and from suspect; ms until the first in
---        delay is due and until the first lease ends, as text, '' where there is none; and the receivers whose leases
---        last
+--        receivers.dead; of what is taken next from prepare and from suspect the first 20 bytes, and with a space when
+--        it was to come, if that was later than its enqueue; ms until the first in delay is due and until the first
+--        lease ends, as text, '' where there is none; and the receivers whose leases last
 local now = clock()
 local function head(list)
   local e = redis.call('LINDEX', list, -1)
-  return e and string.sub(e, 1, 20) or ''
+  if not e then return '' end
+  local due = number(e, 13)
+  return string.sub(e, 1, 20) .. (due > 0 and ' ' .. printed(due) or '')
 end
 local function first(set)
   local scored = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')

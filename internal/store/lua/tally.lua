@@ -14,13 +14,14 @@ local byte, char, floor, sub = string.byte, string.char, math.floor, string.sub
 local minute = floor(clock() / 60000)
 local process = 'p' .. ARGV[1]
 local before = redis.call('HGET', KEYS[1], process)
-if before and tonumber(string.match(before, '^(%d+)')) >= tonumber(ARGV[2]) then return 0 end
+if before and tonumber(string.match(before, '^%d+') or '0') >= tonumber(ARGV[2]) then return 0 end
 
 local function varint(s, p)
   local n, unit = 0, 1
   while true do
     local b = byte(s, p)
     p = p + 1
+    if unit > 2 ^ 46 then error('that is no sum') end
     n = n + b % 128 * unit
     if b < 128 then return n, p end
     unit = unit * 128
@@ -64,7 +65,7 @@ local delayed, dead = many('ZCARD', KEYS[4]), many('ZCARD', KEYS[5])
 
 -- Of each form: its letter, the minutes of a record, the records of a chunk, and the chunks that are kept.
 local forms = {{'m', 1, 20, 10}, {'t', 10, 18, 17}, {'d', 1440, 20, 19}}
-local far = 60 -- records; what lies further ahead was written before the clock was put right
+local far = 2 -- records or chunks; what lies further ahead was written before the clock was put right
 local begins = redis.call('HLEN', KEYS[1]) > 140
 for _, f in ipairs(forms) do
   local now = floor(minute / f[2])
@@ -100,6 +101,8 @@ for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
     processes[#processes + 1] = {name, at}
   elseif chunks[letter] and n then
     table.insert(chunks[letter], n)
+  elseif letter ~= 'p' and not chunks[name] and not chunks[string.match(name, '^(.)kept$')] then
+    redis.call('HDEL', KEYS[1], name) -- it is not shunt's
   end
 end
 table.sort(processes, function(a, b) return a[2] > b[2] end)
