@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// mixed fills a channel with n messages in each of three states, some of which are no text.
+func mixed(t *testing.T, s *redistest.Server, n int) *shunt.Queue {
+	t.Helper()
+	q := queueOn(t, s)
+	var ms []shunt.IMessage
+	for i := range n {
+		ms = append(ms, shunt.Raw("mail", fmt.Appendf(nil, "die %d", i)))
+	}
+	if err := q.EnqueueAll(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	handle(t, s, "mail", n)
+	ms = ms[:0]
+	for i := range n {
+		ms = append(ms, shunt.With(shunt.Raw("mail", fmt.Appendf(nil, "ready %d \xff<&>\x00", i)),
+			shunt.ID(fmt.Sprintf("r%d", i)), shunt.Header("k\xff", "v\xfe"), shunt.Type("t")),
+			shunt.With(shunt.Raw("mail", fmt.Appendf(nil, "later %d ü", i)), shunt.In(24e12)))
+	}
+	if err := q.EnqueueAll(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// messagesOf are the lines of an export that are messages, without repetition, and whether it has an end.
+func messagesOf(t *testing.T, text string) (all []string, ended bool) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		r, err := parseRecord([]byte(line))
+		if err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if ended = r.End != nil; r.Channel != "" {
+			all = append(all, line)
+		}
+	}
+	return all, ended
+}
+
+func TestExportInterrupted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const n = 1100 // two pages
+	mixed(t, s, n)
+	c := call{url: s.URL()}
+	name := filepath.Join(t.TempDir(), "x")
+	c.good(t, "export", "mail", "--file", name)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := messagesOf(t, string(text))
+	whole(t, want, 3*n)
+	r := c.do("export", "mail", "--file", name)
+	if r.code != exitFailed || !strings.Contains(r.err, "is there already") {
+		t.Errorf("a file is overwritten: exit %d, %s", r.code, r.err)
+	}
+	r = c.do("export", "mail", "--file", name, "--resume")
+	if r.code != exitFailed || !strings.Contains(r.err, "whole") {
+		t.Errorf("a whole export is resumed: exit %d, %s", r.code, r.err)
+	}
+	// A kill leaves any part of the file.
+	for _, part := range []int{0, 1, len(text) / 4, len(text) * 3 / 4, len(text) - 1} {
+		if err := os.WriteFile(name, text[:part], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.good(t, "export", "mail", "--file", name, "--resume")
+		got, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, text) && !sameMessages(t, string(got), string(text)) {
+			t.Errorf("cut at %d of %d, the resumed export differs", part, len(text))
+		}
+	}
+	// What was handled meanwhile leaves nothing behind in the file.
+	if err := os.WriteFile(name, text[:len(text)*3/4], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	emptied := redistest.Start(t)
+	call{url: emptied.URL()}.good(t, "deliver", "mail", "x")
+	call{url: emptied.URL()}.good(t, "purge", "mail", "-s", "prepare", "-y")
+	call{url: emptied.URL()}.good(t, "export", "mail", "--file", name, "--resume")
+	if text, err := os.ReadFile(name); err != nil {
+		t.Fatal(err)
+	} else if _, ended := messagesOf(t, string(text)); !ended {
+		t.Error("there is more behind the end")
+	}
+	// On standard output.
+	ctx, cancel := context.WithCancel(t.Context())
+	c.ctx, c.draws = ctx, 1
+	c.err = func(said string) {
+		if strings.Contains(said, "export") {
+			cancel()
+		}
+	}
+	r = c.do("export", "mail")
+	from := hinted(t, r)
+	rest := call{url: s.URL()}.good(t, "export", "mail", "--from", from)
+	got, ended := messagesOf(t, r.out+rest.out)
+	whole(t, got, 3*n)
+	if !ended {
+		t.Error("no end")
+	}
+}
+
+// sameMessages compares two exports; the headers of a message come in any order.
+func sameMessages(t *testing.T, a, b string) bool {
+	one, ended1 := messagesOf(t, a)
+	other, ended2 := messagesOf(t, b)
+	return ended1 && ended2 && slices.Equal(one, other)
+}
+
+// An import restores what it can, in its order, however often it is interrupted.
+func TestImportInterrupted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const n = 600
+	q := mixed(t, s, n)
+	text := call{url: s.URL()}.good(t, "export", "mail").out
+	to := redistest.Start(t)
+	q2 := queueOn(t, to)
+	args := []string{"import", "--resume", "i", "--dead", "enqueue"}
+	for part := 1; part <= 3; part++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		in := &ending{from: strings.NewReader(text), left: part * len(text) / 4, end: cancel, stop: ctx.Done()}
+		r := call{url: to.URL(), in: in, ctx: ctx}.do(args...)
+		if name := hinted(t, r); name != "i" {
+			t.Errorf("it names the run %s", name)
+		}
+	}
+	call{url: to.URL(), in: strings.NewReader(text)}.good(t, args...)
+	prepared := append(payloads(t, q, "mail", shunt.StatePrepare), payloads(t, q, "mail", shunt.StateDead)...)
+	if got := payloads(t, q2, "mail", shunt.StatePrepare); !slices.Equal(got, prepared) {
+		t.Errorf("ready are %d messages: want the %d that were, in their order", len(got), len(prepared))
+	}
+	if got, want := payloads(t, q2, "mail", shunt.StateDelay), payloads(t, q, "mail", shunt.StateDelay); !slices.Equal(
+		slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+		t.Errorf("delayed are %d messages: want the %d that were", len(got), len(want))
+	}
+	was, err1 := q.Peek(t.Context(), shunt.ByID("mail", "r7"))
+	is, err2 := q2.Peek(t.Context(), shunt.ByID("mail", "r7"))
+	if err1 != nil || err2 != nil || was.Type != is.Type || !maps.Equal(was.Headers, is.Headers) ||
+		!bytes.Equal(was.Payload, is.Payload) {
+		t.Errorf("message r7 was %+v (%v), and is %+v (%v)", was, err1, is, err2)
+	}
+
+	third := redistest.Start(t)
+	c := call{url: third.URL(), in: strings.NewReader(text)}
+	r := c.good(t, "import", "--channel", "copy", "--mark")
+	if !strings.Contains(r.out, fmt.Sprintf("delivered %d messages", 2*n)) ||
+		!strings.Contains(r.err, fmt.Sprintf("dead messages left out: %d;", n)) {
+		t.Errorf("%s%s", r.out, r.err)
+	}
+	e, err := queueOn(t, third).Peek(t.Context(), shunt.ByID("copy", "r7"))
+	if err != nil || e.Headers["shunt-import-serial"] != was.Serial {
+		t.Errorf("--mark: %v, %v", e.Headers, err)
+	}
+	c.in = strings.NewReader(text[:strings.LastIndex(text, "{")])
+	if r := c.do("import", "--channel", "part"); r.code != exitFailed || !strings.Contains(r.err, "no last line") {
+		t.Errorf("a part of an export is taken for all: exit %d, %s", r.code, r.err)
+	}
+}
