@@ -13,6 +13,7 @@ import (
 
 var funcs = template.FuncMap{
 	"cut":   cut,
+	"clip":  clip,
 	"bytes": byteSize,
 	"stamp": stamp,
 	"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
@@ -67,14 +68,17 @@ func byteSize(n int) string {
 }
 
 // cut is the first n bytes of a text or some less, with invalid bytes replaced, on one line.
-func cut(n int, s string) string {
+func cut(n int, s string) string { return strings.Join(strings.Fields(clip(n, s)), " ") }
+
+// clip is cut that keeps lines.
+func clip(n int, s string) string {
 	if len(s) > n {
 		for n > 0 && !utf8.RuneStart(s[n]) {
 			n--
 		}
 		s = s[:n] + "…"
 	}
-	return strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "\uFFFD")
+	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 func stamp(t time.Time) string {
