@@ -40,7 +40,7 @@ var singles = map[string]struct {
 // bulkStates are the states that each bulk action may be for.
 var bulkStates = map[string][]shunt.State{
 	"retry-all": {shunt.StateDead}, "delete-all": {shunt.StateDead}, "promote-all": {shunt.StateDelay},
-	"purge": {shunt.StatePrepare, shunt.StateSuspect, shunt.StateDelay, shunt.StateDone},
+	"cancel-all": {shunt.StatePrepare, shunt.StateSuspect, shunt.StateDelay}, "purge": {shunt.StateDone},
 }
 
 // recurrences are what is done to a recurring message.
@@ -189,10 +189,13 @@ func (q *request) actOnMessages(verb string) error {
 // actOnAll confirms and begins a bulk action.
 func (q *request) actOnAll(verb, channel string) error {
 	c, state := q.criteria(), bulkStates[verb][0]
-	if s := shunt.State(q.form.Get("s")); verb == "purge" {
-		if state, c = s, (criteria{}); !slices.Contains(bulkStates[verb], s) {
-			return refuse(http.StatusBadRequest, "dashboard: what is %.20q cannot be purged", s)
+	if s := shunt.State(q.form.Get("s")); s != "" || len(bulkStates[verb]) > 1 {
+		if state = s; !slices.Contains(bulkStates[verb], s) {
+			return refuse(http.StatusBadRequest, "dashboard: %s is not for the state %.20q", verb, s)
 		}
+	}
+	if verb == "purge" && c.Any() {
+		return refuse(http.StatusBadRequest, "dashboard: purge is for all messages of a state")
 	}
 	if q.form.Get("yes") == "" {
 		n, exact, err := q.count(q.r.Context(), channel, state, c)
@@ -219,7 +222,7 @@ func (q *request) actOnAll(verb, channel string) error {
 		return err
 	}
 	if err := q.bulks.begin(j, q.filter(c)); err != nil {
-		return err
+		return q.audited(verb, channel, "", 0, err)
 	}
 	q.back(verb, j.Count)
 	return nil
@@ -243,7 +246,7 @@ func (q *request) resume(channel string) error {
 	}
 	j.By = q.User.Name
 	if err := q.bulks.begin(*j, q.filter(j.Criteria)); err != nil {
-		return err
+		return q.audited("resume-job", channel, "", 0, err)
 	}
 	q.back("resume-job", left)
 	return nil

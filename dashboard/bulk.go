@@ -183,6 +183,8 @@ func (b *bulks) step(ctx context.Context, j *job, f shunt.Filter) (shunt.BulkRes
 		return b.d.q.DeleteAllDead(ctx, j.Channel, f)
 	case "promote-all":
 		return b.d.q.PromoteAll(ctx, j.Channel, f)
+	case "cancel-all":
+		return b.d.q.CancelAll(ctx, j.Channel, j.State, f)
 	default: // purge
 		n, err := b.d.q.Purge(ctx, j.Channel, j.State)
 		return shunt.BulkResult{Looked: n, Changed: n}, err

@@ -118,7 +118,7 @@ func (v view) ChannelTiles() []string {
 
 // BulkVerbs are what may be done to all messages of a state.
 func (v view) BulkVerbs(s shunt.State) (verbs []string) {
-	for _, verb := range []string{"retry-all", "promote-all", "delete-all", "purge"} {
+	for _, verb := range []string{"retry-all", "promote-all", "delete-all", "cancel-all", "purge"} {
 		if slices.Contains(bulkStates[verb], s) {
 			verbs = append(verbs, verb)
 		}

@@ -14,9 +14,15 @@ type deadPage struct {
 	Groups   []failureGroup
 	Count    int // that fit, of those that were looked at
 	Looked   int
-	Rest     int // in no group
+	Rest     int // in no group that is shown
 	More     bool
 	Job      *job
+}
+
+type failureGroup struct {
+	shunt.FailureGroup
+	Text string // as it may be shown
+	Like string // finds its messages; empty: nothing does
 }
 
 // dead shows the dead letters of a channel by their failures.
@@ -40,13 +46,24 @@ func (q *request) dead() error {
 		return q.show("dead", q.T("dead"), p)
 	}
 	p.Job = q.bulks.of(p.Channel)
-	var err error
-	if p.Groups, p.Looked, p.Rest, p.More, err = q.failures(ctx, p.Channel, p.Criteria); err != nil {
+	all, err := q.q.Failures(ctx, p.Channel, shunt.StateDead, q.filter(p.Criteria))
+	if err != nil {
 		return err
 	}
-	p.Count = p.Rest
-	for _, g := range p.Groups {
-		p.Count += g.Count
+	p.Looked, p.More = all.Looked, all.More
+	for i, g := range all.Groups {
+		if p.Count += g.Count; i >= maxGroups {
+			p.Rest += g.Count
+			continue
+		}
+		shown := failureGroup{g, g.Failure, g.Failure}
+		if q.Masks() {
+			e := q.masked(shunt.Entry{Channel: p.Channel, State: shunt.StateDead, Failure: g.Failure})
+			if shown.Text = e.Failure; shown.Text != g.Failure {
+				shown.Like = ""
+			}
+		}
+		p.Groups = append(p.Groups, shown)
 	}
 	return q.show("dead", p.Channel+" · "+q.T("dead"), p)
 }

@@ -2,20 +2,11 @@ package dashboard
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
-	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"html/template"
-	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
-	"path"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,14 +18,16 @@ import (
 
 // Options says who may see what. Its zero value is for one's own machine.
 type Options struct {
-	// Authenticate says who asks: BasicAuth, Bearer, or a func of the program's own, such as one that reads its session.
-	// Its errors are answered with 401; a Challenge with its header, and ErrForbidden with 403. It may be called by many
-	// goroutines at once. Nil: only requests from this host to a loopback Host are answered, each as an operator's.
+	// Authenticate says who asks: BasicAuth, Bearer, or a func of the program's own, such as one that reads its
+	// session. Its errors are answered with 401; a Challenge with its header, and ErrForbidden with 403. It may be
+	// called by many goroutines at once. Nil: only requests from this host to a loopback Host are answered, each as an
+	// operator's.
 	Authenticate func(*http.Request) (User, error)
-	// Mask gives what may be shown of a message: a copy without its payload, say, or with a part of it. It gets whole
-	// payloads, and lists show none where it is set. It must not write to the maps and slices of the Entry.
+	// Mask gives what may be shown of a message: a copy without its payload, say, or with a part of it. It gets a
+	// payload whole or, for lists, not at all. It must not write to the maps and slices of the Entry, and may be called
+	// by many goroutines at once.
 	Mask func(shunt.Entry) shunt.Entry
-	// Pool, of the Queue's Redis, is asked by INFO and SLOWLOG for the page about Redis. Nil: the page has Health alone.
+	// Pool, of the Queue's Redis, is asked by INFO and SLOWLOG for the page about Redis. Nil: it has Health alone.
 	Pool *redis.Pool
 	// Title is shown on top, such as the name of the environment: default "shunt".
 	Title string
@@ -78,58 +71,6 @@ func (d *Dashboard) Close() error {
 	d.hub.close()
 	d.bulks.close()
 	return nil
-}
-
-//go:embed templates assets
-var files embed.FS
-
-// asset is a file that pages load.
-type asset struct {
-	body []byte
-	kind string
-}
-
-var (
-	assets  = readAssets()
-	version = assetVersion()
-	pages   = readPages()
-)
-
-var kinds = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
-	".svg": "image/svg+xml"}
-
-func readAssets() map[string]asset {
-	as := make(map[string]asset)
-	list, _ := files.ReadDir("assets")
-	for _, f := range list {
-		body, _ := files.ReadFile("assets/" + f.Name())
-		if kind := kinds[path.Ext(f.Name())]; kind != "" {
-			as[f.Name()] = asset{body, kind}
-		}
-	}
-	return as
-}
-
-// assetVersion changes when an asset does, so that browsers may keep them for ever.
-func assetVersion() string {
-	h := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(assets)) {
-		_, _ = h.Write(assets[name].body)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:6])
-}
-
-// readPages parses each page with the layout around it.
-func readPages() map[string]*template.Template {
-	layout := template.Must(template.New("").Funcs(funcs).ParseFS(files, "templates/layout.html"))
-	all := make(map[string]*template.Template)
-	list, _ := files.ReadDir("templates")
-	for _, f := range list {
-		if name := strings.TrimSuffix(f.Name(), ".html"); name != "layout" {
-			all[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "templates/"+f.Name()))
-		}
-	}
-	return all
 }
 
 // request is one request of a known user.
@@ -233,6 +174,9 @@ func (q *request) serve(name string) error {
 	}
 	q.form = q.r.Form
 	page := gets[name]
+	if !strings.Contains(q.r.URL.Path, "/") { // no link of a page would lead anywhere
+		page = nil
+	}
 	switch q.r.Method {
 	case http.MethodGet, http.MethodHead:
 	case http.MethodPost:
@@ -251,93 +195,4 @@ func (q *request) serve(name string) error {
 	}
 	q.Token = token(q.w, q.r)
 	return page(q)
-}
-
-// view is what a template gets.
-type view struct {
-	*request
-	Page    string
-	Title   string
-	Version string
-	Data    any
-}
-
-// Site is Options.Title.
-func (v view) Site() string { return v.o.Title }
-
-// Operator says whether the user may act.
-func (q *request) Operator() bool { return q.User.Role == Operator }
-
-// Did is what an action before this page has done.
-func (q *request) Did() string {
-	key := "did." + q.form.Get("did")
-	if _, is := texts[key]; !is || q.r.Method == http.MethodPost {
-		return ""
-	}
-	return q.T(key, q.Num(atoi(q.form.Get("n"))))
-}
-
-func (q *request) show(page, title string, data any) error {
-	return q.write(http.StatusOK, page, title, data)
-}
-
-func (q *request) write(status int, page, title string, data any) error {
-	var b bytes.Buffer
-	if err := pages[page].ExecuteTemplate(&b, "layout", view{q, page, title, version, data}); err != nil {
-		return fmt.Errorf("dashboard: show %s: %w", page, err)
-	}
-	q.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	q.w.WriteHeader(status)
-	_, _ = io.Copy(q.w, &b) // an error is the browser's, which has gone
-	return nil
-}
-
-// fail shows an error as a page.
-func (q *request) fail(err error) {
-	status := http.StatusBadGateway
-	var own *httpError
-	switch {
-	case errors.As(err, &own):
-		status = own.status
-	case errors.Is(err, shunt.ErrNotFound):
-		status = http.StatusNotFound
-	case errors.Is(err, context.Canceled) && q.r.Context().Err() != nil:
-		return // the browser has gone
-	case errors.Is(err, shunt.ErrRunning), errors.Is(err, shunt.ErrWaiting), errors.Is(err, shunt.ErrDuplicate):
-		status = http.StatusConflict
-	default:
-		q.o.Log.Error("dashboard: a page failed", "path", q.r.URL.Path, "error", err)
-	}
-	if err := q.write(status, "error", q.T("error"), err.Error()); err != nil {
-		http.Error(q.w, "dashboard: the page cannot be shown", http.StatusInternalServerError)
-	}
-}
-
-// channelOf is the channel that a request names.
-func (q *request) channelOf() (string, error) {
-	c := q.form.Get("c")
-	if c == "" {
-		return "", refuse(http.StatusBadRequest, "dashboard: the channel is missing: ?c=NAME")
-	}
-	return c, nil
-}
-
-// navItem is a link of the head of each page.
-type navItem struct{ Path, Page, Key string }
-
-// Nav are the pages that are about everything.
-func (v view) Nav() []navItem {
-	return []navItem{{"", "overview", "overview"}, {"dead", "dead", "dead"}, {"recurring", "recurring", "recurring"},
-		{"receivers", "receivers", "receivers"}, {"redis", "redis", "redis"}, {"audit", "audit", "audit"},
-		{"settings", "settings", "settings"}}
-}
-
-// Live is the stream of a live page, and empty of others.
-func (v view) Live() string {
-	if v.Page != "overview" && v.Page != "channel" && (v.Page != "dead" || v.form.Get("c") == "") {
-		return ""
-	}
-	query := v.r.URL.Query()
-	query.Set("lang", languages[v.Lang])
-	return "live?" + query.Encode()
 }

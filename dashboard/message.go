@@ -158,8 +158,8 @@ func readable(b []byte, kind string) body {
 	isForm := kind == "application/x-www-form-urlencoded"
 	var pretty bytes.Buffer
 	switch {
-	// Indenting may make much of little; what is as large is shown as it is.
-	case !isForm && len(b) <= bodyShown && json.Indent(&pretty, b, "", "  ") == nil && pretty.Len() <= 4*bodyShown:
+	// Indenting makes much of what is deep; that is shown as it is.
+	case !isForm && len(b) <= bodyShown && indented(b) <= 4*bodyShown && json.Indent(&pretty, b, "", "  ") == nil:
 		r.Kind, r.Text = "json", pretty.String()
 	case isForm && len(b) <= bodyShown:
 		v, err := url.ParseQuery(string(b))
@@ -182,6 +182,29 @@ func readable(b []byte, kind string) body {
 	}
 	r.Text = strings.ToValidUTF8(r.Text, "\uFFFD")
 	return r
+}
+
+// indented is about how many bytes indented JSON has.
+func indented(b []byte) int {
+	n, depth, quoted := len(b), 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			n += 2*depth + 1
+		case c == '}' || c == ']':
+			depth--
+			n += 2*depth + 1
+		case c == ',':
+			n += 2*depth + 1
+		}
+	}
+	return n
 }
 
 // textual says whether bytes are text, the last of which may be cut off.

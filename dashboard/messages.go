@@ -60,24 +60,21 @@ func (q *request) messages() error {
 	}
 	o := shunt.BrowseOptions{Channel: channel, State: p.State, Limit: messagesShown, Latest: p.Latest,
 		From: q.form.Get("from")}
-	if p.Criteria.Any() {
-		o.Limit = 200
-	}
+	o.Filter = q.filter(p.Criteria)
 	// What masks a payload wants all of it, which is too much for a list.
 	if p.Preview = !q.Masks(); p.Preview {
 		o.Payload = previewed
 	}
-	var next string
-	p.Looked, next, err = q.each(ctx, o, p.Criteria, searchLooks, func(es []shunt.Entry) bool {
-		p.Entries = append(p.Entries, es...)
-		return len(p.Entries) < messagesShown
-	})
+	page, err := q.q.Browse(ctx, o)
 	if err != nil {
 		return err
 	}
-	p.Next, p.Turn = p.query(next, p.Latest), p.query("", !p.Latest)
-	if next == "" {
-		p.Next = ""
+	for _, e := range page.Entries {
+		p.Entries = append(p.Entries, q.masked(e))
+	}
+	p.Looked, p.Turn = page.Looked, p.query("", !p.Latest)
+	if page.Next != "" {
+		p.Next = p.query(page.Next, p.Latest)
 	}
 	p.Verbs = verbsFor(p.State)
 	return q.show("messages", channel+" · "+q.T("state."+string(p.State)), p)

@@ -90,6 +90,11 @@
   };
   const short = v => v == null ? "" : v >= 1e6 ? +(v / 1e6).toFixed(1) + "M" : v >= 1e4 ? +(v / 1e3).toFixed(1) + "k" : +v.toPrecision(3) + "";
   const time = v => v == null ? "" : v >= 6e4 ? +(v / 6e4).toFixed(1) + "m" : v >= 1e3 ? +(v / 1e3).toFixed(1) + "s" : +v.toPrecision(3) + "ms";
+  const days = rows.length > 1 && column(0)[1] - column(0)[0] >= 86400;
+  const clock = v => {
+    const t = new Date(v * 1000), two = n => String(n).padStart(2, "0"), day = two(t.getMonth() + 1) + "-" + two(t.getDate());
+    return days || t.getHours() + t.getMinutes() === 0 ? day : two(t.getHours()) + ":" + two(t.getMinutes());
+  };
   let charts = [];
   for (const figure of figures) figure.hidden = false;
   const draw = () => {
@@ -99,10 +104,10 @@
       const unit = figure.dataset.unit, text = unit === "ms" ? time : v => short(v) + unit;
       const columns = figure.dataset.chart.split(",").map(Number);
       return new uPlot({
-        width: figure.clientWidth - 2, height: 170, padding: [8, 8, 0, 0],
+        width: figure.clientWidth - 20, height: 170, padding: [8, 8, 0, 0],
         cursor: { drag: { x: false, y: false }, sync: { key: "shunt" }, points: { size: 5 } },
         scales: { y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-        axes: [{ ...axis, size: 26 }, { ...axis, size: 54, values: (u, vs) => vs.map(text) }],
+        axes: [{ ...axis, size: 26, space: 60, values: (u, vs) => vs.map(clock) }, { ...axis, size: 54, values: (u, vs) => vs.map(text) }],
         series: [{ value: (u, v) => v == null ? "–" : new Date(v * 1000).toLocaleString() },
           ...columns.map((n, i) => ({ label: heads[n], stroke: colour("line" + (i + 1)), width: 1.5, points: { show: false },
             value: (u, v) => v == null ? "–" : text(v) }))],
