@@ -21,7 +21,18 @@ func TestViewerChangesNothing(t *testing.T) {
 	dead := d.entry("mail.dead", shunt.StateDead).Ref().String()
 	ready := d.entry("mail", shunt.StatePrepare).Ref().String()
 	later := d.entry("mail", shunt.StateDelay).Ref().String()
-	before := fmt.Sprint(d.redis.Do("DBSIZE"), d.audits())
+	all := func() string {
+		var parts []any
+		for _, c := range []string{"mail", "mail.dead"} {
+			for _, s := range shunt.States {
+				es, err := d.q.List(context.Background(), c, s, 0, 0)
+				parts = append(parts, es, err)
+			}
+		}
+		es, err := (&recur.Timetable{Queue: d.q}).List(context.Background(), "mail")
+		return fmt.Sprint(append(parts, es, err, d.audits())...)
+	}
+	before := all()
 	b := d.as("vera")
 	var forms [][]string
 	for verb := range singles {
@@ -44,12 +55,8 @@ func TestViewerChangesNothing(t *testing.T) {
 			t.Errorf("%v: %s", form, body)
 		}
 	}
-	if after := fmt.Sprint(d.redis.Do("DBSIZE"), d.audits()); after != before {
+	if after := all(); after != before {
 		t.Errorf("%s, before %s", after, before)
-	}
-	if d.count("mail", shunt.StatePrepare) != 1 || d.count("mail", shunt.StateDelay) != 1 ||
-		d.count("mail.dead", shunt.StateDead) != 3 {
-		t.Error("a viewer has changed something")
 	}
 }
 

@@ -116,6 +116,6 @@
   };
   draw();
   let wait = 0;
-  addEventListener("resize", () => { clearTimeout(wait); wait = setTimeout(draw, 150); });
+  new ResizeObserver(() => { clearTimeout(wait); wait = setTimeout(draw, 100); }).observe(document.getElementById("main"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 })();
