@@ -213,6 +213,13 @@ func TestBulk(t *testing.T) {
 	if d.ended("later"); d.count("later", shunt.StatePrepare) != 3 {
 		t.Error("not promoted")
 	}
+	// More than one step, of which the last is not whole; what stays in between is passed by.
+	d.kill("many", 1, "stays")
+	d.kill("many", 1500, "goes %d")
+	b.confirmed("Delete 1,500 dead letters of many?", "verb", "delete-all", "c", "many", "failure", "goes")
+	if j := d.ended("many"); j.Changed != 1500 || d.count("many", shunt.StateDead) != 1 {
+		t.Errorf("%+v, and %d are left", j, d.count("many", shunt.StateDead))
+	}
 	b.confirmed("Cancel 3 messages of later", "verb", "cancel-all", "c", "later", "s", "prepare")
 	if d.ended("later"); d.count("later", shunt.StatePrepare) != 0 {
 		t.Error("not cancelled")
