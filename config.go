@@ -83,7 +83,7 @@ func (q *Queue) Validate() error {
 	check(q.Pool == nil || q.Pool.Dial != nil || q.Pool.DialContext != nil,
 		"Pool has neither Dial nor DialContext: make one with shunt.NewPool(\"redis://localhost:6379\")")
 	check((q.Codec.Marshal == nil) == (q.Codec.Unmarshal == nil), "Codec has one func: want both, or neither for JSON")
-	check((q.Payloads.Encode == nil || q.Payloads.Decode != nil) && (q.Payloads.Over == nil || q.Payloads.Decode != nil),
+	check(q.Payloads.Decode != nil || q.Payloads.Encode == nil && q.Payloads.Over == nil,
 		"Payloads has Encode or Over without Decode: what is encoded could not be read")
 	check(q.Lease == 0 || q.Lease >= time.Second && q.Lease <= 10*time.Minute,
 		"Lease is %v: want 1s to 10m, or 0 for 10s", q.Lease)

@@ -82,8 +82,8 @@ type Queue struct {
 	// Codec writes and reads the payloads of messages made by Define. The default is JSON, as ToJSON and FromJSON have
 	// it.
 	Codec Codec
-	// Payloads compresses, encrypts or stores elsewhere the payloads of all messages, and undoes that. The default leaves
-	// them as they are.
+	// Payloads compresses, encrypts or stores elsewhere the payloads of all messages, and undoes that. The default
+	// leaves them as they are.
 	Payloads Payloads
 	// CarryHeaders names the headers that travel from a message to those that its handler enqueues by Then.
 	CarryHeaders []string

@@ -302,7 +302,8 @@ func TestAddEncoded(t *testing.T) {
 		}
 		add := func(text string) string {
 			t.Helper()
-			if err := b.Add(t.Context(), "a", Cron("0 0 1 1 *", "UTC"), b.kind.Message(text), Missed(Skip)); err != nil {
+			m := b.kind.Message(text)
+			if err := b.Add(t.Context(), "a", Cron("0 0 1 1 *", "UTC"), m, Missed(Skip)); err != nil {
 				t.Fatal(err)
 			}
 			return head()
