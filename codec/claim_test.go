@@ -143,6 +143,9 @@ func TestClaimedNames(t *testing.T) {
 	if _, err := c.Decode(ctx, param, p, 100); !errors.Is(err, context.Canceled) {
 		t.Errorf("got with a done context: %v", err)
 	}
+	if _, err := (until{ctx, strings.NewReader("x")}).Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("read with a done context: %v", err)
+	}
 	if _, _, err := c.Encode(ctx, p); !errors.Is(err, context.Canceled) {
 		t.Errorf("put with a done context: %v", err)
 	}

@@ -97,7 +97,8 @@ func (l *Layer) decoder(limit int) (*zstd.Decoder, error) {
 	if by := l.decoders[limit]; by != nil {
 		return by, nil
 	}
-	by, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(max(limit, 1))), zstd.WithDecoderConcurrency(0))
+	most := max(limit, zstd.MinWindowSize) // no frame has a smaller window, and Decode looks at the length itself
+	by, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(most)), zstd.WithDecoderConcurrency(0))
 	if err != nil {
 		return nil, err
 	}
