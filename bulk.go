@@ -168,6 +168,7 @@ func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Fi
 			b.Changed++
 			if gone[of[i]] = set || fit[i].ID == ""; gone[of[i]] { // else who meets it counts it
 				q.counter.count(channel, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
+				q.overs.removed(Entry{Channel: channel, raw: fit[i].Raw})
 			}
 		}
 		if err != nil {

@@ -291,9 +291,9 @@ func TestPayloadsOver(t *testing.T) {
 			refs[text] = new(Ref)
 			return q.Enqueue(ctx, k.Message(text), append(opts, RefTo(refs[text]))...)
 		}
-		gone := []string{"acked", "named", "plain", "pulled", "cancelled", "dies"}
+		gone := []string{"acked", "named", "plain", "pulled", "cancelled", "bulk", "dies"}
 		for _, text := range append(gone, "dead", "fails") {
-			if text == "pulled" || text == "cancelled" {
+			if text == "pulled" || text == "cancelled" || text == "bulk" {
 				continue
 			}
 			var opts []Option
@@ -314,7 +314,8 @@ func TestPayloadsOver(t *testing.T) {
 		if err := shutdown(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(enqueue("pulled"), enqueue("cancelled", In(time.Hour))); err != nil {
+		if err := errors.Join(enqueue("pulled"), enqueue("cancelled", In(time.Hour)),
+			enqueue("bulk", In(time.Hour), ID("bulk"))); err != nil {
 			t.Fatal(err)
 		}
 		ms, err := q.Pull(ctx, PullOptions{Channels: []string{q.name}})
@@ -323,6 +324,9 @@ func TestPayloadsOver(t *testing.T) {
 		}
 		if err := q.Ack(ctx, ms[0].Receipt); err != nil {
 			t.Fatal(err)
+		}
+		if r, err := q.CancelAll(ctx, q.name, StateDelay, Filter{IDPrefix: "bulk"}); err != nil || r.Changed != 1 {
+			t.Fatal(r, err)
 		}
 		if _, err := q.Cancel(ctx, *refs["cancelled"]); err != nil {
 			t.Fatal(err)
@@ -349,7 +353,7 @@ func TestPayloadsOver(t *testing.T) {
 				t.Errorf("%s: Over was told: %v", text, !want)
 			}
 		}
-		if n := 7; len(seal.over) != n { // with the two that were not enqueued
+		if n := 8; len(seal.over) != n { // with the two that were not enqueued
 			t.Errorf("Over was told of %d messages, want %d", len(seal.over), n)
 		}
 	})
