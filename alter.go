@@ -175,6 +175,9 @@ func (q *Queue) cancelBySerial(ctx context.Context, k *store.Keys, r Ref) (befor
 func (q *Queue) remove(ctx context.Context, k *store.Keys, e Entry) (change, error) {
 	key, set := holds(k, e.State)
 	was, twice, err := store.Remove(ctx, asker{q: q, once: e.Serial == ""}, k, key, set, e.raw)
+	if was && err == nil {
+		q.overs.removed(e)
+	}
 	return changed(was, twice), err
 }
 

@@ -203,6 +203,7 @@ func (q *Queue) cancelSome(
 		for i, is := range more {
 			if is && (set || some[i].ID == "") { // else who meets it counts it
 				q.counter.count(k.Name, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
+				q.overs.removed(some[i])
 			}
 		}
 		if err != nil {

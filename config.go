@@ -26,7 +26,8 @@ type config struct {
 	Wrap         func(next Handler) Handler               // nil: none
 	WrapEnqueue  func(next EnqueueHandler) EnqueueHandler // nil: none
 	CarryHeaders []string
-	Codec        Codec // without funcs: JSON
+	Codec        Codec    // without funcs: JSON
+	Payloads     Payloads // without funcs: as they are
 }
 
 // config resolves the exported fields.
@@ -52,6 +53,7 @@ func (q *Queue) config() *config {
 		WrapEnqueue:    q.WrapEnqueue,
 		CarryHeaders:   slices.Clone(q.CarryHeaders),
 		Codec:          q.Codec,
+		Payloads:       q.Payloads,
 	}
 }
 
@@ -64,7 +66,7 @@ func (q *Queue) unused() *Queue {
 		MaxDead: q.MaxDead, DeadFor: q.DeadFor, MaxDone: q.MaxDone, MaxDoneBytes: q.MaxDoneBytes,
 		EnqueueTimeout: q.EnqueueTimeout, ReplyTimeout: q.ReplyTimeout, Wrap: q.Wrap,
 		WrapEnqueue: q.WrapEnqueue, CarryHeaders: q.CarryHeaders, Events: q.Events,
-		Quiet: q.Quiet, NoCounts: q.NoCounts, Codec: q.Codec,
+		Quiet: q.Quiet, NoCounts: q.NoCounts, Codec: q.Codec, Payloads: q.Payloads,
 	}
 }
 
@@ -81,6 +83,8 @@ func (q *Queue) Validate() error {
 	check(q.Pool == nil || q.Pool.Dial != nil || q.Pool.DialContext != nil,
 		"Pool has neither Dial nor DialContext: make one with shunt.NewPool(\"redis://localhost:6379\")")
 	check((q.Codec.Marshal == nil) == (q.Codec.Unmarshal == nil), "Codec has one func: want both, or neither for JSON")
+	check(q.Payloads.Decode != nil || q.Payloads.Encode == nil && q.Payloads.Over == nil,
+		"Payloads has Encode or Over without Decode: what is encoded could not be read")
 	check(q.Lease == 0 || q.Lease >= time.Second && q.Lease <= 10*time.Minute,
 		"Lease is %v: want 1s to 10m, or 0 for 10s", q.Lease)
 	const year = 365 * 24 * time.Hour // with what is added to it, it is far from what a Duration holds
@@ -97,6 +101,7 @@ func (q *Queue) Validate() error {
 	for _, name := range q.CarryHeaders {
 		check(new(element.Element).SetHeader(name, "") == nil,
 			"CarryHeaders has %.40q: want names of 1 to 255 bytes", name)
+		check(name != EncodingHeader, "CarryHeaders has %q, which says how one payload is encoded: leave it out", name)
 	}
 	return errors.Join(errs...)
 }

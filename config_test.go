@@ -27,6 +27,8 @@ func configured(t *testing.T) *Queue {
 			f.Set(reflect.ValueOf([]string{"a"}))
 		case f.Type() == reflect.TypeFor[Codec]():
 			q.Codec = Codec{ToJSON, func([]byte, any) error { return nil }}
+		case f.Type() == reflect.TypeFor[Payloads]():
+			q.Payloads = new(turner).payloads()
 		case f.Kind() == reflect.Bool:
 			f.SetBool(true)
 		case f.Kind() == reflect.Func:
@@ -43,8 +45,13 @@ func same(a, b reflect.Value) bool {
 	if a.Kind() == reflect.Func {
 		return a.Pointer() == b.Pointer()
 	}
-	if a.Type() == reflect.TypeFor[Codec]() {
-		return same(a.Field(0), b.Field(0)) && same(a.Field(1), b.Field(1))
+	if a.Type() == reflect.TypeFor[Codec]() || a.Type() == reflect.TypeFor[Payloads]() {
+		for i := range a.NumField() {
+			if !same(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
 	}
 	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
@@ -85,7 +92,7 @@ func TestDefaults(t *testing.T) {
 	conf := reflect.ValueOf(new(Queue).config()).Elem()
 	for _, f := range reflect.VisibleFields(conf.Type()) {
 		if v := conf.FieldByIndex(f.Index); v.IsZero() && v.Kind() != reflect.Func && v.Kind() != reflect.Slice &&
-			f.Name != "Codec" { // which are funcs
+			f.Name != "Codec" && f.Name != "Payloads" { // which are funcs
 			t.Errorf("%s has no default", f.Name)
 		}
 	}

@@ -77,7 +77,11 @@ func (q *Queue) deleteDead(ctx context.Context, k *store.Keys, es []Entry) (int,
 	for i, e := range es {
 		raws[i] = e.raw
 	}
-	return store.DeleteDead(ctx, asker{q: q}, k, raws)
+	n, err := store.DeleteDead(ctx, asker{q: q}, k, raws)
+	if n == len(es) { // else nobody knows which were there
+		q.overs.removed(es...)
+	}
+	return n, err
 }
 
 // each calls do for every hundred dead entries, and adds up. One that came as JSON has no element, and is looked for.

@@ -39,15 +39,19 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 }
 
 func (q *Queue) enqueue(ctx context.Context, m IMessage, opts []Option) error {
-	d, err := q.newDraft(m, opts, time.Now())
+	d, err := q.newDraft(ctx, m, opts, time.Now())
 	if err != nil {
 		return err
 	}
 	due, refused, err := q.sender.Send(ctx, &d.Message)
 	if err == nil && refused.Record != nil {
+		q.overs.add(d.Keys.Name, &d.Element)
 		return duplicate(&d.Message, refused)
 	}
 	if err != nil {
+		if link.Classify(err) != link.Unknown {
+			q.overs.add(d.Keys.Name, &d.Element)
+		}
 		return q.explain(err, d.attempt(), d.Keys.Name)
 	}
 	e := event.Event{Kind: event.Enqueued, Channel: d.Keys.Name, Serial: d.Element.Serial, ID: d.Element.ID(), N: 1,
@@ -115,7 +119,7 @@ func (q *Queue) enqueueAll(ctx context.Context, ms []IMessage, opts []Option) er
 	all := q.sender.Batch()
 	now := time.Now()
 	for i, m := range ms {
-		d, err := q.newDraft(m, opts, now)
+		d, err := q.newDraft(ctx, m, opts, now)
 		if err != nil {
 			failed.add(err, i)
 			continue
@@ -154,7 +158,37 @@ type draft struct {
 type rivals struct{ in, at, expire, expireToDead bool }
 
 // newDraft makes the element, and checks all that can be checked before Redis is asked.
-func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err error) {
+func (q *Queue) newDraft(ctx context.Context, m IMessage, opts []Option, now time.Time) (d draft, err error) {
+	if d, err = q.plainDraft(m, opts, now); err == nil {
+		err = q.finish(ctx, &d)
+	}
+	return d, err
+}
+
+// finish encodes the payload, and checks its size.
+func (q *Queue) finish(ctx context.Context, d *draft) error {
+	channel := d.Keys.Name
+	if err := q.encode(ctx, channel, &d.Element); err != nil {
+		return err
+	}
+	if n := d.Element.Size(); n > q.conf.MaxSize {
+		q.overs.add(channel, &d.Element)
+		return fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: enqueue a reference to what is large",
+			ErrTooLarge, channel, n, q.conf.MaxSize)
+	}
+	d.refer()
+	return nil
+}
+
+// refer sets what names the message.
+func (d *draft) refer() {
+	for _, r := range d.refs {
+		*r = Ref{Channel: d.Keys.Name, ID: d.Element.ID(), Serial: d.Element.Serial.String()}
+	}
+}
+
+// plainDraft is a draft with the payload that Marshal makes.
+func (q *Queue) plainDraft(m IMessage, opts []Option, now time.Time) (d draft, err error) {
 	m, own := unwrap(m)
 	if isNil(m) {
 		return d, errors.New("shunt: the message is nil")
@@ -208,13 +242,6 @@ func (q *Queue) newDraft(m IMessage, opts []Option, now time.Time) (d draft, err
 		func(e error) { err = e })
 	if err != nil {
 		return d, fmt.Errorf("shunt: marshal a message for %q: %w", channel, err)
-	}
-	if n := d.Element.Size(); n > q.conf.MaxSize {
-		return d, fmt.Errorf("%w: a message for %q has %d bytes, %d are allowed: enqueue a reference to what is large",
-			ErrTooLarge, channel, n, q.conf.MaxSize)
-	}
-	for _, r := range d.refs {
-		*r = Ref{Channel: channel, ID: d.Element.ID(), Serial: d.Element.Serial.String()}
 	}
 	return d, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/inside"
 	"github.com/shuntmq/shunt/internal/link"
@@ -30,8 +31,22 @@ func init() {
 }
 
 func (e engine) Draft(m IMessage, options []Option) (sender.Message, error) {
-	d, err := e.q.newDraft(m, options, time.Now())
+	d, err := e.q.plainDraft(m, options, time.Now())
+	if err == nil {
+		d.refer()
+	}
 	return d.Message, err
+}
+
+func (e engine) Encode(ctx context.Context, m *sender.Message) error {
+	whole := draft{Message: *m}
+	err := e.q.finish(ctx, &whole)
+	*m = whole.Message
+	return err
+}
+
+func (e engine) Payload(ctx context.Context, channel string, el *element.Element) ([]byte, error) {
+	return e.q.decode(ctx, payloadOf(channel, el))
 }
 
 func (e engine) Hints(channel string) *link.Subscription { return e.q.router.For(channel).Hints }

@@ -23,7 +23,7 @@ import (
 // counts.
 type Leased struct {
 	Info
-	Payload []byte
+	Payload []byte // as Marshal made it
 	Receipt Receipt
 	// EndsAt is when the lease ends that Pull began, by the clock here; zero of what Queue.Leased has found.
 	EndsAt time.Time
@@ -109,18 +109,23 @@ func (r Receipt) Channel() string {
 }
 
 // Leased finds the message of a receipt, as Pull gave it, for a process that has but the receipt. ErrLeaseLost: it was
-// settled, or its lease has ended.
-func (q *Queue) Leased(ctx context.Context, r Receipt) (*Leased, error) {
+// settled, or its lease has ended. Where Queue.Payloads cannot decode the payload, Leased returns its error beside the
+// message without a payload, which can be settled.
+func (q *Queue) Leased(ctx context.Context, r Receipt) (_ *Leased, err error) {
 	found, errs := q.findLeased(ctx, []Receipt{r})
 	if errs[0] != nil {
 		return nil, r.failed("find", errs[0])
 	}
-	return q.leased(found[0].held, found[0].lease, time.Time{}), nil
+	m := q.leased(found[0].held, found[0].lease, time.Time{})
+	if m.Payload, err = q.decode(ctx, payloadOf(m.Channel, m.held.Element)); err != nil {
+		return m, r.failed("decode", err)
+	}
+	return m, nil
 }
 
 // LeasedBy finds a leased message by its Ref, whoever has pulled it: for operators, and for protocols in which a client
 // settles a message by its ID alone. By an ID it is two looks; by a serial all leases of the channel are looked
-// through. ErrNotFound: it is not leased.
+// through. ErrNotFound: it is not leased. A payload that cannot be decoded is as for Leased.
 func (q *Queue) LeasedBy(ctx context.Context, r Ref) (*Leased, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -128,6 +133,9 @@ func (q *Queue) LeasedBy(ctx context.Context, r Ref) (*Leased, error) {
 	m, err := q.leasedBy(ctx, store.KeysOf(r.Channel), r)
 	if err != nil {
 		return nil, r.failed("find the lease of", err)
+	}
+	if m.Payload, err = q.decode(ctx, payloadOf(m.Channel, m.held.Element)); err != nil {
+		return m, r.failed("decode", err)
 	}
 	return m, nil
 }
@@ -197,8 +205,8 @@ func (m *Leased) Extend(ctx context.Context, d time.Duration) error {
 // Then enqueues messages in the step that acks this one, as the func Then does for a handler. Call it before Ack, on
 // one goroutine.
 func (m *Leased) Then(ctx context.Context, ms ...IMessage) error {
-	next := func(_ context.Context, ms []IMessage) error {
-		fs, err := m.q.followups(m.Headers, ms)
+	next := func(ctx context.Context, ms []IMessage) error {
+		fs, err := m.q.followups(ctx, m.Headers, ms)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/shuntmq/shunt/internal/bell"
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
@@ -87,7 +89,8 @@ func (q *Queue) newPull(o PullOptions) (p *pull, err error) {
 
 // Pull takes messages under a lease, for callers that cannot hold a receiver: a request of another process, a program
 // in another language, a job that runs once. It returns none, and no error, where there was none within Wait. What is
-// cancelled, expired or past its Deadline is settled on the way, as a receiver does it, and not returned.
+// cancelled, expired or past its Deadline is settled on the way, as a receiver does it, and not returned. So is what
+// Queue.Payloads cannot decode.
 //
 // Every message is the caller's until the lease ends by the server's clock. It is settled by Ack, Fail or Release, by
 // whoever has its Receipt, in whichever process. A message that is not settled in time is pulled again, from the other
@@ -198,13 +201,21 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 		p.giveBack(h.lease)
 		return nil, true, nil
 	}
+	for i, s := range h.all {
+		p.refuses(s, h.said[i])
+	}
+	payloads := p.payloads(ctx, h.all)
 	var refused []*settlement
 	for i, s := range h.all {
-		if p.refuses(s, h.said[i]) {
+		if s.verdict != nil {
 			refused = append(refused, s)
 		} else {
 			p.q.counter.count(s.held.Keys.Name, func(to meter.Adder) { s.held.CountWait(to, h.sent) })
-			ms = append(ms, p.q.leased(s.held, h.lease, h.sent.Add(p.term)))
+			m := p.q.leased(s.held, h.lease, h.sent.Add(p.term))
+			if payloads != nil {
+				m.Payload = payloads[i]
+			}
+			ms = append(ms, m)
 		}
 	}
 	p.q.settle(ctx, refused)
@@ -217,8 +228,37 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 	return ms, true, nil
 }
 
-// refuses says whether a message is not to be handled, as a receiver does, and has the verdict then.
-func (p *pull) refuses(s *settlement, k custody.Known) bool {
+// pullDecodes is how many payloads of one Pull are decoded at once.
+const pullDecodes = 8
+
+// payloads decodes those of messages without a verdict, and gives one to those that fail. nil: they are as they came.
+func (p *pull) payloads(ctx context.Context, all []*settlement) [][]byte {
+	if p.q.conf.Payloads.Decode == nil {
+		return nil
+	}
+	decoded := make([][]byte, len(all))
+	var group errgroup.Group
+	group.SetLimit(pullDecodes)
+	for i, s := range all {
+		if s.verdict != nil {
+			continue
+		}
+		group.Go(func() (err error) {
+			if decoded[i], err = p.q.decode(ctx, payloadOf(s.held.Keys.Name, s.held.Element)); err == nil {
+				return nil
+			}
+			if s.verdict = custody.Release; ctx.Err() == nil {
+				s.verdict = p.q.judge(s.held, err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // each error is a verdict
+	return decoded
+}
+
+// refuses gives a message that is not to be handled its verdict, as a receiver does.
+func (p *pull) refuses(s *settlement, k custody.Known) {
 	switch h := s.held; {
 	case h.Newer:
 		s.verdict = p.q.judge(h, custody.Undecodable(element.ErrNewerVersion))
@@ -226,5 +266,4 @@ func (p *pull) refuses(s *settlement, k custody.Known) bool {
 		h.OwnsID = h.Owns(k)
 		s.verdict = h.Admit(k, p.q.conf.MaxSize)
 	}
-	return s.verdict != nil
 }

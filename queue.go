@@ -82,6 +82,9 @@ type Queue struct {
 	// Codec writes and reads the payloads of messages made by Define. The default is JSON, as ToJSON and FromJSON have
 	// it.
 	Codec Codec
+	// Payloads compresses, encrypts or stores elsewhere the payloads of all messages, and undoes that. The default
+	// leaves them as they are.
+	Payloads Payloads
 	// CarryHeaders names the headers that travel from a message to those that its handler enqueues by Then.
 	CarryHeaders []string
 	// Events gets what happens, one Event at a time, on a goroutine of its own. Close waits Grace for it. Where Events
@@ -120,6 +123,7 @@ type Queue struct {
 	log    *sampler // nil: with Events, or Quiet
 
 	counter *counter // nil: with NoCounts
+	overs   *overs   // nil: without Payloads.Over
 
 	stations map[*link.Server]*station // for those who pull; mu guards the map
 }
@@ -183,6 +187,7 @@ func (q *Queue) open(ctx context.Context) error {
 	}
 	q.router = link.NewRouter(q.server)
 	q.sender = sender.New(q.router, asker{q: q}, q.conf.EnqueueTimeout)
+	q.overs = newOvers(q)
 	if !q.NoCounts {
 		q.counter = newCounter(q)
 		q.waits.Add(1)
@@ -347,14 +352,17 @@ func (q *Queue) Close() error {
 		for _, at := range stations {
 			at.upkeep.end()
 		}
+		limit, end := context.WithTimeout(context.Background(), q.conf.EnqueueTimeout)
+		q.overs.close(limit)
+		end()
 		q.endLife()
 		q.sender.Close()
-		end := (*link.Link).Close
+		endLink := (*link.Link).Close
 		if errors.Is(q.closeErr, worker.ErrUnanswered) { // the receivers have waited as long as one reply may take
-			end = (*link.Link).Abort
+			endLink = (*link.Link).Abort
 		}
-		end(s.Data)
-		end(s.Pulse)
+		endLink(s.Data)
+		endLink(s.Pulse)
 		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)
 		q.events.Close(ctx)
 		cancel()

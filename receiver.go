@@ -204,6 +204,9 @@ func (r *receiver) workerConfig(ctx context.Context) worker.Config {
 		Values: context.WithValue(context.WithoutCancel(ctx), ownerKey{}, r),
 	}
 	conf.Emit, conf.Every, conf.Count = r.q.emit, r.q.events.All(), r.q.counter != nil
+	if r.q.overs != nil {
+		conf.Over = r.q.overs.settled
+	}
 	return conf
 }
 

@@ -265,6 +265,9 @@ func (s *settlement) answered(q *Queue, rep link.Reply) {
 	l, v := s.held.Left(s.verdict, rep)
 	q.counter.count(s.held.Keys.Name, func(to meter.Adder) { s.held.Count(to, v, l.Found, time.Time{}, 0) })
 	q.emit(s.held.Beside(s.verdict, l)...)
+	if l.Found && q.overs != nil {
+		q.overs.settled(s.held, v)
+	}
 	var e event.Event
 	if s.held.Report(&e, v, l.Found, s.inDoubt) {
 		q.emit(e)

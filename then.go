@@ -30,14 +30,16 @@ func Then(ctx context.Context, ms ...IMessage) error {
 		return errNoHandling
 	}
 	if r.conf.WrapEnqueue == nil {
-		return r.then(it, ms)
+		return r.then(ctx, it, ms)
 	}
-	return r.q.wrapped(ctx, slices.Clone(ms), func(_ context.Context, ms []IMessage) error { return r.then(it, ms) })
+	return r.q.wrapped(ctx, slices.Clone(ms), func(ctx context.Context, ms []IMessage) error {
+		return r.then(ctx, it, ms)
+	})
 }
 
 // then adds what follows a message.
-func (r *receiver) then(it *worker.Item, ms []IMessage) error {
-	fs, err := r.q.followups(it.Headers(), ms)
+func (r *receiver) then(ctx context.Context, it *worker.Item, ms []IMessage) error {
+	fs, err := r.q.followups(ctx, it.Headers(), ms)
 	if err != nil {
 		return err
 	}
@@ -54,14 +56,17 @@ func tooManyFollow(n int) error {
 }
 
 // followups makes what follows a message with some headers.
-func (q *Queue) followups(headers map[string]string, ms []IMessage) ([]store.Followup, error) {
+func (q *Queue) followups(ctx context.Context, headers map[string]string, ms []IMessage) ([]store.Followup, error) {
 	now := time.Now()
 	fs := make([]store.Followup, 0, len(ms))
 	var errs []error
 	for i, m := range ms {
-		d, err := q.newDraft(m, nil, now)
+		d, err := q.plainDraft(m, nil, now)
 		if err == nil {
 			err = d.carry(headers, q.conf.CarryHeaders)
+		}
+		if err == nil {
+			err = q.finish(ctx, &d)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("message %d: %w", i, err))

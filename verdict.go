@@ -95,8 +95,15 @@ func (h handling) decode() (m IMessage, err error) {
 	if err != nil {
 		return nil, custody.Undecodable(err)
 	}
+	payload := h.Payload
+	if h.r.conf.Payloads.Decode != nil {
+		h.Decoded(nil, 0) // its timeout runs
+		if payload, err = h.r.q.decode(h.Item, payloadOf(h.Lane.Name, &h.Element)); err != nil {
+			return nil, err
+		}
+	}
 	guard("Unmarshal", func() (err error) {
-		m, err = unmarshal(h.r.conf.Codec, prototype, h.Payload)
+		m, err = unmarshal(h.r.conf.Codec, prototype, payload)
 		return err
 	}, func(e error) { err = e })
 	if err == nil && isNil(m) {

@@ -1,10 +1,12 @@
 package recur
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/element"
 )
 
@@ -91,6 +93,24 @@ func parseRecord(raw string) (record, error) {
 func (r record) with(head record) record {
 	head.body, head.policy, head.spec, head.element = r.body, r.policy, r.spec, r.element
 	return head
+}
+
+// plain is the record's body with the payload as Marshal made it; empty where it was not encoded, or cannot be read.
+// Encoded twice, one payload may have two forms.
+func (r *record) plain(ctx context.Context, e engine, channel string) string {
+	from := r.element
+	encoding := from.Headers()[shunt.EncodingHeader]
+	if encoding == "" {
+		return ""
+	}
+	payload, err := e.Payload(ctx, channel, &from)
+	if err != nil {
+		return ""
+	}
+	from.Detach()
+	from.DropHeader(shunt.EncodingHeader)
+	from.Payload = payload
+	return body(r.policy, r.spec, from.Encode())
 }
 
 func body(p Policy, s Spec, element []byte) string {

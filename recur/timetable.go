@@ -63,9 +63,14 @@ func (t *Timetable) Add(ctx context.Context, name string, s Spec, m shunt.IMessa
 			"and Deadline"))
 	}
 	e.Serial = ulid.ULID{}
-	b := body(d.policy, s, e.Encode())
+	plain := body(d.policy, s, e.Encode())
+	draft.Element = e
+	if err := engine.Encode(ctx, &draft); err != nil {
+		return fail(err)
+	}
+	b := body(d.policy, s, draft.Element.Encode())
 	return t.change(ctx, "add", draft.Keys.Name, name, func(old *record, now time.Time) (*record, error) {
-		if old != nil && old.body == b {
+		if old != nil && (old.body == b || old.plain(ctx, engine, draft.Keys.Name) == plain) {
 			return nil, nil
 		}
 		if old == nil {

@@ -1,8 +1,10 @@
 package recur
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -212,7 +214,7 @@ func TestLostReplies(t *testing.T) {
 		match redistest.Match
 		do    func() error
 	}{
-		{"add", sets, func() error { return b.Add(ctx, "a", Every(time.Hour), b.kind.Message("a")) }},
+		{"add", sets, func() error { return b.Add(ctx, "a", Cron("0 0 1 1 *", "UTC"), b.kind.Message("a")) }},
 		{"pause", sets, func() error { return b.Pause(ctx, b.channel, "a") }},
 		{"resume", sets, func() error { return b.Resume(ctx, b.channel, "a") }},
 		{"enqueue", fires, func() error { return b.Timetable.Enqueue(ctx, b.channel, "a") }},
@@ -272,4 +274,57 @@ func TestFullRedisIsTidied(t *testing.T) {
 	if err := timetable.Resume(ctx, "c", "a"); err != nil {
 		t.Errorf("resume: %v", err)
 	}
+}
+
+// A payload that is encoded is that of all ticks, and the same definition changes nothing, though it is never encoded
+// twice to the same bytes.
+func TestAddEncoded(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL(), redistest.Name(t))
+		n := 0
+		b.Queue.Payloads = shunt.Payloads{
+			Encode: func(_ context.Context, p shunt.Payload) (string, []byte, error) {
+				if p.Serial != "" {
+					return "", nil, errors.New("the serial of a tick is not known yet")
+				}
+				n++
+				return fmt.Sprintf("n=%d", n), append([]byte(strings.Repeat("x", n)), p.Bytes...), nil
+			},
+			Decode: func(_ context.Context, p shunt.Payload) ([]byte, error) {
+				return bytes.TrimLeft(p.Bytes, "x"), nil
+			},
+		}
+		head := func() string {
+			raw, _ := redis.String(s.Do("HGET", store.KeysOf(b.channel).Recur, "a"), nil)
+			line, _, _ := strings.Cut(raw, "\n")
+			return line
+		}
+		add := func(text string) string {
+			t.Helper()
+			m := b.kind.Message(text)
+			if err := b.Add(t.Context(), "a", Cron("0 0 1 1 *", "UTC"), m, Missed(Skip)); err != nil {
+				t.Fatal(err)
+			}
+			return head()
+		}
+		first := add("one")
+		if second := add("one"); first == "" || second != first || n != 2 {
+			t.Errorf("the same definition changed %q to %q; encoded %d times", first, second, n)
+		}
+		if other := add("two"); other == first {
+			t.Error("another payload changed nothing")
+		}
+		if err := b.Timetable.Enqueue(t.Context(), b.channel, "a"); err != nil {
+			t.Fatal(err)
+		}
+		es, err := b.Queue.List(t.Context(), b.channel, shunt.StatePrepare, 0, 0)
+		if err != nil || len(es) != 1 || !bytes.HasPrefix(es[0].Payload, []byte("xxx")) ||
+			es[0].Headers[shunt.EncodingHeader] != "n=3" {
+			t.Fatalf("enqueued %v, %v", es, err)
+		}
+		if plain, err := b.PayloadOf(t.Context(), es[0]); err != nil || string(plain) != `"two"` {
+			t.Errorf("the payload is %s, %v", plain, err)
+		}
+	})
 }

@@ -26,7 +26,7 @@ func (d *Enqueue) In() time.Duration {
 
 // Enqueued returns the messages of a channel that were enqueued and not taken since. First come the ready ones, in the
 // order in which they will be taken, then the delayed ones, the earliest due first. Messages that wait for a retry are
-// among them, with their Attempts.
+// among them, with their Attempts. Payloads are as Marshal made them, where Queue.Payloads can tell.
 func (q *Queue) Enqueued(channel string) []Enqueue {
 	q.t.Helper()
 	ds, err := q.enqueued(channel)
@@ -45,6 +45,9 @@ func (q *Queue) enqueued(channels ...string) (ds []Enqueue, err error) {
 				return nil, err
 			}
 			for _, e := range es {
+				if plain, err := q.own.PayloadOf(context.Background(), e); err == nil {
+					e.Payload, e.PayloadSize = plain, len(plain)
+				}
 				ds = append(ds, Enqueue{e})
 			}
 		}
@@ -116,7 +119,7 @@ func (q *Queue) assert(m shunt.IMessage, times int, conditions []Condition) {
 	for _, c := range conditions {
 		c(&x)
 	}
-	e, err := q.element(m, nil)
+	e, err := q.element(m, nil, true)
 	if err != nil {
 		q.t.Fatalf("shunttest: the message that is asked for: %v", err)
 	}

@@ -144,3 +144,33 @@ func TestManyAndLargeAndBinaryPayloadsAreShort(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 }
+
+// Payloads are asserted, handled and shown as Marshal made them, however they lie in Redis.
+func TestEncodedPayloads(t *testing.T) {
+	t.Parallel()
+	n := 0
+	q := New(t, func(q *shunt.Queue) {
+		q.Payloads = shunt.Payloads{
+			Encode: func(_ context.Context, p shunt.Payload) (string, []byte, error) {
+				n++
+				return p.Serial, append([]byte(strings.Repeat("x", n)), p.Bytes...), nil
+			},
+			Decode: func(_ context.Context, p shunt.Payload) ([]byte, error) {
+				if p.Encoding != p.Serial {
+					return nil, errDown
+				}
+				return []byte(strings.TrimLeft(string(p.Bytes), "x")), nil
+			},
+		}
+	})
+	enqueue(t, q, &mail{To: "ann"})
+	q.AssertEnqueued(&mail{To: "ann"})
+	q.AssertNotEnqueued(&mail{To: "bob"})
+	if ds := q.Enqueued("mail"); len(ds) != 1 || string(ds[0].Payload) != `{"To":"ann"}` || n != 1 {
+		t.Errorf("enqueued %v, and encoded %d times", ds, n)
+	}
+	out := q.Handle(&mail{outbox: &outbox{send: func(context.Context, *mail) error { return nil }}}, &mail{To: "cid"})
+	if out.Verdict != shunt.EventAcked {
+		t.Errorf("handled: %v, %v", out.Verdict, out.Err)
+	}
+}

@@ -41,7 +41,7 @@ func (q *Queue) Handle(prototype, m shunt.IMessage, opts ...Option) Handling {
 }
 
 func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling, err error) {
-	e, err := q.element(m, opts)
+	e, err := q.element(m, opts, false)
 	if err != nil {
 		return out, err
 	}

@@ -1,6 +1,7 @@
 package shunttest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -59,8 +60,8 @@ func With(options ...shunt.Option) Option {
 	return func(a *arrival) error { a.options = append(a.options, options...); return nil }
 }
 
-// element is m as it lies in Redis when it arrives so.
-func (q *Queue) element(m shunt.IMessage, opts []Option) (e element.Element, err error) {
+// element is m as it lies in Redis when it arrives so, or with plain as it is before Payloads.Encode.
+func (q *Queue) element(m shunt.IMessage, opts []Option, plain bool) (e element.Element, err error) {
 	a := arrival{attempt: 1}
 	for _, o := range opts {
 		if err := o(&a); err != nil {
@@ -85,7 +86,12 @@ func (q *Queue) element(m shunt.IMessage, opts []Option) (e element.Element, err
 	e.Attempts = int16(a.attempt - 1)
 	e.SetFailure(a.failure)
 	e.Serial = element.NewSerialAt(time.Now().Add(-a.age))
-	return e, nil
+	if plain {
+		return e, nil
+	}
+	draft.Element = e
+	err = engine.Encode(context.Background(), &draft)
+	return draft.Element, err
 }
 
 // isOf says whether an element has that serial.

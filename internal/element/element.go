@@ -255,6 +255,15 @@ func (e *Element) SerialString() string {
 	return e.Serial.String()
 }
 
+// DropHeader is for an element that is being made, or is detached.
+func (e *Element) DropHeader(key string) {
+	if r := e.own(); r.headers != nil {
+		if delete(r.headers, key); len(r.headers) == 0 {
+			r.headers = nil
+		}
+	}
+}
+
 // SetHeader is for an element that is being made, or is detached.
 func (e *Element) SetHeader(key, value string) error {
 	if len(key) == 0 || len(key) > maxHeaderKey || len(value) > maxHeaderValue {

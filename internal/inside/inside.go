@@ -2,6 +2,9 @@
 package inside
 
 import (
+	"context"
+
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/sender"
@@ -19,8 +22,13 @@ type Access[Queue, Message, Option any] struct {
 // Engine is what an open Queue does for recur and shunttest.
 type Engine[Message, Option any] interface {
 	store.Asker
-	// Draft checks a message with its options, and makes the element and the due time that an enqueue would send.
+	// Draft checks a message with its options, and makes the element and the due time that an enqueue would send, but
+	// for Encode.
 	Draft(m Message, options []Option) (sender.Message, error)
+	// Encode gives an element the payload that goes to Redis, and checks its size.
+	Encode(context.Context, *sender.Message) error
+	// Payload is an element's payload as Marshal made it.
+	Payload(ctx context.Context, channel string, e *element.Element) ([]byte, error)
 	// Hints is the subscription on the server that has the channel.
 	Hints(channel string) *link.Subscription
 	// Emit adds an event to those of the Queue.

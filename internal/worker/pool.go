@@ -53,6 +53,8 @@ type Config struct {
 	Emit  func(...event.Event)
 	Every bool
 	Count bool // what Tally gives
+	// Over gets what has left Redis by a verdict; nil for none. It does not block.
+	Over func(*custody.Held, *custody.Verdict)
 }
 
 // Pool is the workers of one receiver, which share its lanes. Each worker takes elements into lists of its own, has

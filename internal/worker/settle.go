@@ -190,6 +190,9 @@ func (s *worker) report(it *Item, h *custody.Held, found bool, evs []event.Event
 		s.r.returned.Add(1)
 	}
 	s.count(it, found)
+	if found && s.r.conf.Over != nil {
+		s.r.conf.Over(h, v)
+	}
 	if s.r.conf.Emit == nil || !s.r.conf.Every && found && v.Kind().Level(false, nil) < slog.LevelWarn {
 		return evs
 	}

@@ -1,0 +1,386 @@
+package shunt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// turner is what the tests encode with: the payload and its message's names behind a number that is never the same, all
+// turned round. It notes what it is told of.
+type turner struct {
+	mu      sync.Mutex
+	n       int
+	decoded []string
+	over    []string
+	fail    func(Payload) error // of Decode; nil: none
+}
+
+func (s *turner) payloads() Payloads {
+	return Payloads{
+		Encode: func(_ context.Context, p Payload) (string, []byte, error) {
+			if bytes.Contains(p.Bytes, []byte("refused")) {
+				return "", nil, errOops
+			}
+			if bytes.Contains(p.Bytes, []byte("plain")) {
+				return "", []byte("never"), nil
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.n++
+			b := fmt.Appendf(nil, "%d %s %s|%s", s.n, p.Channel, p.Serial, p.Bytes)
+			slices.Reverse(b)
+			return fmt.Sprintf("turned=%d", s.n), b, nil
+		},
+		Decode: func(_ context.Context, p Payload) ([]byte, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.decoded = append(s.decoded, p.Encoding)
+			if s.fail != nil {
+				if err := s.fail(p); err != nil {
+					return nil, err
+				}
+			}
+			n, turned := strings.CutPrefix(p.Encoding, "turned=")
+			if !turned {
+				return p.Bytes, nil
+			}
+			b := slices.Clone(p.Bytes)
+			slices.Reverse(b)
+			head, payload, _ := bytes.Cut(b, []byte("|"))
+			if want := n + " " + p.Channel + " " + p.Serial; string(head) != want {
+				return nil, Reject(fmt.Errorf("it is that of %q, not of %q", head, want))
+			}
+			return payload, nil
+		},
+		Over: func(_ context.Context, p Payload) error {
+			<-time.After(20 * time.Millisecond) // as a store takes, so that Close has something to wait for
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.over = append(s.over, p.Serial)
+			if p.Bytes != nil {
+				return errors.New("Over has got bytes")
+			}
+			return nil
+		},
+	}
+}
+
+func (s *turner) told(serial string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.over, serial)
+}
+
+// Whatever enqueues encodes, whatever hands a payload out decodes it, and what lies in Redis is encoded.
+func TestPayloadsEveryWay(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		redistest.Leaks(t)
+		var seal turner
+		q := newBench(t, s.URL(), func(q *Queue) { q.Payloads = seal.payloads() })
+		ctx := t.Context()
+		k := Define[string](q.name, nil)
+		if err := q.Enqueue(ctx, k.Message("one"), Header(EncodingHeader, "the user's"), Header("a", "b")); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.EnqueueAll(ctx, []IMessage{k.Message("two"), k.Message("plain")}, In(time.Hour),
+			Header(EncodingHeader, "the user's")); err != nil {
+			t.Fatal(err)
+		}
+		once := Once{Channel: q.name, Key: "key"}
+		if _, err := q.EnqueueOnce(ctx, once, With(k.Message("three"), ID("id"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Enqueue(ctx, k.Message("refused")); !errors.Is(err, errOops) {
+			t.Errorf("what Encode refuses: %v", err)
+		}
+		got := map[string]bool{}
+		for _, state := range []State{StatePrepare, StateDelay} {
+			page, err := q.Browse(ctx, BrowseOptions{Channel: q.name, State: state, Payload: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range page.Entries {
+				plain, err := q.PayloadOf(ctx, e)
+				if err != nil {
+					t.Errorf("%s: %v", e.Payload, err)
+				}
+				encoding, has := e.Headers[EncodingHeader]
+				if isPlain := string(plain) == `"plain"`; isPlain == bytes.Contains(e.Payload, []byte("|")) ||
+					isPlain == has || encoding == "the user's" {
+					t.Errorf("%s lies in Redis as %q, with headers %v", plain, e.Payload, e.Headers)
+				}
+				got[string(plain)] = true
+			}
+		}
+		if len(got) != 4 || !got[`"one"`] || !got[`"two"`] || !got[`"plain"`] || !got[`"three"`] {
+			t.Errorf("the payloads are %v", got)
+		}
+		page, err := q.Browse(ctx, BrowseOptions{Channel: q.name, State: StatePrepare, Payload: 1, Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.PayloadOf(ctx, page.Entries[0]); err == nil || !strings.Contains(err.Error(), "1 of ") {
+			t.Errorf("the payload of a part: %v", err)
+		}
+
+		ms, err := q.Pull(ctx, PullOptions{Channels: []string{q.name}})
+		if err != nil || len(ms) != 1 || string(ms[0].Payload) != `"one"` {
+			t.Fatalf("pulled %v, %v", ms, err)
+		}
+		again, err := q.Leased(ctx, ms[0].Receipt)
+		if err != nil || string(again.Payload) != `"one"` {
+			t.Errorf("Leased: %v, %v", again, err)
+		}
+		again, err = q.LeasedBy(ctx, BySerial(q.name, ms[0].Serial))
+		if err != nil || string(again.Payload) != `"one"` {
+			t.Errorf("LeasedBy: %v, %v", again, err)
+		}
+		if err := ms[0].Then(ctx, k.Message("four")); err != nil {
+			t.Fatal(err)
+		}
+		if err := ms[0].Ack(ctx); err != nil {
+			t.Fatal(err)
+		}
+		handled := make(chan string, 10)
+		var kind *Kind[string]
+		kind = Define(q.name, func(ctx context.Context, text string) error {
+			handled <- text
+			if text == "four" {
+				return Then(ctx, kind.Message("five"))
+			}
+			return nil
+		})
+		if _, err := q.PromoteAll(ctx, q.name, Filter{}); err != nil {
+			t.Fatal(err)
+		}
+		shutdown, err := q.Receive(ctx, Mux(kind), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for range 5 {
+			select {
+			case text := <-handled:
+				all = append(all, text)
+			case <-time.After(5 * time.Second):
+				t.Fatalf("handled %v", all)
+			}
+		}
+		slices.Sort(all)
+		if want := []string{"five", "four", "plain", "three", "two"}; !slices.Equal(all, want) {
+			t.Errorf("handled %v, want %v", all, want)
+		}
+		if err := shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A failed Decode is a failed attempt, a rejected one ends in dead with its reason: for a receiver and for Pull.
+func TestPayloadsThatCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		for _, pulls := range []bool{false, true} {
+			t.Run(fmt.Sprintf("pulls=%v", pulls), func(t *testing.T) {
+				redistest.Leaks(t)
+				var seal turner
+				tries := map[string]int{}
+				seal.fail = func(p Payload) error {
+					tries[p.Serial]++
+					switch plain := fmt.Sprint(p.Headers["fault"]); {
+					case plain == "reject":
+						return Reject(errors.New("the key k9 is unknown"))
+					case plain == "panic" && tries[p.Serial] == 1:
+						panic("no pen")
+					case plain == "retry" && tries[p.Serial] < 3:
+						return errOops
+					case plain == "last":
+						return errOops
+					}
+					return nil
+				}
+				q := newBench(t, s.URL(), func(q *Queue) {
+					q.Payloads, q.Backoff = seal.payloads(), func(int) time.Duration { return 0 }
+				})
+				ctx := t.Context()
+				for _, fault := range []string{"reject", "panic", "retry", "last", ""} {
+					if err := q.Enqueue(ctx, Define[string](q.name, nil).Message(fault), Header("fault", fault),
+						MaxAttempts(3)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				handled := make(chan string, 10)
+				if pulls {
+					for n := 0; n < 3; {
+						ms, err := q.Pull(ctx, PullOptions{Channels: []string{q.name}, Max: 5, Wait: 10 * time.Second})
+						if err != nil || len(ms) == 0 {
+							t.Fatalf("pulled %v, %v", ms, err)
+						}
+						for _, m := range ms {
+							handled <- strings.Trim(string(m.Payload), `"`)
+							n++
+							if err := m.Ack(ctx); err != nil {
+								t.Error(err)
+							}
+						}
+					}
+				} else {
+					k := Define(q.name, func(_ context.Context, text string) error { handled <- text; return nil })
+					if _, err := q.Receive(ctx, k, 1); err != nil {
+						t.Fatal(err)
+					}
+				}
+				q.wait(EventAcked, 3, 10*time.Second)
+				q.wait(EventUndecodable, 1, 10*time.Second)
+				q.wait(EventRejected, 1, 10*time.Second)
+				got := []string{<-handled, <-handled, <-handled}
+				if slices.Sort(got); !slices.Equal(got, []string{"", "panic", "retry"}) {
+					t.Errorf("handled %q", got)
+				}
+				dead, err := q.List(ctx, q.name, StateDead, 0, 0)
+				if err != nil || len(dead) != 2 {
+					t.Fatalf("dead are %v, %v", dead, err)
+				}
+				for _, e := range dead {
+					want, attempts := "shunt: decode the payload: the key k9 is unknown", 1
+					if e.Headers["fault"] == "last" {
+						want, attempts = "shunt: decode the payload: oops", 3
+					}
+					if e.Failure != want || e.Attempts != attempts || seal.told(e.Serial) {
+						t.Errorf("%v: %q after %d attempts; Over was told: %v", e.Headers, e.Failure, e.Attempts,
+							seal.told(e.Serial))
+					}
+				}
+			})
+		}
+	})
+}
+
+// Over is told of each encoded message that is gone for good, and of no other.
+func TestPayloadsOver(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		redistest.Leaks(t)
+		var seal turner
+		q := newBench(t, s.URL(), func(q *Queue) {
+			q.Payloads, q.MaxSize = seal.payloads(), 1000
+			q.Backoff = func(int) time.Duration { return time.Hour }
+		})
+		ctx := t.Context()
+		refs := map[string]*Ref{}
+		k := Define(q.name, func(_ context.Context, text string) error {
+			switch text {
+			case "dies", "dead":
+				return Reject(errOops)
+			case "fails":
+				return errOops
+			}
+			return nil
+		})
+		enqueue := func(text string, opts ...Option) error {
+			refs[text] = new(Ref)
+			return q.Enqueue(ctx, k.Message(text), append(opts, RefTo(refs[text]))...)
+		}
+		gone := []string{"acked", "named", "plain", "pulled", "cancelled", "bulk", "dies"}
+		for _, text := range append(gone, "dead", "fails") {
+			if text == "pulled" || text == "cancelled" || text == "bulk" {
+				continue
+			}
+			var opts []Option
+			if text == "named" {
+				opts = append(opts, ID("named"), UniqueFor(time.Hour))
+			}
+			if err := enqueue(text, opts...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		shutdown, err := q.Receive(ctx, k, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.wait(EventAcked, 3, 5*time.Second)
+		q.wait(EventRejected, 2, 5*time.Second)
+		q.wait(EventRetried, 1, 5*time.Second)
+		if err := shutdown(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(enqueue("pulled"), enqueue("cancelled", In(time.Hour)),
+			enqueue("bulk", In(time.Hour), ID("bulk"))); err != nil {
+			t.Fatal(err)
+		}
+		ms, err := q.Pull(ctx, PullOptions{Channels: []string{q.name}})
+		if err != nil || len(ms) != 1 {
+			t.Fatal(ms, err)
+		}
+		if err := q.Ack(ctx, ms[0].Receipt); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := q.CancelAll(ctx, q.name, StateDelay, Filter{IDPrefix: "bulk"}); err != nil || r.Changed != 1 {
+			t.Fatal(r, err)
+		}
+		if _, err := q.Cancel(ctx, *refs["cancelled"]); err != nil {
+			t.Fatal(err)
+		}
+		if seal.told(refs["dies"].Serial) {
+			t.Error("Over was told of a dead letter")
+		}
+		if err := q.Delete(ctx, *refs["dies"]); err != nil {
+			t.Fatal(err)
+		}
+		before := seal.n
+		if err := enqueue("again", ID("named")); !errors.Is(err, ErrDuplicate) {
+			t.Fatal(err)
+		}
+		if err := enqueue(strings.Repeat("large", 300)); !errors.Is(err, ErrTooLarge) || seal.n != before+2 {
+			t.Fatal(err, seal.n)
+		}
+		if err := q.Close(); err != nil { // waits for Over
+			t.Fatal(err)
+		}
+		for _, text := range append(gone, "dead", "fails") {
+			want := slices.Contains(gone, text) && text != "plain"
+			if seal.told(refs[text].Serial) != want {
+				t.Errorf("%s: Over was told: %v", text, !want)
+			}
+		}
+		if n := 8; len(seal.over) != n { // with the two that were not enqueued
+			t.Errorf("Over was told of %d messages, want %d", len(seal.over), n)
+		}
+	})
+}
+
+// What decodes nothing may not encode, and the header of one payload is not carried to another.
+func TestValidatePayloads(t *testing.T) {
+	t.Parallel()
+	pool, err := NewPool("redis://localhost:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seal turner
+	all := seal.payloads()
+	for _, c := range []struct {
+		q   *Queue
+		bad bool
+	}{
+		{&Queue{Payloads: Payloads{Encode: all.Encode}}, true},
+		{&Queue{Payloads: Payloads{Over: all.Over}}, true},
+		{&Queue{Payloads: Payloads{Decode: all.Decode}}, false},
+		{&Queue{Payloads: all}, false},
+		{&Queue{CarryHeaders: []string{EncodingHeader}}, true},
+	} {
+		c.q.Pool = pool
+		if err := c.q.Validate(); (err != nil) != c.bad {
+			t.Errorf("%v", err)
+		}
+	}
+}
