@@ -103,6 +103,41 @@ func ExampleQueue_Failures() {
 	// 2 deleted, 1 cancelled
 }
 
+// An Element outlives its Redis: RestoreDead and Copy put it into another one.
+func ExampleQueue_RestoreDead() {
+	q, wait, end := open()
+	defer end()
+	ctx := context.Background()
+
+	refuse := func(context.Context, string) error { return shunt.Reject(errors.New("no such user")) }
+	mail := shunt.Define("mail", refuse)
+	_, err := q.Receive(ctx, mail, 1)
+	check(err)
+	check(q.Enqueue(ctx, mail.Message("ann")))
+	wait(shunt.EventRejected, 1)
+
+	dead, err := q.List(ctx, "mail", shunt.StateDead, 0, 0)
+	check(err)
+	file, died := dead[0].Element(), dead[0].DiedAt // kept somewhere
+	_, err = q.DeleteDead(ctx, "mail", dead...)
+	check(err)
+
+	e, err := shunt.ParseElement("mail", shunt.StateDead, file, died)
+	check(err)
+	n, err := q.RestoreDead(ctx, "mail", e)
+	check(err)
+	fmt.Println(n, e.Failure)
+
+	e.Channel = "post" // or handle a copy of it
+	check(q.Enqueue(ctx, e.Copy()))
+	post, err := q.List(ctx, "post", shunt.StatePrepare, 0, 0)
+	check(err)
+	fmt.Printf("%s\n", post[0].Payload)
+	// Output:
+	// 1 no such user
+	// "ann"
+}
+
 // Audit notes who did what by hand, for all desks that use one Redis.
 func ExampleQueue_Audit() {
 	q, _, end := open()

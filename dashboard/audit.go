@@ -9,7 +9,7 @@ type auditPage struct {
 
 const auditShown = 100
 
-// audit shows who did what, the latest first.
+// auditLog shows who did what, the latest first.
 func (q *request) auditLog() error {
 	es, err := q.q.AuditLog(q.r.Context(), q.form.Get("before"), auditShown)
 	if err != nil {

@@ -34,7 +34,9 @@ func TestTour(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, want := range []string{"delivered 1000 messages", "it waits already", "cancelled 10 messages", "exported 992"} {
+	for _, want := range []string{
+		"delivered 1000 messages", "it waits already", "cancelled 10 messages", "exported 992",
+	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in: %s", want, out)
 		}

@@ -2,6 +2,7 @@
 package element
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/binary"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -104,6 +106,33 @@ func (e *Element) Detach() {
 	own := *e.rest.given()
 	own.headers, own.unknown = maps.Clone(own.headers), slices.Clip(own.unknown)
 	e.rest = &own
+}
+
+// Like gives e, which is being made, what o has beside its serial, its payload and its due time, and e has not.
+func (e *Element) Like(o *Element) {
+	e.Attempts, e.Recoveries, e.flags = o.Attempts, o.Recoveries, o.flags
+	own, from := e.own(), o.rest.given()
+	own.failure, own.unknown = from.failure, slices.Clone(from.unknown)
+	own.typeName = cmp.Or(own.typeName, from.typeName)
+	own.timeout = cmp.Or(own.timeout, from.timeout)
+	own.maxAttempts = cmp.Or(own.maxAttempts, from.maxAttempts)
+	headers := maps.Clone(from.headers)
+	if headers == nil {
+		headers = own.headers
+	} else {
+		maps.Copy(headers, own.headers)
+	}
+	own.headers = headers
+	if o.Extra != nil {
+		x := e.extra()
+		x.ID = cmp.Or(x.ID, strings.Clone(o.Extra.ID))
+		if x.Expires == 0 {
+			x.Expires, x.ToDead = o.Extra.Expires, o.Extra.ToDead
+		}
+		x.Deadline = cmp.Or(x.Deadline, o.Extra.Deadline)
+		x.Retain = cmp.Or(x.Retain, o.Extra.Retain)
+		x.Unique = cmp.Or(x.Unique, o.Extra.Unique)
+	}
 }
 
 // own is the rest of an element that is being made, or is detached: no other shares it.

@@ -180,8 +180,8 @@ func (w *Walk) next(ctx context.Context, p *place, n, page int) (some []Shown, e
 			p.length, some, err = w.step(ctx, 1, n, p.from)
 			break
 		}
-		// It begins with the one that was shown last, if nothing has moved; after a search that has taken its time, with
-		// some before that.
+		// It begins with the one that was shown last, if nothing has moved; after a search, which has taken its time,
+		// with some before that.
 		before := 1
 		if tries > 0 {
 			before = min(p.from, 1+browseAtOnce/max(browseAtOnce/8, w.bytes/max(1, w.seen)))

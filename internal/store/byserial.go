@@ -94,6 +94,17 @@ func Length(ctx context.Context, a Asker, k *Keys, key string, set bool) (int, e
 	return redis.Int(v, err)
 }
 
+// AddDead puts elements into dead with the times at which they died, and counts those that were not there. Where a
+// reply was lost, those that the first command has put there are not counted.
+func AddDead(ctx context.Context, a Asker, k *Keys, dead []Scored) (int, error) {
+	args := []any{k.Dead, "NX"}
+	for _, d := range dead {
+		args = append(args, d.At.UnixMilli(), d.Raw)
+	}
+	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { c.Add("ZADD", args...) })
+	return redis.Int(v, err)
+}
+
 // Waiting is an element that waits in a list or a set.
 type Waiting struct {
 	Raw    []byte

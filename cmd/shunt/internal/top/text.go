@@ -116,7 +116,7 @@ func span(d time.Duration) string {
 	return sign + short(d.Hours()/24/365) + "y"
 }
 
-// bytes is a size.
+// size is a number of bytes.
 func size(n int) string {
 	if n < 10_000 {
 		return fmt.Sprint(n, "B")

@@ -1,0 +1,128 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// A copy has all that the original had, but for its serial, in whichever state that waits.
+func TestCopy(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := t.Context()
+		b := newBench(t, s.URL())
+		b.must(b.one(1, ID("order-1"), Type("Order"), Header("k", "v"), In(time.Hour), Expire(2*time.Hour),
+			Deadline(time.Now().Add(3*time.Hour)), Retain(time.Minute), UniqueFor(time.Minute), MaxAttempts(7),
+			Timeout(time.Minute)))
+		s.Do("LPUSH", b.keys().Prepare, "bare")
+		for _, state := range []State{StateDelay, StatePrepare} {
+			es, err := b.List(ctx, b.name, state, 0, 0)
+			b.must(err)
+			e, err := ParseElement(b.name, state, es[0].Element(), es[0].DueAt)
+			b.must(err)
+			if !reflect.DeepEqual(e, es[0]) {
+				t.Errorf("parsed: %+v, want %+v", e, es[0])
+			}
+			e.Channel += ".copy"
+			b.must(b.Enqueue(ctx, e.Copy(), Header("more", "x")))
+			copies, err := b.List(ctx, e.Channel, state, 0, 0)
+			b.must(err)
+			was, _ := element.Decode(es[0].raw)
+			is, _ := element.Decode(copies[0].raw)
+			if state == StateDelay {
+				if x := is.Extra; x.Expires < was.Extra.Expires-60_000 || x.Expires > was.Extra.Expires+60_000 {
+					t.Errorf("it expires at %d, want %d", x.Expires, was.Extra.Expires)
+				}
+				was.Extra.Expires, is.Extra.Expires = 0, 0
+				if !reflect.DeepEqual(was.Extra, is.Extra) || is.Timeout() != time.Minute || is.MaxAttempts() != 7 {
+					t.Errorf("%+v %+v, want %+v", is, is.Extra, was.Extra)
+				}
+			}
+			got, want := copies[0], es[0]
+			if got.Serial == want.Serial || got.Headers["more"] != "x" {
+				t.Errorf("%+v", got)
+			}
+			got.Serial, got.raw, got.EnqueuedAt, got.Channel = want.Serial, want.raw, want.EnqueuedAt, want.Channel
+			if delete(got.Headers, "more"); len(got.Headers) == 0 {
+				got.Headers = nil
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+	})
+}
+
+// What was tried before has its attempts and its failure in the copy.
+func TestCopyOfRetry(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return time.Hour } })
+	b.enqueue(0, 1)
+	shutdown := b.receive(1, func(_ context.Context, _ int) error { return errOops })
+	b.wait(EventRetried, 1, 5*time.Second)
+	b.must(shutdown(t.Context()))
+	es, err := b.List(t.Context(), b.name, StateDelay, 0, 0)
+	b.must(err)
+	es[0].Channel += ".copy"
+	b.must(b.Enqueue(t.Context(), es[0].Copy()))
+	copies, err := b.List(t.Context(), es[0].Channel, StateDelay, 0, 0)
+	b.must(err)
+	if e := copies[0]; e.Attempts != 1 || e.Failure != errOops.Error() || !e.DueAt.Equal(es[0].DueAt) {
+		t.Errorf("%+v", e)
+	}
+}
+
+// Dead letters come back as they were, once.
+func TestRestoreDead(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := t.Context()
+		b := newBench(t, s.URL())
+		b.buries(s, 250, 10, func(i int, e *element.Element) { e.SetFailure("oh") })
+		all, err := b.List(ctx, b.name, StateDead, 0, 0)
+		b.must(err)
+		if n, err := b.DeleteAllDead(ctx, b.name, Filter{}); err != nil || n.Changed != 250 {
+			t.Fatal(n, err)
+		}
+		for _, want := range []int{250, 0} {
+			if n, err := b.RestoreDead(ctx, b.name, all...); err != nil || n != want {
+				t.Errorf("%d, %v", n, err)
+			}
+		}
+		again, err := b.List(ctx, b.name, StateDead, 0, 0)
+		if err != nil || !reflect.DeepEqual(all, again) {
+			t.Errorf("%d are back, %v", len(again), err)
+		}
+	})
+}
+
+// What is no whole element of its state is refused.
+func TestCopyRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	_, err1 := ParseElement("", StateDead, nil, time.Time{})
+	_, err2 := ParseElement("c", StateDone, nil, time.Time{})
+	newer := element.Element{Serial: element.NewSerial()}
+	raw := newer.Encode()
+	raw[1] = 0x20
+	_, err3 := ParseElement("c", StateDead, raw, time.Time{})
+	_, err4 := b.RestoreDead(t.Context(), b.name, Entry{State: StateDead})
+	err5 := b.Enqueue(t.Context(), Entry{Channel: b.name}.Copy())
+	_, err6 := b.RestoreDead(t.Context(), "")
+	for i, err := range []error{err1, err2, err3, err4, err5, err6} {
+		if err == nil || !strings.HasPrefix(err.Error(), "shunt: ") {
+			t.Errorf("%d: %v", i+1, err)
+		}
+	}
+	if !errors.Is(err3, element.ErrNewerVersion) {
+		t.Errorf("%v", err3)
+	}
+}
