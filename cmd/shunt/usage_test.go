@@ -113,7 +113,8 @@ func TestWrongUsage(t *testing.T) {
 		if r.code != row.code || !strings.Contains(r.err, row.says) {
 			t.Errorf("shunt %s: exit %d, want %d, and %q in: %s", row.line, r.code, row.code, row.says, r.err)
 		}
-		one := strings.Count(r.err, "\n") == 1 || strings.Contains(r.err, "lists all flags")
+		n := strings.Count(r.err, "\n")
+		one := n == 1 || strings.Contains(r.err, "lists all flags")
 		if r.code > 0 && row.says != "" && !one {
 			t.Errorf("shunt %s: %d lines: %s", row.line, n, r.err)
 		}
