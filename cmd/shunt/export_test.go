@@ -165,13 +165,25 @@ func TestImportInterrupted(t *testing.T) {
 	third := redistest.Start(t)
 	c := call{url: third.URL(), in: strings.NewReader(text)}
 	r := c.good(t, "import", "--channel", "copy", "--mark")
-	if !strings.Contains(r.out, fmt.Sprintf("delivered %d messages", 2*n)) ||
-		!strings.Contains(r.err, fmt.Sprintf("dead messages left out: %d;", n)) {
+	if !strings.Contains(r.out, fmt.Sprintf("delivered %d messages, put %d back into dead", 2*n, n)) {
 		t.Errorf("%s%s", r.out, r.err)
 	}
-	e, err := queueOn(t, third).Peek(t.Context(), shunt.ByID("copy", "r7"))
+	q3 := queueOn(t, third)
+	e, err := q3.Peek(t.Context(), shunt.ByID("copy", "r7"))
 	if err != nil || e.Headers["shunt-import-serial"] != was.Serial {
 		t.Errorf("--mark: %v, %v", e.Headers, err)
+	}
+	dead, err1 := q.List(t.Context(), "mail", shunt.StateDead, 0, 0)
+	again, err2 := q3.List(t.Context(), "copy", shunt.StateDead, 0, 0)
+	if err1 != nil || err2 != nil || !slices.EqualFunc(dead, again, func(a, b shunt.Entry) bool {
+		return bytes.Equal(a.Element(), b.Element()) && a.DiedAt.Equal(b.DiedAt) && a.Failure != ""
+	}) {
+		t.Errorf("%d dead letters have become %d, %v, %v", len(dead), len(again), err1, err2)
+	}
+	c.in = strings.NewReader(text)
+	if r := c.good(t, "import", "--channel", "skip", "--dead", "skip"); !strings.Contains(r.err,
+		fmt.Sprintf("dead messages left out: %d", n)) {
+		t.Errorf("%s%s", r.out, r.err)
 	}
 	c.in = strings.NewReader(text[:strings.LastIndex(text, "{")])
 	if r := c.do("import", "--channel", "part"); r.code != exitFailed || !strings.Contains(r.err, "no last line") {

@@ -26,6 +26,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b`), "SERIAL"},
 	{regexp.MustCompile(`@\d{13}\b`), "@AT"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?`), "TIME"},
+	{regexp.MustCompile(`"head":"[0-9A-Za-z+/]{24,}=*"`), `"head":"HEAD"`}, // it has the serial
 	{regexp.MustCompile(`run-\d{8}-\d{6}\.\d+`), "RUN"},
 	{regexp.MustCompile(`--(from|before) \S+`), "--$1 PLACE"},
 	{regexp.MustCompile(`"(next|id|name)": "[0-9a-zA-Z_.:+-]{12,}"`), `"$1": "PLACE"`},

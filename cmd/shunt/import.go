@@ -18,13 +18,13 @@ func importCommand(a *app) *cobra.Command {
 		Use: "import", Short: "Enqueue the messages of an export",
 		Long: `Enqueue the messages of an export, from --file or standard input, in their order.
 
-What an import restores: channel, payload, ID, type, headers and due time. What it cannot restore: the serial and
-the time of the enqueue, which are new; attempts, recoveries and failures, which begin anew; and the expiry,
-deadline, retention and bounds of attempts and time that the message was enqueued with, which an export does not
-have. A suspect waits as any other message. --mark writes what is lost of the first ones into headers.
+What an import restores: channel, payload, ID, type, headers, due time, attempts, recoveries, the last failure, and
+the expiry, deadline, retention and bounds that the message was enqueued with. What it does not restore: the serial
+and the time of the enqueue, which are new. A suspect waits as any other message. --mark writes the old serial, state
+and time into headers.
 
-Dead messages cannot be put back into dead. They are left out, and counted, unless --dead enqueue has them handled
-again.
+Dead messages go back into dead as they were, unless --dead enqueue has them handled again, with no attempts behind
+them, or --dead skip leaves them out.
 
 An import that is interrupted tells the name of its run, and goes on by --resume NAME from the same input. It
 doubles nothing.`,
@@ -34,7 +34,7 @@ doubles nothing.`,
 	f := in.Flags()
 	f.StringVarP(&m.file, "file", "f", "", "the file to read (default standard input)")
 	f.StringVar(&m.channel, "channel", "", "the channel to enqueue to (default that of each message)")
-	f.StringVar(&m.dead, "dead", "skip", "what becomes of dead messages: skip or enqueue")
+	f.StringVar(&m.dead, "dead", "restore", "what becomes of dead messages: restore, enqueue or skip")
 	f.BoolVar(&m.mark, "mark", false, "add headers shunt-import-… with what is not restored")
 	f.StringVar(&m.run, "resume", "", "the `name` of the run: what it has imported before is not imported again")
 	f.Var(&m.keep, "keep", "how long Redis remembers what a run has imported")
@@ -50,8 +50,8 @@ type arrival struct {
 
 func (a *app) arrive(ctx context.Context, m *arrival) error {
 	switch {
-	case m.dead != "skip" && m.dead != "enqueue":
-		return usage("--dead %q: want skip or enqueue", m.dead)
+	case m.dead != "restore" && m.dead != "skip" && m.dead != "enqueue":
+		return usage("--dead %q: want restore, enqueue or skip", m.dead)
 	case len(m.run) > 200:
 		return usage("--resume has %d bytes: want up to 200", len(m.run))
 	}
@@ -71,23 +71,36 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
 	skipped, ended := 0, false // of the stream's goroutine, until it has closed its channel
+	d := &burial{a: a}
 	from := stream(bounded, a.counted(s.p), '\n', func(at int, line []byte) (parcel, error) {
 		r, err := parseRecord(line)
 		ended = r.End != nil
 		if err != nil || r.Channel == "" {
 			return parcel{}, err
 		}
-		if r.State == shunt.StateDead && m.dead == "skip" {
+		channel := cmp.Or(m.channel, r.Channel)
+		switch {
+		case r.State == shunt.StateDead && m.dead == "skip":
 			skipped++
 			return parcel{}, nil
+		case r.State == shunt.StateDead && m.dead == "restore":
+			e, err := r.entry(channel)
+			if err != nil {
+				return parcel{}, err
+			}
+			return parcel{}, d.add(bounded, e)
 		}
-		return parcel{at: at, channel: cmp.Or(m.channel, r.Channel), id: string(r.ID), payload: *r.Payload,
-			opts: r.options(m.mark)}, nil
+		msg, err := r.message(channel, m.mark)
+		return parcel{at: at, channel: channel, id: string(r.ID), payload: *r.Payload, message: msg}, err
 	})
 	err := s.ship(ctx, from)
 	if err == nil {
+		err = d.flush(ctx)
+	}
+	s.Restored = d.n
+	if err == nil {
 		if skipped > 0 {
-			a.say("dead messages left out: %d; --dead enqueue has them handled again", skipped)
+			a.say("dead messages left out: %d", skipped)
 		}
 		if !ended {
 			err = errors.New("the export has no last line: it was interrupted, and more messages were there")
@@ -98,4 +111,33 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 		again += " --file " + m.file
 	}
 	return s.finish(ctx, "import", m.channel, again, err)
+}
+
+// burial puts dead letters back, some at a time. What is there already stays as it is: so nothing has to be noted.
+type burial struct {
+	a    *app
+	held []shunt.Entry
+	size int
+	n    int // that were put back
+}
+
+func (d *burial) add(ctx context.Context, e shunt.Entry) error {
+	if len(d.held) > 0 && (d.held[0].Channel != e.Channel || len(d.held) == maxParcels || d.size > maxBytes) {
+		if err := d.flush(ctx); err != nil {
+			return err
+		}
+	}
+	d.held, d.size = append(d.held, e), d.size+len(e.Payload)
+	return nil
+}
+
+func (d *burial) flush(ctx context.Context) error {
+	if len(d.held) == 0 {
+		return nil
+	}
+	n, err := d.a.queue.RestoreDead(ctx, d.held[0].Channel, d.held...)
+	if d.n += n; err == nil {
+		d.held, d.size = d.held[:0], 0
+	}
+	return err
 }

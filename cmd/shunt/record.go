@@ -28,6 +28,8 @@ type record struct {
 	DueAt      time.Time   `json:"due_at,omitzero"`
 	DiedAt     time.Time   `json:"died_at,omitzero"`
 	Payload    *octets     `json:"payload,omitempty"`
+	// Head is what stands before the payload in Redis: all of the above, and what the options of the enqueue have said.
+	Head []byte `json:"head,omitempty"`
 
 	Next string `json:"next,omitempty"` // all before was written: export goes on from there
 	End  *int   `json:"end,omitempty"`  // how many messages the export has
@@ -72,6 +74,9 @@ func recordOf(e *shunt.Entry) record {
 	r := record{V: 1, Channel: e.Channel, State: e.State, Serial: e.Serial, ID: octets(e.ID), Type: octets(e.Type),
 		Attempts: e.Attempts, Recoveries: e.Recoveries, Failure: octets(e.Failure), EnqueuedAt: e.EnqueuedAt,
 		DueAt: e.DueAt, DiedAt: e.DiedAt, Payload: &payload}
+	if whole := e.Element(); len(whole) > len(payload) {
+		r.Head = whole[:len(whole)-len(payload)]
+	}
 	for key, value := range e.Headers {
 		r.Headers = append(r.Headers, header{octets(key), octets(value)})
 	}
@@ -92,8 +97,25 @@ func parseRecord(line []byte) (r record, err error) {
 	return r, nil
 }
 
-// options restore what can be restored. With mark the rest stands in headers.
-func (r *record) options(mark bool) (opts []shunt.Option) {
+// entry is the message as it lay in Redis, in another channel perhaps.
+func (r *record) entry(channel string) (shunt.Entry, error) {
+	at := r.DueAt
+	if r.State == shunt.StateDead {
+		if at = r.DiedAt; at.IsZero() {
+			at = time.Now()
+		}
+	}
+	return shunt.ParseElement(channel, r.State, append(bytes.Clone(r.Head), *r.Payload...), at)
+}
+
+// message restores what can be restored. With mark the rest stands in headers.
+func (r *record) message(channel string, mark bool) (shunt.IMessage, error) {
+	opts := r.marks(mark)
+	if len(r.Head) > 0 && r.State != shunt.StateDead {
+		e, err := r.entry(channel)
+		return shunt.With(e.Copy(), opts...), err
+	}
+	// A line that was made by hand, or a dead message that is to begin anew.
 	if len(r.ID) > 0 {
 		opts = append(opts, shunt.ID(string(r.ID)))
 	}
@@ -106,6 +128,11 @@ func (r *record) options(mark bool) (opts []shunt.Option) {
 	if r.State == shunt.StateDelay {
 		opts = append(opts, shunt.At(r.DueAt))
 	}
+	return shunt.With(shunt.Raw(channel, *r.Payload), opts...), nil
+}
+
+// marks are headers with what an import does not restore.
+func (r *record) marks(mark bool) (opts []shunt.Option) {
 	add := func(key, value string) {
 		if value != "" {
 			opts = append(opts, shunt.Header("shunt-import-"+key, value))

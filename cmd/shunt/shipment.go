@@ -34,7 +34,8 @@ type parcel struct {
 	id      string
 	payload []byte
 	opts    []shunt.Option
-	err     error // nothing follows
+	message shunt.IMessage // nil: the payload, with opts
+	err     error          // nothing follows
 }
 
 // shipment enqueues a stream of messages so that a run that was interrupted can be run again from the beginning of the
@@ -48,8 +49,9 @@ type shipment struct {
 	p    *progress
 
 	Delivered int `json:"delivered"`
-	Before    int `json:"before"`  // an earlier call of this run had delivered them
-	Refused   int `json:"refused"` // their ID is taken
+	Before    int `json:"before"`             // an earlier call of this run had delivered them
+	Refused   int `json:"refused"`            // their ID is taken
+	Restored  int `json:"restored,omitempty"` // dead letters that are dead again
 }
 
 // ship enqueues what comes until the channel is closed or a parcel has an error.
@@ -126,7 +128,9 @@ func (s *shipment) ship(ctx context.Context, from <-chan parcel) error {
 func (s *shipment) send(ctx context.Context, chunk []parcel) (res shunt.OnceResult, err error) {
 	ms := make([]shunt.IMessage, len(chunk))
 	for i, p := range chunk {
-		ms[i] = shunt.With(shunt.Raw(p.channel, p.payload), p.opts...)
+		if ms[i] = p.message; p.message == nil {
+			ms[i] = shunt.With(shunt.Raw(p.channel, p.payload), p.opts...)
+		}
 	}
 	once := shunt.Once{
 		Channel: chunk[0].channel, Key: fmt.Sprintf("%s/%d", s.run, chunk[0].at), For: s.keep, Note: hashOf(chunk),
@@ -169,8 +173,8 @@ func hashOf(ps []parcel) string {
 func (s *shipment) finish(ctx context.Context, verb, channel, again string, err error) error {
 	s.p.end()
 	a := s.a
-	if s.Delivered > 0 {
-		a.audit(ctx, shunt.AuditEntry{Verb: verb, Channel: channel, Detail: "run " + s.run, Count: s.Delivered}, err)
+	if s.Delivered+s.Restored > 0 {
+		a.audit(ctx, shunt.AuditEntry{Verb: verb, Channel: channel, Detail: "run " + s.run, Count: s.Delivered + s.Restored}, err)
 	}
 	if a.json {
 		result := struct {
@@ -180,8 +184,11 @@ func (s *shipment) finish(ctx context.Context, verb, channel, again string, err 
 		if e := a.document(result); err == nil {
 			err = e
 		}
-	} else if err == nil || s.Delivered+s.Before > 0 {
+	} else if err == nil || s.Delivered+s.Before+s.Restored > 0 {
 		text := "delivered " + messages(s.Delivered)
+		if s.Restored > 0 {
+			text += fmt.Sprintf(", put %d back into dead", s.Restored)
+		}
 		if s.Before > 0 {
 			text += fmt.Sprintf(", and %d before", s.Before)
 		}

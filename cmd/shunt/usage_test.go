@@ -97,7 +97,7 @@ func TestWrongUsage(t *testing.T) {
 		{"deliver mail x --max-attempts 999", exitFailed, "255"},
 		{"deliver a{b} x", exitFailed, "braces"},
 		{"import --file /nonexistent/x", exitFailed, "no such file"},
-		{"import --dead maybe", exitUsage, "skip or enqueue"},
+		{"import --dead maybe", exitUsage, "enqueue or skip"},
 		{"export mail --resume", exitUsage, "--file"},
 		{"export mail --from nowhere:", exitUsage, "not what an export said"},
 		{"bench -n 1", exitUsage, "1000 to 1000000"},
