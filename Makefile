@@ -1,5 +1,5 @@
 # make test    what CI runs: every test of every module under the race
-#              detector, then each fuzz target of the root and of the daemon
+#              detector, then each fuzz target of the root, daemon and codecs
 #              for FUZZTIME
 # make lint    gofmt, go vet on three systems, staticcheck
 # make bench   the benchmarks
@@ -59,7 +59,7 @@ race:
 # end in a bare "context deadline exceeded" when its time is up
 # (go.dev/issue/75804); a real finding is indented deeper, or names its input.
 fuzz:
-	@set -e; $(with-redis); for dir in . ./daemon; do cd $(CURDIR)/$$dir; \
+	@set -e; $(with-redis); for dir in . ./daemon ./codec ./codec/zstd ./codec/proto ./codec/msgpack; do cd $(CURDIR)/$$dir; \
 	list=$$($(GO) test -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; \
 	echo "$$list" | awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' | \
 	while read -r pkg name; do \

@@ -174,7 +174,8 @@ func (s *shipment) finish(ctx context.Context, verb, channel, again string, err 
 	s.p.end()
 	a := s.a
 	if s.Delivered+s.Restored > 0 {
-		a.audit(ctx, shunt.AuditEntry{Verb: verb, Channel: channel, Detail: "run " + s.run, Count: s.Delivered + s.Restored}, err)
+		e := shunt.AuditEntry{Verb: verb, Channel: channel, Detail: "run " + s.run, Count: s.Delivered + s.Restored}
+		a.audit(ctx, e, err)
 	}
 	if a.json {
 		result := struct {
