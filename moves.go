@@ -11,13 +11,13 @@ import (
 
 // moving are the commands by which messages come, move and go. What idle receivers send again and again is not among
 // them: ZADD, ZREM and waits.
-var moving = []string{"lpush", "rpush", "rpoplpush", "lmove", "lpop", "rpop", "lrem", "ltrim", "rename", "del", "unlink",
-	"flushdb", "flushall", "publish"}
+var moving = []string{"lpush", "rpush", "rpoplpush", "lmove", "lpop", "rpop", "lrem", "ltrim", "rename", "del",
+	"unlink", "flushdb", "flushall", "publish"}
 
 // Moves is a number that is another one when messages have moved meanwhile, in whichever channel of this Redis: a
 // screen that shows them need not look while it stays. It is one INFO, however many channels there are. Commands of
-// other programs change it, too. What is deleted from dead or delay does not, nor a delayed message that is not the first
-// to come due: so look once in a while all the same.
+// other programs change it, too. What is deleted from dead or delay does not, nor a delayed message that is not the
+// first to come due: so look once in a while all the same.
 func (q *Queue) Moves(ctx context.Context) (n int64, err error) {
 	replies, _, err := asker{q: q}.Ask(ctx, "", func(c *link.Call) { c.Add("INFO", "commandstats") })
 	if err != nil {
