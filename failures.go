@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -92,6 +93,9 @@ func (q *Queue) Failures(ctx context.Context, channel string, state State, f Fil
 	return fs, nil
 }
 
+// address is that of a host, in four numbers.
+var address = regexp.MustCompile(`^\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`)
+
 // likeness is a failure's text as FailureGroup has it.
 func likeness(failure string) string {
 	if failure == "" {
@@ -100,6 +104,11 @@ func likeness(failure string) string {
 	var b strings.Builder
 	b.Grow(len(failure))
 	for rest := failure; rest != "" && b.Len() < failureLength; {
+		if n := len(address.FindString(rest)); n > 0 {
+			b.WriteByte('#')
+			rest = rest[n:]
+			continue
+		}
 		n, digit := 0, false
 		for n < len(rest) && isWord(rest[n]) {
 			digit = digit || rest[n] <= '9'

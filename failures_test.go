@@ -30,10 +30,10 @@ func TestFailures(t *testing.T) {
 		})
 		fs, err := b.Failures(ctx, b.name, StateDead, Filter{})
 		b.must(err)
-		if len(fs.Groups) != 9 || fs.Looked != n || fs.More {
+		if len(fs.Groups) != 3 || fs.Looked != n || fs.More {
 			t.Fatalf("%+v", fs)
 		}
-		g := fs.Groups[1] // the first ones are as many, and died as late
+		g := fs.Groups[2] // all have as many, and died as late: so they are in the order of their texts
 		if g.Failure != "status 404" || g.Count != n/3 || !g.Last.Equal(time.UnixMilli(1000+(n-1)/10)) ||
 			!g.First.Equal(time.UnixMilli(1000)) {
 			t.Errorf("%+v", g)
@@ -41,13 +41,13 @@ func TestFailures(t *testing.T) {
 		if e, err := b.Peek(ctx, g.Example); err != nil || e.Failure != "status 404" {
 			t.Errorf("%+v, %v", e, err)
 		}
-		if g := fs.Groups[0]; g.Failure != "order #: status 500" || g.Count != n/3 {
+		if g := fs.Groups[1]; g.Failure != "order #: status 500" || g.Count != n/3 {
 			t.Errorf("%+v", g)
 		}
 		page, err := b.Browse(ctx, BrowseOptions{Channel: b.name, State: StateDead, Limit: 3,
-			Filter: Filter{FailureLike: "dial 10.0.0.3:#: refused"}})
+			Filter: Filter{FailureLike: "dial #:#: refused"}})
 		b.must(err)
-		if len(page.Entries) != 3 || page.Next == "" || !strings.HasPrefix(page.Entries[0].Failure, "dial 10.0.0.3:") {
+		if len(page.Entries) != 3 || page.Next == "" || !strings.HasPrefix(page.Entries[0].Failure, "dial 10.0.0.") {
 			t.Errorf("%+v", page)
 		}
 		all, err := b.RetryAllDead(ctx, b.name, Filter{FailureLike: g.Failure})
@@ -94,6 +94,8 @@ func TestLikeness(t *testing.T) {
 		"key a1é99999":      "key a1é#",
 		"sha256sum of 1e10": "# of #",
 		"\xff12345":         "#",
+		"to 10.0.3.7:80":    "to #:80",
+		"v1.2.3 of 1.2.3":   "v1.2.3 of 1.2.3",
 	} {
 		if got := likeness(in); got != want {
 			t.Errorf("%q is %q, want %q", in, got, want)
