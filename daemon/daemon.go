@@ -46,6 +46,7 @@ type Daemon struct {
 	admin     *lmstfy.Admin
 	own       *v1.API
 	push      *push.Pusher
+	boards    *boards
 	gmq       *gmq.Server // nil: it is off
 	delayq    *delayq.API // nil: it is off
 	accessLog atomic.Bool
@@ -147,6 +148,7 @@ func (d *Daemon) serve(ctx context.Context, servers []server) error {
 			all.Go(func() error { return s.Shutdown(grace) })
 		}
 		all.Go(func() error { return <-pushed })
+		all.Go(d.boards.close)
 		if err := all.Wait(); err != nil {
 			d.Log.Warn("requests ran on when the grace was over", "error", err)
 		}
@@ -194,7 +196,7 @@ func (d *Daemon) assemble() ([]server, error) {
 	if err := d.push.Validate(); err != nil {
 		return nil, err
 	}
-	d.admin = &lmstfy.Admin{Pools: queues, Access: d.access, Accounts: c.Admin.Accounts, AccessLog: &d.accessLog,
+	d.admin = &lmstfy.Admin{Pools: queues, Access: d.access, Accounts: operators(c), AccessLog: &d.accessLog,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Build: d.Build, Log: d.Log,
 		Mount: d.push.Routes()}
 	if err := errors.Join(d.api.Validate(), d.admin.Validate(), d.own.Validate()); err != nil {
@@ -207,8 +209,9 @@ func (d *Daemon) assemble() ([]server, error) {
 	if err != nil {
 		return nil, err
 	}
-	operators := both(d.own.Operators(d.admin.Authorized), d.admin.Handler())
-	admin, err := d.server("admin", &c.Admin.Listener, operators)
+	d.boards = newBoards(d.pools, c, d.Log)
+	routes := d.boards.before(both(d.own.Operators(d.admin.Authorized), d.admin.Handler()))
+	admin, err := d.server("admin", &c.Admin.Listener, routes)
 	if err != nil {
 		return nil, err
 	}

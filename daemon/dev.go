@@ -27,9 +27,9 @@ func StartDev() (*Dev, error) {
 	return d, nil
 }
 
-// Args are the flags of a daemon that uses it, and asks for no tokens.
+// Args are the flags of a daemon that uses it, and asks for no tokens and has the dashboard.
 func (d *Dev) Args() []string {
-	return []string{"-pools.default.redis=redis://" + d.mini.Addr(), "-admin.open", "-checks=off"}
+	return []string{"-pools.default.redis=redis://" + d.mini.Addr(), "-admin.open", "-checks=off", "-dashboard.on"}
 }
 
 // age has keys expire: a miniredis does so only when it is told that time has passed.

@@ -11,6 +11,7 @@ require (
 	github.com/prometheus/client_golang v1.23.2
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2
 	github.com/shuntmq/shunt v0.0.0
+	github.com/shuntmq/shunt/dashboard v0.0.0
 	golang.org/x/sync v0.22.0
 )
 
@@ -35,3 +36,5 @@ require (
 )
 
 replace github.com/shuntmq/shunt => ../
+
+replace github.com/shuntmq/shunt/dashboard => ../dashboard

@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"log/slog"
-	"maps"
 	"reflect"
 	"strings"
 
@@ -11,8 +10,9 @@ import (
 )
 
 // Reload takes in another configuration while Run runs: the level of the log, whether requests are logged, limits on
-// bodies and waits, networks, accounts and certificates, whose files are read again. Of other keys that differ the log
-// says that they need a restart. What is wrong changes nothing of its own, and is in the error; the rest is taken in.
+// bodies and waits, networks, accounts, viewers, whether the dashboard is served, and certificates, whose files are
+// read again. Of other keys that differ the log says that they need a restart. What is wrong changes nothing of its
+// own, and is in the error; the rest is taken in.
 func (d *Daemon) Reload(c config.Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -30,7 +30,8 @@ func (d *Daemon) Reload(c config.Config) error {
 	}
 	d.accessLog.Store(c.Log.Access)
 	errs = append(errs, d.api.SetLimits(limits(&c)))
-	d.admin.SetAccounts(maps.Clone(c.Admin.Accounts))
+	d.admin.SetAccounts(operators(&c))
+	d.boards.set(&c)
 	if allow, err := c.Push.Prefixes(); err == nil { // Validate has seen it
 		d.push.SetAllow(allow)
 	}
@@ -61,8 +62,8 @@ func needRestart(old, now config.Config) (keys []string) {
 		if l.MaxWait = 0; !old.GMQ.On() && !old.Delayq.On() { // which keep those with which they began
 			l.MaxBody, l.MaxBodies, l.BodyTimeout, l.MaxWaiting = 0, 0, 0, 0
 		}
-		c.API.Allow, c.Admin.Allow, c.GMQ.Allow, c.Delayq.Allow, c.Admin.Accounts = nil, nil, nil, nil, nil
-		c.Push.Allow = nil
+		c.API.Allow, c.Admin.Allow, c.GMQ.Allow, c.Delayq.Allow = nil, nil, nil, nil
+		c.Admin.Accounts, c.Admin.Viewers, c.Push.Allow, c.Dashboard.On = nil, nil, nil, false
 	}
 	taken(&old)
 	taken(&now)

@@ -90,9 +90,10 @@ func find(known map[[32]byte]User, given [32]byte, else_ error) (User, error) {
 	return found, err
 }
 
-// localOnly lets in who sits at this host. A page of another site may be given the name localhost's address (DNS
-// rebinding), so the Host has to be loopback too; what came through a proxy may be from anywhere.
-func localOnly(r *http.Request) (User, error) {
+// LocalOnly lets in who sits at this host, as the operator "local"; others get ErrForbidden. It is what a nil
+// [Options.Authenticate] does. A page of another site may be given the name localhost's address (DNS rebinding), so the
+// Host has to be loopback too; what came through a proxy may be from anywhere.
+func LocalOnly(r *http.Request) (User, error) {
 	for _, by := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
 		if r.Header.Get(by) != "" {
 			return User{}, ErrForbidden

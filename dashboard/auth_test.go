@@ -81,7 +81,7 @@ func TestLocalOnly(t *testing.T) {
 		if r.RemoteAddr, r.Host = c.from, c.host; c.header != "" {
 			r.Header.Set(c.header, "192.0.2.1")
 		}
-		if u, err := localOnly(r); (err == nil) != c.ok || c.ok && u.Role != Operator {
+		if u, err := LocalOnly(r); (err == nil) != c.ok || c.ok && u.Role != Operator {
 			t.Errorf("from %s for %q with %q: %v %v", c.from, c.host, c.header, u, err)
 		}
 	}

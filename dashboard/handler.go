@@ -31,6 +31,9 @@ type Options struct {
 	Pool *redis.Pool
 	// Title is shown on top, such as the name of the environment: default "shunt".
 	Title string
+	// Above is the URL of a page above this one, such as that of a list of several dashboards, to be linked on top.
+	// A relative one is seen from the path under which the handler is mounted. Empty: there is none.
+	Above string
 	// Log gets what went wrong on a page or in a bulk action: default slog.Default.
 	Log *slog.Logger
 }
@@ -50,7 +53,7 @@ type Dashboard struct {
 // Redis nothing before its first request.
 func Handler(q *shunt.Queue, o Options) *Dashboard {
 	if o.Authenticate == nil {
-		o.Authenticate = localOnly
+		o.Authenticate = LocalOnly
 	}
 	if o.Title == "" {
 		o.Title = "shunt"

@@ -24,6 +24,9 @@ type view struct {
 // Site is Options.Title.
 func (v view) Site() string { return v.o.Title }
 
+// Above is Options.Above.
+func (v view) Above() string { return v.o.Above }
+
 // Operator says whether the user may act.
 func (q *request) Operator() bool { return q.User.Role == Operator }
 

@@ -49,7 +49,7 @@ var texts = map[string][2]string{
 	"messages": {"Messages", "消息"}, "message": {"Message", "消息"}, "dead": {"Dead letters", "死信"},
 	"recurring": {"Recurring", "定时消息"}, "receivers": {"Receivers", "接收者"}, "receiver": {"Receiver", "接收者"},
 	"audit": {"Audit", "审计"}, "settings": {"Settings", "设置"}, "error": {"That did not work", "操作未成功"},
-	"redis": {"Redis", "Redis"},
+	"redis": {"Redis", "Redis"}, "above": {"↑ All", "↑ 全部"},
 
 	"live": {"live", "实时"}, "stale": {"The list has changed: load it again", "列表已变化：重新加载"},
 	"health": {"Health", "健康状况"}, "healthy": {"Nothing is wrong.", "一切正常。"},

@@ -27,16 +27,17 @@ type Config struct {
 	PIDFile string        `key:"pid_file" help:"file that gets the process id, and is removed at the end"`
 	Grace   time.Duration `key:"grace" default:"30s" help:"how long the end waits for requests that run; 0s to 1h"`
 
-	API      Listener        `key:"api"`
-	Admin    Admin           `key:"admin"`
-	GMQ      Adapter         `key:"gmq"`
-	Delayq   Adapter         `key:"delayq"`
-	Log      Log             `key:"log"`
-	Limits   Limits          `key:"limits"`
-	Defaults Defaults        `key:"defaults"`
-	Pools    map[string]Pool `key:"pools"`
-	Push     Push            `key:"push"`
-	Checks   string          `key:"checks" default:"warn" help:"what a missed start-up check does: warn, fail or off"`
+	API       Listener        `key:"api"`
+	Admin     Admin           `key:"admin"`
+	Dashboard Dashboard       `key:"dashboard"`
+	GMQ       Adapter         `key:"gmq"`
+	Delayq    Adapter         `key:"delayq"`
+	Log       Log             `key:"log"`
+	Limits    Limits          `key:"limits"`
+	Defaults  Defaults        `key:"defaults"`
+	Pools     map[string]Pool `key:"pools"`
+	Push      Push            `key:"push"`
+	Checks    string          `key:"checks" default:"warn" help:"what a missed start-up check does: warn, fail or off"`
 }
 
 // Listener is where a server listens, and for whom.
@@ -51,6 +52,7 @@ type Listener struct {
 type Admin struct {
 	Listener
 	Accounts map[string]string `key:"accounts" secret:"true" help:"password of basic authentication, by user"`
+	Viewers  []string          `key:"viewers" help:"of these users: who may only look at the dashboard"`
 	Pool     string            `key:"pool" default:"default" help:"pool whose Redis keeps tokens and limits"`
 	Open     bool              `key:"open" help:"ask for no tokens: for development"`
 }
@@ -148,10 +150,8 @@ func (c *Config) Validate() error {
 	c.checkAdapter("gmq", &c.GMQ, check)
 	c.checkAdapter("delayq", &c.Delayq, check)
 	c.checkListens(check)
-	for user, password := range c.Admin.Accounts {
-		check(user != "" && password != "" && !strings.Contains(user, ":"), "admin.accounts",
-			"%.40q: want a name without colon, and a password", user)
-	}
+	c.Admin.checkAccounts(check)
+	c.checkDashboard(check)
 	oneOf("log.format", c.Log.Format, "text", "json")
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	l := &c.Limits
@@ -202,14 +202,8 @@ func (c *Config) checkAdapter(at string, a *Adapter, check func(ok bool, key, fo
 	if !a.On() {
 		return
 	}
-	check(
-		len(a.Allow) > 0 || isLocal(a.Listen),
-		at+".listen",
-		"%.60q can be reached from beyond this machine, and the "+
-			"protocol has no tokens: want a loopback address, or %s.allow",
-		a.Listen,
-		at,
-	)
+	check(len(a.Allow) > 0 || isLocal(a.Listen), at+".listen", "%.60q can be reached from beyond this machine, and "+
+		"the protocol has no tokens: want a loopback address, or %s.allow", a.Listen, at)
 	_, ok := c.Pools[a.Pool]
 	check(ok || len(c.Pools) == 0, at+".pool", "there is no pool %.40q", a.Pool)
 }

@@ -116,8 +116,13 @@ redis = 5
 redis = "redis://localhost"
 [admin]
 pool = "fourth"
+viewers = ["bob", "eve"]
 [admin.accounts]
 "a:b" = "hunter2"
+[dashboard]
+on = true
+payloads = "perhaps"
+viewer = ["x"]
 `, Source{Env: []string{"SHUNTD_LIMITS_MAXBODY=1", "SHUNTD_LOG_ACCESS=perhaps"},
 		Args: []string{"word", "-", "-limits.max_waitin=1", "-grace"}})
 	if err == nil {
@@ -137,6 +142,8 @@ pool = "fourth"
 		`environment SHUNTD_LOG_ACCESS: perhaps: want true or false`, `argument "word": want flags`, `argument "-"`,
 		`gmq.listen: ":9503" can be reached from beyond this machine, and the protocol has no tokens`,
 		`gmq.prefix: "a b": want up to 100 bytes`, `gmq.pool: there is no pool "fifth"`, `delayq.allow: "y": want an`,
+		`admin.viewers: "bob" is not in admin.accounts`, `admin.viewers: "eve" is not in`,
+		`dashboard.payloads: perhaps: want true or false`, `dashboard.viewer: there is no such key`,
 		`flag -limits.max_waitin: there is no such key: is it limits.max_waiting?`, `flag -grace: its value is missing`,
 	} {
 		if !strings.Contains(text, want) {
@@ -206,6 +213,32 @@ func TestExample(t *testing.T) {
 		}
 		if at == nil && k.Name != "admin.accounts.NAME" {
 			t.Errorf("%s is not there", k.Name)
+		}
+	}
+}
+
+// The dashboard without accounts is for this host; where the listener is for others, too, that is a mistake. Somebody
+// may operate.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args, complaint string
+	}{
+		{"-dashboard.on", ""},
+		{"-dashboard.on -admin.listen=:7778", "dashboard.on: "},
+		{"-dashboard.on -admin.listen=unix:/run/a", "dashboard.on: "},
+		{"-dashboard.on -admin.listen=systemd:admin", "dashboard.on: "},
+		{"-dashboard.on -admin.listen=:7778 -admin.open", ""},
+		{"-dashboard.on -admin.listen=:7778 -admin.accounts.ann=x", ""},
+		{"-admin.listen=:7778", ""},
+		{"-admin.accounts.ann=x -admin.accounts.bob=x -admin.viewers=bob", ""},
+		{"-admin.accounts.bob=x -admin.viewers=bob", "admin.viewers: all of admin.accounts"},
+		{"-admin.viewers=bob", `admin.viewers: "bob" is not in admin.accounts`},
+		{"-admin.accounts." + strings.Repeat("x", 256) + "=x", "admin.accounts: "},
+	} {
+		_, err := load(t, least, Source{Args: strings.Fields(c.args)})
+		if (err == nil) != (c.complaint == "") || err != nil && !strings.Contains(err.Error(), c.complaint) {
+			t.Errorf("%s: %v, want %q", c.args, err, c.complaint)
 		}
 	}
 }

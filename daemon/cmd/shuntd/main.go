@@ -131,7 +131,10 @@ func serveDev(ctx context.Context, u usage, out, complain io.Writer) int {
 		fmt.Fprintf(complain, "shuntd: the configuration is wrong:\n%s\n", indent(err))
 		return 2
 	}
-	return serve(ctx, c, u.from, func(api, _ string) {
+	return serve(ctx, c, u.from, func(api, admin string) {
+		if url := daemon.DashboardURL(&c, admin); url != "" {
+			fmt.Fprintf(out, "The dashboard is at %s\n", url)
+		}
 		fmt.Fprintf(out, "It keeps nothing, and asks for no token. Try:\n\n  %s\n\n",
 			strings.Join(daemon.Lines(api), "\n  "))
 	}, complain)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(redistest.Main(m))
 }
 
-// The three lines that -dev prints work, the first of them at once.
+// The three lines that -dev prints work, the first of them at once, and the dashboard shows their queue.
 func TestDev(t *testing.T) {
 	redistest.Leaks(t)
 	out, lines := io.Pipe()
@@ -79,6 +79,19 @@ func TestDev(t *testing.T) {
 			t.Errorf("the first answer after %v", took)
 		}
 	}
+	at := regexp.MustCompile(`(?m)The dashboard is at (http://.*/dashboard/)$`).FindSubmatch(text)
+	if at == nil {
+		t.Fatalf("%s", text)
+	}
+	res, err := client.Get(string(at[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, _ := io.ReadAll(res.Body)
+	res.Body.Close()
+	if res.StatusCode != 200 || !strings.Contains(string(page), ">demo/greetings<") {
+		t.Errorf("%s: %s", res.Status, page)
+	}
 	stop()
 	if c := <-code; c != 0 {
 		t.Errorf("exit status %d", c)
@@ -87,7 +100,9 @@ func TestDev(t *testing.T) {
 
 func TestCommands(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shuntd.toml")
-	if err := os.WriteFile(file, []byte("nothing = 1\n[limits]\nmax_body = 0\n"), 0o600); err != nil {
+	const text = "nothing = 1\n[limits]\nmax_body = 0\n[admin]\nlisten = \":1\"\nviewers = [\"x\"]\n" +
+		"[dashboard]\non = true\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -96,7 +111,8 @@ func TestCommands(t *testing.T) {
 		text []string
 	}{
 		{[]string{"check", "-config", file}, 2,
-			[]string{"nothing: there is no such key", "limits.max_body: 0: want", "pools: "}},
+			[]string{"nothing: there is no such key", "limits.max_body: 0: want", "pools: ",
+				`admin.viewers: "x" is not`, "dashboard.on: "}},
 		{[]string{"-config=" + file}, 2, []string{"limits.max_body: 0: want"}},
 		{[]string{"check", "-pools.default.redis=redis://127.0.0.1:1"}, 1, []string{"Redis cannot be asked"}},
 		{[]string{"-pools.default.redis=redis://127.0.0.1:1", "-api.listen=:x"}, 1, []string{"listen for api"}},
