@@ -235,15 +235,14 @@ func TestKill(t *testing.T) {
 	times(t, lines, 0, `^2\. `)
 }
 
-// clean checks that only the names of the channels are left, and what time removes. That is until when something was
-// kept, and the receipts of enqueues that Ctrl-C has cut short.
+// clean checks that only the names of the channels are left, what was counted, and what time removes. That is until
+// when something was kept, and the receipts of enqueues that Ctrl-C has cut short.
 func clean(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	keys, _ := redis.Strings(s.Do("KEYS", "*"), nil)
-	keys = slices.DeleteFunc(
-		keys,
-		func(k string) bool { return strings.HasSuffix(k, "}.kept") || strings.HasSuffix(k, "}.receipts") },
-	)
+	keys = slices.DeleteFunc(keys, func(k string) bool {
+		return strings.HasSuffix(k, "}.kept") || strings.HasSuffix(k, "}.receipts") || strings.HasSuffix(k, "}.counts")
+	})
 	if !slices.Equal(keys, []string{"shunt.channels"}) {
 		t.Errorf("left in Redis: %q", keys)
 	}
