@@ -158,7 +158,8 @@ func verify(t *testing.T, dir string, manifest []byte, names []string) {
 }
 
 // clean checks that Redis holds no message any more, nor anything that lives on unasked, but what was counted. Two
-// things may be left of a killed run: its name among the dead, for an hour, and its place as keeper, until the next one takes it.
+// things may be left of a killed run: its name among the dead, for an hour, and its place as keeper, until the next
+// one takes it.
 func clean(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	keys, _ := redis.Strings(s.Do("KEYS", "*"), nil)
