@@ -144,6 +144,13 @@ func ExampleShutdown() {
 	// <nil>
 }
 
+// busy says what workers have been at for a while.
+func busy(workers []shunt.BusyWorker) {
+	for _, w := range workers {
+		fmt.Println("worker", w.Worker, "has handled", w.Serial, w.ID, "for", time.Since(w.Since))
+	}
+}
+
 // Receivers lists the processes that receive from a channel, the living and the dead.
 func ExampleQueue_Receivers() {
 	q, _, end := open()
@@ -156,6 +163,7 @@ func ExampleQueue_Receivers() {
 	check(err)
 	for _, r := range receivers {
 		fmt.Println("alive:", r.Alive, "workers:", r.Workers, "lease:", r.Lease, "holding:", r.Holding)
+		busy(r.Busy)
 	}
 	// Output: alive: true workers: 8 lease: 10s holding: 0
 }

@@ -52,6 +52,29 @@ type Receiver struct {
 	LeaseEndsAt time.Time `json:"lease_ends_at,omitzero"`
 	// NextSweepAt is, of a dead one, when the living look for its messages again.
 	NextSweepAt time.Time `json:"next_sweep_at,omitzero"`
+
+	// What its process tells of itself, from its first beat until it ends well, and of one that died until an hour
+	// after. Each is empty where it is not known: of an older shunt, of one that ended itself, and where the Redis user
+	// has not the rights.
+	Host    string `json:"host,omitempty"`    // as the operating system calls it
+	PID     int    `json:"pid,omitempty"`     // on that host, or in its container
+	Program string `json:"program,omitempty"` // the file name of its executable
+	Version string `json:"version,omitempty"` // of the program's main module, as "v1.2.0" or "(devel)"
+	Shunt   string `json:"shunt,omitempty"`   // the same of shunt in it
+	// StartedAt is when Receive was called, by the server's clock. After a handover it is the same.
+	StartedAt time.Time `json:"started_at,omitzero"`
+	// Busy has the messages of this channel whose handlers had been at work for a third of Lease or longer at the
+	// receiver's last beat, which a living one makes every third of Lease. The longest come first. There are at most
+	// 64, and fewer where their ids are long.
+	Busy []BusyWorker `json:"busy,omitempty"`
+}
+
+// BusyWorker is a worker whose handler has been at work for a while, and its message.
+type BusyWorker struct {
+	Worker int       `json:"worker"`           // its number, from 0
+	Serial string    `json:"serial,omitempty"` // empty for a bare payload
+	ID     string    `json:"id,omitempty"`
+	Since  time.Time `json:"since"` // when the handler began, by the server's clock
 }
 
 // Channels lists all channels that were ever enqueued to or received from, sorted; an operator may remove one with
@@ -68,6 +91,10 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 	if err != nil || len(known) == 0 {
 		return nil, err
 	}
+	told, err := store.Abouts(ctx, asker{q: q, each: true}, store.KeysOf(channel), known)
+	if err != nil {
+		return nil, err
+	}
 	rs := make([]Receiver, len(known))
 	for i, r := range known {
 		rs[i] = Receiver{
@@ -76,6 +103,12 @@ func (q *Queue) Receivers(ctx context.Context, channel string) ([]Receiver, erro
 			Lease:   r.Lease,
 			Alive:   r.Alive,
 			Holding: r.Holding,
+
+			Host: told[i].Host, PID: told[i].PID, Program: told[i].Program, Version: told[i].Version,
+			Shunt: told[i].Shunt, StartedAt: told[i].Started,
+		}
+		for _, b := range told[i].Busy {
+			rs[i].Busy = append(rs[i].Busy, BusyWorker(b))
 		}
 		if r.Alive {
 			rs[i].LeaseEndsAt = r.Until

@@ -37,6 +37,7 @@ var steps = []step{
 	{name: "promote", match: redistest.ByScript(store.Promote)},
 	{name: "register", match: redistest.ByScript(store.Register), breaks: true},
 	{name: "beat", match: redistest.ByScript(store.Beat)},
+	{name: "about", match: redistest.ByScript(store.SetAbout)},
 	{name: "sweep", match: redistest.ByScript(store.Sweep)},
 	{name: "reap", match: redistest.ByScript(store.Reap)},
 	{name: "finish", match: redistest.ByScript(store.Finish)},

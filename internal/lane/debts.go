@@ -123,11 +123,14 @@ func (d *Debts) Pay(ctx context.Context) (first error) {
 		for _, o := range some {
 			store.AddSupersede(c, o.Lane.Keys, o.Incarnation.Name, o.Counted)
 		}
+		for _, o := range some {
+			store.AddDropAbout(c, o.Lane.Keys, o.Incarnation)
+		}
 		if err := d.site.Do(ctx, c); !c.Answered {
 			return err
 		}
 		paid := make(map[Debt]bool)
-		for i, rep := range c.Replies {
+		for i, rep := range c.Replies[:len(some)] {
 			if rep.Err == nil {
 				paid[some[i]] = true
 			} else if first == nil {

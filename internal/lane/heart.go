@@ -27,6 +27,8 @@ type heart struct {
 	next  time.Time     // of the next beat
 	retry time.Duration // the wait after beats that failed; 0 after a good one
 
+	teller
+
 	seen atomic.Pointer[sight]
 }
 
@@ -37,7 +39,10 @@ type sight struct {
 	since  time.Time // the same of the first beat of the row that this one belongs to
 }
 
-func (h *heart) init(s *Site) { h.site, h.lease, h.requests = s, s.conf.Lease, make(chan struct{}, 1) }
+func (h *heart) init(s *Site) {
+	h.site, h.lease, h.requests = s, s.conf.Lease, make(chan struct{}, 1)
+	h.teller.init()
+}
 
 // RequestBeat has the heart beat at once.
 func (s *Site) RequestBeat() {
@@ -106,7 +111,14 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 	for _, l := range s.Lanes {
 		store.AddBeat(c, l.Keys, inc)
 	}
-	if err := s.Server.Pulse.Run(s.conf.Running, c); err != nil {
+	beats := c.Len()
+	telling := h.add(c, s, inc, sent)
+	err = s.Server.Pulse.Run(s.conf.Running, c)
+	if c.Answered {
+		h.learn(telling, c.Replies[beats:], sent)
+		err = c.First(beats)
+	}
+	if err != nil {
 		s.ReportFatal(s.Lanes[0], err)
 		return 0, err
 	}
@@ -115,7 +127,7 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 	gone := false
 	var server time.Time
 	var over []*Lane // an entry has run out there
-	for i, rep := range c.Replies {
+	for i, rep := range c.Replies[:beats] {
 		b, err := store.BeatReply(rep)
 		if err != nil {
 			return 0, err

@@ -17,6 +17,8 @@ type Config struct {
 	Workers             int
 	Emit                func(...event.Event)
 	Wake                func() // something has changed for workers and waiters: all look
+	// Busy gives the messages of a site's lanes whose handlers have been at work since before then; nil for none.
+	Busy func(s *Site, before time.Time) []Busy
 	// Renewed is called after a good beat; it does less than Wake.
 	Renewed func()
 	// Lost is called when a lease is found lost, before the handover begins.

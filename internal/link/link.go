@@ -173,8 +173,12 @@ func (l *Link) Run(ctx context.Context, c *Call) error {
 			c.Replies[forgotten[i]] = rep
 		}
 	}
-	var first error
-	for _, rep := range c.Replies {
+	return c.First(len(c.Replies))
+}
+
+// First is the first error of the first n commands, an unknown outcome before others. The call is Answered.
+func (c *Call) First(n int) (first error) {
+	for _, rep := range c.Replies[:n] {
 		if rep.Err != nil && (first == nil || Classify(rep.Err) == Unknown) {
 			first = rep.Err
 		}

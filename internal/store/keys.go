@@ -70,6 +70,9 @@ func (k *Keys) Doing(i Incarnation, worker int) string {
 	return "{" + k.Name + "}.doing." + i.Name + "." + strconv.Itoa(worker)
 }
 
+// About is what an incarnation tells of itself, a string; lua/about.lua writes it.
+func (k *Keys) About(i Incarnation) string { return "{" + k.Name + "}.about." + i.Name }
+
 // AllDoing are the doing lists of all workers of an incarnation.
 func (k *Keys) AllDoing(i Incarnation) []string {
 	all := make([]string, i.Workers)

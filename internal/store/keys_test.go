@@ -51,7 +51,7 @@ func TestKeys(t *testing.T) {
 					t.Errorf("worker %d: %v", w, d)
 				}
 			}
-			all = append(all, args(doings)...)
+			all = append(append(all, args(doings)...), k.About(i))
 		}
 		for _, key := range all {
 			key := key.(string)
@@ -67,7 +67,8 @@ func TestKeys(t *testing.T) {
 	k := KeysOf("C")
 	for got, want := range map[any]string{
 		k.Prepare: "{C}.prepare", k.Delay: "{C}.delay", k.Suspect: "{C}.suspect", k.Dead: "{C}.dead",
-		k.Receivers: "{C}.receivers", k.DeadReceivers: "{C}.receivers.dead", k.Keeper: "{C}.keeper",
+		k.About(Incarnation{Name: "N"}): "{C}.about.N",
+		k.Receivers:                     "{C}.receivers", k.DeadReceivers: "{C}.receivers.dead", k.Keeper: "{C}.keeper",
 	} {
 		if got != want {
 			t.Errorf("%v, want %s", got, want)

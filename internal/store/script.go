@@ -64,6 +64,7 @@ var (
 	Promote    = script("promote")
 	Register   = script("register")
 	Beat       = script("beat")
+	SetAbout   = script("about")
 	Sweep      = script("ids", "ending", "sweep")
 	Reap       = script("header", "trim", "ids", "leave", "ending", "reap")
 	Finish     = script("finish")

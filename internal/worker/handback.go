@@ -58,11 +58,19 @@ func (b handback) unregister(ctx context.Context) error {
 		for _, l := range b.site.Lanes {
 			store.AddUnregister(c, l.Keys, b.site.Live())
 		}
-		if err := b.site.Do(ctx, c); err != nil {
+		n := c.Len()
+		for _, l := range b.site.Lanes {
+			store.AddDropAbout(c, l.Keys, b.site.Live())
+		}
+		err := b.site.Do(ctx, c)
+		if c.Answered {
+			err = c.First(n)
+		}
+		if err != nil {
 			return err
 		}
 		left := false
-		for _, rep := range c.Replies {
+		for _, rep := range c.Replies[:n] {
 			gone, _ := store.UnregisterReply(rep)
 			left = left || !gone
 		}

@@ -89,7 +89,7 @@ func NewPool(workers int, lanes []*lane.Lane, conf Config) *Pool {
 	}
 	r.Sites = lane.Sites(lanes, &lane.Config{
 		Lease: conf.Lease, ReplyTimeout: conf.ReplyTimeout, Workers: workers, Emit: r.emit, Wake: r.wakeAll,
-		Renewed: r.parking.signal, Adopt: r.adopt, Taking: r.TakeCtx, Running: r.PoolCtx,
+		Renewed: r.parking.signal, Adopt: r.adopt, Busy: r.busy, Taking: r.TakeCtx, Running: r.PoolCtx,
 		Lost: func(s *lane.Site) { r.cancelAll(s, custody.ErrLeaseLost) },
 	})
 	return r
@@ -191,6 +191,17 @@ func (r *Pool) cancelAll(of *lane.Site, cause error) {
 		}
 	})
 	r.watcher.note(time.Now())
+}
+
+// busy are the messages of a site's lanes whose handlers have been at work since before then, whoever has them by now.
+func (r *Pool) busy(at *lane.Site, before time.Time) (all []lane.Busy) {
+	r.each(func(s *worker, it *Item) {
+		if it.atWork() && it.Lane.Site == at && it.Started.Before(before) {
+			all = append(all, lane.Busy{Lane: it.Lane, Busy: store.Busy{Worker: s.n, Serial: it.SerialString(),
+				ID: it.ID(), Since: it.Started}})
+		}
+	})
+	return all
 }
 
 // runningNow counts handlers that have not returned, orphans or not.
