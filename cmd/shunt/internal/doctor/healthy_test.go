@@ -108,18 +108,26 @@ func TestBounded(t *testing.T) {
 	}
 	b.do("EVAL", "for i = 1, 30000 do redis.call('HSET', KEYS[1], i, ARGV[1]) end", 1, "{big}.ids",
 		element(0, "")[4:20]+"p0 0 0 \n")
-	b.do("SLOWLOG", "RESET")
-	r := b.examine()
+	var r Report
+	var slow map[string]bool // commands that were slow in each look: a busy machine stops Redis at another each time
+	for look := 0; look < 4 && (look == 0 || len(slow) > 0); look++ {
+		b.do("SLOWLOG", "RESET")
+		r = b.examine()
+		entries, _ := b.do("SLOWLOG", "GET", 1000).([]any)
+		now := make(map[string]bool)
+		for _, v := range entries {
+			if text := fmt.Sprintf("%s", v.([]any)[3]); look == 0 || slow[text] {
+				now[text] = true
+			}
+		}
+		slow = now
+	}
+	if len(slow) > 0 {
+		t.Errorf("these commands took more than 2 ms each time: %v", slow)
+	}
 	said := fmt.Sprint(r.Limits)
 	if len(r.Limits) == 0 || find(r, IDs) != nil {
 		t.Errorf("limits: %s", said)
-	}
-	slow, _ := b.do("SLOWLOG", "GET", 100).([]any)
-	for _, v := range slow { // a machine that is busy may stop Redis once
-		t.Logf("slow: %q", v)
-	}
-	if len(slow) > 3 {
-		t.Errorf("%d commands took more than 2 ms", len(slow))
 	}
 	b.o.Within = 30 * time.Millisecond
 	b.o.Pause = 5 * time.Millisecond
