@@ -40,7 +40,7 @@ func (a *app) whoever() string {
 // audit writes down what was done. Where that fails it is said, for what was done is done.
 func (a *app) audit(ctx context.Context, e shunt.AuditEntry, did error) {
 	patience := a.timeout
-	if e.Count == 0 { // most likely Redis is away, and nothing was done
+	if did != nil && e.Count == 0 { // most likely Redis is away, and nothing was done
 		patience = min(patience, 300*time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
@@ -51,7 +51,7 @@ func (a *app) audit(ctx context.Context, e shunt.AuditEntry, did error) {
 	if did != nil {
 		e.Error = cut(did.Error())
 	}
-	if err := a.queue.Audit(ctx, e); err != nil && e.Count > 0 {
+	if err := a.queue.Audit(ctx, e); err != nil && (did == nil || e.Count > 0) {
 		a.say("this is not in the audit: %s", oneLine(err))
 	}
 }

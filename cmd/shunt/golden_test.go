@@ -33,6 +33,7 @@ var changing = []struct {
 	{regexp.MustCompile(`"next":"([a-z]+):[^"]+"`), `"next":"$1:PLACE"`},
 	{regexp.MustCompile(`"(\w+_ns|p\d+\w*|at)": [-\d.]+`), `"$1": N`},
 	{regexp.MustCompile(`(?m)^(go|shunt|redis)  .*$`), "$1  VERSION"},
+	{regexp.MustCompile(`(?m)^os .*, redis [\d.]+$`), "VERSIONS"},
 	{regexp.MustCompile(`-?\b(\d+h)?(\d+m)?\d+(\.\d+)?(ms|µs|s)\b|\b59m\d+s\b`), "AGE"},
 	{regexp.MustCompile(`\b\d+\.\d+ {2}`), "RATE  "},
 	{regexp.MustCompile(` {2,}`), "  "},
@@ -106,6 +107,10 @@ var goldens = []struct {
 		{"purge", "mail", "-s", "prepare,delay", "--dry-run"}, {"purge", "mail", "-s", "prepare,delay", "--yes"},
 		{"stats", "mail"}, {"audit"},
 	}},
+	{"doctor", [][]string{
+		{"doctor"}, {"doctor", "mail"}, {"doctor", "--fix"}, {"doctor", "--fix", "-y"}, {"doctor", "--fix-config"},
+		{"doctor", "--fix-config", "-y"}, {"doctor"}, {"audit"},
+	}},
 	{"deliver", [][]string{
 		{"deliver", "jobs", "hello", "--in", "1h", "--header", "a=b"}, {"<from stdin", "deliver", "jobs", "-"},
 		{"deliver", "jobs", "one", "--id", "x"}, {"deliver", "jobs", "two", "--id", "x"},
@@ -125,9 +130,16 @@ func TestGolden(t *testing.T) {
 	for _, g := range goldens {
 		t.Run(g.file, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Start(t)
-			if g.file != "deliver" {
+			appends := "no"
+			if g.file == "doctor" {
+				appends = "yes"
+			}
+			s := redistest.Start(t, "appendonly "+appends)
+			switch g.file {
+			case "look", "move":
 				world(t, s)
+			case "doctor":
+				faults(t, s)
 			}
 			var b strings.Builder
 			for _, row := range g.rows {
@@ -182,7 +194,8 @@ func TestJSON(t *testing.T) {
 		{"ls", "mail", "-s", "dead"},
 		{"ls", "mail", "-s", "suspect"}, {"show", "mail", "--id", "welcome-1"}, {"peek", "mail", "-n", "9"},
 		{"peek", "mail", "-s", "suspect"}, {"dead", "mail"}, {"dead", "groups", "mail"}, {"counts"},
-		{"counts", "mail", "--step", "20m"}, {"health"}, {"audit"}, {"version"},
+		{"counts", "mail", "--step", "20m"}, {"health"}, {"doctor"}, {"doctor", "mail", "--fix", "-y"},
+		{"audit"}, {"version"},
 		{"retry", "--all", "mail", "--dry-run"}, {"retry", "--all", "mail", "--limit", "1", "-y"},
 		{"retry", "mail", "--id", "dead-2"}, {"dead", "delete", "mail", "-y"}, {"dead", "delete", "mail"},
 		{"promote", "--all", "mail", "-y"}, {"cancel", "mail", "--id", "later-1", "-y"},

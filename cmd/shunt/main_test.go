@@ -18,7 +18,16 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+// asProcess has this test binary run main.
+const asProcess = "TEST_SHUNT_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProcess) != "" {
+		main()
+		return
+	}
+	os.Exit(redistest.Main(m))
+}
 
 // call is a command line of a test's.
 type call struct {
@@ -28,6 +37,7 @@ type call struct {
 	draws time.Duration
 	asks  bool
 	paint bool
+	shows bool // a screen
 	ctx   context.Context
 	err   func(said string) // called for all that is written to standard error
 }
@@ -69,7 +79,7 @@ func (c call) app(out, err io.Writer) *app {
 		c.in = strings.NewReader("")
 	}
 	return &app{in: c.in, out: out, err: err, getenv: func(key string) string { return env[key] }, draws: c.draws,
-		asks: c.asks, paints: c.paint}
+		asks: c.asks, paints: c.paint, screen: c.shows, stop: func() {}}
 }
 
 func (c call) do(args ...string) result {

@@ -50,7 +50,7 @@ func (a *app) chosen() (profile, error) {
 	if a.redis != "" {
 		return profile{Redis: a.redis}, nil
 	}
-	if url := a.getenv("REDIS_URL"); url != "" && a.profile == "" {
+	if url := cmp.Or(a.getenv("SHUNT_REDIS"), a.getenv("REDIS_URL")); url != "" && a.profile == "" {
 		return profile{Redis: url}, nil
 	}
 	all, file, err := a.profiles()

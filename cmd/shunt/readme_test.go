@@ -42,3 +42,21 @@ func TestTour(t *testing.T) {
 		}
 	}
 }
+
+// What the README shows of doctor is what it prints.
+func TestReadmeDoctor(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join("testdata", "doctor.golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(page), "```\n$ shunt doctor\n")
+	shown, _, ok := strings.Cut(shown, "```")
+	if !ok || !strings.HasPrefix(string(want), "$ shunt doctor\n"+golden(shown)+"= 4\n") {
+		t.Errorf("it does not print\n%s", golden(shown))
+	}
+}

@@ -20,6 +20,7 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitNotFound    = 3
+	exitGrace       = 3 // of work
 	exitCritical    = 4
 	exitInterrupted = 130 // as shells have it for SIGINT
 )
@@ -30,8 +31,10 @@ type app struct {
 	out, err io.Writer
 	getenv   func(string) string
 	asks     bool          // somebody can be asked: standard input and standard error are terminals
+	screen   bool          // standard input and standard output are a terminal
 	paints   bool          // standard output is a terminal
 	redraws  bool          // standard error is a terminal
+	stop     func()        // has the next signal end the process
 	draws    time.Duration // how often progress is drawn; 0: 200 ms on a terminal, else 10 s
 
 	// Flags that all commands have.
@@ -67,8 +70,8 @@ func newRoot(a *app) *cobra.Command {
 		Short: "The command line of shunt's queues on Redis",
 		Long: `The command line of shunt's queues on Redis.
 
-Redis is the one that --redis names, else --profile, else REDIS_URL, else the default profile, else
-redis://localhost:6379. Profiles stand in $XDG_CONFIG_HOME/shunt/config.toml:
+Redis is the one that --redis names, else --profile, else SHUNT_REDIS, else REDIS_URL, else the default
+profile, else redis://localhost:6379. Profiles stand in $XDG_CONFIG_HOME/shunt/config.toml:
 
   default = "local"
   [profiles.local]
@@ -80,7 +83,7 @@ A message is named by the text that ls prints, such as {mail}.dead.01KAV9…@176
 clock is this machine's. A length of time is 10s, 5m, 2h or 7d.
 
 The exit status is 0 for success, 1 for a failure, 2 for wrong usage, 3 where there is no such message or channel,
-4 when health found something critical, and 130 after an interruption.`,
+4 when health or doctor found something critical, and 130 after an interruption.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetIn(a.in)
@@ -96,7 +99,7 @@ The exit status is 0 for success, 1 for a failure, 2 for wrong usage, 3 where th
 	_ = root.RegisterFlagCompletionFunc("profile", a.completeProfile)
 	for _, group := range []func(*app) []*cobra.Command{
 		channelCommands, lookCommands, moveCommands, deadCommands, deliverCommands, exportCommands, countCommands,
-		tailCommands, healthCommands, benchCommands,
+		tailCommands, topCommands, healthCommands, doctorCommands, dashboardCommands, workCommands, benchCommands,
 	} {
 		root.AddCommand(group(a)...)
 	}
@@ -108,7 +111,7 @@ The exit status is 0 for success, 1 for a failure, 2 for wrong usage, 3 where th
 func (a *app) run(ctx context.Context, args []string) int {
 	root := newRoot(a)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		a.close(a.timeout)
 		return a.code
@@ -122,7 +125,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case isUsage(err):
 		return exitUsage
 	case !a.began:
-		fmt.Fprintln(a.err, "shunt help COMMAND lists all flags")
+		name := strings.TrimPrefix(cmd.CommandPath(), "shunt ")
+		if !cmd.HasParent() {
+			name = "COMMAND"
+		}
+		fmt.Fprintln(a.err, "shunt help "+name+" lists all flags")
 		return exitUsage
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
@@ -147,16 +154,14 @@ func (a *app) open() (*shunt.Queue, error) {
 	if a.queue != nil {
 		return a.queue, nil
 	}
-	p, err := a.chosen()
-	if err != nil {
-		return nil, err
-	}
 	if a.timeout < 100*time.Millisecond || a.timeout > time.Hour {
 		return nil, usage("--timeout %v: want 100ms to 1h", a.timeout)
 	}
-	if a.pool, err = shunt.NewPool(p.Redis); err != nil {
-		return nil, usageError{err}
+	pool, p, err := a.dialled()
+	if err != nil {
+		return nil, err
 	}
+	a.pool = pool
 	if a.as == "" {
 		a.as = p.As
 	}
@@ -165,6 +170,22 @@ func (a *app) open() (*shunt.Queue, error) {
 		ReplyTimeout: max(a.timeout, 500*time.Millisecond),
 	}
 	return a.queue, nil
+}
+
+// dialled gives a pool for the Redis of this call, and its profile. It does not dial yet.
+func (a *app) dialled() (*redis.Pool, profile, error) {
+	p, err := a.chosen()
+	if err != nil {
+		return nil, p, err
+	}
+	pool, err := shunt.NewPool(p.Redis)
+	switch {
+	case err != nil && strings.Contains(p.Redis, "@"): // what the parser quotes may be of the password
+		return nil, p, usage("the URL of Redis is none such as redis://user:password@host:6379/0")
+	case err != nil:
+		return nil, p, usageError{err}
+	}
+	return pool, p, nil
 }
 
 // close sends what was counted. A Redis that is away holds the process up for no longer than patience.

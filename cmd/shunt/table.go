@@ -157,11 +157,14 @@ func number[N int | int64](n N) string {
 	return strconv.FormatInt(int64(n), 10)
 }
 
-func messages(n int) string {
-	if n == 1 {
-		return "1 message"
+func messages(n int) string { return many(n, "message") }
+
+// many is a number with its noun.
+func many(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
 	}
-	return fmt.Sprintf("%d messages", n)
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // size is a number of bytes.

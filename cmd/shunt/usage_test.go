@@ -43,6 +43,23 @@ func TestWrongUsage(t *testing.T) {
 		{"retry --all no-channel", exitNotFound, "there is no channel"},
 		{"retry --all no-channel -y", exitNotFound, "there is no channel"},
 		{"purge no-channel -s dead", exitNotFound, "there is no channel"},
+		{"doctor no-channel", exitNotFound, "there is no channel"},
+		{"doctor --within 1ms", exitUsage, "1s to 1h"},
+		{"top", exitUsage, "wants a terminal"},
+		{"top --json", exitUsage, "channels --watch"},
+		{"top --refresh 1ms", exitUsage, "100ms to 1h"},
+		{"top mail", exitUsage, "shunt help top lists all flags"},
+		{"dashboard --addr 0.0.0.0:0", exitUsage, "give --user"},
+		{"dashboard --addr :0", exitUsage, "give --user"},
+		{"dashboard --addr [::]:0", exitUsage, "give --user"},
+		{"dashboard --addr 7878", exitUsage, "want HOST:PORT"},
+		{"dashboard --user ann:secret", exitUsage, "--user 1: want NAME=PASSWORD"},
+		{"dashboard --user ann=", exitUsage, "--user 1: want NAME=PASSWORD"},
+		{"dashboard --user =secret --viewer a:b=secret", exitUsage, "; --viewer 1: want a name"},
+		{"dashboard --user ann=secret --viewer ann=secret", exitUsage, `"ann" is there twice`},
+		{"dashboard --user @/nonexistent", exitUsage, "no such file"},
+		{"dashboard --user @testdata/nobody.txt", exitUsage, "has nobody in it"},
+		{"stats mail --redis redis://ann:secret/1@x", exitUsage, "is none such as"},
 		{"counts no-channel", exitNotFound, "there is no channel"},
 		{"health no-channel", exitNotFound, "there is no channel"},
 		{"tail no-channel", exitNotFound, "there is no channel"},
@@ -109,7 +126,10 @@ func TestWrongUsage(t *testing.T) {
 		{"purge mail -s prepare", exitUsage, "--yes"},
 		{"bench", exitUsage, "--yes"},
 	} {
-		r := call{url: s.URL(), env: map[string]string{"XDG_CONFIG_HOME": t.TempDir()}}.do(strings.Fields(row.line)...)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // what should be refused may begin to serve
+		env := map[string]string{"XDG_CONFIG_HOME": t.TempDir()}
+		r := call{url: s.URL(), env: env, ctx: ctx}.do(strings.Fields(row.line)...)
+		cancel()
 		if r.code != row.code || !strings.Contains(r.err, row.says) {
 			t.Errorf("shunt %s: exit %d, want %d, and %q in: %s", row.line, r.code, row.code, row.says, r.err)
 		}
@@ -138,7 +158,7 @@ var everything = []string{
 	"stats mail", "channels", "receivers", "ls mail", "show mail --id x", "peek mail", "dead mail", "dead groups mail",
 	"dead retry mail", "retry mail --id x", "delete mail --id x", "cancel mail --id x", "postpone mail --id x --in 1h",
 	"promote mail --id x", "purge mail -s dead", "deliver mail x", "deliver mail --text", "export mail", "counts mail",
-	"health", "audit", "tail", "channels --watch", "bench", "retry --all mail",
+	"health", "doctor", "dashboard --addr 127.0.0.1:0", "audit", "tail", "channels --watch", "bench", "retry --all mail",
 }
 
 // Where Redis is away nothing hangs.
@@ -178,7 +198,7 @@ func TestEveryCommandIsTried(t *testing.T) {
 		}
 		switch {
 		case !c.Runnable(), strings.HasPrefix(path, "completion"), path == "help", path == "version", path == "import",
-			path == "dead delete", path == "":
+			path == "dead delete", path == "", path == "top", path == "work":
 			return
 		}
 		for _, line := range everything {
@@ -249,6 +269,8 @@ func TestCompletion(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"stats ": "mail", "retry --all ": "mail", "ls mail --state ": "suspect", "dea": "dead",
+		"doc": "doctor", "to": "top", "dash": "dashboard", "wo": "work", "doctor ": "mail", "work --channel ": "mail",
+		"work --protocol ": "exec",
 	} {
 		args := append([]string{"__complete"}, strings.Split(line, " ")...)
 		if r := c.good(t, args...); !strings.Contains(r.out, want) {

@@ -19,10 +19,7 @@ type reply struct {
 	err error
 }
 
-const (
-	replyWithin = 3 * time.Second
-	commandsAsk = 200 // most commands of one pipeline
-)
+const commandsAsk = 200 // most commands of one pipeline
 
 // ask sends commands as pipelines. An error is that of the connection; what Redis refuses is in its reply.
 func (e *examination) ask(cmds ...command) ([]reply, error) {
@@ -57,7 +54,7 @@ func (e *examination) pipeline(cmds []command) ([]reply, error) {
 	}
 	all := make([]reply, len(cmds))
 	for i := range all {
-		v, err := redis.ReceiveWithTimeout(conn, replyWithin)
+		v, err := redis.ReceiveWithTimeout(conn, e.o.Timeout)
 		var refusal redis.Error
 		if err != nil && !errors.As(err, &refusal) {
 			return nil, fmt.Errorf("doctor: %v: %w", cmds[i][0], err)

@@ -19,6 +19,8 @@ type Options struct {
 	Channels []string
 	// Within bounds Examine: default 30 s. What was not reached by then is in Report.Limits.
 	Within time.Duration
+	// Timeout bounds the wait for one reply of Redis: default 3 s.
+	Timeout time.Duration
 	// Apart is the time between two looks at what may only be moving: default 2 s.
 	Apart time.Duration
 	// Pause is the rest that Redis has between two steps of a scan: default 1 ms; negative: none.
@@ -41,6 +43,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Within = cmp.Or(o.Within, 30*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
 	o.Apart = cmp.Or(o.Apart, 2*time.Second)
 	o.Pause = max(0, cmp.Or(o.Pause, time.Millisecond))
 	o.MaxSize = cmp.Or(o.MaxSize, 16<<20)

@@ -4,33 +4,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/shuntmq/shunt"
 )
 
-// keys takes keys one at a time: those that were typed fast come together. What was pasted is for the filter alone.
-func (m *model) keys(k tea.KeyMsg) tea.Cmd {
-	if m.typing || k.Type != tea.KeyRunes {
-		_, cmd := m.key(k)
-		return cmd
-	}
-	var cmds []tea.Cmd
-	for i, r := range k.Runes {
-		if k.Paste || m.typing { // the filter takes the rest
-			k.Runes = k.Runes[i:]
-			if m.typing {
-				m.typed(k)
-			}
-			break
-		}
-		_, cmd := m.key(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}, Alt: k.Alt})
-		cmds = append(cmds, cmd)
-	}
-	return tea.Batch(cmds...)
-}
-
 // key does what a key is for.
-func (m *model) key(k tea.KeyMsg) (tea.Model, tea.Cmd) {
+func (m *model) key(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	name := k.String()
 	switch {
 	case name == "ctrl+c":
@@ -57,7 +36,7 @@ func (m *model) key(k tea.KeyMsg) (tea.Model, tea.Cmd) {
 		m.row++
 	case "pgup":
 		m.row -= max(1, m.height-6)
-	case "pgdown", " ":
+	case "pgdown", "space":
 		m.row += max(1, m.height-6)
 	case "home", "g":
 		m.row = 0
@@ -121,7 +100,7 @@ func (m *model) key(k tea.KeyMsg) (tea.Model, tea.Cmd) {
 }
 
 // typed takes a key of the filter.
-func (m *model) typed(k tea.KeyMsg) {
+func (m *model) typed(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "enter":
 		m.typing = false
@@ -131,11 +110,17 @@ func (m *model) typed(k tea.KeyMsg) {
 		_, size := utf8.DecodeLastRuneInString(m.filter)
 		m.filter = m.filter[:len(m.filter)-size]
 	default:
-		if (k.Type == tea.KeyRunes || k.Type == tea.KeySpace) && len(m.filter) < 200 {
-			m.filter += clean(string(k.Runes))
-		}
+		m.pasted(k.Text)
 	}
 	m.row, m.top = 0, 0
+}
+
+// pasted takes text for the filter, which is all that may be pasted.
+func (m *model) pasted(text string) {
+	if m.typing && len(m.filter)+len(text) <= 200 {
+		m.filter += clean(text)
+		m.row, m.top = 0, 0
+	}
 }
 
 // ask begins an action on the message at the cursor, which the user is to confirm.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/shuntmq/shunt"
 )
 
@@ -104,8 +104,10 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		m.wanted = true
 		return m, m.again()
-	case tea.KeyMsg:
-		return m, m.keys(msg)
+	case tea.KeyPressMsg:
+		return m.key(msg)
+	case tea.PasteMsg:
+		m.pasted(msg.Content)
 	}
 	return m, nil
 }

@@ -12,31 +12,44 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/vt"
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// terminal is what a program draws on, and keys that it reads.
+// terminal is what a program draws on.
 type terminal struct {
 	mu sync.Mutex
-	b  bytes.Buffer
+	at *vt.Emulator
 }
 
+func newTerminal(t *testing.T) *terminal {
+	out := &terminal{at: vt.NewEmulator(80, 24)}
+	var answers sync.WaitGroup
+	answers.Go(func() { _, _ = io.Copy(io.Discard, out.at) }) // it waits until somebody takes them
+	t.Cleanup(func() {
+		_ = out.at.InputPipe().(io.Closer).Close()
+		answers.Wait()
+		if t.Failed() {
+			t.Log(out.at.String())
+		}
+	})
+	return out
+}
+
+// Write moves the cursor to the line's beginning at its end, as the system does for a terminal that is not raw.
 func (t *terminal) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.b.Write(b)
+	_, err := t.at.Write(bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n")))
+	return len(b), err
 }
 
-// shown says whether a text was drawn since the last call.
+// shown says whether a text is on the screen.
 func (t *terminal) shown(text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	is := strings.Contains(ansi.Strip(t.b.String()), text)
-	if is {
-		t.b.Reset()
-	}
-	return is
+	return strings.Contains(ansi.Strip(t.at.String()), text)
 }
 
 // The real program goes down to a dead letter on a real Redis, retries it, notes that, and outlives an absence.
@@ -72,7 +85,7 @@ func TestRun(t *testing.T) {
 
 	keys, typed := io.Pipe()
 	defer typed.Close()
-	out := &terminal{}
+	out := newTerminal(t)
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, q, keys, out, Options{Refresh: 100 * time.Millisecond, By: "ann"}) }()
 	see := func(text string) {

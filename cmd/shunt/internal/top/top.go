@@ -10,7 +10,7 @@ import (
 	"os/user"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/shuntmq/shunt"
 )
 
@@ -42,8 +42,7 @@ func (o Options) withDefaults() Options {
 // on when it is back. What the user changes is noted by Queue.Audit. Signals are the caller's: let them end ctx.
 func Run(ctx context.Context, q *shunt.Queue, in io.Reader, out io.Writer, o Options) error {
 	p := tea.NewProgram(newModel(ctx, q, o.withDefaults()), tea.WithContext(ctx), tea.WithInput(in),
-		tea.WithOutput(out),
-		tea.WithAltScreen(), tea.WithoutSignalHandler())
+		tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithWindowSize(80, 24)) // until the terminal says its own
 	_, err := p.Run()
 	if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
 		return nil

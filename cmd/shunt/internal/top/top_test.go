@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -32,11 +32,11 @@ func fed(t *testing.T) *model {
 // press sends keys, and drops what they ask for.
 func press(m *model, keys ...string) (last tea.Cmd) {
 	for _, k := range keys {
-		msg := tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(k)}
-		for t, name := range map[tea.KeyType]string{tea.KeyEnter: "enter", tea.KeyEsc: "esc", tea.KeyUp: "up",
+		msg := tea.KeyPressMsg{Text: k}
+		for code, name := range map[rune]string{tea.KeyEnter: "enter", tea.KeyEsc: "esc", tea.KeyUp: "up",
 			tea.KeyDown: "down", tea.KeyBackspace: "backspace"} {
 			if name == k {
-				msg = tea.KeyMsg{Type: t}
+				msg = tea.KeyPressMsg{Code: code}
 			}
 		}
 		_, last = m.Update(msg)
@@ -44,7 +44,7 @@ func press(m *model, keys ...string) (last tea.Cmd) {
 	return last
 }
 
-func screenOf(m *model) string { return ansi.Strip(m.View()) }
+func screenOf(m *model) string { return ansi.Strip(m.content()) }
 
 func order(m *model) (names string) {
 	for _, r := range m.channels() {
@@ -113,7 +113,7 @@ func TestSizes(t *testing.T) {
 			check := func(what string) {
 				t.Helper()
 				m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-				text := m.View()
+				text := m.content()
 				if n := strings.Count(text, "\n") + 1; n > max(1, h) {
 					t.Errorf("%s at %dx%d: %d lines", what, w, h, n)
 				}
@@ -225,19 +225,20 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Keys that come together are as many keys; what is pasted does nothing.
-func TestKeysTogether(t *testing.T) {
+// What is pasted is for the filter alone.
+func TestPaste(t *testing.T) {
 	t.Parallel()
 	m := fed(t)
-	press(m, "j/vi")
-	if m.filter != "vi" || order(m) != "video " {
-		t.Errorf("filter %q", m.filter)
-	}
-	m = fed(t)
-	m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("/q1"), Paste: true})
-	if m.typing || m.sort != 1 {
+	m.Update(tea.PasteMsg{Content: "/q1"})
+	if m.typing || m.sort != 1 || m.filter != "" {
 		t.Error("what was pasted did something")
 	}
+	press(m, "/")
+	m.Update(tea.PasteMsg{Content: "v\x1bi"})
+	if m.filter == "" || strings.Contains(m.filter, "\x1b") {
+		t.Errorf("filter %q", m.filter)
+	}
+	press(m, "esc")
 	m.Update(loaded{screen: m.screen, at: time.Now()})
 	press(m, "enter")
 	if cmd := press(m, "q"); cmd == nil {

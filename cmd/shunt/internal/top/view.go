@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/shuntmq/shunt"
 )
@@ -95,8 +96,15 @@ func (m *model) channels() []row {
 	return all
 }
 
-// View is the screen: a title, what it shows, what is to be said, and the keys.
-func (m *model) View() string {
+// View is the screen, in place of what the terminal shows otherwise.
+func (m *model) View() tea.View {
+	v := tea.NewView(m.content())
+	v.AltScreen = true
+	return v
+}
+
+// content is a title, what the screen shows, what is to be said, and the keys.
+func (m *model) content() string {
 	if m.width < 1 || m.height < 1 {
 		return ""
 	}

@@ -38,8 +38,8 @@ for line in sys.stdin:
     print(json.dumps(answer), file=answers, flush=True)
 `
 
-// bench is a channel of a real server, and a queue to fill it.
-type bench struct {
+// workbench is a channel of a real server, and a queue to fill it.
+type workbench struct {
 	t       *testing.T
 	url     string
 	channel string
@@ -47,7 +47,7 @@ type bench struct {
 	dir     string
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t *testing.T) *workbench {
 	t.Helper()
 	t.Parallel()
 	redistest.Leaks(t)
@@ -56,14 +56,14 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, url: s.URL(), channel: redistest.Name(t), queue: &shunt.Queue{Pool: pool, Quiet: true},
+	b := &workbench{t: t, url: s.URL(), channel: redistest.Name(t), queue: &shunt.Queue{Pool: pool, Quiet: true},
 		dir: t.TempDir()}
 	t.Cleanup(func() { _, _ = b.queue.Close(), pool.Close() })
 	return b
 }
 
 // handler is a program in a file.
-func (b *bench) handler(text string) string {
+func (b *workbench) handler(text string) string {
 	b.t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil && text == python {
 		b.t.Skip(err)
@@ -79,7 +79,7 @@ func (b *bench) handler(text string) string {
 }
 
 // work starts shunt work.
-func (b *bench) work(flags []string, command ...string) *redistest.Child {
+func (b *workbench) work(flags []string, command ...string) *redistest.Child {
 	b.t.Helper()
 	args := append([]string{"work", "--redis", b.url, "--channel", b.channel}, flags...)
 	c := redistest.Run(b.t, []string{asProcess + "=1"}, os.Args[0], append(append(args, "--"), command...)...)
@@ -91,7 +91,7 @@ func (b *bench) work(flags []string, command ...string) *redistest.Child {
 	return c
 }
 
-func (b *bench) enqueue(text string, opts ...shunt.Option) {
+func (b *workbench) enqueue(text string, opts ...shunt.Option) {
 	b.t.Helper()
 	opts = append(opts, shunt.ID(text), shunt.Retain(time.Minute))
 	if err := b.queue.Enqueue(context.Background(), shunt.Raw(b.channel, []byte(text)), opts...); err != nil {
@@ -99,7 +99,7 @@ func (b *bench) enqueue(text string, opts ...shunt.Option) {
 	}
 }
 
-func (b *bench) outcome(id string) shunt.Outcome {
+func (b *workbench) outcome(id string) shunt.Outcome {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -110,7 +110,7 @@ func (b *bench) outcome(id string) shunt.Outcome {
 	return o
 }
 
-func (b *bench) status(id string) shunt.Status {
+func (b *workbench) status(id string) shunt.Status {
 	b.t.Helper()
 	s, err := b.queue.Status(context.Background(), shunt.ByID(b.channel, id))
 	if err != nil {
@@ -120,7 +120,7 @@ func (b *bench) status(id string) shunt.Status {
 }
 
 // ends has a process end in order, with a status.
-func (b *bench) ends(c *redistest.Child, status int) {
+func (b *workbench) ends(c *redistest.Child, status int) {
 	b.t.Helper()
 	if err := c.Term(); err != nil {
 		b.t.Fatal(err)
@@ -323,7 +323,7 @@ func TestNoRedis(t *testing.T) {
 	redistest.Leaks(t)
 	c := redistest.Run(t, []string{asProcess + "=1", "SHUNT_REDIS=redis://ann:hunter2@127.0.0.1:1"}, os.Args[0], "work",
 		"--channel", "c", "cat")
-	if code := c.Code(); code != exitStart || !strings.Contains(c.Said(), "it cannot receive") ||
+	if code := c.Code(); code != exitFailed || !strings.Contains(c.Said(), "it cannot receive") ||
 		strings.Contains(c.Said(), "hunter2") {
 		t.Errorf("exit status %d: %s", code, c.Said())
 	}

@@ -1,30 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"os"
 	"strings"
 	"testing"
-
-	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// asProcess has this test binary run main.
-const asProcess = "TEST_SHUNT_MAIN"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asProcess) != "" {
-		main()
-		return
-	}
-	os.Exit(redistest.Main(m))
-}
-
 // Each wrong flag is told by its name, all of them at once, and no password is.
-func TestWrongUsage(t *testing.T) {
+func TestWorkWrongUsage(t *testing.T) {
+	t.Parallel()
 	right := []string{"work", "--redis", "redis://localhost", "--channel", "c"}
 	with := func(more ...string) []string {
 		return append(append(right[:len(right):len(right)], more...), "--", "cat")
@@ -33,10 +16,10 @@ func TestWrongUsage(t *testing.T) {
 		args []string
 		text []string
 	}{
-		{[]string{"wrk"}, []string{"unexpected argument wrk"}}, {[]string{"--bogus"}, []string{"unknown flag --bogus"}},
-		{with("--wrokers", "3"), []string{"unknown flag --wrokers", "--workers"}},
+		{with("--wrokers", "3"), []string{"unknown flag: --wrokers", "shunt help work lists all flags"}},
+		{with("--json"), []string{"--json: work writes a log"}},
 		{with("--workers"), []string{`--workers: "--": want`}},
-		{[]string{"work"}, []string{"--redis: it is missing", "--channel: there are 0", "COMMAND: it is missing"}},
+		{[]string{"work"}, []string{"--channel: there are 0", "COMMAND: it is missing"}},
 		{right, []string{"COMMAND: it is missing"}}, {append(right, "--"), []string{"COMMAND: it is missing"}},
 		{append(right, "--", ""), []string{"COMMAND: it is missing"}},
 		{append(right, "--", "no-such-program"), []string{`COMMAND: start "no-such-program": it is not in PATH`}},
@@ -57,61 +40,36 @@ func TestWrongUsage(t *testing.T) {
 		{with("--channel", "{x}"), []string{"--channel"}},
 		{[]string{"work", "--redis", "http://x", "--channel", "c", "--", "cat"}, []string{"--redis: redis URL"}},
 		{[]string{"work", "--redis", "redis://ann:hunter2@x:y", "--channel", "c", "cat"},
-			[]string{"--redis: it is no URL"}},
+			[]string{"--redis: the URL of Redis is none such as"}},
+		{[]string{"work", "--redis", "redis://ann:hunter2/3@x", "--channel", "c", "cat"},
+			[]string{"--redis: the URL of Redis is none such as"}},
 	} {
-		var out bytes.Buffer
-		if code := command(context.Background(), func() {}, c.args, &out, &out); code != exitUsage {
-			t.Errorf("%q: %d", c.args, code)
+		r := call{}.do(c.args...)
+		if r.code != exitUsage || r.out != "" {
+			t.Errorf("%q: exit %d, %s", c.args, r.code, r.out)
 		}
 		for _, want := range c.text {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%q: no %q in\n%s", c.args, want, out.String())
+			if !strings.Contains(r.err, want) {
+				t.Errorf("%q: no %q in\n%s", c.args, want, r.err)
 			}
 		}
-		if strings.Contains(out.String(), "hunter2") {
+		if strings.Contains(r.err, "hunter2") {
 			t.Errorf("%q: the password is told", c.args)
 		}
 	}
 }
 
-func TestHelp(t *testing.T) {
-	for _, args := range [][]string{nil, {"help"}, {"--help"}, {"help", "work"}, {"work", "--help"}, {"version"}} {
-		var out, complain bytes.Buffer
-		code := command(context.Background(), func() {}, args, &out, &complain)
-		if code != exitOK || complain.Len() > 0 || !strings.Contains(out.String(), "shunt") ||
-			len(args) == 2 && !strings.Contains(out.String(), "--max-memory") {
-			t.Errorf("%q: %d\n%s%s", args, code, out.String(), complain.String())
-		}
-	}
-}
-
 func TestSizes(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]int64{"0": 0, "5": 5, "7B": 7, "1k": 1 << 10, "2KB": 2 << 10, "256MB": 256 << 20,
 		"3MiB": 3 << 20, "1 GB": 1 << 30, "4G": 4 << 30} {
-		if got, err := size(text); err != nil || got != want {
+		if got, err := parseSize(text); err != nil || got != want {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "B", "-1", "1.5GB", "1TB", "GB1", "1MBB", "9223372036854775808", "9999999999GB"} {
-		if got, err := size(text); err == nil {
+		if got, err := parseSize(text); err == nil {
 			t.Errorf("%q: %d", text, got)
-		}
-	}
-}
-
-// A failure is a line with what follows it indented, and nothing that a terminal obeys.
-func TestLines(t *testing.T) {
-	failed := shunt.Event{Kind: shunt.EventRetried, Channel: "c", ID: "an id", Attempt: 2,
-		Err: errors.New("sandbox: h: exit status 3:\nfirst\x1b[2J\n\tsecond")}
-	for whole, want := range map[bool]string{
-		true: `c: message "an id" failed at attempt 2, and is tried again in 0s: sandbox: h: exit status 3:` +
-			"\n    | first\uFFFD[2J\n    | \tsecond\n",
-		false: `c: message "an id" failed at attempt 2, and is tried again in 0s: sandbox: h: exit status 3` + "\n",
-	} {
-		var out bytes.Buffer
-		(&lines{to: &out, whole: whole}).event(failed)
-		if _, got, _ := strings.Cut(out.String(), " "); got != want {
-			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

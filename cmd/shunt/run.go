@@ -13,10 +13,11 @@ import (
 // closing is how long children may take to end that handle nothing.
 const closing = 5 * time.Second
 
-// run handles messages until ctx ends and all handlers have, or the grace is over. It calls stop when ctx has ended.
+// run handles messages until ctx ends and all handlers have, or the grace is over, and gives the exit status. It calls
+// stop when ctx has ended.
 func (w *work) run(ctx context.Context, stop func(), to io.Writer) int {
 	defer w.pool.Close()
-	log := &lines{to: to, whole: w.Stderr == "failures"}
+	log := &logLines{to: to, whole: w.Stderr == "failures"}
 	if w.Stderr == "all" {
 		w.box.Stderr = log
 	}
@@ -30,11 +31,11 @@ func (w *work) run(ctx context.Context, stop func(), to io.Writer) int {
 	if err != nil {
 		log.say("it cannot receive: %v", err)
 		_ = q.Close()
-		return exitStart
+		return exitFailed
 	}
 	log.say("it receives %s with %d workers: %s", names(w.Channel), w.n, names(w.Command))
 	<-ctx.Done()
-	stop()
+	stop() // before it is told, for then a second signal may come
 	log.say("it ends, and waits up to %v for handlers", w.grace)
 	grace, cancel := context.WithTimeout(context.Background(), w.grace)
 	defer cancel()

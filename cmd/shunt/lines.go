@@ -6,13 +6,12 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/shuntmq/shunt"
 )
 
-// lines writes a log for people. Its methods may be called by many goroutines at once.
-type lines struct {
+// logLines writes a log for people. Its methods may be called by many goroutines at once.
+type logLines struct {
 	to    io.Writer
 	whole bool // failures are written with the child's last lines
 
@@ -20,14 +19,14 @@ type lines struct {
 }
 
 // Write is for what children write: whole lines.
-func (l *lines) Write(b []byte) (int, error) {
+func (l *logLines) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.to.Write(b)
 }
 
 // say writes a line of its own. What follows the first line of a text is indented.
-func (l *lines) say(format string, args ...any) {
+func (l *logLines) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	var b strings.Builder
 	b.WriteString(time.Now().Format("2006-01-02T15:04:05.000Z07:00 "))
@@ -35,23 +34,19 @@ func (l *lines) say(format string, args ...any) {
 		if i > 0 {
 			b.WriteString("    | ")
 		}
-		b.WriteString(printable(line) + "\n")
+		for j, cell := range strings.Split(line, "\t") { // a tab does no harm, and traces have them
+			if j > 0 {
+				b.WriteByte('\t')
+			}
+			b.WriteString(printable(cell))
+		}
+		b.WriteByte('\n')
 	}
 	_, _ = l.Write([]byte(b.String()))
 }
 
-// printable has no control characters: a terminal would obey them.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
-}
-
 // failure is an error as the log has it.
-func (l *lines) failure(err error) string {
+func (l *logLines) failure(err error) string {
 	if err == nil {
 		return "no reason"
 	}
@@ -63,7 +58,7 @@ func (l *lines) failure(err error) string {
 }
 
 // event writes what somebody may want to know.
-func (l *lines) event(e shunt.Event) {
+func (l *logLines) event(e shunt.Event) {
 	who := "message " + e.Serial
 	if e.ID != "" {
 		who = fmt.Sprintf("message %q", e.ID)
@@ -90,7 +85,7 @@ func (l *lines) event(e shunt.Event) {
 	}
 }
 
-func (l *lines) because(err error) string {
+func (l *logLines) because(err error) string {
 	if err == nil {
 		return ""
 	}
