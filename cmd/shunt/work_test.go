@@ -23,6 +23,7 @@ func TestWorkWrongUsage(t *testing.T) {
 		{right, []string{"COMMAND: it is missing"}}, {append(right, "--"), []string{"COMMAND: it is missing"}},
 		{append(right, "--", ""), []string{"COMMAND: it is missing"}},
 		{append(right, "--", "no-such-program"), []string{`COMMAND: start "no-such-program": it is not in PATH`}},
+		{append(right, "no-such-program", "--bogus"), []string{`COMMAND: start "no-such-program"`}}, // its flag
 		{append(right, "--", "./main.go"), []string{`COMMAND: start "./main.go": it may not be executed`}},
 		{with("--workers", "0", "--timeout", "5", "--grace", "-1s", "--protocol", "xml", "--stderr", "some",
 			"--max-memory", "12QB", "--max-messages", "0", "--channel", "c", "--channel", "a b"), []string{
