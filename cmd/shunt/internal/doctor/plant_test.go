@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,14 +50,13 @@ func (b *bench) now(d time.Duration) int64 { return time.Now().Add(d).UnixMilli(
 // list lists a channel as the programs do that enqueue.
 func (b *bench) list(channel string) { b.do("SADD", channelsKey, channel) }
 
-var serials uint64
+var serials atomic.Uint64 // tests run at the same time
 
 // element is a message of some age.
 func element(age time.Duration, payload string) string {
-	serials++
 	var serial [16]byte
 	binary.BigEndian.PutUint64(serial[:], uint64(time.Now().Add(-age).UnixMilli())<<16)
-	binary.BigEndian.PutUint64(serial[8:], serials)
+	binary.BigEndian.PutUint64(serial[8:], serials.Add(1))
 	return "\xc1\x10\x00\x00" + string(serial[:]) + "\x00" + payload
 }
 
