@@ -22,6 +22,9 @@ const wantURL = "want redis://[[user]:password@]host[:port][/db], the same with 
 func NewPool(rawURL string) (*redis.Pool, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
+		if strings.Contains(rawURL, "@") { // the error may quote a part of the password
+			err = errors.New("it cannot be read: in a password each of : / ? # [ ] @ % is to be escaped, as %2F for /")
+		}
 		return nil, fmt.Errorf("shunt: redis URL: %w", withoutURL(err))
 	}
 	db, err := database(u)
