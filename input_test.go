@@ -125,7 +125,8 @@ func TestBadInput(t *testing.T) {
 		"redis:x": "path", "redis://x/4/5": "path", "redis://x?timeout=3s": `no option "timeout"`,
 		"rediss://x/?skip_verify=1": `no option "skip_verify"`, "redis://x/1?db=2": "named twice",
 		"redis://x?db=": "is no number", "redis://x/99999999999": "is no number", "unix:///s?db=x": "is no number",
-		"unix://s": "three slashes", "unix:///s?dv=1": `no option "dv"`, "redis://u:secret@ x": "invalid character",
+		"unix://s": "three slashes", "unix:///s?dv=1": `no option "dv"`, "redis://u:secret@ x": "cannot be read",
+		"redis://u:secr/secret@x": "to be escaped",
 	} {
 		_, err := NewPool(bad)
 		says("URL "+bad, err, "shunt: redis URL", why)

@@ -32,7 +32,8 @@ func dashboardCommands(a *app) []*cobra.Command {
 	s := served{a: a}
 	cmd := &cobra.Command{
 		Use: "dashboard", Short: "Serve the dashboard to browsers", Args: cobra.NoArgs,
-		Long: `Serve the dashboard to browsers until SIGINT or SIGTERM: channels, messages, dead letters and receivers, live.
+		Long: `Serve the dashboard to browsers until SIGINT or SIGTERM: channels, messages, dead letters and receivers,
+live.
 
 Without users only this machine may see it, and may do all. With users each logs in with name and password: a
 --user may act, a --viewer sees only. A password on a command line is seen by all who use the machine, so --user

@@ -37,8 +37,8 @@ func doctorCommands(a *app) []*cobra.Command {
 	c := checkup{a: a, within: span(30 * time.Second)}
 	cmd := &cobra.Command{
 		Use: "doctor [CHANNEL…]", Short: "Examine Redis and channels, and mend what is safe to mend",
-		Long: `Examine Redis and all channels, or some: its settings, memory, replicas, clock and rights, and every key that
-shunt has there. Each finding says why it matters and what mends it, the worst first. It only reads, by short
+		Long: `Examine Redis and all channels, or some: its settings, memory, replicas, clock and rights, and every key
+that shunt has there. Each finding says why it matters and what mends it, the worst first. It only reads, by short
 commands with pauses between them.
 
 With --fix it mends what is safe: no message is lost, and none is handled twice. Settings of Redis are changed
@@ -137,8 +137,8 @@ func (c *checkup) mend(
 			c.told("mended", &f, f.Text)
 		}
 		did = append(did, m)
-		c.a.audit(ctx, shunt.AuditEntry{Verb: "mend", Channel: f.Channel, Detail: fmt.Sprintf("%s: %s", f.Kind, f.Text)},
-			err)
+		e := shunt.AuditEntry{Verb: "mend", Channel: f.Channel, Detail: fmt.Sprintf("%s: %s", f.Kind, f.Text)}
+		c.a.audit(ctx, e, err)
 		if ctx.Err() != nil {
 			return did, errInterrupted
 		}

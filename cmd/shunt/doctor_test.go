@@ -98,7 +98,8 @@ func TestDoctorIsRefused(t *testing.T) {
 		!strings.Contains(r.out, "\nmended: eviction of redis") {
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 	}
-	if log, err := queueOn(t, s).AuditLog(t.Context(), "", 10); err != nil || len(log) != 2 || log[0].Error == "" || log[1].Error != "" {
+	log, err := queueOn(t, s).AuditLog(t.Context(), "", 10)
+	if err != nil || len(log) != 2 || log[0].Error == "" || log[1].Error != "" {
 		t.Errorf("audit: %+v, %v", log, err)
 	}
 }
