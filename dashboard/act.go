@@ -173,7 +173,11 @@ func (q *request) actOnMessages(verb string) error {
 	}
 	single := singles[verb]
 	if single.danger && q.form.Get("yes") == "" {
-		return q.confirm(verb, q.T("confirm."+verb, q.Num(len(refs))), len(refs), true, texts)
+		question := q.T("confirm."+verb, q.Num(len(refs)))
+		if len(refs) == 1 {
+			question = q.T("confirm." + verb + ".one")
+		}
+		return q.confirm(verb, question, len(refs), true, texts)
 	}
 	n, errs := 0, []error(nil)
 	for i, ref := range refs {

@@ -92,7 +92,7 @@ func TestActions(t *testing.T) {
 	}
 	audit("delete", 2)
 
-	b.confirmed("Cancel 1 messages?", "verb", "cancel", "ref", d.entry("a", shunt.StatePrepare).Ref().String())
+	b.confirmed("Cancel this message?", "verb", "cancel", "ref", d.entry("a", shunt.StatePrepare).Ref().String())
 	if _, err := d.q.Pull(context.Background(), shunt.PullOptions{Channels: []string{"a"}}); err != nil ||
 		d.count("a", shunt.StateLeased) != 0 {
 		t.Error("not cancelled", err)

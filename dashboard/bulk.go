@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// bulkStep is how many messages are changed between two looks at the progress.
-	bulkStep = 1000
+	// bulkStep is how many messages are changed until the progress moves: as many as the Queue looks at at once.
+	bulkStep = 100
 	// maxBulks bounds the bulk actions that run at once.
 	maxBulks = 8
 	// bulksKept bounds the channels whose last bulk action is remembered.

@@ -51,14 +51,15 @@ func TestPages(t *testing.T) {
 	ref := d.entry("mail", shunt.StatePrepare).Ref().String()
 	gone := d.entry("mail.dead", shunt.StateDead)
 	for path, wants := range map[string][]string{
-		"":                                         {"mail", "work", "Nothing is wrong|Health", `data-f="waiting">1<`},
-		"?q=wor":                                   {"work"},
-		"?sort=channel":                            {`aria-sort="ascending"`},
-		"channel?c=mail":                           {"Ready", "Handling", `id="series"`, "uplot.js"},
-		"channel?c=mail&range=30d":                 {`aria-current="true">30d`},
-		"channel?c=work":                           {held.Receiver, "alive"},
-		"messages?c=mail":                          {"welcome-1", `{&#34;to&#34;:&#34;ann@example.org&#34;}`},
-		"messages?c=mail&s=delay":                  {"later-1", "in 59m"},
+		"":                         {"mail", "work", "Nothing is wrong|Health", `data-f="waiting">1<`},
+		"?q=wor":                   {"work"},
+		"?sort=channel":            {`aria-sort="ascending"`, `href="./?sort=channel&amp;up=1"`},
+		"channel?c=mail":           {"Ready", "Handling", `id="series"`, "uplot.js"},
+		"channel?c=mail&range=30d": {`aria-current="true">30d`},
+		"channel?c=work":           {held.Receiver, "alive"},
+		"messages?c=mail":          {"welcome-1", `{&#34;to&#34;:&#34;ann@example.org&#34;}`},
+		"messages?c=mail&s=delay": {"later-1", "in 59m",
+			`href="messages?c=mail&amp;latest=1&amp;s=delay"`},
 		"messages?c=mail&header=tenant%3Dblue":     {"welcome-1", "Looked at 1"},
 		"messages?c=mail&header=tenant%3Dred":      {"There is none here"},
 		"messages?c=mail&idprefix=x":               {"There is none here"},

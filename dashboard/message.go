@@ -41,6 +41,7 @@ type messagePage struct {
 type moment struct {
 	Key   string
 	At    time.Time // zero: nobody knows when
+	Count int
 	Text  string
 	Level string
 }
@@ -94,16 +95,19 @@ func (q *request) message() error {
 
 // life tells what has happened to a message, in order.
 func life(e *shunt.Entry, s *shunt.Status) (ms []moment) {
-	add := func(key string, at time.Time, level, text string, args ...any) {
-		ms = append(ms, moment{key, at, fmt.Sprintf(text, args...), level})
+	add := func(key string, at time.Time, level, text string) {
+		ms = append(ms, moment{Key: key, At: at, Text: text, Level: level})
+	}
+	count := func(key string, n int) {
+		if n > 0 {
+			ms = append(ms, moment{Key: key, Count: n, Level: "warn"})
+		}
 	}
 	add("life.enqueued", e.EnqueuedAt, "", "")
-	if e.Attempts > 0 && e.State != shunt.StateDone {
-		add("life.attempts", time.Time{}, "warn", "%d", e.Attempts)
+	if e.State != shunt.StateDone {
+		count("life.attempts", e.Attempts)
 	}
-	if e.Recoveries > 0 {
-		add("life.recoveries", time.Time{}, "warn", "%d", e.Recoveries)
-	}
+	count("life.recoveries", e.Recoveries)
 	switch e.State {
 	case shunt.StatePrepare:
 		add("life.waits", time.Time{}, "now", "")
@@ -112,18 +116,18 @@ func life(e *shunt.Entry, s *shunt.Status) (ms []moment) {
 	case shunt.StateDelay:
 		add("life.due", e.DueAt, "now", "")
 	case shunt.StateDoing:
-		add("life.doing", s.StartedAt, "now", "%s / %d", e.Receiver, e.Worker)
+		add("life.doing", s.StartedAt, "now", fmt.Sprintf("%s / %d", e.Receiver, e.Worker))
 	case shunt.StateLeased:
 		add("life.leased", s.StartedAt, "now", "")
 		add("life.leaseends", e.LeaseEndsAt, "", "")
 	case shunt.StateDead:
-		add("life.died", e.DiedAt, "bad", "%s", e.Failure)
+		add("life.died", e.DiedAt, "bad", "") // its failure is on top of the page
 	case shunt.StateDone:
 		at := e.EndedAt
 		if at.IsZero() {
 			at = e.Outcome.EndedAt
 		}
-		add("life.ended", at, "good", "%s", e.Outcome.Kind)
+		add("life.ended", at, "good", string(e.Outcome.Kind))
 		if !e.Outcome.KeptUntil.IsZero() {
 			add("life.kept", e.Outcome.KeptUntil, "", "")
 		}

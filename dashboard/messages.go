@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"errors"
+	"html/template"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -23,8 +24,8 @@ type messagesPage struct {
 	Latest   bool
 	Entries  []shunt.Entry
 	Looked   int
-	Next     string // query of the next page
-	Turn     string // query of the other order
+	Next     template.URL // query of the next page
+	Turn     template.URL // query of the other order
 	Verbs    []string
 	Preview  bool
 }
@@ -80,7 +81,7 @@ func (q *request) messages() error {
 	return q.show("messages", channel+" · "+q.T("state."+string(p.State)), p)
 }
 
-func (p *messagesPage) query(from string, latest bool) string {
+func (p *messagesPage) query(from string, latest bool) template.URL {
 	v := p.Criteria.Query()
 	v.Set("c", p.Channel)
 	v.Set("s", string(p.State))
@@ -90,7 +91,7 @@ func (p *messagesPage) query(from string, latest bool) string {
 	if latest {
 		v.Set("latest", "1")
 	}
-	return v.Encode()
+	return template.URL(v.Encode())
 }
 
 var serialForm = regexp.MustCompile(`^([0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{40})$`)

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
+	"html/template"
 	"net/url"
 	"slices"
 	"strings"
@@ -27,14 +28,15 @@ type overviewPage struct {
 	Sum      map[string]string
 	Columns  []column
 	Find     string
-	Next     string // query of the next page
+	Next     template.URL // query of the next page
 	Findings []shunt.Finding
 }
 
 type column struct {
-	Key, Query string // Query sorts by it
-	Sort       string // aria-sort
-	Number     bool
+	Key    string
+	Query  template.URL // sorts by it
+	Sort   string       // aria-sort
+	Number bool
 }
 
 // orders compare by each column, the greatest first; names the other way.
@@ -135,7 +137,7 @@ func (q *request) arrange(all []shunt.Overview) (p overviewPage) {
 		return cmp.Or(c, strings.Compare(a.O.Channel, b.O.Channel))
 	})
 	from := min(max(0, atoi(q.form.Get("from"))), len(p.Rows))
-	query := func(set ...string) string {
+	query := func(set ...string) template.URL {
 		v := url.Values{}
 		for _, key := range []string{"q", "sort", "up"} {
 			if q.form.Get(key) != "" {
@@ -145,7 +147,7 @@ func (q *request) arrange(all []shunt.Overview) (p overviewPage) {
 		for i := 0; i < len(set); i += 2 {
 			v.Set(set[i], set[i+1])
 		}
-		return v.Encode()
+		return template.URL(v.Encode())
 	}
 	if from+rowsAPage < len(p.Rows) {
 		p.Next = query("from", fmt.Sprint(from+rowsAPage))

@@ -49,7 +49,7 @@ func (q *request) recurring() error {
 			if err := e.Spec.Err(); err != nil {
 				r.Fault = err.Error()
 			} else if !e.Paused {
-				r.Ticks, _ = recur.Next(e.Spec, time.Now(), 5) // its errors are those of the Spec
+				r.Ticks, _ = recur.Next(e.Spec, time.Now(), 3) // its errors are those of the Spec
 			}
 			p.Entries = append(p.Entries, r)
 		}

@@ -41,6 +41,7 @@
     for (const cell of $("[data-f=jobrun]")) ran = cell.textContent;
     document.addEventListener("visibilitychange", () => document.hidden ? close() : open());
     addEventListener("pagehide", close);
+    addEventListener("submit", close); // what is sent is not cut off by a reload
     addEventListener("pageshow", open);
     open();
   }
@@ -54,13 +55,17 @@
     });
   }
 
+  // On a phone, where one is may be beyond the edge of a row of links.
+  for (const here of $("nav [aria-current]")) here.scrollIntoView({ block: "nearest", inline: "nearest" });
+
   for (const all of $("[data-all]")) {
     all.hidden = false;
     all.addEventListener("change", () => { for (const box of $("input[name=ref]", all.closest("table"))) box.checked = all.checked; });
   }
 
-  // Keys: / goes to the search field, j and k from row to row.
+  // Keys: / goes to the search field, j and k from row to row, Esc from a question back.
   document.addEventListener("keydown", event => {
+    if (event.key === "Escape") { for (const no of $("[data-no]")) no.click(); }
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input,textarea,select")) return;
     if (event.key === "/") {
       const field = $("[data-filter],[data-slash]")[0];
@@ -91,9 +96,10 @@
   const short = v => v == null ? "" : v >= 1e6 ? +(v / 1e6).toFixed(1) + "M" : v >= 1e4 ? +(v / 1e3).toFixed(1) + "k" : +v.toPrecision(3) + "";
   const time = v => v == null ? "" : v >= 6e4 ? +(v / 6e4).toFixed(1) + "m" : v >= 1e3 ? +(v / 1e3).toFixed(1) + "s" : +v.toPrecision(3) + "ms";
   const days = rows.length > 1 && column(0)[1] - column(0)[0] >= 86400;
+  const utc = v => new Date(v * 1000).toISOString().slice(0, 16).replace("T", " ");
   const clock = v => {
-    const t = new Date(v * 1000), two = n => String(n).padStart(2, "0"), day = two(t.getMonth() + 1) + "-" + two(t.getDate());
-    return days || t.getHours() + t.getMinutes() === 0 ? day : two(t.getHours()) + ":" + two(t.getMinutes());
+    const t = utc(v);
+    return days || t.endsWith("00:00") ? t.slice(5, 10) : t.slice(11);
   };
   let charts = [];
   for (const figure of figures) figure.hidden = false;
@@ -101,21 +107,25 @@
     for (const chart of charts) chart.destroy();
     const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
     charts = figures.map(figure => {
-      const unit = figure.dataset.unit, text = unit === "ms" ? time : v => short(v) + unit;
+      const unit = figure.dataset.unit, text = unit === "ms" ? time : v => short(v) + unit, mark = v => unit || Number.isInteger(v) ? text(v) : "";
       const columns = figure.dataset.chart.split(",").map(Number);
       return new uPlot({
-        width: figure.clientWidth - 20, height: 170, padding: [8, 8, 0, 0],
+        tzDate: t => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"), width: figure.clientWidth - 20, height: 170, padding: [8, 8, 0, 0],
         cursor: { drag: { x: false, y: false }, sync: { key: "shunt" }, points: { size: 5 } },
         scales: { y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-        axes: [{ ...axis, size: 26, space: 60, values: (u, vs) => vs.map(clock) }, { ...axis, size: 54, values: (u, vs) => vs.map(text) }],
-        series: [{ value: (u, v) => v == null ? "–" : new Date(v * 1000).toLocaleString() },
+        axes: [{ ...axis, size: 26, space: 60, values: (u, vs) => vs.map(clock) }, { ...axis, size: 54, values: (u, vs) => vs.map(mark) }],
+        series: [{ label: heads[0], value: (u, v) => v == null ? "–" : utc(v) },
           ...columns.map((n, i) => ({ label: heads[n], stroke: colour("line" + (i + 1)), width: 1.5, points: { show: false },
             value: (u, v) => v == null ? "–" : text(v) }))],
       }, [column(0), ...columns.map(column)], figure);
     });
   };
   draw();
-  let wait = 0;
-  new ResizeObserver(() => { clearTimeout(wait); wait = setTimeout(draw, 100); }).observe(document.getElementById("main"));
+  const main = document.getElementById("main");
+  let wait = 0, wide = main.clientWidth;
+  new ResizeObserver(() => {
+    clearTimeout(wait);
+    wait = setTimeout(() => { if (wide !== main.clientWidth) { wide = main.clientWidth; draw(); } }, 100);
+  }).observe(main);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 })();
