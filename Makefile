@@ -11,8 +11,10 @@
 # The tests run on a real redis-server: the one REDIS_SERVER names, else the
 # one in PATH. On Debian and Ubuntu, root gets it installed where there is
 # none; NO_INSTALL=1 forbids that. The clients' tests run on the python3 and
-# the php that PYTHON and PHP name, else those in PATH, installed likewise.
-# Where there is none they are skipped; REQUIRE_CLIENTS=1 forbids that.
+# the php that PYTHON and PHP name, those of the dashboard in the chromium that
+# CHROMIUM names, and those of the alerts on the promtool that PROMTOOL names:
+# else those in PATH, installed likewise. Where there is none they are skipped;
+# REQUIRE_CLIENTS=1 forbids that.
 
 GO          ?= go
 FUZZTIME    ?= 5s
@@ -29,9 +31,11 @@ export REQUIRE_CLIENTS
 # REDIS_SERVER tells the tests that a real server is there, so they may not skip it.
 with-redis = REDIS_SERVER=$$(sh .ci/redis-server.sh); export REDIS_SERVER
 
-# PYTHON and PHP are empty where there is none to be had.
+# These are empty where there is none to be had.
 with-languages = PYTHON=$$(sh .ci/language.sh PYTHON python3); PHP=$$(sh .ci/language.sh PHP php php-cli); \
-	export PYTHON PHP
+	CHROMIUM=$$(sh .ci/language.sh CHROMIUM chromium); \
+	PROMTOOL=$$(sh .ci/language.sh PROMTOOL promtool prometheus); \
+	export PYTHON PHP CHROMIUM PROMTOOL
 
 .PHONY: test race fuzz lint bench chaos
 .NOTPARALLEL:

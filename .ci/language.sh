@@ -24,7 +24,7 @@ found() {
 none() {
 	say "$1"
 	[ -n "${REQUIRE_CLIENTS:-}" ] && exit 1
-	say "so the tests of its client are skipped"
+	say "so the tests that need it are skipped"
 	exit 0
 }
 

@@ -14,6 +14,11 @@ import (
 
 const (
 	pollEvery = 2 * time.Second
+	// While no messages move, which one command tells, all is looked at once in so long. Longer where there are many
+	// channels, with two commands each: so an idle page costs less than a command a second.
+	restFor, restMost = 30 * time.Second, 5 * time.Minute
+	// settleFor is how long all is looked at after the last move: by then its process has added its counts.
+	settleFor = 12 * time.Second
 	// healthEvery is how many polls there are for one of Health, which costs as much as an Overview.
 	healthEvery = 15
 	// maxStreams bounds the browsers that listen at once.
@@ -34,8 +39,9 @@ type snapshot struct {
 
 // hub asks Redis for all live pages together, while there are any.
 type hub struct {
-	q   *shunt.Queue
-	log *slog.Logger
+	q      *shunt.Queue
+	log    *slog.Logger
+	settle time.Duration // settleFor
 
 	mu     sync.Mutex
 	ears   map[chan *snapshot]bool
@@ -47,7 +53,7 @@ type hub struct {
 }
 
 func newHub(q *shunt.Queue, log *slog.Logger) *hub {
-	return &hub{q: q, log: log, ears: make(map[chan *snapshot]bool), gone: make(chan struct{})}
+	return &hub{q: q, log: log, settle: settleFor, ears: make(map[chan *snapshot]bool), gone: make(chan struct{})}
 }
 
 // listen gives a channel of snapshots, of which the latest counts; nil: there are too many listeners.
@@ -99,7 +105,8 @@ func (h *hub) close() {
 	}
 }
 
-// poll looks at once and then every 2 s until ctx ends. The poller before it has ended, or is about to.
+// poll looks at once and then every 2 s while messages move, until ctx ends. The poller before it has ended, or is about
+// to.
 func (h *hub) poll(ctx context.Context, before, ended chan struct{}) {
 	defer close(ended)
 	if before != nil {
@@ -108,9 +115,18 @@ func (h *hub) poll(ctx context.Context, before, ended chan struct{}) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	var s snapshot
-	for n := 0; ctx.Err() == nil; n++ {
-		s = h.look(ctx, s, n%healthEvery == healthEvery-1)
-		h.tell(ctx, s)
+	var moves int64
+	var moved, looked time.Time
+	for n := 0; ctx.Err() == nil; {
+		if now, err := h.q.Moves(ctx); err != nil || now != moves || s.err != "" || n == 0 {
+			moves, moved = now, time.Now()
+		}
+		rest := min(restMost, max(restFor, time.Duration(2*len(s.all))*pollEvery))
+		if time.Since(moved) < h.settle || time.Since(looked) >= rest {
+			s, looked = h.look(ctx, s, n%healthEvery == healthEvery-1), time.Now()
+			h.tell(ctx, s)
+			n++
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -174,3 +174,49 @@ func TestStreamLife(t *testing.T) {
 	}
 	d.as("vera").get(503, "live")
 }
+
+// While nothing moves, an open page costs less than a command a second; what moves is on it as soon as ever.
+func TestIdleStream(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.q = &shunt.Queue{Pool: d.q.Pool, NoCounts: true}
+	for i := range 10 {
+		d.enqueue(fmt.Sprint("idle-", i), "x")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	b := d.as("vera")
+	d.d.hub.settle = pollEvery
+	es := b.listen(ctx, "live")
+	<-es
+	commands := func() (n int) {
+		for name, calls := range d.calls() {
+			if name == "evalsha" || name == "hmget" || name == "smembers" {
+				n += calls
+			}
+		}
+		return n
+	}
+	time.Sleep(3 * pollEvery) // what must not happen has no event
+	before := commands()
+	time.Sleep(2 * pollEvery)
+	if n := commands() - before; n > 0 {
+		t.Errorf("%d commands of Overviews on an idle page", n)
+	}
+	d.enqueue("idle-3", "y")
+	after := time.Now()
+	for e := range es {
+		if e.Rows["idle-3"]["waiting"] == "2" {
+			break
+		}
+	}
+	if took := time.Since(after); took > 3*pollEvery {
+		t.Errorf("a change took %v", took)
+	}
+	stop()
+	for range es {
+	}
+	if err := d.q.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -2,6 +2,7 @@ package shuntprom
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -17,7 +18,7 @@ import (
 // promtool runs promtool, where there is one.
 func promtool(t *testing.T, stdin []byte, args ...string) {
 	t.Helper()
-	path, err := exec.LookPath("promtool")
+	path, err := exec.LookPath(cmp.Or(os.Getenv("PROMTOOL"), "promtool"))
 	if err != nil {
 		if os.Getenv("REQUIRE_PROMTOOL") == "1" {
 			t.Fatal(err)
