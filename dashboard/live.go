@@ -105,8 +105,7 @@ func (h *hub) close() {
 	}
 }
 
-// poll looks at once and then every 2 s while messages move, until ctx ends. The poller before it has ended, or is about
-// to.
+// poll looks at once and then every 2 s while messages move, until ctx ends. The poller before it has ended, or will.
 func (h *hub) poll(ctx context.Context, before, ended chan struct{}) {
 	defer close(ended)
 	if before != nil {
