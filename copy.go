@@ -16,7 +16,7 @@ import (
 // entry does not have all, as of Browse with a part of the payload, and not to be written to.
 func (e Entry) Element() []byte { return e.raw }
 
-// ParseElement is the entry of an Element. at is its DueAt or DiedAt, of StateDelay or StateDead, else zero.
+// ParseElement is the entry of an Element of the channel that it lay in. at is its DueAt or DiedAt, of StateDelay or StateDead, else zero.
 func ParseElement(channel string, s State, raw []byte, at time.Time) (Entry, error) {
 	if err := store.CheckChannel(channel); err != nil {
 		return Entry{}, err
@@ -36,6 +36,9 @@ func ParseElement(channel string, s State, raw []byte, at time.Time) (Entry, err
 // to go as the entry had by this clock, at least 1 ms. The serial is new, and with it EnqueuedAt. The channel is
 // e.Channel, which may be set to another one. What options of this enqueue say goes before what the entry has. Without
 // its Element an entry has no copy, which Enqueue says.
+//
+// Where Queue.Payloads decodes, a copy is decoded and encoded anew, as that Queue does; what cannot be decoded is not
+// enqueued. Elsewhere an encoded payload is copied as it lies, with its EncodingHeader.
 func (e Entry) Copy() IMessage {
 	return With(Raw(e.Channel, e.Payload), func(d *draft) error {
 		el, err := element.Decode(e.raw)
@@ -46,6 +49,8 @@ func (e Entry) Copy() IMessage {
 			x.Expires = max(1, x.Expires-time.Now().UnixMilli())
 		}
 		d.Element.Like(&el)
+		was := payloadOf(e.lay, &el)
+		d.copied = &was
 		if e.State == StateDelay && d.Due == (store.Due{}) {
 			d.Due = store.Due{At: e.DueAt}
 		}

@@ -50,6 +50,7 @@ func TestCopy(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 			got.Serial, got.raw, got.EnqueuedAt, got.Channel = want.Serial, want.raw, want.EnqueuedAt, want.Channel
+			got.lay = want.lay
 			if delete(got.Headers, "more"); len(got.Headers) == 0 {
 				got.Headers = nil
 			}

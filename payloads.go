@@ -65,6 +65,23 @@ func payloadOf(channel string, e *element.Element) Payload {
 	return p
 }
 
+// plain gives a copy the payload as Marshal made it, which is encoded anew: it has another serial, and perhaps another
+// channel.
+func (q *Queue) plain(ctx context.Context, d *draft) error {
+	if d.copied == nil || q.conf.Payloads.Decode == nil {
+		return nil
+	}
+	ctx, cancel := q.bounded(ctx)
+	defer cancel()
+	payload, err := q.decode(ctx, *d.copied)
+	if err != nil {
+		return fmt.Errorf("shunt: copy message %s of %q: %w", d.copied.Serial, d.copied.Channel, err)
+	}
+	d.Element.Payload, d.copied = payload, nil
+	d.Element.DropHeader(EncodingHeader)
+	return nil
+}
+
 // encode gives an element the payload that goes to Redis.
 func (q *Queue) encode(ctx context.Context, channel string, e *element.Element) (err error) {
 	encode := q.conf.Payloads.Encode

@@ -384,3 +384,47 @@ func TestValidatePayloads(t *testing.T) {
 		}
 	}
 }
+
+// A copy is decoded as its original and encoded anew; a program that decodes nothing copies what lies there.
+func TestPayloadsOfCopies(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		var seal turner
+		ctx := t.Context()
+		q := newBench(t, s.URL(), func(q *Queue) { q.Payloads = seal.payloads() })
+		reader := newBench(t, s.URL(), func(q *Queue) { q.Payloads.Decode = seal.payloads().Decode })
+		none := newBench(t, s.URL())
+		k := Define[string](q.name, nil)
+		q.must(q.EnqueueAll(ctx, []IMessage{k.Message("one"), k.Message("plain")}))
+		es, err := q.List(ctx, q.name, StatePrepare, 0, 0)
+		q.must(err)
+		for _, c := range []struct {
+			name    string
+			by      *bench
+			encoded bool // payload "one" lies encoded there
+		}{{"same", q, true}, {"decodes", reader, false}, {"none", none, true}} {
+			for i, e := range es {
+				e.Channel = q.name + "." + c.name
+				q.must(c.by.Enqueue(ctx, e.Copy()))
+				copies, err := c.by.List(ctx, e.Channel, StatePrepare, i, 1)
+				q.must(err)
+				if encoding := copies[0].Headers[EncodingHeader]; (encoding != "") != (c.encoded && i == 0) ||
+					c.name == "none" && (encoding != e.Headers[EncodingHeader] ||
+						!bytes.Equal(copies[0].Payload, e.Payload)) {
+					t.Errorf("%s %d: it lies as %q, %v", c.name, i, copies[0].Payload, copies[0].Headers)
+				}
+				if c.name == "none" {
+					continue
+				}
+				plain, err := c.by.PayloadOf(ctx, copies[0])
+				if want := []string{`"one"`, `"plain"`}[i]; err != nil || string(plain) != want {
+					t.Errorf("%s: %q, %v: want %s", c.name, plain, err, want)
+				}
+			}
+		}
+		seal.fail = func(Payload) error { return errOops }
+		if err := q.Enqueue(ctx, es[0].Copy()); !errors.Is(err, errOops) {
+			t.Errorf("a copy of what cannot be decoded: %v", err)
+		}
+	})
+}
