@@ -33,9 +33,9 @@ func ParseElement(channel string, s State, raw []byte, at time.Time) (Entry, err
 
 // Copy is a message that enqueues what the entry has once more: its payload, ID, type, headers, attempts, recoveries
 // and failure, and what the options of its enqueue have said. It is due at DueAt, and what was to expire has as long
-// to go as the entry had by this clock, at least 1 ms. The serial is new, and with it EnqueuedAt. The channel is
-// e.Channel, which may be set to another one. What options of this enqueue say goes before what the entry has. Without
-// its Element an entry has no copy, which Enqueue says.
+// to go as the entry had by this clock, at least 1 ms. What was taken before does not expire. The serial is new, and
+// with it EnqueuedAt. The channel is e.Channel, which may be set to another one. What options of this enqueue say goes
+// before what the entry has. Without its Element an entry has no copy, which Enqueue says.
 //
 // Where Queue.Payloads decodes, a copy is decoded and encoded anew, as that Queue does; what cannot be decoded is not
 // enqueued. Elsewhere an encoded payload is copied as it lies, with its EncodingHeader.
@@ -45,8 +45,12 @@ func (e Entry) Copy() IMessage {
 		if e.raw == nil || err != nil {
 			return errors.Join(errors.New("shunt: a copy of an entry without its Element: list it whole"), err)
 		}
-		if x := el.Extra; x != nil && x.Expires > 0 { // that is a time; of an enqueue it is how long
+		switch x := el.Extra; {
+		case x == nil || x.Expires == 0:
+		case el.IsFirst(): // that is a time; of an enqueue it is how long
 			x.Expires = max(1, x.Expires-time.Now().UnixMilli())
+		default: // it was taken, so it does not expire any more
+			x.Expires, x.ToDead = 0, false
 		}
 		d.Element.Like(&el)
 		was := payloadOf(e.lay, &el)

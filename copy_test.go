@@ -127,3 +127,30 @@ func TestCopyRefuses(t *testing.T) {
 		t.Errorf("%v", err3)
 	}
 }
+
+// What came back from a lease does not expire any more, and its copy does not either.
+func TestCopyOfWhatWasTaken(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := t.Context()
+		b := newBench(t, s.URL())
+		b.must(b.one(1, ID("one"), Expire(time.Hour), Header("k", "v")))
+		_, err := b.Pull(ctx, PullOptions{Channels: []string{b.name}, Lease: leastTerm})
+		b.must(err)
+		b.wait(EventLapsed, 1, 10*time.Second)
+		es, err := b.List(ctx, b.name, StatePrepare, 0, 0)
+		b.must(err)
+		was, _ := element.Decode(es[0].raw)
+		es[0].Channel += ".copy"
+		b.must(b.Enqueue(ctx, es[0].Copy()))
+		b.must(b.Enqueue(ctx, es[0].Copy(), ID("another"), Expire(time.Minute)))
+		es, err = b.List(ctx, b.name+".copy", StatePrepare, 0, 0)
+		b.must(err)
+		for i, expires := range []bool{false, true} {
+			el, _ := element.Decode(es[i].raw)
+			if was.Extra.Expires == 0 || (el.Extra.Expires != 0) != expires || el.Attempts != was.Attempts {
+				t.Errorf("%d: %+v, of %+v", i, el.Extra, was.Extra)
+			}
+		}
+	})
+}
