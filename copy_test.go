@@ -154,3 +154,28 @@ func TestCopyOfWhatWasTaken(t *testing.T) {
 		}
 	})
 }
+
+// A copy of what is past its Deadline is enqueued, for a receiver to bury with that reason.
+func TestCopyPastDeadline(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := t.Context()
+		b := newBench(t, s.URL())
+		b.must(b.one(1, Deadline(time.Now().Add(50*time.Millisecond))))
+		es, err := b.List(ctx, b.name, StatePrepare, 0, 0)
+		b.must(err)
+		<-time.After(60 * time.Millisecond)
+		_, err = b.Cancel(ctx, es[0].Ref())
+		b.must(err)
+		b.must(b.Enqueue(ctx, es[0].Copy()))
+		if err := b.Enqueue(ctx, es[0].Copy(), Deadline(time.Now().Add(-time.Minute))); err == nil {
+			t.Error("a Deadline that the enqueue gives is not looked at")
+		}
+		b.receive(1, func(context.Context, int) error { return nil })
+		b.wait(EventRejected, 1, 5*time.Second)
+		dead, err := b.List(ctx, b.name, StateDead, 0, 0)
+		if err != nil || len(dead) != 1 || dead[0].Failure != ErrDeadline.Error() {
+			t.Errorf("%+v, %v", dead, err)
+		}
+	})
+}

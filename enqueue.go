@@ -149,10 +149,11 @@ func (q *Queue) enqueueAll(ctx context.Context, ms []IMessage, opts []Option) er
 // draft is a message on its way into its channel, with what its options ask for.
 type draft struct {
 	sender.Message
-	rivals  rivals
-	refs    []*Ref   // are set to the message's
-	awaited bool     // its outcome is to be found, however soon it is there
-	copied  *Payload // of a Copy: the message that it is of, as that lies in Redis
+	rivals   rivals
+	refs     []*Ref   // are set to the message's
+	awaited  bool     // its outcome is to be found, however soon it is there
+	copied   *Payload // of a Copy: the message that it is of, as that lies in Redis
+	deadline int64    // of a Copy: that of the original, which may have passed
 }
 
 // rivals are the options of one list, of which only one of each pair makes sense.
