@@ -51,7 +51,7 @@ type Payloads struct {
 	// others: of Purge, of dead letters that a channel drops, of a delayed message with an ID that Cancel ends, of what
 	// EnqueueAll, EnqueueOnce or Then has not enqueued, where a reply was lost, and where the process ends first. It
 	// runs on up to 8 goroutines, each call with EnqueueTimeout; while 1,024 messages wait for them, others are left
-	// out. Its error is an EventReceiverError. Close waits EnqueueTimeout for what waits.
+	// out. Its error is an EventReceiverError. Close waits EnqueueTimeout for what waits, and for a call under way.
 	Over func(ctx context.Context, p Payload) error
 }
 
@@ -240,13 +240,20 @@ func (o *overs) removed(es ...Entry) {
 	}
 }
 
-// close waits for what waits, as long as one call may take.
+// close waits for what waits, as long as one call may take. A call that ignores its context is left behind.
 func (o *overs) close(limit context.Context) {
 	if o == nil {
 		return
 	}
-	defer context.AfterFunc(limit, o.cancel)()
 	close(o.stop)
-	o.group.Wait()
+	over := make(chan struct{})
+	go func() {
+		o.group.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-limit.Done():
+	}
 	o.cancel()
 }

@@ -428,3 +428,36 @@ func TestPayloadsOfCopies(t *testing.T) {
 		}
 	})
 }
+
+// Close does not wait for an Over that ignores its context.
+func TestPayloadsOverThatHangs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	began, release, ended := make(chan bool), make(chan bool), make(chan bool)
+	q := newBench(t, s.URL(), func(q *Queue) {
+		var seal turner
+		q.Payloads, q.EnqueueTimeout = seal.payloads(), 100*time.Millisecond
+		q.Payloads.Over = func(context.Context, Payload) error {
+			defer close(ended)
+			close(began)
+			<-release
+			return errOops
+		}
+	})
+	q.must(q.Enqueue(t.Context(), Raw(q.name, []byte("x"))))
+	es, err := q.List(t.Context(), q.name, StatePrepare, 0, 0)
+	q.must(err)
+	_, err = q.Cancel(t.Context(), es[0].Ref())
+	q.must(err)
+	<-began
+	closed := make(chan error)
+	go func() { closed <- q.Close() }()
+	select {
+	case err := <-closed:
+		q.must(err)
+	case <-time.After(5 * time.Second):
+		t.Error("Close waits for Over")
+	}
+	close(release)
+	<-ended
+}
