@@ -177,6 +177,12 @@ func newOvers(q *Queue) *overs {
 }
 
 func (o *overs) run() {
+	ended := false
+	defer func() {
+		if !ended { // Over has called runtime.Goexit
+			o.group.Go(o.run)
+		}
+	}()
 	for {
 		select {
 		case p := <-o.waiting:
@@ -188,6 +194,7 @@ func (o *overs) run() {
 		case p := <-o.waiting:
 			o.call(p)
 		case <-o.stop:
+			ended = true
 			return
 		}
 	}

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -240,6 +242,12 @@ func TestPayloadsThatCannotBeDecoded(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				if pulls { // what has failed until its last attempt is none of those three
+					ms, err := q.Pull(ctx, PullOptions{Channels: []string{q.name}, Wait: 100 * time.Millisecond})
+					if err != nil || len(ms) > 0 {
+						t.Errorf("pulled %v, %v", ms, err)
+					}
+				}
 				q.wait(EventAcked, 3, 10*time.Second)
 				q.wait(EventUndecodable, 1, 10*time.Second)
 				q.wait(EventRejected, 1, 10*time.Second)
@@ -460,4 +468,54 @@ func TestPayloadsOverThatHangs(t *testing.T) {
 	}
 	close(release)
 	<-ended
+}
+
+// An Over that ends its goroutine ends no other call of it.
+func TestPayloadsOverThatExits(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	const n = 3 * oversAtOnce
+	told := make(chan string, n)
+	q := &Queue{}
+	q.conf = q.config()
+	q.conf.Payloads.Over = func(_ context.Context, p Payload) error {
+		told <- p.Serial
+		runtime.Goexit()
+		return nil
+	}
+	o := newOvers(q)
+	e := element.Element{Serial: element.NewSerial()}
+	if err := e.SetHeader(EncodingHeader, "x"); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		o.add("c", &e)
+	}
+	for i := range n {
+		select {
+		case <-told:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("told of %d, and then no more", i)
+		}
+	}
+	o.close(t.Context())
+}
+
+// A Decode that ends its goroutine is a failed attempt, and hands out no empty payload.
+func TestPayloadsDecodeThatExits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL(), func(q *Queue) {
+		q.Payloads.Decode = func(context.Context, Payload) ([]byte, error) { runtime.Goexit(); return nil, nil }
+	})
+	q.must(q.Enqueue(t.Context(), Raw(q.name, []byte("x")), MaxAttempts(1)))
+	ms, err := q.Pull(t.Context(), PullOptions{Channels: []string{q.name}})
+	if err != nil || len(ms) != 0 {
+		t.Errorf("pulled %v, %v", ms, err)
+	}
+	q.wait(EventRejected, 1, 5*time.Second)
+	dead, err := q.List(t.Context(), q.name, StateDead, 0, 0)
+	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Failure, "Payloads.Decode called runtime.Goexit") {
+		t.Errorf("dead are %v, %v", dead, err)
+	}
 }
