@@ -255,8 +255,16 @@ func (o *overs) close(limit context.Context) {
 	close(o.stop)
 	over := make(chan struct{})
 	go func() {
+		defer close(over)
 		o.group.Wait()
-		close(over)
+		for { // what came when they had seen stop
+			select {
+			case p := <-o.waiting:
+				o.call(p)
+			default:
+				return
+			}
+		}
 	}()
 	select {
 	case <-over:

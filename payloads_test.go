@@ -519,3 +519,23 @@ func TestPayloadsDecodeThatExits(t *testing.T) {
 		t.Errorf("dead are %v, %v", dead, err)
 	}
 }
+
+// What comes when the goroutines have ended already is told before Close returns.
+func TestPayloadsOverWhileClosing(t *testing.T) {
+	t.Parallel()
+	told := 0
+	q := &Queue{}
+	q.conf = q.config()
+	q.conf.Payloads.Over = func(context.Context, Payload) error { told++; return nil }
+	e := element.Element{Serial: element.NewSerial()}
+	if err := e.SetHeader(EncodingHeader, "x"); err != nil {
+		t.Fatal(err)
+	}
+	o := &overs{q: q, waiting: make(chan Payload, 2), stop: make(chan struct{})}
+	o.ctx, o.cancel = context.WithCancel(t.Context())
+	o.add("c", &e)
+	o.add("c", &e)
+	if o.close(t.Context()); told != 2 {
+		t.Errorf("told of %d", told)
+	}
+}
