@@ -14,7 +14,8 @@ import (
 
 // EncodingHeader is the header that says what Payloads.Encode has made of a message's payload. The option Header does
 // not set it where Queue.Payloads encodes. Where it does not, the header travels as any other: so a program without the
-// codecs can move messages on, if it keeps their payloads and headers.
+// codecs can move messages on, by Pull or Copy, if it keeps their payloads and headers. A receiver without Decode fails
+// such a message, for its handler would take encoded bytes for plain ones.
 const EncodingHeader = "shunt-encoding"
 
 // Payload is a payload on its way to Redis or back, with what is known of its message.

@@ -539,3 +539,30 @@ func TestPayloadsOverWhileClosing(t *testing.T) {
 		t.Errorf("told of %d", told)
 	}
 }
+
+// A receiver without Payloads does not take encoded bytes for plain ones. Pull hands them out as they lie.
+func TestPayloadsWithoutDecode(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		ctx := t.Context()
+		q := newBench(t, s.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+		for range 2 {
+			q.must(q.Enqueue(ctx, Raw(q.name, []byte(`"x"`)), Header(EncodingHeader, "aes=k1"), MaxAttempts(2)))
+		}
+		ms, err := q.Pull(ctx, PullOptions{Channels: []string{q.name}})
+		if err != nil || len(ms) != 1 || string(ms[0].Payload) != `"x"` || ms[0].Headers[EncodingHeader] != "aes=k1" {
+			t.Fatalf("pulled %v, %v", ms, err)
+		}
+		q.must(ms[0].Ack(ctx))
+		k := Define(q.name, func(context.Context, string) error { t.Error("it is handled"); return nil })
+		if _, err := q.Receive(ctx, k, 1); err != nil {
+			t.Fatal(err)
+		}
+		q.wait(EventRejected, 1, 5*time.Second)
+		dead, err := q.List(ctx, q.name, StateDead, 0, 0)
+		if want := `encoded as "aes=k1"`; err != nil || dead[0].Attempts != 2 ||
+			!strings.Contains(dead[0].Failure, want) {
+			t.Errorf("%+v, %v: want %s", dead, err, want)
+		}
+	})
+}
