@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -188,5 +189,31 @@ func TestImportInterrupted(t *testing.T) {
 	c.in = strings.NewReader(text[:strings.LastIndex(text, "{")])
 	if r := c.do("import", "--channel", "part"); r.code != exitFailed || !strings.Contains(r.err, "no last line") {
 		t.Errorf("a part of an export is taken for all: exit %d, %s", r.code, r.err)
+	}
+}
+
+// An import that fails counts the dead letters that it has put back, while its input is still read.
+func TestImportFailsAmongDead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := queueOn(t, s)
+	var ms []shunt.IMessage
+	for i := range 2000 {
+		ms = append(ms, shunt.Raw("mail", fmt.Appendf(nil, "die %d", i)))
+	}
+	if err := q.EnqueueAll(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	handle(t, s, "mail", 2000)
+	text := call{url: s.URL()}.good(t, "export", "mail").out
+	bad := fmt.Sprintf(`{"v":1,"channel":"x","state":"prepare","payload":"","id":%q}`, strings.Repeat("i", 300))
+	to := redistest.Start(t)
+	r := call{url: to.URL(), in: strings.NewReader(bad + "\n" + text)}.do("import", "--json")
+	var said struct{ Restored int }
+	if err := json.Unmarshal([]byte(r.out), &said); err != nil || r.code != exitFailed {
+		t.Fatalf("exit %d, %v: %s%s", r.code, err, r.out, r.err)
+	}
+	if back := payloads(t, queueOn(t, to), "mail", shunt.StateDead); len(back) < said.Restored {
+		t.Errorf("%d are back, it says %d", len(back), said.Restored)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,7 +98,8 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 	if err == nil {
 		err = d.flush(ctx)
 	}
-	s.Restored = d.n
+	cancel()
+	s.Restored = d.restored()
 	if err == nil {
 		if skipped > 0 {
 			a.say("dead messages left out: %d", skipped)
@@ -115,15 +117,26 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 
 // burial puts dead letters back, some at a time. What is there already stays as it is: so nothing has to be noted.
 type burial struct {
-	a    *app
+	a *app
+
+	mu   sync.Mutex
 	held []shunt.Entry
 	size int
 	n    int // that were put back
 }
 
+// restored is how many were put back. It waits for those that are under way.
+func (d *burial) restored() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.n
+}
+
 func (d *burial) add(ctx context.Context, e shunt.Entry) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if len(d.held) > 0 && (d.held[0].Channel != e.Channel || len(d.held) == maxParcels || d.size > maxBytes) {
-		if err := d.flush(ctx); err != nil {
+		if err := d.bury(ctx); err != nil {
 			return err
 		}
 	}
@@ -132,6 +145,12 @@ func (d *burial) add(ctx context.Context, e shunt.Entry) error {
 }
 
 func (d *burial) flush(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.bury(ctx)
+}
+
+func (d *burial) bury(ctx context.Context) error {
 	if len(d.held) == 0 {
 		return nil
 	}
