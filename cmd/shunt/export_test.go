@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -216,4 +217,48 @@ func TestImportFailsAmongDead(t *testing.T) {
 	if back := payloads(t, queueOn(t, to), "mail", shunt.StateDead); len(back) < said.Restored {
 		t.Errorf("%d are back, it says %d", len(back), said.Restored)
 	}
+}
+
+// full is a disk that is full after so many bytes.
+type full struct {
+	buffer
+	left int
+}
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.left -= len(b); f.left < 0 {
+		return 0, errors.New("no space left")
+	}
+	return f.buffer.Write(b)
+}
+
+// An export to standard output that goes on by --from has no message twice, and what moved in between is imported once.
+func TestExportOnStandardOutputGoesOn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := queueOn(t, s)
+	var ms []shunt.IMessage
+	for i := range 2500 {
+		ms = append(ms, shunt.Raw("mail", fmt.Appendf(nil, "ready %d %0100d", i, 0)))
+	}
+	late := shunt.With(shunt.Raw("mail", []byte("late")), shunt.In(24e12))
+	if err := errors.Join(q.EnqueueAll(t.Context(), ms), q.Enqueue(t.Context(), late)); err != nil {
+		t.Fatal(err)
+	}
+	var first full
+	var said buffer
+	first.left = 400_000 // the second page does not fit
+	code := call{url: s.URL()}.app(&first, &said).run(t.Context(), []string{"export", "mail"})
+	found := hint.FindStringSubmatch(said.String())
+	if code != exitFailed || found == nil {
+		t.Fatalf("exit %d: %s", code, said.String())
+	}
+	if _, err := q.PromoteAll(t.Context(), "mail", shunt.Filter{}); err != nil {
+		t.Fatal(err)
+	}
+	text := first.String() + call{url: s.URL()}.good(t, "export", "mail", "--from", found[1]).out
+	to := redistest.Start(t)
+	call{url: to.URL(), in: strings.NewReader(text)}.good(t, "import")
+	q2 := queueOn(t, to)
+	whole(t, append(payloads(t, q2, "mail", shunt.StatePrepare), payloads(t, q2, "mail", shunt.StateDelay)...), 2501)
 }

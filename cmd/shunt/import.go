@@ -72,12 +72,18 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
 	skipped, ended := 0, false // of the stream's goroutine, until it has closed its channel
-	d := &burial{a: a}
+	d, seen := &burial{a: a}, make(map[string]struct{})
 	from := stream(bounded, a.counted(s.p), '\n', func(at int, line []byte) (parcel, error) {
 		r, err := parseRecord(line)
 		ended = r.End != nil
 		if err != nil || r.Channel == "" {
 			return parcel{}, err
+		}
+		if _, twice := seen[r.Serial]; twice && r.Serial != "" { // it moved before an export went on
+			return parcel{}, nil
+		}
+		if len(seen) < maxSeen {
+			seen[r.Serial] = struct{}{}
 		}
 		channel := cmp.Or(m.channel, r.Channel)
 		switch {
