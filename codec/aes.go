@@ -30,7 +30,8 @@ type AES struct {
 	// Keys are those that decrypt; the first one encrypts.
 	Keys []Key
 	// AnySerial binds neither serial nor ID, for channels whose messages are exported and imported again, or copied,
-	// by programs without the chain: they get new serials there. A recurring message has no serial to be bound in any
+	// by programs without the chain: they get new serials there. They stay bound to their channel. The command line
+	// refuses to import what is bound to a serial. A recurring message has no serial to be bound in any
 	// case: its ciphertext can stand for any message of its channel and type.
 	AnySerial bool
 

@@ -262,3 +262,56 @@ func TestExportOnStandardOutputGoesOn(t *testing.T) {
 	q2 := queueOn(t, to)
 	whole(t, append(payloads(t, q2, "mail", shunt.StatePrepare), payloads(t, q2, "mail", shunt.StateDelay)...), 2501)
 }
+
+// What could not be decoded where it would lie is not imported unawares.
+func TestImportOfEncoded(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := queueOn(t, s)
+	for _, c := range []struct {
+		encoding string
+		dead     bool
+		args     []string
+		why      string // empty: it is imported
+	}{
+		{"zstd,aes=k1:any", false, nil, ""},
+		{"zstd", false, []string{"--channel", "other"}, ""},
+		{"claim=f/s/h", false, nil, ""},
+		{"aes=k1", true, nil, ""},
+		{"zstd,aes=k1", false, nil, "serial"},
+		{"aes=k1", true, []string{"--dead", "enqueue"}, "serial"},
+		{"aes=k1:any", false, []string{"--channel", "other"}, "channel"},
+		{"aes=k1", true, []string{"--channel", "other"}, "channel"},
+		{"claim=f/s/h", true, []string{"--channel", "other"}, "channel"},
+	} {
+		payload := "ready"
+		if c.dead {
+			payload = "die"
+		}
+		m := shunt.With(shunt.Raw("mail", []byte(payload)), shunt.Header(shunt.EncodingHeader, c.encoding))
+		if err := q.Enqueue(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		text := call{url: s.URL()}.good(t, "export", "mail").out
+		if c.dead {
+			text = strings.Replace(text, `"state":"prepare"`, `"state":"dead"`, 1)
+		}
+		call{url: s.URL()}.good(t, "purge", "mail", "-s", "prepare", "-y")
+		in := func(more ...string) result {
+			call := call{url: s.URL(), in: strings.NewReader(text)}
+			return call.do(append(append([]string{"import"}, c.args...), more...)...)
+		}
+		r := in()
+		if (r.code == exitOK) != (c.why == "") || !strings.Contains(r.err, c.why) {
+			t.Errorf("%q %v: exit %d, %s", c.encoding, c.args, r.code, r.err)
+		}
+		if c.why != "" {
+			if r := in("--force"); r.code != exitOK {
+				t.Errorf("%q %v --force: exit %d, %s", c.encoding, c.args, r.code, r.err)
+			}
+		}
+		for _, state := range []string{"prepare", "dead"} {
+			_ = call{url: s.URL()}.do("purge", "mail", "-s", state, "-y")
+		}
+	}
+}

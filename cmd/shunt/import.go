@@ -27,6 +27,9 @@ and time into headers.
 Dead messages go back into dead as they were, unless --dead enqueue has them handled again, with no attempts behind
 them, or --dead skip leaves them out.
 
+A payload that is encrypted for its serial (by AES of package codec, without AnySerial) could not be decoded with a new
+one, nor one that is encrypted or kept in a store for another channel. An import stops there, unless --force is given.
+
 An import that is interrupted tells the name of its run, and goes on by --resume NAME from the same input. It
 doubles nothing.`,
 		Args: cobra.NoArgs,
@@ -37,6 +40,7 @@ doubles nothing.`,
 	f.StringVar(&m.channel, "channel", "", "the channel to enqueue to (default that of each message)")
 	f.StringVar(&m.dead, "dead", "restore", "what becomes of dead messages: restore, enqueue or skip")
 	f.BoolVar(&m.mark, "mark", false, "add headers shunt-import-… with what is not restored")
+	f.BoolVar(&m.force, "force", false, "also import what is encoded for another channel or serial")
 	f.StringVar(&m.run, "resume", "", "the `name` of the run: what it has imported before is not imported again")
 	f.Var(&m.keep, "keep", "how long Redis remembers what a run has imported")
 	return in
@@ -45,7 +49,7 @@ doubles nothing.`,
 // arrival is what import was given.
 type arrival struct {
 	file, channel, dead, run string
-	mark                     bool
+	mark, force              bool
 	keep                     span
 }
 
@@ -85,12 +89,15 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 		if len(seen) < maxSeen {
 			seen[r.Serial] = struct{}{}
 		}
-		channel := cmp.Or(m.channel, r.Channel)
-		switch {
-		case r.State == shunt.StateDead && m.dead == "skip":
+		channel, back := cmp.Or(m.channel, r.Channel), r.State == shunt.StateDead && m.dead == "restore"
+		if r.State == shunt.StateDead && m.dead == "skip" {
 			skipped++
 			return parcel{}, nil
-		case r.State == shunt.StateDead && m.dead == "restore":
+		}
+		if err := r.unreadable(channel, !back); err != nil && !m.force {
+			return parcel{}, err
+		}
+		if back {
 			e, err := r.entry(channel)
 			if err != nil {
 				return parcel{}, err
