@@ -92,7 +92,7 @@ func (a *AES) init() {
 }
 
 // Encode encrypts with the first key.
-func (a *AES) Encode(_ context.Context, p shunt.Payload) (string, []byte, error) {
+func (a *AES) Encode(ctx context.Context, p shunt.Payload) (string, []byte, error) {
 	if err := a.Validate(); err != nil {
 		return "", nil, err
 	}
@@ -101,11 +101,11 @@ func (a *AES) Encode(_ context.Context, p shunt.Payload) (string, []byte, error)
 		param += unbound
 	}
 	by := a.ciphers[a.Keys[0].ID]
-	return param, by.Seal(make([]byte, 0, len(p.Bytes)+by.Overhead()), nil, p.Bytes, bound(p, param)), nil
+	return param, by.Seal(make([]byte, 0, len(p.Bytes)+by.Overhead()), nil, p.Bytes, bound(ctx, p, param)), nil
 }
 
 // Decode decrypts with the key that the message names.
-func (a *AES) Decode(_ context.Context, param string, p shunt.Payload, limit int) ([]byte, error) {
+func (a *AES) Decode(ctx context.Context, param string, p shunt.Payload, limit int) ([]byte, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (a *AES) Decode(_ context.Context, param string, p shunt.Payload, limit int
 	case len(p.Bytes) > limit+by.Overhead():
 		return nil, TooLarge(limit)
 	}
-	plain, err := by.Open([]byte{}, nil, p.Bytes, bound(p, param))
+	plain, err := by.Open([]byte{}, nil, p.Bytes, bound(ctx, p, param))
 	if err != nil {
 		return nil, shunt.Reject(fmt.Errorf("the payload cannot be decrypted: it was changed or cut, is that of "+
 			"another message, or the key %q is another here", id))
@@ -126,13 +126,17 @@ func (a *AES) Decode(_ context.Context, param string, p shunt.Payload, limit int
 }
 
 // bound is the additional data. Each part has its length before it, so that no two lists of parts give the same bytes.
-func bound(p shunt.Payload, param string) []byte {
-	serial, id := p.Serial, p.ID
+// What was sealed has a first part of its own: else who can write to Redis could make a message of a result.
+func bound(ctx context.Context, p shunt.Payload, param string) []byte {
+	domain, serial, id := "shunt codec aes 1", p.Serial, p.ID
+	if ctx.Value(sealing{}) != nil {
+		domain = "shunt codec aes seal 1"
+	}
 	if strings.HasSuffix(param, unbound) {
 		serial, id = "", ""
 	}
 	var b []byte
-	for _, part := range []string{"shunt codec aes 1", p.Channel, serial, id, p.Type, p.Encoding, param} {
+	for _, part := range []string{domain, p.Channel, serial, id, p.Type, p.Encoding, param} {
 		b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
 	}
 	return b
