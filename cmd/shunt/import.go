@@ -31,7 +31,8 @@ A payload that is encrypted for its serial (by AES of package codec, without Any
 one, nor one that is encrypted or kept in a store for another channel. An import stops there, unless --force is given.
 
 An import that is interrupted tells the name of its run, and goes on by --resume NAME from the same input. It
-doubles nothing.`,
+doubles nothing. But no run remembers the dead messages that it has put back: those that were retried or deleted since
+then are put back again. Let them be until the import has ended, or use --dead skip when it goes on behind them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.arrive(cmd.Context(), &m) },
 	}
