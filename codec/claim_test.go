@@ -152,6 +152,11 @@ func TestClaimedNames(t *testing.T) {
 	if got, err := c.Decode(t.Context(), param, p, 100); err != nil || !bytes.Equal(got, p.Bytes) {
 		t.Errorf("%q, %v", got, err)
 	}
+	other := p
+	other.Serial = serial(2)
+	if err := c.deleteOf(t.Context(), param, other); err != nil || len(objects(t, c.Store.(*Dir))) != 1 {
+		t.Errorf("the end of another message: %v, and %v are left", err, objects(t, c.Store.(*Dir)))
+	}
 	if err := c.deleteOf(ctx, param, p); !errors.Is(err, context.Canceled) {
 		t.Errorf("deleted with a done context: %v", err)
 	}
