@@ -13,9 +13,9 @@ import (
 )
 
 // EncodingHeader is the header that says what Payloads.Encode has made of a message's payload. The option Header does
-// not set it where Queue.Payloads encodes. Where it does not, the header travels as any other: so a program without the
-// codecs can move messages on, by Pull or Copy, if it keeps their payloads and headers. A receiver without Decode fails
-// such a message, for its handler would take encoded bytes for plain ones.
+// not set it where Queue.Payloads encodes or decodes. Where it does neither, the header travels as any other: so a
+// program without the codecs can move messages on, by Pull or Copy, if it keeps their payloads and headers. A receiver
+// without Decode fails such a message, for its handler would take encoded bytes for plain ones.
 const EncodingHeader = "shunt-encoding"
 
 // Payload is a payload on its way to Redis or back, with what is known of its message.
@@ -85,6 +85,9 @@ func (q *Queue) plain(ctx context.Context, d *draft) error {
 
 // encode gives an element the payload that goes to Redis.
 func (q *Queue) encode(ctx context.Context, channel string, e *element.Element) (err error) {
+	if q.conf.Payloads.Decode != nil && e.Headers()[EncodingHeader] != "" {
+		e.DropHeader(EncodingHeader) // the user's, which would be taken for ours
+	}
 	encode := q.conf.Payloads.Encode
 	if encode == nil {
 		return nil
@@ -92,7 +95,6 @@ func (q *Queue) encode(ctx context.Context, channel string, e *element.Element) 
 	ctx, cancel := q.bounded(ctx)
 	defer cancel()
 	p := payloadOf(channel, e)
-	p.Encoding = ""
 	var encoding string
 	encoded := e.Payload
 	guard("Payloads.Encode", func() (err error) { encoding, encoded, err = encode(ctx, p); return err },
@@ -100,8 +102,6 @@ func (q *Queue) encode(ctx context.Context, channel string, e *element.Element) 
 	if err == nil && encoding != "" {
 		e.Payload = encoded
 		err = e.SetHeader(EncodingHeader, encoding)
-	} else if err == nil && e.Headers()[EncodingHeader] != "" {
-		e.DropHeader(EncodingHeader) // the user's, which would be taken for ours
 	}
 	if err != nil {
 		return fmt.Errorf("shunt: encode the payload of a message for %q: %w", channel, err)

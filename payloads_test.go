@@ -430,6 +430,10 @@ func TestPayloadsOfCopies(t *testing.T) {
 				}
 			}
 		}
+		q.must(reader.Enqueue(ctx, With(Raw(reader.name, []byte("x")), Header(EncodingHeader, "the user's"))))
+		if e, err := reader.List(ctx, reader.name, StatePrepare, 0, 0); err != nil || len(e[0].Headers) != 0 {
+			t.Errorf("a Queue that decodes enqueues the user's header: %+v, %v", e, err)
+		}
 		seal.fail = func(Payload) error { return errOops }
 		if err := q.Enqueue(ctx, es[0].Copy()); !errors.Is(err, errOops) {
 			t.Errorf("a copy of what cannot be decoded: %v", err)
