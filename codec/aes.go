@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 
@@ -44,7 +45,7 @@ type AES struct {
 // A name has one secret for good.
 type Key struct {
 	ID     string
-	Secret []byte
+	Secret []byte `json:"-"`
 }
 
 // String does not show the secret.
@@ -52,6 +53,9 @@ func (k Key) String() string { return "key " + k.ID }
 
 // GoString does not show the secret.
 func (k Key) GoString() string { return fmt.Sprintf("codec.Key{ID: %q}", k.ID) }
+
+// LogValue does not show the secret.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
 // unbound ends the param of a ciphertext that is not bound to a serial.
 const unbound = ":any"
