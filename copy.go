@@ -16,7 +16,8 @@ import (
 // entry does not have all, as of Browse with a part of the payload, and not to be written to.
 func (e Entry) Element() []byte { return e.raw }
 
-// ParseElement is the entry of an Element of the channel that it lay in. at is its DueAt or DiedAt, of StateDelay or StateDead, else zero.
+// ParseElement is the entry of an Element of the channel that it lay in. at is its DueAt or DiedAt, of StateDelay or
+// StateDead, else zero.
 func ParseElement(channel string, s State, raw []byte, at time.Time) (Entry, error) {
 	if err := store.CheckChannel(channel); err != nil {
 		return Entry{}, err

@@ -135,7 +135,7 @@ func TestCopyOfWhatWasTaken(t *testing.T) {
 		ctx := t.Context()
 		b := newBench(t, s.URL())
 		b.must(b.one(1, ID("one"), Expire(time.Hour), Header("k", "v")))
-		_, err := b.Pull(ctx, PullOptions{Channels: []string{b.name}, Lease: leastTerm})
+		_, err := b.Pull(ctx, PullOptions{Channels: []string{b.name}, Lease: 500 * time.Millisecond})
 		b.must(err)
 		b.wait(EventLapsed, 1, 10*time.Second)
 		es, err := b.List(ctx, b.name, StatePrepare, 0, 0)

@@ -42,10 +42,11 @@ const sweepSome = 100_000
 // an hour or more. It has to be longer than the longest handler that calls Then, for its messages are put before they
 // are enqueued. It also has to be longer than messages lie outside of Redis, in an export say; a day is well.
 //
-// It reads the headers of all messages of the channels that such objects are of, and of those in hand the payloads, too.
-// A message that moves may be missed: so where an object stays nameless it looks four times, with pauses, and then for
-// the object's own message, by its serial, which may be a look through the channel for each. All channels that use the store must be on q's Redis, or not be listed
-// there: give each Redis a store of its own. After an error, call it again.
+// It reads the headers of all messages of the channels that such objects are of, and of those in hand the payloads,
+// too. A message that moves may be missed: so where an object stays nameless it looks four times, with pauses, and then
+// for the object's own message by its serial, which is a look through the channel for each. All channels that use the
+// store must be on q's Redis, or not be listed there: give each Redis a store of its own. After an error, call it
+// again.
 func (c *Claim) Sweep(ctx context.Context, q *shunt.Queue, d time.Duration) (s Swept, err error) {
 	if err := c.Validate(); err != nil {
 		return s, err

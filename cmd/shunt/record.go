@@ -106,7 +106,9 @@ func (r *record) entry(channel string) (shunt.Entry, error) {
 			at = time.Now()
 		}
 	}
-	return shunt.ParseElement(channel, r.State, append(bytes.Clone(r.Head), *r.Payload...), at)
+	e, err := shunt.ParseElement(r.Channel, r.State, append(bytes.Clone(r.Head), *r.Payload...), at)
+	e.Channel = channel
+	return e, err
 }
 
 // unreadable says why the message's payload could not be decoded as a message of a channel. anew: with another serial.

@@ -42,8 +42,8 @@ func (k *Keys) OnceRow(key string) string {
 	return "{" + k.Name + "}.once." + hex.EncodeToString(sum[:])
 }
 
-// RunOnce enqueues messages unless the key has a row, which is kept for some time. always: the row is written also where
-// all were refused.
+// RunOnce enqueues messages unless the key has a row, which is kept for some time. always: the row is written also
+// where all were refused.
 func RunOnce(
 	ctx context.Context, a Asker, k *Keys, key string, keep time.Duration, note string, always bool,
 	ms []OnceMessage,
