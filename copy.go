@@ -16,7 +16,8 @@ import (
 // entry does not have all, as of Browse with a part of the payload, and not to be written to.
 func (e Entry) Element() []byte { return e.raw }
 
-// ParseElement is the entry of an Element. at is its DueAt or DiedAt, of StateDelay or StateDead, else zero.
+// ParseElement is the entry of an Element of the channel that it lay in. at is its DueAt or DiedAt, of StateDelay or
+// StateDead, else zero.
 func ParseElement(channel string, s State, raw []byte, at time.Time) (Entry, error) {
 	if err := store.CheckChannel(channel); err != nil {
 		return Entry{}, err
@@ -33,19 +34,32 @@ func ParseElement(channel string, s State, raw []byte, at time.Time) (Entry, err
 
 // Copy is a message that enqueues what the entry has once more: its payload, ID, type, headers, attempts, recoveries
 // and failure, and what the options of its enqueue have said. It is due at DueAt, and what was to expire has as long
-// to go as the entry had by this clock, at least 1 ms. The serial is new, and with it EnqueuedAt. The channel is
-// e.Channel, which may be set to another one. What options of this enqueue say goes before what the entry has. Without
+// to go as the entry had by this clock, at least 1 ms. What was taken before does not expire. The serial is new, and
+// with it EnqueuedAt. The channel is e.Channel, which may be set to another one. What options of this enqueue say goes
+// before what the entry has. What is past its Deadline is enqueued all the same: a receiver moves it to dead. Without
 // its Element an entry has no copy, which Enqueue says.
+//
+// Where Queue.Payloads decodes, a copy is decoded and encoded anew, as that Queue does; what cannot be decoded is not
+// enqueued. Elsewhere an encoded payload is copied as it lies, with its EncodingHeader.
 func (e Entry) Copy() IMessage {
 	return With(Raw(e.Channel, e.Payload), func(d *draft) error {
 		el, err := element.Decode(e.raw)
 		if e.raw == nil || err != nil {
 			return errors.Join(errors.New("shunt: a copy of an entry without its Element: list it whole"), err)
 		}
-		if x := el.Extra; x != nil && x.Expires > 0 { // that is a time; of an enqueue it is how long
+		switch x := el.Extra; {
+		case x == nil || x.Expires == 0:
+		case el.IsFirst(): // that is a time; of an enqueue it is how long
 			x.Expires = max(1, x.Expires-time.Now().UnixMilli())
+		default: // it was taken, so it does not expire any more
+			x.Expires, x.ToDead = 0, false
 		}
 		d.Element.Like(&el)
+		if el.Extra != nil {
+			d.deadline = el.Extra.Deadline
+		}
+		was := payloadOf(e.lay, &el)
+		d.copied = &was
 		if e.State == StateDelay && d.Due == (store.Due{}) {
 			d.Due = store.Due{At: e.DueAt}
 		}

@@ -50,6 +50,7 @@ func TestCopy(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 			got.Serial, got.raw, got.EnqueuedAt, got.Channel = want.Serial, want.raw, want.EnqueuedAt, want.Channel
+			got.lay = want.lay
 			if delete(got.Headers, "more"); len(got.Headers) == 0 {
 				got.Headers = nil
 			}
@@ -125,4 +126,56 @@ func TestCopyRefuses(t *testing.T) {
 	if !errors.Is(err3, element.ErrNewerVersion) {
 		t.Errorf("%v", err3)
 	}
+}
+
+// What came back from a lease does not expire any more, and its copy does not either.
+func TestCopyOfWhatWasTaken(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := t.Context()
+		b := newBench(t, s.URL())
+		b.must(b.one(1, ID("one"), Expire(time.Hour), Header("k", "v")))
+		_, err := b.Pull(ctx, PullOptions{Channels: []string{b.name}, Lease: 500 * time.Millisecond})
+		b.must(err)
+		b.wait(EventLapsed, 1, 10*time.Second)
+		es, err := b.List(ctx, b.name, StatePrepare, 0, 0)
+		b.must(err)
+		was, _ := element.Decode(es[0].raw)
+		es[0].Channel += ".copy"
+		b.must(b.Enqueue(ctx, es[0].Copy()))
+		b.must(b.Enqueue(ctx, es[0].Copy(), ID("another"), Expire(time.Minute)))
+		es, err = b.List(ctx, b.name+".copy", StatePrepare, 0, 0)
+		b.must(err)
+		for i, expires := range []bool{false, true} {
+			el, _ := element.Decode(es[i].raw)
+			if was.Extra.Expires == 0 || (el.Extra.Expires != 0) != expires || el.Attempts != was.Attempts {
+				t.Errorf("%d: %+v, of %+v", i, el.Extra, was.Extra)
+			}
+		}
+	})
+}
+
+// A copy of what is past its Deadline is enqueued, for a receiver to bury with that reason.
+func TestCopyPastDeadline(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := t.Context()
+		b := newBench(t, s.URL())
+		b.must(b.one(1, Deadline(time.Now().Add(50*time.Millisecond))))
+		es, err := b.List(ctx, b.name, StatePrepare, 0, 0)
+		b.must(err)
+		<-time.After(60 * time.Millisecond)
+		_, err = b.Cancel(ctx, es[0].Ref())
+		b.must(err)
+		b.must(b.Enqueue(ctx, es[0].Copy()))
+		if err := b.Enqueue(ctx, es[0].Copy(), Deadline(time.Now().Add(-time.Minute))); err == nil {
+			t.Error("a Deadline that the enqueue gives is not looked at")
+		}
+		b.receive(1, func(context.Context, int) error { return nil })
+		b.wait(EventRejected, 1, 5*time.Second)
+		dead, err := b.List(ctx, b.name, StateDead, 0, 0)
+		if err != nil || len(dead) != 1 || dead[0].Failure != ErrDeadline.Error() {
+			t.Errorf("%+v, %v", dead, err)
+		}
+	})
 }

@@ -149,9 +149,11 @@ func (q *Queue) enqueueAll(ctx context.Context, ms []IMessage, opts []Option) er
 // draft is a message on its way into its channel, with what its options ask for.
 type draft struct {
 	sender.Message
-	rivals  rivals
-	refs    []*Ref // are set to the message's
-	awaited bool   // its outcome is to be found, however soon it is there
+	rivals   rivals
+	refs     []*Ref   // are set to the message's
+	awaited  bool     // its outcome is to be found, however soon it is there
+	copied   *Payload // of a Copy: the message that it is of, as that lies in Redis
+	deadline int64    // of a Copy: that of the original, which may have passed
 }
 
 // rivals are the options of one list, of which only one of each pair makes sense.
@@ -168,6 +170,9 @@ func (q *Queue) newDraft(ctx context.Context, m IMessage, opts []Option, now tim
 // finish encodes the payload, and checks its size.
 func (q *Queue) finish(ctx context.Context, d *draft) error {
 	channel := d.Keys.Name
+	if err := q.plain(ctx, d); err != nil {
+		return err
+	}
 	if err := q.encode(ctx, channel, &d.Element); err != nil {
 		return err
 	}

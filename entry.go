@@ -39,6 +39,7 @@ type Entry struct {
 
 	raw []byte // nil where it is over, is not shown as a whole, or came as JSON
 	sum string // SHA-1 of a bare payload that is not shown as a whole
+	lay string // the channel that it lay in, for Copy to another one
 }
 
 // entryOf decodes an element of a channel.
@@ -56,6 +57,7 @@ func entryOf(channel string, state State, raw []byte) Entry {
 		Recoveries: int(el.Recoveries),
 		Failure:    el.Failure(),
 		raw:        raw,
+		lay:        channel,
 	}
 	e.PayloadSize = len(el.Payload)
 	if !el.Bare {

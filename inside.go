@@ -33,6 +33,9 @@ func init() {
 func (e engine) Draft(m IMessage, options []Option) (sender.Message, error) {
 	d, err := e.q.plainDraft(m, options, time.Now())
 	if err == nil {
+		err = e.q.plain(context.Background(), &d)
+	}
+	if err == nil {
 		d.refer()
 	}
 	return d.Message, err

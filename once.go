@@ -22,6 +22,8 @@ type Once struct {
 	// Note is kept with the key, up to 255 bytes: a hash of the request, say, by which another one under the same key
 	// is told apart.
 	Note string
+	// Always notes the key also where all messages were refused: so a later call enqueues none of them.
+	Always bool
 }
 
 // OnceResult is what became of an enqueue under a key.
@@ -58,7 +60,8 @@ func (o *Once) check(n int) error {
 // whichever process calls, and though the first one was killed before it knew. So after ErrUnknown, or a crash, call it
 // again with the same key.
 //
-// A message whose ID is taken is refused, beside others. Where all are, nothing is noted. The error is nil for those.
+// A message whose ID is taken is refused, beside others. Where all are, nothing is noted, but for Always. The error is
+// nil for those.
 // Any other error but ErrUnknown says that nothing was enqueued. It costs one script, and some 300 bytes in Redis for
 // each key while it is kept.
 func (q *Queue) EnqueueOnce(ctx context.Context, o Once, ms ...IMessage) (res OnceResult, err error) {
@@ -109,7 +112,7 @@ func (q *Queue) enqueueOnce(ctx context.Context, o Once, ms []IMessage) (res Onc
 	if err != nil {
 		return res, err
 	}
-	a, err := store.RunOnce(ctx, asker{q: q}, k, o.Key, o.For, o.Note, all)
+	a, err := store.RunOnce(ctx, asker{q: q}, k, o.Key, o.For, o.Note, o.Always, all)
 	if err != nil {
 		return res, q.explain(err, "enqueue once to", o.Channel)
 	}
@@ -123,8 +126,8 @@ func (q *Queue) enqueueOnce(ctx context.Context, o Once, ms []IMessage) (res Onc
 	return q.onced(k, o, ds, a), nil
 }
 
-// ownOnce says whether a row is that of this very call, which was sent twice.
-func ownOnce(ds []draft, serials []ulid.ULID) bool {
+// ownOnce says whether a row is that of this very call, which was sent twice. One that has no serial is anybody's.
+func ownOnce(ds []draft, serials []ulid.ULID) (own bool) {
 	if len(ds) != len(serials) {
 		return false
 	}
@@ -132,8 +135,9 @@ func ownOnce(ds []draft, serials []ulid.ULID) bool {
 		if serial != (ulid.ULID{}) && serial != ds[i].Element.Serial {
 			return false
 		}
+		own = own || serial != (ulid.ULID{})
 	}
-	return true
+	return own
 }
 
 func onceRef(channel string, serial ulid.ULID) Ref {

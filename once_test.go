@@ -64,6 +64,16 @@ func TestEnqueueOnce(t *testing.T) {
 		if once("none", "", With(raw, ID("a"))).Before {
 			t.Error("what came to nothing was noted")
 		}
+		always := Once{Channel: b.name, Key: "always", Note: "n", Always: true}
+		for _, before := range []bool{false, true} {
+			res, err := b.EnqueueOnce(ctx, always, With(raw, ID("a")))
+			if b.must(err); res.Before != before || res.Refs[0] != (Ref{}) || res.Note != "n" {
+				t.Errorf("all were refused: %+v, want Before %v", res, before)
+			}
+			if _, err := b.Cancel(ctx, ByID(b.name, "a")); (err == nil) == before {
+				t.Error(err)
+			}
+		}
 	})
 }
 

@@ -192,7 +192,7 @@ func (d *draft) checkExtra(now time.Time) error {
 	case x.Expires > 0 && d.Due.In.Milliseconds() >= x.Expires: // with At the server judges, by its own clock
 		return fmt.Errorf("shunt: Expire(%v) of a message that is due in %v", time.Duration(x.Expires)*time.Millisecond,
 			d.Due.In)
-	case x.Deadline > 0 && due.UnixMilli() >= x.Deadline:
+	case x.Deadline > 0 && x.Deadline != d.deadline && due.UnixMilli() >= x.Deadline:
 		return fmt.Errorf("shunt: Deadline(%v) of a message that is due at %v", time.UnixMilli(x.Deadline),
 			due.Round(time.Millisecond))
 	}

@@ -13,8 +13,9 @@ import (
 )
 
 // EncodingHeader is the header that says what Payloads.Encode has made of a message's payload. The option Header does
-// not set it where Queue.Payloads encodes. Where it does not, the header travels as any other: so a program without the
-// codecs can move messages on, if it keeps their payloads and headers.
+// not set it where Queue.Payloads encodes or decodes. Where it does neither, the header travels as any other: so a
+// program without the codecs can move messages on, by Pull or Copy, if it keeps their payloads and headers. A receiver
+// without Decode fails such a message, for its handler would take encoded bytes for plain ones.
 const EncodingHeader = "shunt-encoding"
 
 // Payload is a payload on its way to Redis or back, with what is known of its message.
@@ -51,7 +52,7 @@ type Payloads struct {
 	// others: of Purge, of dead letters that a channel drops, of a delayed message with an ID that Cancel ends, of what
 	// EnqueueAll, EnqueueOnce or Then has not enqueued, where a reply was lost, and where the process ends first. It
 	// runs on up to 8 goroutines, each call with EnqueueTimeout; while 1,024 messages wait for them, others are left
-	// out. Its error is an EventReceiverError. Close waits EnqueueTimeout for what waits.
+	// out. Its error is an EventReceiverError. Close waits EnqueueTimeout for what waits, and for a call under way.
 	Over func(ctx context.Context, p Payload) error
 }
 
@@ -65,8 +66,28 @@ func payloadOf(channel string, e *element.Element) Payload {
 	return p
 }
 
+// plain gives a copy the payload as Marshal made it, which is encoded anew: it has another serial, and perhaps another
+// channel.
+func (q *Queue) plain(ctx context.Context, d *draft) error {
+	if d.copied == nil || q.conf.Payloads.Decode == nil {
+		return nil
+	}
+	ctx, cancel := q.bounded(ctx)
+	defer cancel()
+	payload, err := q.decode(ctx, *d.copied)
+	if err != nil {
+		return fmt.Errorf("shunt: copy message %s of %q: %w", d.copied.Serial, d.copied.Channel, err)
+	}
+	d.Element.Payload, d.copied = payload, nil
+	d.Element.DropHeader(EncodingHeader)
+	return nil
+}
+
 // encode gives an element the payload that goes to Redis.
 func (q *Queue) encode(ctx context.Context, channel string, e *element.Element) (err error) {
+	if q.conf.Payloads.Decode != nil && e.Headers()[EncodingHeader] != "" {
+		e.DropHeader(EncodingHeader) // the user's, which would be taken for ours
+	}
 	encode := q.conf.Payloads.Encode
 	if encode == nil {
 		return nil
@@ -74,7 +95,6 @@ func (q *Queue) encode(ctx context.Context, channel string, e *element.Element) 
 	ctx, cancel := q.bounded(ctx)
 	defer cancel()
 	p := payloadOf(channel, e)
-	p.Encoding = ""
 	var encoding string
 	encoded := e.Payload
 	guard("Payloads.Encode", func() (err error) { encoding, encoded, err = encode(ctx, p); return err },
@@ -82,8 +102,6 @@ func (q *Queue) encode(ctx context.Context, channel string, e *element.Element) 
 	if err == nil && encoding != "" {
 		e.Payload = encoded
 		err = e.SetHeader(EncodingHeader, encoding)
-	} else if err == nil && e.Headers()[EncodingHeader] != "" {
-		e.DropHeader(EncodingHeader) // the user's, which would be taken for ours
 	}
 	if err != nil {
 		return fmt.Errorf("shunt: encode the payload of a message for %q: %w", channel, err)
@@ -160,6 +178,12 @@ func newOvers(q *Queue) *overs {
 }
 
 func (o *overs) run() {
+	ended := false
+	defer func() {
+		if !ended { // Over has called runtime.Goexit
+			o.group.Go(o.run)
+		}
+	}()
 	for {
 		select {
 		case p := <-o.waiting:
@@ -171,6 +195,7 @@ func (o *overs) run() {
 		case p := <-o.waiting:
 			o.call(p)
 		case <-o.stop:
+			ended = true
 			return
 		}
 	}
@@ -223,13 +248,28 @@ func (o *overs) removed(es ...Entry) {
 	}
 }
 
-// close waits for what waits, as long as one call may take.
+// close waits for what waits, as long as one call may take. A call that ignores its context is left behind.
 func (o *overs) close(limit context.Context) {
 	if o == nil {
 		return
 	}
-	defer context.AfterFunc(limit, o.cancel)()
 	close(o.stop)
-	o.group.Wait()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		o.group.Wait()
+		for { // what came when they had seen stop
+			select {
+			case p := <-o.waiting:
+				o.call(p)
+			default:
+				return
+			}
+		}
+	}()
+	select {
+	case <-over:
+	case <-limit.Done():
+	}
 	o.cancel()
 }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -240,6 +242,12 @@ func TestPayloadsThatCannotBeDecoded(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				if pulls { // what has failed until its last attempt is none of those three
+					ms, err := q.Pull(ctx, PullOptions{Channels: []string{q.name}, Wait: 100 * time.Millisecond})
+					if err != nil || len(ms) > 0 {
+						t.Errorf("pulled %v, %v", ms, err)
+					}
+				}
 				q.wait(EventAcked, 3, 10*time.Second)
 				q.wait(EventUndecodable, 1, 10*time.Second)
 				q.wait(EventRejected, 1, 10*time.Second)
@@ -383,4 +391,182 @@ func TestValidatePayloads(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
+}
+
+// A copy is decoded as its original and encoded anew; a program that decodes nothing copies what lies there.
+func TestPayloadsOfCopies(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		var seal turner
+		ctx := t.Context()
+		q := newBench(t, s.URL(), func(q *Queue) { q.Payloads = seal.payloads() })
+		reader := newBench(t, s.URL(), func(q *Queue) { q.Payloads.Decode = seal.payloads().Decode })
+		none := newBench(t, s.URL())
+		k := Define[string](q.name, nil)
+		q.must(q.EnqueueAll(ctx, []IMessage{k.Message("one"), k.Message("plain")}))
+		es, err := q.List(ctx, q.name, StatePrepare, 0, 0)
+		q.must(err)
+		for _, c := range []struct {
+			name    string
+			by      *bench
+			encoded bool // payload "one" lies encoded there
+		}{{"same", q, true}, {"decodes", reader, false}, {"none", none, true}} {
+			for i, e := range es {
+				e.Channel = q.name + "." + c.name
+				q.must(c.by.Enqueue(ctx, e.Copy()))
+				copies, err := c.by.List(ctx, e.Channel, StatePrepare, i, 1)
+				q.must(err)
+				if encoding := copies[0].Headers[EncodingHeader]; (encoding != "") != (c.encoded && i == 0) ||
+					c.name == "none" && (encoding != e.Headers[EncodingHeader] ||
+						!bytes.Equal(copies[0].Payload, e.Payload)) {
+					t.Errorf("%s %d: it lies as %q, %v", c.name, i, copies[0].Payload, copies[0].Headers)
+				}
+				if c.name == "none" {
+					continue
+				}
+				plain, err := c.by.PayloadOf(ctx, copies[0])
+				if want := []string{`"one"`, `"plain"`}[i]; err != nil || string(plain) != want {
+					t.Errorf("%s: %q, %v: want %s", c.name, plain, err, want)
+				}
+			}
+		}
+		q.must(reader.Enqueue(ctx, With(Raw(reader.name, []byte("x")), Header(EncodingHeader, "the user's"))))
+		if e, err := reader.List(ctx, reader.name, StatePrepare, 0, 0); err != nil || len(e[0].Headers) != 0 {
+			t.Errorf("a Queue that decodes enqueues the user's header: %+v, %v", e, err)
+		}
+		seal.fail = func(Payload) error { return errOops }
+		if err := q.Enqueue(ctx, es[0].Copy()); !errors.Is(err, errOops) {
+			t.Errorf("a copy of what cannot be decoded: %v", err)
+		}
+	})
+}
+
+// Close does not wait for an Over that ignores its context.
+func TestPayloadsOverThatHangs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	began, release, ended := make(chan bool), make(chan bool), make(chan bool)
+	q := newBench(t, s.URL(), func(q *Queue) {
+		var seal turner
+		q.Payloads, q.EnqueueTimeout = seal.payloads(), 100*time.Millisecond
+		q.Payloads.Over = func(context.Context, Payload) error {
+			defer close(ended)
+			close(began)
+			<-release
+			return errOops
+		}
+	})
+	q.must(q.Enqueue(t.Context(), Raw(q.name, []byte("x"))))
+	es, err := q.List(t.Context(), q.name, StatePrepare, 0, 0)
+	q.must(err)
+	_, err = q.Cancel(t.Context(), es[0].Ref())
+	q.must(err)
+	<-began
+	closed := make(chan error)
+	go func() { closed <- q.Close() }()
+	select {
+	case err := <-closed:
+		q.must(err)
+	case <-time.After(5 * time.Second):
+		t.Error("Close waits for Over")
+	}
+	close(release)
+	<-ended
+}
+
+// An Over that ends its goroutine ends no other call of it.
+func TestPayloadsOverThatExits(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	const n = 3 * oversAtOnce
+	told := make(chan string, n)
+	q := &Queue{}
+	q.conf = q.config()
+	q.conf.Payloads.Over = func(_ context.Context, p Payload) error {
+		told <- p.Serial
+		runtime.Goexit()
+		return nil
+	}
+	o := newOvers(q)
+	e := element.Element{Serial: element.NewSerial()}
+	if err := e.SetHeader(EncodingHeader, "x"); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		o.add("c", &e)
+	}
+	for i := range n {
+		select {
+		case <-told:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("told of %d, and then no more", i)
+		}
+	}
+	o.close(t.Context())
+}
+
+// A Decode that ends its goroutine is a failed attempt, and hands out no empty payload.
+func TestPayloadsDecodeThatExits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	q := newBench(t, s.URL(), func(q *Queue) {
+		q.Payloads.Decode = func(context.Context, Payload) ([]byte, error) { runtime.Goexit(); return nil, nil }
+	})
+	q.must(q.Enqueue(t.Context(), Raw(q.name, []byte("x")), MaxAttempts(1)))
+	ms, err := q.Pull(t.Context(), PullOptions{Channels: []string{q.name}})
+	if err != nil || len(ms) != 0 {
+		t.Errorf("pulled %v, %v", ms, err)
+	}
+	q.wait(EventRejected, 1, 5*time.Second)
+	dead, err := q.List(t.Context(), q.name, StateDead, 0, 0)
+	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Failure, "Payloads.Decode called runtime.Goexit") {
+		t.Errorf("dead are %v, %v", dead, err)
+	}
+}
+
+// What comes when the goroutines have ended already is told before Close returns.
+func TestPayloadsOverWhileClosing(t *testing.T) {
+	t.Parallel()
+	told := 0
+	q := &Queue{}
+	q.conf = q.config()
+	q.conf.Payloads.Over = func(context.Context, Payload) error { told++; return nil }
+	e := element.Element{Serial: element.NewSerial()}
+	if err := e.SetHeader(EncodingHeader, "x"); err != nil {
+		t.Fatal(err)
+	}
+	o := &overs{q: q, waiting: make(chan Payload, 2), stop: make(chan struct{})}
+	o.ctx, o.cancel = context.WithCancel(t.Context())
+	o.add("c", &e)
+	o.add("c", &e)
+	if o.close(t.Context()); told != 2 {
+		t.Errorf("told of %d", told)
+	}
+}
+
+// A receiver without Payloads does not take encoded bytes for plain ones. Pull hands them out as they lie.
+func TestPayloadsWithoutDecode(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		ctx := t.Context()
+		q := newBench(t, s.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return 0 } })
+		for range 2 {
+			q.must(q.Enqueue(ctx, Raw(q.name, []byte(`"x"`)), Header(EncodingHeader, "aes=k1"), MaxAttempts(2)))
+		}
+		ms, err := q.Pull(ctx, PullOptions{Channels: []string{q.name}})
+		if err != nil || len(ms) != 1 || string(ms[0].Payload) != `"x"` || ms[0].Headers[EncodingHeader] != "aes=k1" {
+			t.Fatalf("pulled %v, %v", ms, err)
+		}
+		q.must(ms[0].Ack(ctx))
+		k := Define(q.name, func(context.Context, string) error { t.Error("it is handled"); return nil })
+		if _, err := q.Receive(ctx, k, 1); err != nil {
+			t.Fatal(err)
+		}
+		q.wait(EventRejected, 1, 5*time.Second)
+		dead, err := q.List(ctx, q.name, StateDead, 0, 0)
+		if want := `encoded as "aes=k1"`; err != nil || dead[0].Attempts != 2 ||
+			!strings.Contains(dead[0].Failure, want) {
+			t.Errorf("%+v, %v: want %s", dead, err, want)
+		}
+	})
 }

@@ -243,13 +243,22 @@ func (p *pull) payloads(ctx context.Context, all []*settlement) [][]byte {
 		if s.verdict != nil {
 			continue
 		}
-		group.Go(func() (err error) {
-			if decoded[i], err = p.q.decode(ctx, payloadOf(s.held.Keys.Name, s.held.Element)); err == nil {
-				return nil
-			}
-			if s.verdict = custody.Release; ctx.Err() == nil {
-				s.verdict = p.q.judge(s.held, err)
-			}
+		group.Go(func() error {
+			returned := false
+			var err error
+			defer func() {
+				if !returned {
+					err = fmt.Errorf("shunt: decode the payload: %w", panicked("Payloads.Decode", nil))
+				}
+				if err == nil {
+					return
+				}
+				if s.verdict = custody.Release; ctx.Err() == nil {
+					s.verdict = p.q.judge(s.held, err)
+				}
+			}()
+			decoded[i], err = p.q.decode(ctx, payloadOf(s.held.Keys.Name, s.held.Element))
+			returned = true
 			return nil
 		})
 	}

@@ -352,11 +352,11 @@ func (q *Queue) Close() error {
 		for _, at := range stations {
 			at.upkeep.end()
 		}
-		limit, end := context.WithTimeout(context.Background(), q.conf.EnqueueTimeout)
-		q.overs.close(limit)
-		end()
 		q.endLife()
 		q.sender.Close()
+		limit, end := context.WithTimeout(context.Background(), q.conf.EnqueueTimeout)
+		q.overs.close(limit) // behind the sender, whose failures it is told of
+		end()
 		endLink := (*link.Link).Close
 		if errors.Is(q.closeErr, worker.ErrUnanswered) { // the receivers have waited as long as one reply may take
 			endLink = (*link.Link).Abort

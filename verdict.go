@@ -101,6 +101,9 @@ func (h handling) decode() (m IMessage, err error) {
 		if payload, err = h.r.q.decode(h.Item, payloadOf(h.Lane.Name, &h.Element)); err != nil {
 			return nil, err
 		}
+	} else if encoding := h.Headers()[EncodingHeader]; encoding != "" { // another receiver may have what it needs
+		return nil, fmt.Errorf("shunt: the payload is encoded as %.80q, and this receiver decodes nothing: set "+
+			"Queue.Payloads", encoding)
 	}
 	guard("Unmarshal", func() (err error) {
 		m, err = unmarshal(h.r.conf.Codec, prototype, payload)

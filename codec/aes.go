@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 
@@ -30,7 +31,8 @@ type AES struct {
 	// Keys are those that decrypt; the first one encrypts.
 	Keys []Key
 	// AnySerial binds neither serial nor ID, for channels whose messages are exported and imported again, or copied,
-	// by programs without the chain: they get new serials there. A recurring message has no serial to be bound in any
+	// by programs without the chain: they get new serials there. They stay bound to their channel. The command line
+	// refuses to import what is bound to a serial. A recurring message has no serial to be bound in any
 	// case: its ciphertext can stand for any message of its channel and type.
 	AnySerial bool
 
@@ -43,7 +45,7 @@ type AES struct {
 // A name has one secret for good.
 type Key struct {
 	ID     string
-	Secret []byte
+	Secret []byte `json:"-"`
 }
 
 // String does not show the secret.
@@ -51,6 +53,9 @@ func (k Key) String() string { return "key " + k.ID }
 
 // GoString does not show the secret.
 func (k Key) GoString() string { return fmt.Sprintf("codec.Key{ID: %q}", k.ID) }
+
+// LogValue does not show the secret.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
 // unbound ends the param of a ciphertext that is not bound to a serial.
 const unbound = ":any"
@@ -91,7 +96,7 @@ func (a *AES) init() {
 }
 
 // Encode encrypts with the first key.
-func (a *AES) Encode(_ context.Context, p shunt.Payload) (string, []byte, error) {
+func (a *AES) Encode(ctx context.Context, p shunt.Payload) (string, []byte, error) {
 	if err := a.Validate(); err != nil {
 		return "", nil, err
 	}
@@ -100,11 +105,11 @@ func (a *AES) Encode(_ context.Context, p shunt.Payload) (string, []byte, error)
 		param += unbound
 	}
 	by := a.ciphers[a.Keys[0].ID]
-	return param, by.Seal(make([]byte, 0, len(p.Bytes)+by.Overhead()), nil, p.Bytes, bound(p, param)), nil
+	return param, by.Seal(make([]byte, 0, len(p.Bytes)+by.Overhead()), nil, p.Bytes, bound(ctx, p, param)), nil
 }
 
 // Decode decrypts with the key that the message names.
-func (a *AES) Decode(_ context.Context, param string, p shunt.Payload, limit int) ([]byte, error) {
+func (a *AES) Decode(ctx context.Context, param string, p shunt.Payload, limit int) ([]byte, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
@@ -116,7 +121,7 @@ func (a *AES) Decode(_ context.Context, param string, p shunt.Payload, limit int
 	case len(p.Bytes) > limit+by.Overhead():
 		return nil, TooLarge(limit)
 	}
-	plain, err := by.Open([]byte{}, nil, p.Bytes, bound(p, param))
+	plain, err := by.Open([]byte{}, nil, p.Bytes, bound(ctx, p, param))
 	if err != nil {
 		return nil, shunt.Reject(fmt.Errorf("the payload cannot be decrypted: it was changed or cut, is that of "+
 			"another message, or the key %q is another here", id))
@@ -125,13 +130,17 @@ func (a *AES) Decode(_ context.Context, param string, p shunt.Payload, limit int
 }
 
 // bound is the additional data. Each part has its length before it, so that no two lists of parts give the same bytes.
-func bound(p shunt.Payload, param string) []byte {
-	serial, id := p.Serial, p.ID
+// What was sealed has a first part of its own: else who can write to Redis could make a message of a result.
+func bound(ctx context.Context, p shunt.Payload, param string) []byte {
+	domain, serial, id := "shunt codec aes 1", p.Serial, p.ID
+	if ctx.Value(sealing{}) != nil {
+		domain = "shunt codec aes seal 1"
+	}
 	if strings.HasSuffix(param, unbound) {
 		serial, id = "", ""
 	}
 	var b []byte
-	for _, part := range []string{"shunt codec aes 1", p.Channel, serial, id, p.Type, p.Encoding, param} {
+	for _, part := range []string{domain, p.Channel, serial, id, p.Type, p.Encoding, param} {
 		b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
 	}
 	return b

@@ -2,6 +2,10 @@ package codec
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -66,5 +70,30 @@ func TestAESBinds(t *testing.T) {
 		if string(p.Bytes) != "text" {
 			t.Errorf("the payload became %q", p.Bytes)
 		}
+	}
+}
+
+// A key that is printed, logged or written as JSON shows its name alone.
+func TestKeyIsNotShown(t *testing.T) {
+	t.Parallel()
+	k := Key{ID: "k1", Secret: []byte("0123456789abcdef")}
+	var b bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&b, nil))
+	log.Info("x", "key", k, "aes", &AES{Keys: []Key{k}})
+	log = slog.New(slog.NewTextHandler(&b, nil))
+	log.Info("x", "key", k, "aes", &AES{Keys: []Key{k}})
+	text, err := json.Marshal(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "%s %v %+v %#v %v %+v", text, k, k, k, &AES{Keys: []Key{k}}, []Key{k})
+	for _, secret := range []string{string(k.Secret), base64.StdEncoding.EncodeToString(k.Secret),
+		strings.Trim(fmt.Sprint(k.Secret), "[]")} {
+		if strings.Contains(b.String(), secret) {
+			t.Errorf("the secret is shown: %s", &b)
+		}
+	}
+	if !strings.Contains(b.String(), "k1") {
+		t.Error("no name")
 	}
 }

@@ -190,11 +190,14 @@ func (c *Chain) over(ctx context.Context, p shunt.Payload) error {
 	return errors.Join(errs...)
 }
 
+// sealing is the key of a context in Seal and Open.
+type sealing struct{}
+
 // Seal encodes what has no headers, such as a result for shunt.SetResult: the encoding stands before it. Give what Open
-// will know of it, but no Serial.
+// will know of it, but no Serial. What AES has sealed is no payload of a message, and is not read as one.
 func (c *Chain) Seal(ctx context.Context, p shunt.Payload) ([]byte, error) {
 	p.Serial = ""
-	encoding, encoded, err := c.encode(ctx, p)
+	encoding, encoded, err := c.encode(context.WithValue(ctx, sealing{}, true), p)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +211,7 @@ func (c *Chain) Open(ctx context.Context, p shunt.Payload) ([]byte, error) {
 		return nil, errors.New("codec: that was not made by Seal")
 	}
 	p.Serial, p.Encoding, p.Bytes = "", string(encoding), encoded
-	return c.decode(ctx, p)
+	return c.decode(context.WithValue(ctx, sealing{}, true), p)
 }
 
 // step is what one layer says of a payload.

@@ -294,3 +294,32 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// What was sealed is no message, and a message nothing that was sealed.
+func TestSealIsApart(t *testing.T) {
+	t.Parallel()
+	c := &Chain{Layers: []Layer{&AES{Keys: []Key{key("k1")}, AnySerial: true}}}
+	all := payloads(t, c)
+	p := shunt.Payload{Channel: "c", ID: "7", Bytes: []byte("text")}
+	sealed, err := c.Seal(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoding, encoded, _ := bytes.Cut(sealed, []byte("\n"))
+	m := p
+	m.Serial, m.Encoding, m.Bytes = serial(1), string(encoding), encoded
+	if got, err := all.Decode(t.Context(), m); err == nil {
+		t.Errorf("what was sealed is the message %q", got)
+	}
+	m.Encoding, m.Bytes, err = all.Encode(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := all.Decode(t.Context(), m); err != nil || string(got) != "text" {
+		t.Errorf("%q, %v", got, err)
+	}
+	m.Bytes = append([]byte(m.Encoding+"\n"), m.Bytes...)
+	if got, err := c.Open(t.Context(), m); err == nil {
+		t.Errorf("a message is opened: %q", got)
+	}
+}

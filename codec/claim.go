@@ -36,8 +36,8 @@ type Store interface {
 // that shunt.Payloads.Over lists, objects stay: run Sweep once a day. A message whose object is missing fails with an
 // error that names it, and is tried again.
 //
-// A recurring message keeps its payload in Redis, for all its ticks share it. A copy of a message names the same
-// object, which goes with the first of the two.
+// A recurring message keeps its payload in Redis, for all its ticks share it. A copy of a message has an object of its
+// own, unless a program without the chain makes it. That one names the object of the original, with which it goes.
 type Claim struct {
 	Store Store // required
 	// Above is the size in bytes above which a payload goes to the store: default 256 KB.
@@ -110,6 +110,9 @@ func (c *Claim) deleteOf(ctx context.Context, param string, p shunt.Payload) err
 	name, _, err := claimed(param, p.Channel)
 	if err != nil {
 		return err
+	}
+	if _, serial, _ := strings.Cut(name, "/"); serial != p.Serial { // that of another message, which may wait
+		return nil
 	}
 	if err := c.Store.Delete(ctx, name); err != nil {
 		return fmt.Errorf("delete %s from the store, which Sweep does later: %w", name, err)

@@ -152,6 +152,11 @@ func TestClaimedNames(t *testing.T) {
 	if got, err := c.Decode(t.Context(), param, p, 100); err != nil || !bytes.Equal(got, p.Bytes) {
 		t.Errorf("%q, %v", got, err)
 	}
+	other := p
+	other.Serial = serial(2)
+	if err := c.deleteOf(t.Context(), param, other); err != nil || len(objects(t, c.Store.(*Dir))) != 1 {
+		t.Errorf("the end of another message: %v, and %v are left", err, objects(t, c.Store.(*Dir)))
+	}
 	if err := c.deleteOf(ctx, param, p); !errors.Is(err, context.Canceled) {
 		t.Errorf("deleted with a done context: %v", err)
 	}
@@ -225,5 +230,54 @@ func TestSweep(t *testing.T) {
 	if _, err := (&Claim{Store: struct{ Store }{dir}}).Sweep(ctx, b.Queue, time.Hour); err == nil ||
 		!strings.Contains(err.Error(), "no method List") {
 		t.Errorf("a store without List: %v", err)
+	}
+}
+
+// Sweep deletes nothing of messages that move all the time, beside many leases that it looks through.
+func TestSweepOfWhatMoves(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	dir := &Dir{Path: t.TempDir()}
+	claim := &Claim{Store: dir, Above: 1}
+	b := newBench(t, s.URL(), redistest.Name(t), &Chain{Layers: []Layer{claim}})
+	plain := newBench(t, s.URL(), b.name, nil)
+	ctx := t.Context()
+	ms := make([]shunt.IMessage, 3000)
+	for i := range ms {
+		ms[i] = shunt.Raw(b.name, []byte("leased"))
+	}
+	if err := plain.EnqueueAll(ctx, ms); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		o := shunt.PullOptions{Channels: []string{b.name}, Max: 1000, Lease: time.Hour}
+		if got, err := plain.Pull(ctx, o); err != nil || len(got) != 1000 {
+			t.Fatal(len(got), err)
+		}
+	}
+	const n = 300
+	for range n {
+		b.enqueue("not ready")
+	}
+	old := time.Now().Add(-2 * time.Hour)
+	for _, name := range objects(t, dir) {
+		if err := os.Chtimes(filepath.Join(dir.Path, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shutdown, err := b.Receive(ctx, shunt.Define(b.name, func(context.Context, string) error {
+		<-time.After(10 * time.Millisecond)
+		return shunt.Snooze(100 * time.Millisecond)
+	}), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 15 {
+		if w, err := claim.Sweep(ctx, b.Queue, time.Hour); err != nil || w.Deleted > 0 || w.Named != n {
+			t.Fatalf("%d swept %+v, %v", i, w, err)
+		}
+	}
+	if err := shutdown(ctx); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 )
 
 // Dir is a Store in a directory, which may be shared by processes, also through a network file system. An object is
@@ -19,6 +21,8 @@ import (
 // killed ends in .part, and Sweep deletes it.
 type Dir struct {
 	Path string // required; it is made where it is missing, for the user alone
+
+	lasts sync.Map // folders whose entry is synced, whoever has made them; "" is Path itself
 }
 
 const part = ".part"
@@ -63,21 +67,25 @@ func (d *Dir) Put(ctx context.Context, name string, body []byte) error {
 	if err := d.Validate(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(d.Path, 0o700); err != nil {
+	if err := d.makePath(); err != nil {
 		return err
 	}
 	return d.in(name, func(root *os.Root) error {
 		folder := path.Dir(name)
-		if _, err := root.Stat(folder); err != nil {
+		_, err := root.Stat(folder)
+		if _, lasts := d.lasts.Load(folder); err != nil || !lasts {
 			if err := root.MkdirAll(folder, 0o700); err != nil {
 				return err
 			}
-			if err := syncFolder(root, path.Dir(folder)); err != nil {
-				return err
+			for at := folder; at != "."; at = path.Dir(at) {
+				if err := syncFolder(root, path.Dir(at)); err != nil {
+					return err
+				}
 			}
+			d.lasts.Store(folder, true)
 		}
 		draft := name + "." + rand.Text() + part
-		err := writeFile(root, draft, body)
+		err = writeFile(root, draft, body)
 		if err == nil {
 			if err = context.Cause(ctx); err == nil {
 				err = root.Rename(draft, name)
@@ -88,6 +96,36 @@ func (d *Dir) Put(ctx context.Context, name string, body []byte) error {
 		}
 		return syncFolder(root, folder)
 	})
+}
+
+// makePath makes the directory, and has what it made last. A directory above it that may not be opened is not synced.
+func (d *Dir) makePath() error {
+	if _, err := os.Stat(d.Path); err == nil {
+		if _, lasts := d.lasts.Load(""); lasts {
+			return nil
+		}
+	}
+	above := []string{filepath.Dir(filepath.Clean(d.Path))}
+	for at := above[0]; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if _, err := os.Stat(at); err == nil {
+			break
+		}
+		above = append(above, filepath.Dir(at))
+	}
+	if err := os.MkdirAll(d.Path, 0o700); err != nil {
+		return err
+	}
+	for _, at := range above {
+		root, err := os.OpenRoot(at)
+		if err == nil {
+			err = errors.Join(syncFolder(root, "."), root.Close())
+		}
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	d.lasts.Store("", true)
+	return nil
 }
 
 func writeFile(root *os.Root, name string, body []byte) error {

@@ -149,3 +149,23 @@ func FuzzName(f *testing.F) {
 		}
 	})
 }
+
+// A Dir makes the directories above it, and makes anew what was taken away.
+func TestDirMakesPath(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	for _, name := range []string{"a/b/c", "a/b/d", "e"} {
+		d := &Dir{Path: filepath.Join(top, name)}
+		for range 2 {
+			if err := d.Put(t.Context(), "x/y", []byte("z")); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := read(t, d, "x/y"); err != nil || string(b) != "z" {
+				t.Errorf("%q, %v", b, err)
+			}
+			if err := os.RemoveAll(filepath.Join(top, "a")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -41,9 +42,11 @@ const sweepSome = 100_000
 // an hour or more. It has to be longer than the longest handler that calls Then, for its messages are put before they
 // are enqueued. It also has to be longer than messages lie outside of Redis, in an export say; a day is well.
 //
-// It reads the headers of all messages of the channels that such objects are of, and no payload. It does so twice, for
-// a message that moves may be missed once. All channels that use the store must be on q's Redis, or not be listed
-// there: give each Redis a store of its own. After an error, call it again.
+// It reads the headers of all messages of the channels that such objects are of, and of those in hand the payloads,
+// too. A message that moves may be missed: so where an object stays nameless it looks four times, with pauses, and then
+// for the object's own message by its serial, which is a look through the channel for each. All channels that use the
+// store must be on q's Redis, or not be listed there: give each Redis a store of its own. After an error, call it
+// again.
 func (c *Claim) Sweep(ctx context.Context, q *shunt.Queue, d time.Duration) (s Swept, err error) {
 	if err := c.Validate(); err != nil {
 		return s, err
@@ -113,17 +116,34 @@ func (w *sweep) see(ctx context.Context, o Object, before time.Time) error {
 	return nil
 }
 
+// looked are the states in the order in which a message moves: so one that moves is met again rather than missed.
+var looked = []shunt.State{shunt.StateDelay, shunt.StateSuspect, shunt.StatePrepare, shunt.StateDoing,
+	shunt.StateLeased, shunt.StateDelay, shunt.StateDead}
+
+const (
+	// looks bounds how often the messages of a channel are looked through.
+	looks = 4
+	// breath is how long a sweep rests between two looks on average: by another phase of what moves in circles, each
+	// look is a chance of its own.
+	breath = 200 * time.Millisecond
+)
+
 // flush deletes what no message names.
 func (w *sweep) flush(ctx context.Context) error {
 	for channel, names := range w.old {
-		for range 2 {
-			for _, state := range shunt.States {
-				if err := w.spare(ctx, channel, state, names); err != nil {
-					return err
-				}
-			}
+		if err := w.spareAll(ctx, channel, names); err != nil {
+			return err
 		}
 		for name := range names {
+			_, serial, _ := strings.Cut(name, "/")
+			_, err := w.q.Peek(ctx, shunt.BySerial(channel, serial))
+			switch {
+			case err == nil:
+				w.Named++
+				continue
+			case !errors.Is(err, shunt.ErrNotFound):
+				return err
+			}
 			if err := w.delete(ctx, name); err != nil {
 				return err
 			}
@@ -134,17 +154,32 @@ func (w *sweep) flush(ctx context.Context) error {
 	return nil
 }
 
+// spareAll takes out the names that messages of a channel name.
+func (w *sweep) spareAll(ctx context.Context, channel string, names map[string]bool) error {
+	for i := range looks {
+		if i > 0 {
+			select {
+			case <-time.After(breath/2 + rand.N(breath)):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		for _, state := range looked {
+			if len(names) == 0 {
+				return nil
+			}
+			if err := w.spare(ctx, channel, state, names); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // spare takes out the names that messages of one state name.
 func (w *sweep) spare(ctx context.Context, channel string, state shunt.State, names map[string]bool) error {
-	if state == shunt.StateDone { // what is kept of these has no headers
-		return nil
-	}
-	for from := ""; len(names) > 0; {
-		page, err := w.q.Browse(ctx, shunt.BrowseOptions{Channel: channel, State: state, Limit: 1000, From: from})
-		if err != nil {
-			return err
-		}
-		for _, e := range page.Entries {
+	named := func(es []shunt.Entry) {
+		for _, e := range es {
 			steps, _ := parse(e.Headers[shunt.EncodingHeader])
 			for _, s := range steps {
 				if name, _, err := claimed(s.param, channel); err == nil && names[name] {
@@ -153,6 +188,18 @@ func (w *sweep) spare(ctx context.Context, channel string, state shunt.State, na
 				}
 			}
 		}
+	}
+	if state == shunt.StateDoing || state == shunt.StateLeased { // each page of these would read all
+		es, err := w.q.List(ctx, channel, state, 0, 0)
+		named(es)
+		return err
+	}
+	for from := ""; len(names) > 0; {
+		page, err := w.q.Browse(ctx, shunt.BrowseOptions{Channel: channel, State: state, Limit: 1000, From: from})
+		if err != nil {
+			return err
+		}
+		named(page.Entries)
 		if from = page.Next; from == "" {
 			return nil
 		}

@@ -95,12 +95,14 @@ func (r record) with(head record) record {
 	return head
 }
 
+// encoding is what Queue.Payloads has said of the payload.
+func (r *record) encoding() string { return r.element.Headers()[shunt.EncodingHeader] }
+
 // plain is the record's body with the payload as Marshal made it; empty where it was not encoded, or cannot be read.
 // Encoded twice, one payload may have two forms.
 func (r *record) plain(ctx context.Context, e engine, channel string) string {
 	from := r.element
-	encoding := from.Headers()[shunt.EncodingHeader]
-	if encoding == "" {
+	if r.encoding() == "" {
 		return ""
 	}
 	payload, err := e.Payload(ctx, channel, &from)

@@ -34,7 +34,8 @@ type Timetable struct {
 // now.
 //
 // The same name with the same definition changes nothing, so each process may add what it needs when it starts. Another
-// definition replaces the earlier one. A paused message stays paused, and with the same Spec its next tick stays too.
+// definition replaces the earlier one, and so does another encoding by Queue.Payloads, such as by a new key. A paused
+// message stays paused, and with the same Spec its next tick stays too.
 //
 // The errors are those of the name, of the Spec, of m with its options, and of Redis.
 func (t *Timetable) Add(ctx context.Context, name string, s Spec, m shunt.IMessage, opts ...Option) error {
@@ -68,9 +69,10 @@ func (t *Timetable) Add(ctx context.Context, name string, s Spec, m shunt.IMessa
 	if err := engine.Encode(ctx, &draft); err != nil {
 		return fail(err)
 	}
-	b := body(d.policy, s, draft.Element.Encode())
+	b, encoding := body(d.policy, s, draft.Element.Encode()), draft.Element.Headers()[shunt.EncodingHeader]
 	return t.change(ctx, "add", draft.Keys.Name, name, func(old *record, now time.Time) (*record, error) {
-		if old != nil && (old.body == b || old.plain(ctx, engine, draft.Keys.Name) == plain) {
+		if old != nil && (old.body == b || old.encoding() == encoding &&
+			old.plain(ctx, engine, draft.Keys.Name) == plain) {
 			return nil, nil
 		}
 		if old == nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -282,14 +281,14 @@ func TestAddEncoded(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		b := newBench(t, s.URL(), redistest.Name(t))
-		n := 0
+		n, encoding := 0, "x"
 		b.Queue.Payloads = shunt.Payloads{
 			Encode: func(_ context.Context, p shunt.Payload) (string, []byte, error) {
 				if p.Serial != "" {
 					return "", nil, errors.New("the serial of a tick is not known yet")
 				}
 				n++
-				return fmt.Sprintf("n=%d", n), append([]byte(strings.Repeat("x", n)), p.Bytes...), nil
+				return encoding, append([]byte(strings.Repeat("x", n)), p.Bytes...), nil
 			},
 			Decode: func(_ context.Context, p shunt.Payload) ([]byte, error) {
 				return bytes.TrimLeft(p.Bytes, "x"), nil
@@ -312,15 +311,20 @@ func TestAddEncoded(t *testing.T) {
 		if second := add("one"); first == "" || second != first || n != 2 {
 			t.Errorf("the same definition changed %q to %q; encoded %d times", first, second, n)
 		}
-		if other := add("two"); other == first {
+		encoding = "x,y"
+		joined := add("one")
+		if joined == first {
+			t.Error("another encoding changed nothing: what it keeps secret stays as it was")
+		}
+		if other := add("two"); other == joined {
 			t.Error("another payload changed nothing")
 		}
 		if err := b.Timetable.Enqueue(t.Context(), b.channel, "a"); err != nil {
 			t.Fatal(err)
 		}
 		es, err := b.Queue.List(t.Context(), b.channel, shunt.StatePrepare, 0, 0)
-		if err != nil || len(es) != 1 || !bytes.HasPrefix(es[0].Payload, []byte("xxx")) ||
-			es[0].Headers[shunt.EncodingHeader] != "n=3" {
+		if err != nil || len(es) != 1 || !bytes.HasPrefix(es[0].Payload, []byte("xxxx")) ||
+			es[0].Headers[shunt.EncodingHeader] != "x,y" {
 			t.Fatalf("enqueued %v, %v", es, err)
 		}
 		if plain, err := b.PayloadOf(t.Context(), es[0]); err != nil || string(plain) != `"two"` {

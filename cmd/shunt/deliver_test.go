@@ -129,6 +129,40 @@ func TestDeliverSlowInput(t *testing.T) {
 	}
 }
 
+// A chunk of which all were refused is noted, too: the next run does not begin another one there.
+func TestDeliverRefused(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := queueOn(t, s)
+	if err := q.Enqueue(t.Context(), shunt.Raw("mail", []byte("x")), shunt.ID("a"), shunt.In(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	in, write := io.Pipe()
+	refused := make(chan bool, 1)
+	c := call{url: s.URL(), in: in, err: func(said string) {
+		if strings.Contains(said, "1 of the input") {
+			refused <- true
+		}
+	}}
+	args := []string{"deliver", "mail", "--lines", "--id-from", "id", "--resume", "r"}
+	done := make(chan result)
+	go func() { done <- c.do(args...) }()
+	fmt.Fprintln(write, `{"id":"a"}`)
+	<-refused
+	fmt.Fprintln(write, `{"id":"b"}`)
+	_ = write.Close()
+	if r := <-done; r.code != exitOK || !strings.Contains(r.out, "refused 1") {
+		t.Fatal(r)
+	}
+	handle(t, s, "mail", 1)
+	c = call{url: s.URL(), in: strings.NewReader(`{"id":"a"}` + "\n" + `{"id":"b"}` + "\n")}
+	r := c.good(t, args...)
+	if again := payloads(t, q, "mail", shunt.StatePrepare); len(again) > 0 ||
+		!strings.Contains(r.out, "delivered 0 messages, and 1 before; refused 1") {
+		t.Errorf("again: %q, %s", again, r.out)
+	}
+}
+
 // Each flag of deliver becomes an option of the message.
 func TestDeliverOptions(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,8 +33,8 @@ type export struct {
 	from    string
 	resume  bool
 
-	to   *bufio.Writer
-	out  *os.File // nil: standard output
+	page bytes.Buffer // what was written since the last place: it goes out as a whole, so that --from doubles nothing
+	out  *os.File     // nil: standard output
 	seen map[string]struct{}
 	n    int
 }
@@ -84,7 +85,6 @@ func (x *export) run(ctx context.Context) (err error) {
 		}
 	}
 	x.seen = make(map[string]struct{})
-	x.to = bufio.NewWriterSize(x.a.out, 64<<10)
 	if x.file != "" {
 		if err := x.openFile(); err != nil {
 			return err
@@ -114,6 +114,9 @@ func (x *export) run(ctx context.Context) (err error) {
 			}
 		}
 		return err
+	}
+	if len(x.seen) == maxSeen {
+		x.a.say("it is large: a message that moved meanwhile may be in it twice; import takes it twice, too")
 	}
 	if hand := stats[shunt.StateDoing].Count + stats[shunt.StateLeased].Count; hand > 0 {
 		x.a.say("%s in hand when it began and may not be in the export", were(hand))
@@ -191,16 +194,19 @@ func (x *export) see(serial string) {
 }
 
 func (x *export) write(r record) error {
-	e := json.NewEncoder(x.to)
+	e := json.NewEncoder(&x.page)
 	e.SetEscapeHTML(false)
 	return e.Encode(r)
 }
 
 func (x *export) flush() error {
-	if err := x.to.Flush(); err != nil || x.out == nil {
+	defer x.page.Reset()
+	if x.out == nil {
+		_, err := x.a.out.Write(x.page.Bytes())
 		return err
 	}
-	return x.out.Sync()
+	_, err := x.out.Write(x.page.Bytes())
+	return errors.Join(err, x.out.Sync())
 }
 
 // openFile makes the file, or goes on behind the last whole page of an interrupted export.
@@ -215,7 +221,6 @@ func (x *export) openFile() (err error) {
 	} else if err != nil {
 		return err
 	}
-	x.to.Reset(x.out)
 	if !x.resume {
 		return nil
 	}

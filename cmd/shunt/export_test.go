@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -188,5 +190,128 @@ func TestImportInterrupted(t *testing.T) {
 	c.in = strings.NewReader(text[:strings.LastIndex(text, "{")])
 	if r := c.do("import", "--channel", "part"); r.code != exitFailed || !strings.Contains(r.err, "no last line") {
 		t.Errorf("a part of an export is taken for all: exit %d, %s", r.code, r.err)
+	}
+}
+
+// An import that fails counts the dead letters that it has put back, while its input is still read.
+func TestImportFailsAmongDead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := queueOn(t, s)
+	var ms []shunt.IMessage
+	for i := range 2000 {
+		ms = append(ms, shunt.Raw("mail", fmt.Appendf(nil, "die %d", i)))
+	}
+	if err := q.EnqueueAll(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	handle(t, s, "mail", 2000)
+	text := call{url: s.URL()}.good(t, "export", "mail").out
+	bad := fmt.Sprintf(`{"v":1,"channel":"x","state":"prepare","payload":"","id":%q}`, strings.Repeat("i", 300))
+	to := redistest.Start(t)
+	r := call{url: to.URL(), in: strings.NewReader(bad + "\n" + text)}.do("import", "--json")
+	var said struct{ Restored int }
+	if err := json.Unmarshal([]byte(r.out), &said); err != nil || r.code != exitFailed {
+		t.Fatalf("exit %d, %v: %s%s", r.code, err, r.out, r.err)
+	}
+	if back := payloads(t, queueOn(t, to), "mail", shunt.StateDead); len(back) < said.Restored {
+		t.Errorf("%d are back, it says %d", len(back), said.Restored)
+	}
+}
+
+// full is a disk that is full after so many bytes.
+type full struct {
+	buffer
+	left int
+}
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.left -= len(b); f.left < 0 {
+		return 0, errors.New("no space left")
+	}
+	return f.buffer.Write(b)
+}
+
+// An export to standard output that goes on by --from has no message twice, and what moved in between is imported once.
+func TestExportOnStandardOutputGoesOn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := queueOn(t, s)
+	var ms []shunt.IMessage
+	for i := range 2500 {
+		ms = append(ms, shunt.Raw("mail", fmt.Appendf(nil, "ready %d %0100d", i, 0)))
+	}
+	late := shunt.With(shunt.Raw("mail", []byte("late")), shunt.In(24e12))
+	if err := errors.Join(q.EnqueueAll(t.Context(), ms), q.Enqueue(t.Context(), late)); err != nil {
+		t.Fatal(err)
+	}
+	var first full
+	var said buffer
+	first.left = 400_000 // the second page does not fit
+	code := call{url: s.URL()}.app(&first, &said).run(t.Context(), []string{"export", "mail"})
+	found := hint.FindStringSubmatch(said.String())
+	if code != exitFailed || found == nil {
+		t.Fatalf("exit %d: %s", code, said.String())
+	}
+	if _, err := q.PromoteAll(t.Context(), "mail", shunt.Filter{}); err != nil {
+		t.Fatal(err)
+	}
+	text := first.String() + call{url: s.URL()}.good(t, "export", "mail", "--from", found[1]).out
+	to := redistest.Start(t)
+	call{url: to.URL(), in: strings.NewReader(text)}.good(t, "import")
+	q2 := queueOn(t, to)
+	whole(t, append(payloads(t, q2, "mail", shunt.StatePrepare), payloads(t, q2, "mail", shunt.StateDelay)...), 2501)
+}
+
+// What could not be decoded where it would lie is not imported unawares.
+func TestImportOfEncoded(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := queueOn(t, s)
+	for _, c := range []struct {
+		encoding string
+		dead     bool
+		args     []string
+		why      string // empty: it is imported
+	}{
+		{"zstd,aes=k1:any", false, nil, ""},
+		{"zstd", false, []string{"--channel", "other"}, ""},
+		{"claim=f/s/h", false, nil, ""},
+		{"aes=k1", true, nil, ""},
+		{"zstd,aes=k1", false, nil, "serial"},
+		{"aes=k1", true, []string{"--dead", "enqueue"}, "serial"},
+		{"aes=k1:any", false, []string{"--channel", "other"}, "channel"},
+		{"aes=k1", true, []string{"--channel", "other"}, "channel"},
+		{"claim=f/s/h", true, []string{"--channel", "other"}, "channel"},
+	} {
+		payload := "ready"
+		if c.dead {
+			payload = "die"
+		}
+		m := shunt.With(shunt.Raw("mail", []byte(payload)), shunt.Header(shunt.EncodingHeader, c.encoding))
+		if err := q.Enqueue(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		text := call{url: s.URL()}.good(t, "export", "mail").out
+		if c.dead {
+			text = strings.Replace(text, `"state":"prepare"`, `"state":"dead"`, 1)
+		}
+		call{url: s.URL()}.good(t, "purge", "mail", "-s", "prepare", "-y")
+		in := func(more ...string) result {
+			call := call{url: s.URL(), in: strings.NewReader(text)}
+			return call.do(append(append([]string{"import"}, c.args...), more...)...)
+		}
+		r := in()
+		if (r.code == exitOK) != (c.why == "") || !strings.Contains(r.err, c.why) {
+			t.Errorf("%q %v: exit %d, %s", c.encoding, c.args, r.code, r.err)
+		}
+		if c.why != "" {
+			if r := in("--force"); r.code != exitOK {
+				t.Errorf("%q %v --force: exit %d, %s", c.encoding, c.args, r.code, r.err)
+			}
+		}
+		for _, state := range []string{"prepare", "dead"} {
+			_ = call{url: s.URL()}.do("purge", "mail", "-s", state, "-y")
+		}
 	}
 }

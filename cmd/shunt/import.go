@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,8 +27,12 @@ and time into headers.
 Dead messages go back into dead as they were, unless --dead enqueue has them handled again, with no attempts behind
 them, or --dead skip leaves them out.
 
+A payload that is encrypted for its serial (by AES of package codec, without AnySerial) could not be decoded with a new
+one, nor one that is encrypted or kept in a store for another channel. An import stops there, unless --force is given.
+
 An import that is interrupted tells the name of its run, and goes on by --resume NAME from the same input. It
-doubles nothing.`,
+doubles nothing. But no run remembers the dead messages that it has put back: those that were retried or deleted since
+then are put back again. Let them be until the import has ended, or use --dead skip when it goes on behind them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.arrive(cmd.Context(), &m) },
 	}
@@ -36,6 +41,7 @@ doubles nothing.`,
 	f.StringVar(&m.channel, "channel", "", "the channel to enqueue to (default that of each message)")
 	f.StringVar(&m.dead, "dead", "restore", "what becomes of dead messages: restore, enqueue or skip")
 	f.BoolVar(&m.mark, "mark", false, "add headers shunt-import-… with what is not restored")
+	f.BoolVar(&m.force, "force", false, "also import what is encoded for another channel or serial")
 	f.StringVar(&m.run, "resume", "", "the `name` of the run: what it has imported before is not imported again")
 	f.Var(&m.keep, "keep", "how long Redis remembers what a run has imported")
 	return in
@@ -44,7 +50,7 @@ doubles nothing.`,
 // arrival is what import was given.
 type arrival struct {
 	file, channel, dead, run string
-	mark                     bool
+	mark, force              bool
 	keep                     span
 }
 
@@ -71,19 +77,28 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
 	skipped, ended := 0, false // of the stream's goroutine, until it has closed its channel
-	d := &burial{a: a}
+	d, seen := &burial{a: a}, make(map[string]struct{})
 	from := stream(bounded, a.counted(s.p), '\n', func(at int, line []byte) (parcel, error) {
 		r, err := parseRecord(line)
 		ended = r.End != nil
 		if err != nil || r.Channel == "" {
 			return parcel{}, err
 		}
-		channel := cmp.Or(m.channel, r.Channel)
-		switch {
-		case r.State == shunt.StateDead && m.dead == "skip":
+		if _, twice := seen[r.Serial]; twice && r.Serial != "" { // it moved before an export went on
+			return parcel{}, nil
+		}
+		if len(seen) < maxSeen {
+			seen[r.Serial] = struct{}{}
+		}
+		channel, back := cmp.Or(m.channel, r.Channel), r.State == shunt.StateDead && m.dead == "restore"
+		if r.State == shunt.StateDead && m.dead == "skip" {
 			skipped++
 			return parcel{}, nil
-		case r.State == shunt.StateDead && m.dead == "restore":
+		}
+		if err := r.unreadable(channel, !back); err != nil && !m.force {
+			return parcel{}, err
+		}
+		if back {
 			e, err := r.entry(channel)
 			if err != nil {
 				return parcel{}, err
@@ -97,7 +112,8 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 	if err == nil {
 		err = d.flush(ctx)
 	}
-	s.Restored = d.n
+	cancel()
+	s.Restored = d.restored()
 	if err == nil {
 		if skipped > 0 {
 			a.say("dead messages left out: %d", skipped)
@@ -115,15 +131,26 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 
 // burial puts dead letters back, some at a time. What is there already stays as it is: so nothing has to be noted.
 type burial struct {
-	a    *app
+	a *app
+
+	mu   sync.Mutex
 	held []shunt.Entry
 	size int
 	n    int // that were put back
 }
 
+// restored is how many were put back. It waits for those that are under way.
+func (d *burial) restored() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.n
+}
+
 func (d *burial) add(ctx context.Context, e shunt.Entry) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if len(d.held) > 0 && (d.held[0].Channel != e.Channel || len(d.held) == maxParcels || d.size > maxBytes) {
-		if err := d.flush(ctx); err != nil {
+		if err := d.bury(ctx); err != nil {
 			return err
 		}
 	}
@@ -132,6 +159,12 @@ func (d *burial) add(ctx context.Context, e shunt.Entry) error {
 }
 
 func (d *burial) flush(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.bury(ctx)
+}
+
+func (d *burial) bury(ctx context.Context) error {
 	if len(d.held) == 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -105,7 +106,32 @@ func (r *record) entry(channel string) (shunt.Entry, error) {
 			at = time.Now()
 		}
 	}
-	return shunt.ParseElement(channel, r.State, append(bytes.Clone(r.Head), *r.Payload...), at)
+	e, err := shunt.ParseElement(r.Channel, r.State, append(bytes.Clone(r.Head), *r.Payload...), at)
+	e.Channel = channel
+	return e, err
+}
+
+// unreadable says why the message's payload could not be decoded as a message of a channel. anew: with another serial.
+func (r *record) unreadable(channel string, anew bool) error {
+	encoding := ""
+	for _, h := range r.Headers {
+		if string(h.Key) == shunt.EncodingHeader {
+			encoding = string(h.Value)
+		}
+	}
+	for layer := range strings.SplitSeq(encoding, ",") { // as package codec writes them
+		name, param, _ := strings.Cut(layer, "=")
+		switch {
+		case name != "aes" && name != "claim":
+		case channel != r.Channel:
+			return fmt.Errorf("the payload is encoded as %.80q for channel %q, and could not be decoded in %q: "+
+				"import it there, or use --force", encoding, r.Channel, channel)
+		case name == "aes" && anew && !strings.HasSuffix(param, ":any"):
+			return fmt.Errorf("the payload is encoded as %.80q for its serial, and could not be decoded with another: "+
+				"encrypt with AnySerial what is to be exported, or use --force", encoding)
+		}
+	}
+	return nil
 }
 
 // message restores what can be restored. With mark the rest stands in headers.

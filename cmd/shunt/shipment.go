@@ -109,7 +109,13 @@ func (s *shipment) ship(ctx context.Context, from <-chan parcel) error {
 				return fmt.Errorf("run %s had other messages at %d of the input: give it the input that it had, or "+
 					"another name", s.run, held[0].at)
 			}
-			s.Before += n
+			for _, r := range res.Refs {
+				if r == (shunt.Ref{}) {
+					s.Refused++
+				} else {
+					s.Before++
+				}
+			}
 		} else {
 			for i, err := range res.Errs {
 				if err == nil {
@@ -134,6 +140,7 @@ func (s *shipment) send(ctx context.Context, chunk []parcel) (res shunt.OnceResu
 	}
 	once := shunt.Once{
 		Channel: chunk[0].channel, Key: fmt.Sprintf("%s/%d", s.run, chunk[0].at), For: s.keep, Note: hashOf(chunk),
+		Always: true, // else one whose ID is free by then would begin another chunk in the next run
 	}
 	patience := s.a.timeout
 	if s.Delivered+s.Before > 0 {

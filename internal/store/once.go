@@ -42,13 +42,18 @@ func (k *Keys) OnceRow(key string) string {
 	return "{" + k.Name + "}.once." + hex.EncodeToString(sum[:])
 }
 
-// RunOnce enqueues messages unless the key has a row, which is kept for some time.
+// RunOnce enqueues messages unless the key has a row, which is kept for some time. always: the row is written also
+// where all were refused.
 func RunOnce(
-	ctx context.Context, a Asker, k *Keys, key string, keep time.Duration, note string, ms []OnceMessage,
+	ctx context.Context, a Asker, k *Keys, key string, keep time.Duration, note string, always bool,
+	ms []OnceMessage,
 ) (o OnceAnswer, err error) {
 	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) {
-		args := make([]any, 0, 7+5*len(ms))
-		args = append(args, k.OnceRow(key), k.Prepare, k.Delay, k.IDs, k.Running, max(1, keep.Milliseconds()), note)
+		args := make([]any, 0, 8+5*len(ms))
+		args = append(args, k.OnceRow(key), k.Prepare, k.Delay, k.IDs, k.Running, max(1, keep.Milliseconds()), note, "")
+		if always {
+			args[7] = "always"
+		}
 		for _, m := range ms {
 			args = append(args, string(m.Mode), m.MS, m.ID, m.Expires, m.Raw)
 		}

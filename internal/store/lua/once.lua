@@ -4,8 +4,9 @@
 -- The row is a byte with the length of the note, the note, and for each message its serial; 16 zero bytes for one that
 -- was refused.
 -- KEYS 1 the key's row  2 prepare  3 delay  4 ids  5 running
--- ARGV 1 ms for which the row is kept  2 the note, up to 255 bytes; then for each message 'now', 'in' or 'at', ms from
---      now, or ms since 1970, its id or '', ms after which it expires or 0, the element
+-- ARGV 1 ms for which the row is kept  2 the note, up to 255 bytes  3 'always': the row is written also where all were
+--      refused; else ''; then for each message 'now', 'in' or 'at', ms from now, or ms since 1970, its id or '', ms
+--      after which it expires or 0, the element
 -- reply: 1, then for each message 1, or the record of the message that has its id; or 0 and the row that was there;
 --      EXPIRES where one would expire before it is due
 local row = redis.call('GET', KEYS[1])
@@ -16,7 +17,7 @@ redis.call('HLEN', KEYS[4])
 
 local now, soonest = clock()
 local dues = {}
-for i = 3, #ARGV, 5 do
+for i = 4, #ARGV, 5 do
   local due, ttl = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 3])
   if ARGV[i] == 'in' then due = soonest + due end
   if ARGV[i] == 'now' or due <= now then
@@ -36,7 +37,7 @@ local function undo(err)
   return err
 end
 
-for i = 3, #ARGV, 5 do
+for i = 4, #ARGV, 5 do
   local id, ttl, e, due = ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4], dues[i]
   local serial, expires, state = string.sub(e, 5, 20), 0, due > now and 'd' or 'p'
   if ttl > 0 then
@@ -53,7 +54,7 @@ for i = 3, #ARGV, 5 do
     out[#out + 1], serials[#serials + 1], any = 1, serial, true
   end
 end
-if not any then return out end
+if not any and ARGV[3] == '' then return out end
 if #es > 0 then -- the first write but for ids: where it is refused, nothing was enqueued
   local done = redis.pcall('LPUSH', KEYS[2], unpack(es))
   if type(done) == 'table' then return undo(done) end
