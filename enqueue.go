@@ -11,6 +11,7 @@ import (
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/sender"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -39,7 +40,8 @@ func (q *Queue) Enqueue(ctx context.Context, m IMessage, opts ...Option) error {
 }
 
 func (q *Queue) enqueue(ctx context.Context, m IMessage, opts []Option) error {
-	d, err := q.newDraft(ctx, m, opts, time.Now())
+	d := new(draft)
+	err := q.newDraft(ctx, d, m, opts, time.Now())
 	if err != nil {
 		return err
 	}
@@ -54,12 +56,15 @@ func (q *Queue) enqueue(ctx context.Context, m IMessage, opts []Option) error {
 		}
 		return q.explain(err, d.attempt(), d.Keys.Name)
 	}
-	e := event.Event{Kind: event.Enqueued, Channel: d.Keys.Name, Serial: d.Element.Serial, ID: d.Element.ID(), N: 1,
-		Bytes: d.Element.Size(), Due: event.TimeOf(due)}
+	bytes := d.Element.Size()
 	if q.events.All() {
-		q.emit(e)
+		q.emit(event.Event{Kind: event.Enqueued, Channel: d.Keys.Name, Serial: d.Element.Serial, ID: d.Element.ID(),
+			N: 1, Bytes: bytes, Due: event.TimeOf(due)})
 	} else {
-		q.counter.happened(&e)
+		q.counter.count(d.Keys.Name, func(to meter.Adder) {
+			to.Add(meter.Enqueued, 1)
+			to.Add(meter.EnqueuedBytes, bytes)
+		})
 	}
 	return nil
 }
@@ -118,8 +123,10 @@ func (q *Queue) enqueueAll(ctx context.Context, ms []IMessage, opts []Option) er
 	var failed failures
 	all := q.sender.Batch()
 	now := time.Now()
+	d := new(draft) // of each message after the other: the batch copies what it needs
 	for i, m := range ms {
-		d, err := q.newDraft(ctx, m, opts, now)
+		*d = draft{}
+		err := q.newDraft(ctx, d, m, opts, now)
 		if err != nil {
 			failed.add(err, i)
 			continue
@@ -160,11 +167,11 @@ type draft struct {
 type rivals struct{ in, at, expire, expireToDead bool }
 
 // newDraft makes the element, and checks all that can be checked before Redis is asked.
-func (q *Queue) newDraft(ctx context.Context, m IMessage, opts []Option, now time.Time) (d draft, err error) {
-	if d, err = q.plainDraft(m, opts, now); err == nil {
-		err = q.finish(ctx, &d)
+func (q *Queue) newDraft(ctx context.Context, d *draft, m IMessage, opts []Option, now time.Time) error {
+	if err := q.plainDraft(d, m, opts, now); err != nil {
+		return err
 	}
-	return d, err
+	return q.finish(ctx, d)
 }
 
 // finish encodes the payload, and checks its size.
@@ -193,14 +200,14 @@ func (d *draft) refer() {
 }
 
 // plainDraft is a draft with the payload that Marshal makes.
-func (q *Queue) plainDraft(m IMessage, opts []Option, now time.Time) (d draft, err error) {
+func (q *Queue) plainDraft(d *draft, m IMessage, opts []Option, now time.Time) (err error) {
 	m, own := unwrap(m)
 	if isNil(m) {
-		return d, errors.New("shunt: the message is nil")
+		return errors.New("shunt: the message is nil")
 	}
 	if k, ok := m.(interface{ noMessage() error }); ok {
 		if err := k.noMessage(); err != nil {
-			return d, err
+			return err
 		}
 	}
 	var channel string
@@ -209,26 +216,26 @@ func (q *Queue) plainDraft(m IMessage, opts []Option, now time.Time) (d draft, e
 		d.Keys, err = q.keysFor(channel)
 	}
 	if err != nil {
-		return d, err
+		return err
 	}
 	if len(opts) > 0 {
 		if err := d.with(opts); err != nil {
-			return d, err
+			return err
 		}
 	}
 	for _, opts := range own {
 		if err := d.with(opts); err != nil {
-			return d, err
+			return err
 		}
 	}
 	if name, err := typeOf(m); err != nil {
-		return d, err
+		return err
 	} else if name != "" && d.Element.Type() == "" {
 		d.Element.SetType(name)
 	}
 	if n, ok := offers[Identifier](m); ok && d.Element.ID() == "" {
 		if err := d.identify(n); err != nil {
-			return d, err
+			return err
 		}
 	}
 	d.Element.Serial = element.NewSerialAt(now)
@@ -240,15 +247,15 @@ func (q *Queue) plainDraft(m IMessage, opts []Option, now time.Time) (d draft, e
 	}
 	if d.Element.Extra != nil {
 		if err := d.checkExtra(now); err != nil {
-			return d, err
+			return err
 		}
 	}
 	guard("Marshal", func() (err error) { d.Element.Payload, err = marshal(q.conf.Codec, m); return err },
 		func(e error) { err = e })
 	if err != nil {
-		return d, fmt.Errorf("shunt: marshal a message for %q: %w", channel, err)
+		return fmt.Errorf("shunt: marshal a message for %q: %w", channel, err)
 	}
-	return d, nil
+	return nil
 }
 
 // unwrap gives the message within With, and the options of each With around it, the innermost first.

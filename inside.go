@@ -31,9 +31,10 @@ func init() {
 }
 
 func (e engine) Draft(m IMessage, options []Option) (sender.Message, error) {
-	d, err := e.q.plainDraft(m, options, time.Now())
+	d := new(draft)
+	err := e.q.plainDraft(d, m, options, time.Now())
 	if err == nil {
-		err = e.q.plain(context.Background(), &d)
+		err = e.q.plain(context.Background(), d)
 	}
 	if err == nil {
 		d.refer()

@@ -91,7 +91,7 @@ func (q *Queue) enqueueOnce(ctx context.Context, o Once, ms []IMessage) (res Onc
 	all := make([]store.OnceMessage, len(ms))
 	var failed failures
 	for i, m := range ms {
-		if ds[i], err = q.newDraft(ctx, m, nil, now); err == nil && ds[i].Keys.Name != o.Channel {
+		if err = q.newDraft(ctx, &ds[i], m, nil, now); err == nil && ds[i].Keys.Name != o.Channel {
 			err = fmt.Errorf("shunt: the message is for channel %q, not for %q", ds[i].Keys.Name, o.Channel)
 		}
 		if err != nil {

@@ -61,12 +61,13 @@ func (q *Queue) followups(ctx context.Context, headers map[string]string, ms []I
 	fs := make([]store.Followup, 0, len(ms))
 	var errs []error
 	for i, m := range ms {
-		d, err := q.plainDraft(m, nil, now)
+		d := new(draft)
+		err := q.plainDraft(d, m, nil, now)
 		if err == nil {
 			err = d.carry(headers, q.conf.CarryHeaders)
 		}
 		if err == nil {
-			err = q.finish(ctx, &d)
+			err = q.finish(ctx, d)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("message %d: %w", i, err))
