@@ -78,13 +78,21 @@ func (q *request) receiversOf(ctx context.Context, channel string) receiverGroup
 		g.Error = err.Error()
 		return g
 	}
+	type worker struct {
+		receiver, serial string
+		n                int
+	}
+	busy := make(map[worker]time.Time)
 	for _, r := range rs {
-		row := receiverRow{Receiver: r}
+		row := receiverRow{Receiver: r, Since: r.StartedAt}
 		serial, _, _ := strings.Cut(r.Name, "-") // a name begins with the ULID of its start
-		if id, err := ulid.ParseStrict(serial); err == nil {
+		if id, err := ulid.ParseStrict(serial); err == nil && row.Since.IsZero() {
 			row.Since = id.Timestamp()
 		}
 		g.Receivers = append(g.Receivers, row)
+		for _, b := range r.Busy {
+			busy[worker{r.Name, b.Serial, b.Worker}] = b.Since
+		}
 	}
 	page, err := q.q.Browse(ctx, shunt.BrowseOptions{Channel: channel, State: shunt.StateDoing, Limit: workersShown})
 	if err != nil {
@@ -93,9 +101,11 @@ func (q *request) receiversOf(ctx context.Context, channel string) receiverGroup
 	}
 	g.More = page.Next != ""
 	for _, e := range page.Entries {
-		h := hand{Entry: q.masked(e)}
-		if s, err := q.q.Status(ctx, e.Ref()); err == nil && s.State == shunt.StateDoing {
-			h.Since = s.StartedAt
+		h := hand{Entry: q.masked(e), Since: busy[worker{e.Receiver, e.Serial, e.Worker}]}
+		if h.Since.IsZero() {
+			if s, err := q.q.Status(ctx, e.Ref()); err == nil && s.State == shunt.StateDoing {
+				h.Since = s.StartedAt
+			}
 		}
 		g.Hands = append(g.Hands, h)
 	}

@@ -81,7 +81,8 @@ var texts = map[string][2]string{
 	"n.timedout": {"Timed out", "超时"}, "n.expired": {"Expired", "过期"}, "n.cancelled": {"Cancelled", "取消"},
 	"alive": {"alive", "存活"}, "gone": {"gone", "已失联"}, "holding": {"Holding", "持有"}, "lease": {"Lease", "租期"},
 	"since": {"Since", "开始于"}, "until": {"Until", "截止"}, "worker": {"Worker", "工作者"},
-	"inhand": {"In hand", "处理中"}, "noreceivers": {"Nobody receives.", "没有接收者。"},
+	"process": {"Process", "进程"},
+	"inhand":  {"In hand", "处理中"}, "noreceivers": {"Nobody receives.", "没有接收者。"},
 	"morechannels": {"There are more channels: look at one by itself.", "还有更多通道：请单独查看。"},
 
 	"f.find": {"Serial or ID", "序列号或 ID"}, "f.failure": {"Failure contains", "失败原因包含"},

@@ -217,14 +217,23 @@ func (a *app) receivers(ctx context.Context, names []string) error {
 		a.say("there is no receiver")
 		return nil
 	}
-	t := table{head: []string{"CHANNEL", "RECEIVER", ">WORKERS", ">HOLDS", "LIFE", ">LEASE", "UNTIL"}}
+	t := table{head: []string{
+		"CHANNEL", "RECEIVER", "PROCESS", ">WORKERS", ">HOLDS", ">LONGEST", "LIFE", ">LEASE", "UNTIL",
+	}}
 	for _, r := range found {
 		life, until := "alive", r.LeaseEndsAt
 		if !r.Alive {
 			life, until = a.red("dead"), r.NextSweepAt
 		}
-		t.add(printable(r.Channel), printable(r.Name), fmt.Sprint(r.Workers), fmt.Sprint(r.Holding), life, ago(r.Lease),
-			clock(until))
+		process, longest := "-", "-"
+		if r.PID != 0 {
+			process = fmt.Sprintf("%s %d@%s", r.Program, r.PID, r.Host)
+		}
+		if len(r.Busy) > 0 {
+			longest = ago(time.Since(r.Busy[0].Since))
+		}
+		t.add(printable(r.Channel), printable(r.Name), printable(process), fmt.Sprint(r.Workers), fmt.Sprint(r.Holding),
+			longest, life, ago(r.Lease), clock(until))
 	}
 	a.print(t)
 	return nil

@@ -25,7 +25,7 @@ var types = map[string]string{
 	"prepare": "list", "suspect": "list", "doing": "list", "lease": "list", "delay": "zset", "dead": "zset",
 	"leased": "zset", "receivers": "zset", "receivers.dead": "zset", "kept": "zset", "keeper": "hash", "ids": "hash",
 	"running": "hash", "done": "hash", "recur": "hash", "counts": "hash", "cancelled": "set", "waited": "set",
-	"receipts": "set", "once": "string",
+	"receipts": "set", "once": "string", "about": "string",
 }
 
 // key is what the name of a key says: its channel, its state, and whose list it is.
@@ -55,7 +55,9 @@ func parseKey(name string) (k key) {
 		return key{channel, "lease", state[len("leased."):]}
 	case strings.HasPrefix(state, "once."):
 		return key{channel: channel, state: "once"}
-	case types[state] != "" && state != "doing" && state != "lease" && state != "once":
+	case strings.HasPrefix(state, "about."):
+		return key{channel: channel, state: "about"}
+	case types[state] != "" && state != "doing" && state != "lease" && state != "once" && state != "about":
 		return key{channel: channel, state: state}
 	}
 	return k
@@ -168,6 +170,7 @@ func (e *examination) scan(pattern string) {
 				} else {
 					c.leases[name] = k.holder
 				}
+			case "about": // of a receiver, and gone some time after it
 			default:
 				c.types[k.state] = kind
 			}
@@ -187,7 +190,8 @@ func (e *examination) judgeKey(k key, name, kind string, left reply) {
 			Do: fmt.Sprintf("RENAMENX '%s' '%s', once it is known whose it is", name, name+".misplaced")},
 			"%s is a %s, and should be a %s", name, kind, types[k.state])
 	}
-	if ms := left.int(); left.err == nil && ms >= 0 && k.state != "counts" && k.state != "once" {
+	lasts := k.state != "counts" && k.state != "once" && k.state != "about"
+	if ms := left.int(); left.err == nil && ms >= 0 && lasts {
 		e.found(shunt.Critical, Expires, Finding{Channel: k.channel, Key: name, Number: float64(ms) / 1000, Fix: Safe,
 			Do: "PERSIST '" + name + "', and look who sets times to live"},
 			"%s is gone in %v", name, (time.Duration(ms) * time.Millisecond).Round(time.Second))
