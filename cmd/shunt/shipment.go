@@ -67,6 +67,10 @@ func (s *shipment) ship(ctx context.Context, from <-chan parcel) error {
 				wait.Stop()
 				return errInterrupted
 			case p, more := <-from:
+				if !more && ctx.Err() != nil { // the end of the stream is that of ctx
+					wait.Stop()
+					return errInterrupted
+				}
 				if over, bad = !more || p.err != nil, p.err; !over {
 					held = append(held, p)
 				}
