@@ -80,7 +80,7 @@ func (q *Queue) Health(ctx context.Context, channels ...string) ([]Finding, erro
 	for i := range all {
 		fs.channel(&all[i], q.conf.MaxDead)
 	}
-	replies, _, err := asker{q: q, each: true}.Ask(ctx, "", func(c *link.Call) { c.Add("INFO") })
+	replies, _, err := asker{q: q, each: true}.Ask(ctx, "", func(c *link.Call) { c.Add("INFO", "default") })
 	if err != nil {
 		return nil, err
 	}
