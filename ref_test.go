@@ -124,15 +124,19 @@ func (b *bench) puts(s redistest.Backend, state State, kind string) Entry {
 	case StateLeased:
 		b.pull(3, PullOptions{Max: 3, Lease: time.Hour})
 	case StateDoing:
-		end := make(chan struct{})
+		end, begun := make(chan struct{}), make(chan struct{}, 100)
 		b.t.Cleanup(func() { close(end) })
 		b.receive(3, func(ctx context.Context, _ int) error {
+			begun <- struct{}{}
 			select {
 			case <-ctx.Done():
 			case <-end:
 			}
 			return ctx.Err()
 		})
+		for range 3 { // in whose hands a message with an ID is, is noted after it was taken
+			<-begun
+		}
 	}
 	var found Entry
 	b.until(5*time.Second, "the message is in its state", func() bool {
