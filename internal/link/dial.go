@@ -18,7 +18,8 @@ const dialTimeout = time.Second
 
 // dialer makes the connections of NewPool's pools.
 type dialer struct {
-	tls *tls.Config // nil: without TLS
+	connect func(ctx context.Context, network, addr string) (net.Conn, error)
+	tls     *tls.Config // nil: without TLS
 }
 
 // tlsConfig trusts the certificates that the system trusts, for a server of that name.
@@ -33,7 +34,7 @@ func tlsConfig(host string) *tls.Config {
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	c, err := (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext(ctx, network, addr)
+	c, err := d.connect(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}

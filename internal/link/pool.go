@@ -31,11 +31,8 @@ func NewPool(rawURL string) (*redis.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shunt: redis URL %s: %w: %s", u.Redacted(), err, wantURL)
 	}
-	d := &dialer{}
-	options := []redis.DialOption{
-		redis.DialReadTimeout(3 * time.Second), redis.DialWriteTimeout(3 * time.Second), redis.DialContextFunc(d.dial),
-		redis.DialDatabase(db),
-	}
+	d := &dialer{connect: (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext}
+	options := []redis.DialOption{redis.DialDatabase(db)}
 	if p, ok := u.User.Password(); ok {
 		options = append(options, redis.DialUsername(u.User.Username()), redis.DialPassword(p))
 	} else if p := u.User.Username(); p != "" { // one word is a password, as for redis-cli
@@ -48,6 +45,18 @@ func NewPool(rawURL string) (*redis.Pool, error) {
 	case "rediss":
 		d.tls = tlsConfig(u.Hostname())
 	}
+	return d.pool(network, address, options...), nil
+}
+
+// PoolOver is a pool like NewPool's on connections that dial makes, be it in memory.
+func PoolOver(dial func(ctx context.Context) (net.Conn, error)) *redis.Pool {
+	d := &dialer{connect: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	return d.pool("tcp", "")
+}
+
+func (d *dialer) pool(network, address string, options ...redis.DialOption) *redis.Pool {
+	options = append(options, redis.DialReadTimeout(3*time.Second), redis.DialWriteTimeout(3*time.Second),
+		redis.DialContextFunc(d.dial))
 	return &redis.Pool{
 		DialContext: func(ctx context.Context) (redis.Conn, error) {
 			return redis.DialContext(ctx, network, address, options...)
@@ -59,7 +68,7 @@ func NewPool(rawURL string) (*redis.Pool, error) {
 			}
 			return nil
 		},
-	}, nil
+	}
 }
 
 // database checks what a URL says beside its address, and gives the database that it names, 0 by default.
