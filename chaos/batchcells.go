@@ -1,12 +1,11 @@
 package main
 
 import (
-	"context"
 	"time"
 
-	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // batchCells are those of messages that are handled together.
@@ -21,13 +20,13 @@ func batchCells() (all []cell) {
 // batchOfDead has what a dead process held, and what waits, handled in batches.
 func batchOfDead(w *world) {
 	k, dead := store.KeysOf(w.channels[0]), store.NewIncarnation(2, time.Second)
-	w.enqueue(40, planOK, planRetry, planReject)
+	w.enqueue(40, trial.PlanOK, trial.PlanRetry, trial.PlanReject)
 	for i := range 20 {
 		w.server.Do("RPOPLPUSH", k.Prepare, k.Doing(dead, i%2))
 	}
 	w.server.Do("ZADD", k.DeadReceivers, 0, dead.Name+" 1 r")
 	w.struck("died after the take")
-	_, shutdown := w.receive(orders{Workers: 2, Batch: 8})
+	_, shutdown := w.receive(trial.Orders{Workers: 2, Batch: 8})
 	w.drained(15 * time.Second)
 	shutdown(true)
 }
@@ -35,27 +34,10 @@ func batchOfDead(w *world) {
 // strikeBatch has a member's verdict struck by a cut.
 func strikeBatch(w *world, act redistest.Action) {
 	rule := w.proxy.On(redistest.ByName("LREM", ".doing")(w.channels[0]), 2, act)
-	_, shutdown := w.receive(orders{Workers: 2, Batch: 8})
-	w.enqueue(40, planOK, planRetry, planReject)
+	_, shutdown := w.receive(trial.Orders{Workers: 2, Batch: 8})
+	w.enqueue(40, trial.PlanOK, trial.PlanRetry, trial.PlanReject)
 	w.until(10*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
 	w.strikes(step{name: "a verdict of a batch"}, "")
 	w.drained(10 * time.Second)
 	shutdown(true)
-}
-
-// gather has a Queue handle messages by so many.
-func (o *orders) gather(q *shunt.Queue, prototype *message) (shunt.Shutdown, error) {
-	return q.ReceiveBatch(
-		context.Background(),
-		prototype,
-		o.Workers,
-		shunt.Batch{MaxSize: o.Batch, MaxWait: 20 * time.Millisecond,
-			Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
-				errs := make([]error, len(ms))
-				for i, m := range ms {
-					errs[i] = m.Resolve(shunt.MemberContext(ctx, i))
-				}
-				return errs
-			}},
-	)
 }

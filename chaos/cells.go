@@ -16,6 +16,7 @@ import (
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // cell is one place of the matrix at which one fault strikes, once. Its receiver lives in this process.
@@ -28,7 +29,7 @@ type cell struct {
 }
 
 // play is one cell. Where server is nil it starts one.
-func (c *cell) play(t testing.TB, server *redistest.Server) *verdict {
+func (c *cell) play(t testing.TB, server *redistest.Server) *trial.Verdict {
 	t.Helper()
 	if server == nil {
 		server = redistest.Start(t)
@@ -40,18 +41,18 @@ func (c *cell) play(t testing.TB, server *redistest.Server) *verdict {
 
 // receive starts a receiver in this process, through the world's proxy. Its shutdown is the cell's to call; it says so
 // in the ledger.
-func (w *world) receive(o orders) (q *shunt.Queue, shutdown func(clean bool)) {
+func (w *world) receive(o trial.Orders) (q *shunt.Queue, shutdown func(clean bool)) {
 	w.Helper()
-	log := &ledger{by: "cell", file: w.log.file}
+	log := w.log.As("cell")
 	if o.Lease == 0 {
 		o.Lease = time.Second
 	}
-	q = w.queue(log.by, w.proxy.URL(), o)
+	q = w.queue(log.By, w.proxy.URL(), o)
 	var down shunt.Shutdown
 	w.until(10*time.Second, "it starts", func() bool {
 		var err error
-		if m := (&message{channel: w.channels[0], log: log, hang: w.hang}); o.Batch > 0 {
-			down, err = o.gather(q, m)
+		if m := (&trial.Message{On: w.channels[0], Log: log, Hang: w.hang}); o.Batch > 0 {
+			down, err = o.Gather(context.Background(), q, m)
 		} else {
 			down, err = q.Receive(context.Background(), m, o.Workers)
 		}
@@ -61,16 +62,16 @@ func (w *world) receive(o orders) (q *shunt.Queue, shutdown func(clean bool)) {
 		w.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		end := entry{Op: closed, Phase: ok}
+		end := trial.Entry{Op: trial.Closed, Phase: trial.OK}
 		if err := down(ctx); err != nil {
-			if end.Phase = fail; clean {
+			if end.Phase = trial.Fail; clean {
 				w.Errorf("shutdown: %v", err)
 			}
 		}
 		if err := q.Close(); err != nil { // all events have been told
 			w.Error(err)
 		}
-		log.say(end)
+		log.Say(end)
 	}
 }
 
@@ -143,8 +144,9 @@ var cuts = []struct {
 
 // cells are all of F4, F6, F12, F13 and F22, those of IDs and those of pullers.
 func cells() (all []cell) {
-	for _, plan := range []string{planPanic, planGoexit, planHang, planTimeout, planDeaf + "250", planLate + "1000",
-		planRetry, planReject, planTwice} {
+	for _, plan := range []string{trial.PlanPanic, trial.PlanGoexit, trial.PlanHang, trial.PlanTimeout,
+		trial.PlanDeaf + "250", trial.PlanLate + "1000",
+		trial.PlanRetry, trial.PlanReject, trial.PlanTwice} {
 		all = append(all, cell{row: "F4", name: plan, run: func(w *world) { handlers(w, plan) }})
 	}
 	for _, s := range steps {
@@ -193,17 +195,17 @@ func cells() (all []cell) {
 // handlers misbehave, and the pool keeps all its workers.
 func handlers(w *world, plan string) {
 	const n = 4
-	_, shutdown := w.receive(orders{Workers: n, Timeout: 150 * time.Millisecond})
+	_, shutdown := w.receive(trial.Orders{Workers: n, Timeout: 150 * time.Millisecond})
 	w.Cleanup(func() { close(w.hang) })
 	w.enqueue(n, plan) // of handlers that never end there may be as many as workers
-	if plan != planHang {
+	if plan != trial.PlanHang {
 		w.enqueue(2*n, plan)
 	}
 	w.struck(plan)
 	w.drained(10 * time.Second)
 	most := 0
 	if !w.within(5*time.Second, func() bool { // all workers are there to be had at once
-		w.enqueue(n, planSlow+"100")
+		w.enqueue(n, trial.PlanSlow+"100")
 		open := w.openHandlers()
 		most = max(most, open)
 		return open >= n
@@ -211,12 +213,12 @@ func handlers(w *world, plan string) {
 		w.Errorf("%d workers of %d are left", most, n)
 	}
 	w.drained(5 * time.Second)
-	shutdown(plan != planHang) // which says that they still run
+	shutdown(plan != trial.PlanHang) // which says that they still run
 }
 
 // openHandlers counts handlers of this process that run in good order.
 func (w *world) openHandlers() int {
-	es, err := readLedgers(w.dir)
+	es, err := w.said()
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -227,9 +229,9 @@ func (w *world) openHandlers() int {
 	open := make(map[handling]bool)
 	for _, e := range es { // one that was given up may return later, too
 		h := handling{e.Serial, e.Attempt}
-		if e.Op == handle && e.Phase == invoke {
+		if e.Op == trial.Handle && e.Phase == trial.Invoke {
 			open[h] = true
-		} else if e.Op == handle || e.Op == "orphaned" {
+		} else if e.Op == trial.Handle || e.Op == "orphaned" {
 			delete(open, h)
 		}
 	}
@@ -238,7 +240,7 @@ func (w *world) openHandlers() int {
 
 // repaired promises that all that was there at a time has been begun so much later (I8).
 func (w *world) repaired(since time.Time, within time.Duration) {
-	w.log.say(entry{At: since.Add(within), Op: quiet, Phase: info, Due: since})
+	w.log.Say(trial.Entry{At: since.Add(within), Op: trial.Quiet, Phase: trial.Info, Due: since})
 }
 
 const (
@@ -259,10 +261,10 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 		nth = 0
 	}
 	put := func(key any, id, plan string) {
-		m := &message{id: c + "/" + id, plan: plan}
-		w.log.say(entry{Op: enqueue, Phase: invoke, ID: m.id, Note: plan},
-			entry{Op: enqueue, Phase: ok, ID: m.id, Note: plan})
-		raw := m.payload()
+		m := &trial.Message{ID: c + "/" + id, Plan: plan}
+		w.log.Say(trial.Entry{Op: trial.Enqueue, Phase: trial.Invoke, ID: m.ID, Note: plan},
+			trial.Entry{Op: trial.Enqueue, Phase: trial.OK, ID: m.ID, Note: plan})
+		raw := m.Payload()
 		if strings.HasPrefix(id, "some") {
 			e := element.Element{Serial: element.NewSerial(), Payload: raw}
 			raw = e.Encode()
@@ -271,15 +273,15 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	}
 	// A corpse whose list is to be reaped, two suspects, and a batch in which one holds up the others.
 	dead := store.NewIncarnation(2, time.Second)
-	put(k.Doing(dead, 1), "corpse1", planOK)
-	put(k.Doing(dead, 1), "corpse2", planRetry)
+	put(k.Doing(dead, 1), "corpse1", trial.PlanOK)
+	put(k.Doing(dead, 1), "corpse2", trial.PlanRetry)
 	w.server.Do("ZADD", k.DeadReceivers, 0, dead.Name+" 1 s")
-	put(k.Suspect, "suspect1", planOK)
-	put(k.Suspect, "suspect2", planOK)
+	put(k.Suspect, "suspect1", trial.PlanOK)
+	put(k.Suspect, "suspect2", trial.PlanOK)
 	for i := range 120 {
-		plan := planOK
+		plan := trial.PlanOK
 		if i%40 == 39 {
-			plan = planSlow + "150"
+			plan = trial.PlanSlow + "150"
 		}
 		put(k.Prepare, fmt.Sprint([]string{"bare", "some"}[i/8%2], i), plan)
 	}
@@ -294,14 +296,14 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 	if st.when != broken && st.when != late && st.name != "register" {
 		strike()
 	}
-	q, shutdown := w.receive(orders{Workers: 2, Lease: time.Second})
-	log := &ledger{by: "cell", file: w.log.file}
+	q, shutdown := w.receive(trial.Orders{Workers: 2, Lease: time.Second})
+	log := w.log.As("cell")
 	post := func(id, plan string, bytes int) {
-		_ = post(context.Background(), q, log,
-			&message{channel: c, id: c + "/" + id, plan: plan, filler: make([]byte, bytes)})
+		_ = trial.Post(context.Background(), q, log,
+			&trial.Message{On: c, ID: c + "/" + id, Plan: plan, Filler: make([]byte, bytes)})
 	}
 	if st.when == largely {
-		post("large", planOK, 100<<10)
+		post("large", trial.PlanOK, 100<<10)
 	}
 	if st.when == broken {
 		first := 2
@@ -317,15 +319,16 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 		defer broke.Remove()
 	}
 	w.load.Go(func() {
-		for i, plan := range []string{planOK, planRetry, planReject, planOK, planSlow + "100", planOK + "+50",
-			planRetry + "+30", planOK} {
+		for i, plan := range []string{trial.PlanOK, trial.PlanRetry, trial.PlanReject, trial.PlanOK,
+			trial.PlanSlow + "100", trial.PlanOK + "+50",
+			trial.PlanRetry + "+30", trial.PlanOK} {
 			post(fmt.Sprint(i), plan, 0)
 		}
 	})
 	if st.when == idle {
 		w.load.Wait()
 		w.within(2*time.Second, func() bool { return w.busy() == 0 })
-		w.load.Go(func() { post("wakes", planOK, 0) })
+		w.load.Go(func() { post("wakes", trial.PlanOK, 0) })
 	}
 	if st.when != late {
 		w.until(10*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
@@ -333,7 +336,7 @@ func strike(w *world, st step, act redistest.Action, refusal string) {
 			w.repaired(time.Now(), lostReply)
 		} else {
 			if st.name == "supersede" { // what may not be listed as dead is not beaten for either, and runs out
-				w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: st.name})
+				w.log.Say(trial.Entry{By: "cell", Op: trial.Fault, Phase: trial.Info, ID: st.name})
 			}
 			time.Sleep(refusing)
 			rule.Remove()
@@ -363,7 +366,7 @@ func (w *world) strikes(st step, refusal string) {
 	if refusal == "" || st.name == "beat" || st.when == broken || strings.HasPrefix(refusal, "UNBLOCKED") {
 		allowed = 2 * 2 * 16
 	}
-	w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: st.name, N: allowed})
+	w.log.Say(trial.Entry{By: "cell", Op: trial.Fault, Phase: trial.Info, ID: st.name, N: allowed})
 }
 
 // attempts are the times at which commands were tried, by their name, or a script's digest. What a command could not do
@@ -417,9 +420,9 @@ func (a *attempts) spin(w *world, workers int) {
 
 // began says whether a message of that name has been begun.
 func (w *world) began(name string) bool {
-	es, _ := readLedgers(w.dir)
+	es, _ := w.said()
 	for _, e := range es {
-		if e.Op == handle && e.Phase == invoke && strings.HasSuffix(e.ID, name) {
+		if e.Op == trial.Handle && e.Phase == trial.Invoke && strings.HasSuffix(e.ID, name) {
 			return true
 		}
 	}
@@ -428,17 +431,17 @@ func (w *world) began(name string) bool {
 
 // unsent breaks the connection while a handler runs, and has its verdict come while there is none.
 func unsent(w *world) {
-	_, shutdown := w.receive(orders{Workers: 2})
-	w.enqueue(1, planSlow+"300")
+	_, shutdown := w.receive(trial.Orders{Workers: 2})
+	w.enqueue(1, trial.PlanSlow+"300")
 	w.until(5*time.Second, "it runs", func() bool { return w.begun("harness") > 0 })
 	rule := w.proxy.On(redistest.ByName("BRPOPLPUSH", ".prepare")(w.channels[0]), 1, redistest.CutAfter)
 	w.until(5*time.Second, "the fault strikes",
-		func() bool { return rule.Struck() > 0 || w.post(w.channels[0], planOK, nil) != nil })
+		func() bool { return rule.Struck() > 0 || w.post(w.channels[0], trial.PlanOK, nil) != nil })
 	w.proxy.Refuse(true)
 	w.proxy.CutAll()
 	time.Sleep(400 * time.Millisecond)
 	w.proxy.Refuse(false)
-	w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: "unsent", N: 32})
+	w.log.Say(trial.Entry{By: "cell", Op: trial.Fault, Phase: trial.Info, ID: "unsent", N: 32})
 	w.drained(10 * time.Second)
 	shutdown(true)
 }
@@ -451,8 +454,8 @@ func wrongType(w *world, name string) {
 	if !late {
 		w.server.Do("SET", key, "not shunt's")
 	}
-	q, shutdown := w.receive(orders{Workers: 2})
-	log := &ledger{by: "cell", file: w.log.file}
+	q, shutdown := w.receive(trial.Orders{Workers: 2})
+	log := w.log.As("cell")
 	keys := []string{key}
 	if late {
 		names, _ := redis.Strings(w.server.TryDo("ZRANGE", "{"+c+"}.receivers", 0, -1))
@@ -470,9 +473,10 @@ func wrongType(w *world, name string) {
 		}
 	}
 	enqueue := func(from int) {
-		for i, plan := range []string{planOK, planRetry, planReject, planOK + "+30", planOK} {
-			_ = post(context.Background(), q, log,
-				&message{channel: c, id: fmt.Sprintf("%s/%d", c, from+i), plan: plan})
+		for i, plan := range []string{trial.PlanOK, trial.PlanRetry, trial.PlanReject, trial.PlanOK + "+30",
+			trial.PlanOK} {
+			_ = trial.Post(context.Background(), q, log,
+				&trial.Message{On: c, ID: fmt.Sprintf("%s/%d", c, from+i), Plan: plan})
 		}
 	}
 	var tries attempts
@@ -493,14 +497,14 @@ func wrongType(w *world, name string) {
 		w.server.Do("RENAME", key+".kept", key)
 	}
 	enqueue(10)
-	w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: "wrong type", N: 64})
+	w.log.Say(trial.Entry{By: "cell", Op: trial.Fault, Phase: trial.Info, ID: "wrong type", N: 64})
 	w.drained(15 * time.Second)
 	shutdown(true)
 }
 
 // flush is what an operator does to all connections or scripts at once.
 func flush(w *world, what string, busy bool) {
-	_, shutdown := w.receive(orders{Workers: 4})
+	_, shutdown := w.receive(trial.Orders{Workers: 4})
 	if busy {
 		w.flow(200, usual...)
 	}
@@ -516,7 +520,7 @@ func flush(w *world, what string, busy bool) {
 		if words[0] == "CLIENT" {
 			allowed = 64
 		}
-		w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: words[0], N: allowed})
+		w.log.Say(trial.Entry{By: "cell", Op: trial.Fault, Phase: trial.Info, ID: words[0], N: allowed})
 		for i := range 3 {
 			if !busy && w.post(w.channels[0], usual[i*2], nil) != nil {
 				w.Log("an enqueue of unknown outcome") // its connection, too, was killed
@@ -568,31 +572,32 @@ type blob struct {
 	channel string
 	payload []byte
 	want    string
-	log     *ledger
+	log     *trial.Ledger
 	hold    *atomic.Int32 // how many may yet be acked
 }
 
 func (b *blob) Channel() string           { return b.channel }
 func (b *blob) Marshal() ([]byte, error)  { return b.payload, nil }
-func (b *blob) Backoff(int) time.Duration { return backoff }
+func (b *blob) Backoff(int) time.Duration { return 20 * time.Millisecond }
 func (b *blob) Unmarshal(p []byte) (shunt.IMessage, error) {
 	return &blob{channel: b.channel, payload: p, want: b.want, log: b.log, hold: b.hold}, nil
 }
 func (b *blob) Resolve(ctx context.Context) error {
 	i, _ := shunt.FromContext(ctx)
-	e := entry{Op: handle, Phase: invoke, ID: b.channel + "/blob", Serial: i.Serial, Attempt: i.Attempt}
+	e := trial.Entry{Op: trial.Handle, Phase: trial.Invoke, ID: b.channel + "/blob", Serial: i.Serial,
+		Attempt: i.Attempt}
 	if string(b.payload) != b.want {
 		e.ID = fmt.Sprintf("corrupt %.40q", b.payload)
 	}
-	b.log.say(e)
-	e.At, e.Phase = time.Time{}, ok
+	b.log.Say(e)
+	e.At, e.Phase = time.Time{}, trial.OK
 	if b.hold.Add(-1) < 0 {
 		<-ctx.Done()
-		e.Phase = info
-		b.log.say(e)
+		e.Phase = trial.Info
+		b.log.Say(e)
 		return ctx.Err()
 	}
-	b.log.say(e)
+	b.log.Say(e)
 	return nil
 }
 
@@ -600,7 +605,7 @@ func (b *blob) Resolve(ctx context.Context) error {
 // and then has all handled.
 func payloads(w *world, p []byte, bare bool, n int) {
 	c := w.channels[0]
-	log := &ledger{by: "cell", file: w.log.file}
+	log := w.log.As("cell")
 	hold := &atomic.Int32{}
 	hold.Store(1)
 	b := &blob{channel: c, payload: p, want: string(p), log: log, hold: hold}
@@ -612,21 +617,21 @@ func payloads(w *world, p []byte, bare bool, n int) {
 		wire = p // as a whole no header, so it needs no mark
 	}
 	for range n {
-		w.log.say(entry{Op: enqueue, Phase: invoke, ID: c + "/blob", Note: planOK})
+		w.log.Say(trial.Entry{Op: trial.Enqueue, Phase: trial.Invoke, ID: c + "/blob", Note: trial.PlanOK})
 		var err error
 		if bare {
 			_, err = w.server.TryDo("LPUSH", "{"+c+"}.prepare", wire)
 		} else {
 			err = w.direct.Enqueue(context.Background(), b)
 		}
-		w.log.say(entry{Op: enqueue, Phase: outcome(err), ID: c + "/blob", Note: planOK})
+		w.log.Say(trial.Entry{Op: trial.Enqueue, Phase: trial.Outcome(err), ID: c + "/blob", Note: trial.PlanOK})
 		if err != nil {
 			w.Fatal(err)
 		}
 	}
 	w.struck("payload")
 	receive := func() func() {
-		q := w.queue(log.by, w.proxy.URL(), orders{Lease: lease})
+		q := w.queue(log.By, w.proxy.URL(), trial.Orders{Lease: lease})
 		var shutdown shunt.Shutdown
 		w.until(10*time.Second, "it starts", func() bool {
 			var err error

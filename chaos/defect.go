@@ -21,6 +21,7 @@ import (
 	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // edit is one textual change to a file of the module. The old text must be there exactly once.
@@ -107,7 +108,7 @@ type defect struct {
 type luaEdit struct{ file, old, new string }
 
 // play runs the defect's schedule; planted is its name, or empty for the package as it is.
-func (d *defect) play(t testing.TB, s *redistest.Server, planted string) *verdict {
+func (d *defect) play(t testing.TB, s *redistest.Server, planted string) *trial.Verdict {
 	t.Helper()
 	w := newWorld(t, s, planted)
 	d.schedule(w)
@@ -134,11 +135,8 @@ func plantDefect(name string) error {
 	return nil
 }
 
-// ackFirst has handlers ack their message before they begin, by connections of ackPool.
-var (
-	ackFirst bool
-	ackPool  *redis.Pool // of this process
-)
+// Mistakes of the harness's own handlers, as orders name them.
+var ackFirst, takeAnyway bool
 
 // reapInTwo removes an element from a dead worker's list, and then puts it back into prepare, as two commands.
 func reapInTwo(do planted.Do, list, prepare string) (moved int, err error) {
@@ -198,7 +196,7 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 		{
 			name:     "no new incarnation after a lost reply",
 			plant:    func() { planted.IgnoreLostReply = true },
-			schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("RPOPLPUSH", "}.prepare")) },
+			schedule: func(w *world) { loseReply(w, trial.PlanRetry, redistest.Command("RPOPLPUSH", "}.prepare")) },
 		},
 		{
 			name:     "a promoter that does ZREM and then LPUSH as two commands",
@@ -215,8 +213,8 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 				},
 			},
 			schedule: func(w *world) {
-				w.enqueue(20, planOK+"+500")
-				w.start(orders{Workers: 2})
+				w.enqueue(20, trial.PlanOK+"+500")
+				w.start(trial.Orders{Workers: 2})
 				key := "{" + w.channels[0] + "}.prepare"
 				w.server.Do("SET", key, "not shunt's")
 				w.struck("wrong type")
@@ -237,7 +235,7 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 			schedule: func(w *world) {
 				loseReply(
 					w,
-					planAfter+"1500",
+					trial.PlanAfter+"1500",
 					func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
 						return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") &&
 							touches(args, "}.doing.") &&
@@ -252,13 +250,13 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 				{"reap", "ARGV[9 + n]", "ARGV[10]"},
 			},
 			schedule: func(w *world) {
-				victim := w.start(orders{Workers: 1, Lease: time.Second})
-				w.enqueue(1, planHold+victim.Name)
+				victim := w.start(trial.Orders{Workers: 1, Lease: time.Second})
+				w.enqueue(1, trial.PlanHold+victim.Name)
 				w.holds(victim, 1)
 				k := "{" + w.channels[0] + "}"
 				id := w.channels[0] + "/twin"
 				for range 2 {
-					if err := w.bare(w.channels[0], id, planRetry); err != nil {
+					if err := w.bare(w.channels[0], id, trial.PlanRetry); err != nil {
 						w.Fatal(err)
 					}
 				}
@@ -269,13 +267,13 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 					w.server.Do("RPOPLPUSH", k+".prepare", list)
 				}
 				w.kill(victim)
-				w.start(orders{Workers: 1, Lease: time.Second})
+				w.start(trial.Orders{Workers: 1, Lease: time.Second})
 			},
 		},
 		{
 			name:     "a waiter's break without a new incarnation",
 			plant:    func() { planted.IgnoreWaiterBreak = true },
-			schedule: func(w *world) { loseReply(w, planRetry, redistest.Command("BRPOPLPUSH", "}.prepare")) },
+			schedule: func(w *world) { loseReply(w, trial.PlanRetry, redistest.Command("BRPOPLPUSH", "}.prepare")) },
 		},
 		{
 			name: "a sweep without its fence",
@@ -337,10 +335,10 @@ func init() { // not a literal: plantDefect, which runs before main, reads it, a
 
 // killHolding kills a process in the midst of its handlers, beside a survivor.
 func killHolding(w *world) {
-	dying := w.start(orders{Workers: 8, Lease: time.Second})
-	w.enqueue(8, planHold+dying.Name)
+	dying := w.start(trial.Orders{Workers: 8, Lease: time.Second})
+	w.enqueue(8, trial.PlanHold+dying.Name)
 	w.holds(dying, 8)
-	w.start(orders{Workers: 8, Lease: time.Second})
+	w.start(trial.Orders{Workers: 8, Lease: time.Second})
 	w.kill(dying)
 }
 
@@ -350,19 +348,20 @@ func cutReapers(w *world) { reapers(w, newRand(1), false) }
 
 // killBesideHolders kills one process beside others whose handlers outlast their lease.
 func killBesideHolders(w *world) {
-	a, b := w.start(orders{Workers: 4, Lease: time.Second}), w.start(orders{Workers: 4, Lease: time.Second})
-	w.enqueue(8, planDeaf+"3500")
+	a, b := w.start(trial.Orders{Workers: 4, Lease: time.Second}), w.start(trial.Orders{Workers: 4, Lease: time.Second})
+	w.enqueue(8, trial.PlanDeaf+"3500")
 	w.until(10*time.Second, "all in hand", func() bool { return w.begun(a.Name)+w.begun(b.Name) >= 8 })
-	dying := w.start(orders{Workers: 4, Lease: time.Second})
+	dying := w.start(trial.Orders{Workers: 4, Lease: time.Second})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(dying.Name, "started") > 0 })
 	dying.Kill()
-	w.log.say(entry{By: dying.Name, Op: fault, Phase: info, ID: "kill", Due: forEver}) // it held nothing
+	w.log.Say(trial.Entry{By: dying.Name, Op: trial.Fault, Phase: trial.Info, ID: "kill",
+		Due: trial.ForEver}) // it held nothing
 	w.forget(dying)
 }
 
 // loseReply lets a command be executed and its reply be lost, thrice.
 func loseReply(w *world, plan string, match redistest.Match) {
-	x := w.start(orders{Workers: 4, Lease: time.Second})
+	x := w.start(trial.Orders{Workers: 4, Lease: time.Second})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	for n := range 3 {
 		rule := x.proxy.On(match, 1+n, redistest.CutAfter)
@@ -379,12 +378,12 @@ func loseReply(w *world, plan string, match redistest.Match) {
 
 // loseTally lets what a worker has counted be added, and the reply be lost.
 func loseTally(w *world) {
-	x := w.start(orders{Workers: 4, Lease: time.Second})
+	x := w.start(trial.Orders{Workers: 4, Lease: time.Second})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	counts := func(args [][]byte) bool { return touches(args, "}.counts") }
 	lost := x.proxy.On(counts, 2, redistest.CutAfter) // Redis does not know the script of the first one
 	w.until(40*time.Second, "the fault strikes", func() bool {
-		w.enqueue(2, planOK)
+		w.enqueue(2, trial.PlanOK)
 		time.Sleep(50 * time.Millisecond)
 		return lost.Struck() > 0
 	})
@@ -393,13 +392,14 @@ func loseTally(w *world) {
 
 // refuseRetries refuses the retry of a message that lies among others which are acked.
 func refuseRetries(w *world) {
-	x := w.start(orders{Workers: 2, Lease: time.Second})
+	x := w.start(trial.Orders{Workers: 2, Lease: time.Second})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	for range 3 {
-		w.enqueue(2, planSlow+"200") // so that what comes meanwhile is taken together
+		w.enqueue(2, trial.PlanSlow+"200") // so that what comes meanwhile is taken together
 		refused := x.proxy.On(redistest.ByScript(store.Retry)(w.channels[0]), 12,
 			redistest.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot"))
-		w.enqueue(160, planOK, planOK, planOK, planOK, planOK, planOK, planRetry, planOK)
+		w.enqueue(160, trial.PlanOK, trial.PlanOK, trial.PlanOK, trial.PlanOK, trial.PlanOK, trial.PlanOK,
+			trial.PlanRetry, trial.PlanOK)
 		w.until(5*time.Second, "the fault strikes", func() bool { return refused.Struck() > 0 })
 		w.struck("refused")
 		w.drained(5 * time.Second)
@@ -408,7 +408,7 @@ func refuseRetries(w *world) {
 
 // cutPromoters loses the reply to each of the first commands of a promotion.
 func cutPromoters(w *world) {
-	x := w.start(orders{Workers: 4, Lease: time.Second})
+	x := w.start(trial.Orders{Workers: 4, Lease: time.Second})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	for n := range 3 {
 		rule := x.proxy.On(func(args [][]byte) bool {
@@ -416,7 +416,7 @@ func cutPromoters(w *world) {
 				(touches(args, "}.prepare") || strings.HasPrefix(string(args[0]), "Z"))
 		}, 1+n, redistest.CutAfter)
 		w.until(8*time.Second, "the fault strikes", func() bool {
-			w.enqueue(1, planOK+"+30")
+			w.enqueue(1, trial.PlanOK+"+30")
 			time.Sleep(20 * time.Millisecond)
 			return rule.Struck() > 0
 		})
@@ -432,7 +432,8 @@ func entryLives(lease time.Duration) time.Duration { return lease * 4 / 3 }
 // judged.
 func stopAtSweep(w *world) {
 	const lease = 2500 * time.Millisecond
-	away, judge := w.start(orders{Workers: 1, Lease: lease}), w.start(orders{Workers: 1, Lease: time.Second})
+	away, judge := w.start(trial.Orders{Workers: 1, Lease: lease}), w.start(trial.Orders{Workers: 1,
+		Lease: time.Second})
 	for _, x := range []*worker{away, judge} {
 		w.until(5*time.Second, "it has begun", func() bool { return w.told(x.Name, "started") > 0 })
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // row is one line of the fault matrix that takes worker processes and a server of its own.
@@ -36,13 +37,13 @@ type row struct {
 }
 
 // play is one round of a row, on a server of its own.
-func (r *row) play(t testing.TB, s *redistest.Server, defect string, seed uint64, long bool) *verdict {
+func (r *row) play(t testing.TB, s *redistest.Server, defect string, seed uint64, long bool) *trial.Verdict {
 	t.Helper()
 	w := newWorld(t, s, defect, r.channels...)
 	w.pulls = r.pulls
-	w.h = history{lossy: r.lossy, recover: r.recover, late: r.late, ends: r.ends, waits: r.waits}
+	w.h = trial.History{Lossy: r.lossy, Recover: r.recover, Late: r.late, Ends: r.ends, Waits: r.waits}
 	if !long && r.alone { // others load the machine, and a process may take seconds to start
-		w.h.waits = 0
+		w.h.Waits = 0
 	}
 	r.run(w, newRand(seed), long)
 	return w.end(r.drain)
@@ -57,26 +58,26 @@ const (
 
 // usual is a load in which every verdict has its part.
 var usual = []string{
-	planOK,
-	planOK,
-	planRetry,
-	planOK,
+	trial.PlanOK,
+	trial.PlanOK,
+	trial.PlanRetry,
+	trial.PlanOK,
 	"after:50",
-	planOK,
-	planSlow + "20",
-	planOK,
-	planOK,
-	planReject,
-	planOK,
-	planPanic,
-	planOK,
-	planTwice,
-	planOK + "+100",
-	planGoexit,
-	planOK,
-	planRetry + "+50",
-	planOK,
-	planOK,
+	trial.PlanOK,
+	trial.PlanSlow + "20",
+	trial.PlanOK,
+	trial.PlanOK,
+	trial.PlanReject,
+	trial.PlanOK,
+	trial.PlanPanic,
+	trial.PlanOK,
+	trial.PlanTwice,
+	trial.PlanOK + "+100",
+	trial.PlanGoexit,
+	trial.PlanOK,
+	trial.PlanRetry + "+50",
+	trial.PlanOK,
+	trial.PlanOK,
 }
 
 var always = []string{"appendonly yes", "appendfsync always"}
@@ -295,22 +296,23 @@ func sized[T any](long bool, brief, lengthy T) T {
 
 func calm(w *world, r *rand.Rand, long bool) {
 	n := sized(long, 2000, 20000)
-	w.start(orders{})
-	w.start(orders{})
-	w.enqueue(n, planOK, planOK, planReject, planOK, planPanic, planOK, planGoexit, planOK)
+	w.start(trial.Orders{})
+	w.start(trial.Orders{})
+	w.enqueue(n, trial.PlanOK, trial.PlanOK, trial.PlanReject, trial.PlanOK, trial.PlanPanic, trial.PlanOK,
+		trial.PlanGoexit, trial.PlanOK)
 	w.drained(30 * time.Second)
 	for range n / 20 { // lateness is measured where workers are free
-		w.enqueue(1, planOK+"+150")
+		w.enqueue(1, trial.PlanOK+"+150")
 		time.Sleep(3 * time.Millisecond)
 	}
 	w.struck("none")
 }
 
 func ordered(w *world, r *rand.Rand, long bool) {
-	w.h.ranks = []string{w.channels[0] + "/", w.channels[1] + "/"}
-	w.start(orders{Workers: 4})
+	w.h.Ranks = []string{w.channels[0] + "/", w.channels[1] + "/"}
+	w.start(trial.Orders{Workers: 4})
 	for range 300 {
-		w.enqueue(10, planSlow+"5") // in turn: as many high as low
+		w.enqueue(10, trial.PlanSlow+"5") // in turn: as many high as low
 		time.Sleep(10 * time.Millisecond)
 	}
 	w.struck("none")
@@ -319,16 +321,16 @@ func ordered(w *world, r *rand.Rand, long bool) {
 // shared has two channels with more than enough in each.
 func shared(w *world, r *rand.Rand, long bool) {
 	n := sized(long, 400, 4000)
-	w.h.shares = map[string]int{w.channels[0] + "/": 3, w.channels[1] + "/": 1}
-	w.enqueue(2*n, planOK)
-	w.start(orders{Workers: 4, Weights: []int{3, 1}})
+	w.h.Shares = map[string]int{w.channels[0] + "/": 3, w.channels[1] + "/": 1}
+	w.enqueue(2*n, trial.PlanOK)
+	w.start(trial.Orders{Workers: 4, Weights: []int{3, 1}})
 	w.struck("none")
 }
 
 func kills(w *world, r *rand.Rand, long bool) {
 	n, rate := sized(long, 4, 10), sized(long, 300, 2200) // over 100,000 in all in the long form
 	for range 3 {
-		w.start(orders{})
+		w.start(trial.Orders{})
 	}
 	w.flow(rate, usual...)
 	for range n {
@@ -336,16 +338,16 @@ func kills(w *world, r *rand.Rand, long bool) {
 		xs := w.all()
 		x := xs[r.IntN(len(xs))]
 		w.kill(x)
-		w.start(orders{})
+		w.start(trial.Orders{})
 	}
 }
 
 func survivor(w *world, r *rand.Rand, long bool) {
 	const byDefault = 10 * time.Second
-	dying := w.start(orders{Workers: 64, Lease: byDefault})
-	w.enqueue(64, planDeaf+"1000")
+	dying := w.start(trial.Orders{Workers: 64, Lease: byDefault})
+	w.enqueue(64, trial.PlanDeaf+"1000")
 	w.holds(dying, 64)
-	survivor := w.start(orders{Workers: 64, Lease: byDefault})
+	survivor := w.start(trial.Orders{Workers: 64, Lease: byDefault})
 	w.until(5*time.Second, "it has begun", func() bool { return w.told(survivor.Name, "started") > 0 })
 	w.kill(dying)
 }
@@ -353,10 +355,10 @@ func survivor(w *world, r *rand.Rand, long bool) {
 // zombies are stopped with handlers that do not look at their context, so that their verdicts come too late.
 func zombies(w *world, r *rand.Rand, long bool) {
 	n := sized(long, 1, 2)
-	w.start(orders{})
+	w.start(trial.Orders{})
 	for range n {
-		x := w.start(orders{Lease: time.Second})
-		w.flow(100, planOK, planDeaf+"300", planSlow+"100")
+		x := w.start(trial.Orders{Lease: time.Second})
+		w.flow(100, trial.PlanOK, trial.PlanDeaf+"300", trial.PlanSlow+"100")
 		w.holds(x, 10)
 		_ = x.Stop()
 		w.struck("stop", x)
@@ -368,9 +370,9 @@ func zombies(w *world, r *rand.Rand, long bool) {
 
 // forgotten is a zombie of which nothing is left in Redis when it wakes: what an hour does.
 func forgotten(w *world, r *rand.Rand, long bool) {
-	w.start(orders{})
-	x := w.start(orders{Lease: time.Second})
-	w.enqueue(40, planDeaf+"500")
+	w.start(trial.Orders{})
+	x := w.start(trial.Orders{Lease: time.Second})
+	w.enqueue(40, trial.PlanDeaf+"500")
 	w.holds(x, 4)
 	_ = x.Stop()
 	w.struck("stop", x)
@@ -387,9 +389,9 @@ func forgotten(w *world, r *rand.Rand, long bool) {
 
 func pauses(w *world, r *rand.Rand, long bool) {
 	for range 8 {
-		w.start(orders{Workers: 2})
+		w.start(trial.Orders{Workers: 2})
 	}
-	w.flow(200, planOK, planSlow+"50", planDeaf+"200")
+	w.flow(200, trial.PlanOK, trial.PlanSlow+"50", trial.PlanDeaf+"200")
 	for range 2 {
 		time.Sleep(lease)
 		x := w.all()[r.IntN(8)]
@@ -413,13 +415,13 @@ func pauses(w *world, r *rand.Rand, long bool) {
 
 func poison(w *world, r *rand.Rand, long bool) {
 	w.enqueue(500)
-	w.enqueue(1, planKill)
+	w.enqueue(1, trial.PlanKill)
 	w.enqueue(500)
-	x := w.start(orders{Workers: 64, Lease: time.Second})
+	x := w.start(trial.Orders{Workers: 64, Lease: time.Second})
 	w.until(60*time.Second, "the killer is dead", func() bool {
 		if x.Gone() {
 			w.kill(x)
-			x = w.start(orders{Workers: 64, Lease: time.Second})
+			x = w.start(trial.Orders{Workers: 64, Lease: time.Second})
 		}
 		ps, _ := w.places()
 		return len(ps) == 1 && ps[0].State == "dead"
@@ -428,9 +430,9 @@ func poison(w *world, r *rand.Rand, long bool) {
 
 func terms(w *world, r *rand.Rand, long bool) {
 	n := sized(long, 3, 5)
-	w.start(orders{})
-	w.start(orders{})
-	w.flow(400, planOK, planSlow+"30", planRetry, planDeaf+"20", planOK+"+50")
+	w.start(trial.Orders{})
+	w.start(trial.Orders{})
+	w.flow(400, trial.PlanOK, trial.PlanSlow+"30", trial.PlanRetry, trial.PlanDeaf+"20", trial.PlanOK+"+50")
 	for range n {
 		time.Sleep(between(r, 300*time.Millisecond, 800*time.Millisecond))
 		x := w.all()[0]
@@ -441,14 +443,14 @@ func terms(w *world, r *rand.Rand, long bool) {
 			w.Errorf("%s ended with %d: %s", x.Name, x.Code(), x.Said())
 		}
 		w.forget(x)
-		w.start(orders{})
+		w.start(trial.Orders{})
 	}
 	w.drained(20 * time.Second)
 	w.stop()
 	keys, _ := redis.Strings(w.server.TryDo("KEYS", "{"+w.channels[0]+"}.*"))
 	keys = slices.DeleteFunc(keys, func(k string) bool { return strings.HasSuffix(k, "}.counts") }) // figures stay
-	w.log.say(entry{Op: count, ID: "keys", Phase: invoke},
-		entry{Op: count, ID: "keys", Phase: ok, N: len(keys), Note: strings.Join(keys, " ")})
+	w.log.Say(trial.Entry{Op: trial.Count, ID: "keys", Phase: trial.Invoke},
+		trial.Entry{Op: trial.Count, ID: "keys", Phase: trial.OK, N: len(keys), Note: strings.Join(keys, " ")})
 }
 
 // rate is how many messages are handled a second, over a while.
@@ -467,19 +469,19 @@ func (w *world) rate(d time.Duration) int {
 // lively has the rate of handling compared before and after a fault that do makes and mends, and what it has stranded
 // back in time.
 func (w *world) lively(do func()) {
-	w.log.say(entry{Op: pace, ID: "handled", Phase: invoke, N: w.rate(2 * time.Second)})
+	w.log.Say(trial.Entry{Op: trial.Pace, ID: "handled", Phase: trial.Invoke, N: w.rate(2 * time.Second)})
 	do()
-	w.log.say(entry{Op: healing, Phase: info})
-	w.repaired(time.Now(), w.h.recover)
+	w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
+	w.repaired(time.Now(), w.h.Recover)
 	time.Sleep(8 * time.Second)
-	w.log.say(entry{Op: pace, ID: "handled", Phase: ok, N: w.rate(2 * time.Second)})
+	w.log.Say(trial.Entry{Op: trial.Pace, ID: "handled", Phase: trial.OK, N: w.rate(2 * time.Second)})
 }
 
 func holes(w *world, r *rand.Rand, long bool) {
-	w.start(orders{})
-	w.start(orders{})
-	caller := w.queue("caller", w.proxy.URL(), orders{Quiet: true})
-	w.flow(100, planOK, planRetry, planOK+"+50", planSlow+"20")
+	w.start(trial.Orders{})
+	w.start(trial.Orders{})
+	caller := w.queue("caller", w.proxy.URL(), trial.Orders{Quiet: true})
+	w.flow(100, trial.PlanOK, trial.PlanRetry, trial.PlanOK+"+50", trial.PlanSlow+"20")
 	for _, d := range []time.Duration{time.Second, sized(long, 4*time.Second, 30*time.Second)} {
 		w.lively(func() {
 			w.proxy.Hole(true)
@@ -487,10 +489,11 @@ func holes(w *world, r *rand.Rand, long bool) {
 			end := time.After(d)
 			ctx, cancel := context.WithTimeout(context.Background(), d/2)
 			began := time.Now()
-			m := &message{channel: w.channels[0], id: fmt.Sprintf("%s/%d", w.channels[0], w.next.Add(1)), plan: planOK}
-			w.log.say(entry{Op: enqueue, Phase: invoke, ID: m.id, Note: m.plan})
+			m := &trial.Message{On: w.channels[0], ID: fmt.Sprintf("%s/%d", w.channels[0], w.next.Add(1)),
+				Plan: trial.PlanOK}
+			w.log.Say(trial.Entry{Op: trial.Enqueue, Phase: trial.Invoke, ID: m.ID, Note: m.Plan})
 			err := caller.Enqueue(ctx, m)
-			w.log.say(entry{Op: enqueue, Phase: outcome(err), ID: m.id, Note: fmt.Sprint(err)})
+			w.log.Say(trial.Entry{Op: trial.Enqueue, Phase: trial.Outcome(err), ID: m.ID, Note: fmt.Sprint(err)})
 			if took := time.Since(began); err == nil || took > d/2+time.Second {
 				w.Errorf("Enqueue into a black hole: %v after %v", err, took)
 			}
@@ -503,15 +506,15 @@ func holes(w *world, r *rand.Rand, long bool) {
 
 func mute(w *world, r *rand.Rand, long bool) {
 	d := sized(long, 3*time.Second, 10*time.Second)
-	w.start(orders{})
-	w.start(orders{})
-	w.flow(100, planOK, planRetry, planOK+"+50", planReject)
+	w.start(trial.Orders{})
+	w.start(trial.Orders{})
+	w.flow(100, trial.PlanOK, trial.PlanRetry, trial.PlanOK+"+50", trial.PlanReject)
 	w.lively(func() {
 		w.proxy.DropReplies(true)
 		w.struck("mute", w.all()...)
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
 			for _, x := range w.all() { // each new connection may lose replies again
-				w.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: "mute", N: x.flight()})
+				w.log.Say(trial.Entry{By: x.Name, Op: trial.Fault, Phase: trial.Info, ID: "mute", N: x.Flight()})
 			}
 		}
 		w.proxy.DropReplies(false)
@@ -519,8 +522,8 @@ func mute(w *world, r *rand.Rand, long bool) {
 }
 
 func slow(w *world, r *rand.Rand, long bool) {
-	w.start(orders{Workers: 2})
-	w.start(orders{Workers: 2})
+	w.start(trial.Orders{Workers: 2})
+	w.start(trial.Orders{Workers: 2})
 	for _, line := range []struct {
 		latency     time.Duration
 		rate, slice int
@@ -528,7 +531,7 @@ func slow(w *world, r *rand.Rand, long bool) {
 		w.proxy.Slow(line.latency, line.rate, line.slice)
 		w.struck("slow", w.all()...)
 		for range 5 {
-			w.enqueue(8, planOK, planRetry, planReject, planOK+"+100")
+			w.enqueue(8, trial.PlanOK, trial.PlanRetry, trial.PlanReject, trial.PlanOK+"+100")
 			time.Sleep(time.Second)
 		}
 	}
@@ -537,8 +540,8 @@ func slow(w *world, r *rand.Rand, long bool) {
 
 func crashes(w *world, r *rand.Rand, long bool) {
 	n := sized(long, 1, 6)
-	w.start(orders{})
-	w.start(orders{})
+	w.start(trial.Orders{})
+	w.start(trial.Orders{})
 	w.flow(300, usual...)
 	for range n {
 		time.Sleep(between(r, 700*time.Millisecond, 1500*time.Millisecond))
@@ -546,7 +549,7 @@ func crashes(w *world, r *rand.Rand, long bool) {
 		w.struck("kill the server", w.all()...)
 		time.Sleep(between(r, 0, 1500*time.Millisecond))
 		w.server.Restart()
-		w.log.say(entry{Op: healing, Phase: info})
+		w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
 	}
 	time.Sleep(time.Second)
 }
@@ -556,11 +559,11 @@ func crashes(w *world, r *rand.Rand, long bool) {
 // older state has is handled: nothing of it stays in the list of a receiver that goes on.
 func rewinds(w *world, r *rand.Rand, long bool) {
 	usually, busily := w.channels[0], w.channels[1]
-	w.start(orders{Channels: []string{usually}})
-	busy := w.start(orders{Channels: []string{busily}, Workers: 1, Prefetch: 1})
+	w.start(trial.Orders{Channels: []string{usually}})
+	busy := w.start(trial.Orders{Channels: []string{busily}, Workers: 1, Prefetch: 1})
 	for round := range sized(long, 2, 4) {
 		w.channels = []string{usually}
-		w.flow(100, append([]string{planSlow + "1500", planDeaf + "700"}, usual...)...)
+		w.flow(100, append([]string{trial.PlanSlow + "1500", trial.PlanDeaf + "700"}, usual...)...)
 		acked := make(map[*worker]int)
 		verdicts := func(x *worker) int {
 			return w.told(x.Name, "acked") + w.told(x.Name, "retried") + w.told(x.Name, "rejected")
@@ -573,7 +576,7 @@ func rewinds(w *world, r *rand.Rand, long bool) {
 			kept = time.Now()
 			w.server.Keep()
 		}))
-		for _, plan := range []string{planAfter + "200", planSlow + "3000"} {
+		for _, plan := range []string{trial.PlanAfter + "200", trial.PlanSlow + "3000"} {
 			if err := w.post(busily, plan, nil); err != nil {
 				w.Fatal(err)
 			}
@@ -589,19 +592,19 @@ func rewinds(w *world, r *rand.Rand, long bool) {
 		w.server.Kill()
 		w.server.RestartKept()
 		for _, x := range w.all() {
-			w.log.say(
-				entry{
+			w.log.Say(
+				trial.Entry{
 					At:    kept,
 					By:    x.Name,
-					Op:    fault,
-					Phase: info,
+					Op:    trial.Fault,
+					Phase: trial.Info,
 					ID:    "older state",
-					N:     verdicts(x) - acked[x] + x.flight(),
+					N:     verdicts(x) - acked[x] + x.Flight(),
 					Due:   time.Now(),
 				},
 			)
 		}
-		w.log.say(entry{Op: healing, Phase: info})
+		w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
 		w.still()
 		w.channels = []string{usually, busily}
 		w.until(15*time.Second, "all that the older state has is handled", func() bool { return w.busy() == 0 })
@@ -610,7 +613,7 @@ func rewinds(w *world, r *rand.Rand, long bool) {
 
 func freezes(w *world, r *rand.Rand, long bool) {
 	for range 4 {
-		w.start(orders{})
+		w.start(trial.Orders{})
 	}
 	w.flow(200, usual...)
 	for _, d := range sized(long, []time.Duration{2 * time.Second}, []time.Duration{5 * time.Second,
@@ -620,15 +623,15 @@ func freezes(w *world, r *rand.Rand, long bool) {
 		w.struck("freeze the server", w.all()...)
 		time.Sleep(d)
 		w.server.Cont()
-		w.log.say(entry{Op: healing, Phase: info})
+		w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
 		time.Sleep(2 * time.Second)
 	}
 }
 
 func flushes(w *world, r *rand.Rand, long bool) {
 	n := sized(long, 10, 200)
-	w.start(orders{})
-	w.start(orders{})
+	w.start(trial.Orders{})
+	w.start(trial.Orders{})
 	w.flow(200, usual...)
 	for range n {
 		time.Sleep(between(r, 100*time.Millisecond, 300*time.Millisecond))
@@ -657,24 +660,27 @@ func full(w *world, r *rand.Rand, long bool) {
 	}
 	w.server.Do("CONFIG", "SET", "maxmemory", base+3<<20) // far beyond it: takes are refused until half is drained
 	w.struck("full")
-	if err := w.post(w.channels[0], planOK+"+100", nil); !errors.Is(err, shunt.ErrFull) {
+	if err := w.post(w.channels[0], trial.PlanOK+"+100", nil); !errors.Is(err, shunt.ErrFull) {
 		w.Errorf("later: %v", err)
 	}
-	w.start(orders{})
-	w.start(orders{})
+	w.start(trial.Orders{})
+	w.start(trial.Orders{})
 	w.drained(60 * time.Second)
-	w.until(20*time.Second, "it takes messages again", func() bool { return w.post(w.channels[0], planOK, nil) == nil })
+	w.until(20*time.Second, "it takes messages again", func() bool {
+		return w.post(w.channels[0], trial.PlanOK,
+			nil) == nil
+	})
 }
 
 // limits has elements that are larger than what Redis sends in one reply, or takes in one command. Each breaks the
 // connection. What can be handled is handled; what breaks each take is dead; none of them kills a process.
 func limits(w *world, r *rand.Rand, long bool) {
-	w.start(orders{})
-	w.start(orders{})
+	w.start(trial.Orders{})
+	w.start(trial.Orders{})
 	w.flow(100, usual...)
 	for range sized(long, 2, 6) {
 		time.Sleep(between(r, 500*time.Millisecond, time.Second))
-		if err := w.post(w.channels[0], planOK, make([]byte, 3<<20)); err == nil {
+		if err := w.post(w.channels[0], trial.PlanOK, make([]byte, 3<<20)); err == nil {
 			w.Error("Redis takes an element that is above its limit")
 		}
 		w.struck("an element above proto-max-bulk-len")
@@ -688,7 +694,7 @@ func limits(w *world, r *rand.Rand, long bool) {
 	}
 	const patience = 60 * time.Second
 	w.lasting("an element above the buffer's limit", patience, w.all()...) // each take of it breaks a connection
-	if err := w.post(w.channels[0], planKill, make([]byte, 1500<<10)); err != nil {
+	if err := w.post(w.channels[0], trial.PlanKill, make([]byte, 1500<<10)); err != nil {
 		w.Error(err)
 	}
 	w.until(patience, "what breaks each take is dead", func() bool {
@@ -699,11 +705,12 @@ func limits(w *world, r *rand.Rand, long bool) {
 
 // reapers all look after one that was killed, and each is cut off and killed at another step of it.
 func reapers(w *world, r *rand.Rand, long bool) {
-	victim := w.start(orders{Workers: 16, Lease: time.Second, Prefetch: 1})
+	victim := w.start(trial.Orders{Workers: 16, Lease: time.Second, Prefetch: 1})
 	k := store.KeysOf(w.channels[0])
-	w.enqueue(8, planHold+victim.Name)
+	w.enqueue(8, trial.PlanHold+victim.Name)
 	for i := range 8 {
-		if err := w.bare(w.channels[0], fmt.Sprintf("%s/bare%d", w.channels[0], i), planHold+victim.Name); err != nil {
+		if err := w.bare(w.channels[0], fmt.Sprintf("%s/bare%d", w.channels[0], i),
+			trial.PlanHold+victim.Name); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -714,7 +721,7 @@ func reapers(w *world, r *rand.Rand, long bool) {
 	}
 	w.kill(victim)
 	for i := range 5 {
-		x := w.start(orders{Lease: time.Second})
+		x := w.start(trial.Orders{Lease: time.Second})
 		cut := redistest.CutAfter
 		if long && r.IntN(3) == 0 {
 			cut = redistest.CutBefore
@@ -729,7 +736,7 @@ func reapers(w *world, r *rand.Rand, long bool) {
 		)
 	}
 	w.load.Wait()
-	w.start(orders{})
+	w.start(trial.Orders{})
 }
 
 // promoters are cut off, and killed, at each step of a promotion.
@@ -740,26 +747,27 @@ func promoters(w *world, r *rand.Rand, long bool) {
 	due := time.Now().Add(time.Duration(2+n/100_000) * time.Second)
 	for from := 0; from < n; from += batch {
 		var ms []shunt.IMessage
-		var es []entry
+		var es []trial.Entry
 		for range batch {
-			m := &message{channel: w.channels[0], id: fmt.Sprintf("%s/%d", w.channels[0], w.next.Add(1)), plan: planOK}
+			m := &trial.Message{On: w.channels[0], ID: fmt.Sprintf("%s/%d", w.channels[0], w.next.Add(1)),
+				Plan: trial.PlanOK}
 			ms = append(ms, m)
-			es = append(es, entry{Op: enqueue, Phase: invoke, ID: m.id, Note: m.plan, Due: due})
+			es = append(es, trial.Entry{Op: trial.Enqueue, Phase: trial.Invoke, ID: m.ID, Note: m.Plan, Due: due})
 		}
-		w.log.say(es...)
+		w.log.Say(es...)
 		err := w.direct.EnqueueAll(ctx, ms, shunt.At(due))
 		for i := range es {
-			es[i].At, es[i].Phase = time.Time{}, outcome(err)
+			es[i].At, es[i].Phase = time.Time{}, trial.Outcome(err)
 		}
-		w.log.say(es...)
+		w.log.Say(es...)
 	}
 	for i := range 5 {
-		x := w.start(orders{Workers: 4, Lease: time.Second})
+		x := w.start(trial.Orders{Workers: 4, Lease: time.Second})
 		w.dies("cut off amid a promotion", x, 30*time.Second,
 			x.proxy.On(redistest.Command("", "}.delay", "}.prepare"), 2+3*i, redistest.CutAfter))
 	}
 	w.load.Wait()
-	w.start(orders{Workers: 16})
+	w.start(trial.Orders{Workers: 16})
 }
 
 // dies kills a worker when a rule has struck it.
@@ -786,9 +794,9 @@ func touches(args [][]byte, what string) bool {
 
 // evictions are what a server or an operator does to connections, each alone.
 func evictions(w *world, r *rand.Rand, long bool) {
-	w.start(orders{})
-	w.start(orders{})
-	w.enqueue(50, planOK, planRetry)
+	w.start(trial.Orders{})
+	w.start(trial.Orders{})
+	w.enqueue(50, trial.PlanOK, trial.PlanRetry)
 	w.drained(10 * time.Second)
 	w.server.Do("CONFIG", "SET", "timeout", "1") // cuts what is idle for a second
 	for range 5 {
@@ -813,7 +821,7 @@ func evictions(w *world, r *rand.Rand, long bool) {
 	large := make([]byte, 200<<10)
 	for i := range 10 { // the connections of large elements
 		large[i] = byte(i)
-		_ = w.post(w.channels[0], planOK, large)
+		_ = w.post(w.channels[0], trial.PlanOK, large)
 		w.server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		w.struck("client kill", w.all()...)
 		time.Sleep(100 * time.Millisecond)
@@ -841,22 +849,22 @@ func (w *world) exhausted() {
 		w.Fatal(err)
 	}
 	defer pool.Close()
-	log := &ledger{by: "exhausted", file: w.log.file}
-	o := orders{Lease: lease}
-	prototype := &message{channel: w.channels[0], log: log}
+	log := w.log.As("exhausted")
+	o := trial.Orders{Lease: lease}
+	prototype := &trial.Message{On: w.channels[0], Log: log}
 	pool.MaxActive = 4
-	if _, err = o.queue(pool, log).Receive(context.Background(), prototype, 2); err == nil ||
+	if _, err = o.Queue(pool, log).Receive(context.Background(), prototype, 2); err == nil ||
 		!strings.Contains(err.Error(), "MaxActive") {
 		w.Errorf("Receive with too few connections: %v", err)
 	}
 	pool.MaxActive = 5
-	q := o.queue(pool, log)
+	q := o.Queue(pool, log)
 	shutdown, err := q.Receive(context.Background(), prototype, 2)
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.proxy.CutAll()
-	w.struck("pool exhausted", append(w.all(), &worker{orders: orders{Name: log.by, Workers: 2}})...)
+	w.struck("pool exhausted", append(w.all(), &worker{Orders: trial.Orders{Name: log.By, Workers: 2}})...)
 	var taken []redis.Conn
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if c := pool.Get(); c.Err() == nil {
@@ -867,9 +875,9 @@ func (w *world) exhausted() {
 	for _, c := range taken {
 		c.Close()
 	}
-	es, err := readLedgers(w.dir)
-	if told := slices.ContainsFunc(es, func(e entry) bool {
-		return e.By == log.by && strings.Contains(e.Note,
+	es, err := w.said()
+	if told := slices.ContainsFunc(es, func(e trial.Entry) bool {
+		return e.By == log.By && strings.Contains(e.Note,
 			"exhausted")
 	}); !told ||
 		err != nil {
@@ -883,7 +891,7 @@ func (w *world) exhausted() {
 	if err := q.Close(); err != nil {
 		w.Error(err)
 	}
-	log.say(entry{Op: closed, Phase: ok})
+	log.Say(trial.Entry{Op: trial.Closed, Phase: trial.OK})
 }
 
 // clocks are those of the processes; the server's is right, and so is the harness's.
@@ -896,16 +904,16 @@ func clocks(w *world, r *rand.Rand, long bool) {
 		w.Fatal(err)
 	}
 	for _, wrong := range []string{"5m", "-5m", "24h", "-24h", "jump:5m"} {
-		w.start(orders{Clock: wrong})
+		w.startWrong(wrong, trial.Orders{})
 		w.struck("clock wrong by " + wrong)
 	}
-	producer := w.start(orders{Clock: "24h", Enqueue: 50, Plans: usual})
+	producer := w.startWrong("24h", trial.Orders{Enqueue: 50, Plans: usual})
 	w.flow(100, usual...)
 	for range 3 {
 		time.Sleep(2 * time.Second)
 		x := w.all()[r.IntN(5)]
 		w.kill(x)
-		w.start(orders{Clock: x.Clock})
+		w.startWrong(x.clock, trial.Orders{})
 	}
 	time.Sleep(2 * time.Second)
 	w.still()
@@ -925,7 +933,7 @@ func upgrade(w *world, r *rand.Rand, long bool) {
 	for _, bin := range []string{now, next, now} {
 		w.bin = bin
 		for range 2 {
-			w.start(orders{})
+			w.start(trial.Orders{})
 			time.Sleep(500 * time.Millisecond)
 			if xs := w.all(); len(xs) > 2 {
 				_ = xs[0].Term()
@@ -935,9 +943,9 @@ func upgrade(w *world, r *rand.Rand, long bool) {
 		}
 		w.struck("upgrade")
 		if bin == next {
-			young = w.start(orders{Name: "young", Enqueue: 50, Plans: usual})
+			young = w.start(trial.Orders{Name: "young", Enqueue: 50, Plans: usual})
 		} else if old == nil {
-			old = w.start(orders{Name: "old", Enqueue: 50, Plans: usual})
+			old = w.start(trial.Orders{Name: "old", Enqueue: 50, Plans: usual})
 		}
 	}
 	for _, x := range []*worker{old, young} {

@@ -17,6 +17,7 @@ import (
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // Everything that any version ever wrote is handled with its payload as it was. What only a newer version can read goes
@@ -72,7 +73,7 @@ func TestGoldenElementsAreHandled(t *testing.T) {
 	}
 	var mu sync.Mutex
 	got := make(map[string]int)
-	q := w.queue("golden", s.URL(), orders{})
+	q := w.queue("golden", s.URL(), trial.Orders{})
 	shutdown, err := q.Receive(context.Background(), &collector{channel: w.channels[0], take: func(p []byte) {
 		mu.Lock()
 		got[string(p)]++

@@ -10,6 +10,7 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // nameSteps are the commands of messages with IDs. A caller's have a connection of their own: what a cut there costs is
@@ -100,8 +101,9 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 		nth *= 2
 	}
 	rule = px.On(match, nth, act)
-	_, shutdown := w.receive(orders{Workers: 2})
-	n := &namer{q: w.queue("caller", calls.URL(), orders{Quiet: true}), log: w.log, channel: w.channels[0]}
+	_, shutdown := w.receive(trial.Orders{Workers: 2})
+	n := &trial.Namer{Queue: w.queue("caller", calls.URL(), trial.Orders{Quiet: true}), Log: w.log,
+		Channel: w.channels[0]}
 	w.tell(n, refusal == "")
 	w.until(10*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
 	if refusal != "" {
@@ -115,10 +117,10 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 	}
 	w.load.Wait()
 	if caller { // receipts are forgotten with the last enqueue and with Close
-		if err := n.enqueue(n.channel+"/last", planOK, asked{}); err != nil {
+		if err := n.Enqueue(n.Channel+"/last", trial.PlanOK, trial.Asked{}); err != nil {
 			w.Error(err)
 		}
-		if err := n.q.Close(); err != nil {
+		if err := n.Queue.Close(); err != nil {
 			w.Error(err)
 		}
 	}
@@ -137,10 +139,10 @@ const tales = 8
 
 // tell is what becomes of messages with IDs, each in a goroutine of its own. cut says that a fault strikes only once.
 // Then each call that it does not strike comes to what it should, and every enqueue is made.
-func (w *world) tell(n *namer, cut bool) {
-	id := func(tale string) string { return n.channel + "/" + tale }
-	enqueue := func(tale, plan string, a asked) bool {
-		err := n.enqueue(id(tale), plan, a)
+func (w *world) tell(n *trial.Namer, cut bool) {
+	id := func(tale string) string { return n.Channel + "/" + tale }
+	enqueue := func(tale, plan string, a trial.Asked) bool {
+		err := n.Enqueue(id(tale), plan, a)
 		if cut && err != nil {
 			w.Errorf("%s: %v", tale, err)
 		}
@@ -161,53 +163,54 @@ func (w *world) tell(n *namer, cut bool) {
 	}
 	over := func(tale string) {
 		if !w.within(8*time.Second, func() bool {
-			s, err := w.direct.Status(context.Background(), shunt.ByID(n.channel, id(tale)))
+			s, err := w.direct.Status(context.Background(), shunt.ByID(n.Channel, id(tale)))
 			return errors.Is(err, shunt.ErrNotFound) || s.State == shunt.StateDead // whose ID is free
 		}) {
 			w.Errorf("%s: its ID is never free", tale)
 		}
 	}
 	w.load.Go(func() { // an ID is free when its message is over, however that ends
-		for _, plan := range []string{planOK, planRetry, planReject, planOK} {
-			if enqueue("again", plan, asked{}) {
+		for _, plan := range []string{trial.PlanOK, trial.PlanRetry, trial.PlanReject, trial.PlanOK} {
+			if enqueue("again", plan, trial.Asked{}) {
 				over("again")
 			}
 		}
 	})
 	w.load.Go(func() {
-		if enqueue("taken", planSlow+"300", asked{}) {
-			_ = n.enqueue(id("taken"), planOK, asked{})
+		if enqueue("taken", trial.PlanSlow+"300", trial.Asked{}) {
+			_ = n.Enqueue(id("taken"), trial.PlanOK, trial.Asked{})
 		}
 	})
 	w.load.Go(func() {
-		if enqueue("later", planOK, asked{in: time.Hour}) {
-			again("later", func() error { return n.callOff(id("later")) })
-			enqueue("later", planOK, asked{in: 50 * time.Millisecond})
+		if enqueue("later", trial.PlanOK, trial.Asked{In: time.Hour}) {
+			again("later", func() error { return n.CallOff(id("later")) })
+			enqueue("later", trial.PlanOK, trial.Asked{In: 50 * time.Millisecond})
 		}
 	})
 	w.load.Go(func() {
-		if enqueue("running", planSlow+"4000", asked{}) {
+		if enqueue("running", trial.PlanSlow+"4000", trial.Asked{}) {
 			w.within(5*time.Second, func() bool { return w.begunOnce(id("running")) })
-			again("running", func() error { return n.callOff(id("running")) })
+			again("running", func() error { return n.CallOff(id("running")) })
 		}
 	})
 	w.load.Go(func() {
-		if enqueue("postponed", planOK, asked{in: time.Hour}) {
-			again("postponed", func() error { return n.putOff(id("postponed"), 100*time.Millisecond) })
+		if enqueue("postponed", trial.PlanOK, trial.Asked{In: time.Hour}) {
+			again("postponed", func() error { return n.PutOff(id("postponed"), 100*time.Millisecond) })
 		}
 	})
-	w.load.Go(func() { enqueue("expires", planRetry, asked{expire: time.Hour}) })
+	w.load.Go(func() { enqueue("expires", trial.PlanRetry, trial.Asked{Expire: time.Hour}) })
 	w.load.Go(func() {
-		enqueue("chain", planThen+"2", asked{})
-		enqueue("falters", planFalter+"2", asked{})
+		enqueue("chain", trial.PlanThen+"2", trial.Asked{})
+		enqueue("falters", trial.PlanFalter+"2", trial.Asked{})
 	})
 	w.load.Go(func() {
-		if !enqueue("awaited", planSlow+"200", asked{retain: 20 * time.Second}) {
+		if !enqueue("awaited", trial.PlanSlow+"200", trial.Asked{Retain: 20 * time.Second}) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 		defer cancel()
-		if o, err := n.q.Wait(ctx, shunt.ByID(n.channel, id("awaited"))); (err != nil || o.Kind != shunt.EventAcked) &&
+		if o, err := n.Queue.Wait(ctx, shunt.ByID(n.Channel, id("awaited"))); (err != nil ||
+			o.Kind != shunt.EventAcked) &&
 			link.Code(err) != "WRONGTYPE" {
 			w.Errorf("wait: %+v, %v", o, err)
 		}
@@ -216,9 +219,9 @@ func (w *world) tell(n *namer, cut bool) {
 
 // begunOnce says whether a message of that ID has been begun.
 func (w *world) begunOnce(id string) bool {
-	es, _ := readLedgers(w.dir)
+	es, _ := w.said()
 	for _, e := range es {
-		if e.Op == handle && e.Phase == invoke && nameOf(e.ID) == id {
+		if e.Op == trial.Handle && e.Phase == trial.Invoke && trial.NameOf(e.ID) == id {
 			return true
 		}
 	}
@@ -229,12 +232,13 @@ func (w *world) begunOnce(id string) bool {
 // taken by another one. It is enqueued once, and handled once.
 func overBefore(w *world, other bool) {
 	calls := redistest.NewProxy(w.TB, w.server.Addr())
-	_, shutdown := w.receive(orders{Workers: 2})
-	n := &namer{q: w.queue("caller", calls.URL(), orders{Quiet: true}), log: w.log, channel: w.channels[0]}
-	id := n.channel + "/quick"
-	rule := calls.On(enqueueing(n.channel), 1, redistest.CutAfter)
+	_, shutdown := w.receive(trial.Orders{Workers: 2})
+	n := &trial.Namer{Queue: w.queue("caller", calls.URL(), trial.Orders{Quiet: true}), Log: w.log,
+		Channel: w.channels[0]}
+	id := n.Channel + "/quick"
+	rule := calls.On(enqueueing(n.Channel), 1, redistest.CutAfter)
 	w.load.Go(func() {
-		if err := n.enqueue(id, planOK, asked{}); err != nil {
+		if err := n.Enqueue(id, trial.PlanOK, trial.Asked{}); err != nil {
 			w.Error(err)
 		}
 	})
@@ -248,8 +252,8 @@ func overBefore(w *world, other bool) {
 	w.struck("lost reply")
 	w.until(5*time.Second, "it is over", func() bool { return w.begunOnce(id) && w.busy() == 0 })
 	if other {
-		if err := (&namer{q: w.direct, log: &ledger{by: "other", file: w.log.file}, channel: n.channel}).enqueue(id,
-			planSlow+"500", asked{}); err != nil {
+		if err := (&trial.Namer{Queue: w.direct, Log: w.log.As("other"), Channel: n.Channel}).Enqueue(id,
+			trial.PlanSlow+"500", trial.Asked{}); err != nil {
 			w.Error(err)
 		}
 	}
@@ -265,9 +269,9 @@ func overBefore(w *world, other bool) {
 // ID meanwhile.
 func expiredInHand(w *world) {
 	const ttl = 200 * time.Millisecond
-	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
-	id, k := n.channel+"/expired", store.KeysOf(n.channel)
-	if err := n.enqueue(id, planDeaf+"300", asked{expire: ttl}); err != nil {
+	n := &trial.Namer{Queue: w.direct, Log: w.log, Channel: w.channels[0]}
+	id, k := n.Channel+"/expired", store.KeysOf(n.Channel)
+	if err := n.Enqueue(id, trial.PlanDeaf+"300", trial.Asked{Expire: ttl}); err != nil {
 		w.Fatal(err)
 	}
 	dead := store.NewIncarnation(1, time.Second)
@@ -275,10 +279,10 @@ func expiredInHand(w *world) {
 	w.server.Do("ZADD", k.DeadReceivers, 0, dead.Name+" 1 r")
 	w.struck("died between take and start")
 	time.Sleep(ttl + ttl/4)
-	if err := n.enqueue(id, planDeaf+"800", asked{}); err != nil {
+	if err := n.Enqueue(id, trial.PlanDeaf+"800", trial.Asked{}); err != nil {
 		w.Error(err)
 	}
-	_, shutdown := w.receive(orders{Workers: 2})
+	_, shutdown := w.receive(trial.Orders{Workers: 2})
 	w.drained(10 * time.Second)
 	w.freed(3*time.Second, true)
 	shutdown(true)
@@ -286,11 +290,11 @@ func expiredInHand(w *world) {
 
 // flushNames is flush for a load of IDs.
 func flushNames(w *world, what string) {
-	_, shutdown := w.receive(orders{Workers: 4})
-	o := orders{Channels: w.channels, Enqueue: 100, Names: 20, Seed: 1}
+	_, shutdown := w.receive(trial.Orders{Workers: 4})
+	o := trial.Orders{Channels: w.channels, Enqueue: 100, Names: 20, Seed: 1}
 	ctx, still := context.WithCancel(context.Background())
-	q := w.queue("caller", w.server.URL(), orders{Quiet: true})
-	w.load.Go(func() { o.name(ctx, q, &ledger{by: "namer", file: w.log.file}) })
+	q := w.queue("caller", w.server.URL(), trial.Orders{Quiet: true})
+	w.load.Go(func() { o.Load(ctx, q, w.log.As("namer")) })
 	words := strings.Fields(what)
 	var args []any
 	for _, a := range words[1:] {
@@ -303,7 +307,7 @@ func flushNames(w *world, what string) {
 		if words[0] == "CLIENT" {
 			allowed = 64
 		}
-		w.log.say(entry{By: "cell", Op: fault, Phase: info, ID: words[0], N: allowed})
+		w.log.Say(trial.Entry{By: "cell", Op: trial.Fault, Phase: trial.Info, ID: words[0], N: allowed})
 	}
 	still()
 	w.load.Wait()

@@ -1,221 +1,31 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
-
-// asked is what an enqueue asks for beside its ID.
-type asked struct{ unique, retain, expire, in time.Duration }
-
-func (a asked) options() (opts []shunt.Option) {
-	if a.unique > 0 {
-		opts = append(opts, shunt.UniqueFor(a.unique))
-	}
-	if a.retain > 0 {
-		opts = append(opts, shunt.Retain(a.retain))
-	}
-	if a.expire > 0 {
-		opts = append(opts, shunt.Expire(a.expire))
-	}
-	if a.in > 0 {
-		opts = append(opts, shunt.In(a.in))
-	}
-	return opts
-}
-
-// named is a load in which everything that a message with an ID can ask for has its part.
-var named = []struct {
-	plan string
-	asked
-}{
-	{
-		planOK,
-		asked{},
-	}, {planSlow + "20", asked{}}, {planRetry, asked{}}, {planThen + "1", asked{}}, {planOK,
-		asked{unique: 200 * time.Millisecond}},
-	{
-		planAfter + "50",
-		asked{},
-	}, {planOK, asked{retain: 500 * time.Millisecond}}, {planReject, asked{retain: 300 * time.Millisecond}},
-	{
-		planOK,
-		asked{expire: 60 * time.Millisecond},
-	}, {planSlow + "100", asked{expire: 100 * time.Millisecond}}, {planOK, asked{in: 100 * time.Millisecond}},
-	{
-		planTwice,
-		asked{unique: 100 * time.Millisecond},
-	}, {planPanic, asked{}}, {planRetry, asked{in: 150 * time.Millisecond}},
-	{
-		planOK,
-		asked{in: 200 * time.Millisecond, expire: 400 * time.Millisecond},
-	}, {planFalter + "1", asked{retain: 200 * time.Millisecond}},
-}
-
-// namer enqueues messages with IDs, and does with them what can be done by ID. All of it is said.
-type namer struct {
-	q       *shunt.Queue
-	log     *ledger
-	channel string
-	next    atomic.Int64
-}
-
-// message makes one of that ID.
-func (n *namer) message(id, plan string) *message {
-	return &message{channel: n.channel, id: fmt.Sprintf("%s#%s.%d", id, n.log.by, n.next.Add(1)), plan: plan}
-}
-
-func (n *namer) enqueue(id, plan string, a asked) error {
-	m := n.message(id, plan)
-	n.log.say(a.entry(m))
-	err := n.q.Enqueue(context.Background(), m, append(a.options(), shunt.ID(id))...)
-	n.answered(m, a, err)
-	return err
-}
-
-// entry begins an enqueue.
-func (a asked) entry(m *message) entry {
-	return entry{Op: enqueue, Phase: invoke, ID: m.id, Note: m.plan, N: int(a.unique.Milliseconds())}
-}
-
-// all enqueues several at once.
-func (n *namer) all(ids []string, plan string, a asked) {
-	var ms []shunt.IMessage
-	var said []*message
-	for _, id := range ids {
-		m := n.message(id, plan)
-		n.log.say(a.entry(m))
-		ms, said = append(ms, shunt.With(m, shunt.ID(id))), append(said, m)
-	}
-	err := n.q.EnqueueAll(context.Background(), ms, a.options()...)
-	var of *shunt.EnqueueError
-	for i, m := range said {
-		err := err
-		if errors.As(err, &of) {
-			err = of.Failed[i]
-			if unknown := of.Unknown[i]; unknown != nil {
-				err = unknown
-			}
-		}
-		n.answered(m, a, err)
-	}
-}
-
-func (n *namer) answered(m *message, a asked, err error) {
-	e := entry{At: time.Now(), Op: enqueue, Phase: outcome(err), ID: m.id}
-	if dup := (*shunt.DuplicateError)(nil); errors.As(err, &dup) {
-		e.Note = duplicate
-		n.log.say(entry{At: e.At, Op: refused, Phase: info, ID: m.id, Serial: dup.Status.Serial})
-	} else if err != nil {
-		e.Note = err.Error()
-	}
-	n.log.say(e)
-	if a.expire > 0 {
-		n.log.say(entry{At: e.At, Op: expires, Phase: info, ID: m.id, Due: e.At.Add(a.expire)})
-	}
-}
-
-// callOff cancels. What it cannot say for sure is info.
-func (n *namer) callOff(id string) error {
-	n.log.say(entry{Op: callOff, Phase: invoke, ID: id})
-	s, err := n.q.Cancel(context.Background(), shunt.ByID(n.channel, id))
-	e := entry{Op: callOff, Phase: ok, ID: id, Serial: s.Serial, Note: string(s.State)}
-	if err != nil {
-		e.Phase, e.Note = info, err.Error()
-	}
-	n.log.say(e)
-	return err
-}
-
-// putOff postpones by d.
-func (n *namer) putOff(id string, d time.Duration) error {
-	due := time.Now().Add(d)
-	n.log.say(entry{Op: putOff, Phase: invoke, ID: id, Due: due})
-	err := n.q.Postpone(context.Background(), shunt.ByID(n.channel, id), shunt.In(d))
-	e := entry{Op: putOff, Phase: ok, ID: id, Due: due}
-	if err != nil {
-		e.Phase, e.Note = info, err.Error()
-	}
-	n.log.say(e)
-	return err
-}
-
-const namers = 8 // goroutines of a load
-
-// name has some goroutines enqueue to a few IDs, again and again, and cancel, postpone, and wait for what has them,
-// until ctx ends.
-func (o *orders) name(ctx context.Context, q *shunt.Queue, log *ledger) {
-	n := &namer{q: q, log: log, channel: o.Channels[0]}
-	var all sync.WaitGroup
-	for i := range namers {
-		all.Go(func() {
-			r := rand.New(rand.NewPCG(o.Seed, uint64(i)))
-			by := &ledger{by: fmt.Sprintf("%s%d", log.by, i), file: log.file} // whose calls come one after another
-			n := &namer{q: q, log: by, channel: n.channel}
-			tick := time.NewTicker(namers * time.Second / time.Duration(o.Enqueue))
-			defer tick.Stop()
-			for ctx.Err() == nil {
-				id := func() string { return fmt.Sprintf("%s/x%d", n.channel, r.IntN(o.Names)) }
-				switch k := named[r.IntN(len(named))]; r.IntN(10) {
-				case 0, 1:
-					_ = n.callOff(id())
-				case 2:
-					_ = n.putOff(id(), between(r, 100*time.Millisecond, 400*time.Millisecond))
-				case 3:
-					ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-					_, _ = q.Wait(ctx, shunt.ByID(n.channel, id()))
-					cancel()
-				case 4:
-					n.all([]string{id(), id(), id(), id()}, k.plan, k.asked)
-				default:
-					_ = n.enqueue(id(), k.plan, k.asked)
-				}
-				select {
-				case <-tick.C:
-				case <-ctx.Done():
-				}
-			}
-		})
-	}
-	all.Wait()
-}
 
 // freed waits until no ID is taken any more, and nothing else is known of one, as it has to be at the end. What is left
 // after that is the checker's. Unless forgotten is set, what became of messages may yet be kept.
 func (w *world) freed(limit time.Duration, forgotten bool) {
-	keys := []string{"ids", "running", "cancelled", "waited"}
-	if forgotten {
-		keys = append(keys, "done", "kept")
-	}
-	var left []entry
+	var left []trial.Entry
 	w.within(limit, func() bool {
-		if left = nil; forgotten {
+		if forgotten {
 			w.hurryForgetting()
 		}
-		for _, c := range w.channels {
-			for _, key := range keys {
-				key = "{" + c + "}." + key
-				for _, m := range w.members(key) {
-					left = append(left, entry{Op: taken, Phase: info, ID: key, Note: m})
-				}
-			}
-		}
+		left = trial.IDsLeft(w.server.TryDo, forgotten, w.channels...)
 		return len(left) == 0
 	})
-	w.log.say(left...)
+	w.log.Say(left...)
 }
 
 // hurryForgetting has what is to be forgotten within a minute forgotten at the next sweep. The outcome of a message
@@ -232,32 +42,11 @@ func (w *world) hurryForgetting() {
 	}
 }
 
-// members are the fields or members of a key, whatever its type.
-func (w *world) members(key string) []string {
-	kind, err := redis.String(w.server.TryDo("TYPE", key))
-	var ms []string
-	switch {
-	case err != nil:
-	case kind == "hash":
-		ms, err = redis.Strings(w.server.TryDo("HKEYS", key))
-	case kind == "set":
-		ms, err = redis.Strings(w.server.TryDo("SMEMBERS", key))
-	case kind == "zset":
-		ms, err = redis.Strings(w.server.TryDo("ZRANGE", key, 0, -1))
-	case kind != "none":
-		ms = []string{"a " + kind}
-	}
-	if err != nil {
-		return []string{err.Error()}
-	}
-	return ms
-}
-
 // receipted complains of more receipts than there can be: one for each enqueue that was in doubt once.
 func (w *world) receipted(most int) {
 	w.Helper()
 	for _, c := range w.channels {
-		if ms := w.members(store.KeysOf(c).Receipts); len(ms) > most {
+		if ms := trial.Members(w.server.TryDo, store.KeysOf(c).Receipts); len(ms) > most {
 			w.Errorf("%d receipts are left of %d enqueues that may have been in doubt", len(ms), most)
 		}
 	}
@@ -291,7 +80,7 @@ func ids(w *world, r *rand.Rand, long bool) {
 				}
 			}
 			if len(xs) < 3 {
-				w.start(orders{Workers: 4, Lease: time.Second})
+				w.start(trial.Orders{Workers: 4, Lease: time.Second})
 			}
 			select {
 			case <-time.After(20 * time.Millisecond):
@@ -301,10 +90,11 @@ func ids(w *world, r *rand.Rand, long bool) {
 		}
 	}()
 	w.until(5*time.Second, "they are there", func() bool { return len(w.all()) == 3 })
-	producer := w.start(orders{Name: "namer", Enqueue: sized(long, 200, 300), Names: 60, Seed: r.Uint64()})
-	killers := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
+	producer := w.start(trial.Orders{Name: "namer", Enqueue: sized(long, 200, 300), Names: 60, Seed: r.Uint64()})
+	killers := &trial.Namer{Queue: w.direct, Log: w.log, Channel: w.channels[0]}
 	for i := range 2 {
-		if err := killers.enqueue(fmt.Sprintf("%s/killer%d", w.channels[0], i), planKill, asked{}); err != nil {
+		if err := killers.Enqueue(fmt.Sprintf("%s/killer%d", w.channels[0], i), trial.PlanKill,
+			trial.Asked{}); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -333,12 +123,13 @@ func ids(w *world, r *rand.Rand, long bool) {
 			began, rule := time.Now(), x.proxy.On(aimsOfNames[at](w.channels[0]), 1, cut)
 			time.Sleep(cutting)
 			if rule.Remove(); rule.Struck() > 0 {
-				allowed := x.flight()
+				allowed := x.Flight()
 				if x == producer {
 					allowed = 0
 				}
-				w.log.say(
-					entry{At: began, By: x.Name, Op: fault, Phase: info, ID: what, N: allowed, Due: began.Add(cutting)},
+				w.log.Say(
+					trial.Entry{At: began, By: x.Name, Op: trial.Fault, Phase: trial.Info, ID: what, N: allowed,
+						Due: began.Add(cutting)},
 				)
 			}
 		}
@@ -352,15 +143,15 @@ func ids(w *world, r *rand.Rand, long bool) {
 	close(over)
 	<-tended
 	w.freed(20*time.Second, true)
-	w.receipted(2 + (1+doubts)*namers*4)
+	w.receipted(2 + (1+doubts)*trial.Namers*4)
 }
 
 // endNames brings messages with IDs to all their ends.
 func endNames(w *world) {
-	w.start(orders{Workers: 4})
-	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
-	for i, k := range named {
-		if err := n.enqueue(fmt.Sprintf("%s/x%d", n.channel, i), k.plan, k.asked); err != nil {
+	w.start(trial.Orders{Workers: 4})
+	n := &trial.Namer{Queue: w.direct, Log: w.log, Channel: w.channels[0]}
+	for i, k := range trial.Named {
+		if err := n.Enqueue(fmt.Sprintf("%s/x%d", n.Channel, i), k.Plan, k.Asked); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -371,8 +162,8 @@ func endNames(w *world) {
 
 // loseEnqueues loses replies to enqueues whose messages may be over before their producer is back.
 func loseEnqueues(w *world) {
-	w.start(orders{Workers: 8})
-	x := w.start(orders{Name: "namer", Enqueue: 100, Names: 40, Seed: 1})
+	w.start(trial.Orders{Workers: 8})
+	x := w.start(trial.Orders{Name: "namer", Enqueue: 100, Names: 40, Seed: 1})
 	for range 6 {
 		rule := x.proxy.On(redistest.Command("", "}.receipts"), 1, redistest.CutAfter)
 		w.until(5*time.Second, "the fault strikes", func() bool { return rule.Struck() > 0 })
@@ -389,16 +180,16 @@ func loseEnqueues(w *world) {
 
 // callOffWaiting cancels what waits behind others.
 func callOffWaiting(w *world) {
-	x := w.start(orders{Workers: 1})
-	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
-	w.enqueue(1, planDeaf+"500")
+	x := w.start(trial.Orders{Workers: 1})
+	n := &trial.Namer{Queue: w.direct, Log: w.log, Channel: w.channels[0]}
+	w.enqueue(1, trial.PlanDeaf+"500")
 	w.holds(x, 1)
 	for i := range 4 {
-		id := fmt.Sprintf("%s/x%d", n.channel, i)
-		if err := n.enqueue(id, planOK, asked{}); err != nil {
+		id := fmt.Sprintf("%s/x%d", n.Channel, i)
+		if err := n.Enqueue(id, trial.PlanOK, trial.Asked{}); err != nil {
 			w.Fatal(err)
 		}
-		if err := n.callOff(id); err != nil {
+		if err := n.CallOff(id); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -406,7 +197,7 @@ func callOffWaiting(w *world) {
 }
 
 // atRandom is a run in which nothing is aimed at the defect: of its row, or of the random mix.
-func (d *defect) atRandom(t testing.TB, seed uint64) *verdict {
+func (d *defect) atRandom(t testing.TB, seed uint64) *trial.Verdict {
 	t.Helper()
 	if i := slices.IndexFunc(rows, func(r row) bool { return r.id == d.row }); i >= 0 {
 		return rows[i].play(t, redistest.Start(t, rows[i].conf...), d.name, seed, false)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 func init() { // after that of the others, and before a worker's
@@ -72,11 +73,11 @@ func init() { // after that of the others, and before a worker's
 
 // killLeased kills a puller that has settled the first of four messages of one Pull, and holds the others.
 func killLeased(w *world) {
-	w.h.ends = brought
-	x := w.leaseFour(planReject)
-	w.until(5*time.Second, "it has settled one", func() bool { return w.told(x.Name, answered) > 0 })
+	w.h.Ends = brought
+	x := w.leaseFour(trial.PlanReject)
+	w.until(5*time.Second, "it has settled one", func() bool { return w.told(x.Name, trial.Answered) > 0 })
 	w.kill(x)
-	w.pulling(w.start(orders{Pull: 1}))
+	w.pulling(w.start(trial.Orders{Pull: 1}))
 }
 
 // leaseFour starts a puller that has four messages by one Pull. It handles the first, and then holds the next.
@@ -84,19 +85,19 @@ func (w *world) leaseFour(first string) *worker {
 	w.Helper()
 	const name = "holder"
 	w.enqueue(1, first)
-	w.enqueue(3, planHold+name)
-	x := w.start(orders{Name: name, Pull: 4, Workers: 1, Hold: time.Second})
+	w.enqueue(3, trial.PlanHold+name)
+	x := w.start(trial.Orders{Name: name, Pull: 4, Workers: 1, Hold: time.Second})
 	w.has(x, 4)
 	return x
 }
 
 // spoilPrepare puts something that is no list into the place of prepare when leases end.
 func spoilPrepare(w *world) {
-	x := w.leaseFour(planOK)
+	x := w.leaseFour(trial.PlanOK)
 	k := store.KeysOf(w.channels[0])
 	w.server.Do("SET", k.Prepare, "not shunt's")
 	w.struck("wrong type")
-	w.pulling(w.start(orders{Pull: 1}))
+	w.pulling(w.start(trial.Orders{Pull: 1}))
 	w.kill(x)
 	w.within(brought, func() bool { // somebody tries to end its lease
 		n, _ := w.server.TryDo("EXISTS", k.Leased)
@@ -112,7 +113,7 @@ func taking(args [][]byte) bool {
 
 // loseTakes loses the reply to a take, thrice.
 func loseTakes(w *world) {
-	x := w.start(orders{Pull: 4, Workers: 4, Hold: 30 * time.Second})
+	x := w.start(trial.Orders{Pull: 4, Workers: 4, Hold: 30 * time.Second})
 	w.pulling(x)
 	for n := range 3 {
 		w.lost(x.proxy.On(taking, 1+n, redistest.CutAfter))
@@ -122,7 +123,7 @@ func loseTakes(w *world) {
 // lost has something enqueued until a rule strikes, and notes that nothing is to be doubled for it.
 func (w *world) lost(rule *redistest.Rule) {
 	w.until(5*time.Second, "the fault strikes", func() bool {
-		w.enqueue(2, planOK)
+		w.enqueue(2, trial.PlanOK)
 		return rule.Struck() > 0
 	})
 	w.struck("lost reply")
@@ -130,13 +131,13 @@ func (w *world) lost(rule *redistest.Rule) {
 
 // ackLate has a frozen puller wake when another one handles what it held.
 func ackLate(w *world) {
-	other := w.start(orders{Name: "other", Pull: 1, Workers: 8, Hold: 20 * time.Second,
+	other := w.start(trial.Orders{Name: "other", Pull: 1, Workers: 8, Hold: 20 * time.Second,
 		Channels: []string{w.channels[0] + ".elsewhere", w.channels[0]}})
 	w.pulling(other)
 	_ = other.Stop()
-	x := w.start(orders{Pull: 1, Workers: 4, Hold: time.Second})
+	x := w.start(trial.Orders{Pull: 1, Workers: 4, Hold: time.Second})
 	w.pulling(x)
-	w.enqueue(4, planDeaf+"4000")
+	w.enqueue(4, trial.PlanDeaf+"4000")
 	w.has(x, 4)
 	_ = x.Stop()
 	_ = other.Cont()
@@ -150,10 +151,10 @@ func ackLate(w *world) {
 // extendAll has handlers that take longer than their lease, and put it off.
 func extendAll(w *world) {
 	for range 2 {
-		w.start(orders{Pull: 2, Workers: 4, Hold: time.Second})
+		w.start(trial.Orders{Pull: 2, Workers: 4, Hold: time.Second})
 	}
 	w.pulling(w.all()...)
-	w.enqueue(8, planExtend+"2500")
+	w.enqueue(8, trial.PlanExtend+"2500")
 	w.struck("longer than the lease")
 	w.drained(12 * time.Second)
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
@@ -198,7 +199,7 @@ func (p *plan) run(r *report) {
 func (p *plan) rows(r *report) {
 	play := func(res *result, row *row) {
 		for round := range cmp.Or(p.rounds, row.rounds) {
-			res.play(func(t *stage) *verdict {
+			res.play(func(t *stage) *trial.Verdict {
 				return row.play(t, redistest.Start(t, row.conf...), "", p.seed+uint64(round), true)
 			})
 		}
@@ -236,14 +237,14 @@ func (p *plan) cells(r *report) {
 		some = append(some, c)
 	}
 	host := &result{} // of the server that they share
-	host.play(func(t *stage) *verdict {
+	host.play(func(t *stage) *trial.Verdict {
 		if len(some) == 0 {
 			return nil
 		}
 		server := redistest.Start(t)
 		atOnce(cellsAtOnce, len(some), func(i int) {
 			c := &some[i]
-			results[c.row].play(func(t *stage) *verdict {
+			results[c.row].play(func(t *stage) *trial.Verdict {
 				t.name = c.row + "/" + c.name
 				if c.own {
 					return c.play(t, nil)
@@ -285,7 +286,7 @@ func (p *plan) randomly(r *report) {
 		p.mu.Lock()
 		fmt.Printf("%s\n%s\n", res.What, strings.Join(res.Plan, "\n"))
 		p.mu.Unlock()
-		res.play(func(t *stage) *verdict { return mix(t, redistest.Start(t, always...), "", seed, p.time) })
+		res.play(func(t *stage) *trial.Verdict { return mix(t, redistest.Start(t, always...), "", seed, p.time) })
 		r.Mixes[i] = res
 		p.done(res)
 	})
@@ -296,14 +297,17 @@ func (p *plan) randomly(r *report) {
 func (p *plan) hunt(d *defect) *catch {
 	c := &catch{Name: d.name, Rare: d.rare}
 	atOnce(2, 2, func(i int) {
-		v := (&result{}).play(func(t *stage) *verdict { return d.play(t, redistest.Start(t), []string{"", d.name}[i]) })
+		v := (&result{}).play(func(t *stage) *trial.Verdict {
+			return d.play(t, redistest.Start(t), []string{"",
+				d.name}[i])
+		})
 		if i == 0 {
 			if err := v.Err(); err != nil {
 				fmt.Printf("the package as it is, on the schedule of %q: %v\n", d.name, err)
 			}
-			c.SoundSchedule = len(v.breaches) == 0
-		} else if v.caught() {
-			c.OnSchedule = strings.Join(v.broke(), ", ")
+			c.SoundSchedule = v.Err() == nil
+		} else if v.Caught() {
+			c.OnSchedule = strings.Join(v.Broke(), ", ")
 		}
 	})
 	var mu sync.Mutex
@@ -311,11 +315,11 @@ func (p *plan) hunt(d *defect) *catch {
 	for seed := p.seed; !d.rare && time.Since(began) < hunting-mixOfHunt && c.ByMix == ""; seed += mixesAtOnce {
 		atOnce(mixesAtOnce, mixesAtOnce, func(i int) {
 			seed := seed + uint64(i)
-			v := (&result{}).play(func(t *stage) *verdict { return d.atRandom(t, seed) })
+			v := (&result{}).play(func(t *stage) *trial.Verdict { return d.atRandom(t, seed) })
 			mu.Lock()
 			defer mu.Unlock()
-			if took := time.Since(began); v.caught() && c.ByMix == "" && took < hunting {
-				c.ByMix, c.MixSeed, c.MixTook = strings.Join(v.broke(), ", "), seed, took
+			if took := time.Since(began); v.Caught() && c.ByMix == "" && took < hunting {
+				c.ByMix, c.MixSeed, c.MixTook = strings.Join(v.Broke(), ", "), seed, took
 			}
 		})
 	}

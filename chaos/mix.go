@@ -14,6 +14,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // blow is one fault of the random mix. All of it is derived from the seed before anything starts, so that it can be
@@ -130,7 +131,7 @@ const (
 	storm  = 8 * time.Second
 	shots  = 3 * time.Second
 	lull   = 9 * time.Second
-	paused = longestLease + 100*time.Millisecond // into the lull
+	paused = trial.LongestLease + 100*time.Millisecond // into the lull
 	cycle  = storm + shots + lull
 	crew   = 6 // workers: four that receive, two that pull
 )
@@ -220,19 +221,21 @@ func plot(seed uint64, length time.Duration) []blow {
 }
 
 // mix is one run of the random mix.
-func mix(t testing.TB, s *redistest.Server, defect string, seed uint64, length time.Duration) *verdict {
+func mix(t testing.TB, s *redistest.Server, defect string, seed uint64, length time.Duration) *trial.Verdict {
 	t.Helper()
 	w := newWorld(t, s, defect, "high", "low")
-	w.h = history{recover: 30 * time.Second}
+	w.h = trial.History{Recover: 30 * time.Second}
 	m := &mixer{world: w, began: time.Now(), over: make(chan struct{})}
 	for _, channels := range [][]string{w.channels[:1], w.channels[1:]} {
-		m.join(orders{Channels: channels})
-		m.join(orders{Channels: channels})
-		m.join(orders{Channels: channels, Pull: usualPull})
+		m.join(trial.Orders{Channels: channels})
+		m.join(trial.Orders{Channels: channels})
+		m.join(trial.Orders{Channels: channels, Pull: usualPull})
 	}
-	producer := w.start(orders{Name: "producer", Enqueue: 60, Channels: w.channels, Plans: usual})
-	w.flow(150, planOK, planRetry, planSlow+"30", "after:50", planOK+"+100", planReject, planAfter+"1500",
-		planDeaf+"800", planOK, planTwice, planAfter+"1800", planOK+"+40", planPanic, planOK, planGoexit)
+	producer := w.start(trial.Orders{Name: "producer", Enqueue: 60, Channels: w.channels, Plans: usual})
+	w.flow(150, trial.PlanOK, trial.PlanRetry, trial.PlanSlow+"30", "after:50", trial.PlanOK+"+100", trial.PlanReject,
+		trial.PlanAfter+"1500",
+		trial.PlanDeaf+"800", trial.PlanOK, trial.PlanTwice, trial.PlanAfter+"1800", trial.PlanOK+"+40",
+		trial.PlanPanic, trial.PlanOK, trial.PlanGoexit)
 	w.load.Go(m.oddities)
 	// What one hand does it does one after another; shots and pauses are nobody's, and wait for nobody.
 	turn := make(map[int][]blow)
@@ -252,7 +255,7 @@ func mix(t testing.TB, s *redistest.Server, defect string, seed uint64, length t
 	}
 	for calm := storm + shots; calm+paused <= length; calm += cycle {
 		time.Sleep(time.Until(m.began.Add(calm + paused)))
-		w.log.say(entry{Op: quiet, Phase: info, Due: m.began.Add(calm)})
+		w.log.Say(trial.Entry{Op: trial.Quiet, Phase: trial.Info, Due: m.began.Add(calm)})
 	}
 	time.Sleep(time.Until(m.began.Add(length)))
 	close(m.over)
@@ -277,8 +280,8 @@ type mixer struct {
 
 // join starts a worker process that receives from some channels, or pulls from them. It has so many workers that a
 // backlog of high is gone before a calm is over, for low has no turn before.
-func (m *mixer) join(like orders) *worker {
-	return m.start(orders{Channels: like.Channels, Pull: like.Pull, Workers: 16, Grace: 2 * time.Second})
+func (m *mixer) join(like trial.Orders) *worker {
+	return m.start(trial.Orders{Channels: like.Channels, Pull: like.Pull, Workers: 16, Grace: 2 * time.Second})
 }
 
 // oddities enqueue, beside the flow, what is large and what has a twin.
@@ -291,12 +294,12 @@ func (m *mixer) oddities() {
 		case <-time.After(250 * time.Millisecond):
 		}
 		if c := m.channels[i%3]; i%4 == 0 {
-			_ = m.post(c, planOK, large)
+			_ = m.post(c, trial.PlanOK, large)
 		} else {
 			id := fmt.Sprintf("%s/twin%d", c, i)
-			e := &message{id: id, plan: planRetry}
-			_ = m.push(id, planRetry, 2, func() error {
-				_, err := m.server.TryDo("LPUSH", "{"+c+"}.prepare", e.payload(), e.payload())
+			e := &trial.Message{ID: id, Plan: trial.PlanRetry}
+			_ = m.push(id, trial.PlanRetry, 2, func() error {
+				_, err := m.server.TryDo("LPUSH", "{"+c+"}.prepare", e.Payload(), e.Payload())
 				return err
 			})
 		}
@@ -317,14 +320,14 @@ func (m *mixer) corpse(b blow) {
 		fmt.Sprintf("%s %d r", dead.Name, time.Now().UnixMilli()),
 	}
 	id := fmt.Sprintf("%s/corpse%d", c, b.At.Milliseconds())
-	e := &message{id: id, plan: planRetry}
+	e := &trial.Message{ID: id, Plan: trial.PlanRetry}
 	for range 1 + b.Nth {
-		args = append(args, e.payload())
+		args = append(args, e.Payload())
 	}
 	rule := m.proxy.On(redistest.Command("", k.Doing(dead, 0)), b.Nth, redistest.CutAfter)
 	defer rule.Remove()
 	m.lasting(b.Kind, b.For, m.all()...)
-	_ = m.push(id, planRetry, 1+b.Nth, func() error { _, err := m.server.TryDo("EVAL", args...); return err })
+	_ = m.push(id, trial.PlanRetry, 1+b.Nth, func() error { _, err := m.server.TryDo("EVAL", args...); return err })
 	_, _ = m.server.TryDo("PUBLISH", k.Delay, "vacant") // which makes them sweep
 	time.Sleep(b.For)
 }
@@ -335,7 +338,8 @@ func (m *mixer) strikeAt(b blow) {
 	began := time.Now()
 	m.strike(b)
 	if took := time.Since(began); took > b.For+10*time.Second {
-		m.log.say(entry{Op: delayed, Phase: info, Note: fmt.Sprintf("%s, for %v, took %v", b.Kind, b.For, took)})
+		m.log.Say(trial.Entry{Op: trial.Delayed, Phase: trial.Info, Note: fmt.Sprintf("%s, for %v, took %v", b.Kind,
+			b.For, took)})
 	}
 }
 
@@ -357,13 +361,13 @@ func (m *mixer) strike(b blow) {
 	switch b.Kind {
 	case "kill":
 		m.kill(x)
-		m.join(x.orders)
+		m.join(x.Orders)
 	case "term":
 		_ = x.Term()
 		m.struck(b.Kind)
 		<-x.Ended()
 		m.forget(x)
-		m.join(x.orders)
+		m.join(x.Orders)
 	case "stop":
 		_ = x.Stop()
 		m.lasting(b.Kind, b.For, x)
@@ -404,15 +408,15 @@ func (m *mixer) strike(b blow) {
 		select {
 		case <-stopped:
 			for _, x := range xs {
-				m.log.say(
-					entry{
+				m.log.Say(
+					trial.Entry{
 						By:    x.Name,
-						Op:    fault,
-						Phase: info,
+						Op:    trial.Fault,
+						Phase: trial.Info,
 						ID:    "stop server at a sweep",
-						N:     x.flight(),
+						N:     x.Flight(),
 						Due:   time.Now().Add(b.For),
-						Note:  spared,
+						Note:  trial.Spared,
 					},
 				)
 			}
@@ -490,5 +494,5 @@ func (m *mixer) heal() {
 	m.proxy.Hole(false)
 	m.proxy.DropReplies(false)
 	m.proxy.Slow(0, 0, 0)
-	m.log.say(entry{Op: healing, Phase: info})
+	m.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
 }

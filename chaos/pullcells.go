@@ -12,6 +12,7 @@ import (
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // pullSteps are the commands of what is pulled.
@@ -64,27 +65,27 @@ func strikePull(w *world, name string, match func(string) redistest.Match, act r
 	if refusal != "" {
 		nth = 0
 	}
-	w.h.ends = 20 * time.Second // so that attempts are counted strictly
-	o := orders{Pull: usualPull, Workers: 2, Lease: time.Second, Hold: time.Minute, Wait: 2 * time.Second,
-		Channels: w.channels}
-	log := &ledger{by: "cell", file: w.log.file}
+	w.h.Ends = 20 * time.Second // so that attempts are counted strictly
+	o := trial.Orders{Pull: usualPull, Workers: 2, Lease: time.Second, Hold: time.Minute, Wait: 2 * time.Second,
+		Channels: w.channels, Hang: w.hang}
+	log := w.log.As("cell")
 	var tries attempts
 	rule := w.proxy.On(tries.of(match(c)), nth, act)
-	q := w.queue(log.by, w.proxy.URL(), o)
-	p := &puller{orders: &o, q: q, log: log, hang: w.hang}
+	q := w.queue(log.By, w.proxy.URL(), o)
+	p := &trial.Puller{Orders: &o, Queue: q, Log: log}
 	w.perish(c)
 	life, end := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	w.Cleanup(func() { end(); all.Wait() })
-	all.Go(func() { p.pullAll(life) })
-	n := &namer{q: w.direct, log: w.log, channel: c}
+	all.Go(func() { p.PullAll(life) })
+	n := &trial.Namer{Queue: w.direct, Log: w.log, Channel: c}
 	w.load.Go(func() { w.pullTales(n, q) })
 	var again atomic.Bool // somebody does what may come too rarely once more
 	w.until(15*time.Second, "the fault strikes", func() bool {
 		if rule.Struck() == 0 && again.CompareAndSwap(false, true) {
 			w.load.Go(func() {
 				defer again.Store(false)
-				_ = n.enqueue(c+"/expires", planOK, asked{expire: time.Hour})
+				_ = n.Enqueue(c+"/expires", trial.PlanOK, trial.Asked{Expire: time.Hour})
 				w.together(q, c)
 				w.crowds(q, c)
 				w.gives(q, c)
@@ -106,28 +107,29 @@ func strikePull(w *world, name string, match func(string) redistest.Match, act r
 	if err := q.Close(); err != nil {
 		w.Error(err)
 	}
-	log.say(entry{Op: closed, Phase: ok})
-	if w.told(w.log.by, answered+"\t"+fail) > 0 {
+	log.Say(trial.Entry{Op: trial.Closed, Phase: trial.OK})
+	if w.told(w.log.By, trial.Answered+"\t"+trial.Fail) > 0 {
 		w.Error("a verdict was told that its lease is lost")
 	}
 }
 
 // perish has somebody take two messages who is never heard of again.
 func (w *world) perish(channel string) {
-	w.enqueue(2, planOK, planRetry)
-	gone := w.queue("gone", w.server.URL(), orders{Quiet: true, Pull: 1})
+	w.enqueue(2, trial.PlanOK, trial.PlanRetry)
+	gone := w.queue("gone", w.server.URL(), trial.Orders{Quiet: true, Pull: 1})
 	ms, err := gone.Pull(context.Background(), shunt.PullOptions{Channels: []string{channel}, Max: 2,
 		Lease: 500 * time.Millisecond})
 	if err != nil {
 		w.Fatal(err)
 	}
-	var es []entry
+	var es []trial.Entry
 	for _, m := range ms {
-		es = append(es, entry{By: "gone", Op: pulled, Phase: info, ID: parseMessage(m.Payload).id, Serial: m.Serial,
+		es = append(es, trial.Entry{By: "gone", Op: trial.Pulled, Phase: trial.Info,
+			ID: trial.ParseMessage(m.Payload).ID, Serial: m.Serial,
 			Attempt: m.Attempt, Due: m.EndsAt})
 	}
 	if len(es) > 0 {
-		w.log.say(es...)
+		w.log.Say(es...)
 	}
 	if err := gone.Close(); err != nil {
 		w.Error(err)
@@ -138,7 +140,7 @@ func (w *world) perish(channel string) {
 func (w *world) gives(q *shunt.Queue, channel string) {
 	rule := w.proxy.On(redistest.ByScript(store.TakeLease)(channel), 0, redistest.Delay(30*time.Millisecond))
 	defer rule.Remove()
-	w.enqueue(1, planOK)
+	w.enqueue(1, trial.PlanOK)
 	for range 4 {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		ms, err := q.Pull(ctx, shunt.PullOptions{Channels: []string{channel}, Lease: 10 * time.Minute})
@@ -152,62 +154,64 @@ func (w *world) gives(q *shunt.Queue, channel string) {
 }
 
 // pullTales is what becomes of leased messages.
-func (w *world) pullTales(n *namer, q *shunt.Queue) {
-	c := n.channel
-	w.enqueue(12, planOK)
-	for _, plan := range []string{planRetry, planReject, planOK, planSlow + "50", planOK + "+50", planTwice,
-		planExtend + "100", planAfter + "40"} {
+func (w *world) pullTales(n *trial.Namer, q *shunt.Queue) {
+	c := n.Channel
+	w.enqueue(12, trial.PlanOK)
+	for _, plan := range []string{trial.PlanRetry, trial.PlanReject, trial.PlanOK, trial.PlanSlow + "50",
+		trial.PlanOK + "+50", trial.PlanTwice,
+		trial.PlanExtend + "100", trial.PlanAfter + "40"} {
 		w.enqueue(2, plan)
 	}
-	for i, plan := range []string{planOK, planRetry, planReject, planOK} {
-		_ = n.enqueue(c+"/named"+string(rune('a'+i)), plan, asked{})
+	for i, plan := range []string{trial.PlanOK, trial.PlanRetry, trial.PlanReject, trial.PlanOK} {
+		_ = n.Enqueue(c+"/named"+string(rune('a'+i)), plan, trial.Asked{})
 	}
-	_ = n.enqueue(c+"/expires", planOK, asked{expire: time.Hour})
-	_ = n.enqueue(c+"/retained", planOK, asked{retain: time.Second})
+	_ = n.Enqueue(c+"/expires", trial.PlanOK, trial.Asked{Expire: time.Hour})
+	_ = n.Enqueue(c+"/retained", trial.PlanOK, trial.Asked{Retain: time.Second})
 	for _, id := range []string{"follows1", "follows2", "follows3"} {
-		_ = post(context.Background(), w.direct, w.log, &message{channel: c, id: c + "/" + id, plan: planThen + "1"})
+		_ = trial.Post(context.Background(), w.direct, w.log, &trial.Message{On: c, ID: c + "/" + id,
+			Plan: trial.PlanThen + "1"})
 	}
 	w.releases(q, c)
 }
 
 // together pulls and acks several at once.
 func (w *world) together(q *shunt.Queue, channel string) {
-	p := &puller{orders: &orders{}, q: q, log: &ledger{by: "cell", file: w.log.file}}
-	w.enqueue(8, planOK)
+	p := &trial.Puller{Orders: &trial.Orders{}, Queue: q, Log: w.log.As("cell")}
+	w.enqueue(8, trial.PlanOK)
 	ms, _ := q.Pull(context.Background(), shunt.PullOptions{Channels: []string{channel}, Max: 8, Lease: time.Minute})
-	p.has(0, ms)
-	p.ackTogether(slices.DeleteFunc(ms, func(m *shunt.Leased) bool { return !p.easy(m) }))
+	p.Has(0, ms)
+	p.AckTogether(slices.DeleteFunc(ms, func(m *shunt.Leased) bool { return !easy(p, m) }))
 }
 
 // easy handles a message that only has to be acked, and gives any other back.
-func (p *puller) easy(m *shunt.Leased) bool {
-	of := parseMessage(m.Payload)
-	e := entry{Op: handle, Phase: invoke, ID: of.id, Serial: m.Serial, Attempt: m.Attempt}
-	p.log.say(e)
-	if e.Phase = ok; of.plan != planOK {
-		e.Phase = info
+func easy(p *trial.Puller, m *shunt.Leased) bool {
+	of := trial.ParseMessage(m.Payload)
+	e := trial.Entry{Op: trial.Handle, Phase: trial.Invoke, ID: of.ID, Serial: m.Serial, Attempt: m.Attempt}
+	p.Log.Say(e)
+	if e.Phase = trial.OK; of.Plan != trial.PlanOK {
+		e.Phase = trial.Info
 	}
-	p.log.say(e)
-	if e.Phase == info {
-		p.said(m, "release", m.Release(context.Background()))
+	p.Log.Say(e)
+	if e.Phase == trial.Info {
+		p.Said(m, "release", m.Release(context.Background()))
 	}
-	return e.Phase == ok
+	return e.Phase == trial.OK
 }
 
 // crowds has several pull and ack one message each at the same time.
 func (w *world) crowds(q *shunt.Queue, channel string) {
-	p := &puller{orders: &orders{}, q: q, log: &ledger{by: "cell", file: w.log.file}}
-	w.enqueue(16, planOK)
+	p := &trial.Puller{Orders: &trial.Orders{}, Queue: q, Log: w.log.As("cell")}
+	w.enqueue(16, trial.PlanOK)
 	var all sync.WaitGroup
 	for n := range 8 {
 		all.Go(func() {
 			for range 2 {
 				o := shunt.PullOptions{Channels: []string{channel}, Lease: time.Minute}
 				ms, _ := q.Pull(context.Background(), o)
-				p.has(n, ms)
+				p.Has(n, ms)
 				for _, m := range ms {
-					if p.easy(m) {
-						p.said(m, "ack", m.Ack(context.Background()))
+					if easy(p, m) {
+						p.Said(m, "ack", m.Ack(context.Background()))
 					}
 				}
 			}
@@ -218,15 +222,17 @@ func (w *world) crowds(q *shunt.Queue, channel string) {
 
 // releases pulls and gives back, by the message and by its receipt.
 func (w *world) releases(q *shunt.Queue, channel string) {
-	log := &ledger{by: "cell", file: w.log.file}
+	log := w.log.As("cell")
 	for range 4 {
-		w.enqueue(3, planOK)
+		w.enqueue(3, trial.PlanOK)
 		ms, err := q.Pull(context.Background(), shunt.PullOptions{Channels: []string{channel}, Max: 3,
 			Lease: time.Minute})
 		for i, m := range ms {
-			id := parseMessage(m.Payload).id
-			log.say(entry{Op: pulled, Phase: info, ID: id, Serial: m.Serial, Attempt: m.Attempt, Due: m.EndsAt},
-				entry{Op: handle, Phase: info, ID: id, Serial: m.Serial, Attempt: m.Attempt, Note: "to be released"})
+			id := trial.ParseMessage(m.Payload).ID
+			log.Say(trial.Entry{Op: trial.Pulled, Phase: trial.Info, ID: id, Serial: m.Serial, Attempt: m.Attempt,
+				Due: m.EndsAt},
+				trial.Entry{Op: trial.Handle, Phase: trial.Info, ID: id, Serial: m.Serial, Attempt: m.Attempt,
+					Note: "to be released"})
 			if i%2 == 0 {
 				err = errors.Join(err, m.Release(context.Background()))
 			} else {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // Bounds of what was leased.
@@ -117,20 +118,20 @@ func init() { rows = append(rows, pullRows...) }
 func (w *world) pulling(xs ...*worker) {
 	w.Helper()
 	for _, x := range xs {
-		w.until(10*time.Second, x.Name+" pulls", func() bool { return w.told(x.Name, pulling) > 0 || x.Gone() })
+		w.until(10*time.Second, x.Name+" pulls", func() bool { return w.told(x.Name, trial.Pulling) > 0 || x.Gone() })
 	}
 }
 
 // has waits until a puller has been given so many messages.
 func (w *world) has(x *worker, n int) {
 	w.Helper()
-	w.until(10*time.Second, "it has pulled", func() bool { return w.told(x.Name, pulled) >= n || x.Gone() })
+	w.until(10*time.Second, "it has pulled", func() bool { return w.told(x.Name, trial.Pulled) >= n || x.Gone() })
 }
 
 func pullKills(w *world, r *rand.Rand, long bool) {
 	n, rate := sized(long, 5, 20), sized(long, 200, 250)
-	often := orders{Pull: 8}
-	w.pulling(w.start(orders{Name: "survivor", Workers: 32}), w.start(often), w.start(often))
+	often := trial.Orders{Pull: 8}
+	w.pulling(w.start(trial.Orders{Name: "survivor", Workers: 32}), w.start(often), w.start(often))
 	w.flow(rate, slowly...)
 	for range n {
 		time.Sleep(between(r, 300*time.Millisecond, time.Second))
@@ -141,18 +142,19 @@ func pullKills(w *world, r *rand.Rand, long bool) {
 }
 
 // slowly is usual for pullers whose holders are to be struck in the midst of it.
-var slowly = slices.Concat(usual, []string{planSlow + "100", planDeaf + "150", planSlow + "100", planExtend + "2500",
-	planDeaf + "100"})
+var slowly = slices.Concat(usual, []string{trial.PlanSlow + "100", trial.PlanDeaf + "150", trial.PlanSlow + "100",
+	trial.PlanExtend + "2500",
+	trial.PlanDeaf + "100"})
 
 // pullFreezes stops a puller in the midst of handlers that do not look at the time. What it says when it wakes is too
 // late.
 func pullFreezes(w *world, r *rand.Rand, long bool) {
 	const hold = time.Second
-	w.pulling(w.start(orders{Name: "other", Hold: 20 * time.Second, Workers: 16}))
+	w.pulling(w.start(trial.Orders{Name: "other", Hold: 20 * time.Second, Workers: 16}))
 	for range sized(long, 1, 3) {
-		x := w.start(orders{Hold: hold, Pull: 1})
-		w.flow(100, planOK, planDeaf+"700", planSlow+"100", planDeaf+"500", planRetry)
-		busy := func() bool { return w.told(x.Name, pulled) >= w.told(x.Name, answered)+4 }
+		x := w.start(trial.Orders{Hold: hold, Pull: 1})
+		w.flow(100, trial.PlanOK, trial.PlanDeaf+"700", trial.PlanSlow+"100", trial.PlanDeaf+"500", trial.PlanRetry)
+		busy := func() bool { return w.told(x.Name, trial.Pulled) >= w.told(x.Name, trial.Answered)+4 }
 		w.until(20*time.Second, "it is busy when it stops", func() bool {
 			if !busy() {
 				return false
@@ -170,7 +172,8 @@ func pullFreezes(w *world, r *rand.Rand, long bool) {
 		w.until(
 			5*time.Second,
 			"the thawed puller hears that its lease is lost",
-			func() bool { return w.told(x.Name, answered+"\t"+fail) > 0 }, // by a receipt no Event tells of it
+			func() bool { return w.told(x.Name, trial.Answered+"\t"+trial.Fail) > 0 },
+			// by a receipt no Event tells of it
 		)
 	}
 }
@@ -185,12 +188,12 @@ func pullPauses(w *world, r *rand.Rand, long bool) {
 		again = 1400 * time.Millisecond
 	)
 	for range 4 {
-		w.start(orders{Hold: hold, Workers: 16, Pull: 1})
+		w.start(trial.Orders{Hold: hold, Workers: 16, Pull: 1})
 	}
 	w.pulling(w.all()...)
 	for range sized(long, 1, 3) {
 		stop := time.Now().Add(taken)
-		w.enqueue(60, fmt.Sprint(planUntil, stop.Add(pause+again).UnixMilli()))
+		w.enqueue(60, fmt.Sprint(trial.PlanUntil, stop.Add(pause+again).UnixMilli()))
 		w.until(taken, "all is leased", func() bool {
 			n, _ := redis.Int(w.server.TryDo("ZCARD", store.KeysOf(w.channels[0]).Leased))
 			return n == 60
@@ -209,16 +212,17 @@ func pullPauses(w *world, r *rand.Rand, long bool) {
 // They ask for leases that outlast the row: what stays taken is not drained.
 func pullGone(w *world, r *rand.Rand, long bool) {
 	for range 2 {
-		w.start(orders{Hold: 10 * time.Minute, Hurry: 60 * time.Millisecond, Reply: 250 * time.Millisecond})
+		w.start(trial.Orders{Hold: 10 * time.Minute, Hurry: 60 * time.Millisecond, Seed: r.Uint64(),
+			Reply: 250 * time.Millisecond})
 	}
 	w.pulling(w.all()...)
 	w.proxy.Slow(10*time.Millisecond, 0, 0)
 	for range sized(long, 3, 10) {
-		w.flow(150, planOK)
+		w.flow(150, trial.PlanOK)
 		time.Sleep(between(r, 500*time.Millisecond, time.Second))
 		w.struck("gone")
 		w.still()
-		w.enqueue(60, planOK)
+		w.enqueue(60, trial.PlanOK)
 		w.server.Stop()
 		time.Sleep(between(r, 50*time.Millisecond, 800*time.Millisecond))
 		w.server.Cont()
@@ -239,13 +243,13 @@ func pullGone(w *world, r *rand.Rand, long bool) {
 		}
 		w.forget(x)
 	}
-	w.start(orders{})
-	w.enqueue(50, planOK)
+	w.start(trial.Orders{})
+	w.enqueue(50, trial.PlanOK)
 }
 
 // pullBeside has receivers and pullers beside each other, and kills both.
 func pullBeside(w *world, r *rand.Rand, long bool) {
-	kinds := []orders{{}, {Pull: usualPull}}
+	kinds := []trial.Orders{{}, {Pull: usualPull}}
 	for i := range 4 {
 		w.start(kinds[i%2])
 	}
@@ -262,9 +266,9 @@ func pullBeside(w *world, r *rand.Rand, long bool) {
 // pullUpkeep has nobody but two keepers look after channels with delayed messages and with leases of a dead process.
 // One keeper is killed, and the other one brings what is due.
 func pullUpkeep(w *world, r *rand.Rand, long bool) {
-	keepers := []*worker{w.start(orders{Upkeep: true}), w.start(orders{Upkeep: true})}
+	keepers := []*worker{w.start(trial.Orders{Upkeep: true}), w.start(trial.Orders{Upkeep: true})}
 	for _, x := range keepers {
-		w.until(10*time.Second, "it keeps", func() bool { return w.told(x.Name, keeping) > 0 })
+		w.until(10*time.Second, "it keeps", func() bool { return w.told(x.Name, trial.Keeping) > 0 })
 	}
 	waiting := func() (n int) {
 		for _, c := range w.channels {
@@ -274,25 +278,25 @@ func pullUpkeep(w *world, r *rand.Rand, long bool) {
 		return n
 	}
 	for round := range sized(long, 1, 3) {
-		x := w.start(orders{Workers: 4, Hold: 3 * time.Second, Pull: 2})
+		x := w.start(trial.Orders{Workers: 4, Hold: 3 * time.Second, Pull: 2})
 		w.pulling(x)
-		w.enqueue(8*len(w.channels), planHold+x.Name)
+		w.enqueue(8*len(w.channels), trial.PlanHold+x.Name)
 		w.has(x, 4)
 		w.kill(x)
 		due := time.Now().Add(4 * time.Second) // as the leases are by then
-		w.enqueue(10*len(w.channels), planOK+"+2500", planOK+"+4000")
+		w.enqueue(10*len(w.channels), trial.PlanOK+"+2500", trial.PlanOK+"+4000")
 		w.kill(keepers[round%2])
-		keepers[round%2] = w.start(orders{Upkeep: true})
+		keepers[round%2] = w.start(trial.Orders{Upkeep: true})
 		w.until(time.Until(due)+brought, "all is ready", func() bool { return waiting() == w.busy() })
-		w.log.say(entry{Op: ready, Phase: ok, Due: due})
+		w.log.Say(trial.Entry{Op: trial.Ready, Phase: trial.OK, Due: due})
 	}
-	w.start(orders{Workers: 16})
+	w.start(trial.Orders{Workers: 16})
 }
 
 // pullLines cuts, mutes and swallows what pullers say and hear.
 func pullLines(w *world, r *rand.Rand, long bool) {
 	for range 3 {
-		w.start(orders{Hold: 4 * time.Second})
+		w.start(trial.Orders{Hold: 4 * time.Second})
 	}
 	w.pulling(w.all()...)
 	w.flow(150, usual...)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/shuntmq/shunt/internal/trial"
+
 	"bytes"
 	"cmp"
 	_ "embed"
@@ -39,7 +41,7 @@ type result struct {
 }
 
 // add takes in a round.
-func (r *result) add(v *verdict, took time.Duration) {
+func (r *result) add(v *trial.Verdict, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Rounds++
@@ -69,9 +71,9 @@ func (r *result) add(v *verdict, took time.Duration) {
 	r.TooLate += v.TooLate
 	r.Skipped += v.Skipped
 	r.ends, r.waits = append(r.ends, v.Ends...), append(r.waits, v.Waits...)
-	r.EndsP99, r.WaitsP99 = percentile(r.ends, 99), percentile(r.waits, 99)
-	r.RecoveryP50, r.RecoveryP99 = percentile(r.recovery, 50), percentile(r.recovery, 99)
-	r.LateP50, r.LateP99 = percentile(r.lateness, 50), percentile(r.lateness, 99)
+	r.EndsP99, r.WaitsP99 = trial.Percentile(r.ends, 99), trial.Percentile(r.waits, 99)
+	r.RecoveryP50, r.RecoveryP99 = trial.Percentile(r.recovery, 50), trial.Percentile(r.recovery, 99)
+	r.LateP50, r.LateP99 = trial.Percentile(r.lateness, 50), trial.Percentile(r.lateness, 99)
 	if err := v.Err(); err != nil {
 		r.Breaches = append(r.Breaches, err.Error())
 	}

@@ -40,16 +40,16 @@ func TestDefects(t *testing.T) {
 					began := time.Now()
 					v := d.play(t, redistest.Start(t), planted)
 					// a slow machine misses a step of the schedule
-					for try := 1; name == "seeded" && !v.caught() && try < 3; try++ {
+					for try := 1; name == "seeded" && !v.Caught() && try < 3; try++ {
 						v = d.play(t, redistest.Start(t), planted)
 					}
-					t.Logf("after %v: %s: %v", time.Since(began), v, v.broke())
+					t.Logf("after %v: %s: %v", time.Since(began), v, v.Broke())
 					err := v.Err()
 					switch {
 					case name == "sound" && err != nil:
 						t.Error(err)
-					case name == "seeded" && !v.caught():
-						t.Errorf("not caught: %v\n%s", err, v.chronicle)
+					case name == "seeded" && !v.Caught():
+						t.Errorf("not caught: %v\n%s", err, v.Chronicle)
 					case name == "seeded":
 						text, _, _ := strings.Cut(err.Error(), "\n\n")
 						t.Logf("%.1500s", text)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/shuntmq/shunt/internal/trial"
+
 	"fmt"
 	"runtime"
 	"strings"
@@ -65,8 +67,8 @@ func (s *stage) cleanup() {
 
 // play runs one round, cleans up after it, and takes its verdict in. What the round complains of besides is a breach
 // too.
-func (r *result) play(f func(*stage) *verdict) *verdict {
-	s, v, began := &stage{name: r.Row}, &verdict{}, time.Now()
+func (r *result) play(f func(*stage) *trial.Verdict) *trial.Verdict {
+	s, v, began := &stage{name: r.Row}, &trial.Verdict{}, time.Now()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -77,7 +79,7 @@ func (r *result) play(f func(*stage) *verdict) *verdict {
 	}()
 	<-done
 	if len(s.errors) > 0 {
-		v.breaches = append(v.breaches, breach{invariant: "run", what: strings.Join(append(s.errors, s.log...), "\n")})
+		v.Complain("run", strings.Join(append(s.errors, s.log...), "\n"))
 	}
 	r.add(v, time.Since(began))
 	return v

@@ -9,6 +9,7 @@ import (
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 	"github.com/shuntmq/shunt/recur"
 )
 
@@ -55,11 +56,11 @@ func strikeTick(w *world, act redistest.Action, refusal string) {
 		came[at.UnixMilli()]++
 		return nil
 	})
-	heard, err := w.queue("heard", w.server.URL(), orders{Quiet: true}).Receive(ctx, tick, 2)
+	heard, err := w.queue("heard", w.server.URL(), trial.Orders{Quiet: true}).Receive(ctx, tick, 2)
 	if err != nil {
 		w.Fatal(err)
 	}
-	table := &recur.Timetable{Queue: w.queue("ticks", px.URL(), orders{Quiet: true})}
+	table := &recur.Timetable{Queue: w.queue("ticks", px.URL(), trial.Orders{Quiet: true})}
 	if err := table.Add(ctx, "tick", recur.Every(every), tick.Message(""),
 		recur.Missed(recur.All(recur.MaxAll))); err != nil {
 		w.Fatal(err)
@@ -114,20 +115,18 @@ func strikeTick(w *world, act redistest.Action, refusal string) {
 // its ID is free.
 func lateInHand(w *world) {
 	const limit = 200 * time.Millisecond
-	n := &namer{q: w.direct, log: w.log, channel: w.channels[0]}
-	id, k, ctx := n.channel+"/late", store.KeysOf(n.channel), context.Background()
-	m := n.message(id, planReject) // so that it may be in dead
-	n.log.say(asked{}.entry(m))
-	err := n.q.Enqueue(ctx, m, shunt.ID(id), shunt.Deadline(time.Now().Add(limit)))
-	n.answered(m, asked{}, err)
+	n := &trial.Namer{Queue: w.direct, Log: w.log, Channel: w.channels[0]}
+	id, k, ctx := n.Channel+"/late", store.KeysOf(n.Channel), context.Background()
+	_ = n.Enqueue(id, trial.PlanReject, trial.Asked{},
+		shunt.Deadline(time.Now().Add(limit))) // a plan that may be in dead
 	dead := store.NewIncarnation(1, time.Second)
 	w.server.Do("RPOPLPUSH", k.Prepare, k.Doing(dead, 0))
 	w.server.Do("ZADD", k.DeadReceivers, 0, dead.Name+" 1 r")
 	w.struck("died between take and start")
 	time.Sleep(limit + limit/4)
-	_, shutdown := w.receive(orders{Workers: 2})
+	_, shutdown := w.receive(trial.Orders{Workers: 2})
 	w.drained(10 * time.Second)
-	es, err := n.q.List(ctx, n.channel, shunt.StateDead, 0, 0)
+	es, err := n.Queue.List(ctx, n.Channel, shunt.StateDead, 0, 0)
 	if err != nil || len(es) != 1 || es[0].Failure != shunt.ErrDeadline.Error() || es[0].ID != id {
 		w.Errorf("in dead: %+v, %v", es, err)
 	}

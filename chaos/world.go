@@ -5,22 +5,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/shuntmq/shunt"
-	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // world is one run: a server, a proxy before it, worker processes, a producer in this process, and the ledgers of all
@@ -30,15 +29,16 @@ type world struct {
 	dir      string
 	bin      string // of worker processes
 	defect   string // that they make; empty: none
-	log      *ledger
+	log      *trial.Ledger
+	file     io.Closer // of log
 	server   *redistest.Server
 	proxy    *redistest.Proxy
 	channels []string
 	direct   *shunt.Queue // of this process, past the proxy
 
-	pulls   bool       // its workers pull where their orders do not say otherwise
-	h       history    // what is promised
-	mu      sync.Mutex // guards what follows
+	pulls   bool          // its workers pull where their orders do not say otherwise
+	h       trial.History // what is promised
+	mu      sync.Mutex    // guards what follows
 	workers map[string]*worker
 	born    int
 
@@ -51,7 +51,8 @@ type world struct {
 // worker is a process that handles or enqueues.
 type worker struct {
 	*redistest.Child
-	orders
+	trial.Orders
+	clock string // by how much it is wrong
 	proxy *redistest.Proxy
 }
 
@@ -79,7 +80,7 @@ func newWorld(t testing.TB, s *redistest.Server, defect string, channels ...stri
 		workers: make(map[string]*worker),
 		hang:    make(chan struct{}),
 	}
-	if w.log, err = openLedger(dir, "harness"); err != nil {
+	if w.log, w.file, err = openLedger(dir, "harness"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.close)
@@ -88,7 +89,7 @@ func newWorld(t testing.TB, s *redistest.Server, defect string, channels ...stri
 		w.channels = append(w.channels, fmt.Sprintf("%s%d.%d", c, os.Getpid()%1000, n))
 	}
 	w.proxy = redistest.NewProxy(t, s.Addr())
-	w.direct = w.queue("harness", s.URL(), orders{Quiet: true})
+	w.direct = w.queue("harness", s.URL(), trial.Orders{Quiet: true})
 	return w
 }
 
@@ -102,20 +103,20 @@ func (w *world) close() {
 	go func() { w.load.Wait(); close(over) }()
 	select {
 	case <-over:
-		w.log.file.Close()
+		w.file.Close()
 	case <-time.After(30 * time.Second):
 		w.Error("the load of a row does not end")
 	}
 }
 
 // queue makes a Queue in this process whose name in the ledgers is by.
-func (w *world) queue(by, url string, o orders) *shunt.Queue {
+func (w *world) queue(by, url string, o trial.Orders) *shunt.Queue {
 	w.Helper()
 	pool, err := shunt.NewPool(url)
 	if err != nil {
 		w.Fatal(err)
 	}
-	q := o.queue(pool, &ledger{by: by, file: w.log.file})
+	q := o.Queue(pool, w.log.As(by))
 	w.Cleanup(func() {
 		done := make(chan struct{})
 		go func() { q.Close(); close(done) }()
@@ -131,16 +132,21 @@ func (w *world) queue(by, url string, o orders) *shunt.Queue {
 
 // start starts a worker process with a proxy of its own, receiving from the world's channels unless it is told
 // otherwise.
-func (w *world) start(o orders) *worker {
+func (w *world) start(o trial.Orders) *worker {
+	w.Helper()
+	return w.startWrong("", o)
+}
+
+// startWrong starts one whose clock is wrong by so much.
+func (w *world) startWrong(clock string, o trial.Orders) *worker {
 	w.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.born++
-	x := &worker{orders: o, proxy: redistest.NewProxy(w.TB, w.proxy.Addr())}
+	x := &worker{Orders: o, clock: clock, proxy: redistest.NewProxy(w.TB, w.proxy.Addr())}
 	if x.Name == "" {
 		x.Name = fmt.Sprintf("w%d", w.born)
 	}
-	x.URL, x.Dir = x.proxy.URL(), w.dir
 	if x.Channels == nil {
 		x.Channels = w.channels
 	}
@@ -156,7 +162,7 @@ func (w *world) start(o orders) *worker {
 	if x.Pull > 0 {
 		x.Hold, x.Wait = cmp.Or(x.Hold, usualTerm), cmp.Or(x.Wait, 10*time.Second)
 	}
-	text, err := json.Marshal(x.orders)
+	text, err := json.Marshal(process{Orders: x.Orders, URL: x.proxy.URL(), Dir: w.dir, Clock: clock})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -164,7 +170,7 @@ func (w *world) start(o orders) *worker {
 		w.TB,
 		[]string{
 			ordersEnv + "=" + string(text),
-			"CHAOS_CLOCK=" + x.Clock,
+			"CHAOS_CLOCK=" + clock,
 			"GORACE=halt_on_error=1",
 			defectEnv + "=" + w.defect,
 		},
@@ -174,40 +180,27 @@ func (w *world) start(o orders) *worker {
 	return x
 }
 
-// usualPrefetch is a quarter of the default, so that what a fault may double is bounded more tightly.
-const usualPrefetch = 16
-
-// usualPull is how many messages a Pull takes at most.
-const usualPull = 4
-
-// flight is what a worker may have in flight when a fault strikes it.
-func (x *worker) flight() int {
-	prefetch := cmp.Or(x.Prefetch, usualPrefetch)
-	switch {
-	case x.Pull > 0:
-		prefetch = x.Pull
-	case x.Upkeep:
-		prefetch = 0
-	case len(x.Channels) > 1:
-		prefetch = 1
-	}
-	return x.Workers * prefetch
-}
+// What a puller is told where its orders say nothing.
+const (
+	usualPull = 4 // messages at most
+	usualTerm = 2 * time.Second
+)
 
 // lasting is struck with a fault that goes on for d.
 func (w *world) lasting(what string, d time.Duration, by ...*worker) {
 	for _, x := range by {
-		w.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: what, N: x.flight(), Due: time.Now().Add(d)})
+		w.log.Say(trial.Entry{By: x.Name, Op: trial.Fault, Phase: trial.Info, ID: what, N: x.Flight(),
+			Due: time.Now().Add(d)})
 	}
 }
 
 // struck notes a fault that struck some workers; none: it allows no duplicates.
 func (w *world) struck(what string, by ...*worker) {
 	if len(by) == 0 {
-		w.log.say(entry{By: "harness", Op: fault, Phase: info, ID: what})
+		w.log.Say(trial.Entry{By: "harness", Op: trial.Fault, Phase: trial.Info, ID: what})
 	}
 	for _, x := range by {
-		w.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: what, N: x.flight()})
+		w.log.Say(trial.Entry{By: x.Name, Op: trial.Fault, Phase: trial.Info, ID: what, N: x.Flight()})
 	}
 }
 
@@ -216,7 +209,7 @@ func (w *world) all() (xs []*worker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(w.workers)) {
-		if x := w.workers[name]; x.orders.Enqueue == 0 {
+		if x := w.workers[name]; x.Orders.Enqueue == 0 {
 			xs = append(xs, x)
 		}
 	}
@@ -226,12 +219,10 @@ func (w *world) all() (xs []*worker) {
 // kill ends a worker with SIGKILL.
 func (w *world) kill(x *worker) {
 	x.Kill()
-	w.log.say(entry{By: x.Name, Op: fault, Phase: info, ID: "kill", N: x.flight(), Due: forEver})
+	w.log.Say(trial.Entry{By: x.Name, Op: trial.Fault, Phase: trial.Info, ID: "kill", N: x.Flight(),
+		Due: trial.ForEver})
 	w.forget(x)
 }
-
-// forEver is when a killed process comes back.
-var forEver = time.Unix(1<<33, 0)
 
 // forget takes one who is gone from the list.
 func (w *world) forget(x *worker) {
@@ -244,7 +235,7 @@ func (w *world) forget(x *worker) {
 func (w *world) enqueue(n int, plans ...string) {
 	w.Helper()
 	for i := range n {
-		plan := planOK
+		plan := trial.PlanOK
 		if len(plans) > 0 {
 			plan = plans[i%len(plans)]
 		}
@@ -257,31 +248,32 @@ func (w *world) enqueue(n int, plans ...string) {
 // post enqueues one message.
 func (w *world) post(channel, plan string, filler []byte) error {
 	id := fmt.Sprintf("%s/%d", channel, w.next.Add(1))
-	return post(context.Background(), w.direct, w.log, &message{channel: channel, id: id, plan: plan, filler: filler})
+	return trial.Post(context.Background(), w.direct, w.log, &trial.Message{On: channel, ID: id, Plan: plan,
+		Filler: filler})
 }
 
 // push says of n enqueues at once, by somebody who is no shunt, what came of them.
 func (w *world) push(id, plan string, n int, do func() error) error {
 	say := func(phase string) {
 		for range n {
-			w.log.say(entry{Op: enqueue, Phase: phase, ID: id, Note: plan})
+			w.log.Say(trial.Entry{Op: trial.Enqueue, Phase: phase, ID: id, Note: plan})
 		}
 	}
-	say(invoke)
+	say(trial.Invoke)
 	err := do()
 	if err != nil {
-		say(info)
+		say(trial.Info)
 	} else {
-		say(ok)
+		say(trial.OK)
 	}
 	return err
 }
 
 // bare puts a payload into a channel as another language would. Given an id again, it is a twin.
 func (w *world) bare(channel, id, plan string) error {
-	m := &message{id: id, plan: plan}
+	m := &trial.Message{ID: id, Plan: plan}
 	return w.push(id, plan, 1, func() error {
-		_, err := w.server.TryDo("LPUSH", store.KeysOf(channel).Prepare, m.payload())
+		_, err := w.server.TryDo("LPUSH", store.KeysOf(channel).Prepare, m.Payload())
 		return err
 	})
 }
@@ -297,15 +289,15 @@ func (w *world) flow(perSecond int, plans ...string) {
 			for ctx.Err() == nil {
 				n := w.next.Add(1)
 				c := w.channels[int(n)%len(w.channels)]
-				plan := planOK
+				plan := trial.PlanOK
 				if len(plans) > 0 {
 					plan = plans[int(n)%len(plans)]
 				}
-				m := &message{channel: c, id: fmt.Sprintf("%s/%d", c, n), plan: plan}
+				m := &trial.Message{On: c, ID: fmt.Sprintf("%s/%d", c, n), Plan: plan}
 				if n%64 == 0 { // like what any language enqueues
-					_ = w.bare(c, m.id, planOK)
+					_ = w.bare(c, m.ID, trial.PlanOK)
 				} else {
-					post(ctx, w.direct, w.log, m)
+					trial.Post(ctx, w.direct, w.log, m)
 				}
 				select {
 				case <-tick.C:
@@ -351,7 +343,7 @@ func (w *world) holds(x *worker, n int) {
 
 func (w *world) begun(by string) int {
 	text, _ := os.ReadFile(w.dir + "/" + by + ".ledger")
-	return strings.Count(string(text), "\t"+handle+"\t"+invoke+"\t")
+	return strings.Count(string(text), "\t"+trial.Handle+"\t"+trial.Invoke+"\t")
 }
 
 // told counts what a process said of an operation.
@@ -361,97 +353,13 @@ func (w *world) told(by, op string) int {
 }
 
 // places is all that lies in the world's channels.
-func (w *world) places() ([]place, error) {
-	var all []place
-	for _, c := range w.channels {
-		ps, err := placesOf(w.server.TryDo, c)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, ps...)
-	}
-	return all, nil
+func (w *world) places() ([]trial.Place, error) {
+	return trial.Places(w.server.TryDo, w.channels...)
 }
-
-// ends says whether a lease has an end.
-func ends(do doer, k *store.Keys, name string) bool {
-	v, err := do("ZSCORE", k.Leased, name)
-	return err != nil || v != nil
-}
-
-type doer func(cmd string, args ...any) (any, error)
-
-// placesOf reads a channel's keys one after another, as no receiver may.
-func placesOf(do doer, channel string) ([]place, error) {
-	keys, err := redis.Strings(do("KEYS", "{"+channel+"}.*"))
-	if err != nil {
-		return nil, err
-	}
-	k := store.KeysOf(channel)
-	var all []place
-	for _, key := range keys {
-		state := strings.TrimPrefix(key, "{"+channel+"}.")
-		var raws [][]byte
-		switch {
-		case !hasElements(k, key):
-			continue
-		case key == k.Delay || key == k.Dead:
-			raws, err = redis.ByteSlices(do("ZRANGE", key, 0, -1))
-		default:
-			if strings.HasPrefix(state, "doing.") {
-				state = "doing"
-			} else if name, leased := strings.CutPrefix(state, "leased."); leased {
-				if state = "leased"; !ends(do, k, name) {
-					state = "doing" // of nobody
-				}
-			}
-			raws, err = redis.ByteSlices(do("LRANGE", key, 0, -1))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
-		}
-		for _, raw := range raws {
-			e, _ := element.Decode(raw)
-			m := parseMessage(e.Payload)
-			id := m.id
-			if m.corrupt != "" {
-				id = "corrupt " + id
-			}
-			all = append(all,
-				place{ID: id, State: state, Key: key, Recoveries: int(e.Recoveries), Failure: e.Failure()})
-		}
-	}
-	return all, nil
-}
-
-// tally counts what is left but the dead, also in the lists of every incarnation and every lease that is known. It does
-// so in one step, and looks at no other channel's keys.
-const tally = `
-local function n(command, key) local v = redis.pcall(command, key) return type(v) == 'number' and v or 0 end
-local sum = 0
-for _, c in ipairs(ARGV) do
-  local k = '{' .. c .. '}.'
-  sum = sum + n('LLEN', k .. 'prepare') + n('LLEN', k .. 'suspect') + n('ZCARD', k .. 'delay')
-  local leases = redis.pcall('ZRANGE', k .. 'leased', 0, -1)
-  for _, name in ipairs(leases) do sum = sum + n('LLEN', k .. 'leased.' .. name) end
-  for _, set in ipairs({'receivers', 'receivers.dead'}) do
-    local names = redis.pcall('ZRANGE', k .. set, 0, -1)
-    for _, name in ipairs(names) do
-      name = string.match(name, '^%S+')
-      local workers = tonumber(string.match(name, '%-(%d+)%-'))
-      for w = 0, workers - 1 do sum = sum + n('LLEN', k .. 'doing.' .. name .. '.' .. w) end
-    end
-  end
-end
-return sum`
 
 // busy counts what is left but the dead; -1 where Redis does not say.
 func (w *world) busy() int {
-	args := []any{tally, 0}
-	for _, c := range w.channels {
-		args = append(args, c)
-	}
-	n, err := redis.Int(w.server.TryDo("EVAL", args...))
+	n, err := trial.Busy(w.server.TryDo, w.channels...)
 	if err != nil {
 		return -1
 	}
@@ -481,32 +389,29 @@ func (w *world) state() string {
 }
 
 // end shuts the workers down in order, and judges.
-func (w *world) end(drain time.Duration) *verdict {
+func (w *world) end(drain time.Duration) *trial.Verdict {
 	w.Helper()
 	well := w.drained(drain)
 	left, err := w.places() // before the shutdowns put anything back
 	if err != nil {
 		w.Fatal(err)
 	}
-	if w.h.left = left; well {
+	if w.h.Left = left; well {
 		w.stop()
-		w.h.counts = w.counts()
+		w.h.Counts = w.counts()
 	}
 	return w.judge()
 }
 
 // counts are those of the channels, nil where they cannot be read or promise nothing.
-func (w *world) counts() (all []shunt.Counts) {
-	if w.h.lossy {
+func (w *world) counts() []shunt.Counts {
+	if w.h.Lossy {
 		return nil
 	}
-	cs, err := w.direct.Counts(context.Background(), shunt.CountsOptions{Channels: w.channels})
+	all, err := trial.Counts(context.Background(), w.direct, w.channels...)
 	if err != nil {
 		w.Logf("counts: %v", err)
 		return nil
-	}
-	for _, of := range cs {
-		all = append(all, of...)
 	}
 	return all
 }
@@ -531,51 +436,24 @@ func (w *world) stop() {
 	w.workers = make(map[string]*worker)
 }
 
+// said is what all ledgers say until now.
+func (w *world) said() ([]trial.Entry, error) { return trial.Read(os.DirFS(w.dir)) }
+
+// openLedger opens that of a process.
+func openLedger(dir, by string) (*trial.Ledger, io.Closer, error) {
+	f, err := os.OpenFile(filepath.Join(dir, by+".ledger"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	return trial.NewLedger(by, f), f, err
+}
+
 // judge has the ledgers checked.
-func (w *world) judge() *verdict {
+func (w *world) judge() *trial.Verdict {
 	w.Helper()
-	es, err := readLedgers(w.dir)
+	es, err := w.said()
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.h.entries = append(es, w.entered()...)
-	v := check(&w.h)
-	v.chronicle = chronicle(es)
+	w.h.Entries = append(es, trial.Entered(w.server.TryDo, w.channels...)...)
+	v := trial.Check(&w.h)
+	v.Chronicle = trial.Chronicle(es)
 	return v
-}
-
-// entered is what Redis still knows of receivers. These are the leases that some receiver has found to be over, which
-// Redis keeps for an hour, and the living.
-func (w *world) entered() (es []entry) {
-	now := time.Now()
-	for _, c := range w.channels {
-		k := store.KeysOf(c)
-		members, _ := redis.Strings(w.server.TryDo("ZRANGE", k.DeadReceivers, 0, -1))
-		for _, m := range members {
-			if dead, err := store.ParseDeadReceiver(m); err == nil && !dead.Superseded {
-				ms, _ := strconv.ParseInt(dead.Death, 10, 64)
-				es = append(es, entry{At: time.UnixMilli(ms), By: "redis", Op: judged, Phase: info, Note: dead.Name})
-			}
-		}
-		living, _ := redis.Strings(w.server.TryDo("ZRANGE", k.Receivers, 0, -1))
-		for _, name := range living {
-			es = append(es, entry{At: now, By: "redis", Op: remains, Phase: info, ID: k.Receivers, Note: name})
-		}
-	}
-	return es
-}
-
-// chronicle is what concerns no message, for a run that failed: all faults, and the end of the rest.
-func chronicle(es []entry) string {
-	var faults, others []string
-	for _, e := range es {
-		line := e.At.Format("05.000") + " " + strings.Join(strings.Split(strings.TrimSpace(e.String()), "\t")[1:], " ")
-		switch {
-		case e.Op == fault || e.Op == delayed:
-			faults = append(faults, line)
-		case e.ID == "" && e.Serial == "":
-			others = append(others, line)
-		}
-	}
-	return strings.Join(append(faults, others[max(0, len(others)-60):]...), "\n")
 }

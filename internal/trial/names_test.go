@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"slices"
@@ -11,14 +11,14 @@ import (
 // Each invariant of IDs and of what follows is broken once, and that one and no other is reported.
 func TestNames(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
-	call := func(op, phase string, from, to int, e entry) []entry {
-		e.By, e.Op, e.Phase, e.At = "h", op, invoke, at(from)
+	call := func(op, phase string, from, to int, e Entry) []Entry {
+		e.By, e.Op, e.Phase, e.At = "h", op, Invoke, at(from)
 		answer := e
 		answer.Phase, answer.At = phase, at(to)
-		return []entry{e, answer}
+		return []Entry{e, answer}
 	}
-	more := func(lines ...string) []entry { return said(lines...).entries }
-	all := func(parts ...[]entry) []entry { return slices.Concat(parts...) }
+	more := func(lines ...string) []Entry { return said(lines...).Entries }
+	all := func(parts ...[]Entry) []Entry { return slices.Concat(parts...) }
 	// One message under the ID a, enqueued at 2000 to 2010 and handled at 2020 to 2030.
 	first := more(
 		"h enqueue invoke a#1 plan=ok at=2000",
@@ -30,12 +30,12 @@ func TestNames(t *testing.T) {
 	// One that nobody handles.
 	waits := more("h enqueue invoke b#1 plan=ok at=2000", "h enqueue ok b#1 at=2010")
 	serial := ulid.MustNew(ulid.Timestamp(at(2005)), nil).String() // of b#1, and nobody else has said so
-	expired := all(waits, []entry{{At: at(2010), Op: expires, ID: "b#1", Due: at(2020)}})
+	expired := all(waits, []Entry{{At: at(2010), Op: expires, ID: "b#1", Due: at(2020)}})
 	again := all(
 		more("h enqueue invoke b#2 plan=ok at=2050"),
-		[]entry{
-			{At: at(2060), Op: refused, Phase: info, ID: "b#2", Serial: serial},
-			{By: "h", At: at(2060), Op: enqueue, Phase: fail, ID: "b#2", Note: duplicate},
+		[]Entry{
+			{At: at(2060), Op: refused, Phase: Info, ID: "b#2", Serial: serial},
+			{By: "h", At: at(2060), Op: Enqueue, Phase: Fail, ID: "b#2", Note: duplicate},
 		},
 	)
 	chain := more(
@@ -48,34 +48,34 @@ func TestNames(t *testing.T) {
 	next := more("w1 handle invoke z> at=2050", "w1 handle ok z> at=2060", "w1 acked info z> at=2070")
 	for _, c := range []struct {
 		name string
-		es   []entry
+		es   []Entry
 		want []string
 	}{
 		{"one after another", all(first, more("h enqueue invoke a#2 plan=ok at=2100", "h enqueue ok a#2 at=2110",
 			"w1 handle invoke a#2 at=2120", "w1 handle ok a#2 at=2130", "w1 acked info a#2 at=2140")), nil},
 		{"lost", waits, []string{"I1 lost"}},
-		{"cancelled", all(waits, call(callOff, ok, 2100, 2110, entry{ID: "b", Serial: "sb#1", Note: "prepare"})), nil},
-		{"cancelled, perhaps", all(waits, call(callOff, info, 2100, 2110, entry{ID: "b"})), nil},
-		{"cancelled before it was there", all(waits, call(callOff, info, 1000, 1010, entry{ID: "b"})),
+		{"cancelled", all(waits, call(callOff, OK, 2100, 2110, Entry{ID: "b", Serial: "sb#1", Note: "prepare"})), nil},
+		{"cancelled, perhaps", all(waits, call(callOff, Info, 2100, 2110, Entry{ID: "b"})), nil},
+		{"cancelled before it was there", all(waits, call(callOff, Info, 1000, 1010, Entry{ID: "b"})),
 			[]string{"I1 lost"}},
-		{"cancelled and handled", all(first, call(callOff, ok, 2011, 2015, entry{ID: "a", Serial: "sa#1",
+		{"cancelled and handled", all(first, call(callOff, OK, 2011, 2015, Entry{ID: "a", Serial: "sa#1",
 			Note: "prepare"})), []string{"I16 cancelled"}},
-		{"cancelled in hand and handled", all(first, call(callOff, ok, 2011, 2015, entry{ID: "a", Serial: "sa#1",
+		{"cancelled in hand and handled", all(first, call(callOff, OK, 2011, 2015, Entry{ID: "a", Serial: "sa#1",
 			Note: "doing"})), nil},
 		{"expired", expired, nil},
 		{"refused for what has expired", all(expired, again), []string{"I17 refused"}},
-		{"refused for what expired in a dead worker's hands, cancelled", all(expired, call(callOff, ok, 2015, 2016,
-			entry{ID: "b", Serial: serial, Note: "doing"}), again), nil},
-		{"refused for what was cancelled, not yet expired", all(expired, call(callOff, ok, 2015, 2016, entry{ID: "b",
+		{"refused for what expired in a dead worker's hands, cancelled", all(expired, call(callOff, OK, 2015, 2016,
+			Entry{ID: "b", Serial: serial, Note: "doing"}), again), nil},
+		{"refused for what was cancelled, not yet expired", all(expired, call(callOff, OK, 2015, 2016, Entry{ID: "b",
 			Serial: serial, Note: "prepare"}), again), []string{"I17 refused"}},
-		{"an id left", []entry{{At: at(2000), Op: taken, ID: "{c}.ids", Note: "a"}}, []string{"I13 ids left"}},
-		{"refused for what is there", all(first, more("h enqueue invoke a#2 plan=ok at=2011"), []entry{{By: "h",
-			At: at(2015), Op: enqueue, Phase: fail, ID: "a#2", Note: duplicate}}), nil},
-		{"refused for what was over", all(first, more("h enqueue invoke a#2 plan=ok at=2050"), []entry{{By: "h",
-			At: at(2060), Op: enqueue, Phase: fail, ID: "a#2", Note: duplicate}}), []string{"I17 refused"}},
+		{"an id left", []Entry{{At: at(2000), Op: taken, ID: "{c}.ids", Note: "a"}}, []string{"I13 ids left"}},
+		{"refused for what is there", all(first, more("h enqueue invoke a#2 plan=ok at=2011"), []Entry{{By: "h",
+			At: at(2015), Op: Enqueue, Phase: Fail, ID: "a#2", Note: duplicate}}), nil},
+		{"refused for what was over", all(first, more("h enqueue invoke a#2 plan=ok at=2050"), []Entry{{By: "h",
+			At: at(2060), Op: Enqueue, Phase: Fail, ID: "a#2", Note: duplicate}}), []string{"I17 refused"}},
 		{"refused and handled", all(first, more("h enqueue invoke a#2 plan=ok at=2011",
 			"w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070"),
-			[]entry{{By: "h", At: at(2015), Op: enqueue, Phase: fail, ID: "a#2", Note: duplicate}}),
+			[]Entry{{By: "h", At: at(2015), Op: Enqueue, Phase: Fail, ID: "a#2", Note: duplicate}}),
 			[]string{"I3 unexpected"}},
 		{"two that live", all(first, more("h enqueue invoke a#2 plan=ok at=2011", "h enqueue ok a#2 at=2015",
 			"w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070")),
@@ -83,25 +83,25 @@ func TestNames(t *testing.T) {
 		{"two that are handled", all(first, more("h enqueue invoke a#2 plan=ok at=2021", "h enqueue ok a#2 at=2022",
 			"w1 handle invoke a#2 at=2025", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070")),
 			[]string{"I15 two of one id"}},
-		{"put off and early", all(first, call(putOff, ok, 2011, 2015, entry{ID: "a", Due: at(2200)})),
+		{"put off and early", all(first, call(putOff, OK, 2011, 2015, Entry{ID: "a", Due: at(2200)})),
 			[]string{"I9 early"}},
-		{"put off twice", all(first, call(putOff, ok, 2011, 2013, entry{ID: "a", Due: at(2200)}), call(putOff, ok,
-			2014, 2016, entry{ID: "a", Due: at(2019)})), nil},
+		{"put off twice", all(first, call(putOff, OK, 2011, 2013, Entry{ID: "a", Due: at(2200)}), call(putOff, OK,
+			2014, 2016, Entry{ID: "a", Due: at(2019)})), nil},
 		{"a chain", all(chain, next), nil},
 		{"a chain that ends too soon", chain, []string{"I1 lost"}},
 		{"a step that nobody has made", next, []string{"I3 unexpected"}},
-		{"a step twice", all(chain, next, []entry{{At: at(2080), By: "w1", Op: handle, Phase: invoke, ID: "z>",
-			Serial: "other", Attempt: 1}, {At: at(2081), By: "w1", Op: "late-verdict", Phase: info,
+		{"a step twice", all(chain, next, []Entry{{At: at(2080), By: "w1", Op: Handle, Phase: Invoke, ID: "z>",
+			Serial: "other", Attempt: 1}, {At: at(2081), By: "w1", Op: "late-verdict", Phase: Info,
 			Serial: "other"}}), []string{"I14 doubled"}},
 		{"a step that was acked twice", all(chain, next, more("w1 acked info z> at=2090")), []string{"I14 doubled",
 			"I4 double ack", "I6 conservation"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := clean()
-			h.entries = append(h.entries, c.es...)
-			sortEntries(h.entries)
-			v := check(h)
-			if got := v.broke(); !slices.Equal(got, c.want) {
+			h.Entries = append(h.Entries, c.es...)
+			sortEntries(h.Entries)
+			v := Check(h)
+			if got := v.Broke(); !slices.Equal(got, c.want) {
 				t.Errorf("reported %v, want %v\n%v", got, c.want, v.Err())
 			}
 		})

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"maps"
@@ -35,7 +35,7 @@ type tenures struct {
 // counts an attempt that no process has seen. I19: a message that was acked is not pulled again. I20: no process is
 // told that its lease is lost while that lease lasts. I5: a message is handled to its end more often than it was
 // enqueued only where a fault struck one of its holders.
-func (h *history) leased(v *verdict, all map[string]*subject, broke func(string, string, string, ...any)) {
+func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string, string, string, ...any)) {
 	t := h.tenures(v, broke)
 	faults := h.harmful()
 	for _, id := range slices.Sorted(maps.Keys(t.pulled)) {
@@ -58,18 +58,18 @@ func (h *history) leased(v *verdict, all map[string]*subject, broke func(string,
 	if allowed := v.unseen(); v.Skipped > allowed {
 		broke("I18 attempts", "", "%d attempts were counted of takes that nobody saw, %d allowed", v.Skipped, allowed)
 	}
-	if p := percentile(v.Ends, 99); h.ends > 0 && p > h.ends {
+	if p := Percentile(v.Ends, 99); h.Ends > 0 && p > h.Ends {
 		broke("I8 recovery", "", "leases that had ended: p99 %v of %d until the next take, %v allowed", p, len(v.Ends),
-			h.ends)
+			h.Ends)
 	}
-	if p := percentile(v.Waits, 99); h.waits > 0 && p > h.waits {
-		broke("I8 recovery", "", "what waits is handed out within p99 %v of %d, %v allowed", p, len(v.Waits), h.waits)
+	if p := Percentile(v.Waits, 99); h.Waits > 0 && p > h.Waits {
+		broke("I8 recovery", "", "what waits is handed out within p99 %v of %d, %v allowed", p, len(v.Waits), h.Waits)
 	}
 }
 
 // unseen is how many attempts may have been counted of takes that nobody saw: only the end of a process
 // costs those, or that it stands still.
-func (v *verdict) unseen() int {
+func (v *Verdict) unseen() int {
 	for _, end := range []string{"kill", "shot", "corpse", "term", "stop"} {
 		if v.Faults[end] > 0 {
 			return v.Allowed
@@ -79,10 +79,10 @@ func (v *verdict) unseen() int {
 }
 
 // harmful are the faults that may double something, by whom they struck.
-func (h *history) harmful() map[string][]entry {
-	faults := make(map[string][]entry)
-	for _, e := range h.entries {
-		if e.Op == fault && e.N > 0 {
+func (h *History) harmful() map[string][]Entry {
+	faults := make(map[string][]Entry)
+	for _, e := range h.Entries {
+		if e.Op == Fault && e.N > 0 {
 			faults[e.By] = append(faults[e.By], e)
 		}
 	}
@@ -90,9 +90,9 @@ func (h *history) harmful() map[string][]entry {
 }
 
 // struck says whether a fault struck somebody who had the message.
-func (t *tenures) struck(s *subject, faults map[string][]entry) bool {
+func (t *tenures) struck(s *subject, faults map[string][]Entry) bool {
 	for _, e := range s.story {
-		if e.Op != handle || e.Phase != invoke {
+		if e.Op != Handle || e.Phase != Invoke {
 			continue
 		}
 		from, to := e.At, far
@@ -115,12 +115,12 @@ func (t *tenures) struck(s *subject, faults map[string][]entry) bool {
 }
 
 // tenures follows every message from hand to hand.
-func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)) *tenures {
+func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)) *tenures {
 	t := &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)}
 	acked, waiting, ids := make(map[string]time.Time), make(map[string]time.Time), make(map[string]string)
 	var readies []time.Duration
 	next := make(map[string]int) // by serial: the attempt that comes next, as far as it is known
-	last := func(e entry) *tenure {
+	last := func(e Entry) *tenure {
 		for _, x := range slices.Backward(t.of[e.Serial]) {
 			if x.by == e.By {
 				return x
@@ -128,22 +128,22 @@ func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)
 		}
 		return nil
 	}
-	for _, e := range h.entries {
+	for _, e := range h.Entries {
 		switch {
-		case e.Op == enqueue && e.Phase == ok:
+		case e.Op == Enqueue && e.Phase == OK:
 			if _, known := waiting[e.ID]; !known {
 				waiting[e.ID] = e.At
 			}
-		case e.Op == enqueue && e.Phase == invoke && !e.Due.IsZero():
+		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
 			waiting[e.ID] = time.Time{} // that has bounds of its own
-		case e.Op == ready:
+		case e.Op == Ready:
 			readies = append(readies, max(0, e.At.Sub(e.Due)))
 		case e.Serial == "":
-		case e.Op == pulled:
+		case e.Op == Pulled:
 			t.pulled[e.ID], ids[e.Serial] = true, e.ID
 			// A puller that was frozen may say what it had pulled when others had it, and acked it, after its lease.
 			at, was := acked[e.Serial]
-			if late := e.At.After(e.Due) && !at.Before(e.Due); was && !late && !h.lossy {
+			if late := e.At.After(e.Due) && !at.Before(e.Due); was && !late && !h.Lossy {
 				broke(
 					"I19 handed out again",
 					e.ID,
@@ -158,7 +158,7 @@ func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)
 			}
 			waiting[e.ID] = time.Time{}
 			h.again(v, t.of[e.Serial], e, broke)
-			if n := next[e.Serial]; e.Attempt > max(n, 1) && !h.lossy {
+			if n := next[e.Serial]; e.Attempt > max(n, 1) && !h.Lossy {
 				v.Skipped += e.Attempt - max(n, 1)
 			}
 			next[e.Serial] = e.Attempt + 1
@@ -166,13 +166,13 @@ func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)
 				t.of[e.Serial],
 				&tenure{by: e.By, from: e.At, ends: e.Due, attempt: e.Attempt, to: far},
 			)
-		case e.Op == extended:
+		case e.Op == Extended:
 			if x := last(e); x != nil && e.Due.After(x.ends) {
 				x.ends = e.Due
 			}
-		case e.Op == handle && e.Phase == invoke: // by a receiver, too
+		case e.Op == Handle && e.Phase == Invoke: // by a receiver, too
 			next[e.Serial] = max(next[e.Serial], e.Attempt+1)
-		case e.Op == handle && (e.Phase == fail || e.Phase == info):
+		case e.Op == Handle && (e.Phase == Fail || e.Phase == Info):
 			if x := last(e); x != nil {
 				x.put = true
 			}
@@ -183,9 +183,9 @@ func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)
 			if x := last(e); x != nil && x.to == far {
 				x.to = e.At
 			}
-		case e.Op == answered && e.Phase == fail && strings.HasSuffix(e.Note, tooLate):
+		case e.Op == Answered && e.Phase == Fail && strings.HasSuffix(e.Note, tooLate):
 			v.TooLate++
-			if x := last(e); x != nil && e.At.Before(x.ends.Add(-surelyHeld)) && !h.lossy {
+			if x := last(e); x != nil && e.At.Before(x.ends.Add(-surelyHeld)) && !h.Lossy {
 				broke("I20 lost too soon", ids[e.Serial], "%s was told so at %s, and it lasts until %s", e.By,
 					clockOf(e.At), clockOf(x.ends))
 			}
@@ -198,7 +198,7 @@ func (h *history) tenures(v *verdict, broke func(string, string, string, ...any)
 }
 
 // again judges a take of what was pulled before.
-func (h *history) again(v *verdict, before []*tenure, e entry, broke func(string, string, string, ...any)) {
+func (h *History) again(v *Verdict, before []*tenure, e Entry, broke func(string, string, string, ...any)) {
 	if len(before) == 0 {
 		return
 	}
@@ -207,13 +207,13 @@ func (h *history) again(v *verdict, before []*tenure, e entry, broke func(string
 		return
 	}
 	if e.Attempt == x.attempt {
-		if h.ends > 0 {
+		if h.Ends > 0 {
 			broke("I18 attempts", e.ID, "pulled by %s at %s and by %s at %s, and no attempt was counted", x.by,
 				clockOf(x.from), e.By, clockOf(e.At))
 		}
 		return
 	}
-	if early := x.ends.Sub(e.At); early > readLate && h.ends > 0 {
+	if early := x.ends.Sub(e.At); early > readLate && h.Ends > 0 {
 		broke("I9 early", e.ID, "pulled by %s at %s, %v before the lease of %s ended", e.By, clockOf(e.At), early, x.by)
 	}
 	v.Ends = append(v.Ends, max(0, e.At.Sub(x.ends)))

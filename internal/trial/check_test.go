@@ -1,0 +1,178 @@
+package trial
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A checker that cannot fail is a defect: each invariant is broken once, and that one and no other is reported.
+func TestChecker(t *testing.T) {
+	more := func(lines ...string) func(*History) {
+		return func(h *History) {
+			for i, e := range said(lines...).Entries {
+				e.At = e.At.Add(time.Minute + time.Duration(i))
+				h.Entries = append(h.Entries, e)
+			}
+		}
+	}
+	left := func(ps ...Place) func(*History) { return func(h *History) { h.Left = append(h.Left, ps...) } }
+	drop := func(what string) func(*History) {
+		return func(h *History) {
+			n := len(h.Entries)
+			h.Entries = slices.DeleteFunc(h.Entries, func(e Entry) bool { return strings.Contains(e.String(), what) })
+			if len(h.Entries) == n {
+				t.Errorf("nothing to drop: %q", what)
+			}
+		}
+	}
+	both := func(fs ...func(*History)) func(*History) {
+		return func(h *History) {
+			for _, f := range fs {
+				f(h)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		do   func(*History)
+		want []string
+	}{
+		{"clean", func(*History) {}, nil},
+		{"never handled", more("h enqueue invoke z plan=ok", "h enqueue ok z"), []string{"I1 lost"}},
+		{"acked before it was handled", more("h enqueue invoke z plan=ok", "h enqueue ok z", "w3 handle invoke z",
+			"w3 acked info z"), []string{"I1 lost"}},
+		{"rejected and not in dead", func(h *History) { h.Left = h.Left[1:] }, []string{"I1 lost"}},
+		{"one of two twins", more("h enqueue invoke z plan=ok", "h enqueue ok z", "h enqueue invoke z plan=ok",
+			"h enqueue ok z", "w1 handle invoke z", "w1 handle ok z", "w1 acked info z"), []string{"I1 lost"}},
+		{"lossy", both(more("h enqueue invoke z plan=ok", "h enqueue ok z"), func(h *History) { h.Lossy = true }), nil},
+		{"left in prepare", both(more("h enqueue invoke z plan=ok", "h enqueue ok z"), left(Place{ID: "z",
+			State: "prepare"})), []string{"I2 not drained"}},
+		{"left in delay", both(more("h enqueue invoke z plan=ok", "h enqueue ok z"), left(Place{ID: "z",
+			State: "delay"})), []string{"I2 not drained"}},
+		{"nobody enqueued it", more("w1 handle invoke z", "w1 handle ok z", "w1 acked info z"),
+			[]string{"I3 unexpected"}},
+		{"enqueued in vain and handled", more("w1 handle invoke f", "w1 handle ok f", "w1 acked info f"),
+			[]string{"I3 unexpected"}},
+		{"corrupt in Redis", left(Place{ID: "corrupt z", State: "dead"}), []string{"I3 unexpected"}},
+		{"two acks", more("w2 acked info a"), []string{"I4 double ack", "I6 conservation"}},
+		{"silent ack", drop("\tacked\tinfo\t\"\"\tsg\t"), []string{"I4 silent ack"}},
+		{"late ack that says so", more("w2 handle invoke x", "w2 lost info x"), nil},
+		{"duplicate without a fault", both(drop("\tfault\t"), more("h fault info none")), []string{"I5 duplicated",
+			"I5 unexplained"}},
+		{"duplicate that no fault explains", more("w1 handle invoke a", "w1 handle ok a", "w1 lost info a"),
+			[]string{"I5 unexplained"}},
+		{"more duplicates than were in flight", func(h *History) {
+			for i := range h.Entries {
+				if h.Entries[i].Op == Fault {
+					h.Entries[i].N = 1
+				}
+			}
+			more("h enqueue invoke z plan=ok", "h enqueue ok z", "w2 handle invoke z", "w2 handle ok z",
+				"w2 fault info kill", "w1 handle invoke z", "w1 handle ok z", "w1 acked info z")(h)
+		}, []string{"I5 duplicated", "I5 unexplained"}},
+		{"twice in Redis", both(more("h enqueue invoke z plan=reject", "h enqueue ok z", "w1 handle invoke z",
+			"w1 handle fail z", "w1 rejected info z"), left(Place{ID: "z", State: "dead"}, Place{ID: "z",
+			State: "dead"})), []string{"I6 conservation"}},
+		{"neither acked nor in Redis", both(drop("\tw2\t"), drop("\"g\"\tsg"), drop("\t\"\"\tsg")),
+			[]string{"I1 lost", "I6 conservation"}},
+		{"acked and in Redis", left(Place{ID: "a", State: "delay"}), []string{"I2 not drained", "I6 conservation"}},
+		{"nobody had begun it at a quiet point", more("h enqueue invoke z plan=ok", "h enqueue ok z",
+			"h quiet info due=60500 at=1000", "w1 handle invoke z at=1001", "w1 handle ok z at=1002",
+			"w1 acked info z at=1003"), []string{"I2 not drained"}},
+		{"enqueued after the calm began", more("h enqueue invoke z plan=ok", "h enqueue ok z",
+			"h quiet info due=60000 at=1000", "w1 handle invoke z at=1001", "w1 handle ok z at=1002",
+			"w1 acked info z at=1003"), nil},
+		{"orphaned", both(more("h enqueue invoke z plan=ok", "h enqueue ok z"), left(Place{ID: "z", State: "doing",
+			Key: "{c}.doing.x.0"})), []string{"I7 orphaned"}},
+		{"a living one judged", func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})
+		}, []string{"I7 judged"}},
+		{"a living one judged for a fault that is no excuse", func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(999, 0), By: "w1", Op: Fault,
+				ID: "stop server at a sweep", N: 1, Note: Spared}, Entry{At: time.Unix(1000, 0), By: "w1",
+				Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})
+		}, []string{"I7 judged"}},
+		{"one judged that had ended without a word", func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1009, 0), By: "w1", Op: Unclean, Phase: Fail},
+				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
+		}, nil},
+		{"one judged that ended so later", func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1011, 0), By: "w1", Op: Unclean, Phase: Fail},
+				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
+		}, []string{"I7 judged"}},
+		{"one judged that had shut down in order", func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1009, 0), By: "w1", Op: Closed, Phase: OK},
+				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
+		}, []string{"I7 judged"}},
+		{"a dead one judged", func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w2", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})
+		}, nil},
+		{"slow recovery", more("h enqueue invoke z plan=ok", "h enqueue ok z", "w2 handle invoke z",
+			"w2 fault info kill n=16", "w1 handle invoke z at=5000", "w1 handle ok z at=5001",
+			"w1 acked info z at=5002"), []string{"I8 recovery"}},
+		{"early", more("h enqueue invoke z plan=ok due=70000", "h enqueue ok z", "w1 handle invoke z",
+			"w1 handle ok z", "w1 acked info z"), []string{"I9 early"}},
+		{"early retry", more("h enqueue invoke z plan=retry", "h enqueue ok z", "w1 handle invoke z",
+			"w1 handle fail z due=70000", "w1 retried info z", "w1 handle invoke z attempt=2",
+			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"), []string{"I9 early"}},
+		{"retry that came too late", more("h enqueue invoke z plan=retry", "h enqueue ok z", "w1 handle invoke z",
+			"w1 handle fail z due=70000", "w1 late-verdict info z", "w1 handle invoke z attempt=2",
+			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"), nil},
+		{"late", more("h enqueue invoke z plan=ok due=0", "h enqueue ok z", "w1 handle invoke z", "w1 handle ok z",
+			"w1 acked info z"), []string{"I9 late"}},
+		{"lower first", both(more("h enqueue invoke hi/1 plan=ok", "h enqueue ok hi/1", "h enqueue invoke lo/1 "+
+			"plan=ok", "h enqueue ok lo/1", "w1 handle invoke lo/1 at=300", "w1 handle ok lo/1 at=301",
+			"w1 acked info lo/1 at=302",
+			"w1 handle invoke hi/1 at=500", "w1 handle ok hi/1 at=501", "w1 acked info hi/1 at=502"),
+			func(h *History) { h.Ranks = []string{"hi/", "lo/"} }), []string{"I10 order"}},
+		{"a fair share", both(more("h enqueue invoke hi/1 plan=ok", "h enqueue ok hi/1", "h enqueue invoke lo/1 "+
+			"plan=ok", "h enqueue ok lo/1", "w1 handle invoke hi/1", "w1 handle ok hi/1", "w1 acked info hi/1",
+			"w1 handle invoke lo/1", "w1 handle ok lo/1", "w1 acked info lo/1"),
+			func(h *History) { h.Shares = map[string]int{"hi/": 99, "lo/": 1} }), nil},
+		{"less than its share", both(more("h enqueue invoke hi/1 plan=ok", "h enqueue ok hi/1",
+			"h enqueue invoke lo/1 plan=ok", "h enqueue ok lo/1", "w1 handle invoke hi/1", "w1 handle ok hi/1",
+			"w1 acked info hi/1",
+			"w1 handle invoke lo/1", "w1 handle ok lo/1", "w1 acked info lo/1"),
+			func(h *History) { h.Shares = map[string]int{"hi/": 1, "lo/": 1} }), []string{"I10 share"}},
+		{"still entered after its end", func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1e6, 0), Op: remains, Note: "inc"})
+		}, []string{"I11 liveness"}},
+		{"more keys than before", more("h count ok keys n=03"), []string{"I11 liveness"}},
+		{"slower than before", more("h pace ok rate n=44"), []string{"I11 liveness"}},
+		{"an innocent dead", both(more("h enqueue invoke z plan=ok", "h enqueue ok z"), left(Place{ID: "z",
+			State: "dead"})), []string{"I12 poison"}},
+		{"a killer not dead", both(drop("\"k\""), more("h enqueue invoke k plan=kill", "h enqueue ok k"),
+			func(h *History) { h.Left[1].State = "suspect" }), []string{"I12 poison", "I2 not drained"}},
+		{"a killer dead too soon", func(h *History) { h.Left[1].Recoveries = 3 }, []string{"I12 poison"}},
+		{"a killer dead without a reason", func(h *History) { h.Left[1].Failure = "" }, []string{"I12 poison"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := clean()
+			c.do(h)
+			v := Check(h)
+			if got := v.Broke(); !slices.Equal(got, c.want) {
+				t.Errorf("reported %v, want %v\n%v", got, c.want, v.Err())
+			}
+			if len(c.want) > 0 && v.Err() == nil {
+				t.Error("no error")
+			}
+		})
+	}
+	v := Check(clean())
+	if v.Enqueued != 7 || v.Unknown != 2 || v.Recovered != 1 || v.Handled != 7 || v.Duplicated != 1 ||
+		v.Allowed != 16 ||
+		v.Dead != 2 ||
+		len(v.Recovery) != 1 ||
+		len(v.Lateness) != 2 {
+		t.Errorf("%v, %d recovered, %d due", v, len(v.Recovery), len(v.Lateness))
+	}
+}

@@ -1,0 +1,69 @@
+package trial
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// hand is one handling of a message.
+type hand struct {
+	by       string
+	from, to time.Time // to when its verdict was known to be executed
+	end      time.Time
+}
+
+// unexplained finds duplicates that no fault can have caused (I5): none struck those who handled the message while they
+// had it.
+func (h *History) unexplained(all map[string]*subject, broke func(string, string, string, ...any)) {
+	faults := make(map[string][]Entry)
+	for _, e := range h.Entries {
+		if e.Op == Fault && e.N > 0 {
+			faults[e.By] = append(faults[e.By], e)
+		}
+	}
+	far := time.Unix(1<<40, 0)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		s := all[id]
+		for attempt, n := range s.done {
+			if n <= s.known+s.info || s.known+s.info == 0 {
+				continue
+			}
+			var hands []hand
+			for _, e := range s.story {
+				switch {
+				case e.Op == Handle && e.Attempt == attempt && e.Phase == Invoke:
+					hands = append(hands, hand{by: e.By, from: e.At, to: far})
+				case e.Op == Handle && e.Attempt == attempt:
+					for i := range hands {
+						if hands[i].by == e.By && hands[i].end.IsZero() {
+							hands[i].end = e.At
+							break
+						}
+					}
+				case e.Op == "acked" || e.Op == "retried" || e.Op == "rejected":
+					for i := range hands {
+						if hands[i].by == e.By && e.Attempt == attempt && hands[i].to == far {
+							hands[i].to = e.At
+							break
+						}
+					}
+				}
+			}
+			struck := false
+			for _, x := range hands {
+				for _, f := range faults[x.by] {
+					ends := f.At
+					if f.Due.After(ends) {
+						ends = f.Due
+					}
+					struck = struck || f.At.Before(x.to.Add(aftermath/10)) && ends.Add(aftermath).After(x.from)
+				}
+			}
+			if !struck {
+				broke("I5 unexplained", id, "attempt %d came to an end %d times, and no fault had struck who had it",
+					attempt, n)
+			}
+		}
+	}
+}

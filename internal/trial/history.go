@@ -1,0 +1,30 @@
+package trial
+
+import (
+	"time"
+
+	"github.com/shuntmq/shunt"
+)
+
+// History is all that is known of a run at a quiet point: what every process said, and what is in Redis.
+type History struct {
+	Entries []Entry
+	Left    []Place
+	Ranks   []string       // prefixes of ids, the highest channel first, where strict order is promised
+	Shares  map[string]int // weights by prefixes of ids, where shares are promised
+	Lossy   bool           // the server's durability promises nothing
+	Recover time.Duration
+	Late    time.Duration  // p99 of the lateness of what was due; 0: not judged
+	Ends    time.Duration  // p99 from a lease's end to the next take; 0: not judged
+	Waits   time.Duration  // p99 of what waits to be handed out; 0: not judged
+	Counts  []shunt.Counts // of each channel, after all workers have ended; nil: not judged
+}
+
+// Orders of magnitude of the invariants' own bounds.
+const (
+	orderMargin  = 100 * time.Millisecond // between a worker's question and its handler's first word
+	LongestLease = 5 * time.Second        // of the runs in which leases are judged, with the time that judging takes
+	shareError   = 5                      // percent of all starts
+	aftermath    = 2 * time.Second        // of a fault that is over: reconnecting, and finding out
+	poisonTimes  = 4                      // in dying hands, as dead's reason says
+)

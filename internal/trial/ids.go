@@ -1,0 +1,142 @@
+package trial
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// named judges what is promised of IDs. I13: all are free when all is over. I14: what follows, or is enqueued with an
+// ID, is there once. I15: one message at a time lives under an ID. I16: what was cancelled while it waited is not
+// handled. I17: an enqueue is refused for an ID that is taken. And of I9: what was put off is not early.
+func (h *History) named(n *names, spare map[string]bool, broke func(string, string, string, ...any)) {
+	invoked, serials := make(map[string]int), make(map[string]map[string]int) // by message; of each serial its acks
+	whose := make(map[string]string)
+	cancelled := make(map[string]time.Time) // by serial
+	for _, cs := range n.calls {
+		for _, c := range cs {
+			if c.Op == callOff && c.Phase == OK && c.waited() {
+				cancelled[c.Serial] = c.At
+			}
+		}
+	}
+	for _, e := range h.Entries {
+		switch {
+		case e.Op == taken:
+			broke("I13 ids left", "", "%s in %s", e.Note, e.ID)
+		case e.Op == Enqueue && e.Phase == Invoke && strings.ContainsAny(e.ID, "#>"):
+			invoked[e.ID]++
+		case e.Op == Handle && e.Phase == Invoke && invoked[e.ID] > 0:
+			if serials[e.ID] == nil {
+				serials[e.ID] = make(map[string]int)
+			}
+			whose[e.Serial] = e.ID
+			if _, met := serials[e.ID][e.Serial]; !met && len(serials[e.ID]) == invoked[e.ID] {
+				broke("I14 doubled", e.ID, "enqueued %d times and handled under %d serials", invoked[e.ID],
+					len(serials[e.ID])+1)
+			}
+			serials[e.ID][e.Serial] += 0
+			if at, was := cancelled[e.Serial]; was && e.At.After(at) {
+				broke("I16 cancelled", e.ID, "handled at %s although its Cancel had returned at %s", clockOf(e.At),
+					clockOf(at))
+			}
+		case e.Op == "acked" && whose[e.Serial] != "":
+			id := whose[e.Serial]
+			if serials[id][e.Serial]++; serials[id][e.Serial] == 2 {
+				broke("I14 doubled", id, "serial %s was acked twice", e.Serial)
+			}
+		}
+	}
+	for name, ls := range n.lives {
+		for _, l := range ls {
+			if l.phase == Fail && l.note == duplicate {
+				o := n.whose(name, l.by)
+				if o == nil &&
+					!slices.ContainsFunc(n.living(name, l.begun, l.answered), func(o *life) bool { return o != l }) {
+					broke("I17 refused", l.id, "for its ID, which nobody had")
+				} else if o != nil && !o.within(l.begun, l.answered) {
+					broke("I17 refused", l.id, "for %s, which was over at %s", o.id, clockOf(o.over))
+				}
+			}
+			if l.phase != OK || spare[l.id] {
+				continue
+			}
+			for _, o := range ls {
+				if o != l && o.phase == OK && o.begun.After(l.answered) && o.answered.Before(l.seen) {
+					broke("I15 two of one id", l.id, "begun to be handled at %s, and %s was enqueued at %s",
+						clockOf(l.seen), o.id, clockOf(o.answered))
+				}
+			}
+		}
+		for _, c := range n.calls[name] {
+			ls := n.living(name, c.begun, c.At)
+			if c.Op != putOff || c.Phase != OK || len(ls) != 1 {
+				continue
+			}
+			if l := ls[0]; l.hasty(h, c, n.calls[name]) {
+				broke("I9 early", l.id, "put off at %s to %s", clockOf(c.At), clockOf(c.Due))
+			}
+		}
+	}
+	h.together(broke)
+}
+
+func clockOf(t time.Time) string { return t.Format("15:04:05.000") }
+
+// hasty says whether a message was begun after it was put off and before it was due, and was not put off anew
+// meanwhile.
+func (l *life) hasty(h *History, c span, calls []span) bool {
+	from, _ := slices.BinarySearchFunc(h.Entries, c.At, func(e Entry, t time.Time) int { return e.At.Compare(t) })
+	for _, e := range h.Entries[from:] {
+		if !e.At.Before(c.Due) {
+			break
+		}
+		if e.Op == Handle && e.Phase == Invoke && e.ID == l.id && e.At.After(c.At) {
+			return !slices.ContainsFunc(calls, func(o span) bool {
+				return o.Op == putOff && o.begun != c.begun && o.begun.Before(e.At) && o.At.After(c.begun)
+			})
+		}
+	}
+	return false
+}
+
+// together finds handlers of two messages with one ID that ran at the same time, unless one had lost its lease (I15).
+func (h *History) together(broke func(string, string, string, ...any)) {
+	type run struct {
+		by, id, serial string
+		from, to       time.Time
+		lost           bool
+	}
+	runs, open := make(map[string][]*run), make(map[[2]string]*run) // by name; by process and serial
+	for _, e := range h.Entries {
+		k := [2]string{e.By, e.Serial}
+		switch {
+		case e.Op == Handle && e.Phase == Invoke && NameOf(e.ID) != "":
+			x := &run{by: e.By, id: e.ID, serial: e.Serial, from: e.At, to: far}
+			open[k], runs[NameOf(e.ID)] = x, append(runs[NameOf(e.ID)], x)
+		case e.Op == Handle && open[k] != nil:
+			open[k].to, open[k].lost = e.At, e.Phase == Info
+			delete(open, k)
+		case e.Op == Fault && e.Due.Equal(ForEver): // it was killed
+			for k, x := range open {
+				if k[0] == e.By {
+					x.to = e.At
+					delete(open, k)
+				}
+			}
+		}
+	}
+	for _, xs := range runs { // in the order in which they began
+		for i, x := range xs {
+			for _, y := range xs[i+1:] {
+				if !y.from.Before(x.to) {
+					break
+				}
+				if y.serial != x.serial && !x.lost && !y.lost {
+					broke("I15 two of one id", y.id, "handled by %s from %s on, and %s by %s from %s to %s", y.by,
+						clockOf(y.from), x.id, x.by, clockOf(x.from), clockOf(x.to))
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package trial
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// Each invariant of leases is broken once, and that one and no other is reported.
+func TestLeases(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
+	pull := func(by string, from, ends, attempt int) Entry {
+		return Entry{
+			At:      at(from),
+			By:      by,
+			Op:      Pulled,
+			Phase:   Info,
+			ID:      "p",
+			Serial:  "sp",
+			Attempt: attempt,
+			Due:     at(ends),
+		}
+	}
+	handled := func(by string, from, attempt int) []Entry {
+		e := Entry{At: at(from), By: by, Op: Handle, Phase: Invoke, ID: "p", Serial: "sp", Attempt: attempt}
+		end := e
+		end.At, end.Phase = at(from+10), OK
+		return []Entry{e, end}
+	}
+	acked := func(by string, when, attempt int) []Entry {
+		return []Entry{{At: at(when), By: by, Op: "acked", Phase: Info, Serial: "sp", Attempt: attempt}}
+	}
+	late := func(by string, when int) []Entry {
+		return []Entry{{At: at(when), By: by, Op: Answered, Phase: Fail, Serial: "sp", Note: "ack " + tooLate}}
+	}
+	enqueued := said("h enqueue invoke p plan=ok at=2000", "h enqueue ok p at=2010").Entries
+	struck := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "stop", N: 8, Due: at(9000)}}
+	first := slices.Concat(enqueued, []Entry{pull("p1", 2020, 3020, 1)}, handled("p1", 2030, 1))
+	for name, c := range map[string]struct {
+		es   []Entry
+		want []string
+	}{
+		"acked": {slices.Concat(first, acked("p1", 2050, 1)), nil},
+		"lapsed, late": {slices.Concat(first, struck, late("p1", 8000), []Entry{pull("p2", 3030, 9000, 2)},
+			handled("p2", 3040, 2), acked("p2", 3060, 2)), nil},
+		"lapsed and no fault": {slices.Concat(first, []Entry{pull("p2", 3030, 9000, 2)}, handled("p2", 3040, 2),
+			acked("p2", 3060, 2)), []string{"I5 unexplained"}},
+		"no attempt counted": {slices.Concat(first, struck, []Entry{pull("p2", 3030, 9000, 1)}, acked("p2", 3060, 1)),
+			[]string{"I18 attempts"}},
+		"too early": {slices.Concat(first, struck, []Entry{pull("p2", 2100, 9000, 2)}, handled("p2", 2110, 2),
+			acked("p2", 2130, 2)), []string{"I9 early"}},
+		"again after its ack": {slices.Concat(first, acked("p1", 2050, 1), []Entry{pull("p2", 3030, 9000, 2)}),
+			[]string{"I19 handed out again"}},
+		"said after its lease, and acked by another since": {slices.Concat(first[:2], struck,
+			[]Entry{pull("p2", 3030, 9000, 2)}, handled("p2", 3040, 2), acked("p2", 3060, 2),
+			[]Entry{pull("p1", 8000, 3000, 1)}), nil},
+		"said after its lease, and acked before": {slices.Concat(first[:2], struck,
+			[]Entry{pull("p2", 2500, 9000, 1)}, handled("p2", 2600, 1), acked("p2", 2700, 1),
+			[]Entry{pull("p1", 8000, 3000, 1)}), []string{"I19 handed out again"}},
+		"lost too soon": {slices.Concat(enqueued, []Entry{pull("p1", 2020, 9000, 1)}, handled("p1", 2030, 1),
+			late("p1", 2060), acked("p1", 2070, 1)), []string{"I20 lost too soon"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := clean()
+			h.Ends = 7 * time.Second
+			h.Entries = append(h.Entries, c.es...)
+			sortEntries(h.Entries)
+			v := Check(h)
+			if got := v.Broke(); !slices.Equal(got, c.want) {
+				t.Errorf("reported %v, want %v\n%v", got, c.want, v.Err())
+			}
+		})
+	}
+}

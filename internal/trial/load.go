@@ -1,0 +1,74 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shuntmq/shunt"
+)
+
+// Load enqueues until ctx ends.
+func (o *Orders) Load(ctx context.Context, q *shunt.Queue, log *Ledger) {
+	if o.Names > 0 {
+		o.name(ctx, q, log)
+		return
+	}
+	tick := time.NewTicker(time.Second / time.Duration(o.Enqueue))
+	defer tick.Stop()
+	for i := 0; ctx.Err() == nil; i++ {
+		plan := PlanOK
+		if len(o.Plans) > 0 {
+			plan = o.Plans[i%len(o.Plans)]
+		}
+		c := o.Channels[i%len(o.Channels)]
+		m := &Message{On: c, ID: fmt.Sprintf("%s/%s.%d", c, o.Name, i), Plan: plan}
+		if o.Bytes > 0 {
+			m.Filler = slices.Repeat([]byte{byte(i)}, o.Bytes)
+		}
+		Post(ctx, q, log, m)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Post enqueues one message, now or as its plan's "+ms" says, and says what came of it.
+func Post(ctx context.Context, q *shunt.Queue, log *Ledger, m *Message) error {
+	var opts []shunt.Option
+	e := Entry{Op: Enqueue, Phase: Invoke, ID: m.ID, Note: m.Plan, At: time.Now()}
+	if plan, ms, later := strings.Cut(m.Plan, "+"); later {
+		var wait time.Duration
+		fmt.Sscan(ms, &wait)
+		wait *= time.Millisecond
+		m.Plan, e.Note = plan, plan
+		e.Due = e.At.Add(wait)
+		opts = append(opts, shunt.In(wait))
+	}
+	if m.Plan == PlanTimeout || m.Plan == PlanHang {
+		opts = append(opts, shunt.Timeout(100*time.Millisecond))
+	}
+	log.Say(e)
+	err := q.Enqueue(context.WithoutCancel(ctx), m, opts...)
+	e.At, e.Phase = time.Time{}, Outcome(err)
+	if err != nil {
+		e.Note = err.Error()
+	}
+	log.Say(e)
+	return err
+}
+
+// Outcome is what an error of Enqueue says of it.
+func Outcome(err error) string {
+	switch {
+	case err == nil:
+		return OK
+	case errors.Is(err, shunt.ErrUnknown):
+		return Info
+	}
+	return Fail
+}

@@ -1,0 +1,94 @@
+package trial
+
+import (
+	"time"
+)
+
+// times judges recovery (I8) and delay (I9).
+func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) {
+	type hand struct{ by, id string }
+	open := make(map[hand]Entry)
+	waiting := make(map[string]time.Time) // what a struck process held, since when
+	due := make(map[string]map[int]time.Time)
+	ids := make(map[string]string) // by serial
+	for _, e := range h.Entries {
+		if e.ID != "" && e.Serial != "" {
+			ids[e.Serial] = e.ID
+		}
+		switch {
+		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
+			due[e.ID] = map[int]time.Time{1: e.Due}
+		case e.Op == Fault:
+			for k := range open {
+				if k.by == e.By {
+					waiting[k.id] = e.At
+					delete(open, k)
+				}
+			}
+		case e.Op == Healing:
+			for id := range waiting {
+				waiting[id] = e.At
+			}
+		case e.Op == Handle && e.Phase == Invoke:
+			if since, struck := waiting[e.ID]; struck {
+				v.Recovery = append(v.Recovery, e.At.Sub(since))
+				delete(waiting, e.ID)
+			}
+			open[hand{e.By, e.ID}] = e
+			if t, given := due[e.ID][e.Attempt]; given {
+				if e.At.Before(t) {
+					broke("I9 early", e.ID, "attempt %d was handled %v before it was due", e.Attempt, t.Sub(e.At))
+				} else {
+					v.Lateness = append(v.Lateness, e.At.Sub(t))
+				}
+			}
+		case e.Op == "late-verdict": // so it was not put off
+			delete(due[ids[e.Serial]], e.Attempt+1)
+		case e.Op == Handle:
+			delete(open, hand{e.By, e.ID})
+			if e.Phase == OK {
+				delete(waiting, e.ID) // a zombie was there first
+			}
+			if e.Phase == Fail && !e.Due.IsZero() {
+				if due[e.ID] == nil {
+					due[e.ID] = make(map[int]time.Time)
+				}
+				if was := due[e.ID][e.Attempt+1]; was.IsZero() || e.Due.Before(was) { // of twins the first to be due
+					due[e.ID][e.Attempt+1] = e.Due
+				}
+			}
+		}
+	}
+	if p := Percentile(v.Recovery, 99); h.Recover > 0 && p > h.Recover {
+		broke("I8 recovery", "", "p99 %v of %d, %v allowed", p, len(v.Recovery), h.Recover)
+	}
+	if p := Percentile(v.Lateness, 99); h.Late > 0 && p > h.Late {
+		broke("I9 late", "", "p99 %v of %d, %v allowed", p, len(v.Lateness), h.Late)
+	}
+}
+
+// stranded finds what nobody had begun at the end of a calm in which there was all the time for it (I2).
+func (h *History) stranded(broke func(string, string, string, ...any)) {
+	waiting := make(map[string]time.Time) // since when it could have been
+	for _, e := range h.Entries {
+		switch {
+		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
+			waiting[e.ID] = e.Due
+		case e.Op == Enqueue && e.Phase == OK:
+			if t, known := waiting[e.ID]; !known || t.Before(e.At) {
+				waiting[e.ID] = e.At
+			}
+		case e.Op == Enqueue && e.Phase != Invoke:
+			delete(waiting, e.ID)
+		case e.Op == Handle:
+			waiting[e.ID] = time.Unix(1<<40, 0)
+		case e.Op == Quiet:
+			for id, since := range waiting {
+				if since.Before(e.Due) {
+					broke("I2 not drained", id, "nobody had begun it at %s, and no fault had struck since %s",
+						e.At.Format("15:04:05.000"), e.Due.Format("15:04:05.000"))
+				}
+			}
+		}
+	}
+}
