@@ -16,13 +16,7 @@ type hand struct {
 // unexplained finds duplicates that no fault can have caused (I5): none struck those who handled the message while they
 // had it.
 func (h *History) unexplained(all map[string]*subject, broke func(string, string, string, ...any)) {
-	faults := make(map[string][]Entry)
-	for _, e := range h.Entries {
-		if e.Op == Fault && e.N > 0 {
-			faults[e.By] = append(faults[e.By], e)
-		}
-	}
-	far := time.Unix(1<<40, 0)
+	faults, m := h.harmful(), h.margins()
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		s := all[id]
 		for attempt, n := range s.done {
@@ -53,11 +47,7 @@ func (h *History) unexplained(all map[string]*subject, broke func(string, string
 			struck := false
 			for _, x := range hands {
 				for _, f := range faults[x.by] {
-					ends := f.At
-					if f.Due.After(ends) {
-						ends = f.Due
-					}
-					struck = struck || f.At.Before(x.to.Add(aftermath/10)) && ends.Add(aftermath).After(x.from)
+					struck = struck || m.excuse(f, x.from, x.to)
 				}
 			}
 			if !struck {

@@ -18,13 +18,10 @@ type History struct {
 	Ends    time.Duration  // p99 from a lease's end to the next take; 0: not judged
 	Waits   time.Duration  // p99 of what waits to be handed out; 0: not judged
 	Counts  []shunt.Counts // of each channel, after all workers have ended; nil: not judged
+	Margins *Margins       // nil: those of real time
 }
 
-// Orders of magnitude of the invariants' own bounds.
 const (
-	orderMargin  = 100 * time.Millisecond // between a worker's question and its handler's first word
-	LongestLease = 5 * time.Second        // of the runs in which leases are judged, with the time that judging takes
-	shareError   = 5                      // percent of all starts
-	aftermath    = 2 * time.Second        // of a fault that is over: reconnecting, and finding out
-	poisonTimes  = 4                      // in dying hands, as dead's reason says
+	shareError  = 5 // percent of all starts
+	poisonTimes = 4 // in dying hands, as dead's reason says
 )

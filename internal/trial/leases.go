@@ -7,14 +7,6 @@ import (
 	"time"
 )
 
-// Bounds of what is known of leases.
-const (
-	// readLate is how much later than in Redis a lease may seem to end: by a reply that was long under way.
-	readLate = 250 * time.Millisecond
-	// surelyHeld is how long before that a lease has surely not ended, whatever delayed the reply.
-	surelyHeld = 3 * time.Second
-)
-
 // tenure is one message in one puller's hands.
 type tenure struct {
 	by      string
@@ -51,7 +43,7 @@ func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string,
 			continue
 		}
 		v.Duplicated += extra
-		if !t.struck(s, faults) {
+		if !t.struck(s, faults, h.margins()) {
 			broke("I5 unexplained", id, "it was handled to the end %d times, and no fault had struck who had it", s.ok)
 		}
 	}
@@ -90,7 +82,7 @@ func (h *History) harmful() map[string][]Entry {
 }
 
 // struck says whether a fault struck somebody who had the message.
-func (t *tenures) struck(s *subject, faults map[string][]Entry) bool {
+func (t *tenures) struck(s *subject, faults map[string][]Entry, m Margins) bool {
 	for _, e := range s.story {
 		if e.Op != Handle || e.Phase != Invoke {
 			continue
@@ -102,11 +94,7 @@ func (t *tenures) struck(s *subject, faults map[string][]Entry) bool {
 			}
 		}
 		for _, f := range faults[e.By] {
-			ends := f.At
-			if f.Due.After(ends) {
-				ends = f.Due
-			}
-			if f.At.Before(to.Add(aftermath/10)) && ends.Add(aftermath).After(from) {
+			if m.excuse(f, from, to) {
 				return true
 			}
 		}
@@ -185,7 +173,7 @@ func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)
 			}
 		case e.Op == Answered && e.Phase == Fail && strings.HasSuffix(e.Note, tooLate):
 			v.TooLate++
-			if x := last(e); x != nil && e.At.Before(x.ends.Add(-surelyHeld)) && !h.Lossy {
+			if x := last(e); x != nil && e.At.Before(x.ends.Add(-h.margins().Held)) && !h.Lossy {
 				broke("I20 lost too soon", ids[e.Serial], "%s was told so at %s, and it lasts until %s", e.By,
 					clockOf(e.At), clockOf(x.ends))
 			}
@@ -213,7 +201,7 @@ func (h *History) again(v *Verdict, before []*tenure, e Entry, broke func(string
 		}
 		return
 	}
-	if early := x.ends.Sub(e.At); early > readLate && h.Ends > 0 {
+	if early := x.ends.Sub(e.At); early > h.margins().Read && h.Ends > 0 {
 		broke("I9 early", e.ID, "pulled by %s at %s, %v before the lease of %s ended", e.By, clockOf(e.At), early, x.by)
 	}
 	v.Ends = append(v.Ends, max(0, e.At.Sub(x.ends)))

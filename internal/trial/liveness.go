@@ -37,6 +37,7 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 	owner := make(map[string]string) // of an incarnation
 	faults := make(map[string][]Entry)
 	ended := make(map[string]time.Time)
+	lease := h.margins().Lease
 	for _, e := range h.Entries {
 		switch {
 		case e.Op == "started" || e.Op == "handed-over" || e.Op == Handle && e.Phase == Invoke:
@@ -55,9 +56,9 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 		}
 		struck := !ended[by].IsZero() && ended[by].Before(e.At)
 		for _, f := range faults[by] {
-			ends := f.At.Add(LongestLease)
+			ends := f.At.Add(lease)
 			if f.Due.After(f.At) {
-				ends = f.Due.Add(LongestLease)
+				ends = f.Due.Add(lease)
 			}
 			struck = struck || f.At.Before(e.At) && ends.After(e.At)
 		}

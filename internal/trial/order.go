@@ -9,6 +9,7 @@ import (
 // order finds what was started although something higher was surely ready (I10): enqueued a margin before, and started
 // by nobody until a margin after.
 func (h *History) order(broke func(string, string, string, ...any)) {
+	margin := h.margins().Order
 	type span struct{ from, to time.Time }
 	ready := make([]map[string]span, len(h.Ranks))
 	rank := func(id string) int {
@@ -37,8 +38,8 @@ func (h *History) order(broke func(string, string, string, ...any)) {
 		}
 		for higher := 0; higher < r; higher++ {
 			for id, s := range ready[higher] {
-				if !s.from.IsZero() && s.from.Add(orderMargin).Before(e.At) &&
-					(s.to.IsZero() || s.to.After(e.At.Add(orderMargin))) {
+				if !s.from.IsZero() && s.from.Add(margin).Before(e.At) &&
+					(s.to.IsZero() || s.to.After(e.At.Add(margin))) {
 					broke("I10 order", e.ID, "started at %s although %s was ready from %s to %s", e.At, id, s.from,
 						s.to)
 				}
