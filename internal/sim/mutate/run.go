@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/shuntmq/shunt/internal/sim/seam"
+	"github.com/shuntmq/shunt/internal/sim/tree"
+)
+
+// What has become of a mutant.
+const (
+	caught       = "caught"
+	survived     = "survived"
+	caughtByUnit = "caught by unit tests"
+	explained    = "explained"
+	didNotBuild  = "did not build"
+)
+
+// runner judges mutants by a test binary.
+type runner struct {
+	pool    *pool
+	pkg     string
+	args    []string // of the test binary
+	limit   time.Duration
+	unit    bool // what survives goes to the unit tests
+	disturb bool
+	workers int
+	known   map[string]string // explained ones, by key
+
+	weaving sync.Mutex // a tree is not for several goroutines
+}
+
+// run judges all that the table does not know yet. What is judged is written at once.
+func (r *runner) run(ctx context.Context, ms []*mutant, t *table) error {
+	if err := r.control(ctx); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(r.workers)
+	for _, m := range ms {
+		was, there := t.outcome(m)
+		if there && (was.Status != survived || !r.unit || was.Unit) && was.Status != explained {
+			continue
+		}
+		g.Go(func() error {
+			o := outcome{ID: m.id(), In: m.in, Diff: m.diff(r.pool.files[m.file].Text)}
+			if why, is := r.known[m.key()]; is {
+				o.Status, o.How = explained, why
+			} else {
+				if there && was.Status == survived {
+					o.Status, o.Seconds = survived, was.Seconds
+				}
+				if err := r.judge(ctx, m, &o); err != nil {
+					return err
+				}
+			}
+			if err := ctx.Err(); err != nil {
+				return err // what ended with it is no outcome
+			}
+			fmt.Printf("%-20s %s %s\n", o.Status, o.ID, o.How)
+			return t.set(o)
+		})
+	}
+	return g.Wait()
+}
+
+// control fails unless the tests pass without a mutant.
+func (r *runner) control(ctx context.Context) error {
+	var o outcome
+	if err := r.test(ctx, make(tree.Overlay), &o); err != nil {
+		return err
+	}
+	if o.Status != survived {
+		return fmt.Errorf("without a mutant: %s: %s", o.Status, o.How)
+	}
+	fmt.Printf("%-20s in %.1f s without a mutant\n", "passes", o.Seconds)
+	return nil
+}
+
+func (r *runner) judge(ctx context.Context, m *mutant, o *outcome) error {
+	if o.Status == "" {
+		if err := r.test(ctx, r.pool.overlay(m), o); err != nil {
+			return err
+		}
+	}
+	if o.Status != survived || !r.unit {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	list, err := r.pool.overlay(m).Write(dir)
+	if err != nil {
+		return err
+	}
+	o.Unit = true
+	for _, pkg := range []string{packageOf(m), "."} {
+		// Unit tests on a busy machine may fail by themselves, but hardly twice.
+		for range 2 {
+			how, err := r.goTest(ctx, list, pkg)
+			if err == nil {
+				break
+			}
+			if o.How != "" {
+				o.Status = caughtByUnit
+				return nil
+			}
+			o.How = how
+		}
+		o.How = ""
+	}
+	return nil
+}
+
+// test builds the binary under an overlay, and runs it.
+func (r *runner) test(ctx context.Context, over tree.Overlay, o *outcome) error {
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if r.disturb {
+		r.weaving.Lock()
+		_, err := seam.Weave(r.pool.tree, over, seam.Packages...)
+		r.weaving.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	list, err := over.Write(dir)
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(dir, "sim.test")
+	root := r.pool.tree.Root
+	out, err := tree.Go(root, "test", "-c", "-tags", r.pool.tags, "-overlay", list, "-o", bin, r.pkg).CombinedOutput()
+	if err != nil {
+		o.Status, o.How = didNotBuild, failure(out, err)
+		return nil
+	}
+	at, err := tree.Go(root, "list", "-tags", r.pool.tags, "-f", "{{.Dir}}", r.pkg).Output()
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	out, err = r.command(ctx, string(bytes.TrimSpace(at)), bin).CombinedOutput()
+	o.Seconds, o.Status = time.Since(begun).Seconds(), survived
+	if err != nil {
+		o.Status, o.How = caught, failure(out, err)
+	}
+	return nil
+}
+
+// mostMemory is what a test binary may map, in KB: a mutant that never stops to allocate should end before the machine
+// does.
+const mostMemory = "8388608"
+
+func (r *runner) command(ctx context.Context, dir, bin string) *exec.Cmd {
+	args := append([]string{"-c", `ulimit -v "$0" && exec "$@"`, mostMemory, bin, "-test.timeout", r.limit.String()}, r.args...)
+	c := exec.CommandContext(ctx, "sh", args...)
+	c.Dir, c.WaitDelay = dir, time.Second
+	return c
+}
+
+func (r *runner) goTest(ctx context.Context, list, pkg string) (how string, err error) {
+	args := []string{"test", "-short", "-count=1", "-timeout", r.limit.String(), "-tags", r.pool.tags, "-overlay", list, pkg}
+	plain := tree.Go(r.pool.tree.Root, args...)
+	c := exec.CommandContext(ctx, plain.Path, args...)
+	c.Dir, c.Env, c.WaitDelay = plain.Dir, plain.Env, time.Second
+	out, err := c.CombinedOutput()
+	return failure(out, err), err
+}
+
+var (
+	why  = regexp.MustCompile(`(?m)^(\s+\S+\.go:\d+: .*|panic: .*|fatal error: .*|\S+\.go:\d+:\d+: .*)$`)
+	name = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+)
+
+// failure is the first line of an output that says why it failed, with the name of the first test that did.
+func failure(out []byte, err error) string {
+	if err == nil {
+		return ""
+	}
+	line := err.Error()
+	if l := why.Find(out); l != nil {
+		line = strings.TrimSpace(string(l))
+	}
+	if n := name.FindSubmatch(out); n != nil {
+		line = string(n[1]) + ": " + line
+	}
+	return line
+}
