@@ -124,12 +124,7 @@ func (p *pool) builds(m *mutant, dir string) (bool, error) {
 
 // draw draws n mutants that build: the groups in turn, of a group every kind alike, and of a kind each mutant. Each
 // group has its own luck, so that the others' mutants stay when its code changes.
-func (p *pool) draw(seed uint64, n int) (drawn []*mutant, err error) {
-	dir, err := os.MkdirTemp("", "mutate")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
+func (p *pool) draw(seed uint64, n int, builds func(*mutant) (bool, error)) (drawn []*mutant, err error) {
 	hats := make([]*hat, len(groups))
 	for i, g := range groups {
 		hats[i] = newHat(seed, g, p.byGroup[g])
@@ -140,7 +135,7 @@ func (p *pool) draw(seed uint64, n int) (drawn []*mutant, err error) {
 		}
 		empty = 0
 		for _, h := range hats {
-			m, err := h.next(func(m *mutant) (bool, error) { return p.builds(m, dir) })
+			m, err := h.next(builds)
 			switch {
 			case err != nil:
 				return nil, err

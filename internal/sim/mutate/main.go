@@ -64,7 +64,12 @@ func run(ctx context.Context, args []string) error {
 	if *only != "" {
 		ms, err = r.pool.named(strings.Split(*only, ","))
 	} else {
-		ms, err = r.pool.draw(*seed, *n)
+		dir, err2 := os.MkdirTemp("", "mutate")
+		if err2 != nil {
+			return err2
+		}
+		defer os.RemoveAll(dir)
+		ms, err = r.pool.draw(*seed, *n, func(m *mutant) (bool, error) { return r.pool.builds(m, dir) })
 	}
 	if err != nil {
 		return err

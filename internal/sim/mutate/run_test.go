@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The runner is held against a module that has a test for one of its two functions.
+func TestRun(t *testing.T) {
+	p := sampleOf(t, "package sample\n\nvar n int\n\nfunc add() { n = 3 }\n\nfunc other() { n = 9 }\n",
+		`import "testing"`, "func TestAdd(t *testing.T) {", "if add(); n != 3 {", "t.Fatal(n)", "}", "}")
+	ms := p.byGroup["."]
+	r := &runner{pool: p, pkg: ".", limit: time.Minute, workers: 1, known: map[string]string{ms[3].key(): "it may be"}}
+	path := filepath.Join(t.TempDir(), "out.json")
+	play := func(ms []*mutant, resume bool) *table {
+		t.Helper()
+		out, err := openTable(path, resume)
+		if err == nil {
+			err = r.run(t.Context(), ms, out)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	first := play(ms[:1], false)
+	if o, _ := first.outcome(ms[0]); o.Status != caught || o.How != "TestAdd: sample_test.go:5: 0" {
+		t.Errorf("%+v", o)
+	}
+	if _, err := openTable(path, false); err == nil {
+		t.Error("a table is overwritten")
+	}
+	r.unit = true
+	all := play(ms, true)
+	for i, want := range []string{caught, caught, survived, explained} {
+		if o, _ := all.outcome(ms[i]); o.Status != want || o.Unit != (want == survived) {
+			t.Errorf("%s: %+v", ms[i].id(), o)
+		}
+	}
+	if len(ms) != 4 || len(all.all) != 4 {
+		t.Errorf("%d mutants, %d outcomes", len(ms), len(all.all))
+	}
+	if text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "out.md")); err != nil || len(text) < 200 {
+		t.Errorf("%s %v", text, err)
+	}
+}
+
+func TestFailure(t *testing.T) {
+	for out, want := range map[string]string{
+		"--- FAIL: TestA (0.01s)\n    a_test.go:3: it is 4\n    a_test.go:4: more\nFAIL\n": "TestA: a_test.go:3: it is 4",
+		"ok so far\npanic: test timed out after 1s\n\trunning tests\n":                     "panic: test timed out after 1s",
+		"# a/b\n./x.go:3:4: undefined: y\n":                                                "./x.go:3:4: undefined: y",
+		"nothing to see\n":                                                                 "exit status 2",
+	} {
+		if got := failure([]byte(out), errors.New("exit status 2")); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := failure([]byte("panic: no"), nil); got != "" {
+		t.Errorf("a success says %q", got)
+	}
+}
