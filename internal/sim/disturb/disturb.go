@@ -1,5 +1,5 @@
-// Package disturb makes goroutines interleave badly on purpose. Package seam puts a Point before each statement by which
-// goroutines meet, in an overlay; a normal build has none.
+// Package disturb makes goroutines interleave badly on purpose. Package seam puts a Point before each statement by
+// which goroutines meet, in an overlay; a normal build has none.
 package disturb
 
 import (

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -24,8 +25,8 @@ var groups = []string{
 }
 
 var rootFiles = []string{
-	"batch.go", "burial.go", "counter.go", "delay.go", "guard.go", "haul.go", "lapse.go", "leased.go", "pull.go", "reaper.go",
-	"receipts.go", "receiver.go", "settle.go", "sight.go", "station.go", "upkeep.go", "verdict.go",
+	"batch.go", "burial.go", "counter.go", "delay.go", "guard.go", "haul.go", "lapse.go", "leased.go", "pull.go",
+	"reaper.go", "receipts.go", "receiver.go", "settle.go", "sight.go", "station.go", "upkeep.go", "verdict.go",
 }
 
 // kit is what only tests and the fault harness use.
@@ -107,7 +108,7 @@ func packageOf(m *mutant) string {
 }
 
 // builds says whether a mutant compiles and go vet has nothing against it; a Lua file has to parse.
-func (p *pool) builds(m *mutant, dir string) (bool, error) {
+func (p *pool) builds(ctx context.Context, m *mutant, dir string) (bool, error) {
 	f := p.files[m.file]
 	if m.group == luaDir {
 		return parses(m.file, m.apply(f.Text)) == nil, nil
@@ -119,7 +120,8 @@ func (p *pool) builds(m *mutant, dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return tree.Go(p.tree.Root, "vet", "-tags", p.tags, "-overlay", list, packageOf(m)).Run() == nil, nil
+	err = tree.Go(ctx, p.tree.Root, "vet", "-tags", p.tags, "-overlay", list, packageOf(m)).Run()
+	return err == nil, ctx.Err()
 }
 
 // draw draws n mutants that build: the groups in turn, of a group every kind alike, and of a kind each mutant. Each

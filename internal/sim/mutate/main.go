@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string) error {
 			return err2
 		}
 		defer os.RemoveAll(dir)
-		ms, err = r.pool.draw(*seed, *n, func(m *mutant) (bool, error) { return r.pool.builds(m, dir) })
+		ms, err = r.pool.draw(*seed, *n, func(m *mutant) (bool, error) { return r.pool.builds(ctx, m, dir) })
 	}
 	if err != nil {
 		return err

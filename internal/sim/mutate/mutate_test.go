@@ -196,7 +196,7 @@ func TestBuilds(t *testing.T) {
 	p := sampleOf(t, "package sample\n\nvar a [2]int\n\nfunc move() {\n\ta[0] = a[1]\n}\n")
 	var builds []string
 	for _, m := range p.byGroup["."] {
-		is, err := p.builds(m, t.TempDir())
+		is, err := p.builds(t.Context(), m, t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -146,12 +146,13 @@ func (r *runner) test(ctx context.Context, over tree.Overlay, o *outcome) error 
 	}
 	bin := filepath.Join(dir, "sim.test")
 	root := r.pool.tree.Root
-	out, err := tree.Go(root, "test", "-c", "-tags", r.pool.tags, "-overlay", list, "-o", bin, r.pkg).CombinedOutput()
+	build := tree.Go(ctx, root, "test", "-c", "-tags", r.pool.tags, "-overlay", list, "-o", bin, r.pkg)
+	out, err := build.CombinedOutput()
 	if err != nil {
 		o.Status, o.How = didNotBuild, failure(out, err)
 		return nil
 	}
-	at, err := tree.Go(root, "list", "-tags", r.pool.tags, "-f", "{{.Dir}}", r.pkg).Output()
+	at, err := tree.Go(ctx, root, "list", "-tags", r.pool.tags, "-f", "{{.Dir}}", r.pkg).Output()
 	if err != nil {
 		return err
 	}
@@ -169,17 +170,16 @@ func (r *runner) test(ctx context.Context, over tree.Overlay, o *outcome) error 
 const mostMemory = "8388608"
 
 func (r *runner) command(ctx context.Context, dir, bin string) *exec.Cmd {
-	args := append([]string{"-c", `ulimit -v "$0" && exec "$@"`, mostMemory, bin, "-test.timeout", r.limit.String()}, r.args...)
-	c := exec.CommandContext(ctx, "sh", args...)
+	args := []string{"-c", `ulimit -v "$0" && exec "$@"`, mostMemory, bin, "-test.timeout", r.limit.String()}
+	c := exec.CommandContext(ctx, "sh", append(args, r.args...)...)
 	c.Dir, c.WaitDelay = dir, time.Second
 	return c
 }
 
 func (r *runner) goTest(ctx context.Context, list, pkg string) (how string, err error) {
-	args := []string{"test", "-short", "-count=1", "-timeout", r.limit.String(), "-tags", r.pool.tags, "-overlay", list, pkg}
-	plain := tree.Go(r.pool.tree.Root, args...)
-	c := exec.CommandContext(ctx, plain.Path, args...)
-	c.Dir, c.Env, c.WaitDelay = plain.Dir, plain.Env, time.Second
+	c := tree.Go(ctx, r.pool.tree.Root, "test", "-short", "-count=1", "-timeout", r.limit.String(),
+		"-tags", r.pool.tags, "-overlay", list, pkg)
+	c.WaitDelay = time.Second
 	out, err := c.CombinedOutput()
 	return failure(out, err), err
 }

@@ -50,10 +50,10 @@ func TestRun(t *testing.T) {
 
 func TestFailure(t *testing.T) {
 	for out, want := range map[string]string{
-		"--- FAIL: TestA (0.01s)\n    a_test.go:3: it is 4\n    a_test.go:4: more\nFAIL\n": "TestA: a_test.go:3: it is 4",
-		"ok so far\npanic: test timed out after 1s\n\trunning tests\n":                     "panic: test timed out after 1s",
-		"# a/b\n./x.go:3:4: undefined: y\n":                                                "./x.go:3:4: undefined: y",
-		"nothing to see\n":                                                                 "exit status 2",
+		"--- FAIL: TestA (0.01s)\n    a_test.go:3: 4\n    a_test.go:4: more\nFAIL\n": "TestA: a_test.go:3: 4",
+		"ok so far\npanic: test timed out after 1s\n\trunning tests\n":               "panic: test timed out after 1s",
+		"# a/b\n./x.go:3:4: undefined: y\n":                                          "./x.go:3:4: undefined: y",
+		"nothing to see\n":                                                           "exit status 2",
 	} {
 		if got := failure([]byte(out), errors.New("exit status 2")); got != want {
 			t.Errorf("%q, want %q", got, want)

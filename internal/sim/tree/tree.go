@@ -4,6 +4,7 @@ package tree
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,8 +57,8 @@ type File struct {
 func (f *File) Offset(fset *token.FileSet, p token.Pos) int { return fset.File(p).Offset(p) }
 
 // Go is a run of the go command in a directory, outside of any workspace.
-func Go(dir string, args ...string) *exec.Cmd {
-	c := exec.Command("go", args...)
+func Go(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "GOWORK=off")
 	return c
@@ -65,7 +66,7 @@ func Go(dir string, args ...string) *exec.Cmd {
 
 // Root is the root of the module that a directory is in.
 func Root(dir string) (string, error) {
-	out, err := Go(dir, "env", "GOMOD").Output()
+	out, err := Go(context.Background(), dir, "env", "GOMOD").Output()
 	if err != nil {
 		return "", err
 	}
@@ -88,11 +89,12 @@ func Open(root, tags string, patterns ...string) (*Tree, error) {
 			func(d *json.Decoder) error { return d.Decode(&module) },
 		},
 		{
-			append([]string{"list", "-export", "-deps", "-tags", tags, "-json=ImportPath,Dir,Export,GoFiles"}, patterns...),
+			slices.Concat(
+				[]string{"list", "-export", "-deps", "-tags", tags, "-json=ImportPath,Dir,Export,GoFiles"}, patterns),
 			t.take,
 		},
 	} {
-		c := Go(root, ask.args...)
+		c := Go(context.Background(), root, ask.args...)
 		c.Stderr = os.Stderr
 		out, err := c.Output()
 		if err == nil {
