@@ -33,14 +33,14 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 || args[0] != "list" && args[0] != "run" {
 		return fmt.Errorf("want list or run, and flags: -h tells of them")
 	}
-	r := &runner{}
+	r := &runner{controlled: make(map[string]bool)}
 	f := flag.NewFlagSet(args[0], flag.ExitOnError)
 	seed := f.Uint64("seed", 1, "draws the mutants")
 	n := f.Int("n", 100, "how many")
 	only := f.String("only", "", "ids with commas between: these, and none is drawn")
 	tags := f.String("tags", "", "build tags")
 	f.StringVar(&r.pkg, "pkg", "./internal/sim", "the package whose tests run")
-	f.DurationVar(&r.limit, "limit", 10*time.Minute, "how long each run of tests may take; longer is a failure")
+	f.DurationVar(&r.limit, "limit", 10*time.Minute, "how long a run of the test binary may take; longer is a failure")
 	f.IntVar(&r.workers, "p", 1, "how many run at once")
 	f.BoolVar(&r.unit, "unit", false, "survivors go to the unit tests of their package and of the root")
 	f.BoolVar(&r.disturb, "disturb", false, "weave the points of package disturb in")

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,8 +39,13 @@ type runner struct {
 	workers int
 	known   map[string]string // explained ones, by key
 
-	weaving sync.Mutex // a tree is not for several goroutines
+	weaving     sync.Mutex // a tree is not for several goroutines
+	controlling sync.Mutex
+	controlled  map[string]bool // packages whose unit tests pass without a mutant
 }
+
+// unitLimit is how long the unit tests of a package may take.
+const unitLimit = "10m"
 
 // run judges all that the table does not know yet. What is judged is written at once.
 func (r *runner) run(ctx context.Context, ms []*mutant, t *table) error {
@@ -106,23 +112,46 @@ func (r *runner) judge(ctx context.Context, m *mutant, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	o.Unit = true
-	for _, pkg := range []string{packageOf(m), "."} {
-		// Unit tests on a busy machine may fail by themselves, but hardly twice.
-		for range 2 {
-			how, err := r.goTest(ctx, list, pkg)
-			if err == nil {
-				break
-			}
-			if o.How != "" {
-				o.Status = caughtByUnit
-				return nil
-			}
-			o.How = how
+	for _, pkg := range slices.Compact([]string{packageOf(m), "./"}) {
+		if err := r.unitControl(ctx, pkg); err != nil {
+			return err
 		}
-		o.How = ""
+		if how := r.unitTest(ctx, list, pkg); how != "" {
+			o.Status, o.How = caughtByUnit, how
+			break
+		}
 	}
+	o.Unit = true
 	return nil
+}
+
+// unitControl fails unless the unit tests of a package pass without a mutant. It runs them once.
+func (r *runner) unitControl(ctx context.Context, pkg string) error {
+	r.controlling.Lock()
+	defer r.controlling.Unlock()
+	if r.controlled[pkg] {
+		return nil
+	}
+	if how := r.unitTest(ctx, "", pkg); how != "" {
+		return fmt.Errorf("go test %s without a mutant: %s", pkg, how)
+	}
+	r.controlled[pkg] = true
+	return nil
+}
+
+// unitTest says how the unit tests of a package fail. On a busy machine they may fail by themselves, but hardly twice.
+func (r *runner) unitTest(ctx context.Context, list, pkg string) (how string) {
+	for range 2 {
+		c := tree.Go(ctx, r.pool.tree.Root, "test", "-short", "-count=1", "-parallel", "8", "-timeout", unitLimit,
+			"-tags", r.pool.tags, "-overlay", list, pkg)
+		c.WaitDelay = time.Second
+		out, err := c.CombinedOutput()
+		if err == nil {
+			return ""
+		}
+		how = failure(out, err)
+	}
+	return how
 }
 
 // test builds the binary under an overlay, and runs it.
@@ -174,14 +203,6 @@ func (r *runner) command(ctx context.Context, dir, bin string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "sh", append(args, r.args...)...)
 	c.Dir, c.WaitDelay = dir, time.Second
 	return c
-}
-
-func (r *runner) goTest(ctx context.Context, list, pkg string) (how string, err error) {
-	c := tree.Go(ctx, r.pool.tree.Root, "test", "-short", "-count=1", "-timeout", r.limit.String(),
-		"-tags", r.pool.tags, "-overlay", list, pkg)
-	c.WaitDelay = time.Second
-	out, err := c.CombinedOutput()
-	return failure(out, err), err
 }
 
 var (

@@ -8,12 +8,25 @@ import (
 	"time"
 )
 
-// The runner is held against a module that has a test for one of its two functions.
+// The runner is held against a module with three functions: what the binary runs finds what is wrong in one, the unit
+// tests what is wrong in another, and nothing what is wrong in the third.
 func TestRun(t *testing.T) {
-	p := sampleOf(t, "package sample\n\nvar n int\n\nfunc add() { n = 3 }\n\nfunc other() { n = 9 }\n",
-		`import "testing"`, "func TestAdd(t *testing.T) {", "if add(); n != 3 {", "t.Fatal(n)", "}", "}")
+	p := sampleOf(t, `package sample
+
+var n int
+
+func add() { n = 3 }
+
+func other() { n = 9 }
+
+func third() { n = 1 }
+`, `import "testing"`,
+		"func TestAdd(t *testing.T) { if add(); n != 3 { t.Fatal(n) } }",
+		"func TestOther(t *testing.T) { n = 0; if other(); n == 0 { t.Fatal(n) } }")
 	ms := p.byGroup["."]
-	r := &runner{pool: p, pkg: ".", limit: time.Minute, workers: 1, known: map[string]string{ms[3].key(): "it may be"}}
+	r := &runner{pool: p, pkg: ".", args: []string{"-test.run", "TestAdd"}, limit: time.Minute, workers: 1,
+		controlled: make(map[string]bool),
+		known:      map[string]string{ms[3].key(): "it may be"}}
 	path := filepath.Join(t.TempDir(), "out.json")
 	play := func(ms []*mutant, resume bool) *table {
 		t.Helper()
@@ -27,7 +40,7 @@ func TestRun(t *testing.T) {
 		return out
 	}
 	first := play(ms[:1], false)
-	if o, _ := first.outcome(ms[0]); o.Status != caught || o.How != "TestAdd: sample_test.go:5: 0" {
+	if o, _ := first.outcome(ms[0]); o.Status != caught || o.How != "TestAdd: sample_test.go:3: 0" {
 		t.Errorf("%+v", o)
 	}
 	if _, err := openTable(path, false); err == nil {
@@ -35,12 +48,12 @@ func TestRun(t *testing.T) {
 	}
 	r.unit = true
 	all := play(ms, true)
-	for i, want := range []string{caught, caught, survived, explained} {
-		if o, _ := all.outcome(ms[i]); o.Status != want || o.Unit != (want == survived) {
+	for i, want := range []string{caught, caught, caughtByUnit, explained, survived, survived} {
+		if o, _ := all.outcome(ms[i]); o.Status != want || o.Unit != (i == 2 || i > 3) {
 			t.Errorf("%s: %+v", ms[i].id(), o)
 		}
 	}
-	if len(ms) != 4 || len(all.all) != 4 {
+	if len(ms) != 6 || len(all.all) != 6 {
 		t.Errorf("%d mutants, %d outcomes", len(ms), len(all.all))
 	}
 	if text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "out.md")); err != nil || len(text) < 200 {
