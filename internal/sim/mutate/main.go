@@ -41,6 +41,7 @@ func run(ctx context.Context, args []string) error {
 	tags := f.String("tags", "", "build tags")
 	f.StringVar(&r.pkg, "pkg", "./internal/sim", "the package whose tests run")
 	f.DurationVar(&r.limit, "limit", 10*time.Minute, "how long a run of the test binary may take; longer is a failure")
+	f.IntVar(&r.times, "times", 1, "a mutant is caught when the test binary fails so many times in a row")
 	f.IntVar(&r.workers, "p", 1, "how many run at once")
 	f.BoolVar(&r.unit, "unit", false, "survivors go to the unit tests of their package and of the root")
 	f.BoolVar(&r.disturb, "disturb", false, "weave the points of package disturb in")

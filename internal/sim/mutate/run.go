@@ -34,6 +34,7 @@ type runner struct {
 	pkg     string
 	args    []string // of the test binary
 	limit   time.Duration
+	times   int  // that the binary fails in a row, before a mutant is caught
 	unit    bool // what survives goes to the unit tests
 	disturb bool
 	workers int
@@ -186,10 +187,14 @@ func (r *runner) test(ctx context.Context, over tree.Overlay, o *outcome) error 
 		return err
 	}
 	begun := time.Now()
-	out, err = r.command(ctx, string(bytes.TrimSpace(at)), bin).CombinedOutput()
-	o.Seconds, o.Status = time.Since(begun).Seconds(), survived
+	for range r.times {
+		if out, err = r.command(ctx, string(bytes.TrimSpace(at)), bin).CombinedOutput(); err == nil {
+			break
+		}
+	}
+	o.Seconds, o.Status, o.How = time.Since(begun).Seconds(), survived, failure(out, err)
 	if err != nil {
-		o.Status, o.How = caught, failure(out, err)
+		o.Status = caught
 	}
 	return nil
 }

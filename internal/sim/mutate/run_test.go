@@ -24,7 +24,7 @@ func third() { n = 1 }
 		"func TestAdd(t *testing.T) { if add(); n != 3 { t.Fatal(n) } }",
 		"func TestOther(t *testing.T) { n = 0; if other(); n == 0 { t.Fatal(n) } }")
 	ms := p.byGroup["."]
-	r := &runner{pool: p, pkg: ".", args: []string{"-test.run", "TestAdd"}, limit: time.Minute, workers: 1,
+	r := &runner{pool: p, pkg: ".", args: []string{"-test.run", "TestAdd"}, limit: time.Minute, times: 2, workers: 1,
 		controlled: make(map[string]bool),
 		known:      map[string]string{ms[3].key(): "it may be"}}
 	path := filepath.Join(t.TempDir(), "out.json")
