@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -125,7 +127,7 @@ func (p *pool) builds(ctx context.Context, m *mutant, dir string) (bool, error) 
 }
 
 // draw draws n mutants that build: the groups in turn, of a group every kind alike, and of a kind each mutant. Each
-// group has its own luck, so that the others' mutants stay when its code changes.
+// group has its own luck, so that the others' mutants stay when its code changes, and most of its own.
 func (p *pool) draw(seed uint64, n int, builds func(*mutant) (bool, error)) (drawn []*mutant, err error) {
 	hats := make([]*hat, len(groups))
 	for i, g := range groups {
@@ -186,10 +188,16 @@ func newHat(seed uint64, group string, ms []*mutant) *hat {
 				of = append(of, m)
 			}
 		}
-		h.rand.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+		// Those that a change of the code leaves alone keep their order.
+		slices.SortFunc(of, func(a, b *mutant) int { return bytes.Compare(luck(seed, a), luck(seed, b)) })
 		h.kinds = append(h.kinds, of)
 	}
 	return h
+}
+
+func luck(seed uint64, m *mutant) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, m.key()))
+	return sum[:]
 }
 
 // next draws one that is good, or nil if there is none left.
