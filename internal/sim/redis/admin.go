@@ -107,8 +107,8 @@ func hello(s *Server, c *Session, a []string) any {
 	}
 	if !c.authed {
 		return failure("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO " +
-			"<proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version " +
-			"at the same time")
+			"<proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol " +
+			"version at the same time")
 	}
 	return []any{"server", "redis", "version", version, "proto", 2, "id", c.id, "mode", "standalone",
 		"role", s.roleName("replica"), "modules", []any{}}
