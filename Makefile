@@ -1,6 +1,9 @@
 # make test    what CI runs: every test of every module under the race
-#              detector, then each fuzz target of the root, daemon and codecs
-#              for FUZZTIME
+#              detector, then make sim, then each fuzz target of the root,
+#              daemon and codecs for FUZZTIME
+# make sim     SEEDS new seeds of the simulation, on goroutines that are made to
+#              interleave badly; SEED=n begins with that one, and SIM='-sim.shrink
+#              NAME' has more flags of internal/sim
 # make lint    gofmt, go vet, for what speaks to the system on three of them,
 #              staticcheck
 # make bench   the benchmarks
@@ -19,6 +22,8 @@
 
 GO          ?= go
 FUZZTIME    ?= 5s
+SEEDS       ?= 200
+SEED        ?= 0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # ./... stops at a nested go.mod, so each module takes its turn; the root first.
@@ -41,10 +46,10 @@ with-languages = PYTHON=$$(sh .ci/language.sh PYTHON python3); PHP=$$(sh .ci/lan
 	PROMTOOL=$$(sh .ci/language.sh PROMTOOL promtool prometheus); \
 	export PYTHON PHP CHROMIUM PROMTOOL
 
-.PHONY: test race fuzz lint bench chaos
+.PHONY: test race sim fuzz lint bench chaos
 .NOTPARALLEL:
 
-test: race fuzz
+test: race sim fuzz
 
 # -count=1: the cache knows neither the server nor luck with a race. -parallel:
 # most tests wait for a lease or a connection, not for a core; those of the
@@ -62,6 +67,13 @@ race:
 	done; \
 	echo "== go test -race chaos"; \
 	cd chaos && $(GO) test -race -short -count=1 -parallel 16 -timeout 10m ./...
+
+# Virtual time needs no race detector to be slow: it would cost nine tenths of the
+# seeds. A few are played under it with the other tests.
+sim:
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; over=$$($(GO) run ./internal/sim/disturb/weave -o $$dir); \
+	$(GO) test -overlay $$over -count=1 -timeout 0 -run 'TestSeeds|TestKept' ./internal/sim -v -args \
+		-sim.seeds $(SEEDS) -sim.seed $(SEED) $(SIM)
 
 # One target at a time, for each one takes every core. Up to Go 1.26 a run can
 # end in a bare "context deadline exceeded" when its time is up

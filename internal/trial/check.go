@@ -210,7 +210,7 @@ func Check(h *History) *Verdict {
 	h.silent(ends, broke)
 	h.named(names, spare, broke)
 	h.judgements(broke)
-	h.stranded(broke)
+	h.stranded(spare, broke)
 	h.times(v, broke)
 	h.order(broke)
 	h.weights(broke)

@@ -110,14 +110,15 @@ func parseEntry(line string) (e Entry, err error) {
 
 // Ledger is where one process says what it does.
 type Ledger struct {
-	By  string
-	put func([]Entry)
+	By   string
+	put  func([]Entry)
+	open func() bool // nil: it always is
 }
 
 // NewLedger is one that makes one Write of each Say. What was said to a file that was opened for appending, no SIGKILL
 // takes back.
 func NewLedger(by string, to io.Writer) *Ledger {
-	return &Ledger{by, func(es []Entry) {
+	return &Ledger{By: by, put: func(es []Entry) {
 		var b strings.Builder
 		for _, e := range es {
 			b.WriteString(e.String())
@@ -129,10 +130,16 @@ func NewLedger(by string, to io.Writer) *Ledger {
 }
 
 // As is where somebody else says what they do, in the same place.
-func (l *Ledger) As(by string) *Ledger { return &Ledger{by, l.put} }
+func (l *Ledger) As(by string) *Ledger { return &Ledger{by, l.put, l.open} }
+
+// Behind is a ledger of which open says, for each Say, whether it is written to; it may wait before it does.
+func (l *Ledger) Behind(open func() bool) *Ledger { return &Ledger{l.By, l.put, open} }
 
 // Say adds entries, all at once.
 func (l *Ledger) Say(es ...Entry) {
+	if l.open != nil && !l.open() {
+		return
+	}
 	now := time.Now()
 	for i := range es {
 		if es[i].At.IsZero() {
@@ -151,7 +158,7 @@ type Memory struct {
 
 // Ledger is one that writes there.
 func (m *Memory) Ledger(by string) *Ledger {
-	return &Ledger{by, func(es []Entry) {
+	return &Ledger{By: by, put: func(es []Entry) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.said = append(m.said, es...)

@@ -68,7 +68,7 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 }
 
 // stranded finds what nobody had begun at the end of a calm in which there was all the time for it (I2).
-func (h *History) stranded(broke func(string, string, string, ...any)) {
+func (h *History) stranded(spare map[string]bool, broke func(string, string, string, ...any)) {
 	waiting := make(map[string]time.Time) // since when it could have been
 	for _, e := range h.Entries {
 		switch {
@@ -84,7 +84,7 @@ func (h *History) stranded(broke func(string, string, string, ...any)) {
 			waiting[e.ID] = time.Unix(1<<40, 0)
 		case e.Op == Quiet:
 			for id, since := range waiting {
-				if since.Before(e.Due) {
+				if since.Before(e.Due) && !spare[id] {
 					broke("I2 not drained", id, "nobody had begun it at %s, and no fault had struck since %s",
 						e.At.Format("15:04:05.000"), e.Due.Format("15:04:05.000"))
 				}

@@ -1,0 +1,417 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/sim/redis"
+)
+
+// line is a process's connection to Redis, as its net.Conn. Commands are executed on the goroutine that writes them, or
+// on a timer's where the line takes time for them; replies wait in it until they are due. One goroutine reads and one
+// writes. The network's mutex guards all that follows the session.
+type line struct {
+	*port
+	id      int
+	session *redis.Session
+
+	// To the server.
+	out     []byte   // not executed yet
+	slow    bool     // commands take time, too
+	flows   bool     // a goroutine executes what is in out
+	sent    []parcel // on the way
+	deaf    bool     // nothing more of it is executed
+	closing bool     // the client has closed it, and what is in out comes first
+	gone    bool     // the session was closed
+
+	// To the client.
+	slots     []*slot // commands whose replies have not gone on, in order
+	unmatched bool    // it subscribes: replies cannot be told apart
+	mute      bool
+	in        []parcel
+	last      time.Time // when the last parcel is due
+	err       error     // after what is in in
+	readable  chan struct{}
+	reading   time.Time // deadlines
+	writing   time.Time
+	closed    bool // by the client
+}
+
+// slot is a command's place in the order of replies.
+type slot struct {
+	rule  *rule
+	reply []byte
+	ready bool
+}
+
+// outlives says whether the server's side stays open for the command although the client's has ended.
+func (s *slot) outlives() bool { return s.rule != nil && !s.ready && s.rule.act != pass }
+
+// parcel is a part of a reply, and when it is there.
+type parcel struct {
+	at    time.Time
+	bytes []byte
+}
+
+// lineRoom is how many bytes may wait to be executed, as in the buffers of two sockets.
+const lineRoom = 512 << 10
+
+func newLine(p *port, id int) *line {
+	return &line{port: p, id: id, slow: p.draw.IntN(2) == 0, readable: make(chan struct{}, 1)}
+}
+
+func (l *line) wake() {
+	select {
+	case l.readable <- struct{}{}:
+	default:
+	}
+}
+
+// Read gives what is due.
+func (l *line) Read(b []byte) (int, error) {
+	var timer *time.Timer
+	for {
+		l.n.mu.Lock()
+		now := time.Now()
+		var next time.Time
+		switch held := l.stopped(); {
+		case l.closed:
+			l.n.mu.Unlock()
+			return 0, net.ErrClosed
+		case len(l.in) > 0 && !held && !l.in[0].at.After(now):
+			n := copy(b, l.in[0].bytes)
+			if l.in[0].bytes = l.in[0].bytes[n:]; len(l.in[0].bytes) == 0 {
+				l.in = l.in[1:]
+			}
+			l.n.mu.Unlock()
+			return n, nil
+		case len(l.in) > 0 && !held:
+			next = l.in[0].at
+		case len(l.in) == 0 && l.err != nil && (!held || l.dead):
+			l.n.mu.Unlock()
+			return 0, l.err
+		}
+		if !l.reading.IsZero() && !l.reading.After(now) {
+			l.n.mu.Unlock()
+			return 0, os.ErrDeadlineExceeded
+		}
+		if next.IsZero() || !l.reading.IsZero() && l.reading.Before(next) {
+			next = l.reading
+		}
+		l.n.mu.Unlock()
+		if next.IsZero() {
+			<-l.readable
+			continue
+		}
+		if timer == nil {
+			timer = time.NewTimer(next.Sub(now))
+			defer timer.Stop()
+		} else {
+			timer.Reset(next.Sub(now))
+		}
+		select {
+		case <-l.readable:
+		case <-timer.C:
+		}
+	}
+}
+
+// Write takes all of b, unless there is no room until the deadline.
+func (l *line) Write(b []byte) (int, error) {
+	for {
+		l.n.mu.Lock()
+		switch {
+		case l.closed:
+			l.n.mu.Unlock()
+			return 0, net.ErrClosed
+		case l.err != nil && !l.stopped():
+			l.n.mu.Unlock()
+			return 0, l.err
+		case len(l.out) > lineRoom && l.stopped():
+			over := !l.writing.IsZero() && !l.writing.After(time.Now())
+			l.n.mu.Unlock()
+			if over {
+				return 0, os.ErrDeadlineExceeded
+			}
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		break
+	}
+	if l.slow {
+		now := time.Now()
+		at := now.Add(l.latency())
+		if n := len(l.sent); n > 0 && l.sent[n-1].at.After(at) {
+			at = l.sent[n-1].at
+		}
+		l.sent = append(l.sent, parcel{at, slices.Clone(b)})
+		l.n.mu.Unlock()
+		time.AfterFunc(at.Sub(now), l.pump)
+		return len(b), nil
+	}
+	l.out = append(l.out, b...)
+	l.n.mu.Unlock()
+	l.pump()
+	return len(b), nil
+}
+
+// pump executes what has arrived, unless another goroutine does or the line is stopped.
+func (l *line) pump() {
+	l.n.mu.Lock()
+	if l.flows {
+		l.n.mu.Unlock()
+		return
+	}
+	l.flows = true
+	for {
+		l.arrive()
+		if l.deaf || l.gone || l.stopped() {
+			break
+		}
+		args, n := command(l.out)
+		if n == 0 {
+			break
+		}
+		l.out = l.out[n:]
+		r := l.see(args, l.unmatched)
+		s := &slot{rule: r}
+		if r != nil && l.n.tell != nil {
+			l.n.tell(args, r.act.String())
+		}
+		execute := true
+		switch {
+		case r == nil:
+		case r.act == cutBefore:
+			s.ready, l.deaf, execute = true, true, false
+		case r.act == replyError:
+			s.ready, s.reply, execute = true, []byte("-"+r.text+"\r\n"), false
+		case r.act == cutUnread:
+			l.err, l.deaf = errReset, true
+			l.in = nil
+			l.wake()
+		case r.act == cutAfter, r.act == cutWithin:
+			l.deaf = true
+		}
+		if !l.unmatched || !execute {
+			l.slots = append(l.slots, s)
+		}
+		if !execute {
+			l.pass()
+			continue
+		}
+		l.unmatched = l.unmatched || subscribes(args[0])
+		l.n.mu.Unlock()
+		l.session.Command(args)
+		l.n.mu.Lock()
+	}
+	l.flows = false
+	over := l.closing && !l.stopped() && (l.deaf || len(l.sent) == 0) && !slices.ContainsFunc(l.slots, (*slot).outlives)
+	l.n.mu.Unlock()
+	if over {
+		l.session.Close()
+		l.leave()
+	}
+}
+
+// arrive takes in what a slow line has brought by now.
+func (l *line) arrive() {
+	for now := time.Now(); len(l.sent) > 0 && !l.sent[0].at.After(now); l.sent = l.sent[1:] {
+		l.out = append(l.out, l.sent[0].bytes...)
+	}
+}
+
+// answer takes in a reply, or a message to a subscriber. The server's lock is held.
+func (l *line) answer(reply []byte) {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	own := slices.Clone(reply)
+	i := slices.IndexFunc(l.slots, func(s *slot) bool { return !s.ready })
+	if i < 0 {
+		l.slots = append(l.slots, &slot{ready: true, reply: own})
+	} else {
+		l.slots[i].ready, l.slots[i].reply = true, own
+	}
+	l.pass()
+}
+
+// pass sends on the replies whose turn it is.
+func (l *line) pass() {
+	for len(l.slots) > 0 && l.slots[0].ready {
+		s := l.slots[0]
+		l.slots = l.slots[1:]
+		what := pass
+		if s.rule != nil {
+			what = s.rule.act
+		}
+		switch what {
+		case cutWithin:
+			l.deliver(s.reply[:len(s.reply)/2])
+			fallthrough
+		case cutBefore, cutAfter:
+			l.finish(io.EOF)
+			return
+		case cutUnread:
+			l.finish(errReset)
+			return
+		case dropReply:
+			l.mute = true
+		}
+		if !l.mute && !l.own.mute && !l.n.trunk.mute {
+			l.deliver(s.reply)
+		} else {
+			l.mute = true // the client would take a later reply for this one
+		}
+	}
+}
+
+// deliver puts bytes on the way to the client.
+func (l *line) deliver(b []byte) {
+	if l.err != nil || l.closed || len(b) == 0 {
+		return
+	}
+	at := time.Now().Add(l.latency())
+	if at.Before(l.last) {
+		at = l.last
+	}
+	slice := max(l.own.quality.slice, l.n.trunk.quality.slice)
+	for len(b) > 0 {
+		n := len(b)
+		if slice > 0 {
+			n = min(n, slice)
+		}
+		l.in = append(l.in, parcel{at, b[:n]})
+		if b = b[n:]; len(b) > 0 {
+			at = at.Add(time.Millisecond)
+		}
+	}
+	l.last = at
+	l.wake()
+}
+
+// end ends the client's side at once.
+func (l *line) end() {
+	if l.err == nil {
+		l.err = errReset
+	}
+	l.in = nil
+	l.wake()
+}
+
+// finish ends the line after what is on the way to the client. It may be called under the server's lock, so the session
+// ends a moment later.
+func (l *line) finish(err error) {
+	if l.err == nil {
+		l.err = err
+	}
+	l.deaf = true
+	l.wake()
+	time.AfterFunc(0, func() {
+		l.session.Close()
+		l.leave()
+	})
+}
+
+// hungUp is the end that the server makes. Its lock is held.
+func (l *line) hungUp() {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	l.gone = true
+	if l.err == nil {
+		l.err = io.EOF
+	}
+	l.deaf = true
+	l.wake()
+}
+
+// Close is the client's. The server executes what was written before.
+func (l *line) Close() error {
+	l.n.mu.Lock()
+	if l.closed {
+		l.n.mu.Unlock()
+		return net.ErrClosed
+	}
+	l.closed, l.closing = true, true
+	l.inUse--
+	l.in = nil
+	l.n.mu.Unlock()
+	l.wake()
+	l.pump()
+	return nil
+}
+
+// leave takes a line off the network's list.
+func (l *line) leave() {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	l.n.lines = slices.DeleteFunc(l.n.lines, func(o *line) bool { return o == l })
+}
+
+func (l *line) SetDeadline(t time.Time) error {
+	_ = l.SetReadDeadline(t)
+	return l.SetWriteDeadline(t)
+}
+
+func (l *line) SetReadDeadline(t time.Time) error {
+	l.n.mu.Lock()
+	l.reading = t
+	l.n.mu.Unlock()
+	l.wake()
+	return nil
+}
+
+func (l *line) SetWriteDeadline(t time.Time) error {
+	l.n.mu.Lock()
+	l.writing = t
+	l.n.mu.Unlock()
+	return nil
+}
+
+func (l *line) LocalAddr() net.Addr  { return &net.UnixAddr{Name: "sim", Net: "unix"} }
+func (l *line) RemoteAddr() net.Addr { return l.LocalAddr() }
+
+// subscribes says whether replies can no longer be told apart after the first one to this command.
+func subscribes(name []byte) bool {
+	return strings.EqualFold(string(name), "SUBSCRIBE") || strings.EqualFold(string(name), "PSUBSCRIBE")
+}
+
+// command reads a command from the beginning of b, and says how many bytes it has; 0: it is not whole yet.
+func command(b []byte) (args [][]byte, n int) {
+	count, at, is := number(b, 0, '*')
+	if !is {
+		return nil, 0
+	}
+	args = make([][]byte, count)
+	for i := range args {
+		size, from, is := number(b, at, '$')
+		if !is || len(b) < from+size+2 {
+			return nil, 0
+		}
+		args[i], at = b[from:from+size], from+size+2
+	}
+	return args, at
+}
+
+// number reads a line such as *3, and says where the next one begins.
+func number(b []byte, at int, kind byte) (n, next int, is bool) {
+	for i := at; i < len(b); i++ {
+		switch c := b[i]; {
+		case i == at && c != kind:
+			panic(errProtocol)
+		case i == at, c == '\r':
+		case c == '\n':
+			return n, i + 1, true
+		case c < '0' || c > '9':
+			panic(errProtocol)
+		default:
+			n = n*10 + int(c-'0')
+		}
+	}
+	return 0, 0, false
+}
+
+var errProtocol = errors.New("sim: the client does not speak RESP")

@@ -1,0 +1,242 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/trial"
+)
+
+// Plot is a run: all that a seed draws, before anything begins.
+type Plot struct {
+	Seed  uint64
+	Crew  []trial.Orders // the processes that handle, and come back after their ends
+	Names *trial.Orders  // one that enqueues to a few IDs; nil: none does
+	Posts []Post
+	Blows []Blow
+	Lossy bool    // the server comes back with an older state
+	Yield float64 // of the points at which goroutines meet so many yield, where the build has such: see package disturb
+}
+
+// Post is a message that is enqueued.
+type Post struct {
+	At      time.Duration
+	Channel string
+	Plan    string
+	Bytes   int
+	How     string // by which door
+}
+
+// Blow is one fault.
+type Blow struct {
+	At, For time.Duration
+	Kind    string
+	Who     int    // of the crew; of a network's fault -1 is all of them
+	What    string // a command, an error's text, a key
+	Nth     int
+}
+
+func (b Blow) String() string {
+	return fmt.Sprintf("%8.3fs %s for %v, who %d, nth %d %s", b.At.Seconds(), b.Kind, b.For.Round(time.Millisecond), b.Who,
+		b.Nth, b.What)
+}
+
+// A run is some cycles: a storm of faults, a parting shot at each process, and a lull in which no fault strikes. What
+// was there before the lull has been begun when it is half over, whoever holds it.
+const (
+	storm  = 20 * time.Second
+	shots  = 3 * time.Second
+	lull   = 12 * time.Second
+	half   = trial.LongestLease + 100*time.Millisecond
+	cycle  = storm + shots + lull
+	cycles = 3
+	length = cycles * cycle
+	lease  = 2 * time.Second
+)
+
+// doors are the ways by which a message comes.
+var doors = []string{"enqueue", "enqueue", "enqueue", "direct", "bare", "twins", "all"}
+
+// plans of messages that anybody handles.
+var plans = []string{
+	trial.PlanOK, trial.PlanOK, trial.PlanOK, trial.PlanOK, trial.PlanRetry, trial.PlanAfter + "50",
+	trial.PlanAfter + "1500", trial.PlanReject, trial.PlanTwice, trial.PlanPanic, trial.PlanGoexit,
+	trial.PlanSlow + "30", trial.PlanDeaf + "800", trial.PlanThen + "1", trial.PlanThen + "3", trial.PlanFalter + "1",
+	trial.PlanOK + "+40", trial.PlanOK + "+700", trial.PlanRetry + "+100", trial.PlanTimeout,
+}
+
+// alone are the plans that would end others of the same batch.
+var alone = []string{trial.PlanPanic, trial.PlanGoexit, trial.PlanTimeout}
+
+// The kinds of blows, by the hand that strikes them. What one hand does it does one after another; what two do comes at
+// once.
+var hands = [][]string{
+	{"kill", "kill", "freeze", "freeze", "term", "corpse"},
+	{"cut before", "cut unread", "cut after", "cut after", "cut after", "cut within", "cut all", "hole", "mute", "slow",
+		"slice", "refuse", "error", "error"},
+	{"kill server", "stop server", "stop server", "script flush", "client kill", "full", "wrong type", "read-only",
+		"loading"},
+}
+
+// draw draws a run.
+func draw(seed uint64) *Plot {
+	r := rand.New(rand.NewPCG(seed, 0))
+	p := &Plot{Seed: seed, Yield: pick(r, []float64{0, 0.02, 0.1, 0.4})}
+	p.crew(r)
+	p.posts(r)
+	for i := range hands {
+		p.blows(rand.New(rand.NewPCG(seed, uint64(i+1))), hands[i])
+	}
+	for c := range cycles {
+		for who := range p.Crew {
+			if r.IntN(2) == 0 {
+				p.Blows = append(p.Blows, Blow{At: time.Duration(c)*cycle + storm, For: shots, Kind: "shot", Who: who,
+					Nth: 1 + r.IntN(2), What: pick(r, parting)})
+			}
+		}
+	}
+	return p
+}
+
+func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
+
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(r.Int64N(int64(most-least)))
+}
+
+// crew draws who handles. Each channel has somebody who takes from it.
+func (p *Plot) crew(r *rand.Rand) {
+	join := func(o trial.Orders) {
+		o.Name = fmt.Sprint("p", len(p.Crew))
+		o.Lease, o.Seed = lease, r.Uint64()
+		o.Grace = pick(r, []time.Duration{200 * time.Millisecond, 2 * time.Second})
+		if o.Workers == 0 {
+			o.Workers = 1 + r.IntN(8)
+		}
+		if o.Pull > 0 {
+			o.Hold, o.Wait = lease, pick(r, []time.Duration{time.Second, 10 * time.Second})
+		}
+		o.Prefetch = pick(r, []int{1, 4, 16})
+		p.Crew = append(p.Crew, o)
+	}
+	for range 1 + r.IntN(2) {
+		join(trial.Orders{Channels: []string{"plain"}})
+	}
+	pulls := r.IntN(2) == 0
+	if pulls {
+		join(trial.Orders{Channels: []string{"plain"}, Pull: 1 + r.IntN(8)})
+	}
+	for range 1 + r.IntN(2) {
+		o := trial.Orders{Channels: []string{"high", "low"}, Workers: 8}
+		if r.IntN(3) == 0 {
+			o.Weights = []int{3, 1}
+		}
+		join(o)
+	}
+	if r.IntN(3) == 0 {
+		join(trial.Orders{Channels: []string{"batch"}, Batch: 1 + r.IntN(10)})
+	}
+	if r.IntN(3) == 0 {
+		join(trial.Orders{Channels: []string{"pulled"}, Pull: 1 + r.IntN(8)})
+		join(trial.Orders{Channels: []string{"pulled"}, Upkeep: true})
+	}
+	for len(p.Crew) < 3 {
+		join(trial.Orders{Channels: []string{"plain"}})
+	}
+	if r.IntN(2) == 0 {
+		p.Names = &trial.Orders{Name: "namer", Channels: []string{"plain"}, Enqueue: 1 + r.IntN(4), Names: 1 + r.IntN(20),
+			Seed: r.Uint64(), Lease: lease}
+	}
+}
+
+// pulls says whether somebody pulls from a channel.
+func (p *Plot) pulls(channel string) bool {
+	return slices.ContainsFunc(p.Crew, func(o trial.Orders) bool { return o.Pull > 0 && slices.Contains(o.Channels, channel) })
+}
+
+// channels that somebody handles, in order.
+func (p *Plot) channels() (all []string) {
+	for _, o := range p.Crew {
+		for _, c := range o.Channels {
+			if !slices.Contains(all, c) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// posts draws the load: bursts, in storms for the most part.
+func (p *Plot) posts(r *rand.Rand) {
+	channels := p.channels()
+	for n := 300 + r.IntN(100); len(p.Posts) < n; {
+		at := time.Duration(r.IntN(cycles))*cycle + between(r, 0, storm+shots)
+		if r.IntN(10) == 0 {
+			at = between(r, 0, length-lull)
+		}
+		c, burst := pick(r, channels), 1+r.IntN(12)
+		for range burst {
+			post := Post{At: at, Channel: c, Plan: pick(r, plans), How: pick(r, doors)}
+			switch post.How {
+			case "twins":
+				post.Plan = trial.PlanRetry
+			case "bare", "all":
+				post.Plan, _, _ = strings.Cut(post.Plan, "+")
+			}
+			endless := post.Plan == trial.PlanTimeout && (p.pulls(c) || post.How != "enqueue" && post.How != "direct")
+			if endless || c == "batch" && slices.Contains(alone, post.Plan) {
+				post.Plan = trial.PlanOK
+			}
+			if r.IntN(40) == 0 && post.How != "bare" && post.How != "twins" {
+				post.Bytes = 100 << 10
+			}
+			p.Posts = append(p.Posts, post)
+			at += between(r, 0, 20*time.Millisecond)
+		}
+	}
+	slices.SortStableFunc(p.Posts, func(a, b Post) int { return int(a.At - b.At) })
+}
+
+// blows draws what one hand strikes.
+func (p *Plot) blows(r *rand.Rand, kinds []string) {
+	for c := range cycles {
+		at := time.Duration(c) * cycle
+		for range r.IntN(5) {
+			b := Blow{Kind: pick(r, kinds), Who: r.IntN(len(p.Crew)), Nth: 1 + r.IntN(5)}
+			switch b.Kind {
+			case "freeze":
+				b.For = between(r, 100*time.Millisecond, 3*lease)
+			case "stop server":
+				b.For = between(r, lease*6/10, lease*9/10)
+				if r.IntN(4) == 0 {
+					b.For = between(r, lease, 2*lease)
+				}
+			case "corpse":
+				b.For = between(r, time.Second, 5*time.Second)
+			case "kill server":
+				b.For = between(r, 0, 2*time.Second)
+			case "cut before", "cut unread", "cut after", "cut within":
+				b.For, b.What = between(r, 100*time.Millisecond, 3*time.Second), pick(r, aimed)
+			case "error":
+				b.For, b.What = between(r, 200*time.Millisecond, 2*time.Second), pick(r, refusals)
+				b.Nth = r.IntN(len(aimed))
+			case "wrong type":
+				b.For, b.What = between(r, 200*time.Millisecond, 1500*time.Millisecond), pick(r, mistaken)
+			case "hole", "mute", "slow", "slice", "full", "refuse", "read-only", "loading":
+				b.For = between(r, 200*time.Millisecond, 3*time.Second)
+			}
+			if r.IntN(3) == 0 && b.Kind != "corpse" {
+				b.Who = -1
+			}
+			at += between(r, 100*time.Millisecond, 6*time.Second)
+			if b.At = at; at+b.For > time.Duration(c)*cycle+storm {
+				break
+			}
+			p.Blows = append(p.Blows, b)
+			at += b.For
+		}
+	}
+}

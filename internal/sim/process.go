@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/trial"
+)
+
+// process is one simulated process. What it says it says to its ledger, unless it is frozen or was killed.
+type process struct {
+	trial.Orders
+	w     *world
+	port  *port
+	log   *trial.Ledger
+	pool  *redis.Pool
+	queue *shunt.Queue
+
+	stop  context.CancelFunc // of the attempts to begin
+	begun chan struct{}      // closed when it has begun, or given up
+	end   shunt.Shutdown     // nil: it never began
+
+	mu     sync.Mutex
+	thawed chan struct{} // closed when it goes on; nil: it is not frozen
+	killed bool
+}
+
+// start starts a process, which receives, or pulls or enqueues where its orders say so. Without channels it has a Queue
+// that others use.
+func (w *world) start(o trial.Orders) *process {
+	w.mu.Lock()
+	w.born++
+	p := &process{Orders: o, w: w, port: w.net.port(w.plot.Seed, uint64(w.born)<<8), begun: make(chan struct{})}
+	w.mu.Unlock()
+	p.Hang = make(chan struct{})
+	p.log = w.said.Ledger(o.Name).Behind(p.open)
+	p.pool = link.PoolOver(p.port.dial)
+	p.queue = p.Orders.Queue(p.pool, p.log)
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop = cancel
+	w.living.Go(func() {
+		defer close(p.begun)
+		switch {
+		case len(o.Channels) == 0:
+			return
+		case o.Enqueue > 0:
+			p.Load(ctx, p.queue, p.log)
+			return
+		}
+		end, err := p.Begin(ctx, p.queue, p.log)
+		if err != nil {
+			p.log.Say(trial.Entry{Op: "unstarted", Phase: trial.Fail, Note: err.Error()})
+		}
+		p.end = end
+	})
+	return p
+}
+
+// open waits while the process is frozen, and says whether it can still say anything.
+func (p *process) open() bool {
+	for {
+		p.mu.Lock()
+		thawed, killed := p.thawed, p.killed
+		p.mu.Unlock()
+		if killed || thawed == nil {
+			return !killed
+		}
+		<-thawed
+	}
+}
+
+// freeze stops the process, or has it go on.
+func (p *process) freeze(is bool) {
+	p.mu.Lock()
+	switch {
+	case is && p.thawed == nil:
+		p.thawed = make(chan struct{})
+	case !is && p.thawed != nil:
+		close(p.thawed)
+		p.thawed = nil
+	}
+	p.mu.Unlock()
+	p.w.net.change(func() { p.port.own.frozen = is })
+}
+
+// exit ends what a process runs when it has shut down: handlers that were given up.
+func (p *process) exit() {
+	p.mu.Lock()
+	p.killed = true
+	p.mu.Unlock()
+	close(p.Hang)
+}
+
+// kill ends the process at once. What it runs goes on without effect until it ends by itself.
+func (p *process) kill(flush bool) {
+	p.exit()
+	p.port.kill(flush)
+	p.freeze(false)
+	p.stop()
+	p.w.living.Go(func() {
+		<-p.begun
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		if p.end != nil {
+			_ = p.end(over)
+		}
+		_ = p.queue.Close()
+		p.pool.Close()
+	})
+}
+
+// term has the process shut down in order, and waits for that.
+func (p *process) term() {
+	p.stop()
+	<-p.begun
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var err error
+	if p.end != nil {
+		err = p.end(ctx)
+	}
+	if err2 := p.queue.Close(); err == nil {
+		err = err2
+	}
+	p.pool.Close()
+	defer p.exit()
+	if err != nil {
+		p.log.Say(trial.Entry{Op: trial.Unclean, Phase: trial.Fail, Note: err.Error()})
+		return
+	}
+	p.w.net.mu.Lock()
+	open := p.port.inUse
+	p.w.net.mu.Unlock()
+	p.log.Say(trial.Entry{Op: trial.Count, Phase: trial.Invoke, ID: "connections"},
+		trial.Entry{Op: trial.Count, Phase: trial.OK, ID: "connections", N: open},
+		trial.Entry{Op: trial.Closed, Phase: trial.OK})
+}

@@ -1,0 +1,302 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/sim/disturb"
+	"github.com/shuntmq/shunt/internal/sim/redis"
+	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
+)
+
+// world is one run: a Redis, the network before it, processes, and what they say.
+type world struct {
+	plot   *Plot
+	server *redis.Server
+	net    *network
+	said   trial.Memory
+	log    *trial.Ledger // of the harness
+	direct *process      // past all faults but the server's
+	began  time.Time
+
+	hands  sync.WaitGroup // of faults and load
+	living sync.WaitGroup // of processes, also those that were killed
+
+	mu     sync.Mutex
+	born   int
+	crew   []*process
+	result Result
+}
+
+// epoch is when runs begin: after the start of this program, from which some of the package's clocks count.
+var epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Result is how a run ended.
+type Result struct {
+	Verdict  *trial.Verdict
+	Problems []string // what no invariant of the ledger tells
+	Commands int
+	Story    string // of the faults
+	Struck   int    // blows that did something
+}
+
+// Err tells of what is wrong.
+func (r *Result) Err() error {
+	err := r.Verdict.Err()
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, r.Story)
+	}
+	if len(r.Problems) > 0 {
+		text := strings.Join(r.Problems, "\n")
+		if err != nil {
+			text += "\n" + err.Error()
+		}
+		return fmt.Errorf("%s", text)
+	}
+	return err
+}
+
+// Broke names what does not hold.
+func (r *Result) Broke() (all []string) {
+	for _, p := range r.Problems {
+		name, _, _ := strings.Cut(p, ":")
+		all = append(all, name)
+	}
+	return append(all, r.Verdict.Broke()...)
+}
+
+func (w *world) problem(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.Problems = append(w.result.Problems, fmt.Sprintf(format, args...))
+}
+
+// play plays a plot, in a bubble of testing/synctest.
+func play(p *Plot) *Result {
+	time.Sleep(time.Until(epoch))
+	disturb.Seed(p.Seed, p.Yield)
+	w := &world{plot: p, server: redis.New(redis.Options{RunID: fmt.Sprint(p.Seed)}), began: time.Now()}
+	w.net = &network{server: w.server}
+	w.log = w.said.Ledger("harness")
+	w.direct = w.start(trial.Orders{Name: "direct", Quiet: true, Lease: lease})
+	for _, o := range p.Crew {
+		w.crew = append(w.crew, w.start(o))
+	}
+	var namer *process
+	if p.Names != nil {
+		namer = w.start(*p.Names)
+	}
+	producer := w.start(trial.Orders{Name: "producer", Lease: lease})
+	w.load(producer)
+	w.strikes()
+	for c := range cycles {
+		w.sleepUntil(time.Duration(c)*cycle + storm + shots + half)
+		w.log.Say(trial.Entry{Op: trial.Quiet, Phase: trial.Info, Due: w.began.Add(time.Duration(c)*cycle + storm + shots)})
+	}
+	w.sleepUntil(length)
+	w.hands.Wait()
+	w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
+	if namer != nil {
+		namer.term()
+	}
+	producer.term()
+	w.end()
+	w.direct.term()
+	w.living.Wait()
+	w.result.Commands += w.server.Commands()
+	return &w.result
+}
+
+func (w *world) sleepUntil(at time.Duration) { time.Sleep(time.Until(w.began.Add(at))) }
+
+// all are the processes that handle, in the order of the plot.
+func (w *world) all() []*process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.crew)
+}
+
+// succeed has a process take the place of one that is gone.
+func (w *world) succeed(p *process) {
+	o := p.Orders
+	base, life, _ := strings.Cut(o.Name, ".")
+	n := 1
+	_, _ = fmt.Sscan(life, &n)
+	o.Name = fmt.Sprintf("%s.%d", base, n+1)
+	next := w.start(o)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.crew[slices.Index(w.crew, p)] = next
+}
+
+// load enqueues what the plot has, by four hands.
+func (w *world) load(producer *process) {
+	const lanes = 4
+	for lane := range lanes {
+		w.hands.Go(func() {
+			for i := lane; i < len(w.plot.Posts); i += lanes {
+				post := w.plot.Posts[i]
+				w.sleepUntil(post.At)
+				w.post(producer, i, post)
+			}
+		})
+	}
+}
+
+// post enqueues one message, or two of the same payload.
+func (w *world) post(producer *process, i int, post Post) {
+	m := &trial.Message{On: post.Channel, ID: fmt.Sprintf("%s/%d", post.Channel, i), Plan: post.Plan,
+		Filler: make([]byte, post.Bytes)}
+	ctx := context.Background()
+	switch post.How {
+	case "direct":
+		_ = trial.Post(ctx, w.direct.queue, w.log, m)
+	case "bare":
+		w.push(m, 1)
+	case "twins":
+		w.push(m, 2)
+	case "all":
+		plan, _, _ := strings.Cut(post.Plan, "+")
+		m.Plan = plan
+		w.log.Say(trial.Entry{Op: trial.Enqueue, Phase: trial.Invoke, ID: m.ID, Note: m.Plan})
+		err := producer.queue.EnqueueAll(ctx, []shunt.IMessage{m})
+		e := trial.Entry{Op: trial.Enqueue, Phase: outcomeOfAll(err), ID: m.ID}
+		if err != nil {
+			e.Note = err.Error()
+		}
+		w.log.Say(e)
+	default:
+		_ = trial.Post(ctx, producer.queue, producer.log, m)
+	}
+}
+
+// outcomeOfAll is what EnqueueAll says of its only message.
+func outcomeOfAll(err error) string {
+	var of *shunt.EnqueueError
+	switch {
+	case err == nil:
+		return trial.OK
+	case errors.As(err, &of) && len(of.Unknown) > 0:
+		return trial.Info
+	}
+	return trial.Outcome(err)
+}
+
+// push enqueues so many of the same payload as another language would.
+func (w *world) push(m *trial.Message, n int) {
+	say := func(phase string) {
+		for range n {
+			w.log.Say(trial.Entry{Op: trial.Enqueue, Phase: phase, ID: m.ID, Note: m.Plan})
+		}
+	}
+	args := []any{store.KeysOf(m.On).Prepare}
+	for range n {
+		args = append(args, m.Payload())
+	}
+	say(trial.Invoke)
+	if _, err := w.do("LPUSH", args...); err != nil {
+		say(trial.Fail)
+		return
+	}
+	say(trial.OK)
+}
+
+var errDown = errors.New("sim: redis is down")
+
+// do runs a command past all lines, where there is a server that serves.
+func (w *world) do(cmd string, args ...any) (any, error) {
+	w.net.mu.Lock()
+	down := w.net.down || w.net.trunk.frozen
+	w.net.mu.Unlock()
+	if down {
+		return nil, errDown
+	}
+	return w.server.Do(cmd, args...)
+}
+
+// drains is how long what is left when all faults are over may take.
+const drains = 40 * time.Second
+
+// end waits until all is handled, shuts all down in order, and judges.
+func (w *world) end() {
+	channels := w.plot.channels()
+	h := &trial.History{Lossy: w.plot.Lossy, Recover: 30 * time.Second}
+	well := false
+	for end := time.Now().Add(drains); !well && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		n, err := trial.Busy(w.do, channels...)
+		well = err == nil && n == 0
+	}
+	if well {
+		w.idle()
+	}
+	left, err := trial.Places(w.do, channels...)
+	if err != nil {
+		w.problem("what is left cannot be read: %v", err)
+	}
+	h.Left = left
+	if well {
+		w.log.Say(trial.IDsLeft(w.do, true, channels...)...)
+		var all sync.WaitGroup
+		for _, p := range w.all() {
+			all.Go(p.term)
+		}
+		all.Wait()
+		if !w.plot.Lossy {
+			h.Counts, err = trial.Counts(context.Background(), w.direct.queue, channels...)
+			if err != nil {
+				w.problem("counts: %v", err)
+			}
+		}
+	} else {
+		for _, p := range w.all() {
+			p.kill(false)
+		}
+	}
+	h.Entries = w.said.Entries()
+	h.Entries = append(h.Entries, trial.Entered(w.do, channels...)...)
+	w.result.Verdict = trial.Check(h)
+	w.result.Story = trial.Chronicle(h.Entries)
+	if well {
+		w.keys()
+	}
+}
+
+// idle waits until what is to be forgotten is, and counts what processes ask of an idle Redis.
+func (w *world) idle() {
+	time.Sleep(65 * time.Second)
+	const window = 20 * time.Second
+	before := w.server.Commands()
+	time.Sleep(window)
+	n := w.server.Commands() - before
+	if most := len(w.crew) * int(window/time.Second) * busiest; n > most {
+		w.problem("I11 spin: %d commands in %v of an idle Redis, of %d processes: more than %d", n, window, len(w.crew), most)
+	}
+}
+
+// busiest is how many commands a second an idle process may send, those inside its scripts included.
+const busiest = 60
+
+// keys tells of keys that nobody needs any more.
+func (w *world) keys() {
+	all, err := w.do("KEYS", "*")
+	if err != nil {
+		w.problem("keys: %v", err)
+		return
+	}
+	for _, k := range all.([]any) {
+		key := string(k.([]byte))
+		if !slices.ContainsFunc(stays, func(end string) bool { return strings.Contains(key, end) }) {
+			w.problem("I11 keys: %s is left", key)
+		}
+	}
+}
+
+// stays are the keys that outlive who made them.
+var stays = []string{"shunt.channels", "}.dead", "}.counts", "}.about.", "}.receivers.dead", "}.receipts"}
