@@ -276,7 +276,8 @@ func (w *world) idle() {
 	time.Sleep(window)
 	n := w.server.Commands() - before
 	if most := len(w.crew) * int(window/time.Second) * busiest; n > most {
-		w.problem("I11 spin: %d commands in %v of an idle Redis, of %d processes: more than %d", n, window, len(w.crew), most)
+		w.problem("I11 spin: %d commands in %v of an idle Redis, of %d processes: more than %d", n, window,
+			len(w.crew), most)
 	}
 }
 

@@ -93,7 +93,8 @@ func (l *life) hasty(h *History, c span, calls []span) bool {
 		}
 		if e.Op == Handle && e.Phase == Invoke && e.ID == l.id && e.At.After(c.At) {
 			return !slices.ContainsFunc(calls, func(o span) bool {
-				return o.Op == putOff && (o.By != c.By || o.begun != c.begun) && o.begun.Before(e.At) && o.At.After(c.begun)
+				return o.Op == putOff && (o.By != c.By || o.begun != c.begun) && o.begun.Before(e.At) &&
+					o.At.After(c.begun)
 			})
 		}
 	}
