@@ -40,8 +40,8 @@ type Blow struct {
 }
 
 func (b Blow) String() string {
-	return fmt.Sprintf("%8.3fs %s for %v, who %d, nth %d %s", b.At.Seconds(), b.Kind, b.For.Round(time.Millisecond), b.Who,
-		b.Nth, b.What)
+	return fmt.Sprintf("%8.3fs %s for %v, who %d, nth %d %s", b.At.Seconds(), b.Kind, b.For.Round(time.Millisecond),
+		b.Who, b.Nth, b.What)
 }
 
 // A run is some cycles: a storm of faults, a parting shot at each process, and a lull in which no fault strikes. What
@@ -147,14 +147,16 @@ func (p *Plot) crew(r *rand.Rand) {
 		join(trial.Orders{Channels: []string{"plain"}})
 	}
 	if r.IntN(2) == 0 {
-		p.Names = &trial.Orders{Name: "namer", Channels: []string{"plain"}, Enqueue: 1 + r.IntN(4), Names: 1 + r.IntN(20),
-			Seed: r.Uint64(), Lease: lease}
+		p.Names = &trial.Orders{Name: "namer", Channels: []string{"plain"}, Enqueue: 1 + r.IntN(4),
+			Names: 1 + r.IntN(20), Seed: r.Uint64(), Lease: lease}
 	}
 }
 
 // pulls says whether somebody pulls from a channel.
 func (p *Plot) pulls(channel string) bool {
-	return slices.ContainsFunc(p.Crew, func(o trial.Orders) bool { return o.Pull > 0 && slices.Contains(o.Channels, channel) })
+	return slices.ContainsFunc(p.Crew, func(o trial.Orders) bool {
+		return o.Pull > 0 && slices.Contains(o.Channels, channel)
+	})
 }
 
 // channels that somebody handles, in order.

@@ -26,7 +26,7 @@ var (
 	seeds    = flag.Int("sim.seeds", 6, "how many seeds are played")
 	first    = flag.Uint64("sim.seed", 0, "the first of them; 0: one that was never played")
 	repeat   = flag.Int("sim.repeat", 1, "how often each is played")
-	shrunk   = flag.String("sim.shrink", "", "shrink the first seed that fails to a plot, and write it to this file of testdata")
+	shrunk   = flag.String("sim.shrink", "", "shrink the first seed that fails, into a file of this name in testdata")
 	patience = flag.Duration("sim.patience", time.Minute, "of real time, for one play")
 )
 
@@ -213,8 +213,8 @@ func TestSeeds(t *testing.T) {
 		}
 	})
 	took := time.Since(began)
-	text := fmt.Sprintf("sim: %d seeds from %d in %v, %.0f a minute: %d messages, %d faults, %d commands; the longest %v\n",
-		n, from, took.Round(time.Second), float64(n)/took.Minutes(), sum.Enqueued, sum.Struck, sum.Commands, worst)
+	text := fmt.Sprintf("sim: %d seeds from %d in %v, %.0f a minute: %d messages, %d faults, %d commands, at most %v\n", n,
+		from, took.Round(time.Second), float64(n)/took.Minutes(), sum.Enqueued, sum.Struck, sum.Commands, worst)
 	for seed, times := range bad {
 		text += fmt.Sprintf("sim: seed %d failed %d times of %d\n", seed, times, *repeat)
 	}

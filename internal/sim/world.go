@@ -98,7 +98,8 @@ func play(p *Plot) *Result {
 	w.strikes()
 	for c := range cycles {
 		w.sleepUntil(time.Duration(c)*cycle + storm + shots + half)
-		w.log.Say(trial.Entry{Op: trial.Quiet, Phase: trial.Info, Due: w.began.Add(time.Duration(c)*cycle + storm + shots)})
+		calm := w.began.Add(time.Duration(c)*cycle + storm + shots)
+		w.log.Say(trial.Entry{Op: trial.Quiet, Phase: trial.Info, Due: calm})
 	}
 	w.sleepUntil(length)
 	w.hands.Wait()
