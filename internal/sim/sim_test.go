@@ -213,8 +213,8 @@ func TestSeeds(t *testing.T) {
 		}
 	})
 	took := time.Since(began)
-	text := fmt.Sprintf("sim: %d seeds from %d in %v, %.0f a minute: %d messages, %d faults, %d commands, at most %v\n", n,
-		from, took.Round(time.Second), float64(n)/took.Minutes(), sum.Enqueued, sum.Struck, sum.Commands, worst)
+	text := fmt.Sprintf("sim: %d seeds from %d in %v, %.0f a minute: %d messages, %d faults, %d commands, at most %v\n",
+		n, from, took.Round(time.Second), float64(n)/took.Minutes(), sum.Enqueued, sum.Struck, sum.Commands, worst)
 	for seed, times := range bad {
 		text += fmt.Sprintf("sim: seed %d failed %d times of %d\n", seed, times, *repeat)
 	}
