@@ -73,7 +73,7 @@ func (q *request) ask(p *redisPage) {
 		return
 	}
 	defer c.Close()
-	text, err := redis.String(redis.DoWithTimeout(c, patience, "INFO"))
+	text, err := redis.String(redis.DoWithTimeout(c, patience, "INFO", "default"))
 	if err != nil {
 		p.Error = err.Error()
 	}
