@@ -65,15 +65,17 @@ func (q *request) channel() error {
 	for _, s := range shunt.States {
 		p.States = append(p.States, stateRow{s, stats[s]})
 	}
+	began := time.Now()
 	all, err := q.q.Overview(ctx, channel)
 	if err != nil {
 		return err
 	}
+	q.hub.learn(all, began, false)
 	p.Fields, p.Error = q.fields(&all[0]), all[0].Error
 	if p.Receivers, err = q.q.Receivers(ctx, channel); err != nil {
 		return err
 	}
-	if p.Findings, err = q.q.Health(ctx, channel); err != nil {
+	if p.Findings, err = q.q.HealthOf(ctx, all); err != nil {
 		return err
 	}
 	if err := q.counts(&p, r.back, r.step); err != nil {

@@ -172,12 +172,14 @@ func (q *request) arrange(all []shunt.Overview) (p overviewPage) {
 }
 
 func (q *request) overview() error {
+	began := time.Now()
 	all, err := q.q.Overview(q.r.Context())
 	if err != nil {
 		return err
 	}
+	q.hub.learn(all, began, true)
 	p := q.arrange(all)
-	if p.Findings, err = q.q.Health(q.r.Context()); err != nil {
+	if p.Findings, err = q.q.HealthOf(q.r.Context(), all); err != nil {
 		return err
 	}
 	return q.show("overview", q.T("overview"), p)
