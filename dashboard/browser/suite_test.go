@@ -102,6 +102,7 @@ type desk struct {
 	at      string
 	host    string
 	streams atomic.Int32 // that are open
+	took    atomic.Int64 // ns that the server had for the last page
 }
 
 var logins = map[string]dashboard.Login{
@@ -129,11 +130,20 @@ func deskOn(t *testing.T, addr string) *desk {
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	d := &desk{T: t, q: q}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/desk/line" {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<!doctype html><title>line</title><p>hello")
+			return
+		}
 		if r.URL.Path == "/desk/live" {
 			d.streams.Add(1)
 			defer d.streams.Add(-1)
 		}
+		began := time.Now()
 		h.ServeHTTP(w, r)
+		if r.Header.Get("Sec-Fetch-Dest") == "document" {
+			d.took.Store(int64(time.Since(began)))
+		}
 	}))
 	t.Cleanup(func() {
 		_ = h.Close()
