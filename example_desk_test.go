@@ -70,10 +70,14 @@ func ExampleQueue_Health() {
 		case f.Severity == shunt.Notice: // of Redis, as that it has no append-only file
 		}
 	}
+	same, err := desk.HealthOf(ctx, all) // the same of what was looked at already
+	check(err)
+	fmt.Println(len(same) == len(findings))
 	check(desk.Close())
 	// Output:
 	// 0 wait, 1 dead, 0 receivers, empty in 0s
 	// dying: 1 message died in the last 10 minutes: look at the failures of the dead letters; then retry or delete them
+	// true
 }
 
 // Failures groups what went wrong, and a Filter finds the messages of a group; CancelAll ends what waits in vain.

@@ -76,13 +76,18 @@ func (q *Queue) Health(ctx context.Context, channels ...string) ([]Finding, erro
 	if err != nil {
 		return nil, err
 	}
-	var fs findings
-	for i := range all {
-		fs.channel(&all[i], q.conf.MaxDead)
-	}
+	return q.HealthOf(ctx, all)
+}
+
+// HealthOf is Health of channels that were looked at: it asks for INFO alone.
+func (q *Queue) HealthOf(ctx context.Context, all []Overview) ([]Finding, error) {
 	replies, _, err := asker{q: q, each: true}.Ask(ctx, "", func(c *link.Call) { c.Add("INFO", "default") })
 	if err != nil {
 		return nil, err
+	}
+	var fs findings
+	for i := range all {
+		fs.channel(&all[i], q.conf.MaxDead)
 	}
 	if info, is := replies[0].Any().([]byte); is {
 		fs.server(parseInfo(string(info)))

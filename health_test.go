@@ -191,6 +191,11 @@ func TestHealth(t *testing.T) {
 		if fs = slices.DeleteFunc(fs, func(f Finding) bool { return f.Channel == "" }); len(fs) > 0 {
 			t.Errorf("of a healthy channel: %v", fs)
 		}
+		fs, err = newBench(t, s.URL()).HealthOf(ctx, []Overview{{Channel: "c", Suspect: 2}}) // before anything else
+		b.must(err)
+		if got := kindsOf(fs); !slices.Contains(got, "warning suspects") {
+			t.Errorf("of an Overview at hand: %v", fs)
+		}
 		o.enqueue(0, 10)
 		o.receive(1, func(context.Context, int) error { return Reject(errors.New("never")) })
 		o.wait(EventRejected, 10, 5*time.Second)

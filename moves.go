@@ -9,15 +9,16 @@ import (
 	"github.com/shuntmq/shunt/internal/link"
 )
 
-// moving are the commands by which messages come, move and go. What idle receivers send again and again is not among
-// them: ZADD, ZREM and waits.
+// moving are the commands by which messages come, move and go, receivers start and end, and operators act. What idle
+// receivers send again and again is not among them, as waits and ZREM.
 var moving = []string{"lpush", "rpush", "rpoplpush", "lmove", "lpop", "rpop", "lrem", "ltrim", "rename", "del",
-	"unlink", "flushdb", "flushall", "publish"}
+	"unlink", "flushdb", "flushall", "publish", "sadd", "srem", "hsetnx", "hdel", "xadd"}
 
-// Moves is a number that is another one when messages have moved meanwhile, in whichever channel of this Redis: a
-// screen that shows them need not look while it stays. It is one INFO, however many channels there are. Commands of
-// other programs change it, too. What is deleted from dead or delay does not, nor a delayed message that is not the
-// first to come due: so look once in a while all the same.
+// Moves is a number that is another one when messages have moved meanwhile, in whichever channel of this Redis, or
+// receivers have started or ended: a screen that shows them need not look while it stays. It is one INFO, however many
+// channels there are. Commands of other programs change it, too. That a receiver was killed does not, unless another
+// one of its channel finds it, nor do dead letters and delayed messages that a program deletes by a Filter: so look
+// once in a while all the same.
 func (q *Queue) Moves(ctx context.Context) (n int64, err error) {
 	replies, _, err := asker{q: q}.Ask(ctx, "", func(c *link.Call) { c.Add("INFO", "commandstats") })
 	if err != nil {
@@ -25,10 +26,15 @@ func (q *Queue) Moves(ctx context.Context) (n int64, err error) {
 	}
 	info, _ := replies[0].Any().([]byte)
 	stats := parseInfo(string(info))
+	calls := func(command string) int64 {
+		text, _, _ := strings.Cut(strings.TrimPrefix(stats["cmdstat_"+command], "calls="), ",")
+		n, _ := strconv.ParseInt(text, 10, 64)
+		return n
+	}
+	// A beat has a ZSCORE with its ZADD; what puts a message into delay or dead, or enters a receiver, has none.
+	n = calls("zadd") - calls("zscore")
 	for _, command := range moving {
-		calls, _, _ := strings.Cut(strings.TrimPrefix(stats["cmdstat_"+command], "calls="), ",")
-		one, _ := strconv.ParseInt(calls, 10, 64)
-		n += one
+		n += calls(command)
 	}
 	if len(stats) == 0 {
 		return 0, errors.New("shunt: this Redis does not tell which commands it has run: look without Moves")

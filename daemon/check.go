@@ -12,12 +12,12 @@ import (
 
 // check looks at what a Redis for queues should have. Each miss says what it may cost.
 func (p *pool) check(ctx context.Context) (misses []error) {
-	text, err := redis.String(p.do(ctx, "INFO"))
+	info, err := p.info(ctx)
 	if err != nil {
 		return []error{fmt.Errorf("daemon: pool %s: Redis cannot be asked, so nothing is served until it can: %w",
 			p.name, err)}
 	}
-	for _, miss := range missesOf(parseInfo(text)) {
+	for _, miss := range missesOf(info) {
 		misses = append(misses, fmt.Errorf("daemon: pool %s: %w", p.name, miss))
 	}
 	return misses
@@ -44,6 +44,16 @@ func missesOf(info map[string]string) (misses []error) {
 		miss("it is version %s: before 6.2 a waiting consume is woken up to 100 ms late, and costs Redis more", version)
 	}
 	return misses
+}
+
+// info is what INFO tells: nothing where it is refused, or its section is unknown, while Redis answers.
+func (p *pool) info(ctx context.Context) (map[string]string, error) {
+	text, err := redis.String(p.do(ctx, "INFO", "default"))
+	var refused redis.Error
+	if errors.As(err, &refused) {
+		_, err = p.do(ctx, "PING")
+	}
+	return parseInfo(text), err
 }
 
 func parseInfo(text string) map[string]string {

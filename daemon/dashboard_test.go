@@ -1,12 +1,6 @@
 package daemon
 
 import (
-	"bufio"
-	"context"
-	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -14,8 +8,6 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/config"
-	"github.com/shuntmq/shunt/daemon/lmstfy"
-	"github.com/shuntmq/shunt/daemon/serve"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -24,74 +16,6 @@ func withBoards(c *config.Config) {
 	c.Dashboard.On = true
 	c.Admin.Accounts = map[string]string{"ann": "anns-password", "bob": "bobs-password"}
 	c.Admin.Viewers = []string{"bob"}
-}
-
-// get asks without following redirects. Of headers, Host and Basic ("user:password") are not sent as they are.
-func (r *running) get(at string, headers ...string) (*http.Response, string) {
-	r.t.Helper()
-	return r.send(r.t.Context(), "GET", at, "", headers...)
-}
-
-func (r *running) send(ctx context.Context, method, at, body string, headers ...string) (*http.Response, string) {
-	r.t.Helper()
-	res := r.open(ctx, method, at, body, headers...)
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return res, string(text)
-}
-
-func (r *running) open(ctx context.Context, method, at, body string, headers ...string) *http.Response {
-	r.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, at, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		switch headers[i] {
-		case "Host":
-			req.Host = headers[i+1]
-		case "Basic":
-			user, password, _ := strings.Cut(headers[i+1], ":")
-			req.SetBasicAuth(user, password)
-		default:
-			req.Header.Set(headers[i], headers[i+1])
-		}
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	res, err := r.client.Transport.RoundTrip(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return res
-}
-
-// live opens a stream of at most 20 s, and has read its first event.
-func (r *running) live(at string, headers ...string) (*bufio.Scanner, func()) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
-	res := r.open(ctx, "GET", at, "", headers...)
-	if kind := res.Header.Get("Content-Type"); res.StatusCode != 200 || kind != "text/event-stream" {
-		r.t.Fatalf("%s: %d %s", at, res.StatusCode, kind)
-	}
-	lines := bufio.NewScanner(res.Body)
-	if !nextEvent(lines) {
-		r.t.Fatalf("%s: no event: %v", at, lines.Err())
-	}
-	return lines, func() { cancel(); _ = res.Body.Close() }
-}
-
-func nextEvent(lines *bufio.Scanner) bool {
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "data: ") {
-			return true
-		}
-	}
-	return false
 }
 
 const (
@@ -313,87 +237,6 @@ func TestDashboardReload(t *testing.T) {
 	}
 	if log := r.log.String(); !strings.Contains(log, "need a restart\" keys=dashboard") {
 		t.Error(log)
-	}
-}
-
-// At the end streams do not wait for the grace.
-func TestDashboardStop(t *testing.T) {
-	t.Parallel()
-	redistest.Leaks(t)
-	url := redistest.Start(t).URL()
-	r := serving(t, url, withBoards, func(c *config.Config) {
-		c.Pools["second"] = c.Pools[lmstfy.DefaultPool]
-		c.Grace = time.Minute
-	})
-	var streams []*bufio.Scanner
-	for i := range 6 {
-		name := []string{"default", "second"}[i%2]
-		lines, end := r.live(fmt.Sprintf("%s/dashboard/%s/live", r.admin, name), "Basic", bob)
-		defer end()
-		streams = append(streams, lines)
-	}
-	begun := time.Now()
-	r.stop()
-	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("the end took %v", took)
-	}
-	for _, lines := range streams {
-		for nextEvent(lines) {
-			continue
-		}
-		if err := lines.Err(); err != nil {
-			t.Error(err)
-		}
-	}
-	if log := r.log.String(); strings.Contains(log, "ran on") {
-		t.Error(log)
-	}
-}
-
-// No timeout of the server cuts a stream, and one cuts a form that does not come.
-func TestDashboardTimeouts(t *testing.T) {
-	t.Parallel()
-	redistest.Leaks(t)
-	r := serving(t, redistest.Start(t).URL(), withBoards, func(c *config.Config) {
-		c.Limits.BodyTimeout = 200 * time.Millisecond
-	})
-	const short = 300 * time.Millisecond
-	front := &serve.Front{Name: "short", Log: slog.New(slog.DiscardHandler), MaxTime: short,
-		Handler: r.Daemon.boards.before(http.NotFoundHandler())}
-	s := &serve.Server{Name: "short", Listen: "127.0.0.1:0", Handler: front, Log: front.Log, HeaderTimeout: short,
-		IdleTimeout: short}
-	if err := s.Open(); err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve() }()
-	at := "http://" + s.Addr().String() + "/dashboard/default/"
-	slow, write := io.Pipe()
-	req, err := http.NewRequest("POST", at+"act", slow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.SetBasicAuth("ann", "anns-password")
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	res, err := r.client.Transport.RoundTrip(req)
-	_ = write.Close()
-	if err != nil || res.StatusCode != 400 {
-		t.Errorf("a form that does not come: %v %v", res, err)
-	}
-	if res != nil {
-		_ = res.Body.Close()
-	}
-	lines, end := r.live(at+"live", "Basic", ann)
-	if !nextEvent(lines) { // 2 s later
-		t.Errorf("the stream was cut: %v", lines.Err())
-	}
-	end()
-	r.client.CloseIdleConnections()
-	if err := s.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
@@ -90,13 +89,12 @@ func (p *pool) gauges(ctx context.Context) (ms []prometheus.Metric) {
 		labels = append([]string{p.name}, labels...)
 		ms = append(ms, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...))
 	}
-	text, err := redis.String(p.do(ctx, "INFO"))
+	info, err := p.info(ctx)
 	if err != nil {
 		add(up, 0)
 		return ms
 	}
 	add(up, 1)
-	info := parseInfo(text)
 	for d, name := range map[*prometheus.Desc]string{maxMemory: "maxmemory", usedMemory: "used_memory",
 		connections: "connected_clients", blocked: "blocked_clients"} {
 		if n, err := strconv.ParseFloat(info[name], 64); err == nil {

@@ -92,6 +92,13 @@ func (b *bulks) of(channel string) *job {
 	return nil
 }
 
+// any says whether one runs.
+func (b *bulks) any() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.running) > 0
+}
+
 // begin starts a bulk action.
 func (b *bulks) begin(j job, filter shunt.Filter) error {
 	b.mu.Lock()

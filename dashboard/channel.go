@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/shuntmq/shunt"
@@ -49,7 +50,7 @@ func (q *request) channel() error {
 		return err
 	}
 	ctx := q.r.Context()
-	p := channelPage{Channel: channel, Job: q.bulks.of(channel), Sum: new(shunt.Counts)}
+	p := channelPage{Channel: channel, Job: q.bulks.of(channel)}
 	r := ranges[0]
 	for _, other := range ranges {
 		p.Ranges = append(p.Ranges, other.Key)
@@ -58,38 +59,50 @@ func (q *request) channel() error {
 		}
 	}
 	p.Range = r.Key
-	stats, err := q.q.Stats(ctx, channel)
-	if err != nil {
-		return err
+	// They go over one connection, together.
+	var asks sync.WaitGroup
+	var stats shunt.Stats
+	var errs [4]error
+	asks.Go(func() { stats, errs[0] = q.q.Stats(ctx, channel) })
+	asks.Go(func() { errs[1] = q.glance(&p) })
+	asks.Go(func() { p.Receivers, errs[2] = q.q.Receivers(ctx, channel) })
+	asks.Go(func() { p.Sum, p.Parts, errs[3] = q.counts(channel, r.back, r.step) })
+	asks.Wait()
+	for _, err := range errs[:3] {
+		if err != nil {
+			return err
+		}
 	}
 	for _, s := range shunt.States {
 		p.States = append(p.States, stateRow{s, stats[s]})
 	}
-	all, err := q.q.Overview(ctx, channel)
-	if err != nil {
-		return err
-	}
-	p.Fields, p.Error = q.fields(&all[0]), all[0].Error
-	if p.Receivers, err = q.q.Receivers(ctx, channel); err != nil {
-		return err
-	}
-	if p.Findings, err = q.q.Health(ctx, channel); err != nil {
-		return err
-	}
-	if err := q.counts(&p, r.back, r.step); err != nil {
-		p.Error = err.Error()
+	if errs[3] != nil {
+		p.Error = errs[3].Error()
 	}
 	return q.show("channel", channel, p)
 }
 
-// counts fills in the charts, and their sum.
-func (q *request) counts(p *channelPage, back, step time.Duration) error {
-	now := time.Now()
-	// Parts end where records do: a last one that has but begun would look like a fall.
-	o := shunt.CountsOptions{Channels: []string{p.Channel}, From: now.Add(-back).Truncate(step), To: now, Step: step}
-	all, err := q.q.Counts(q.r.Context(), o)
+// glance fills in what an Overview tells.
+func (q *request) glance(p *channelPage) error {
+	began := time.Now()
+	all, err := q.q.Overview(q.r.Context(), p.Channel)
 	if err != nil {
 		return err
+	}
+	q.hub.learn(all, began, false)
+	p.Fields, p.Error = q.fields(&all[0]), all[0].Error
+	p.Findings, err = q.q.HealthOf(q.r.Context(), all)
+	return err
+}
+
+// counts are the charts, and their sum.
+func (q *request) counts(channel string, back, step time.Duration) (sum *shunt.Counts, parts []point, err error) {
+	now, sum := time.Now(), new(shunt.Counts)
+	// Parts end where records do: a last one that has but begun would look like a fall.
+	o := shunt.CountsOptions{Channels: []string{channel}, From: now.Add(-back).Truncate(step), To: now, Step: step}
+	all, err := q.q.Counts(q.r.Context(), o)
+	if err != nil {
+		return sum, nil, err
 	}
 	for _, c := range all[0] {
 		d := c.To.Sub(c.From)
@@ -97,15 +110,14 @@ func (q *request) counts(p *channelPage, back, step time.Duration) error {
 			d = now.Sub(c.From)
 		}
 		a := max(1, d.Seconds())
-		p.Parts = append(p.Parts, point{c, float64(c.Enqueued) / a, float64(c.Acked) / a,
+		parts = append(parts, point{c, float64(c.Enqueued) / a, float64(c.Acked) / a,
 			float64(c.Retried+c.Dead) / a})
 	}
 	o.Step = 0
 	if all, err = q.q.Counts(q.r.Context(), o); err != nil {
-		return err
+		return sum, parts, err
 	}
-	p.Sum = &all[0][0]
-	return nil
+	return &all[0][0], parts, nil
 }
 
 // Quantiles are those of a table of times.

@@ -21,5 +21,6 @@
 // # What it costs Redis
 //
 // A page asks Redis once, when it is loaded. While somebody has a live page open and visible, one poller for all
-// browsers asks for one Overview every 2 s, and for Health every 30 s. Without a visible page nothing is asked.
+// browsers asks for one Overview every 2 s. While nothing moves it sends less than a command a second, and pages say
+// within how long each figure was looked at. Without a visible page nothing is asked.
 package dashboard

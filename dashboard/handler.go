@@ -62,7 +62,8 @@ func Handler(q *shunt.Queue, o Options) *Dashboard {
 		o.Log = slog.Default()
 	}
 	d := &Dashboard{q: q, o: o}
-	d.hub, d.bulks = newHub(q, o.Log), newBulks(d)
+	d.bulks = newBulks(d)
+	d.hub = newHub(q, o.Log, d.bulks.any)
 	return d
 }
 

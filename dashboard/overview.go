@@ -19,7 +19,13 @@ const rowsAPage = 200
 type row struct {
 	O      *shunt.Overview
 	Fields map[string]string // as shown, by name
+	Cells  []cell            // the same in order: thousands of look-ups are slow in a template
 	Level  string            // "bad", "warn" or empty
+}
+
+type cell struct {
+	Key, Text string
+	Dead      bool // it leads to dead letters
 }
 
 // overviewPage is what the overview shows of all channels.
@@ -154,7 +160,11 @@ func (q *request) arrange(all []shunt.Overview) (p overviewPage) {
 	}
 	p.Rows = p.Rows[from:min(from+rowsAPage, len(p.Rows))]
 	for i := range p.Rows {
-		p.Rows[i].Fields, p.Rows[i].Level = q.fields(p.Rows[i].O), level(p.Rows[i].O)
+		r := &p.Rows[i]
+		r.Fields, r.Level = q.fields(r.O), level(r.O)
+		for _, o := range orders[1:] { // the first is the name
+			r.Cells = append(r.Cells, cell{o.key, r.Fields[o.key], o.key == "dead" && r.O.Dead > 0})
+		}
 	}
 	for _, o := range orders {
 		c := column{Key: o.key, Query: query("sort", o.key, "up", ""), Number: o.key != "channel"}
@@ -172,12 +182,14 @@ func (q *request) arrange(all []shunt.Overview) (p overviewPage) {
 }
 
 func (q *request) overview() error {
+	began := time.Now()
 	all, err := q.q.Overview(q.r.Context())
 	if err != nil {
 		return err
 	}
+	q.hub.learn(all, began, true)
 	p := q.arrange(all)
-	if p.Findings, err = q.q.Health(q.r.Context()); err != nil {
+	if p.Findings, err = q.q.HealthOf(q.r.Context(), all); err != nil {
 		return err
 	}
 	return q.show("overview", q.T("overview"), p)

@@ -50,14 +50,9 @@ var infoShown = []struct {
 // redis shows the server.
 func (q *request) redis() error {
 	var p redisPage
-	findings, err := q.q.Health(q.r.Context())
-	if err != nil {
+	var err error
+	if p.Findings, err = q.q.HealthOf(q.r.Context(), nil); err != nil {
 		p.Error = err.Error()
-	}
-	for _, f := range findings {
-		if f.Channel == "" {
-			p.Findings = append(p.Findings, f)
-		}
 	}
 	if p.NoPool = q.o.Pool == nil; !p.NoPool {
 		q.ask(&p)
@@ -73,7 +68,7 @@ func (q *request) ask(p *redisPage) {
 		return
 	}
 	defer c.Close()
-	text, err := redis.String(redis.DoWithTimeout(c, patience, "INFO"))
+	text, err := redis.String(redis.DoWithTimeout(c, patience, "INFO", "default"))
 	if err != nil {
 		p.Error = err.Error()
 	}

@@ -38,7 +38,13 @@ func newDesk(t *testing.T, change ...func(*Options)) *desk {
 	t.Helper()
 	redistest.Leaks(t)
 	s := redistest.Start(t)
-	pool := s.Pool(t)
+	return deskOn(t, s, s.Addr(), change...)
+}
+
+// deskOn is a desk that reaches its Redis by an address.
+func deskOn(t *testing.T, s *redistest.Server, addr string, change ...func(*Options)) *desk {
+	t.Helper()
+	pool := redistest.Pool(t, addr)
 	q := &shunt.Queue{Pool: pool, Quiet: true, Lease: 2 * time.Second, EnqueueTimeout: 3 * time.Second}
 	t.Cleanup(func() {
 		if err := q.Close(); err != nil {

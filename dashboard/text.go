@@ -51,7 +51,8 @@ var texts = map[string][2]string{
 	"audit": {"Audit", "审计"}, "settings": {"Settings", "设置"}, "error": {"That did not work", "操作未成功"},
 	"redis": {"Redis", "Redis"}, "above": {"↑ All", "↑ 全部"},
 
-	"live": {"live", "实时"}, "stale": {"The list has changed: load it again", "列表已变化：重新加载"},
+	"live": {"live", "实时"}, "seen": {"each figure looked at within %s", "每个数字均在 %s内查看过"},
+	"stale":  {"The list has changed: load it again", "列表已变化：重新加载"},
 	"health": {"Health", "健康状况"}, "healthy": {"Nothing is wrong.", "一切正常。"},
 	"morefindings":      {"%d more", "还有 %d 项"},
 	"severity.critical": {"Critical", "严重"}, "severity.warning": {"Warning", "警告"},

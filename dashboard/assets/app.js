@@ -6,7 +6,7 @@
   // Live: one stream while the page is visible; the server sends the fields that have changed.
   const stream = document.body.dataset.live;
   if (stream && window.EventSource) {
-    const mark = $(".livemark")[0], trouble = document.getElementById("trouble"), stale = $(".stale")[0];
+    const mark = $(".livemark")[0], trouble = document.getElementById("trouble"), stale = $(".stale")[0], seen = $(".seen")[0];
     let source = null, ran = null;
     const live = on => { if (mark) { mark.hidden = false; mark.classList.toggle("off", !on); } };
     const show = event => {
@@ -14,6 +14,7 @@
       trouble.hidden = !news.error;
       trouble.textContent = news.error;
       live(!news.error);
+      if (seen) { seen.hidden = !news.seen; seen.textContent = news.seen || ""; }
       if (news.stale && stale) stale.hidden = false;
       for (const box of $("[data-c]")) {
         const fields = news.rows && news.rows[box.dataset.c];

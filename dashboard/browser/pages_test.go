@@ -134,34 +134,45 @@ func (t *tab) judge(where string, width int64, accessible bool) {
 	}
 }
 
-// A first visit loads at most 150 KB, and soon shows something: the best of three, while no other test runs.
+// A first visit loads at most 150 KB, and soon shows something: the median of some loads by a browser that has loaded
+// the page before, and keeps nothing of it. Paints come late on a busy machine: beside them the server's time is told,
+// and the paint of a page of one line.
 func TestFirstLoad(t *testing.T) {
+	const loads = 7
 	d := newDesk(t)
 	p := d.plant()
 	b := d.tab("olga")
 	b.screen(1440, "light")
-	b.open("settings") // the tab's process has begun
+	paint := func() time.Duration {
+		return time.Duration(js[float64](b, `new Promise(done => new PerformanceObserver(l =>
+			done(l.getEntries()[0].startTime)).observe({type: "paint", buffered: true}))`) * 1e6)
+	}
+	median := func(ds []time.Duration) time.Duration {
+		slices.Sort(ds)
+		return ds[len(ds)/2]
+	}
 	var told []string
 	for _, path := range []string{"", "channel?c=webhook.deliver", "channel?c=mail.welcome&range=2d",
-		"messages?c=webhook.deliver&s=dead", ref(p.died), "dead?c=webhook.deliver", "receivers", "redis"} {
-		const paint = `new Promise(done => new PerformanceObserver(l => done(l.getEntries()[0].startTime))
-			.observe({type: "paint", buffered: true}))`
-		first := time.Hour
-		for range 3 {
+		"messages?c=webhook.deliver&s=dead", ref(p.died), "dead?c=webhook.deliver", "receivers", "redis", "line"} {
+		var paints, serves []time.Duration
+		b.open(path)
+		for range loads {
 			b.open(path)
-			first = min(first, time.Duration(js[float64](b, paint)*1e6))
+			paints, serves = append(paints, paint()), append(serves, time.Duration(d.took.Load()))
 		}
 		b.mu.Lock()
 		bytes := b.bytes
 		b.mu.Unlock()
-		if bytes > 150<<10 || bytes < 10<<10 {
+		if bytes > 150<<10 || path != "line" && bytes < 10<<10 {
 			t.Errorf("%s loads %.0f bytes", path, bytes)
 		}
-		if first > time.Second || first <= 0 {
-			t.Errorf("%s shows nothing for %v", path, first)
+		first, served := median(paints), median(serves)
+		if first > time.Second || first <= 0 || served > 200*time.Millisecond {
+			t.Errorf("%s shows nothing for %v, the server took %v", path, first, served)
 		}
 		name, _, _ := strings.Cut(path, "?")
-		told = append(told, fmt.Sprintf("%s %v %.0f KB", name, first.Round(time.Millisecond), bytes/1024))
+		told = append(told, fmt.Sprintf("%s %v (server %.1f ms) %.0f KB", name, first.Round(time.Millisecond),
+			served.Seconds()*1000, bytes/1024))
 	}
 	redistest.Tell("dashboard: first paint: " + strings.Join(told, ", ") + "\n")
 }

@@ -124,6 +124,7 @@ var serverFaults = map[string]fault{
 		p.On(redistest.Command("TIME"), 0, redistest.Delay(100*time.Millisecond))
 	}},
 	"slow-scripts": {kind: SlowScripts, severity: shunt.Warning, number: 6, says: "c}.prepare", plant: func(b *bench) {
+		b.set("slowlog-log-slower-than", "10000")
 		for range 6 {
 			b.do("EVAL", "local a = redis.call('TIME') repeat local n = redis.call('TIME') until "+
 				"(n[1] - a[1]) * 1000000 + n[2] - a[2] > 12000", 1, c+"prepare")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/recur"
 )
 
@@ -180,6 +181,27 @@ func TestFewRights(t *testing.T) {
 	if find(r, RightsLacking) == nil || len(r.Limits) < 3 {
 		t.Errorf("%s\n%q", kinds(r), r.Limits)
 	}
+}
+
+// A dead receiver is mended once all its messages are back, and not when it has but been claimed.
+func TestMendWaits(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := start(t)
+	channelFaults["dead-unswept"].plant(b)
+	const fill = "for i = 2, 500 do redis.call('LPUSH', KEYS[1], ARGV[1] .. i) end"
+	b.do("EVAL", fill, 1, c+"doing."+somebody+".0", element(0, ""))
+	f := find(b.examine(), DeadUnswept)
+	if f == nil {
+		t.Fatal("not found")
+	}
+	p := redistest.NewProxy(t, b.s.Addr())
+	b.connect(p.URL())
+	p.On(redistest.ByScript(store.Reap)("c"), 0, redistest.Delay(10*time.Millisecond))
+	if err := Mend(context.Background(), b.q, b.pool, *f, b.o); err != nil {
+		t.Fatal(err)
+	}
+	b.has("prepare", 500)
 }
 
 // Mend does nothing where a new look finds nothing, and Examine returns an error where nobody answers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +75,9 @@ func Mend(ctx context.Context, q *shunt.Queue, pool *redis.Pool, f Finding, o Op
 			return err
 		}
 		return e.upkeep(func() (bool, error) { return e.empty(d.evidence) })
-	case DeadUnswept, Unforgotten:
+	case DeadUnswept:
+		return e.upkeep(func() (bool, error) { return e.gone(f) && e.swept(f.Channel, d.evidence), nil })
+	case Unforgotten:
 		return e.upkeep(func() (bool, error) { return e.gone(f), nil })
 	case IDs, Marks:
 		return e.unmark(f, d)
@@ -109,6 +112,13 @@ func (e *examination) gone(f Finding) bool {
 		}
 	}
 	return e.ctx.Err() == nil
+}
+
+// swept says whether dead receivers hold nothing any more. Whoever claims one puts the next look at it off first, and
+// empties its lists then.
+func (e *examination) swept(channel string, names []string) bool {
+	s, ok := e.read(e.channel(channel))
+	return ok && !slices.ContainsFunc(names, func(name string) bool { return s.held[name] > 0 })
 }
 
 func (e *examination) healthy(f Finding) (bool, error) {

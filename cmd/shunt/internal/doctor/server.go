@@ -51,7 +51,7 @@ func (e *examination) server() error {
 	} else {
 		e.limit("the clock of Redis: TIME is refused")
 	}
-	cmds := []command{{"INFO"}, {"SLOWLOG", "GET", 128}}
+	cmds := []command{{"INFO", "default"}, {"SLOWLOG", "GET", 128}}
 	for _, name := range settings {
 		cmds = append(cmds, command{"CONFIG", "GET", name})
 	}
