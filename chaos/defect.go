@@ -16,9 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
-	"github.com/shuntmq/shunt/internal/planted"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/trial"
@@ -90,22 +87,16 @@ var moduleRoot = sync.OnceValues(func() (string, error) {
 	return root, err
 })
 
-// defect is a mistake that the harness has to catch. It is planted in the process of a worker that is started with its
-// name.
+// defect is a mistake of package trial that the harness has to catch. It is planted in the process of a worker that is
+// started with its name.
 type defect struct {
 	name string
-	lua  []luaEdit
-	// plant opens a door of package planted, or gives the harness's own handler a mistake.
-	plant func()
 	// schedule strikes at the place where the mistake shows.
 	schedule func(w *world)
 	drain    time.Duration
 	row      string // that strikes at random, in place of the random mix
 	rare     bool   // its occasion is too rare to wait for it: nothing at random is tried
 }
-
-// luaEdit is one change to a file of internal/store/lua. The old text must be there exactly once.
-type luaEdit struct{ file, old, new string }
 
 // play runs the defect's schedule; planted is its name, or empty for the package as it is.
 func (d *defect) play(t testing.TB, s *redistest.Server, planted string) *trial.Verdict {
@@ -118,220 +109,119 @@ func (d *defect) play(t testing.TB, s *redistest.Server, planted string) *trial.
 // defectEnv has the name of the mistake that a worker process is to make.
 const defectEnv = "SHUNT_CHAOS_DEFECT"
 
-// plantDefect makes this process make the mistake of that name.
-func plantDefect(name string) error {
-	i := slices.IndexFunc(defects, func(d defect) bool { return d.name == name })
-	if i < 0 {
-		return fmt.Errorf("there is no defect %q", name)
-	}
-	for _, e := range defects[i].lua {
-		if err := store.Alter(e.file, e.old, e.new); err != nil {
-			return err
-		}
-	}
-	if plant := defects[i].plant; plant != nil {
-		plant()
-	}
-	return nil
-}
-
-// Mistakes of the harness's own handlers, as orders name them.
-var ackFirst, takeAnyway bool
-
-// reapInTwo removes an element from a dead worker's list, and then puts it back into prepare, as two commands.
-func reapInTwo(do planted.Do, list, prepare string) (moved int, err error) {
-	es, err := redis.Values(do("LRANGE", list, 0, -1))
-	for _, e := range es {
-		if _, err := do("LREM", list, 1, e); err != nil {
-			return moved, err
-		}
-		if _, err := do("RPUSH", prepare, e); err != nil {
-			return moved, err
-		}
-		moved++
-	}
-	return moved, err
-}
-
-// promoteInTwo removes what is due from delay, and then puts it into prepare, as two commands.
-func promoteInTwo(do planted.Do, delay, prepare string) (moved int, err error) {
-	es, err := redis.Values(do("ZRANGEBYSCORE", delay, "-inf", time.Now().UnixMilli(), "LIMIT", 0, 100))
-	if err != nil || len(es) == 0 {
-		return 0, err
-	}
-	if _, err := do("ZREM", append([]any{delay}, es...)...); err != nil {
-		return 0, err
-	}
-	_, err = do("LPUSH", append([]any{prepare}, es...)...)
-	return len(es), err
-}
-
 // defects are those of the fault matrix. Each is caught on its own schedule, which the package as it is passes, and by
 // the random mix.
-var defects []defect
-
-func init() { // not a literal: plantDefect, which runs before main, reads it, and the schedules start workers
-	defects = []defect{
-		{
-			name:     "ack before the handler",
-			plant:    func() { ackFirst = true },
-			schedule: killHolding,
+var defects = slices.Concat([]defect{
+	{
+		name:     "ack before the handler",
+		schedule: killHolding,
+	},
+	{
+		name:     "a reaper that does LREM and then LPUSH as two commands",
+		schedule: cutReapers,
+	},
+	{
+		name:     "a reaper that ignores the lease",
+		schedule: killBesideHolders,
+	},
+	{
+		name:     "no new incarnation after a lost reply",
+		schedule: func(w *world) { loseReply(w, trial.PlanRetry, redistest.Command("RPOPLPUSH", "}.prepare")) },
+	},
+	{
+		name:     "a promoter that does ZREM and then LPUSH as two commands",
+		schedule: cutPromoters,
+	},
+	{
+		name: "a script that removes first, with a .prepare of the wrong type",
+		schedule: func(w *world) {
+			w.enqueue(20, trial.PlanOK+"+500")
+			w.start(trial.Orders{Workers: 2})
+			key := "{" + w.channels[0] + "}.prepare"
+			w.server.Do("SET", key, "not shunt's")
+			w.struck("wrong type")
+			time.Sleep(1200 * time.Millisecond)
+			w.server.Do("DEL", key)
 		},
-		{
-			name:     "a reaper that does LREM and then LPUSH as two commands",
-			plant:    func() { planted.Reap = reapInTwo },
-			schedule: cutReapers,
-		},
-		{
-			name: "a reaper that ignores the lease",
-			lua: []luaEdit{
-				{
-					"sweep",
-					"redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', printed(now),",
-					"redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf',",
+		drain: 8 * time.Second,
+	},
+	{
+		name: "an undo without NX",
+		schedule: func(w *world) {
+			loseReply(
+				w,
+				trial.PlanAfter+"1500",
+				func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
+					return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") &&
+						touches(args, "}.doing.") &&
+						touches(args, "}.delay")
 				},
-			},
-			schedule: killBesideHolders,
+			)
 		},
-		{
-			name:     "no new incarnation after a lost reply",
-			plant:    func() { planted.IgnoreLostReply = true },
-			schedule: func(w *world) { loseReply(w, trial.PlanRetry, redistest.Command("RPOPLPUSH", "}.prepare")) },
-		},
-		{
-			name:     "a promoter that does ZREM and then LPUSH as two commands",
-			plant:    func() { planted.Promote = promoteInTwo },
-			schedule: cutPromoters,
-		},
-		{
-			name: "a script that removes first, with a .prepare of the wrong type",
-			lua: []luaEdit{
-				{
-					"promote",
-					"  redis.call('LPUSH', KEYS[3], unpack(es))\n",
-					"  redis.call('ZREM', KEYS[2], unpack(es))\n  redis.call('LPUSH', KEYS[3], unpack(es))\n",
-				},
-			},
-			schedule: func(w *world) {
-				w.enqueue(20, trial.PlanOK+"+500")
-				w.start(trial.Orders{Workers: 2})
-				key := "{" + w.channels[0] + "}.prepare"
-				w.server.Do("SET", key, "not shunt's")
-				w.struck("wrong type")
-				time.Sleep(1200 * time.Millisecond)
-				w.server.Do("DEL", key)
-			},
-			drain: 8 * time.Second,
-		},
-		{
-			name: "an undo without NX",
-			lua: []luaEdit{
-				{
-					"ending",
-					"  if left ~= 1 and added == 1 then redis.call('ZREM', set, new) end\n",
-					"  if left ~= 1 then redis.call('ZREM', set, new) end\n",
-				},
-			},
-			schedule: func(w *world) {
-				loseReply(
-					w,
-					trial.PlanAfter+"1500",
-					func(args [][]byte) bool { // of a retry, which is still in delay when it is sent again
-						return strings.HasPrefix(strings.ToUpper(string(args[0])), "EVAL") &&
-							touches(args, "}.doing.") &&
-							touches(args, "}.delay")
-					},
-				)
-			},
-		},
-		{
-			name: "one serial for two bare payloads",
-			lua: []luaEdit{
-				{"reap", "ARGV[9 + n]", "ARGV[10]"},
-			},
-			schedule: func(w *world) {
-				victim := w.start(trial.Orders{Workers: 1, Lease: time.Second})
-				w.enqueue(1, trial.PlanHold+victim.Name)
-				w.holds(victim, 1)
-				k := "{" + w.channels[0] + "}"
-				id := w.channels[0] + "/twin"
-				for range 2 {
-					if err := w.bare(w.channels[0], id, trial.PlanRetry); err != nil {
-						w.Fatal(err)
-					}
+	},
+	{
+		name: "one serial for two bare payloads",
+		schedule: func(w *world) {
+			victim := w.start(trial.Orders{Workers: 1, Lease: time.Second})
+			w.enqueue(1, trial.PlanHold+victim.Name)
+			w.holds(victim, 1)
+			k := "{" + w.channels[0] + "}"
+			id := w.channels[0] + "/twin"
+			for range 2 {
+				if err := w.bare(w.channels[0], id, trial.PlanRetry); err != nil {
+					w.Fatal(err)
 				}
-				// The victim takes no more than it can handle, so its list is filled for it, as a prefetch would.
-				keys, _ := w.server.TryDo("KEYS", k+".doing.*")
-				list := keys.([]any)[0]
-				for range 2 {
-					w.server.Do("RPOPLPUSH", k+".prepare", list)
-				}
-				w.kill(victim)
-				w.start(trial.Orders{Workers: 1, Lease: time.Second})
-			},
+			}
+			// The victim takes no more than it can handle, so its list is filled for it, as a prefetch would.
+			keys, _ := w.server.TryDo("KEYS", k+".doing.*")
+			list := keys.([]any)[0]
+			for range 2 {
+				w.server.Do("RPOPLPUSH", k+".prepare", list)
+			}
+			w.kill(victim)
+			w.start(trial.Orders{Workers: 1, Lease: time.Second})
 		},
-		{
-			name:     "a waiter's break without a new incarnation",
-			plant:    func() { planted.IgnoreWaiterBreak = true },
-			schedule: func(w *world) { loseReply(w, trial.PlanRetry, redistest.Command("BRPOPLPUSH", "}.prepare")) },
-		},
-		{
-			name: "a sweep without its fence",
-			lua: []luaEdit{
-				{"sweep", "local judge = fence > 0 and now - fence <= tonumber(ARGV[2])", "local judge = true"},
-			},
-			schedule: stopAtSweep,
-			drain:    3 * time.Second,
-		},
-		{
-			name: "an ack of several that does not look what lies there",
-			lua: []luaEdit{
-				{"first", "return head('-1') == from and head('-' .. n) == to", "return true"},
-			},
-			schedule: refuseRetries,
-			rare:     true,
-		},
-		{
-			name: "an ack that does not free its id",
-			lua: []luaEdit{
-				{"settle", "  redis.pcall('HDEL', KEYS[2], unpack(ids))\n", ""},
-				{"settle", "    redis.pcall('HDEL', KEYS[2], unpack(ARGV, 6, 5 + n))\n", ""},
-			},
-			schedule: endNames,
-			row:      "ids",
-		},
-		{
-			name: "an enqueue that does not look for its receipt",
-			lua: []luaEdit{
-				{"enqueue", "local again = new == 0", "local again = new == 2"},
-			},
-			schedule: loseEnqueues,
-			row:      "ids",
-		},
-		{
-			name:     "a start that does not look for what was cancelled",
-			plant:    func() { planted.IgnoreCancelled = true },
-			schedule: callOffWaiting,
-			row:      "ids",
-		},
-		{
-			name: "an ack that enqueues what follows although it finds nothing",
-			lua: []luaEdit{
-				{"follow", "if at == false or at == nil then return {0} end\n", ""},
-			},
-			schedule: loseFollows,
-			row:      "chains",
-		},
-		{
-			name: "counts that do not know a flush again",
-			lua: []luaEdit{
-				{"tally", ">= tonumber(ARGV[2]) then return 0 end", ">= tonumber(ARGV[2]) then before = nil end"},
-			},
-			schedule: loseTally,
-			rare:     true,
-		},
-	}
-}
+	},
+	{
+		name:     "a waiter's break without a new incarnation",
+		schedule: func(w *world) { loseReply(w, trial.PlanRetry, redistest.Command("BRPOPLPUSH", "}.prepare")) },
+	},
+	{
+		name:     "a sweep without its fence",
+		schedule: stopAtSweep,
+		drain:    3 * time.Second,
+	},
+	{
+		name:     "an ack of several that does not look what lies there",
+		schedule: refuseRetries,
+		rare:     true,
+	},
+	{
+		name:     "an ack that does not free its id",
+		schedule: endNames,
+		row:      "ids",
+	},
+	{
+		name:     "an enqueue that does not look for its receipt",
+		schedule: loseEnqueues,
+		row:      "ids",
+	},
+	{
+		name:     "a start that does not look for what was cancelled",
+		schedule: callOffWaiting,
+		row:      "ids",
+	},
+	{
+		name:     "an ack that enqueues what follows although it finds nothing",
+		schedule: loseFollows,
+		row:      "chains",
+	},
+	{
+		name:     "counts that do not know a flush again",
+		schedule: loseTally,
+		rare:     true,
+	},
+}, leaseDefects)
 
 // killHolding kills a process in the midst of its handlers, beside a survivor.
 func killHolding(w *world) {

@@ -8,67 +8,51 @@ import (
 	"github.com/shuntmq/shunt/internal/trial"
 )
 
-func init() { // after that of the others, and before a worker's
-	defects = append(defects,
-		defect{
-			name:     "an unlease that forgets a lease which still holds something",
-			lua:      []luaEdit{{"unlease", "if redis.call('EXISTS', KEYS[1 + i]) == 0 then", "if true then"}},
-			schedule: killLeased,
-			drain:    12 * time.Second,
-			row:      "P-kill",
+// leaseDefects are those of leases.
+var leaseDefects = []defect{
+	{
+		name:     "an unlease that forgets a lease which still holds something",
+		schedule: killLeased,
+		drain:    12 * time.Second,
+		row:      "P-kill",
+	},
+	{
+		name:     "an end of a lease that counts no attempt",
+		schedule: killLeased,
+		drain:    12 * time.Second,
+		row:      "P-kill",
+	},
+	{
+		name: "an end of a lease without a grace",
+		schedule: func(w *world) {
+			w.pulls = true
+			pullPauses(w, newRand(1), false)
 		},
-		defect{
-			name: "an end of a lease that counts no attempt",
-			lua: []luaEdit{{"lapse", "attempt = math.min(255, string.byte(e, 4) + 1)",
-				"attempt = string.byte(e, 4)"}},
-			schedule: killLeased,
-			drain:    12 * time.Second,
-			row:      "P-kill",
-		},
-		defect{
-			name: "an end of a lease without a grace",
-			lua: []luaEdit{{"lapse", "local seen = fence > 0 and now - fence <= tonumber(ARGV[5]) and " +
-				"now - tonumber(ARGV[6]) >= grace", "local seen = true"}},
-			schedule: func(w *world) {
-				w.pulls = true
-				pullPauses(w, newRand(1), false)
-			},
-			row: "P-pause",
-		},
-		defect{
-			name: "an end of a lease that removes first, with a .prepare of the wrong type",
-			lua: []luaEdit{
-				{"lapse", "if #prepare > 0 then redis.call('LLEN', KEYS[4]) end\n",
-					"if n > 0 then leaveFirst(KEYS[3], n) end\n"},
-				{"lapse", "if n > 0 then leaveFirst(KEYS[3], n) end\nfor _, m in ipairs(prepare) do if m.id",
-					"for _, m in ipairs(prepare) do if m.id"},
-			},
-			schedule: spoilPrepare,
-			drain:    12 * time.Second,
-			rare:     true,
-		},
-		defect{
-			name: "a take that does not give again what it had taken",
-			lua: []luaEdit{{"lease", "if redis.call('EXISTS', unpack(lists)) > 0 then\n",
-				"if redis.call('EXISTS', unpack(lists)) > 0 then\n  do return out end\n"}},
-			schedule: loseTakes,
-			row:      "P-lines",
-		},
-		defect{
-			name:     "an ack that takes what another one holds",
-			plant:    func() { takeAnyway = true },
-			schedule: ackLate,
-			drain:    12 * time.Second,
-			rare:     true,
-		},
-		defect{
-			name:     "an extension that puts no end off",
-			lua:      []luaEdit{{"extend", "if not ends or tonumber(ends) < to then", "if not ends then"}},
-			schedule: extendAll,
-			drain:    12 * time.Second,
-			row:      "P-kill",
-		},
-	)
+		row: "P-pause",
+	},
+	{
+		name:     "an end of a lease that removes first, with a .prepare of the wrong type",
+		schedule: spoilPrepare,
+		drain:    12 * time.Second,
+		rare:     true,
+	},
+	{
+		name:     "a take that does not give again what it had taken",
+		schedule: loseTakes,
+		row:      "P-lines",
+	},
+	{
+		name:     "an ack that takes what another one holds",
+		schedule: ackLate,
+		drain:    12 * time.Second,
+		rare:     true,
+	},
+	{
+		name:     "an extension that puts no end off",
+		schedule: extendAll,
+		drain:    12 * time.Second,
+		row:      "P-kill",
+	},
 }
 
 // killLeased kills a puller that has settled the first of four messages of one Pull, and holds the others.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // One round of each row that make test has time for, or of all without -short.
@@ -92,5 +93,21 @@ func TestCells(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Each defect has a schedule here.
+func TestEveryDefect(t *testing.T) {
+	of := make(map[string]bool)
+	for _, d := range defects {
+		of[d.name] = true
+	}
+	for _, d := range trial.Defects {
+		if !of[d.Name] {
+			t.Errorf("%q has no schedule", d.Name)
+		}
+	}
+	if len(of) != len(trial.Defects) {
+		t.Errorf("%d schedules, of %d defects", len(of), len(trial.Defects))
 	}
 }

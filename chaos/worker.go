@@ -22,12 +22,6 @@ const ordersEnv = "SHUNT_CHAOS_ORDERS"
 
 func init() {
 	if text := os.Getenv(ordersEnv); text != "" {
-		if name := os.Getenv(defectEnv); name != "" {
-			if err := plantDefect(name); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-		}
 		if err := work(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -57,7 +51,16 @@ func work(text string) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	o.AckFirst, o.TakeAnyway, o.Die = ackFirst, takeAnyway, die
+	o.Die = die
+	if name := os.Getenv(defectEnv); name != "" {
+		d, err := trial.Plant(name)
+		if err != nil {
+			return err
+		}
+		if d.Mislead != nil {
+			d.Mislead(&o.Orders)
+		}
+	}
 	log, _, err := openLedger(o.Dir, o.Name)
 	if err != nil {
 		return err

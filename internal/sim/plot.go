@@ -12,13 +12,14 @@ import (
 
 // Plot is a run: all that a seed draws, before anything begins.
 type Plot struct {
-	Seed  uint64
-	Crew  []trial.Orders // the processes that handle, and come back after their ends
-	Names *trial.Orders  // one that enqueues to a few IDs; nil: none does
-	Posts []Post
-	Blows []Blow
-	Lossy bool    // the server comes back with an older state
-	Yield float64 // of the points at which goroutines meet so many yield, where the build has such: see package disturb
+	Seed   uint64
+	Crew   []trial.Orders // the processes that handle, and come back after their ends
+	Names  *trial.Orders  // one that enqueues to a few IDs; nil: none does
+	Posts  []Post
+	Blows  []Blow
+	Lossy  bool    // the server comes back with an older state
+	Defect string  // that is planted; empty: none
+	Yield  float64 // of the points at which goroutines meet so many yield, where the build has such: see package disturb
 }
 
 // Post is a message that is enqueued.

@@ -65,8 +65,12 @@ func TestPlayer(t *testing.T) {
 		if err := in.Decode(p); err != nil {
 			return
 		}
+		defect := p.Defect
 		if len(p.Crew) == 0 {
 			p = draw(p.Seed)
+		}
+		if err := plant(defect, p); err != nil {
+			t.Fatal(err)
 		}
 		runtime.GC() // twice: what lies in a sync.Pool may have channels of an earlier bubble
 		runtime.GC()
