@@ -193,6 +193,9 @@ func (p *Plot) posts(r *rand.Rand) {
 			if endless || c == "batch" && slices.Contains(alone, post.Plan) {
 				post.Plan = trial.PlanOK
 			}
+			if post.Plan == trial.PlanOK && p.pulls(c) && r.IntN(8) == 0 {
+				post.Plan = trial.PlanExtend + fmt.Sprint(between(r, lease/2, lease*3/2).Milliseconds())
+			}
 			if r.IntN(40) == 0 && post.How != "bare" && post.How != "twins" {
 				post.Bytes = 100 << 10
 			}

@@ -36,11 +36,16 @@ func handOf(b Blow) int {
 	return len(hands) + b.Who
 }
 
+// notes of faults.
+var notes = map[string]string{"stop server": trial.Spared, "cut before": trial.Brief, "cut unread": trial.Brief,
+	"cut after": trial.Brief, "cut within": trial.Brief, "cut all": trial.Brief, "client kill": trial.Brief,
+	"shot": trial.Brief}
+
 // lasting notes that processes are struck with a fault that goes on for d.
 func (w *world) lasting(b Blow, d time.Duration, whom ...*process) {
 	for _, p := range whom {
 		w.log.Say(trial.Entry{By: p.Name, Op: trial.Fault, Phase: trial.Info, ID: b.Kind, N: p.Flight(),
-			Due: time.Now().Add(d)})
+			Due: time.Now().Add(d), Note: notes[b.Kind]})
 	}
 }
 

@@ -228,7 +228,8 @@ const drains = 40 * time.Second
 // end waits until all is handled, shuts all down in order, and judges.
 func (w *world) end() {
 	channels := w.plot.channels()
-	h := &trial.History{Lossy: w.plot.Lossy, Recover: 30 * time.Second}
+	h := &trial.History{Lossy: w.plot.Lossy, Recover: 30 * time.Second, Ends: 30 * time.Second,
+		Margins: trial.VirtualTime()}
 	well := false
 	for end := time.Now().Add(drains); !well && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		n, err := trial.Busy(w.do, channels...)

@@ -13,6 +13,7 @@ type tenure struct {
 	from    time.Time
 	ends    time.Time
 	attempt int
+	term    time.Duration
 	put     bool      // a verdict is on its way that puts it back
 	to      time.Time // when its verdict was known to be executed
 }
@@ -28,7 +29,7 @@ type tenures struct {
 // told that its lease is lost while that lease lasts. I5: a message is handled to its end more often than it was
 // enqueued only where a fault struck one of its holders.
 func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string, string, string, ...any)) {
-	t := h.tenures(v, broke)
+	t := h.tenures(v, all, broke)
 	faults := h.harmful()
 	for _, id := range slices.Sorted(maps.Keys(t.pulled)) {
 		s := all[id]
@@ -103,9 +104,11 @@ func (t *tenures) struck(s *subject, faults map[string][]Entry, m Margins) bool 
 }
 
 // tenures follows every message from hand to hand.
-func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)) *tenures {
+func (h *History) tenures(v *Verdict, all map[string]*subject,
+	broke func(string, string, string, ...any)) *tenures {
 	t := &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)}
 	acked, waiting, ids := make(map[string]time.Time), make(map[string]time.Time), make(map[string]string)
+	away, costs := h.away(), h.costs()
 	var readies []time.Duration
 	next := make(map[string]int) // by serial: the attempt that comes next, as far as it is known
 	last := func(e Entry) *tenure {
@@ -116,7 +119,11 @@ func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)
 		}
 		return nil
 	}
+	seen := make(map[string]time.Time) // by serial: when it was last in somebody's hands
 	for _, e := range h.Entries {
+		if e.Serial != "" && e.Op != Pulled {
+			seen[e.Serial] = e.At
+		}
 		switch {
 		case e.Op == Enqueue && e.Phase == OK:
 			if _, known := waiting[e.ID]; !known {
@@ -146,13 +153,19 @@ func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)
 			}
 			waiting[e.ID] = time.Time{}
 			h.again(v, t.of[e.Serial], e, broke)
-			if n := next[e.Serial]; e.Attempt > max(n, 1) && !h.Lossy {
+			if n := next[e.Serial]; e.Attempt > max(n, 1) && !h.Lossy && !all[e.ID].bare {
 				v.Skipped += e.Attempt - max(n, 1)
+				if known := seen[e.Serial]; !slices.ContainsFunc(costs, func(f Entry) bool {
+					return f.At.Before(e.At) && f.Due.After(known)
+				}) {
+					broke("I18 attempts", e.ID, "pulled by %s at %s for the %d. time, and nothing struck that costs an "+
+						"attempt since %s", e.By, clockOf(e.At), e.Attempt, clockOf(known))
+				}
 			}
-			next[e.Serial] = e.Attempt + 1
+			next[e.Serial], seen[e.Serial] = e.Attempt+1, e.At
 			t.of[e.Serial] = append(
 				t.of[e.Serial],
-				&tenure{by: e.By, from: e.At, ends: e.Due, attempt: e.Attempt, to: far},
+				&tenure{by: e.By, from: e.At, ends: e.Due, term: e.Due.Sub(e.At), attempt: e.Attempt, to: far},
 			)
 		case e.Op == Extended:
 			if x := last(e); x != nil && e.Due.After(x.ends) {
@@ -173,9 +186,11 @@ func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)
 			}
 		case e.Op == Answered && e.Phase == Fail && strings.HasSuffix(e.Note, tooLate):
 			v.TooLate++
-			if x := last(e); x != nil && e.At.Before(x.ends.Add(-h.margins().Held)) && !h.Lossy {
-				broke("I20 lost too soon", ids[e.Serial], "%s was told so at %s, and it lasts until %s", e.By,
-					clockOf(e.At), clockOf(x.ends))
+			if x := last(e); x != nil && x.attempt == e.Attempt && !h.Lossy {
+				if ends := x.lasts(away); e.At.Before(ends.Add(-h.margins().Held)) {
+					broke("I20 lost too soon", ids[e.Serial], "%s was told so at %s, and it lasts until %s", e.By,
+						clockOf(e.At), clockOf(ends))
+				}
 			}
 		}
 	}
@@ -183,6 +198,42 @@ func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)
 		v.Ends = readies
 	}
 	return t
+}
+
+// away are the times for which the server was away.
+func (h *History) away() (all []Entry) {
+	for _, e := range h.Entries {
+		if e.Op == Fault && e.Note == Spared && e.Due.After(e.At) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// costs are the faults for which a take that nobody sees may count an attempt, until Due.
+func (h *History) costs() (all []Entry) {
+	for _, e := range h.Entries {
+		if e.Op == Fault && e.Note != Brief && (e.N > 0 || e.ID == "term") {
+			if e.Due.Before(e.At) || e.Due.Equal(ForEver) {
+				e.Due = e.At
+			}
+			e.Due = e.Due.Add(h.margins().Aftermath)
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// lasts is until when others may not have the message. A lease that ended while the server was away has a grace.
+func (x *tenure) lasts(away []Entry) time.Time {
+	ends := x.ends
+	for _, f := range away {
+		if until := f.Due.Add(min(x.term/4, 5*time.Second)); f.At.Before(x.ends) && f.Due.After(x.ends) &&
+			until.After(ends) {
+			ends = until
+		}
+	}
+	return ends
 }
 
 // again judges a take of what was pulled before.

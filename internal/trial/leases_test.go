@@ -31,7 +31,8 @@ func TestLeases(t *testing.T) {
 		return []Entry{{At: at(when), By: by, Op: "acked", Phase: Info, Serial: "sp", Attempt: attempt}}
 	}
 	late := func(by string, when int) []Entry {
-		return []Entry{{At: at(when), By: by, Op: Answered, Phase: Fail, Serial: "sp", Note: "ack " + tooLate}}
+		return []Entry{{At: at(when), By: by, Op: Answered, Phase: Fail, Serial: "sp", Attempt: 1,
+			Note: "ack " + tooLate}}
 	}
 	enqueued := said("h enqueue invoke p plan=ok at=2000", "h enqueue ok p at=2010").Entries
 	struck := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "stop", N: 8, Due: at(9000)}}

@@ -46,8 +46,11 @@ const (
 // tooLate ends the note of a verdict that was told ErrLeaseLost.
 const tooLate = "lost its lease"
 
-// Spared notes a fault that is no excuse for taking its victims for dead.
-const Spared = "spared"
+// What a fault's Note may say.
+const (
+	Spared = "spared" // the server was away: that is no excuse for taking its victims for dead, or for ending their leases
+	Brief  = "brief"  // its victim can go on at once, so it costs no attempt
+)
 
 // ForEver is when a killed process comes back.
 var ForEver = time.Unix(1<<33, 0)

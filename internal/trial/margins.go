@@ -27,6 +27,13 @@ func RealTime() Margins {
 	}
 }
 
+// VirtualTime has those where nothing takes time but what is to take some.
+func VirtualTime() *Margins {
+	m := RealTime()
+	m.Read, m.Held = 50*time.Millisecond, 10*time.Millisecond
+	return &m
+}
+
 func (h *History) margins() Margins {
 	if h.Margins == nil {
 		return RealTime()

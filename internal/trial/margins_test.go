@@ -35,7 +35,7 @@ func TestMargins(t *testing.T) {
 			pulled("p2", 2780, 2)}, said("p2 handle invoke p at=2790 attempt=2", "p2 handle ok p at=2800 attempt=2",
 			"p2 acked info p at=2810 attempt=2").Entries), func(m *Margins) { m.Read = 0 }, "I9 early"},
 		"held": {slices.Concat(said(enqueued...).Entries, []Entry{pulled("p1", 2020, 1),
-			{At: at(2030), By: "p1", Op: Answered, Phase: Fail, Serial: "sp", Note: "ack " + tooLate}},
+			{At: at(2030), By: "p1", Op: Answered, Phase: Fail, Serial: "sp", Attempt: 1, Note: "ack " + tooLate}},
 			said("p1 handle invoke p at=2040", "p1 handle ok p at=2050", "p1 acked info p at=2060").Entries),
 			func(m *Margins) { m.Held = 0 }, "I20 lost too soon"},
 	} {
