@@ -28,6 +28,7 @@ type line struct {
 	deaf    bool     // nothing more of it is executed
 	closing bool     // the client has closed it, and what is in out comes first
 	gone    bool     // the session was closed
+	used    time.Time
 
 	// To the client.
 	slots     []*slot // commands whose replies have not gone on, in order
@@ -62,7 +63,7 @@ type parcel struct {
 const lineRoom = 512 << 10
 
 func newLine(p *port, id int) *line {
-	return &line{port: p, id: id, slow: p.draw.IntN(2) == 0, readable: make(chan struct{}, 1)}
+	return &line{port: p, id: id, used: time.Now(), slow: p.draw.IntN(2) == 0, readable: make(chan struct{}, 1)}
 }
 
 func (l *line) wake() {
@@ -177,7 +178,7 @@ func (l *line) pump() {
 		if n == 0 {
 			break
 		}
-		l.out = l.out[n:]
+		l.out, l.used = l.out[n:], time.Now()
 		r := l.see(args, l.unmatched)
 		s := &slot{rule: r}
 		if r != nil && l.n.tell != nil {
@@ -342,6 +343,20 @@ func (l *line) Close() error {
 	l.wake()
 	l.pump()
 	return nil
+}
+
+// cutIdle ends the lines that the server has had nothing of for so long, nor owes a reply.
+func (n *network) cutIdle(than time.Duration) (of []*port) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.lines {
+		if !l.unmatched && !l.deaf && !l.stopped() && len(l.slots) == 0 && len(l.sent) == 0 && len(l.out) == 0 &&
+			time.Since(l.used) > than {
+			l.finish(io.EOF)
+			of = append(of, l.port)
+		}
+	}
+	return of
 }
 
 // leave takes a line off the network's list.

@@ -12,14 +12,19 @@ import (
 
 // Plot is a run: all that a seed draws, before anything begins.
 type Plot struct {
-	Seed   uint64
-	Crew   []trial.Orders // the processes that handle, and come back after their ends
-	Names  *trial.Orders  // one that enqueues to a few IDs; nil: none does
-	Posts  []Post
-	Blows  []Blow
-	Lossy  bool    // the server comes back with an older state
-	Defect string  // that is planted; empty: none
-	Yield  float64 // of the points at which goroutines meet so many yield, where the build has such: see package disturb
+	Seed    uint64
+	Crew    []trial.Orders // the processes that handle, and come back after their ends
+	Names   *trial.Orders  // one that enqueues to a few IDs; nil: none does
+	Posts   []Post
+	Blows   []Blow
+	Lossy   bool          // the server comes back with an older state
+	Defect  string        // that is planted; empty: none
+	Idle    time.Duration // after which the server closes a connection; 0: never
+	Bulk    int           // bytes that the server takes in one argument at most; 0: any
+	Reply   int           // bytes that the server sends in one reply at most; 0: any
+	MaxDead int           // dead letters that a channel keeps; 0: the default
+	Stepped bool          // the server's clock is set
+	Yield   float64       // of the points at which goroutines meet so many yield, where the build has such: see package disturb
 }
 
 // Post is a message that is enqueued.
@@ -99,6 +104,7 @@ func draw(seed uint64) *Plot {
 			}
 		}
 	}
+	p.climate(rand.New(rand.NewPCG(seed, climates)))
 	return p
 }
 

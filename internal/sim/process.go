@@ -21,6 +21,7 @@ type process struct {
 	pool  *redis.Pool
 	queue *shunt.Queue
 
+	posts sync.WaitGroup     // enqueues under way
 	stop  context.CancelFunc // of the attempts to begin
 	begun chan struct{}      // closed when it has begun, or given up
 	end   shunt.Shutdown     // nil: it never began
@@ -38,6 +39,7 @@ func (w *world) start(o trial.Orders) *process {
 	p := &process{Orders: o, w: w, port: w.net.port(w.plot.Seed, uint64(w.born)<<8), begun: make(chan struct{})}
 	w.mu.Unlock()
 	p.Hang = make(chan struct{})
+	p.MaxDead, p.MaxSize = w.plot.MaxDead, w.plot.Bulk
 	p.log = w.said.Ledger(o.Name).Behind(p.open)
 	p.pool = link.PoolOver(p.port.dial)
 	p.queue = p.Orders.Queue(p.pool, p.log)

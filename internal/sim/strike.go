@@ -33,12 +33,21 @@ func handOf(b Blow) int {
 			}
 		}
 	}
+	switch b.Kind {
+	case "foreign", "forbid":
+		return -1
+	case "step":
+		return -2
+	case "close":
+		return -3
+	}
 	return len(hands) + b.Who
 }
 
 // notes of faults.
 var notes = map[string]string{"stop server": trial.Spared, "cut before": trial.Brief, "cut unread": trial.Brief,
 	"cut after": trial.Brief, "cut within": trial.Brief, "cut all": trial.Brief, "client kill": trial.Brief,
+	"idle": trial.Brief,
 	"shot": trial.Brief}
 
 // lasting notes that processes are struck with a fault that goes on for d.
@@ -126,6 +135,8 @@ func (w *world) strike(b Blow) {
 	case "slice":
 		w.lasting(b, b.For, whom...)
 		turn(func(is bool) { at.quality.slice = int(ifSo(is, 100)) })
+	case "foreign", "forbid", "step", "close":
+		w.strikeClimate(b)
 	default:
 		w.strikeServer(b, all)
 	}
@@ -159,6 +170,9 @@ func (w *world) strikeServer(b Blow, all []*process) {
 	case "kill server":
 		w.lasting(b, b.For, all...)
 		kept := w.server.Snapshot()
+		if w.plot.Lossy { // what is done until then is lost
+			time.Sleep(time.Duration(b.Nth) * 100 * time.Millisecond)
+		}
 		w.net.change(func() { w.net.down = true })
 		w.net.cut(nil)
 		time.Sleep(b.For)

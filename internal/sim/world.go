@@ -18,13 +18,14 @@ import (
 
 // world is one run: a Redis, the network before it, processes, and what they say.
 type world struct {
-	plot   *Plot
-	server *redis.Server
-	net    *network
-	said   trial.Memory
-	log    *trial.Ledger // of the harness
-	direct *process      // past all faults but the server's
-	began  time.Time
+	plot     *Plot
+	server   *redis.Server
+	net      *network
+	said     trial.Memory
+	log      *trial.Ledger // of the harness
+	direct   *process      // past all faults but the server's
+	producer *process      // nil while another one is to come; mu guards it
+	began    time.Time
 
 	hands  sync.WaitGroup // of faults and load
 	living sync.WaitGroup // of processes, also those that were killed
@@ -82,7 +83,8 @@ func (w *world) problem(format string, args ...any) {
 func play(p *Plot) *Result {
 	time.Sleep(time.Until(epoch))
 	disturb.Seed(p.Seed, p.Yield)
-	w := &world{plot: p, server: redis.New(redis.Options{RunID: fmt.Sprint(p.Seed)}), began: time.Now()}
+	w := &world{plot: p, server: redis.New(redis.Options{RunID: fmt.Sprint(p.Seed), MaxBulk: p.Bulk, MaxReply: p.Reply}),
+		began: time.Now()}
 	w.net = &network{server: w.server}
 	w.log = w.said.Ledger("harness")
 	w.direct = w.start(trial.Orders{Name: "direct", Quiet: true, Lease: lease})
@@ -93,21 +95,30 @@ func play(p *Plot) *Result {
 	if p.Names != nil {
 		namer = w.start(*p.Names)
 	}
-	producer := w.start(trial.Orders{Name: "producer", Lease: lease})
-	w.load(producer)
+	w.producer = w.start(trial.Orders{Name: "producer", Lease: lease})
+	w.load()
+	stop := w.reap()
 	w.strikes()
 	for c := range cycles {
 		w.sleepUntil(time.Duration(c)*cycle + storm + shots + half)
 		calm := w.began.Add(time.Duration(c)*cycle + storm + shots)
-		w.log.Say(trial.Entry{Op: trial.Quiet, Phase: trial.Info, Due: calm})
+		w.suspected()
+		e := trial.Entry{Op: trial.Quiet, Phase: trial.Info, Due: calm}
+		if channel, delayed := w.lulled(c); delayed {
+			e.ID, e.Note = channel, trial.LaterOnly
+		} else {
+			e.ID = channel
+		}
+		w.log.Say(e)
 	}
 	w.sleepUntil(length)
+	stop()
 	w.hands.Wait()
 	w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
 	if namer != nil {
 		namer.term()
 	}
-	producer.term()
+	w.producer.term()
 	w.end()
 	w.direct.term()
 	w.living.Wait()
@@ -138,24 +149,27 @@ func (w *world) succeed(p *process) {
 }
 
 // load enqueues what the plot has, by four hands.
-func (w *world) load(producer *process) {
+func (w *world) load() {
 	const lanes = 4
 	for lane := range lanes {
 		w.hands.Go(func() {
 			for i := lane; i < len(w.plot.Posts); i += lanes {
 				post := w.plot.Posts[i]
 				w.sleepUntil(post.At)
-				w.post(producer, i, post)
+				w.post(i, post)
 			}
 		})
 	}
 }
 
+func (p *Post) id(i int) string { return fmt.Sprintf("%s/%d", p.Channel, i) }
+
 // post enqueues one message, or two of the same payload.
-func (w *world) post(producer *process, i int, post Post) {
-	m := &trial.Message{On: post.Channel, ID: fmt.Sprintf("%s/%d", post.Channel, i), Plan: post.Plan,
+func (w *world) post(i int, post Post) {
+	m := &trial.Message{On: post.Channel, ID: post.id(i), Plan: post.Plan,
 		Filler: make([]byte, post.Bytes)}
-	ctx := context.Background()
+	ctx, producer := context.Background(), w.posting()
+	defer producer.posts.Done()
 	switch post.How {
 	case "direct":
 		_ = trial.Post(ctx, w.direct.queue, w.log, m)
@@ -175,6 +189,20 @@ func (w *world) post(producer *process, i int, post Post) {
 		w.log.Say(e)
 	default:
 		_ = trial.Post(ctx, producer.queue, producer.log, m)
+	}
+}
+
+// posting is the producer that enqueues now, and waits for the post.
+func (w *world) posting() *process {
+	for {
+		w.mu.Lock()
+		if p := w.producer; p != nil {
+			p.posts.Add(1)
+			w.mu.Unlock()
+			return p
+		}
+		w.mu.Unlock()
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -228,7 +256,7 @@ const drains = 40 * time.Second
 // end waits until all is handled, shuts all down in order, and judges.
 func (w *world) end() {
 	channels := w.plot.channels()
-	h := &trial.History{Lossy: w.plot.Lossy, Recover: 30 * time.Second, Ends: 30 * time.Second,
+	h := &trial.History{Lossy: w.plot.Lossy, Stepped: w.plot.Stepped, MaxDead: w.plot.MaxDead, Recover: 30 * time.Second, Ends: 30 * time.Second,
 		Margins: trial.VirtualTime()}
 	well := false
 	for end := time.Now().Add(drains); !well && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -262,10 +290,10 @@ func (w *world) end() {
 		}
 	}
 	h.Entries = w.said.Entries()
-	h.Entries = append(h.Entries, trial.Entered(w.do, channels...)...)
+	h.Entries = append(h.Entries, w.onTime(trial.Entered(w.do, channels...))...)
 	w.result.Verdict = trial.Check(h)
-	w.result.Story = trial.Chronicle(h.Entries)
-	if well {
+	w.result.Story = w.plot.setting() + trial.Chronicle(h.Entries)
+	if well && !w.plot.Lossy {
 		w.keys()
 	}
 }

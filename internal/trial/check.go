@@ -29,6 +29,7 @@ func Check(h *History) *Verdict {
 	v := &Verdict{Faults: make(map[string]int)}
 	names := h.names()
 	spare := names.spare()
+	h.trimmed(spare)
 	h.follow(spare)
 	all := make(map[string]*subject)
 	of := func(id string) *subject {
@@ -207,6 +208,7 @@ func Check(h *History) *Verdict {
 		}
 	}
 	h.unexplained(all, broke)
+	h.kept(broke)
 	h.silent(ends, broke)
 	h.named(names, spare, broke)
 	h.judgements(broke)

@@ -13,6 +13,8 @@ type History struct {
 	Ranks   []string       // prefixes of ids, the highest channel first, where strict order is promised
 	Shares  map[string]int // weights by prefixes of ids, where shares are promised
 	Lossy   bool           // the server's durability promises nothing
+	Stepped bool           // its clock was set, so that nothing is late or early by it
+	MaxDead int            // dead letters that a channel keeps; 0: all of this run
 	Recover time.Duration
 	Late    time.Duration  // p99 of the lateness of what was due; 0: not judged
 	Ends    time.Duration  // p99 from a lease's end to the next take; 0: not judged

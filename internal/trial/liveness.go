@@ -43,7 +43,7 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 		case e.Op == "started" || e.Op == "handed-over" || e.Op == Handle && e.Phase == Invoke:
 			name, _, _ := strings.Cut(e.Note, " ")
 			owner[name] = e.By
-		case e.Op == Fault && e.Note != Spared:
+		case e.Op == Fault && e.Note != Spared && e.Note != Brief:
 			faults[e.By] = append(faults[e.By], e)
 		case e.Op == Unclean:
 			ended[e.By] = e.At
@@ -72,7 +72,11 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 // silent finds verdicts of which a process that ended in order never said what came of them (I4).
 func (h *History) silent(ends map[string]bool, broke func(string, string, string, ...any)) {
 	said := make(map[[2]string]int)
+	handled := make(map[string]int) // bare ones, by process
 	for _, e := range h.Entries {
+		if e.Op == Handle && e.Serial == "" && (e.Phase == OK || e.Phase == Fail) && ends[e.By] {
+			handled[e.By]++
+		}
 		switch e.Op {
 		case "acked",
 			"retried",
@@ -92,6 +96,11 @@ func (h *History) silent(ends map[string]bool, broke func(string, string, string
 		}
 		if k := [2]string{e.By, e.Serial}; said[k] == 0 {
 			broke("I4 silent ack", e.ID, "%s handled %s and never said what became of the verdict", e.By, e.Serial)
+		}
+	}
+	for by, n := range handled {
+		if told := said[[2]string{by, ""}]; told < n {
+			broke("I4 silent ack", "", "%s handled %d bare payloads, and said of %d what became of the verdict", by, n, told)
 		}
 	}
 }

@@ -146,6 +146,14 @@ func (n *Namer) PutOff(id string, d time.Duration) error {
 	return err
 }
 
+// waitFor waits for the end of what has the ID.
+func (n *Namer) waitFor(ctx context.Context, id string) {
+	_, err := n.Queue.Wait(ctx, shunt.ByID(n.Channel, id))
+	if errors.Is(err, shunt.ErrNotKept) || errors.Is(err, shunt.ErrLost) {
+		n.Log.Say(Entry{Op: unkept, Phase: Fail, ID: id, Note: err.Error()})
+	}
+}
+
 // Namers is how many goroutines a load of names has.
 const Namers = 8
 
@@ -170,7 +178,7 @@ func (o *Orders) name(ctx context.Context, q *shunt.Queue, log *Ledger) {
 					_ = n.PutOff(id(), 100*time.Millisecond+time.Duration(r.Int64N(int64(300*time.Millisecond))))
 				case 3:
 					ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-					_, _ = q.Wait(ctx, shunt.ByID(n.Channel, id()))
+					n.waitFor(ctx, id())
 					cancel()
 				case 4:
 					n.all([]string{id(), id(), id(), id()}, k.Plan, k.Asked)

@@ -22,6 +22,8 @@ type Orders struct {
 	Timeout  time.Duration
 	Grace    time.Duration
 	Prefetch int
+	MaxSize  int
+	MaxDead  int
 	Batch    int  // messages that are handled together, of which none panics; 0: one by one
 	Quiet    bool // no events: of a load that is to be fast
 	Enqueue  int  // messages a second, instead of receiving; to each channel in turn
@@ -71,6 +73,8 @@ func (o *Orders) Queue(pool *redis.Pool, log *Ledger) *shunt.Queue {
 		Prefetch:     cmp.Or(o.Prefetch, usualPrefetch),
 		Grace:        cmp.Or(o.Grace, 200*time.Millisecond),
 		MaxAttempts:  -1,
+		MaxSize:      o.MaxSize,
+		MaxDead:      o.MaxDead,
 	}
 	if o.Pull > 0 {
 		q.Backoff = func(int) time.Duration { return backoff } // of messages that have no method for it here

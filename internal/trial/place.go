@@ -83,6 +83,15 @@ func placesIn(do Doer, channel string) ([]Place, error) {
 	return all, nil
 }
 
+// MessageIn is the message that an element holds.
+func MessageIn(raw []byte) string {
+	e, err := element.Decode(raw)
+	if err != nil {
+		return ""
+	}
+	return ParseMessage(e.Payload).ID
+}
+
 // hasElements says whether a key of a channel holds elements; the others hold what is known of receivers and of IDs.
 func hasElements(k *store.Keys, key string) bool {
 	return slices.Contains([]any{k.Prepare, k.Suspect, k.Delay, k.Dead}, any(key)) ||

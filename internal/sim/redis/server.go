@@ -12,6 +12,9 @@ import (
 type Options struct {
 	Now   func() time.Time // the clock; nil: time.Now
 	RunID string           // what the run_ids of the server and of its restarts are made of
+	// MaxBulk is proto-max-bulk-len: a longer argument ends its connection. So does a reply beyond MaxReply, which is
+	// client-output-buffer-limit. 0: there is no limit.
+	MaxBulk, MaxReply int
 }
 
 // Server is a Redis. Its methods may be called from any goroutine, but not from a session's functions.
@@ -36,6 +39,8 @@ type Server struct {
 	calls    []int // of each command
 	password string
 	most     int // maxmemory
+	maxBulk  int
+	maxReply int
 	out      []byte
 
 	full, readOnly, loading bool
@@ -43,7 +48,7 @@ type Server struct {
 
 // New returns an empty server.
 func New(o Options) *Server {
-	s := &Server{now: o.Now, runID: o.RunID}
+	s := &Server{now: o.Now, runID: o.RunID, maxBulk: o.MaxBulk, maxReply: o.MaxReply}
 	if s.now == nil {
 		s.now = time.Now
 	}

@@ -55,6 +55,10 @@ func (c *Session) Command(args [][]byte) {
 	}
 	own := make([]string, len(args))
 	for i, a := range args {
+		if s.maxBulk > 0 && len(a) > s.maxBulk {
+			s.reply(c, lastReply{failure("ERR Protocol error: invalid bulk length")})
+			return
+		}
 		own[i] = string(a)
 	}
 	if c.wait != nil || len(c.queue) > 0 {
@@ -108,6 +112,10 @@ func (s *Server) reply(c *Session, v any) {
 		return
 	}
 	s.out = appendReply(s.out[:0], v)
+	if s.maxReply > 0 && len(s.out) > s.maxReply {
+		s.hangUp(c)
+		return
+	}
 	c.send(s.out)
 	if _, is := v.(lastReply); is {
 		s.hangUp(c)

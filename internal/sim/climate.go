@@ -1,0 +1,242 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/store"
+	"github.com/shuntmq/shunt/internal/trial"
+)
+
+// climates is the stream of a seed from which comes what a server is like.
+const climates = 200
+
+// climate draws what the server is like all along, and what foreign hands leave there in lulls.
+func (p *Plot) climate(r *rand.Rand) {
+	switch r.IntN(8) {
+	case 0:
+		p.Lossy, p.Names = true, nil
+	case 1:
+		p.Idle = between(r, 300*time.Millisecond, 600*time.Millisecond)
+	case 2:
+		p.Bulk = 64 << 10
+		p.large(r)
+	case 3:
+		p.Reply = 300 << 10
+		p.cutOff(r)
+	case 4:
+		p.Stepped, p.Names = true, nil
+		for c := range cycles {
+			p.Blows = append(p.Blows, Blow{At: time.Duration(c)*cycle + between(r, time.Second, storm/2),
+				For: between(r, time.Second, storm/2), Kind: "step", Nth: 200 + r.IntN(3600)})
+		}
+	}
+	if r.IntN(3) == 0 {
+		p.MaxDead = 5 + r.IntN(10)
+	}
+	for c := range cycles {
+		b := Blow{At: time.Duration(c)*cycle + storm + shots, For: lull - time.Second, Nth: r.IntN(len(p.channels()))}
+		switch r.IntN(6) {
+		case 0, 1:
+			b.Kind, b.What = "foreign", pick(r, foreign)
+		case 2:
+			b.Kind, b.What = "forbid", pick(r, forbidden)
+		default:
+			continue
+		}
+		p.Blows = append(p.Blows, b)
+	}
+	for at := between(r, 0, 2*storm); at < length-lull; at += between(r, storm, 4*storm) {
+		p.Blows = append(p.Blows, Blow{At: at, Kind: "close"})
+	}
+}
+
+// foreign are the keys at which foreign hands leave something of another type for a whole lull, and forbidden is what
+// no process may do in one.
+var (
+	foreign = []string{"delay", "delay", "delay", "suspect", "receivers.dead", "receivers.dead", "keeper", "dead", "leased",
+		"running", "done"}
+	forbidden = []string{"suspects", "suspects", "counts"}
+)
+
+// cutOff has a few messages that the server takes, and never gives.
+func (p *Plot) cutOff(r *rand.Rand) {
+	for i := range p.Posts {
+		post := &p.Posts[i]
+		post.Bytes = 0
+		if r.IntN(80) == 0 && post.How == "enqueue" && !p.pulls(post.Channel) && post.Channel != "batch" {
+			post.Bytes, post.Plan = p.Reply, trial.PlanReject
+		}
+	}
+}
+
+// large has messages that fill what the server takes at most in one argument.
+func (p *Plot) large(r *rand.Rand) {
+	for i := range p.Posts {
+		post := &p.Posts[i]
+		post.Bytes = 0
+		if post.How != "enqueue" && post.How != "direct" || r.IntN(6) > 0 {
+			continue
+		}
+		if post.Bytes = p.Bulk - 20 - r.IntN(300); r.IntN(2) == 0 {
+			post.Plan = trial.PlanRetry
+		}
+	}
+}
+
+// lulled says of what the calm of a lull says nothing: a channel, or what is delayed there alone.
+func (w *world) lulled(c int) (channel string, delayed bool) {
+	for _, b := range w.plot.Blows {
+		if b.Kind != "foreign" || b.At/cycle != time.Duration(c) {
+			continue
+		}
+		channel = w.plot.channels()[b.Nth%len(w.plot.channels())]
+		return channel, b.What == "delay" || b.What == "keeper" || b.What == "dead" || b.What == "done"
+	}
+	return "", false
+}
+
+// suspected says which messages wait to be handled alone.
+func (w *world) suspected() {
+	for i, post := range w.plot.Posts {
+		if w.plot.Reply > 0 && post.Bytes >= w.plot.Reply {
+			w.log.Say(trial.Entry{Op: trial.Suspected, Phase: trial.Info, ID: post.id(i)})
+		}
+	}
+	for _, c := range w.plot.channels() {
+		es, err := w.do("LRANGE", store.KeysOf(c).Suspect, 0, -1)
+		if err != nil {
+			continue
+		}
+		all, _ := es.([]any)
+		for _, e := range all {
+			raw, _ := e.([]byte)
+			w.log.Say(trial.Entry{Op: trial.Suspected, Phase: trial.Info, ID: trial.MessageIn(raw)})
+		}
+	}
+}
+
+// strikeClimate strikes what is neither a process's nor a line's, and lasts for a lull.
+func (w *world) strikeClimate(b Blow) {
+	key := "{" + w.plot.channels()[b.Nth%len(w.plot.channels())] + "}." + b.What
+	switch b.Kind {
+	case "foreign":
+		w.harmless(b)
+		aside := false
+		if b.What == "receivers.dead" { // no message is there, and it is seldom empty
+			_, err := w.do("RENAME", key, key+".aside")
+			aside = err == nil
+		}
+		v, err := w.do("SET", key, "not shunt's", "NX")
+		if err != nil || v == nil {
+			return
+		}
+		time.Sleep(b.For)
+		for range 100 {
+			if _, err := w.do("DEL", key); err == nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if aside {
+			_, _ = w.do("RENAME", key+".aside", key)
+		}
+	case "forbid":
+		w.harmless(b)
+		match := on("", "}.suspect", ".doing.")
+		if b.What == "counts" {
+			match = on("", "}.counts")
+		}
+		r := &rule{match: match, act: replyError, text: "NOPERM User default has no permissions to run this command"}
+		w.net.add(&w.net.trunk, r)
+		time.Sleep(b.For)
+		w.net.remove(&w.net.trunk, r)
+	case "step":
+		for _, p := range w.all() {
+			if p.Pull > 0 {
+				w.lasting(b, b.For+time.Second, p)
+			}
+		}
+		w.harmless(b)
+		by := time.Duration(b.Nth) * time.Second
+		w.server.Step(-by)
+		time.Sleep(b.For)
+		w.server.Step(by)
+	case "close":
+		w.harmless(b)
+		w.closeProducer()
+	}
+	w.struck(true)
+}
+
+// soon is how long after its Queue's Close an enqueue may still be under way: as long as a reply may take.
+const soon = 3*time.Second + 200*time.Millisecond
+
+// closeProducer closes the producer's Queue amid its enqueues, and has another one go on.
+func (w *world) closeProducer() {
+	w.mu.Lock()
+	p := w.producer
+	w.producer = nil
+	w.mu.Unlock()
+	next := w.start(trial.Orders{Name: p.Name, Lease: lease})
+	w.mu.Lock()
+	w.producer = next
+	w.mu.Unlock()
+	began := time.Now()
+	p.term()
+	done := make(chan struct{})
+	go func() {
+		p.posts.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(soon - time.Since(began)):
+		w.problem("I23 close: an enqueue was under way %v after Close", soon)
+		<-done
+	}
+}
+
+// setting says what the server is like.
+func (p *Plot) setting() string {
+	return fmt.Sprintf("older state %t, timeout %v, largest argument %d, largest reply %d, clock set %t, dead letters %d\n",
+		p.Lossy, p.Idle, p.Bulk, p.Reply, p.Stepped, p.MaxDead)
+}
+
+// reap closes connections that have been idle for long, as a server with a timeout does.
+func (w *world) reap() (stop func()) {
+	over := make(chan struct{})
+	if w.plot.Idle > 0 {
+		w.hands.Go(func() {
+			for {
+				select {
+				case <-time.After(50 * time.Millisecond):
+					of := w.net.cutIdle(w.plot.Idle)
+					for _, p := range w.all() {
+						if slices.Contains(of, p.port) { // which may be about to send something
+							w.lasting(Blow{Kind: "idle"}, 0, p)
+						}
+					}
+				case <-over:
+					return
+				}
+			}
+		})
+	}
+	return func() { close(over) }
+}
+
+// onTime has what the server's clock said as it was in truth: none was set by less than a run takes.
+func (w *world) onTime(es []trial.Entry) []trial.Entry {
+	for i, e := range es {
+		for _, b := range w.plot.Blows {
+			at := e.At.Add(time.Duration(b.Nth) * time.Second).Sub(w.began)
+			if b.Kind == "step" && b.At <= at && at <= b.At+b.For+time.Second {
+				es[i].At = w.began.Add(at)
+			}
+		}
+	}
+	return es
+}

@@ -1,0 +1,50 @@
+package trial
+
+import (
+	"slices"
+	"strings"
+)
+
+// trimmed adds to spare what may be dropped from dead because a channel keeps no more.
+func (h *History) trimmed(spare map[string]bool) {
+	if h.MaxDead == 0 {
+		return
+	}
+	for _, e := range h.Entries {
+		if e.Op == Enqueue && strings.HasPrefix(e.Note, PlanReject) {
+			spare[e.ID] = true
+		}
+	}
+}
+
+// kept finds dead letters that were dropped although others are older (I12): the last half of what a channel keeps is
+// there.
+func (h *History) kept(broke func(string, string, string, ...any)) {
+	if h.MaxDead == 0 || h.Lossy {
+		return
+	}
+	there, ids, told := make(map[string]bool), make(map[string]string), make(map[string]int)
+	for _, p := range h.Left {
+		there[p.ID] = there[p.ID] || p.State == "dead"
+	}
+	for _, e := range h.Entries {
+		if (e.Op == Handle || e.Op == Pulled) && e.Serial != "" {
+			ids[e.Serial] = e.ID
+		}
+	}
+	bare := 0 // of any channel
+	for _, e := range slices.Backward(h.Entries) {
+		id := ids[e.Serial]
+		if e.Op != "rejected" {
+			continue
+		}
+		if id == "" {
+			bare++
+			continue
+		}
+		channel, _, _ := strings.Cut(id, "/")
+		if told[channel]++; told[channel]+bare <= h.MaxDead/2 && !there[id] {
+			broke("I12 dropped", id, "it died at %s, as one of the last %d, and is not in dead", clockOf(e.At), h.MaxDead/2)
+		}
+	}
+}
