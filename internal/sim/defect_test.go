@@ -46,7 +46,7 @@ func TestDefects(t *testing.T) {
 	var table strings.Builder
 	for _, d := range trial.Defects {
 		t.Run(d.Name, func(t *testing.T) {
-			n, broke := hunt(t, func(seed uint64) *Plot { return &Plot{Seed: seed, Defect: d.Name} })
+			n, broke := hunt(t, "", func(seed uint64) *Plot { return &Plot{Seed: seed, Defect: d.Name} })
 			fmt.Fprintf(&table, "sim: %5d seeds: %s: %v\n", n, d.Name, broke)
 			if len(broke) == 0 {
 				t.Errorf("not caught in %d seeds", n)
@@ -56,8 +56,8 @@ func TestDefects(t *testing.T) {
 	redistest.Tell(table.String())
 }
 
-// hunt plays seeds until one fails that holds without the defect. It gives how many there were, and what broke.
-func hunt(t *testing.T, plot func(seed uint64) *Plot) (n int, broke []string) {
+// hunt has a player's program play seeds until one fails that holds without the defect. It gives how many there were, and what broke.
+func hunt(t *testing.T, bin string, plot func(seed uint64) *Plot) (n int, broke []string) {
 	from := *first
 	if from == 0 {
 		from = uint64(time.Now().UnixMicro())
@@ -65,7 +65,7 @@ func hunt(t *testing.T, plot func(seed uint64) *Plot) (n int, broke []string) {
 	for n < *hunted {
 		var suspects []outcome
 		played := 0
-		playAll(t, func() *Plot {
+		playBy(t, bin, func() *Plot {
 			if n+played == *hunted || len(suspects) > 0 {
 				return nil
 			}

@@ -98,10 +98,12 @@ type player struct {
 	said *strings.Builder
 }
 
-func newPlayer() (*player, error) {
-	bin, err := os.Executable()
-	if err != nil {
-		return nil, err
+func newPlayer(bin string) (*player, error) {
+	if bin == "" {
+		var err error
+		if bin, err = os.Executable(); err != nil {
+			return nil, err
+		}
 	}
 	out, theirs, err := os.Pipe()
 	if err != nil {
@@ -147,6 +149,12 @@ func (p *player) close() {
 // playAll has plots played by as many players as there are cores, and tells of each outcome, one at a time.
 func playAll(t *testing.T, plots func() *Plot, tell func(p *Plot, o outcome)) {
 	t.Helper()
+	playBy(t, "", plots, tell)
+}
+
+// playBy does so by another program than this one, unless that is empty.
+func playBy(t *testing.T, bin string, plots func() *Plot, tell func(p *Plot, o outcome)) {
+	t.Helper()
 	var mu sync.Mutex
 	next := func() *Plot {
 		mu.Lock()
@@ -165,7 +173,7 @@ func playAll(t *testing.T, plots func() *Plot, tell func(p *Plot, o outcome)) {
 			for p := next(); p != nil; p = next() {
 				if pl == nil {
 					var err error
-					if pl, err = newPlayer(); err != nil {
+					if pl, err = newPlayer(bin); err != nil {
 						t.Error(err)
 						return
 					}
