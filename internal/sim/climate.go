@@ -56,7 +56,7 @@ func (p *Plot) climate(r *rand.Rand) {
 // foreign are the keys at which foreign hands leave something of another type for a whole lull, and forbidden is what
 // no process may do in one.
 var (
-	foreign = []string{"delay", "delay", "delay", "suspect", "receivers.dead", "receivers.dead", "keeper", "dead", "leased",
+	foreign = []string{"delay", "delay", "delay", "prepare", "prepare", "suspect", "receivers.dead", "receivers.dead", "keeper", "dead", "leased",
 		"running", "done"}
 	forbidden = []string{"suspects", "suspects", "counts"}
 )

@@ -23,6 +23,7 @@ type Plot struct {
 	Bulk    int           // bytes that the server takes in one argument at most; 0: any
 	Reply   int           // bytes that the server sends in one reply at most; 0: any
 	MaxDead int           // dead letters that a channel keeps; 0: the default
+	Crons   []string      // expressions of users
 	Stepped bool          // the server's clock is set
 	Yield   float64       // of the points at which goroutines meet so many yield, where the build has such: see package disturb
 }
@@ -72,6 +73,7 @@ var plans = []string{
 	trial.PlanAfter + "1500", trial.PlanReject, trial.PlanTwice, trial.PlanPanic, trial.PlanGoexit,
 	trial.PlanSlow + "30", trial.PlanDeaf + "800", trial.PlanThen + "1", trial.PlanThen + "3", trial.PlanFalter + "1",
 	trial.PlanOK + "+40", trial.PlanOK + "+700", trial.PlanRetry + "+100", trial.PlanTimeout,
+	trial.PlanAsk + "20", trial.PlanAsk + "300",
 }
 
 // alone are the plans that would end others of the same batch.
@@ -105,6 +107,7 @@ func draw(seed uint64) *Plot {
 		}
 	}
 	p.climate(rand.New(rand.NewPCG(seed, climates)))
+	p.crons(rand.New(rand.NewPCG(seed, crons)))
 	return p
 }
 
@@ -186,7 +189,10 @@ func (p *Plot) posts(r *rand.Rand) {
 		if r.IntN(10) == 0 {
 			at = between(r, 0, length-lull)
 		}
-		c, burst := pick(r, channels), 1+r.IntN(12)
+		c, burst, gap := pick(r, channels), 1+r.IntN(12), 20*time.Millisecond
+		if r.IntN(8) == 0 { // all at once
+			burst, gap = 12+r.IntN(28), time.Microsecond
+		}
 		for range burst {
 			post := Post{At: at, Channel: c, Plan: pick(r, plans), How: pick(r, doors)}
 			switch post.How {
@@ -206,7 +212,7 @@ func (p *Plot) posts(r *rand.Rand) {
 				post.Bytes = 100 << 10
 			}
 			p.Posts = append(p.Posts, post)
-			at += between(r, 0, 20*time.Millisecond)
+			at += between(r, 0, gap)
 		}
 	}
 	slices.SortStableFunc(p.Posts, func(a, b Post) int { return int(a.At - b.At) })

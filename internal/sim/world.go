@@ -97,6 +97,7 @@ func play(p *Plot) *Result {
 	}
 	w.producer = w.start(trial.Orders{Name: "producer", Lease: lease})
 	w.load()
+	w.spells()
 	stop := w.reap()
 	w.strikes()
 	for c := range cycles {

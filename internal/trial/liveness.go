@@ -32,17 +32,24 @@ func (h *History) liveness(broke func(string, string, string, ...any)) {
 }
 
 // judgements finds the living whom others took for dead, although no fault had kept them from beating. Who has ended
-// while Redis was away is dead, and found to be so when it is back.
+// while Redis was away is dead, and found to be so when it is back. So is an incarnation in whose place its process has
+// put another one.
 func (h *History) judgements(broke func(string, string, string, ...any)) {
 	owner := make(map[string]string) // of an incarnation
 	faults := make(map[string][]Entry)
 	ended := make(map[string]time.Time)
+	left := make(map[string]time.Time) // incarnations, and when another one took their place
+	live := make(map[string]string)    // of each process
 	lease := h.margins().Lease
 	for _, e := range h.Entries {
 		switch {
 		case e.Op == "started" || e.Op == "handed-over" || e.Op == Handle && e.Phase == Invoke:
 			name, _, _ := strings.Cut(e.Note, " ")
 			owner[name] = e.By
+			if was := live[e.By]; e.Op == "handed-over" && was != "" && was != name {
+				left[was] = e.At
+			}
+			live[e.By] = name
 		case e.Op == Fault && e.Note != Spared && e.Note != Brief:
 			faults[e.By] = append(faults[e.By], e)
 		case e.Op == Unclean:
@@ -54,7 +61,8 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 		if e.Op != judged || !known {
 			continue
 		}
-		struck := !ended[by].IsZero() && ended[by].Before(e.At)
+		struck := !ended[by].IsZero() && ended[by].Before(e.At) ||
+			!left[e.Note].IsZero() && left[e.Note].Before(e.At)
 		for _, f := range faults[by] {
 			ends := f.At.Add(lease)
 			if f.Due.After(f.At) {

@@ -35,6 +35,7 @@ const (
 	PlanLate    = "late:"   // once, for so long, and does not look at its context: it is given up before it fails
 	PlanTimeout = "timeout" // once, until its context ends
 	PlanUntil   = "until:"  // so many ms of Unix time have passed, and does not look at its context
+	PlanAsk     = "ask:"    // Redis something, and then for so long, and does not look at its context
 	PlanExtend  = "extend:" // for so long, while a puller puts the end of its lease off
 	PlanHold    = "hold:"   // for ever, in the process of that name
 )
@@ -52,6 +53,7 @@ type Message struct {
 	Log  *Ledger
 	Hang chan struct{} // what hangs, hangs until it is closed; nil: for ever
 	Die  func()        // ends the process, and does not return
+	Ask  func()        // asks Redis something, by the process's own connections
 
 	ackFirst *redis.Pool // where handlers ack their message before they begin, by connections of this
 }
@@ -84,7 +86,7 @@ func ParseMessage(payload []byte) *Message {
 
 func (m *Message) Unmarshal(payload []byte) (shunt.IMessage, error) {
 	n := ParseMessage(payload)
-	n.On, n.Log, n.Hang, n.Die, n.ackFirst = m.On, m.Log, m.Hang, m.Die, m.ackFirst
+	n.On, n.Log, n.Hang, n.Die, n.Ask, n.ackFirst = m.On, m.Log, m.Hang, m.Die, m.Ask, m.ackFirst
 	return n, nil
 }
 
@@ -158,6 +160,11 @@ func (m *Message) act(ctx context.Context, attempt int) error {
 		}
 	}
 	if ms, is := millis(m.Plan, PlanDeaf); is {
+		time.Sleep(ms)
+		return nil
+	}
+	if ms, is := millis(m.Plan, PlanAsk); is {
+		m.Ask()
 		time.Sleep(ms)
 		return nil
 	}

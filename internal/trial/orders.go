@@ -94,7 +94,7 @@ func (o *Orders) Begin(ctx context.Context, q *shunt.Queue, log *Ledger) (shutdo
 	var prototypes []shunt.IMessage
 	var shares []shunt.Share
 	for i, c := range o.Channels {
-		p := &Message{On: c, Log: log, Hang: o.Hang, Die: o.Die}
+		p := &Message{On: c, Log: log, Hang: o.Hang, Die: o.Die, Ask: asks(q)}
 		if o.AckFirst {
 			p.ackFirst = q.Pool
 		}
@@ -121,6 +121,15 @@ func (o *Orders) Begin(ctx context.Context, q *shunt.Queue, log *Ledger) (shutdo
 		case <-ctx.Done():
 			return nil, nil
 		}
+	}
+}
+
+// asks asks Redis for its clock, as a handler does that works with Redis itself.
+func asks(q *shunt.Queue) func() {
+	return func() {
+		c := q.Pool.Get()
+		defer c.Close()
+		_, _ = redis.DoWithTimeout(c, 10*time.Second, "TIME")
 	}
 }
 
