@@ -56,8 +56,8 @@ func (p *Plot) climate(r *rand.Rand) {
 // foreign are the keys at which foreign hands leave something of another type for a whole lull, and forbidden is what
 // no process may do in one.
 var (
-	foreign = []string{"delay", "delay", "delay", "prepare", "prepare", "suspect", "receivers.dead", "receivers.dead", "keeper", "dead", "leased",
-		"running", "done"}
+	foreign = []string{"delay", "delay", "delay", "prepare", "prepare", "suspect", "receivers.dead", "receivers.dead", "keeper",
+		"dead", "leased", "running", "done"}
 	forbidden = []string{"suspects", "suspects", "counts"}
 )
 
@@ -102,7 +102,7 @@ func (w *world) lulled(c int) (channel string, delayed bool) {
 func (w *world) suspected() {
 	for i, post := range w.plot.Posts {
 		if w.plot.Reply > 0 && post.Bytes >= w.plot.Reply {
-			w.log.Say(trial.Entry{Op: trial.Suspected, Phase: trial.Info, ID: post.id(i)})
+			w.log.Say(trial.Entry{Op: trial.Alone, Phase: trial.Info, ID: post.id(i)})
 		}
 	}
 	for _, c := range w.plot.channels() {
@@ -113,7 +113,7 @@ func (w *world) suspected() {
 		all, _ := es.([]any)
 		for _, e := range all {
 			raw, _ := e.([]byte)
-			w.log.Say(trial.Entry{Op: trial.Suspected, Phase: trial.Info, ID: trial.MessageIn(raw)})
+			w.log.Say(trial.Entry{Op: trial.Alone, Phase: trial.Info, ID: trial.MessageIn(raw)})
 		}
 	}
 }
@@ -201,7 +201,7 @@ func (w *world) closeProducer() {
 
 // setting says what the server is like.
 func (p *Plot) setting() string {
-	return fmt.Sprintf("older state %t, timeout %v, largest argument %d, largest reply %d, clock set %t, dead letters %d\n",
+	return fmt.Sprintf("older state %t, timeout %v, largest argument %d, reply %d, clock set %t, dead letters %d\n",
 		p.Lossy, p.Idle, p.Bulk, p.Reply, p.Stepped, p.MaxDead)
 }
 

@@ -56,7 +56,8 @@ func TestDefects(t *testing.T) {
 	redistest.Tell(table.String())
 }
 
-// hunt has a player's program play seeds until one fails that holds without the defect. It gives how many there were, and what broke.
+// hunt has a player's program play seeds until one fails that holds without the defect. It gives how many there were,
+// and what broke.
 func hunt(t *testing.T, bin string, plot func(seed uint64) *Plot) (n int, broke []string) {
 	from := *first
 	if from == 0 {

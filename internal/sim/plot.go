@@ -25,7 +25,7 @@ type Plot struct {
 	MaxDead int           // dead letters that a channel keeps; 0: the default
 	Crons   []string      // expressions of users
 	Stepped bool          // the server's clock is set
-	Yield   float64       // of the points at which goroutines meet so many yield, where the build has such: see package disturb
+	Yield   float64       // so many of the points where goroutines meet yield, in a build of package disturb
 }
 
 // Post is a message that is enqueued.

@@ -83,8 +83,8 @@ func (w *world) problem(format string, args ...any) {
 func play(p *Plot) *Result {
 	time.Sleep(time.Until(epoch))
 	disturb.Seed(p.Seed, p.Yield)
-	w := &world{plot: p, server: redis.New(redis.Options{RunID: fmt.Sprint(p.Seed), MaxBulk: p.Bulk, MaxReply: p.Reply}),
-		began: time.Now()}
+	o := redis.Options{RunID: fmt.Sprint(p.Seed), MaxBulk: p.Bulk, MaxReply: p.Reply}
+	w := &world{plot: p, server: redis.New(o), began: time.Now()}
 	w.net = &network{server: w.server}
 	w.log = w.said.Ledger("harness")
 	w.direct = w.start(trial.Orders{Name: "direct", Quiet: true, Lease: lease})
@@ -257,7 +257,8 @@ const drains = 40 * time.Second
 // end waits until all is handled, shuts all down in order, and judges.
 func (w *world) end() {
 	channels := w.plot.channels()
-	h := &trial.History{Lossy: w.plot.Lossy, Stepped: w.plot.Stepped, MaxDead: w.plot.MaxDead, Recover: 30 * time.Second, Ends: 30 * time.Second,
+	h := &trial.History{Lossy: w.plot.Lossy, Stepped: w.plot.Stepped, MaxDead: w.plot.MaxDead,
+		Recover: 30 * time.Second, Ends: 30 * time.Second,
 		Margins: trial.VirtualTime()}
 	well := false
 	for end := time.Now().Add(drains); !well && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {

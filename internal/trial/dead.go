@@ -44,7 +44,8 @@ func (h *History) kept(broke func(string, string, string, ...any)) {
 		}
 		channel, _, _ := strings.Cut(id, "/")
 		if told[channel]++; told[channel]+bare <= h.MaxDead/2 && !there[id] {
-			broke("I12 dropped", id, "it died at %s, as one of the last %d, and is not in dead", clockOf(e.At), h.MaxDead/2)
+			broke("I12 dropped", id, "it died at %s, as one of the last %d, and is not in dead", clockOf(e.At),
+				h.MaxDead/2)
 		}
 	}
 }

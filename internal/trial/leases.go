@@ -158,8 +158,8 @@ func (h *History) tenures(v *Verdict, all map[string]*subject,
 				if known := seen[e.Serial]; !slices.ContainsFunc(costs, func(f Entry) bool {
 					return f.At.Before(e.At) && f.Due.After(known)
 				}) {
-					broke("I18 attempts", e.ID, "pulled by %s at %s for the %d. time, and nothing struck that costs an "+
-						"attempt since %s", e.By, clockOf(e.At), e.Attempt, clockOf(known))
+					broke("I18 attempts", e.ID, "pulled by %s at %s for the %d. time, and nothing struck that "+
+						"costs an attempt since %s", e.By, clockOf(e.At), e.Attempt, clockOf(known))
 				}
 			}
 			next[e.Serial], seen[e.Serial] = e.Attempt+1, e.At

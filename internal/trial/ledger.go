@@ -23,25 +23,25 @@ const (
 
 // Operations. What else stands in a ledger is the kind of a shunt.Event.
 const (
-	Enqueue   = "enqueue"
-	Handle    = "handle"
-	Fault     = "fault"     // N duplicates are allowed for it, By is who was struck, Note may be spared
-	Closed    = "closed"    // By has shut down, in order if it is ok, and said all that it had to say
-	Unclean   = "unclean"   // By has ended, and could not shut down in order; Note says why
-	Count     = "count"     // By counted what ID names, first as invoke and at the end as ok: the second may not be more
-	Pace      = "pace"      // By counted so many messages a second of ID: the second may not be less than nine tenths
-	Healing   = "healing"   // the fault is over
-	Delayed   = "delayed"   // the harness was late with a blow by more than it can explain
-	Quiet     = "quiet"     // no fault since Due: what was enqueued before, but to the channel ID, has been begun by now
-	Suspected = "suspected" // ID waits to be handled alone, so a Quiet says nothing of it
-	judged    = "judged"    // Note is an incarnation whose lease was found to be over
-	Pulling   = "pulling"   // By pulls from now on
-	Keeping   = "keeping"   // By keeps all channels from now on
-	Pulled    = "pulled"    // By has the message ID under a lease to Due, a little more than Redis means it to be
-	Extended  = "extended"  // By has the lease of the message ID put off, at least to Due
-	Ready     = "ready"     // all that was due at Due, or leased until then, can be taken
-	Answered  = "answered"  // what By was told of a verdict on Serial, which Note names: fail, where it was too late
-	remains   = "remains"   // Note is an incarnation that is still entered in the key ID
+	Enqueue  = "enqueue"
+	Handle   = "handle"
+	Fault    = "fault"    // N duplicates are allowed for it, By is who was struck, Note may be spared
+	Closed   = "closed"   // By has shut down, in order if it is ok, and said all that it had to say
+	Unclean  = "unclean"  // By has ended, and could not shut down in order; Note says why
+	Count    = "count"    // By counted what ID names, first as invoke and at the end as ok: the second may not be more
+	Pace     = "pace"     // By counted so many messages a second of ID: the second may not be less than nine tenths
+	Healing  = "healing"  // the fault is over
+	Delayed  = "delayed"  // the harness was late with a blow by more than it can explain
+	Quiet    = "quiet"    // no fault since Due: what was enqueued before, but on channel ID, has begun by now
+	Alone    = "alone"    // ID waits to be handled alone, so a Quiet says nothing of it
+	judged   = "judged"   // Note is an incarnation whose lease was found to be over
+	Pulling  = "pulling"  // By pulls from now on
+	Keeping  = "keeping"  // By keeps all channels from now on
+	Pulled   = "pulled"   // By has the message ID under a lease to Due, a little more than Redis means it to be
+	Extended = "extended" // By has the lease of the message ID put off, at least to Due
+	Ready    = "ready"    // all that was due at Due, or leased until then, can be taken
+	Answered = "answered" // what By was told of a verdict on Serial, which Note names: fail, where it was too late
+	remains  = "remains"  // Note is an incarnation that is still entered in the key ID
 )
 
 // tooLate ends the note of a verdict that was told ErrLeaseLost.
@@ -49,11 +49,12 @@ const tooLate = "lost its lease"
 
 // What a fault's Note may say.
 const (
-	Spared = "spared" // the server was away: that is no excuse for taking its victims for dead, or for ending their leases
-	// LaterOnly is that of a Quiet which says nothing only of what was enqueued for later to its channel.
-	LaterOnly = "later only"
-	Brief     = "brief" // its victim can go on at once, so it costs no attempt
+	Spared = "spared" // the server was away, which is no excuse to take its victims for dead, or to end their leases
+	Brief  = "brief"  // its victim can go on at once, so it costs no attempt
 )
+
+// LaterOnly is the Note of a Quiet that leaves out of its channel only what was enqueued for later.
+const LaterOnly = "later only"
 
 // ForEver is when a killed process comes back.
 var ForEver = time.Unix(1<<33, 0)

@@ -108,7 +108,8 @@ func (h *History) silent(ends map[string]bool, broke func(string, string, string
 	}
 	for by, n := range handled {
 		if told := said[[2]string{by, ""}]; told < n {
-			broke("I4 silent ack", "", "%s handled %d bare payloads, and said of %d what became of the verdict", by, n, told)
+			broke("I4 silent ack", "", "%s handled %d bare payloads, and said of %d what became of the verdict", by, n,
+				told)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 	}
 	for _, e := range h.Entries {
 		switch {
-		case e.Op == Suspected:
+		case e.Op == Alone:
 			waiting[e.ID] = far
 		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
 			waiting[e.ID], later[e.ID] = e.Due, true

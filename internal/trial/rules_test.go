@@ -1,0 +1,111 @@
+package trial
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// Rules that look at who was struck, by what, and for how long.
+func TestRules(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(1000_000 + ms)) }
+	enqueued := []Entry{{At: at(0), Op: Enqueue, Phase: Invoke, ID: "a/1", Note: PlanOK},
+		{At: at(1), Op: Enqueue, Phase: OK, ID: "a/1"}}
+	handled := func(from, attempt int) []Entry {
+		return []Entry{{At: at(from), By: "p1", Op: Handle, Phase: Invoke, ID: "a/1", Serial: "sa", Attempt: attempt},
+			{At: at(from + 1), By: "p1", Op: Handle, Phase: OK, ID: "a/1", Serial: "sa", Attempt: attempt},
+			{At: at(from + 2), By: "p1", Op: "acked", Serial: "sa", Attempt: attempt}}
+	}
+	pulled := func(from, attempt int) Entry {
+		return Entry{At: at(from), By: "p1", Op: Pulled, ID: "a/1", Serial: "sa", Attempt: attempt,
+			Due: at(from + 2000)}
+	}
+	lost := func(ms int) Entry {
+		return Entry{At: at(ms), By: "p1", Op: Answered, Phase: Fail, Serial: "sa", Attempt: 1, Note: "ack " + tooLate}
+	}
+	fault := func(from, to int, kind, note string) Entry {
+		return Entry{At: at(from), By: "p1", Op: Fault, ID: kind, N: 1, Due: at(to), Note: note}
+	}
+	quiet := func(channel, note string) Entry {
+		return Entry{At: at(9000), Op: Quiet, Due: at(4000), ID: channel, Note: note}
+	}
+	later := []Entry{{At: at(0), Op: Enqueue, Phase: Invoke, ID: "a/1", Note: PlanOK, Due: at(100)},
+		{At: at(1), Op: Enqueue, Phase: OK, ID: "a/1"}}
+	slow := handled(9500, 1)
+	began := Entry{At: at(0), By: "p1", Op: "started", Note: "one"}
+	next := func(ms int) Entry { return Entry{At: at(ms), By: "p1", Op: "handed-over", Note: "two"} }
+	dead := Entry{At: at(6900), Op: judged, Note: "one"}
+	bare := []Entry{{At: at(10), By: "p1", Op: Handle, Phase: Invoke, ID: "a/1", Attempt: 1},
+		{At: at(11), By: "p1", Op: Handle, Phase: OK, ID: "a/1", Attempt: 1}}
+	closed := Entry{At: at(9900), By: "p1", Op: Closed, Phase: OK}
+	for name, c := range map[string]struct {
+		es   [][]Entry
+		want string
+	}{
+		"living and judged":     {[][]Entry{{began, dead}}, "I7 judged"},
+		"left, and then judged": {[][]Entry{{began, next(2000), dead}}, ""},
+		"judged, and then left": {[][]Entry{{began, dead, next(7000)}}, "I7 judged"},
+		"cut and judged":        {[][]Entry{{began, fault(6000, 6000, "cut", Brief), dead}}, "I7 judged"},
+		"a skip for nothing":    {[][]Entry{enqueued, {pulled(10, 2)}, handled(20, 2)}, "I18 attempts"},
+		"a skip for a cut": {[][]Entry{enqueued, {fault(5, 6, "kill", Brief), pulled(10, 2)},
+			handled(20, 2)}, "I18 attempts"},
+		"a skip for a kill": {[][]Entry{enqueued, {fault(5, 6, "kill", ""), pulled(10, 2)}, handled(20, 2)}, ""},
+		"lost at its end":   {[][]Entry{enqueued, {pulled(10, 1), lost(2020)}, handled(2030, 1)}, ""},
+		"lost in its grace": {[][]Entry{enqueued, {pulled(10, 1), fault(1000, 3000, "stop", Spared),
+			lost(3400)}, handled(3450, 1)}, "I20 lost too soon"},
+		"lost after its grace": {[][]Entry{enqueued, {pulled(10, 1), fault(1000, 3000, "stop", Spared),
+			lost(3600)}, handled(3650, 1)}, ""},
+		"stranded":                 {[][]Entry{enqueued, {quiet("", "")}, slow}, "I2 not drained"},
+		"stranded where it may be": {[][]Entry{enqueued, {quiet("a", "")}, slow}, ""},
+		"stranded elsewhere":       {[][]Entry{enqueued, {quiet("b", "")}, slow}, "I2 not drained"},
+		"stranded, not delayed":    {[][]Entry{enqueued, {quiet("a", LaterOnly)}, slow}, "I2 not drained"},
+		"stranded, delayed":        {[][]Entry{later, {quiet("a", LaterOnly)}, slow}, ""},
+		"stranded, a suspect": {[][]Entry{enqueued, {{At: at(8999), Op: Alone, ID: "a/1"}, quiet("", "")},
+			slow}, ""},
+		"silent": {[][]Entry{enqueued, bare, {closed}}, "I4 silent ack"},
+		"not silent": {[][]Entry{enqueued, bare, {{At: at(12), By: "p1", Op: "acked", Attempt: 1},
+			closed}}, ""},
+		"not kept": {[][]Entry{{{At: at(5), Op: unkept, ID: "x"}}}, "I24 not kept"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &History{Margins: VirtualTime(), Entries: slices.Concat(c.es...), Ends: time.Minute}
+			sortEntries(h.Entries)
+			var want []string
+			if c.want != "" {
+				want = []string{c.want}
+			}
+			if v := Check(h); !slices.Equal(v.Broke(), want) {
+				t.Errorf("reported %v, want %v\n%v", v.Broke(), want, v.Err())
+			}
+		})
+	}
+}
+
+// Of what dies, the last ones stay.
+func TestDropped(t *testing.T) {
+	for _, c := range []struct {
+		left []int
+		want []string
+	}{{[]int{3, 4}, nil}, {[]int{1, 3, 4}, nil}, {[]int{1, 2, 4}, []string{"I12 dropped"}}} {
+		h := &History{MaxDead: 4}
+		at := time.Unix(1000, 0)
+		for i := range 5 {
+			id := string(rune('0' + i))
+			for _, e := range []Entry{{Op: Enqueue, Phase: Invoke, ID: "a/" + id, Note: PlanReject},
+				{Op: Enqueue, Phase: OK, ID: "a/" + id},
+				{By: "p", Op: Handle, Phase: Invoke, ID: "a/" + id, Serial: id, Attempt: 1},
+				{By: "p", Op: Handle, Phase: Fail, ID: "a/" + id, Serial: id, Attempt: 1},
+				{By: "p", Op: "rejected", Serial: id, Attempt: 1}} {
+				at = at.Add(time.Millisecond)
+				e.At = at
+				h.Entries = append(h.Entries, e)
+			}
+		}
+		for _, i := range c.left {
+			h.Left = append(h.Left, Place{ID: "a/" + string(rune('0'+i)), State: "dead", Key: "{a}.dead"})
+		}
+		if got := Check(h).Broke(); !slices.Equal(got, c.want) {
+			t.Errorf("with %v left: reported %v, want %v", c.left, got, c.want)
+		}
+	}
+}
