@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
+
+	redigo "github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/trial"
@@ -18,6 +21,9 @@ func (p *Plot) climate(r *rand.Rand) {
 	switch r.IntN(8) {
 	case 0:
 		p.Lossy, p.Names = true, nil
+		if r.IntN(2) == 0 {
+			p.busy(r)
+		}
 	case 1:
 		p.Idle = between(r, 300*time.Millisecond, 600*time.Millisecond)
 	case 2:
@@ -37,7 +43,7 @@ func (p *Plot) climate(r *rand.Rand) {
 		p.MaxDead = 5 + r.IntN(10)
 	}
 	for c := range cycles {
-		b := Blow{At: time.Duration(c)*cycle + storm + shots, For: lull - time.Second, Nth: r.IntN(len(p.channels()))}
+		b := Blow{At: time.Duration(c)*cycle + storm, For: shots + lull - time.Second, Nth: r.IntN(len(p.channels()))}
 		switch r.IntN(6) {
 		case 0, 1:
 			b.Kind, b.What = "foreign", pick(r, foreign)
@@ -56,8 +62,8 @@ func (p *Plot) climate(r *rand.Rand) {
 // foreign are the keys at which foreign hands leave something of another type for a whole lull, and forbidden is what
 // no process may do in one.
 var (
-	foreign = []string{"delay", "delay", "delay", "prepare", "prepare", "suspect", "receivers.dead", "receivers.dead", "keeper",
-		"dead", "leased", "running", "done"}
+	foreign = []string{"delay", "delay", "delay", "prepare", "prepare", "suspect", "receivers.dead",
+		"receivers.dead", "keeper", "dead", "leased", "running", "done"}
 	forbidden = []string{"suspects", "suspects", "counts"}
 )
 
@@ -68,6 +74,15 @@ func (p *Plot) cutOff(r *rand.Rand) {
 		post.Bytes = 0
 		if r.IntN(80) == 0 && post.How == "enqueue" && !p.pulls(post.Channel) && post.Channel != "batch" {
 			post.Bytes, post.Plan = p.Reply, trial.PlanReject
+		}
+	}
+}
+
+// busy has handlers that take long, so that messages wait in the hands of workers of which none is idle.
+func (p *Plot) busy(r *rand.Rand) {
+	for i := range p.Posts {
+		if post := &p.Posts[i]; post.Plan == trial.PlanOK && r.IntN(2) == 0 {
+			post.Plan = trial.PlanDeaf + fmt.Sprint(between(r, 100*time.Millisecond, lease*3/4).Milliseconds())
 		}
 	}
 }
@@ -93,9 +108,46 @@ func (w *world) lulled(c int) (channel string, delayed bool) {
 			continue
 		}
 		channel = w.plot.channels()[b.Nth%len(w.plot.channels())]
-		return channel, b.What == "delay" || b.What == "keeper" || b.What == "dead" || b.What == "done"
+		switch b.What {
+		case "keeper", "dead", "done":
+			return channel, true
+		case "suspect", "receivers.dead":
+			return channel, !w.plot.leaves(b.At, b.At+b.For)
+		case "leased":
+			return channel, !w.plot.pulls(channel)
+		}
+		return channel, false
 	}
 	return "", false
+}
+
+// heldByNobody finds, amid a calm, lists whose receiver is not among the living any more.
+func (w *world) heldByNobody(c int) {
+	for _, channel := range w.plot.channels() {
+		if w.plot.Lossy || slices.ContainsFunc(w.plot.Blows, func(b Blow) bool {
+			return b.Kind == "foreign" && b.At/cycle == time.Duration(c) && b.What != "delay" &&
+				w.plot.channels()[b.Nth%len(w.plot.channels())] == channel
+		}) {
+			continue
+		}
+		k := store.KeysOf(channel)
+		keys, _ := redigo.Strings(w.do("KEYS", "{"+channel+"}.doing.*"))
+		for _, key := range keys {
+			name := strings.Split(key, ".doing.")[1]
+			name = name[:strings.LastIndex(name, ".")]
+			if at, err := w.do("ZSCORE", k.Receivers, name); err == nil && at == nil {
+				w.problem("I7 held by nobody: %s in the midst of a calm", key)
+			}
+		}
+	}
+}
+
+// leaves says whether some process may leave to others what it holds, so shortly before or in a time.
+func (p *Plot) leaves(from, to time.Duration) bool {
+	return slices.ContainsFunc(p.Blows, func(b Blow) bool {
+		brief := notes[b.Kind] == trial.Brief || b.Kind == "foreign" || b.Kind == "close" || b.Kind == "script flush"
+		return !brief && b.At < to && b.At+b.For > from-storm/2
+	})
 }
 
 // suspected says which messages wait to be handled alone.
@@ -145,7 +197,8 @@ func (w *world) strikeClimate(b Blow) {
 		}
 	case "forbid":
 		w.harmless(b)
-		match := on("", "}.suspect", ".doing.")
+		takes, reaps := on("", "}.suspect", ".doing."), on("", "}.dead")
+		match := match(func(args [][]byte) bool { return takes(args) && !reaps(args) })
 		if b.What == "counts" {
 			match = on("", "}.counts")
 		}

@@ -104,6 +104,7 @@ func play(p *Plot) *Result {
 		w.sleepUntil(time.Duration(c)*cycle + storm + shots + half)
 		calm := w.began.Add(time.Duration(c)*cycle + storm + shots)
 		w.suspected()
+		w.heldByNobody(c)
 		e := trial.Entry{Op: trial.Quiet, Phase: trial.Info, Due: calm}
 		if channel, delayed := w.lulled(c); delayed {
 			e.ID, e.Note = channel, trial.LaterOnly
@@ -189,7 +190,7 @@ func (w *world) post(i int, post Post) {
 		}
 		w.log.Say(e)
 	default:
-		_ = trial.Post(ctx, producer.queue, producer.log, m)
+		_ = trial.Post(ctx, producer.queue, w.said.Ledger(producer.Name), m)
 	}
 }
 

@@ -94,7 +94,7 @@ func (o *Orders) Begin(ctx context.Context, q *shunt.Queue, log *Ledger) (shutdo
 	var prototypes []shunt.IMessage
 	var shares []shunt.Share
 	for i, c := range o.Channels {
-		p := &Message{On: c, Log: log, Hang: o.Hang, Die: o.Die, Ask: asks(q)}
+		p := &Message{On: c, Log: log, Hang: o.Hang, Die: o.Die, Ask: asks(q, 100*time.Millisecond)}
 		if o.AckFirst {
 			p.ackFirst = q.Pool
 		}
@@ -124,12 +124,12 @@ func (o *Orders) Begin(ctx context.Context, q *shunt.Queue, log *Ledger) (shutdo
 	}
 }
 
-// asks asks Redis for its clock, as a handler does that works with Redis itself.
-func asks(q *shunt.Queue) func() {
+// asks asks Redis for its clock, as a handler does that works with Redis itself. It waits for that at most.
+func asks(q *shunt.Queue, wait time.Duration) func() {
 	return func() {
 		c := q.Pool.Get()
 		defer c.Close()
-		_, _ = redis.DoWithTimeout(c, 10*time.Second, "TIME")
+		_, _ = redis.DoWithTimeout(c, wait, "TIME")
 	}
 }
 

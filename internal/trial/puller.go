@@ -124,7 +124,7 @@ func kindOf(m *shunt.Leased) uint32 {
 // handle handles one message. later: it was handled well, and is to be acked with others.
 func (p *Puller) handle(ctx context.Context, worker int, l *shunt.Leased) (later bool) {
 	m := ParseMessage(l.Payload)
-	m.On, m.Log, m.Hang, m.Die, m.Ask = l.Channel, p.Log, p.Hang, p.Die, asks(p.Queue)
+	m.On, m.Log, m.Hang, m.Die, m.Ask = l.Channel, p.Log, p.Hang, p.Die, asks(p.Queue, 8*time.Second)
 	e := Entry{Op: Handle, Phase: Invoke, ID: m.ID, Serial: l.Serial, Attempt: l.Attempt, N: worker}
 	if m.corrupt != "" {
 		e.ID, e.Note = "corrupt "+m.ID, m.corrupt

@@ -71,7 +71,7 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 // stranded finds what nobody had begun at the end of a calm in which there was all the time for it (I2).
 func (h *History) stranded(spare map[string]bool, broke func(string, string, string, ...any)) {
 	waiting := make(map[string]time.Time) // since when it could have been
-	later := make(map[string]bool)
+	later := make(map[string]time.Time)
 	if h.Lossy {
 		return
 	}
@@ -80,10 +80,13 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 		case e.Op == Alone:
 			waiting[e.ID] = far
 		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
-			waiting[e.ID], later[e.ID] = e.Due, true
+			later[e.ID] = e.Due
 		case e.Op == Enqueue && e.Phase == OK:
-			if t, known := waiting[e.ID]; !known || t.Before(e.At) {
+			if t := waiting[e.ID]; t.Before(e.At) {
 				waiting[e.ID] = e.At
+			}
+			if due := later[e.ID]; due.After(waiting[e.ID]) {
+				waiting[e.ID] = due
 			}
 		case e.Op == Enqueue && e.Phase != Invoke:
 			delete(waiting, e.ID)
@@ -91,7 +94,8 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 			waiting[e.ID] = far
 		case e.Op == Quiet:
 			for id, since := range waiting {
-				excused := e.ID != "" && strings.HasPrefix(id, e.ID+"/") && (e.Note != LaterOnly || later[id])
+				delayed := !later[id].IsZero() || strings.HasSuffix(id, ">")
+				excused := e.ID != "" && strings.HasPrefix(id, e.ID+"/") && (e.Note != LaterOnly || delayed)
 				if since.Before(e.Due) && !spare[id] && !excused {
 					broke("I2 not drained", id, "nobody had begun it at %s, and no fault had struck since %s",
 						e.At.Format("15:04:05.000"), e.Due.Format("15:04:05.000"))
