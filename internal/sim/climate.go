@@ -121,7 +121,7 @@ func (w *world) lulled(c int) (channel string, delayed bool) {
 	return "", false
 }
 
-// heldByNobody finds, amid a calm, lists whose receiver is not among the living any more.
+// heldByNobody finds, amid a calm, lists whose receiver is not among the living any more, or has not beaten for long.
 func (w *world) heldByNobody(c int) {
 	for _, channel := range w.plot.channels() {
 		if w.plot.Lossy || slices.ContainsFunc(w.plot.Blows, func(b Blow) bool {
@@ -135,7 +135,8 @@ func (w *world) heldByNobody(c int) {
 		for _, key := range keys {
 			name := strings.Split(key, ".doing.")[1]
 			name = name[:strings.LastIndex(name, ".")]
-			if at, err := w.do("ZSCORE", k.Receivers, name); err == nil && at == nil {
+			if at, err := redigo.Int64(w.do("ZSCORE", k.Receivers, name)); err == redigo.ErrNil ||
+				err == nil && at < time.Now().UnixMilli() {
 				w.problem("I7 held by nobody: %s in the midst of a calm", key)
 			}
 		}
