@@ -43,7 +43,8 @@ func (p *Plot) climate(r *rand.Rand) {
 		p.MaxDead = 5 + r.IntN(10)
 	}
 	for c := range cycles {
-		b := Blow{At: time.Duration(c)*cycle + storm, For: shots + lull - time.Second, Nth: r.IntN(len(p.channels()))}
+		at := between(r, storm/2, storm)
+		b := Blow{At: time.Duration(c)*cycle + at, For: cycle - time.Second - at, Nth: r.IntN(len(p.channels()))}
 		switch r.IntN(6) {
 		case 0, 1:
 			b.Kind, b.What = "foreign", pick(r, foreign)

@@ -59,7 +59,7 @@ var findings = []finding{
 		{"internal/lane/heart.go", "third := h.lease / 3\n", "h.seen.Store(nil)\n\t\t\tthird := h.lease / 3\n"},
 	}},
 	{name: "7a a refused verdict of one channel holds up the others", changes: []change{
-		{settles, `if lasts && (several || link.Code(why) == "WRONGTYPE") {`, "if lasts && several && why == nil {"},
+		{"internal/worker/hand.go", "bars, stuck = bars|1<<l.Index, true", "bars, stuck = bars|l.Site.Mask, true"},
 	}},
 	{name: "7b a foreign key at delay or suspect stops sweeps", changes: []change{
 		{luas + "sweep.lua", "local suspects = redis.pcall('LLEN'", "local suspects = redis.call('LLEN'"},
