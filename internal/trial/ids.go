@@ -22,8 +22,8 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 	}
 	for _, e := range h.Entries {
 		switch {
-		case e.Op == unkept && !h.Lossy: // outcomes are kept for a minute, and no Wait of a run takes so long
-			broke("I24 not kept", "", "%s: %s", e.ID, e.Note)
+		case e.Op == unkept && !h.Lossy && n.ended(e) < 2: // outcomes are kept for a minute, the last one of an ID
+			broke("I24 not kept", "", "%s, told at %s: %s", e.ID, clockOf(e.At), e.Note)
 		case e.Op == taken:
 			broke("I13 ids left", "", "%s in %s", e.Note, e.ID)
 		case e.Op == Enqueue && e.Phase == Invoke && strings.ContainsAny(e.ID, "#>"):
@@ -81,6 +81,16 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 		}
 	}
 	h.together(broke)
+}
+
+// ended is how many messages of an ID came to an end shortly before.
+func (n *names) ended(e Entry) (many int) {
+	for _, l := range n.lives[e.ID] {
+		if l.over.After(e.At.Add(-time.Second)) && l.over.Before(e.At) {
+			many++
+		}
+	}
+	return many
 }
 
 func clockOf(t time.Time) string { return t.Format("15:04:05.000") }
