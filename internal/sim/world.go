@@ -281,7 +281,7 @@ func (w *world) end() {
 			all.Go(p.term)
 		}
 		all.Wait()
-		if !w.plot.Lossy {
+		if !w.plot.Lossy && !w.plot.Stepped {
 			h.Counts, err = trial.Counts(context.Background(), w.direct.queue, channels...)
 			if err != nil {
 				w.problem("counts: %v", err)
