@@ -149,7 +149,7 @@ func (n *Namer) PutOff(id string, d time.Duration) error {
 // waitFor waits for the end of what has the ID.
 func (n *Namer) waitFor(ctx context.Context, id string) {
 	_, err := n.Queue.Wait(ctx, shunt.ByID(n.Channel, id))
-	if errors.Is(err, shunt.ErrNotKept) || errors.Is(err, shunt.ErrLost) {
+	if errors.Is(err, shunt.ErrNotKept) {
 		n.Log.Say(Entry{Op: unkept, Phase: Fail, ID: id, Note: err.Error()})
 	}
 }
