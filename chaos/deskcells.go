@@ -114,6 +114,7 @@ func (w *world) byHand(v deskVerb, nth int, act redistest.Action) {
 	w.laysOut(v.from)
 	px := redistest.NewProxy(w.TB, w.server.Addr())
 	q := w.queue("hand", px.URL(), trial.Orders{Quiet: true})
+	q.Quiet = true
 	rule := px.On(redistest.Command(""), nth, act)
 	next, err := v.do(ctx, q, c, "")
 	for tries := 0; err != nil && tries < 10; tries++ {
@@ -155,7 +156,7 @@ func (w *world) byHand(v deskVerb, nth int, act redistest.Action) {
 func (w *world) laysOut(state shunt.State) {
 	ctx, c := context.Background(), w.channels[0]
 	q := w.queue("layer", w.server.URL(), trial.Orders{Quiet: true})
-	q.NoCounts = true
+	q.NoCounts, q.Quiet = true, true
 	for n := range 2 {
 		var ms []shunt.IMessage
 		var opts []shunt.Option
