@@ -108,7 +108,7 @@ func deskCells() (all []cell) {
 	return all
 }
 
-// byHand has a verb struck once, and goes on from where that left it. Each message is then where it has to be, and once.
+// byHand has a verb struck once, and goes on from where that left it. Each message is then where it has to be, once.
 func (w *world) byHand(v deskVerb, nth int, act redistest.Action) {
 	c, ctx := w.channels[0], context.Background()
 	w.laysOut(v.from)
