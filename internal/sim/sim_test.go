@@ -26,6 +26,7 @@ var (
 	seeds    = flag.Int("sim.seeds", 6, "how many seeds are played")
 	first    = flag.Uint64("sim.seed", 0, "the first of them; 0: one that was never played")
 	repeat   = flag.Int("sim.repeat", 1, "how often each is played")
+	stop     = flag.Bool("sim.stop", false, "stop at the first that fails")
 	shrunk   = flag.String("sim.shrink", "", "shrink the first seed that fails, into a file of this name in testdata")
 	patience = flag.Duration("sim.patience", time.Minute, "of real time, for one play")
 )
@@ -197,7 +198,7 @@ func TestSeeds(t *testing.T) {
 	var worst time.Duration
 	var fails []*Plot
 	playAll(t, func() *Plot {
-		if n == *seeds**repeat {
+		if n == *seeds**repeat || *stop && len(bad) > 0 {
 			return nil
 		}
 		n++
