@@ -12,13 +12,14 @@ import (
 
 // Plot is a run: all that a seed draws, before anything begins.
 type Plot struct {
-	Seed  uint64
-	Crew  []trial.Orders // the processes that handle, and come back after their ends
-	Names *trial.Orders  // one that enqueues to a few IDs; nil: none does
-	Posts []Post
-	Blows []Blow
-	Lossy bool    // the server comes back with an older state
-	Yield float64 // of the points at which goroutines meet so many yield, where the build has such: see package disturb
+	Seed   uint64
+	Crew   []trial.Orders // the processes that handle, and come back after their ends
+	Names  *trial.Orders  // one that enqueues to a few IDs; nil: none does
+	Posts  []Post
+	Blows  []Blow
+	Recurs []Recurring
+	Lossy  bool    // the server comes back with an older state
+	Yield  float64 // of the points at which goroutines meet so many yield, where the build has such: see package disturb
 }
 
 // Post is a message that is enqueued.
@@ -86,6 +87,7 @@ func draw(seed uint64) *Plot {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := &Plot{Seed: seed, Yield: pick(r, []float64{0, 0.02, 0.1, 0.4})}
 	p.crew(r)
+	p.beside(rand.New(rand.NewPCG(seed, loads)))
 	p.posts(r)
 	for i := range hands {
 		p.blows(rand.New(rand.NewPCG(seed, uint64(i+1))), hands[i])
@@ -107,9 +109,19 @@ func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(r.Int64N(int64(most-least)))
 }
 
-// crew draws who handles. Each channel has somebody who takes from it.
-func (p *Plot) crew(r *rand.Rand) {
-	join := func(o trial.Orders) {
+// loads is the stream of a seed from which the loads are drawn that stand beside the posts. Hands have those from 1 on.
+const loads = 100
+
+// beside draws loads of their own, with processes of their own.
+func (p *Plot) beside(r *rand.Rand) {
+	if r.IntN(3) == 0 {
+		p.recurs(r, p.joins(r))
+	}
+}
+
+// joins is how processes that are drawn join the crew.
+func (p *Plot) joins(r *rand.Rand) func(trial.Orders) {
+	return func(o trial.Orders) {
 		o.Name = fmt.Sprint("p", len(p.Crew))
 		o.Lease, o.Seed = lease, r.Uint64()
 		o.Grace = pick(r, []time.Duration{200 * time.Millisecond, 2 * time.Second})
@@ -122,6 +134,11 @@ func (p *Plot) crew(r *rand.Rand) {
 		o.Prefetch = pick(r, []int{1, 4, 16})
 		p.Crew = append(p.Crew, o)
 	}
+}
+
+// crew draws who handles. Each channel has somebody who takes from it.
+func (p *Plot) crew(r *rand.Rand) {
+	join := p.joins(r)
 	for range 1 + r.IntN(2) {
 		join(trial.Orders{Channels: []string{"plain"}})
 	}
@@ -171,9 +188,14 @@ func (p *Plot) channels() (all []string) {
 	return all
 }
 
+// posted are the channels to which the load of posts goes.
+func (p *Plot) posted() []string {
+	return slices.DeleteFunc(p.channels(), func(c string) bool { return c == ticks })
+}
+
 // posts draws the load: bursts, in storms for the most part.
 func (p *Plot) posts(r *rand.Rand) {
-	channels := p.channels()
+	channels := p.posted()
 	for n := 300 + r.IntN(100); len(p.Posts) < n; {
 		at := time.Duration(r.IntN(cycles))*cycle + between(r, 0, storm+shots)
 		if r.IntN(10) == 0 {

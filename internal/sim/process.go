@@ -51,6 +51,9 @@ func (w *world) start(o trial.Orders) *process {
 		case o.Enqueue > 0:
 			p.Load(ctx, p.queue, p.log)
 			return
+		case o.Channels[0] == ticks:
+			p.end = p.tick(ctx)
+			return
 		}
 		end, err := p.Begin(ctx, p.queue, p.log)
 		if err != nil {

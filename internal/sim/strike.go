@@ -206,7 +206,7 @@ func (w *world) strikeServer(b Blow, all []*process) {
 // corpse leaves in Redis what a process leaves there that died with a full list. In the midst of that it cuts off the
 // receiver that looks after it.
 func (w *world) corpse(b Blow) {
-	c := w.plot.channels()[b.Nth%len(w.plot.channels())]
+	c := w.plot.posted()[b.Nth%len(w.plot.posted())]
 	k := store.KeysOf(c)
 	dead := store.NewIncarnation(1, lease)
 	m := &trial.Message{On: c, ID: fmt.Sprintf("%s/corpse%d", c, b.At.Milliseconds()), Plan: trial.PlanRetry}

@@ -14,6 +14,7 @@ import (
 	"github.com/shuntmq/shunt/internal/sim/redis"
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/trial"
+	"github.com/shuntmq/shunt/recur"
 )
 
 // world is one run: a Redis, the network before it, processes, and what they say.
@@ -33,6 +34,9 @@ type world struct {
 	born   int
 	crew   []*process
 	result Result
+
+	timetable timetable
+	table     []recur.Entry // as it was at the end
 }
 
 // epoch is when runs begin: after the start of this program, from which some of the package's clocks count.
@@ -95,6 +99,7 @@ func play(p *Plot) *Result {
 	}
 	producer := w.start(trial.Orders{Name: "producer", Lease: lease})
 	w.load(producer)
+	w.recur(producer)
 	w.strikes()
 	for c := range cycles {
 		w.sleepUntil(time.Duration(c)*cycle + storm + shots + half)
@@ -104,6 +109,7 @@ func play(p *Plot) *Result {
 	w.sleepUntil(length)
 	w.hands.Wait()
 	w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
+	w.timetable.stop()
 	if namer != nil {
 		namer.term()
 	}
@@ -235,6 +241,7 @@ func (w *world) end() {
 		well = err == nil && n == 0
 	}
 	if well {
+		w.timetable.remove()
 		w.idle()
 	}
 	left, err := trial.Places(w.do, channels...)
@@ -260,7 +267,7 @@ func (w *world) end() {
 			p.kill(false)
 		}
 	}
-	h.Entries = w.said.Entries()
+	h.Entries = w.ticked(w.said.Entries())
 	h.Entries = append(h.Entries, trial.Entered(w.do, channels...)...)
 	w.result.Verdict = trial.Check(h)
 	w.result.Story = trial.Chronicle(h.Entries)
