@@ -18,6 +18,7 @@ type Plot struct {
 	Posts  []Post
 	Blows  []Blow
 	Recurs []Recurring
+	Calls  []Call  // of operators
 	Lossy  bool    // the server comes back with an older state
 	Yield  float64 // of the points at which goroutines meet so many yield, where the build has such: see package disturb
 }
@@ -117,6 +118,9 @@ func (p *Plot) beside(r *rand.Rand) {
 	if r.IntN(3) == 0 {
 		p.recurs(r, p.joins(r))
 	}
+	if r.IntN(3) == 0 {
+		p.operates(r, p.joins(r))
+	}
 }
 
 // joins is how processes that are drawn join the crew.
@@ -209,6 +213,9 @@ func (p *Plot) posts(r *rand.Rand) {
 				post.Plan = trial.PlanRetry
 			case "bare", "all":
 				post.Plan, _, _ = strings.Cut(post.Plan, "+")
+			}
+			if c == desk {
+				post.Plan, post.How = pick(r, desked), "enqueue"
 			}
 			endless := post.Plan == trial.PlanTimeout && (p.pulls(c) || post.How != "enqueue" && post.How != "direct")
 			if endless || c == "batch" && slices.Contains(alone, post.Plan) {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/store"
@@ -206,7 +207,8 @@ func (w *world) strikeServer(b Blow, all []*process) {
 // corpse leaves in Redis what a process leaves there that died with a full list. In the midst of that it cuts off the
 // receiver that looks after it.
 func (w *world) corpse(b Blow) {
-	c := w.plot.posted()[b.Nth%len(w.plot.posted())]
+	channels := slices.DeleteFunc(w.plot.posted(), func(c string) bool { return c == desk })
+	c := channels[b.Nth%len(channels)]
 	k := store.KeysOf(c)
 	dead := store.NewIncarnation(1, lease)
 	m := &trial.Message{On: c, ID: fmt.Sprintf("%s/corpse%d", c, b.At.Milliseconds()), Plan: trial.PlanRetry}
