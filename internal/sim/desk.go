@@ -92,10 +92,16 @@ func (o *operator) call(c Call) {
 		ctx, cancel = context.WithTimeout(ctx, c.Within)
 	}
 	defer cancel()
+	began := time.Now()
 	if slices.Contains(looks, c.What) {
 		_ = o.look(ctx, c) // in a storm it may fail
 	} else {
 		_ = o.act(ctx, c)
+	}
+	took := time.Since(began)
+	o.w.took("call of an operator", took, c.What)
+	if c.Within > 0 {
+		o.w.took("call of an operator after its context", took-c.Within, c.What)
 	}
 }
 

@@ -20,7 +20,7 @@ type Plot struct {
 	Recurs []Recurring
 	Calls  []Call  // of operators
 	Lossy  bool    // the server comes back with an older state
-	Yield  float64 // of the points at which goroutines meet so many yield, where the build has such: see package disturb
+	Yield  float64 // of the points at which goroutines meet so many yield, where the build has such: package disturb
 }
 
 // Post is a message that is enqueued.
@@ -93,6 +93,7 @@ func draw(seed uint64) *Plot {
 	for i := range hands {
 		p.blows(rand.New(rand.NewPCG(seed, uint64(i+1))), hands[i])
 	}
+	p.clearKills(rand.New(rand.NewPCG(seed, loads+1)))
 	for c := range cycles {
 		for who := range p.Crew {
 			if r.IntN(2) == 0 {

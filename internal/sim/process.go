@@ -123,6 +123,7 @@ func (p *process) term() {
 	<-p.begun
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	began := time.Now()
 	var err error
 	if p.end != nil {
 		err = p.end(ctx)
@@ -130,6 +131,7 @@ func (p *process) term() {
 	if err2 := p.queue.Close(); err == nil {
 		err = err2
 	}
+	p.w.took("shutdown", time.Since(began)-p.Grace, p.Name)
 	p.pool.Close()
 	defer p.exit()
 	if err != nil {

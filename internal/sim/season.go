@@ -88,6 +88,10 @@ func (w *world) season(r *Recurring, e season, all map[string]came, tell func(id
 			w.problem("I22 ticks: %s did not come, in a calm", id)
 		case !is && at.After(e.sure):
 			gap = at
+		case is && calm:
+			w.took("tick in a calm", c.handled.Sub(at))
+		}
+		switch {
 		case is && c.handled.After(at.Add(swiftly)) && calm:
 			w.problem("I22 ticks: %s came %v late, in a calm", id, c.handled.Sub(at))
 		case is && r.Missed == recur.Skip && c.enqueue.After(at.Add(grace)):

@@ -50,8 +50,9 @@ type Result struct {
 	Verdict  *trial.Verdict
 	Problems []string // what no invariant of the ledger tells
 	Commands int
-	Story    string // of the faults
-	Struck   int    // blows that did something
+	Story    string                   // of the faults
+	Struck   int                      // blows that did something
+	Most     map[string]time.Duration // that something took
 }
 
 // Err tells of what is wrong.
@@ -241,11 +242,13 @@ const drains = 40 * time.Second
 func (w *world) end() {
 	channels := w.plot.channels()
 	h := &trial.History{Lossy: w.plot.Lossy, Recover: 30 * time.Second}
-	well := false
+	h.Margins = &margins
+	well, over := false, time.Now()
 	for end := time.Now().Add(drains); !well && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		n, err := trial.Busy(w.do, channels...)
 		well = err == nil && n == 0
 	}
+	w.took("drain", time.Since(over))
 	if well {
 		w.timetable.remove()
 		w.idle()
@@ -275,6 +278,7 @@ func (w *world) end() {
 		}
 	}
 	h.Entries = w.ticked(w.said.Entries())
+	w.recovered(h.Entries)
 	h.Entries = append(h.Entries, trial.Entered(w.do, channels...)...)
 	w.apart(h)
 	w.result.Verdict = trial.Check(h)
@@ -291,9 +295,27 @@ func (w *world) end() {
 func (w *world) idle() {
 	time.Sleep(65 * time.Second)
 	const window = 20 * time.Second
-	before := w.server.Commands()
+	sent := func() (all []int) {
+		w.net.mu.Lock()
+		defer w.net.mu.Unlock()
+		for _, p := range w.crew {
+			all = append(all, p.port.sent)
+		}
+		return all
+	}
+	before, was := w.server.Commands(), sent()
 	time.Sleep(window)
+	for i, n := range sent() {
+		p := w.crew[i]
+		n = (n - was[i]) * int(time.Minute/window)
+		w.took("idle commands a minute of a "+p.kind()+", as ns", time.Duration(n), p.Name)
+		if most := mostIdle[p.kind()]; n > most {
+			w.problem("I11 spin: %s, a %s, sent %d commands a minute to an idle Redis: more than %d", p.Name, p.kind(),
+				n, most)
+		}
+	}
 	n := w.server.Commands() - before
+	w.took("idle commands a second a process, as ns", time.Duration(n/len(w.crew)/int(window/time.Second)))
 	if most := len(w.crew) * int(window/time.Second) * busiest; n > most {
 		w.problem("I11 spin: %d commands in %v of an idle Redis, of %d processes: more than %d", n, window,
 			len(w.crew), most)
@@ -301,7 +323,7 @@ func (w *world) idle() {
 }
 
 // busiest is how many commands a second an idle process may send, those inside its scripts included.
-const busiest = 60
+const busiest = 45
 
 // keys tells of keys that nobody needs any more.
 func (w *world) keys() {
