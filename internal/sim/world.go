@@ -281,7 +281,13 @@ func (w *world) end() {
 	w.recovered(h.Entries)
 	h.Entries = append(h.Entries, trial.Entered(w.do, channels...)...)
 	w.apart(h)
+	if w.plot.Calm {
+		h.Ranks = w.plot.strict()
+	}
 	w.result.Verdict = trial.Check(h)
+	if w.plot.Calm && well {
+		w.untroubled(h, w.result.Verdict)
+	}
 	w.result.Story = trial.Chronicle(h.Entries)
 	if well {
 		if len(w.plot.Calls) > 0 {

@@ -107,7 +107,8 @@ func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)
 	t := &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)}
 	acked, waiting, ids := make(map[string]time.Time), make(map[string]time.Time), make(map[string]string)
 	var readies []time.Duration
-	next := make(map[string]int) // by serial: the attempt that comes next, as far as it is known
+	next := make(map[string]int)  // by serial: the attempt that comes next, as far as it is known
+	bare := make(map[string]bool) // messages that somebody handled before they had a serial
 	last := func(e Entry) *tenure {
 		for _, x := range slices.Backward(t.of[e.Serial]) {
 			if x.by == e.By {
@@ -127,6 +128,7 @@ func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)
 		case e.Op == Ready:
 			readies = append(readies, max(0, e.At.Sub(e.Due)))
 		case e.Serial == "":
+			bare[e.ID] = bare[e.ID] || e.Op == Handle
 		case e.Op == Pulled:
 			t.pulled[e.ID], ids[e.Serial] = true, e.ID
 			// A puller that was frozen may say what it had pulled when others had it, and acked it, after its lease.
@@ -146,7 +148,7 @@ func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)
 			}
 			waiting[e.ID] = time.Time{}
 			h.again(v, t.of[e.Serial], e, broke)
-			if n := next[e.Serial]; e.Attempt > max(n, 1) && !h.Lossy {
+			if n := next[e.Serial]; e.Attempt > max(n, 1) && !h.Lossy && !bare[e.ID] {
 				v.Skipped += e.Attempt - max(n, 1)
 			}
 			next[e.Serial] = e.Attempt + 1
