@@ -51,8 +51,8 @@ func (w *world) ticked(es []trial.Entry) []trial.Entry {
 				n = 0
 			}
 			n += w.season(&w.plot.Recurs[i], e, came, func(id string, at time.Time) {
-				e := trial.Entry{At: at, By: "recur", Op: trial.Enqueue, Phase: trial.Invoke, ID: id, Note: trial.PlanOK,
-					Due: at}
+				e := trial.Entry{At: at, By: "recur", Op: trial.Enqueue, Phase: trial.Invoke, ID: id,
+					Note: trial.PlanOK, Due: at}
 				more = append(more, e)
 				e.Phase, e.Due = trial.OK, time.Time{}
 				more = append(more, e)
