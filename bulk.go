@@ -80,15 +80,14 @@ type BulkResult struct {
 // Where it ends early, by an error, ctx or Limit, BulkResult says how far it came, and Next goes on from there. After a
 // lost reply it asks once more, and what the first time had done is not counted.
 func (q *Queue) RetryAllDead(ctx context.Context, channel string, f Filter) (BulkResult, error) {
-	return q.bulk(ctx, "retry all dead of", channel, StateDead, f, func(k *store.Keys, es []Entry) (int, error) {
-		n, _, err := q.revive(ctx, k, es)
-		return n, err
+	return q.bulk(ctx, "retry all dead of", channel, StateDead, f, func(k *store.Keys, es []Entry) (int, bool, error) {
+		return q.revive(ctx, k, es)
 	})
 }
 
 // DeleteAllDead deletes all dead messages that fit, for good, as RetryAllDead goes through them.
 func (q *Queue) DeleteAllDead(ctx context.Context, channel string, f Filter) (BulkResult, error) {
-	return q.bulk(ctx, "delete all dead of", channel, StateDead, f, func(k *store.Keys, es []Entry) (int, error) {
+	return q.bulk(ctx, "delete all dead of", channel, StateDead, f, func(k *store.Keys, es []Entry) (int, bool, error) {
 		return q.deleteDead(ctx, k, es)
 	})
 }
@@ -96,7 +95,7 @@ func (q *Queue) DeleteAllDead(ctx context.Context, channel string, f Filter) (Bu
 // PromoteAll makes all delayed messages that fit due now, as RetryAllDead goes through them. With MinAttempts 1 it runs
 // all retries now, and leaves what was only enqueued for later.
 func (q *Queue) PromoteAll(ctx context.Context, channel string, f Filter) (BulkResult, error) {
-	return q.bulk(ctx, "promote all of", channel, StateDelay, f, func(k *store.Keys, es []Entry) (int, error) {
+	return q.bulk(ctx, "promote all of", channel, StateDelay, f, func(k *store.Keys, es []Entry) (int, bool, error) {
 		all := make([]store.Hastened, len(es))
 		for i, e := range es {
 			all[i] = store.Hastened{Raw: e.raw, ID: e.ID}
@@ -261,9 +260,11 @@ func (p *place) pass(page, fit []Entry, left int) {
 	p.at, p.stay = last, stay
 }
 
-// bulk calls do for the messages of delay or dead that fit, a page at a time.
+// bulk calls do for the messages of delay or dead that fit, a page at a time. do says how many have left; twice: at
+// least, for it was sent again.
 func (q *Queue) bulk(
-	ctx context.Context, what, channel string, state State, f Filter, do func(*store.Keys, []Entry) (int, error),
+	ctx context.Context, what, channel string, state State, f Filter,
+	do func(*store.Keys, []Entry) (left int, twice bool, err error),
 ) (b BulkResult, err error) {
 	failed := func(err error) (BulkResult, error) { return b, fmt.Errorf("shunt: %s %q: %w", what, channel, err) }
 	if err := f.check(); err != nil {
@@ -302,15 +303,20 @@ func (q *Queue) bulk(
 				}
 			}
 		}
-		left := 0
+		left, twice := 0, false
 		if len(fit) > 0 {
-			if left, err = do(k, fit); err != nil {
+			if left, twice, err = do(k, fit); err != nil {
 				b.Changed += left
 				return failed(err)
 			}
 		}
-		p.pass(page, fit, left)
-		b.Refused += len(fit) - left
+		if twice { // what has stayed is looked at again: else what comes behind it would be passed over
+			p.pass(page, fit, len(fit))
+			count += len(fit) - left
+		} else {
+			p.pass(page, fit, left)
+			b.Refused += len(fit) - left
+		}
 		b.Looked, b.Changed, b.Next = b.Looked+len(page), b.Changed+left, p.String()
 		if f.Limit > 0 && b.Changed >= f.Limit {
 			return b, nil

@@ -68,20 +68,21 @@ func wrapped(e *element.Element, raw []byte) bool {
 // RetryDead, and has the same errors: Delete takes messages of every state.
 func (q *Queue) DeleteDead(ctx context.Context, channel string, dead ...Entry) (int, error) {
 	return q.each(ctx, "delete", channel, dead, func(k *store.Keys, es []Entry) (int, error) {
-		return q.deleteDead(ctx, k, es)
+		n, _, err := q.deleteDead(ctx, k, es)
+		return n, err
 	})
 }
 
-func (q *Queue) deleteDead(ctx context.Context, k *store.Keys, es []Entry) (int, error) {
+func (q *Queue) deleteDead(ctx context.Context, k *store.Keys, es []Entry) (n int, twice bool, err error) {
 	raws := make([][]byte, len(es))
 	for i, e := range es {
 		raws[i] = e.raw
 	}
-	n, err := store.DeleteDead(ctx, asker{q: q}, k, raws)
+	n, twice, err = store.DeleteDead(ctx, asker{q: q}, k, raws)
 	if n == len(es) { // else nobody knows which were there
 		q.overs.removed(es...)
 	}
-	return n, err
+	return n, twice, err
 }
 
 // each calls do for every hundred dead entries, and adds up. One that came as JSON has no element, and is looked for.

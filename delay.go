@@ -165,7 +165,8 @@ func (p *promoter) run() {
 	if len(r.pool.Tracked(p.in.Lane)) > 0 { // handlers run on, and may be cancelled
 		<-r.pool.PoolCtx.Done()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	// The shutdown waits a second for this at least: a mute connection must be gone before it goes on.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second/2)
 	defer cancel()
 	hints.Forget(ctx, l)
 }

@@ -163,7 +163,7 @@ func (b *bench) receive(workers int, handle func(context.Context, int) error) Sh
 		if err == nil {
 			return shutdown
 		}
-		if tries == 3 || !timedOut(err) {
+		if tries == 10 || !timedOut(err) {
 			b.t.Fatal(err)
 		}
 	}

@@ -189,7 +189,7 @@ func cells() (all []cell) {
 				cell{row: "F13", name: what + "/" + name, own: true, run: func(w *world) { flush(w, what, busy) }})
 		}
 	}
-	return slices.Concat(all, idCells(), timeCells(), batchCells(), pullCells(), payloadCells())
+	return slices.Concat(all, idCells(), timeCells(), batchCells(), pullCells(), payloadCells(), deskCells())
 }
 
 // handlers misbehave, and the pool keeps all its workers.

@@ -266,6 +266,8 @@ var cellsOf = map[string]string{
 		"its execution",
 	"F12": "each error reply to each command; a wrong type at each key", "F13": "SCRIPT FLUSH and CLIENT KILL, busy " +
 		"and idle",
+	"desk": "what is done by hand to all messages of a state: a cut at each of its first commands, and a forgotten " +
+		"script",
 	"F22":     "identical, empty, large and binary payloads",
 	"P-reply": "of pullers: a cut at each command, on each side of its execution, and error replies",
 	"ids": "of messages with IDs, and what follows: a cut, an error reply, SCRIPT FLUSH and CLIENT KILL at each " +

@@ -17,7 +17,7 @@
 // 10 ms later, unless they have heard of it. So a process that dies delays a tick by no more.
 //
 // All processes hear of every change to a recurring message. They hear of it at once where the Redis user may publish
-// and subscribe, and within 5 s where it may not.
+// and subscribe. Where it may not, or a network has swallowed a subscription without a word, they do within 5 s or so.
 //
 // # Missed ticks
 //

@@ -18,6 +18,9 @@ const climates = 200
 
 // climate draws what the server is like all along, and what foreign hands leave there in lulls.
 func (p *Plot) climate(r *rand.Rand) {
+	if p.Calm || len(p.Recurs) > 0 || len(p.Calls) > 0 {
+		return // what recurs, and what operators do, is judged by bounds of its own
+	}
 	switch r.IntN(8) {
 	case 0:
 		p.Lossy, p.Names = true, nil

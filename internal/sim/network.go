@@ -73,6 +73,7 @@ type port struct {
 	draw  *rand.Rand // n.mu guards it
 	dead  bool       // the process was killed
 	inUse int        // lines open on the client's side
+	sent  int        // commands
 }
 
 func (n *network) port(seed, who uint64) *port {
@@ -138,6 +139,7 @@ func (p *port) stopped() bool {
 // strikes that needs one.
 func (p *port) see(args [][]byte, unmatched bool) *rule {
 	var chosen *rule
+	p.sent++
 	for _, c := range []*cable{&p.own, &p.n.trunk} {
 		for _, r := range c.rules {
 			if !r.match(args) {

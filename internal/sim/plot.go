@@ -16,6 +16,9 @@ type Plot struct {
 	Crew    []trial.Orders // the processes that handle, and come back after their ends
 	Names   *trial.Orders  // one that enqueues to a few IDs; nil: none does
 	Posts   []Post
+	Recurs  []Recurring
+	Calls   []Call // of operators
+	Calm    bool   // no fault strikes, and handlers take no time
 	Blows   []Blow
 	Lossy   bool          // the server comes back with an older state
 	Defect  string        // that is planted; empty: none
@@ -94,10 +97,16 @@ func draw(seed uint64) *Plot {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := &Plot{Seed: seed, Yield: pick(r, []float64{0, 0.02, 0.1, 0.4})}
 	p.crew(r)
+	p.beside(rand.New(rand.NewPCG(seed, loads)))
 	p.posts(r)
+	if p.Calm = seed%10 == 0; p.Calm {
+		p.still()
+		return p
+	}
 	for i := range hands {
 		p.blows(rand.New(rand.NewPCG(seed, uint64(i+1))), hands[i])
 	}
+	p.clearKills(rand.New(rand.NewPCG(seed, loads+1)))
 	for c := range cycles {
 		for who := range p.Crew {
 			if r.IntN(2) == 0 {
@@ -117,9 +126,22 @@ func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(r.Int64N(int64(most-least)))
 }
 
-// crew draws who handles. Each channel has somebody who takes from it.
-func (p *Plot) crew(r *rand.Rand) {
-	join := func(o trial.Orders) {
+// loads is the stream of a seed from which the loads are drawn that stand beside the posts. Hands have those from 1 on.
+const loads = 100
+
+// beside draws loads of their own, with processes of their own.
+func (p *Plot) beside(r *rand.Rand) {
+	if r.IntN(3) == 0 {
+		p.recurs(r, p.joins(r))
+	}
+	if r.IntN(3) == 0 {
+		p.operates(r, p.joins(r))
+	}
+}
+
+// joins is how processes that are drawn join the crew.
+func (p *Plot) joins(r *rand.Rand) func(trial.Orders) {
+	return func(o trial.Orders) {
 		o.Name = fmt.Sprint("p", len(p.Crew))
 		o.Lease, o.Seed = lease, r.Uint64()
 		o.Grace = pick(r, []time.Duration{200 * time.Millisecond, 2 * time.Second})
@@ -132,6 +154,11 @@ func (p *Plot) crew(r *rand.Rand) {
 		o.Prefetch = pick(r, []int{1, 4, 16})
 		p.Crew = append(p.Crew, o)
 	}
+}
+
+// crew draws who handles. Each channel has somebody who takes from it.
+func (p *Plot) crew(r *rand.Rand) {
+	join := p.joins(r)
 	for range 1 + r.IntN(2) {
 		join(trial.Orders{Channels: []string{"plain"}})
 	}
@@ -181,9 +208,14 @@ func (p *Plot) channels() (all []string) {
 	return all
 }
 
+// posted are the channels to which the load of posts goes.
+func (p *Plot) posted() []string {
+	return slices.DeleteFunc(p.channels(), func(c string) bool { return c == ticks })
+}
+
 // posts draws the load: bursts, in storms for the most part.
 func (p *Plot) posts(r *rand.Rand) {
-	channels := p.channels()
+	channels := p.posted()
 	for n := 300 + r.IntN(100); len(p.Posts) < n; {
 		at := time.Duration(r.IntN(cycles))*cycle + between(r, 0, storm+shots)
 		if r.IntN(10) == 0 {
@@ -200,6 +232,9 @@ func (p *Plot) posts(r *rand.Rand) {
 				post.Plan = trial.PlanRetry
 			case "bare", "all":
 				post.Plan, _, _ = strings.Cut(post.Plan, "+")
+			}
+			if c == desk {
+				post.Plan, post.How = pick(r, desked), "enqueue"
 			}
 			endless := post.Plan == trial.PlanTimeout && (p.pulls(c) || post.How != "enqueue" && post.How != "direct")
 			if endless || c == "batch" && slices.Contains(alone, post.Plan) {

@@ -53,6 +53,9 @@ func (w *world) start(o trial.Orders) *process {
 		case o.Enqueue > 0:
 			p.Load(ctx, p.queue, p.log)
 			return
+		case o.Channels[0] == ticks:
+			p.end = p.tick(ctx)
+			return
 		}
 		end, err := p.Begin(ctx, p.queue, p.log)
 		if err != nil {
@@ -122,6 +125,7 @@ func (p *process) term() {
 	<-p.begun
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	began := time.Now()
 	var err error
 	if p.end != nil {
 		err = p.end(ctx)
@@ -129,6 +133,7 @@ func (p *process) term() {
 	if err2 := p.queue.Close(); err == nil {
 		err = err2
 	}
+	p.w.took("shutdown", time.Since(began)-p.Grace, p.Name)
 	p.pool.Close()
 	defer p.exit()
 	if err != nil {

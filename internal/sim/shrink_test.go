@@ -27,6 +27,8 @@ func shrink(t *testing.T, p *Plot) *Plot {
 				p = &q
 			}
 		}
+		p = without(p, func(q *Plot) *[]Recurring { return &q.Recurs }, fails)
+		p = without(p, func(q *Plot) *[]Call { return &q.Calls }, fails)
 		again = len(p.Blows)+len(p.Posts)+len(p.Crew) < before
 		t.Logf("%d blows, %d messages", len(p.Blows), len(p.Posts))
 	}

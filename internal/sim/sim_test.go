@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,7 @@ var (
 	seeds    = flag.Int("sim.seeds", 6, "how many seeds are played")
 	first    = flag.Uint64("sim.seed", 0, "the first of them; 0: one that was never played")
 	repeat   = flag.Int("sim.repeat", 1, "how often each is played")
+	stop     = flag.Bool("sim.stop", false, "stop at the first that fails")
 	shrunk   = flag.String("sim.shrink", "", "shrink the first seed that fails, into a file of this name in testdata")
 	patience = flag.Duration("sim.patience", time.Minute, "of real time, for one play")
 )
@@ -50,6 +52,7 @@ type outcome struct {
 	Struck   int
 	Enqueued int
 	Took     time.Duration
+	Most     map[string]time.Duration
 }
 
 // TestPlayer plays the plots that come to it, one a line, until there are no more. It is a process of its own: a play
@@ -80,6 +83,7 @@ func TestPlayer(t *testing.T) {
 			if err := r.Err(); err != nil {
 				o.Err, o.Broke = err.Error(), r.Broke()
 			}
+			o.Most = r.Most
 			o.Commands, o.Struck, o.Enqueued = r.Commands, r.Struck, r.Verdict.Enqueued
 		})
 		o.Took = time.Since(began)
@@ -207,9 +211,10 @@ func TestSeeds(t *testing.T) {
 	began, n := time.Now(), 0
 	sum, bad := outcome{}, map[uint64]int{}
 	var worst time.Duration
+	most, who := make(map[string]time.Duration), make(map[string]uint64)
 	var fails []*Plot
 	playAll(t, func() *Plot {
-		if n == *seeds**repeat {
+		if n == *seeds**repeat || *stop && len(bad) > 0 {
 			return nil
 		}
 		n++
@@ -217,6 +222,11 @@ func TestSeeds(t *testing.T) {
 	}, func(p *Plot, o outcome) {
 		sum.Commands, sum.Struck, sum.Enqueued = sum.Commands+o.Commands, sum.Struck+o.Struck, sum.Enqueued+o.Enqueued
 		worst = max(worst, o.Took)
+		for what, d := range o.Most {
+			if d >= most[what] {
+				most[what], who[what] = d, o.Seed
+			}
+		}
 		if o.Err != "" {
 			if bad[o.Seed]++; bad[o.Seed] == 1 {
 				fails = append(fails, draw(o.Seed))
@@ -227,6 +237,9 @@ func TestSeeds(t *testing.T) {
 	took := time.Since(began)
 	text := fmt.Sprintf("sim: %d seeds from %d in %v, %.0f a minute: %d messages, %d faults, %d commands, at most %v\n",
 		n, from, took.Round(time.Second), float64(n)/took.Minutes(), sum.Enqueued, sum.Struck, sum.Commands, worst)
+	for _, what := range slices.Sorted(maps.Keys(most)) {
+		text += fmt.Sprintf("sim: %s: at most %v, of seed %d\n", what, most[what], who[what])
+	}
 	for seed, times := range bad {
 		text += fmt.Sprintf("sim: seed %d failed %d times of %d\n", seed, times, *repeat)
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/store"
@@ -60,7 +61,7 @@ func (w *world) lasting(b Blow, d time.Duration, whom ...*process) {
 
 // harmless notes a fault that doubles nothing.
 func (w *world) harmless(b Blow) {
-	w.log.Say(trial.Entry{Op: trial.Fault, Phase: trial.Info, ID: b.Kind})
+	w.log.Say(trial.Entry{Op: trial.Fault, Phase: trial.Info, ID: b.Kind, Due: time.Now().Add(b.For)})
 }
 
 // strike strikes one blow, and mends what can be mended of it.
@@ -225,7 +226,8 @@ func (w *world) strikeServer(b Blow, all []*process) {
 // corpse leaves in Redis what a process leaves there that died with a full list. In the midst of that it cuts off the
 // receiver that looks after it.
 func (w *world) corpse(b Blow) {
-	c := w.plot.channels()[b.Nth%len(w.plot.channels())]
+	channels := slices.DeleteFunc(w.plot.posted(), func(c string) bool { return c == desk })
+	c := channels[b.Nth%len(channels)]
 	k := store.KeysOf(c)
 	dead := store.NewIncarnation(1, lease)
 	m := &trial.Message{On: c, ID: fmt.Sprintf("%s/corpse%d", c, b.At.Milliseconds()), Plan: trial.PlanRetry}

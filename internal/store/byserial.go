@@ -158,15 +158,14 @@ type Hastened struct {
 	ID  string
 }
 
-// RunHasten moves delayed elements to prepare, those that are still there, and counts them. A repeat counts only what
-// the first time has left.
-func RunHasten(ctx context.Context, a Asker, k *Keys, delayed []Hastened) (int, error) {
+// RunHasten moves delayed elements to prepare, those that are still there, and counts them. twice: it was sent again,
+// and counts only what the first time has left.
+func RunHasten(ctx context.Context, a Asker, k *Keys, delayed []Hastened) (n int, twice bool, err error) {
 	args := []any{k.Receivers, k.Delay, k.Prepare, k.IDs}
 	for _, d := range delayed {
 		args = append(args, d.Raw, d.ID)
 	}
-	v, err := askOne(ctx, a, k.Name, func(c *link.Call) { c.AddScript(Hasten, 4, args...) })
-	return redis.Int(v, err)
+	return askCount(ctx, a, k.Name, func(c *link.Call) { c.AddScript(Hasten, 4, args...) })
 }
 
 // Remove removes one element that waits in a list, or a set, of the channel, and says whether it was there. Its id, if

@@ -19,6 +19,16 @@ func askOne(ctx context.Context, a Asker, channel string, fill func(*link.Call))
 	return replies[0].Any(), nil
 }
 
+// askCount asks one question to which a number is the answer. twice: it was sent again.
+func askCount(ctx context.Context, a Asker, channel string, fill func(*link.Call)) (n int, twice bool, err error) {
+	replies, twice, err := a.Ask(ctx, channel, fill)
+	if err != nil {
+		return 0, twice, err
+	}
+	n, err = redis.Int(replies[0].Any(), nil)
+	return n, twice, err
+}
+
 // askAll asks several questions in one pipeline.
 func askAll(ctx context.Context, a Asker, channel string, fill func(*link.Call)) ([]any, error) {
 	replies, _, err := a.Ask(ctx, channel, fill)
@@ -220,21 +230,15 @@ func RunRevive(ctx context.Context, a Asker, k *Keys, dead []Revival) (n int, tw
 	for _, d := range dead {
 		args = append(args, d.Raw, d.Next, d.ID)
 	}
-	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) { c.AddScript(Revive, 4, args...) })
-	if err != nil {
-		return 0, twice, err
-	}
-	n, err = redis.Int(replies[0].Any(), nil)
-	return n, twice, err
+	return askCount(ctx, a, k.Name, func(c *link.Call) { c.AddScript(Revive, 4, args...) })
 }
 
-// DeleteDead deletes dead elements, and counts those that were there.
-func DeleteDead(ctx context.Context, a Asker, k *Keys, raws [][]byte) (int, error) {
-	v, err := askOne(ctx, a, k.Name, func(c *link.Call) {
+// DeleteDead deletes dead elements, and counts those that were there. twice is as RunHasten's.
+func DeleteDead(ctx context.Context, a Asker, k *Keys, raws [][]byte) (n int, twice bool, err error) {
+	return askCount(ctx, a, k.Name, func(c *link.Call) {
 		c.Add("ZREM", k.Dead)
 		c.AddElements(raws...)
 	})
-	return redis.Int(v, err)
 }
 
 // RunPurge deletes up to n of what waits in a list, or a set, of the channel: see AddPurge.

@@ -60,7 +60,7 @@ func TestPages(t *testing.T) {
 		if f.must(err); n != 1 {
 			f.Fatalf("%d were revived", n)
 		}
-		n, err = DeleteDead(ctx, f, f.k, [][]byte{[]byte("late"), []byte("none")})
+		n, _, err = DeleteDead(ctx, f, f.k, [][]byte{[]byte("late"), []byte("none")})
 		if f.must(err); n != 1 {
 			f.Fatalf("%d were deleted", n)
 		}
@@ -199,11 +199,11 @@ func TestBySerial(t *testing.T) {
 		ctx := context.Background()
 		a, b := named("a"), named("b")
 		f.enqueue(In, 60_000, a, b)
-		n, err := RunHasten(ctx, f, f.k, []Hastened{{a.Encode(), "a"}, {b.Encode(), "b"}, {[]byte("none"), ""}})
+		n, _, err := RunHasten(ctx, f, f.k, []Hastened{{a.Encode(), "a"}, {b.Encode(), "b"}, {[]byte("none"), ""}})
 		if f.must(err); n != 2 || f.state("a") != 'p' || f.state("b") != 'p' {
 			f.Fatalf("%d hastened; the records say %q %q", n, f.state("a"), f.state("b"))
 		}
-		n, err = RunHasten(ctx, f, f.k, []Hastened{{a.Encode(), "a"}})
+		n, _, err = RunHasten(ctx, f, f.k, []Hastened{{a.Encode(), "a"}})
 		if f.must(err); n != 0 {
 			f.Fatalf("%d hastened again", n)
 		}
@@ -264,7 +264,7 @@ func TestWrongType(t *testing.T) {
 		_, seek := RunSeek(ctx, f, f.k, f.k.Prepare, false, Sought{ID: "a"})
 		_, page := RunPage(ctx, f, f.k, f.k.Dead, Span{})
 		_, size := Length(ctx, f, f.k, f.k.Dead, true)
-		_, hasten := RunHasten(ctx, f, f.k, nil)
+		_, _, hasten := RunHasten(ctx, f, f.k, nil)
 		_, drop := RunDrop(ctx, f, f.k, "a", element.NewSerial())
 		_, _, remove := Remove(ctx, f, f.k, f.k.Dead, true, []byte("x"))
 		_, write := WriteRecur(ctx, f, f.k, "a", "", "head\n")

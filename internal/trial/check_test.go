@@ -133,6 +133,11 @@ func TestChecker(t *testing.T) {
 			"w1 acked info lo/1 at=302",
 			"w1 handle invoke hi/1 at=500", "w1 handle ok hi/1 at=501", "w1 acked info hi/1 at=502"),
 			func(h *History) { h.Ranks = []string{"hi/", "lo/"} }), []string{"I10 order"}},
+		{"lower first, before the higher is due", both(more("h enqueue invoke hi/1 plan=ok due=60490",
+			"h enqueue ok hi/1", "h enqueue invoke lo/1 plan=ok", "h enqueue ok lo/1", "w1 handle invoke lo/1 at=300",
+			"w1 handle ok lo/1 at=301", "w1 acked info lo/1 at=302", "w1 handle invoke hi/1 at=500",
+			"w1 handle ok hi/1 at=501", "w1 acked info hi/1 at=502"),
+			func(h *History) { h.Ranks = []string{"hi/", "lo/"} }), nil},
 		{"a fair share", both(more("h enqueue invoke hi/1 plan=ok", "h enqueue ok hi/1", "h enqueue invoke lo/1 "+
 			"plan=ok", "h enqueue ok lo/1", "w1 handle invoke hi/1", "w1 handle ok hi/1", "w1 acked info hi/1",
 			"w1 handle invoke lo/1", "w1 handle ok lo/1", "w1 acked info lo/1"),

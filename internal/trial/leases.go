@@ -110,7 +110,8 @@ func (h *History) tenures(v *Verdict, all map[string]*subject,
 	acked, waiting, ids := make(map[string]time.Time), make(map[string]time.Time), make(map[string]string)
 	away, costs := h.away(), h.costs()
 	var readies []time.Duration
-	next := make(map[string]int) // by serial: the attempt that comes next, as far as it is known
+	next := make(map[string]int)  // by serial: the attempt that comes next, as far as it is known
+	bare := make(map[string]bool) // messages that somebody handled before they had a serial
 	last := func(e Entry) *tenure {
 		for _, x := range slices.Backward(t.of[e.Serial]) {
 			if x.by == e.By {
@@ -134,6 +135,7 @@ func (h *History) tenures(v *Verdict, all map[string]*subject,
 		case e.Op == Ready:
 			readies = append(readies, max(0, e.At.Sub(e.Due)))
 		case e.Serial == "":
+			bare[e.ID] = bare[e.ID] || e.Op == Handle
 		case e.Op == Pulled:
 			t.pulled[e.ID], ids[e.Serial] = true, e.ID
 			// A puller that was frozen may say what it had pulled when others had it, and acked it, after its lease.
@@ -153,7 +155,7 @@ func (h *History) tenures(v *Verdict, all map[string]*subject,
 			}
 			waiting[e.ID] = time.Time{}
 			h.again(v, t.of[e.Serial], e, broke)
-			if n := next[e.Serial]; e.Attempt > max(n, 1) && !h.Lossy && !all[e.ID].bare {
+			if n := next[e.Serial]; e.Attempt > max(n, 1) && !h.Lossy && !bare[e.ID] {
 				v.Skipped += e.Attempt - max(n, 1)
 				if known := seen[e.Serial]; !slices.ContainsFunc(costs, func(f Entry) bool {
 					return f.At.Before(e.At) && f.Due.After(known)

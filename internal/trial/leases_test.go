@@ -73,3 +73,21 @@ func TestLeases(t *testing.T) {
 		})
 	}
 }
+
+// A message that a receiver handled before it had a serial has an attempt behind it when it is first pulled.
+func TestPulledAfterBare(t *testing.T) {
+	h := said("h enqueue invoke p plan=retry", "h enqueue ok p", "w1 handle invoke p", "w1 handle fail p",
+		"w2 pulled info p attempt=2", "w2 handle invoke p attempt=2", "w2 handle ok p attempt=2",
+		"w2 acked info p attempt=2")
+	for i := range h.Entries {
+		e := &h.Entries[i]
+		if e.By == "w1" {
+			e.Serial = ""
+		} else if e.Op == Pulled {
+			e.ID = "p"
+		}
+	}
+	if v := Check(h); v.Skipped != 0 || len(v.Broke()) > 0 {
+		t.Errorf("%d attempts are skipped, %v", v.Skipped, v.Err())
+	}
+}

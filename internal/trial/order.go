@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// order finds what was started although something higher was surely ready (I10): enqueued a margin before, and started
-// by nobody until a margin after.
+// order finds what was started although something higher was surely ready (I10): enqueued, or due, a margin before, and
+// started by nobody until a margin after.
 func (h *History) order(broke func(string, string, string, ...any)) {
 	margin := h.margins().Order
-	type span struct{ from, to time.Time }
+	type span struct{ due, from, to time.Time }
 	ready := make([]map[string]span, len(h.Ranks))
 	rank := func(id string) int {
 		return slices.IndexFunc(h.Ranks, func(r string) bool { return strings.HasPrefix(id, r) })
@@ -24,8 +24,12 @@ func (h *History) order(broke func(string, string, string, ...any)) {
 			continue
 		}
 		s := ready[r][e.ID] // a handler's first word may come before the enqueue's last
-		if e.Op == Enqueue && e.Phase == OK && s.from.IsZero() {
-			s.from = e.At
+		if e.Op == Enqueue && e.Phase == Invoke {
+			s.due = e.Due
+		} else if e.Op == Enqueue && e.Phase == OK && s.from.IsZero() {
+			if s.from = e.At; s.due.After(e.At) {
+				s.from = s.due
+			}
 		} else if e.Op == Handle && e.Phase == Invoke && s.to.IsZero() {
 			s.to = e.At
 		}

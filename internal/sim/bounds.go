@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/trial"
+)
+
+// What a killed process held in a lull is begun by another one when its term is over, four thirds of a lease, and a
+// beat that may judge it was made, which is as old as a sixth of a lease at most. Workers that are busy come on top.
+const (
+	busyFor  = 100 * time.Millisecond
+	most     = 6 // messages that are posted before such a kill
+	recovers = lease*4/3 + lease/6 + most*busyFor
+)
+
+// bounds are the most that a run may take of each. Time is virtual, so what a machine is busy with does not count.
+var bounds = map[string]time.Duration{
+	"recovery":                              recovers,
+	"shutdown":                              4 * time.Second, // beyond the grace: one reply, and a mute subscription
+	"call of an operator":                   7 * time.Second,
+	"call of an operator after its context": 5 * time.Millisecond,
+	"lateness in a calm run":                60 * time.Millisecond,
+	"wait for a pull in a calm run":         500 * time.Millisecond,
+	"tick in a calm":                        30 * time.Millisecond,
+}
+
+// mostIdle are the commands a minute that an idle process may send, by its kind.
+var mostIdle = map[string]int{"worker": 420, "lanes": 540, "batch": 260, "puller": 780, "upkeep": 330, "ticks": 300}
+
+// margins are those of simulated processes, whose words take no time.
+var margins = trial.Margins{
+	Order:     20 * time.Millisecond,
+	Lease:     2900 * time.Millisecond,
+	Told:      30 * time.Millisecond,
+	Aftermath: 500 * time.Millisecond,
+	Read:      60 * time.Millisecond,
+	Held:      10 * time.Millisecond,
+}
+
+// took notes how long something took, and complains where that is beyond its bound.
+func (w *world) took(what string, d time.Duration, story ...any) {
+	w.mu.Lock()
+	if w.result.Most == nil {
+		w.result.Most = make(map[string]time.Duration)
+	}
+	w.result.Most[what] = max(w.result.Most[what], d)
+	w.mu.Unlock()
+	if most, is := bounds[what]; is && d > most {
+		w.problem("I25 bound: %s took %v, of at most %v: %v", what, d, most, story)
+	}
+}
+
+// clearKills draws kills in lulls, of processes that have something in hand and are not alone. What they held is begun
+// by others within the bound.
+func (p *Plot) clearKills(r *rand.Rand) {
+	for c := range cycles {
+		who := r.IntN(len(p.Crew))
+		o := p.Crew[who]
+		on := o.Channels[r.IntN(len(o.Channels))]
+		if o.Upkeep || o.Pull > 0 || o.Batch > 0 || on == ticks || on == desk || !p.stays(o.Name, on) {
+			continue
+		}
+		at := time.Duration(c)*cycle + storm + shots + half + 200*time.Millisecond
+		for range 1 + r.IntN(most) {
+			p.Posts = append(p.Posts, Post{At: at - between(r, 0, busyFor), Channel: on, How: "direct",
+				Plan: trial.PlanSlow + fmt.Sprint(busyFor.Milliseconds())})
+		}
+		p.Blows = append(p.Blows, Blow{At: at, Kind: "kill", Who: who, Nth: r.IntN(2)})
+	}
+	slices.SortStableFunc(p.Posts, func(a, b Post) int { return int(a.At - b.At) })
+	slices.SortStableFunc(p.Blows, func(a, b Blow) int { return int(a.At - b.At) })
+}
+
+// recovered judges how long what a killed process had in hand waits for another one. It counts where no other fault
+// strikes meanwhile, and another process of the channel lives on.
+func (w *world) recovered(es []trial.Entry) {
+	const clear = 4 * time.Second
+	var faults []trial.Entry
+	for _, e := range es {
+		if e.Op == trial.Fault {
+			faults = append(faults, e)
+		}
+	}
+	alone := func(f trial.Entry) bool {
+		return !slices.ContainsFunc(faults, func(o trial.Entry) bool {
+			ends := o.At
+			if o.Due.After(ends) && !o.Due.Equal(trial.ForEver) {
+				ends = o.Due
+			}
+			return o != f && o.At.Before(f.At.Add(clear)) && ends.Add(clear).After(f.At)
+		})
+	}
+	for _, f := range faults {
+		if f.ID != "kill" || !w.calm(f.At) || !alone(f) {
+			continue
+		}
+		held := make(map[string]bool)
+		for _, e := range es {
+			switch {
+			case e.Op != trial.Handle:
+			case e.At.Before(f.At) && e.By == f.By && e.Phase == trial.Invoke:
+				channel, _, _ := strings.Cut(e.ID, "/")
+				held[e.ID] = w.plot.stays(f.By, channel)
+			case e.At.Before(f.At) && e.By == f.By:
+				delete(held, e.ID)
+			case e.At.After(f.At) && held[e.ID]:
+				w.took("recovery", e.At.Sub(f.At), f.By, e.ID)
+				delete(held, e.ID)
+			}
+		}
+	}
+}
+
+// stays says whether a receiver handles a channel that is not of the line of one process.
+func (p *Plot) stays(by, channel string) bool {
+	by, _, _ = strings.Cut(by, ".")
+	return slices.ContainsFunc(p.Crew, func(o trial.Orders) bool {
+		return o.Name != by && o.Pull == 0 && !o.Upkeep && slices.Contains(o.Channels, channel)
+	})
+}
+
+// kind is what a process is, as far as it costs an idle Redis something.
+func (p *process) kind() string {
+	switch {
+	case p.Upkeep:
+		return "upkeep"
+	case p.Pull > 0:
+		return "puller"
+	case p.Batch > 0:
+		return "batch"
+	case len(p.Channels) > 1:
+		return "lanes"
+	case len(p.Channels) == 1 && p.Channels[0] == ticks:
+		return "ticks"
+	}
+	return "worker"
+}
