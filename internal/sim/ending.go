@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	redigo "github.com/gomodule/redigo/redis"
+	"github.com/shuntmq/shunt/internal/trial"
+)
+
+// drains is how long what is left when all faults are over may take.
+const drains = 40 * time.Second
+
+// end waits until all is handled, shuts all down in order, and judges.
+func (w *world) end() {
+	channels := w.plot.channels()
+	h := &trial.History{Lossy: w.plot.Lossy, Stepped: w.plot.Stepped, MaxDead: w.plot.MaxDead,
+		Recover: 30 * time.Second, Ends: 30 * time.Second}
+	h.Margins = &margins
+	well, over := false, time.Now()
+	for end := time.Now().Add(drains); !well && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		n, err := trial.Busy(w.do, channels...)
+		well = err == nil && n == 0
+	}
+	w.took("drain", time.Since(over))
+	if well {
+		w.timetable.remove()
+		w.idle()
+	}
+	left, err := trial.Places(w.do, channels...)
+	if err != nil {
+		w.problem("what is left cannot be read: %v", err)
+	}
+	h.Left = left
+	if well {
+		w.log.Say(trial.IDsLeft(w.do, true, channels...)...)
+		var all sync.WaitGroup
+		for _, p := range w.all() {
+			all.Go(p.term)
+		}
+		all.Wait()
+		if !w.plot.Lossy && !w.plot.Stepped {
+			counted := slices.DeleteFunc(slices.Clone(channels), func(c string) bool { return c == desk })
+			h.Counts, err = trial.Counts(context.Background(), w.direct.queue, counted...)
+			if err != nil {
+				w.problem("counts: %v", err)
+			}
+		}
+	} else {
+		for _, p := range w.all() {
+			p.kill(false)
+		}
+	}
+	h.Entries = w.ticked(w.said.Entries())
+	w.recovered(h.Entries)
+	h.Entries = append(h.Entries, w.onTime(trial.Entered(w.do, channels...))...)
+	w.apart(h)
+	if w.plot.Calm {
+		h.Ranks = w.plot.strict()
+	}
+	w.result.Verdict = trial.Check(h)
+	if w.plot.Calm && well {
+		w.untroubled(h, w.result.Verdict)
+	}
+	w.result.Story = w.plot.setting() + trial.Chronicle(h.Entries)
+	if well && !w.plot.Lossy {
+		if len(w.plot.Calls) > 0 {
+			w.looking()
+		}
+		w.keys()
+	}
+}
+
+// idle waits until what is to be forgotten is, and counts what processes ask of an idle Redis.
+func (w *world) idle() {
+	time.Sleep(65 * time.Second)
+	const window = 20 * time.Second
+	sent := func() (all []int) {
+		w.net.mu.Lock()
+		defer w.net.mu.Unlock()
+		for _, p := range w.crew {
+			all = append(all, p.port.sent)
+		}
+		return all
+	}
+	before, was := w.server.Commands(), sent()
+	time.Sleep(window)
+	for i, n := range sent() {
+		p := w.crew[i]
+		n = (n - was[i]) * int(time.Minute/window)
+		w.took("idle commands a minute of a "+p.kind(), time.Duration(n), p.Name)
+		if most := mostIdle[p.kind()]; n > most {
+			w.problem("I11 spin: %s, a %s, sent %d commands a minute to an idle Redis: more than %d", p.Name, p.kind(),
+				n, most)
+		}
+	}
+	n := w.server.Commands() - before
+	w.took("idle commands a second a process", time.Duration(n/len(w.crew)/int(window/time.Second)))
+	if most := len(w.crew) * int(window/time.Second) * busiest; n > most {
+		w.problem("I11 spin: %d commands in %v of an idle Redis, of %d processes: more than %d", n, window,
+			len(w.crew), most)
+	}
+}
+
+// busiest is how many commands a second an idle process may send, those inside its scripts included.
+const busiest = 45
+
+// keys tells of keys that nobody needs any more.
+func (w *world) keys() {
+	left := func() []string {
+		all, err := redigo.Strings(w.do("KEYS", "*"))
+		if err != nil {
+			w.problem("keys: %v", err)
+		}
+		return all
+	}
+	all := left()
+	if slices.ContainsFunc(all, func(key string) bool { return strings.HasSuffix(key, "}.leased") }) {
+		// A lease that its puller gave up at the end stays known for a while. Who keeps the channel next forgets it.
+		p := w.start(trial.Orders{Name: "sexton", Channels: w.plot.channels(), Upkeep: true, Lease: lease})
+		time.Sleep(70 * time.Second)
+		p.term()
+		all = left()
+	}
+	for _, key := range all {
+		if !slices.ContainsFunc(stays, func(end string) bool { return strings.Contains(key, end) }) {
+			w.problem("I11 keys: %s is left", key)
+		}
+	}
+}
+
+// stays are the keys that outlive who made them.
+var stays = []string{"shunt.channels", "}.dead", "}.counts", "}.about.", "}.receivers.dead", "}.receipts",
+	"shunt.audit"}
