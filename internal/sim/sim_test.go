@@ -75,6 +75,11 @@ func TestPlayer(t *testing.T) {
 		if err := plant(defect, p); err != nil {
 			t.Fatal(err)
 		}
+		procs := 1 // with one the same seed nearly always goes the same way
+		if p.Seed%4 == 3 {
+			procs = 2
+		}
+		runtime.GOMAXPROCS(procs)
 		runtime.GC() // twice: what lies in a sync.Pool may have channels of an earlier bubble
 		runtime.GC()
 		o, began := outcome{Seed: p.Seed}, time.Now()
@@ -117,9 +122,6 @@ func newPlayer(bin string) (*player, error) {
 	p := &player{cmd: exec.Command(bin, "-test.run", "^TestPlayer$", "-test.timeout", "0"), out: out,
 		read: bufio.NewReader(out), said: new(strings.Builder)}
 	p.cmd.Env = append(os.Environ(), playerEnv+"=1", "GOTRACEBACK=all")
-	if os.Getenv("GOMAXPROCS") == "" {
-		p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS=1")
-	}
 	p.cmd.ExtraFiles = []*os.File{theirs}
 	p.cmd.Stdout, p.cmd.Stderr = p.said, p.said
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
