@@ -254,6 +254,9 @@ func TestSeeds(t *testing.T) {
 		p := shrink(t, fails[0])
 		b, err := json.MarshalIndent(p, "", "  ")
 		if err == nil {
+			err = os.MkdirAll("testdata", 0o755)
+		}
+		if err == nil {
 			err = os.WriteFile(filepath.Join("testdata", *shrunk+".json"), append(b, '\n'), 0o644)
 		}
 		if err != nil {
