@@ -135,7 +135,11 @@ func strikeName(w *world, st step, caller bool, act redistest.Action, refusal st
 	shutdown(true)
 }
 
-const tales = 8
+const (
+	tales = 8
+	// told bounds each: one occupies a worker of two for 4 s, an error reply goes on for 1.2 s, and holdoffs add up.
+	told = 16 * time.Second
+)
 
 // tell is what becomes of messages with IDs, each in a goroutine of its own. cut says that a fault strikes only once.
 // Then each call that it does not strike comes to what it should, and every enqueue is made.
@@ -151,7 +155,7 @@ func (w *world) tell(n *trial.Namer, cut bool) {
 	// again repeats what may be, by id, until it is done.
 	again := func(tale string, call func() error) {
 		var err error
-		if !w.within(8*time.Second, func() bool {
+		if !w.within(told, func() bool {
 			if err = call(); err != nil && !errors.Is(err, shunt.ErrNotFound) {
 				time.Sleep(200 * time.Millisecond)
 				return false
@@ -162,7 +166,7 @@ func (w *world) tell(n *trial.Namer, cut bool) {
 		}
 	}
 	over := func(tale string) {
-		if !w.within(8*time.Second, func() bool {
+		if !w.within(told, func() bool {
 			s, err := w.direct.Status(context.Background(), shunt.ByID(n.Channel, id(tale)))
 			return errors.Is(err, shunt.ErrNotFound) || s.State == shunt.StateDead // whose ID is free
 		}) {
@@ -207,7 +211,7 @@ func (w *world) tell(n *trial.Namer, cut bool) {
 		if !enqueue("awaited", trial.PlanSlow+"200", trial.Asked{Retain: 20 * time.Second}) {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), told)
 		defer cancel()
 		if o, err := n.Queue.Wait(ctx, shunt.ByID(n.Channel, id("awaited"))); (err != nil ||
 			o.Kind != shunt.EventAcked) &&
