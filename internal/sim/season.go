@@ -94,11 +94,12 @@ func (w *world) season(r *Recurring, e season, all map[string]came, tell func(id
 		switch {
 		case is && c.handled.After(at.Add(swiftly)) && calm:
 			w.problem("I22 ticks: %s came %v late, in a calm", id, c.handled.Sub(at))
-		case is && r.Missed == recur.Skip && c.enqueue.After(at.Add(grace)):
+		case is && recur.Policy(r.Missed) == recur.Skip && c.enqueue.After(at.Add(grace)):
 			w.problem("I22 ticks: %s was missed, and enqueued %v late", id, c.enqueue.Sub(at))
-		case is && r.Missed == recur.One && c.enqueue.After(at.Add(grace)) && c.enqueue.After(at.Add(r.Every+d)):
+		case is && recur.Policy(r.Missed) == recur.One && c.enqueue.After(at.Add(grace)) &&
+			c.enqueue.After(at.Add(r.Every+d)):
 			w.problem("I22 ticks: %s was missed, and enqueued %v late beside later ones", id, c.enqueue.Sub(at))
-		case is && r.Missed > recur.One && gap.After(last):
+		case is && recur.Policy(r.Missed) > recur.One && gap.After(last):
 			w.problem("I22 ticks: %s came, and %s did not", id, tickID(r.Name, gap))
 		}
 		if is {

@@ -65,8 +65,10 @@ func TestPlayer(t *testing.T) {
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.NewFile(3, "outcomes"))
 	for {
 		p := new(Plot)
-		if err := in.Decode(p); err != nil {
+		if err := in.Decode(p); err == io.EOF {
 			return
+		} else if err != nil {
+			t.Fatal(err)
 		}
 		defect := p.Defect
 		if len(p.Crew) == 0 {

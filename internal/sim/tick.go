@@ -21,7 +21,7 @@ type Recurring struct {
 	Name    string
 	Every   time.Duration
 	Cron    bool
-	Missed  recur.Policy
+	Missed  int // a recur.Policy, which cannot be read from JSON
 	Changes []Change
 }
 
@@ -44,8 +44,8 @@ func (p *Plot) recurs(r *rand.Rand, join func(trial.Orders)) {
 		join(trial.Orders{Channels: []string{ticks}, Workers: 1 + r.IntN(3)})
 	}
 	for i := range 1 + r.IntN(3) {
-		e := Recurring{Name: fmt.Sprint("r", i), Missed: pick(r, []recur.Policy{recur.Skip, recur.One,
-			recur.All(recur.MaxAll)})}
+		e := Recurring{Name: fmt.Sprint("r", i), Missed: int(pick(r, []recur.Policy{recur.Skip,
+			recur.One, recur.All(recur.MaxAll)}))}
 		if e.Cron = r.IntN(3) == 0; e.Cron {
 			e.Every = time.Duration(pick(r, []int{1, 2, 5})) * time.Second
 		} else {
@@ -96,7 +96,7 @@ func (t *timetable) change(i int, what string) {
 		var err error
 		switch what {
 		case "add":
-			err = t.Add(ctx, r.Name, r.spec(), shunt.Raw(ticks, []byte(r.Name)), recur.Missed(r.Missed))
+			err = t.Add(ctx, r.Name, r.spec(), shunt.Raw(ticks, []byte(r.Name)), recur.Missed(recur.Policy(r.Missed)))
 		case "pause":
 			err = t.Pause(ctx, ticks, r.Name)
 		case "resume":
