@@ -63,12 +63,13 @@ type network struct {
 	lines  []*line // that have not ended on both sides
 	down   bool    // no server listens
 	opened int
-	tell   func(args [][]byte, what string) // what a rule did; may be nil
+	struck func(*port) // called with the server's lock, where that has ended a line
 }
 
 // port is a process's access to a network.
 type port struct {
 	n     *network
+	of    *process
 	own   cable
 	draw  *rand.Rand // n.mu guards it
 	dead  bool       // the process was killed
@@ -227,8 +228,4 @@ func (p *port) kill(flush bool) {
 	for _, l := range lines {
 		l.pump()
 	}
-}
-
-func (a act) String() string {
-	return [...]string{"pass", "cut before", "cut unread", "cut after", "cut within", "error", "drop reply"}[a]
 }

@@ -38,6 +38,7 @@ func (w *world) start(o trial.Orders) *process {
 	w.born++
 	p := &process{Orders: o, w: w, port: w.net.port(w.plot.Seed, uint64(w.born)<<8), begun: make(chan struct{})}
 	w.mu.Unlock()
+	p.port.of = p
 	p.Hang = make(chan struct{})
 	p.MaxDead, p.MaxSize = w.plot.MaxDead, w.plot.Bulk
 	p.log = w.said.Ledger(o.Name).Behind(p.open)

@@ -26,9 +26,6 @@ func (l *line) pump() {
 		l.out, l.used = l.out[n:], time.Now()
 		r := l.see(args, l.unmatched)
 		s := &slot{rule: r}
-		if r != nil && l.n.tell != nil {
-			l.n.tell(args, r.act.String())
-		}
 		execute := true
 		switch {
 		case r == nil:
@@ -162,8 +159,9 @@ func (l *line) finish(err error) {
 	})
 }
 
-// hungUp is the end that the server makes. Its lock is held.
+// hungUp is the end that the server makes, of a command or a reply that is too large for it perhaps. Its lock is held.
 func (l *line) hungUp() {
+	l.n.struck(l.port)
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
 	l.gone = true

@@ -46,10 +46,9 @@ func handOf(b Blow) int {
 }
 
 // notes of faults.
-var notes = map[string]string{"stop server": trial.Spared, "cut before": trial.Brief, "cut unread": trial.Brief,
-	"cut after": trial.Brief, "cut within": trial.Brief, "cut all": trial.Brief, "client kill": trial.Brief,
-	"idle": trial.Brief,
-	"shot": trial.Brief}
+var notes = map[string]string{"stop server": trial.Spared, "hung up": trial.Brief, "idle": trial.Brief,
+	"cut before": trial.Brief, "cut unread": trial.Brief, "cut after": trial.Brief, "cut within": trial.Brief,
+	"cut all": trial.Brief, "client kill": trial.Brief, "shot": trial.Brief}
 
 // lasting notes that processes are struck with a fault that goes on for d.
 func (w *world) lasting(b Blow, d time.Duration, whom ...*process) {

@@ -91,7 +91,7 @@ func play(p *Plot) *Result {
 	disturb.Seed(p.Seed, p.Yield)
 	o := redis.Options{RunID: fmt.Sprint(p.Seed), MaxBulk: p.Bulk, MaxReply: p.Reply}
 	w := &world{plot: p, server: redis.New(o), began: time.Now()}
-	w.net = &network{server: w.server}
+	w.net = &network{server: w.server, struck: func(p *port) { w.lasting(Blow{Kind: "hung up"}, 0, p.of) }}
 	w.log = w.said.Ledger("harness")
 	w.direct = w.start(trial.Orders{Name: "direct", Quiet: true, Lease: lease})
 	for _, o := range p.Crew {
