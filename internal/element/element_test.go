@@ -316,7 +316,7 @@ func known(b []byte) (n int) {
 			if len(v) > 0 && int(v[0])+1 <= len(v) {
 				n++
 			}
-		case 5, 6, 8, 9, 10:
+		case 5, 6, 8, 9, 10, 13:
 			if len(v) == 8 {
 				n++
 			}
