@@ -115,8 +115,8 @@ func (w *world) lulled(c int) (channel string, delayed bool) {
 		switch b.What {
 		case "keeper", "dead", "done":
 			return channel, true
-		case "suspect", "receivers.dead":
-			return channel, !w.plot.leaves(b.At, b.At+b.For)
+		case "suspect", "receivers.dead": // a server with a timeout has receivers hand over all the time
+			return channel, w.plot.Idle == 0 && !w.plot.leaves(b.At, b.At+b.For)
 		case "leased":
 			return channel, !w.plot.pulls(channel)
 		}
