@@ -181,24 +181,21 @@ func (w *world) strikeClimate(b Blow) {
 	switch b.Kind {
 	case "foreign":
 		w.harmless(b)
-		aside := false
 		if b.What == "receivers.dead" { // no message is there, and it is seldom empty
-			_, err := w.do("RENAME", key, key+".aside")
-			aside = err == nil
+			w.lasting(b, b.For, w.all()...) // a handover does not end before it is gone
+			_, _ = w.do("RENAME", key, key+".aside")
 		}
 		v, err := w.do("SET", key, "not shunt's", "NX")
 		if err != nil || v == nil {
 			return
 		}
 		time.Sleep(b.For)
+		const goes = "redis.call('DEL', KEYS[1]) redis.pcall('RENAME', KEYS[1] .. '.aside', KEYS[1]) return 1"
 		for range 100 {
-			if _, err := w.do("DEL", key); err == nil {
+			if _, err := w.do("EVAL", goes, 1, key); err == nil {
 				break
 			}
 			time.Sleep(100 * time.Millisecond)
-		}
-		if aside {
-			_, _ = w.do("RENAME", key+".aside", key)
 		}
 	case "forbid":
 		w.harmless(b)
