@@ -30,7 +30,7 @@ var bounds = map[string]time.Duration{
 }
 
 // mostIdle are the commands a minute that an idle process may send, by its kind.
-var mostIdle = map[string]int{"worker": 420, "lanes": 540, "batch": 260, "puller": 780, "upkeep": 390, "ticks": 300}
+var mostIdle = map[string]int{"worker": 420, "lanes": 540, "batch": 260, "puller": 900, "upkeep": 390, "ticks": 300}
 
 // margins are those of simulated processes, whose words take no time.
 var margins = trial.Margins{

@@ -12,10 +12,20 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 	waiting := make(map[string]time.Time) // what a struck process held, since when
 	due := make(map[string]map[int]time.Time)
 	ids := make(map[string]string) // by serial
+	type verdict struct {
+		by, serial string
+		attempt    int
+	}
+	late := make(map[verdict]bool) // so what it was for was not put off
 	for _, e := range h.Entries {
 		if e.ID != "" && e.Serial != "" {
 			ids[e.Serial] = e.ID
 		}
+		if e.Op == "late-verdict" {
+			late[verdict{e.By, e.Serial, e.Attempt}] = true
+		}
+	}
+	for _, e := range h.Entries {
 		switch {
 		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
 			due[e.ID] = map[int]time.Time{1: e.Due}
@@ -43,14 +53,14 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 					v.Lateness = append(v.Lateness, e.At.Sub(t))
 				}
 			}
-		case e.Op == "late-verdict": // so it was not put off
+		case e.Op == "late-verdict":
 			delete(due[ids[e.Serial]], e.Attempt+1)
 		case e.Op == Handle:
 			delete(open, hand{e.By, e.ID})
 			if e.Phase == OK {
 				delete(waiting, e.ID) // a zombie was there first
 			}
-			if e.Phase == Fail && !e.Due.IsZero() {
+			if e.Phase == Fail && !e.Due.IsZero() && (e.Serial == "" || !late[verdict{e.By, e.Serial, e.Attempt}]) {
 				if due[e.ID] == nil {
 					due[e.ID] = make(map[int]time.Time)
 				}
