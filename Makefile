@@ -1,6 +1,7 @@
 # make test    what CI runs: every test of every module under the race
-#              detector, then make sim, then each fuzz target of the root,
-#              daemon and codecs for FUZZTIME
+#              detector, then the seeds of the simulation that are this
+#              tree's, then each fuzz target of the root, daemon and codecs
+#              for FUZZTIME
 # make sim     SEEDS new seeds of the simulation, on goroutines that are made to
 #              interleave badly; SEED=n begins with that one, and SIM='-sim.shrink
 #              NAME' has more flags of internal/sim
@@ -46,10 +47,10 @@ with-languages = PYTHON=$$(sh .ci/language.sh PYTHON python3); PHP=$$(sh .ci/lan
 	PROMTOOL=$$(sh .ci/language.sh PROMTOOL promtool prometheus); \
 	export PYTHON PHP CHROMIUM PROMTOOL
 
-.PHONY: test race sim fuzz lint bench chaos
+.PHONY: test race seeds sim fuzz lint bench chaos
 .NOTPARALLEL:
 
-test: race sim fuzz
+test: race seeds fuzz
 
 # -count=1: the cache knows neither the server nor luck with a race. -parallel:
 # most tests wait for a lease or a connection, not for a core; those of the
@@ -67,6 +68,12 @@ race:
 	done; \
 	echo "== go test -race chaos"; \
 	cd chaos && $(GO) test -race -short -count=1 -parallel 16 -timeout 10m ./...
+
+# The seeds of this tree: new ones with each change of code, and the same ones
+# wherever that change is tested, so that what fails can be played again.
+seeds:
+	@$(MAKE) --no-print-directory sim SEED=$$(find . \( -name '*.go' -o -name '*.lua' \) -not -path './.*' | \
+		LC_ALL=C sort | xargs cat | cksum | cut -d ' ' -f 1)
 
 # Virtual time needs no race detector to be slow: it would cost nine tenths of the
 # seeds. A few are played under it with the other tests.
