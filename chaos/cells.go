@@ -117,24 +117,6 @@ var steps = []step{
 	{"yield", redistest.ByScript(store.Yield), late},
 }
 
-// refusals are an error reply of each kind, as Redis writes it.
-var refusals = []string{
-	"LOADING Redis is loading the dataset in memory",
-	"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-	"OOM command not allowed when used memory > 'maxmemory'.",
-	"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
-	"READONLY You can't write against a read only replica.",
-	"NOREPLICAS Not enough good replicas to write.",
-	"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
-	"CLUSTERDOWN Hash slot not served",
-	"TRYAGAIN Multiple keys request during rehashing of slot",
-	"NOSCRIPT No matching script. Please use EVAL.",
-	"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
-	"NOPERM User default has no permissions to run this command",
-	"WRONGTYPE Operation against a key holding the wrong kind of value",
-	"ERR something that nobody foresaw",
-}
-
 // cuts are a connection's end on each side of a command's execution.
 var cuts = []struct {
 	name string
@@ -157,7 +139,7 @@ func cells() (all []cell) {
 	}
 	all = append(all, cell{row: "F6", name: "verdict unsent", run: unsent})
 	for _, s := range steps {
-		for _, text := range refusals {
+		for _, text := range trial.Refusals {
 			code, _, _ := strings.Cut(text, " ")
 			all = append(
 				all,

@@ -54,7 +54,7 @@ func idCells() (all []cell) {
 				},
 			)
 		}
-		for _, text := range refusals {
+		for _, text := range trial.Refusals {
 			code, _, _ := strings.Cut(text, " ")
 			switch code { // one of each kind
 			case "LOADING", "OOM", "READONLY", "NOSCRIPT", "WRONGTYPE":

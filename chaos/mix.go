@@ -171,7 +171,8 @@ func plot(seed uint64, length time.Duration) []blow {
 			case "cut before", "cut unread", "cut after":
 				b.For, b.What = between(100*time.Millisecond, 800*time.Millisecond), aimed[r.IntN(len(aimed))]
 			case "error":
-				b.For, b.What = between(200*time.Millisecond, 2*time.Second), refusals[r.IntN(len(refusals))]
+				b.For = between(200*time.Millisecond, 2*time.Second)
+				b.What = trial.Refusals[r.IntN(len(trial.Refusals))]
 				b.Nth = r.IntN(len(aimed))
 			case "wrong type":
 				b.For, b.What = between(200*time.Millisecond, 1500*time.Millisecond), mistaken[r.IntN(len(mistaken))]

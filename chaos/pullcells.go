@@ -46,7 +46,7 @@ func pullCells() (all []cell) {
 			all = append(all, cell{row: "P-reply", name: s.name + "/" + cut.name,
 				run: func(w *world) { strikePull(w, s.name, s.match, cut.act, "") }})
 		}
-		for _, text := range refusals {
+		for _, text := range trial.Refusals {
 			code, _, _ := strings.Cut(text, " ")
 			if slices.Contains([]string{"LOADING", "OOM", "READONLY", "NOSCRIPT", "TRYAGAIN"}, code) {
 				all = append(all, cell{row: "P-reply", name: s.name + "/" + code, long: code != "LOADING",

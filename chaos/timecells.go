@@ -19,7 +19,7 @@ func timeCells() (all []cell) {
 		all = append(all,
 			cell{row: "ids", name: "a tick/" + cut.name, run: func(w *world) { strikeTick(w, cut.act, "") }})
 	}
-	for _, text := range refusals {
+	for _, text := range trial.Refusals {
 		code, _, _ := strings.Cut(text, " ")
 		switch code {
 		case "LOADING", "OOM", "READONLY", "NOSCRIPT":

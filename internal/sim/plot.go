@@ -274,7 +274,7 @@ func (p *Plot) blows(r *rand.Rand, kinds []string) {
 			case "cut before", "cut unread", "cut after", "cut within":
 				b.For, b.What = between(r, 100*time.Millisecond, 3*time.Second), pick(r, aimed)
 			case "error":
-				b.For, b.What = between(r, 200*time.Millisecond, 2*time.Second), pick(r, refusals)
+				b.For, b.What = between(r, 200*time.Millisecond, 2*time.Second), pick(r, trial.Refusals)
 				b.Nth = r.IntN(len(aimed))
 			case "wrong type":
 				b.For, b.What = between(r, 200*time.Millisecond, 1500*time.Millisecond), pick(r, mistaken)
