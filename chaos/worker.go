@@ -37,7 +37,7 @@ func die() {
 	select {}
 }
 
-// process is what a worker process is told.
+// process has the orders of a worker process, as its parent passes them on.
 type process struct {
 	trial.Orders
 	URL   string
