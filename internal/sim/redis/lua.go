@@ -119,7 +119,7 @@ func commandOf(L *lua.LState, a []string) ([]string, any) {
 
 // failed is an error as a script sees it.
 func failed(L *lua.LState, text string) *lua.LTable {
-	t := L.NewTable()
+	t := L.CreateTable(0, 1)
 	t.RawSetString("err", lua.LString(text))
 	return t
 }
@@ -132,7 +132,7 @@ func toLua(L *lua.LState, v any) lua.LValue {
 	case string:
 		return lua.LString(v)
 	case status:
-		t := L.NewTable()
+		t := L.CreateTable(0, 1)
 		t.RawSetString("ok", lua.LString(v))
 		return t
 	case failure:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
@@ -28,6 +29,9 @@ type scripts struct {
 
 func (l *scripts) flush() { l.bySHA = make(map[string]*lua.FunctionProto) }
 
+// protos are what was compiled from the texts that this process has seen, by any of its servers.
+var protos sync.Map
+
 func shaOf(text string) string {
 	sum := sha1.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])
@@ -37,6 +41,10 @@ func shaOf(text string) string {
 func (l *scripts) compiled(text, sha string) (*lua.FunctionProto, any) {
 	if p := l.bySHA[sha]; p != nil {
 		return p, nil
+	}
+	if p, is := protos.Load(sha); is {
+		l.bySHA[sha] = p.(*lua.FunctionProto)
+		return l.bySHA[sha], nil
 	}
 	chunk, err := parse.Parse(strings.NewReader(text), "user_script")
 	var p *lua.FunctionProto
@@ -55,6 +63,8 @@ func (l *scripts) compiled(text, sha string) (*lua.FunctionProto, any) {
 		return nil,
 			failure("ERR Error compiling script (new function): user_script:" + strconv.Itoa(at) + ": " + oneLine(said))
 	}
+	p.IsVarArg &^= lua.VarArgNeedsArg // no script reads the table that would be made for it at each run
+	protos.Store(sha, p)
 	l.bySHA[sha] = p
 	return p, nil
 }
