@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oklog/ulid/v2"
 
+	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/meter"
@@ -56,7 +56,7 @@ type flush struct {
 }
 
 func newCounter(q *Queue) *counter {
-	c := &counter{q: q, process: ulid.Make().String(), book: new(meter.Book), sums: make(map[string]*meter.Sums),
+	c := &counter{q: q, process: element.NewSerial().String(), book: new(meter.Book), sums: make(map[string]*meter.Sums),
 		sent: make(map[string]*flush), refused: make(map[string]time.Time)}
 	c.open, c.stop = context.WithCancel(context.Background())
 	return c

@@ -7,10 +7,12 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
 
+	"github.com/shuntmq/shunt/internal/sim/chance"
 	"github.com/shuntmq/shunt/internal/sim/seam"
 	"github.com/shuntmq/shunt/internal/sim/tree"
 )
@@ -44,6 +46,9 @@ func weave(dir, tags string) (list string, points, files int, err error) {
 	over := make(tree.Overlay)
 	if points, err = seam.Weave(t, over, seam.Packages...); err != nil {
 		return "", 0, 0, err
+	}
+	if err := chance.Lay(context.Background(), root, over); err != nil {
+		fmt.Fprintln(os.Stderr, "weave: the runtime keeps its chance:", err)
 	}
 	list, err = over.Write(dir)
 	return list, points, len(over), err

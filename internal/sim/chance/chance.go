@@ -1,0 +1,123 @@
+// Package chance takes from the runtime what it leaves to chance: by the order of a select's cases, of a map's keys and
+// of timers that end at once, by math/rand, and by the end of a goroutine's time slice, the same seed would go another
+// way each time. It does so in an overlay, for the goroutines of synctest bubbles.
+package chance
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+
+	"github.com/shuntmq/shunt/internal/sim/tree"
+)
+
+// change is one change of a file of the runtime. The old text is there exactly once in the versions that it is made for.
+type change struct{ file, old, new string }
+
+var changes = []change{
+	// Hashes are the same in each process, and all maps of a bubble have one seed: a map that is made once in a process
+	// would else shift what comes after it.
+	{"runtime/rand.go", "	globalRand.state.Init(*seed)\n", "	clear(seed[:])\n	globalRand.state.Init(*seed)\n"},
+	{"runtime/rand.go", "func rand() uint64 {\n", `func rand() uint64 {
+	if inChance() {
+		return chanceSeed * 0x9e3779b97f4a7c15
+	}
+`},
+	{"math/rand/v2/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.chanceRand\n"},
+	{"runtime/select.go", "j := cheaprandn(uint32(norder + 1))", "j := chancen(&chanceCases, uint32(norder+1))"},
+	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = chancen(&chanceTimers, 1<<31)"},
+	// No time slice ends by the clock, and no goroutine overtakes another one that waits for more than a millisecond.
+	{"runtime/proc.go", "func retake(now int64) uint32 {\n", `func retake(now int64) uint32 {
+	if chanceSeed != 0 {
+		return 0
+	}
+`},
+	{"internal/sync/mutex.go", "starvationThresholdNs = 1e6\n", "starvationThresholdNs = 1e15\n"},
+	// Each 61st turn is that of goroutines that have yielded. Turns of the runtime's own do not count.
+	{"runtime/proc.go", "	if !inheritTime {\n		mp.p.ptr().schedtick++\n",
+		"	if !inheritTime && (chanceSeed == 0 || gp.bubble != nil) {\n		mp.p.ptr().schedtick++\n"},
+}
+
+// drawing is what the runtime draws by.
+const drawing = `
+var chanceSeed, chanceDrawn, chanceCases, chanceTimers uint64
+
+//go:linkname seedChance
+func seedChance(seed uint64) {
+	chanceSeed, chanceDrawn, chanceCases, chanceTimers = seed, 0, 1<<20, 1<<40
+	getg().m.p.ptr().schedtick = 0
+}
+
+//go:nosplit
+func inChance() bool {
+	gp := getg().m.curg
+	return chanceSeed != 0 && gp != nil && gp.bubble != nil
+}
+
+// chance is SplitMix64.
+//
+//go:nosplit
+func chance(drawn *uint64) uint64 {
+	*drawn++
+	x := (chanceSeed + *drawn) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+//go:linkname chanceRand
+//go:nosplit
+func chanceRand() uint64 {
+	if inChance() {
+		return chance(&chanceDrawn)
+	}
+	return rand()
+}
+
+//go:nosplit
+func chancen(drawn *uint64, n uint32) uint32 {
+	if !inChance() {
+		return cheaprandn(n)
+	}
+	return uint32(uint64(uint32(chance(drawn))) * uint64(n) >> 32)
+}
+`
+
+const seeding = `package chance
+
+import _ "unsafe"
+
+const Seeded = true
+
+//go:linkname Seed runtime.seedChance
+func Seed(seed uint64)
+`
+
+// Lay lays the runtime over, for a tree whose root is given. It fails, and changes nothing, where the runtime is another
+// one than it was made for.
+func Lay(ctx context.Context, root string, over tree.Overlay) error {
+	dir, err := tree.Go(ctx, root, "env", "GOROOT").Output()
+	if err != nil {
+		return err
+	}
+	src := filepath.Join(strings.TrimSpace(string(dir)), "src")
+	laid := make(tree.Overlay)
+	for _, c := range changes {
+		path := filepath.Join(src, c.file)
+		text, err := laid.Read(path)
+		if err != nil {
+			return err
+		}
+		if n := strings.Count(string(text), c.old); n != 1 {
+			return fmt.Errorf("%s has %q %d times", path, c.old, n)
+		}
+		laid[path] = []byte(strings.Replace(string(text), c.old, c.new, 1))
+	}
+	draws := filepath.Join(src, "runtime/rand.go")
+	laid[draws] = append(laid[draws], drawing...)
+	laid[filepath.Join(root, "internal/sim/chance/seed.go")] = []byte(seeding)
+	maps.Copy(over, laid)
+	return nil
+}
