@@ -2,6 +2,7 @@ package shunt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -415,6 +416,7 @@ func TestUpkeep(t *testing.T) {
 		living, dead := store.NewIncarnation(1, time.Second), store.NewIncarnation(1, time.Second)
 		s.Do("ZADD", k.Receivers, 1, living.Name)
 		s.Do("ZADD", k.DeadReceivers, 1, dead.Name+" 1 s")
+		s.Do("RPUSH", k.Doing(dead, 0), "what it held")
 		for i, name := range []string{living.Name, dead.Name, "forgotten"} {
 			s.Do("HSET", k.Running, fmt.Sprint(i), name+"/0 1 1")
 		}
@@ -441,6 +443,7 @@ func TestUpkeepForeignReceiver(t *testing.T) {
 		k, dead := store.KeysOf(b.name), store.NewIncarnation(1, time.Second)
 		s.Do("ZADD", k.DeadReceivers, 0, "", 0, "  ", 1, dead.Name+" 1 s")
 		s.Do("ZADD", k.Receivers, 0, "", 0, " \t")
+		s.Do("RPUSH", k.Doing(dead, 0), "what it held")
 		for _, name := range []string{dead.Name, "forgotten"} {
 			s.Do("HSET", k.Running, name, name+"/0 1 1")
 		}
@@ -449,4 +452,35 @@ func TestUpkeepForeignReceiver(t *testing.T) {
 			t.Errorf("%d marks are left, want that of %s", n, dead.Name)
 		}
 	})
+}
+
+// The mark of a command that comes when its connection has long ended, and its message waits again, held for as long as
+// the dead incarnation was known: so for an hour a Cancel took the message for one in hand, and left it its id.
+func TestUpkeepLateMark(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.Backoff = func(int) time.Duration { return time.Hour } })
+	k := store.KeysOf(b.name)
+	var late []any
+	mark := redistest.Command("HSET", k.Running)
+	p.On(func(args [][]byte) bool {
+		is := mark(args)
+		if is && late == nil {
+			for _, arg := range args[1:] {
+				late = append(late, string(arg))
+			}
+		}
+		return is
+	}, 1, redistest.CutBefore)
+	b.receive(1, func(context.Context, int) error { return errors.New("no") })
+	b.must(b.one(1, ID("a")))
+	b.wait(EventRetried, 1, 5*time.Second)
+	b.wait(EventHandedOver, 1, 5*time.Second)
+	s.Do("HSET", late...)
+	b.must(store.Upkeep(context.Background(), b.server.Data, k, new(store.Scan), time.Now()))
+	if st, err := b.Cancel(context.Background(), ByID(b.name, "a")); err != nil || st.State != StateDelay {
+		t.Errorf("cancelled %+v, %v", st, err)
+	}
+	b.noID("a")
 }

@@ -39,7 +39,8 @@ type Scan struct{ marks, receipts string }
 
 // Upkeep removes what faults have left of messages with an id, a page at a time. That is marks in running that a
 // command of a broken connection set late, and receipts whose producer never came back. Neither holds an id or a
-// message.
+// message; but what has such a mark, and waits again, is taken for one in hand. What a dead incarnation has lies in its
+// lists yet, so its mark is nobody's where its worker's list is empty.
 func Upkeep(ctx context.Context, l *link.Link, k *Keys, at *Scan, now time.Time) error {
 	c := link.NewCall()
 	c.Add("EXISTS", k.Running, k.Receipts)
@@ -57,19 +58,13 @@ func Upkeep(ctx context.Context, l *link.Link, k *Keys, at *Scan, now time.Time)
 	if err := l.Run(ctx, c); err != nil {
 		return err
 	}
-	known := make(map[string]bool) // incarnations
-	for _, rep := range c.Replies[2:] {
-		names, _ := redis.Strings(rep.Value, nil)
-		for _, n := range names {
-			name, _, _ := strings.Cut(n, " ") // empty where others have put it there
-			known[name] = true
-		}
-	}
+	living, dead := names(c.Replies[2]), names(c.Replies[3])
 	held := page(c.Replies[0], &at.marks)
-	if err := addLeases(ctx, l, k, held, known); err != nil {
+	some, err := holders(ctx, l, k, held, dead)
+	if err != nil {
 		return err
 	}
-	marks := staleMarks(held, known)
+	marks := staleMarks(held, func(mark []byte) bool { return living[holderOf(mark)] || some[listOf(k, mark)] })
 	receipts := oldReceipts(page(c.Replies[1], &at.receipts), now)
 	if len(marks)+len(receipts) == 0 {
 		return nil
@@ -104,27 +99,51 @@ func page(rep link.Reply, cursor *string) [][]byte {
 	return members
 }
 
-// addLeases adds to the known holders those leases that some marks name and that there are.
-func addLeases(ctx context.Context, l *link.Link, k *Keys, held [][]byte, known map[string]bool) error {
-	var holders []string
+// names are the incarnations that a set of receivers has.
+func names(rep link.Reply) map[string]bool {
+	all := make(map[string]bool)
+	members, _ := redis.Strings(rep.Value, nil)
+	for _, m := range members {
+		name, _, _ := strings.Cut(m, " ") // empty where others have put it there
+		all[name] = true
+	}
+	return all
+}
+
+// holders are the lists that have something, of those leases and workers of dead incarnations that some marks name.
+func holders(ctx context.Context, l *link.Link, k *Keys, held [][]byte, dead map[string]bool) (map[string]bool, error) {
+	var lists []string
+	some := make(map[string]bool)
 	c := link.NewCall()
 	for i := 0; i+1 < len(held); i += 2 {
-		if name, leased := strings.CutPrefix(holderOf(held[i+1]), leaseHolder); leased {
-			holders = append(holders, leaseHolder+name)
-			c.Add("EXISTS", k.LeaseList(name))
+		mark := held[i+1]
+		list := listOf(k, mark)
+		_, asked := some[list]
+		if holder := holderOf(mark); !asked && (dead[holder] || strings.HasPrefix(holder, leaseHolder)) {
+			lists, some[list] = append(lists, list), false
+			c.Add("EXISTS", list)
 		}
 	}
-	if len(holders) == 0 {
-		return nil
+	if len(lists) == 0 {
+		return some, nil
 	}
 	if err := l.Run(ctx, c); err != nil {
-		return err
+		return nil, err
 	}
-	for i, holder := range holders {
+	for i, list := range lists {
 		n, _ := redis.Int(c.Replies[i].Value, nil)
-		known[holder] = n == 1
+		some[list] = n == 1
 	}
-	return nil
+	return some, nil
+}
+
+// listOf is the list in which a message lies whose mark this is.
+func listOf(k *Keys, mark []byte) string {
+	h := ParseMark(mark)
+	if h.Lease != "" {
+		return k.LeaseList(h.Lease)
+	}
+	return k.Doing(Incarnation{Name: h.Receiver}, h.Worker)
 }
 
 // holderOf is the incarnation, or the lease, that a mark names.
@@ -134,10 +153,10 @@ func holderOf(mark []byte) string {
 	return name
 }
 
-// staleMarks are the serials whose holder is neither an incarnation nor a lease, each with its mark.
-func staleMarks(held [][]byte, known map[string]bool) (stale [][]byte) {
+// staleMarks are the serials that nobody has, each with its mark.
+func staleMarks(held [][]byte, has func(mark []byte) bool) (stale [][]byte) {
 	for i := 0; i+1 < len(held); i += 2 {
-		if !known[holderOf(held[i+1])] {
+		if !has(held[i+1]) {
 			stale = append(stale, held[i], held[i+1])
 		}
 	}

@@ -48,6 +48,7 @@ func TestUpkeepOfLeases(t *testing.T) {
 		dying := NewIncarnation(1, time.Minute)
 		f.s.Do("ZADD", f.k.DeadReceivers, 1, dying.Name+" 1 r")
 		f.s.Do("HSET", f.k.Running, f.take(1, 1)[0].Serial[:], string(Mark(dying, 0, 1, now)))
+		f.s.Do("RPOPLPUSH", f.k.Doing(f.i, 1), f.k.Doing(dying, 0))
 		f.over(one)
 		upkeep := func(want int) {
 			f.Helper()
