@@ -35,9 +35,12 @@ const (
 	Quiet    = "quiet"    // no fault since Due: what was enqueued before, but on channel ID, has begun by now
 	Alone    = "alone"    // ID waits to be handled alone, so a Quiet says nothing of it
 	judged   = "judged"   // Note is an incarnation whose lease was found to be over
+	Takes    = "takes"    // By takes from the channel ID from now on, with N workers
+	Gathered = "gathered" // By has the message ID in a batch that it handles
 	Pulling  = "pulling"  // By pulls from now on
 	Keeping  = "keeping"  // By keeps all channels from now on
 	Pulled   = "pulled"   // By has the message ID under a lease to Due, a little more than Redis means it to be
+	Settled  = "settled"  // By, worker N, is through with what its last Pull has brought
 	Extended = "extended" // By has the lease of the message ID put off, at least to Due
 	Ready    = "ready"    // all that was due at Due, or leased until then, can be taken
 	Answered = "answered" // what By was told of a verdict on Serial, which Note names: fail, where it was too late

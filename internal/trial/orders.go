@@ -113,6 +113,7 @@ func (o *Orders) Begin(ctx context.Context, q *shunt.Queue, log *Ledger) (shutdo
 			shutdown, err = q.ReceiveOrdered(ctx, o.Workers, prototypes...)
 		}
 		if err == nil {
+			log.Say(o.takes()...)
 			return shutdown, nil
 		}
 		log.Say(Entry{Op: "unstarted", Phase: Fail, Note: err.Error()}) // Redis may be away just now
@@ -122,6 +123,14 @@ func (o *Orders) Begin(ctx context.Context, q *shunt.Queue, log *Ledger) (shutdo
 			return nil, nil
 		}
 	}
+}
+
+// takes are the entries that say from where the process takes.
+func (o *Orders) takes() (all []Entry) {
+	for _, c := range o.Channels {
+		all = append(all, Entry{Op: Takes, Phase: OK, ID: c, N: o.Workers})
+	}
+	return all
 }
 
 // asks asks Redis for its clock, as a handler does that works with Redis itself. It waits for that at most.
@@ -141,7 +150,11 @@ func (o *Orders) Gather(ctx context.Context, q *shunt.Queue, prototype shunt.IMe
 		o.Workers,
 		shunt.Batch{MaxSize: o.Batch, MaxWait: 20 * time.Millisecond,
 			Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
-				errs := make([]error, len(ms))
+				errs, has := make([]error, len(ms)), make([]Entry, len(ms))
+				for i, m := range ms {
+					has[i] = Entry{Op: Gathered, Phase: Info, ID: m.(*Message).ID}
+				}
+				prototype.(*Message).Log.Say(has...)
 				for i, m := range ms {
 					errs[i] = m.Resolve(shunt.MemberContext(ctx, i))
 				}

@@ -55,6 +55,7 @@ func (o *Orders) serve(ctx context.Context, q *shunt.Queue, log *Ledger) (shunt.
 // PullAll pulls with as many requests at a time as there are workers, until ctx ends.
 func (p *Puller) PullAll(ctx context.Context) {
 	p.Log.Say(Entry{Op: Pulling, Phase: OK})
+	p.Log.Say(p.takes()...)
 	var all sync.WaitGroup
 	for n := range p.Workers {
 		all.Go(func() {
@@ -101,6 +102,9 @@ func (p *Puller) pull(ctx context.Context, worker int, r *rand.Rand) error {
 		}
 	}
 	p.AckTogether(together)
+	if len(ms) > 0 {
+		p.Log.Say(Entry{Op: Settled, Phase: Info, N: worker})
+	}
 	return nil
 }
 

@@ -38,6 +38,28 @@ func TestRules(t *testing.T) {
 	bare := []Entry{{At: at(10), By: "p1", Op: Handle, Phase: Invoke, ID: "a/1", Attempt: 1},
 		{At: at(11), By: "p1", Op: Handle, Phase: OK, ID: "a/1", Attempt: 1}}
 	closed := Entry{At: at(9900), By: "p1", Op: Closed, Phase: OK}
+	takes := func(channel string, workers int) Entry {
+		return Entry{At: at(0), By: "p1", Op: Takes, Phase: OK, ID: channel, N: workers}
+	}
+	busy := func(from, to int) []Entry {
+		return []Entry{{At: at(from - 1), Op: Enqueue, Phase: Invoke, ID: "a/0", Note: PlanOK},
+			{At: at(from - 1), Op: Enqueue, Phase: OK, ID: "a/0"},
+			{At: at(from), By: "p1", Op: Handle, Phase: Invoke, ID: "a/0", Serial: "s0", Attempt: 1},
+			{At: at(to), By: "p1", Op: Handle, Phase: OK, ID: "a/0", Serial: "s0", Attempt: 1},
+			{At: at(to), By: "p1", Op: "acked", Serial: "s0", Attempt: 1}}
+	}
+	brings := func(from, to int, id, serial string) []Entry {
+		return []Entry{{At: at(from), By: "p1", Op: Pulled, ID: id, Serial: serial, Attempt: 1, Due: at(99999)},
+			{At: at(to), By: "p1", Op: Settled, Phase: Info}}
+	}
+	rejects := func(told int) []Entry {
+		return []Entry{{At: at(2), Op: Enqueue, Phase: Invoke, ID: "a/0", Note: PlanReject},
+			{At: at(2), Op: Enqueue, Phase: OK, ID: "a/0"},
+			{At: at(4), By: "p1", Op: Handle, Phase: Invoke, ID: "a/0", Serial: "s0", Attempt: 1},
+			{At: at(5), By: "p1", Op: Handle, Phase: Fail, ID: "a/0", Serial: "s0", Attempt: 1},
+			{At: at(told), By: "p1", Op: "rejected", Serial: "s0", Attempt: 1}}
+	}
+	refused := Entry{At: at(7), By: "p1", Op: "receiver-error", Note: "one WRONGTYPE"}
 	for name, c := range map[string]struct {
 		es   [][]Entry
 		want string
@@ -62,6 +84,29 @@ func TestRules(t *testing.T) {
 		"stranded, delayed":        {[][]Entry{later, {quiet("a", LaterOnly)}, slow}, ""},
 		"stranded, a suspect": {[][]Entry{enqueued, {{At: at(8999), Op: Alone, ID: "a/1"}, quiet("", "")},
 			slow}, ""},
+		"behind another": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, busy(8950, 9490), slow}, ""},
+		"beside another": {[][]Entry{enqueued, {takes("a", 2), quiet("", "")}, busy(8950, 9490), slow},
+			"I2 not drained"},
+		"behind, and forgotten": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, busy(8950, 9390), slow},
+			"I2 not drained"},
+		"behind, and struck": {[][]Entry{enqueued, {takes("a", 1), quiet("", ""), fault(9350, 9360, "cut", Brief)},
+			busy(8950, 9390), slow}, ""},
+		"behind another's": {[][]Entry{enqueued, {takes("b", 1), quiet("", "")}, busy(8950, 9490), slow},
+			"I2 not drained"},
+		"in a puller's hands": {[][]Entry{enqueued, {takes("a", 2), quiet("", "")}, brings(8950, 9503, "a/1", "sa"),
+			slow}, ""},
+		"behind a pull": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, busy(8960, 8970),
+			brings(8950, 9499, "a/0", "s0"), slow}, ""},
+		"after a pull": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, busy(8960, 8970),
+			brings(8950, 9300, "a/0", "s0"), slow}, "I2 not drained"},
+		"in a batch": {[][]Entry{enqueued, {takes("a", 2), {At: at(8900), By: "p1", Op: Gathered, ID: "a/1"},
+			quiet("", "")}, busy(8910, 9490), slow}, ""},
+		"behind what is refused": {[][]Entry{enqueued, {takes("a", 1), refused, quiet("", "")}, rejects(9450),
+			slow}, ""},
+		"behind what nobody tells of": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, rejects(9450),
+			slow}, "I2 not drained"},
+		"beside what is refused": {[][]Entry{enqueued, {takes("a", 2), refused, quiet("", "")}, rejects(9600),
+			slow}, "I2 not drained"},
 		"silent": {[][]Entry{enqueued, bare, {closed}}, "I4 silent ack"},
 		"not silent": {[][]Entry{enqueued, bare, {{At: at(12), By: "p1", Op: "acked", Attempt: 1},
 			closed}}, ""},
@@ -73,6 +118,9 @@ func TestRules(t *testing.T) {
 			var want []string
 			if c.want != "" {
 				want = []string{c.want}
+			}
+			if slices.ContainsFunc(h.Entries, func(e Entry) bool { return e.Op == "rejected" }) {
+				h.Left = []Place{{ID: "a/0", State: "dead", Key: "{a}.dead"}}
 			}
 			if v := Check(h); !slices.Equal(v.Broke(), want) {
 				t.Errorf("reported %v, want %v\n%v", v.Broke(), want, v.Err())

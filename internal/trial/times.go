@@ -1,9 +1,6 @@
 package trial
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // times judges recovery (I8) and delay (I9).
 func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) {
@@ -75,42 +72,5 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 	}
 	if p := Percentile(v.Lateness, 99); h.Late > 0 && p > h.Late {
 		broke("I9 late", "", "p99 %v of %d, %v allowed", p, len(v.Lateness), h.Late)
-	}
-}
-
-// stranded finds what nobody had begun at the end of a calm in which there was all the time for it (I2).
-func (h *History) stranded(spare map[string]bool, broke func(string, string, string, ...any)) {
-	waiting := make(map[string]time.Time) // since when it could have been
-	later := make(map[string]time.Time)
-	if h.Lossy {
-		return
-	}
-	for _, e := range h.Entries {
-		switch {
-		case e.Op == Alone:
-			waiting[e.ID] = far
-		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
-			later[e.ID] = e.Due
-		case e.Op == Enqueue && e.Phase == OK:
-			if t := waiting[e.ID]; t.Before(e.At) {
-				waiting[e.ID] = e.At
-			}
-			if due := later[e.ID]; due.After(waiting[e.ID]) {
-				waiting[e.ID] = due
-			}
-		case e.Op == Enqueue && e.Phase != Invoke:
-			delete(waiting, e.ID)
-		case e.Op == Handle:
-			waiting[e.ID] = far
-		case e.Op == Quiet:
-			for id, since := range waiting {
-				delayed := !later[id].IsZero() || strings.HasSuffix(id, ">")
-				excused := e.ID != "" && strings.HasPrefix(id, e.ID+"/") && (e.Note != LaterOnly || delayed)
-				if since.Before(e.Due) && !spare[id] && !excused {
-					broke("I2 not drained", id, "nobody had begun it at %s, and no fault had struck since %s",
-						e.At.Format("15:04:05.000"), e.Due.Format("15:04:05.000"))
-				}
-			}
-		}
 	}
 }

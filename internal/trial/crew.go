@@ -1,0 +1,158 @@
+package trial
+
+import (
+	"strings"
+	"time"
+)
+
+// place is one worker of a process.
+type place struct {
+	by string
+	n  int
+}
+
+// had is a message in the hands of a process.
+type had struct{ by, id, serial string }
+
+// crew follows who takes from which channel, and what each worker does. A worker is busy while handlers of its messages
+// run, and while a puller has what a Pull has brought. A rejection that Redis refuses, because dead has a foreign key,
+// keeps its worker from the channel, as docs/design.md says.
+type crew struct {
+	takers map[string]map[string]int // processes of each channel, and how many workers they have
+	free   map[place]time.Time       // since when a worker has nothing to do
+	busy   map[place]map[had]bool
+	pulled map[string]place // ids that are in a puller's hands
+	plans  map[string]string
+	judged []rejection // that nobody has told of yet
+}
+
+// rejection is a verdict that a receiver has yet to tell of.
+type rejection struct {
+	had
+	n       int
+	refused bool
+}
+
+func newCrew() *crew {
+	return &crew{takers: make(map[string]map[string]int), free: make(map[place]time.Time),
+		busy: make(map[place]map[had]bool), pulled: make(map[string]place), plans: make(map[string]string)}
+}
+
+func channelOf(id string) string {
+	channel, _, _ := strings.Cut(id, "/")
+	return channel
+}
+
+// hear takes in what was said next.
+func (c *crew) hear(e Entry) {
+	at, h := place{e.By, e.N}, had{e.By, e.ID, e.Serial}
+	switch {
+	case e.Op == Takes:
+		if c.takers[e.ID] == nil {
+			c.takers[e.ID] = make(map[string]int)
+		}
+		c.takers[e.ID][e.By] = e.N
+		for n := range e.N {
+			c.free[place{e.By, n}] = e.At
+		}
+	case e.Op == Closed, e.Op == Unclean, e.Op == Fault && e.Due.Equal(ForEver):
+		c.leave(e.By)
+	case e.Op == Enqueue && e.Phase == Invoke:
+		c.plans[e.ID] = e.Note
+	case e.Op == Pulled:
+		c.pulled[e.ID] = at
+		c.begin(at, had{e.By, "", "pull"})
+	case e.Op == Settled:
+		for id, by := range c.pulled {
+			if by == at {
+				delete(c.pulled, id)
+			}
+		}
+		c.end(at, had{e.By, "", "pull"}, e.At)
+	case e.Op == Handle && e.Phase == Invoke:
+		c.begin(at, h)
+	case e.Op == Handle:
+		c.end(at, h, e.At)
+		if _, is := c.pulled[e.ID]; !is && e.Phase == Fail && c.rejects(e) {
+			c.judged = append(c.judged, rejection{had: h, n: e.N})
+		}
+	case e.Op == "receiver-error" && strings.Contains(e.Note, "WRONGTYPE"):
+		for i := range c.judged {
+			c.judged[i].refused = c.judged[i].refused || c.judged[i].by == e.By
+		}
+	case e.Op == "rejected" || e.Op == "released" || e.Op == "late-verdict" || e.Op == "unconfirmed-verdict":
+		c.told(e)
+	}
+}
+
+// rejects says whether a handling that failed has its message rejected.
+func (c *crew) rejects(e Entry) bool {
+	plan := c.plans[e.ID]
+	return plan == PlanReject || plan == PlanTwice && e.Attempt > 1
+}
+
+func (c *crew) begin(at place, h had) {
+	if c.busy[at] == nil {
+		c.busy[at] = make(map[had]bool)
+	}
+	c.busy[at][h] = true
+}
+
+func (c *crew) end(at place, h had, now time.Time) {
+	if delete(c.busy[at], h); len(c.busy[at]) == 0 {
+		c.free[at] = now
+	}
+}
+
+// told takes in what came of a rejection; of bare payloads nobody says which it was.
+func (c *crew) told(e Entry) {
+	for i, r := range c.judged {
+		if r.by == e.By && r.serial == e.Serial {
+			c.free[place{r.by, r.n}] = e.At
+			c.judged = append(c.judged[:i:i], c.judged[i+1:]...)
+			return
+		}
+	}
+}
+
+// leave forgets a process that has ended.
+func (c *crew) leave(by string) {
+	for _, of := range c.takers {
+		delete(of, by)
+	}
+	for id, at := range c.pulled {
+		if at.by == by {
+			delete(c.pulled, id)
+		}
+	}
+}
+
+// barred says whether a worker may not take from a channel.
+func (c *crew) barred(at place, channel string) bool {
+	for _, r := range c.judged {
+		if r.refused && r.by == at.by && r.n == at.n && channelOf(r.id) == channel {
+			return true
+		}
+	}
+	return false
+}
+
+// idles is how long a worker may have nothing to do while a message waits that it could take.
+const idles = 100 * time.Millisecond
+
+// passesOver says whether some worker could have taken a message. Where nobody takes from its channel, somebody should.
+func (c *crew) passesOver(id string, now time.Time) bool {
+	channel := channelOf(id)
+	if _, has := c.pulled[id]; has {
+		return false
+	}
+	for by, workers := range c.takers[channel] {
+		for n := range workers {
+			at := place{by, n}
+			if len(c.busy[at]) == 0 && now.Sub(c.free[at]) >= idles && !c.barred(at, channel) {
+				return true
+			}
+		}
+	}
+	return len(c.takers[channel]) == 0
+}

@@ -1,0 +1,63 @@
+package trial
+
+import (
+	"strings"
+	"time"
+)
+
+// stranded finds what nobody had begun at the end of a calm in which there was all the time for it (I2). What waits
+// then because all who could take it have others in hand is begun as soon as one of them is free.
+func (h *History) stranded(spare map[string]bool, broke func(string, string, string, ...any)) {
+	waiting := make(map[string]time.Time) // since when it could have been
+	later := make(map[string]time.Time)
+	behind := make(map[string]Entry) // what waited behind others at a Quiet
+	crew := newCrew()
+	if h.Lossy {
+		return
+	}
+	judge := func(id string, quiet Entry, now time.Time) (is bool) {
+		if is = crew.passesOver(id, now); is {
+			broke("I2 not drained", id, "nobody had begun it at %s, and no fault had struck since %s", clockOf(now),
+				clockOf(quiet.Due))
+		}
+		return is
+	}
+	for _, e := range h.Entries {
+		if e.Op == Fault {
+			clear(behind)
+		}
+		for id, quiet := range behind {
+			if judge(id, quiet, e.At) {
+				delete(behind, id)
+			}
+		}
+		crew.hear(e)
+		switch {
+		case e.Op == Alone:
+			waiting[e.ID] = far
+		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
+			later[e.ID] = e.Due
+		case e.Op == Enqueue && e.Phase == OK:
+			if t := waiting[e.ID]; t.Before(e.At) {
+				waiting[e.ID] = e.At
+			}
+			if due := later[e.ID]; due.After(waiting[e.ID]) {
+				waiting[e.ID] = due
+			}
+		case e.Op == Enqueue && e.Phase != Invoke:
+			delete(waiting, e.ID)
+		case e.Op == Handle || e.Op == Gathered:
+			waiting[e.ID] = far
+			delete(behind, e.ID)
+		case e.Op == Quiet:
+			clear(behind)
+			for id, since := range waiting {
+				delayed := !later[id].IsZero() || strings.HasSuffix(id, ">")
+				excused := e.ID != "" && strings.HasPrefix(id, e.ID+"/") && (e.Note != LaterOnly || delayed)
+				if since.Before(e.Due) && !spare[id] && !excused && !judge(id, e, e.At) {
+					behind[id] = e
+				}
+			}
+		}
+	}
+}
