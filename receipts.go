@@ -75,7 +75,7 @@ func (q *Queue) answers(ctx context.Context, gs []*group, add func(*link.Call, *
 	ctx, cancel := q.bounded(ctx)
 	defer cancel()
 	server := q.router.For(gs[0].keys.Name)
-	for again := (link.Resend{}); ; again.Pause(ctx, 0) {
+	for again := (link.Resend{Until: server.Data.Closed()}); ; again.Pause(ctx, 0) {
 		c := link.NewCall()
 		for _, g := range gs {
 			add(c, g)

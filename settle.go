@@ -118,7 +118,7 @@ func (q *Queue) settle(ctx context.Context, ss []*settlement) {
 	ctx, cancel := q.bounded(ctx)
 	defer cancel()
 	server := q.router.For(ss[0].held.Keys.Name)
-	for again := (link.Resend{}); ; again.Pause(ctx, 0) {
+	for again := (link.Resend{Until: server.Data.Closed()}); ; again.Pause(ctx, 0) {
 		q.sendVerdicts(ctx, server, ss)
 		left := slices.DeleteFunc(slices.Clone(ss), func(s *settlement) bool { return s.over })
 		if len(left) == 0 {

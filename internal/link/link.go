@@ -202,6 +202,9 @@ func (l *Link) Dials() int64 { return l.dials.Load() }
 // ErrClosed is the error of a call that was not sent before the link was closed.
 var ErrClosed = errors.New("the link is closed")
 
+// Closed is closed when nothing is sent any more.
+func (l *Link) Closed() <-chan struct{} { return l.ctx.Done() }
+
 // Close waits for the replies to calls that were sent, within the reply timeout, and ends the goroutines. Calls that
 // were not sent fail.
 func (l *Link) Close() {

@@ -8,7 +8,8 @@ import (
 // Resend is the policy of a command that is sent until its outcome is known. It knows whether an earlier sending may
 // have been executed: from then on no failure of a later one means that the command was not. The zero value is ready.
 type Resend struct {
-	First time.Duration // the pause before the second sending: default 20 ms; each next one is twice as long, up to 1 s
+	First time.Duration   // the pause before the second sending: default 20 ms; each next one is twice as long, up to 1 s
+	Until <-chan struct{} // ends pauses when it is closed, as a Link's Closed is; nil: nothing does
 
 	next    time.Duration
 	unknown bool
@@ -29,7 +30,7 @@ func (r *Resend) Failed(err error) error {
 // InDoubt says that an earlier sending may have been executed.
 func (r *Resend) InDoubt() bool { return r.unknown }
 
-// Pause waits before the next sending, at most for limit unless that is 0, and no longer than ctx.
+// Pause waits before the next sending, at most for limit unless that is 0, and no longer than ctx and Until.
 func (r *Resend) Pause(ctx context.Context, limit time.Duration) {
 	if r.next == 0 {
 		if r.next = r.First; r.next == 0 {
@@ -40,6 +41,12 @@ func (r *Resend) Pause(ctx context.Context, limit time.Duration) {
 	if limit > 0 {
 		wait = min(wait, limit)
 	}
-	Sleep(ctx, wait)
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.Until:
+	case <-ctx.Done():
+	}
 	r.next = min(2*r.next, time.Second)
 }

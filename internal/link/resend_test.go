@@ -39,7 +39,7 @@ func TestResendFailed(t *testing.T) {
 	}
 }
 
-// Pauses double from the first one up to a second, and end with their limit and with the context.
+// Pauses double from the first one up to a second, and end with their limit, the context and the link.
 func TestResendPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := Resend{First: 50 * time.Millisecond}
@@ -60,6 +60,12 @@ func TestResendPause(t *testing.T) {
 		defer cancel()
 		if got := pause(ctx, 0); got != 5*time.Millisecond {
 			t.Errorf("a pause of %v, want the context's", got)
+		}
+		closed := make(chan struct{})
+		time.AfterFunc(7*time.Millisecond, func() { close(closed) })
+		r.Until = closed
+		if got := pause(t.Context(), 0); got != 7*time.Millisecond {
+			t.Errorf("a pause of %v, want one until the link is closed", got)
 		}
 		var zero Resend
 		began := time.Now()

@@ -23,7 +23,7 @@ func (s *Sender) pushLater(ctx context.Context, k *store.Keys, due store.Due, ra
 	defer cancel()
 	began := time.Now()
 	mode, ms := due.When(began)
-	var again link.Resend
+	again := link.Resend{Until: s.router.For(k.Name).Data.Closed()}
 	for {
 		rep, err := s.call(ctx, 0, k, func(c *link.Call) { store.AddLater(c, k, mode, ms, raws...) })
 		if err == nil {

@@ -126,6 +126,7 @@ func (s *Sender) call(
 			texts++ // the link sends the text at once
 			continue
 		}
+		again.Until = server.Data.Closed()
 		again.Pause(ctx, left)
 		if limit > 0 {
 			left = limit - time.Since(began)

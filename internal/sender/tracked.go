@@ -69,7 +69,7 @@ func (s *Sender) pushTracked(ctx context.Context, k *store.Keys, due store.Due, 
 	mode, ms := due.When(time.Now())
 	drop := s.ledger.take(k.Name)
 	plain := mode == store.Now && !slices.ContainsFunc(es, func(e *element.Element) bool { return e.Extra.ID == "" })
-	var again link.Resend
+	again := link.Resend{Until: s.router.For(k.Name).Data.Closed()}
 	for {
 		rep, err := s.call(ctx, 0, k, func(c *link.Call) {
 			if plain {
