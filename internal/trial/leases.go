@@ -140,7 +140,9 @@ func (h *History) tenures(v *Verdict, all map[string]*subject,
 		case e.Op == Ready:
 			readies = append(readies, max(0, e.At.Sub(e.Due)))
 		case e.Serial == "":
-			bare[e.ID] = bare[e.ID] || e.Op == Handle
+			if e.Op == Handle { // by a receiver: nobody knows how long it waits from then on
+				bare[e.ID], waiting[e.ID] = true, time.Time{}
+			}
 		case e.Op == Pulled:
 			t.pulled[e.ID], ids[e.Serial] = true, e.ID
 			// A puller that was frozen may say what it had pulled when others had it, and acked it, after its lease.
