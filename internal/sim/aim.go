@@ -24,6 +24,9 @@ func on(name string, more ...string) match {
 	}
 }
 
+// looksAgain matches the end of a look at what a dead receiver has left.
+var looksAgain = on("EVALSHA", "}.receivers.dead", ".doing.")
+
 // aims are what a blow can be aimed at.
 var aims = map[string]match{
 	"any":        on(""),

@@ -29,8 +29,8 @@ var bounds = map[string]time.Duration{
 	"tick in a calm":                        30 * time.Millisecond,
 }
 
-// mostIdle are the commands a minute that an idle process may send, by its kind.
-var mostIdle = map[string]int{"worker": 420, "lanes": 540, "batch": 260, "puller": 900, "upkeep": 390, "ticks": 300}
+// mostIdle are the commands a minute that an idle process may send, by its kind, beside looks at the dead.
+var mostIdle = map[string]int{"worker": 390, "lanes": 540, "batch": 260, "puller": 900, "upkeep": 390, "ticks": 300}
 
 // margins are those of simulated processes, whose words take no time.
 var margins = trial.Margins{

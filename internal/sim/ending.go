@@ -8,6 +8,7 @@ import (
 	"time"
 
 	redigo "github.com/gomodule/redigo/redis"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/trial"
 )
 
@@ -86,16 +87,26 @@ func (w *world) idle() {
 		}
 		return all
 	}
+	w.net.change(func() {
+		for _, p := range w.crew {
+			p.port.idle = true
+		}
+	})
+	dead := w.dead()
 	before, was := w.server.Commands(), sent()
 	time.Sleep(window)
 	for i, n := range sent() {
 		p := w.crew[i]
-		n = (n - was[i]) * int(time.Minute/window)
+		dead -= p.port.looks
+		n = (n - was[i] - 2*p.port.looks) * int(time.Minute/window)
 		w.took("idle commands a minute of a "+p.kind(), time.Duration(n), p.Name)
 		if most := mostIdle[p.kind()]; n > most {
 			w.problem("I11 spin: %s, a %s, sent %d commands a minute to an idle Redis: more than %d", p.Name, p.kind(),
 				n, most)
 		}
+	}
+	if dead < 0 { // all have been dead for longer than that, and the time between two looks doubles
+		w.problem("I11 spin: the dead were looked at %d times more often than once each in %v", -dead, window)
 	}
 	n := w.server.Commands() - before
 	w.took("idle commands a second a process", time.Duration(n/len(w.crew)/int(window/time.Second)))
@@ -103,6 +114,18 @@ func (w *world) idle() {
 		w.problem("I11 spin: %d commands in %v of an idle Redis, of %d processes: more than %d", n, window,
 			len(w.crew), most)
 	}
+}
+
+// dead counts the receivers that are known to be dead.
+func (w *world) dead() (all int) {
+	for _, c := range w.plot.channels() {
+		n, err := redigo.Int(w.do("ZCARD", store.KeysOf(c).DeadReceivers))
+		if err != nil {
+			w.problem("the dead of %s: %v", c, err)
+		}
+		all += n
+	}
+	return all
 }
 
 // busiest is how many commands a second an idle process may send, those inside its scripts included.

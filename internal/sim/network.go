@@ -74,6 +74,8 @@ type port struct {
 	draw  *rand.Rand // n.mu guards it
 	dead  bool       // the process was killed
 	inUse int        // lines open on the client's side
+	idle  bool       // looks are counted
+	looks int        // at the lists of the dead, each of two commands
 	sent  int        // commands
 }
 
@@ -140,7 +142,9 @@ func (p *port) stopped() bool {
 // strikes that needs one.
 func (p *port) see(args [][]byte, unmatched bool) *rule {
 	var chosen *rule
-	p.sent++
+	if p.sent++; p.idle && looksAgain(args) {
+		p.looks++
+	}
 	for _, c := range []*cable{&p.own, &p.n.trunk} {
 		for _, r := range c.rules {
 			if !r.match(args) {
