@@ -8,7 +8,7 @@ import (
 // Resend is the policy of a command that is sent until its outcome is known. It knows whether an earlier sending may
 // have been executed: from then on no failure of a later one means that the command was not. The zero value is ready.
 type Resend struct {
-	First time.Duration   // the pause before the second sending: default 20 ms; each next one is twice as long, up to 1 s
+	First time.Duration   // before the second sending: default 20 ms; each next pause is twice as long, up to 1 s
 	Until <-chan struct{} // ends pauses when it is closed, as a Link's Closed is; nil: nothing does
 
 	next    time.Duration
