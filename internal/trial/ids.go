@@ -120,9 +120,13 @@ func (h *History) together(broke func(string, string, string, ...any)) {
 		from, to       time.Time
 		lost           bool
 	}
-	runs, open := make(map[string][]*run), make(map[[2]string]*run) // by name; by process and serial
+	type hands struct { // a puller may have a message a second time, after its lease
+		by, serial      string
+		worker, attempt int
+	}
+	runs, open := make(map[string][]*run), make(map[hands]*run) // runs by name
 	for _, e := range h.Entries {
-		k := [2]string{e.By, e.Serial}
+		k := hands{e.By, e.Serial, e.N, e.Attempt}
 		switch {
 		case e.Op == Handle && e.Phase == Invoke && NameOf(e.ID) != "":
 			x := &run{by: e.By, id: e.ID, serial: e.Serial, from: e.At, to: far}
@@ -132,7 +136,7 @@ func (h *History) together(broke func(string, string, string, ...any)) {
 			delete(open, k)
 		case e.Op == Fault && e.Due.Equal(ForEver): // it was killed
 			for k, x := range open {
-				if k[0] == e.By {
+				if k.by == e.By {
 					x.to = e.At
 					delete(open, k)
 				}

@@ -107,3 +107,21 @@ func TestNames(t *testing.T) {
 		})
 	}
 }
+
+// A puller that has a message again after its lease ends both handlings of it.
+func TestTogetherByOnePuller(t *testing.T) {
+	e := func(ms int, id, phase string, worker, attempt int) Entry {
+		return Entry{At: time.UnixMilli(int64(ms)), By: "p", Op: Handle, Phase: phase, ID: id, Serial: "s" + id,
+			N: worker, Attempt: attempt}
+	}
+	for over, want := range map[int]int{20: 0, 40: 1} {
+		h := &History{Entries: []Entry{e(10, "a#1", Invoke, 0, 1), e(11, "a#1", Invoke, 1, 2), e(15, "a#1", OK, 1, 2),
+			e(over, "a#1", OK, 0, 1), e(30, "a#2", Invoke, 0, 1), e(50, "a#2", OK, 0, 1)}}
+		sortEntries(h.Entries)
+		got := 0
+		h.together(func(string, string, string, ...any) { got++ })
+		if got != want {
+			t.Errorf("until %d ms: %d pairs were handled together, want %d", over, got, want)
+		}
+	}
+}
