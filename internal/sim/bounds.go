@@ -22,6 +22,7 @@ const (
 var bounds = map[string]time.Duration{
 	"recovery":                              recovers,
 	"shutdown":                              4 * time.Second, // beyond the grace: one reply, and a mute subscription
+	"close":                                 4 * time.Second, // the same: another fault may strike it
 	"call of an operator":                   7 * time.Second,
 	"call of an operator after its context": 5 * time.Millisecond,
 	"lateness in a calm run":                60 * time.Millisecond,

@@ -131,10 +131,12 @@ func (p *process) term() {
 	if p.end != nil {
 		err = p.end(ctx)
 	}
+	p.w.took("shutdown", time.Since(began)-p.Grace, p.Name)
+	began = time.Now()
 	if err2 := p.queue.Close(); err == nil {
 		err = err2
 	}
-	p.w.took("shutdown", time.Since(began)-p.Grace, p.Name)
+	p.w.took("close", time.Since(began), p.Name)
 	p.pool.Close()
 	defer p.exit()
 	if err != nil {
