@@ -26,6 +26,11 @@ func FuzzCron(f *testing.F) {
 			return
 		}
 		last := int64(1_700_000_000_000)
+		var read Spec
+		if text, _ := s.MarshalText(); read.UnmarshalText(text) != nil || read.String() != s.String() ||
+			read.next(last) != s.next(last) {
+			t.Fatalf("%q in %q reads as %q: %v", expression, zone, read, read.Err())
+		}
 		for range 3 {
 			next := s.next(last)
 			if next == 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/shuntmq/shunt"
@@ -33,6 +34,25 @@ func All(n int) Policy { return Policy(n) }
 
 // MarshalText is String.
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (p *Policy) UnmarshalText(text []byte) error {
+	switch all, is := strings.CutPrefix(string(text), "all "); {
+	case is:
+		n, err := strconv.Atoi(all)
+		if err != nil || n < 1 || All(n).check() != nil {
+			return fmt.Errorf("recur: missed ticks %q: want all 1 to all %d", text, MaxAll)
+		}
+		*p = All(n)
+	case string(text) == "skip":
+		*p = Skip
+	case string(text) == "one":
+		*p = One
+	default:
+		return fmt.Errorf("recur: missed ticks %q: want skip, one, or all and a number", text)
+	}
+	return nil
+}
 
 func (p Policy) String() string {
 	switch p {

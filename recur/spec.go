@@ -86,6 +86,20 @@ func (s Spec) Err() error {
 // MarshalText is String.
 func (s Spec) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText reads what MarshalText writes: an expression, and behind it a zone where that is not UTC. An error is what
+// Err of the Spec says.
+func (s *Spec) UnmarshalText(text []byte) error {
+	words := strings.Fields(string(text))
+	n := len(words)
+	*s = Cron(strings.Join(words, " "), "")
+	if s.Err() != nil && n > 1 { // the last word may be a zone; it never is one in an expression that is right
+		if zoned := Cron(strings.Join(words[:n-1], " "), words[n-1]); zoned.Err() == nil {
+			*s = zoned
+		}
+	}
+	return s.Err()
+}
+
 // String is the expression, with its zone behind it where that is not UTC.
 func (s Spec) String() string {
 	if s.zone != "" {

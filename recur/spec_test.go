@@ -1,8 +1,10 @@
 package recur
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +91,37 @@ func previews(t *testing.T, s Spec, from string, n int) []string {
 		out = append(out, u.Format(time.RFC3339))
 	}
 	return out
+}
+
+// What is written as text is read again, as it is in a program's configuration.
+func TestText(t *testing.T) {
+	t.Parallel()
+	type entry struct {
+		Spec   Spec
+		Missed Policy
+	}
+	for _, e := range []entry{
+		{Cron("0 8 * * MON-FRI", "Europe/Berlin"), Skip}, {Cron("*/10 * * * * *", ""), One}, {Every(90 * time.Second), All(7)},
+		{Cron("@daily", "America/New_York"), All(MaxAll)}, {Cron("0 30 2 29 2 *", "EST"), One},
+	} {
+		b, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read entry
+		if err := json.Unmarshal(b, &read); err != nil || !reflect.DeepEqual(read, e) {
+			t.Errorf("%s reads as %v: %v", b, read, err)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"Missed":"all"}`: "want skip, one, or all and a number", `{"Missed":"all 0"}`: "want all 1 to all 1000",
+		`{"Missed":"all 1001"}`: "want all 1 to all 1000", `{"Missed":"all x"}`: "want all 1 to all 1000",
+		`{"Spec":""}`: "it is empty", `{"Spec":"61 * * * *"}`: "61", `{"Spec":"* * * * * * Mars/Base"}`: "Mars/Base",
+	} {
+		if err := json.Unmarshal([]byte(text), new(entry)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
 }
 
 func TestNext(t *testing.T) {
