@@ -55,10 +55,11 @@ func TestPlayer(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		defect := p.Defect
+		defect, file := p.Defect, p.Trace
 		if len(p.Crew) == 0 {
 			p = draw(p.Seed)
 		}
+		p.Trace = file
 		if err := plant(defect, p); err != nil {
 			t.Fatal(err)
 		}

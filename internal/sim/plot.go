@@ -28,6 +28,7 @@ type Plot struct {
 	MaxDead int           // dead letters that a channel keeps; 0: the default
 	Crons   []string      // expressions of users
 	Stepped bool          // the server's clock is set
+	Trace   string        // a file for all commands; empty: none
 	Yield   float64       // so many of the points where goroutines meet yield, in a build of package disturb
 }
 

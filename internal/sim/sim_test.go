@@ -22,6 +22,7 @@ var (
 	repeat   = flag.Int("sim.repeat", 1, "how often each is played")
 	stop     = flag.Bool("sim.stop", false, "stop at the first that fails")
 	shrunk   = flag.String("sim.shrink", "", "shrink the first seed that fails, into a file of this name in testdata")
+	trace    = flag.String("sim.trace", "", "write the commands of each play to a file of this name and its seed")
 	patience = flag.Duration("sim.patience", time.Minute, "of real time, for one play")
 )
 
@@ -50,7 +51,11 @@ func TestSeeds(t *testing.T) {
 			return nil
 		}
 		n++
-		return &Plot{Seed: from + uint64((n-1)%*seeds)}
+		p := &Plot{Seed: from + uint64((n-1)%*seeds)}
+		if *trace != "" {
+			p.Trace = fmt.Sprint(*trace, ".", p.Seed)
+		}
+		return p
 	}, func(p *Plot, o outcome) {
 		sum.Commands, sum.Struck, sum.Enqueued = sum.Commands+o.Commands, sum.Struck+o.Struck, sum.Enqueued+o.Enqueued
 		worst = max(worst, o.Took)

@@ -63,9 +63,9 @@ func (r *Result) Err() error {
 	if len(r.Problems) > 0 {
 		text := strings.Join(r.Problems, "\n")
 		if err != nil {
-			text += "\n" + err.Error()
+			return fmt.Errorf("%s\n%w", text, err)
 		}
-		return fmt.Errorf("%s", text)
+		return fmt.Errorf("%s\n%s", text, r.Story)
 	}
 	return err
 }
@@ -89,7 +89,9 @@ func (w *world) problem(format string, args ...any) {
 func play(p *Plot) *Result {
 	time.Sleep(time.Until(epoch))
 	disturb.Seed(p.Seed, p.Yield)
-	o := redis.Options{RunID: fmt.Sprint(p.Seed), MaxBulk: p.Bulk, MaxReply: p.Reply}
+	heard, closes := p.heard()
+	defer closes()
+	o := redis.Options{RunID: fmt.Sprint(p.Seed), MaxBulk: p.Bulk, MaxReply: p.Reply, Heard: heard}
 	w := &world{plot: p, server: redis.New(o), began: time.Now()}
 	w.net = &network{server: w.server, struck: func(p *port) { w.lasting(Blow{Kind: "hung up"}, 0, p.of) }}
 	w.log = w.said.Ledger("harness")

@@ -15,6 +15,8 @@ type Options struct {
 	// MaxBulk is proto-max-bulk-len: a longer argument ends its connection. So does a reply beyond MaxReply, which is
 	// client-output-buffer-limit. 0: there is no limit.
 	MaxBulk, MaxReply int
+	// Heard is told of each command of a client, and its reply; one that comes later is none yet.
+	Heard func(session string, args []string, reply any)
 }
 
 // Server is a Redis. Its methods may be called from any goroutine, but not from a session's functions.
@@ -42,13 +44,14 @@ type Server struct {
 	maxBulk  int
 	maxReply int
 	out      []byte
+	heard    func(session string, args []string, reply any)
 
 	full, readOnly, loading bool
 }
 
 // New returns an empty server.
 func New(o Options) *Server {
-	s := &Server{now: o.Now, runID: o.RunID, maxBulk: o.MaxBulk, maxReply: o.MaxReply}
+	s := &Server{now: o.Now, runID: o.RunID, maxBulk: o.MaxBulk, maxReply: o.MaxReply, heard: o.Heard}
 	if s.now == nil {
 		s.now = time.Now
 	}

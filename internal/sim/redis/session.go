@@ -102,7 +102,11 @@ func (s *Server) remove(c *Session) {
 // serve executes a command and sends the reply, unless that comes later.
 func (s *Server) serve(c *Session, args []string) {
 	s.at = 0
-	if v := s.execute(c, args); v != later {
+	v := s.execute(c, args)
+	if s.heard != nil {
+		s.heard(c.key, args, v)
+	}
+	if v != later {
 		s.reply(c, v)
 	}
 }

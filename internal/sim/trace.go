@@ -1,0 +1,41 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// heard writes what the server hears into the plot's trace, until it is closed: the time of the run, the session, the
+// command and the reply.
+func (p *Plot) heard() (hear func(session string, args []string, reply any), closes func()) {
+	if p.Trace == "" {
+		return nil, func() {}
+	}
+	f, err := os.Create(p.Trace)
+	if err != nil {
+		panic(err)
+	}
+	hear = func(session string, args []string, reply any) {
+		line := fmt.Appendf(nil, "%11.6f %4s", time.Since(epoch).Seconds(), session)
+		for _, a := range args {
+			line = append(append(line, ' '), brief(a)...)
+		}
+		_, _ = fmt.Fprintf(f, "%s -> %s\n", line, brief(fmt.Sprint(reply)))
+	}
+	return hear, func() { _ = f.Close() }
+}
+
+// brief is text of which only the beginning matters.
+func brief(text string) string {
+	const most = 120
+	quoted := fmt.Sprintf("%q", text[:min(len(text), most)])
+	if len(text) > most {
+		quoted += fmt.Sprintf("+%d", len(text)-most)
+	}
+	if !strings.ContainsAny(text, " \"\\") && len(quoted) == len(text)+2 {
+		return text
+	}
+	return quoted
+}
