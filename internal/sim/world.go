@@ -109,6 +109,7 @@ func play(p *Plot) *Result {
 	w.recur(timer)
 	operator := w.start(trial.Orders{Name: "operator", Lease: lease})
 	w.operate(operator)
+	others := w.clerks()
 	w.strikes()
 	for c := range cycles {
 		w.sleepUntil(time.Duration(c)*cycle + storm + shots + half)
@@ -134,6 +135,9 @@ func play(p *Plot) *Result {
 	w.producer.term()
 	timer.term()
 	operator.term()
+	for _, p := range others {
+		p.term()
+	}
 	w.end()
 	w.direct.term()
 	w.living.Wait()
