@@ -26,6 +26,7 @@ type Plot struct {
 	Bulk     int           // bytes that the server takes in one argument at most; 0: any
 	Reply    int           // bytes that the server sends in one reply at most; 0: any
 	MaxDead  int           // dead letters that a channel keeps; 0: the default
+	Waits    []Waiting     // for what was enqueued
 	Crons    []string      // expressions of users
 	Bookings []Booking     // of a clerk, one a lull
 	Stepped  bool          // the server's clock is set
@@ -119,6 +120,7 @@ func draw(seed uint64) *Plot {
 	}
 	p.climate(rand.New(rand.NewPCG(seed, climates)))
 	p.crons(rand.New(rand.NewPCG(seed, crons)))
+	p.waits(rand.New(rand.NewPCG(seed, waitings)))
 	return p
 }
 

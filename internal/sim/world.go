@@ -109,7 +109,7 @@ func play(p *Plot) *Result {
 	w.recur(timer)
 	operator := w.start(trial.Orders{Name: "operator", Lease: lease})
 	w.operate(operator)
-	others := w.clerks()
+	others := append(w.clerks(), w.waiting()...)
 	w.strikes()
 	for c := range cycles {
 		w.sleepUntil(time.Duration(c)*cycle + storm + shots + half)
