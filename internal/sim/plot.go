@@ -27,6 +27,7 @@ type Plot struct {
 	Reply    int           // bytes that the server sends in one reply at most; 0: any
 	MaxDead  int           // dead letters that a channel keeps; 0: the default
 	Waits    []Waiting     // for what was enqueued
+	Looks    []Look        // at what is in hand
 	Crons    []string      // expressions of users
 	Bookings []Booking     // of a clerk, one a lull
 	Stepped  bool          // the server's clock is set
@@ -39,7 +40,8 @@ type Post struct {
 	Channel string
 	Plan    string
 	Bytes   int
-	How     string // by which door
+	How     string        // by which door
+	Expire  time.Duration // 0: it does not
 }
 
 // Blow is one fault.
@@ -120,6 +122,7 @@ func draw(seed uint64) *Plot {
 	}
 	p.climate(rand.New(rand.NewPCG(seed, climates)))
 	p.crons(rand.New(rand.NewPCG(seed, crons)))
+	p.expires(rand.New(rand.NewPCG(seed, expiries)))
 	p.waits(rand.New(rand.NewPCG(seed, waitings)))
 	return p
 }

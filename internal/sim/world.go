@@ -39,6 +39,7 @@ type world struct {
 	timetable timetable
 	table     []recur.Entry // as it was at the end
 	operator  operator
+	held      map[string]holding // by serial; a hand's until the end
 }
 
 // epoch is when runs begin: after the start of this program, from which some of the package's clocks count.
@@ -110,6 +111,7 @@ func play(p *Plot) *Result {
 	operator := w.start(trial.Orders{Name: "operator", Lease: lease})
 	w.operate(operator)
 	others := append(w.clerks(), w.waiting()...)
+	w.looks()
 	w.strikes()
 	for c := range cycles {
 		w.sleepUntil(time.Duration(c)*cycle + storm + shots + half)
@@ -207,7 +209,7 @@ func (w *world) post(i int, post Post) {
 		}
 		w.log.Say(e)
 	default:
-		_ = trial.Post(ctx, producer.queue, w.said.Ledger(producer.Name), m)
+		_ = trial.PostWithin(ctx, producer.queue, w.said.Ledger(producer.Name), m, post.Expire)
 	}
 }
 

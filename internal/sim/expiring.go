@@ -1,0 +1,117 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	redigo "github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/trial"
+)
+
+// expiries is the stream of a seed from which comes what expires.
+const expiries = 700
+
+// Look is a time for which it is looked again and again at what the workers of a channel have in hand.
+type Look struct {
+	At, For time.Duration
+	Channel string
+}
+
+// expires draws messages that expire soon, among others that take long. Workers have them in hand when
+// their time is over, or had them.
+func (p *Plot) expires(r *rand.Rand) {
+	if p.Lossy || p.Stepped || r.IntN(4) > 0 {
+		return
+	}
+	channels := slices.DeleteFunc(p.posted(), func(c string) bool { return c == desk || c == "batch" })
+	for at := between(r, 0, storm); at < length-lull; at += between(r, time.Second, 2*storm) {
+		if at%cycle > storm {
+			continue
+		}
+		c := pick(r, channels)
+		for range 40 + r.IntN(40) {
+			post := Post{At: at + between(r, 0, 20*time.Millisecond), Channel: c, How: "enqueue"}
+			if r.IntN(3) == 0 {
+				post.Plan = trial.PlanDeaf + fmt.Sprint(between(r, 50*time.Millisecond, 800*time.Millisecond).Milliseconds())
+			} else {
+				post.Plan, post.Expire = trial.PlanOK, between(r, 50*time.Millisecond, 2*time.Second)
+			}
+			p.Posts = append(p.Posts, post)
+		}
+		p.Looks = append(p.Looks, Look{At: at, For: 500 * time.Millisecond, Channel: c})
+	}
+	p.sort()
+}
+
+// holding is a message that some worker had in hand before its time was over.
+type holding struct {
+	at      time.Time
+	expires time.Time
+	by      string // the incarnation
+}
+
+// looks looks at what is in hand as the plot says.
+func (w *world) looks() {
+	w.held = make(map[string]holding)
+	if len(w.plot.Looks) == 0 {
+		return
+	}
+	w.hands.Go(func() {
+		for _, l := range w.plot.Looks {
+			w.sleepUntil(l.At)
+			for end := time.Now().Add(l.For); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				w.look(l.Channel)
+			}
+		}
+	})
+}
+
+func (w *world) look(channel string) {
+	now := time.Now()
+	keys, _ := redigo.Strings(w.do("KEYS", "{"+channel+"}.doing.*"))
+	for _, key := range keys {
+		_, by, _ := strings.Cut(key, ".doing.")
+		raws, _ := redigo.ByteSlices(w.do("LRANGE", key, 0, -1))
+		for _, raw := range raws {
+			e, err := element.Decode(raw)
+			if err != nil || e.Extra == nil || e.Extra.Expires == 0 {
+				continue
+			}
+			ends := time.UnixMilli(e.Extra.Expires)
+			if _, known := w.held[e.SerialString()]; !known && now.Before(ends) {
+				w.held[e.SerialString()] = holding{at: now, expires: ends, by: by[:strings.LastIndex(by, ".")]}
+			}
+		}
+	}
+}
+
+// expired finds messages that have expired although some worker had them in time, and no fault struck it since.
+func (w *world) expired(es []trial.Entry) {
+	owner := make(map[string]string)
+	for _, e := range es {
+		if e.Op == "started" || e.Op == "handed-over" || e.Op == trial.Handle && e.Phase == trial.Invoke {
+			name, _, _ := strings.Cut(e.Note, " ")
+			owner[name] = e.By
+		}
+	}
+	for _, e := range es {
+		h, held := w.held[e.Serial]
+		if e.Op != "expired" || !held {
+			continue
+		}
+		if !slices.ContainsFunc(es, func(f trial.Entry) bool {
+			return f.Op == trial.Fault && f.N > 0 && f.By == owner[h.by] && f.At.Before(e.At) &&
+				(f.Due.After(h.at) || f.At.After(h.at.Add(-margins.Aftermath)))
+		}) {
+			w.problem("I24 taken: %s expired at %s, by %s, and was to expire at %s: %s of %s had it at %s", e.Serial,
+				e.At.Format(clock), e.By, h.expires.Format(clock), h.by, owner[h.by], h.at.Format(clock))
+		}
+	}
+}
+
+const clock = "15:04:05.000"
