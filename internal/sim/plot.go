@@ -41,6 +41,7 @@ type Post struct {
 	Plan    string
 	Bytes   int
 	How     string        // by which door
+	Within  time.Duration // the end of its context; 0: it has none
 	Expire  time.Duration // 0: it does not
 }
 
@@ -124,6 +125,7 @@ func draw(seed uint64) *Plot {
 	p.crons(rand.New(rand.NewPCG(seed, crons)))
 	p.expires(rand.New(rand.NewPCG(seed, expiries)))
 	p.waits(rand.New(rand.NewPCG(seed, waitings)))
+	p.patient(rand.New(rand.NewPCG(seed, closings)))
 	return p
 }
 

@@ -41,6 +41,8 @@ func handOf(b Blow) int {
 		return -2
 	case "close":
 		return -3
+	case "outage":
+		return -4
 	}
 	return len(hands) + b.Who
 }
@@ -123,7 +125,7 @@ func (w *world) strike(b Blow) {
 		w.net.change(func() { at.refuse = true })
 		w.cut(b, p)
 		turn(func(is bool) { at.refuse = is })
-	case "hole":
+	case "hole", "outage":
 		w.lasting(b, b.For, whom...)
 		turn(func(is bool) { at.hole = is })
 	case "mute":

@@ -189,15 +189,21 @@ func (p *Post) id(i int) string { return fmt.Sprintf("%s/%d", p.Channel, i) }
 func (w *world) post(i int, post Post) {
 	m := &trial.Message{On: post.Channel, ID: post.id(i), Plan: post.Plan,
 		Filler: make([]byte, post.Bytes)}
-	ctx, producer := context.Background(), w.posting()
-	defer producer.posts.Done()
+	ctx := context.Background()
 	switch post.How {
 	case "direct":
 		_ = trial.Post(ctx, w.direct.queue, w.log, m)
+		return
 	case "bare":
 		w.push(m, 1)
+		return
 	case "twins":
 		w.push(m, 2)
+		return
+	}
+	producer := w.posting()
+	defer producer.posts.Done()
+	switch post.How {
 	case "all":
 		plan, _, _ := strings.Cut(post.Plan, "+")
 		m.Plan = plan
@@ -209,6 +215,11 @@ func (w *world) post(i int, post Post) {
 		}
 		w.log.Say(e)
 	default:
+		if post.Within > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, post.Within)
+			defer cancel()
+		}
 		_ = trial.PostWithin(ctx, producer.queue, w.said.Ledger(producer.Name), m, post.Expire)
 	}
 }
