@@ -31,6 +31,7 @@ type Plot struct {
 	Crons    []string      // expressions of users
 	Bookings []Booking     // of a clerk, one a lull
 	Stepped  bool          // the server's clock is set
+	Late     time.Duration // so much later than the load the processes that handle begin
 	Yield    float64       // so many of the points where goroutines meet yield, in a build of package disturb
 }
 
@@ -123,6 +124,7 @@ func draw(seed uint64) *Plot {
 	}
 	p.climate(rand.New(rand.NewPCG(seed, climates)))
 	p.crons(rand.New(rand.NewPCG(seed, crons)))
+	p.backlog(rand.New(rand.NewPCG(seed, backlogs)))
 	p.expires(rand.New(rand.NewPCG(seed, expiries)))
 	p.waits(rand.New(rand.NewPCG(seed, waitings)))
 	p.patient(rand.New(rand.NewPCG(seed, closings)))

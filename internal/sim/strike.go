@@ -174,6 +174,7 @@ func (w *world) strikeServer(b Blow, all []*process) {
 		kept := w.server.Snapshot()
 		if w.plot.Lossy { // what is done until then is lost
 			time.Sleep(time.Duration(b.Nth) * 100 * time.Millisecond)
+			w.lasting(b, b.For, w.all()...) // also who has begun since
 		}
 		w.net.change(func() { w.net.down = true })
 		w.net.cut(nil)

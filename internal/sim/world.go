@@ -95,8 +95,8 @@ func play(p *Plot) *Result {
 	w.net = &network{server: w.server, struck: func(p *port) { w.lasting(Blow{Kind: "hung up"}, 0, p.of) }}
 	w.log = w.said.Ledger("harness")
 	w.direct = w.start(trial.Orders{Name: "direct", Quiet: true, Lease: lease})
-	for _, o := range p.Crew {
-		w.crew = append(w.crew, w.start(o))
+	if p.Late == 0 {
+		w.begin()
 	}
 	var namer *process
 	if p.Names != nil {
@@ -104,6 +104,10 @@ func play(p *Plot) *Result {
 	}
 	w.producer = w.start(trial.Orders{Name: "producer", Lease: lease})
 	w.load()
+	if p.Late > 0 {
+		time.Sleep(p.Late)
+		w.begin()
+	}
 	w.spells()
 	stop := w.reap()
 	timer := w.start(trial.Orders{Name: "timetable", Lease: lease})
@@ -145,6 +149,13 @@ func play(p *Plot) *Result {
 	w.living.Wait()
 	w.result.Commands += w.server.Commands()
 	return &w.result
+}
+
+// begin starts the processes that handle.
+func (w *world) begin() {
+	for _, o := range w.plot.Crew {
+		w.crew = append(w.crew, w.start(o))
+	}
 }
 
 func (w *world) sleepUntil(at time.Duration) { time.Sleep(time.Until(w.began.Add(at))) }

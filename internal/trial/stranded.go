@@ -11,7 +11,7 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 	waiting := make(map[string]time.Time) // since when it could have been
 	later := make(map[string]time.Time)
 	waits := make(map[string]time.Duration) // for which each is delayed
-	behind := make(map[string]Entry) // what waited behind others at a Quiet
+	behind := make(map[string]Entry)        // what waited behind others at a Quiet
 	crew := newCrew()
 	if h.Lossy {
 		return
