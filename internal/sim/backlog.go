@@ -39,7 +39,8 @@ func (p *Plot) backlog(r *rand.Rand) {
 		}
 	}
 	for at := between(r, 0, 2*time.Second); at < storm/2; at += between(r, storm/4, storm/2) {
-		p.Blows = append(p.Blows, Blow{At: at, For: between(r, 0, time.Second), Kind: "kill server", Nth: 1 + r.IntN(5)})
+		p.Blows = append(p.Blows, Blow{At: at, For: between(r, 0, time.Second), Kind: "kill server",
+			Nth: 1 + r.IntN(5)})
 	}
 	p.sort()
 }

@@ -241,8 +241,8 @@ func (c *clerk) purge(ctx context.Context) error {
 		}
 	}
 	if left > 0 || deleted+len(raws) != there+added {
-		c.w.problem("I24 books: Purge deleted %d of %d, and of %d that came meanwhile: %d are there, %d of the old ones",
-			deleted, there, added, len(raws), left)
+		c.w.problem("I24 books: Purge deleted %d of %d, and of %d that came meanwhile: %d are there, "+
+			"%d of the old ones", deleted, there, added, len(raws), left)
 	}
 	return nil
 }

@@ -37,7 +37,8 @@ func (p *Plot) expires(r *rand.Rand) {
 		for range 40 + r.IntN(40) {
 			post := Post{At: at + between(r, 0, 20*time.Millisecond), Channel: c, How: "enqueue"}
 			if r.IntN(3) == 0 {
-				post.Plan = trial.PlanDeaf + fmt.Sprint(between(r, 50*time.Millisecond, 800*time.Millisecond).Milliseconds())
+				takes := between(r, 50*time.Millisecond, 800*time.Millisecond)
+				post.Plan = trial.PlanDeaf + fmt.Sprint(takes.Milliseconds())
 			} else {
 				post.Plan, post.Expire = trial.PlanOK, between(r, 50*time.Millisecond, 2*time.Second)
 			}
