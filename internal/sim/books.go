@@ -32,6 +32,9 @@ type Booking struct {
 	Beside  int // messages that are enqueued during the purge
 }
 
+// booking are the states into which messages are brought, in that order.
+var booking = []shunt.State{shunt.StateDead, shunt.StateDoing, shunt.StatePrepare, shunt.StateDelay}
+
 // BookEntry is a message of a clerk.
 type BookEntry struct {
 	State     shunt.State // in which it is to be
@@ -155,7 +158,7 @@ func (c *clerk) compare(ctx context.Context) (err error) {
 		close(c.rests)
 		err = errors.Join(err, end(ctx))
 	}()
-	for _, s := range []shunt.State{shunt.StateDead, shunt.StateDoing, shunt.StatePrepare, shunt.StateDelay} {
+	for _, s := range booking {
 		var opts []shunt.Option
 		if s == shunt.StateDelay {
 			opts = append(opts, shunt.In(time.Hour))
@@ -187,7 +190,8 @@ func (c *clerk) compare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for s, n := range want {
+	for _, s := range booking {
+		n := want[s]
 		es, err := c.q.List(ctx, books, s, 0, 1000)
 		if err != nil {
 			return err

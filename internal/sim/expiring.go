@@ -22,13 +22,13 @@ type Look struct {
 	Channel string
 }
 
-// expires draws messages that expire soon, among others that take long. Workers have them in hand when
-// their time is over, or had them.
+// expires draws messages that expire soon, among others that take long. Workers have them in hand when their time is
+// over, or had them. A lone puller would be busy with that for too long.
 func (p *Plot) expires(r *rand.Rand) {
-	if p.Lossy || p.Stepped || r.IntN(4) > 0 {
+	channels := slices.DeleteFunc(p.posted(), func(c string) bool { return c == desk || c == "batch" || p.pulls(c) })
+	if p.Lossy || p.Stepped || r.IntN(4) > 0 || len(channels) == 0 {
 		return
 	}
-	channels := slices.DeleteFunc(p.posted(), func(c string) bool { return c == desk || c == "batch" })
 	for at := between(r, 0, storm); at < length-lull; at += between(r, time.Second, 2*storm) {
 		if at%cycle > storm {
 			continue
@@ -53,7 +53,8 @@ func (p *Plot) expires(r *rand.Rand) {
 type holding struct {
 	at      time.Time
 	expires time.Time
-	by      string // the incarnation
+	list    string
+	back    bool // it was given back
 }
 
 // looks looks at what is in hand as the plot says.
@@ -73,25 +74,38 @@ func (w *world) looks() {
 }
 
 func (w *world) look(channel string) {
-	now := time.Now()
+	now, there := time.Now(), make(map[string]string)
 	keys, _ := redigo.Strings(w.do("KEYS", "{"+channel+"}.doing.*"))
 	for _, key := range keys {
-		_, by, _ := strings.Cut(key, ".doing.")
 		raws, _ := redigo.ByteSlices(w.do("LRANGE", key, 0, -1))
 		for _, raw := range raws {
 			e, err := element.Decode(raw)
 			if err != nil || e.Extra == nil || e.Extra.Expires == 0 {
 				continue
 			}
-			ends := time.UnixMilli(e.Extra.Expires)
-			if _, known := w.held[e.SerialString()]; !known && now.Before(ends) {
-				w.held[e.SerialString()] = holding{at: now, expires: ends, by: by[:strings.LastIndex(by, ".")]}
+			ends, serial := time.UnixMilli(e.Extra.Expires), e.SerialString()
+			there[serial] = key
+			if _, known := w.held[serial]; !known && now.Before(ends) {
+				w.held[serial] = holding{at: now, expires: ends, list: key}
 			}
+		}
+	}
+	for serial, h := range w.held {
+		if there[serial] != h.list && now.Before(h.expires) {
+			h.back = true
+			w.held[serial] = h
 		}
 	}
 }
 
-// expired finds messages that have expired although some worker had them in time, and no fault struck it since.
+// by is the incarnation that had it.
+func (h holding) by() string {
+	_, list, _ := strings.Cut(h.list, ".doing.")
+	return list[:strings.LastIndex(list, ".")]
+}
+
+// expired finds messages that have expired although some worker had them in time, and gave them back in time. No fault
+// struck it since.
 func (w *world) expired(es []trial.Entry) {
 	owner := make(map[string]string)
 	for _, e := range es {
@@ -102,15 +116,15 @@ func (w *world) expired(es []trial.Entry) {
 	}
 	for _, e := range es {
 		h, held := w.held[e.Serial]
-		if e.Op != "expired" || !held {
+		if e.Op != "expired" || !held || !h.back {
 			continue
 		}
 		if !slices.ContainsFunc(es, func(f trial.Entry) bool {
-			return f.Op == trial.Fault && f.N > 0 && f.By == owner[h.by] && f.At.Before(e.At) &&
+			return f.Op == trial.Fault && f.N > 0 && f.By == owner[h.by()] && f.At.Before(e.At) &&
 				(f.Due.After(h.at) || f.At.After(h.at.Add(-margins.Aftermath)))
 		}) {
 			w.problem("I24 taken: %s expired at %s, by %s, and was to expire at %s: %s of %s had it at %s", e.Serial,
-				e.At.Format(clock), e.By, h.expires.Format(clock), h.by, owner[h.by], h.at.Format(clock))
+				e.At.Format(clock), e.By, h.expires.Format(clock), h.by(), owner[h.by()], h.at.Format(clock))
 		}
 	}
 }
