@@ -20,9 +20,10 @@ const (
 
 // bounds are the most that a run may take of each. Time is virtual, so what a machine is busy with does not count.
 var bounds = map[string]time.Duration{
-	"recovery":                              recovers,
-	"shutdown":                              4 * time.Second, // beyond the grace: one reply, and a mute subscription
-	"close":                                 4 * time.Second, // the same: another fault may strike it
+	"recovery": recovers,
+	// Beyond the grace: one reply, and a mute subscription. The Close after it takes the same, by several timers.
+	"shutdown":                              4 * time.Second,
+	"close":                                 4*time.Second + time.Millisecond,
 	"call of an operator":                   7 * time.Second,
 	"call of an operator after its context": 5 * time.Millisecond,
 	"lateness in a calm run":                60 * time.Millisecond,
@@ -60,21 +61,23 @@ func (w *world) took(what string, d time.Duration, story ...any) {
 // by others within the bound.
 func (p *Plot) clearKills(r *rand.Rand) {
 	for c := range cycles {
-		who := r.IntN(len(p.Crew))
-		o := p.Crew[who]
-		on := o.Channels[r.IntN(len(o.Channels))]
-		if o.Upkeep || o.Pull > 0 || o.Batch > 0 || on == ticks || on == desk || !p.stays(o.Name, on) {
-			continue
-		}
-		at := time.Duration(c)*cycle + storm + shots + half + 200*time.Millisecond
-		for range 1 + r.IntN(most) {
-			p.Posts = append(p.Posts, Post{At: at - between(r, 0, busyFor), Channel: on, How: "direct",
-				Plan: trial.PlanSlow + fmt.Sprint(busyFor.Milliseconds())})
-		}
-		p.Blows = append(p.Blows, Blow{At: at, Kind: "kill", Who: who, Nth: r.IntN(2)})
+		p.clearKill(r, time.Duration(c)*cycle+storm+shots+half+200*time.Millisecond)
 	}
-	slices.SortStableFunc(p.Posts, func(a, b Post) int { return int(a.At - b.At) })
-	slices.SortStableFunc(p.Blows, func(a, b Blow) int { return int(a.At - b.At) })
+	p.sort()
+}
+
+func (p *Plot) clearKill(r *rand.Rand, at time.Duration) {
+	who := r.IntN(len(p.Crew))
+	o := p.Crew[who]
+	on := o.Channels[r.IntN(len(o.Channels))]
+	if o.Upkeep || o.Pull > 0 || o.Batch > 0 || on == ticks || on == desk || !p.stays(o.Name, on) {
+		return
+	}
+	for range 1 + r.IntN(most) {
+		p.Posts = append(p.Posts, Post{At: at - between(r, 0, busyFor), Channel: on, How: "direct",
+			Plan: trial.PlanSlow + fmt.Sprint(busyFor.Milliseconds())})
+	}
+	p.Blows = append(p.Blows, Blow{At: at, Kind: "kill", Who: who, Nth: r.IntN(2)})
 }
 
 // recovered judges how long what a killed process had in hand waits for another one. It counts where no other fault
@@ -115,14 +118,6 @@ func (w *world) recovered(es []trial.Entry) {
 			}
 		}
 	}
-}
-
-// stays says whether a receiver handles a channel that is not of the line of one process.
-func (p *Plot) stays(by, channel string) bool {
-	by, _, _ = strings.Cut(by, ".")
-	return slices.ContainsFunc(p.Crew, func(o trial.Orders) bool {
-		return o.Name != by && o.Pull == 0 && !o.Upkeep && slices.Contains(o.Channels, channel)
-	})
 }
 
 // kind is what a process is, as far as it costs an idle Redis something.

@@ -226,34 +226,6 @@ func (w *world) strikeClimate(b Blow) {
 	w.struck(true)
 }
 
-// soon is how long after its Queue's Close an enqueue may still be under way: as long as a reply may take.
-const soon = 3*time.Second + 200*time.Millisecond
-
-// closeProducer closes the producer's Queue amid its enqueues, and has another one go on.
-func (w *world) closeProducer() {
-	w.mu.Lock()
-	p := w.producer
-	w.producer = nil
-	w.mu.Unlock()
-	next := w.start(trial.Orders{Name: p.Name, Lease: lease})
-	w.mu.Lock()
-	w.producer = next
-	w.mu.Unlock()
-	began := time.Now()
-	p.term()
-	done := make(chan struct{})
-	go func() {
-		p.posts.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(soon - time.Since(began)):
-		w.problem("I23 close: an enqueue was under way %v after Close", soon)
-		<-done
-	}
-}
-
 // setting says what the server is like.
 func (p *Plot) setting() string {
 	return fmt.Sprintf("older state %t, timeout %v, largest argument %d, reply %d, clock set %t, dead letters %d\n",

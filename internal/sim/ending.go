@@ -57,6 +57,7 @@ func (w *world) end() {
 	}
 	h.Entries = w.ticked(w.said.Entries())
 	w.recovered(h.Entries)
+	w.expired(h.Entries)
 	h.Entries = append(h.Entries, w.onTime(trial.Entered(w.do, channels...))...)
 	w.apart(h)
 	if w.plot.Calm {

@@ -12,24 +12,28 @@ import (
 
 // Plot is a run: all that a seed draws, before anything begins.
 type Plot struct {
-	Seed    uint64
-	Crew    []trial.Orders // the processes that handle, and come back after their ends
-	Names   *trial.Orders  // one that enqueues to a few IDs; nil: none does
-	Posts   []Post
-	Recurs  []Recurring
-	Calls   []Call // of operators
-	Calm    bool   // no fault strikes, and handlers take no time
-	Blows   []Blow
-	Lossy   bool          // the server comes back with an older state
-	Defect  string        // that is planted; empty: none
-	Idle    time.Duration // after which the server closes a connection; 0: never
-	Bulk    int           // bytes that the server takes in one argument at most; 0: any
-	Reply   int           // bytes that the server sends in one reply at most; 0: any
-	MaxDead int           // dead letters that a channel keeps; 0: the default
-	Crons   []string      // expressions of users
-	Stepped bool          // the server's clock is set
-	Trace   string        // a file for all commands; empty: none
-	Yield   float64       // so many of the points where goroutines meet yield, in a build of package disturb
+	Seed     uint64
+	Crew     []trial.Orders // the processes that handle, and come back after their ends
+	Names    *trial.Orders  // one that enqueues to a few IDs; nil: none does
+	Posts    []Post
+	Recurs   []Recurring
+	Calls    []Call // of operators
+	Calm     bool   // no fault strikes, and handlers take no time
+	Blows    []Blow
+	Lossy    bool          // the server comes back with an older state
+	Defect   string        // that is planted; empty: none
+	Idle     time.Duration // after which the server closes a connection; 0: never
+	Bulk     int           // bytes that the server takes in one argument at most; 0: any
+	Reply    int           // bytes that the server sends in one reply at most; 0: any
+	MaxDead  int           // dead letters that a channel keeps; 0: the default
+	Waits    []Waiting     // for what was enqueued
+	Looks    []Look        // at what is in hand
+	Crons    []string      // expressions of users
+	Bookings []Booking     // of a clerk, one a lull
+	Stepped  bool          // the server's clock is set
+	Late     time.Duration // so much later than the load the processes that handle begin
+	Trace    string        // a file for all commands; empty: none
+	Yield    float64       // so many of the points where goroutines meet yield, in a build of package disturb
 }
 
 // Post is a message that is enqueued.
@@ -38,7 +42,9 @@ type Post struct {
 	Channel string
 	Plan    string
 	Bytes   int
-	How     string // by which door
+	How     string        // by which door
+	Within  time.Duration // the end of its context; 0: it has none
+	Expire  time.Duration // 0: it does not
 }
 
 // Blow is one fault.
@@ -100,6 +106,7 @@ func draw(seed uint64) *Plot {
 	p.crew(r)
 	p.beside(rand.New(rand.NewPCG(seed, loads)))
 	p.posts(r)
+	p.clerks(rand.New(rand.NewPCG(seed, bookings)))
 	if p.Calm = seed%10 == 0; p.Calm {
 		p.still()
 		return p
@@ -118,6 +125,10 @@ func draw(seed uint64) *Plot {
 	}
 	p.climate(rand.New(rand.NewPCG(seed, climates)))
 	p.crons(rand.New(rand.NewPCG(seed, crons)))
+	p.backlog(rand.New(rand.NewPCG(seed, backlogs)))
+	p.expires(rand.New(rand.NewPCG(seed, expiries)))
+	p.waits(rand.New(rand.NewPCG(seed, waitings)))
+	p.patient(rand.New(rand.NewPCG(seed, closings)))
 	return p
 }
 
@@ -188,30 +199,6 @@ func (p *Plot) crew(r *rand.Rand) {
 		p.Names = &trial.Orders{Name: "namer", Channels: []string{"plain"}, Enqueue: 1 + r.IntN(4),
 			Names: 1 + r.IntN(20), Seed: r.Uint64(), Lease: lease}
 	}
-}
-
-// pulls says whether somebody pulls from a channel.
-func (p *Plot) pulls(channel string) bool {
-	return slices.ContainsFunc(p.Crew, func(o trial.Orders) bool {
-		return o.Pull > 0 && slices.Contains(o.Channels, channel)
-	})
-}
-
-// channels that somebody handles, in order.
-func (p *Plot) channels() (all []string) {
-	for _, o := range p.Crew {
-		for _, c := range o.Channels {
-			if !slices.Contains(all, c) {
-				all = append(all, c)
-			}
-		}
-	}
-	return all
-}
-
-// posted are the channels to which the load of posts goes.
-func (p *Plot) posted() []string {
-	return slices.DeleteFunc(p.channels(), func(c string) bool { return c == ticks })
 }
 
 // posts draws the load: bursts, in storms for the most part.
@@ -293,4 +280,10 @@ func (p *Plot) blows(r *rand.Rand, kinds []string) {
 			at += b.For
 		}
 	}
+}
+
+// sort puts posts and blows in the order of time.
+func (p *Plot) sort() {
+	slices.SortStableFunc(p.Posts, func(a, b Post) int { return int(a.At - b.At) })
+	slices.SortStableFunc(p.Blows, func(a, b Blow) int { return int(a.At - b.At) })
 }

@@ -131,7 +131,7 @@ func (p *process) term() {
 	if p.end != nil {
 		err = p.end(ctx)
 	}
-	p.w.took("shutdown", time.Since(began)-p.Grace, p.Name)
+	p.w.took("shutdown", time.Since(began)-p.Grace-p.w.plot.longest(), p.Name)
 	began = time.Now()
 	if err2 := p.queue.Close(); err == nil {
 		err = err2

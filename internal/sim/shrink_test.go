@@ -29,6 +29,8 @@ func shrink(t *testing.T, p *Plot) *Plot {
 		}
 		p = without(p, func(q *Plot) *[]Recurring { return &q.Recurs }, fails)
 		p = without(p, func(q *Plot) *[]Call { return &q.Calls }, fails)
+		p = without(p, func(q *Plot) *[]Booking { return &q.Bookings }, fails)
+		p = without(p, func(q *Plot) *[]Waiting { return &q.Waits }, fails)
 		again = len(p.Blows)+len(p.Posts)+len(p.Crew) < before
 		t.Logf("%d blows, %d messages", len(p.Blows), len(p.Posts))
 	}

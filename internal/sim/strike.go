@@ -41,6 +41,8 @@ func handOf(b Blow) int {
 		return -2
 	case "close":
 		return -3
+	case "outage":
+		return -4
 	}
 	return len(hands) + b.Who
 }
@@ -123,7 +125,7 @@ func (w *world) strike(b Blow) {
 		w.net.change(func() { at.refuse = true })
 		w.cut(b, p)
 		turn(func(is bool) { at.refuse = is })
-	case "hole":
+	case "hole", "outage":
 		w.lasting(b, b.For, whom...)
 		turn(func(is bool) { at.hole = is })
 	case "mute":
@@ -172,6 +174,7 @@ func (w *world) strikeServer(b Blow, all []*process) {
 		kept := w.server.Snapshot()
 		if w.plot.Lossy { // what is done until then is lost
 			time.Sleep(time.Duration(b.Nth) * 100 * time.Millisecond)
+			w.lasting(b, b.For, w.all()...) // also who has begun since
 		}
 		w.net.change(func() { w.net.down = true })
 		w.net.cut(nil)

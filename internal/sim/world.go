@@ -39,6 +39,7 @@ type world struct {
 	timetable timetable
 	table     []recur.Entry // as it was at the end
 	operator  operator
+	held      map[string]holding // by serial; a hand's until the end
 }
 
 // epoch is when runs begin: after the start of this program, from which some of the package's clocks count.
@@ -96,8 +97,8 @@ func play(p *Plot) *Result {
 	w.net = &network{server: w.server, struck: func(p *port) { w.lasting(Blow{Kind: "hung up"}, 0, p.of) }}
 	w.log = w.said.Ledger("harness")
 	w.direct = w.start(trial.Orders{Name: "direct", Quiet: true, Lease: lease})
-	for _, o := range p.Crew {
-		w.crew = append(w.crew, w.start(o))
+	if p.Late == 0 {
+		w.begin()
 	}
 	var namer *process
 	if p.Names != nil {
@@ -105,12 +106,18 @@ func play(p *Plot) *Result {
 	}
 	w.producer = w.start(trial.Orders{Name: "producer", Lease: lease})
 	w.load()
+	if p.Late > 0 {
+		time.Sleep(p.Late)
+		w.begin()
+	}
 	w.spells()
 	stop := w.reap()
 	timer := w.start(trial.Orders{Name: "timetable", Lease: lease})
 	w.recur(timer)
 	operator := w.start(trial.Orders{Name: "operator", Lease: lease})
 	w.operate(operator)
+	others := append(w.clerks(), w.waiting()...)
+	w.looks()
 	w.strikes()
 	for c := range cycles {
 		w.sleepUntil(time.Duration(c)*cycle + storm + shots + half)
@@ -124,6 +131,10 @@ func play(p *Plot) *Result {
 			e.ID = channel
 		}
 		w.log.Say(e)
+		w.sleepUntil(time.Duration(c+1)*cycle - time.Second)
+		if p.Idle == 0 { // which has looks fail again and again
+			w.heldByNobody(c) // also what was killed amid the calm has been found by now
+		}
 	}
 	w.sleepUntil(length)
 	stop()
@@ -136,11 +147,21 @@ func play(p *Plot) *Result {
 	w.producer.term()
 	timer.term()
 	operator.term()
+	for _, p := range others {
+		p.term()
+	}
 	w.end()
 	w.direct.term()
 	w.living.Wait()
 	w.result.Commands += w.server.Commands()
 	return &w.result
+}
+
+// begin starts the processes that handle.
+func (w *world) begin() {
+	for _, o := range w.plot.Crew {
+		w.crew = append(w.crew, w.start(o))
+	}
 }
 
 func (w *world) sleepUntil(at time.Duration) { time.Sleep(time.Until(w.began.Add(at))) }
@@ -185,15 +206,21 @@ func (p *Post) id(i int) string { return fmt.Sprintf("%s/%d", p.Channel, i) }
 func (w *world) post(i int, post Post) {
 	m := &trial.Message{On: post.Channel, ID: post.id(i), Plan: post.Plan,
 		Filler: make([]byte, post.Bytes)}
-	ctx, producer := context.Background(), w.posting()
-	defer producer.posts.Done()
+	ctx := context.Background()
 	switch post.How {
 	case "direct":
 		_ = trial.Post(ctx, w.direct.queue, w.log, m)
+		return
 	case "bare":
 		w.push(m, 1)
+		return
 	case "twins":
 		w.push(m, 2)
+		return
+	}
+	producer := w.posting()
+	defer producer.posts.Done()
+	switch post.How {
 	case "all":
 		plan, _, _ := strings.Cut(post.Plan, "+")
 		m.Plan = plan
@@ -205,7 +232,12 @@ func (w *world) post(i int, post Post) {
 		}
 		w.log.Say(e)
 	default:
-		_ = trial.Post(ctx, producer.queue, w.said.Ledger(producer.Name), m)
+		if post.Within > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, post.Within)
+			defer cancel()
+		}
+		_ = trial.PostWithin(ctx, producer.queue, w.said.Ledger(producer.Name), m, post.Expire)
 	}
 }
 

@@ -29,6 +29,7 @@ func Check(h *History) *Verdict {
 	v := &Verdict{Faults: make(map[string]int)}
 	names := h.names()
 	spare := names.spare()
+	h.expiring(spare)
 	h.trimmed(spare)
 	h.follow(spare)
 	all := make(map[string]*subject)

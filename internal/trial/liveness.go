@@ -46,7 +46,8 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 		case e.Op == "started" || e.Op == "handed-over" || e.Op == Handle && e.Phase == Invoke:
 			name, _, _ := strings.Cut(e.Note, " ")
 			owner[name] = e.By
-			if was := live[e.By]; e.Op == "handed-over" && was != "" && was != name {
+			// In an older state one that is over may be among the living again.
+			if was := live[e.By]; (e.Op == "handed-over" || h.Lossy) && was != "" && was != name {
 				left[was] = e.At
 			}
 			live[e.By] = name

@@ -37,9 +37,18 @@ func (o *Orders) Load(ctx context.Context, q *shunt.Queue, log *Ledger) {
 	}
 }
 
-// Post enqueues one message, now or as its plan's "+ms" says, and says what came of it.
+// Post enqueues one message, now or as its plan's "+ms" says, and says what came of it. It does not end with ctx.
 func Post(ctx context.Context, q *shunt.Queue, log *Ledger, m *Message) error {
+	return PostWithin(context.WithoutCancel(ctx), q, log, m, 0)
+}
+
+// PostWithin is a Post that ends with ctx, of a message that expires, unless that is 0.
+func PostWithin(ctx context.Context, q *shunt.Queue, log *Ledger, m *Message, expire time.Duration) error {
 	var opts []shunt.Option
+	if expire > 0 {
+		opts = append(opts, shunt.Expire(expire))
+		log.Say(Entry{Op: expires, Phase: Info, ID: m.ID, Due: time.Now().Add(expire)})
+	}
 	e := Entry{Op: Enqueue, Phase: Invoke, ID: m.ID, Note: m.Plan, At: time.Now()}
 	if plan, ms, later := strings.Cut(m.Plan, "+"); later {
 		var wait time.Duration
@@ -53,7 +62,7 @@ func Post(ctx context.Context, q *shunt.Queue, log *Ledger, m *Message) error {
 		opts = append(opts, shunt.Timeout(100*time.Millisecond))
 	}
 	log.Say(e)
-	err := q.Enqueue(context.WithoutCancel(ctx), m, opts...)
+	err := q.Enqueue(ctx, m, opts...)
 	e.At, e.Phase = time.Time{}, Outcome(err)
 	if err != nil {
 		e.Note = err.Error()

@@ -206,6 +206,15 @@ func (n *names) living(name string, from, to time.Time) (ls []*life) {
 	return ls
 }
 
+// expiring adds to spare the messages without an ID that may expire.
+func (h *History) expiring(spare map[string]bool) {
+	for _, e := range h.Entries {
+		if e.Op == expires {
+			spare[e.ID] = true
+		}
+	}
+}
+
 // spare are the messages that may be gone without having been handled to an end: cancelled, or expired.
 func (n *names) spare() map[string]bool {
 	spare := make(map[string]bool)

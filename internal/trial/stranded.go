@@ -10,7 +10,8 @@ import (
 func (h *History) stranded(spare map[string]bool, broke func(string, string, string, ...any)) {
 	waiting := make(map[string]time.Time) // since when it could have been
 	later := make(map[string]time.Time)
-	behind := make(map[string]Entry) // what waited behind others at a Quiet
+	waits := make(map[string]time.Duration) // for which each is delayed
+	behind := make(map[string]Entry)        // what waited behind others at a Quiet
 	crew := newCrew()
 	if h.Lossy {
 		return
@@ -36,8 +37,11 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 		case e.Op == Alone:
 			waiting[e.ID] = far
 		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
-			later[e.ID] = e.Due
+			later[e.ID], waits[e.ID] = e.Due, e.Due.Sub(e.At)
 		case e.Op == Enqueue && e.Phase == OK:
+			if wait := waits[e.ID]; wait > 0 { // which begins when Redis gets it, however late that is
+				later[e.ID] = e.At.Add(wait)
+			}
 			if t := waiting[e.ID]; t.Before(e.At) {
 				waiting[e.ID] = e.At
 			}

@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	redigo "github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/element"
+	"github.com/shuntmq/shunt/internal/trial"
+)
+
+// expiries is the stream of a seed from which comes what expires.
+const expiries = 700
+
+// Look is a time for which it is looked again and again at what the workers of a channel have in hand.
+type Look struct {
+	At, For time.Duration
+	Channel string
+}
+
+// expires draws messages that expire soon, among others that take long. Workers have them in hand when their time is
+// over, or had them. A lone puller would be busy with that for too long.
+func (p *Plot) expires(r *rand.Rand) {
+	channels := slices.DeleteFunc(p.posted(), func(c string) bool { return c == desk || c == "batch" || p.pulls(c) })
+	if p.Lossy || p.Stepped || r.IntN(4) > 0 || len(channels) == 0 {
+		return
+	}
+	for at := between(r, 0, storm); at < length-lull; at += between(r, time.Second, 2*storm) {
+		if at%cycle > storm {
+			continue
+		}
+		c := pick(r, channels)
+		for range 40 + r.IntN(40) {
+			post := Post{At: at + between(r, 0, 20*time.Millisecond), Channel: c, How: "enqueue"}
+			if r.IntN(3) == 0 {
+				takes := between(r, 50*time.Millisecond, 800*time.Millisecond)
+				post.Plan = trial.PlanDeaf + fmt.Sprint(takes.Milliseconds())
+			} else {
+				post.Plan, post.Expire = trial.PlanOK, between(r, 50*time.Millisecond, 2*time.Second)
+			}
+			p.Posts = append(p.Posts, post)
+		}
+		p.Looks = append(p.Looks, Look{At: at, For: 500 * time.Millisecond, Channel: c})
+	}
+	p.sort()
+}
+
+// holding is a message that some worker had in hand before its time was over.
+type holding struct {
+	at      time.Time
+	expires time.Time
+	list    string
+	back    bool // it was given back
+}
+
+// looks looks at what is in hand as the plot says.
+func (w *world) looks() {
+	w.held = make(map[string]holding)
+	if len(w.plot.Looks) == 0 {
+		return
+	}
+	w.hands.Go(func() {
+		for _, l := range w.plot.Looks {
+			w.sleepUntil(l.At)
+			for end := time.Now().Add(l.For); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				w.look(l.Channel)
+			}
+		}
+	})
+}
+
+func (w *world) look(channel string) {
+	now, there := time.Now(), make(map[string]string)
+	keys, _ := redigo.Strings(w.do("KEYS", "{"+channel+"}.doing.*"))
+	for _, key := range keys {
+		raws, _ := redigo.ByteSlices(w.do("LRANGE", key, 0, -1))
+		for _, raw := range raws {
+			e, err := element.Decode(raw)
+			if err != nil || e.Extra == nil || e.Extra.Expires == 0 {
+				continue
+			}
+			ends, serial := time.UnixMilli(e.Extra.Expires), e.SerialString()
+			there[serial] = key
+			if _, known := w.held[serial]; !known && now.Before(ends) {
+				w.held[serial] = holding{at: now, expires: ends, list: key}
+			}
+		}
+	}
+	for serial, h := range w.held {
+		if there[serial] != h.list && now.Before(h.expires) {
+			h.back = true
+			w.held[serial] = h
+		}
+	}
+}
+
+// by is the incarnation that had it.
+func (h holding) by() string {
+	_, list, _ := strings.Cut(h.list, ".doing.")
+	return list[:strings.LastIndex(list, ".")]
+}
+
+// expired finds messages that have expired although some worker had them in time, and gave them back in time. No fault
+// struck it since.
+func (w *world) expired(es []trial.Entry) {
+	owner := make(map[string]string)
+	for _, e := range es {
+		if e.Op == "started" || e.Op == "handed-over" || e.Op == trial.Handle && e.Phase == trial.Invoke {
+			name, _, _ := strings.Cut(e.Note, " ")
+			owner[name] = e.By
+		}
+	}
+	for _, e := range es {
+		h, held := w.held[e.Serial]
+		if e.Op != "expired" || !held || !h.back {
+			continue
+		}
+		if !slices.ContainsFunc(es, func(f trial.Entry) bool {
+			return f.Op == trial.Fault && f.N > 0 && f.By == owner[h.by()] && f.At.Before(e.At) &&
+				(f.Due.After(h.at) || f.At.After(h.at.Add(-margins.Aftermath)))
+		}) {
+			w.problem("I24 taken: %s expired at %s, by %s, and was to expire at %s: %s of %s had it at %s", e.Serial,
+				e.At.Format(clock), e.By, h.expires.Format(clock), h.by(), owner[h.by()], h.at.Format(clock))
+		}
+	}
+}
+
+const clock = "15:04:05.000"
