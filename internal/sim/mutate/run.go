@@ -34,8 +34,9 @@ type runner struct {
 	pkg     string
 	args    []string // of the test binary
 	limit   time.Duration
-	times   int  // that the binary fails in a row, before a mutant is caught
-	unit    bool // what survives goes to the unit tests
+	times   int  // that tests fail in a row, before a mutant is caught
+	unit    bool // the unit tests are judges too
+	again   bool // what survived is judged anew
 	disturb bool
 	workers int
 	known   map[string]string // explained ones, by key
@@ -45,30 +46,43 @@ type runner struct {
 	controlled  map[string]bool // packages whose unit tests pass without a mutant
 }
 
-// unitLimit is how long the unit tests of a package may take.
-const unitLimit = "10m"
-
 // run judges all that the table does not know yet. What is judged is written at once.
 func (r *runner) run(ctx context.Context, ms []*mutant, t *table) error {
 	if err := r.control(ctx); err != nil {
 		return err
 	}
+	for _, root := range []bool{false, true} {
+		if err := r.stage(ctx, ms, t, root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stage has mutants judged by the root's tests, which take longest, or by all the others.
+func (r *runner) stage(ctx context.Context, ms []*mutant, t *table, root bool) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(r.workers)
 	for _, m := range ms {
 		was, there := t.outcome(m)
-		if there && (was.Status != survived || !r.unit || was.Unit) && was.Status != explained {
+		if there && was.Status != survived && was.Status != explained {
+			continue
+		}
+		if r.again && !root {
+			was.Passed = nil
+		}
+		why, known := r.known[m.key()]
+		judges := slices.DeleteFunc(r.judges(m), func(j string) bool {
+			return slices.Contains(was.Passed, j) || (j == rootPkg) != root
+		})
+		if known && was.How == why || !known && len(judges) == 0 {
 			continue
 		}
 		g.Go(func() error {
-			o := outcome{ID: m.id(), In: m.in, Diff: m.diff(r.pool.files[m.file].Text)}
-			if why, is := r.known[m.key()]; is {
-				o.Status, o.How = explained, why
-			} else {
-				if there && was.Status == survived {
-					o.Status, o.Seconds = survived, was.Seconds
-				}
-				if err := r.judge(ctx, m, &o); err != nil {
+			o := outcome{ID: m.id(), In: m.in, Diff: m.diff(r.pool.files[m.file].Text), Status: explained, How: why}
+			if !known {
+				o.Status, o.Passed, o.Seconds = survived, was.Passed, was.Seconds
+				if err := r.judge(ctx, m, judges, &o); err != nil {
 					return err
 				}
 			}
@@ -84,8 +98,8 @@ func (r *runner) run(ctx context.Context, ms []*mutant, t *table) error {
 
 // control fails unless the tests pass without a mutant.
 func (r *runner) control(ctx context.Context) error {
-	var o outcome
-	if err := r.test(ctx, make(tree.Overlay), &o); err != nil {
+	o := outcome{Status: survived}
+	if err := r.test(ctx, binary, make(tree.Overlay), &o); err != nil {
 		return err
 	}
 	if o.Status != survived {
@@ -95,34 +109,54 @@ func (r *runner) control(ctx context.Context) error {
 	return nil
 }
 
-func (r *runner) judge(ctx context.Context, m *mutant, o *outcome) error {
-	if o.Status == "" {
-		if err := r.test(ctx, r.pool.overlay(m), o); err != nil {
+// binary stands among a mutant's judges for the test binary; the others are packages.
+const (
+	binary  = "the test binary"
+	rootPkg = "./"
+)
+
+// judges are in order of what they cost: the tests of the mutant's package take seconds, those of the root a minute.
+func (r *runner) judges(m *mutant) []string {
+	pkg := packageOf(m)
+	switch {
+	case !r.unit:
+		return []string{binary}
+	case pkg == rootPkg:
+		return []string{binary, rootPkg}
+	}
+	return []string{pkg, binary, rootPkg}
+}
+
+func (r *runner) judge(ctx context.Context, m *mutant, judges []string, o *outcome) error {
+	for _, j := range judges {
+		judge := r.unitJudge
+		if j == binary {
+			judge = r.test
+		}
+		if err := judge(ctx, j, r.pool.overlay(m), o); err != nil || o.Status != survived {
 			return err
 		}
+		o.Passed = append(o.Passed, j)
 	}
-	if o.Status != survived || !r.unit {
-		return nil
-	}
+	return nil
+}
+
+func (r *runner) unitJudge(ctx context.Context, pkg string, over tree.Overlay, o *outcome) error {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	list, err := r.pool.overlay(m).Write(dir)
+	list, err := over.Write(dir)
 	if err != nil {
 		return err
 	}
-	for _, pkg := range slices.Compact([]string{packageOf(m), "./"}) {
-		if err := r.unitControl(ctx, pkg); err != nil {
-			return err
-		}
-		if how := r.unitTest(ctx, list, pkg); how != "" {
-			o.Status, o.How = caughtByUnit, how
-			break
-		}
+	if err := r.unitControl(ctx, pkg); err != nil {
+		return err
 	}
-	o.Unit = true
+	if how := r.unitTest(ctx, list, pkg); how != "" {
+		o.Status, o.How = caughtByUnit, how
+	}
 	return nil
 }
 
@@ -143,8 +177,8 @@ func (r *runner) unitControl(ctx context.Context, pkg string) error {
 // unitTest says how the unit tests of a package fail. On a busy machine they may fail by themselves, but hardly twice.
 func (r *runner) unitTest(ctx context.Context, list, pkg string) (how string) {
 	for range 2 {
-		c := tree.Go(ctx, r.pool.tree.Root, "test", "-short", "-count=1", "-parallel", "8", "-timeout", unitLimit,
-			"-tags", r.pool.tags, "-overlay", list, pkg)
+		c := tree.Go(ctx, r.pool.tree.Root, "test", "-short", "-count=1", "-parallel", "8", "-failfast",
+			"-timeout", r.limit.String(), "-tags", r.pool.tags, "-overlay", list, pkg)
 		c.WaitDelay = time.Second
 		out, err := c.CombinedOutput()
 		if err == nil {
@@ -156,7 +190,7 @@ func (r *runner) unitTest(ctx context.Context, list, pkg string) (how string) {
 }
 
 // test builds the binary under an overlay, and runs it.
-func (r *runner) test(ctx context.Context, over tree.Overlay, o *outcome) error {
+func (r *runner) test(ctx context.Context, _ string, over tree.Overlay, o *outcome) error {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
@@ -192,9 +226,9 @@ func (r *runner) test(ctx context.Context, over tree.Overlay, o *outcome) error 
 			break
 		}
 	}
-	o.Seconds, o.Status, o.How = time.Since(begun).Seconds(), survived, failure(out, err)
+	o.Seconds = time.Since(begun).Seconds()
 	if err != nil {
-		o.Status = caught
+		o.Status, o.How = caught, failure(out, err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -49,15 +50,49 @@ func third() { n = 1 }
 	r.unit = true
 	all := play(ms, true)
 	for i, want := range []string{caught, caught, caughtByUnit, explained, survived, survived} {
-		if o, _ := all.outcome(ms[i]); o.Status != want || o.Unit != (i == 2 || i > 3) {
+		var passed []string
+		switch want {
+		case caughtByUnit:
+			passed = []string{binary}
+		case survived:
+			passed = []string{binary, rootPkg}
+		}
+		if o, _ := all.outcome(ms[i]); o.Status != want || !slices.Equal(o.Passed, passed) {
 			t.Errorf("%s: %+v", ms[i].id(), o)
 		}
 	}
 	if len(ms) != 6 || len(all.all) != 6 {
 		t.Errorf("%d mutants, %d outcomes", len(ms), len(all.all))
 	}
+	r.args = []string{"-test.run", "TestThird"} // a test that has come since
+	test := filepath.Join(p.tree.Root, "third_test.go")
+	text := "package sample\n\nimport \"testing\"\n\nfunc TestThird(t *testing.T) { if third(); n != 1 { t.Fatal(n) } }\n"
+	if err := os.WriteFile(test, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if o, _ := play(ms, true).outcome(ms[5]); o.Status != survived {
+		t.Errorf("judged again: %+v", o)
+	}
+	r.again = true
+	if o, _ := play(ms, true).outcome(ms[5]); o.Status != caught {
+		t.Errorf("not judged again: %+v", o)
+	}
 	if text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "out.md")); err != nil || len(text) < 200 {
 		t.Errorf("%s %v", text, err)
+	}
+}
+
+// The cheapest judge is the first.
+func TestJudges(t *testing.T) {
+	r := &runner{unit: true}
+	for group, want := range map[string][]string{
+		"internal/lane": {"./internal/lane", binary, rootPkg},
+		luaDir:          {"./internal/store", binary, rootPkg},
+		".":             {binary, rootPkg},
+	} {
+		if got := r.judges(&mutant{group: group}); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", group, got)
+		}
 	}
 }
 

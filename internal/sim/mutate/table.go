@@ -16,9 +16,9 @@ type outcome struct {
 	In      string `json:",omitempty"` // the function
 	Diff    string
 	Status  string
-	How     string  // the first line of the failure, or why it is no mistake
-	Seconds float64 // that the test binary ran
-	Unit    bool    // the unit tests have run too
+	How     string   // the first line of the failure, or why it is no mistake
+	Seconds float64  // that the test binary ran
+	Passed  []string `json:",omitempty"` // the judges that found nothing
 }
 
 // table is a file of outcomes, and beside it the same for people. Safe for concurrent use.
