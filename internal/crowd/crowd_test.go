@@ -249,6 +249,12 @@ func TestBeginRefuses(t *testing.T) {
 		}
 		began := time.Now()
 		all.Wait()
+		for n, some := range s.sent {
+			if n/2 != some[0]/2 { // two go at the same time
+				t.Errorf("sent as %v", s.sent)
+				break
+			}
+		}
 		if took := time.Since(began); len(s.sent) != 20 || took != 10*time.Second || len(s.of) != 0 {
 			t.Errorf("sent as %v, in %v; %d channels are remembered", s.sent, took, len(s.of))
 		}
@@ -288,5 +294,64 @@ func TestBounds(t *testing.T) {
 				t.Errorf("sent as %v", s.sent)
 			}
 		})
+	})
+}
+
+// Calls whose size does not matter go together.
+func TestNoSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSent(time.Second)
+		k := store.KeysOf("c")
+		s.Size, s.Bytes = nil, 0
+		var all sync.WaitGroup
+		for n := range 10 {
+			all.Go(func() { _, _ = s.Join(context.Background(), k, call{n: n}) })
+			synctest.Wait()
+		}
+		all.Wait()
+		if len(s.sent) != 3 || len(s.sent[2]) != s.Most {
+			t.Errorf("sent as %v", s.sent)
+		}
+	})
+}
+
+// End comes when all that a goroutine had to do is done, and the next one has begun: who waits for all that have begun
+// waits for these too.
+func TestEndIsLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSent(time.Second)
+		k := store.KeysOf("c")
+		var counted []int // the number of those that have begun and not ended, after each change
+		var mu sync.Mutex
+		count := func(by int) {
+			mu.Lock()
+			defer mu.Unlock()
+			counted = append(counted, by)
+			if len(counted) > 1 {
+				counted[len(counted)-1] += counted[len(counted)-2]
+			}
+		}
+		s.Begin, s.End = func() error { count(1); return nil }, func() { count(-1) }
+		ctx, cancel := context.WithCancel(context.Background())
+		first := s.Send
+		s.Send = func(of context.Context, k *store.Keys, calls []*call) {
+			if calls[0].n == 0 { // it is under way all the while
+				<-ctx.Done()
+				return
+			}
+			first(of, k, calls)
+		}
+		var all sync.WaitGroup
+		for n := range 20 {
+			all.Go(func() { _, _ = s.Join(context.Background(), k, call{n: n}) })
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		cancel()
+		all.Wait()
+		synctest.Wait()
+		if want := []int{1, 2, 1, 2, 1, 0}; !slices.Equal(counted, want) {
+			t.Errorf("counted as %v, want %v", counted, want)
+		}
 	})
 }
