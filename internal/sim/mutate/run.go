@@ -43,24 +43,25 @@ type runner struct {
 
 	weaving     sync.Mutex // a tree is not for several goroutines
 	controlling sync.Mutex
-	controlled  map[string]bool // packages whose unit tests pass without a mutant
+	controlled  map[string]bool // judges that find nothing without a mutant
 }
 
-// run judges all that the table does not know yet. What is judged is written at once.
+// run judges all that the table does not know yet. What is judged is written at once. All go to one judge after
+// another, so that what is cheap to find is found first.
 func (r *runner) run(ctx context.Context, ms []*mutant, t *table) error {
-	if err := r.control(ctx); err != nil {
-		return err
+	if r.again {
+		t.restart()
 	}
-	for _, root := range []bool{false, true} {
-		if err := r.stage(ctx, ms, t, root); err != nil {
+	for cost := range dear + 1 {
+		if err := r.stage(ctx, ms, t, cost); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stage has mutants judged by the root's tests, which take longest, or by all the others.
-func (r *runner) stage(ctx context.Context, ms []*mutant, t *table, root bool) error {
+// stage has mutants judged by the judges of that cost.
+func (r *runner) stage(ctx context.Context, ms []*mutant, t *table, cost int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(r.workers)
 	for _, m := range ms {
@@ -68,21 +69,16 @@ func (r *runner) stage(ctx context.Context, ms []*mutant, t *table, root bool) e
 		if there && was.Status != survived && was.Status != explained {
 			continue
 		}
-		if r.again && !root {
-			was.Passed = nil
-		}
 		why, known := r.known[m.key()]
-		judges := slices.DeleteFunc(r.judges(m), func(j string) bool {
-			return slices.Contains(was.Passed, j) || (j == rootPkg) != root
-		})
-		if known && was.How == why || !known && len(judges) == 0 {
+		judge, asked := r.judge(m, cost)
+		if known && was.How == why || !known && (!asked || slices.Contains(was.Passed, judge)) {
 			continue
 		}
 		g.Go(func() error {
 			o := outcome{ID: m.id(), In: m.in, Diff: m.diff(r.pool.files[m.file].Text), Status: explained, How: why}
 			if !known {
 				o.Status, o.Passed, o.Seconds = survived, was.Passed, was.Seconds
-				if err := r.judge(ctx, m, judges, &o); err != nil {
+				if err := r.judged(ctx, m, judge, &o); err != nil {
 					return err
 				}
 			}
@@ -96,48 +92,65 @@ func (r *runner) stage(ctx context.Context, ms []*mutant, t *table, root bool) e
 	return g.Wait()
 }
 
-// control fails unless the tests pass without a mutant.
-func (r *runner) control(ctx context.Context) error {
-	o := outcome{Status: survived}
-	if err := r.test(ctx, binary, make(tree.Overlay), &o); err != nil {
-		return err
-	}
-	if o.Status != survived {
-		return fmt.Errorf("without a mutant: %s: %s", o.Status, o.How)
-	}
-	fmt.Printf("%-20s in %.1f s without a mutant\n", "passes", o.Seconds)
-	return nil
-}
-
-// binary stands among a mutant's judges for the test binary; the others are packages.
+// binary is the judge that is the test binary; the others are packages.
 const (
 	binary  = "the test binary"
 	rootPkg = "./"
 )
 
-// judges are in order of what they cost: the tests of the mutant's package take seconds, those of the root a minute.
-func (r *runner) judges(m *mutant) []string {
+// What a judge costs: the tests of a mutant's package take seconds, and those of the root a minute.
+const (
+	cheap = iota
+	middling
+	dear
+)
+
+// judge is the one of that cost.
+func (r *runner) judge(m *mutant, cost int) (judge string, is bool) {
 	pkg := packageOf(m)
-	switch {
-	case !r.unit:
-		return []string{binary}
-	case pkg == rootPkg:
-		return []string{binary, rootPkg}
+	switch cost {
+	case cheap:
+		return pkg, r.unit && pkg != rootPkg
+	case dear:
+		return rootPkg, r.unit
 	}
-	return []string{pkg, binary, rootPkg}
+	return binary, true
 }
 
-func (r *runner) judge(ctx context.Context, m *mutant, judges []string, o *outcome) error {
-	for _, j := range judges {
-		judge := r.unitJudge
-		if j == binary {
-			judge = r.test
-		}
-		if err := judge(ctx, j, r.pool.overlay(m), o); err != nil || o.Status != survived {
-			return err
-		}
-		o.Passed = append(o.Passed, j)
+func (r *runner) judged(ctx context.Context, m *mutant, judge string, o *outcome) error {
+	if err := r.control(ctx, judge); err != nil {
+		return err
 	}
+	test := r.unitJudge
+	if judge == binary {
+		test = r.test
+	}
+	err := test(ctx, judge, r.pool.overlay(m), o)
+	if err == nil && o.Status == survived {
+		o.Passed = append(slices.Clone(o.Passed), judge)
+	}
+	return err
+}
+
+// control fails unless a judge finds nothing without a mutant; it asks once. The test binary has to pass as often in a
+// row as a mutant has to fail: a seed that fails by itself now and then would catch mutants that it does not see.
+func (r *runner) control(ctx context.Context, judge string) error {
+	r.controlling.Lock()
+	defer r.controlling.Unlock()
+	if r.controlled[judge] {
+		return nil
+	}
+	o := outcome{Status: survived}
+	if judge != binary {
+		o.How = r.unitTest(ctx, "", judge)
+	} else if err := r.test(ctx, unmutated, make(tree.Overlay), &o); err != nil {
+		return err
+	}
+	if o.How != "" {
+		return fmt.Errorf("%s without a mutant: %s", judge, o.How)
+	}
+	fmt.Printf("%-20s %s, without a mutant\n", "passes", judge)
+	r.controlled[judge] = true
 	return nil
 }
 
@@ -151,26 +164,9 @@ func (r *runner) unitJudge(ctx context.Context, pkg string, over tree.Overlay, o
 	if err != nil {
 		return err
 	}
-	if err := r.unitControl(ctx, pkg); err != nil {
-		return err
-	}
 	if how := r.unitTest(ctx, list, pkg); how != "" {
 		o.Status, o.How = caughtByUnit, how
 	}
-	return nil
-}
-
-// unitControl fails unless the unit tests of a package pass without a mutant. It runs them once.
-func (r *runner) unitControl(ctx context.Context, pkg string) error {
-	r.controlling.Lock()
-	defer r.controlling.Unlock()
-	if r.controlled[pkg] {
-		return nil
-	}
-	if how := r.unitTest(ctx, "", pkg); how != "" {
-		return fmt.Errorf("go test %s without a mutant: %s", pkg, how)
-	}
-	r.controlled[pkg] = true
 	return nil
 }
 
@@ -189,8 +185,11 @@ func (r *runner) unitTest(ctx context.Context, list, pkg string) (how string) {
 	return how
 }
 
+// unmutated is the judge that looks at the test binary alone.
+const unmutated = "no mutant"
+
 // test builds the binary under an overlay, and runs it.
-func (r *runner) test(ctx context.Context, _ string, over tree.Overlay, o *outcome) error {
+func (r *runner) test(ctx context.Context, judge string, over tree.Overlay, o *outcome) error {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
@@ -222,7 +221,8 @@ func (r *runner) test(ctx context.Context, _ string, over tree.Overlay, o *outco
 	}
 	begun := time.Now()
 	for range r.times {
-		if out, err = r.command(ctx, string(bytes.TrimSpace(at)), bin).CombinedOutput(); err == nil {
+		out, err = r.command(ctx, string(bytes.TrimSpace(at)), bin).CombinedOutput()
+		if (err == nil) != (judge == unmutated) {
 			break
 		}
 	}

@@ -90,9 +90,35 @@ func TestJudges(t *testing.T) {
 		luaDir:          {"./internal/store", binary, rootPkg},
 		".":             {binary, rootPkg},
 	} {
-		if got := r.judges(&mutant{group: group}); !slices.Equal(got, want) {
+		var got []string
+		for cost := range dear + 1 {
+			if judge, is := r.judge(&mutant{group: group}, cost); is {
+				got = append(got, judge)
+			}
+		}
+		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q", group, got)
 		}
+	}
+}
+
+// A test that fails by itself now and then judges nothing.
+func TestControl(t *testing.T) {
+	p := sampleOf(t, "package sample\n\nvar n int\n\nfunc add() { n = 3 }\n", `import ("os"; "testing")`,
+		`func TestAdd(t *testing.T) { // each second time
+	if os.Remove("mark") != nil {
+		os.WriteFile("mark", nil, 0o644)
+		return
+	}
+	t.Fatal("flaky")
+}`)
+	r := &runner{pool: p, pkg: ".", limit: time.Minute, times: 2, workers: 1, controlled: make(map[string]bool)}
+	out, err := openTable(filepath.Join(t.TempDir(), "out.json"), false)
+	if err == nil {
+		err = r.run(t.Context(), p.byGroup["."][:1], out)
+	}
+	if err == nil || len(out.all) != 0 {
+		t.Errorf("%v: %+v", err, out.all)
 	}
 }
 

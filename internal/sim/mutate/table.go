@@ -55,6 +55,15 @@ func (t *table) outcome(m *mutant) (outcome, bool) {
 	return outcome{}, false
 }
 
+// restart has what survived judged by all judges again.
+func (t *table) restart() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.all {
+		t.all[i].Passed = nil
+	}
+}
+
 // set adds an outcome, or replaces an earlier one, and writes both files.
 func (t *table) set(o outcome) error {
 	t.mu.Lock()
