@@ -224,6 +224,25 @@ func TestBeatSeesTheDead(t *testing.T) {
 	}
 }
 
+// Where an entry has run out, the next beat comes as soon as the row of beats is old enough to judge its receiver.
+func TestBeatsWhenItMayJudge(t *testing.T) {
+	b := newBed(t, 1)
+	b.server.Do("ZADD", b.Lanes[0].Receivers, 1, store.NewIncarnation(1, time.Second).Name)
+	if err := b.Join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := &b.heart
+	redistest.Until(t, 20*time.Second, "a beat comes early", func() bool {
+		began := time.Now()
+		h.seen.Store(&sight{sent: began, server: began, since: began.Add(-h.lease * 2 / 5)})
+		wait, err := h.beat(began)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wait <= h.lease/10+5*time.Millisecond // it is later only where Redis took long to answer
+	})
+}
+
 // A register without an answer leaves no name behind, however many attempts follow.
 func TestRegisterNext(t *testing.T) {
 	b := newBed(t, 1)
@@ -242,6 +261,11 @@ func TestRegisterNext(t *testing.T) {
 	b.Debts.Forget(t.Context())
 	if len(b.Debts.abandoned) > 0 {
 		t.Error("what is forgotten is remembered")
+	}
+	forget := redistest.Command("ZREM", b.Lanes[0].Receivers)
+	asked := b.proxy.Count(forget)
+	if b.Debts.Forget(t.Context()); asked == 0 || b.proxy.Count(forget) != asked {
+		t.Errorf("%d commands to forget, and %d more for nobody", asked, b.proxy.Count(forget)-asked)
 	}
 }
 
