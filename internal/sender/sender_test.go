@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,23 @@ func TestPlainWaitsForRedis(t *testing.T) {
 	}
 	if got := b.lengths(s); got != [2]int64{1, 0} {
 		t.Errorf("%d in prepare and in delay", got)
+	}
+}
+
+// An enqueue whose time ends in a pause between two tries sends nothing more, and its error says first what kept it.
+func TestTimeEndsInAPause(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	b := newBench(t, p.Addr(), 300*time.Millisecond)
+	push := redistest.Command("LPUSH", b.keys.Prepare)
+	for n := range 3 { // with pauses of 50 and 100 ms, and then for the rest
+		p.On(push, n+1, redistest.ReplyError("TRYAGAIN not now"))
+	}
+	p.On(push, 4, redistest.DropReply)
+	_, _, err := b.Send(context.Background(), b.message("a", "", 0, store.Due{}))
+	if link.Classify(err) != link.NotExecuted || !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.HasPrefix(err.Error(), "TRYAGAIN") {
+		t.Error(err)
 	}
 }
 

@@ -77,6 +77,35 @@ func TestTrackedOnAFullRedis(t *testing.T) {
 	}
 }
 
+// endedAsker is one whose caller's time ends while it asks.
+type endedAsker struct {
+	end   context.CancelFunc
+	asked int
+}
+
+func (a *endedAsker) Ask(ctx context.Context, _ string, _ func(*link.Call)) ([]link.Reply, bool, error) {
+	a.end()
+	a.asked++
+	return nil, false, ctx.Err()
+}
+
+// An enqueue in doubt that a full Redis refuses the second time says so, also where its time ends while the receipts
+// are asked.
+func TestTimeEndsOnAFullRedis(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	b := newBench(t, p.Addr(), time.Second)
+	p.On(redistest.ByScript(store.Enter)(b.keys.Name), 1, redistest.CutBefore)
+	p.On(redistest.ByScript(store.Enqueue)(b.keys.Name), 1, redistest.ReplyError("OOM command not allowed"))
+	ctx, cancel := context.WithCancel(context.Background())
+	asker := &endedAsker{end: cancel}
+	b.asker = asker
+	_, _, err := b.Send(ctx, b.message("a", "id", 0, store.Due{}))
+	if link.Classify(err) != link.Unknown || link.Code(err) != "OOM" || asker.asked != 1 {
+		t.Errorf("%v, asked %d times", err, asker.asked)
+	}
+}
+
 // A message that went in beside one whose id may be free by now may be there, whatever becomes of the second script.
 func TestTrackedBesideStale(t *testing.T) {
 	t.Parallel()
