@@ -2,6 +2,7 @@ package link
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -26,4 +27,17 @@ func TestBreakerBack(t *testing.T) {
 	if b.Back(); b.Pass() > 0 {
 		t.Error("it did not come back")
 	}
+}
+
+// A script that the server has forgotten goes again soon, and not at once; the second time it waits as others do.
+func TestHoldoffOfAScript(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Holdoff
+		for _, most := range []time.Duration{MinTrouble / 50, MinTrouble, 2 * MinTrouble} {
+			wait := h.Refuse(redis.Error("NOSCRIPT no matching script"))
+			if wait < most*9/10 || wait > most || h.Left() != wait {
+				t.Errorf("waits %v, and %v are left, want %v", wait, h.Left(), most)
+			}
+		}
+	})
 }
