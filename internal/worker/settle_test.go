@@ -1,12 +1,20 @@
 package worker
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
+	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -133,5 +141,99 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 	f.until(5*time.Second, "all are over", func() bool { return f.seen(0, 400)+f.count(event.Expired) >= 400 })
 	if n := f.seen(301, 400); n < taken {
 		t.Errorf("%d of at least %d that had been taken were handled", n, taken)
+	}
+}
+
+// What is to be kept of messages is kept where many leave together.
+func TestKeptTogether(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	f := newFake(t, s, s.URL(), 1, 1, func(*Item, int) error { return nil })
+	args := []any{f.keys[0].Prepare}
+	const quick, kept = 200, 300
+	for i := range quick + kept {
+		e := element.Element{Serial: element.NewSerial(), Payload: fmt.Append(nil, i)}
+		if i >= quick { // by now several are taken at once
+			f.withID(0, fmt.Sprint("id", i), element.Extra{Retain: time.Hour.Milliseconds()})(&e)
+		}
+		args = append(args, e.Encode())
+	}
+	s.Do("LPUSH", args...)
+	f.until(10*time.Second, "all are acked", func() bool { return f.count(event.Acked) == quick+kept })
+	if n := s.Do("ZCOUNT", f.keys[0].Kept, "-inf", "(0"); n != int64(kept) {
+		t.Errorf("%d of %d outcomes are kept", n, kept)
+	}
+}
+
+// A site is slowed down for the first reason of those that Redis gave together.
+func TestFirstTrouble(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	r := testPool(t, s, store.KeysOf(redistest.Name(t)), 1, func(*Config) {})
+	d := &dispatches{worker: r.workers[0]}
+	var replies []link.Reply
+	for _, text := range []redis.Error{"TRYAGAIN not now", "BUSY running a script", "OOM command not allowed"} {
+		it := &Item{Lane: r.Lanes[0], state: decided, verdict: custody.Ack}
+		d.add(single, it)
+		replies = append(replies, link.Reply{Err: text})
+	}
+	if err := d.settle(replies); link.Code(err) != "TRYAGAIN" {
+		t.Error(err)
+	}
+}
+
+// A verdict that Redis does not answer before the end is counted as late, once, and the end says what kept it.
+func TestUnsettled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	keys := store.KeysOf(redistest.Name(t))
+	returned, events := make(chan bool, 1), make(chan event.Event, 100)
+	r := newTestPool(t, p.URL(), []*store.Keys{keys}, 1, func(c *Config) {
+		c.Count, c.ReplyTimeout = true, 500*time.Millisecond
+		c.Handle = func(*Item) *custody.Verdict {
+			p.Hole(true)
+			returned <- true
+			return custody.Ack
+		}
+		c.Emit = func(evs ...event.Event) {
+			for _, e := range evs {
+				if e.Kind == event.UnconfirmedVerdict {
+					events <- e
+				}
+			}
+		}
+	})
+	r.Start()
+	fill(s, keys, 1)
+	<-returned
+	r.StopTaking()
+	_, _, err := r.End()
+	late := 0
+	r.Tally(func(_ string, sums *meter.Sums) { late += int(sums[meter.Late]) })
+	if !errors.Is(err, ErrUnanswered) || late != 1 || len(events) != 1 {
+		t.Errorf("%v; %d are late, of %d Events", err, late, len(events))
+	}
+}
+
+// The error of a shutdown names what kept Redis from answering.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	site := testPool(t, s, store.KeysOf(redistest.Name(t)), 1, func(*Config) {}).Sites[0]
+	refusal := redis.Error("NOPERM no")
+	for _, c := range []struct{ err, want error }{
+		{nil, nil},
+		{refusal, refusal},
+		{context.Canceled, ErrUnanswered},
+		{&link.Error{Class: link.NotExecuted, Err: ErrUnanswered}, ErrUnanswered},
+		{&link.Error{Class: link.Unknown, Err: ErrUnanswered}, ErrUnanswered},
+	} {
+		if got := outage(site, c.err); got != c.want {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		}
+	}
+	if err := outage(site, &link.Error{Class: link.Unknown, Err: io.EOF}); !errors.Is(err, io.EOF) || err == io.EOF {
+		t.Error(err)
 	}
 }

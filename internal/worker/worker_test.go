@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
@@ -331,4 +332,34 @@ func TestWatcherGivesUpBesideAnother(t *testing.T) {
 	r.CancelHandlers()
 	r.orphanEnded()
 	r.End()
+}
+
+// Where the wall clock has gone on without the monotonic one, as while the machine is suspended, a beat tells at once
+// whether the lease is lost.
+func TestSuspensionBeats(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	keys := store.KeysOf(redistest.Name(t))
+	r := newTestPool(t, p.URL(), []*store.Keys{keys}, 1, func(*Config) {})
+	beats := p.On(redistest.ByScript(store.Beat)(keys.Name), 0, redistest.Pass)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.Sites[0].Beat()
+	}()
+	defer func() { r.end(); <-ended }()
+	redistest.Until(t, 5*time.Second, "it beats", func() bool { return beats.Struck() == 1 })
+	redistest.Until(t, 5*time.Second, "the beat is answered", func() bool { return !r.Sites[0].Fence().At.IsZero() })
+	suspended := r.Sites[0].Lease.Length * 3 / 4
+	if r.watcher.leases(time.Now()); beats.Struck() != 1 {
+		t.Error("it beats without a reason")
+	}
+	now := time.Now()
+	*(*uint64)(unsafe.Pointer(&now)) += uint64(suspended/time.Second) << 30 // the seconds of the wall clock
+	if ahead := now.UnixNano() - time.Now().UnixNano(); ahead < int64(suspended/2) || time.Until(now) > time.Minute {
+		t.Fatalf("the clocks differ by %v and %v", time.Duration(ahead), time.Until(now))
+	}
+	r.watcher.leases(now)
+	redistest.Until(t, 5*time.Second, "it beats again", func() bool { return beats.Struck() == 2 })
 }
