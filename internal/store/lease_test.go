@@ -249,6 +249,18 @@ func TestExtendAndParts(t *testing.T) {
 	})
 }
 
+// Where Redis refuses an extension, nobody is told that his lease is over.
+func TestExtendRefused(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.s.Do("DEL", f.k.Receivers)
+		f.s.Do("SET", f.k.Receivers, "foreign")
+		rep := f.run(func(c *link.Call) { AddExtend(c, f.k, NewLease(time.Hour, 0).Name, time.Hour) })
+		if left, _, err := ExtendReply(rep); link.Code(err) != "WRONGTYPE" {
+			f.Errorf("%v, %v", left, err)
+		}
+	})
+}
+
 // An extension tells the holder which of its messages were cancelled, by their places. It brings no end forward.
 func TestExtend(t *testing.T) {
 	each(t, func(f *fixture) {

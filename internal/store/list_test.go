@@ -244,6 +244,35 @@ func TestBySerial(t *testing.T) {
 	})
 }
 
+// counted counts the questions.
+type counted struct {
+	Asker
+	n int
+}
+
+func (a *counted) Ask(ctx context.Context, channel string, fill func(*link.Call)) ([]link.Reply, bool, error) {
+	a.n++
+	return a.Asker.Ask(ctx, channel, fill)
+}
+
+// A page of a list that has not moved is one question, or two while it is not known how large its elements are.
+func TestPageOfAFewQuestions(t *testing.T) {
+	each(t, func(f *fixture) {
+		for range 25 {
+			f.enqueue(Now, 0, named(""))
+		}
+		a := &counted{Asker: f}
+		w := NewWalk(a, f.k, f.k.Prepare, false, false, 100, "")
+		for page := range 2 {
+			a.n = 0
+			all, more, err := w.Page(context.Background(), 10)
+			if f.must(err); len(all) != 10 || !more || a.n > 2 {
+				f.Errorf("page %d: %d elements, more: %v, of %d questions", page, len(all), more, a.n)
+			}
+		}
+	})
+}
+
 // A key of the wrong type is an error of its question.
 func TestWrongType(t *testing.T) {
 	each(t, func(f *fixture) {
