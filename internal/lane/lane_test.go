@@ -224,6 +224,20 @@ func TestBeatSeesTheDead(t *testing.T) {
 	}
 }
 
+// A beat that fails is tried again soon, and not at once.
+func TestBeatsThatFail(t *testing.T) {
+	b := newBed(t, 1)
+	failed := b.proxy.On(redistest.ByScript(store.Beat)(b.Lanes[0].Name), 0, redistest.ReplyError("TRYAGAIN not now"))
+	began := time.Now()
+	b.joins(t)
+	redistest.Until(t, 10*time.Second, "it has failed four times", func() bool { return failed.Struck() >= 4 })
+	if took := time.Since(began); took < 3*minBeatRetry*9/10 {
+		t.Errorf("four beats in %v", took)
+	}
+	failed.Remove()
+	redistest.Until(t, 5*time.Second, "it beats", func() bool { return b.renewed.Load() > 0 || b.woken.Load() > 0 })
+}
+
 // Where an entry has run out, the next beat comes as soon as the row of beats is old enough to judge its receiver.
 func TestBeatsWhenItMayJudge(t *testing.T) {
 	b := newBed(t, 1)
