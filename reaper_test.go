@@ -484,3 +484,18 @@ func TestUpkeepLateMark(t *testing.T) {
 	}
 	b.noID("a")
 }
+
+// A reap has workers look for suspects where it has made some, and only there.
+func TestReapThatSuspectsNobody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	looks := 0
+	u := &undertaker{q: b.Queue, keys: b.keys(), suspects: func() { looks++ }}
+	dead := store.DeadReceiver{Incarnation: store.NewIncarnation(1, time.Second)}
+	if u.report(dead, store.ReapAnswer{Prepare: 1}); looks != 0 {
+		t.Errorf("%d looks for suspects without one", looks)
+	}
+	if u.report(dead, store.ReapAnswer{Suspect: 2}); looks != 1 {
+		t.Errorf("%d looks for suspects", looks)
+	}
+}

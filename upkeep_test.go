@@ -171,3 +171,15 @@ func TestBellsLeaveConnections(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 }
+
+// Where the Pool has no bound, who waits has a bell of his own, and does not poll.
+func TestBellOfAPoolWithoutBound(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	b := newBench(t, p.URL())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go b.Pull(ctx, PullOptions{Channels: []string{b.name}, Wait: time.Minute})
+	bell := redistest.Command("BLMOVE", b.keys().Prepare)
+	b.until(5*time.Second, "a bell is hung", func() bool { return p.Count(bell) > 0 })
+}

@@ -442,6 +442,28 @@ func TestPolled(t *testing.T) {
 	})
 }
 
+// Where nobody waits any more, nothing polls, and nothing is there that would.
+func TestPollEnds(t *testing.T) {
+	each(t, func(b *bed) {
+		b.most = func() int { return 0 }
+		for range 2 {
+			b.ResetCounts()
+			c := b.Join([]*store.Keys{b.k})
+			redistest.Until(b.t, patience, "it is polled", func() bool {
+				return b.Count(redistest.Command("EXISTS", b.k.Prepare)) > 0
+			})
+			c.Leave()
+			ended := make(chan struct{})
+			go func() { b.running.Wait(); close(ended) }()
+			select {
+			case <-ended:
+			case <-time.After(patience):
+				b.t.Fatal("it goes on")
+			}
+		}
+	})
+}
+
 // A server that refuses the blocking move is polled, and asked for it again only after a while.
 func TestRefused(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,8 @@ func third() { n = 1 }
 	}
 	r.args = []string{"-test.run", "TestThird"} // a test that has come since
 	test := filepath.Join(p.tree.Root, "third_test.go")
-	text := "package sample\n\nimport \"testing\"\n\nfunc TestThird(t *testing.T) { if third(); n != 1 { t.Fatal(n) } }\n"
+	text := "package sample\n\nimport \"testing\"\n\n" +
+		"func TestThird(t *testing.T) { if third(); n != 1 { t.Fatal(n) } }\n"
 	if err := os.WriteFile(test, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
