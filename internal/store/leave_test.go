@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -170,6 +171,21 @@ func TestFollow(t *testing.T) {
 		f.lengths(2, 1, 0, 0)
 		if a, next := f.state("a"), f.state("next"); a != 'u' || next != 'd' {
 			f.Fatalf("the records say %q and %q", a, next)
+		}
+	})
+}
+
+// An ack that brings others keeps no more outcomes than Bounds allow.
+func TestFollowBounds(t *testing.T) {
+	each(t, func(f *fixture) {
+		for i := range 5 {
+			f.enqueue(Now, 0, named(fmt.Sprint("id", i), func(x *element.Extra) { x.Retain = time.Hour.Milliseconds() }))
+			e := named("")
+			v := &Verdict{Then: []Followup{{Keys: f.k, Mode: In, MS: 60_000, Element: *e, Raw: e.Encode()}}}
+			f.leave(0, f.take(0, 1)[0], v, &Bounds{MaxDone: 2, MaxDoneBytes: 10_000})
+			if n := f.s.Do("ZCOUNT", f.k.Kept, "-inf", "(0"); n != int64(min(i+1, 2)) {
+				f.Fatalf("after %d acks %d outcomes are kept", i+1, n)
+			}
 		}
 	})
 }
