@@ -164,6 +164,38 @@ func TestEnqueueTwice(t *testing.T) {
 	})
 }
 
+// What is sent again and cannot be added is looked at anew by the next sending, as if this one had not been.
+func TestEnqueueTwiceInVain(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.enqueue(Now, 0, named("b"))
+		es := []*element.Element{named("a"), named("b")}
+		raws := [][]byte{es[0].Encode(), es[1].Encode()}
+		send := func() (refused []Refusal, err error) {
+			rep := f.run(func(c *link.Call) { AddEnqueue(c, f.k, In, 60_000, nil, es, raws) })
+			_, refused, err = EnqueueReply(rep, len(es))
+			return refused, err
+		}
+		if refused, err := send(); err != nil || refused[0] != nil || refused[1] == nil {
+			f.Fatalf("%q, %v", refused, err)
+		}
+		f.s.Do("HDEL", f.k.IDs, "b")
+		f.s.Do("RENAME", f.k.Delay, f.k.Dead)
+		f.s.Do("SET", f.k.Delay, "foreign")
+		if _, err := send(); link.Code(err) != "WRONGTYPE" {
+			f.Error(err)
+		}
+		noted := f.s.Do("SISMEMBER", f.k.Receipts, []byte(RefusalOf(es[1])))
+		if noted != int64(1) || f.s.Do("EXISTS", f.k.Running) != int64(0) || f.state("b") != 0 {
+			f.Errorf("b is noted: %v", noted)
+		}
+		f.s.Do("RENAME", f.k.Dead, f.k.Delay)
+		if refused, err := send(); err != nil || refused[0] != nil || refused[1] != nil || f.state("b") != 'd' {
+			f.Errorf("%q, %v", refused, err)
+		}
+		f.lengths(1, 2, 0, 0)
+	})
+}
+
 // Elements without an id go to delay once, and are over where their time has come since.
 func TestLater(t *testing.T) {
 	each(t, func(f *fixture) {
