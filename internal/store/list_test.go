@@ -119,6 +119,17 @@ func TestCountAndPurge(t *testing.T) {
 	})
 }
 
+// An overview counts the receivers whose leases last, and their workers.
+func TestOverviewReceivers(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.s.Do("ZADD", f.k.Receivers, 1, NewIncarnation(5, time.Minute).Name)
+		o, err := OverviewReply(f.run(func(c *link.Call) { AddOverview(c, f.k) }))
+		if f.must(err); o.Receivers != 1 || o.Workers != f.i.Workers {
+			f.Errorf("%+v", o)
+		}
+	})
+}
+
 // A message is found among others by its serial, a bare payload by its SHA-1, and either by an id.
 func TestSeek(t *testing.T) {
 	each(t, func(f *fixture) {
