@@ -193,6 +193,13 @@ func TestBeat(t *testing.T) {
 	if b.count(event.LeaseLost) != 1 || b.Enter() {
 		t.Errorf("%d events, and the gate is open", b.count(event.LeaseLost))
 	}
+	b.mu.Lock()
+	for _, e := range b.events {
+		if e.Channel != b.Lanes[0].Name {
+			t.Errorf("an Event of the whole site names %q", e.Channel)
+		}
+	}
+	b.mu.Unlock()
 	b.LoseLease(errors.New("again"))
 	if why := <-b.Broken(); why == nil || b.lost.Load() != 1 {
 		t.Errorf("%v, lost %d times", why, b.lost.Load())
