@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
