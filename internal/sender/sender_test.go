@@ -85,6 +85,32 @@ func TestTimeEndsInAPause(t *testing.T) {
 	}
 }
 
+// Close ends the pause between two tries of a plain enqueue.
+func TestPauseEndsWithClose(t *testing.T) {
+	t.Parallel()
+	const rounds = 3 // a busy machine may be late, but hardly each time
+	for range rounds {
+		p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+		b := newBench(t, p.Addr(), time.Minute)
+		refused := p.On(redistest.Command("LPUSH", b.keys.Prepare), 0, redistest.ReplyError("TRYAGAIN not now"))
+		got := make(chan error, 1)
+		go func() {
+			_, _, err := b.Send(context.Background(), b.message("a", "", 0, store.Due{}))
+			got <- err
+		}()
+		redistest.Until(t, 20*time.Second, "the pause is a second", func() bool { return refused.Struck() >= 6 })
+		b.data.Close()
+		began := time.Now()
+		if err := <-got; link.Classify(err) != link.NotExecuted || !errors.Is(err, link.ErrClosed) {
+			t.Error(err)
+		}
+		if time.Since(began) < 400*time.Millisecond {
+			return
+		}
+	}
+	t.Error("it goes on until the pause is over")
+}
+
 // What a person has to mend, and a full Redis, end an enqueue at once.
 func TestRefusedAtOnce(t *testing.T) {
 	t.Parallel()
