@@ -55,8 +55,8 @@ type flush struct {
 }
 
 func newCounter(q *Queue) *counter {
-	c := &counter{q: q, process: element.NewSerial().String(), book: new(meter.Book), sums: make(map[string]*meter.Sums),
-		sent: make(map[string]*flush), refused: make(map[string]time.Time)}
+	c := &counter{q: q, process: element.NewSerial().String(), book: new(meter.Book),
+		sums: make(map[string]*meter.Sums), sent: make(map[string]*flush), refused: make(map[string]time.Time)}
 	c.open, c.stop = context.WithCancel(context.Background())
 	return c
 }

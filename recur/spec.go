@@ -86,8 +86,8 @@ func (s Spec) Err() error {
 // MarshalText is String.
 func (s Spec) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText writes: an expression, and behind it a zone where that is not UTC. An error is what
-// Err of the Spec says.
+// UnmarshalText reads what MarshalText writes: an expression, and behind it a zone where that is not UTC. Its error is
+// that of Err.
 func (s *Spec) UnmarshalText(text []byte) error {
 	words := strings.Fields(string(text))
 	n := len(words)

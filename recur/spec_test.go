@@ -101,7 +101,8 @@ func TestText(t *testing.T) {
 		Missed Policy
 	}
 	for _, e := range []entry{
-		{Cron("0 8 * * MON-FRI", "Europe/Berlin"), Skip}, {Cron("*/10 * * * * *", ""), One}, {Every(90 * time.Second), All(7)},
+		{Cron("0 8 * * MON-FRI", "Europe/Berlin"), Skip}, {Cron("*/10 * * * * *", ""), One},
+		{Every(90 * time.Second), All(7)},
 		{Cron("@daily", "America/New_York"), All(MaxAll)}, {Cron("0 30 2 29 2 *", "EST"), One},
 	} {
 		b, err := json.Marshal(e)

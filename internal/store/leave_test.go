@@ -179,7 +179,8 @@ func TestFollow(t *testing.T) {
 func TestFollowBounds(t *testing.T) {
 	each(t, func(f *fixture) {
 		for i := range 5 {
-			f.enqueue(Now, 0, named(fmt.Sprint("id", i), func(x *element.Extra) { x.Retain = time.Hour.Milliseconds() }))
+			kept := func(x *element.Extra) { x.Retain = time.Hour.Milliseconds() }
+			f.enqueue(Now, 0, named(fmt.Sprint("id", i), kept))
 			e := named("")
 			v := &Verdict{Then: []Followup{{Keys: f.k, Mode: In, MS: 60_000, Element: *e, Raw: e.Encode()}}}
 			f.leave(0, f.take(0, 1)[0], v, &Bounds{MaxDone: 2, MaxDoneBytes: 10_000})

@@ -13,7 +13,7 @@ import (
 	"github.com/shuntmq/shunt/internal/sim/tree"
 )
 
-// change is one change of a file of the runtime. The old text is there exactly once in the versions that it is made for.
+// change is one change of a file of the runtime. The old text is there exactly once.
 type change struct{ file, old, new string }
 
 var changes = []change{
@@ -25,7 +25,8 @@ var changes = []change{
 		return chanceSeed * 0x9e3779b97f4a7c15
 	}
 `},
-	{"math/rand/v2/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.chanceRand\n"},
+	{"math/rand/v2/rand.go", "//go:linkname runtime_rand runtime.rand\n",
+		"//go:linkname runtime_rand runtime.chanceRand\n"},
 	{"runtime/select.go", "j := cheaprandn(uint32(norder + 1))", "j := chancen(&chanceCases, uint32(norder+1))"},
 	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = chancen(&chanceTimers, 1<<31)"},
 	// No time slice ends by the clock, and no goroutine overtakes another one that waits for more than a millisecond.
@@ -95,8 +96,8 @@ const Seeded = true
 func Seed(seed uint64)
 `
 
-// Lay lays the runtime over, for a tree whose root is given. It fails, and changes nothing, where the runtime is another
-// one than it was made for.
+// Lay lays the runtime over, for a tree whose root is given. Where that is another runtime than it was made for it
+// fails, and changes nothing.
 func Lay(ctx context.Context, root string, over tree.Overlay) error {
 	dir, err := tree.Go(ctx, root, "env", "GOROOT").Output()
 	if err != nil {
