@@ -173,7 +173,8 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	wait := link.Jitter(sweepEvery)
-	if c.received = a.Known; u.listening && !a.Known && a.Keeper { // whatever is added from now on is told
+	c.received = a.Known
+	if u.listening && !a.Known && a.Keeper && a.Unreadable == nil { // whatever is added from now on is told
 		wait = link.Jitter(quietEvery)
 	}
 	switch {
@@ -198,7 +199,7 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 	if !asked {
 		c.sweep = time.Now().Add(wait)
 	}
-	needed := asked || a.Known || a.Scheduled || a.Leased || a.MoreToForget || hints != c.hints
+	needed := asked || a.Known || a.Scheduled || a.Leased || a.MoreToForget || a.Unreadable != nil || hints != c.hints
 	lately := c.pullers > 0 || time.Since(c.pulled) < keptFor
 	if !needed && (u.listening || !lately) { // a hint brings it back
 		u.leave(c)
@@ -222,6 +223,9 @@ func (u *upkeep) leave(c *kept) {
 			u.server.Hints.Forget(ctx, c.own)
 		}
 		needed, err := store.LeaveKeeper(ctx, u.server.Pulse, u.name, c.keys)
+		if err != nil {
+			link.Sleep(u.q.ending, link.Jitter(time.Second))
+		}
 		if needed || err != nil { // by a lease that began just now, of which no hint tells a keeper
 			u.keep(c.keys)
 		}

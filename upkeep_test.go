@@ -152,6 +152,31 @@ func TestUpkeepIsDeaf(t *testing.T) {
 	o.until(10*time.Second, "it is due", func() bool { return o.state(StatePrepare) == 1 })
 }
 
+// A channel of which delay or leased cannot be read is kept until it can: it was left and taken on anew without a pause,
+// some thousand times a second.
+func TestUpkeepForeignKey(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	k := store.KeysOf(b.name)
+	for _, key := range []string{k.Delay, k.Leased} {
+		s.Do("SET", key, "not shunt's")
+		seen := b.count(EventReceiverError)
+		b.must(b.Upkeep(context.Background()))
+		b.must(b.one(0))
+		b.wait(EventReceiverError, seen+1, 10*time.Second)
+		before := p.Commands()
+		time.Sleep(time.Second)
+		if n := p.Commands() - before; n > 200 {
+			t.Errorf("%d commands in a second, with a foreign key at %s", n, key)
+		}
+		s.Do("DEL", key)
+	}
+	b.must(b.one(1, In(10*time.Millisecond)))
+	b.until(10*time.Second, "what is due is promoted", func() bool { return b.state(StatePrepare) == 3 })
+}
+
 // Those who wait take no connection that receivers need.
 func TestBellsLeaveConnections(t *testing.T) {
 	t.Parallel()

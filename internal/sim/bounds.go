@@ -31,6 +31,9 @@ var bounds = map[string]time.Duration{
 	"tick in a calm":                        30 * time.Millisecond,
 }
 
+// mostRefused are the moments in a second at which Redis may refuse something of a process, by its kind.
+var mostRefused = map[string]int{"worker": 30, "lanes": 30, "batch": 20, "upkeep": 15, "ticks": 20}
+
 // mostIdle are the commands a minute that an idle process may send, by its kind, beside looks at the dead.
 var mostIdle = map[string]int{"worker": 390, "lanes": 540, "batch": 260, "puller": 900, "upkeep": 390, "ticks": 300}
 

@@ -117,6 +117,21 @@ func (w *world) idle() {
 	}
 }
 
+// refused complains of processes that do not pause where Redis refuses something.
+func (w *world) refused() {
+	for _, p := range w.born {
+		if len(p.Channels) == 0 || p.Pull > 0 { // its callers ask at their own pace
+			continue
+		}
+		n, kind := p.port.refused.most, p.kind()
+		w.took("refused tries a second of a "+kind, time.Duration(n), p.Name)
+		if most := mostRefused[kind]; n > most {
+			w.problem("I11 spin: of %s, a %s, Redis refused something at %d moments of one second: more than %d", p.Name,
+				kind, n, most)
+		}
+	}
+}
+
 // dead counts the receivers that are known to be dead.
 func (w *world) dead() (all int) {
 	for _, c := range w.plot.channels() {

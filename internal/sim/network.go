@@ -77,6 +77,24 @@ type port struct {
 	idle  bool       // looks are counted
 	looks int        // at the lists of the dead, each of two commands
 	sent  int        // commands
+
+	refused tries
+}
+
+// tries counts the milliseconds of a second in which something was refused.
+type tries struct {
+	second, last int64
+	n, most      int
+}
+
+func (t *tries) add(ms int64) {
+	if second := ms / 1000; second != t.second {
+		t.second, t.n = second, 0
+	}
+	if ms != t.last {
+		t.last, t.n = ms, t.n+1
+	}
+	t.most = max(t.most, t.n)
 }
 
 func (n *network) port(seed, who uint64) *port {

@@ -35,8 +35,8 @@ type process struct {
 // that others use.
 func (w *world) start(o trial.Orders) *process {
 	w.mu.Lock()
-	w.born++
-	p := &process{Orders: o, w: w, port: w.net.port(w.plot.Seed, uint64(w.born)<<8), begun: make(chan struct{})}
+	p := &process{Orders: o, w: w, port: w.net.port(w.plot.Seed, uint64(len(w.born)+1)<<8), begun: make(chan struct{})}
+	w.born = append(w.born, p)
 	w.mu.Unlock()
 	p.port.of = p
 	p.Hang = make(chan struct{})

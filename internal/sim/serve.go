@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"io"
 	"slices"
 	"time"
@@ -116,6 +117,9 @@ func (l *line) pass() {
 func (l *line) deliver(b []byte) {
 	if l.err != nil || l.closed || len(b) == 0 {
 		return
+	}
+	if b[0] == '-' && !bytes.HasPrefix(b, []byte("-NOSCRIPT")) {
+		l.refused.add(time.Now().UnixMilli())
 	}
 	at := time.Now().Add(l.latency())
 	if at.Before(l.last) {

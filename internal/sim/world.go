@@ -32,7 +32,7 @@ type world struct {
 	living sync.WaitGroup // of processes, also those that were killed
 
 	mu     sync.Mutex
-	born   int
+	born   []*process
 	crew   []*process
 	result Result
 
@@ -153,6 +153,7 @@ func play(p *Plot) *Result {
 	w.end()
 	w.direct.term()
 	w.living.Wait()
+	w.refused()
 	w.result.Commands += w.server.Commands()
 	return &w.result
 }
