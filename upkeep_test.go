@@ -152,8 +152,8 @@ func TestUpkeepIsDeaf(t *testing.T) {
 	o.until(10*time.Second, "it is due", func() bool { return o.state(StatePrepare) == 1 })
 }
 
-// A channel of which delay or leased cannot be read is kept until it can: it was left and taken on anew without a pause,
-// some thousand times a second.
+// A channel of which delay or leased cannot be read is kept until it can: it was left and taken on anew without a
+// pause, some thousand times a second.
 func TestUpkeepForeignKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

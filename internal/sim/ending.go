@@ -126,8 +126,8 @@ func (w *world) refused() {
 		n, kind := p.port.refused.most, p.kind()
 		w.took("refused tries a second of a "+kind, time.Duration(n), p.Name)
 		if most := mostRefused[kind]; n > most {
-			w.problem("I11 spin: of %s, a %s, Redis refused something at %d moments of one second: more than %d", p.Name,
-				kind, n, most)
+			w.problem("I11 spin: of %s, a %s, Redis refused something at %d moments of one second: more than %d",
+				p.Name, kind, n, most)
 		}
 	}
 }
