@@ -31,6 +31,12 @@ var bounds = map[string]time.Duration{
 	"tick in a calm":                        30 * time.Millisecond,
 }
 
+// mostBusy are the commands that a process may send in a second, by its kind, beside perWord for each thing that it has
+// to say of this second and the one before.
+var mostBusy = map[string]int{"worker": 450, "lanes": 600, "batch": 800, "upkeep": 130, "ticks": 250}
+
+const perWord = 10
+
 // mostRefused are the moments in a second at which Redis may refuse something of a process, by its kind.
 var mostRefused = map[string]int{"worker": 30, "lanes": 30, "batch": 20, "upkeep": 15, "ticks": 20}
 

@@ -117,8 +117,15 @@ func (w *world) idle() {
 	}
 }
 
-// refused complains of processes that do not pause where Redis refuses something.
-func (w *world) refused() {
+// spins complains of processes that send without a pause, most of all what Redis refuses.
+func (w *world) spins() {
+	words := make(map[string]map[int64]int)
+	for _, e := range w.said.Entries() {
+		if words[e.By] == nil {
+			words[e.By] = make(map[int64]int)
+		}
+		words[e.By][e.At.Unix()]++
+	}
 	for _, p := range w.born {
 		if len(p.Channels) == 0 || p.Pull > 0 { // its callers ask at their own pace
 			continue
@@ -128,6 +135,14 @@ func (w *world) refused() {
 		if most := mostRefused[kind]; n > most {
 			w.problem("I11 spin: of %s, a %s, Redis refused something at %d moments of one second: more than %d",
 				p.Name, kind, n, most)
+		}
+		for second, n := range p.port.each {
+			n -= perWord * (words[p.Name][second] + words[p.Name][second-1])
+			w.took("commands a second beside what is said, of a "+kind, time.Duration(n), p.Name)
+			if most := mostBusy[kind]; n > most {
+				w.problem("I11 spin: %s, a %s, sent %d commands in the second %d beside what it had to say: more than %d",
+					p.Name, kind, n, second-epoch.Unix(), most)
+			}
 		}
 	}
 }

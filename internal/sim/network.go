@@ -71,12 +71,13 @@ type port struct {
 	n     *network
 	of    *process
 	own   cable
-	draw  *rand.Rand // n.mu guards it
-	dead  bool       // the process was killed
-	inUse int        // lines open on the client's side
-	idle  bool       // looks are counted
-	looks int        // at the lists of the dead, each of two commands
-	sent  int        // commands
+	draw  *rand.Rand    // n.mu guards it
+	dead  bool          // the process was killed
+	inUse int           // lines open on the client's side
+	idle  bool          // looks are counted
+	looks int           // at the lists of the dead, each of two commands
+	sent  int           // commands
+	each  map[int64]int // of them, by the second
 
 	refused tries
 }
@@ -98,7 +99,7 @@ func (t *tries) add(ms int64) {
 }
 
 func (n *network) port(seed, who uint64) *port {
-	return &port{n: n, draw: rand.New(rand.NewPCG(seed, who))}
+	return &port{n: n, each: make(map[int64]int), draw: rand.New(rand.NewPCG(seed, who))}
 }
 
 var (
@@ -160,6 +161,7 @@ func (p *port) stopped() bool {
 // strikes that needs one.
 func (p *port) see(args [][]byte, unmatched bool) *rule {
 	var chosen *rule
+	p.each[time.Now().Unix()]++
 	if p.sent++; p.idle && looksAgain(args) {
 		p.looks++
 	}

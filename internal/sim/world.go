@@ -153,7 +153,7 @@ func play(p *Plot) *Result {
 	w.end()
 	w.direct.term()
 	w.living.Wait()
-	w.refused()
+	w.spins()
 	w.result.Commands += w.server.Commands()
 	return &w.result
 }
