@@ -140,7 +140,7 @@ func (w *world) spins() {
 			n -= perWord * (words[p.Name][second] + words[p.Name][second-1])
 			w.took("commands a second beside what is said, of a "+kind, time.Duration(n), p.Name)
 			if most := mostBusy[kind]; n > most {
-				w.problem("I11 spin: %s, a %s, sent %d commands in the second %d beside what it had to say: more than %d",
+				w.problem("I11 spin: %s, a %s, sent %d commands in the second %d beside its words: more than %d",
 					p.Name, kind, n, second-epoch.Unix(), most)
 			}
 		}
