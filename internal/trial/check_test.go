@@ -34,6 +34,28 @@ func TestChecker(t *testing.T) {
 			}
 		}
 	}
+	// Two of the same bytes: one fails, and then the one with that serial is begun a second time.
+	twins := func(serial string) func(*History) {
+		of := map[string]string{"sz#1": "sz#2", "sz#2": "sz#1"}
+		return func(h *History) {
+			more("h enqueue invoke z plan=retry", "h enqueue ok z", "h enqueue invoke z plan=retry", "h enqueue ok z")(h)
+			from := len(h.Entries)
+			more("w1 handle invoke z", "w1 handle fail z due=60060", "w1 retried info z", "w1 handle invoke z attempt=2",
+				"w1 handle ok z attempt=2", "w1 acked info z attempt=2", "w1 handle invoke z attempt=2",
+				"w1 handle ok z attempt=2", "w1 acked info z attempt=2")(h)
+			for i := range h.Entries[from:] {
+				e := &h.Entries[from+i]
+				switch {
+				case i < 3:
+					e.Serial = "sz#1"
+				case i < 6:
+					e.Serial = serial
+				default:
+					e.Serial = of[serial]
+				}
+			}
+		}
+	}
 	for _, c := range []struct {
 		name string
 		do   func(*History)
@@ -126,6 +148,8 @@ func TestChecker(t *testing.T) {
 		{"retry that came too late", more("h enqueue invoke z plan=retry", "h enqueue ok z", "w1 handle invoke z",
 			"w1 handle fail z due=70000", "w1 late-verdict info z", "w1 handle invoke z attempt=2",
 			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"), nil},
+		{"a retry in the wake of a twin", twins("sz#2"), nil},
+		{"a twin's early retry", twins("sz#1"), []string{"I9 early"}},
 		{"late", more("h enqueue invoke z plan=ok due=0", "h enqueue ok z", "w1 handle invoke z", "w1 handle ok z",
 			"w1 acked info z"), []string{"I9 late"}},
 		{"lower first", both(more("h enqueue invoke hi/1 plan=ok", "h enqueue ok hi/1", "h enqueue invoke lo/1 "+

@@ -6,18 +6,14 @@ import "time"
 func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) {
 	type hand struct{ by, id string }
 	open := make(map[hand]Entry)
-	waiting := make(map[string]time.Time) // what a struck process held, since when
-	due := make(map[string]map[int]time.Time)
-	ids := make(map[string]string) // by serial
+	waiting := make(map[string]time.Time)     // what a struck process held, since when
+	due := make(map[string]map[int]time.Time) // by serial, or by ID where none was known yet
 	type verdict struct {
 		by, serial string
 		attempt    int
 	}
 	late := make(map[verdict]bool) // so what it was for was not put off
 	for _, e := range h.Entries {
-		if e.ID != "" && e.Serial != "" {
-			ids[e.Serial] = e.ID
-		}
 		if e.Op == "late-verdict" {
 			late[verdict{e.By, e.Serial, e.Attempt}] = true
 		}
@@ -43,7 +39,11 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 				delete(waiting, e.ID)
 			}
 			open[hand{e.By, e.ID}] = e
-			if t, given := due[e.ID][e.Attempt]; given {
+			t, given := due[e.Serial][e.Attempt]
+			if !given {
+				t, given = due[e.ID][e.Attempt]
+			}
+			if given {
 				if e.At.Before(t) && !h.Stepped {
 					broke("I9 early", e.ID, "attempt %d was handled %v before it was due", e.Attempt, t.Sub(e.At))
 				} else {
@@ -51,18 +51,22 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 				}
 			}
 		case e.Op == "late-verdict":
-			delete(due[ids[e.Serial]], e.Attempt+1)
+			delete(due[e.Serial], e.Attempt+1)
 		case e.Op == Handle:
 			delete(open, hand{e.By, e.ID})
 			if e.Phase == OK {
 				delete(waiting, e.ID) // a zombie was there first
 			}
 			if e.Phase == Fail && !e.Due.IsZero() && (e.Serial == "" || !late[verdict{e.By, e.Serial, e.Attempt}]) {
-				if due[e.ID] == nil {
-					due[e.ID] = make(map[int]time.Time)
+				of := e.ID
+				if e.Serial != "" { // a twin that is given back unhandled has another serial, and waits for nothing
+					of = e.Serial
 				}
-				if was := due[e.ID][e.Attempt+1]; was.IsZero() || e.Due.Before(was) { // of twins the first to be due
-					due[e.ID][e.Attempt+1] = e.Due
+				if due[of] == nil {
+					due[of] = make(map[int]time.Time)
+				}
+				if was := due[of][e.Attempt+1]; was.IsZero() || e.Due.Before(was) { // of twins the first to be due
+					due[of][e.Attempt+1] = e.Due
 				}
 			}
 		}
