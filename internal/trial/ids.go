@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/shuntmq/shunt"
 )
 
 // named judges what is promised of IDs. I13: all are free when all is over. I14: what follows, or is enqueued with an
@@ -113,10 +115,12 @@ func (l *life) hasty(h *History, c span, calls []span) bool {
 	return false
 }
 
-// together finds handlers of two messages with one ID that ran at the same time, unless one had lost its lease (I15).
+// together finds handlers of two messages with one ID that ran at the same time, unless one had lost its lease (I15). A
+// handler may come to its end and not know that, because its process stood still. The receiver tells then.
 func (h *History) together(broke func(string, string, string, ...any)) {
 	type run struct {
 		by, id, serial string
+		attempt        int
 		from, to       time.Time
 		lost           bool
 	}
@@ -125,11 +129,14 @@ func (h *History) together(broke func(string, string, string, ...any)) {
 		worker, attempt int
 	}
 	runs, open := make(map[string][]*run), make(map[hands]*run) // runs by name
+	told := make(map[hands]bool)                                // that the lease was lost, whichever worker had it
 	for _, e := range h.Entries {
 		k := hands{e.By, e.Serial, e.N, e.Attempt}
 		switch {
+		case e.Op == "late-verdict", e.Op == "orphaned" && strings.HasSuffix(e.Note, shunt.ErrLeaseLost.Error()):
+			told[hands{e.By, e.Serial, 0, e.Attempt}] = true
 		case e.Op == Handle && e.Phase == Invoke && NameOf(e.ID) != "":
-			x := &run{by: e.By, id: e.ID, serial: e.Serial, from: e.At, to: far}
+			x := &run{by: e.By, id: e.ID, serial: e.Serial, attempt: e.Attempt, from: e.At, to: far}
 			open[k], runs[NameOf(e.ID)] = x, append(runs[NameOf(e.ID)], x)
 		case e.Op == Handle && open[k] != nil:
 			open[k].to, open[k].lost = e.At, e.Phase == Info
@@ -143,7 +150,12 @@ func (h *History) together(broke func(string, string, string, ...any)) {
 			}
 		}
 	}
+	faults, m := h.harmful(), h.margins()
 	for _, xs := range runs { // in the order in which they began
+		for _, x := range xs {
+			x.lost = x.lost || told[hands{x.by, x.serial, 0, x.attempt}] &&
+				slices.ContainsFunc(faults[x.by], func(f Entry) bool { return m.excuse(f, x.from, x.to) })
+		}
 		for i, x := range xs {
 			for _, y := range xs[i+1:] {
 				if !y.from.Before(x.to) {

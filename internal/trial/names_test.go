@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
+
+	"github.com/shuntmq/shunt"
 )
 
 // Each invariant of IDs and of what follows is broken once, and that one and no other is reported.
@@ -122,6 +124,39 @@ func TestTogetherByOnePuller(t *testing.T) {
 		h.together(func(string, string, string, ...any) { got++ })
 		if got != want {
 			t.Errorf("until %d ms: %d pairs were handled together, want %d", over, got, want)
+		}
+	}
+}
+
+// A process that stood still for longer than its lease may have a handler go on beside one of the next message.
+func TestTogetherAfterAFreeze(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(100_000 + ms)) }
+	e := func(ms int, by, op, id, phase string) Entry {
+		return Entry{At: at(ms), By: by, Op: op, Phase: phase, ID: id, Serial: "s" + id, Attempt: 1}
+	}
+	frozen := Entry{At: at(5), By: "p", Op: Fault, ID: "freeze", N: 1, Due: at(4000)}
+	late := e(4001, "p", "late-verdict", "a#1", Info)
+	orphaned, slow := e(2900, "p", "orphaned", "a#1", Info), e(2900, "p", "orphaned", "a#1", Info)
+	orphaned.Note, slow.Note = "inc "+shunt.ErrLeaseLost.Error(), "inc "+shunt.ErrTimeout.Error()
+	for _, c := range []struct {
+		name string
+		more []Entry
+		want int
+	}{
+		{"frozen, and too late", []Entry{frozen, late}, 0},
+		{"frozen, and left to itself for that", []Entry{frozen, orphaned}, 0},
+		{"frozen, and left to itself for its time", []Entry{frozen, slow}, 1},
+		{"frozen, and in time", []Entry{frozen}, 1},
+		{"too late for nothing", []Entry{late}, 1},
+	} {
+		h := &History{Margins: VirtualTime(), Entries: append(c.more,
+			e(0, "p", Handle, "a#1", Invoke), e(4000, "p", Handle, "a#1", OK),
+			e(3000, "q", Handle, "a#2", Invoke), e(3001, "q", Handle, "a#2", OK))}
+		sortEntries(h.Entries)
+		got := 0
+		h.together(func(string, string, string, ...any) { got++ })
+		if got != c.want {
+			t.Errorf("%s: %d pairs were handled together, want %d", c.name, got, c.want)
 		}
 	}
 }
