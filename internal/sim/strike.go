@@ -241,7 +241,8 @@ func (w *world) corpse(b Blow) {
 			w.log.Say(trial.Entry{Op: trial.Enqueue, Phase: phase, ID: m.ID, Note: m.Plan})
 		}
 	}
-	args := []any{"redis.call('RPUSH', KEYS[1], unpack(ARGV, 2)) return redis.call('ZADD', KEYS[2], 0, ARGV[1])", 2,
+	// What a foreign key may refuse comes first, for a script is not rolled back.
+	args := []any{"redis.call('ZADD', KEYS[2], 0, ARGV[1]) return redis.call('RPUSH', KEYS[1], unpack(ARGV, 2))", 2,
 		k.Doing(dead, 0), k.DeadReceivers, fmt.Sprintf("%s %d r", dead.Name, time.Now().UnixMilli())}
 	for range 1 + b.Nth {
 		args = append(args, m.Payload())
