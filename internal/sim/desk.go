@@ -70,6 +70,7 @@ type operator struct {
 
 	mayBeGone map[string]time.Time // messages that a call may have ended, and when it returned last
 	purged    time.Time            // when what is dead was purged last
+	promoted  []time.Time          // when calls had promoted what was in delay
 }
 
 // operate has an operator make the plot's calls.
@@ -203,13 +204,16 @@ func (o *operator) act(ctx context.Context, c Call) error {
 		b, err = q.DeleteAllDead(ctx, desk, choose)
 	case "promote all":
 		b, err = q.PromoteAll(ctx, desk, some)
+		o.promoted = append(o.promoted, time.Now())
 	case "cancel all":
 		waits := []shunt.State{shunt.StatePrepare, shunt.StateSuspect, shunt.StateDelay, shunt.StateDelay}
 		b, err = q.CancelAll(ctx, desk, waits[len(c.State)%len(waits)], choose)
 	case "retry":
 		return each(shunt.StateDead, func(e shunt.Entry) error { return q.Retry(ctx, e.Ref()) })
 	case "promote":
-		return each(shunt.StateDelay, func(e shunt.Entry) error { return q.Promote(ctx, e.Ref()) })
+		err = each(shunt.StateDelay, func(e shunt.Entry) error { return q.Promote(ctx, e.Ref()) })
+		o.promoted = append(o.promoted, time.Now())
+		return err
 	case "delete":
 		return each(shunt.StateDead, end(func(r shunt.Ref) error { return q.Delete(ctx, r) }))
 	case "cancel":

@@ -52,8 +52,8 @@ func (w *world) apart(h *trial.History) {
 		return true
 	})
 	for serial, n := range acks {
-		if n > 1 {
-			w.problem("I24 desk: %s of %s was acked %d times", serial, serials[serial], n)
+		if id := serials[serial]; n > 1+w.resent(all[id]) {
+			w.problem("I24 desk: %s of %s was acked %d times", serial, id, n)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
@@ -65,6 +65,8 @@ func (w *world) apart(h *trial.History) {
 type fate struct {
 	plan                     string
 	begun                    time.Time
+	told                     time.Time // what came of its enqueue
+	later                    bool      // it was enqueued for later
 	known, info, acked, done int
 	left                     int
 	story                    []trial.Entry
@@ -72,10 +74,13 @@ type fate struct {
 
 func (f *fate) add(e trial.Entry) {
 	f.story = append(f.story, e)
+	if e.Op == trial.Enqueue && e.Phase != trial.Invoke && f.told.IsZero() {
+		f.told = e.At
+	}
 	switch {
 	case e.Op == trial.Enqueue && e.Phase == trial.Invoke:
 		if f.plan = e.Note; f.begun.IsZero() {
-			f.begun = e.At
+			f.begun, f.later = e.At, !e.Due.IsZero()
 		}
 	case e.Op == trial.Enqueue && e.Phase == trial.OK:
 		f.known++
@@ -88,6 +93,17 @@ func (f *fate) add(e trial.Entry) {
 	}
 }
 
+// resent is how many more there may be of a message. An enqueue for later whose reply was lost is sent again, and adds
+// nothing where the message still is. Operators may have promoted it between the two.
+func (w *world) resent(f *fate) int {
+	if f.later && slices.ContainsFunc(w.operator.promoted, func(at time.Time) bool {
+		return at.After(f.begun) && at.Before(f.told)
+	}) {
+		return 1
+	}
+	return 0
+}
+
 // fate judges one. A message is dead, handled to its end, or ended by hand: never two of them, and never none.
 func (w *world) fate(id string, f *fate) {
 	dies := strings.HasPrefix(f.plan, trial.PlanReject)
@@ -95,7 +111,7 @@ func (w *world) fate(id string, f *fate) {
 	gone = gone || dies && f.begun.Before(w.operator.purged)
 	var what string
 	switch {
-	case f.left+f.acked > f.known+f.info:
+	case f.left+f.acked > f.known+f.info+w.resent(f):
 		what = "is there more often than it was enqueued"
 	case !gone && f.known > f.left+f.done:
 		what = "is lost"
