@@ -131,7 +131,9 @@ func (p *process) term() {
 	if p.end != nil {
 		err = p.end(ctx)
 	}
-	p.w.took("shutdown", time.Since(began)-p.Grace-p.w.plot.longest(), p.Name)
+	if p.Pull == 0 { // a puller settles what it has one by one, which takes as many replies
+		p.w.took("shutdown", time.Since(began)-p.Grace-p.w.plot.longest(), p.Name)
+	}
 	began = time.Now()
 	if err2 := p.queue.Close(); err == nil {
 		err = err2
