@@ -129,6 +129,7 @@ func (u *undertaker) reap(dead store.DeadReceiver) (late bool, err error) {
 		return false, u.reapPlanted(some)
 	}
 	c := link.NewCall()
+	c.Repeats = true // what it has moved it does not find again
 	for _, list := range some {
 		store.AddReap(c, u.keys, list, fence, dead, reapSerials, reapBytes/len(some), &u.q.conf.Bounds)
 	}

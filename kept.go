@@ -191,6 +191,9 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 	if a.Again > 0 {
 		wait = min(wait, a.Again+5*time.Millisecond)
 	}
+	if a.Repeated { // the first one may have claimed some
+		wait = min(wait, claimFor+link.Jitter(100*time.Millisecond))
+	}
 	c.keeper = a.Keeper
 	if c.keeper && !was && hints != c.hints { // a hint that came before this answer was nobody's
 		wait = 0

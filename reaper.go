@@ -97,13 +97,19 @@ func (p *reaper) visit(in *channel) {
 	switch {
 	case err != nil:
 		s.claimed, s.burial = nil, burial{}
-		if !p.site.ReportFatal(in.Lane, err) { // what was claimed comes up again
-			s.backoff = time.Now().Add(p.claimFor() + link.Jitter(100*time.Millisecond))
+		if !p.site.ReportFatal(in.Lane, err) {
+			p.comeBack(s)
 			s.due = s.backoff
 		}
 	case late:
 		s.sooner(time.Now().Add(p.r.conf.Lease / 12))
 	}
+}
+
+// comeBack has the next sweep come when what was claimed, by one whose answer nobody heard, comes up again.
+func (p *reaper) comeBack(s *sweeping) {
+	s.backoff = time.Now().Add(p.claimFor() + link.Jitter(100*time.Millisecond))
+	s.sooner(s.backoff)
 }
 
 // sooner brings the next sweep forward.
@@ -171,6 +177,9 @@ func (p *reaper) ask(in *channel) (more bool, err error) {
 	}
 	if a.Again > 0 {
 		s.sooner(time.Now().Add(a.Again + 5*time.Millisecond))
+	}
+	if a.Repeated {
+		p.comeBack(s)
 	}
 	if a.Leased {
 		r.q.stationAt(p.site.Server).sight.fence() // the row begins before the first lease ends

@@ -51,6 +51,27 @@ func TestServerTimeout(t *testing.T) {
 	b.wait(EventAcked, 1, 4*b.Lease)
 }
 
+// A server that cuts idle connections after a second had cut that of the promoter, which looked again a second later.
+func TestDueWithServerTimeout(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "timeout 1")
+	redistest.Leaks(t)
+	b := newBench(t, s.URL()) // which beats every 3.3 s
+	at := make(chan time.Time, 1)
+	b.receive(1, func(context.Context, int) error { at <- time.Now(); return nil })
+	b.wait(EventStarted, 1, 5*time.Second)
+	due := time.Now().Add(2500 * time.Millisecond)
+	b.must(b.Enqueue(context.Background(), b.kind(nil).Message(1), At(due)))
+	select {
+	case a := <-at:
+		if late := a.Sub(due); late > 500*time.Millisecond {
+			t.Errorf("late by %v", late)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("not handled")
+	}
+}
+
 // While the clock of Redis is behind, a new dead letter is not the oldest.
 func TestDeadWhileTheClockIsBehind(t *testing.T) {
 	t.Parallel()

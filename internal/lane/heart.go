@@ -90,9 +90,6 @@ func (s *Site) Beat() {
 			continue
 		}
 		wait, err := h.beat(sent)
-		if link.Classify(err) == link.Unknown && h.retry == 0 { // the server's timeout may have cut the idle connection
-			wait, err = h.beat(time.Now())
-		}
 		if err != nil {
 			third := h.lease / 3
 			h.retry = max(min(max(2*h.retry, third/16), third/2), minBeatRetry)

@@ -3,6 +3,8 @@ package link
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +49,10 @@ type Call struct {
 
 	// KeepWhileDown keeps the call while the server is away. Without it a failed dial ends the call as NotExecuted.
 	KeepWhileDown bool
+
+	// Repeats means that the commands may be executed twice. Where their connection ends before the first reply, Run
+	// sends them once more, and sets Repeated.
+	Repeats, Repeated bool
 
 	Into *Memory // of replies that are strings; nil: each has its own
 
@@ -141,6 +147,27 @@ func (c *Call) Only(is []int) *Call {
 		at += cmd.times
 	}
 	return o
+}
+
+// again is a new Call of all the commands.
+func (c *Call) again() *Call {
+	all := make([]int, c.n)
+	for i := range all {
+		all[i] = i
+	}
+	return c.Only(all)
+}
+
+// hungUp says that the connection ended before the call's first reply, and not because that took too long.
+func (c *Call) hungUp() bool {
+	if !c.Answered || len(c.Replies) == 0 {
+		return false
+	}
+	var own *Error
+	var slow net.Error
+	err := c.Replies[0].Err
+	return errors.As(err, &own) && own.Class == Unknown && !errors.Is(err, ErrClosed) &&
+		!(errors.As(err, &slow) && slow.Timeout())
 }
 
 // Len counts the commands.

@@ -17,7 +17,7 @@ import (
 type Link struct {
 	node    *Node
 	timeout time.Duration // for the next reply of a connection that owes one
-	check   bool          // an idle connection is asked whether it is alive before it is used
+	check   bool          // an idle connection is asked whether it is alive before it is used; else calls are repeated
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -36,7 +36,7 @@ type Link struct {
 
 // New starts the link's goroutines. The connection is made when it is first needed. timeout is for a reply. check is
 // for links whose commands are not idempotent: such a link asks an idle connection whether it is alive before it sends
-// on it.
+// on it. On any other link each call may be executed twice, and Run repeats it.
 func New(node *Node, timeout time.Duration, check bool) *Link {
 	l := &Link{node: node, timeout: timeout, check: check, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -150,8 +150,22 @@ func (l *Link) DoFor(ctx context.Context, limit time.Duration, c *Call) error {
 }
 
 // Run sends a call and returns the first of its errors, an unknown outcome before others. Scripts that the server has
-// forgotten are sent once more, with their text, and nothing else is.
+// forgotten are sent once more, with their text. So is a whole call that may be executed twice and whose connection has
+// ended before the first reply, as one does that the server's timeout has cut while it was idle. Nothing else is.
 func (l *Link) Run(ctx context.Context, c *Call) error {
+	err := l.run(ctx, c)
+	if !c.Repeats && l.check || !c.hungUp() || ctx.Err() != nil {
+		return err
+	}
+	c.Repeated = true
+	again := c.again()
+	if err = l.run(ctx, again); again.Answered {
+		c.Replies, c.Order = again.Replies, again.Order
+	}
+	return err
+}
+
+func (l *Link) run(ctx context.Context, c *Call) error {
 	if err := l.Do(ctx, c); err != nil {
 		return err
 	}

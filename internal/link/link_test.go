@@ -549,6 +549,55 @@ func TestIdleLinkIsAsked(t *testing.T) {
 	}
 }
 
+// A link whose commands may be sent twice sends a call again where its connection has ended. So does any link where the
+// call says so itself. A reply that does not come in time is not waited for twice.
+func TestCallIsRepeated(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		check, said bool
+		fault       redistest.Action
+		want        Class
+		times       int
+	}{
+		{"cut while it was idle", false, false, redistest.CutBefore, Done, 1},
+		{"its reply is lost", false, false, redistest.CutAfter, Done, 2},
+		{"it says so itself", true, true, redistest.CutAfter, Done, 2},
+		{"it may not be sent twice", true, false, redistest.CutAfter, Unknown, 1},
+		{"refused", false, false, redistest.ReplyError("LOADING not yet"), NotExecuted, 0},
+		{"mute", false, false, redistest.DropReply, Unknown, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := shared(t)
+			l := New(b.node, time.Second, c.check)
+			b.t.Cleanup(l.Close)
+			b.On(redistest.Command("RPUSH", b.key), 1, c.fault)
+			call := b.push("it")
+			call.Repeats = c.said
+			b.want(c.want, l.Run(b.within(patience), call))
+			if n := b.pushed("it"); n != c.times || call.Repeated != (c.want == Done) {
+				t.Errorf("executed %d times, repeated %v", n, call.Repeated)
+			}
+			if !call.Answered || len(call.Replies) != 1 {
+				t.Errorf("answered %v, by %v", call.Answered, call.Replies)
+			}
+		})
+	}
+}
+
+// What was answered in part is not sent again: who called hears of that part.
+func TestAnsweredInPart(t *testing.T) {
+	b := shared(t)
+	l := New(b.node, patience, false)
+	b.t.Cleanup(l.Close)
+	b.On(redistest.Command("RPUSH", b.key, "second"), 1, redistest.CutAfter)
+	call := b.push("first")
+	call.Add("RPUSH", b.key, "second")
+	b.want(Unknown, l.Run(b.within(patience), call))
+	if b.pushed("first") != 1 || call.Replies[0].Err != nil {
+		t.Errorf("executed %d times: %v", b.pushed("first"), call.Replies)
+	}
+}
+
 // A writer that finds nothing to send does not make an idle connection look used.
 func TestIdleForNothing(t *testing.T) {
 	b := shared(t)

@@ -55,7 +55,7 @@ var findings = []finding{
 		{luas + "purge.lua", "'LTRIM', KEYS[1], 0, -#es - 1)", "'LTRIM', KEYS[1], #es, -1)"},
 	}},
 	{name: "6 a beat that fails ends the row", changes: []change{
-		{"internal/lane/heart.go", "link.Classify(err) == link.Unknown && h.retry == 0 {", "h.retry < 0 {"},
+		{"internal/link/link.go", "if !c.Repeats && l.check ||", "if !c.Repeats ||"},
 		{"internal/lane/heart.go", "third := h.lease / 3\n", "h.seen.Store(nil)\n\t\t\tthird := h.lease / 3\n"},
 	}, misses: "kills of what has something in hand beside a receiver whose beats alone use their connection"},
 	{name: "7a a refused verdict of one channel holds up the others", changes: []change{

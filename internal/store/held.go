@@ -17,6 +17,7 @@ func HeldReply(rep link.Reply) (n int, err error) { return redis.Int(rep.Value, 
 // NonEmpty are those of some lists that are there, asked one by one in a pipeline.
 func NonEmpty(ctx context.Context, l *link.Link, lists []string) (some []string, err error) {
 	c := link.NewCall()
+	c.Repeats = true
 	for _, list := range lists {
 		c.Add("EXISTS", list)
 	}
@@ -34,6 +35,7 @@ func NonEmpty(ctx context.Context, l *link.Link, lists []string) (some []string,
 // CountNonEmpty is how many of some lists are there, by one command.
 func CountNonEmpty(ctx context.Context, l *link.Link, lists []string) (int, error) {
 	c := link.NewCall()
+	c.Repeats = true
 	AddHeld(c, lists...)
 	if err := l.Run(ctx, c); err != nil {
 		return 0, err

@@ -48,10 +48,11 @@ type SweepAnswer struct {
 	Again      time.Duration // until one that died lately, or whose lease ran out, is to be looked at; 0: none
 	Claims     []string      // members of receivers.dead that are left to the caller
 	Unreadable error         // suspect, delay or leased holds something that is not shunt's
+	Repeated   bool          // it was sent twice, and nobody has heard what the first one claimed
 }
 
 // RunSweep lists receivers whose leases ran out as dead, and claims dead ones whose lists are to be looked at. It looks
-// for suspects and at delay on the way. It may be sent again: what the first one claimed comes up again when the claim
+// for suspects and at delay on the way. It may be sent twice: what the first one claimed comes up again when the claim
 // is over.
 func RunSweep(ctx context.Context, l *link.Link, k *Keys, q Sweeping) (s SweepAnswer, err error) {
 	c := link.NewCall()
@@ -59,7 +60,9 @@ func RunSweep(ctx context.Context, l *link.Link, k *Keys, q Sweeping) (s SweepAn
 	if err := l.Run(ctx, c); err != nil {
 		return s, err
 	}
-	return SweepReply(c.Replies[0])
+	s, err = SweepReply(c.Replies[0])
+	s.Repeated = c.Repeated
+	return s, err
 }
 
 // AddSweep is RunSweep for a caller that fills a pipeline.

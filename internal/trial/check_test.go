@@ -38,11 +38,13 @@ func TestChecker(t *testing.T) {
 	twins := func(serial string) func(*History) {
 		of := map[string]string{"sz#1": "sz#2", "sz#2": "sz#1"}
 		return func(h *History) {
-			more("h enqueue invoke z plan=retry", "h enqueue ok z", "h enqueue invoke z plan=retry", "h enqueue ok z")(h)
+			for range 2 {
+				more("h enqueue invoke z plan=retry", "h enqueue ok z")(h)
+			}
 			from := len(h.Entries)
-			more("w1 handle invoke z", "w1 handle fail z due=60060", "w1 retried info z", "w1 handle invoke z attempt=2",
-				"w1 handle ok z attempt=2", "w1 acked info z attempt=2", "w1 handle invoke z attempt=2",
-				"w1 handle ok z attempt=2", "w1 acked info z attempt=2")(h)
+			more("w1 handle invoke z", "w1 handle fail z due=60060", "w1 retried info z",
+				"w1 handle invoke z attempt=2", "w1 handle ok z attempt=2", "w1 acked info z attempt=2",
+				"w1 handle invoke z attempt=2", "w1 handle ok z attempt=2", "w1 acked info z attempt=2")(h)
 			for i := range h.Entries[from:] {
 				e := &h.Entries[from+i]
 				switch {
