@@ -44,7 +44,7 @@ func (s *Sender) pushLater(ctx context.Context, k *store.Keys, due store.Due, ra
 			mode = store.Again
 			continue
 		}
-		ms = (min(due.In, store.MaxWait) - time.Since(began)).Milliseconds()
+		_, ms = store.Due{In: min(due.In, store.MaxWait) - time.Since(began)}.When(began)
 		var end context.CancelFunc
 		ctx, end = context.WithDeadline(ctx, began.Add(due.In-resendMargin/2))
 		defer end()

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -186,6 +188,30 @@ func TestLaterIsNotResentWhenDue(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A second sending asked for whole milliseconds of what was left, so the message was due up to one too early.
+func TestResentIsNeverEarly(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.Addr(), time.Minute)
+	const in = 10 * time.Second
+	for range 20 {
+		cut := p.On(redistest.ByScript(store.Later)(b.keys.Name), 1, redistest.CutBefore)
+		now, err := redis.Int64s(s.Do("TIME"), nil) // µs
+		if err != nil {
+			t.Fatal(err)
+		}
+		due, _, err := b.Send(context.Background(), b.message("a", "", 0, store.Due{In: in}))
+		if err != nil || cut.Struck() != 1 {
+			t.Fatal(err, cut.Struck())
+		}
+		promised := time.UnixMicro(now[0]*1_000_000 + now[1]).Add(in)
+		if early := promised.Sub(due); early > 0 {
+			t.Errorf("due %v early", early)
+		}
+	}
 }
 
 // An enqueue that is sent again ends with the link.
