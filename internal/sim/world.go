@@ -132,9 +132,7 @@ func play(p *Plot) *Result {
 		}
 		w.log.Say(e)
 		w.sleepUntil(time.Duration(c+1)*cycle - time.Second)
-		if p.Idle == 0 { // which has looks fail again and again
-			w.heldByNobody(c) // also what was killed amid the calm has been found by now
-		}
+		w.heldByNobody(c) // also what was killed amid the calm has been found by now
 	}
 	w.sleepUntil(length)
 	stop()
