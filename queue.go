@@ -300,9 +300,9 @@ func shutdownAll(ctx context.Context, rs []*receiver) error {
 // Close ends what the Queue has begun. New enqueues get ErrClosed. Receivers shut down, and their handlers run to their
 // end, during which they may enqueue. Then an enqueue under way gets its reply or ErrUnknown within ReplyTimeout, and
 // so does all else that asks Redis. Close waits for handlers however long they take: to bound that, call Shutdown
-// first. Where Redis is away and no handler runs, Close takes ReplyTimeout at most, beside what Events and Payloads.Over
-// take. Its error joins those of the receivers, and is nil where all ended clean. Close does not close the Pool. A
-// second call waits for the first and gives its error. From inside a handler it is ErrInHandler.
+// first. Where Redis is away and no handler runs, Close takes ReplyTimeout at most, beside what Events and
+// Payloads.Over take. Its error joins those of the receivers, and is nil where all ended clean. Close does not close
+// the Pool. A second call waits for the first and gives its error. From inside a handler it is ErrInHandler.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	rs, err := q.stoppable(context.Background())
