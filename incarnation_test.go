@@ -194,6 +194,31 @@ func renamed(k *Kind[string], n int) (ms []IMessage) {
 	return ms
 }
 
+// Redis is killed twice in a row, and comes back with a state in which a message that was acked since lies in a list of
+// its receiver. That message has broken no connection.
+func TestOlderStateIsNoPoison(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "appendonly yes", "appendfsync always")
+	b := newBench(t, s.URL())
+	begun, end := make(chan struct{}, 2), make(chan struct{})
+	b.receive(1, func(context.Context, int) error { begun <- struct{}{}; <-end; return nil })
+	s.Kill()
+	s.Restart()
+	b.wait(EventHandedOver, 1, 10*time.Second)
+	b.enqueue(0, 1)
+	<-begun
+	s.Keep()
+	close(end)
+	b.wait(EventAcked, 1, 5*time.Second)
+	s.Kill()
+	s.RestartKept()
+	b.wait(EventHandedOver, 2, 10*time.Second)
+	b.wait(EventAcked, 2, 10*time.Second)
+	if n := b.sum(EventRecovered) + b.sum(EventSuspected); n > 0 {
+		t.Errorf("%d recovered from dying hands", n)
+	}
+}
+
 // Close ends within its bound whatever Redis does.
 func TestCloseIsBounded(t *testing.T) {
 	t.Parallel()
