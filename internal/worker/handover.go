@@ -124,9 +124,10 @@ func (h *handover) run() bool {
 		return false
 	}
 	// The process that has ended broke the connection, and no element did. Where the state is an older one, elements
-	// lie in the lists that were settled since.
+	// lie in the lists that were settled since, and what was superseded may be among the living.
 	if h.replaced = site.Replaced(h.next.Run); h.replaced {
 		h.counted = false
+		site.Debts.Renew()
 	}
 	ctx, cancel := context.WithTimeoutCause(r.PoolCtx, r.conf.Lease/3, errLateHandover)
 	err := h.attempt(ctx)
