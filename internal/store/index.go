@@ -63,8 +63,8 @@ type Marks struct {
 	Mark func(i int) []byte
 	// some may have expired: then it is a script that notes them, which a full Redis does not refuse either
 	Expires bool
-	// Taken is when, at the earliest and in ms of the server's clock, the ith was taken. nil: that is not known yet. What
-	// had not expired then is noted too.
+	// Taken is when, at the earliest and in ms of the server's clock, the ith was taken. nil: that is not known yet.
+	// What had not expired then is noted too.
 	Taken func(i int) int64
 }
 

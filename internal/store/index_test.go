@@ -18,7 +18,8 @@ func TestStart(t *testing.T) {
 		held := f.take(0, 2)
 		time.Sleep(3 * time.Millisecond)
 		s := f.start(0, held, true)
-		if !s.Late || s.records[0] == nil || s.records[1] == nil || len(s.cancelled) > 0 || f.length("HLEN", f.k.Running) != 1 {
+		if !s.Late || s.records[0] == nil || s.records[1] == nil || len(s.cancelled) > 0 ||
+			f.length("HLEN", f.k.Running) != 1 {
 			f.Fatalf("%+v", s)
 		}
 		s.Taken = func(int) int64 { return s.Now - 1000 }
