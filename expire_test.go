@@ -2,6 +2,7 @@ package shunt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -38,6 +39,40 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 			b.until(5*time.Second, "end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 1 })
 			if n.Load() != 1 {
 				t.Errorf("taken once, handed back, and then dropped as expired: Expired %d", b.count(EventExpired))
+			}
+		})
+	}
+}
+
+// Taken in time, and the worker's question comes when the time is over: it has not expired, and has its ID.
+func TestTakenDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for _, id := range []bool{false, true} {
+		t.Run(fmt.Sprint(id), func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, p.URL())
+			const expire = 300 * time.Millisecond
+			opts, question := []Option{Expire(expire)}, redistest.Command("TIME")
+			if id {
+				opts, question = append(opts, ID("a")), redistest.ByScript(store.Start)(b.name)
+			}
+			var again error
+			var n atomic.Int32
+			b.idles(p, 1, func(context.Context, int) error {
+				n.Add(1)
+				again = b.one(2, opts...)
+				return nil
+			})
+			late := p.On(question, 1, redistest.Call(func() { time.Sleep(expire + 10*time.Millisecond) }))
+			b.must(b.one(1, opts...))
+			b.until(5*time.Second, "end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 1 })
+			if late.Struck() == 0 || n.Load() == 0 || b.count(EventExpired) > 0 {
+				t.Errorf("%d handled, %d expired", n.Load(), b.count(EventExpired))
+			}
+			if id && !errors.Is(again, ErrDuplicate) {
+				t.Errorf("while it was handled its ID was free: %v", again)
 			}
 		})
 	}

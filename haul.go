@@ -27,7 +27,8 @@ type haul struct {
 
 func (h *haul) add(k *store.Keys, t store.LeasedTaken) {
 	h.all = append(h.all, newSettlement(k, h.lease, t.Raw, len(h.all)))
-	h.said = append(h.said, custody.Known{Now: t.Now, Read: t.Read, Record: t.Record, Cancelled: t.Cancelled})
+	h.said = append(h.said, custody.Known{Now: t.Now, Taken: t.Now, Read: t.Read, Record: t.Record,
+		Cancelled: t.Cancelled})
 }
 
 // haul takes under a new lease, of one message together with others who want one of the same channel. What it could not

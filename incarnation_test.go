@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -192,6 +193,68 @@ func renamed(k *Kind[string], n int) (ms []IMessage) {
 		ms = append(ms, k.Message(fmt.Sprint("later", i)))
 	}
 	return ms
+}
+
+// Redis is killed twice in a row, and comes back with a state in which a message that was acked since lies in a list of
+// its receiver. That message has broken no connection.
+func TestOlderStateIsNoPoison(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "appendonly yes", "appendfsync always")
+	b := newBench(t, s.URL())
+	begun, end := make(chan struct{}, 2), make(chan struct{})
+	b.receive(1, func(context.Context, int) error { begun <- struct{}{}; <-end; return nil })
+	s.Kill()
+	s.Restart()
+	b.wait(EventHandedOver, 1, 10*time.Second)
+	b.enqueue(0, 1)
+	<-begun
+	s.Keep()
+	close(end)
+	b.wait(EventAcked, 1, 5*time.Second)
+	s.Kill()
+	s.RestartKept()
+	b.wait(EventHandedOver, 2, 10*time.Second)
+	b.wait(EventAcked, 2, 10*time.Second)
+	if n := b.sum(EventRecovered) + b.sum(EventSuspected); n > 0 {
+		t.Errorf("%d recovered from dying hands", n)
+	}
+}
+
+// Redis comes back with a state in which an incarnation is among the living that its receiver has ended since. No
+// process has died.
+func TestOlderStateRevivesNobody(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "appendonly yes", "appendfsync always")
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.Lease = 2 * time.Second })
+	begun, end := make(chan struct{}, 3), make(chan struct{})
+	var recovered int
+	b.receive(1, func(ctx context.Context, _ int) error {
+		info, _ := FromContext(ctx)
+		recovered += info.Recoveries
+		begun <- struct{}{}
+		<-end
+		return nil
+	})
+	first := members(t, s, b.keys().Receivers)[0]
+	b.enqueue(0, 1)
+	<-begun
+	s.Keep()
+	waits := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(b.name), 1, redistest.CutAfter)
+	close(end)
+	b.wait(EventAcked, 1, 5*time.Second)
+	b.enqueue(1, 2)
+	strikes(t, waits, 1)
+	b.wait(EventAcked, 2, 5*time.Second)
+	redistest.Until(t, 5*time.Second, "the first one is superseded", func() bool {
+		return !slices.Contains(members(t, s, b.keys().Receivers), first)
+	})
+	s.Kill()
+	s.RestartKept()
+	b.wait(EventAcked, 3, 20*time.Second)
+	if n := b.sum(EventReceiversDied); n+recovered > 0 {
+		t.Errorf("%d recoveries, %d receivers have died", recovered, n)
+	}
 }
 
 // Close ends within its bound whatever Redis does.

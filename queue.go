@@ -297,24 +297,12 @@ func shutdownAll(ctx context.Context, rs []*receiver) error {
 	return errors.Join(errs...)
 }
 
-// sendCounts sends what was counted. Where handlers have ended late that has its own time; else it has what is left of
-// Close's.
-func (q *Queue) sendCounts() {
-	ctx := q.life
-	if ctx.Err() != nil && !errors.Is(q.closeErr, worker.ErrUnanswered) {
-		own, cancel := context.WithTimeout(context.Background(), q.conf.ReplyTimeout)
-		defer cancel()
-		ctx = own
-	}
-	q.counter.end(ctx)
-}
-
 // Close ends what the Queue has begun. New enqueues get ErrClosed. Receivers shut down, and their handlers run to their
-// end, during which they may enqueue. An enqueue under way gets its reply or ErrUnknown within ReplyTimeout. Close
-// waits for handlers however long they take: to bound that, call Shutdown first. Where Redis is away and no handler
-// runs, Close takes ReplyTimeout at most, beside what Events takes. Its error joins those of the receivers, and is nil
-// where all ended clean. Close does not close the Pool. A second call waits for the first and gives its error. From
-// inside a handler it is ErrInHandler.
+// end, during which they may enqueue. Then an enqueue under way gets its reply or ErrUnknown within ReplyTimeout, and
+// so does all else that asks Redis. Close waits for handlers however long they take: to bound that, call Shutdown
+// first. Where Redis is away and no handler runs, Close takes ReplyTimeout at most, beside what Events and
+// Payloads.Over take. Its error joins those of the receivers, and is nil where all ended clean. Close does not close
+// the Pool. A second call waits for the first and gives its error. From inside a handler it is ErrInHandler.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	rs, err := q.stoppable(context.Background())
@@ -336,10 +324,16 @@ func (q *Queue) Close() error {
 	s, stations := q.server, q.stations
 	q.mu.Unlock()
 
+	budget, end := context.Background(), context.CancelFunc(func() {})
 	if s != nil {
-		defer time.AfterFunc(q.conf.ReplyTimeout, q.endLife).Stop()
+		budget, end = context.WithTimeout(budget, q.conf.ReplyTimeout)
+		defer context.AfterFunc(budget, q.endLife)()
 	}
 	q.closeErr = shutdownAll(context.Background(), rs)
+	if budget.Err() != nil && !errors.Is(q.closeErr, worker.ErrUnanswered) { // handlers have ended late
+		budget, end = context.WithTimeout(context.Background(), q.conf.ReplyTimeout)
+	}
+	defer end()
 	for _, at := range stations {
 		at.bells.Close()
 	}
@@ -348,21 +342,17 @@ func (q *Queue) Close() error {
 	}
 	q.waits.Wait()
 	if s != nil {
-		q.sendCounts()
+		q.counter.end(budget)
 		for _, at := range stations {
-			at.upkeep.end()
+			at.upkeep.end(budget)
 		}
 		q.endLife()
-		q.sender.Close()
+		q.sender.Close(budget)
+		s.Data.CloseWithin(budget)
+		s.Pulse.CloseWithin(budget)
 		limit, end := context.WithTimeout(context.Background(), q.conf.EnqueueTimeout)
-		q.overs.close(limit) // behind the sender, whose failures it is told of
+		q.overs.close(limit) // behind the links, since it is told of what their end has failed
 		end()
-		endLink := (*link.Link).Close
-		if errors.Is(q.closeErr, worker.ErrUnanswered) { // the receivers have waited as long as one reply may take
-			endLink = (*link.Link).Abort
-		}
-		endLink(s.Data)
-		endLink(s.Pulse)
 		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)
 		q.events.Close(ctx)
 		cancel()

@@ -285,8 +285,8 @@ func (u *upkeep) run() {
 }
 
 // end comes when no goroutine visits any more. It leaves the keeper's places, and hears of nothing.
-func (u *upkeep) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+func (u *upkeep) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	u.mu.Lock()
 	var at []*store.Keys

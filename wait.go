@@ -79,12 +79,15 @@ func (q *Queue) waitFor(ctx context.Context, r Ref, seen time.Time) (Outcome, er
 		return Outcome{}, err
 	}
 	defer q.waits.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(q.ending, func() { cancel(ErrClosed) })()
 	w.q, w.keys = q, store.KeysOf(r.Channel)
 	w.ended, w.ask = make(chan store.Outcome, 16), make(chan struct{}, 1)
 	hints := q.router.For(r.Channel).Hints
 	l := hints.Listen(w.keys.Done, w.heard, w.listening)
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(q.life, time.Second)
 		defer cancel()
 		hints.Forget(ctx, l)
 	}()
@@ -142,8 +145,6 @@ func (w *wait) run(ctx context.Context) (Outcome, error) {
 			continue
 		case <-w.ask:
 		case <-timer.C:
-		case <-w.q.ending.Done():
-			return Outcome{}, ErrClosed
 		case <-ctx.Done():
 			return Outcome{}, context.Cause(ctx)
 		}

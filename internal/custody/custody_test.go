@@ -1,6 +1,7 @@
 package custody
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +55,14 @@ func TestAdmit(t *testing.T) {
 		"to dead": {element.Extra{Expires: now, ToDead: true}, 0, nil, true, store.Rejected, ErrExpired},
 		"not yet": {element.Extra{Expires: now + 1}, 0, nil, true, store.Acked, nil},
 		"taken":   {element.Extra{Expires: now}, 1, nil, true, store.Acked, nil},
+		"in time": {element.Extra{Expires: now - 2}, 0, func(*Held) Known { return Known{Taken: now - 3} }, true,
+			store.Acked, nil},
+		"in time, with its id": {element.Extra{ID: "a"}, 0, func(h *Held) Known {
+			return Known{Taken: now - 3, Read: true, Record: record(h, 'p', now-2)}
+		}, true, store.Acked, nil},
+		"in time, and another has the id": {element.Extra{ID: "a", Expires: now - 2}, 0, func(*Held) Known {
+			return Known{Taken: now - 3, Read: true, Record: record(other, 'p', now+9)}
+		}, false, store.Expired, nil},
 		"record is later": {element.Extra{ID: "a", Expires: now}, 0,
 			func(h *Held) Known { return Known{Read: true, Record: record(h, 'p', 0)} }, true, store.Acked, nil},
 		"record is earlier": {element.Extra{ID: "a"}, 0,
@@ -66,7 +75,7 @@ func TestAdmit(t *testing.T) {
 		"no record": {element.Extra{ID: "a"}, 0, func(*Held) Known { return Known{Read: true} }, false, store.Acked,
 			nil},
 		"late":        {element.Extra{Deadline: now}, 0, nil, true, store.Rejected, ErrDeadline},
-		"in time":     {element.Extra{Deadline: now + 1}, 0, nil, true, store.Acked, nil},
+		"not late":    {element.Extra{Deadline: now + 1}, 0, nil, true, store.Acked, nil},
 		"both, first": {element.Extra{Deadline: now, Expires: now}, 0, nil, true, store.Expired, nil},
 	} {
 		h := taken(extra(c.x))
@@ -76,6 +85,7 @@ func TestAdmit(t *testing.T) {
 			k = c.known(h)
 		}
 		k.Now = now
+		k.Taken = cmp.Or(k.Taken, now)
 		h.OwnsID = h.Owns(k)
 		v := h.Admit(k, 1000)
 		switch {

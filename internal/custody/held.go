@@ -20,6 +20,7 @@ type Held struct {
 // Known is what Redis says of a message with an id, or a time of its own, that is about to be handled.
 type Known struct {
 	Now       int64  // ms, by the server's clock
+	Taken     int64  // when it was taken, likewise
 	Read      bool   // the records were read; else none of them can have anything to say
 	Record    []byte // of its id
 	Cancelled bool
@@ -34,15 +35,17 @@ func (h *Held) Owns(k Known) bool {
 // Admit is the verdict on a message that is not to be handled, because it was cancelled, has expired or is past its
 // deadline; nil: it may be handled. Its OwnsID is set.
 func (h *Held) Admit(k Known, maxSize int) *Verdict {
-	expires := h.Extra.Expires
+	expires, by := h.Extra.Expires, k.Taken
 	switch {
 	case h.OwnsID && k.Read: // the record knows best
 		rec, _ := k.record()
 		expires = rec.Expires
-	case h.Extra.ID == "" && h.Attempts+h.Recoveries > 0: // it was taken before; one with an id has lost that
+	case h.Extra.ID != "" && !h.OwnsID: // two of one id would run
+		by = k.Now
+	case h.Extra.ID == "" && h.Attempts+h.Recoveries > 0: // it was taken before
 		expires = 0
 	}
-	switch late := expires > 0 && expires <= k.Now; {
+	switch late := expires > 0 && expires <= by; {
 	case k.Cancelled:
 		return &Verdict{Verdict: store.Verdict{Fate: store.Cancelled}}
 	case late && h.Extra.ToDead:

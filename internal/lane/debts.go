@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/shuntmq/shunt/internal/link"
@@ -16,6 +17,9 @@ type Debts struct {
 	more chan struct{} // of capacity 1: there are some
 	mu   sync.Mutex
 	all  []Debt
+	// ended are the last incarnations that were owed. A Redis that comes back with an older state has them among the
+	// living.
+	ended []store.Incarnation
 	// abandoned are the names of the last incarnations whose register failed. They hold nothing, and go with the next
 	// register that is answered. They belong to the goroutine that has closed the gate.
 	abandoned []string
@@ -31,6 +35,7 @@ type Debt struct {
 const (
 	maxDebts     = 1024
 	maxAbandoned = 128 // those before them run out
+	maxEnded     = 8   // likewise
 	debtsAtOnce  = 128
 )
 
@@ -40,6 +45,24 @@ func (d *Debts) init(s *Site) { d.site, d.more = s, make(chan struct{}, 1) }
 func (d *Debts) Add(inc store.Incarnation, counted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.owe(inc, counted)
+	d.ended = append(d.ended, inc)
+	d.ended = d.ended[max(0, len(d.ended)-maxEnded):]
+}
+
+// Renew owes again, uncounted, what was paid to a Redis that has been replaced.
+func (d *Debts) Renew() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, inc := range d.ended {
+		if !slices.ContainsFunc(d.all, func(o Debt) bool { return o.Incarnation == inc }) {
+			d.owe(inc, false)
+		}
+	}
+}
+
+// owe lists an incarnation at every lane of the site. mu is held.
+func (d *Debts) owe(inc store.Incarnation, counted bool) {
 	for _, l := range d.site.Lanes {
 		d.all = append(d.all, Debt{inc, l, counted})
 	}

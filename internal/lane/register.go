@@ -12,8 +12,8 @@ import (
 // Registered is an incarnation that every lane of a site has among the living.
 type Registered struct {
 	Incarnation store.Incarnation
-	run         store.ServerRun
-	sent        time.Time // from which its lease counts
+	Run         store.ServerRun // at which it is registered
+	sent        time.Time       // from which its lease counts
 }
 
 // Join makes the first incarnation known to Redis; only then may it take.
@@ -67,7 +67,7 @@ func (s *Site) register(ctx context.Context, inc store.Incarnation) (*Registered
 // closed, or nobody has entered yet.
 func (s *Site) Succeed(next *Registered) {
 	s.live.Store(&next.Incarnation)
-	s.run.Store(&next.run)
+	s.run.Store(&next.Run)
 	s.Lease.renew(next.sent)
 	s.mended()
 	if s.Lease.Lost() { // the watcher saw the old lease lost just when it was renewed

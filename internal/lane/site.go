@@ -92,6 +92,13 @@ func (s *Site) Live() store.Incarnation { return *s.live.Load() }
 // Run is the process of Redis at which it is registered; nil before.
 func (s *Site) Run() *store.ServerRun { return s.run.Load() }
 
+// Replaced says whether a process of Redis is another one than that. Where one of them does not say who it is, nothing
+// is known.
+func (s *Site) Replaced(now store.ServerRun) bool {
+	at := s.Run()
+	return at != nil && *at != "" && now != "" && now != *at
+}
+
 // Stopped says that nothing more is taken.
 func (s *Site) Stopped() bool { return s.conf.Taking.Err() != nil }
 

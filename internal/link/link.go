@@ -243,6 +243,16 @@ func (l *Link) Abort() {
 	}
 }
 
+// CloseWithin is Close, and becomes Abort when ctx ends.
+func (l *Link) CloseWithin(ctx context.Context) {
+	l.end()
+	select {
+	case <-l.ended:
+	case <-ctx.Done():
+		l.Abort()
+	}
+}
+
 // end lets nothing more be sent.
 func (l *Link) end() {
 	l.queue.close()

@@ -52,10 +52,10 @@ func (r *receiptLedger) put(channel string, had ...store.Receipt) {
 }
 
 // flush has Redis drop what is left, if that can be done at once.
-func (r *receiptLedger) flush(router *link.Router) {
+func (r *receiptLedger) flush(ctx context.Context, router *link.Router) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	for channel, all := range r.had {
 		c, k := link.NewCall(), store.KeysOf(channel)

@@ -143,4 +143,4 @@ func late(over, why error) error {
 }
 
 // Close has Redis drop the receipts of enqueues whose replies have come. All calls of the Sender have returned.
-func (s *Sender) Close() { s.ledger.flush(s.router) }
+func (s *Sender) Close(ctx context.Context) { s.ledger.flush(ctx, s.router) }

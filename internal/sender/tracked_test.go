@@ -202,7 +202,7 @@ func TestReceipts(t *testing.T) {
 	p.On(redistest.ByScript(store.Enter)(b.keys.Name), 1, redistest.CutAfter)
 	doubtful := b.message("a", "doubtful", 0, store.Due{})
 	b.send(doubtful)
-	b.Sender.Close()
+	b.Sender.Close(t.Context())
 	if n := s.Do("SCARD", b.keys.Receipts); n != int64(1) ||
 		s.Do("SISMEMBER", b.keys.Receipts, doubtful.Element.Serial[:]) != int64(1) {
 		t.Errorf("%d receipts are left", n)

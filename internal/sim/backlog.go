@@ -38,7 +38,7 @@ func (p *Plot) backlog(r *rand.Rand) {
 				Plan: trial.PlanDeaf + fmt.Sprint(between(r, time.Second/2, takes).Milliseconds())})
 		}
 	}
-	for at := between(r, 0, 2*time.Second); at < storm/2; at += between(r, storm/4, storm/2) {
+	for at := between(r, 0, 2*time.Second); at < storm/2; at += between(r, time.Second, storm/4) {
 		p.Blows = append(p.Blows, Blow{At: at, For: between(r, 0, time.Second), Kind: "kill server",
 			Nth: 1 + r.IntN(5)})
 	}

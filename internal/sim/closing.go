@@ -41,9 +41,9 @@ func (p *Plot) patient(r *rand.Rand) {
 	p.sort()
 }
 
-// soon is how long after its Queue's Close an enqueue may still be under way. What is enqueued for later is sent again
-// after a lost reply, also while Close waits. So there may be two replies to wait for, and what Close does beside.
-const soon = 2*3*time.Second + 500*time.Millisecond
+// soon is how long after its Queue's Close an enqueue may still be under way: as long as a reply may take, and a tenth
+// of a second for those that give up with it.
+const soon = 3*time.Second + 100*time.Millisecond
 
 // closeProducer closes the producer's Queue amid its enqueues, and has another one go on.
 func (w *world) closeProducer() {

@@ -53,8 +53,7 @@ func (p *Plot) expires(r *rand.Rand) {
 type holding struct {
 	at      time.Time
 	expires time.Time
-	list    string
-	back    bool // it was given back
+	by      string // the incarnation
 }
 
 // looks looks at what is in hand as the plot says.
@@ -74,9 +73,10 @@ func (w *world) looks() {
 }
 
 func (w *world) look(channel string) {
-	now, there := time.Now(), make(map[string]string)
+	now := time.Now()
 	keys, _ := redigo.Strings(w.do("KEYS", "{"+channel+"}.doing.*"))
 	for _, key := range keys {
+		_, by, _ := strings.Cut(key, ".doing.")
 		raws, _ := redigo.ByteSlices(w.do("LRANGE", key, 0, -1))
 		for _, raw := range raws {
 			e, err := element.Decode(raw)
@@ -84,28 +84,14 @@ func (w *world) look(channel string) {
 				continue
 			}
 			ends, serial := time.UnixMilli(e.Extra.Expires), e.SerialString()
-			there[serial] = key
 			if _, known := w.held[serial]; !known && now.Before(ends) {
-				w.held[serial] = holding{at: now, expires: ends, list: key}
+				w.held[serial] = holding{at: now, expires: ends, by: by[:strings.LastIndex(by, ".")]}
 			}
 		}
 	}
-	for serial, h := range w.held {
-		if there[serial] != h.list && now.Before(h.expires) {
-			h.back = true
-			w.held[serial] = h
-		}
-	}
 }
 
-// by is the incarnation that had it.
-func (h holding) by() string {
-	_, list, _ := strings.Cut(h.list, ".doing.")
-	return list[:strings.LastIndex(list, ".")]
-}
-
-// expired finds messages that have expired although some worker had them in time, and gave them back in time. No fault
-// struck it since.
+// expired finds messages that have expired although some worker had them in time, and no fault struck it since.
 func (w *world) expired(es []trial.Entry) {
 	owner := make(map[string]string)
 	for _, e := range es {
@@ -116,15 +102,15 @@ func (w *world) expired(es []trial.Entry) {
 	}
 	for _, e := range es {
 		h, held := w.held[e.Serial]
-		if e.Op != "expired" || !held || !h.back {
+		if e.Op != "expired" || !held {
 			continue
 		}
 		if !slices.ContainsFunc(es, func(f trial.Entry) bool {
-			return f.Op == trial.Fault && f.N > 0 && f.By == owner[h.by()] && f.At.Before(e.At) &&
+			return f.Op == trial.Fault && f.N > 0 && f.By == owner[h.by] && f.At.Before(e.At) &&
 				(f.Due.After(h.at) || f.At.After(h.at.Add(-margins.Aftermath)))
 		}) {
 			w.problem("I24 taken: %s expired at %s, by %s, and was to expire at %s: %s of %s had it at %s", e.Serial,
-				e.At.Format(clock), e.By, h.expires.Format(clock), h.by(), owner[h.by()], h.at.Format(clock))
+				e.At.Format(clock), e.By, h.expires.Format(clock), h.by, owner[h.by], h.at.Format(clock))
 		}
 	}
 }

@@ -73,6 +73,9 @@ var findings = []finding{
 		{luas + "header.lua", "if string.byte(e, 21) ~= 1 or not field(e, 1, 9, 9) then return e end",
 			"do return e end"},
 	}, misses: "load in which what is given back waits until its time is over, unless a fault struck who had it"},
+	{name: "9b what was taken in time expires in its worker's list", changes: []change{
+		{"internal/worker/index.go", "return x.now - x.heard.Sub(it.batch.at).Milliseconds() - 1", "return x.now"},
+	}},
 	{name: "10 a delayed enqueue does not hear Close", changes: []change{
 		{"internal/sender/later.go", "|| errors.Is(err, link.ErrClosed) ||", "|| errors.Is(err, nil) ||"},
 		{"internal/sender/later.go", "known := link.Classify(err) != link.Unknown\n\t\terr = again.Failed(err)\n",

@@ -63,6 +63,9 @@ type Marks struct {
 	Mark func(i int) []byte
 	// some may have expired: then it is a script that notes them, which a full Redis does not refuse either
 	Expires bool
+	// Taken is when, at the earliest and in ms of the server's clock, the ith was taken. nil: that is not known yet.
+	// What had not expired then is noted too.
+	Taken func(i int) int64
 }
 
 // Consultation is what Redis is asked of messages of one channel that are about to be handled: it notes in whose hands
@@ -77,12 +80,13 @@ type Consultation struct {
 
 	Now  int64 // ms of the server's clock
 	Full bool  // Redis has refused the notes for want of memory; they were made by a script that it does not refuse
+	Late bool  // some were not noted, because they have expired
 }
 
 // Ask asks in one pipeline, and in a second one only where something is cancelled. send sends c, and its error ends
 // that.
 func (x *Consultation) Ask(c *link.Call, k *Keys, send func(*link.Call) error) error {
-	x.Now, x.Full = 0, false
+	x.Now, x.Full, x.Late = 0, false, false
 	for {
 		c.Reset()
 		x.addStart(c, k)
@@ -122,10 +126,15 @@ func (x *Consultation) addStart(c *link.Call, k *Keys) {
 		}
 		for i := range x.N {
 			e := x.At(i)
-			if x.Expires {
-				c.AddElements(e.Extra.IDBytes())
+			if !x.Expires {
+				c.AddElements(e.Serial[:], x.Mark(i))
+				continue
 			}
-			c.AddElements(e.Serial[:], x.Mark(i))
+			var taken []byte
+			if x.Taken != nil {
+				taken = strconv.AppendInt(nil, x.Taken(i), 10)
+			}
+			c.AddElements(e.Extra.IDBytes(), e.Serial[:], x.Mark(i), taken)
 		}
 		c.Add("EXISTS", k.arg.Cancelled)
 		if x.Read {
@@ -155,6 +164,10 @@ func (x *Consultation) started(replies []link.Reply) (someCancelled, full bool, 
 	}
 	if x.N == 0 {
 		return false, false, nil
+	}
+	if x.Expires {
+		n, err := redis.Int(replies[0].Value, replies[0].Err)
+		x.Late = err == nil && n < x.N
 	}
 	if x.Read {
 		x.records(replies[2])

@@ -266,7 +266,7 @@ func TestLeaveReplyErrors(t *testing.T) {
 // since.
 func TestGoesBackUnexpiring(t *testing.T) {
 	each(t, func(f *fixture) {
-		for _, handover := range []bool{false, true} {
+		for _, how := range []string{"release", "handover", "reap"} {
 			for _, others := range []string{"never", "is another's", "was another's"} {
 				f.enqueue(Now, 0, named("a", func(x *element.Extra) { x.Expires = 1 }))
 				h := f.take(0, 1)[0]
@@ -278,15 +278,18 @@ func TestGoesBackUnexpiring(t *testing.T) {
 					f.leave(1, f.take(1, 1)[0], &Verdict{Fate: Acked}, &Bounds{})
 				}
 				f.run(func(c *link.Call) {
-					if handover {
-						AddEmpty(c, f.k, f.i, 0)
-					} else {
+					switch how {
+					case "release":
 						AddRelease(c, f.k, f.k.Doing(f.i, 0), h.Identity(h.Raw))
+					case "handover":
+						AddEmpty(c, f.k, f.i, 0)
+					case "reap":
+						AddReap(c, f.k, f.k.Doing(f.i, 0), Fence{}, DeadReceiver{Superseded: true}, 1, 1<<20, &Bounds{})
 					}
 				})
 				back := f.take(0, 1)[0]
 				if back.Serial != h.Serial || (back.Extra.Expires != 0) != (others != "never") {
-					f.Fatalf("handover %v, its id %s: it expires at %d", handover, others, back.Extra.Expires)
+					f.Fatalf("%s, its id %s: it expires at %d", how, others, back.Extra.Expires)
 				}
 				f.s.Do("DEL", f.k.Prepare, f.k.IDs, f.k.Receipts, f.k.Running, f.k.Doing(f.i, 0))
 			}

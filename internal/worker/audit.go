@@ -78,7 +78,7 @@ func (a *audit) restarted(ctx context.Context) bool {
 		return false // it is asked again
 	}
 	a.dials = a.site.Dials()
-	return at != nil && *at != "" && now != "" && now != *at && at == a.site.Run()
+	return a.site.Replaced(now) && at == a.site.Run()
 }
 
 // stray says whether the list of a worker that was idle all the time was not empty at two looks in a row.

@@ -44,7 +44,9 @@ func (m *handovers) loop() {
 			}
 			link.Sleep(ctx, wait) // what breaks a connection each time does not do so at full speed
 			wait = min(max(2*wait, link.MinTrouble/2), maxWait)
-			m.make(why, streak > 1)
+			if m.make(why, streak > 1) {
+				streak = 0
+			}
 			last = time.Now()
 		case <-ctx.Done():
 			return
@@ -55,18 +57,18 @@ func (m *handovers) loop() {
 // make ends the live incarnation in favour of the next one. Only for the register does it wait for Redis. Then comes
 // one attempt, of a third of a lease. Where that fails, the receiver drops all that it held there, and goes on without
 // it. again says that the incarnation before was cut too, a moment ago. Then messages that lie in the lists and are
-// held by no worker are counted as recovered.
-func (m *handovers) make(why error, again bool) {
+// held by no worker are counted as recovered. replaced: another process of Redis answers since.
+func (m *handovers) make(why error, again bool) (replaced bool) {
 	r, site := m.pool, m.site
 	if r.PoolCtx.Err() != nil || !site.CloseGate(r.PoolCtx) {
-		return
+		return false
 	}
 	h := &handover{pool: r, site: site, old: site.Live(), counted: again}
 	done := h.run()
 	site.OpenGate()
 	r.wakeAll()
 	if !done {
-		return
+		return h.replaced
 	}
 	paying, cancel := context.WithTimeout(r.PoolCtx, r.conf.Lease/3)
 	site.Debts.Pay(paying) // what cannot be paid now is paid later, and then reported
@@ -77,6 +79,7 @@ func (m *handovers) make(why error, again bool) {
 	}
 	r.emit(event.Event{Kind: event.HandedOver, Channel: site.Lanes[0].Name, Receiver: site.Live().Name, N: h.held,
 		Err: why})
+	return h.replaced
 }
 
 // handover is one under way. The gate is closed.
@@ -88,6 +91,8 @@ type handover struct {
 	counted bool   // what is in nobody's hands stays in the old lists, and its recovery counts are raised
 	back    []held // what had not begun: held no more, and to go to the taking end
 	held    int
+
+	replaced bool // another process of Redis answers since
 }
 
 // held is one message that a worker holds.
@@ -117,6 +122,12 @@ func (h *handover) run() bool {
 	h.revoke()
 	if h.next = site.RegisterNext(); h.next == nil {
 		return false
+	}
+	// The process that has ended broke the connection, and no element did. Where the state is an older one, elements
+	// lie in the lists that were settled since, and what was superseded may be among the living.
+	if h.replaced = site.Replaced(h.next.Run); h.replaced {
+		h.counted = false
+		site.Debts.Renew()
 	}
 	ctx, cancel := context.WithTimeoutCause(r.PoolCtx, r.conf.Lease/3, errLateHandover)
 	err := h.attempt(ctx)

@@ -21,7 +21,10 @@ type index struct {
 	with  []int  // of asked: the places of those with an id
 	said  []said // of each asked
 	read  bool   // the records are; else none of them can have anything to say
-	now   int64  // ms of the server's clock
+
+	// The server's clock showed now, in ms, at some time before heard.
+	now   int64
+	heard time.Time
 }
 
 // said is what Redis says of a message that is about to be handled.
@@ -64,7 +67,6 @@ func (x *index) mark(l *lane.Lane) bool {
 		return true
 	}
 	err := x.consult(l, sent)
-	s.now = time.Now()
 	site.Breaker.Judge(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +84,8 @@ func (x *index) mark(l *lane.Lane) bool {
 			it.until = &until
 		}
 		a := x.said[i]
-		known := custody.Known{Now: x.now + s.now.Sub(sent).Milliseconds(), Read: x.read, Record: a.record,
-			Cancelled: a.cancelled || it.cancelled}
+		known := custody.Known{Now: x.now + s.now.Sub(sent).Milliseconds(), Taken: x.taken(it), Read: x.read,
+			Record: a.record, Cancelled: a.cancelled || it.cancelled}
 		h := it.custody(s)
 		it.ownsID = h.Owns(known)
 		h.OwnsID = it.ownsID
@@ -113,12 +115,25 @@ func (x *index) consult(l *lane.Lane, now time.Time) error {
 	}
 	c.N, c.At = len(x.with), func(i int) *element.Element { return &x.asked[x.with[i]].Element }
 	c.Mark = x.marks(site, now)
-	err := c.Ask(x.call, l.Keys, func(call *link.Call) error { site.Exchange(call); return nil })
-	if x.read, x.now = c.Read, c.Now; c.Full {
-		site.Full.Begin(now, fullFor)
+	ask := func() error {
+		err := c.Ask(x.call, l.Keys, func(call *link.Call) error { site.Exchange(call); return nil })
+		x.worker.now = time.Now()
+		if x.read = c.Read; c.Full {
+			site.Full.Begin(now, fullFor)
+		}
+		return err
 	}
-	return err
+	err := ask()
+	if x.now, x.heard = c.Now, x.worker.now; err != nil || !c.Late {
+		return err
+	}
+	c.Taken = func(i int) int64 { return x.taken(x.asked[x.with[i]]) }
+	return ask()
 }
+
+// taken is when an item was taken at the earliest, in ms of the server's clock. What had not expired then was taken in
+// time, and does not expire in hand.
+func (x *index) taken(it *Item) int64 { return x.now - x.heard.Sub(it.batch.at).Milliseconds() - 1 }
 
 // record takes in the record of the ith with an id.
 func (x *index) record(i int, raw []byte) { x.said[x.with[i]].record = raw }

@@ -98,7 +98,7 @@ func (s *worker) askSome(v visit) (got, asked bool) {
 		return false, false
 	}
 	call := link.NewCall()
-	t := takes{worker: s, site: v.site, from: v.lanes, n: 1, script: true, batch: new(takeBatch)}
+	t := takes{worker: s, site: v.site, from: v.lanes, n: 1, script: true, batch: &takeBatch{at: s.now}}
 	t.ask(call)
 	v.site.Exchange(call)
 	s.now = time.Now()

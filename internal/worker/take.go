@@ -41,6 +41,7 @@ func (t *takes) add(call *link.Call) {
 		}
 	}
 	t.n, t.batch = 1, s.batch()
+	t.batch.at = s.now
 	call.Into = &t.batch.memory
 	for i, l := range t.from {
 		if t.site.Suspects.Claim(l, s.now) {

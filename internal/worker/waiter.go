@@ -179,7 +179,7 @@ func (w *waiter) block(s *worker, d time.Duration) error {
 	}
 	l.NonEmptyLately.Store(true)
 	it := new(Item)
-	it.fill(l, raw, &takeBatch{order: link.Order()})
+	it.fill(l, raw, &takeBatch{order: link.Order(), at: time.Now()})
 	own([]*Item{it})
 	site.Large.Saw(len(it.Raw))
 	s.mu.Lock()

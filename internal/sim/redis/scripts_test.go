@@ -49,7 +49,7 @@ var uses = []use{
 	{"Abandon", store.Abandon, "receivers leased", "a|b ms"},
 	{"Lapse", store.Lapse, "receivers leased leased.a prepare dead " + ending,
 		"a ms n fence age near bytes n ms failure n n n"},
-	{"Start", store.Start, "receivers running ids", "( id serial holder )*"},
+	{"Start", store.Start, "receivers running ids", "( id serial holder ms|'' )*"},
 	{"Ack", store.Ack, "doing", "n head head"},
 	{"Settle", store.Settle, "doing " + ending, "n n 0 id el ''|verdict ( id el ''|verdict )*"},
 	{"Settle", store.Settle, "doing " + ending, "n n 1 head head id serial"},

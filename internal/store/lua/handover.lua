@@ -8,7 +8,7 @@
 redis.call('ZREM', KEYS[1], '')
 redis.call('LLEN', KEYS[3])
 redis.call('LLEN', KEYS[4])
-local held, back, out, tracked = {}, {}, {0}, redis.call('EXISTS', KEYS[6]) == 1
+local held, named, out, tracked = {}, {}, {0}, redis.call('EXISTS', KEYS[6]) == 1
 local n = tonumber(ARGV[3])
 for i = 4, #ARGV do
   local id = ARGV[i]
@@ -16,7 +16,7 @@ for i = 4, #ARGV do
     held[id] = held[id] or {}
     table.insert(held[id], i - 3)
   else
-    back[id] = (back[id] or 0) + 1
+    named[id] = (named[id] or 0) + 1
   end
 end
 local es = redis.call('LRANGE', KEYS[2], 0, -1)
@@ -28,14 +28,13 @@ for _, e in ipairs(es) do
     out[#out + 1] = table.remove(is)
     redis.call('RPUSH', KEYS[3], e)
     holder = ARGV[1]
-  elseif ARGV[2] == 'leave' and (not id or (back[id] or 0) == 0) then
+  elseif ARGV[2] == 'leave' and (not id or (named[id] or 0) == 0) then
     stays = true
     redis.call('RPUSH', KEYS[2], e)
   else
-    if id and back[id] then back[id] = back[id] - 1 end
+    if id and named[id] then named[id] = named[id] - 1 end
     out[1] = out[1] + 1
-    moved = taken(e)
-    if moved ~= e and idOf(e) and lost(KEYS[5], idOf(e), string.sub(e, 5, 20)) then moved = e end -- as in release
+    moved = back(KEYS[5], e)
     redis.call('RPUSH', KEYS[4], moved)
   end
   if not stays and header(e) and (tracked or moved ~= e) then

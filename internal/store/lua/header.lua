@@ -51,7 +51,7 @@ local function number(e, tag)
   return n
 end
 
--- taken is an element as it goes back to where it was taken from: it does not expire any more.
+-- taken is an element that does not expire any more.
 local function taken(e)
   if string.byte(e, 21) ~= 1 or not field(e, 1, 9, 9) then return e end
   return string.sub(e, 1, 23) .. string.rep('\0', 8) .. string.sub(e, 32)

@@ -30,6 +30,14 @@ local function lost(ids, id, serial)
   return not r or type(r) == 'string' and string.sub(r, 1, 16) ~= serial
 end
 
+-- back is an element as it goes back to where it was taken from: it does not expire any more; but for one that had not
+-- begun when its time was over, and has lost its id since.
+local function back(ids, e)
+  local new = taken(e)
+  if new ~= e and idOf(e) and lost(ids, idOf(e), string.sub(e, 5, 20)) then return e end
+  return new
+end
+
 -- expired says of a record that its message was to be taken by now, and nobody has it: it is over, wherever it lies.
 -- Where it cannot be read who has it, it is not: an error would end its script halfway.
 local function expired(p, running, now)

@@ -37,7 +37,7 @@ while n < #ARGV - 9 and bytes < budget do
     end
   end
   if recoveries < 2 then
-    prepare[#prepare + 1] = e
+    prepare[#prepare + 1] = back(KEYS[6], e) -- where no recovery is counted nothing else says that it was taken
   elseif recoveries < 4 then
     suspect[#suspect + 1] = e
   else

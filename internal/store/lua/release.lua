@@ -1,6 +1,5 @@
 -- Release: puts elements of one doing list back to the taking end, the newest first, so that what was taken first is
--- next. They were taken, so they do not expire any more; but for one that had not begun when its time was over, and
--- has lost its id since.
+-- next. They were taken, so they do not expire any more.
 -- KEYS 1 receivers  2 doing  3 prepare  4 ids  5 running
 -- ARGV the identities to put back
 -- reply: number put back
@@ -12,12 +11,11 @@ for _, e in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
   local id = identity(e)
   if (want[id] or 0) > 0 then
     want[id] = want[id] - 1
-    local back = taken(e)
-    if back ~= e and idOf(e) and lost(KEYS[4], idOf(e), string.sub(e, 5, 20)) then back = e end
-    redis.call('RPUSH', KEYS[3], back)
+    local moved = back(KEYS[4], e)
+    redis.call('RPUSH', KEYS[3], moved)
     local left = leave(KEYS[2], e, '1')
     if type(left) == 'table' then return left end
-    if header(e) and (tracked or back ~= e) then pcall(wait, KEYS[4], KEYS[5], idOf(e), string.sub(e, 5, 20)) end
+    if header(e) and (tracked or moved ~= e) then pcall(wait, KEYS[4], KEYS[5], idOf(e), string.sub(e, 5, 20)) end
     n = n + 1
   end
 end
