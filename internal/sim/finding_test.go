@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/sim/chance"
+	"github.com/shuntmq/shunt/internal/sim/seam"
 	"github.com/shuntmq/shunt/internal/sim/tree"
 )
 
@@ -75,6 +77,7 @@ var findings = []finding{
 	}, misses: "load in which what is given back waits until its time is over, unless a fault struck who had it"},
 	{name: "10 a delayed enqueue does not hear Close", changes: []change{
 		{"internal/sender/later.go", "|| errors.Is(err, link.ErrClosed) ||", "|| errors.Is(err, nil) ||"},
+		{"internal/sender/later.go", "link.Resend{Until: s.router.For(k.Name).Data.Closed()}", "link.Resend{}"},
 		{"internal/sender/later.go", "known := link.Classify(err) != link.Unknown\n\t\terr = again.Failed(err)\n",
 			"err = again.Failed(err)\n\t\tknown := link.Classify(err) != link.Unknown\n"},
 	}},
@@ -113,14 +116,19 @@ func TestFindings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	code, err := tree.Open(root, "", ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound := new(finding).build(t, code)
 	var table strings.Builder
 	for _, f := range findings {
 		t.Run(f.name, func(t *testing.T) {
-			bin := f.build(t, root)
+			bin := f.build(t, code)
 			if f.misses != "" {
 				t.Skipf("the simulation has no %s", f.misses)
 			}
-			n, broke := hunt(t, bin, func(seed uint64) *Plot { return &Plot{Seed: seed} })
+			n, broke := hunt(t, bin, sound, func(seed uint64) *Plot { return &Plot{Seed: seed} })
 			fmt.Fprintf(&table, "sim: %5d seeds: %s: %v\n", n, f.name, broke)
 			if len(broke) == 0 {
 				t.Errorf("not found in %d seeds", n)
@@ -130,11 +138,11 @@ func TestFindings(t *testing.T) {
 	redistest.Tell(table.String())
 }
 
-// build builds the test's program with the changes.
-func (f *finding) build(t *testing.T, root string) (bin string) {
+// build builds the test's program with the changes, as make sim builds it: a seed that finds one does so each time.
+func (f *finding) build(t *testing.T, code *tree.Tree) (bin string) {
 	over := make(tree.Overlay)
 	for _, c := range f.changes {
-		path := filepath.Join(root, c.file)
+		path := filepath.Join(code.Root, c.file)
 		text, err := over.Read(path)
 		if err != nil {
 			t.Fatal(err)
@@ -144,13 +152,19 @@ func (f *finding) build(t *testing.T, root string) (bin string) {
 		}
 		over[path] = []byte(strings.Replace(string(text), c.old, c.new, 1))
 	}
+	if _, err := seam.Weave(code, over, seam.Packages...); err != nil {
+		t.Fatal(err)
+	}
+	if err := chance.Lay(t.Context(), code.Root, over); err != nil {
+		t.Log("the runtime keeps its chance:", err)
+	}
 	dir := t.TempDir()
 	list, err := over.Write(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	bin = filepath.Join(dir, "player")
-	c := tree.Go(t.Context(), root, "test", "-c", "-overlay", list, "-o", bin, "./internal/sim")
+	c := tree.Go(t.Context(), code.Root, "test", "-c", "-overlay", list, "-o", bin, "./internal/sim")
 	c.Stderr = os.Stderr
 	if err := c.Run(); err != nil {
 		t.Fatal(err)
