@@ -101,7 +101,7 @@ var findings = []finding{
 	}},
 	{name: "15b a batch's handler times out before the batch is due", changes: []change{
 		{"batch.go", "t > 0 && t <= g.MaxWait {", "t < 0 && t <= g.MaxWait {"},
-	}, misses: "receivers with a Timeout below their Batch.MaxWait, which MaxAttempts bounds"},
+	}},
 	{name: "15c any number of messages follow one", changes: []change{
 		{"then.go", "const thenMost = 1000", "const thenMost = 1e9"},
 	}, misses: "handlers with very many follow-ups, and a bound on what one script may do"},

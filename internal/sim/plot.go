@@ -186,7 +186,11 @@ func (p *Plot) crew(r *rand.Rand) {
 		join(o)
 	}
 	if r.IntN(3) == 0 {
-		join(trial.Orders{Channels: []string{"batch"}, Batch: 1 + r.IntN(10)})
+		o := trial.Orders{Channels: []string{"batch"}, Batch: 1 + r.IntN(10)}
+		if r.IntN(2) == 0 {
+			o.Timeout, o.Overlong = 4*time.Minute, true
+		}
+		join(o)
 	}
 	if r.IntN(3) == 0 {
 		join(trial.Orders{Channels: []string{"pulled"}, Pull: 1 + r.IntN(8)})
