@@ -235,6 +235,9 @@ func (p *Plot) posts(r *rand.Rand) {
 			if post.Plan == trial.PlanOK && p.pulls(c) && r.IntN(8) == 0 {
 				post.Plan = trial.PlanExtend + fmt.Sprint(between(r, lease/2, lease*3/2).Milliseconds())
 			}
+			if post.Plan == trial.PlanOK && !p.pulls(c) && c != desk && r.IntN(40) == 0 {
+				post.Plan = trial.PlanFlood
+			}
 			if r.IntN(40) == 0 && post.How != "bare" && post.How != "twins" {
 				post.Bytes = 100 << 10
 			}
