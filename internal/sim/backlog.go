@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/trial"
@@ -29,18 +30,47 @@ func (p *Plot) backlog(r *rand.Rand) {
 		return
 	}
 	p.Late = 50 * time.Millisecond
-	for _, o := range p.Crew {
-		if o.Upkeep || o.Batch > 0 || p.pulls(o.Channels[0]) {
-			continue // a lease that the server has forgotten is no lease
-		}
+	if r.IntN(2) == 0 {
+		p.untold(r)
+		return
+	}
+	p.begins(func(o *trial.Orders) {
 		for range o.Workers * (4 + r.IntN(7)) {
 			p.Posts = append(p.Posts, Post{Channel: o.Channels[0], How: "direct",
 				Plan: trial.PlanDeaf + fmt.Sprint(between(r, time.Second/2, takes).Milliseconds())})
 		}
-	}
+	})
 	for at := between(r, 0, 2*time.Second); at < storm/2; at += between(r, time.Second, storm/4) {
 		p.Blows = append(p.Blows, Blow{At: at, For: between(r, 0, time.Second), Kind: "kill server",
 			Nth: 1 + r.IntN(5)})
 	}
+	p.sort()
+}
+
+// begins tells of the processes that get a backlog. A lease that the server has forgotten is no lease.
+func (p *Plot) begins(do func(*trial.Orders)) {
+	for i := range p.Crew {
+		if o := &p.Crew[i]; !o.Upkeep && o.Batch == 0 && !p.pulls(o.Channels[0]) {
+			do(o)
+		}
+	}
+}
+
+// untold has the server lose what was done while the backlog was quick to handle, and has nobody tell the receivers:
+// from then on each worker has one that takes long, so nothing is under way when the server is killed. What it brings
+// back nothing mends before the lull is over but the receivers themselves.
+func (p *Plot) untold(r *rand.Rand) {
+	p.Blows = slices.DeleteFunc(p.Blows, func(b Blow) bool { return b.At < cycle })
+	p.begins(func(o *trial.Orders) {
+		for i := range o.Workers * 12 {
+			post := Post{Channel: o.Channels[0], How: "direct", Plan: trial.PlanOK}
+			if i > o.Workers*4 && i%3 == 0 {
+				post.Plan = trial.PlanDeaf + fmt.Sprint(between(r, takes*2/3, takes).Milliseconds())
+			}
+			p.Posts = append(p.Posts, post)
+		}
+	})
+	p.Blows = append(p.Blows, Blow{At: p.Late + between(r, 0, 60*time.Millisecond), Kind: "kill server",
+		For: between(r, 0, takes/3), Nth: 1 + r.IntN(3)})
 	p.sort()
 }

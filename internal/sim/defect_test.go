@@ -46,7 +46,7 @@ func TestDefects(t *testing.T) {
 	var table strings.Builder
 	for _, d := range trial.Defects {
 		t.Run(d.Name, func(t *testing.T) {
-			n, broke := hunt(t, "", func(seed uint64) *Plot { return &Plot{Seed: seed, Defect: d.Name} })
+			n, broke := hunt(t, "", "", func(seed uint64) *Plot { return &Plot{Seed: seed, Defect: d.Name} })
 			fmt.Fprintf(&table, "sim: %5d seeds: %s: %v\n", n, d.Name, broke)
 			if len(broke) == 0 {
 				t.Errorf("not caught in %d seeds", n)
@@ -56,9 +56,9 @@ func TestDefects(t *testing.T) {
 	redistest.Tell(table.String())
 }
 
-// hunt has a player's program play seeds until one fails that holds without the defect. It gives how many there were,
-// and what broke.
-func hunt(t *testing.T, bin string, plot func(seed uint64) *Plot) (n int, broke []string) {
+// hunt has a player's program play seeds until one fails that holds without the defect, by a program that is sound. It
+// gives how many there were, and what broke.
+func hunt(t *testing.T, bin, sound string, plot func(seed uint64) *Plot) (n int, broke []string) {
 	from := *first
 	if from == 0 {
 		from = uint64(time.Now().UnixMicro())
@@ -80,7 +80,7 @@ func hunt(t *testing.T, bin string, plot func(seed uint64) *Plot) (n int, broke 
 		n += played
 		slices.SortFunc(suspects, func(a, b outcome) int { return int(a.Seed) - int(b.Seed) })
 		for _, o := range suspects {
-			if b := failsBy(t, &Plot{Seed: o.Seed}, nil); len(b) > 0 {
+			if b := failsBy(t, sound, &Plot{Seed: o.Seed}, nil); len(b) > 0 {
 				t.Logf("seed %d fails by itself: %v", o.Seed, b)
 				continue
 			}

@@ -46,7 +46,40 @@ func (p *Plot) expires(r *rand.Rand) {
 		}
 		p.Looks = append(p.Looks, Look{At: at, For: 500 * time.Millisecond, Channel: c})
 	}
+	p.stalls(r)
 	p.sort()
+}
+
+// stalls has the processes begin on many messages of one channel: quick ones, of which a worker takes ever more at
+// once, and then what expires, with so many among it that take long that each worker soon has one of these. Then
+// workers give back what they have taken, and nobody is free to take it until its time is over.
+func (p *Plot) stalls(r *rand.Rand) {
+	workers := 0
+	for _, o := range p.Crew {
+		if len(o.Channels) == 1 && o.Channels[0] == "plain" {
+			workers += o.Workers
+		}
+	}
+	if p.pulls("plain") || r.IntN(2) == 0 {
+		return
+	}
+	p.Late = 50 * time.Millisecond
+	var posts []Post
+	post := func(plan string, expire time.Duration) {
+		posts = append(posts, Post{Channel: "plain", How: "enqueue", Plan: plan, Expire: expire})
+	}
+	for range 6 * workers {
+		post(trial.PlanOK, 0)
+	}
+	for i := range 16 * workers {
+		if i%9 == 0 { // so that each of the hands that post has some
+			post(trial.PlanDeaf+fmt.Sprint(between(r, 700*time.Millisecond, time.Second).Milliseconds()), 0)
+		} else {
+			post(trial.PlanOK, p.Late+between(r, 200*time.Millisecond, 600*time.Millisecond))
+		}
+	}
+	p.Posts = append(posts, p.Posts...)
+	p.Looks = append([]Look{{For: 700 * time.Millisecond, Channel: "plain"}}, p.Looks...)
 }
 
 // holding is a message that some worker had in hand before its time was over.

@@ -186,7 +186,11 @@ func (p *Plot) crew(r *rand.Rand) {
 		join(o)
 	}
 	if r.IntN(3) == 0 {
-		join(trial.Orders{Channels: []string{"batch"}, Batch: 1 + r.IntN(10)})
+		o := trial.Orders{Channels: []string{"batch"}, Batch: 1 + r.IntN(10)}
+		if r.IntN(2) == 0 {
+			o.Timeout, o.Overlong = 4*time.Minute, true
+		}
+		join(o)
 	}
 	if r.IntN(3) == 0 {
 		join(trial.Orders{Channels: []string{"pulled"}, Pull: 1 + r.IntN(8)})
@@ -230,6 +234,9 @@ func (p *Plot) posts(r *rand.Rand) {
 			}
 			if post.Plan == trial.PlanOK && p.pulls(c) && r.IntN(8) == 0 {
 				post.Plan = trial.PlanExtend + fmt.Sprint(between(r, lease/2, lease*3/2).Milliseconds())
+			}
+			if post.Plan == trial.PlanOK && !p.pulls(c) && c != desk && r.IntN(40) == 0 {
+				post.Plan = trial.PlanFlood
 			}
 			if r.IntN(40) == 0 && post.How != "bare" && post.How != "twins" {
 				post.Bytes = 100 << 10

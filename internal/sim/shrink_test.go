@@ -11,12 +11,12 @@ const plays = 4
 // shrink leaves out of a plot that fails what it does not take: blows, posts and processes.
 func shrink(t *testing.T, p *Plot) *Plot {
 	t.Helper()
-	broke := failsBy(t, p, nil)
+	broke := failsBy(t, "", p, nil)
 	if len(broke) == 0 {
 		t.Logf("seed %d held in %d plays, and cannot be shrunk", p.Seed, plays)
 		return p
 	}
-	fails := func(q *Plot) bool { return len(failsBy(t, q, broke)) > 0 }
+	fails := func(q *Plot) bool { return len(failsBy(t, "", q, broke)) > 0 }
 	for again := true; again; {
 		before := len(p.Blows) + len(p.Posts) + len(p.Crew)
 		p = without(p, func(q *Plot) *[]Blow { return &q.Blows }, fails)
@@ -54,10 +54,11 @@ func without[T any](p *Plot, list func(*Plot) *[]T, fails func(*Plot) bool) *Plo
 	return p
 }
 
-// failsBy plays a plot some times, and gives what broke that is one of those wanted; none wanted: anything.
-func failsBy(t *testing.T, p *Plot, wanted []string) (broke []string) {
+// failsBy has a player's program play a plot some times, and gives what broke that is one of those wanted; none wanted:
+// anything.
+func failsBy(t *testing.T, bin string, p *Plot, wanted []string) (broke []string) {
 	n := 0
-	playAll(t, func() *Plot {
+	playBy(t, bin, func() *Plot {
 		if n == plays || len(broke) > 0 {
 			return nil
 		}

@@ -120,19 +120,7 @@ func play(p *Plot) *Result {
 	w.looks()
 	w.strikes()
 	for c := range cycles {
-		w.sleepUntil(time.Duration(c)*cycle + storm + shots + half)
-		calm := w.began.Add(time.Duration(c)*cycle + storm + shots)
-		w.suspected()
-		w.heldByNobody(c)
-		e := trial.Entry{Op: trial.Quiet, Phase: trial.Info, Due: calm}
-		if channel, delayed := w.lulled(c); delayed {
-			e.ID, e.Note = channel, trial.LaterOnly
-		} else {
-			e.ID = channel
-		}
-		w.log.Say(e)
-		w.sleepUntil(time.Duration(c+1)*cycle - time.Second)
-		w.heldByNobody(c) // also what was killed amid the calm has been found by now
+		w.lull(c)
 	}
 	w.sleepUntil(length)
 	stop()

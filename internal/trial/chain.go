@@ -16,6 +16,7 @@ import (
 const (
 	PlanThen   = "then:"
 	PlanFalter = "falter:" // fails once, after it has said what is to follow
+	PlanFlood  = "flood"   // has more follow than may, and fails once where that is refused
 )
 
 // following is how many follow a message of that plan.
@@ -58,6 +59,21 @@ func (m *Message) followBy(steps, attempt int, then func(shunt.IMessage) error) 
 	}
 	if attempt == 1 && strings.HasPrefix(m.Plan, PlanFalter) {
 		return errors.New("as planned")
+	}
+	return nil
+}
+
+// flood has more follow than a message may have. No history has an enqueue of theirs, so none is to come.
+func (m *Message) flood(ctx context.Context) error {
+	const part = 501
+	for call := range 2 {
+		var all []shunt.IMessage
+		for i := range part {
+			all = append(all, &Message{On: m.On, ID: fmt.Sprint(nextStep(m.ID), call*part+i), Plan: PlanOK})
+		}
+		if err := shunt.Then(ctx, all...); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -184,6 +184,9 @@ func (m *Message) act(ctx context.Context, attempt int) error {
 	if attempt > 1 {
 		return nil
 	}
+	if m.Plan == PlanFlood {
+		return m.flood(ctx)
+	}
 	if ms, is := millis(m.Plan, PlanAfter); is {
 		return shunt.RetryAfter(ms, errors.New("as planned"))
 	}

@@ -25,6 +25,7 @@ type Orders struct {
 	MaxSize  int
 	MaxDead  int
 	Batch    int  // messages that are handled together, of which none panics; 0: one by one
+	Overlong bool // ask first for batches that are due when their messages time out, which is refused
 	Quiet    bool // no events: of a load that is to be fast
 	Enqueue  int  // messages a second, instead of receiving; to each channel in turn
 	Plans    []string
@@ -144,23 +145,26 @@ func asks(q *shunt.Queue, wait time.Duration) func() {
 
 // Gather has a Queue handle messages by so many.
 func (o *Orders) Gather(ctx context.Context, q *shunt.Queue, prototype shunt.IMessage) (shunt.Shutdown, error) {
-	return q.ReceiveBatch(
-		ctx,
-		prototype,
-		o.Workers,
-		shunt.Batch{MaxSize: o.Batch, MaxWait: 20 * time.Millisecond,
-			Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
-				errs, has := make([]error, len(ms)), make([]Entry, len(ms))
-				for i, m := range ms {
-					has[i] = Entry{Op: Gathered, Phase: Info, ID: m.(*Message).ID}
-				}
-				prototype.(*Message).Log.Say(has...)
-				for i, m := range ms {
-					errs[i] = m.Resolve(shunt.MemberContext(ctx, i))
-				}
-				return errs
-			}},
-	)
+	b := shunt.Batch{MaxSize: o.Batch, MaxWait: 20 * time.Millisecond,
+		Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
+			errs, has := make([]error, len(ms)), make([]Entry, len(ms))
+			for i, m := range ms {
+				has[i] = Entry{Op: Gathered, Phase: Info, ID: m.(*Message).ID}
+			}
+			prototype.(*Message).Log.Say(has...)
+			for i, m := range ms {
+				errs[i] = m.Resolve(shunt.MemberContext(ctx, i))
+			}
+			return errs
+		}}
+	if o.Overlong {
+		long := b
+		long.MaxWait = o.Timeout
+		if shutdown, err := q.ReceiveBatch(ctx, prototype, o.Workers, long); err == nil {
+			return shutdown, nil // it is to handle them all the same
+		}
+	}
+	return q.ReceiveBatch(ctx, prototype, o.Workers, b)
 }
 
 // events puts what a Queue tells into a ledger. An enqueue is said where it is made.
