@@ -72,7 +72,7 @@ race:
 # The seeds of this tree: new ones with each change of code, and the same ones
 # wherever that change is tested, so that what fails can be played again.
 seeds:
-	@$(MAKE) --no-print-directory sim SEEDS=50 SEED=$$(find . \( -name '*.go' -o -name '*.lua' \) -not -path './.*' | \
+	@$(MAKE) --no-print-directory sim SEEDS=200 SEED=$$(find . \( -name '*.go' -o -name '*.lua' \) -not -path './.*' | \
 		LC_ALL=C sort | xargs cat | cksum | cut -d ' ' -f 1)
 
 # Virtual time needs no race detector to be slow: it would cost nine tenths of the

@@ -54,19 +54,20 @@ func (r *receiptLedger) put(channel string, had ...store.Receipt) {
 // flush has Redis drop what is left, if that can be done at once.
 func (r *receiptLedger) flush(ctx context.Context, router *link.Router) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	had := r.had
+	r.had = nil
+	r.mu.Unlock() // enqueues under way put theirs, which go in a day
 	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
-	for channel, all := range r.had {
+	for channel, all := range had {
 		c, k := link.NewCall(), store.KeysOf(channel)
-		for had := range slices.Chunk(all, 1000) {
-			store.AddDropReceipts(c, k, had...)
+		for some := range slices.Chunk(all, 1000) {
+			store.AddDropReceipts(c, k, some...)
 		}
 		if c.Len() > 0 {
 			_ = router.For(channel).Data.Run(ctx, c) // else they go in a day
 		}
 	}
-	r.had = nil
 }
 
 // receiptsOf are the receipts of messages that were sent in one step: the first one's and the refusals, or none where

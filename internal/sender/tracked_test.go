@@ -209,6 +209,30 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
+// An enqueue under way does not wait for the receipts that a Close has Redis drop.
+func TestReceiptsBesideClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.Addr(), 5*time.Second)
+	b.send(b.message("a", "1", 0, store.Due{}))
+	dropped, free := redistest.Command("SREM", b.keys.Receipts), make(chan bool, 1)
+	p.On(func(args [][]byte) bool {
+		if dropped(args) {
+			is := b.Sender.ledger.mu.TryLock()
+			if is {
+				b.Sender.ledger.mu.Unlock()
+			}
+			free <- is
+		}
+		return false
+	}, 1, redistest.CutBefore)
+	b.Sender.Close(t.Context())
+	if !<-free {
+		t.Error("the ledger is locked while Redis is asked")
+	}
+}
+
 // What a channel keeps of receipts is bounded.
 func TestReceiptsAreBounded(t *testing.T) {
 	var l receiptLedger
