@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/trial"
 )
 
 // heard writes what the server hears into the plot's trace, until it is closed: the time of the run, the session, the
@@ -25,6 +27,21 @@ func (p *Plot) heard() (hear func(session string, args []string, reply any), clo
 		_, _ = fmt.Fprintf(f, "%s -> %s\n", line, brief(fmt.Sprint(reply)))
 	}
 	return hear, func() { _ = f.Close() }
+}
+
+// words writes what processes said behind the commands.
+func (p *Plot) words(es []trial.Entry) {
+	if p.Trace == "" {
+		return
+	}
+	var text []byte
+	for _, e := range es {
+		text = fmt.Appendf(text, "%11.6f said %s %s %s %q %s %d %d %s\n", e.At.Sub(epoch).Seconds(), e.By, e.Op, e.Phase,
+			e.ID, e.Serial, e.Attempt, e.N, brief(e.Note))
+	}
+	if err := os.WriteFile(p.Trace+".said", text, 0o644); err != nil {
+		panic(err)
+	}
 }
 
 // brief is text of which only the beginning matters.

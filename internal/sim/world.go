@@ -140,6 +140,7 @@ func play(p *Plot) *Result {
 	w.direct.term()
 	w.living.Wait()
 	w.spins()
+	p.words(w.said.Entries())
 	w.result.Commands += w.server.Commands()
 	return &w.result
 }

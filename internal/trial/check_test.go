@@ -58,6 +58,15 @@ func TestChecker(t *testing.T) {
 			}
 		}
 	}
+	released := func(note string) func(*History) {
+		return func(h *History) {
+			for i := range h.Entries {
+				if e := &h.Entries[i]; e.Op == "acked" && e.Serial == "sg" {
+					e.Op, e.Note = "released", note
+				}
+			}
+		}
+	}
 	for _, c := range []struct {
 		name string
 		do   func(*History)
@@ -82,6 +91,8 @@ func TestChecker(t *testing.T) {
 		{"corrupt in Redis", left(Place{ID: "corrupt z", State: "dead"}), []string{"I3 unexpected"}},
 		{"two acks", more("w2 acked info a"), []string{"I4 double ack", "I6 conservation"}},
 		{"silent ack", drop("\tacked\tinfo\t\"\"\tsg\t"), []string{"I4 silent ack"}},
+		{"released, and says why", released("inc as planned"), nil},
+		{"released", released("inc"), []string{"I4 silent ack"}},
 		{"late ack that says so", more("w2 handle invoke x", "w2 lost info x"), nil},
 		{"duplicate without a fault", both(drop("\tfault\t"), more("h fault info none")), []string{"I5 duplicated",
 			"I5 unexplained"}},

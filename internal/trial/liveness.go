@@ -97,6 +97,10 @@ func (h *History) silent(ends map[string]bool, broke func(string, string, string
 			Answered,
 			"orphaned":
 			said[[2]string{e.By, e.Serial}]++
+		case "released":
+			if _, why, is := strings.Cut(e.Note, " "); is && why != "" { // it failed, and its receiver has lost it
+				said[[2]string{e.By, e.Serial}]++
+			}
 		}
 	}
 	for _, e := range h.Entries {
