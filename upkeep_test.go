@@ -156,7 +156,7 @@ func TestUpkeepIsDeaf(t *testing.T) {
 // pause, some thousand times a second.
 func TestUpkeepForeignKey(t *testing.T) {
 	t.Parallel()
-	s := redistest.Shared(t)
+	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr())
 	b := newBench(t, p.URL())
 	k := store.KeysOf(b.name)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/sim/chance"
 	"github.com/shuntmq/shunt/internal/trial"
 )
 
@@ -85,8 +86,28 @@ func hunt(t *testing.T, bin, sound string, plot func(seed uint64) *Plot) (n int,
 				continue
 			}
 			t.Logf("after %d seeds:\n%s", n, o.Err)
+			fails(t, bin, plot(o.Seed), (bin != "" || chance.Seeded) && !parallel(o.Seed))
 			return n, slices.Compact(slices.Sorted(slices.Values(o.Broke)))
 		}
 	}
 	return n, nil
+}
+
+// fails plays a plot that has failed again. always: it has to fail each time.
+func fails(t *testing.T, bin string, p *Plot, always bool) {
+	const times = 5
+	played, failed := 0, 0
+	playBy(t, bin, func() *Plot {
+		if played++; played > times {
+			return nil
+		}
+		return p
+	}, func(_ *Plot, o outcome) {
+		if o.Err != "" {
+			failed++
+		}
+	})
+	if t.Logf("seed %d fails again %d times of %d", p.Seed, failed, times); always && failed < times {
+		t.Errorf("seed %d fails only %d times of %d", p.Seed, failed, times)
+	}
 }

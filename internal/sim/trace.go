@@ -36,8 +36,8 @@ func (p *Plot) words(es []trial.Entry) {
 	}
 	var text []byte
 	for _, e := range es {
-		text = fmt.Appendf(text, "%11.6f said %s %s %s %q %s %d %d %s\n", e.At.Sub(epoch).Seconds(), e.By, e.Op, e.Phase,
-			e.ID, e.Serial, e.Attempt, e.N, brief(e.Note))
+		text = fmt.Appendf(text, "%11.6f said %s %s %s %q %s %d %d %s\n", e.At.Sub(epoch).Seconds(), e.By, e.Op,
+			e.Phase, e.ID, e.Serial, e.Attempt, e.N, brief(e.Note))
 	}
 	if err := os.WriteFile(p.Trace+".said", text, 0o644); err != nil {
 		panic(err)
