@@ -145,6 +145,7 @@ func (p *process) term() {
 		p.log.Say(trial.Entry{Op: trial.Unclean, Phase: trial.Fail, Note: err.Error()})
 		return
 	}
+	time.Sleep(time.Millisecond) // what was cut or dialled in the last moment has ended by then
 	p.w.net.mu.Lock()
 	open := p.port.inUse
 	p.w.net.mu.Unlock()
