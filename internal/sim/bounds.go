@@ -38,8 +38,9 @@ var mostBusy = map[string]int{"worker": 450, "lanes": 600, "batch": 800, "upkeep
 
 const perWord = 10
 
-// mostRefused are the moments in a second at which Redis may refuse something of a process, by its kind.
-var mostRefused = map[string]int{"worker": 30, "lanes": 30, "batch": 20, "upkeep": 15, "ticks": 20}
+// mostRefused are the moments in a second at which Redis may refuse something of a process, by its kind. A handover asks
+// something for each worker, and a slow line spreads the replies.
+var mostRefused = map[string]int{"worker": 60, "lanes": 60, "batch": 120, "upkeep": 30, "ticks": 30}
 
 // mostIdle are the commands a minute that an idle process may send, by its kind, beside looks at the dead.
 var mostIdle = map[string]int{"worker": 390, "lanes": 540, "batch": 260, "puller": 900, "upkeep": 390, "ticks": 300}
