@@ -32,14 +32,14 @@ var bounds = map[string]time.Duration{
 	"tick in a calm":                        30 * time.Millisecond,
 }
 
-// mostBusy are the commands that a process may send in a second, by its kind, beside perWord for each thing that it has
-// to say of this second and the one before.
+// mostBusy are the commands that a process may send in a second, by its kind, beside perWord for each thing that it
+// says in this second and the one before.
 var mostBusy = map[string]int{"worker": 450, "lanes": 600, "batch": 800, "upkeep": 130, "ticks": 250}
 
 const perWord = 10
 
-// mostRefused are the moments in a second at which Redis may refuse something of a process, by its kind. A handover asks
-// something for each worker, and a slow line spreads the replies.
+// mostRefused are the moments in a second at which Redis may refuse something of a process, by its kind. A handover
+// asks something for each worker, and a slow line spreads the replies.
 var mostRefused = map[string]int{"worker": 60, "lanes": 60, "batch": 120, "upkeep": 30, "ticks": 30}
 
 // mostIdle are the commands a minute that an idle process may send, by its kind, beside looks at the dead.
