@@ -218,7 +218,7 @@ func (p *promoter) promote(ctx context.Context) error {
 // second question.
 func (p *promoter) move(ctx context.Context) (a store.PromoteAnswer, err error) {
 	if planted.Promote != nil {
-		a.Moved, err = planted.Promote(do(ctx, p.in.Site.Server.Pulse), p.in.Delay, p.in.Prepare)
+		a.Moved, err = planted.Promote(do(ctx, p.in.Site.Server.Data), p.in.Delay, p.in.Prepare)
 		a.Scheduled, a.NextDue = true, 100*time.Millisecond
 		return a, err
 	}
