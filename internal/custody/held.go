@@ -20,7 +20,7 @@ type Held struct {
 // Known is what Redis says of a message with an id, or a time of its own, that is about to be handled.
 type Known struct {
 	Now       int64  // ms, by the server's clock
-	Taken     int64  // when it was taken, likewise
+	Taken     int64  // ms, by the server's clock: not before then was it taken
 	Read      bool   // the records were read; else none of them can have anything to say
 	Record    []byte // of its id
 	Cancelled bool

@@ -35,7 +35,7 @@ type Debt struct {
 const (
 	maxDebts     = 1024
 	maxAbandoned = 128 // those before them run out
-	maxEnded     = 8   // likewise
+	maxEnded     = 8   // the entries of those before them run out
 	debtsAtOnce  = 128
 )
 

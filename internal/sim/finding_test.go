@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/shuntmq/shunt/internal/redistest"
-	"github.com/shuntmq/shunt/internal/sim/chance"
 	"github.com/shuntmq/shunt/internal/sim/seam"
 	"github.com/shuntmq/shunt/internal/sim/tree"
 )
@@ -141,21 +140,16 @@ func TestFindings(t *testing.T) {
 func (f *finding) build(t *testing.T, code *tree.Tree) (bin string) {
 	over := make(tree.Overlay)
 	for _, c := range f.changes {
-		path := filepath.Join(code.Root, c.file)
-		text, err := over.Read(path)
-		if err != nil {
-			t.Fatal(err)
+		if err := over.Change(filepath.Join(code.Root, c.file), c.old, c.new); err != nil {
+			t.Fatalf("the code has moved, and the finding has to be planted anew: %v", err)
 		}
-		if n := strings.Count(string(text), c.old); n != 1 {
-			t.Fatalf("%s has %q %d times: the code has moved, and the finding has to be planted anew", c.file, c.old, n)
-		}
-		over[path] = []byte(strings.Replace(string(text), c.old, c.new, 1))
 	}
-	if _, err := seam.Weave(code, over, seam.Packages...); err != nil {
+	_, kept, err := seam.Disturb(t.Context(), code, over)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := chance.Lay(t.Context(), code.Root, over); err != nil {
-		t.Log("the runtime keeps its chance:", err)
+	if kept != nil {
+		t.Log("the runtime keeps its chance:", kept)
 	}
 	dir := t.TempDir()
 	list, err := over.Write(dir)

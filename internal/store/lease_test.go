@@ -249,7 +249,7 @@ func TestExtendAndParts(t *testing.T) {
 	})
 }
 
-// Where Redis refuses an extension, nobody is told that his lease is over.
+// A holder whose extension Redis refuses is not told that the lease is over.
 func TestExtendRefused(t *testing.T) {
 	each(t, func(f *fixture) {
 		f.s.Do("DEL", f.k.Receivers)

@@ -5,7 +5,6 @@ package chance
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"strings"
@@ -106,15 +105,9 @@ func Lay(ctx context.Context, root string, over tree.Overlay) error {
 	src := filepath.Join(strings.TrimSpace(string(dir)), "src")
 	laid := make(tree.Overlay)
 	for _, c := range changes {
-		path := filepath.Join(src, c.file)
-		text, err := laid.Read(path)
-		if err != nil {
+		if err := laid.Change(filepath.Join(src, c.file), c.old, c.new); err != nil {
 			return err
 		}
-		if n := strings.Count(string(text), c.old); n != 1 {
-			return fmt.Errorf("%s has %q %d times", path, c.old, n)
-		}
-		laid[path] = []byte(strings.Replace(string(text), c.old, c.new, 1))
 	}
 	draws := filepath.Join(src, "runtime/rand.go")
 	laid[draws] = append(laid[draws], drawing...)

@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	f.IntVar(&r.workers, "p", 1, "how many run at once")
 	f.BoolVar(&r.unit, "unit", false, "unit tests judge too: those of a mutant's package first, those of the root last")
 	f.BoolVar(&r.again, "again", false, "with -resume: what survived is judged anew")
-	f.BoolVar(&r.disturb, "disturb", false, "weave the points of package disturb in")
+	f.BoolVar(&r.disturb, "disturb", false, "build as make sim does: woven, and with a runtime that draws by seeds")
 	out := f.String("out", "mutants.json", "the table; one that ends in .md comes beside it")
 	resume := f.Bool("resume", false, "go on with the table that is there")
 	if err := f.Parse(args[1:]); err != nil {

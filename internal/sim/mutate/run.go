@@ -205,7 +205,7 @@ func (r *runner) test(ctx context.Context, judge string, over tree.Overlay, o *o
 	defer os.RemoveAll(dir)
 	if r.disturb {
 		r.weaving.Lock()
-		_, err := seam.Weave(r.pool.tree, over, seam.Packages...)
+		_, _, err := seam.Disturb(ctx, r.pool.tree, over)
 		r.weaving.Unlock()
 		if err != nil {
 			return err

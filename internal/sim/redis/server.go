@@ -15,7 +15,7 @@ type Options struct {
 	// MaxBulk is proto-max-bulk-len: a longer argument ends its connection. So does a reply beyond MaxReply, which is
 	// client-output-buffer-limit. 0: there is no limit.
 	MaxBulk, MaxReply int
-	// Heard is told of each command of a client, and its reply; one that comes later is none yet.
+	// Heard is called for each command of a client, with its reply, which one that blocks does not have yet.
 	Heard func(session string, args []string, reply any)
 }
 

@@ -4,6 +4,7 @@ package seam
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/shuntmq/shunt/internal/sim/chance"
 	"github.com/shuntmq/shunt/internal/sim/tree"
 )
 
@@ -59,6 +61,15 @@ func Weave(t *tree.Tree, over tree.Overlay, packages ...string) (points int, err
 		}
 	}
 	return points, nil
+}
+
+// Disturb weaves all of Packages, and has the runtime draw by seeds, as package chance does. kept is why it could not:
+// the runtime is another one, and keeps its chance.
+func Disturb(ctx context.Context, t *tree.Tree, over tree.Overlay) (points int, kept, err error) {
+	if points, err = Weave(t, over, Packages...); err != nil {
+		return 0, nil, err
+	}
+	return points, chance.Lay(ctx, t.Root, over), nil
 }
 
 // starts are the functions that a node starts as goroutines.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Overlay is the texts of changed files by their absolute paths.
@@ -16,6 +17,19 @@ func (o Overlay) Read(path string) ([]byte, error) {
 		return text, nil
 	}
 	return os.ReadFile(path)
+}
+
+// Change changes a part of a file that is there exactly once.
+func (o Overlay) Change(path, old, new string) error {
+	text, err := o.Read(path)
+	if err != nil {
+		return err
+	}
+	if n := strings.Count(string(text), old); n != 1 {
+		return fmt.Errorf("%s has %q %d times, and not once", path, old, n)
+	}
+	o[path] = []byte(strings.Replace(string(text), old, new, 1))
+	return nil
 }
 
 // Write puts the changed files into a directory, and with them what go build -overlay wants. It returns the path of

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/shuntmq/shunt/internal/sim/chance"
 	"github.com/shuntmq/shunt/internal/sim/seam"
 	"github.com/shuntmq/shunt/internal/sim/tree"
 )
@@ -44,11 +43,12 @@ func weave(dir, tags string) (list string, points, files int, err error) {
 		return "", 0, 0, err
 	}
 	over := make(tree.Overlay)
-	if points, err = seam.Weave(t, over, seam.Packages...); err != nil {
+	points, kept, err := seam.Disturb(context.Background(), t, over)
+	if err != nil {
 		return "", 0, 0, err
 	}
-	if err := chance.Lay(context.Background(), root, over); err != nil {
-		fmt.Fprintln(os.Stderr, "weave: the runtime keeps its chance:", err)
+	if kept != nil {
+		fmt.Fprintln(os.Stderr, "weave: the runtime keeps its chance:", kept)
 	}
 	list, err = over.Write(dir)
 	return list, points, len(over), err
