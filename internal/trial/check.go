@@ -218,8 +218,8 @@ func (c *check) conserved(id string, s *subject) {
 	if missing := s.known - s.ok - s.left; missing > 0 && !c.spare[id] {
 		v.Lost += missing
 		if !h.Lossy {
-			c.broke("I1 lost", id, "enqueued %d times, handled to the end %d times, and %d times in Redis", s.known, s.ok,
-				s.left)
+			c.broke("I1 lost", id, "enqueued %d times, handled to the end %d times, and %d times in Redis", s.known,
+				s.ok, s.left)
 		}
 	}
 	// Each enqueue is in one place: in Redis, or taken out of it by one ack.
@@ -265,8 +265,9 @@ func (c *check) doubled() {
 		s := c.all[id]
 		for attempt, n := range s.done {
 			if n > s.known+s.info && s.known+s.info > 0 {
-				c.broke("I5 duplicated", id, "attempt %d came to an end %d times, and in all %d more than the %d allowed",
-					attempt, n, c.v.Duplicated, c.v.Allowed)
+				c.broke("I5 duplicated", id,
+					"attempt %d came to an end %d times, and in all %d more than the %d allowed", attempt, n,
+					c.v.Duplicated, c.v.Allowed)
 			}
 		}
 	}

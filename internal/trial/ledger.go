@@ -50,6 +50,9 @@ const (
 // tooLate ends the note of a verdict that was told ErrLeaseLost.
 const tooLate = "lost its lease"
 
+// KillServer is the fault after which Redis may come back with an older state.
+const KillServer = "kill server"
+
 // What a fault's Note may say.
 const (
 	Spared = "spared" // the server was away, which is no excuse to take its victims for dead, or to end their leases
