@@ -125,7 +125,7 @@ func (l *line) Write(b []byte) (int, error) {
 	for {
 		l.n.mu.Lock()
 		switch {
-		case l.closed:
+		case l.closed, l.dead: // one that was killed writes nothing more, also while the server stands still
 			l.n.mu.Unlock()
 			return 0, net.ErrClosed
 		case l.err != nil && !l.stopped():

@@ -59,7 +59,8 @@ func TestChecker(t *testing.T) {
 		}
 	}
 	killed := func(h *History) {
-		h.Entries = append(h.Entries, Entry{At: time.Unix(0, 0), By: "w1", Op: Fault, Phase: Info, ID: KillServer, N: 1})
+		h.Entries = append(h.Entries,
+			Entry{At: time.Unix(0, 0), By: "w1", Op: Fault, Phase: Info, ID: KillServer, N: 1})
 	}
 	released := func(note string) func(*History) {
 		return func(h *History) {
@@ -165,11 +166,11 @@ func TestChecker(t *testing.T) {
 			"w1 handle fail z due=70000", "w1 late-verdict info z", "w1 handle invoke z attempt=2",
 			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"), nil},
 		{"a retry in the wake of a twin", twins("sz#2"), nil},
-		{"early, and the server has not been killed", both(more("h enqueue invoke z plan=ok due=70000", "h enqueue ok z",
-			"w1 handle invoke z", "w1 handle ok z", "w1 acked info z"), func(h *History) { h.Lossy = true }),
-			[]string{"I9 early"}},
-		{"early, and put off before an older state", both(more("h enqueue invoke z plan=ok due=70000", "h enqueue ok z"),
-			killed, more("w1 handle invoke z", "w1 handle ok z", "w1 acked info z"),
+		{"early, and the server has not been killed", both(more("h enqueue invoke z plan=ok due=70000",
+			"h enqueue ok z", "w1 handle invoke z", "w1 handle ok z", "w1 acked info z"),
+			func(h *History) { h.Lossy = true }), []string{"I9 early"}},
+		{"early, and put off before an older state", both(more("h enqueue invoke z plan=ok due=70000",
+			"h enqueue ok z"), killed, more("w1 handle invoke z", "w1 handle ok z", "w1 acked info z"),
 			func(h *History) { h.Lossy = true }), nil},
 		{"a twin's early retry", twins("sz#1"), []string{"I9 early"}},
 		{"late", more("h enqueue invoke z plan=ok due=0", "h enqueue ok z", "w1 handle invoke z", "w1 handle ok z",

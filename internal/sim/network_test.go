@@ -1,0 +1,36 @@
+package sim
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/sim/redis"
+)
+
+// What a process had written before it was killed may still be executed. What its goroutines write afterwards never is,
+// also where the server stood still at that moment.
+func TestKilledWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{server: redis.New(redis.Options{RunID: "1"}), struck: func(*port) {}}
+		p := n.port(1, 1)
+		l, err := p.dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.change(func() { n.trunk.frozen = true })
+		_, _ = io.WriteString(l, "*3\r\n$3\r\nSET\r\n$6\r\nbefore\r\n$1\r\n1\r\n")
+		p.kill(true)
+		if _, err := io.WriteString(l, "*3\r\n$3\r\nSET\r\n$5\r\nafter\r\n$1\r\n1\r\n"); err == nil {
+			t.Error("a killed process could write")
+		}
+		n.change(func() { n.trunk.frozen = false })
+		time.Sleep(time.Second)
+		for key, want := range map[string]int{"before": 1, "after": 0} {
+			if is, err := n.server.Do("EXISTS", key); err != nil || is != int64(want) {
+				t.Errorf("%s: %v, %v", key, is, err)
+			}
+		}
+	})
+}
