@@ -164,6 +164,27 @@ func TestShutdownWhileBeatsAreRefused(t *testing.T) {
 	}
 }
 
+// A Redis that has refused to serve a moment ago takes connections, so a shutdown waits for it: it gave up after 10 ms.
+func TestShutdownAfterARefusal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
+	shutdown := q.idles(p, 2, func(context.Context, int) error { return nil })
+	any := func([][]byte) bool { return true }
+	rule := p.On(any, 0, redistest.ReplyError("READONLY You can't write against a read only replica."))
+	redistest.Until(t, 5*time.Second, "both links have left", func() bool {
+		return q.server.Why() != nil && !q.server.Data.Up() && !q.server.Pulse.Up()
+	})
+	rule.Remove()
+	if err := shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := members(t, s, store.KeysOf(q.name).Receivers); len(left) > 0 {
+		t.Errorf("%v is still among the living", left)
+	}
+}
+
 // A handler was given up, and the user's Backoff, which is asked then, did not return. Shutdown looked at the verdict
 // that was not there yet.
 func TestShutdownWhileBackoffBlocks(t *testing.T) {

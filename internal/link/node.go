@@ -36,7 +36,8 @@ type Node struct {
 	mu        sync.Mutex
 	fails     int       // dials that failed since the last that worked
 	notBefore time.Time // of the next dial
-	why       error     // of the last failed dial
+	why       error     // of the last failed dial, or of a server that refuses to serve; nil: neither came since
+	shut      bool      // why is of a dial, and not of a server that took the connection and refuses to serve
 	worked    time.Time // when a dial last worked; zero: none has yet
 	reported  state
 
@@ -68,9 +69,9 @@ func NewNode(pool *redis.Pool, s Settings) *Node {
 
 // failed notes that the server could not be reached, or sent a connection away. Failures that are noticed at once
 // count as one.
-func (n *Node) failed(err error) {
+func (n *Node) failed(err error, shut bool) {
 	n.mu.Lock()
-	n.why = err
+	n.why, n.shut = err, shut
 	if n.fails == 0 || time.Now().After(n.notBefore) {
 		n.fails++
 		wait := min(minBackoff<<min(n.fails-1, 8), n.set.MaxBackoff)
@@ -92,11 +93,18 @@ func (n *Node) succeeded() {
 	n.report()
 }
 
-// Why is the error of the last dial; nil while the server is there.
+// Why is the error of the last dial, or of a server that refuses to serve; nil while the server is there.
 func (n *Node) Why() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.why
+}
+
+// Shut says that the last dial failed. It is false of a server that refuses to serve: that takes connections.
+func (n *Node) Shut() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.why != nil && n.shut
 }
 
 // Hopeless is the error of the last dial where waiting will not help, until it is time for another dial. The server
@@ -165,7 +173,7 @@ func (n *Node) dialAfterBackoff(ctx context.Context, socket *net.Conn) (redis.Co
 	if err == nil {
 		n.succeeded()
 	} else if ctx.Err() == nil {
-		n.failed(err)
+		n.failed(err, true)
 	}
 	return c, err
 }

@@ -62,7 +62,7 @@ func TestChangesInOrder(t *testing.T) {
 		told = append(told, up)
 	}})
 	var all sync.WaitGroup
-	all.Go(func() { n.failed(errors.New("away")) })
+	all.Go(func() { n.failed(errors.New("away"), true) })
 	<-telling
 	all.Go(n.succeeded)
 	time.Sleep(20 * time.Millisecond) // so that it wants to tell; if it does not, there is nothing to see
@@ -88,14 +88,14 @@ func TestBackoffGrows(t *testing.T) {
 		want *= time.Second
 		n.notBefore = time.Now().Add(-1) // the wait is over
 		before := time.Now()
-		n.failed(errEnough)
+		n.failed(errEnough, true)
 		wait := n.notBefore.Sub(before)
 		if wait < want || wait > want+want/8+time.Second/2 {
 			t.Errorf("failure %d: wait %v, want %v", i+1, wait, want)
 		}
 		waits[wait.Round(time.Millisecond)] = true
 		until := n.notBefore
-		n.failed(errEnough) // somebody else finds the same
+		n.failed(errEnough, true) // somebody else finds the same
 		if n.notBefore != until || n.fails != i+1 {
 			t.Errorf("failure %d was counted again", i+1)
 		}

@@ -126,7 +126,7 @@ func (e *ending) budget(q *quiet, hurried bool) time.Duration {
 const knownAway = 10 * time.Millisecond
 
 // away says whether a site's Redis does not take connections.
-func away(s *lane.Site) bool { return s.Server.Why() != nil && !s.Server.Data.Up() }
+func away(s *lane.Site) bool { return s.Server.Shut() && !s.Server.Data.Up() }
 
 // handBack hands back what a site still holds. It returns what kept its Redis from being told.
 func (e *ending) handBack(ctx context.Context, s *lane.Site) error {
