@@ -18,7 +18,7 @@ const (
 // Large is a site's way with large elements: one at a time a worker, on a link of the receiver's own.
 type Large struct {
 	site    *Site
-	left    atomic.Int32 // small elements still to be seen
+	left    atomic.Int32 // small elements still to be seen; written under mu, as biggest is
 	biggest atomic.Int64
 	bytes   *semaphore.Weighted
 
@@ -31,10 +31,15 @@ func (l *Large) init(s *Site) { l.site, l.bytes = s, semaphore.NewWeighted(large
 
 // Saw takes in the size of an element.
 func (l *Large) Saw(n int) {
+	if n <= largeElement && !l.On() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if n > largeElement {
 		l.left.Store(largeFor)
 		l.biggest.Store(max(l.biggest.Load(), int64(n)))
-	} else if l.left.Load() > 0 && l.left.Add(-1) <= 0 {
+	} else if l.On() && l.left.Add(-1) == 0 {
 		l.biggest.Store(0)
 	}
 }

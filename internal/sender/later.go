@@ -36,7 +36,7 @@ func (s *Sender) pushLater(ctx context.Context, k *store.Keys, due store.Due, ra
 		known := link.Classify(err) != link.Unknown
 		err = again.Failed(err)
 		left := due.In - time.Since(began)
-		if known || ctx.Err() != nil || errors.Is(err, link.ErrClosed) || mode == store.In && left < resendMargin {
+		if known || ctx.Err() != nil || mode == store.In && left < resendMargin {
 			return time.Time{}, err
 		}
 		again.Pause(ctx, 0)
