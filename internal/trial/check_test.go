@@ -150,6 +150,20 @@ func TestChecker(t *testing.T) {
 				Entry{At: time.Unix(1009, 0), By: "w1", Op: Closed, Phase: OK},
 				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
 		}, []string{"I7 judged"}},
+		{"one judged that had shut down in order, before an older state", func(h *History) {
+			h.Lossy = true
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1002, 0), By: "w1", Op: Closed, Phase: OK},
+				Entry{At: time.Unix(1001, 0), By: "w2", Op: Fault, ID: KillServer, N: 1, Due: time.Unix(1003, 0)},
+				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
+		}, nil},
+		{"one judged that had shut down in order, behind an older state", func(h *History) {
+			h.Lossy = true
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1004, 0), By: "w1", Op: Closed, Phase: OK},
+				Entry{At: time.Unix(1001, 0), By: "w2", Op: Fault, ID: KillServer, N: 1, Due: time.Unix(1003, 0)},
+				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
+		}, []string{"I7 judged"}},
 		{"a dead one judged", func(h *History) {
 			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w2", Op: "started", Note: "inc"},
 				Entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,11 +34,12 @@ func (h *History) liveness(broke func(string, string, string, ...any)) {
 
 // judgements finds the living whom others took for dead, although no fault had kept them from beating. Who has ended
 // while Redis was away is dead, and found to be so when it is back. So is an incarnation in whose place its process has
-// put another one.
+// put another one, and in an older state one that had ended in order.
 func (h *History) judgements(broke func(string, string, string, ...any)) {
 	owner := make(map[string]string) // of an incarnation
 	faults := make(map[string][]Entry)
-	ended := make(map[string]time.Time)
+	ended, closed := make(map[string]time.Time), make(map[string]time.Time)
+	var older []time.Time              // when Redis came back with an older state
 	left := make(map[string]time.Time) // incarnations, and when another one took their place
 	live := make(map[string]string)    // of each process
 	lease := h.margins().Lease
@@ -53,8 +55,13 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 			live[e.By] = name
 		case e.Op == Fault && e.Note != Spared && e.Note != Brief:
 			faults[e.By] = append(faults[e.By], e)
+			if h.Lossy && e.ID == KillServer {
+				older = append(older, e.Due)
+			}
 		case e.Op == Unclean:
 			ended[e.By] = e.At
+		case e.Op == Closed && e.Phase == OK:
+			closed[e.By] = e.At
 		}
 	}
 	for _, e := range h.Entries {
@@ -63,7 +70,10 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 			continue
 		}
 		struck := !ended[by].IsZero() && ended[by].Before(e.At) ||
-			!left[e.Note].IsZero() && left[e.Note].Before(e.At)
+			!left[e.Note].IsZero() && left[e.Note].Before(e.At) ||
+			!closed[by].IsZero() && slices.ContainsFunc(older, func(back time.Time) bool {
+				return back.After(closed[by]) && back.Before(e.At)
+			})
 		for _, f := range faults[by] {
 			ends := f.At.Add(lease)
 			if f.Due.After(f.At) {
