@@ -29,7 +29,7 @@ type tenures struct {
 // told that its lease is lost while that lease lasts. I5: a message is handled to its end more often than it was
 // enqueued only where a fault struck one of its holders.
 func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string, string, string, ...any)) {
-	t := h.tenures(v, all, broke)
+	t := h.tenures(v, broke)
 	faults := h.harmful()
 	for _, id := range slices.Sorted(maps.Keys(t.pulled)) {
 		s := all[id]
@@ -108,105 +108,129 @@ func (t *tenures) struck(s *subject, faults map[string][]Entry, m Margins) bool 
 	return false
 }
 
-// tenures follows every message from hand to hand.
-func (h *History) tenures(v *Verdict, all map[string]*subject,
-	broke func(string, string, string, ...any)) *tenures {
-	t := &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)}
-	acked, waiting, ids := make(map[string]time.Time), make(map[string]time.Time), make(map[string]string)
-	away, costs := h.away(), h.costs()
-	var readies []time.Duration
-	next := make(map[string]int)  // by serial: the attempt that comes next, as far as it is known
-	bare := make(map[string]bool) // messages that somebody handled before they had a serial
-	last := func(e Entry) *tenure {
-		for _, x := range slices.Backward(t.of[e.Serial]) {
-			if x.by == e.By {
-				return x
-			}
-		}
-		return nil
-	}
-	seen := make(map[string]time.Time) // by serial: when it was last in somebody's hands
+// pursuit follows every message from hand to hand.
+type pursuit struct {
+	*History
+	v           *Verdict
+	broke       func(string, string, string, ...any)
+	t           *tenures
+	away, costs []Entry
+	readies     []time.Duration
+
+	// by message
+	waiting map[string]time.Time // since when, as far as a bound on that wait is known
+	bare    map[string]bool      // somebody handled it before it had a serial
+
+	// by serial
+	ids   map[string]string
+	acked map[string]time.Time
+	seen  map[string]time.Time // when it was last in somebody's hands
+	next  map[string]int       // the attempt that comes next, as far as it is known
+}
+
+func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)) *tenures {
+	f := &pursuit{History: h, v: v, broke: broke, away: h.away(), costs: h.costs(),
+		t:       &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)},
+		waiting: make(map[string]time.Time), bare: make(map[string]bool), ids: make(map[string]string),
+		acked: make(map[string]time.Time), seen: make(map[string]time.Time), next: make(map[string]int)}
 	for _, e := range h.Entries {
 		if e.Serial != "" && e.Op != Pulled {
-			seen[e.Serial] = e.At
+			f.seen[e.Serial] = e.At
 		}
-		switch {
-		case e.Op == Enqueue && e.Phase == OK:
-			if _, known := waiting[e.ID]; !known {
-				waiting[e.ID] = e.At
-			}
-		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
-			waiting[e.ID] = time.Time{} // that has bounds of its own
-		case e.Op == Ready:
-			readies = append(readies, max(0, e.At.Sub(e.Due)))
-		case e.Serial == "":
-			if e.Op == Handle { // by a receiver: nobody knows how long it waits from then on
-				bare[e.ID], waiting[e.ID] = true, time.Time{}
-			}
-		case e.Op == Pulled:
-			t.pulled[e.ID], ids[e.Serial] = true, e.ID
-			// A puller that was frozen may say what it had pulled when others had it, and acked it, after its lease.
-			at, was := acked[e.Serial]
-			if late := e.At.After(e.Due) && !at.Before(e.Due); was && !late && !h.Lossy {
-				broke(
-					"I19 handed out again",
-					e.ID,
-					"pulled by %s at %s, and acked at %s",
-					e.By,
-					clockOf(e.At),
-					clockOf(at),
-				)
-			}
-			if since := waiting[e.ID]; !since.IsZero() && next[e.Serial] == 0 {
-				v.Waits = append(v.Waits, max(0, e.At.Sub(since)))
-			}
-			waiting[e.ID] = time.Time{}
-			h.again(v, t.of[e.Serial], e, broke)
-			if n := next[e.Serial]; e.Attempt > max(n, 1) && !h.Lossy && !bare[e.ID] {
-				v.Skipped += e.Attempt - max(n, 1)
-				if known := seen[e.Serial]; !slices.ContainsFunc(costs, func(f Entry) bool {
-					return f.At.Before(e.At) && f.Due.After(known)
-				}) {
-					broke("I18 attempts", e.ID, "pulled by %s at %s for the %d. time, and nothing struck that "+
-						"costs an attempt since %s", e.By, clockOf(e.At), e.Attempt, clockOf(known))
-				}
-			}
-			next[e.Serial], seen[e.Serial] = e.Attempt+1, e.At
-			t.of[e.Serial] = append(
-				t.of[e.Serial],
-				&tenure{by: e.By, from: e.At, ends: e.Due, term: e.Due.Sub(e.At), attempt: e.Attempt, to: far},
-			)
-		case e.Op == Extended:
-			if x := last(e); x != nil && e.Due.After(x.ends) {
-				x.ends = e.Due
-			}
-		case e.Op == Handle && e.Phase == Invoke: // by a receiver, too
-			next[e.Serial] = max(next[e.Serial], e.Attempt+1)
-		case e.Op == Handle && (e.Phase == Fail || e.Phase == Info):
-			if x := last(e); x != nil {
-				x.put = true
-			}
-		case e.Op == "acked" || e.Op == "retried" || e.Op == "rejected":
-			if e.Op == "acked" {
-				acked[e.Serial] = e.At
-			}
-			if x := last(e); x != nil && x.to == far {
-				x.to = e.At
-			}
-		case e.Op == Answered && e.Phase == Fail && strings.HasSuffix(e.Note, tooLate):
-			v.TooLate++
-			if x := last(e); x != nil && x.attempt == e.Attempt && !h.Lossy && !h.Stepped {
-				if ends := x.lasts(away); e.At.Before(ends.Add(-h.margins().Held)) {
-					broke("I20 lost too soon", ids[e.Serial], "%s was told so at %s, and it lasts until %s", e.By,
-						clockOf(e.At), clockOf(ends))
-				}
-			}
+		f.see(e)
+	}
+	if len(f.readies) > 0 { // nobody pulled until all was ready
+		v.Ends = f.readies
+	}
+	return f.t
+}
+
+// last is the tenure of the one who says e.
+func (f *pursuit) last(e Entry) *tenure {
+	for _, x := range slices.Backward(f.t.of[e.Serial]) {
+		if x.by == e.By {
+			return x
 		}
 	}
-	if len(readies) > 0 { // nobody pulled until all was ready
-		v.Ends = readies
+	return nil
+}
+
+func (f *pursuit) see(e Entry) {
+	switch {
+	case e.Op == Enqueue && e.Phase == OK:
+		if _, known := f.waiting[e.ID]; !known {
+			f.waiting[e.ID] = e.At
+		}
+	case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
+		f.waiting[e.ID] = time.Time{} // that has bounds of its own
+	case e.Op == Ready:
+		f.readies = append(f.readies, max(0, e.At.Sub(e.Due)))
+	case e.Serial == "":
+		if e.Op == Handle { // by a receiver: nobody knows how long it waits from then on
+			f.bare[e.ID], f.waiting[e.ID] = true, time.Time{}
+		}
+	case e.Op == Pulled:
+		f.pulled(e)
+	case e.Op == Extended:
+		if x := f.last(e); x != nil && e.Due.After(x.ends) {
+			x.ends = e.Due
+		}
+	case e.Op == Handle && e.Phase == Invoke: // by a receiver, too
+		f.next[e.Serial] = max(f.next[e.Serial], e.Attempt+1)
+	case e.Op == Handle && (e.Phase == Fail || e.Phase == Info):
+		if x := f.last(e); x != nil {
+			x.put = true
+		}
+	case e.Op == "acked" || e.Op == "retried" || e.Op == "rejected":
+		if e.Op == "acked" {
+			f.acked[e.Serial] = e.At
+		}
+		if x := f.last(e); x != nil && x.to == far {
+			x.to = e.At
+		}
+	case e.Op == Answered && e.Phase == Fail && strings.HasSuffix(e.Note, tooLate):
+		f.tooLate(e)
 	}
-	return t
+}
+
+// pulled begins a tenure.
+func (f *pursuit) pulled(e Entry) {
+	f.t.pulled[e.ID], f.ids[e.Serial] = true, e.ID
+	// A puller that was frozen may say what it had pulled when others had it, and acked it, after its lease.
+	at, was := f.acked[e.Serial]
+	if late := e.At.After(e.Due) && !at.Before(e.Due); was && !late && !f.Lossy {
+		f.broke("I19 handed out again", e.ID, "pulled by %s at %s, and acked at %s", e.By, clockOf(e.At), clockOf(at))
+	}
+	if since := f.waiting[e.ID]; !since.IsZero() && f.next[e.Serial] == 0 {
+		f.v.Waits = append(f.v.Waits, max(0, e.At.Sub(since)))
+	}
+	f.waiting[e.ID] = time.Time{}
+	f.again(f.v, f.t.of[e.Serial], e, f.broke)
+	if n := max(f.next[e.Serial], 1); e.Attempt > n && !f.Lossy && !f.bare[e.ID] {
+		f.v.Skipped += e.Attempt - n
+		if known := f.seen[e.Serial]; !slices.ContainsFunc(f.costs, func(f Entry) bool {
+			return f.At.Before(e.At) && f.Due.After(known)
+		}) {
+			f.broke("I18 attempts", e.ID, "pulled by %s at %s for the %d. time, and nothing struck that costs an "+
+				"attempt since %s", e.By, clockOf(e.At), e.Attempt, clockOf(known))
+		}
+	}
+	f.next[e.Serial], f.seen[e.Serial] = e.Attempt+1, e.At
+	f.t.of[e.Serial] = append(f.t.of[e.Serial],
+		&tenure{by: e.By, from: e.At, ends: e.Due, term: e.Due.Sub(e.At), attempt: e.Attempt, to: far})
+}
+
+// tooLate judges that somebody was told that its lease is lost.
+func (f *pursuit) tooLate(e Entry) {
+	f.v.TooLate++
+	x := f.last(e)
+	if x == nil || x.attempt != e.Attempt || f.Lossy || f.Stepped {
+		return
+	}
+	if ends := x.lasts(f.away); e.At.Before(ends.Add(-f.margins().Held)) {
+		f.broke("I20 lost too soon", f.ids[e.Serial], "%s was told so at %s, and it lasts until %s", e.By,
+			clockOf(e.At), clockOf(ends))
+	}
 }
 
 // away are the times for which the server was away.
