@@ -23,8 +23,8 @@ const books = "books"
 // bookings is the stream of a seed from which it is drawn what a clerk does.
 const bookings = 600
 
-// Booking is what a clerk does in one lull. It brings some messages into each state, cancels some, and compares with
-// what operators are told. Then it purges the channel amid enqueues.
+// Booking is what a clerk does in one lull. It brings some messages into each state, cancels some, and compares Stats
+// and List with what is there. Then it purges the channel amid enqueues.
 type Booking struct {
 	Entries []BookEntry
 	Backlog int // messages that nobody takes
@@ -141,7 +141,7 @@ func (c *clerk) all(ctx context.Context, state shunt.State, named func(i int) bo
 	return names, c.q.EnqueueAll(ctx, ms, opts...)
 }
 
-// compare brings messages into their states, and compares what operators are told with what is so.
+// compare brings messages into their states, and compares Stats and List with what is there.
 func (c *clerk) compare(ctx context.Context) (err error) {
 	of, want := make(map[shunt.State][]BookEntry), make(map[shunt.State]int)
 	for _, e := range c.Entries {

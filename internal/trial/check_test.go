@@ -34,29 +34,30 @@ func TestChecker(t *testing.T) {
 			}
 		}
 	}
-	// Two of the same bytes: one fails, and then the one with that serial is begun a second time.
-	twins := func(serial string) func(*History) {
-		of := map[string]string{"sz#1": "sz#2", "sz#2": "sz#1"}
+	// serials gives each entry that f adds a serial, "" for none.
+	serials := func(f func(*History), of ...string) func(*History) {
 		return func(h *History) {
-			for range 2 {
-				more("h enqueue invoke z plan=retry", "h enqueue ok z")(h)
-			}
 			from := len(h.Entries)
-			more("w1 handle invoke z", "w1 handle fail z due=60060", "w1 retried info z",
-				"w1 handle invoke z attempt=2", "w1 handle ok z attempt=2", "w1 acked info z attempt=2",
-				"w1 handle invoke z attempt=2", "w1 handle ok z attempt=2", "w1 acked info z attempt=2")(h)
-			for i := range h.Entries[from:] {
-				e := &h.Entries[from+i]
-				switch {
-				case i < 3:
-					e.Serial = "sz#1"
-				case i < 6:
-					e.Serial = serial
-				default:
-					e.Serial = of[serial]
-				}
+			f(h)
+			for i, serial := range of {
+				h.Entries[from+i].Serial = serial
 			}
 		}
+	}
+	two := both(more("h enqueue invoke z plan=retry", "h enqueue ok z"), more("h enqueue invoke z plan=retry",
+		"h enqueue ok z"))
+	twins := func(a, b string) func(*History) { // of the same bytes: one fails, and then both are begun again
+		return both(two, serials(more("w1 handle invoke z", "w1 handle fail z due=60060", "w1 retried info z",
+			"w1 handle invoke z attempt=2", "w1 handle ok z attempt=2", "w1 acked info z attempt=2",
+			"w1 handle invoke z attempt=2", "w1 handle ok z attempt=2", "w1 acked info z attempt=2"),
+			"sz#1", "sz#1", "sz#1", a, a, a, b, b, b))
+	}
+	bare := func(serial string) func(*History) { // one without a serial fails, and then the one of that is begun
+		return both(two, serials(more("w1 handle invoke z", "w1 released info z", "w1 handle invoke z",
+			"w1 handle fail z due=60060", "w1 retried info z", "w1 handle invoke z attempt=2",
+			"w1 handle ok z attempt=2", "w1 acked info z attempt=2", "w1 handle invoke z attempt=2",
+			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"),
+			"sz#1", "sz#1", "", "", "", serial, serial, serial, "sz#3", "sz#3", "sz#3"))
 	}
 	killed := func(h *History) {
 		h.Entries = append(h.Entries,
@@ -179,14 +180,16 @@ func TestChecker(t *testing.T) {
 		{"retry that came too late", more("h enqueue invoke z plan=retry", "h enqueue ok z", "w1 handle invoke z",
 			"w1 handle fail z due=70000", "w1 late-verdict info z", "w1 handle invoke z attempt=2",
 			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"), nil},
-		{"a retry in the wake of a twin", twins("sz#2"), nil},
+		{"a retry in the wake of a twin", twins("sz#2", "sz#1"), nil},
 		{"early, and the server has not been killed", both(more("h enqueue invoke z plan=ok due=70000",
 			"h enqueue ok z", "w1 handle invoke z", "w1 handle ok z", "w1 acked info z"),
 			func(h *History) { h.Lossy = true }), []string{"I9 early"}},
 		{"early, and put off before an older state", both(more("h enqueue invoke z plan=ok due=70000",
 			"h enqueue ok z"), killed, more("w1 handle invoke z", "w1 handle ok z", "w1 acked info z"),
 			func(h *History) { h.Lossy = true }), nil},
-		{"a twin's early retry", twins("sz#1"), []string{"I9 early"}},
+		{"a retry of a twin that had its serial before the other failed", bare("sz#1"), nil},
+		{"an early retry that has its serial from it", bare("sz#2"), []string{"I9 early"}},
+		{"a twin's early retry", twins("sz#1", "sz#2"), []string{"I9 early"}},
 		{"late", more("h enqueue invoke z plan=ok due=0", "h enqueue ok z", "w1 handle invoke z", "w1 handle ok z",
 			"w1 acked info z"), []string{"I9 late"}},
 		{"lower first", both(more("h enqueue invoke hi/1 plan=ok", "h enqueue ok hi/1", "h enqueue invoke lo/1 "+

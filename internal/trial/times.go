@@ -2,12 +2,19 @@ package trial
 
 import "time"
 
+// delay is for what a message is put off.
+type delay struct {
+	at  time.Time // when that was said
+	due time.Time
+}
+
 // times judges recovery (I8) and delay (I9).
 func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) {
 	type hand struct{ by, id string }
 	open := make(map[hand]Entry)
-	waiting := make(map[string]time.Time)     // what a struck process held, since when
-	due := make(map[string]map[int]time.Time) // by serial, or by ID where none was known yet
+	waiting := make(map[string]time.Time) // what a struck process held, since when
+	due := make(map[string]map[int]delay) // by serial, or by ID where none was known yet
+	met := make(map[string]time.Time)     // serials, since when
 	type verdict struct {
 		by, serial string
 		attempt    int
@@ -21,7 +28,7 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 	for _, e := range h.Entries {
 		switch {
 		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
-			due[e.ID] = map[int]time.Time{1: e.Due}
+			due[e.ID] = map[int]delay{1: {due: e.Due}}
 		case e.Op == Fault:
 			if h.Lossy && e.ID == KillServer { // it comes back without what was put off a moment ago
 				clear(due)
@@ -42,16 +49,20 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 				delete(waiting, e.ID)
 			}
 			open[hand{e.By, e.ID}] = e
-			t, given := due[e.Serial][e.Attempt]
-			if !given {
-				t, given = due[e.ID][e.Attempt]
-			}
-			if given {
-				if e.At.Before(t) && !h.Stepped {
-					broke("I9 early", e.ID, "attempt %d was handled %v before it was due", e.Attempt, t.Sub(e.At))
-				} else {
-					v.Lateness = append(v.Lateness, e.At.Sub(t))
+			d, given := due[e.Serial][e.Attempt]
+			if !given { // a twin that had its serial by then is not the one that was put off
+				d, given = due[e.ID][e.Attempt]
+				if since, known := met[e.Serial]; known && !since.After(d.at) {
+					given = false
 				}
+			}
+			if _, known := met[e.Serial]; !known && e.Serial != "" {
+				met[e.Serial] = e.At
+			}
+			if given && e.At.Before(d.due) && !h.Stepped {
+				broke("I9 early", e.ID, "attempt %d was handled %v before it was due", e.Attempt, d.due.Sub(e.At))
+			} else if given {
+				v.Lateness = append(v.Lateness, e.At.Sub(d.due))
 			}
 		case e.Op == "late-verdict":
 			delete(due[e.Serial], e.Attempt+1)
@@ -66,10 +77,10 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 					of = e.Serial
 				}
 				if due[of] == nil {
-					due[of] = make(map[int]time.Time)
+					due[of] = make(map[int]delay)
 				}
-				if was := due[of][e.Attempt+1]; was.IsZero() || e.Due.Before(was) { // of twins the first to be due
-					due[of][e.Attempt+1] = e.Due
+				if was, twin := due[of][e.Attempt+1]; !twin || e.Due.Before(was.due) { // of twins the first to be due
+					due[of][e.Attempt+1] = delay{e.At, e.Due}
 				}
 			}
 		}
