@@ -212,52 +212,64 @@ func TestAckWhileClosing(t *testing.T) {
 // An ack may be under way for longer than its caller waits, who may use the memory of the Result again.
 func TestAckCopiesResult(t *testing.T) {
 	t.Parallel()
-	s := redistest.Shared(t)
-	p := redistest.NewProxy(t, s.Addr())
-	b := newBench(t, s.URL())
-	o := b.through(p)
-	const n = 8
-	for i := range n {
-		b.must(b.one(i, ID(fmt.Sprint("id", i)), Retain(time.Minute)))
-	}
-	held := o.pull(n, PullOptions{Max: n, Lease: time.Minute})
-	const slow = 200 * time.Millisecond
-	p.On(redistest.ByScript(store.Settle)(b.name), 0, redistest.Delay(slow))
-	var all sync.WaitGroup
-	var unknown atomic.Int32
-	unsent := make(map[string]bool) // those that have left before their ack was sent
-	var mu sync.Mutex
-	for i, m := range held {
-		m.Result = []byte("done")
-		all.Go(func() {
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			if i%2 == 0 { // it leaves, and the others stay
-				time.AfterFunc(slow/2, cancel)
-			}
-			switch err := m.Ack(ctx); {
-			case errors.Is(err, ErrUnknown):
-				unknown.Add(1)
-			case err != nil:
-				mu.Lock()
-				unsent[m.ID] = true
-				mu.Unlock()
-			}
-			clear(m.Result)
-		})
-	}
-	all.Wait()
-	if unknown.Load() == 0 {
-		t.Error("the test proves nothing: each ack had its answer")
-	}
-	b.until(5*time.Second, "all have their results", func() bool {
-		for i := range n {
-			id := fmt.Sprint("id", i)
-			st, err := b.Status(context.Background(), ByID(b.name, id))
-			if err != nil || string(st.Outcome.Result) != "done" && !unsent[id] {
-				return false
-			}
+	b := newBench(t, redistest.Shared(t).URL())
+	b.state(StateLeased) // so that it has begun
+	acks := &b.stationOf(store.KeysOf(b.name)).acks
+	type plug struct{}
+	var picked, left, unplug chan struct{}
+	send := acks.Send
+	acks.Send = func(ctx context.Context, k *store.Keys, all []*settlement) {
+		switch {
+		case ctx.Value(plug{}) != nil: // while two of these are under way the others wait, and then go together
+			<-unplug
+		case len(all) > 1:
+			close(picked)
+			<-left
 		}
-		return true
-	})
+		send(ctx, k, all)
+	}
+	round := func(round int) (after bool) { // the ack was sent after its caller had left
+		for i := range 4 {
+			b.must(b.one(i, ID(fmt.Sprint("id", round, "-", i)), Retain(time.Minute)))
+		}
+		held := b.pull(4, PullOptions{Max: 4, Lease: time.Minute})
+		picked, left, unplug = make(chan struct{}), make(chan struct{}), make(chan struct{})
+		var all sync.WaitGroup
+		for _, m := range held[1:3] {
+			all.Go(func() { b.must(m.Ack(context.WithValue(t.Context(), plug{}, true))) })
+		}
+		time.Sleep(10 * time.Millisecond)
+		leaving, leave := context.WithCancel(t.Context())
+		acked := make(chan error, 1)
+		held[0].Result = []byte("done")
+		go func() { acked <- held[0].Ack(leaving) }()
+		all.Go(func() { b.must(held[3].Ack(t.Context())) })
+		time.Sleep(10 * time.Millisecond)
+		close(unplug)
+		select {
+		case <-picked:
+			leave()
+			if err := <-acked; !errors.Is(err, ErrUnknown) {
+				t.Error(err)
+			}
+			clear(held[0].Result)
+			after = true
+		case err := <-acked: // it came too late to wait
+			b.must(err)
+		}
+		close(left)
+		all.Wait()
+		leave()
+		st, err := b.Status(t.Context(), ByID(b.name, held[0].ID))
+		b.must(err)
+		if r := string(st.Outcome.Result); r != "done" {
+			t.Errorf("the result is %q", r)
+		}
+		return after
+	}
+	for i := 0; !round(i); i++ {
+		if i == 20 {
+			t.Fatal("the test proves nothing: nobody left before the ack was sent")
+		}
+	}
 }
