@@ -20,6 +20,7 @@ type kept struct {
 	due       *time.Timer
 	at        time.Time      // when due fires
 	sweep     time.Time      // the next sweep is due
+	pause     time.Time      // before then no hint brings a visit: the last one has met what a person has to mend
 	pullers   int            // who pull from it now
 	pulled    time.Time      // when the last one ended
 	own       *link.Listener // nil: the hints of all channels are heard
@@ -35,6 +36,7 @@ type kept struct {
 
 // sooner brings the next visit forward. mu is held.
 func (c *kept) sooner(in time.Duration) {
+	in = max(in, time.Until(c.pause))
 	if at := time.Now().Add(in); c.at.IsZero() || at.Before(c.at) {
 		c.set(in)
 	}
@@ -66,7 +68,8 @@ func (u *upkeep) visitOnce(c *kept) {
 	u.mu.Lock()
 	c.visiting = false
 	if c.again {
-		c.set(0)
+		c.at = time.Time{}
+		c.sooner(0)
 	}
 	u.mu.Unlock()
 }
@@ -82,10 +85,14 @@ func (u *upkeep) visit(c *kept) {
 	if err == nil {
 		return
 	}
-	u.report(c.keys.Name, fmt.Errorf("%w: %w", errUpkeep, err))
+	lasting := u.report(c.keys.Name, fmt.Errorf("%w: %w", errUpkeep, err))
 	c.claimed, c.burial = nil, burial{}
 	u.mu.Lock()
-	c.look(link.Jitter(time.Second))
+	wait := link.Jitter(time.Second)
+	if lasting {
+		c.pause = time.Now().Add(wait)
+	}
+	c.look(wait)
 	u.mu.Unlock()
 }
 

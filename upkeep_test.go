@@ -152,8 +152,8 @@ func TestUpkeepIsDeaf(t *testing.T) {
 	o.until(10*time.Second, "it is due", func() bool { return o.state(StatePrepare) == 1 })
 }
 
-// A channel of which delay or leased cannot be read is kept until it can: it was left and taken on anew without a
-// pause, some thousand times a second.
+// A channel of which delay or leased cannot be read is kept until it can, and looked at once a second: it was left and
+// taken on anew without a pause, some thousand times a second, and looked at for each hint.
 func TestUpkeepForeignKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -163,11 +163,14 @@ func TestUpkeepForeignKey(t *testing.T) {
 	for _, key := range []string{k.Delay, k.Leased} {
 		s.Do("SET", key, "not shunt's")
 		seen := b.count(EventReceiverError)
-		b.must(b.Upkeep(context.Background()))
 		b.must(b.one(0))
+		b.must(b.Upkeep(context.Background()))
 		b.wait(EventReceiverError, seen+1, 10*time.Second)
 		before := p.Commands()
-		time.Sleep(time.Second)
+		for range 50 {
+			s.Do("PUBLISH", k.Delay, "0") // as for each lease that nobody keeps
+			time.Sleep(20 * time.Millisecond)
+		}
 		if n := p.Commands() - before; n > 200 {
 			t.Errorf("%d commands in a second, with a foreign key at %s", n, key)
 		}

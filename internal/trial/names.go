@@ -40,8 +40,11 @@ type life struct {
 	expires    time.Time     // zero: never
 	unique     time.Duration // its ID stays taken for so long after its end
 	over       time.Time     // when that was surely so; far, if it is not known
-	seen       time.Time     // begun to be handled for the last time
+	seen       time.Time     // begun to be handled for the last time, by who had it
 }
+
+// hold is a message in a puller's hands.
+type hold struct{ by, serial string }
 
 var far = time.Unix(1<<40, 0)
 
@@ -72,8 +75,11 @@ func (h *History) names() *names {
 		calls:    make(map[string][]span),
 	}
 	open := make(map[[3]string]time.Time)
+	leases := make(map[hold]time.Time) // when they end
 	for _, e := range h.Entries {
 		switch e.Op {
+		case Pulled, Extended:
+			leases[hold{e.By, e.Serial}] = e.Due
 		case Enqueue:
 			name := NameOf(e.ID)
 			if name == "" {
@@ -103,7 +109,11 @@ func (h *History) names() *names {
 			}
 		case Handle:
 			if l := n.of[e.ID]; l != nil && e.Phase == Invoke {
-				l.serial, l.seen = e.Serial, e.At
+				// A puller that begins when its lease is over has nothing that others may not have.
+				if ends, leased := leases[hold{e.By, e.Serial}]; !leased || !e.At.After(ends) {
+					l.seen = e.At
+				}
+				l.serial = e.Serial
 				n.bySerial[e.Serial] = l
 			}
 		case callOff, putOff:
