@@ -94,7 +94,7 @@ func play(p *Plot) *Result {
 	defer closes()
 	o := redis.Options{RunID: fmt.Sprint(p.Seed), MaxBulk: p.Bulk, MaxReply: p.Reply, Heard: heard}
 	w := &world{plot: p, server: redis.New(o), began: time.Now()}
-	w.net = &network{server: w.server, struck: func(p *port) { w.lasting(Blow{Kind: "hung up"}, 0, p.of) }}
+	w.net = &network{server: w.server, struck: func(p *port) { w.lasting(Blow{Kind: trial.HungUp}, 0, p.of) }}
 	w.log = w.said.Ledger("harness")
 	w.direct = w.start(trial.Orders{Name: "direct", Quiet: true, Lease: lease})
 	if p.Late == 0 {

@@ -63,6 +63,14 @@ func TestChecker(t *testing.T) {
 		h.Entries = append(h.Entries,
 			Entry{At: time.Unix(0, 0), By: "w1", Op: Fault, Phase: Info, ID: KillServer, N: 1})
 	}
+	hungUp := func(at time.Time) func(*History) {
+		return func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: Takes, ID: "z", N: 1},
+				Entry{At: at, By: "w1", Op: Fault, Phase: Info, ID: HungUp, N: 1, Note: Brief})
+		}
+	}
+	waited := more("h enqueue invoke z plan=ok", "h enqueue ok z", "h quiet info due=60500 at=1000",
+		"w1 handle invoke z at=1001", "w1 handle ok z at=1002", "w1 acked info z at=1003")
 	released := func(note string) func(*History) {
 		return func(h *History) {
 			for i := range h.Entries {
@@ -118,9 +126,10 @@ func TestChecker(t *testing.T) {
 		{"neither acked nor in Redis", both(drop("\tw2\t"), drop("\"g\"\tsg"), drop("\t\"\"\tsg")),
 			[]string{"I1 lost", "I6 conservation"}},
 		{"acked and in Redis", left(Place{ID: "a", State: "delay"}), []string{"I2 not drained", "I6 conservation"}},
-		{"nobody had begun it at a quiet point", more("h enqueue invoke z plan=ok", "h enqueue ok z",
-			"h quiet info due=60500 at=1000", "w1 handle invoke z at=1001", "w1 handle ok z at=1002",
-			"w1 acked info z at=1003"), []string{"I2 not drained"}},
+		{"nobody had begun it at a quiet point", waited, []string{"I2 not drained"}},
+		{"one that could have begun it had nothing to do", both(hungUp(time.Unix(1059, 0)), waited),
+			[]string{"I2 not drained"}},
+		{"Redis has just hung up on who could have begun it", both(hungUp(time.Unix(1060, 700e6)), waited), nil},
 		{"enqueued after the calm began", more("h enqueue invoke z plan=ok", "h enqueue ok z",
 			"h quiet info due=60000 at=1000", "w1 handle invoke z at=1001", "w1 handle ok z at=1002",
 			"w1 acked info z at=1003"), nil},

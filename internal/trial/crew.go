@@ -23,7 +23,8 @@ type crew struct {
 	busy   map[place]map[had]bool
 	pulled map[string]place // ids that are in a puller's hands
 	plans  map[string]string
-	judged []rejection // that nobody has told of yet
+	judged []rejection          // that nobody has told of yet
+	hung   map[string]time.Time // when Redis last cut a process off for a reply too large
 }
 
 // rejection is a verdict that a receiver has yet to tell of.
@@ -35,7 +36,8 @@ type rejection struct {
 
 func newCrew() *crew {
 	return &crew{takers: make(map[string]map[string]int), free: make(map[place]time.Time),
-		busy: make(map[place]map[had]bool), pulled: make(map[string]place), plans: make(map[string]string)}
+		busy: make(map[place]map[had]bool), pulled: make(map[string]place), plans: make(map[string]string),
+		hung: make(map[string]time.Time)}
 }
 
 func channelOf(id string) string {
@@ -55,6 +57,8 @@ func (c *crew) hear(e Entry) {
 		for n := range e.N {
 			c.free[place{e.By, n}] = e.At
 		}
+	case e.Op == Fault && e.ID == HungUp:
+		c.hung[e.By] = e.At
 	case e.Op == Closed, e.Op == Unclean, e.Op == Fault && e.Due.Equal(ForEver):
 		c.leave(e.By)
 	case e.Op == Enqueue && e.Phase == Invoke:
@@ -140,6 +144,9 @@ func (c *crew) barred(at place, channel string) bool {
 // idles is how long a worker may have nothing to do while a message waits that it could take.
 const idles = 100 * time.Millisecond
 
+// pauses is how long a receiver takes nothing before a handover, where its connection was cut again and again.
+const pauses = time.Second + idles
+
 // passesOver says whether some worker could have taken a message. Where nobody takes from its channel, somebody should.
 func (c *crew) passesOver(id string, now time.Time) bool {
 	channel := channelOf(id)
@@ -147,6 +154,9 @@ func (c *crew) passesOver(id string, now time.Time) bool {
 		return false
 	}
 	for by, workers := range c.takers[channel] {
+		if now.Sub(c.hung[by]) < pauses {
+			continue
+		}
 		for n := range workers {
 			at := place{by, n}
 			if len(c.busy[at]) == 0 && now.Sub(c.free[at]) >= idles && !c.barred(at, channel) {

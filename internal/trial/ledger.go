@@ -53,6 +53,9 @@ const tooLate = "lost its lease"
 // KillServer is the fault after which Redis may come back with an older state.
 const KillServer = "kill server"
 
+// HungUp is the fault that Redis cut a connection off, because a reply was too large for it.
+const HungUp = "hung up"
+
 // What a fault's Note may say.
 const (
 	Spared = "spared" // the server was away, which is no excuse to take its victims for dead, or to end their leases
