@@ -211,14 +211,3 @@ func (q *Queue) explain(err error, what, channel string) error {
 	}
 	return fmt.Errorf("shunt: %s %q: %w", what, channel, err)
 }
-
-// wrongType names the key that an error of the wrong type is about.
-func (q *Queue) wrongType(channel string, err error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	key, _ := store.WrongKey(ctx, q.router.For(channel).Data, store.KeysOf(channel))
-	if key == "" {
-		return fmt.Errorf("a key of the channel holds something that is not shunt's: see docs/lifecycle.md: %w", err)
-	}
-	return fmt.Errorf("the key %s holds something that is not shunt's: rename or delete it: %w", key, err)
-}

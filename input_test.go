@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // broken is a message type whose methods misbehave.
@@ -296,6 +297,34 @@ func TestFatalIsAtOnce(t *testing.T) {
 	do("CONFIG", "SET", "requirepass", "")
 	redistest.Until(t, 5*time.Second, "mended", func() bool {
 		return q.Enqueue(t.Context(), q.kind(nil).Message(1)) == nil
+	})
+}
+
+// Whoever meets a foreign key has it named, and it is searched for once a second.
+func TestForeignKeyIsRemembered(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := newBench(t, p.URL())
+	k := store.KeysOf(q.name)
+	fails := func(key string) bool {
+		err := q.one(0)
+		return err != nil && strings.Contains(err.Error(), "the key "+key+" holds")
+	}
+	s.Do("SET", k.Prepare, "not shunt's")
+	for range 50 {
+		if !fails(k.Prepare) {
+			t.Fatal("no error names the key")
+		}
+	}
+	if n := p.Count(redistest.Command("HLEN", k.Counts)); n > 2 {
+		t.Errorf("it was searched for %d times", n)
+	}
+	s.Do("DEL", k.Prepare)
+	s.Do("SET", k.IDs, "not shunt's")
+	q.until(5*time.Second, "the other key is named", func() bool {
+		err := q.one(0, ID("a"))
+		return err != nil && strings.Contains(err.Error(), "the key "+k.IDs+" holds")
 	})
 }
 

@@ -126,6 +126,7 @@ type Queue struct {
 	overs   *overs   // nil: without Payloads.Over
 
 	stations map[*link.Server]*station // for those who pull; mu guards the map
+	foreign  foreign
 }
 
 // NewPool makes a pool for a URL: redis://[[user]:password@]host[:port][/db], rediss:// for TLS, or
