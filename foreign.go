@@ -11,7 +11,7 @@ import (
 	"github.com/shuntmq/shunt/internal/store"
 )
 
-// foreign remembers which key of a channel is foreign. All workers, and all who enqueue, meet it at once, and the search
+// foreign remembers which key of a channel is foreign. All workers and all who enqueue meet it at once, and the search
 // asks for each key of the channel.
 type foreign struct {
 	mu    sync.Mutex
