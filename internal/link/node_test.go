@@ -176,6 +176,7 @@ func TestDialOfAMuteServer(t *testing.T) {
 	fails := b.node.fails
 	<-b.dials
 	<-b.dials
+	b.node.set.DialTimeout = time.Minute // so that it is ctx that ends the next one
 	done := make(chan error, 1)
 	go func() {
 		_, err := b.node.Dial(ctx)
