@@ -78,6 +78,39 @@ func TestTakenDoesNotExpire(t *testing.T) {
 	}
 }
 
+// What a Pull has taken does not expire either, where it hears of that only later.
+func TestPulledDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for _, id := range []bool{false, true} {
+		t.Run(fmt.Sprint(id), func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, s.URL())
+			o := b.through(p)
+			const expire = 300 * time.Millisecond
+			opts := []Option{Expire(expire)}
+			if id {
+				opts = append(opts, ID("a"))
+			}
+			pull := PullOptions{Channels: []string{b.name}, Lease: time.Minute}
+			_, err := o.Pull(t.Context(), pull) // so that Redis knows the script
+			b.must(err)
+			take := redistest.ByScript(store.TakeLease)(b.name)
+			p.On(take, 2, redistest.Call(func() { time.Sleep(expire + 10*time.Millisecond) }))
+			p.On(take, 1, redistest.CutAfter)
+			b.must(b.one(1, opts...))
+			ms, err := o.Pull(t.Context(), pull)
+			if b.must(err); len(ms) != 1 {
+				t.Errorf("%d pulled", len(ms))
+			}
+			if id && !errors.Is(b.one(2, opts...), ErrDuplicate) {
+				t.Error("its ID is free")
+			}
+		})
+	}
+}
+
 // A start that is executed late meets a record that only keeps the id taken.
 func TestLateStart(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ type haul struct {
 
 func (h *haul) add(k *store.Keys, t store.LeasedTaken) {
 	h.all = append(h.all, newSettlement(k, h.lease, t.Raw, len(h.all)))
-	h.said = append(h.said, custody.Known{Now: t.Now, Taken: t.Now, Read: t.Read, Record: t.Record,
+	h.said = append(h.said, custody.Known{Now: t.Now, Taken: t.Taken, Read: t.Read, Record: t.Record,
 		Cancelled: t.Cancelled})
 }
 

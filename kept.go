@@ -227,7 +227,7 @@ func (u *upkeep) leave(c *kept) {
 	c.due.Stop()
 	go func() {
 		defer u.q.waits.Done()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(u.q.life, time.Second)
 		defer cancel()
 		if c.own != nil {
 			u.server.Hints.Forget(ctx, c.own)

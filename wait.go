@@ -30,8 +30,8 @@ func (d *draft) await() {
 
 // EnqueueAndWait enqueues a message and returns its outcome when it is over, as Enqueue and Wait do. A message without
 // an ID gets one, and the outcome is kept for a minute at least, so that it is found however soon it is there. An error
-// of Enqueue comes back as it is. Where ctx ends first, the error names the ID: the message is handled all the same,
-// and Wait finds it.
+// of Enqueue comes back as it is. Where ctx or the Queue ends first, the error names the ID: the message is handled all
+// the same, and Wait finds it.
 func (q *Queue) EnqueueAndWait(ctx context.Context, m IMessage, opts ...Option) (Outcome, error) {
 	var r Ref
 	await := func(d *draft) error { d.awaited = true; return nil }
@@ -42,7 +42,7 @@ func (q *Queue) EnqueueAndWait(ctx context.Context, m IMessage, opts ...Option) 
 		return Outcome{}, errors.New("shunt: Queue.WrapEnqueue enqueued no message to wait for")
 	}
 	out, err := q.waitFor(ctx, r, time.Now())
-	if err != nil && ctx.Err() != nil {
+	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrClosed)) {
 		err = fmt.Errorf("%w: the message is enqueued, and Wait finds it by this id", err)
 	}
 	return out, err
@@ -150,8 +150,8 @@ func (w *wait) run(ctx context.Context) (Outcome, error) {
 		}
 		timer.Reset(link.Jitter(waitEvery))
 		out, over, err := w.look(ctx)
-		if !over && waits(err) && !errors.Is(err, ErrClosed) {
-			timer.Reset(link.Jitter(waitEvery / 10)) // Redis is away
+		if !over && waits(err) {
+			timer.Reset(link.Jitter(waitEvery / 10)) // Redis is away, or ctx has ended
 			continue
 		}
 		if over || err != nil {

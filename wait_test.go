@@ -92,6 +92,24 @@ func TestWaitEndsWithClose(t *testing.T) {
 	}
 }
 
+// Close ends a Wait amid its question too, and nobody takes the message for one that may not have been enqueued.
+func TestWaitEndsAmidItsQuestion(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	b := newBench(t, p.URL(), func(q *Queue) { q.ReplyTimeout = time.Second })
+	asked := make(chan struct{}, 1)
+	p.On(redistest.ByScript(store.Wait)(b.name), 1, redistest.Call(func() { asked <- struct{}{} }))
+	p.On(redistest.ByScript(store.Wait)(b.name), 0, redistest.DropReply)
+	ended := make(chan error, 1)
+	go func() { _, err := b.EnqueueAndWait(context.Background(), b.kind(nil).Message(1)); ended <- err }()
+	<-asked
+	b.must(b.Close())
+	err := <-ended
+	if !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "is enqueued") {
+		t.Error(err)
+	}
+}
+
 // Many Waits.
 func TestManyWaits(t *testing.T) {
 	t.Parallel()

@@ -93,8 +93,9 @@ func (s *Spec) UnmarshalText(text []byte) error {
 	n := len(words)
 	*s = Cron(strings.Join(words, " "), "")
 	if s.Err() != nil && n > 1 { // the last word may be a zone; it never is one in an expression that is right
-		if zoned := Cron(strings.Join(words[:n-1], " "), words[n-1]); zoned.Err() == nil {
-			*s = zoned
+		spec := strings.Join(words[:n-1], " ")
+		if Cron(spec, "").Err() == nil { // so an error is the zone's
+			*s = Cron(spec, words[n-1])
 		}
 	}
 	return s.Err()

@@ -118,6 +118,7 @@ func TestText(t *testing.T) {
 		`{"Missed":"all"}`: "want skip, one, or all and a number", `{"Missed":"all 0"}`: "want all 1 to all 1000",
 		`{"Missed":"all 1001"}`: "want all 1 to all 1000", `{"Missed":"all x"}`: "want all 1 to all 1000",
 		`{"Spec":""}`: "it is empty", `{"Spec":"61 * * * *"}`: "61", `{"Spec":"* * * * * * Mars/Base"}`: "Mars/Base",
+		`{"Spec":"0 9 * * * Europe/Berlinn"}`: "unknown time zone",
 	} {
 		if err := json.Unmarshal([]byte(text), new(entry)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

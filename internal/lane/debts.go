@@ -50,14 +50,16 @@ func (d *Debts) Add(inc store.Incarnation, counted bool) {
 	d.ended = d.ended[max(0, len(d.ended)-maxEnded):]
 }
 
-// Renew owes again, uncounted, what was paid to a Redis that has been replaced.
+// Renew owes again what was paid to a Redis that has been replaced. Nothing that is owed is counted.
 func (d *Debts) Renew() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.all = slices.DeleteFunc(d.all, func(o Debt) bool { return slices.Contains(d.ended, o.Incarnation) })
+	for i := range d.all {
+		d.all[i].Counted = false
+	}
 	for _, inc := range d.ended {
-		if !slices.ContainsFunc(d.all, func(o Debt) bool { return o.Incarnation == inc }) {
-			d.owe(inc, false)
-		}
+		d.owe(inc, false)
 	}
 }
 

@@ -31,3 +31,25 @@ func TestDebtsAreBounded(t *testing.T) {
 		t.Errorf("%d abandoned", len(d.abandoned))
 	}
 }
+
+// Another process of Redis may have an older state, and is not what broke the connection.
+func TestRenewedDebts(t *testing.T) {
+	d := new(Debts)
+	d.init(&Site{Lanes: []*Lane{{}, {}}})
+	owed := store.NewIncarnation(1, time.Second)
+	d.Add(owed, true)
+	d.remove(map[Debt]bool{d.List()[0]: true})
+	paid := store.NewIncarnation(1, time.Second)
+	d.Add(paid, true)
+	d.remove(map[Debt]bool{d.List()[1]: true, d.List()[2]: true})
+	d.Renew()
+	of := make(map[store.Incarnation]int)
+	for _, o := range d.List() {
+		if of[o.Incarnation]++; o.Counted {
+			t.Errorf("%v is counted", o)
+		}
+	}
+	if of[owed] != 2 || of[paid] != 2 {
+		t.Errorf("owed at %d and %d of 2 lanes", of[owed], of[paid])
+	}
+}

@@ -160,7 +160,18 @@ func (l *Link) Run(ctx context.Context, c *Call) error {
 	c.Repeated = true
 	again := c.again()
 	if err = l.run(ctx, again); again.Answered {
+		for i := range again.Replies {
+			again.Replies[i].Err = inDoubt(again.Replies[i].Err)
+		}
 		c.Replies, c.Order = again.Replies, again.Order
+	}
+	return inDoubt(err)
+}
+
+// inDoubt is the error of a command's second sending, where the first may have been executed.
+func inDoubt(err error) error {
+	if Classify(err) == NotExecuted {
+		return &Error{Unknown, err}
 	}
 	return err
 }
@@ -243,7 +254,7 @@ func (l *Link) Abort() {
 	}
 }
 
-// CloseWithin is Close, and becomes Abort when ctx ends.
+// CloseWithin is Close, and becomes Abort when ctx ends: with a pool that is not NewPool's it waits on, as Abort does.
 func (l *Link) CloseWithin(ctx context.Context) {
 	l.end()
 	select {

@@ -1024,3 +1024,32 @@ func TestDrop(t *testing.T) {
 		t.Errorf("it keeps %v, %v, %v", c.Into, c.args[:1], c.elems[:1])
 	}
 }
+
+// What was sent twice is in doubt, also where the second sending surely was not executed.
+func TestRepeatedIsInDoubt(t *testing.T) {
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	pool, err := NewPool(p.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	l := New(NewNode(pool, Settings{DialTimeout: time.Second, MaxBackoff: time.Second}), time.Second, false)
+	defer l.Close()
+	key := redistest.Name(t)
+	c := NewCall()
+	c.Add("SET", key, "x")
+	p.On(redistest.Command("SET"), 1, redistest.CutAfter)
+	p.On(redistest.Command("SET"), 2, redistest.ReplyError("OOM command not allowed"))
+	err = l.Run(t.Context(), c)
+	if Classify(err) != Unknown || Classify(c.Replies[0].Err) != Unknown || Code(err) != "OOM" {
+		t.Errorf("class %d of %v", Classify(err), err)
+	}
+	c = NewCall()
+	c.Add("SET", key, "y")
+	p.On(redistest.Command("SET"), 1, redistest.CutAfter)
+	p.Refuse(true)
+	if err := l.Run(t.Context(), c); Classify(err) != Unknown || string(s.Do("GET", key).([]byte)) != "y" {
+		t.Errorf("class %d of %v", Classify(err), err)
+	}
+}

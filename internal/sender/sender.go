@@ -142,5 +142,5 @@ func late(over, why error) error {
 	return &link.Error{Class: link.NotExecuted, Err: fmt.Errorf("%w (%w)", why, over)}
 }
 
-// Close has Redis drop the receipts of enqueues whose replies have come. All calls of the Sender have returned.
+// Close has Redis drop the receipts of enqueues whose replies have come.
 func (s *Sender) Close(ctx context.Context) { s.ledger.flush(ctx, s.router) }

@@ -65,7 +65,7 @@ func EachLeasedOne(rep link.Reply, give func(lease int, t LeasedTaken)) (empty b
 		return false, err
 	}
 	n, _ := redis.Int(vs[1], nil)
-	eachTaken(vs[0], vs[2:], func(place int, t LeasedTaken, _ error) { give(place, t) })
+	eachTaken(vs[0], vs[0], vs[2:], func(place int, t LeasedTaken, _ error) { give(place, t) })
 	return n == 1, nil
 }
 
@@ -73,6 +73,7 @@ func EachLeasedOne(rep link.Reply, give func(lease int, t LeasedTaken)) (empty b
 type LeasedTaken struct {
 	Raw       []byte
 	Now       int64  // ms, by the server's clock
+	Taken     int64  // ms, by the server's clock: not before then was it taken
 	Read      bool   // it has an id, whose record was read
 	Record    []byte // of its id, if it has one
 	Cancelled bool
@@ -82,15 +83,16 @@ type LeasedTaken struct {
 // be read.
 func EachLeasedTaken(rep link.Reply, give func(source int, t LeasedTaken, err error)) error {
 	vs, err := redis.Values(rep.Value, rep.Err)
-	if err == nil && len(vs) > 0 {
-		eachTaken(vs[0], vs[1:], give)
+	if err == nil && len(vs) > 1 {
+		eachTaken(vs[0], vs[1], vs[2:], give)
 	}
 	return err
 }
 
 // eachTaken gives what was taken: a place, an element, and where that has an id what is known of it.
-func eachTaken(at any, vs []any, give func(place int, t LeasedTaken, err error)) {
+func eachTaken(at, since any, vs []any, give func(place int, t LeasedTaken, err error)) {
 	now, _ := redis.Int64(at, nil)
+	taken, _ := redis.Int64(since, nil)
 	for i := 0; i+1 < len(vs); i += 2 {
 		n, _ := redis.Int(vs[i], nil)
 		raw, _ := vs[i+1].([]byte)
@@ -98,7 +100,7 @@ func eachTaken(at any, vs []any, give func(place int, t LeasedTaken, err error))
 			give(-n-1, LeasedTaken{}, redis.Error(raw))
 			continue
 		}
-		t := LeasedTaken{Raw: raw, Now: now}
+		t := LeasedTaken{Raw: raw, Now: now, Taken: taken}
 		if i+2 < len(vs) {
 			if said, is := vs[i+2].([]byte); is && len(said) > 0 {
 				t.Read, t.Record, t.Cancelled = true, said[1:], said[0] == '1'

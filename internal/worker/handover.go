@@ -120,14 +120,8 @@ func (h *handover) each(do func(s *worker, it *Item) (removed bool)) {
 func (h *handover) run() bool {
 	r, site := h.pool, h.site
 	h.revoke()
-	if h.next = site.RegisterNext(); h.next == nil {
+	if !h.register() {
 		return false
-	}
-	// The process that has ended broke the connection, and no element did. Where the state is an older one, elements
-	// lie in the lists that were settled since, and what was superseded may be among the living.
-	if h.replaced = site.Replaced(h.next.Run); h.replaced {
-		h.counted = false
-		site.Debts.Renew()
 	}
 	ctx, cancel := context.WithTimeoutCause(r.PoolCtx, r.conf.Lease/3, errLateHandover)
 	err := h.attempt(ctx)
@@ -137,7 +131,7 @@ func (h *handover) run() bool {
 		h.loseAll(err)
 		site.Debts.Add(h.next.Incarnation, false) // it may hold something already
 		h.held = 0
-		if h.next = site.RegisterNext(); h.next == nil {
+		if !h.register() {
 			return false
 		}
 	}
@@ -146,6 +140,20 @@ func (h *handover) run() bool {
 		s.mu.Lock()
 		s.clearHoldoff() // what it waited for may be settled
 		s.mu.Unlock()
+	}
+	return true
+}
+
+// register registers the next incarnation. False: the pool has ended first.
+func (h *handover) register() bool {
+	if h.next = h.site.RegisterNext(); h.next == nil {
+		return false
+	}
+	// The process that has ended broke the connection, and no element did. Where the state is an older one, elements
+	// lie in the lists that were settled since, and what was superseded may be among the living.
+	if h.site.Replaced(h.next.Run) {
+		h.replaced, h.counted = true, false
+		h.site.Debts.Renew()
 	}
 	return true
 }

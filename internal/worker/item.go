@@ -35,7 +35,7 @@ type Item struct {
 // takeBatch is what the items share that came together. left is guarded by the worker's mu.
 type takeBatch struct {
 	order  int64       // of the replies that brought them
-	at     time.Time   // before which they were not taken
+	at     time.Time   // of the take's sending; of one that waited in Redis, of its reply
 	memory link.Memory // of Raw
 	left   int         // of them, whose Raw is still needed
 }

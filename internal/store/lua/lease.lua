@@ -7,14 +7,15 @@
 --      keeper, ids, running, cancelled
 -- ARGV 1 name of the lease  2 its ms  3 bytes after which it stops  4 ms within which a keeper looks by itself
 --      5 holder of what it takes  6 ms since 1970 by the puller's clock  7.. n serials
--- reply: now in ms; then channel (from 1) and element in turns, what was taken first first. After an element with an id
---      comes a text of what is known of that: 1 if the message is cancelled and 0 if not, and the id's record if it has
---      one. A channel that could not be read gives minus its number and the error's text.
+-- reply: now in ms; when it was taken at the earliest, in ms; then channel (from 1) and element in turns, what was
+--      taken first first. After an element with an id comes a text of what is known of that: 1 if the message is
+--      cancelled and 0 if not, and the id's record if it has one. A channel that could not be read gives minus its
+--      number and the error's text.
 redis.pcall('ZREM', KEYS[1], '') -- where that key is not shunt's the other channels are read all the same
 local past, now = clock() -- the last and the next whole ms: what has expired by past has
 local to, budget = now + tonumber(ARGV[2]), tonumber(ARGV[3])
 local function holder() return ARGV[5] end
-local out, per, fixed = {past}, 10, 6
+local out, per, fixed = {past, past}, 10, 6
 local function say(c, text) out[#out + 1], out[#out + 2] = c, text end
 
 -- failed is the first error among some replies, or nil.
@@ -27,7 +28,7 @@ end
 
 -- took says what the lease has of a channel, what was taken first first.
 local function took(c, es, ids, running, cancelled)
-  local known = knows(es, holder, ARGV[6], past, ids, running, cancelled)
+  local known = knows(es, holder, ARGV[6], out[2], ids, running, cancelled)
   for i, e in ipairs(es) do
     say(c, e)
     if known[i] then out[#out + 1] = known[i] end
@@ -54,8 +55,10 @@ local function take(c, prepare, suspect, leased, list, delay, keeper, ...)
   return nil, true
 end
 
--- again says what a channel has in a list of the lease, which begins anew.
+-- again says what a channel has in a list of the lease, which begins anew. What was taken in time does not expire.
 local function again(c, leased, list, delay, keeper, ...)
+  local began = redis.call('ZSCORE', leased, ARGV[1])
+  if began then out[2] = math.min(past, began - ARGV[2] - 1) end
   redis.call('ZADD', leased, printed(to), ARGV[1])
   local es = redis.call('LRANGE', list, 0, -1)
   for i = 1, math.floor(#es / 2) do es[i], es[#es + 1 - i] = es[#es + 1 - i], es[i] end
