@@ -1,6 +1,9 @@
 package trial
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // delay is for what a message is put off.
 type delay struct {
@@ -19,9 +22,9 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 		by, serial string
 		attempt    int
 	}
-	late := make(map[verdict]bool) // so what it was for was not put off
+	late := make(map[verdict]bool) // or it is not known to be done: so what it was for may not have been put off
 	for _, e := range h.Entries {
-		if e.Op == "late-verdict" {
+		if e.Op == "late-verdict" || e.Op == Answered && e.Phase != OK && strings.HasPrefix(e.Note, "fail") {
 			late[verdict{e.By, e.Serial, e.Attempt}] = true
 		}
 	}
