@@ -104,7 +104,7 @@ func (w *world) recovered(es []trial.Entry) {
 	}
 	var faults []trial.Entry
 	for _, e := range es {
-		if e.Op == trial.Fault && (w.plot.Idle == 0 || e.ID != "idle" && e.ID != trial.HungUp) {
+		if e.Op == trial.Fault && (w.plot.Idle == 0 || e.ID != trial.CutIdle && e.ID != trial.HungUp) {
 			faults = append(faults, e)
 		}
 	}

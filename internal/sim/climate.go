@@ -254,7 +254,7 @@ func (w *world) reap() (stop func()) {
 					of := w.net.cutIdle(w.plot.Idle)
 					for _, p := range w.all() {
 						if slices.Contains(of, p.port) { // which may be about to send something
-							w.lasting(Blow{Kind: "idle"}, 0, p)
+							w.lasting(Blow{Kind: trial.CutIdle}, 0, p)
 						}
 					}
 				case <-over:

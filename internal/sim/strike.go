@@ -48,7 +48,7 @@ func handOf(b Blow) int {
 }
 
 // notes of faults.
-var notes = map[string]string{"stop server": trial.Spared, trial.HungUp: trial.Brief, "idle": trial.Brief,
+var notes = map[string]string{"stop server": trial.Spared, trial.HungUp: trial.Brief, trial.CutIdle: trial.Brief,
 	"cut before": trial.Brief, "cut unread": trial.Brief, "cut after": trial.Brief, "cut within": trial.Brief,
 	"cut all": trial.Brief, "client kill": trial.Brief, "shot": trial.Brief}
 

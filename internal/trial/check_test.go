@@ -66,7 +66,8 @@ func TestChecker(t *testing.T) {
 	hungUp := func(at time.Time) func(*History) {
 		return func(h *History) {
 			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: Takes, ID: "z", N: 1},
-				Entry{At: at, By: "w1", Op: Fault, Phase: Info, ID: HungUp, N: 1, Note: Brief})
+				Entry{At: at, By: "w1", Op: Fault, Phase: Info, ID: HungUp, N: 1, Note: Brief},
+				Entry{At: at.Add(time.Second), By: "w1", Op: "handed-over", Note: "inc"})
 		}
 	}
 	waited := more("h enqueue invoke z plan=ok", "h enqueue ok z", "h quiet info due=60500 at=1000",
@@ -127,7 +128,7 @@ func TestChecker(t *testing.T) {
 			[]string{"I1 lost", "I6 conservation"}},
 		{"acked and in Redis", left(Place{ID: "a", State: "delay"}), []string{"I2 not drained", "I6 conservation"}},
 		{"nobody had begun it at a quiet point", waited, []string{"I2 not drained"}},
-		{"one that could have begun it had nothing to do", both(hungUp(time.Unix(1059, 0)), waited),
+		{"one that could have begun it had nothing to do", both(hungUp(time.Unix(1059, 800e6)), waited),
 			[]string{"I2 not drained"}},
 		{"Redis has just hung up on who could have begun it", both(hungUp(time.Unix(1060, 700e6)), waited), nil},
 		{"enqueued after the calm began", more("h enqueue invoke z plan=ok", "h enqueue ok z",

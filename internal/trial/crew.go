@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,8 +24,8 @@ type crew struct {
 	busy   map[place]map[had]bool
 	pulled map[string]place // ids that are in a puller's hands
 	plans  map[string]string
-	judged []rejection          // that nobody has told of yet
-	hung   map[string]time.Time // when Redis last cut a process off for a reply too large
+	judged []rejection        // that nobody has told of yet
+	paused map[string][]pause // processes
 }
 
 // rejection is a verdict that a receiver has yet to tell of.
@@ -34,10 +35,10 @@ type rejection struct {
 	refused bool
 }
 
-func newCrew() *crew {
+func newCrew(h *History) *crew {
 	return &crew{takers: make(map[string]map[string]int), free: make(map[place]time.Time),
 		busy: make(map[place]map[had]bool), pulled: make(map[string]place), plans: make(map[string]string),
-		hung: make(map[string]time.Time)}
+		paused: h.pauses()}
 }
 
 func channelOf(id string) string {
@@ -57,8 +58,6 @@ func (c *crew) hear(e Entry) {
 		for n := range e.N {
 			c.free[place{e.By, n}] = e.At
 		}
-	case e.Op == Fault && e.ID == HungUp:
-		c.hung[e.By] = e.At
 	case e.Op == Closed, e.Op == Unclean, e.Op == Fault && e.Due.Equal(ForEver):
 		c.leave(e.By)
 	case e.Op == Enqueue && e.Phase == Invoke:
@@ -144,8 +143,28 @@ func (c *crew) barred(at place, channel string) bool {
 // idles is how long a worker may have nothing to do while a message waits that it could take.
 const idles = 100 * time.Millisecond
 
-// pauses is how long a receiver takes nothing before a handover, where its connection was cut again and again.
-const pauses = time.Second + idles
+// pause is a time in which a receiver takes nothing: Redis has cut its connection off, and it waits before its handover.
+type pause struct{ from, to time.Time }
+
+// pauses are those of each process, until it has had the time to take something after the handover.
+func (h *History) pauses() map[string][]pause {
+	const longest = time.Second + idles
+	cuts, all := make(map[string][]time.Time), make(map[string][]pause)
+	for _, e := range h.Entries {
+		switch {
+		case e.Op == Fault && (e.ID == HungUp || e.ID == CutIdle):
+			cuts[e.By] = append(cuts[e.By], e.At)
+		case e.Op == "handed-over":
+			for _, cut := range cuts[e.By] {
+				if e.At.Sub(cut) <= longest {
+					all[e.By] = append(all[e.By], pause{cut, e.At.Add(idles)})
+					break
+				}
+			}
+		}
+	}
+	return all
+}
 
 // passesOver says whether some worker could have taken a message. Where nobody takes from its channel, somebody should.
 func (c *crew) passesOver(id string, now time.Time) bool {
@@ -154,7 +173,7 @@ func (c *crew) passesOver(id string, now time.Time) bool {
 		return false
 	}
 	for by, workers := range c.takers[channel] {
-		if now.Sub(c.hung[by]) < pauses {
+		if slices.ContainsFunc(c.paused[by], func(p pause) bool { return !now.Before(p.from) && !now.After(p.to) }) {
 			continue
 		}
 		for n := range workers {

@@ -53,8 +53,12 @@ const tooLate = "lost its lease"
 // KillServer is the fault after which Redis may come back with an older state.
 const KillServer = "kill server"
 
-// HungUp is the fault that Redis cut a connection off, because a reply was too large for it.
-const HungUp = "hung up"
+// HungUp and CutIdle are the faults that Redis cuts a connection off, because a reply is too large for it, or because
+// nothing was asked for a while.
+const (
+	HungUp  = "hung up"
+	CutIdle = "idle"
+)
 
 // What a fault's Note may say.
 const (

@@ -12,7 +12,7 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 	later := make(map[string]time.Time)
 	waits := make(map[string]time.Duration) // for which each is delayed
 	behind := make(map[string]Entry)        // what waited behind others at a Quiet
-	crew := newCrew()
+	crew := newCrew(h)
 	if h.Lossy {
 		return
 	}
