@@ -192,8 +192,8 @@ func TestChecker(t *testing.T) {
 			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"), nil},
 		{"a retry that Redis has refused to a puller", both(more("h enqueue invoke z plan=retry", "h enqueue ok z",
 			"w1 handle invoke z", "w1 handle fail z due=70000"), func(h *History) {
-			h.Entries = append(h.Entries, Entry{At: time.Unix(1060, 1), By: "w1", Op: Answered, Phase: Info, Serial: "sz",
-				Attempt: 1, Note: "fail: shunt: settle a message"})
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1060, 1), By: "w1", Op: Answered, Phase: Info,
+				Serial: "sz", Attempt: 1, Note: "fail: shunt: settle a message"})
 		}, more("w1 handle invoke z attempt=2", "w1 handle ok z attempt=2", "w1 acked info z attempt=2")), nil},
 		{"a retry in the wake of a twin", twins("sz#2", "sz#1"), nil},
 		{"early, and the server has not been killed", both(more("h enqueue invoke z plan=ok due=70000",

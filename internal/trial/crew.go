@@ -143,7 +143,7 @@ func (c *crew) barred(at place, channel string) bool {
 // idles is how long a worker may have nothing to do while a message waits that it could take.
 const idles = 100 * time.Millisecond
 
-// pause is a time in which a receiver takes nothing: Redis has cut its connection off, and it waits before its handover.
+// pause is a time in which a receiver takes nothing: Redis has cut its connection off, and it waits for its handover.
 type pause struct{ from, to time.Time }
 
 // pauses are those of each process, until it has had the time to take something after the handover.
