@@ -35,6 +35,7 @@ type line struct {
 	in        []parcel
 	last      time.Time // when the last parcel is due
 	err       error     // after what is in in
+	told      bool      // err came while nothing held it up
 	readable  chan struct{}
 	reading   time.Time // deadlines
 	writing   time.Time
@@ -91,7 +92,7 @@ func (l *line) Read(b []byte) (int, error) {
 			return n, nil
 		case len(l.in) > 0 && !held:
 			next = l.in[0].at
-		case len(l.in) == 0 && l.err != nil && (!held || l.dead):
+		case len(l.in) == 0 && l.err != nil && (!held || l.told || l.dead):
 			l.n.mu.Unlock()
 			return 0, l.err
 		}

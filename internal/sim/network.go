@@ -211,7 +211,9 @@ func (n *network) remove(c *cable, r *rule) int {
 func (n *network) cut(of *port) {
 	for _, l := range n.ended(of) {
 		l.session.Close()
-		l.leave()
+		if l.dead { // nobody closes it
+			l.leave()
+		}
 	}
 }
 

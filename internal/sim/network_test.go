@@ -34,3 +34,36 @@ func TestKilledWritesNothing(t *testing.T) {
 		}
 	})
 }
+
+// Who was cut off hears of it at once, also where the server stands still by then; and when the line goes on, where it
+// did not let that through.
+func TestEndIsHeard(t *testing.T) {
+	for name, before := range map[string]bool{"stopped behind it": true, "in a hole": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{server: redis.New(redis.Options{RunID: "1"}), struck: func(*port) {}}
+				p := n.port(1, 1)
+				l, err := p.dial(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				stop := func() { n.change(func() { n.trunk.frozen = true }) }
+				if !before {
+					stop()
+				}
+				n.cut(p)
+				if before {
+					stop()
+				}
+				time.AfterFunc(time.Second, func() { n.change(func() { n.trunk.frozen = false }) })
+				began := time.Now()
+				_ = l.SetReadDeadline(began.Add(time.Minute))
+				_, err = l.Read(make([]byte, 1))
+				if took := time.Since(began); err != errReset || took > time.Second || before && took > 0 {
+					t.Errorf("%v after %v", err, took)
+				}
+				l.Close()
+			})
+		})
+	}
+}

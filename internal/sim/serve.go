@@ -35,7 +35,7 @@ func (l *line) pump() {
 		case r.act == replyError:
 			s.ready, s.reply, execute = true, []byte("-"+r.text+"\r\n"), false
 		case r.act == cutUnread:
-			l.err, l.deaf = errReset, true
+			l.err, l.told, l.deaf = errReset, true, true
 			l.in = nil
 			l.wake()
 		case r.act == cutAfter, r.act == cutWithin:
@@ -143,7 +143,7 @@ func (l *line) deliver(b []byte) {
 // end ends the client's side at once.
 func (l *line) end() {
 	if l.err == nil {
-		l.err = errReset
+		l.err, l.told = errReset, !l.stopped()
 	}
 	l.in = nil
 	l.wake()
@@ -153,14 +153,11 @@ func (l *line) end() {
 // ends a moment later.
 func (l *line) finish(err error) {
 	if l.err == nil {
-		l.err = err
+		l.err, l.told = err, !l.stopped()
 	}
 	l.deaf = true
 	l.wake()
-	time.AfterFunc(0, func() {
-		l.session.Close()
-		l.leave()
-	})
+	time.AfterFunc(0, l.session.Close)
 }
 
 // hungUp is the end that the server makes, of a command or a reply that is too large for it perhaps. Its lock is held.
@@ -170,7 +167,7 @@ func (l *line) hungUp() {
 	defer l.n.mu.Unlock()
 	l.gone = true
 	if l.err == nil {
-		l.err = io.EOF
+		l.err, l.told = io.EOF, !l.stopped()
 	}
 	l.deaf = true
 	l.wake()

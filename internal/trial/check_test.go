@@ -151,6 +151,17 @@ func TestChecker(t *testing.T) {
 				Entry{At: time.Unix(1009, 0), By: "w1", Op: Unclean, Phase: Fail},
 				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
 		}, nil},
+		{"one judged whose receiver had ended without a word", func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1009, 0), By: "w1", Op: "stopped", Note: "inc shunt: Redis was not told"},
+				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"},
+				Entry{At: time.Unix(1012, 0), By: "w1", Op: Unclean, Phase: Fail})
+		}, nil},
+		{"one judged whose receiver had ended in order", func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(1009, 0), By: "w1", Op: "stopped", Note: "inc"},
+				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
+		}, []string{"I7 judged"}},
 		{"one judged that ended so later", func(h *History) {
 			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
 				Entry{At: time.Unix(1011, 0), By: "w1", Op: Unclean, Phase: Fail},

@@ -40,7 +40,7 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 	faults := make(map[string][]Entry)
 	ended, closed := make(map[string]time.Time), make(map[string]time.Time)
 	var older []time.Time              // when Redis came back with an older state
-	left := make(map[string]time.Time) // incarnations, and when another one took their place
+	left := make(map[string]time.Time) // incarnations, and when they ended or another one took their place
 	live := make(map[string]string)    // of each process
 	lease := h.margins().Lease
 	for _, e := range h.Entries {
@@ -53,6 +53,10 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 				left[was] = e.At
 			}
 			live[e.By] = name
+		case e.Op == "stopped":
+			if name, why, _ := strings.Cut(e.Note, " "); why != "" { // Redis does not know it yet
+				left[name] = e.At
+			}
 		case e.Op == Fault && e.Note != Spared && e.Note != Brief:
 			faults[e.By] = append(faults[e.By], e)
 			if h.Lossy && e.ID == KillServer {
