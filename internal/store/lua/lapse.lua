@@ -68,8 +68,7 @@ end
 -- A key of the wrong type ends the script here, before anything is written; one that nothing goes to does no harm.
 if #prepare > 0 then redis.call('LLEN', KEYS[4]) end
 if #dead > 0 then redis.call('ZCARD', KEYS[5]) end
-local died = #dead > 0 and latest(KEYS[5], now)
-for _, m in ipairs(dead) do redis.call('ZADD', KEYS[5], 'NX', printed(died), m.e) end
+for _, m in ipairs(dead) do redis.call('ZADD', KEYS[5], 'NX', latest(KEYS[5], now), m.e) end
 for _, m in ipairs(prepare) do redis.call('LPUSH', KEYS[4], m.e) end
 if n > 0 then leaveFirst(KEYS[3], n) end
 for _, m in ipairs(prepare) do if m.id then waits(m.e, m.id, m.attempt) end end

@@ -53,8 +53,7 @@ end
 if #prepare > 0 then redis.call('LLEN', KEYS[3]) end
 if #suspect > 0 then redis.call('LLEN', KEYS[4]) end
 if #dead > 0 then redis.call('ZCARD', KEYS[5]) end
-local died = #dead > 0 and latest(KEYS[5], now)
-for _, e in ipairs(dead) do redis.call('ZADD', KEYS[5], 'NX', printed(died), e) end
+for _, e in ipairs(dead) do redis.call('ZADD', KEYS[5], 'NX', latest(KEYS[5], now), e) end
 for i = #suspect, 1, -1 do redis.call('LPUSH', KEYS[4], suspect[i]) end
 for _, e in ipairs(prepare) do redis.call('RPUSH', KEYS[3], e) end
 if n > 0 then leaveLast(KEYS[2], n) end

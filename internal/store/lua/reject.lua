@@ -16,7 +16,7 @@ if id then
   if type(left) == 'table' then return left end
   if left then return {left == 1 and -1 or 0, 0} end
 end
-local left = replaced(KEYS[2], ARGV[1], KEYS[3], printed(latest(KEYS[3], now)), ARGV[2])
+local left = replaced(KEYS[2], ARGV[1], KEYS[3], latest(KEYS[3], now), ARGV[2])
 if type(left) == 'table' then return left end
 if left ~= 1 then return {0, 0} end
 if m then pcall(conclude, k, id, m, now) end

@@ -1,8 +1,9 @@
--- latest is the score of what dies now: the time, or the highest score there is where the clock was set back since.
--- Else each new dead letter would be the oldest, and the first to be dropped.
+-- latest is the score of what dies now, as text: the time, or a little more than the highest score there is, where one
+-- has died in this ms or the clock was set back since. Else a new dead letter could be the first to be dropped.
 local function latest(dead, now)
-  local last = redis.call('ZREVRANGE', dead, 0, 0, 'WITHSCORES')
-  return math.max(now, tonumber(last[2] or '0'))
+  local last = tonumber(redis.call('ZREVRANGE', dead, 0, 0, 'WITHSCORES')[2] or '0')
+  if last < now then return printed(now) end
+  return string.format('%.3f', last + 0.001)
 end
 
 -- trim drops at most 100 of the oldest from dead: those over its count, and those over its age. Put before every
