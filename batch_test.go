@@ -397,7 +397,7 @@ func TestBatchOrphaned(t *testing.T) {
 			}},
 		)
 		for i := range 2 {
-			q.enqueue(i, i+1, Timeout(100*time.Millisecond))
+			q.enqueue(i, i+1, Timeout(time.Second)) // from the take on: one over before is in no call
 			q.wait(EventOrphaned, i+1, 10*time.Second)
 			q.wait(EventRetried, i+1, 10*time.Second)
 		}
