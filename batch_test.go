@@ -535,7 +535,7 @@ func TestBatchCancelled(t *testing.T) {
 		q.enqueue(1, 2, ID("1"))
 		q.wait(EventCancelled, 1, 10*time.Second)
 		q.wait(EventAcked, 1, 10*time.Second)
-		q.enqueue(2, 3, Deadline(time.Now().Add(300*time.Millisecond)))
+		q.enqueue(2, 3, Deadline(time.Now().Add(2*time.Second))) // its call is to begin before
 		q.enqueue(3, 4)
 		q.wait(EventRejected, 1, 10*time.Second)
 		q.wait(EventAcked, 2, 10*time.Second)
