@@ -157,14 +157,13 @@ func TestBatchVerdicts(t *testing.T) {
 					m)
 			}
 		}
-		var c batches
+		seen := newTally()
 		q.gather(
 			1,
 			Batch{
 				MaxSize: 5,
 				MaxWait: 300 * time.Millisecond,
 				Handle: func(ctx context.Context, ms []IMessage) []error {
-					first := c.add(len(ms)) == 0
 					if _, ok := FromContext(ctx); ok {
 						t.Error("one message's info for all")
 					}
@@ -175,10 +174,8 @@ func TestBatchVerdicts(t *testing.T) {
 					for i, m := range ms {
 						mine := MemberContext(ctx, i)
 						info, ok := FromContext(mine)
-						want := 1
-						if !first {
-							want = 2
-						}
+						want := seen.add(number(m)) // the attempt
+						first := want == 1
 						if n := number(m); !ok || info.Attempt != want || info.Headers["of"] != "batch" ||
 							mine.Value(key{}) != n {
 							t.Errorf("%d: %+v, %v", n, info, mine.Value(key{}))
