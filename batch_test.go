@@ -322,8 +322,8 @@ func TestBatchShutdownHurried(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
-		q := newBench(t, b.URL(), func(q *Queue) { q.Grace = 100 * time.Millisecond })
-		block, begun, cause := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		q := newBench(t, b.URL()) // a Grace of a second, in which who waits for a place is to leave
+		block, begun, cause := make(chan struct{}), make(chan int, 1), make(chan error, 1)
 		defer close(block)
 		g, shutdown := q.gather(
 			1,
@@ -331,7 +331,7 @@ func TestBatchShutdownHurried(t *testing.T) {
 				MaxSize: 4,
 				MaxWait: 200 * time.Millisecond,
 				Handle: func(ctx context.Context, ms []IMessage) []error {
-					close(begun)
+					begun <- len(ms)
 					<-ctx.Done()
 					cause <- context.Cause(ctx)
 					<-block
@@ -340,10 +340,7 @@ func TestBatchShutdownHurried(t *testing.T) {
 			},
 		)
 		q.enqueue(0, 3)
-		<-begun
-		g.mu.Lock()
-		in := 3 - len(g.waiting)
-		g.mu.Unlock()
+		in := <-begun
 		q.enqueue(3, 4)
 		q.untilWaiting(g, 4-in)
 		ctx, cancel := context.WithCancel(context.Background())
