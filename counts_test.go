@@ -159,7 +159,7 @@ func TestCountsAtClose(t *testing.T) {
 			t.Parallel()
 			p := redistest.NewProxy(t, s.Addr())
 			b := newBench(t, s.URL())
-			o := b.through(p, func(q *Queue) { q.ReplyTimeout = 200 * time.Millisecond })
+			o := b.through(p, func(q *Queue) { q.ReplyTimeout = time.Second }) // for all that Close sends at last
 			begun := make(chan struct{})
 			o.enqueue(0, 1)
 			o.receive(1, func(context.Context, int) error {
