@@ -218,7 +218,8 @@ func TestCountsDropped(t *testing.T) {
 // What is handed back at a shutdown is counted as the Events say.
 func TestCountsReleased(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, redistest.Shared(t).URL())
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
 	ctx := context.Background()
 	b.enqueue(0, 200)
 	begun := make(chan struct{}, 200)
@@ -236,8 +237,10 @@ func TestCountsReleased(t *testing.T) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	_ = shutdown(ended)
-	b.counter.flush(ctx)
-	got := b.counted()
+	o := newBench(t, s.URL())
+	o.name = b.name
+	b.must(b.Close()) // which flushes, and waits until all events are told
+	got := o.counted()
 	if n := b.sum(EventReleased); got.Released != int64(n) || n == 0 {
 		t.Errorf("%d are counted, and %d told of", got.Released, n)
 	}
