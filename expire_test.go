@@ -53,7 +53,7 @@ func TestTakenDoesNotExpire(t *testing.T) {
 			t.Parallel()
 			p := redistest.NewProxy(t, s.Addr())
 			b := newBench(t, p.URL())
-			const expire = 300 * time.Millisecond
+			const expire = time.Second
 			opts, question := []Option{Expire(expire)}, redistest.Command("TIME")
 			if id {
 				opts, question = append(opts, ID("a")), redistest.ByScript(store.Start)(b.name)
