@@ -24,7 +24,8 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 				1,
 				func(ctx context.Context, i int) error { in <- struct{}{}; <-ctx.Done(); return ctx.Err() },
 			)
-			opts := []Option{Expire(500 * time.Millisecond)}
+			const expire = time.Second
+			opts := []Option{Expire(expire)}
 			if id {
 				opts = append(opts, ID("a"))
 			}
@@ -33,7 +34,7 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			t.Log(stop(ctx))
-			b.passes(s, 501*time.Millisecond)
+			b.passes(s, expire+time.Millisecond)
 			var n atomic.Int32
 			b.receive(1, func(ctx context.Context, i int) error { n.Add(1); return nil })
 			b.until(5*time.Second, "end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 1 })
