@@ -86,7 +86,7 @@ func TestLateStart(t *testing.T) {
 	b := newBench(t, s.URL())
 	k := store.KeysOf(b.name)
 	b.receive(1, func(context.Context, int) error { return nil })
-	b.must(b.one(1, ID("a"), UniqueFor(200*time.Millisecond)))
+	b.must(b.one(1, ID("a"), UniqueFor(2*time.Second)))
 	b.wait(EventAcked, 1, 5*time.Second)
 	raw := s.Do("HGET", k.IDs, "a").([]byte)
 	s.Do("HSET", k.Running, raw[:16], "gone/0 1 1")
