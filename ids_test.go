@@ -374,10 +374,11 @@ func TestUniqueFor(t *testing.T) {
 		b := newBench(t, s.URL())
 		var n atomic.Int32
 		b.receive(1, func(context.Context, int) error { n.Add(1); return nil })
-		b.must(b.one(1, ID("a"), UniqueFor(300*time.Millisecond)))
+		const unique = 2 * time.Second
+		b.must(b.one(1, ID("a"), UniqueFor(unique)))
 		b.wait(EventAcked, 1, 5*time.Second)
 		if st, err := b.Status(context.Background(), ByID(b.name, "a")); err == nil &&
-			(st.State != StateDone || !st.DueAt.IsZero() || time.Until(st.UniqueUntil) > 300*time.Millisecond) {
+			(st.State != StateDone || !st.DueAt.IsZero() || time.Until(st.UniqueUntil) > unique) {
 			t.Errorf("%+v", st)
 		}
 		if err := b.one(2, ID("a")); !errors.Is(err, ErrDuplicate) {
