@@ -505,7 +505,7 @@ func TestDeadline(t *testing.T) {
 			}
 			return ctx.Err()
 		})
-		at := time.Now().Add(200 * time.Millisecond)
+		at := time.Now().Add(1500 * time.Millisecond) // by then the first one has begun
 		b.must(b.one(1, Deadline(at)))
 		b.must(b.one(2, Deadline(at.Add(-50*time.Millisecond)))) // over when its turn comes
 		b.wait(EventRejected, 2, 5*time.Second)
