@@ -285,7 +285,7 @@ func TestFailureNamesTheCause(t *testing.T) {
 	s := redistest.Shared(t)
 	for name, opt := range map[string]func() Option{
 		"timeout":  func() Option { return Timeout(20 * time.Millisecond) },
-		"deadline": func() Option { return Deadline(time.Now().Add(300 * time.Millisecond)) },
+		"deadline": func() Option { return Deadline(time.Now().Add(1500 * time.Millisecond)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
