@@ -165,7 +165,7 @@ func TestEnqueueAndWaitFails(t *testing.T) {
 	redistest.Leaks(t)
 	q := newBench(t, s.URL())
 	m := With(q.kind(nil).Message(1), ID("a"))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := q.EnqueueAndWait(ctx, m)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"a"`) ||
