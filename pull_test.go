@@ -150,7 +150,7 @@ func TestLeaseEnds(t *testing.T) {
 		ctx := context.Background()
 		b := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 2 })
 		b.enqueue(0, 3)
-		first := b.pull(2, PullOptions{Max: 2, Lease: 300 * time.Millisecond})
+		first := b.pull(2, PullOptions{Max: 2, Lease: time.Second})
 		b.must(first[0].Ack(ctx))
 		b.wait(EventLapsed, 1, 5*time.Second)
 		if late := time.Since(first[1].EndsAt); late < 0 {
