@@ -400,7 +400,7 @@ func TestTakeIsGivenBack(t *testing.T) {
 	for nth := range 3 {
 		p.On(redistest.ByScript(store.Handover)(b.name), nth+1, redistest.CutBefore)
 	}
-	slow := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(50*time.Millisecond))
+	slow := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(time.Second)) // the caller has left
 	if ms, err := b.Pull(ctx, PullOptions{Channels: []string{b.name}, Lease: time.Hour}); len(ms) > 0 || err == nil {
 		t.Fatalf("%d pulled, %v", len(ms), err)
 	}
