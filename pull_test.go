@@ -274,7 +274,7 @@ func TestPullRefusesInVain(t *testing.T) {
 		if ms := b.pull(1, PullOptions{Max: 10, Lease: time.Minute}); string(ms[0].Payload) != "1" {
 			t.Errorf("pulled is %q", ms[0].Payload)
 		}
-		b.wait(EventReceiverError, 1, time.Second)
+		b.wait(EventReceiverError, 1, 5*time.Second)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, e := range b.events {
@@ -305,9 +305,9 @@ func TestPullByID(t *testing.T) {
 		if ms[0].ID != "a" || ms[1].ID != "b" {
 			t.Errorf("pulled are %q and %q", ms[0].ID, ms[1].ID)
 		}
-		b.wait(EventCancelled, 1, time.Second)
-		b.wait(EventExpired, 2, time.Second)
-		b.wait(EventRejected, 1, time.Second)
+		b.wait(EventCancelled, 1, 5*time.Second)
+		b.wait(EventExpired, 2, 5*time.Second)
+		b.wait(EventRejected, 1, 5*time.Second)
 		st, err := b.Status(ctx, ByID(b.name, "a"))
 		if err != nil || st.State != StateLeased || st.Attempt != 1 || st.Serial != ms[0].Serial || st.Receiver != "" {
 			t.Errorf("%+v, %v", st, err)
@@ -350,7 +350,7 @@ func TestPullByID(t *testing.T) {
 			t.Errorf("extended although cancelled: %v", err)
 		}
 		b.must(ms[1].Fail(ctx, errors.New("oops"))) // it ends as cancelled
-		b.wait(EventCancelled, 2, time.Second)
+		b.wait(EventCancelled, 2, 5*time.Second)
 		b.must(b.one(9, ID("b"))) // its id is free
 		if text := string(b.pull(2, PullOptions{Max: 2})[0].Payload); text != "7" {
 			t.Errorf("what follows is %s", text)
