@@ -137,7 +137,7 @@ func TestPullGivesBack(t *testing.T) {
 	b := newBench(t, s.URL())
 	o := b.through(p)
 	b.enqueue(0, 3)
-	held := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(300*time.Millisecond))
+	held := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(time.Second))
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() {
 		strikes(t, held, 1)
