@@ -163,7 +163,7 @@ func TestCloseGivesBack(t *testing.T) {
 	b := newBench(t, s.URL())
 	o := b.through(p)
 	b.enqueue(0, 1)
-	held := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(200*time.Millisecond))
+	held := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(time.Second))
 	p.On(redistest.ByScript(store.Handover)(b.name), 1, redistest.ReplyError("BUSY for a while"))
 	pulled := make(chan error, 1)
 	go func() {
