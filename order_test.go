@@ -490,7 +490,7 @@ func TestHigherInHandStartsFirst(t *testing.T) {
 			t.Fatal("no two waiters block")
 		}
 	}
-	ask := p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.Delay(300*time.Millisecond))
+	ask := p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.Delay(1500*time.Millisecond))
 	enqueue := func(rank int) {
 		t.Helper()
 		if err := source.Enqueue(context.Background(), ks[rank].Message(1)); err != nil {
