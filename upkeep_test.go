@@ -144,11 +144,13 @@ func TestUpkeepIsDeaf(t *testing.T) {
 	b.must(b.Upkeep(context.Background()))
 	o.must(o.one(0, In(time.Second)))
 	b.wait(EventReceiverError, 1, 20*time.Second)
+	b.mu.Lock()
 	for _, e := range b.events {
 		if e.Kind == EventReceiverError && !strings.Contains(e.Err.Error(), "not confirmed") {
 			t.Error(e.Err)
 		}
 	}
+	b.mu.Unlock()
 	o.until(10*time.Second, "it is due", func() bool { return o.state(StatePrepare) == 1 })
 }
 
