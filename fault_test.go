@@ -350,7 +350,9 @@ func TestPromoteBehind(t *testing.T) {
 	)
 	seen := newTally()
 	b.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
-	b.until(10*time.Second, "all are handled", func() bool { return b.count(EventAcked) == n })
+	b.until(10*time.Second, "all are handled, and it is told", func() bool {
+		return b.count(EventAcked) == n && b.sum(EventPromoted) >= n
+	})
 	strikes(t, refused, 1)
 	if got := b.sum(EventPromoted); got != n || seen.distinct() != n {
 		t.Errorf("promoted %d, handled %d of %d", got, seen.distinct(), n)
