@@ -326,7 +326,7 @@ func TestKilledKeeper(t *testing.T) {
 		t.Error(err)
 	}
 	for _, key := range keysLeft(t, s, q.name) {
-		if !strings.HasSuffix(key, "}.receivers.dead") && s.Do("PTTL", key).(int64) < 0 {
+		if !strings.HasSuffix(key, "}.receivers.dead") && s.Do("PTTL", key).(int64) == -1 {
 			t.Errorf("left for ever: %s", key)
 		}
 	}
