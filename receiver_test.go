@@ -426,7 +426,7 @@ func TestShutdownHurried(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
-		q := newBench(t, b.URL(), func(q *Queue) { q.Grace = 200 * time.Millisecond })
+		q := newBench(t, b.URL(), func(q *Queue) { q.Grace = time.Second })
 		q.enqueue(0, 10)
 		block := make(chan struct{})
 		var running atomic.Int32
@@ -452,7 +452,7 @@ func TestShutdownHurried(t *testing.T) {
 		if !errors.As(err, &e) || e.Returned != 4 || e.Running != 3 {
 			t.Errorf("%v", err)
 		}
-		if took < 200*time.Millisecond || took > 600*time.Millisecond {
+		if took < q.Grace || took > 2*q.Grace {
 			t.Errorf("took %v", took)
 		}
 		if again := shutdown(context.Background()); !errors.Is(again, err) && again.Error() != err.Error() {
