@@ -47,7 +47,7 @@ func TestVerdicts(t *testing.T) {
 		q := newBench(t, b.URL(), func(q *Queue) {
 			q.Backoff = func(int) time.Duration { return 0 }
 			q.MaxAttempts = 3
-			q.Grace = 50 * time.Millisecond
+			q.Grace = 500 * time.Millisecond
 		})
 		var attempts [8]atomic.Int32
 		block := make(chan struct{})
@@ -92,7 +92,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			return nil
 		})
-		q.enqueue(0, 8, Timeout(100*time.Millisecond))
+		q.enqueue(0, 8, Timeout(500*time.Millisecond))
 		q.wait(EventAcked, 6, 10*time.Second)
 		q.wait(EventRejected, 2, 10*time.Second)
 		q.wait(EventOrphaned, 1, 10*time.Second)
