@@ -146,7 +146,7 @@ func TestHangingBackoff(t *testing.T) {
 			redistest.Leaks(t)
 			block := make(chan struct{})
 			q := newBench(t, s.URL(), func(q *Queue) {
-				q.Grace = 50 * time.Millisecond
+				q.Grace = 500 * time.Millisecond
 				q.Backoff = func(int) time.Duration { <-block; return 0 }
 			})
 			defer close(block)
@@ -161,10 +161,10 @@ func TestHangingBackoff(t *testing.T) {
 				}
 				return errors.New("oh")
 			})
-			q.enqueue(0, 2, Timeout(50*time.Millisecond))
+			q.enqueue(0, 2, Timeout(500*time.Millisecond))
 			q.wait(EventAcked, 1, 10*time.Second)
 			q.wait(EventRetried, 1, 10*time.Second)
-			q.wait(EventReceiverError, 1, time.Second)
+			q.wait(EventReceiverError, 1, 5*time.Second)
 			if n := q.count(EventOrphaned); n > 0 != deaf {
 				t.Errorf("%d orphans", n)
 			}
