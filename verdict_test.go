@@ -116,8 +116,8 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 		0,
 		redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"),
 	)
-	q.enqueue(0, 200)
-	var most atomic.Int32
+	const n = 400
+	q.enqueue(0, n)
 	held := func() (n int) {
 		for _, key := range s.Do("KEYS", "{"+q.name+"}.doing.*").([]any) {
 			n += int(s.Do("LLEN", key).(int64))
@@ -125,19 +125,17 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 		return n
 	}
 	q.receive(1, func(_ context.Context, i int) error {
-		if i == 150 && once.CompareAndSwap(false, true) {
-			most.Store(int32(held()))
+		// A worker begins with few, and takes fewer after a handling that took long, as one that looks does.
+		if i >= 100 && i%10 == 0 && !once.Load() && held() >= 4 {
+			once.Store(true)
 			return errors.New("again")
 		}
 		return nil
 	})
 	strikes(t, refused, 1)
-	q.until(time.Second, "only that is held", func() bool { return held() == 1 })
-	if n := most.Load(); n < 4 {
-		t.Errorf("it was one of %d", n)
-	}
+	q.until(3*time.Second, "only that is held", func() bool { return held() == 1 })
 	refused.Remove()
-	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(EventAcked) == 200 })
+	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(EventAcked) == n })
 }
 
 // Scripts that Redis has forgotten held up all acks of a receiver, and each worker's refusal did so longer. For acks
