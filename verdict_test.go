@@ -152,7 +152,7 @@ func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
 	)
 	q.enqueue(0, 3000)
 	q.receive(16, func(context.Context, int) error { return nil })
-	q.wait(EventAcked, 3000, 5*time.Second)
+	q.wait(EventAcked, 3000, 30*time.Second)
 	if n := forgotten.Struck(); n < 10 || q.count(EventReceiverError) > 0 ||
 		q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict) > 0 {
 		t.Errorf(
