@@ -274,8 +274,13 @@ func TestLostReply(t *testing.T) {
 			q.wait(EventAcked, 10, 5*time.Second)
 			r := p.On(redistest.Command(command, q.name), 1, redistest.CutAfter)
 			began := time.Now()
-			q.enqueue(11, 111)
-			q.until(10*time.Second, "all handled", func() bool { return seen.distinct() == 111 })
+			n := 111
+			q.enqueue(11, n)
+			q.until(10*time.Second, "all handled", func() bool { return seen.distinct() == n })
+			for ; r.Struck() == 0 && n < 120; n++ { // the waiter came when nothing was left, and blocks
+				q.enqueue(n, n+1)
+				q.until(10*time.Second, "all handled", func() bool { return seen.distinct() == n+1 })
+			}
 			took := time.Since(began)
 			if r.Struck() == 0 {
 				t.Fatal("the fault never struck")
@@ -287,7 +292,7 @@ func TestLostReply(t *testing.T) {
 			q.until(
 				5*time.Second,
 				"acked",
-				func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= 111 },
+				func() bool { return q.count(EventAcked)+q.count(EventUnconfirmedVerdict) >= n },
 			)
 			if err := shutdown(context.Background()); err != nil {
 				t.Error(err)
