@@ -195,7 +195,7 @@ func TestHangingBackoffs(t *testing.T) {
 	if n := asked.Load(); n < 2 || n > 3 { // two may ask at once where one hangs
 		t.Errorf("asked %d times", n)
 	}
-	q.wait(EventReceiverError, 20, time.Second)
+	q.wait(EventReceiverError, 20, 5*time.Second)
 }
 
 // A Grace of next to nothing is for the handler's context: what it returned holds.
