@@ -696,24 +696,29 @@ func TestHolderAfterHandover(t *testing.T) {
 	o := newBench(t, s.URL())
 	o.name = b.name
 	in, out := make(chan string, 1), make(chan struct{})
-	b.receive(2, func(ctx context.Context, _ int) error {
+	b.receive(2, func(ctx context.Context, i int) error {
 		info, _ := FromContext(ctx)
-		if info.Attempt == 1 {
+		if i == 1 && info.Attempt == 1 {
 			return errors.New("again")
 		}
-		in <- info.Receiver
-		<-out
+		if i == 1 {
+			in <- info.Receiver
+			<-out
+		}
 		return nil
 	})
 	b.must(o.one(1, ID("a")))
 	before := <-in
-	p.CutAll()
+	p.On(redistest.ByName("LREM", "")(b.name), 1, redistest.CutAfter)
+	b.must(o.one(2))
 	b.wait(EventHandedOver, 1, 5*time.Second)
 	if st := o.status("a"); st.State != StateDoing || st.Attempt != 2 || st.Receiver == before ||
 		time.Since(st.StartedAt).Abs() > time.Minute {
 		t.Errorf("before in the hands of %s: %+v", before, st)
 	}
 	close(out)
-	b.wait(EventAcked, 1, 5*time.Second)
+	b.until(5*time.Second, "both are over", func() bool {
+		return b.count(EventAcked)+b.count(EventUnconfirmedVerdict) == 2
+	})
 	o.noID("a")
 }
