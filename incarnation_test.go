@@ -522,17 +522,10 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	l, _ := store.ParseIncarnation(live)
 	t.Logf("live list: %q", s.Do("LRANGE", k.Doing(l, worker), 0, -1))
 	close(release)
-	time.Sleep(3 * time.Second)
-	left, n := q.leaves(q.name)
-	t.Logf("handled %d, left %v", handled.Load(), left)
-	if n > 0 || handled.Load() < 2 {
-		t.Errorf(
-			"two were enqueued, %d handled, %v left, receivers %v",
-			handled.Load(),
-			left,
-			members(t, s, k.Receivers),
-		)
-	}
+	q.until(10*time.Second, "two were enqueued, and two are handled", func() bool {
+		_, n := q.leaves(q.name)
+		return n == 0 && handled.Load() >= 2
+	})
 }
 
 // The register of a handover was executed by one channel and refused by the other. When it was tried again, a lease
