@@ -415,7 +415,7 @@ func TestSlowReapingGetsOn(t *testing.T) {
 	p.Slow(40*time.Millisecond, 0, 0)
 	seen := newTally()
 	q.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
-	q.until(5*time.Second, "it is handled", func() bool { return seen.distinct() == 1 })
+	q.until(20*time.Second, "it is handled", func() bool { return seen.distinct() == 1 })
 }
 
 // The look for what no hint tells of came with a beat, which is every 20 s at a lease of a minute.
