@@ -60,7 +60,7 @@ func TestLateTakeAfterShutdown(t *testing.T) {
 	s := redistest.Shared(t)
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
-	q := newBench(t, p.URL(), func(q *Queue) { q.Grace = 2 * time.Second })
+	q := newBench(t, p.URL(), func(q *Queue) { q.Grace = time.Second })
 	shutdown := q.idles(p, 1, func(context.Context, int) error { return nil })
 	handover := p.On(redistest.ByScript(store.Register)(q.name), 0, redistest.ReplyError("TRYAGAIN not now"))
 	cut := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(q.name), 1, redistest.CutUnread)
