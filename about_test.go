@@ -101,8 +101,9 @@ func TestAboutOrdered(t *testing.T) {
 		q := newBench(t, s.URL(), func(q *Queue) { q.Lease = time.Second })
 		hold := make(chan struct{})
 		ks := q.ranks(2, func(context.Context, int, int) error { <-hold; return nil })
-		shutdown, err := q.ReceiveOrdered(context.Background(), 2, ks[0], ks[1])
-		q.must(err)
+		shutdown := q.starts(func() (Shutdown, error) {
+			return q.ReceiveOrdered(context.Background(), 2, ks[0], ks[1])
+		})
 		q.must(q.Enqueue(context.Background(), With(ks[1].Message(1), ID("low"))))
 		busy := func(n int, id string) func([]Receiver) bool {
 			return func(rs []Receiver) bool {

@@ -174,9 +174,7 @@ func TestPoisonTake(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.Receive(ctx, k, 8); err != nil {
-		t.Fatal(err)
-	}
+	b.starts(func() (Shutdown, error) { return b.Receive(ctx, k, 8) })
 	b.until(
 		45*time.Second,
 		"the innocent are handled, and the poison is dead",
@@ -539,14 +537,10 @@ func TestRegisteredByHalf(t *testing.T) {
 	ks := q.ranks(2, func(context.Context, int, int) error { return nil })
 	ctx := context.Background()
 	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
-	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
-		t.Fatal(err)
-	}
+	q.starts(func() (Shutdown, error) { return q.ReceiveOrdered(ctx, 1, ks[0], ks[1]) })
 	strikes(t, blocks, 2)
 	ko := Define(ks[0].channel, func(context.Context, int) error { return nil })
-	if _, err := other.Receive(ctx, ko, 1); err != nil {
-		t.Fatal(err)
-	}
+	other.starts(func() (Shutdown, error) { return other.Receive(ctx, ko, 1) })
 	second := redistest.ByScript(store.Register)(ks[1].channel)
 	r := p.On(second, 1, redistest.ReplyError("READONLY You can't write against a read only replica."))
 	p.CutAll() // whatever waits

@@ -286,9 +286,7 @@ func TestEveryChannelIsSwept(t *testing.T) {
 		sweeps = append(sweeps, p.On(redistest.ByScript(store.Sweep)(k.channel), 0, redistest.Pass))
 	}
 	p.Slow(100*time.Millisecond, 0, 0)
-	if _, err := q.ReceiveOrdered(context.Background(), 1, ms...); err != nil {
-		t.Fatal(err)
-	}
+	q.starts(func() (Shutdown, error) { return q.ReceiveOrdered(context.Background(), 1, ms...) })
 	q.until(30*time.Second, "all are swept", func() bool {
 		return !slices.ContainsFunc(sweeps, func(r *redistest.Rule) bool { return r.Struck() == 0 })
 	})
