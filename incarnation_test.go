@@ -337,9 +337,9 @@ func TestNeverLiveAndDead(t *testing.T) {
 	strikes(t, lost, 1)
 	p.CutAll()
 	other.receive(1, handle)
-	other.until(5*time.Second, "both entries are dead", func() bool { return other.sum(EventReceiversDied) == 2 })
+	other.until(15*time.Second, "both entries are dead", func() bool { return other.sum(EventReceiversDied) == 2 })
 	p.Refuse(false)
-	q.wait(EventHandedOver, 1, 5*time.Second)
+	q.wait(EventHandedOver, 1, 10*time.Second)
 	k := store.KeysOf(q.name)
 	dead := strings.Join(members(t, s, k.DeadReceivers), "\n")
 	for _, name := range members(t, s, k.Receivers) {
@@ -457,10 +457,10 @@ func TestManyWorkers(t *testing.T) { // alone: 9,000 goroutines take their time 
 	seen := newTally()
 	shutdown := q.receive(9000, func(_ context.Context, i int) error { seen.add(i); return nil })
 	q.enqueue(0, 100)
-	q.until(10*time.Second, "all handled", func() bool { return q.count(EventAcked) == 100 })
+	q.until(30*time.Second, "all handled", func() bool { return q.count(EventAcked) == 100 })
 	redistest.Until(
 		t,
-		10*time.Second,
+		30*time.Second,
 		"the dead one is forgotten",
 		func() bool { return s.Do("EXISTS", k.DeadReceivers).(int64) == 0 },
 	)
