@@ -449,7 +449,7 @@ func TestCancelAfterTheSend(t *testing.T) {
 	b := shared(t)
 	l := b.link(patience)
 	ctx, cancel := context.WithCancelCause(b.within(patience))
-	r := b.On(redistest.Command("RPUSH", "sent"), 1, redistest.Delay(500*time.Millisecond))
+	r := b.On(redistest.Command("RPUSH", "sent"), 1, redistest.Delay(2*time.Second))
 	b.On(redistest.Command("RPUSH", "sent"), 1, redistest.Call(func() { cancel(errEnough) }))
 	err := l.Do(ctx, b.push("sent"))
 	b.want(Unknown, err)
