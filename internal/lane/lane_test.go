@@ -108,6 +108,7 @@ func (b *bed) living(l *Lane) []string {
 func TestPermit(t *testing.T) {
 	b := newBed(t, 2)
 	b.joins(t)
+	redistest.Until(t, 5*time.Second, "the first beat is answered", func() bool { return b.renewed.Load() > 0 })
 	l, other := b.Lanes[0], b.Lanes[1]
 	closed := errors.New("a test")
 	for _, c := range []struct {
