@@ -106,7 +106,7 @@ func TestBatchGathers(t *testing.T) {
 		t.Parallel()
 		redistest.Leaks(t)
 		q := newBench(t, b.URL())
-		const within = 2 * time.Second
+		const within = 4 * time.Second // full batches take some hundredths of it
 		var c batches
 		seen := newTally()
 		_, shutdown := q.gather(
@@ -157,14 +157,13 @@ func TestBatchVerdicts(t *testing.T) {
 					m)
 			}
 		}
-		var c batches
+		seen := newTally()
 		q.gather(
 			1,
 			Batch{
 				MaxSize: 5,
 				MaxWait: 300 * time.Millisecond,
 				Handle: func(ctx context.Context, ms []IMessage) []error {
-					first := c.add(len(ms)) == 0
 					if _, ok := FromContext(ctx); ok {
 						t.Error("one message's info for all")
 					}
@@ -175,10 +174,8 @@ func TestBatchVerdicts(t *testing.T) {
 					for i, m := range ms {
 						mine := MemberContext(ctx, i)
 						info, ok := FromContext(mine)
-						want := 1
-						if !first {
-							want = 2
-						}
+						want := seen.add(number(m)) // the attempt
+						first := want == 1
 						if n := number(m); !ok || info.Attempt != want || info.Headers["of"] != "batch" ||
 							mine.Value(key{}) != n {
 							t.Errorf("%d: %+v, %v", n, info, mine.Value(key{}))
@@ -325,8 +322,8 @@ func TestBatchShutdownHurried(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
-		q := newBench(t, b.URL(), func(q *Queue) { q.Grace = 100 * time.Millisecond })
-		block, begun, cause := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		q := newBench(t, b.URL()) // a Grace of a second, in which who waits for a place is to leave
+		block, begun, cause := make(chan struct{}), make(chan int, 1), make(chan error, 1)
 		defer close(block)
 		g, shutdown := q.gather(
 			1,
@@ -334,7 +331,7 @@ func TestBatchShutdownHurried(t *testing.T) {
 				MaxSize: 4,
 				MaxWait: 200 * time.Millisecond,
 				Handle: func(ctx context.Context, ms []IMessage) []error {
-					close(begun)
+					begun <- len(ms)
 					<-ctx.Done()
 					cause <- context.Cause(ctx)
 					<-block
@@ -343,10 +340,7 @@ func TestBatchShutdownHurried(t *testing.T) {
 			},
 		)
 		q.enqueue(0, 3)
-		<-begun
-		g.mu.Lock()
-		in := 3 - len(g.waiting)
-		g.mu.Unlock()
+		in := <-begun
 		q.enqueue(3, 4)
 		q.untilWaiting(g, 4-in)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -397,7 +391,7 @@ func TestBatchOrphaned(t *testing.T) {
 			}},
 		)
 		for i := range 2 {
-			q.enqueue(i, i+1, Timeout(100*time.Millisecond))
+			q.enqueue(i, i+1, Timeout(time.Second)) // from the take on: one over before is in no call
 			q.wait(EventOrphaned, i+1, 10*time.Second)
 			q.wait(EventRetried, i+1, 10*time.Second)
 		}
@@ -535,7 +529,7 @@ func TestBatchCancelled(t *testing.T) {
 		q.enqueue(1, 2, ID("1"))
 		q.wait(EventCancelled, 1, 10*time.Second)
 		q.wait(EventAcked, 1, 10*time.Second)
-		q.enqueue(2, 3, Deadline(time.Now().Add(300*time.Millisecond)))
+		q.enqueue(2, 3, Deadline(time.Now().Add(2*time.Second))) // its call is to begin before
 		q.enqueue(3, 4)
 		q.wait(EventRejected, 1, 10*time.Second)
 		q.wait(EventAcked, 2, 10*time.Second)

@@ -82,7 +82,7 @@ func TestSlowReapDelaysNoBeat(t *testing.T) {
 	s := redistest.Shared(t)
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
-	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 6 * time.Second })
 	q.corpse(s, 40, "1", "s", 1)
 	var mu sync.Mutex
 	var last time.Time
@@ -98,13 +98,13 @@ func TestSlowReapDelaysNoBeat(t *testing.T) {
 	p.On(
 		redistest.ByScript(store.Reap)(q.name),
 		0,
-		redistest.Delay(700*time.Millisecond),
+		redistest.Delay(1400*time.Millisecond),
 	) // more than a sixth of the lease
 	q.receive(2, func(context.Context, int) error { return nil })
 	q.until(60*time.Second, "all are recovered", func() bool { return q.sum(EventRecovered) == 40 })
 	mu.Lock()
 	defer mu.Unlock()
-	if longest > q.Lease/3+300*time.Millisecond {
+	if longest > q.Lease/3+700*time.Millisecond { // the reap would add twice as much
 		t.Errorf("%v between two beats", longest)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,13 @@ func (b *bench) counted() Counts {
 	return all[0][0]
 }
 
+// byHand ends the flushes that come by themselves, at any moment of a Queue's first ten seconds: the test does them.
+func (b *bench) byHand() {
+	b.t.Helper()
+	b.must(b.open(context.Background()))
+	b.counter.stop()
+}
+
 // What happens to messages is counted once, by whoever does it, with what it took.
 func TestCounts(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
@@ -33,6 +41,9 @@ func TestCounts(t *testing.T) {
 			q.Backoff = func(int) time.Duration { return 10 * time.Millisecond }
 		})
 		o.name = b.name
+		began := time.Now()
+		var mu sync.Mutex
+		var longest time.Duration // that one of the first ten has waited, who are more than half of all
 		o.enqueue(0, 10)
 		two := []IMessage{Raw(b.name, []byte("10")), Raw(b.name, []byte("11"))}
 		if err := o.EnqueueAll(ctx, two, ID("same")); !errors.Is(err, ErrDuplicate) {
@@ -42,6 +53,11 @@ func TestCounts(t *testing.T) {
 		o.must(o.one(21, ID("expired"), Expire(time.Millisecond)))
 		b.passes(s, 2*time.Millisecond)
 		shutdown := o.receive(2, func(ctx context.Context, i int) error {
+			if info, _ := FromContext(ctx); i < 10 && info.Attempt == 1 {
+				mu.Lock()
+				longest = max(longest, time.Since(began))
+				mu.Unlock()
+			}
 			switch i {
 			case 1:
 				return errors.New("failed")
@@ -67,8 +83,8 @@ func TestCounts(t *testing.T) {
 		if p := got.Handling.Quantile(1); p < 16*time.Millisecond || p > 3*time.Second {
 			t.Errorf("the longest took %v", p)
 		}
-		if p := got.Wait.Quantile(0.5); p > 250*time.Millisecond {
-			t.Errorf("the median waited for %v", p)
+		if p := got.Wait.Quantile(0.5); p > 2*longest+time.Millisecond { // as exact as a quantile is
+			t.Errorf("the median waited for %v, the longest of ten for %v", p, longest)
 		}
 		if got.DeadLetters != 2 || got.Waiting != 0 || got.Delayed != 0 {
 			t.Errorf("%+v", got)
@@ -117,6 +133,7 @@ func TestCountsOnce(t *testing.T) {
 			p := redistest.NewProxy(t, s.Addr())
 			b := newBench(t, s.URL())
 			o := b.through(p)
+			o.byHand()
 			lost := p.On(redistest.ByScript(store.Tally)(b.name), 1, act)
 			b.must(o.one(1))
 			o.counter.flush(context.Background())
@@ -142,7 +159,7 @@ func TestCountsAtClose(t *testing.T) {
 			t.Parallel()
 			p := redistest.NewProxy(t, s.Addr())
 			b := newBench(t, s.URL())
-			o := b.through(p, func(q *Queue) { q.ReplyTimeout = 200 * time.Millisecond })
+			o := b.through(p, func(q *Queue) { q.ReplyTimeout = time.Second }) // for all that Close sends at last
 			begun := make(chan struct{})
 			o.enqueue(0, 1)
 			o.receive(1, func(context.Context, int) error {
@@ -168,6 +185,7 @@ func TestCountsDropped(t *testing.T) {
 		t.Parallel()
 		ctx := context.Background()
 		b := newBench(t, s.URL())
+		b.byHand()
 		b.must(b.one(1))
 		b.counter.flush(ctx)
 		now := time.Now()
@@ -200,7 +218,8 @@ func TestCountsDropped(t *testing.T) {
 // What is handed back at a shutdown is counted as the Events say.
 func TestCountsReleased(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, redistest.Shared(t).URL())
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
 	ctx := context.Background()
 	b.enqueue(0, 200)
 	begun := make(chan struct{}, 200)
@@ -218,8 +237,10 @@ func TestCountsReleased(t *testing.T) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	_ = shutdown(ended)
-	b.counter.flush(ctx)
-	got := b.counted()
+	o := newBench(t, s.URL())
+	o.name = b.name
+	b.must(b.Close()) // which flushes, and waits until all events are told
+	got := o.counted()
 	if n := b.sum(EventReleased); got.Released != int64(n) || n == 0 {
 		t.Errorf("%d are counted, and %d told of", got.Released, n)
 	}
@@ -241,7 +262,7 @@ func TestCountsWait(t *testing.T) {
 		}
 		return nil
 	})
-	b.wait(EventRejected, 1, 5*time.Second)
+	b.wait(EventRejected, 1, 10*time.Second)
 	_, err := b.RetryAllDead(ctx, b.name, Filter{})
 	b.must(err)
 	b.wait(EventAcked, 1, 5*time.Second)
@@ -268,6 +289,7 @@ func TestNoCounts(t *testing.T) {
 	if n := s.Do("EXISTS", store.KeysOf(b.name).Counts); n != int64(0) {
 		t.Error("something was counted")
 	}
+	o.byHand()
 	o.must(o.one(1))
 	o.counter.flush(context.Background())
 	before := o.server.Data.Dials()
@@ -304,6 +326,7 @@ func TestCountsFlushEnds(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	b := newBench(t, s.URL())
 	o := b.through(p)
+	o.byHand()
 	p.On(redistest.ByScript(store.Tally)(b.name), 0, redistest.Call(func() {
 		o.counter.count(b.name, func(to meter.Adder) { to.Add(meter.Enqueued, 1) })
 	}))
@@ -321,6 +344,7 @@ func TestCountsForeign(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		b := newBench(t, s.URL())
 		k := b.keys()
+		b.byHand()
 		b.must(b.one(1))
 		b.counter.flush(t.Context())
 		current, _ := s.Do("HGET", k.Counts, "m").([]byte)
@@ -351,6 +375,7 @@ func TestCountsClockBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL())
+	b.byHand()
 	b.must(b.one(1))
 	minute := uint64(time.Now().Unix() / 60)
 	s.Do("HSET", b.keys().Counts, "m", binary.AppendUvarint(nil, minute+30), "t",
@@ -366,6 +391,7 @@ func TestCountsOfFullRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "maxmemory-policy noeviction")
 	b := newBench(t, s.URL())
+	b.byHand()
 	b.must(b.one(1))
 	s.Do("CONFIG", "SET", "maxmemory", "1")
 	b.counter.flush(t.Context())
@@ -375,7 +401,7 @@ func TestCountsOfFullRedis(t *testing.T) {
 	b.wait(EventReceiverError, 1, 5*time.Second)
 	began := time.Now()
 	b.must(b.Close())
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > b.conf.ReplyTimeout*2/3 {
 		t.Errorf("Close took %v", took)
 	}
 }

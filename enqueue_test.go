@@ -188,7 +188,7 @@ func TestEnqueueLaterInDoubt(t *testing.T) {
 	// The second was not sent at all, and its error stood for both.
 	t.Run("not at all", func(t *testing.T) {
 		s, _, q := setup(t)
-		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		err := q.Enqueue(ctx, q.kind(nil).Message(1), In(time.Hour))
 		if n := s.Do("ZCARD", store.KeysOf(q.name).Delay).(int64); n != 1 || !errors.Is(err, ErrUnknown) {

@@ -24,7 +24,8 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 				1,
 				func(ctx context.Context, i int) error { in <- struct{}{}; <-ctx.Done(); return ctx.Err() },
 			)
-			opts := []Option{Expire(500 * time.Millisecond)}
+			const expire = time.Second
+			opts := []Option{Expire(expire)}
 			if id {
 				opts = append(opts, ID("a"))
 			}
@@ -33,7 +34,7 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			t.Log(stop(ctx))
-			b.passes(s, 501*time.Millisecond)
+			b.passes(s, expire+time.Millisecond)
 			var n atomic.Int32
 			b.receive(1, func(ctx context.Context, i int) error { n.Add(1); return nil })
 			b.until(5*time.Second, "end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 1 })
@@ -53,7 +54,7 @@ func TestTakenDoesNotExpire(t *testing.T) {
 			t.Parallel()
 			p := redistest.NewProxy(t, s.Addr())
 			b := newBench(t, p.URL())
-			const expire = 300 * time.Millisecond
+			const expire = time.Second
 			opts, question := []Option{Expire(expire)}, redistest.Command("TIME")
 			if id {
 				opts, question = append(opts, ID("a")), redistest.ByScript(store.Start)(b.name)
@@ -118,7 +119,7 @@ func TestLateStart(t *testing.T) {
 	b := newBench(t, s.URL())
 	k := store.KeysOf(b.name)
 	b.receive(1, func(context.Context, int) error { return nil })
-	b.must(b.one(1, ID("a"), UniqueFor(200*time.Millisecond)))
+	b.must(b.one(1, ID("a"), UniqueFor(2*time.Second)))
 	b.wait(EventAcked, 1, 5*time.Second)
 	raw := s.Do("HGET", k.IDs, "a").([]byte)
 	s.Do("HSET", k.Running, raw[:16], "gone/0 1 1")

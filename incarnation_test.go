@@ -174,9 +174,7 @@ func TestPoisonTake(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.Receive(ctx, k, 8); err != nil {
-		t.Fatal(err)
-	}
+	b.starts(func() (Shutdown, error) { return b.Receive(ctx, k, 8) })
 	b.until(
 		45*time.Second,
 		"the innocent are handled, and the poison is dead",
@@ -339,9 +337,9 @@ func TestNeverLiveAndDead(t *testing.T) {
 	strikes(t, lost, 1)
 	p.CutAll()
 	other.receive(1, handle)
-	other.until(5*time.Second, "both entries are dead", func() bool { return other.sum(EventReceiversDied) == 2 })
+	other.until(15*time.Second, "both entries are dead", func() bool { return other.sum(EventReceiversDied) == 2 })
 	p.Refuse(false)
-	q.wait(EventHandedOver, 1, 5*time.Second)
+	q.wait(EventHandedOver, 1, 10*time.Second)
 	k := store.KeysOf(q.name)
 	dead := strings.Join(members(t, s, k.DeadReceivers), "\n")
 	for _, name := range members(t, s, k.Receivers) {
@@ -459,10 +457,10 @@ func TestManyWorkers(t *testing.T) { // alone: 9,000 goroutines take their time 
 	seen := newTally()
 	shutdown := q.receive(9000, func(_ context.Context, i int) error { seen.add(i); return nil })
 	q.enqueue(0, 100)
-	q.until(10*time.Second, "all handled", func() bool { return q.count(EventAcked) == 100 })
+	q.until(30*time.Second, "all handled", func() bool { return q.count(EventAcked) == 100 })
 	redistest.Until(
 		t,
-		10*time.Second,
+		30*time.Second,
 		"the dead one is forgotten",
 		func() bool { return s.Do("EXISTS", k.DeadReceivers).(int64) == 0 },
 	)
@@ -522,17 +520,10 @@ func TestTwinsInTwoIncarnations(t *testing.T) {
 	l, _ := store.ParseIncarnation(live)
 	t.Logf("live list: %q", s.Do("LRANGE", k.Doing(l, worker), 0, -1))
 	close(release)
-	time.Sleep(3 * time.Second)
-	left, n := q.leaves(q.name)
-	t.Logf("handled %d, left %v", handled.Load(), left)
-	if n > 0 || handled.Load() < 2 {
-		t.Errorf(
-			"two were enqueued, %d handled, %v left, receivers %v",
-			handled.Load(),
-			left,
-			members(t, s, k.Receivers),
-		)
-	}
+	q.until(10*time.Second, "two were enqueued, and two are handled", func() bool {
+		_, n := q.leaves(q.name)
+		return n == 0 && handled.Load() >= 2
+	})
 }
 
 // The register of a handover was executed by one channel and refused by the other. When it was tried again, a lease
@@ -546,14 +537,10 @@ func TestRegisteredByHalf(t *testing.T) {
 	ks := q.ranks(2, func(context.Context, int, int) error { return nil })
 	ctx := context.Background()
 	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
-	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
-		t.Fatal(err)
-	}
+	q.starts(func() (Shutdown, error) { return q.ReceiveOrdered(ctx, 1, ks[0], ks[1]) })
 	strikes(t, blocks, 2)
 	ko := Define(ks[0].channel, func(context.Context, int) error { return nil })
-	if _, err := other.Receive(ctx, ko, 1); err != nil {
-		t.Fatal(err)
-	}
+	other.starts(func() (Shutdown, error) { return other.Receive(ctx, ko, 1) })
 	second := redistest.ByScript(store.Register)(ks[1].channel)
 	r := p.On(second, 1, redistest.ReplyError("READONLY You can't write against a read only replica."))
 	p.CutAll() // whatever waits
@@ -696,24 +683,29 @@ func TestHolderAfterHandover(t *testing.T) {
 	o := newBench(t, s.URL())
 	o.name = b.name
 	in, out := make(chan string, 1), make(chan struct{})
-	b.receive(2, func(ctx context.Context, _ int) error {
+	b.receive(2, func(ctx context.Context, i int) error {
 		info, _ := FromContext(ctx)
-		if info.Attempt == 1 {
+		if i == 1 && info.Attempt == 1 {
 			return errors.New("again")
 		}
-		in <- info.Receiver
-		<-out
+		if i == 1 {
+			in <- info.Receiver
+			<-out
+		}
 		return nil
 	})
 	b.must(o.one(1, ID("a")))
 	before := <-in
-	p.CutAll()
+	p.On(redistest.ByName("LREM", "")(b.name), 1, redistest.CutAfter)
+	b.must(o.one(2))
 	b.wait(EventHandedOver, 1, 5*time.Second)
 	if st := o.status("a"); st.State != StateDoing || st.Attempt != 2 || st.Receiver == before ||
 		time.Since(st.StartedAt).Abs() > time.Minute {
 		t.Errorf("before in the hands of %s: %+v", before, st)
 	}
 	close(out)
-	b.wait(EventAcked, 1, 5*time.Second)
+	b.until(5*time.Second, "both are over", func() bool {
+		return b.count(EventAcked)+b.count(EventUnconfirmedVerdict) == 2
+	})
 	o.noID("a")
 }

@@ -123,10 +123,7 @@ func TestOneOfTwoServersIsKilled(t *testing.T) {
 				if busy {
 					workers = 1 // which holds a far one
 				}
-				shutdown, err := receive(b, workers)
-				if err != nil {
-					t.Fatal(err)
-				}
+				shutdown := b.starts(func() (Shutdown, error) { return receive(b, workers) })
 				b.puts(false, 0, 20)
 				b.puts(true, 0, 20)
 				b.until(10*time.Second, "both servers' are handled", func() bool {

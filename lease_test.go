@@ -92,8 +92,8 @@ func TestPullRepliedLate(t *testing.T) {
 	b := newBench(t, s.URL())
 	o := b.through(p)
 	b.must(b.one(0))
-	late := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(300*time.Millisecond))
-	m := o.pull(1, PullOptions{Lease: 200 * time.Millisecond, Wait: 5 * time.Second})[0]
+	late := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(1200*time.Millisecond))
+	m := o.pull(1, PullOptions{Lease: time.Second, Wait: 10 * time.Second})[0]
 	if !time.Now().Before(m.EndsAt) || late.Struck() != 1 {
 		t.Errorf("its lease ended %v ago", time.Since(m.EndsAt))
 	}
@@ -137,7 +137,7 @@ func TestPullGivesBack(t *testing.T) {
 	b := newBench(t, s.URL())
 	o := b.through(p)
 	b.enqueue(0, 3)
-	held := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(300*time.Millisecond))
+	held := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(time.Second))
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() {
 		strikes(t, held, 1)
@@ -163,7 +163,7 @@ func TestCloseGivesBack(t *testing.T) {
 	b := newBench(t, s.URL())
 	o := b.through(p)
 	b.enqueue(0, 1)
-	held := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(200*time.Millisecond))
+	held := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(time.Second))
 	p.On(redistest.ByScript(store.Handover)(b.name), 1, redistest.ReplyError("BUSY for a while"))
 	pulled := make(chan error, 1)
 	go func() {

@@ -448,7 +448,7 @@ func TestPayloadsOverThatHangs(t *testing.T) {
 	began, release, ended := make(chan bool), make(chan bool), make(chan bool)
 	q := newBench(t, s.URL(), func(q *Queue) {
 		var seal turner
-		q.Payloads, q.EnqueueTimeout = seal.payloads(), 100*time.Millisecond
+		q.Payloads, q.EnqueueTimeout = seal.payloads(), time.Second
 		q.Payloads.Over = func(context.Context, Payload) error {
 			defer close(ended)
 			close(began)

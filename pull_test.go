@@ -150,7 +150,7 @@ func TestLeaseEnds(t *testing.T) {
 		ctx := context.Background()
 		b := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 2 })
 		b.enqueue(0, 3)
-		first := b.pull(2, PullOptions{Max: 2, Lease: 300 * time.Millisecond})
+		first := b.pull(2, PullOptions{Max: 2, Lease: time.Second})
 		b.must(first[0].Ack(ctx))
 		b.wait(EventLapsed, 1, 5*time.Second)
 		if late := time.Since(first[1].EndsAt); late < 0 {
@@ -274,7 +274,7 @@ func TestPullRefusesInVain(t *testing.T) {
 		if ms := b.pull(1, PullOptions{Max: 10, Lease: time.Minute}); string(ms[0].Payload) != "1" {
 			t.Errorf("pulled is %q", ms[0].Payload)
 		}
-		b.wait(EventReceiverError, 1, time.Second)
+		b.wait(EventReceiverError, 1, 5*time.Second)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, e := range b.events {
@@ -305,9 +305,9 @@ func TestPullByID(t *testing.T) {
 		if ms[0].ID != "a" || ms[1].ID != "b" {
 			t.Errorf("pulled are %q and %q", ms[0].ID, ms[1].ID)
 		}
-		b.wait(EventCancelled, 1, time.Second)
-		b.wait(EventExpired, 2, time.Second)
-		b.wait(EventRejected, 1, time.Second)
+		b.wait(EventCancelled, 1, 5*time.Second)
+		b.wait(EventExpired, 2, 5*time.Second)
+		b.wait(EventRejected, 1, 5*time.Second)
 		st, err := b.Status(ctx, ByID(b.name, "a"))
 		if err != nil || st.State != StateLeased || st.Attempt != 1 || st.Serial != ms[0].Serial || st.Receiver != "" {
 			t.Errorf("%+v, %v", st, err)
@@ -350,7 +350,7 @@ func TestPullByID(t *testing.T) {
 			t.Errorf("extended although cancelled: %v", err)
 		}
 		b.must(ms[1].Fail(ctx, errors.New("oops"))) // it ends as cancelled
-		b.wait(EventCancelled, 2, time.Second)
+		b.wait(EventCancelled, 2, 5*time.Second)
 		b.must(b.one(9, ID("b"))) // its id is free
 		if text := string(b.pull(2, PullOptions{Max: 2})[0].Payload); text != "7" {
 			t.Errorf("what follows is %s", text)
@@ -400,7 +400,7 @@ func TestTakeIsGivenBack(t *testing.T) {
 	for nth := range 3 {
 		p.On(redistest.ByScript(store.Handover)(b.name), nth+1, redistest.CutBefore)
 	}
-	slow := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(50*time.Millisecond))
+	slow := p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(time.Second)) // the caller has left
 	if ms, err := b.Pull(ctx, PullOptions{Channels: []string{b.name}, Lease: time.Hour}); len(ms) > 0 || err == nil {
 		t.Fatalf("%d pulled, %v", len(ms), err)
 	}

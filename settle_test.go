@@ -44,7 +44,7 @@ func TestCloseEndsAck(t *testing.T) {
 func TestAckCrowdOfLarge(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Start(t).Addr())
-	b := newBench(t, p.URL(), func(q *Queue) { q.ReplyTimeout = time.Second })
+	b := newBench(t, p.URL(), func(q *Queue) { q.ReplyTimeout = 2 * time.Second })
 	var held []*Leased
 	for i := range 34 {
 		b.must(b.Enqueue(context.Background(), Raw(b.name, make([]byte, 512<<10)), ID(fmt.Sprint("id", i))))

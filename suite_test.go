@@ -158,8 +158,14 @@ func (b *bench) wait(kind EventKind, n int, limit time.Duration) {
 // receive starts a receiver that is shut down with the test.
 func (b *bench) receive(workers int, handle func(context.Context, int) error) Shutdown {
 	b.t.Helper()
+	return b.starts(func() (Shutdown, error) { return b.Receive(context.Background(), b.kind(handle), workers) })
+}
+
+// starts starts a receiver. A dial has a sixth of the lease, so at a short one it may need another try.
+func (b *bench) starts(receive func() (Shutdown, error)) Shutdown {
+	b.t.Helper()
 	for tries := 1; ; tries++ {
-		shutdown, err := b.Receive(context.Background(), b.kind(handle), workers)
+		shutdown, err := receive()
 		if err == nil {
 			return shutdown
 		}

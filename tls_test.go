@@ -149,7 +149,7 @@ func TestTLSByURL(t *testing.T) {
 	log := filepath.Join(dir, "log")
 	startWorker(
 		t,
-		orders{URL: "rediss://" + at + "/0", Channel: q.name, Log: log, Workers: 4, Lease: time.Second, Killer: -1},
+		orders{URL: "rediss://" + at + "/0", Channel: q.name, Log: log, Workers: 4, Killer: -1},
 		"SSL_CERT_FILE="+trusted,
 	)
 	q.enqueue(0, 100)

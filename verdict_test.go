@@ -116,8 +116,8 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 		0,
 		redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"),
 	)
-	q.enqueue(0, 200)
-	var most atomic.Int32
+	const n = 400
+	q.enqueue(0, n)
 	held := func() (n int) {
 		for _, key := range s.Do("KEYS", "{"+q.name+"}.doing.*").([]any) {
 			n += int(s.Do("LLEN", key).(int64))
@@ -125,19 +125,17 @@ func TestAcksLeaveBesideRefusedRetry(t *testing.T) {
 		return n
 	}
 	q.receive(1, func(_ context.Context, i int) error {
-		if i == 150 && once.CompareAndSwap(false, true) {
-			most.Store(int32(held()))
+		// A worker begins with few, and takes fewer after a handling that took long, as one that looks does.
+		if i >= 100 && i%10 == 0 && !once.Load() && held() >= 4 {
+			once.Store(true)
 			return errors.New("again")
 		}
 		return nil
 	})
 	strikes(t, refused, 1)
-	q.until(time.Second, "only that is held", func() bool { return held() == 1 })
-	if n := most.Load(); n < 4 {
-		t.Errorf("it was one of %d", n)
-	}
+	q.until(3*time.Second, "only that is held", func() bool { return held() == 1 })
 	refused.Remove()
-	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(EventAcked) == 200 })
+	q.until(link.MaxTrouble+5*time.Second, "all are handled", func() bool { return q.count(EventAcked) == n })
 }
 
 // Scripts that Redis has forgotten held up all acks of a receiver, and each worker's refusal did so longer. For acks
@@ -154,7 +152,7 @@ func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
 	)
 	q.enqueue(0, 3000)
 	q.receive(16, func(context.Context, int) error { return nil })
-	q.wait(EventAcked, 3000, 5*time.Second)
+	q.wait(EventAcked, 3000, 30*time.Second)
 	if n := forgotten.Struck(); n < 10 || q.count(EventReceiverError) > 0 ||
 		q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict) > 0 {
 		t.Errorf(
@@ -232,7 +230,7 @@ func overTogether(
 	stays string,
 ) {
 	t.Parallel()
-	const n = 60
+	const n = 200
 	s := redistest.Start(t)
 	b := newBench(t, s.URL())
 	k := store.KeysOf(b.name)
@@ -249,17 +247,21 @@ func overTogether(
 		}
 		return keys
 	}
+	disturbed := false
 	b.receive(1, func(ctx context.Context, i int) error {
-		if i == n*2/3 { // as many are taken at once by now as ever
-			doing := doings()[0]
-			if held := s.Do("LLEN", doing).(int64); held < 3 {
-				t.Errorf("%d are held", held)
-			}
+		if disturbed || i < 40 { // a worker begins with few
+			return nil
+		}
+		if doing := doings()[0]; s.Do("LLEN", doing).(int64) >= 3 { // which a handling that took long makes fewer
 			disturb(s.Do, k, doing)
+			disturbed = true
 		}
 		return nil
 	})
-	b.wait(EventAcked, n, 5*time.Second)
+	b.wait(EventAcked, n, 10*time.Second)
+	if !disturbed {
+		t.Error("no three were held")
+	}
 	for _, key := range []any{k.IDs, k.Running} {
 		if left := s.Do("HLEN", key).(int64); left > 0 {
 			t.Errorf("%d left in %s", left, key)
@@ -285,7 +287,7 @@ func TestFailureNamesTheCause(t *testing.T) {
 	s := redistest.Shared(t)
 	for name, opt := range map[string]func() Option{
 		"timeout":  func() Option { return Timeout(20 * time.Millisecond) },
-		"deadline": func() Option { return Deadline(time.Now().Add(300 * time.Millisecond)) },
+		"deadline": func() Option { return Deadline(time.Now().Add(1500 * time.Millisecond)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

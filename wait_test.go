@@ -87,7 +87,7 @@ func TestWaitEndsWithClose(t *testing.T) {
 	began := time.Now()
 	err := <-ended
 	t.Logf("ended %v after Close with %v", time.Since(began), err)
-	if time.Since(began) > time.Second {
+	if time.Since(began) > 3*time.Second {
 		t.Fail()
 	}
 }
@@ -183,7 +183,7 @@ func TestEnqueueAndWaitFails(t *testing.T) {
 	redistest.Leaks(t)
 	q := newBench(t, s.URL())
 	m := With(q.kind(nil).Message(1), ID("a"))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := q.EnqueueAndWait(ctx, m)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"a"`) ||

@@ -57,7 +57,7 @@ func TestDashboardTimeouts(t *testing.T) {
 	r := serving(t, redistest.Start(t).URL(), withBoards, func(c *config.Config) {
 		c.Limits.BodyTimeout = 200 * time.Millisecond
 	})
-	const short = 300 * time.Millisecond
+	const short = 1500 * time.Millisecond
 	front := &serve.Front{Name: "short", Log: slog.New(slog.DiscardHandler), MaxTime: short,
 		Handler: r.Daemon.boards.before(http.NotFoundHandler())}
 	s := &serve.Server{Name: "short", Listen: "127.0.0.1:0", Handler: front, Log: front.Log, HeaderTimeout: short,

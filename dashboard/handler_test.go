@@ -183,9 +183,13 @@ func TestFirstLoad(t *testing.T) {
 		"", "channel?c=mail", "channel?c=mail&range=2d", "dead?c=mail.dead", "messages?c=mail",
 	} {
 		body := b.get(200, page)
-		began := time.Now()
-		b.get(200, page)
-		if took := time.Since(began); took > time.Second { // 100 ms on a machine that does nothing else
+		took := time.Hour
+		for tries := 0; tries < 3 && took > time.Second; tries++ { // 100 ms on a machine that does nothing else
+			began := time.Now()
+			b.get(200, page)
+			took = time.Since(began)
+		}
+		if took > time.Second {
 			t.Errorf("%q took %v", page, took)
 		}
 		size := len(body)

@@ -78,7 +78,7 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("%v before its tick", -late[0])
 	}
 	// What an idle machine does in 50 ms one that also runs other tests, under the race detector, may take longer for.
-	if late[len(late)*9/10] > 250*time.Millisecond {
+	if late[len(late)*9/10] > 500*time.Millisecond {
 		t.Errorf("late: %v", late)
 	}
 }

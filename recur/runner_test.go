@@ -174,7 +174,7 @@ func TestMissedTicks(t *testing.T) {
 					t.Errorf("%s: tick %v is none of the latest %d", c.name, h.tick, c.want)
 				}
 			}
-			b.until(time.Second, "the Event of "+c.name, func() bool {
+			b.until(5*time.Second, "the Event of "+c.name, func() bool {
 				return b.missed(c.name,
 					ended.Add(time.Duration(-c.ago)*every))
 			})
@@ -307,7 +307,7 @@ func TestOneThatIsRefused(t *testing.T) {
 		return s.Do("LLEN",
 			store.KeysOf(b.channel).Prepare) == int64(n)
 	})
-	b.until(time.Second, "their Events", func() bool { return b.sum(shunt.EventEnqueued) == n })
+	b.until(5*time.Second, "their Events", func() bool { return b.sum(shunt.EventEnqueued) == n })
 	s.Do("DEL", store.KeysOf(b.channel).IDs)
 	b.until(8*time.Second, "the one", func() bool { return b.sum(shunt.EventEnqueued) == n+1 })
 }
@@ -456,7 +456,7 @@ func TestID(t *testing.T) {
 		if n["a"] != 1 || n["b"] < 2 {
 			t.Errorf("%v messages by id: want 1 of a, and of b those that expired too", n)
 		}
-		b.until(time.Second, "Events", func() bool { return b.sum(shunt.EventDuplicate) >= 4 })
+		b.until(5*time.Second, "Events", func() bool { return b.sum(shunt.EventDuplicate) >= 4 })
 		b.receive()
 		b.until(5*time.Second, "one handled, and the next", func() bool {
 			return len(b.handled("a")) >= 3 &&

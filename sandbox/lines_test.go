@@ -178,7 +178,7 @@ func TestLinesTimeout(t *testing.T) {
 	redistest.Leaks(t)
 	log := newLines()
 	b := newBench(t, helper("lines", func(p *Pool) {
-		p.Timeout, p.Grace, p.Stderr = 500*time.Millisecond, 100*time.Millisecond, log
+		p.Timeout, p.Grace, p.Stderr = 2*time.Second, 100*time.Millisecond, log
 	}))
 	b.receive(1)
 	for i, payload := range []string{"hang", "ignore"} {

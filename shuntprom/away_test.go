@@ -18,7 +18,7 @@ import (
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	const timeout = 300 * time.Millisecond
+	const timeout = time.Second
 	server := redistest.Start(t)
 	b := newBench(t, server.URL(), Options{Timeout: timeout, Fleet: true})
 	b.ReplyTimeout = 4 * time.Second // longer than a scrape may take

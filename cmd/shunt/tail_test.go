@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,20 @@ func following(t *testing.T, c call, act func(), wants []string, args ...string)
 	return out.String()
 }
 
+// looks waits until a command has looked three times, and so has finished two looks: each asks for the counts.
+func looks(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	asked := func() (n int) {
+		stats, _ := s.Do("INFO", "commandstats").([]byte)
+		if _, of, found := strings.Cut(string(stats), "cmdstat_hmget:calls="); found {
+			_, _ = fmt.Sscan(strings.Split(of, ",")[0], &n)
+		}
+		return n
+	}
+	before := asked()
+	redistest.Until(t, 10*time.Second, "three looks", func() bool { return asked() >= before+3 })
+}
+
 func TestTail(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -51,9 +66,7 @@ func TestTail(t *testing.T) {
 	handle(t, s, "mail", 1)
 	put("mail", "waits")
 	act := func() {
-		// tail has looked once when it has asked for the counts.
-		redistest.Until(t, 10*time.Second, "tail looks", func() bool { return s.Connections() >= 2 })
-		time.Sleep(300 * time.Millisecond) // three looks; a look too few would show less, and never more
+		looks(t, s)
 		put("jobs", "die of\x1b[2J it")
 		put("jobs", "again")
 		handle(t, s, "jobs", 2)
@@ -66,7 +79,7 @@ func TestTail(t *testing.T) {
 	}
 
 	act = func() {
-		time.Sleep(300 * time.Millisecond)
+		looks(t, s)
 		put("mail", "die now")
 		handle(t, s, "mail", 3)
 	}

@@ -171,8 +171,8 @@ func TestDeletedIsRefusedEverywhere(t *testing.T) {
 				_, err := there.Check(ctx, "default", "a", token)
 				return errors.Is(err, ErrInvalid)
 			})
-			if took := time.Since(deleted); took > time.Second {
-				t.Errorf("refused after %v", took)
+			if took := time.Since(deleted); took > maxAge+600*time.Millisecond || maxAge >= time.Second {
+				t.Errorf("refused after %v, believed for %v", took, maxAge)
 			}
 			if _, err := here.Check(ctx, "default", "a", token); !errors.Is(err, ErrInvalid) {
 				t.Errorf("valid here: %v", err)
@@ -202,7 +202,7 @@ func TestFrozenFeed(t *testing.T) {
 		_, err = s.Check(ctx, "default", "a", "0123456789-0123456789")
 		return err != nil
 	})
-	if took := time.Since(frozen); took > 1600*time.Millisecond || errors.Is(err, ErrInvalid) {
+	if took := time.Since(frozen); took > 3*time.Second || errors.Is(err, ErrInvalid) {
 		t.Errorf("%v after %v", err, took)
 	}
 }

@@ -21,7 +21,7 @@ func TestLines(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	s := newSite(t, func(v *Server) {
-		v.Limits.RequestTimeout, v.Limits.IdleTimeout = 300*time.Millisecond, 300*time.Millisecond
+		v.Limits.RequestTimeout, v.Limits.IdleTimeout = time.Second, time.Second
 		v.Budget = bounded(budget.Limits{MaxBody: 1})
 	})
 	refusal := func(err error) string { return fmt.Sprintf(`{"id":null,"result":null,"error":"%v"}`+"\n", err) }
@@ -168,7 +168,7 @@ func TestBounds(t *testing.T) {
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	s := newSite(t, func(v *Server) { v.Limits.IdleTimeout = 100 * time.Millisecond })
+	s := newSite(t, func(v *Server) { v.Limits.IdleTimeout = time.Second })
 	c := s.dial().send(`{"method":"Service.Pop","params":[["q"]],"id":1}`)
 	begun := time.Now()
 	if a := c.answer(); a.err != string(errEmpty) || time.Since(begun) < popWait {

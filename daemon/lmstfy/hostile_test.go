@@ -90,7 +90,7 @@ func (s *site) raw(text string, half bool) string {
 func TestOddBodies(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	s := newSite(t, func(a *API, _ *Admin) { a.Limits.BodyTimeout = 200 * time.Millisecond })
+	s := newSite(t, func(a *API, _ *Admin) { a.Limits.BodyTimeout = time.Second })
 	head := func(method, path, more string) string {
 		return fmt.Sprintf(
 			"%s /api/%s%s HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\n%s\r\n",

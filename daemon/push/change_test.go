@@ -48,7 +48,7 @@ func TestChangeUnderWay(t *testing.T) {
 		s.publish("q", fmt.Sprint("late", i))
 	}
 	until(t, "the new endpoint has all new messages", func() bool { return len(first.all()) == 20 })
-	if took := time.Since(changed); took > time.Second {
+	if took := time.Since(changed); took > 3*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	if n := len(slow.all()); n != 4 {
@@ -204,29 +204,33 @@ func TestTwoProcesses(t *testing.T) {
 	here.group("g", e.URL, nil)
 	took := until(t, "both run it", func() bool { return len(here.receivers("q")) == 2 })
 	t.Logf("both run after %v", took)
-	if took > time.Second {
+	const soon = 2 * time.Second // a look, and what it starts and ends
+	if took > soon {
 		t.Errorf("both run after %v", took)
 	}
 	there.want(204, "", "DELETE", "/push/default/g", "")
-	if took := until(t, "none runs it", func() bool { return len(here.receivers("q")) == 0 }); took > time.Second {
+	if took := until(t, "none runs it", func() bool { return len(here.receivers("q")) == 0 }); took > soon {
 		t.Errorf("none runs after %v", took)
 	}
-	var hinted time.Duration
-	for range 4 { // looks alone would take 1.3 s on average
-		here.group("g", e.URL, nil)
-		hinted += until(t, "both run it", func() bool { return len(here.receivers("q")) == 2 })
-		there.want(204, "", "DELETE", "/push/default/g", "")
-		until(t, "none runs it", func() bool { return len(here.receivers("q")) == 0 })
+	hinted := time.Hour
+	for tries := 0; tries < 3 && hinted > 1750*time.Millisecond; tries++ { // the machine may be away
+		hinted = 0
+		for range 10 { // looks alone would take 3.3 s on average
+			here.group("g", e.URL, nil)
+			hinted += until(t, "both run it", func() bool { return len(here.receivers("q")) == 2 })
+			there.want(204, "", "DELETE", "/push/default/g", "")
+			until(t, "none runs it", func() bool { return len(here.receivers("q")) == 0 })
+		}
 	}
-	if hinted > 700*time.Millisecond {
-		t.Errorf("%v for 4 changes with hints", hinted)
+	if hinted > 1750*time.Millisecond {
+		t.Errorf("%v for 10 changes with hints", hinted)
 	}
 	here.group("g", e.URL, nil)
 	until(t, "both run it", func() bool { return len(here.receivers("q")) == 2 })
 	text := b.Do("HGET", groupsKey+"default", "default/g").([]byte)
 	b.Do("HSET", groupsKey+"default", "default/g", strings.Replace(string(text), `"active"`, `"paused"`, 1))
 	b.Do("INCR", versionKey) // and no hint
-	if took := until(t, "none runs it", func() bool { return len(here.receivers("q")) == 0 }); took > time.Second {
+	if took := until(t, "none runs it", func() bool { return len(here.receivers("q")) == 0 }); took > soon {
 		t.Errorf("without a hint none runs after %v", took)
 	}
 	b.Do("HSET", groupsKey+"default", "default/g", "{")

@@ -69,7 +69,7 @@ func dial(t *testing.T, at, text string) *bufio.Reader {
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	at := start(t, &Server{MaxHeader: 4096, HeaderTimeout: 200 * time.Millisecond, IdleTimeout: 200 * time.Millisecond})
+	at := start(t, &Server{MaxHeader: 4096, HeaderTimeout: time.Second, IdleTimeout: time.Second})
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":      {"", ""},
 		"half a line":  {"GET / HT", ""},

@@ -106,7 +106,7 @@ func TestOddBodies(t *testing.T) {
 	redistest.Leaks(t)
 	s := newSite(t)
 	l := s.api.Budget.Limits()
-	l.BodyTimeout = 200 * time.Millisecond
+	l.BodyTimeout = time.Second
 	if err := s.api.Budget.SetLimits(l); err != nil {
 		t.Fatal(err)
 	}

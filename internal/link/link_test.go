@@ -290,7 +290,7 @@ func TestServerRestart(t *testing.T) {
 // A black hole is noticed by the reply timeout.
 func TestBlackHole(t *testing.T) {
 	b := shared(t)
-	const timeout = 300 * time.Millisecond
+	const timeout = time.Second // calls beside the hole have no longer
 	l := b.link(timeout)
 	ctx := b.within(patience)
 	b.want(Done, outcome(ctx, l, b.push("first")))
@@ -449,7 +449,7 @@ func TestCancelAfterTheSend(t *testing.T) {
 	b := shared(t)
 	l := b.link(patience)
 	ctx, cancel := context.WithCancelCause(b.within(patience))
-	r := b.On(redistest.Command("RPUSH", "sent"), 1, redistest.Delay(500*time.Millisecond))
+	r := b.On(redistest.Command("RPUSH", "sent"), 1, redistest.Delay(2*time.Second))
 	b.On(redistest.Command("RPUSH", "sent"), 1, redistest.Call(func() { cancel(errEnough) }))
 	err := l.Do(ctx, b.push("sent"))
 	b.want(Unknown, err)
@@ -811,7 +811,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 // Close waits for a reply no longer than any caller would.
 func TestCloseInABlackHole(t *testing.T) {
 	b := shared(t)
-	const timeout = 300 * time.Millisecond
+	const timeout = time.Second // the first call has no longer
 	l := New(b.node, timeout, true)
 	ctx := b.within(patience)
 	b.want(Done, outcome(ctx, l, b.push("first")))

@@ -145,13 +145,13 @@ func TestDialEndsWithItsContext(t *testing.T) {
 // A Pool without a free connection is not taken for a server that does not answer.
 func TestDialOfAFullPool(t *testing.T) {
 	b := shared(t)
-	b.node.set.DialTimeout = 100 * time.Millisecond
 	b.pool.MaxActive, b.pool.Wait = 1, true
 	c, err := b.node.Dial(b.within(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	b.node.set.DialTimeout = 100 * time.Millisecond
 	if _, err := b.node.Dial(b.within(patience)); err == nil ||
 		!strings.Contains(err.Error(), "none of the Pool's 1 connections (MaxActive) was free within 100ms") {
 		t.Error(err)

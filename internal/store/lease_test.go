@@ -540,7 +540,7 @@ func TestLeaseHint(t *testing.T) {
 		}
 
 		// Of one that is over nobody can have known.
-		for _, ago := range []time.Duration{500 * time.Millisecond, 2 * time.Second} {
+		for _, ago := range []time.Duration{50 * time.Millisecond, 2 * time.Second} {
 			other(-ago)()
 			keeper()
 			f.enqueue(Now, 0, named(""))

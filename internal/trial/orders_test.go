@@ -2,6 +2,8 @@ package trial
 
 import (
 	"context"
+	"errors"
+	"net"
 	"runtime"
 	"slices"
 	"sync"
@@ -103,6 +105,13 @@ func (r *run) start(o Orders) *process {
 func (r *run) begin(o Orders) *process {
 	p := r.start(o)
 	shutdown, err := p.Begin(context.Background(), p.q, p.log)
+	for tries := 1; tries < 10 && err != nil; tries++ {
+		var late net.Error
+		if !errors.As(err, &late) || !late.Timeout() {
+			break
+		}
+		shutdown, err = p.Begin(context.Background(), p.q, p.log)
+	}
 	if err != nil {
 		r.Fatal(err)
 	}

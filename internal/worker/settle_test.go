@@ -115,14 +115,15 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	goOn := make(chan struct{})
-	f := newFake(t, s, s.URL(), 1, 1, func(_ *Item, n int) error {
-		if n == 300 {
+	f := newFake(t, s, s.URL(), 1, 1, nil)
+	f.handles(func(_ *Item, n int) error {
+		if n >= 300 && f.length("LLEN", f.keys[0].Doing(f.Sites[0].Live(), 0)) > 1 {
 			<-goOn
 		}
 		return nil
 	})
 	args := []any{f.keys[0].Prepare}
-	expires := time.Now().Add(time.Second)
+	expires := time.Now().Add(2 * time.Second)
 	for i := range 400 {
 		e := element.Element{Serial: element.NewSerial(), Payload: fmt.Append(nil, i)}
 		if i > 300 {
