@@ -94,7 +94,7 @@ var findings = []finding{
 		{"internal/store/inspect.go", "if holder != nil {", "if holder != nil && n.Cancelled < 0 {"},
 	}},
 	{name: "14 dead letters while the clock is behind are the oldest", changes: []change{
-		{luas + "trim.lua", "if last < now then return printed(now) end", "do return printed(now) end"},
+		{luas + "trim.lua", "if last <= now then return printed(now) end", "do return printed(now) end"},
 	}},
 	{name: "15a the ack of a bare payload whose reply is lost is told by nothing", changes: []change{
 		{settles, "\th := it.custody(d.worker)\n\treturn d.worker.report(it, &h, false, evs)\n", "\treturn evs\n"},

@@ -1,8 +1,8 @@
--- latest is the score of what dies now, as text: the time, or a little more than the highest score there is, where one
--- has died in this ms or the clock was set back since. Else a new dead letter could be the first to be dropped.
+-- latest is the score of what dies now, as text: the time, or a little more than the highest score there is where the
+-- clock was set back since. Else a new dead letter could be the first to be dropped.
 local function latest(dead, now)
   local last = tonumber(redis.call('ZREVRANGE', dead, 0, 0, 'WITHSCORES')[2] or '0')
-  if last < now then return printed(now) end
+  if last <= now then return printed(now) end
   return string.format('%.3f', last + 0.001)
 end
 
