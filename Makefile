@@ -22,7 +22,7 @@
 # REQUIRE_CLIENTS=1 forbids that.
 
 GO          ?= go
-FUZZTIME    ?= 5s
+FUZZTIME    ?= 3s
 SEEDS       ?= 200
 SEED        ?= 0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
