@@ -112,6 +112,10 @@ func TestChecker(t *testing.T) {
 			"I5 unexplained"}},
 		{"duplicate that no fault explains", more("w1 handle invoke a", "w1 handle ok a", "w1 lost info a"),
 			[]string{"I5 unexplained"}},
+		{"duplicate whose verdict was refused until its receiver ended", more("w1 handle invoke a", "w1 handle ok a",
+			"w1 receiver-error info", "w1 unconfirmed-verdict info a"), nil},
+		{"duplicate whose verdict nobody had refused", more("w1 handle invoke a", "w1 handle ok a",
+			"w1 unconfirmed-verdict info a"), []string{"I5 unexplained"}},
 		{"more duplicates than were in flight", func(h *History) {
 			for i := range h.Entries {
 				if h.Entries[i].Op == Fault {
@@ -131,6 +135,18 @@ func TestChecker(t *testing.T) {
 		{"one that could have begun it had nothing to do", both(hungUp(time.Unix(1059, 800e6)), waited),
 			[]string{"I2 not drained"}},
 		{"Redis has just hung up on who could have begun it", both(hungUp(time.Unix(1060, 700e6)), waited), nil},
+		{"what is delayed, in a calm that says nothing of that", both(func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1060, 0), By: "h", Op: delayed, Phase: Info, ID: "z"})
+		}, waited, func(h *History) {
+			for i := range h.Entries {
+				switch e := &h.Entries[i]; {
+				case e.Op == Quiet:
+					e.ID, e.Note = "z", LaterOnly
+				case e.ID == "z":
+					e.ID = "z/1"
+				}
+			}
+		}), nil},
 		{"enqueued after the calm began", more("h enqueue invoke z plan=ok", "h enqueue ok z",
 			"h quiet info due=60000 at=1000", "w1 handle invoke z at=1001", "w1 handle ok z at=1002",
 			"w1 acked info z at=1003"), nil},

@@ -13,6 +13,24 @@ type hand struct {
 	end      time.Time
 }
 
+// unasked says whether Redis has refused a verdict to who had the message, until its process ended. Then the message
+// goes back without it.
+func (h *History) unasked(story []Entry, hands []hand) bool {
+	for _, e := range story {
+		if e.Op != "unconfirmed-verdict" {
+			continue
+		}
+		for _, x := range hands {
+			if x.by == e.By && !x.end.IsZero() && slices.ContainsFunc(h.Entries, func(o Entry) bool {
+				return o.Op == "receiver-error" && o.By == x.by && !o.At.Before(x.end) && !o.At.After(e.At)
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // unexplained finds duplicates that no fault can have caused (I5): none struck those who handled the message while they
 // had it.
 func (h *History) unexplained(all map[string]*subject, broke func(string, string, string, ...any)) {
@@ -44,7 +62,7 @@ func (h *History) unexplained(all map[string]*subject, broke func(string, string
 					}
 				}
 			}
-			struck := false
+			struck := h.unasked(s.story, hands)
 			for _, x := range hands {
 				for _, f := range faults[x.by] {
 					struck = struck || m.excuse(f, x.from, x.to)

@@ -116,6 +116,9 @@ func (n *Namer) answered(m *Message, a Asked, err error) {
 		e.Note = err.Error()
 	}
 	n.Log.Say(e)
+	if a.In > 0 {
+		n.Log.Say(Entry{At: e.At, Op: delayed, Phase: Info, ID: m.ID})
+	}
 	if a.Expire > 0 {
 		n.Log.Say(Entry{At: e.At, Op: expires, Phase: Info, ID: m.ID, Due: e.At.Add(a.Expire)})
 	}

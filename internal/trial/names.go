@@ -11,6 +11,7 @@ import (
 const (
 	callOff = "cancel"   // of ID; Note is the state that it was in, Serial whose
 	putOff  = "postpone" // of ID, to Due
+	delayed = "delayed"  // a message that is put off from its enqueue on
 	expires = "expires"  // a message that is dropped at Due unless it was taken before
 	unkept  = "unkept"   // a Wait for ID that was told so, Note is what
 	taken   = "taken"    // Note is what is still in the key ID when all is over

@@ -10,6 +10,7 @@ import (
 func (h *History) stranded(spare map[string]bool, broke func(string, string, string, ...any)) {
 	waiting := make(map[string]time.Time) // since when it could have been
 	later := make(map[string]time.Time)
+	off := make(map[string]bool)            // those that are delayed, it is not known until when
 	waits := make(map[string]time.Duration) // for which each is delayed
 	behind := make(map[string]Entry)        // what waited behind others at a Quiet
 	crew := newCrew(h)
@@ -34,6 +35,8 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 		}
 		crew.hear(e)
 		switch {
+		case e.Op == delayed:
+			off[e.ID] = true
 		case e.Op == Alone:
 			waiting[e.ID] = far
 		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
@@ -56,8 +59,8 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 		case e.Op == Quiet:
 			clear(behind)
 			for id, since := range waiting {
-				delayed := !later[id].IsZero() || strings.HasSuffix(id, ">")
-				excused := e.ID != "" && strings.HasPrefix(id, e.ID+"/") && (e.Note != LaterOnly || delayed)
+				put := off[id] || !later[id].IsZero() || strings.HasSuffix(id, ">")
+				excused := e.ID != "" && strings.HasPrefix(id, e.ID+"/") && (e.Note != LaterOnly || put)
 				if since.Before(e.Due) && !spare[id] && !excused && !judge(id, e, e.At) {
 					behind[id] = e
 				}
