@@ -32,9 +32,12 @@ func (h *History) kept(broke func(string, string, string, ...any)) {
 			ids[e.Serial] = e.ID
 		}
 	}
-	bare := 0 // of any channel
+	bare := 0 // and what a reaper has put into dead, of any channel
 	for _, e := range slices.Backward(h.Entries) {
 		id := ids[e.Serial]
+		if e.Op == "poisoned" {
+			bare += e.N
+		}
 		if e.Op != "rejected" {
 			continue
 		}

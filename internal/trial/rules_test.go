@@ -129,12 +129,14 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Of what dies, the last ones stay.
+// Of what dies, the last ones stay, whoever has put them into dead.
 func TestDropped(t *testing.T) {
 	for _, c := range []struct {
 		left []int
+		reap bool
 		want []string
-	}{{[]int{3, 4}, nil}, {[]int{1, 3, 4}, nil}, {[]int{1, 2, 4}, []string{"I12 dropped"}}} {
+	}{{[]int{3, 4}, false, nil}, {[]int{1, 3, 4}, false, nil}, {[]int{1, 2, 4}, false, []string{"I12 dropped"}},
+		{[]int{1, 2, 4}, true, nil}} {
 		h := &History{MaxDead: 4}
 		at := time.Unix(1000, 0)
 		for i := range 5 {
@@ -148,6 +150,9 @@ func TestDropped(t *testing.T) {
 				e.At = at
 				h.Entries = append(h.Entries, e)
 			}
+		}
+		if c.reap {
+			h.Entries = append(h.Entries, Entry{At: at.Add(time.Millisecond), By: "p", Op: "poisoned", N: 1})
 		}
 		for _, i := range c.left {
 			h.Left = append(h.Left, Place{ID: "a/" + string(rune('0'+i)), State: "dead", Key: "{a}.dead"})
