@@ -239,7 +239,7 @@ func TestCountsReleased(t *testing.T) {
 	_ = shutdown(ended)
 	o := newBench(t, s.URL())
 	o.name = b.name
-	b.must(b.Close()) // which flushes, and waits until all events are told
+	b.must(b.Close()) // it flushes the counts, and waits until Events have been called
 	got := o.counted()
 	if n := b.sum(EventReleased); got.Released != int64(n) || n == 0 {
 		t.Errorf("%d are counted, and %d told of", got.Released, n)

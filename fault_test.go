@@ -350,7 +350,7 @@ func TestPromoteBehind(t *testing.T) {
 	)
 	seen := newTally()
 	b.receive(2, func(_ context.Context, i int) error { seen.add(i); return nil })
-	b.until(10*time.Second, "all are handled, and it is told", func() bool {
+	b.until(10*time.Second, "all are handled, and their Events have come", func() bool {
 		return b.count(EventAcked) == n && b.sum(EventPromoted) >= n
 	})
 	strikes(t, refused, 1)

@@ -179,8 +179,29 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	wait := link.Jitter(sweepEvery)
 	c.received = a.Known
+	wait := u.untilSweep(&a, late, claimFor)
+	c.keeper = a.Keeper
+	if c.keeper && !was && hints != c.hints { // a hint that came before this answer was nobody's
+		wait = 0
+	}
+	asked := c.sweep.IsZero()
+	if !asked {
+		c.sweep = time.Now().Add(wait)
+	}
+	needed := asked || a.Known || a.Scheduled || a.Leased || a.MoreToForget || a.Unreadable != nil || hints != c.hints
+	lately := c.pullers > 0 || time.Since(c.pulled) < keptFor
+	if !needed && (u.listening || !lately) { // a hint brings it back
+		u.leave(c)
+		return at, true, nil
+	}
+	return a.Timetable, false, nil
+}
+
+// untilSweep is how long it is until the next sweep, by what the last one said. late: what it has claimed is not
+// recovered yet. mu is held.
+func (u *upkeep) untilSweep(a *store.SweepAnswer, late bool, claimFor time.Duration) time.Duration {
+	wait := link.Jitter(sweepEvery)
 	if u.listening && !a.Known && a.Keeper && a.Unreadable == nil { // whatever is added from now on is told
 		wait = link.Jitter(quietEvery)
 	}
@@ -201,21 +222,7 @@ func (u *upkeep) swept(c *kept) (at store.Timetable, left bool, err error) {
 	if a.Repeated { // the first one may have claimed some
 		wait = min(wait, claimFor+link.Jitter(100*time.Millisecond))
 	}
-	c.keeper = a.Keeper
-	if c.keeper && !was && hints != c.hints { // a hint that came before this answer was nobody's
-		wait = 0
-	}
-	asked := c.sweep.IsZero()
-	if !asked {
-		c.sweep = time.Now().Add(wait)
-	}
-	needed := asked || a.Known || a.Scheduled || a.Leased || a.MoreToForget || a.Unreadable != nil || hints != c.hints
-	lately := c.pullers > 0 || time.Since(c.pulled) < keptFor
-	if !needed && (u.listening || !lately) { // a hint brings it back
-		u.leave(c)
-		return at, true, nil
-	}
-	return a.Timetable, false, nil
+	return wait
 }
 
 // leave ends the upkeep of a channel. mu is held.

@@ -352,7 +352,7 @@ func (q *Queue) Close() error {
 		s.Data.CloseWithin(budget)
 		s.Pulse.CloseWithin(budget)
 		limit, end := context.WithTimeout(context.Background(), q.conf.EnqueueTimeout)
-		q.overs.close(limit) // behind the links, since it is told of most of what their end has failed
+		q.overs.close(limit) // behind the links: most enqueues that their end has failed have told Over by then
 		end()
 		ctx, cancel := context.WithTimeout(context.Background(), q.conf.Grace)
 		q.events.Close(ctx)

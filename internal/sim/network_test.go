@@ -2,6 +2,7 @@ package sim
 
 import (
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,16 +10,22 @@ import (
 	"github.com/shuntmq/shunt/internal/sim/redis"
 )
 
+// dialled is a network, and a line of its only process.
+func dialled(t *testing.T) (*network, *port, net.Conn) {
+	n := &network{server: redis.New(redis.Options{RunID: "1"}), struck: func(*port) {}}
+	p := n.port(1, 1)
+	l, err := p.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n, p, l
+}
+
 // What a process had written before it was killed may still be executed. What its goroutines write afterwards never is,
 // also where the server stood still at that moment.
 func TestKilledWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &network{server: redis.New(redis.Options{RunID: "1"}), struck: func(*port) {}}
-		p := n.port(1, 1)
-		l, err := p.dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		n, p, l := dialled(t)
 		n.change(func() { n.trunk.frozen = true })
 		_, _ = io.WriteString(l, "*3\r\n$3\r\nSET\r\n$6\r\nbefore\r\n$1\r\n1\r\n")
 		p.kill(true)
@@ -41,12 +48,7 @@ func TestEndIsHeard(t *testing.T) {
 	for name, before := range map[string]bool{"stopped behind it": true, "in a hole": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := &network{server: redis.New(redis.Options{RunID: "1"}), struck: func(*port) {}}
-				p := n.port(1, 1)
-				l, err := p.dial(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				n, p, l := dialled(t)
 				stop := func() { n.change(func() { n.trunk.frozen = true }) }
 				if !before {
 					stop()
@@ -58,7 +60,7 @@ func TestEndIsHeard(t *testing.T) {
 				time.AfterFunc(time.Second, func() { n.change(func() { n.trunk.frozen = false }) })
 				began := time.Now()
 				_ = l.SetReadDeadline(began.Add(time.Minute))
-				_, err = l.Read(make([]byte, 1))
+				_, err := l.Read(make([]byte, 1))
 				if took := time.Since(began); err != errReset || took > time.Second || before && took > 0 {
 					t.Errorf("%v after %v", err, took)
 				}

@@ -72,6 +72,15 @@ func TestChecker(t *testing.T) {
 	}
 	waited := more("h enqueue invoke z plan=ok", "h enqueue ok z", "h quiet info due=60500 at=1000",
 		"w1 handle invoke z at=1001", "w1 handle ok z at=1002", "w1 acked info z at=1003")
+	shutDownAt := func(s int64) func(*History) { // Redis comes back with an older state at 1003
+		return func(h *History) {
+			h.Lossy = true
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
+				Entry{At: time.Unix(s, 0), By: "w1", Op: Closed, Phase: OK},
+				Entry{At: time.Unix(1001, 0), By: "w2", Op: Fault, ID: KillServer, N: 1, Due: time.Unix(1003, 0)},
+				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
+		}
+	}
 	released := func(note string) func(*History) {
 		return func(h *History) {
 			for i := range h.Entries {
@@ -188,20 +197,8 @@ func TestChecker(t *testing.T) {
 				Entry{At: time.Unix(1009, 0), By: "w1", Op: Closed, Phase: OK},
 				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
 		}, []string{"I7 judged"}},
-		{"one judged that had shut down in order, before an older state", func(h *History) {
-			h.Lossy = true
-			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
-				Entry{At: time.Unix(1002, 0), By: "w1", Op: Closed, Phase: OK},
-				Entry{At: time.Unix(1001, 0), By: "w2", Op: Fault, ID: KillServer, N: 1, Due: time.Unix(1003, 0)},
-				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
-		}, nil},
-		{"one judged that had shut down in order, behind an older state", func(h *History) {
-			h.Lossy = true
-			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: "started", Note: "inc"},
-				Entry{At: time.Unix(1004, 0), By: "w1", Op: Closed, Phase: OK},
-				Entry{At: time.Unix(1001, 0), By: "w2", Op: Fault, ID: KillServer, N: 1, Due: time.Unix(1003, 0)},
-				Entry{At: time.Unix(1010, 0), Op: judged, Note: "inc"})
-		}, []string{"I7 judged"}},
+		{"one judged that had shut down in order, before an older state", shutDownAt(1002), nil},
+		{"one judged that had shut down in order, behind an older state", shutDownAt(1004), []string{"I7 judged"}},
 		{"a dead one judged", func(h *History) {
 			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w2", Op: "started", Note: "inc"},
 				Entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})

@@ -11,13 +11,46 @@ type delay struct {
 	due time.Time
 }
 
+// delays are those of all messages, by serial, or by ID where none was known yet, and by the attempt that waits.
+type delays struct {
+	of  map[string]map[int]delay
+	met map[string]time.Time // serials, since when
+}
+
+// begun gives the delay that an attempt has waited for, if there was one.
+func (ds *delays) begun(e Entry) (d delay, given bool) {
+	since, known := ds.met[e.Serial]
+	if !known && e.Serial != "" {
+		ds.met[e.Serial] = e.At
+	}
+	if d, given = ds.of[e.Serial][e.Attempt]; given {
+		return d, true
+	}
+	// A twin that had its serial by then is not the one that was put off.
+	d, given = ds.of[e.ID][e.Attempt]
+	return d, given && (!known || since.After(d.at))
+}
+
+// failed notes that the next attempt waits.
+func (ds *delays) failed(e Entry) {
+	of := e.ID
+	if e.Serial != "" { // a twin that is given back unhandled has another serial, and waits for nothing
+		of = e.Serial
+	}
+	if ds.of[of] == nil {
+		ds.of[of] = make(map[int]delay)
+	}
+	if was, twin := ds.of[of][e.Attempt+1]; !twin || e.Due.Before(was.due) { // of twins the first to be due
+		ds.of[of][e.Attempt+1] = delay{e.At, e.Due}
+	}
+}
+
 // times judges recovery (I8) and delay (I9).
 func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) {
 	type hand struct{ by, id string }
 	open := make(map[hand]Entry)
 	waiting := make(map[string]time.Time) // what a struck process held, since when
-	due := make(map[string]map[int]delay) // by serial, or by ID where none was known yet
-	met := make(map[string]time.Time)     // serials, since when
+	due := delays{of: make(map[string]map[int]delay), met: make(map[string]time.Time)}
 	type verdict struct {
 		by, serial string
 		attempt    int
@@ -31,10 +64,10 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 	for _, e := range h.Entries {
 		switch {
 		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
-			due[e.ID] = map[int]delay{1: {due: e.Due}}
+			due.of[e.ID] = map[int]delay{1: {due: e.Due}}
 		case e.Op == Fault:
 			if h.Lossy && e.ID == KillServer { // it comes back without what was put off a moment ago
-				clear(due)
+				clear(due.of)
 			}
 			for k := range open {
 				if k.by == e.By {
@@ -52,39 +85,21 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 				delete(waiting, e.ID)
 			}
 			open[hand{e.By, e.ID}] = e
-			d, given := due[e.Serial][e.Attempt]
-			if !given { // a twin that had its serial by then is not the one that was put off
-				d, given = due[e.ID][e.Attempt]
-				if since, known := met[e.Serial]; known && !since.After(d.at) {
-					given = false
-				}
-			}
-			if _, known := met[e.Serial]; !known && e.Serial != "" {
-				met[e.Serial] = e.At
-			}
+			d, given := due.begun(e)
 			if given && e.At.Before(d.due) && !h.Stepped {
 				broke("I9 early", e.ID, "attempt %d was handled %v before it was due", e.Attempt, d.due.Sub(e.At))
 			} else if given {
 				v.Lateness = append(v.Lateness, e.At.Sub(d.due))
 			}
 		case e.Op == "late-verdict":
-			delete(due[e.Serial], e.Attempt+1)
+			delete(due.of[e.Serial], e.Attempt+1)
 		case e.Op == Handle:
 			delete(open, hand{e.By, e.ID})
 			if e.Phase == OK {
 				delete(waiting, e.ID) // a zombie was there first
 			}
 			if e.Phase == Fail && !e.Due.IsZero() && (e.Serial == "" || !late[verdict{e.By, e.Serial, e.Attempt}]) {
-				of := e.ID
-				if e.Serial != "" { // a twin that is given back unhandled has another serial, and waits for nothing
-					of = e.Serial
-				}
-				if due[of] == nil {
-					due[of] = make(map[int]delay)
-				}
-				if was, twin := due[of][e.Attempt+1]; !twin || e.Due.Before(was.due) { // of twins the first to be due
-					due[of][e.Attempt+1] = delay{e.At, e.Due}
-				}
+				due.failed(e)
 			}
 		}
 	}
