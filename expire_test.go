@@ -45,71 +45,74 @@ func TestReleasedDoesNotExpire(t *testing.T) {
 	}
 }
 
-// Taken in time, and the worker's question comes when the time is over: it has not expired, and has its ID.
-func TestTakenDoesNotExpire(t *testing.T) {
+// expiring runs a test of a message that expires after a second, with an ID and without.
+func expiring(t *testing.T, f func(t *testing.T, id bool, opts []Option)) {
 	t.Parallel()
-	s := redistest.Shared(t)
 	for _, id := range []bool{false, true} {
 		t.Run(fmt.Sprint(id), func(t *testing.T) {
 			t.Parallel()
-			p := redistest.NewProxy(t, s.Addr())
-			b := newBench(t, p.URL())
-			const expire = time.Second
-			opts, question := []Option{Expire(expire)}, redistest.Command("TIME")
+			opts := []Option{Expire(time.Second)}
 			if id {
-				opts, question = append(opts, ID("a")), redistest.ByScript(store.Start)(b.name)
+				opts = append(opts, ID("a"))
 			}
-			var again error
-			var n atomic.Int32
-			b.idles(p, 1, func(context.Context, int) error {
-				n.Add(1)
-				again = b.one(2, opts...)
-				return nil
-			})
-			late := p.On(question, 1, redistest.Call(func() { time.Sleep(expire + 10*time.Millisecond) }))
-			b.must(b.one(1, opts...))
-			b.until(5*time.Second, "end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 1 })
-			if late.Struck() == 0 || n.Load() == 0 || b.count(EventExpired) > 0 {
-				t.Errorf("%d handled, %d expired", n.Load(), b.count(EventExpired))
-			}
-			if id && !errors.Is(again, ErrDuplicate) {
-				t.Errorf("while it was handled its ID was free: %v", again)
-			}
+			f(t, id, opts)
 		})
 	}
 }
 
+// itExpires holds a command up until the time of what was enqueued before is over.
+var itExpires = redistest.Call(func() { time.Sleep(1010 * time.Millisecond) })
+
+// Taken in time, and the worker's question comes when the time is over: it has not expired, and has its ID.
+func TestTakenDoesNotExpire(t *testing.T) {
+	expiring(t, func(t *testing.T, id bool, opts []Option) {
+		p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+		b := newBench(t, p.URL())
+		question := redistest.Command("TIME")
+		if id {
+			question = redistest.ByScript(store.Start)(b.name)
+		}
+		var again error
+		var n atomic.Int32
+		b.idles(p, 1, func(context.Context, int) error {
+			n.Add(1)
+			again = b.one(2, opts...)
+			return nil
+		})
+		late := p.On(question, 1, itExpires)
+		b.must(b.one(1, opts...))
+		b.until(5*time.Second, "end", func() bool { return b.count(EventAcked)+b.count(EventExpired) >= 1 })
+		if late.Struck() == 0 || n.Load() == 0 || b.count(EventExpired) > 0 {
+			t.Errorf("%d handled, %d expired", n.Load(), b.count(EventExpired))
+		}
+		if id && !errors.Is(again, ErrDuplicate) {
+			t.Errorf("while it was handled its ID was free: %v", again)
+		}
+	})
+}
+
 // What a Pull has taken does not expire either, where it hears of that only later.
 func TestPulledDoesNotExpire(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	for _, id := range []bool{false, true} {
-		t.Run(fmt.Sprint(id), func(t *testing.T) {
-			t.Parallel()
-			p := redistest.NewProxy(t, s.Addr())
-			b := newBench(t, s.URL())
-			o := b.through(p)
-			const expire = 300 * time.Millisecond
-			opts := []Option{Expire(expire)}
-			if id {
-				opts = append(opts, ID("a"))
-			}
-			pull := PullOptions{Channels: []string{b.name}, Lease: time.Minute}
-			_, err := o.Pull(t.Context(), pull) // so that Redis knows the script
-			b.must(err)
-			take := redistest.ByScript(store.TakeLease)(b.name)
-			p.On(take, 2, redistest.Call(func() { time.Sleep(expire + 10*time.Millisecond) }))
-			p.On(take, 1, redistest.CutAfter)
-			b.must(b.one(1, opts...))
-			ms, err := o.Pull(t.Context(), pull)
-			if b.must(err); len(ms) != 1 {
-				t.Errorf("%d pulled", len(ms))
-			}
-			if id && !errors.Is(b.one(2, opts...), ErrDuplicate) {
-				t.Error("its ID is free")
-			}
-		})
-	}
+	expiring(t, func(t *testing.T, id bool, opts []Option) {
+		s := redistest.Shared(t)
+		p := redistest.NewProxy(t, s.Addr())
+		b := newBench(t, s.URL())
+		o := b.through(p)
+		pull := PullOptions{Channels: []string{b.name}, Lease: time.Minute}
+		_, err := o.Pull(t.Context(), pull) // so that Redis knows the script
+		b.must(err)
+		take := redistest.ByScript(store.TakeLease)(b.name)
+		p.On(take, 2, itExpires)
+		p.On(take, 1, redistest.CutAfter)
+		b.must(b.one(1, opts...))
+		ms, err := o.Pull(t.Context(), pull)
+		if b.must(err); len(ms) != 1 {
+			t.Errorf("%d pulled", len(ms))
+		}
+		if id && !errors.Is(b.one(2, opts...), ErrDuplicate) {
+			t.Error("its ID is free")
+		}
+	})
 }
 
 // A start that is executed late meets a record that only keeps the id taken.
