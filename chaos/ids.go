@@ -101,7 +101,8 @@ func ids(w *world, r *rand.Rand, long bool) {
 	doubts := 0
 	for n := range sized(long, 14, 60) {
 		time.Sleep(between(r, 100*time.Millisecond, 500*time.Millisecond))
-		xs := w.all()
+		var xs []*worker // its killers may have left none for a moment
+		w.until(5*time.Second, "somebody is there", func() bool { xs = w.all(); return len(xs) > 0 })
 		switch x := xs[r.IntN(len(xs))]; n % 7 {
 		case 3:
 			w.kill(x)

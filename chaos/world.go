@@ -216,10 +216,10 @@ func (w *world) all() (xs []*worker) {
 	return xs
 }
 
-// kill ends a worker with SIGKILL.
+// kill ends a worker with SIGKILL. One that a message has killed before was struck then, however late that is seen.
 func (w *world) kill(x *worker) {
 	x.Kill()
-	w.log.Say(trial.Entry{By: x.Name, Op: trial.Fault, Phase: trial.Info, ID: "kill", N: x.Flight(),
+	w.log.Say(trial.Entry{At: x.EndedAt(), By: x.Name, Op: trial.Fault, Phase: trial.Info, ID: "kill", N: x.Flight(),
 		Due: trial.ForEver})
 	w.forget(x)
 }

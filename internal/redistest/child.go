@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/shuntmq/shunt/internal/redisd"
 )
@@ -17,7 +18,8 @@ import (
 type Child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	ended <-chan struct{} // closed once it has been waited for
+	ended chan struct{} // closed once it has been waited for
+	at    time.Time     // of that; read once ended is closed
 	said  tail
 }
 
@@ -25,16 +27,22 @@ type Child struct {
 // test's process, where the system can do that, and a well-behaved child goes when its standard input ends.
 func Run(t testing.TB, env []string, path string, args ...string) *Child {
 	t.Helper()
-	c := &Child{cmd: exec.Command(path, args...)}
+	c := &Child{cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stdout, c.cmd.Stderr = &c.said, &c.said
 	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if c.ended, err = redisd.Spawn(c.cmd); err != nil {
+	exited, err := redisd.Spawn(c.cmd)
+	if err != nil {
 		t.Fatalf("redistest: start %s: %v", path, err)
 	}
+	go func() {
+		defer close(c.ended)
+		<-exited
+		c.at = time.Now()
+	}()
 	t.Cleanup(c.Kill)
 	return c
 }
@@ -56,6 +64,12 @@ func (c *Child) Gone() bool {
 	default:
 		return false
 	}
+}
+
+// EndedAt is when the child ended, for one that is gone.
+func (c *Child) EndedAt() time.Time {
+	<-c.ended
+	return c.at
 }
 
 // Code is the exit code of a child that is gone, -1 if a signal ended it.
