@@ -163,8 +163,7 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 // renew takes in a good beat, sent then.
 func (s *Site) renew(sent time.Time) {
 	stale := !s.Lease.Fresh(time.Now())
-	s.Lease.extend(sent)
-	if stale {
+	if s.Lease.extend(sent) || stale {
 		s.conf.Wake()
 	} else {
 		s.conf.Renewed()

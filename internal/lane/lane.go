@@ -52,9 +52,10 @@ func New(k *store.Keys, s *link.Server, p Promoter) *Lane {
 
 // Reasons why nothing may be taken.
 var (
-	errStopped    = errors.New("shunt: the receiver takes nothing more")
-	errHandover   = errors.New("shunt: a handover is under way")
-	errStale      = errors.New("shunt: Redis has not answered a beat for two thirds of the lease's term")
+	errStopped  = errors.New("shunt: the receiver takes nothing more")
+	errHandover = errors.New("shunt: a handover is under way")
+	errStale    = errors.New("shunt: Redis has not answered a beat for two thirds of the lease's term, or since " +
+		"the connection to it is a new one")
 	errUnreadable = errors.New("shunt: the channel could not be read")
 )
 

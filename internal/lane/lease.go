@@ -10,14 +10,26 @@ import (
 type Lease struct {
 	Length time.Duration
 	last   atomic.Pointer[time.Time]
-	lost   atomic.Bool // until there is a new incarnation
+	lost   atomic.Bool               // until there is a new incarnation
+	doubt  atomic.Pointer[time.Time] // since when Redis may not know the incarnation; nil: it does
 }
 
 // renew begins a new incarnation's lease.
 func (l *Lease) renew(sent time.Time) { l.last.Store(&sent); l.lost.Store(false) }
 
-// extend goes on with it; one that is lost stays so.
-func (l *Lease) extend(sent time.Time) { l.last.Store(&sent) }
+// extend goes on with it; one that is lost stays so. sure: a doubt has ended.
+func (l *Lease) extend(sent time.Time) (sure bool) {
+	l.last.Store(&sent)
+	since := l.doubt.Load()
+	return since != nil && since.Before(sent) && l.doubt.CompareAndSwap(since, nil)
+}
+
+// Doubt has nothing taken or started until a beat that is sent from now on was answered. A new connection may lead to a
+// Redis that has come back with an older state, and does not know the incarnation. Nobody looks after its lists then.
+func (l *Lease) Doubt() {
+	now := time.Now()
+	l.doubt.Store(&now)
+}
 
 // Last is when the last good beat was sent; each beat has another pointer.
 func (l *Lease) Last() *time.Time { return l.last.Load() }
@@ -28,10 +40,10 @@ func (l *Lease) Age(now time.Time) (mono, wall time.Duration) {
 	return now.Sub(last), time.Duration(now.UnixNano() - last.UnixNano())
 }
 
-// Fresh says whether something may be taken and started now: for the first two thirds of the term.
+// Fresh says whether something may be taken and started now: for the first two thirds of the term, but for a doubt.
 func (l *Lease) Fresh(now time.Time) bool {
 	mono, wall := l.Age(now)
-	return max(mono, wall) < l.Length*2/3 && !l.lost.Load()
+	return max(mono, wall) < l.Length*2/3 && !l.lost.Load() && l.doubt.Load() == nil
 }
 
 // Lost says whether it was lost, and there is no new incarnation yet.

@@ -54,6 +54,9 @@ type Call struct {
 	// sends them once more, and sets Repeated.
 	Repeats, Repeated bool
 
+	// Before keeps the call from a connection that was made later: it ends with ErrYoung. Zero: any will do.
+	Before time.Time
+
 	Into *Memory // of replies that are strings; nil: each has its own
 
 	cmds  []command
@@ -113,6 +116,7 @@ func (c *Call) Reset() {
 	clear(c.cmds)
 	clear(c.elems)
 	c.cmds, c.args, c.elems, c.Replies, c.Into, c.n = c.cmds[:0], c.args[:0], c.elems[:0], c.Replies[:0], nil, 0
+	c.Before = time.Time{}
 	c.state.Store(queued)
 }
 

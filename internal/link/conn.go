@@ -23,6 +23,7 @@ type conn struct {
 	wire     wire
 	buffered bool // nothing is written before flush
 	inflight chan *Call
+	made     time.Time     // after its first answer
 	ended    chan struct{} // closed when the reader has returned
 	err      error         // of the reader, once ended is closed
 
@@ -39,8 +40,9 @@ type conn struct {
 
 // newConn starts the reader. socket may be nil: the connection is then spoken to by redigo.
 func newConn(redigo redis.Conn, socket net.Conn, timeout time.Duration) *conn {
+	now := time.Now()
 	c := &conn{
-		redigo: redigo, wire: foreign{redigo}, loaded: make(map[*Script]bool), flushed: time.Now(),
+		redigo: redigo, wire: foreign{redigo}, loaded: make(map[*Script]bool), made: now, flushed: now,
 		inflight: make(chan *Call, maxInflight), ended: make(chan struct{}),
 	}
 	if socket != nil {
@@ -64,6 +66,10 @@ func (c *conn) broken() bool {
 // flush, so from here on it counts as sent.
 func (c *conn) send(call *Call) {
 	if !call.state.CompareAndSwap(queued, sent) {
+		return
+	}
+	if !call.Before.IsZero() && !c.made.Before(call.Before) {
+		call.fail(NotExecuted, ErrYoung)
 		return
 	}
 	c.unflushed++

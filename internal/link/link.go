@@ -227,6 +227,9 @@ func (l *Link) Dials() int64 { return l.dials.Load() }
 // ErrClosed is the error of a call that was not sent before the link was closed.
 var ErrClosed = errors.New("the link is closed")
 
+// ErrYoung is the error of a call that was not sent because its connection is too young (see Call.Before).
+var ErrYoung = errors.New("the connection to redis is a new one")
+
 // Closed is closed when nothing is sent any more.
 func (l *Link) Closed() <-chan struct{} { return l.ctx.Done() }
 

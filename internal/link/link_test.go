@@ -549,6 +549,33 @@ func TestIdleLinkIsAsked(t *testing.T) {
 	}
 }
 
+// A call that wants a connection which is older than a time is not sent on a younger one.
+func TestCallBefore(t *testing.T) {
+	b := shared(t)
+	l := New(b.node, time.Second, true)
+	b.t.Cleanup(l.Close)
+	b.want(Done, l.Run(b.within(patience), b.push("first")))
+	send := func(element string, before time.Time) error {
+		call := b.push(element)
+		call.Before = before
+		return l.Run(b.within(patience), call)
+	}
+	now := time.Now()
+	b.want(Done, send("older", now))
+	b.CutAll()
+	err := send("younger", now)
+	for Classify(err) == Unknown { // the end of the connection is not noticed yet
+		err = send("younger", now)
+	}
+	if b.want(NotExecuted, err); !errors.Is(err, ErrYoung) {
+		t.Error(err)
+	}
+	b.want(Done, send("older again", time.Now()))
+	if b.pushed("younger") > 0 {
+		t.Error("it was sent")
+	}
+}
+
 // A link whose commands may be sent twice sends a call again where its connection has ended. So does any link where the
 // call says so itself. A reply that does not come in time is not waited for twice.
 func TestCallIsRepeated(t *testing.T) {

@@ -22,7 +22,8 @@ type Waiter struct {
 	timeout time.Duration // for a reply, beyond the time that a command blocks
 	socket  atomic.Pointer[net.Conn]
 	conn    redis.Conn
-	used    time.Time // when conn last answered
+	made    time.Time // when conn first answered
+	used    time.Time // when it last did
 	id      atomic.Int64
 	unknown bool // the server does not know CLIENT ID
 }
@@ -68,9 +69,13 @@ func (w *Waiter) Connect(ctx context.Context) error {
 		w.id.Store(id)
 	}
 	w.unknown = err != nil && strings.HasPrefix(err.Error(), "ERR unknown")
-	w.used = time.Now()
+	w.made = time.Now()
+	w.used = w.made
 	return nil
 }
+
+// Made is when the last connection was made. Only the goroutine that uses the Waiter calls it.
+func (w *Waiter) Made() time.Time { return w.made }
 
 // ask closes a connection that does not answer as soon as a new one would have to. An ACL's refusal of PING is an
 // answer.

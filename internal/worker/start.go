@@ -100,7 +100,7 @@ func (s *worker) askSome(v visit) (got, asked bool) {
 	call := link.NewCall()
 	t := takes{worker: s, site: v.site, from: v.lanes, n: 1, script: true, batch: &takeBatch{at: s.now}}
 	t.ask(call)
-	v.site.Exchange(call)
+	v.site.ExchangeTakes(call, call.Len())
 	s.now = time.Now()
 	_, err := t.receive(call.Replies, call.Order)
 	v.site.Breaker.Judge(err)

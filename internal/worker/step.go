@@ -189,7 +189,7 @@ func (s *worker) visit(v visit, call *link.Call, all *visited) {
 		return
 	}
 	s.moves.Add(1)
-	site.Exchange(call)
+	site.ExchangeTakes(call, took)
 	err := s.sent.settle(call.Replies[took:])
 	s.sent.reset()
 	empty, err2 := takes.receive(call.Replies[:took], call.Order)

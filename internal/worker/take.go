@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"time"
 
 	"github.com/shuntmq/shunt/internal/lane"
@@ -183,6 +184,8 @@ func (t *takes) counted(replies []link.Reply) (nothing bool, others []link.Reply
 func (t *takes) failed(err error, only bool) error {
 	r := t.worker.r
 	switch class := link.Classify(err); {
+	case errors.Is(err, link.ErrYoung):
+		t.again = true // a beat comes first
 	case link.Code(err) == "OOM" && !t.script:
 		t.site.Full.Begin(time.Now(), fullFor)
 		t.again = true

@@ -108,7 +108,7 @@ func (w *waiter) target() *worker {
 	defer p.mu.Unlock()
 	for !r.Stopped() {
 		may, retryAt, _ := w.lane.MayTake(time.Now())
-		if n := len(p.parked); n > 0 && may > 0 {
+		if n := len(p.parked); n > 0 && may > 0 && !w.young() {
 			return p.parked[n-1-w.lane.Index%n]
 		}
 		if may == 0 && !retryAt.IsZero() {
@@ -121,6 +121,9 @@ func (w *waiter) target() *worker {
 	}
 	return nil
 }
+
+// young says that the connection is younger than the last good beat. The Redis behind it may not know the incarnation.
+func (w *waiter) young() bool { return !w.lane.Waiter.Made().Before(*w.lane.Site.Lease.Last()) }
 
 // wait is the waiter's goroutine.
 func (w *waiter) wait() {
@@ -165,6 +168,10 @@ func (w *waiter) block(s *worker, d time.Duration) error {
 	l.Waiter.Blocked.Store(true)
 	defer l.Waiter.Blocked.Store(false)
 	if may, _, _ := l.MayTake(time.Now()); may == 0 { // asked once who closes the lane could unblock it
+		return nil
+	}
+	if w.young() {
+		site.RequestBeat() // after it target goes on
 		return nil
 	}
 	raw, err := store.BlockingTake(l.Waiter.Waiter, l.Keys, l.Lists[s.n], d)
