@@ -163,9 +163,14 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 // renew takes in a good beat, sent then.
 func (s *Site) renew(sent time.Time) {
 	stale := !s.Lease.Fresh(time.Now())
-	if s.Lease.extend(sent) || stale {
+	sure := s.Lease.extend(sent)
+	switch {
+	case s.Lease.InDoubt(): // since that sending, or since the same tick of the clock
+		s.conf.Renewed()
+		s.RequestBeat()
+	case sure || stale:
 		s.conf.Wake()
-	} else {
+	default:
 		s.conf.Renewed()
 	}
 }

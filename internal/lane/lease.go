@@ -40,10 +40,13 @@ func (l *Lease) Age(now time.Time) (mono, wall time.Duration) {
 	return now.Sub(last), time.Duration(now.UnixNano() - last.UnixNano())
 }
 
+// InDoubt says whether a beat is waited for.
+func (l *Lease) InDoubt() bool { return l.doubt.Load() != nil }
+
 // Fresh says whether something may be taken and started now: for the first two thirds of the term, but for a doubt.
 func (l *Lease) Fresh(now time.Time) bool {
 	mono, wall := l.Age(now)
-	return max(mono, wall) < l.Length*2/3 && !l.lost.Load() && l.doubt.Load() == nil
+	return max(mono, wall) < l.Length*2/3 && !l.lost.Load() && !l.InDoubt()
 }
 
 // Lost says whether it was lost, and there is no new incarnation yet.

@@ -108,8 +108,11 @@ func (w *waiter) target() *worker {
 	defer p.mu.Unlock()
 	for !r.Stopped() {
 		may, retryAt, _ := w.lane.MayTake(time.Now())
-		if n := len(p.parked); n > 0 && may > 0 && !w.young() {
-			return p.parked[n-1-w.lane.Index%n]
+		if n := len(p.parked); n > 0 && may > 0 {
+			if !w.young() {
+				return p.parked[n-1-w.lane.Index%n]
+			}
+			w.lane.Site.RequestBeat() // which signals
 		}
 		if may == 0 && !retryAt.IsZero() {
 			again := time.AfterFunc(time.Until(retryAt), p.signal)
@@ -171,7 +174,6 @@ func (w *waiter) block(s *worker, d time.Duration) error {
 		return nil
 	}
 	if w.young() {
-		site.RequestBeat() // after it target goes on
 		return nil
 	}
 	raw, err := store.BlockingTake(l.Waiter.Waiter, l.Keys, l.Lists[s.n], d)
