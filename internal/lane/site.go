@@ -122,19 +122,20 @@ func (s *Site) Exchange(call *link.Call) {
 
 // ExchangeTakes is Exchange for a call whose first commands are takes. A take is only sent on a connection that is
 // older than a good beat: so the Redis behind it knows the incarnation. Otherwise it ends with link.ErrYoung, and the
-// other commands are sent alone.
-func (s *Site) ExchangeTakes(call *link.Call, takes int) {
+// other commands are sent alone. sent: something was.
+func (s *Site) ExchangeTakes(call *link.Call, takes int) (sent bool) {
 	if takes > 0 {
 		call.Before = *s.Lease.Last()
 	}
 	s.Exchange(call)
 	if takes == 0 || !errors.Is(call.Replies[0].Err, link.ErrYoung) {
-		return
+		return true
 	}
-	s.Doubt()
+	s.Lease.Doubt()
+	s.RequestBeat()
 	others := make([]int, call.Len()-takes)
 	if len(others) == 0 {
-		return
+		return false
 	}
 	for i := range others {
 		others[i] = takes + i
@@ -143,12 +144,7 @@ func (s *Site) ExchangeTakes(call *link.Call, takes int) {
 	s.Exchange(rest)
 	copy(call.Replies[takes:], rest.Replies)
 	call.Order = rest.Order
-}
-
-// Doubt waits for a beat, because a connection is a new one (see Lease.Doubt).
-func (s *Site) Doubt() {
-	s.Lease.Doubt()
-	s.RequestBeat()
+	return true
 }
 
 // Do sends a call on the receiver's own behalf.

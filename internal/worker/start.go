@@ -100,10 +100,14 @@ func (s *worker) askSome(v visit) (got, asked bool) {
 	call := link.NewCall()
 	t := takes{worker: s, site: v.site, from: v.lanes, n: 1, script: true, batch: &takeBatch{at: s.now}}
 	t.ask(call)
-	v.site.ExchangeTakes(call, call.Len())
+	sent := v.site.ExchangeTakes(call, call.Len())
 	s.now = time.Now()
 	_, err := t.receive(call.Replies, call.Order)
-	v.site.Breaker.Judge(err)
+	if sent {
+		v.site.Breaker.Judge(err)
+	} else {
+		v.site.Breaker.Back()
+	}
 	return t.got > 0, err == nil && link.Classify(call.Replies[0].Err) == link.Done
 }
 

@@ -189,15 +189,19 @@ func (s *worker) visit(v visit, call *link.Call, all *visited) {
 		return
 	}
 	s.moves.Add(1)
-	site.ExchangeTakes(call, took)
+	sent := site.ExchangeTakes(call, took)
 	err := s.sent.settle(call.Replies[took:])
 	s.sent.reset()
 	empty, err2 := takes.receive(call.Replies[:took], call.Order)
 	site.Leave()
 	s.now = time.Now()
 	err = cmp.Or(err, err2)
-	site.Breaker.Judge(err)
-	all.sent, all.got = true, all.got || takes.got > 0
+	if sent {
+		site.Breaker.Judge(err)
+	} else {
+		site.Breaker.Back()
+	}
+	all.sent, all.got = all.sent || sent, all.got || takes.got > 0
 	all.empty, all.more = all.empty || empty, all.more || !empty && took > 0
 	all.trouble = all.trouble || err != nil
 }
