@@ -116,12 +116,10 @@ func (w *world) lulled(c int) (channel string, delayed bool) {
 		}
 		channel = w.plot.channels()[b.Nth%len(w.plot.channels())]
 		switch b.What {
-		case "keeper", "dead", "done":
+		case "keeper", "dead", "done", "leased":
 			return channel, true
 		case "suspect", "receivers.dead": // a server with a timeout has receivers hand over all the time
 			return channel, w.plot.Idle == 0 && !w.plot.leaves(b.At, b.At+b.For)
-		case "leased":
-			return channel, !w.plot.pulls(channel)
 		}
 		return channel, false
 	}

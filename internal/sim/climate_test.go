@@ -12,6 +12,43 @@ import (
 	"github.com/shuntmq/shunt/internal/trial"
 )
 
+// A lull says nothing of a channel whose foreign key may keep all from taking, and of what is delayed where it may not.
+func TestLulled(t *testing.T) {
+	kill := []Blow{{At: storm - time.Second, For: time.Second, Kind: "kill"}}
+	for name, c := range map[string]struct {
+		what    string
+		plot    Plot
+		channel string
+		delayed bool
+	}{
+		"nothing":                          {"", Plot{}, "", false},
+		"prepare":                          {"prepare", Plot{}, "plain", false},
+		"dead":                             {"dead", Plot{}, "plain", true},
+		"leased":                           {"leased", Plot{}, "plain", true},
+		"suspect":                          {"suspect", Plot{}, "plain", true},
+		"suspect, and some are":            {"suspect", Plot{Blows: kill}, "plain", false},
+		"suspect, and receivers hand over": {"suspect", Plot{Idle: time.Second}, "plain", false},
+		"receivers.dead":                   {"receivers.dead", Plot{}, "plain", true},
+		"receivers.dead, and some are":     {"receivers.dead", Plot{Blows: kill}, "plain", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, pull := range []int{0, 1} { // which tell themselves what Redis refuses them
+				p := c.plot
+				p.Crew = []trial.Orders{{Channels: []string{"plain"}, Pull: pull}}
+				if c.what != "" {
+					p.Blows = append(slices.Clone(p.Blows), Blow{At: storm, For: lull, Kind: "foreign", What: c.what})
+				}
+				if channel, delayed := (&world{plot: &p}).lulled(0); channel != c.channel || delayed != c.delayed {
+					t.Errorf("pull %d: %q, %t", pull, channel, delayed)
+				}
+				if channel, _ := (&world{plot: &p}).lulled(1); channel != "" {
+					t.Errorf("pull %d: %q in the next lull", pull, channel)
+				}
+			}
+		})
+	}
+}
+
 // In a calm each list that holds something has a receiver that beats.
 func TestHeldByNobody(t *testing.T) {
 	foreign := func(what string, nth int) *Plot {

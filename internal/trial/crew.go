@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,15 +18,17 @@ type had struct{ by, id, serial string }
 
 // crew follows who takes from which channel, and what each worker does. A worker is busy while handlers of its messages
 // run, and while a puller has what a Pull has brought. A rejection that Redis refuses, because dead has a foreign key,
-// keeps its worker from the channel, as docs/design.md says.
+// keeps its worker from the channel, as docs/design.md says. A Pull asks for suspects and for leases before it takes.
+// One that meets a foreign key there takes nothing of that channel.
 type crew struct {
 	takers map[string]map[string]int // processes of each channel, and how many workers they have
 	free   map[place]time.Time       // since when a worker has nothing to do
 	busy   map[place]map[had]bool
 	pulled map[string]place // ids that are in a puller's hands
 	plans  map[string]string
-	judged []rejection        // that nobody has told of yet
-	paused map[string][]pause // processes
+	judged []rejection                    // that nobody has told of yet
+	paused map[string][]pause             // processes
+	unable map[string]map[place]time.Time // when a Pull met a foreign key that is in its way, by channel
 }
 
 // rejection is a verdict that a receiver has yet to tell of.
@@ -38,7 +41,7 @@ type rejection struct {
 func newCrew(h *History) *crew {
 	return &crew{takers: make(map[string]map[string]int), free: make(map[place]time.Time),
 		busy: make(map[place]map[had]bool), pulled: make(map[string]place), plans: make(map[string]string),
-		paused: h.pauses()}
+		paused: h.pauses(), unable: make(map[string]map[place]time.Time)}
 }
 
 func channelOf(id string) string {
@@ -65,6 +68,8 @@ func (c *crew) hear(e Entry) {
 	case e.Op == Pulled:
 		c.pulled[e.ID] = at
 		c.begin(at, had{e.By, "", "pull"})
+	case e.Op == unpulled:
+		c.meets(at, e)
 	case e.Op == Settled:
 		for id, by := range c.pulled {
 			if by == at {
@@ -118,6 +123,20 @@ func (c *crew) told(e Entry) {
 	}
 }
 
+// inTheWay is a foreign key for which a Pull takes nothing of a channel, as the error of that Pull names it.
+var inTheWay = regexp.MustCompile(`the key \{(.+?)\}\.(suspect|leased) holds something that is not shunt's`)
+
+// meets takes in that a Pull has failed.
+func (c *crew) meets(at place, e Entry) {
+	for _, m := range inTheWay.FindAllStringSubmatch(e.Note, -1) {
+		channel := m[1]
+		if c.unable[channel] == nil {
+			c.unable[channel] = make(map[place]time.Time)
+		}
+		c.unable[channel][at] = e.At
+	}
+}
+
 // leave forgets a process that has ended.
 func (c *crew) leave(by string) {
 	for _, of := range c.takers {
@@ -130,8 +149,11 @@ func (c *crew) leave(by string) {
 	}
 }
 
-// barred says whether a worker may not take from a channel.
-func (c *crew) barred(at place, channel string) bool {
+// barred says whether a worker may not take from a channel. A puller asks again and again.
+func (c *crew) barred(at place, channel string, now time.Time) bool {
+	if met, has := c.unable[channel][at]; has && now.Sub(met) < idles {
+		return true
+	}
 	for _, r := range c.judged {
 		if r.refused && r.by == at.by && r.n == at.n && channelOf(r.id) == channel {
 			return true
@@ -178,7 +200,7 @@ func (c *crew) passesOver(id string, now time.Time) bool {
 		}
 		for n := range workers {
 			at := place{by, n}
-			if len(c.busy[at]) == 0 && now.Sub(c.free[at]) >= idles && !c.barred(at, channel) {
+			if len(c.busy[at]) == 0 && now.Sub(c.free[at]) >= idles && !c.barred(at, channel, now) {
 				return true
 			}
 		}

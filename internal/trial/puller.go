@@ -83,7 +83,7 @@ func (p *Puller) pull(ctx context.Context, worker int, r *rand.Rand) error {
 	cancel()
 	if err != nil {
 		if ctx.Err() == nil && request.Err() == nil {
-			p.Log.Say(Entry{Op: "unpulled", Phase: Fail, Note: err.Error()})
+			p.Log.Say(Entry{Op: unpulled, Phase: Fail, N: worker, Note: err.Error()})
 		}
 		return err
 	}

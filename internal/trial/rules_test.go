@@ -2,6 +2,7 @@ package trial
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -51,6 +52,16 @@ func TestRules(t *testing.T) {
 	brings := func(from, to int, id, serial string) []Entry {
 		return []Entry{{At: at(from), By: "p1", Op: Pulled, ID: id, Serial: serial, Attempt: 1, Due: at(99999)},
 			{At: at(to), By: "p1", Op: Settled, Phase: Info}}
+	}
+	meets := func(key string, until int) (es []Entry) {
+		if !strings.Contains(key, "}") {
+			key = "a}." + key
+		}
+		for ms := 8950; ms <= until; ms += 50 {
+			es = append(es, Entry{At: at(ms), By: "p1", Op: unpulled, Phase: Fail,
+				Note: "the key {" + key + " holds something that is not shunt's"})
+		}
+		return es
 	}
 	rejects := func(told int) []Entry {
 		return []Entry{{At: at(2), Op: Enqueue, Phase: Invoke, ID: "a/0", Note: PlanReject},
@@ -107,6 +118,18 @@ func TestRules(t *testing.T) {
 			slow}, "I2 not drained"},
 		"beside what is refused": {[][]Entry{enqueued, {takes("a", 2), refused, quiet("", "")}, rejects(9600),
 			slow}, "I2 not drained"},
+		"behind a key that is in a pull's way": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")},
+			meets("suspect", 9450), slow}, ""},
+		"behind such a key of leases": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")},
+			meets("leased", 9450), slow}, ""},
+		"after such a key": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, meets("suspect", 9350), slow},
+			"I2 not drained"},
+		"beside such a key": {[][]Entry{enqueued, {takes("a", 2), quiet("", "")}, meets("suspect", 9450), slow},
+			"I2 not drained"},
+		"behind a key that is in no pull's way": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")},
+			meets("keeper", 9450), slow}, "I2 not drained"},
+		"behind such a key of another channel": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")},
+			meets("b}.suspect", 9450), slow}, "I2 not drained"},
 		"silent": {[][]Entry{enqueued, bare, {closed}}, "I4 silent ack"},
 		"not silent": {[][]Entry{enqueued, bare, {{At: at(12), By: "p1", Op: "acked", Attempt: 1},
 			closed}}, ""},
