@@ -401,6 +401,31 @@ func TestWrongType(t *testing.T) {
 	}
 }
 
+// A pull takes nothing where a key that it asks for is not shunt's, and its error names that key. Others it does without.
+func TestPullWrongType(t *testing.T) {
+	for _, suffix := range []string{"suspect", "leased", "delay", "dead", "receivers", "receivers.dead", "keeper"} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			redistest.Leaks(t)
+			b := newBench(t, s.URL())
+			key := "{" + b.name + "}." + suffix
+			s.Do("SET", key, "not shunt's")
+			b.enqueue(0, 1)
+			if suffix == "suspect" || suffix == "leased" {
+				ms, err := b.Pull(context.Background(), PullOptions{Channels: []string{b.name}, Wait: time.Minute})
+				if len(ms) > 0 || err == nil ||
+					!strings.Contains(err.Error(), "the key "+key+" holds something that is not shunt's") {
+					t.Errorf("%d pulled, %v", len(ms), err)
+				}
+				s.Do("DEL", key)
+			}
+			b.must(b.pull(1, PullOptions{})[0].Ack(context.Background()))
+			s.Do("DEL", key)
+		})
+	}
+}
+
 // Too small a pool is refused before it can stall anything.
 func TestSmallPool(t *testing.T) {
 	t.Parallel()
