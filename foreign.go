@@ -2,7 +2,7 @@ package shunt
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -57,11 +57,24 @@ func (f *foreign) remember(channel, key string) {
 	f.found[channel] = foreignKey{key, now.Add(foreignFor)}
 }
 
-// wrongType names the key that an error of the wrong type is about.
+// foreignError is an error of the wrong type that says where the foreign key is.
+type foreignError struct {
+	error
+	where string
+}
+
+func (e *foreignError) Error() string { return e.where + ": " + e.error.Error() }
+func (e *foreignError) Unwrap() error { return e.error }
+
+// wrongType names the key that an error of the wrong type is about. One that names it already stays as it is: a pull
+// knows in which of its channels that key is.
 func (q *Queue) wrongType(channel string, err error) error {
+	if known := (*foreignError)(nil); errors.As(err, &known) {
+		return err
+	}
 	key := q.foreign.find(q.router.For(channel), channel)
 	if key == "" {
-		return fmt.Errorf("a key of the channel holds something that is not shunt's: see docs/lifecycle.md: %w", err)
+		return &foreignError{err, "a key of the channel holds something that is not shunt's: see docs/lifecycle.md"}
 	}
-	return fmt.Errorf("the key %s holds something that is not shunt's: rename or delete it: %w", key, err)
+	return &foreignError{err, "the key " + key + " holds something that is not shunt's: rename or delete it"}
 }
