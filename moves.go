@@ -31,11 +31,12 @@ func (q *Queue) Moves(ctx context.Context) (n int64, err error) {
 		n, _ := strconv.ParseInt(text, 10, 64)
 		return n
 	}
-	// A beat has a ZSCORE with its ZADD; what puts a message into delay or dead, or enters a receiver, has none.
-	n = calls("zadd") - calls("zscore")
 	for _, command := range moving {
 		n += calls(command)
 	}
+	// A beat has a ZSCORE with its ZADD; what puts a message into delay or dead, or enters a receiver, has none. The
+	// beat of a receiver that is gone has only the first: it must not hide its end.
+	n = n<<20 + calls("zadd") - calls("zscore")
 	if len(stats) == 0 {
 		return 0, errors.New("shunt: this Redis does not tell which commands it has run: look without Moves")
 	}

@@ -50,6 +50,13 @@ func TestMoves(t *testing.T) {
 			})
 		}},
 		{"its end", func() { b.must(more.Close()) }},
+		{"its end, and a last beat", func() {
+			replies, _, err := asker{q: b.Queue}.Ask(t.Context(), "", func(c *link.Call) {
+				store.AddBeat(c, b.keys(), store.NewIncarnation(1, time.Second))
+				c.Add("DEL", b.name)
+			})
+			b.must(errors.Join(err, replies[0].Err, replies[1].Err))
+		}},
 		{"what somebody did", func() { b.must(b.Audit(t.Context(), AuditEntry{By: "ann", Verb: "purge"})) }},
 	} {
 		before := moves()
