@@ -38,7 +38,7 @@ func TestExchangeTakes(t *testing.T) {
 				call.Add("ECHO", i)
 			}
 			b.Enter()
-			b.ExchangeTakes(call, c.takes)
+			sent := b.ExchangeTakes(call, c.takes)
 			b.Leave()
 			for i, rep := range call.Replies {
 				said, err := redis.String(rep.Any(), rep.Err)
@@ -46,8 +46,11 @@ func TestExchangeTakes(t *testing.T) {
 					t.Errorf("command %d: %q, %v", i, said, err)
 				}
 			}
-			if sent := c.refused < call.Len(); (call.Order > 0) != sent || b.Lease.InDoubt() != (c.refused > 0) {
-				t.Errorf("its number is %d, in doubt: %v", call.Order, b.Lease.InDoubt())
+			if some := c.refused < call.Len(); sent != some || (call.Order > 0) != some {
+				t.Errorf("sent: %v, its number is %d", sent, call.Order)
+			}
+			if b.Lease.InDoubt() != (c.refused > 0) {
+				t.Errorf("in doubt: %v", b.Lease.InDoubt())
 			}
 			if asked := len(b.heart.requests) > 0; asked != (c.refused > 0) {
 				t.Errorf("a beat is asked for: %v", asked)
