@@ -59,6 +59,15 @@ func TestChecker(t *testing.T) {
 			"w1 handle ok z attempt=2", "w1 acked info z attempt=2"),
 			"sz#1", "sz#1", "", "", "", serial, serial, serial, "sz#3", "sz#3", "sz#3"))
 	}
+	// after is a bare one that fails, an older state, and another failure before what waits is handled.
+	after := func(enqueued func(*History), killed func(*History)) func(*History) {
+		return both(enqueued, serials(more("w1 handle invoke z at=10", "w1 handle fail z at=10 due=60060",
+			"w1 retried info at=11"), "", "", ""),
+			killed, serials(more("w1 handle invoke z at=70", "w1 handle fail z at=70 due=60200",
+				"w1 retried info at=71", "w1 handle invoke z at=80 attempt=2", "w1 handle ok z at=80 attempt=2",
+				"w1 acked info z at=81 attempt=2"), "", "", "", "sz#7", "sz#7", "sz#7"),
+			func(h *History) { h.Lossy = true })
+	}
 	killed := func(h *History) {
 		h.Entries = append(h.Entries,
 			Entry{At: time.Unix(0, 0), By: "w1", Op: Fault, Phase: Info, ID: KillServer, N: 1})
@@ -123,6 +132,10 @@ func TestChecker(t *testing.T) {
 			[]string{"I5 unexplained"}},
 		{"duplicate whose verdict was refused until its receiver ended", more("w1 handle invoke a", "w1 handle ok a",
 			"w1 receiver-error info", "w1 unconfirmed-verdict info a"), nil},
+		{"bare duplicate whose verdict was refused until its receiver ended", serials(more("w1 handle invoke a",
+			"w1 handle ok a", "w1 receiver-error info", "w1 unconfirmed-verdict info"), "", "", "", ""), nil},
+		{"duplicate beside a bare one that was refused", more("w1 handle invoke a", "w1 handle ok a",
+			"w1 receiver-error info", "w1 unconfirmed-verdict info"), []string{"I5 unexplained"}},
 		{"duplicate whose verdict nobody had refused", more("w1 handle invoke a", "w1 handle ok a",
 			"w1 unconfirmed-verdict info a"), []string{"I5 unexplained"}},
 		{"more duplicates than were in flight", func(h *History) {
@@ -226,6 +239,9 @@ func TestChecker(t *testing.T) {
 		{"early, and put off before an older state", both(more("h enqueue invoke z plan=ok due=70000",
 			"h enqueue ok z"), killed, more("w1 handle invoke z", "w1 handle ok z", "w1 acked info z"),
 			func(h *History) { h.Lossy = true }), nil},
+		{"a twin's retry that was put off before an older state", after(two, killed), nil},
+		{"an early retry after an older state", after(more("h enqueue invoke z plan=retry", "h enqueue ok z"), killed),
+			[]string{"I5 unexplained", "I9 early"}},
 		{"a retry of a twin that had its serial before the other failed", bare("sz#1"), nil},
 		{"an early retry that has its serial from it", bare("sz#2"), []string{"I9 early"}},
 		{"a twin's early retry", twins("sz#1", "sz#2"), []string{"I9 early"}},

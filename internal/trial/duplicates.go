@@ -11,17 +11,18 @@ type hand struct {
 	by       string
 	from, to time.Time // to when its verdict was known to be executed
 	end      time.Time
+	bare     bool
 }
 
 // unasked says whether Redis has refused a verdict to who had the message, until its process ended. Then the message
-// goes back without it.
-func (h *History) unasked(story []Entry, hands []hand) bool {
-	for _, e := range story {
+// goes back without it. bare is what was said of bare payloads, which no entry names.
+func (h *History) unasked(story, bare []Entry, hands []hand) bool {
+	for _, e := range slices.Concat(story, bare) {
 		if e.Op != "unconfirmed-verdict" {
 			continue
 		}
 		for _, x := range hands {
-			if x.by == e.By && !x.end.IsZero() && slices.ContainsFunc(h.Entries, func(o Entry) bool {
+			if x.by == e.By && x.bare == (e.Serial == "") && !x.end.IsZero() && slices.ContainsFunc(h.Entries, func(o Entry) bool {
 				return o.Op == "receiver-error" && o.By == x.by && !o.At.Before(x.end) && !o.At.After(e.At)
 			}) {
 				return true
@@ -35,6 +36,12 @@ func (h *History) unasked(story []Entry, hands []hand) bool {
 // had it.
 func (h *History) unexplained(all map[string]*subject, broke func(string, string, string, ...any)) {
 	faults, m := h.harmful(), h.margins()
+	var bare []Entry
+	for _, e := range h.Entries {
+		if e.Op == "unconfirmed-verdict" && e.Serial == "" {
+			bare = append(bare, e)
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		s := all[id]
 		for attempt, n := range s.done {
@@ -45,7 +52,7 @@ func (h *History) unexplained(all map[string]*subject, broke func(string, string
 			for _, e := range s.story {
 				switch {
 				case e.Op == Handle && e.Attempt == attempt && e.Phase == Invoke:
-					hands = append(hands, hand{by: e.By, from: e.At, to: far})
+					hands = append(hands, hand{by: e.By, from: e.At, to: far, bare: e.Serial == ""})
 				case e.Op == Handle && e.Attempt == attempt:
 					for i := range hands {
 						if hands[i].by == e.By && hands[i].end.IsZero() {
@@ -62,7 +69,7 @@ func (h *History) unexplained(all map[string]*subject, broke func(string, string
 					}
 				}
 			}
-			struck := h.unasked(s.story, hands)
+			struck := h.unasked(s.story, bare, hands)
 			for _, x := range hands {
 				for _, f := range faults[x.by] {
 					struck = struck || m.excuse(f, x.from, x.to)

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"maps"
 	"strings"
 	"time"
 )
@@ -13,8 +14,14 @@ type delay struct {
 
 // delays are those of all messages, by serial, or by ID where none was known yet, and by the attempt that waits.
 type delays struct {
-	of  map[string]map[int]delay
-	met map[string]time.Time // serials, since when
+	of       map[string]map[int]delay
+	met      map[string]time.Time // serials, since when
+	enqueued map[string]int       // how often, by ID
+}
+
+// forget is for an older state, which may lack what was put off a moment ago. Of twins none is known to be lacking.
+func (ds *delays) forget() {
+	maps.DeleteFunc(ds.of, func(of string, _ map[int]delay) bool { return ds.enqueued[of] < 2 })
 }
 
 // begun gives the delay that an attempt has waited for, if there was one.
@@ -50,7 +57,8 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 	type hand struct{ by, id string }
 	open := make(map[hand]Entry)
 	waiting := make(map[string]time.Time) // what a struck process held, since when
-	due := delays{of: make(map[string]map[int]delay), met: make(map[string]time.Time)}
+	due := delays{of: make(map[string]map[int]delay), met: make(map[string]time.Time),
+		enqueued: make(map[string]int)}
 	type verdict struct {
 		by, serial string
 		attempt    int
@@ -63,11 +71,14 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 	}
 	for _, e := range h.Entries {
 		switch {
-		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
-			due.of[e.ID] = map[int]delay{1: {due: e.Due}}
+		case e.Op == Enqueue && e.Phase == Invoke:
+			due.enqueued[e.ID]++
+			if !e.Due.IsZero() {
+				due.of[e.ID] = map[int]delay{1: {due: e.Due}}
+			}
 		case e.Op == Fault:
-			if h.Lossy && e.ID == KillServer { // it comes back without what was put off a moment ago
-				clear(due.of)
+			if h.Lossy && e.ID == KillServer {
+				due.forget()
 			}
 			for k := range open {
 				if k.by == e.By {
