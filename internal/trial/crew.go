@@ -165,29 +165,6 @@ func (c *crew) barred(at place, channel string, now time.Time) bool {
 // idles is how long a worker may have nothing to do while a message waits that it could take.
 const idles = 100 * time.Millisecond
 
-// pause is a time in which a receiver takes nothing: Redis has cut its connection off, and it waits for its handover.
-type pause struct{ from, to time.Time }
-
-// pauses are those of each process, until it has had the time to take something after the handover.
-func (h *History) pauses() map[string][]pause {
-	const longest = time.Second + idles
-	cuts, all := make(map[string][]time.Time), make(map[string][]pause)
-	for _, e := range h.Entries {
-		switch {
-		case e.Op == Fault && (e.ID == HungUp || e.ID == CutIdle):
-			cuts[e.By] = append(cuts[e.By], e.At)
-		case e.Op == "handed-over":
-			for _, cut := range cuts[e.By] {
-				if e.At.Sub(cut) <= longest {
-					all[e.By] = append(all[e.By], pause{cut, e.At.Add(idles)})
-					break
-				}
-			}
-		}
-	}
-	return all
-}
-
 // passesOver says whether some worker could have taken a message. Where nobody takes from its channel, somebody should.
 func (c *crew) passesOver(id string, now time.Time) bool {
 	channel := channelOf(id)
@@ -195,7 +172,7 @@ func (c *crew) passesOver(id string, now time.Time) bool {
 		return false
 	}
 	for by, workers := range c.takers[channel] {
-		if slices.ContainsFunc(c.paused[by], func(p pause) bool { return !now.Before(p.from) && !now.After(p.to) }) {
+		if slices.ContainsFunc(c.paused[by], func(p pause) bool { return p.lasts(now) }) {
 			continue
 		}
 		for n := range workers {

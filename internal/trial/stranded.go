@@ -6,33 +6,30 @@ import (
 )
 
 // stranded finds what nobody had begun at the end of a calm in which there was all the time for it (I2). What waits
-// then because all who could take it have others in hand is begun as soon as one of them is free.
+// then because all who could take it have others in hand is begun as soon as one of them is free. What lies with one
+// who was cut off is begun as soon as that one has handed over.
 func (h *History) stranded(spare map[string]bool, broke func(string, string, string, ...any)) {
 	waiting := make(map[string]time.Time) // since when it could have been
 	later := make(map[string]time.Time)
 	off := make(map[string]bool)            // those that are delayed, it is not known until when
 	waits := make(map[string]time.Duration) // for which each is delayed
-	behind := make(map[string]Entry)        // what waited behind others at a Quiet
+	behind := make(map[string]Entry)        // what nobody had begun at a Quiet
 	crew := newCrew(h)
 	if h.Lossy {
 		return
 	}
-	judge := func(id string, quiet Entry, now time.Time) (is bool) {
-		if is = crew.passesOver(id, now); is {
+	judge := func(now time.Time) {
+		for _, id := range crew.overlooked(behind, now) {
 			broke("I2 not drained", id, "nobody had begun it at %s, and no fault had struck since %s", clockOf(now),
-				clockOf(quiet.Due))
+				clockOf(behind[id].Due))
+			delete(behind, id)
 		}
-		return is
 	}
 	for _, e := range h.Entries {
 		if e.Op == Fault {
 			clear(behind)
 		}
-		for id, quiet := range behind {
-			if judge(id, quiet, e.At) {
-				delete(behind, id)
-			}
-		}
+		judge(e.At)
 		crew.hear(e)
 		switch {
 		case e.Op == delayed:
@@ -61,10 +58,11 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 			for id, since := range waiting {
 				put := off[id] || !later[id].IsZero() || strings.HasSuffix(id, ">")
 				excused := e.ID != "" && strings.HasPrefix(id, e.ID+"/") && (e.Note != LaterOnly || put)
-				if since.Before(e.Due) && !spare[id] && !excused && !judge(id, e, e.At) {
+				if since.Before(e.Due) && !spare[id] && !excused {
 					behind[id] = e
 				}
 			}
+			judge(e.At)
 		}
 	}
 }
