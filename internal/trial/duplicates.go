@@ -22,9 +22,11 @@ func (h *History) unasked(story, bare []Entry, hands []hand) bool {
 			continue
 		}
 		for _, x := range hands {
-			if x.by == e.By && x.bare == (e.Serial == "") && !x.end.IsZero() && slices.ContainsFunc(h.Entries, func(o Entry) bool {
+			refused := func(o Entry) bool {
 				return o.Op == "receiver-error" && o.By == x.by && !o.At.Before(x.end) && !o.At.After(e.At)
-			}) {
+			}
+			if x.by == e.By && x.bare == (e.Serial == "") && !x.end.IsZero() &&
+				slices.ContainsFunc(h.Entries, refused) {
 				return true
 			}
 		}
