@@ -24,8 +24,9 @@ type heart struct {
 	requests chan struct{} // of capacity 1: beat now
 
 	// Owned by the goroutine.
-	next  time.Time     // of the next beat
-	retry time.Duration // the wait after beats that failed; 0 after a good one
+	next   time.Time     // of the next beat
+	retry  time.Duration // the wait after beats that failed; 0 after a good one
+	failed time.Time     // the last of these
 
 	teller
 
@@ -44,7 +45,7 @@ func (h *heart) init(s *Site) {
 	h.teller.init()
 }
 
-// RequestBeat has the heart beat at once.
+// RequestBeat has the heart beat at once, or soon where the last beat failed.
 func (s *Site) RequestBeat() {
 	select {
 	case s.heart.requests <- struct{}{}:
@@ -79,8 +80,8 @@ func (s *Site) Beat() {
 		select {
 		case <-timer.C:
 		case <-h.requests:
-			if h.retry == 0 {
-				h.next = time.Now()
+			if soon := h.soon(); soon.Before(h.next) {
+				h.next = soon
 			}
 		case <-s.conf.Running.Done():
 			return
@@ -93,11 +94,21 @@ func (s *Site) Beat() {
 		if err != nil {
 			third := h.lease / 3
 			h.retry = max(min(max(2*h.retry, third/16), third/2), minBeatRetry)
-			h.next = time.Now().Add(link.Jitter(h.retry))
+			h.failed = time.Now()
+			h.next = h.failed.Add(link.Jitter(h.retry))
 			continue
 		}
 		h.retry, h.next = 0, sent.Add(wait)
 	}
+}
+
+// soon is when a beat that is asked for may be sent. Who asks may know that Redis is back.
+func (h *heart) soon() time.Time {
+	now := time.Now()
+	if again := h.failed.Add(link.Jitter(minBeatRetry)); h.retry > 0 && now.Before(again) {
+		return again
+	}
+	return now
 }
 
 // beat beats on every lane, and says how long after its sending to beat again.

@@ -74,3 +74,27 @@ func TestNothingAwaitedInDoubt(t *testing.T) {
 	c.enqueue()
 	c.wait(t, event.Acked)
 }
+
+// While Redis is away the waits between beats grow to a sixth of a lease. Once it is back, takes wait for a beat, and
+// not for the rest of such a wait.
+func TestDoubtHurriesBeats(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	c := newCut(t, s, 1, func(conf *Config) {
+		conf.Lease = time.Minute
+		conf.Handle = func(*Item) *custody.Verdict { return custody.Ack }
+	})
+	redistest.Until(t, 5*time.Second, "the waiter blocks", c.Lanes[0].Waiter.Blocked.Load)
+	beats := c.noBeats()
+	c.Sites[0].RequestBeat()
+	redistest.Until(t, 5*time.Second, "the next beat is 2 s off", func() bool { return beats.Struck() >= 2 })
+	beats.Remove()
+	c.proxy.CutAll()
+	back := time.Now()
+	c.wait(t, event.HandedOver)
+	c.enqueue()
+	c.wait(t, event.Acked)
+	if d := time.Since(back); d > time.Second {
+		t.Errorf("taken %v after Redis was back", d)
+	}
+}
