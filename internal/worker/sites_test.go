@@ -143,3 +143,22 @@ func TestHeldVerdictLetsItsWorkerPark(t *testing.T) {
 	f.a.Refuse(false)
 	f.until(10*time.Second, "its verdict is executed", func() bool { return f.count(event.Acked) == 2 })
 }
+
+// A server whose connection is a new one is left out until its beat. The worker asks the next one at once.
+func TestYoungSiteIsPassedOver(t *testing.T) {
+	t.Parallel()
+	f := newSites(t, "ab", 1, NewOrder(nil), func(*Item, int) error { return nil })
+	polled := f.b.On(redistest.Command("BRPOPLPUSH"), 0, redistest.ReplyError("ERR unknown command"))
+	f.until(5*time.Second, "the lower one is polled", func() bool { return polled.Struck() > 0 })
+	f.a.On(redistest.ByScript(store.Beat)(f.keys[0].Name), 0, redistest.ReplyError("BUSY a test"))
+	id := link.NewCall()
+	id.Add("CLIENT", "ID")
+	if err := f.Sites[0].Do(context.Background(), id); err != nil {
+		t.Fatal(err)
+	}
+	dials := f.a.Dials()
+	f.s.Do("CLIENT", "KILL", "ID", id.Replies[0].Any())
+	f.enqueue(1, 0, 1)
+	f.until(5*time.Second, "the higher one's connection is a new one", func() bool { return f.a.Dials() > dials })
+	f.until(500*time.Millisecond, "the lower one is handled", func() bool { return f.seen(0, 1) == 1 })
+}

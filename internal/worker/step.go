@@ -202,6 +202,6 @@ func (s *worker) visit(v visit, call *link.Call, all *visited) {
 		site.Breaker.Back()
 	}
 	all.sent, all.got = all.sent || sent, all.got || takes.got > 0
-	all.empty, all.more = all.empty || empty, all.more || !empty && took > 0
+	all.empty, all.more = all.empty || empty, all.more || sent && !empty && took > 0
 	all.trouble = all.trouble || err != nil
 }
