@@ -19,6 +19,8 @@ func TestHandover(t *testing.T) {
 		held := f.take(0, 3)
 		f.start(0, held[:1], false)
 		next := NewIncarnation(2, time.Minute)
+		_, err := RegisterIncarnation(context.Background(), f.l, []*Keys{f.k}, next, nil)
+		f.must(err)
 		h := Handing{From: f.i, To: next, Holder: Holder(next, 0), LeaveRest: true,
 			Held: []any{held[0].Identity(held[0].Raw), "none"}, Back: []any{held[1].Identity(held[1].Raw)}}
 		m, err := HandoverReply(f.run(func(c *link.Call) { AddHandover(c, f.k, h) }))
@@ -36,7 +38,8 @@ func TestHandover(t *testing.T) {
 	})
 }
 
-// A handover moves what is held, puts back what is named, and leaves or puts back the rest; the order stays.
+// A handover moves what is held, puts back what is named, and leaves or puts back the rest; the order stays. Where the
+// next incarnation is unknown, it puts back what is held, too.
 func TestHandoverOfAList(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
@@ -51,7 +54,16 @@ func TestHandoverOfAList(t *testing.T) {
 		false,
 	)
 	defer l.Close()
-	for _, leave := range []bool{false, true} {
+	for _, at := range []struct {
+		leave, unknown   bool
+		want             string
+		left, next, back []int
+	}{
+		{want: "4 [[2] [1]]", next: []int{4, 1}, back: []int{5, 3, 2, 0}},
+		{leave: true, want: "2 [[2] [1]]", left: []int{5, 2}, next: []int{4, 1}, back: []int{3, 0}},
+		{unknown: true, want: "6 []", back: []int{5, 4, 3, 2, 1, 0}},
+		{leave: true, unknown: true, want: "4 []", left: []int{5, 2}, back: []int{4, 3, 1, 0}},
+	} {
 		k := KeysOf(redistest.Name(t))
 		from, to := NewIncarnation(1, time.Minute), NewIncarnation(1, time.Minute)
 		var es [][]byte
@@ -62,19 +74,17 @@ func TestHandoverOfAList(t *testing.T) {
 			es, ids = append(es, raw), append(ids, e.Identity(raw))
 			s.Do("LPUSH", k.Doing(from, 0), raw)
 		}
+		if !at.unknown {
+			s.Do("ZADD", k.Receivers, 1, to.Name)
+		}
 		absent := element.Element{Serial: element.NewSerial()}
 		c := link.NewCall()
-		AddHandover(c, k, Handing{From: from, To: to, Holder: "to/0", LeaveRest: leave,
+		AddHandover(c, k, Handing{From: from, To: to, Holder: Holder(to, 0), LeaveRest: at.leave,
 			Held: []any{absent.Identity(nil), ids[1], ids[4]}, Back: []any{ids[0], ids[3]}})
 		if err := l.Run(context.Background(), c); err != nil {
 			t.Fatal(err)
 		}
 		m, err := HandoverReply(c.Replies[0])
-		want := "4 [[2] [1]]"
-		left, back := []int{}, []int{5, 3, 2, 0}
-		if leave {
-			want, left, back = "2 [[2] [1]]", []int{5, 2}, []int{3, 0}
-		}
 		got := fmt.Sprint(m.Back, " [")
 		for i, n := range m.Found {
 			if i > 0 {
@@ -82,18 +92,19 @@ func TestHandoverOfAList(t *testing.T) {
 			}
 			got += fmt.Sprintf("[%d]", n)
 		}
-		if got += "]"; got != want || err != nil {
-			t.Errorf("leave %v: %s, want %s, %v", leave, got, want, err)
+		if got += "]"; got != at.want || err != nil {
+			t.Errorf("%+v: %s, %v", at, got, err)
 		}
-		for list, want := range map[string][]int{k.Doing(from, 0): left, k.Doing(to, 0): {4, 1}, k.Prepare: back} {
+		for list, want := range map[string][]int{k.Doing(from, 0): at.left, k.Doing(to, 0): at.next,
+			k.Prepare: at.back} {
 			in, _ := s.Do("LRANGE", list, 0, -1).([]any)
 			if len(in) != len(want) {
-				t.Errorf("leave %v: %s has %d, want %d", leave, list, len(in), len(want))
+				t.Errorf("%+v: %s has %d, want %d", at, list, len(in), len(want))
 				continue
 			}
 			for i, n := range want {
 				if string(in[i].([]byte)) != string(es[n]) {
-					t.Errorf("leave %v: %s: place %d is not element %d", leave, list, i, n)
+					t.Errorf("%+v: %s: place %d is not element %d", at, list, i, n)
 				}
 			}
 		}

@@ -98,3 +98,25 @@ func TestDoubtHurriesBeats(t *testing.T) {
 		t.Errorf("taken %v after Redis was back", d)
 	}
 }
+
+// Redis comes back with an older state once more, between a register and what is moved to the lists of the incarnation
+// that was registered. What handlers hold goes to the taking end then.
+func TestNothingMovedToTheUnknown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	begun, goOn := make(chan struct{}, 2), make(chan struct{})
+	c := newCut(t, s, 1, func(conf *Config) {
+		conf.Handle = func(*Item) *custody.Verdict { begun <- struct{}{}; <-goOn; return custody.Ack }
+	})
+	defer close(goOn)
+	c.enqueue()
+	<-begun
+	c.noBeats()
+	c.proxy.On(redistest.ByScript(store.Handover)(c.keys.Name), 1,
+		redistest.Call(func() { s.Do("DEL", c.keys.Receivers) }))
+	c.Sites[0].MustHandOver(errStray)
+	c.wait(t, event.HandedOver)
+	if n, _ := redis.Int(s.Do("LLEN", c.keys.Prepare), nil); n != 1 {
+		t.Errorf("%d wait: one lies in a list that nobody looks after", n)
+	}
+}
