@@ -114,7 +114,7 @@ func (h *heart) soon() time.Time {
 // beat beats on every lane, and says how long after its sending to beat again.
 func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 	s := h.site
-	inc := s.Live()
+	from, inc := s.Lease.Last(), s.Live()
 	c := link.NewCall()
 	for _, l := range s.Lanes {
 		store.AddBeat(c, l.Keys, inc)
@@ -158,7 +158,7 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 			"state: %w", custody.ErrLeaseLost))
 		return wait, nil
 	}
-	s.renew(sent)
+	s.renew(from, sent)
 	h.see(sent, took, server)
 	for _, l := range over {
 		s.RequestSweep(l)
@@ -171,10 +171,10 @@ func (h *heart) beat(sent time.Time) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// renew takes in a good beat, sent then.
-func (s *Site) renew(sent time.Time) {
+// renew takes in a good beat, sent then (see Lease.extend).
+func (s *Site) renew(from *time.Time, sent time.Time) {
 	stale := !s.Lease.Fresh(time.Now())
-	sure := s.Lease.extend(sent)
+	sure := s.Lease.extend(from, sent)
 	switch {
 	case s.Lease.InDoubt(): // since that sending, or since the same tick of the clock
 		s.conf.Renewed()

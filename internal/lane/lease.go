@@ -17,9 +17,12 @@ type Lease struct {
 // renew begins a new incarnation's lease.
 func (l *Lease) renew(sent time.Time) { l.last.Store(&sent); l.lost.Store(false) }
 
-// extend goes on with it; one that is lost stays so. sure: a doubt has ended.
-func (l *Lease) extend(sent time.Time) (sure bool) {
-	l.last.Store(&sent)
+// extend goes on with it; one that is lost stays so. from is what Last gave before the beat: where another incarnation
+// has come since, the beat was not its own. sure: a doubt has ended.
+func (l *Lease) extend(from *time.Time, sent time.Time) (sure bool) {
+	if !l.last.CompareAndSwap(from, &sent) {
+		return false
+	}
 	since := l.doubt.Load()
 	return since != nil && since.Before(sent) && l.doubt.CompareAndSwap(since, nil)
 }
