@@ -130,8 +130,10 @@ func TestPermit(t *testing.T) {
 		{"neither can be read", func() { other.Open(); other.CouldNotBeRead() }, nil, false, true},
 		{"another can be read again", func() { other.unreadable.Begin(time.Now(), 0) }, errUnreadable, true, true},
 		{"the gate is closed", func() { b.CloseGate(t.Context()) }, errHandover, false, false},
-		{"the lease is old", func() { b.OpenGate(); b.Lease.extend(b.Lease.Last(), time.Now().Add(-time.Hour)) }, errStale,
-			false, false},
+		{"the lease is old", func() {
+			b.OpenGate()
+			b.Lease.extend(b.Lease.Last(), time.Now().Add(-time.Hour))
+		}, errStale, false, false},
 		{"stopped", b.stop, errStopped, false, false},
 	} {
 		c.do()
