@@ -60,13 +60,14 @@ func TestNothingAwaitedInDoubt(t *testing.T) {
 	c := newCut(t, s, 1, func(conf *Config) { conf.Handle = func(*Item) *custody.Verdict { return custody.Ack } })
 	waiter := &c.Lanes[0].Waiter
 	blocks := func() bool { return waiter.Blocked.Load() && waiter.ID() != 0 }
-	redistest.Until(t, 5*time.Second, "the waiter blocks", blocks)
-	beats, awaited := c.noBeats(), c.proxy.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	awaited := c.proxy.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	redistest.Until(t, 5*time.Second, "the waiter blocks", func() bool { return awaited.Struck() > 0 && blocks() })
+	beats, before := c.noBeats(), awaited.Struck()
 	s.Do("CLIENT", "KILL", "ID", waiter.ID())
 	c.wait(t, event.HandedOver)
 	n := beats.Struck()
 	redistest.Until(t, 5*time.Second, "two more beats are refused", func() bool { return beats.Struck() >= n+2 })
-	if awaited.Struck() > 0 {
+	if awaited.Struck() > before {
 		t.Error("the waiter blocks on a connection that is younger than the last good beat")
 	}
 	beats.Remove()
