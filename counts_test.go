@@ -51,7 +51,7 @@ func TestCounts(t *testing.T) {
 		}
 		o.must(o.one(20, In(300*time.Millisecond)))
 		o.must(o.one(21, ID("expired"), Expire(time.Millisecond)))
-		b.passes(s, 2*time.Millisecond)
+		b.passes(s, 400*time.Millisecond)
 		shutdown := o.receive(2, func(ctx context.Context, i int) error {
 			if info, _ := FromContext(ctx); i < 10 && info.Attempt == 1 {
 				mu.Lock()

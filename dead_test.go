@@ -107,7 +107,7 @@ func TestReviveExpired(t *testing.T) {
 	b := newBench(t, s.URL())
 	b.must(b.one(1, ExpireToDead(time.Millisecond)))
 	b.must(b.one(2, ExpireToDead(time.Millisecond), ID("x")))
-	b.passes(s, 2*time.Millisecond)
+	b.passes(s, 400*time.Millisecond)
 	seen := newTally()
 	b.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
 	b.wait(EventRejected, 2, 5*time.Second)

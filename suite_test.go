@@ -302,7 +302,8 @@ func members(t *testing.T, s *redistest.Server, key any) []string {
 	return ms
 }
 
-// passes waits until so much time has passed on the server's clock.
+// passes waits until so much time has passed on the server's clock. What a worker finds expired was taken too late by
+// more than its step can take on a loaded machine.
 func (b *bench) passes(s redistest.Backend, d time.Duration) {
 	b.t.Helper()
 	end := store.ServerTime(s.Do("TIME")).Add(d)
