@@ -70,10 +70,10 @@ func (m *handovers) make(why error, again bool) (replaced bool) {
 	if !done {
 		return h.replaced
 	}
+	site.RequestBeat() // registered counts from its sending, which may be long ago, and the last beat was the old one's
 	paying, cancel := context.WithTimeout(r.PoolCtx, r.conf.Lease/3)
 	site.Debts.Pay(paying) // what cannot be paid now is paid later, and then reported
 	cancel()
-	site.RequestBeat() // registered counts from its sending, which may be long ago, and the last beat was the old one's
 	for _, l := range site.Lanes {
 		site.RequestSweep(l) // the old one may have been the keeper, and hold something
 	}
