@@ -119,13 +119,19 @@ func (c *counter) run() {
 	}
 }
 
-// end sends what is left, as long as ctx lasts.
+// end sends what is left, as long as ctx lasts, and tells what is left even then.
 func (c *counter) end(ctx context.Context) {
 	if c == nil {
 		return
 	}
 	for again := (link.Resend{}); !c.flush(ctx) && ctx.Err() == nil; {
 		again.Pause(ctx, 0)
+	}
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.gather()
+	for channel := range c.sent {
+		c.q.emit(event.Event{Kind: event.ReceiverError, Channel: channel, Err: errUncounted})
 	}
 }
 
@@ -234,6 +240,10 @@ func (c *counter) send(ctx context.Context, server *link.Server, some []*flush) 
 	}
 	return answered
 }
+
+// errUncounted says what Close leaves undone.
+var errUncounted = errors.New("shunt: what happened last in the channel was not counted, as far as is known: " +
+	"Redis did not answer before the Queue was closed")
 
 // errCounts says what an error of Redis is about.
 var errCounts = errors.New("shunt: what happened in the channel was not counted (see Queue.NoCounts), and is not")

@@ -15,7 +15,8 @@ import (
 
 // Counts are what has happened to the messages of a channel from one time to another, by the server's clock. Each
 // process counts what it does, and adds it to Redis once in 10 s and when its Queue is closed: one that is killed loses
-// what it has not added. What programs without a Queue do is not counted, as an LPUSH of a bare payload.
+// what it has not added. So does one whose Close gets no answer from Redis, and an Event says so. What programs without
+// a Queue do is not counted, as an LPUSH of a bare payload.
 type Counts struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -176,6 +177,24 @@ func TestCountsAtClose(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// What Redis has not answered when Close ends is counted by nobody, and Close says so.
+func TestCountsAtMuteClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p, func(q *Queue) { q.ReplyTimeout = 200 * time.Millisecond })
+	o.enqueue(0, 1)
+	p.On(redistest.ByScript(store.Tally)(b.name), 0, redistest.DropReply)
+	o.must(o.Close())
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	told := func(e Event) bool { return e.Channel == b.name && errors.Is(e.Err, errUncounted) }
+	if !slices.ContainsFunc(o.events, told) {
+		t.Errorf("%+v", o.events)
 	}
 }
 

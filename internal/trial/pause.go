@@ -14,7 +14,8 @@ type pause struct {
 
 func (p pause) lasts(now time.Time) bool { return !now.Before(p.from) && !now.After(p.to) }
 
-// pauses are those of each process, until it has had the time to take something after the handover.
+// pauses are those of each process, until it has had the time to take something after the handover, or was killed
+// before.
 func (h *History) pauses() map[string][]pause {
 	const longest = time.Second + idles
 	cuts, all := make(map[string][]time.Time), make(map[string][]pause)
@@ -26,9 +27,19 @@ func (h *History) pauses() map[string][]pause {
 			counted[name] += e.N
 		}
 	}
+	add := func(e Entry, to time.Time, back int) {
+		for _, cut := range cuts[e.By] {
+			if e.At.Sub(cut) <= longest {
+				all[e.By] = append(all[e.By], pause{cut, to, back + counted[live[e.By]]})
+				break
+			}
+		}
+	}
 	for _, e := range h.Entries {
 		name, _, _ := strings.Cut(e.Note, " ")
 		switch {
+		case e.Op == Fault && e.Due.Equal(ForEver):
+			add(e, e.At, 0)
 		case e.Op == Fault && (e.ID == HungUp || e.ID == CutIdle):
 			cuts[e.By] = append(cuts[e.By], e.At)
 		case e.Op == "released":
@@ -36,12 +47,7 @@ func (h *History) pauses() map[string][]pause {
 		case e.Op == "started":
 			live[e.By] = name
 		case e.Op == "handed-over":
-			for _, cut := range cuts[e.By] {
-				if e.At.Sub(cut) <= longest {
-					all[e.By] = append(all[e.By], pause{cut, e.At.Add(idles), back[name] + counted[live[e.By]]})
-					break
-				}
-			}
+			add(e, e.At.Add(idles), back[name])
 			live[e.By] = name
 		}
 	}

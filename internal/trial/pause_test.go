@@ -27,6 +27,7 @@ func TestWithheld(t *testing.T) {
 	cut := func(ms int) Entry {
 		return Entry{At: at(ms), By: "p2", Op: Fault, ID: CutIdle, N: 1, Note: Brief}
 	}
+	killed := func(ms int) Entry { return Entry{At: at(ms), By: "p2", Op: Fault, ID: "kill", Due: ForEver} }
 	crew := []Entry{takes("p1", "a"), takes("p2", "a"), tells(0, "started", 0, "one")}
 	gives, over := tells(9449, "released", 1, "two"), tells(9450, "handed-over", 0, "two EOF")
 	one, two := enqueued("a/1"), slices.Concat(enqueued("a/1"), enqueued("a/2"))
@@ -45,10 +46,15 @@ func TestWithheld(t *testing.T) {
 		"another gives back": {[][]Entry{one, crew, {cut(8500), tells(9449, "released", 1, "other"), over},
 			soon}, bad},
 		"one of two goes back": {[][]Entry{two, crew, {cut(8500), gives, over}, soon, next}, bad},
-		"nobody is cut off":    {[][]Entry{one, crew, {gives, over}, soon}, bad},
-		"nobody hands over":    {[][]Entry{one, crew, {cut(8500), gives}, soon}, bad},
-		"it takes too long":    {[][]Entry{one, crew, {cut(8300), gives, over}, soon}, bad},
-		"it waits after that":  {[][]Entry{one, crew, {cut(8500), gives, over}, handled(9600, "a/1")}, bad},
+		"killed before that": {[][]Entry{one, crew, {cut(8500), killed(9400), tells(9451, "recovered", 1, "one")},
+			soon}, nil},
+		"killed later": {[][]Entry{one, crew, {cut(8200), killed(9400), tells(9451, "recovered", 1, "one")},
+			soon}, bad},
+		"killed, and nothing is recovered": {[][]Entry{one, crew, {cut(8500), killed(9400)}, soon}, bad},
+		"nobody is cut off":                {[][]Entry{one, crew, {gives, over}, soon}, bad},
+		"nobody hands over":                {[][]Entry{one, crew, {cut(8500), gives}, soon}, bad},
+		"it takes too long":                {[][]Entry{one, crew, {cut(8300), gives, over}, soon}, bad},
+		"it waits after that":              {[][]Entry{one, crew, {cut(8500), gives, over}, handled(9600, "a/1")}, bad},
 		"of another channel": {[][]Entry{one, {takes("p1", "a"), takes("p2", "b"), tells(0, "started", 0, "one"),
 			cut(8500), gives, over}, soon}, bad},
 	} {
