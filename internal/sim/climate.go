@@ -186,7 +186,8 @@ func (w *world) suspected() {
 
 // strikeClimate strikes what is neither a process's nor a line's, and lasts for a lull.
 func (w *world) strikeClimate(b Blow) {
-	key := "{" + w.plot.channels()[b.Nth%len(w.plot.channels())] + "}." + b.What
+	channel := w.plot.channels()[b.Nth%len(w.plot.channels())]
+	key := "{" + channel + "}." + b.What
 	switch b.Kind {
 	case "foreign":
 		w.harmless(b)
@@ -206,6 +207,7 @@ func (w *world) strikeClimate(b Blow) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
+		w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info, ID: channel})
 	case "forbid":
 		w.harmless(b)
 		takes, reaps := on("", "}.suspect", ".doing."), on("", "}.dead")

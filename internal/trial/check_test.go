@@ -72,6 +72,14 @@ func TestChecker(t *testing.T) {
 		h.Entries = append(h.Entries,
 			Entry{At: time.Unix(0, 0), By: "w1", Op: Fault, Phase: Info, ID: KillServer, N: 1})
 	}
+	healed := func(channel string) func(*History) { // a foreign key of that channel goes before the recovery
+		return both(more("h enqueue invoke c/z plan=ok", "h enqueue ok c/z", "w2 handle invoke c/z",
+			"w2 fault info kill n=16"),
+			func(h *History) {
+				h.Entries = append(h.Entries, Entry{At: time.Unix(1064, 900e6), Op: Healing, ID: channel})
+			},
+			more("w1 handle invoke c/z at=5000", "w1 handle ok c/z at=5001", "w1 acked info c/z at=5002"))
+	}
 	hungUp := func(at time.Time) func(*History) {
 		return func(h *History) {
 			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: Takes, ID: "z", N: 1},
@@ -219,6 +227,8 @@ func TestChecker(t *testing.T) {
 		{"slow recovery", more("h enqueue invoke z plan=ok", "h enqueue ok z", "w2 handle invoke z",
 			"w2 fault info kill n=16", "w1 handle invoke z at=5000", "w1 handle ok z at=5001",
 			"w1 acked info z at=5002"), []string{"I8 recovery"}},
+		{"slow recovery beside a foreign key", healed("c"), nil},
+		{"slow recovery beside another's foreign key", healed("d"), []string{"I8 recovery"}},
 		{"early", more("h enqueue invoke z plan=ok due=70000", "h enqueue ok z", "w1 handle invoke z",
 			"w1 handle ok z", "w1 acked info z"), []string{"I9 early"}},
 		{"early retry", more("h enqueue invoke z plan=retry", "h enqueue ok z", "w1 handle invoke z",

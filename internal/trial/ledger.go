@@ -30,7 +30,7 @@ const (
 	Unclean  = "unclean"  // By has ended, and could not shut down in order; Note says why
 	Count    = "count"    // By counted what ID names, first as invoke and at the end as ok: the second may not be more
 	Pace     = "pace"     // By counted so many messages a second of ID: the second may not be less than nine tenths
-	Healing  = "healing"  // the fault is over
+	Healing  = "healing"  // the fault is over; ID is the channel that it was of, if it was of one
 	Delayed  = "delayed"  // the harness was late with a blow by more than it can explain
 	Quiet    = "quiet"    // no fault since Due: what was enqueued before, but on channel ID, has begun by now
 	Alone    = "alone"    // ID waits to be handled alone, so a Quiet says nothing of it

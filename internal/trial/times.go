@@ -88,7 +88,9 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 			}
 		case e.Op == Healing:
 			for id := range waiting {
-				waiting[id] = e.At
+				if e.ID == "" || e.ID == channelOf(id) {
+					waiting[id] = e.At
+				}
 			}
 		case e.Op == Handle && e.Phase == Invoke:
 			if since, struck := waiting[e.ID]; struck {
