@@ -985,3 +985,24 @@ func (b *bench) waiting() (ids []string) {
 	slices.Sort(ids)
 	return ids
 }
+
+// While Redis refuses to mark a message, and answers other workers, nobody asks it again and again.
+func TestRefusedMarkRests(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	refuses := p.On(redistest.ByName("HSET", ".running")(b.name), 0, redistest.ReplyError("MISCONF a test"))
+	b.receive(16, func(context.Context, int) error { return nil })
+	p.Slow(2*time.Millisecond, 0, 0) // so that many are under way at once
+	b.must(b.one(0, ID("a")))
+	b.enqueue(1, 200)
+	b.wait(EventAcked, 199, 10*time.Second)
+	before, marks := p.Commands(), refuses.Struck()
+	time.Sleep(500 * time.Millisecond) // in which there were hundreds
+	if n, m := p.Commands()-before, refuses.Struck()-marks; n > 200 || m > 4 {
+		t.Errorf("%d commands, %d of them marks", n, m)
+	}
+	refuses.Remove()
+	b.wait(EventAcked, 200, 10*time.Second)
+}

@@ -16,6 +16,7 @@ type hand struct {
 	mu         sync.Mutex
 	items      []*Item      // the one taken first first
 	refused    link.Holdoff // of its own verdicts, whatever Redis answers other workers
+	unmarked   link.Holdoff // of its own marks, likewise
 	sendSingly uint64       // the lanes of which what is over goes one by one next time, as bits by their index
 	kept       struct {     // for its memory
 		over []*Item       // collect's
@@ -51,7 +52,7 @@ func (h *hand) barred(now time.Time, several bool) (bars uint64, stuck bool) {
 		case it.state == judging || it.isDecided():
 		case it.isRefused() && several && it.rare != nil && !it.rare.refused.IsZero():
 			bars, stuck = bars|1<<l.Index, true
-		case it.isRefused(), it.state == unknown, it.state == queued && (!l.MayStart(now) || l.Site.Breaker.On()):
+		case it.isRefused(), it.state == unknown, it.state == queued && (!h.mayStart(it, now) || l.Site.Breaker.On()):
 			bars |= l.Site.Mask
 		default:
 			return allLanes, false
@@ -65,13 +66,19 @@ func (h *hand) barred(now time.Time, several bool) (bars uint64, stuck bool) {
 func (h *hand) next(now time.Time, of uint64, strict bool) (next *Item) {
 	for _, it := range h.items {
 		if l := it.Lane; it.state == queued && (next == nil || l.Index < next.Lane.Index) && of&(1<<l.Index) != 0 &&
-			l.MayStart(now) {
+			h.mayStart(it, now) {
 			if next = it; !strict {
 				break
 			}
 		}
 	}
 	return next
+}
+
+// mayStart says whether one may be started now. One that has yet to be marked waits after a mark that was refused. mu is
+// held.
+func (h *hand) mayStart(it *Item, now time.Time) bool {
+	return it.Lane.MayStart(now) && (it.Extra == nil || it.begun || h.unmarked.Left() <= 0)
 }
 
 // ready says whether something of some lanes is held that may be started.

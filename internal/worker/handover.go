@@ -139,6 +139,7 @@ func (h *handover) run() bool {
 	for _, s := range r.workers {
 		s.mu.Lock()
 		s.clearHoldoff() // what it waited for may be settled
+		s.unmarked = link.Holdoff{}
 		s.mu.Unlock()
 	}
 	return true

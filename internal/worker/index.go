@@ -42,7 +42,7 @@ func (x *index) drop() {
 
 // mark enters the worker in the index for all queued messages of a lane with an id. Then it asks whether each was
 // cancelled meanwhile, or has expired. Plain messages cost no question. False: the next step comes when the breaker
-// lets it.
+// lets it, and not before the worker's own wait is over.
 func (x *index) mark(l *lane.Lane) bool {
 	s, site := x.worker, l.Site
 	if !site.Enter() {
@@ -74,8 +74,10 @@ func (x *index) mark(l *lane.Lane) bool {
 		it.move(answer)
 	}
 	if err != nil {
+		s.unmarked.Refuse(err) // by itself, for what other workers send may succeed, and end the breaker's wait
 		return false
 	}
+	s.unmarked = link.Holdoff{}
 	for i, it := range x.asked {
 		it.begun = true
 		it.asked = it.asked && !s.r.order.strict() // it took a while
