@@ -75,8 +75,8 @@ func (h *hand) next(now time.Time, of uint64, strict bool) (next *Item) {
 	return next
 }
 
-// mayStart says whether one may be started now. One that has yet to be marked waits after a mark that was refused. mu is
-// held.
+// mayStart says whether one may be started now. One that has yet to be marked waits after a mark that was refused. mu
+// is held.
 func (h *hand) mayStart(it *Item, now time.Time) bool {
 	return it.Lane.MayStart(now) && (it.Extra == nil || it.begun || h.unmarked.Left() <= 0)
 }
