@@ -302,8 +302,8 @@ func members(t *testing.T, s *redistest.Server, key any) []string {
 	return ms
 }
 
-// passes waits until so much time has passed on the server's clock. What a worker finds expired was taken too late by
-// more than its step can take on a loaded machine.
+// passes waits until so much time has passed on the server's clock. A worker handles what had expired just before its
+// take: on a loaded machine that may be some 100 ms before.
 func (b *bench) passes(s redistest.Backend, d time.Duration) {
 	b.t.Helper()
 	end := store.ServerTime(s.Do("TIME")).Add(d)

@@ -78,7 +78,7 @@ func (l *Lane) MayTake(now time.Time) (n int, retryAt time.Time, why error) {
 }
 
 // MayStart says whether a message of the lane that is held may be started now. It may not while a handover is under
-// way, the lease is about to end, or the lane is closed.
+// way, the lease is about to end or in doubt, or the lane is closed.
 func (l *Lane) MayStart(now time.Time) bool {
 	return l.closed.Load() == nil && !l.Site.Pausing() && l.Site.Lease.Fresh(now)
 }

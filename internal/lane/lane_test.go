@@ -301,7 +301,7 @@ func TestRegisterNext(t *testing.T) {
 	}
 }
 
-// Debts are paid when Redis lets, at each lane. That it did not is told in the name of the first one.
+// A site pays its debts at each lane, as soon as Redis executes that. A refusal is one Event, and names the first lane.
 func TestDebtsArePaid(t *testing.T) {
 	b := newBed(t, 2)
 	b.joins(t)

@@ -147,6 +147,15 @@ func (s *Site) ExchangeTakes(call *link.Call, takes int) (sent bool) {
 	return true
 }
 
+// Judge tells the breaker what a step came to, or that nothing of it was sent.
+func (s *Site) Judge(sent bool, err error) {
+	if sent {
+		s.Breaker.Judge(err)
+	} else {
+		s.Breaker.Back()
+	}
+}
+
 // Do sends a call on the receiver's own behalf.
 func (s *Site) Do(ctx context.Context, c *link.Call) error { return s.Server.Data.Run(ctx, c) }
 

@@ -53,7 +53,7 @@ func TestNothingTakenInDoubt(t *testing.T) {
 	}
 }
 
-// A waiter's new connection waits for a beat likewise.
+// A waiter does not block on a new connection before a beat was answered.
 func TestNothingAwaitedInDoubt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

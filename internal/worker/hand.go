@@ -16,7 +16,7 @@ type hand struct {
 	mu         sync.Mutex
 	items      []*Item      // the one taken first first
 	refused    link.Holdoff // of its own verdicts, whatever Redis answers other workers
-	unmarked   link.Holdoff // of its own marks, likewise
+	unmarked   link.Holdoff // after Redis has refused to mark its messages as begun, whatever it answers others
 	sendSingly uint64       // the lanes of which what is over goes one by one next time, as bits by their index
 	kept       struct {     // for its memory
 		over []*Item       // collect's

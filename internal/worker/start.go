@@ -103,11 +103,7 @@ func (s *worker) askSome(v visit) (got, asked bool) {
 	sent := v.site.ExchangeTakes(call, call.Len())
 	s.now = time.Now()
 	_, err := t.receive(call.Replies, call.Order)
-	if sent {
-		v.site.Breaker.Judge(err)
-	} else {
-		v.site.Breaker.Back()
-	}
+	v.site.Judge(sent, err)
 	return t.got > 0, err == nil && link.Classify(call.Replies[0].Err) == link.Done
 }
 

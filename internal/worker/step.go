@@ -196,11 +196,7 @@ func (s *worker) visit(v visit, call *link.Call, all *visited) {
 	site.Leave()
 	s.now = time.Now()
 	err = cmp.Or(err, err2)
-	if sent {
-		site.Breaker.Judge(err)
-	} else {
-		site.Breaker.Back()
-	}
+	site.Judge(sent, err)
 	all.sent, all.got = all.sent || sent, all.got || takes.got > 0
 	all.empty, all.more = all.empty || empty, all.more || sent && !empty && took > 0
 	all.trouble = all.trouble || err != nil

@@ -125,7 +125,8 @@ func (w *waiter) target() *worker {
 	return nil
 }
 
-// young says that the connection is younger than the last good beat. The Redis behind it may not know the incarnation.
+// young says that the waiter's connection is younger than the last good beat. The Redis behind it may not know the
+// incarnation.
 func (w *waiter) young() bool { return !w.lane.Waiter.Made().Before(*w.lane.Site.Lease.Last()) }
 
 // wait is the waiter's goroutine.
