@@ -20,8 +20,7 @@ const (
 
 // bounds are the most that a run may take of each. Time is virtual, so what a machine is busy with does not count.
 var bounds = map[string]time.Duration{
-	"recovery":                  recovers,
-	"recovery beside a timeout": recovers + 2*time.Second, // after each of which a look that broke is made again
+	"recovery": recovers,
 	// Beyond the grace: one reply, and a mute subscription. The Close after it takes the same, by several timers.
 	"shutdown":                              4 * time.Second,
 	"close":                                 4*time.Second + time.Millisecond,
@@ -93,15 +92,9 @@ func (p *Plot) clearKill(r *rand.Rand, at time.Duration) {
 
 // recovered judges how long what a killed process had in hand waits for another one. It counts where no other fault
 // strikes meanwhile, and another process of the channel lives on. That a server ends idle connections is no fault then:
-// who is to judge beats by another one at once. But its timeout is shorter here than that of a real one, which is a
-// second or more, and the time after which a link asks whether its connection lives. So a receiver's first look for one
-// that has died may break, and of several lanes always the first: these are not judged.
+// who is to judge beats by another one at once.
 func (w *world) recovered(es []trial.Entry) {
 	const clear = 4 * time.Second
-	what := "recovery"
-	if w.plot.Idle > 0 {
-		what = "recovery beside a timeout"
-	}
 	var faults []trial.Entry
 	for _, e := range es {
 		if e.Op == trial.Fault && (w.plot.Idle == 0 || e.ID != trial.CutIdle && e.ID != trial.HungUp) {
@@ -127,11 +120,11 @@ func (w *world) recovered(es []trial.Entry) {
 			case e.Op != trial.Handle:
 			case e.At.Before(f.At) && e.By == f.By && e.Phase == trial.Invoke:
 				channel, _, _ := strings.Cut(e.ID, "/")
-				held[e.ID] = w.plot.stays(f.By, channel) && (w.plot.Idle == 0 || w.plot.lone(channel))
+				held[e.ID] = w.plot.stays(f.By, channel)
 			case e.At.Before(f.At) && e.By == f.By:
 				delete(held, e.ID)
 			case e.At.After(f.At) && held[e.ID]:
-				w.took(what, e.At.Sub(f.At), f.By, e.ID)
+				w.took("recovery", e.At.Sub(f.At), f.By, e.ID)
 				delete(held, e.ID)
 			}
 		}

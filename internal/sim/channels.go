@@ -38,10 +38,3 @@ func (p *Plot) stays(by, channel string) bool {
 		return o.Name != by && o.Pull == 0 && !o.Upkeep && slices.Contains(o.Channels, channel)
 	})
 }
-
-// lone says whether a channel's processes take from no other one.
-func (p *Plot) lone(channel string) bool {
-	return !slices.ContainsFunc(p.Crew, func(o trial.Orders) bool {
-		return len(o.Channels) > 1 && slices.Contains(o.Channels, channel)
-	})
-}

@@ -28,7 +28,7 @@ func (p *Plot) climate(r *rand.Rand) {
 			p.busy(r)
 		}
 	case 1:
-		p.Idle = between(r, 300*time.Millisecond, 600*time.Millisecond)
+		p.Idle = between(r, time.Second, 2*time.Second)
 		if r.IntN(2) == 0 { // nobody is dead when the first is killed in a lull, so beats are all that is sent
 			p.Blows = slices.DeleteFunc(p.Blows, func(b Blow) bool { return b.At < storm+shots })
 		}
@@ -118,8 +118,8 @@ func (w *world) lulled(c int) (channel string, delayed bool) {
 		switch b.What {
 		case "keeper", "dead", "done", "leased":
 			return channel, true
-		case "suspect", "receivers.dead": // a server with a timeout has receivers hand over all the time
-			return channel, w.plot.Idle == 0 && !w.plot.leaves(b.At, b.At+b.For)
+		case "suspect", "receivers.dead":
+			return channel, !w.plot.leaves(b.At, b.At+b.For)
 		}
 		return channel, false
 	}

@@ -21,15 +21,14 @@ func TestLulled(t *testing.T) {
 		channel string
 		delayed bool
 	}{
-		"nothing":                          {"", Plot{}, "", false},
-		"prepare":                          {"prepare", Plot{}, "plain", false},
-		"dead":                             {"dead", Plot{}, "plain", true},
-		"leased":                           {"leased", Plot{}, "plain", true},
-		"suspect":                          {"suspect", Plot{}, "plain", true},
-		"suspect, and some are":            {"suspect", Plot{Blows: kill}, "plain", false},
-		"suspect, and receivers hand over": {"suspect", Plot{Idle: time.Second}, "plain", false},
-		"receivers.dead":                   {"receivers.dead", Plot{}, "plain", true},
-		"receivers.dead, and some are":     {"receivers.dead", Plot{Blows: kill}, "plain", false},
+		"nothing":                      {"", Plot{}, "", false},
+		"prepare":                      {"prepare", Plot{}, "plain", false},
+		"dead":                         {"dead", Plot{}, "plain", true},
+		"leased":                       {"leased", Plot{}, "plain", true},
+		"suspect":                      {"suspect", Plot{}, "plain", true},
+		"suspect, and some are":        {"suspect", Plot{Blows: kill}, "plain", false},
+		"receivers.dead":               {"receivers.dead", Plot{}, "plain", true},
+		"receivers.dead, and some are": {"receivers.dead", Plot{Blows: kill}, "plain", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, pull := range []int{0, 1} { // which tell themselves what Redis refuses them

@@ -139,11 +139,7 @@ func (w *world) spins() {
 		for second, n := range p.port.each {
 			n -= perWord * (words[p.Name][second] + words[p.Name][second-1])
 			w.took("commands a second beside what is said, of a "+kind, time.Duration(n), p.Name)
-			most := mostBusy[kind]
-			if w.plot.Idle > 0 { // receivers hand over all the time, and each leaves one to look at again and again
-				most *= 2
-			}
-			if n > most {
+			if most := mostBusy[kind]; n > most {
 				w.problem("I11 spin: %s, a %s, sent %d commands in the second %d beside its words: more than %d",
 					p.Name, kind, n, second-epoch.Unix(), most)
 			}

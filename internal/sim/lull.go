@@ -22,7 +22,5 @@ func (w *world) lull(c int) {
 	w.log.Say(e)
 	w.sleepUntil(time.Duration(c+1)*cycle - time.Second)
 	w.heldByNobody(c) // also what was killed amid the calm has been found by now
-	if w.plot.Idle == 0 {
-		w.strayed(c, lay, calm)
-	}
+	w.strayed(c, lay, calm)
 }

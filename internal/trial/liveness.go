@@ -48,6 +48,9 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 		case e.Op == "started" || e.Op == "handed-over" || e.Op == Handle && e.Phase == Invoke:
 			name, _, _ := strings.Cut(e.Note, " ")
 			owner[name] = e.By
+			if e.Op == Handle { // a new one may have a message before it is said to have taken over
+				break
+			}
 			// In an older state one that is over may be among the living again.
 			if was := live[e.By]; (e.Op == "handed-over" || h.Lossy) && was != "" && was != name {
 				left[was] = e.At

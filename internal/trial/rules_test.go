@@ -77,6 +77,9 @@ func TestRules(t *testing.T) {
 	}{
 		"living and judged":     {[][]Entry{{began, dead}}, "I7 judged"},
 		"left, and then judged": {[][]Entry{{began, next(2000), dead}}, ""},
+		"left, after a first message": {[][]Entry{{began}, {{At: at(1990), By: "p1", Op: Handle, Phase: Invoke,
+			ID: "a/1", Serial: "sa", Attempt: 1, Note: "two"}}, {next(2000), dead}, enqueued,
+			handled(1990, 1)[1:]}, ""},
 		"judged, and then left": {[][]Entry{{began, dead, next(7000)}}, "I7 judged"},
 		"cut and judged":        {[][]Entry{{began, fault(6000, 6000, "cut", Brief), dead}}, "I7 judged"},
 		"a skip for nothing":    {[][]Entry{enqueued, {pulled(10, 2)}, handled(20, 2)}, "I18 attempts"},
