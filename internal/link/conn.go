@@ -12,10 +12,13 @@ import (
 )
 
 const (
-	maxInflight      = 1024        // calls that wait for replies on one connection
-	maxCallsPerWrite = 16          // Redis works on these while others are sent
-	staleAfter       = time.Second // an idle connection may have been cut, by the server's own timeout for example
+	maxInflight      = 1024 // calls that wait for replies on one connection
+	maxCallsPerWrite = 16   // Redis works on these while others are sent
 )
+
+// StaleAfter is when an idle connection may have been cut: the shortest timeout of a server is a second. It is set only
+// where all of time is scaled down.
+var StaleAfter = time.Second
 
 // conn is one connection of a link, from its dial to its end.
 type conn struct {

@@ -80,7 +80,7 @@ func (l *Link) sendInline() bool {
 	switch {
 	case c == nil, !c.buffered, c.mustClose.Load() != nil, c.owed.Load() > maxInlineOwed,
 		l.queue.len()+len(c.inflight)+int(c.justAnswered.Load()) > maxInlineCalls,
-		l.check && time.Since(c.flushed) > staleAfter, c.broken():
+		l.check && time.Since(c.flushed) > StaleAfter, c.broken():
 		return false
 	}
 	calls, closed := l.queue.takeAll(l.spare)

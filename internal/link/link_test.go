@@ -530,7 +530,7 @@ func TestIdleLinkIsAsked(t *testing.T) {
 				)
 			}
 			pings := b.On(redistest.Command("PING"), 0, redistest.Pass)
-			time.Sleep(staleAfter + staleAfter/10) // what makes it idle is time
+			time.Sleep(StaleAfter + StaleAfter/10) // what makes it idle is time
 			b.want(Done, outcome(ctx, l, b.push("last")))
 			if want := map[bool]int{false: 1, true: 2}[how == "killed"]; b.Dials() != want {
 				t.Errorf("%d connections", b.Dials())
@@ -634,7 +634,7 @@ func TestIdleForNothing(t *testing.T) {
 	b.hears(true)
 	pings := b.On(redistest.Command("PING"), 0, redistest.Pass)
 	for range 2 {
-		time.Sleep(staleAfter * 3 / 5) // what makes it idle is time
+		time.Sleep(StaleAfter * 3 / 5) // what makes it idle is time
 		c := b.push("never")
 		c.state.Store(cancelled) // as by who no longer waits
 		l.Post(c)
@@ -865,7 +865,7 @@ func TestAbortInABlackHole(t *testing.T) {
 			b.want(Done, outcome(b.within(patience), l, b.push("first")))
 			swallowed := redistest.Command("RPUSH", "swallowed")
 			if asks {
-				time.Sleep(staleAfter)
+				time.Sleep(StaleAfter)
 				swallowed = func(args [][]byte) bool { return string(args[0]) == "PING" }
 			}
 			r := b.On(swallowed, 1, redistest.DropReply)
@@ -962,8 +962,8 @@ func TestAfterACut(t *testing.T) {
 // The question whether a connection lives must not wait for ever behind the replies that it owes.
 func TestBreakWithAllInFlight(t *testing.T) {
 	b := shared(t)
-	l := New(b.node, 2*staleAfter, true)
-	b.On(redistest.Command("ECHO", "first"), 1, redistest.Delay(staleAfter+staleAfter/5))
+	l := New(b.node, 2*StaleAfter, true)
+	b.On(redistest.Command("ECHO", "first"), 1, redistest.Delay(StaleAfter+StaleAfter/5))
 	b.On(redistest.Command("ECHO", "second"), 1, redistest.DropReply)
 	done := make([]*Call, maxInflight+3)
 	for i := range done {

@@ -79,7 +79,7 @@ var faultKinds = []string{
 }
 
 // cutAfter is when an idle connection is forgotten: a link that checks has asked before.
-const cutAfter = staleAfter * 3 / 2
+var cutAfter = StaleAfter * 3 / 2
 
 func drawScenario(t *rapid.T) (s scenario) {
 	s.Foreign = rapid.IntRange(0, 5).Draw(t, "foreign") == 5

@@ -43,7 +43,7 @@ func (w *Waiter) Embedded() bool { return w.unknown }
 // Connect makes sure that there is a connection, and that an idle one is alive. A server's timeout may have cut it. A
 // command on it would then end as Unknown although it was never received.
 func (w *Waiter) Connect(ctx context.Context) error {
-	if w.conn != nil && time.Since(w.used) > staleAfter {
+	if w.conn != nil && time.Since(w.used) > StaleAfter {
 		w.ask()
 	}
 	if w.conn != nil {

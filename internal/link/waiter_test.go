@@ -275,7 +275,7 @@ func TestWaiterCutWhileIdle(t *testing.T) {
 			w := b.waiter(patience)
 			id := w.ID()
 			pings := b.On(redistest.Command("PING"), 0, redistest.Pass)
-			time.Sleep(staleAfter + staleAfter/10) // what makes it idle is time
+			time.Sleep(StaleAfter + StaleAfter/10) // what makes it idle is time
 			switch how {
 			case "killed":
 				if n, err := redis.Int(b.s.Do("CLIENT", "KILL", "ID", id), nil); n != 1 || err != nil {

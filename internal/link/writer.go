@@ -111,7 +111,7 @@ func (l *Link) connect() error {
 		case c.mustClose.Load() != nil:
 			l.node.failed(fmt.Errorf("the server refuses to serve: %w", *c.mustClose.Load()), false)
 			l.disconnect()
-		case l.check && len(c.inflight) == 0 && time.Since(c.flushed) > staleAfter && !c.alive():
+		case l.check && len(c.inflight) == 0 && time.Since(c.flushed) > StaleAfter && !c.alive():
 			l.disconnect()
 		}
 	}

@@ -28,7 +28,7 @@ func (p *Plot) climate(r *rand.Rand) {
 			p.busy(r)
 		}
 	case 1:
-		p.Idle = between(r, time.Second, 2*time.Second)
+		p.Idle = between(r, 300*time.Millisecond, 600*time.Millisecond)
 		if r.IntN(2) == 0 { // nobody is dead when the first is killed in a lull, so beats are all that is sent
 			p.Blows = slices.DeleteFunc(p.Blows, func(b Blow) bool { return b.At < storm+shots })
 		}
@@ -65,6 +65,9 @@ func (p *Plot) climate(r *rand.Rand) {
 		p.Blows = append(p.Blows, Blow{At: at, Kind: "close"})
 	}
 }
+
+// staleAfter is to a timeout of the server here what a second is to a real one: both are shorter, as leases are.
+const staleAfter = 150 * time.Millisecond
 
 // foreign are the keys at which foreign hands leave something of another type for a whole lull, and forbidden is what
 // no process may do in one.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/sim/disturb"
 	"github.com/shuntmq/shunt/internal/sim/redis"
 	"github.com/shuntmq/shunt/internal/store"
@@ -96,6 +97,10 @@ func play(p *Plot) *Result {
 	w := &world{plot: p, server: redis.New(o), began: time.Now()}
 	w.net = &network{server: w.server, struck: func(p *port) { w.lasting(Blow{Kind: trial.HungUp}, 0, p.of) }}
 	w.log = w.said.Ledger("harness")
+	link.StaleAfter = time.Second
+	if p.Idle > 0 {
+		link.StaleAfter = staleAfter
+	}
 	w.direct = w.start(trial.Orders{Name: "direct", Quiet: true, Lease: lease})
 	if p.Late == 0 {
 		w.begin()
