@@ -219,6 +219,7 @@ func TestAboutFlushed(t *testing.T) {
 
 // What is refused or lost of it costs no lease, is no error, and is not sent with each beat.
 func TestAboutRefused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		do    redistest.Action
 		most  int // times that it is sent while a second message is handled

@@ -102,6 +102,7 @@ func TestBatchArguments(t *testing.T) {
 
 // Messages that are there come in full batches, whose calls do not wait for time; what is left over waits for it.
 func TestBatchGathers(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -367,6 +368,7 @@ func TestBatchShutdownHurried(t *testing.T) {
 
 // A call that ignores its ended context gives its place to another, at most once a worker.
 func TestBatchOrphaned(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -494,6 +496,7 @@ func TestBatchMemberAlone(t *testing.T) {
 
 // Who is cancelled is so alone; a message's deadline ends the call.
 func TestBatchCancelled(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -632,6 +635,7 @@ func TestBatchSuspectAlone(t *testing.T) {
 
 // Under load each message is handled once, in about as few calls as there can be, and no more at once than workers.
 func TestBatchLoad(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)

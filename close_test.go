@@ -79,6 +79,7 @@ var callsUnderWay = map[string]map[string]underWay{
 // was sent again just before waited for a reply of its own, and Close waited for that, for the end of its subscription
 // and for counts one after another.
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	const reply, slack = 2 * time.Second, 800 * time.Millisecond
 	each := func(a redistest.Action) func(*redistest.Proxy) {
 		return func(p *redistest.Proxy) {

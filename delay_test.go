@@ -206,6 +206,7 @@ func (b *bench) comes(at <-chan int, i int) {
 // The FILETIME zero as a due time put the keeper's timer to the year 2186, and all of the channel's delays with it. The
 // ms of the other wrap to a time that is ahead.
 func TestAtLongPast(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		for name, past := range map[string]time.Time{"FILETIME": time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC),
 			"wraps": time.Unix(-18_436_744_073_709_552, 0)} {
@@ -232,6 +233,7 @@ func TestAtLongPast(t *testing.T) {
 
 // Whatever lies in delay, by another's hand: the timer is not put beyond the channel's own messages.
 func TestForeignScore(t *testing.T) {
+	t.Parallel()
 	for _, score := range []string{"-11644473600000", "-9000000000000000", "-1e300", "-inf"} {
 		t.Run(score, func(t *testing.T) {
 			t.Parallel()

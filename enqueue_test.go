@@ -156,6 +156,7 @@ func TestEnqueueAllChunks(t *testing.T) {
 
 // An enqueue for later whose reply is lost is sent again while Redis comes and goes.
 func TestEnqueueLaterInDoubt(t *testing.T) {
+	t.Parallel()
 	setup := func(t *testing.T) (*redistest.Server, *redistest.Proxy, *bench) {
 		t.Parallel()
 		s := redistest.Shared(t)

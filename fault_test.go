@@ -105,6 +105,7 @@ func handled(t *testing.T, path string) *tally {
 
 // What a killed process held is handled by a survivor with a free worker.
 func TestKilledProcess(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ lease, limit time.Duration }{{2 * time.Second, 3 * time.Second}, {10 * time.Second,
 		15 * time.Second}} {
 		t.Run(c.lease.String(), func(t *testing.T) {

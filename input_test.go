@@ -330,6 +330,7 @@ func TestForeignKeyIsRemembered(t *testing.T) {
 
 // Keys of the wrong type lose nothing, and the errors say what is in the way.
 func TestWrongType(t *testing.T) {
+	t.Parallel()
 	for _, suffix := range []string{"prepare", "delay", "dead", "suspect", "receivers", "receivers.dead", "keeper"} {
 		t.Run(suffix, func(t *testing.T) {
 			t.Parallel()

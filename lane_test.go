@@ -106,6 +106,7 @@ func (b *twoServers) eventsOf(far bool, kind EventKind) (n int) {
 // One of two servers is killed, idle or busy, and comes back. The channels of the other go on meanwhile, without a
 // handover. In the end all is handled.
 func TestOneOfTwoServersIsKilled(t *testing.T) {
+	t.Parallel()
 	for _, busy := range []bool{false, true} {
 		for order, receive := range map[string]func(b *twoServers, workers int) (Shutdown, error){
 			"ordered": func(b *twoServers, workers int) (Shutdown, error) {

@@ -52,6 +52,7 @@ var steps = []step{
 // the promise, too. On redis-server the harness in chaos strikes the same commands, with every refusal, and judges
 // more.
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	for _, st := range steps {
 		for name, fault := range map[string]redistest.Action{"cut before": redistest.CutBefore,
 			"cut unread": redistest.CutUnread, "cut after": redistest.CutAfter,

@@ -509,6 +509,7 @@ func TestHigherInHandStartsFirst(t *testing.T) {
 // What a lower channel had brought was started after two thirds of the term, and its timeout ran while the higher ones
 // were asked.
 func TestAskedHigherLate(t *testing.T) {
+	t.Parallel()
 	for name, takes := range map[string]time.Duration{"in time": time.Second, "too late": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,6 +40,7 @@ func cpu(t testing.TB) time.Duration {
 // Redis is killed and started again, or stopped and continued, under load. Nothing acknowledged is lost, the process is
 // quiet meanwhile, it resumes by itself, and a pause makes nobody reap the living.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"kill", "stop"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

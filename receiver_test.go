@@ -139,6 +139,7 @@ func TestGoexitThenPanic(t *testing.T) {
 // A Backoff that does not return holds up its worker for a second, or not at all where its handler was given up. Then
 // the default holds.
 func TestHangingBackoff(t *testing.T) {
+	t.Parallel()
 	for name, deaf := range map[string]bool{"its handler returns": false, "its handler hangs, too": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -210,6 +210,7 @@ func TestShutdownWhileBackoffBlocks(t *testing.T) {
 // An idle receiver held nothing, and Close took its whole lease, because the goroutine that waits for messages had sent
 // a command whose reply could not come. The error named a context that nobody had given.
 func TestCloseWithRedisAway(t *testing.T) {
+	t.Parallel()
 	for name, leave := range map[string]func(s *redistest.Server, p *redistest.Proxy){
 		"refused": func(s *redistest.Server, p *redistest.Proxy) { s.Kill(); p.Refuse(true) },
 		"stopped": func(s *redistest.Server, _ *redistest.Proxy) { s.Stop() },
