@@ -15,6 +15,7 @@ import (
 
 // One round of each row that make test has time for, or of all without -short.
 func TestRows(t *testing.T) {
+	t.Parallel()
 	for _, r := range rows {
 		t.Run(r.id, func(t *testing.T) {
 			t.Parallel()
@@ -32,6 +33,7 @@ func TestRows(t *testing.T) {
 
 // Each seeded defect is caught on its own schedule, and the package as it is passes the very same one.
 func TestDefects(t *testing.T) {
+	t.Parallel()
 	for _, d := range defects {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
@@ -63,6 +65,7 @@ func TestDefects(t *testing.T) {
 
 // Every cell of F4, F6, F12, F13 and F22.
 func TestCells(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	all, well := make(map[string]int), make(map[string]int)
 	t.Cleanup(func() {
