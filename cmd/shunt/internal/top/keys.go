@@ -30,18 +30,6 @@ func (m *model) key(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	switch name {
 	case "q":
 		return m, tea.Quit
-	case "up", "k":
-		m.row--
-	case "down", "j":
-		m.row++
-	case "pgup":
-		m.row -= max(1, m.height-6)
-	case "pgdown", "space":
-		m.row += max(1, m.height-6)
-	case "home", "g":
-		m.row = 0
-	case "end", "G":
-		m.row = m.rows() - 1
 	case "esc", "left", "backspace", "h":
 		switch {
 		case m.filter != "" && m.screen.kind == channelsScreen:
@@ -68,35 +56,63 @@ func (m *model) key(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 		m.reverse = !m.reverse
 	case "s":
 		m.sort = (m.sort + 1) % len(columns)
-	case "n":
-		if s := m.screen; s.kind == messagesScreen && m.page != nil && m.page.Next != "" {
-			s.from = m.page.Next
-			m.show(s)
-			return m, m.refresh()
-		}
-	case "b":
-		if s := m.screen; s.kind == messagesScreen && s.from != "" {
-			s.from = ""
-			m.show(s)
-			return m, m.refresh()
-		}
-	case "o":
-		if s := m.screen; s.kind == messagesScreen {
-			s.from, s.latest = "", !s.latest
-			m.show(s)
-			return m, m.refresh()
+	case "n", "b", "o":
+		if m.screen.kind == messagesScreen {
+			return m, m.turn(name)
 		}
 	default:
-		if len(name) == 1 && name >= "1" && name <= "9" && m.screen.kind == channelsScreen {
-			if at := int(name[0] - '1'); at < len(columns) {
-				m.reverse = at == m.sort && !m.reverse
-				m.sort = at
-			}
-		}
+		m.move(name)
+		m.sortBy(name)
 		m.ask(name)
 	}
-	m.row = max(0, min(m.row, m.rows()-1))
 	return m, nil
+}
+
+// move moves the cursor, to the first or the last row at most.
+func (m *model) move(name string) {
+	switch name {
+	case "up", "k":
+		m.row--
+	case "down", "j":
+		m.row++
+	case "pgup":
+		m.row -= max(1, m.height-6)
+	case "pgdown", "space":
+		m.row += max(1, m.height-6)
+	case "home", "g":
+		m.row = 0
+	case "end", "G":
+		m.row = m.rows() - 1
+	}
+	m.row = max(0, min(m.row, m.rows()-1))
+}
+
+// sortBy sorts the channels by the column of that number, and the second time the other way round.
+func (m *model) sortBy(name string) {
+	if len(name) != 1 || name < "1" || name > "9" || m.screen.kind != channelsScreen {
+		return
+	}
+	if at := int(name[0] - '1'); at < len(columns) {
+		m.reverse = at == m.sort && !m.reverse
+		m.sort = at
+	}
+}
+
+// turn goes to the next page of messages, back to the first one, or to the other end.
+func (m *model) turn(name string) tea.Cmd {
+	s := m.screen
+	switch {
+	case name == "n" && m.page != nil && m.page.Next != "":
+		s.from = m.page.Next
+	case name == "b" && s.from != "":
+		s.from = ""
+	case name == "o":
+		s.from, s.latest = "", !s.latest
+	default:
+		return nil
+	}
+	m.show(s)
+	return m.refresh()
 }
 
 // typed takes a key of the filter.
