@@ -106,18 +106,10 @@ func (a *app) moveOne(ctx context.Context, v *verb, t *target, arg string) error
 }
 
 func (a *app) moveAll(cmd *cobra.Command, v *verb, b *bulk, channel string) error {
-	ctx, state := cmd.Context(), v.state
-	if state == "" {
-		var err error
-		if b.state == "" {
-			return usage("%s --all wants --state prepare, delay or suspect", v.name)
-		}
-		if state, err = parseState(b.state); err != nil {
-			return err
-		}
-		if state != shunt.StatePrepare && state != shunt.StateDelay && state != shunt.StateSuspect {
-			return usage("%s --all --state %s: want prepare, delay or suspect", v.name, state)
-		}
+	ctx := cmd.Context()
+	state, err := b.stateFor(v)
+	if err != nil {
+		return err
 	}
 	f, err := b.filter.filter()
 	if err == nil && v.ready != nil {
@@ -133,27 +125,7 @@ func (a *app) moveAll(cmd *cobra.Command, v *verb, b *bulk, channel string) erro
 	result := moved{Verb: v.name, Channel: channel, State: state, DryRun: b.dry}
 	detail := strings.TrimSpace("all of " + string(state) + " " + given(cmd))
 	if b.dry || !a.yes {
-		fit, err := a.count(ctx, channel, state, f)
-		if err != nil {
-			return err
-		}
-		if fit == 0 {
-			if err := a.known(ctx, channel); err != nil {
-				return err
-			}
-		}
-		if b.filter.limit > 0 {
-			fit = min(fit, b.filter.limit)
-		}
-		result.Fit = &fit
-		if (b.dry || fit == 0) && a.json {
-			return a.document(result)
-		}
-		if b.dry || fit == 0 {
-			a.tell("%d of %s in %s would be %s", fit, printable(channel), state, v.done)
-			return nil
-		}
-		if err := a.confirm(ctx, "%s %s of %q in %s", v.name, messages(fit), channel, state); err != nil {
+		if goOn, err := a.foresee(ctx, v, b, f, &result); err != nil || !goOn {
 			return err
 		}
 	}
@@ -171,18 +143,66 @@ func (a *app) moveAll(cmd *cobra.Command, v *verb, b *bulk, channel string) erro
 	if err == nil && result.Looked == 0 && result.Changed == 0 {
 		err = a.known(ctx, channel)
 	}
-	if a.json {
-		if e := a.document(result); err == nil {
-			err = e
-		}
-	} else if err == nil || result.Changed > 0 {
-		a.tell("%s %s of %s in %s", v.done, messages(result.Changed), printable(channel), state)
-		if result.Refused > 0 {
-			a.say("%d fitted and stayed: the ID is another's by now, or somebody was faster", result.Refused)
+	return a.tellMoved(v, &result, err)
+}
+
+// stateFor is the one state that the verb looks at, or else what --state names.
+func (b *bulk) stateFor(v *verb) (shunt.State, error) {
+	if v.state != "" {
+		return v.state, nil
+	}
+	if b.state == "" {
+		return "", usage("%s --all wants --state prepare, delay or suspect", v.name)
+	}
+	state, err := parseState(b.state)
+	if err != nil {
+		return "", err
+	}
+	if state != shunt.StatePrepare && state != shunt.StateDelay && state != shunt.StateSuspect {
+		return "", usage("%s --all --state %s: want prepare, delay or suspect", v.name, state)
+	}
+	return state, nil
+}
+
+// foresee counts what the filter fits, and tells of it or asks. goOn says whether the verb is to be done.
+func (a *app) foresee(ctx context.Context, v *verb, b *bulk, f shunt.Filter, r *moved) (goOn bool, err error) {
+	fit, err := a.count(ctx, r.Channel, r.State, f)
+	if err != nil {
+		return false, err
+	}
+	if fit == 0 {
+		if err := a.known(ctx, r.Channel); err != nil {
+			return false, err
 		}
 	}
-	if result.Next != "" {
-		a.say("go on with the same command and --from %s", result.Next)
+	if b.filter.limit > 0 {
+		fit = min(fit, b.filter.limit)
+	}
+	r.Fit = &fit
+	switch {
+	case !b.dry && fit > 0:
+		return true, a.confirm(ctx, "%s %s of %q in %s", v.name, messages(fit), r.Channel, r.State)
+	case a.json:
+		return false, a.document(*r)
+	}
+	a.tell("%d of %s in %s would be %s", fit, printable(r.Channel), r.State, v.done)
+	return false, nil
+}
+
+// tellMoved prints the result of a verb, and passes on why it ended early.
+func (a *app) tellMoved(v *verb, r *moved, err error) error {
+	if a.json {
+		if e := a.document(*r); err == nil {
+			err = e
+		}
+	} else if err == nil || r.Changed > 0 {
+		a.tell("%s %s of %s in %s", v.done, messages(r.Changed), printable(r.Channel), r.State)
+		if r.Refused > 0 {
+			a.say("%d fitted and stayed: the ID is another's by now, or somebody was faster", r.Refused)
+		}
+	}
+	if r.Next != "" {
+		a.say("go on with the same command and --from %s", r.Next)
 	}
 	return err
 }
