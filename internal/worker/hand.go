@@ -16,9 +16,10 @@ type hand struct {
 	mu         sync.Mutex
 	items      []*Item      // the one taken first first
 	refused    link.Holdoff // of its own verdicts, whatever Redis answers other workers
-	unmarked   link.Holdoff // after Redis has refused to mark its messages as begun, whatever it answers others
 	sendSingly uint64       // the lanes of which what is over goes one by one next time, as bits by their index
-	kept       struct {     // for its memory
+	// by site, after its Redis has refused to mark the worker's messages as begun, whatever it answers others
+	unmarked map[*lane.Site]link.Holdoff
+	kept     struct { // for its memory
 		over []*Item       // collect's
 		evs  []event.Event // settle's
 	}
@@ -78,7 +79,24 @@ func (h *hand) next(now time.Time, of uint64, strict bool) (next *Item) {
 // mayStart says whether one may be started now. One that has yet to be marked waits after a mark that was refused. mu
 // is held.
 func (h *hand) mayStart(it *Item, now time.Time) bool {
-	return it.Lane.MayStart(now) && (it.Extra == nil || it.begun || h.unmarked.Left() <= 0)
+	return it.Lane.MayStart(now) && (it.Extra == nil || it.begun || h.mayMark(it.Lane.Site))
+}
+
+// mayMark says whether no mark was refused lately at a site. mu is held.
+func (h *hand) mayMark(site *lane.Site) bool {
+	wait := h.unmarked[site]
+	return wait.Left() <= 0
+}
+
+// markRefused takes in that a site has refused a mark. The wait is this worker's own, for what other workers send may
+// succeed, and end the breaker's wait. mu is held.
+func (h *hand) markRefused(site *lane.Site, err error) {
+	if h.unmarked == nil {
+		h.unmarked = make(map[*lane.Site]link.Holdoff)
+	}
+	wait := h.unmarked[site]
+	wait.Refuse(err)
+	h.unmarked[site] = wait
 }
 
 // ready says whether something of some lanes is held that may be started.

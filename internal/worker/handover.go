@@ -139,7 +139,7 @@ func (h *handover) run() bool {
 	for _, s := range r.workers {
 		s.mu.Lock()
 		s.clearHoldoff() // what it waited for may be settled
-		s.unmarked = link.Holdoff{}
+		delete(s.unmarked, site)
 		s.mu.Unlock()
 	}
 	return true

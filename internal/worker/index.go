@@ -74,10 +74,10 @@ func (x *index) mark(l *lane.Lane) bool {
 		it.move(answer)
 	}
 	if err != nil {
-		s.unmarked.Refuse(err) // by itself, for what other workers send may succeed, and end the breaker's wait
+		s.markRefused(site, err)
 		return false
 	}
-	s.unmarked = link.Holdoff{}
+	delete(s.unmarked, site)
 	for i, it := range x.asked {
 		it.begun = true
 		it.asked = it.asked && !s.r.order.strict() // it took a while
