@@ -109,6 +109,31 @@ func TestSweepAndReap(t *testing.T) {
 	})
 }
 
+// Dead receivers whose long leases may not be judged yet do not hide one after them that may be.
+func TestSweepBehindLongLeases(t *testing.T) {
+	each(t, func(f *fixture) {
+		for range 100 {
+			f.s.Do("ZADD", f.k.Receivers, 1, NewIncarnation(1, 10*time.Minute).Name)
+		}
+		f.s.Do("ZADD", f.k.Receivers, 2, NewIncarnation(1, 10*time.Second).Name)
+		now := f.now()
+		q := Sweeping{MaxClaims: 10, ClaimFor: time.Minute,
+			Fence: Fence{At: now, Since: now.Add(-time.Minute), Age: time.Minute}}
+		s, err := RunSweep(context.Background(), f.l, f.k, q)
+		if f.must(err); s.Died != 1 || s.Again < 3*time.Minute {
+			f.Errorf("%+v", s)
+		}
+		q.Fence.Since = now.Add(-time.Hour)
+		for range 2 {
+			s, err = RunSweep(context.Background(), f.l, f.k, q)
+			f.must(err)
+		}
+		if n := f.length("ZCARD", f.k.Receivers); n != 1 { // f.i, which lives
+			f.Errorf("%d are left among the living: %+v", n, s)
+		}
+	})
+}
+
 // Whatever the script says is read, and what it never says is an error.
 func TestSweepNames(t *testing.T) {
 	t.Parallel()
