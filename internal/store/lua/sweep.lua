@@ -54,20 +54,26 @@ end
 
 local died, unjudged, again = 0, false, nil
 local function soon(ms) again = math.min(again or ms, ms) end
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', printed(now), 'LIMIT', 0, judge and 64 or 1)) do
-  local lease = tonumber(string.match(name, '%-(%d+)$') or '') or 0
-  local row = now - tonumber(ARGV[6])
-  if not judge then
-    unjudged = true
-  elseif row < lease / 2 then
-    soon(math.ceil(lease / 2 - row))
-  else
-    redis.call('ZADD', KEYS[2], 'NX', printed(now), name .. ' ' .. printed(now) .. ' r')
-    redis.call('ZREM', KEYS[1], name)
-    if redis.pcall('HGET', KEYS[5], 'name') == name then redis.pcall('DEL', KEYS[5]) end
-    died = died + 1
+-- Those that may not be judged yet, for their leases are long, hide none after them.
+local passed, names = 0, nil
+repeat
+  names = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', printed(now), 'LIMIT', passed, judge and 64 or 1)
+  for _, name in ipairs(names) do
+    local lease = tonumber(string.match(name, '%-(%d+)$') or '') or 0
+    local row = now - tonumber(ARGV[6])
+    if not judge then
+      unjudged = true
+    elseif row < lease / 2 then
+      passed = passed + 1
+      soon(math.ceil(lease / 2 - row))
+    else
+      redis.call('ZADD', KEYS[2], 'NX', printed(now), name .. ' ' .. printed(now) .. ' r')
+      redis.call('ZREM', KEYS[1], name)
+      if redis.pcall('HGET', KEYS[5], 'name') == name then redis.pcall('DEL', KEYS[5]) end
+      died = died + 1
+    end
   end
-end
+until #names < 64 or died >= 64 or passed >= 1024
 
 local claims = {}
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', printed(now), 'LIMIT', 0, 256)) do
