@@ -570,3 +570,67 @@ func TestPayloadsWithoutDecode(t *testing.T) {
 		}
 	})
 }
+
+// What a Decode is at work on while its Pull's context ends is given back: nothing stays taken, and no attempt counts.
+func TestPayloadsDecodeThatIsLeft(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	b := newBench(t, redistest.Shared(t).URL(), func(q *Queue) {
+		q.Payloads.Decode = func(ctx context.Context, p Payload) ([]byte, error) {
+			if bytes.Equal(p.Bytes, []byte("0")) {
+				leave()
+				<-ctx.Done()
+			}
+			return p.Bytes, ctx.Err()
+		}
+	})
+	b.enqueue(0, 1)
+	ms, err := b.Pull(ctx, PullOptions{Channels: []string{b.name}, Lease: time.Hour})
+	if len(ms) > 0 || err == nil {
+		t.Fatalf("%d pulled, %v", len(ms), err)
+	}
+	b.until(5*time.Second, "it is back", func() bool { return b.state(StatePrepare) == 1 })
+	if b.count(EventReceiverError) > 0 {
+		t.Error("an error was reported")
+	}
+}
+
+// A Decode that takes its time holds up no other caller that waits for the channel.
+func TestPayloadsDecodeHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	decoding, end := make(chan bool, 1), make(chan bool)
+	b := newBench(t, redistest.Shared(t).URL(), func(q *Queue) {
+		q.Payloads.Decode = func(_ context.Context, p Payload) ([]byte, error) {
+			if bytes.Equal(p.Bytes, []byte("0")) {
+				decoding <- true
+				<-end
+			}
+			return p.Bytes, nil
+		}
+	})
+	defer close(end)
+	got := make(chan string, 2)
+	for i := range 2 {
+		go func() {
+			ms, err := b.Pull(context.Background(), PullOptions{Channels: []string{b.name}, Wait: time.Minute})
+			for _, m := range ms {
+				got <- string(m.Payload)
+			}
+			if err != nil {
+				got <- err.Error()
+			}
+		}()
+		b.until(5*time.Second, "it waits", func() bool { return b.callers() > i })
+	}
+	b.enqueue(0, 1)
+	<-decoding
+	b.enqueue(1, 2)
+	select {
+	case text := <-got:
+		if text != "1" {
+			t.Errorf("pulled %q", text)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("message 1 waits for the other caller's Decode")
+	}
+}
