@@ -45,7 +45,8 @@ type pull struct {
 	max     int
 	term    time.Duration
 	wait    time.Duration
-	brought bool // what was due has been done
+	brought bool         // what was due has been done
+	caller  *bell.Caller // while it waits; nil: it does not
 }
 
 // newPull checks the options.
@@ -126,13 +127,14 @@ func (q *Queue) Pull(ctx context.Context, o PullOptions) ([]*Leased, error) {
 // run takes; where there is nothing, it waits for a bell and takes again.
 func (p *pull) run(ctx context.Context) ([]*Leased, error) {
 	began := time.Now()
-	var caller *bell.Caller
 	var over <-chan time.Time
+	defer func() {
+		if p.caller != nil {
+			p.caller.Leave()
+		}
+	}()
 	for again := (link.Resend{}); ; {
 		ms, dropped, err := p.take(ctx)
-		if caller != nil {
-			caller.Took(len(ms) > 0 || dropped)
-		}
 		if len(ms) > 0 {
 			return ms, nil
 		}
@@ -151,18 +153,32 @@ func (p *pull) run(ctx context.Context) ([]*Leased, error) {
 		case took >= p.wait:
 			return nil, nil
 		}
-		if caller == nil {
+		if over == nil {
 			timer := time.NewTimer(p.wait - took)
 			defer timer.Stop()
-			over, caller = timer.C, p.station.bells.Join(p.from)
-			defer caller.Leave()
+			over = timer.C
+		}
+		if p.caller == nil {
+			p.caller = p.station.bells.Join(p.from)
 		}
 		select {
-		case <-caller.C:
+		case <-p.caller.C:
 		case <-over:
 			return nil, nil
 		case <-ctx.Done():
 		}
+	}
+}
+
+// looked answers the bell that has woken the pull, if one has. Who has taken something waits no more: others are woken
+// while it decodes that and settles what it does not return.
+func (p *pull) looked(some bool) {
+	if p.caller == nil {
+		return
+	}
+	if p.caller.Took(some); some {
+		p.caller.Leave()
+		p.caller = nil
 	}
 }
 
@@ -194,6 +210,7 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 	ctx, cancel := context.WithTimeout(ctx, p.q.conf.EnqueueTimeout)
 	defer cancel()
 	h, err := p.haul(ctx)
+	p.looked(len(h.all) > 0)
 	if len(h.all) == 0 {
 		return nil, false, err
 	}
