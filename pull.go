@@ -235,14 +235,46 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 			ms = append(ms, m)
 		}
 	}
+	p.settle(ctx, refused)
+	return ms, true, nil
+}
+
+// settle settles what is not given out. Where ctx ends first, that goes on, on a goroutine of its own, until Redis has
+// answered or the lease is over.
+func (p *pull) settle(ctx context.Context, refused []*settlement) {
 	p.q.settle(ctx, refused)
+	var left []*settlement
 	for _, s := range refused {
-		if s.err != nil { // it is pulled again when its lease ends
-			p.q.emit(event.Event{Kind: event.ReceiverError, Channel: s.held.Keys.Name, Serial: s.held.Serial,
-				ID: s.held.ID(), Err: s.err})
+		switch {
+		case s.err == nil:
+		case ctx.Err() != nil && waits(s.err):
+			s.over, s.err = false, nil
+			left = append(left, s)
+		default:
+			p.strands(s)
 		}
 	}
-	return ms, true, nil
+	if len(left) == 0 {
+		return
+	}
+	p.q.waits.Add(1) // the pull is counted there, so Close still waits
+	go func() {
+		defer p.q.waits.Done()
+		ctx, cancel := context.WithTimeout(p.q.life, max(p.term, p.q.conf.ReplyTimeout))
+		defer cancel()
+		p.q.settle(ctx, left)
+		for _, s := range left {
+			if s.err != nil {
+				p.strands(s)
+			}
+		}
+	}()
+}
+
+// strands reports that a message could not be settled: it is pulled again when its lease ends.
+func (p *pull) strands(s *settlement) {
+	p.q.emit(event.Event{Kind: event.ReceiverError, Channel: s.held.Keys.Name, Serial: s.held.Serial, ID: s.held.ID(),
+		Err: s.err})
 }
 
 // pullDecodes is how many payloads of one Pull are decoded at once.
