@@ -424,3 +424,24 @@ func TestCountsOfFullRedis(t *testing.T) {
 		t.Errorf("Close took %v", took)
 	}
 }
+
+// What ends while Close sends the counts is counted, too, where Redis answers: nothing is told then.
+func TestCountsWhileClosing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p)
+	o.enqueue(0, 1)
+	p.On(redistest.Command("LPUSH", b.name), 1, redistest.Delay(300*time.Millisecond))
+	p.On(redistest.ByScript(store.Tally)(b.name), 1, redistest.Delay(300*time.Millisecond))
+	ended := make(chan error)
+	go func() { ended <- o.one(1) }()
+	b.until(5*time.Second, "the enqueue is on its way", func() bool { return b.state(StatePrepare) == 2 })
+	go func() { ended <- o.Close() }()
+	o.must(<-ended)
+	o.must(<-ended)
+	if n := b.counted().Enqueued; n != 2 || o.count(EventReceiverError) > 0 {
+		t.Errorf("%d counted, and %d errors told", n, o.count(EventReceiverError))
+	}
+}
