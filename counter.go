@@ -124,15 +124,29 @@ func (c *counter) end(ctx context.Context) {
 	if c == nil {
 		return
 	}
-	for again := (link.Resend{}); !c.flush(ctx) && ctx.Err() == nil; {
-		again.Pause(ctx, 0)
+	for again := (link.Resend{}); ; {
+		all := c.flush(ctx)
+		left := c.left() // also what has ended since
+		switch {
+		case len(left) == 0:
+			return
+		case ctx.Err() != nil:
+			for _, channel := range left {
+				c.q.emit(event.Event{Kind: event.ReceiverError, Channel: channel, Err: errUncounted})
+			}
+			return
+		case !all:
+			again.Pause(ctx, 0)
+		}
 	}
+}
+
+// left are the channels of what is still to be sent.
+func (c *counter) left() []string {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	c.gather()
-	for channel := range c.sent {
-		c.q.emit(event.Event{Kind: event.ReceiverError, Channel: channel, Err: errUncounted})
-	}
+	return slices.Collect(maps.Keys(c.sent))
 }
 
 // add takes in what was counted in a channel. mu is held.
