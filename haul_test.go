@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -189,5 +190,48 @@ func TestPullCrowdStrandsNothing(t *testing.T) {
 				t.Errorf("%d given out, %d leased, %d wait", out, leased, waiting)
 			}
 		})
+	}
+}
+
+// A channel that cannot be read is told of, also where each pull finds something in another one.
+func TestPullTellsOfUnread(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	bad := b.name + "bad"
+	s.Do("SET", store.KeysOf(bad).Prepare, "no list")
+	const n = 20
+	b.enqueue(0, n)
+	for range n {
+		ms, err := b.Pull(context.Background(), PullOptions{Channels: []string{bad, b.name}})
+		if err != nil || len(ms) != 1 {
+			t.Fatalf("%d pulled, %v", len(ms), err)
+		}
+	}
+	b.wait(EventReceiverError, 1, 5*time.Second)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	told := 0
+	for _, e := range b.events {
+		if e.Kind == EventReceiverError {
+			if told++; e.Channel != bad || !e.Fatal || !strings.Contains(e.Err.Error(), store.KeysOf(bad).Prepare) {
+				t.Errorf("%+v", e)
+			}
+		}
+	}
+	if told > n/2 {
+		t.Errorf("told %d times", told)
+	}
+}
+
+// A right that a pull lacks is no foreign key.
+func TestPullWithoutRight(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	user := aclUser(s, "on", ">secret", "~*", "&*", "+@all", "-llen")
+	b := newBench(t, "redis://"+user+":secret@"+s.Addr())
+	_, err := b.Pull(context.Background(), PullOptions{Channels: []string{b.name}})
+	if err == nil || strings.Contains(err.Error(), "holds something") {
+		t.Error(err)
 	}
 }
