@@ -19,6 +19,7 @@ type foreign struct {
 	searches singleflight.Group
 	mu       sync.Mutex
 	found    map[string]foreignKey // by channel
+	told     map[string]time.Time  // when an Event said that a channel cannot be read
 }
 
 type foreignKey struct {
@@ -55,6 +56,25 @@ func (f *foreign) remember(channel, key string) {
 		f.found = make(map[string]foreignKey)
 	}
 	f.found[channel] = foreignKey{key, now.Add(foreignFor)}
+}
+
+// tellEvery is how often Events say that pulls cannot read a channel.
+const tellEvery = time.Second
+
+// tells says whether an Event is to say now that a channel cannot be read.
+func (f *foreign) tells(channel string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(f.told, func(_ string, at time.Time) bool { return now.Sub(at) >= tellEvery })
+	if _, lately := f.told[channel]; lately {
+		return false
+	}
+	if f.told == nil {
+		f.told = make(map[string]time.Time)
+	}
+	f.told[channel] = now
+	return true
 }
 
 // foreignError is an error of the wrong type that says where the foreign key is.

@@ -20,6 +20,8 @@ type haul struct {
 	said  []custody.Known // of each
 	sent  time.Time       // when it was last asked for
 
+	unread map[*store.Keys]error // why channels could not be read
+
 	again link.Resend // what became of its sendings so far
 	known bool        // there was an answer
 	err   error
@@ -80,13 +82,30 @@ func (h *haul) ask(ctx context.Context) {
 func (h *haul) read(rep link.Reply) {
 	var wrong error
 	err := store.EachLeasedTaken(rep, func(source int, t store.LeasedTaken, bad error) {
-		if bad != nil {
-			wrong = h.p.q.wrongType(h.p.from[source].Name, bad)
+		k := h.p.from[source]
+		if bad == nil {
+			h.add(k, t)
 			return
 		}
-		h.add(h.p.from[source], t)
+		if wrong = bad; link.Code(bad) == "WRONGTYPE" {
+			wrong = h.p.q.wrongType(k.Name, bad)
+		}
+		if h.unread == nil {
+			h.unread = make(map[*store.Keys]error)
+		}
+		h.unread[k] = wrong
 	})
 	h.err = errors.Join(err, wrong)
+}
+
+// tell reports the channels that could not be read, where the pull itself goes well: its error says it otherwise.
+func (h *haul) tell() {
+	q := h.p.q
+	for k, why := range h.unread {
+		if q.foreign.tells(k.Name) {
+			q.emit(event.Event{Kind: event.ReceiverError, Channel: k.Name, Err: why, Fatal: true})
+		}
+	}
 }
 
 // takeOnes takes one message of a channel for each of some pullers. Where there is no answer, each asks by itself.

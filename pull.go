@@ -214,6 +214,7 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 	if len(h.all) == 0 {
 		return nil, false, err
 	}
+	h.tell()
 	if !time.Now().Before(h.sent.Add(p.term)) { // the reply comes so late that others may have what it brings
 		p.giveBack(h.lease)
 		return nil, true, nil
