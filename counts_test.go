@@ -434,14 +434,15 @@ func TestCountsWhileClosing(t *testing.T) {
 	o := b.through(p)
 	o.enqueue(0, 1)
 	p.On(redistest.Command("LPUSH", b.name), 1, redistest.Delay(300*time.Millisecond))
-	p.On(redistest.ByScript(store.Tally)(b.name), 1, redistest.Delay(300*time.Millisecond))
+	p.On(redistest.ByScript(store.Tally)(b.name), 0, redistest.Delay(600*time.Millisecond))
 	ended := make(chan error)
 	go func() { ended <- o.one(1) }()
 	b.until(5*time.Second, "the enqueue is on its way", func() bool { return b.state(StatePrepare) == 2 })
+	o.counter.count(o.name, func(to meter.Adder) { to.Add(meter.Enqueued, 1) }) // so that Close has some to send
 	go func() { ended <- o.Close() }()
 	o.must(<-ended)
 	o.must(<-ended)
-	if n := b.counted().Enqueued; n != 2 || o.count(EventReceiverError) > 0 {
+	if n := b.counted().Enqueued; n != 3 || o.count(EventReceiverError) > 0 {
 		t.Errorf("%d counted, and %d errors told", n, o.count(EventReceiverError))
 	}
 }
