@@ -60,6 +60,21 @@ func (w *world) lasting(b Blow, d time.Duration, whom ...*process) {
 	}
 }
 
+// arm has a rule be noted for those who begin, until disarm is called.
+func (w *world) arm(r *rule, note func(*process)) (disarm func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.armed == nil {
+		w.armed = make(map[*rule]func(*process))
+	}
+	w.armed[r] = note
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.armed, r)
+	}
+}
+
 // harmless notes a fault that doubles nothing.
 func (w *world) harmless(b Blow) {
 	w.log.Say(trial.Entry{Op: trial.Fault, Phase: trial.Info, ID: b.Kind, Due: time.Now().Add(b.For)})
@@ -77,6 +92,10 @@ func (w *world) strike(b Blow) {
 		r := &rule{match: aims[to], nth: nth, act: what, text: text}
 		w.net.add(at, r)
 		w.lasting(b, b.For, whom...)
+		if b.Who < 0 {
+			ends := time.Now().Add(b.For)
+			defer w.arm(r, func(p *process) { w.lasting(b, time.Until(ends), p) })()
+		}
 		time.Sleep(b.For)
 		w.struck(w.net.remove(at, r) > 0)
 	}

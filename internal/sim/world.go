@@ -35,6 +35,7 @@ type world struct {
 	mu     sync.Mutex
 	born   []*process
 	crew   []*process
+	armed  map[*rule]func(*process) // rules that may strike anybody: each notes one that begins meanwhile
 	result Result
 
 	timetable timetable
@@ -177,6 +178,9 @@ func (w *world) succeed(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.crew[slices.Index(w.crew, p)] = next
+	for _, note := range w.armed {
+		note(next)
+	}
 }
 
 // load enqueues what the plot has, by four hands.
