@@ -50,12 +50,15 @@ func (s stream) send(name string, data any) error {
 	return s.write(fmt.Sprintf("event: %s\ndata: %s\n\n", name, text))
 }
 
+// write bounds each event alone: over HTTP/2 a bound that passes ends the stream also while nothing is written.
 func (s stream) write(text string) error {
 	control := s.c.expire(eventWrite)
 	if _, err := s.c.w.Write([]byte(text)); err != nil {
 		return err
 	}
-	return control.Flush()
+	err := control.Flush()
+	_ = control.SetWriteDeadline(time.Time{})
+	return err
 }
 
 // events is the channel's life as this process sees it, until the client leaves, is too slow, or the server stops.
@@ -85,6 +88,7 @@ func (a *API) events(c *call) {
 	defer hub.leave(c.channel(), r)
 	c.w.Header().Set("Content-Type", eventStream)
 	c.w.WriteHeader(http.StatusOK)
+	defer c.expire(eventWrite) // of the end, which net/http writes
 	s := stream{c}
 	if s.write("retry: 1000\n: events of this process alone\n\n") != nil {
 		return
