@@ -80,10 +80,15 @@ func (a *Admin) Handler() http.Handler {
 		a.Log = slog.Default()
 	}
 	a.SetAccounts(a.Accounts)
+	browsers := http.NewCrossOriginProtection() // a browser that may ask here must not do so for another site's page
 	mux := http.NewServeMux()
 	handle := func(pattern string, basic bool, f func(*adminCall)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			c := &adminCall{call{w: w, r: r, log: a.Log, ns: r.PathValue("ns")}, a}
+			if browsers.Check(r) != nil {
+				_ = c.answer(http.StatusForbidden, failure("a browser asks for another site's page"))
+				return
+			}
 			if basic && !c.authorized() || !c.parsed() {
 				return
 			}
