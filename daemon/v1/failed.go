@@ -54,11 +54,11 @@ func problemOf(channel string, err error) (p *problem, told bool) {
 	return unavailable.problem(""), false
 }
 
-// passing says that Redis' error has an end without anybody's help.
+// passing says that Redis has refused a command, and may take it later: after MISCONF once a snapshot is saved.
 func passing(said string) bool {
 	code, _, _ := strings.Cut(said, " ")
 	switch code {
-	case "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS":
+	case "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF":
 		return true
 	}
 	return false
