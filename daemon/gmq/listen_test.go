@@ -1,0 +1,34 @@
+package gmq
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// A client that is told of a mistake may go on writing for a while, and meets no reset before it has read that.
+func TestLingerBehindTheListener(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	client, err := net.Dial("tcp", s.server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := io.WriteString(client, "no object"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(client); err != nil || len(answer) == 0 {
+		t.Fatalf("%q %v", answer, err)
+	}
+	for range 3 { // well within lingerFor
+		if _, err := io.WriteString(client, "more"); err != nil {
+			t.Fatalf("a write behind the answer: %v", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
