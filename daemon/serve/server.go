@@ -175,3 +175,12 @@ func (c *counted) Close() error {
 	c.once.Do(func() { <-c.of.free })
 	return err
 }
+
+// CloseWrite closes the sending half, so that the other side can read to the end. net/http and gmq look for it.
+func (c *counted) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
