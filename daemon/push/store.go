@@ -39,16 +39,14 @@ type store struct {
 // swap changes a group, unless somebody else has changed it meanwhile.
 //
 // KEYS groups of the pool, version. ARGV field, its text until now, or nothing where there is none, its new text, or
-// nothing to delete it, hints, most groups. Replies 1; 0 where the text is another; -1 where there are too many.
+// nothing to delete it, hints, most groups. Replies 1; 0 where the text is another; -1 where there are too many. A
+// change of a group opens with a freeing write: a full Redis refuses only new groups.
 var swap = redis.NewScript(2, `
 local had = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if had ~= ARGV[2] then return 0 end
 if had == '' and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[5]) then return -1 end
-if ARGV[3] == '' then
-	redis.call('HDEL', KEYS[1], ARGV[1])
-else
-	redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-end
+if had ~= '' then redis.call('HDEL', KEYS[1], ARGV[1]) end
+if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
 redis.call('INCR', KEYS[2])
 redis.call('PUBLISH', ARGV[4], KEYS[1])
 return 1`)
