@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -66,10 +67,36 @@ func openPool(name string, c config.Pool) (*pool, error) {
 		return nil, fmt.Errorf("daemon: pool %s: its URL is wrong", name) // Validate has said how, without its password
 	}
 	p.own.MaxActive, p.own.MaxIdle, p.own.Wait = ownConnections, ownConnections/2, true
+	p.own.TestOnBorrowContext = new(borrowing).test
 	// Publishes rely on EnqueueTimeout: they have no other bound.
 	p.queue = &shunt.Queue{Pool: queues, EnqueueTimeout: 10 * time.Second, MaxDead: c.MaxDead, DeadFor: c.DeadFor,
 		Events: p.hub.Take}
 	return p, nil
+}
+
+// testAfter is how long a connection is idle before it is tried at its next use: Redis may have been restarted.
+const testAfter = time.Second
+
+// borrowing tries idle connections, so that one that has ended fails no request. Once one has ended, those that have
+// been idle since before that are not tried, but closed: else each might take as long as a command may.
+type borrowing struct{ ended atomic.Int64 } // when that was seen last, in ns since 1970
+
+var errEndedIdle = errors.New("daemon: another idle connection has ended")
+
+func (b *borrowing) test(ctx context.Context, c redis.Conn, idle time.Time) error {
+	switch {
+	case idle.UnixNano() <= b.ended.Load():
+		return errEndedIdle
+	case time.Since(idle) < testAfter:
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	_, err := redis.DoContext(c, ctx, "PING")
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		b.ended.Store(time.Now().UnixNano())
+	}
+	return err
 }
 
 // ping says whether Redis answers. It asks once a second at most.

@@ -41,7 +41,7 @@ func TestIdleConnectionsAfterARestart(t *testing.T) {
 	}
 	all.Wait()
 	b.Kill()
-	time.Sleep(1100*time.Millisecond) // a restart takes as long
+	time.Sleep(1100 * time.Millisecond) // a restart takes as long
 	b.Restart()
 	back := time.Now()
 	for range 5 {
