@@ -11,8 +11,9 @@ import (
 
 const (
 	eventStream = "text/event-stream"
-	keepAlive   = 15 * time.Second // a comment, and a look at the token
-	eventWrite  = 10 * time.Second // for one event: a reader that takes none for so long is cut off
+	keepAlive   = 15 * time.Second       // a comment, and a look at the token
+	trustFor    = 500 * time.Millisecond // an event that comes later has the token looked at before it goes
+	eventWrite  = 10 * time.Second       // for one event: a reader that takes none for so long is cut off
 )
 
 // eventJSON is the data of an event.
@@ -61,6 +62,11 @@ func (s stream) write(text string) error {
 	return err
 }
 
+// distrust says why the stream ends.
+func (s stream) distrust() {
+	_ = s.send("end", map[string]string{"detail": "the token is not valid any more"})
+}
+
 // events is the channel's life as this process sees it, until the client leaves, is too slow, or the server stops.
 func (a *API) events(c *call) {
 	c.noParameters()
@@ -99,10 +105,22 @@ func (a *API) events(c *call) {
 func (a *API) follow(c *call, s stream, r *reader) {
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
+	looked := time.Now()
+	trusted := func() bool {
+		if time.Since(looked) < trustFor {
+			return true
+		}
+		looked = time.Now()
+		return a.trustedStill(c)
+	}
 	for {
 		var err error
 		select {
 		case e := <-r.events:
+			if !trusted() {
+				s.distrust()
+				return
+			}
 			err = s.send(string(e.Kind), eventOf(e))
 		case <-r.cut:
 			// what waits goes first, as far as the client takes it
@@ -115,8 +133,8 @@ func (a *API) follow(c *call, s stream, r *reader) {
 			}
 			return
 		case <-alive.C:
-			if !a.trustedStill(c) {
-				_ = s.send("end", map[string]string{"detail": "the token is not valid any more"})
+			if !trusted() {
+				s.distrust()
 				return
 			}
 			err = s.write(":\n\n")

@@ -95,6 +95,8 @@ func (a *API) wait(c *call) {
 	switch {
 	case errors.Is(err, errBusy):
 		c.refuse(busy, "too many requests wait")
+	case wait > 0 && !a.trustedStill(c):
+		c.refuse(invalidToken, "")
 	case err != nil:
 		c.failed("wait", err)
 	case !over:
