@@ -76,10 +76,18 @@ func (g *gauges) read() []prometheus.Metric {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), gaugesTimeout)
 	defer cancel()
+	var mu sync.Mutex
+	var all sync.WaitGroup // at once: one that hangs must not take the time of others
 	g.last = nil
 	for _, p := range g.d.pools {
-		g.last = append(g.last, p.gauges(ctx)...)
+		all.Go(func() {
+			some := p.gauges(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			g.last = append(g.last, some...)
+		})
 	}
+	all.Wait()
 	g.at = time.Now()
 	return g.last
 }
