@@ -48,3 +48,19 @@ func refuseWrites(t *testing.T, b *redistest.Server) {
 		}
 	}
 }
+
+// A full Redis is told as such, whichever command it has refused.
+func TestRecurringOnAFullRedis(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Start(t, "maxmemory-policy noeviction")
+	s := siteOn(t, b.URL(), func(a *API) {
+		a.Recurring = &Recurring{Pools: a.Pools, Redis: map[string]*redis.Pool{DefaultPool: b.Pool(t)}}
+	})
+	s.want(200, "GET", "/q/recurring", "")
+	b.Do("CONFIG", "SET", "maxmemory", "1")
+	r := s.wantJSON(503, "PUT", "/q/recurring/nightly", `{"every_ms":60000,"payload":"x"}`)
+	if !r.is("redis-full") {
+		t.Errorf("%s", r.body)
+	}
+}
