@@ -48,7 +48,11 @@ func problemOf(channel string, err error) (p *problem, told bool) {
 		}
 	}
 	var said redis.Error
-	if errors.As(err, &said) && !passing(string(said)) {
+	switch {
+	case !errors.As(err, &said) || passing(string(said)):
+	case strings.HasPrefix(string(said), "OOM "): // of a command that is none of shunt's
+		return full.problem(""), false
+	default:
 		return internal.problem(""), false
 	}
 	return unavailable.problem(""), false
