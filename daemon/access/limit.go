@@ -153,8 +153,8 @@ func (s *Store) limit(ctx context.Context, name string) (l limitText, ok bool, e
 // count admits one request into the window that runs, or begins one; or takes it back out of its own window.
 //
 // KEYS the count. ARGV most requests, window in ms, and to take one back the beginning of its window, else "".
-// Replies 1 or 0, the beginning of the window in ms, and ms until it ends. It opens with a freeing write, so that a full
-// Redis, which consumers must drain, does not refuse it.
+// Replies 1 or 0, the beginning of the window in ms, and ms until it ends. It opens with a freeing write, so that a
+// full Redis, which consumers must drain, does not refuse it.
 var count = redis.NewScript(1, `
 redis.call('HDEL', KEYS[1], '')
 local t = redis.call('TIME')
