@@ -315,3 +315,47 @@ func TestImportOfEncoded(t *testing.T) {
 		}
 	}
 }
+
+// What an interrupted import says goes on with what it did, given as it stands: no message comes into another channel.
+func TestImportHint(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const n = 300
+	q := mixed(t, s, n)
+	text := call{url: s.URL()}.good(t, "export", "mail").out
+	name := filepath.Join(t.TempDir(), "mail.jsonl")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c := call{url: s.URL(), ctx: ctx, draws: 1}
+	c.err = func(said string) {
+		if strings.HasPrefix(said, "shunt: import:") {
+			cancel()
+		}
+	}
+	before := len(payloads(t, q, "mail", shunt.StateDelay))
+	r := c.do("import", "--file", name, "--channel", "copy", "--dead", "skip", "--mark")
+	hinted(t, r)
+	_, line, _ := strings.Cut(r.err, "give the same input to: shunt ")
+	line, _, _ = strings.Cut(line, "\n")
+	call{url: s.URL()}.good(t, strings.Fields(line)...)
+	if after := len(payloads(t, q, "mail", shunt.StateDelay)); after != before {
+		t.Errorf("mail has %d delayed messages: want the %d that it had", after, before)
+	}
+	if got := len(payloads(t, q, "copy", shunt.StateDelay)); got != n {
+		t.Errorf("copy has %d delayed messages, want %d", got, n)
+	}
+	es, err := q.List(t.Context(), "copy", shunt.StateDelay, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range es {
+		if e.Headers["shunt-import-serial"] == "" {
+			t.Fatal("what came later has no marks")
+		}
+	}
+	if dead := len(payloads(t, q, "copy", shunt.StateDead)); dead != 0 {
+		t.Errorf("%d dead messages were put back, which were to be left out", dead)
+	}
+}

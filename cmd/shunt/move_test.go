@@ -139,3 +139,65 @@ func TestPostponeAll(t *testing.T) {
 		}
 	}
 }
+
+// postpone --all heeds --limit, and each call goes on behind what the ones before have postponed.
+func TestPostponeAllLimited(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	enqueue(t, queueOn(t, s), 25, shunt.In(time.Hour))
+	c, to := call{url: s.URL()}, time.Now().Add(7*24*time.Hour).Format(time.RFC3339)
+	for _, want := range []int{10, 10, 5} {
+		r := c.good(t, "postpone", "--all", "mail", "--at", to, "--limit", "10", "--yes")
+		if n := number1(t, r.out); n != want {
+			t.Errorf("postponed %d, want %d", n, want)
+		}
+	}
+}
+
+// What a verb with --from asks for is what it then does: not what lies before that place.
+func TestForeseenFrom(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := queueOn(t, s)
+	dying(t, q, s, 200)
+	c := call{url: s.URL()}
+	var m moved
+	r := c.good(t, "retry", "--all", "mail", "--failure", "7", "--limit", "10", "--yes", "--json")
+	if err := json.Unmarshal([]byte(r.out), &m); err != nil || m.Next == "" {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	args := []string{"delete", "--all", "mail", "--from", m.Next}
+	foreseen := number1(t, c.good(t, append(args, "--dry-run")...).out)
+	if done := number1(t, c.good(t, append(args, "--yes")...).out); done != foreseen {
+		t.Errorf("it would delete %d, and deleted %d", foreseen, done)
+	}
+}
+
+// --like takes a failure of several lines as dead groups shows it.
+func TestLikeOfSeveralLines(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := queueOn(t, s)
+	ms := []shunt.IMessage{shunt.Raw("mail", []byte("die one\n\tand two")), shunt.Raw("mail", []byte("die other"))}
+	if err := q.EnqueueAll(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	handle(t, s, "mail", 2)
+	c := call{url: s.URL()}
+	const like = `one\n\tand two`
+	if shown := c.good(t, "dead", "groups", "mail").out; !strings.Contains(shown, like) {
+		t.Fatal(shown)
+	}
+	if r := c.good(t, "dead", "mail", "--like", like); !strings.Contains(r.out, like) || strings.Contains(r.out, "other") {
+		t.Errorf("%s%s", r.out, r.err)
+	}
+	if r := c.good(t, "retry", "--all", "mail", "--like", like, "--dry-run"); number1(t, r.out) != 1 {
+		t.Error(r.out)
+	}
+	if r := c.good(t, "dead", "delete", "mail", "--like", like, "--yes"); number1(t, r.out) != 1 {
+		t.Error(r.out)
+	}
+	if r := c.good(t, "dead", "groups", "mail", "--like", like); strings.Contains(r.out, like) {
+		t.Error(r.out)
+	}
+}
