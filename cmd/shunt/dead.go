@@ -69,6 +69,9 @@ func (a *app) groups(ctx context.Context, channel, name string, flags *filter) e
 	if err != nil {
 		return err
 	}
+	if err := a.like(ctx, channel, state, &f); err != nil {
+		return err
+	}
 	fs, err := q.Failures(ctx, channel, state, f)
 	if err != nil {
 		return err

@@ -118,6 +118,28 @@ func stateNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDire
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// like finds what --like means: dead groups escapes control characters, such as those between the lines of a failure.
+func (a *app) like(ctx context.Context, channel string, state shunt.State, f *shunt.Filter) error {
+	if !strings.Contains(f.FailureLike, `\`) || state != shunt.StateDead && state != shunt.StateDelay {
+		return nil
+	}
+	fs, err := a.queue.Failures(ctx, channel, state, shunt.Filter{})
+	if err != nil {
+		return err
+	}
+	found := f.FailureLike
+	for _, g := range fs.Groups {
+		if g.Failure == f.FailureLike {
+			return nil
+		}
+		if printable(g.Failure) == f.FailureLike {
+			found = g.Failure
+		}
+	}
+	f.FailureLike = found
+	return nil
+}
+
 // target names one message by flags and arguments.
 type target struct{ id, serial string }
 

@@ -122,11 +122,27 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 			err = errors.New("the export has no last line: it was interrupted, and more messages were there")
 		}
 	}
-	again := "shunt import --resume " + s.run
-	if m.file != "" {
-		again += " --file " + m.file
+	return s.finish(ctx, "import", m.channel, m.again(a, s.run), err)
+}
+
+// again is the command that goes on with a run. It has all flags that say where its messages go, and how.
+func (m *arrival) again(a *app, run string) string {
+	again := "shunt import --resume " + run
+	for _, f := range [][2]string{{"file", m.file}, {"channel", m.channel}, {"profile", a.profile}} {
+		if f[1] != "" {
+			again += " --" + f[0] + " " + f[1]
+		}
 	}
-	return s.finish(ctx, "import", m.channel, again, err)
+	if m.dead != "restore" {
+		again += " --dead " + m.dead
+	}
+	if m.mark {
+		again += " --mark"
+	}
+	if m.force {
+		again += " --force"
+	}
+	return again
 }
 
 // burial puts dead letters back, some at a time. What is there already stays as it is: so nothing has to be noted.

@@ -109,6 +109,9 @@ func (a *app) list(ctx context.Context, channel string, l *listing) error {
 	if err != nil {
 		return err
 	}
+	if err := a.like(ctx, channel, state, &f); err != nil {
+		return err
+	}
 	o := shunt.BrowseOptions{Channel: channel, State: state, Latest: l.latest, Payload: l.payload, From: l.filter.from,
 		Filter: f}
 	var page shunt.Page

@@ -122,6 +122,9 @@ func (a *app) moveAll(cmd *cobra.Command, v *verb, b *bulk, channel string) erro
 	if err != nil {
 		return err
 	}
+	if err := a.like(ctx, channel, state, &f); err != nil {
+		return err
+	}
 	result := moved{Verb: v.name, Channel: channel, State: state, DryRun: b.dry}
 	detail := strings.TrimSpace("all of " + string(state) + " " + given(cmd))
 	if b.dry || !a.yes {
@@ -166,7 +169,17 @@ func (b *bulk) stateFor(v *verb) (shunt.State, error) {
 
 // foresee counts what the filter fits, and tells of it or asks. goOn says whether the verb is to be done.
 func (a *app) foresee(ctx context.Context, v *verb, b *bulk, f shunt.Filter, r *moved) (goOn bool, err error) {
-	fit, err := a.count(ctx, r.Channel, r.State, f)
+	fit, err := 0, error(nil)
+	if b.filter.from == "" {
+		fit, err = a.count(ctx, r.Channel, r.State, f)
+	} else { // the verb itself goes through what lies behind that place, and changes nothing
+		f.From = b.filter.from
+		f.Match = func(shunt.Entry) bool {
+			fit++
+			return false
+		}
+		_, err = v.all(ctx, a.queue, r.Channel, r.State, f)
+	}
 	if err != nil {
 		return false, err
 	}

@@ -99,6 +99,7 @@ func postponeAll(
 	ctx context.Context, q *shunt.Queue, channel string, f shunt.Filter, to shunt.Option,
 ) (b shunt.BulkResult, err error) {
 	o := shunt.BrowseOptions{Channel: channel, State: shunt.StateDelay, From: f.From, Filter: f}
+	o.Filter.From, o.Filter.Limit = "", 0 // it has bounds of its own
 	for b.Next = f.From; ; {
 		page, err := q.Browse(ctx, o)
 		if err != nil {
