@@ -3,7 +3,9 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"html"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -294,5 +296,67 @@ func TestCloseStopsBulk(t *testing.T) {
 	}
 	if es := d.audits(); len(es) != 1 || es[0].Error != "stopped" {
 		t.Errorf("%+v", es)
+	}
+}
+
+// as a browser sends a text of a form: each of its lines ends with CR and LF.
+var crlf = strings.NewReplacer("\r\n", "\r\n", "\n", "\r\n", "\r", "\r\n")
+
+// The buttons of a group are for its messages also where the failure has several lines, or ends with a blank.
+func TestGroupOfSeveralLines(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []string{"exit status 1\nsecond line", "old mac\rline", "windows\r\nline", "it ends so: "} {
+		d := newDesk(t)
+		b := d.as("olga")
+		d.kill("mail", 3, failure)
+		d.kill("mail", 2, "other")
+		like := regexp.MustCompile(`name="like" value="([^"]*)"><button name="verb" value="retry-all"`)
+		m := like.FindStringSubmatch(b.get(200, "dead?c=mail"))
+		if m == nil {
+			t.Fatal("no group")
+		}
+		sent := crlf.Replace(html.UnescapeString(m[1]))
+		_, page := b.post(200, "verb", "retry-all", "c", "mail", "like", sent)
+		if !strings.Contains(page, "Retry 3 dead letters of mail?") {
+			t.Errorf("%q: %s", failure, near(page, "question"))
+		}
+		v := url.Values{"yes": {"1"}}
+		for _, m := range hiddenField.FindAllStringSubmatch(page, -1) {
+			v.Add(m[1], crlf.Replace(html.UnescapeString(m[2])))
+		}
+		b.send(303, "act", v)
+		if d.ended("mail"); d.count("mail", shunt.StatePrepare) != 3 || d.count("mail", shunt.StateDead) != 2 {
+			t.Errorf("%q: %d were retried, and %d stay", failure, d.count("mail", shunt.StatePrepare),
+				d.count("mail", shunt.StateDead))
+		}
+	}
+}
+
+// The audit has how many messages were changed, where others could not be.
+func TestAuditOfSomeThatFail(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := d.as("olga")
+	gone, there := d.enqueue("mail", "a"), d.enqueue("mail", "b")
+	if _, err := d.q.Cancel(context.Background(), gone); err != nil {
+		t.Fatal(err)
+	}
+	b.post(404, "verb", "cancel", "ref", gone.String(), "ref", there.String(), "yes", "1")
+	if es := d.audits(); len(es) != 1 || es[0].Count != 1 || es[0].Error == "" {
+		t.Errorf("%+v", es)
+	}
+}
+
+// What is left of an action that was begun for at least so many is no number below zero.
+func TestResumeBeyondCount(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := d.as("olga")
+	d.kill("mail", 2, "no")
+	d.d.bulks.last["mail"] = &job{Verb: "delete-all", Channel: "mail", State: shunt.StateDead, Count: 10, Changed: 25,
+		Stopped: true}
+	_, page := b.post(200, "verb", "resume-job", "c", "mail")
+	if strings.Contains(page, "-15") {
+		t.Error(near(page, "question"))
 	}
 }
