@@ -96,11 +96,15 @@ func (q *Queue) Failures(ctx context.Context, channel string, state State, f Fil
 // address is that of a host, in four numbers.
 var address = regexp.MustCompile(`^\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`)
 
+// oneEnd writes the end of each line in one way: browsers and others that carry a text may change it.
+var oneEnd = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
 // likeness is a failure's text as FailureGroup has it.
 func likeness(failure string) string {
 	if failure == "" {
 		return noFailure
 	}
+	failure = oneEnd.Replace(failure)
 	var b strings.Builder
 	b.Grow(len(failure))
 	for rest := failure; rest != "" && b.Len() < failureLength; {

@@ -65,7 +65,11 @@ func (q *request) act() error {
 	}
 	if do := recurrences[verb]; do != nil {
 		name := q.form.Get("name")
-		return q.audited(verb, channel, cut(4000, name), 1, do(q, channel, name))
+		n, err := 1, do(q, channel, name)
+		if err != nil {
+			n = 0
+		}
+		return q.audited(verb, channel, cut(4000, name), n, err)
 	}
 	switch {
 	case bulkStates[verb] != nil:
@@ -85,9 +89,7 @@ func (q *request) act() error {
 func (q *request) audited(verb, channel, detail string, n int, err error) error {
 	e := shunt.AuditEntry{By: q.User.Name, Verb: verb, Channel: channel, Detail: detail, Count: n}
 	if err != nil {
-		if e.Error = cut(4000, err.Error()); n == 1 {
-			e.Count = 0
-		}
+		e.Error = cut(4000, err.Error())
 	}
 	if bad := q.audit(q.r.Context(), e); bad != nil {
 		q.o.Log.Error("dashboard: an action is not in the audit", "action", e, "error", bad)
@@ -238,9 +240,12 @@ func (q *request) resume(channel string) error {
 	if j == nil || !j.Resumable() {
 		return refuse(http.StatusConflict, "dashboard: there is no bulk action of this channel to go on with")
 	}
-	left := j.Count - j.Changed
+	left := max(0, j.Count-j.Changed)
 	if q.form.Get("yes") == "" {
 		question := q.T("confirm."+j.Verb, q.Num(left), channel, q.T("state."+string(j.State)))
+		if !j.Exact && j.Verb != "purge" {
+			question = q.T("confirm.atleast", q.Num(countLooks)) + " " + question
+		}
 		return q.confirm("resume-job", question, left, true, []string{j.Criteria.String()})
 	}
 	note := shunt.AuditEntry{By: q.User.Name, Verb: "resume-job", Channel: channel,

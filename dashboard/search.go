@@ -30,7 +30,9 @@ type criteria struct {
 
 func (q *request) criteria() criteria {
 	get := func(key string) string { return strings.TrimSpace(q.form.Get(key)) }
-	return criteria{get("failure"), get("like"), get("type"), get("idprefix"), get("header"), get("attempts")}
+	// A group's text is as it is, but for the ends of its lines, which a browser sends in its own way.
+	like := strings.ReplaceAll(q.form.Get("like"), "\r\n", "\n")
+	return criteria{get("failure"), like, get("type"), get("idprefix"), get("header"), get("attempts")}
 }
 
 // Query is the criteria as a link has them.
