@@ -1,0 +1,87 @@
+package shunt
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
+)
+
+// A Limit bounds what is changed also where a reply is lost.
+func TestLimitBesideLostReply(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	f := Filter{Limit: 10}
+	for name, c := range map[string]struct {
+		state State
+		at    func(channel string) redistest.Match
+		do    func(q *Queue, channel string) (BulkResult, error)
+	}{
+		"delete": {StateDead, redistest.ByName("ZREM", ".dead"),
+			func(q *Queue, c string) (BulkResult, error) { return q.DeleteAllDead(ctx, c, f) }},
+		"retry": {StateDead, redistest.ByScript(store.Revive),
+			func(q *Queue, c string) (BulkResult, error) { return q.RetryAllDead(ctx, c, f) }},
+		"promote": {StateDelay, redistest.ByScript(store.Hasten),
+			func(q *Queue, c string) (BulkResult, error) { return q.PromoteAll(ctx, c, f) }},
+		"cancel": {StatePrepare, redistest.ByName("LREM", ".prepare"),
+			func(q *Queue, c string) (BulkResult, error) { return q.CancelAll(ctx, c, StatePrepare, f) }},
+		"cancel delayed": {StateDelay, redistest.ByName("ZREM", ".delay"),
+			func(q *Queue, c string) (BulkResult, error) { return q.CancelAll(ctx, c, StateDelay, f) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, s.URL())
+			o := b.through(p)
+			const all = 50
+			switch c.state {
+			case StateDead:
+				b.buries(s, all, 1, nil)
+			case StateDelay:
+				for i := range all {
+					b.must(b.one(i, In(time.Hour)))
+				}
+			default:
+				b.enqueue(0, all)
+			}
+			cut := p.On(c.at(b.name), 1, redistest.CutAfter)
+			r, err := c.do(o.Queue, b.name)
+			b.must(err)
+			stats, err := b.Stats(ctx, b.name)
+			b.must(err)
+			if gone := all - stats[c.state].Count; gone != 10 || cut.Struck() != 1 {
+				t.Errorf("%d have gone, with Limit 10: %+v", gone, r)
+			}
+		})
+	}
+}
+
+// Purge deletes no more than there were when it began, also where its reply is lost.
+func TestPurgeBesideLostReply(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for name, opts := range map[string][]Option{"plain": nil, "id": {ID("x")}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, s.URL())
+			o := b.through(p)
+			b.enqueue(0, 30)
+			b.must(b.one(30, opts...))
+			match := redistest.ByScript(store.Purge)(b.name)
+			p.On(match, 2, redistest.Call(func() { b.enqueue(100, 120) }))
+			lost := p.On(match, 1, redistest.CutAfter)
+			_, err := o.Purge(context.Background(), b.name, StatePrepare)
+			switch left := len(b.waits()); {
+			case lost.Struck() != 1:
+				t.Error("no reply was lost")
+			case err != nil && !errors.Is(err, ErrUnknown), err != nil && left != 0, err == nil && left != 20:
+				t.Errorf("%d are left, %v: want the 20 that came after it began, or ErrUnknown", left, err)
+			}
+		})
+	}
+}
