@@ -25,7 +25,9 @@ type Filter struct {
 	Until       time.Time         // the same, then or earlier; what has no such time, as a bare payload, does not fit
 	Match       func(Entry) bool  // returns true; called for those that all else fits
 
-	Limit int // the call ends when it has moved or deleted so many; 0: no limit
+	// Limit ends the call when it has moved or deleted so many; 0: no limit. After a lost reply it may end before, as
+	// what the first time has done, uncounted, is taken to be all that was asked for.
+	Limit int
 	// From goes on where an earlier call ended: it is that call's BulkResult.Next.
 	From string
 }
@@ -136,6 +138,7 @@ func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Fi
 	if err != nil {
 		return failed(err)
 	}
+	perhaps := 0 // as in bulk
 	for looks := 2*count + mostLooked; ; {
 		shown, more, err := w.Page(ctx, 100)
 		if err != nil {
@@ -149,12 +152,13 @@ func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Fi
 			if f.fits(&e) {
 				fit, of = append(fit, e), append(of, i)
 			}
-			if f.Limit > 0 && b.Changed+len(fit) == f.Limit {
+			if f.Limit > 0 && b.Changed+perhaps+len(fit) == f.Limit {
 				n, more = i+1, more || i+1 < n
 				break
 			}
 		}
-		ended, err := q.cancelSome(ctx, k, key, set, w, fit)
+		ended, unsure, err := q.cancelSome(ctx, k, key, set, w, fit)
+		perhaps += unsure
 		gone := make(map[int]bool)
 		for i, is := range ended {
 			if gone[of[i]] = set || fit[i].ID == ""; is {
@@ -171,7 +175,7 @@ func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Fi
 		if !more {
 			b.Next = ""
 		}
-		if !more || b.Looked >= looks || f.Limit > 0 && b.Changed >= f.Limit {
+		if !more || b.Looked >= looks || f.Limit > 0 && b.Changed+perhaps >= f.Limit {
 			return b, nil
 		}
 	}
@@ -180,10 +184,11 @@ func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Fi
 // lookedThrough is how many elements Redis may look through at once for those that are removed from a list.
 const lookedThrough = 30_000
 
-// cancelSome cancels some messages of the walk's last page, and says of each whether it was there.
+// cancelSome cancels some messages of the walk's last page, and says of each whether it was there. unsure counts those
+// that were not there when they were cancelled again, for the first replies were lost.
 func (q *Queue) cancelSome(
 	ctx context.Context, k *store.Keys, key string, set bool, w *store.Walk, fit []Entry,
-) (ended []bool, err error) {
+) (ended []bool, unsure int, err error) {
 	before, behind := w.Depth()
 	atOnce := 100
 	if !set {
@@ -197,19 +202,23 @@ func (q *Queue) cancelSome(
 			all[i] = store.Waiting{Raw: e.raw, ID: e.ID, Serial: r.ulid()}
 			bare = bare || e.Serial == ""
 		}
-		more, err := store.CancelSome(ctx, asker{q: q, once: bare}, k, key, set, behind < before, all, &q.conf.Bounds)
+		a := asker{q: q, once: bare}
+		more, twice, err := store.CancelSome(ctx, a, k, key, set, behind < before, all, &q.conf.Bounds)
 		ended = append(ended, more...)
 		for i, is := range more {
+			if twice && !is {
+				unsure++
+			}
 			if is && (set || some[i].ID == "") { // else who meets it counts it
 				q.counter.count(k.Name, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
 				q.overs.removed(some[i])
 			}
 		}
 		if err != nil {
-			return ended, err
+			return ended, unsure, err
 		}
 	}
-	return ended, nil
+	return ended, unsure, nil
 }
 
 // place is how far a bulk call has come: it has looked at all of a lower score, and at so many of that score that stay.
@@ -281,6 +290,7 @@ func (q *Queue) bulk(
 	if err != nil {
 		return failed(err)
 	}
+	perhaps := 0           // changed by commands whose replies were lost, most likely: a Limit bounds them, too
 	for b.Looked < count { // what came later, a retry that has failed again perhaps, is another call's
 		span := store.Span{From: p.at, To: f.Until, Skip: p.stay}
 		if f.Since.After(p.at) {
@@ -297,7 +307,7 @@ func (q *Queue) bulk(
 		var fit []Entry
 		for i := range page {
 			if f.fits(&page[i]) {
-				if fit = append(fit, page[i]); f.Limit > 0 && b.Changed+len(fit) == f.Limit {
+				if fit = append(fit, page[i]); f.Limit > 0 && b.Changed+perhaps+len(fit) == f.Limit {
 					page = page[:i+1]
 					break
 				}
@@ -312,13 +322,13 @@ func (q *Queue) bulk(
 		}
 		if twice { // what has stayed is looked at again: else what comes behind it would be passed over
 			p.pass(page, fit, len(fit))
-			count += len(fit) - left
+			count, perhaps = count+len(fit)-left, perhaps+len(fit)-left
 		} else {
 			p.pass(page, fit, left)
 			b.Refused += len(fit) - left
 		}
 		b.Looked, b.Changed, b.Next = b.Looked+len(page), b.Changed+left, p.String()
-		if f.Limit > 0 && b.Changed >= f.Limit {
+		if f.Limit > 0 && b.Changed+perhaps >= f.Limit {
 			return b, nil
 		}
 	}

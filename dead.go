@@ -129,8 +129,9 @@ func (q *Queue) each(
 // purgeSome is how many messages one script deletes, where some may have an id.
 const purgeSome = 100
 
-// Purge deletes every message of the given states, for good, and returns how many, counted as by RetryDead. What is
-// Doing cannot be purged: shut its receivers down.
+// Purge deletes every message of the given states, for good, and returns how many. What comes meanwhile stays. So
+// nothing is sent again: after a lost reply Purge ends with ErrUnknown, and what that has deleted is not counted. What
+// is Doing cannot be purged: shut its receivers down.
 func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int, error) {
 	if len(states) == 0 {
 		return 0,
@@ -151,9 +152,10 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 			var deleted, rest int
 			var err error
 			if s == StateDone {
-				deleted, rest, err = store.DropDone(ctx, asker{q: q}, k, min(left, purgeSome))
+				deleted, rest, err = store.DropDone(ctx, asker{q: q, once: true}, k, min(left, purgeSome))
 			} else {
-				deleted, rest, err = store.RunPurge(ctx, asker{q: q}, k, key[s], set[s], min(left, purgeSome), first)
+				a := asker{q: q, once: true} // a second time would delete what has come since
+				deleted, rest, err = store.RunPurge(ctx, a, k, key[s], set[s], min(left, purgeSome), first)
 			}
 			if err != nil {
 				return sum, err

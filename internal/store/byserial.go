@@ -113,19 +113,19 @@ type Waiting struct {
 }
 
 // CancelSome cancels elements of a list, from the end that is taken next or from the other one, or of a set, in one
-// pipeline, and says of each whether it was there. After an error it may have cancelled any. Where replies were lost,
-// what the first ones did is not known.
+// pipeline, and says of each whether it was there. After an error it may have cancelled any. twice: it was sent again,
+// and what the first time did is not known.
 func CancelSome(
 	ctx context.Context, a Asker, k *Keys, key string, set, nextFirst bool, all []Waiting, b *Bounds,
-) (ended []bool, err error) {
+) (ended []bool, twice bool, err error) {
 	if len(all) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	side := 1
 	if nextFirst {
 		side = -1
 	}
-	replies, _, err := a.Ask(ctx, k.Name, func(c *link.Call) {
+	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) {
 		for i := range all {
 			switch w := &all[i]; {
 			case w.ID != "" && w.Serial != ulid.ULID{}:
@@ -138,7 +138,7 @@ func CancelSome(
 		}
 	})
 	if err != nil {
-		return nil, err
+		return nil, twice, err
 	}
 	ended = make([]bool, len(all))
 	for i := range all {
@@ -149,7 +149,7 @@ func CancelSome(
 			ended[i] = n > 0
 		}
 	}
-	return ended, nil
+	return ended, twice, nil
 }
 
 // Hastened is a delayed element, and its id where it has one.
