@@ -85,3 +85,83 @@ func TestPurgeBesideLostReply(t *testing.T) {
 		})
 	}
 }
+
+// A message that a verb has brought to prepare, whose reply is lost, may be handled before the verb is sent again: the
+// verb has succeeded.
+func TestVerbBesideLostReplyThenTaken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		state State
+		id    bool
+		over  bool // it has been handled, else it is being handled
+		at    func(channel string) redistest.Match
+		do    func(q *Queue, r Ref) error
+	}{
+		"retry dead":        {StateDead, false, false, redistest.ByScript(store.Revive), (*Queue).retryIt},
+		"retry dead id":     {StateDead, true, false, redistest.ByScript(store.Revive), (*Queue).retryIt},
+		"retry dead over":   {StateDead, true, true, redistest.ByScript(store.Revive), (*Queue).retryIt},
+		"promote":           {StateDelay, false, false, redistest.ByScript(store.Postpone), (*Queue).promoteIt},
+		"promote id":        {StateDelay, true, false, redistest.ByScript(store.Postpone), (*Queue).promoteIt},
+		"retry delayed":     {StateDelay, false, false, redistest.ByScript(store.Postpone), (*Queue).retryIt},
+		"promote over":      {StateDelay, false, true, redistest.ByScript(store.Postpone), (*Queue).promoteIt},
+		"promote id over":   {StateDelay, true, true, redistest.ByScript(store.Postpone), (*Queue).promoteIt},
+		"promote by serial": {StateDelay, true, false, redistest.ByScript(store.Postpone), (*Queue).promoteSerial},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, s.URL())
+			o := b.through(p)
+			var opts []Option
+			if c.id {
+				opts = []Option{ID("x"), Retain(time.Hour)}
+			}
+			began, end, bury := make(chan struct{}, 9), make(chan struct{}), make(chan struct{}, 1)
+			if c.state == StateDead {
+				bury <- struct{}{}
+			} else {
+				opts = append(opts, In(time.Hour))
+			}
+			b.must(b.one(1, opts...))
+			b.receive(1, func(context.Context, int) error {
+				select {
+				case <-bury:
+					return Reject(errors.New("no"))
+				default:
+				}
+				began <- struct{}{}
+				if !c.over {
+					<-end
+				}
+				return nil
+			})
+			var e Entry
+			b.until(5*time.Second, "it lies there", func() bool {
+				es, err := b.List(ctx, b.name, c.state, 0, 0)
+				b.must(err)
+				if len(es) > 0 {
+					e = es[0]
+				}
+				return len(es) > 0
+			})
+			match := c.at(b.name)
+			p.On(match, 2, redistest.Call(func() {
+				<-began
+				if c.over {
+					b.wait(EventAcked, 1, 5*time.Second)
+				}
+			}))
+			lost := p.On(match, 1, redistest.CutAfter)
+			if err := c.do(o.Queue, e.Ref()); err != nil || lost.Struck() != 1 {
+				t.Errorf("%v, %d replies were lost", err, lost.Struck())
+			}
+			close(end)
+		})
+	}
+}
+
+func (q *Queue) retryIt(r Ref) error       { return q.Retry(context.Background(), r) }
+func (q *Queue) promoteIt(r Ref) error     { return q.Promote(context.Background(), r) }
+func (q *Queue) promoteSerial(r Ref) error { return q.promoteIt(BySerial(r.Channel, r.Serial)) }
