@@ -74,6 +74,20 @@ func (q *Queue) alter(ctx context.Context, k *store.Keys, r Ref, do func(e Entry
 	return errMoves
 }
 
+// bring is alter for what brings a message to prepare. Where a first command may have done that, a message that is being
+// handled by now, or is over, says that it has.
+func (q *Queue) bring(ctx context.Context, k *store.Keys, r Ref, do func(e Entry) (change, error)) error {
+	tried := false
+	return q.alter(ctx, k, r, func(e Entry) (change, error) {
+		c, err := do(e)
+		if tried && (errors.Is(err, ErrRunning) || errors.Is(err, ErrNotFound)) {
+			return done, nil
+		}
+		tried = tried || c == perhaps
+		return c, err
+	})
+}
+
 // lives looks at the record of r's ID. serial is zero where r has no ID, or the message has lost it: then it is found
 // by its serial alone.
 func (q *Queue) lives(ctx context.Context, k *store.Keys, r Ref) (s Status, serial ulid.ULID, err error) {
@@ -186,7 +200,7 @@ func (q *Queue) postponeByID(ctx context.Context, k *store.Keys, id string, seri
 
 // postponeBySerial is cancelBySerial for Postpone.
 func (q *Queue) postponeBySerial(ctx context.Context, k *store.Keys, r Ref, to dueTime) error {
-	return q.alter(ctx, k, r, func(e Entry) (change, error) {
+	return q.bring(ctx, k, r, func(e Entry) (change, error) {
 		if serial := e.Ref(); e.ID != "" && r.ID == "" {
 			if err := q.postponeByID(ctx, k, e.ID, serial.ulid(), to); !errors.Is(err, ErrNotFound) {
 				return done, err
@@ -217,7 +231,7 @@ func (q *Queue) Retry(ctx context.Context, r Ref) error {
 		return err
 	}
 	k := store.KeysOf(r.Channel)
-	err := q.alter(ctx, k, r, func(e Entry) (change, error) {
+	err := q.bring(ctx, k, r, func(e Entry) (change, error) {
 		switch e.State {
 		case StateDead:
 			n, twice, err := q.revive(ctx, k, []Entry{e})
@@ -230,7 +244,7 @@ func (q *Queue) Retry(ctx context.Context, r Ref) error {
 		case StateDone:
 			return done, &overError{e.State}
 		}
-		return done, q.postpone(ctx, e.Ref(), &draft{})
+		return done, q.postpone(ctx, e.Ref(), &draft{}) // which knows itself what was lost
 	})
 	if err != nil {
 		return r.failed("retry", err)
