@@ -201,3 +201,25 @@ func TestLikeOfSeveralLines(t *testing.T) {
 		t.Error(r.out)
 	}
 }
+
+// Where this machine's clock is ahead of that of Redis, postpone --all --in meets none twice all the same.
+func TestPostponeAllClockAhead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := queueOn(t, s)
+	const n = 250
+	enqueue(t, q, n, shunt.In(time.Minute))
+	f := shunt.Filter{Until: time.Now().Add(time.Hour + time.Second)} // as a clock that is a second ahead gives it
+	b, err := postponeAll(t.Context(), q, "mail", f, shunt.In(time.Hour))
+	if err != nil || b.Changed != n || b.Next != "" {
+		t.Errorf("of %d messages %d were postponed: %+v, %v", n, b.Changed, b, err)
+	}
+}
+
+// What is no UTF-8 reaches no terminal as it is: 0x9b begins a command on some.
+func TestPrintableBytes(t *testing.T) {
+	t.Parallel()
+	if got := printable("a\x9b2Jb"); strings.Contains(got, "\x9b") {
+		t.Errorf("%q", got)
+	}
+}
