@@ -25,7 +25,7 @@ and the time of the enqueue, which are new. A suspect waits as any other message
 and time into headers.
 
 Dead messages go back into dead as they were, unless --dead enqueue has them handled again, with no attempts behind
-them, or --dead skip leaves them out.
+them, or --dead skip leaves them out. With --dead enqueue they have their payload, ID, type and headers alone.
 
 A payload that is encrypted for its serial (by AES of package codec, without AnySerial) could not be decoded with a new
 one, nor one that is encrypted or kept in a store for another channel. An import stops there, unless --force is given.

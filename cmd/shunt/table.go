@@ -95,7 +95,7 @@ func (a *app) dim(s string) string    { return a.paint("2", s) }
 
 // printable escapes what would move a terminal's cursor or colour it: what comes from messages is not trusted.
 func printable(s string) string {
-	if strings.IndexFunc(s, control) < 0 {
+	if s = strings.ToValidUTF8(s, "\uFFFD"); strings.IndexFunc(s, control) < 0 {
 		return s
 	}
 	var b strings.Builder

@@ -100,7 +100,14 @@ func postponeAll(
 ) (b shunt.BulkResult, err error) {
 	o := shunt.BrowseOptions{Channel: channel, State: shunt.StateDelay, From: f.From, Filter: f}
 	o.Filter.From, o.Filter.Limit = "", 0 // it has bounds of its own
+	// Where this clock is ahead of that of Redis, what was postponed fits again. It lies behind what there was.
+	all, err := q.Overview(ctx, channel)
+	if err != nil {
+		return b, err
+	}
+	count := all[0].Delay
 	for b.Next = f.From; ; {
+		o.Limit = max(1, min(100, count-b.Looked))
 		page, err := q.Browse(ctx, o)
 		if err != nil {
 			return b, err
@@ -116,7 +123,10 @@ func postponeAll(
 			}
 		}
 		b.Looked += page.Looked
-		if b.Next, o.From = page.Next, page.Next; page.Next == "" {
+		if b.Next, o.From = page.Next, page.Next; b.Looked >= count {
+			b.Next = ""
+		}
+		if b.Next == "" {
 			return b, nil
 		}
 	}
