@@ -360,3 +360,35 @@ func TestResumeBeyondCount(t *testing.T) {
 		t.Error(near(page, "question"))
 	}
 }
+
+// What died after the question was asked stays, also where a reply is lost.
+func TestBulkBesideLostReply(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr())
+	d := deskOn(t, s, p.Addr())
+	b := d.as("olga")
+	d.kill("mail", 210, "no")
+	lost := p.On(redistest.Command("ZREM", ".dead"), 1, redistest.CutAfter)
+	b.post(303, "verb", "delete-all", "c", "mail", "yes", "1", "count", "150", "exact", "1")
+	j := d.ended("mail")
+	if left := d.count("mail", shunt.StateDead); left != 60 || lost.Struck() != 1 {
+		t.Errorf("%d of the 60 that were not asked for are left: %+v", left, j)
+	}
+}
+
+// A search tells nothing of a failure that is masked.
+func TestMaskedLike(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, func(o *Options) {
+		o.Mask = func(e shunt.Entry) shunt.Entry {
+			e.Failure = "hidden"
+			return e
+		}
+	})
+	d.kill("mail", 1, "no card of ann")
+	page := d.as("vera").get(200, "messages?c=mail&s=dead&like="+url.QueryEscape("no card of ann"))
+	if !strings.Contains(page, "There is none here.") {
+		t.Error("the masked failure is found")
+	}
+}
