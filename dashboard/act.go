@@ -240,7 +240,7 @@ func (q *request) resume(channel string) error {
 	if j == nil || !j.Resumable() {
 		return refuse(http.StatusConflict, "dashboard: there is no bulk action of this channel to go on with")
 	}
-	left := max(0, j.Count-j.Changed)
+	left := max(0, j.Count-j.Changed-j.Refused)
 	if q.form.Get("yes") == "" {
 		question := q.T("confirm."+j.Verb, q.Num(left), channel, q.T("state."+string(j.State)))
 		if !j.Exact && j.Verb != "purge" {

@@ -46,7 +46,7 @@ func (j *job) left() int {
 	if !j.Exact {
 		return -1
 	}
-	return max(0, j.Count-j.Changed)
+	return max(0, j.Count-j.Changed-j.Refused) // what was refused was among those that were counted
 }
 
 // Part is how much is done, in percent.
