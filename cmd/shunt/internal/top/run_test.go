@@ -135,3 +135,58 @@ func TestRun(t *testing.T) {
 		t.Error("q does not end it")
 	}
 }
+
+// Who leaves the screen right after a y has the action done and noted before the program ends.
+func TestLeaveWhileActing(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q := &shunt.Queue{Pool: redistest.Pool(t, p.Addr()), Quiet: true}
+	t.Cleanup(func() { _ = q.Close() })
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := q.Enqueue(ctx, shunt.Raw("mail", []byte("x"))); err != nil {
+		t.Fatal(err)
+	}
+	keys, typed := io.Pipe()
+	defer typed.Close()
+	out := newTerminal(t)
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, q, keys, out, Options{Refresh: 100 * time.Millisecond, By: "ann"}) }()
+	see := func(text string) {
+		t.Helper()
+		redistest.Until(t, 10*time.Second, fmt.Sprintf("%q on the screen", text),
+			func() bool { return out.shown(text) })
+	}
+	tap := func(text string) { _, _ = io.WriteString(typed, text) }
+	see("mail")
+	tap("\r")
+	see("end to end")
+	tap("\r")
+	see("TRIED")
+	tap("c")
+	see("y do it")
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	p.On(redistest.Command("LREM", ".prepare"), 1, redistest.Call(func() { close(asked); <-goOn }))
+	tap("y")
+	<-asked
+	tap("q")
+	early := false
+	select {
+	case err := <-ended:
+		early = true
+		t.Errorf("it ended while the message was being cancelled: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	close(goOn)
+	if !early {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	log, err := q.AuditLog(ctx, "", 10)
+	if err != nil || !early && len(log) != 1 {
+		t.Errorf("audit: %+v, %v", log, err)
+	}
+}
