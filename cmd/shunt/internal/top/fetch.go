@@ -124,12 +124,34 @@ var verbs = []verb{
 	}},
 }
 
+// begins says whether an action may begin, for which leave then waits.
+func (m *model) begins() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.left {
+		m.acts.Add(1)
+	}
+	return !m.left
+}
+
+// leave waits for actions that are under way. None begins after it.
+func (m *model) leave() {
+	m.mu.Lock()
+	m.left = true
+	m.mu.Unlock()
+	m.acts.Wait()
+}
+
 // act does what was confirmed, and notes it.
 func (m *model) act(v verb, r shunt.Ref) tea.Cmd {
 	q, by, parent := m.q, m.o.By, m.ctx
 	m.busy = true
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(parent, 10*time.Second)
+		if !m.begins() {
+			return nil
+		}
+		defer m.acts.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(parent), 10*time.Second)
 		defer cancel()
 		err := v.do(ctx, q, r)
 		note := shunt.AuditEntry{By: by, Verb: v.name, Channel: r.Channel, Detail: r.String(), Count: 1}

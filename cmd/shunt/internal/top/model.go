@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -38,6 +39,10 @@ type model struct {
 	ctx context.Context
 	q   *shunt.Queue
 	o   Options
+
+	mu   sync.Mutex
+	left bool           // the screen
+	acts sync.WaitGroup // actions that are under way: they end, and are noted, whoever leaves
 
 	width, height int
 	screen        screen

@@ -41,9 +41,11 @@ func (o Options) withDefaults() Options {
 // Overview each second; while the screen is paused nothing is asked. Where Redis is away the screen says so, and goes
 // on when it is back. What the user changes is noted by Queue.Audit. Signals are the caller's: let them end ctx.
 func Run(ctx context.Context, q *shunt.Queue, in io.Reader, out io.Writer, o Options) error {
-	p := tea.NewProgram(newModel(ctx, q, o.withDefaults()), tea.WithContext(ctx), tea.WithInput(in),
+	m := newModel(ctx, q, o.withDefaults())
+	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in),
 		tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithWindowSize(80, 24)) // until the terminal says its own
 	_, err := p.Run()
+	m.leave()
 	if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
 		return nil
 	}
