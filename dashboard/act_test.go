@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"html"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -390,5 +392,27 @@ func TestMaskedLike(t *testing.T) {
 	page := d.as("vera").get(200, "messages?c=mail&s=dead&like="+url.QueryEscape("no card of ann"))
 	if !strings.Contains(page, "There is none here.") {
 		t.Error("the masked failure is found")
+	}
+}
+
+// A search for one message leads to its page, also under http.StripPrefix.
+func TestFindUnderStripPrefix(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ref := d.enqueue("mail", "x")
+	mux := http.NewServeMux()
+	mux.Handle("/admin/queues/", http.StripPrefix("/admin/queues", d.d))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	b := d.as("olga")
+	b.at = server.URL + "/admin/queues/"
+	r, err := http.NewRequest("GET", b.at+"messages?c=mail&find="+ref.Serial, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, _ := b.do(r)
+	to, err := resp.Location()
+	if err != nil || !strings.HasPrefix(to.Path, "/admin/queues/message") {
+		t.Errorf("%d: it leads to %v, %v", resp.StatusCode, to, err)
 	}
 }
