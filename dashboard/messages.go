@@ -45,7 +45,9 @@ func (q *request) messages() error {
 	if p.Find != "" {
 		ref, err := q.find(channel, p.Find)
 		if err == nil {
-			http.Redirect(q.w, q.r, "message?ref="+url.QueryEscape(ref.String()), http.StatusSeeOther)
+			// http.Redirect would make the path absolute, without what http.StripPrefix has taken off.
+			q.w.Header().Set("Location", "./message?ref="+url.QueryEscape(ref.String()))
+			q.w.WriteHeader(http.StatusSeeOther)
 			return nil
 		}
 		if p.NotFound = errors.Is(err, shunt.ErrNotFound); !p.NotFound {
