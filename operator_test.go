@@ -165,3 +165,38 @@ func TestVerbBesideLostReplyThenTaken(t *testing.T) {
 func (q *Queue) retryIt(r Ref) error       { return q.Retry(context.Background(), r) }
 func (q *Queue) promoteIt(r Ref) error     { return q.Promote(context.Background(), r) }
 func (q *Queue) promoteSerial(r Ref) error { return q.promoteIt(BySerial(r.Channel, r.Serial)) }
+
+// Delete of a message that a worker takes just before says so, and does not end its handler.
+func TestDeleteOfWhatIsTaken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := context.Background()
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, s.URL())
+	o := b.through(p)
+	b.must(b.one(1, ID("x")))
+	began, end, cause := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	p.On(redistest.ByScript(store.Cancel)(b.name), 1, redistest.Call(func() {
+		b.receive(1, func(ctx context.Context, _ int) error {
+			close(began)
+			select {
+			case <-ctx.Done():
+			case <-end:
+			}
+			cause <- context.Cause(ctx)
+			return nil
+		})
+		<-began
+		b.until(5*time.Second, "it is noted", func() bool {
+			st, err := b.Status(ctx, ByID(b.name, "x"))
+			return err == nil && st.State == StateDoing
+		})
+	}))
+	if err := o.Delete(ctx, ByID(b.name, "x")); !errors.Is(err, ErrRunning) {
+		t.Errorf("%v, want ErrRunning", err)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { close(end) })
+	if why := <-cause; why != nil {
+		t.Errorf("its handler was ended: %v", why)
+	}
+}
