@@ -74,8 +74,8 @@ func (q *Queue) alter(ctx context.Context, k *store.Keys, r Ref, do func(e Entry
 	return errMoves
 }
 
-// bring is alter for what brings a message to prepare. Where a first command may have done that, a message that is being
-// handled by now, or is over, says that it has.
+// bring is alter for what brings a message to prepare. Where a first command may have done that, a message that is
+// being handled by now, or is over, says that it has.
 func (q *Queue) bring(ctx context.Context, k *store.Keys, r Ref, do func(e Entry) (change, error)) error {
 	tried := false
 	return q.alter(ctx, k, r, func(e Entry) (change, error) {
@@ -276,7 +276,10 @@ func (q *Queue) Delete(ctx context.Context, r Ref) error {
 			}
 		default:
 			if e.ID != "" {
-				_, err := q.cancel(ctx, k, ref)
+				s, err := q.cancelBy(ctx, k, ref, store.RunCancelWaiting)
+				if err == nil && (s.State == StateDoing || s.State == StateLeased) { // somebody was faster
+					err = ErrRunning
+				}
 				return done, err
 			}
 		}

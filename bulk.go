@@ -68,8 +68,8 @@ func (f *Filter) fits(e *Entry) bool {
 type BulkResult struct {
 	Looked  int `json:"looked"`  // messages that were looked at
 	Changed int `json:"changed"` // of these, those that were moved or deleted
-	// Refused counts those that fit and stayed: their ID is another's by now, or somebody was faster. After a lost reply
-	// it has those, too, that the first time had changed.
+	// Refused counts those that fit and stayed: their ID is another's by now, or somebody was faster. After a lost
+	// reply it has those, too, that the first time had changed.
 	Refused int `json:"refused"`
 	// Next goes on as Filter.From after an error, an ended context or a Limit; empty: all were looked at.
 	Next string `json:"next,omitempty"`

@@ -33,6 +33,14 @@ func (q *Queue) Cancel(ctx context.Context, r Ref) (Status, error) {
 }
 
 func (q *Queue) cancel(ctx context.Context, k *store.Keys, r Ref) (Status, error) {
+	return q.cancelBy(ctx, k, r, store.RunCancel)
+}
+
+// cancelBy cancels by RunCancel, or by RunCancelWaiting.
+func (q *Queue) cancelBy(
+	ctx context.Context, k *store.Keys, r Ref,
+	run func(context.Context, store.Asker, *store.Keys, string, ulid.ULID, *store.Bounds) (store.CancelAnswer, error),
+) (Status, error) {
 	// The status tells which message it is: so a script that is sent twice cannot end another message of the same id.
 	before, serial, err := q.lives(ctx, k, r)
 	if err != nil {
@@ -41,7 +49,7 @@ func (q *Queue) cancel(ctx context.Context, k *store.Keys, r Ref) (Status, error
 	if serial == (ulid.ULID{}) {
 		return q.cancelBySerial(ctx, k, r)
 	}
-	a, err := store.RunCancel(ctx, asker{q: q}, k, r.ID, serial, &q.conf.Bounds)
+	a, err := run(ctx, asker{q: q}, k, r.ID, serial, &q.conf.Bounds)
 	switch {
 	case err != nil:
 		return before, err

@@ -52,8 +52,12 @@ func StatusReply(v any) (a StatusAnswer, err error) {
 // AddCancel cancels a message: one that waits is never handled, and the worker that has one ends its handler. A repeat
 // finds nothing more to do.
 func AddCancel(c *link.Call, k *Keys, id string, serial ulid.ULID, b *Bounds) {
+	addCancel(c, k, id, serial, b, 0)
+}
+
+func addCancel(c *link.Call, k *Keys, id string, serial ulid.ULID, b *Bounds, waits int) {
 	c.AddScript(Cancel, 8, k.Receivers, k.IDs, k.Cancelled, k.Delay, k.Done, k.Kept, k.Running, k.Waited,
-		id, serial[:], dueLooks, max(0, b.MaxDone), max(0, b.MaxDoneBytes))
+		id, serial[:], dueLooks, max(0, b.MaxDone), max(0, b.MaxDoneBytes), waits)
 }
 
 // CancelReply reads the reply to AddCancel: the record as it was, and who had the message. found: it was there.
@@ -169,7 +173,20 @@ type CancelAnswer struct {
 
 // RunCancel cancels a message: see AddCancel.
 func RunCancel(ctx context.Context, a Asker, k *Keys, id string, serial ulid.ULID, b *Bounds) (CancelAnswer, error) {
-	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) { AddCancel(c, k, id, serial, b) })
+	return runCancel(ctx, a, k, id, serial, b, 0)
+}
+
+// RunCancelWaiting is RunCancel of a message that no worker has. Where one has it, it says who, and cancels nothing.
+func RunCancelWaiting(
+	ctx context.Context, a Asker, k *Keys, id string, serial ulid.ULID, b *Bounds,
+) (CancelAnswer, error) {
+	return runCancel(ctx, a, k, id, serial, b, 1)
+}
+
+func runCancel(
+	ctx context.Context, a Asker, k *Keys, id string, serial ulid.ULID, b *Bounds, waits int,
+) (CancelAnswer, error) {
+	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) { addCancel(c, k, id, serial, b, waits) })
 	if err != nil {
 		return CancelAnswer{}, err
 	}

@@ -85,7 +85,7 @@ var uses = []use{
 	{"Browse", store.Browse, "prepare|suspect|doing", "list 0|1 some 0|5|-1|100 0|1|2"},
 	{"Browse", store.Browse, "delay|dead", "set 0|1 some 0|5|-1|100 ''|near head 0|1"},
 	{"Hasten", store.Hasten, "receivers delay prepare ids", "( el id|'' )*"},
-	{"Cancel", store.Cancel, "receivers ids cancelled delay done kept running waited", "id serial n n n"},
+	{"Cancel", store.Cancel, "receivers ids cancelled delay done kept running waited", "id serial n n n 0|1"},
 	{"Postpone", store.Postpone, "receivers ids delay prepare running", "id in|at due n serial"},
 	{"Postpone", store.Postpone, "receivers ids delay prepare running", "id|'' in|at due n serial el|''"},
 	{"Wait", store.Wait, "receivers ids done waited", "id serial|''"},
