@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt/internal/custody"
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -306,5 +307,53 @@ func TestShutdownPutsBack(t *testing.T) {
 	}
 	if n := f.length("LLEN", f.keys[0].Prepare); n != 5 {
 		t.Errorf("%d in prepare", n)
+	}
+}
+
+// A handler that fails once the handlers' contexts are to end has no attempt counted, though its own has not ended yet:
+// what tells it may have come by another message's, as in a batch.
+func TestFailsBeforeItsContextIsEnded(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*fake){
+		"shutdown":   func(f *fake) { f.CancelHandlers() },
+		"lost lease": func(f *fake) { f.Sites[0].LoseLease(custody.ErrLeaseLost) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Shared(t)
+			told := make(chan struct{})
+			f := newFake(t, s, s.URL(), 1, 2, func(it *Item, _ int) error {
+				if it.Worker() == 0 {
+					<-it.Done()
+				} else {
+					<-told
+				}
+				return errReject
+			}, func(c *Config) { c.Prefetch = 1 })
+			f.enqueue(0, 0, 2)
+			f.until(5*time.Second, "both run", func() bool { return f.runningNow() == 2 })
+			f.StopTaking()
+			ended := make(chan struct{})
+			go func() { f.End(); close(ended) }()
+			f.until(5*time.Second, "what has not begun is back", f.isCleared)
+			f.workers[0].mu.Lock() // whoever ends the contexts, one after another, waits here
+			go end(f)
+			site := f.Sites[0]
+			f.until(5*time.Second, "they are to end", func() bool {
+				return f.handlerCtx.Err() != nil || site.Lease.Lost()
+			})
+			close(told)
+			f.until(5*time.Second, "one has returned", func() bool {
+				s := f.workers[1]
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return len(s.items) == 0 || !s.items[0].atWork()
+			})
+			f.workers[0].mu.Unlock()
+			<-ended
+			if n := f.length("ZCARD", f.keys[0].Dead); n > 0 {
+				t.Errorf("%d in dead: their attempts count", n)
+			}
+		})
 	}
 }
