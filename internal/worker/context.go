@@ -56,13 +56,22 @@ func (s *worker) begin(it *Item) {
 	it.move(begin)
 	it.worker, it.Started = s, s.now
 	it.timeout = cmp.Or(it.Timeout(), s.r.conf.Timeout)
-	if it.Lane.Site.Lease.Lost() { // the contexts of the others ended before this one was there
-		it.cancel(custody.ErrLeaseLost)
-	} else if s.r.handlerCtx.Err() != nil {
-		it.cancel(custody.ErrShutdown)
+	if why := it.allEnd(); why != nil { // the contexts of the others ended before this one was there
+		it.cancel(why)
 	} else if it.cancelled {
 		it.cancel(custody.ErrCancelled)
 	}
+}
+
+// allEnd is why the contexts of all handlers end, or are about to; nil: they do not.
+func (it *Item) allEnd() error {
+	switch {
+	case it.Lane.Site.Lease.Lost():
+		return custody.ErrLeaseLost
+	case it.worker.r.handlerCtx.Err() != nil:
+		return custody.ErrShutdown
+	}
+	return nil
 }
 
 // causes are why a context ends; an item has the number of its own.
@@ -145,14 +154,15 @@ func (c *Context) Decoded(message any, timeout time.Duration) {
 }
 
 // Returned says that the handler has returned. It comes before the user is asked for what a verdict depends on, so that
-// the watcher does not take the handler for one that hangs.
+// the watcher does not take the handler for one that hangs. Where all contexts are about to end, a handler may hear of
+// that by another message's before its own ends: it has failed for the same cause.
 func (it *Item) Returned() {
 	it.worker.mu.Lock()
 	if it.move(conclude) {
 		it.took = time.Since(it.Started)
 	}
 	it.worker.mu.Unlock()
-	it.cancel(context.Canceled)
+	it.cancel(cmp.Or(it.allEnd(), context.Canceled))
 }
 
 // SetResult sets what is kept of the message once it is acked.
