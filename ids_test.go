@@ -1006,3 +1006,47 @@ func TestRefusedMarkRests(t *testing.T) {
 	refuses.Remove()
 	b.wait(EventAcked, 200, 10*time.Second)
 }
+
+// What Enqueue has said to be a duplicate is not enqueued by an earlier sending of it, which Redis gets late.
+func TestLateEnqueueOfADuplicate(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for name, c := range map[string]struct {
+		match func(*bench) redistest.Match
+		opts  []Option
+	}{
+		"enter": {(*bench).entering, nil},
+		"enqueue": {func(b *bench) redistest.Match { return redistest.ByScript(store.Enqueue)(b.name) },
+			[]Option{In(time.Millisecond)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, s.URL())
+			w := newBench(t, p.URL(), func(q *Queue) { q.ReplyTimeout = time.Second })
+			w.name = b.name
+			b.must(b.one(1, ID("a")))
+			late := make(chan struct{})
+			rule := p.On(c.match(b), 1, redistest.Call(func() { <-late }))
+			if err := w.one(2, append(c.opts, ID("a"))...); !errors.Is(err, ErrDuplicate) {
+				t.Errorf("it is enqueued although its id is taken: %v", err)
+			}
+			var doubled, last atomic.Bool
+			b.receive(1, func(_ context.Context, i int) error {
+				doubled.Store(doubled.Load() || i == 2)
+				last.Store(i == 3)
+				return nil
+			})
+			b.wait(EventAcked, 1, 5*time.Second)
+			close(late)
+			if err := rule.Wait(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			b.must(b.one(3, ID("b"), In(300*time.Millisecond)))
+			b.until(5*time.Second, "the last is handled", last.Load)
+			if doubled.Load() {
+				t.Error("what Enqueue has refused is handled")
+			}
+		})
+	}
+}
