@@ -70,11 +70,15 @@ func (s *Sender) pushTracked(ctx context.Context, k *store.Keys, due store.Due, 
 	drop := s.ledger.take(k.Name)
 	plain := mode == store.Now && !slices.ContainsFunc(es, func(e *element.Element) bool { return e.Extra.ID == "" })
 	again := link.Resend{Until: s.router.For(k.Name).Data.Closed()}
+	repeats := false // a sending that got no reply may yet be executed
 	for {
 		rep, err := s.call(ctx, 0, k, func(c *link.Call) {
-			if plain {
+			switch {
+			case plain:
 				store.AddEnter(c, k, drop, es, raws)
-			} else {
+			case repeats:
+				store.AddEnqueueAgain(c, k, mode, ms, drop, es, raws)
+			default:
 				store.AddEnqueue(c, k, mode, ms, drop, es, raws)
 			}
 		})
@@ -113,7 +117,7 @@ func (s *Sender) pushTracked(ctx context.Context, k *store.Keys, due store.Due, 
 		if ctx.Err() != nil || errors.Is(err, link.ErrClosed) {
 			return at, nil, err
 		}
-		plain = false
+		plain, repeats = false, true
 		again.Pause(ctx, 0)
 	}
 }

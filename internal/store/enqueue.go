@@ -121,11 +121,25 @@ func AddEnter(c *link.Call, k *Keys, forget []Receipt, es []*element.Element, ra
 }
 
 // AddEnqueue adds messages that have an id or expire, those that are not refused in one step. EnqueueReply reads the
-// reply. It may be sent again: a receipt, the first one's serial, says whether it was executed.
+// reply. It may be sent again, by AddEnqueueAgain: a receipt, the first one's serial, says whether it was executed.
 func AddEnqueue(c *link.Call, k *Keys, mode Mode, ms int64, forget []Receipt, es []*element.Element, raws [][]byte) {
-	args := make([]any, 0, 8+len(forget)+3*len(es))
+	addEnqueue(c, k, mode, ms, 0, forget, es, raws)
+}
+
+// AddEnqueueAgain is AddEnqueue after a sending that got no reply. What it refuses no sending enqueues any more,
+// however late Redis gets it.
+func AddEnqueueAgain(
+	c *link.Call, k *Keys, mode Mode, ms int64, forget []Receipt, es []*element.Element, raws [][]byte,
+) {
+	addEnqueue(c, k, mode, ms, 1, forget, es, raws)
+}
+
+func addEnqueue(
+	c *link.Call, k *Keys, mode Mode, ms int64, again int, forget []Receipt, es []*element.Element, raws [][]byte,
+) {
+	args := make([]any, 0, 9+len(forget)+3*len(es))
 	a := &k.arg
-	args = append(args, a.Prepare, a.Delay, a.IDs, a.Receipts, a.Running, string(mode), ms, len(forget))
+	args = append(args, a.Prepare, a.Delay, a.IDs, a.Receipts, a.Running, string(mode), ms, again, len(forget))
 	for _, r := range forget {
 		args = append(args, []byte(r))
 	}

@@ -1,12 +1,13 @@
 -- Enqueue: messages with an id or a time of their own, now or later, all of them or on an error none. It may be sent
 -- again: a receipt, the first one's serial, kept until the producer says that he has the reply, tells that it was
 -- executed. What was refused beside others that were enqueued is noted, too, by an x before its serial, and is looked
--- at anew. It does not open with a freeing write: a full Redis takes no new messages.
+-- at anew. What was refused by a repetition has a y as well, and stays refused: an earlier sending may come later, when
+-- the id is free. It does not open with a freeing write: a full Redis takes no new messages.
 -- KEYS 1 prepare  2 delay  3 ids  4 receipts  5 running
--- ARGV 1 'now', 'in' or 'at'  2 ms from now, or ms since 1970  3 how many receipts are needed no more  4.. these;
---      then for each message its id or '', ms after which it expires or 0, the element
--- reply: due time in ms, then for each 1, or the record of the message that has its id; EXPIRES where one would
---      expire before it is due
+-- ARGV 1 'now', 'in' or 'at'  2 ms from now, or ms since 1970  3 1: it is a repetition, else 0  4 how many receipts
+--      are needed no more  5.. these; then for each message its id or '', ms after which it expires or 0, the element
+-- reply: due time in ms, then for each 1, or the record of the message that has its id, or 'refused' where that is not
+--      there any more; EXPIRES where one would expire before it is due
 local now, soonest = clock()
 local mode, due = ARGV[1], tonumber(ARGV[2])
 if mode == 'in' then due = soonest + due end
@@ -15,7 +16,7 @@ if mode == 'now' or due <= now then state, due = 'p', now end
 local score = printed(due)
 redis.call('HLEN', KEYS[3]) -- a key of the wrong type ends the script here
 
-local from = 4 + tonumber(ARGV[3])
+local from = 5 + tonumber(ARGV[4])
 if state == 'd' then
   for i = from, #ARGV, 3 do
     local ttl = tonumber(ARGV[i + 1])
@@ -26,7 +27,7 @@ local receipt = string.sub(ARGV[from + 2], 5, 20)
 local new = redis.pcall('SADD', KEYS[4], receipt)
 if type(new) == 'table' then return new end
 local again = new == 0
-local out, es, taken, refused, anew = {due}, {}, {}, {}, {}
+local out, es, taken, refused, anew, final = {due}, {}, {}, {}, {}, {}
 
 local function undo(err)
   for id, serial in pairs(taken) do
@@ -40,9 +41,11 @@ end
 for i = from, #ARGV, 3 do
   local id, ttl, e = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
   local serial, expires = string.sub(e, 5, 20), 0
-  local x = 'x' .. serial
+  local x, y = 'x' .. serial, 'y' .. serial
   local reply = 1
-  if not again or redis.call('SISMEMBER', KEYS[4], x) == 1 then
+  if again and redis.call('SISMEMBER', KEYS[4], y) == 1 then
+    reply = redis.call('HGET', KEYS[3], id) or 'refused'
+  elseif not again or redis.call('SISMEMBER', KEYS[4], x) == 1 then
     if ttl > 0 then
       expires = now + ttl
       e = stamp(e, expires)
@@ -57,6 +60,7 @@ for i = from, #ARGV, 3 do
       if again then anew[#anew + 1] = x end
     else
       refused[#refused + 1] = x
+      if ARGV[3] == '1' then final[#final + 1] = y end
       reply = has
     end
   end
@@ -64,7 +68,7 @@ for i = from, #ARGV, 3 do
 end
 if again and #anew > 0 then
   redis.call('SREM', KEYS[4], unpack(anew))
-elseif not again and #es == 0 then
+elseif not again and #es == 0 and #final == 0 then
   redis.call('SREM', KEYS[4], receipt) -- it says that something was enqueued
 elseif not again and #refused > 0 then
   redis.call('SADD', KEYS[4], unpack(refused))
@@ -85,5 +89,6 @@ if #es > 0 then
   end
   if type(done) == 'table' then return undo(done) end
 end
-if from > 4 then redis.call('SREM', KEYS[4], unpack(ARGV, 4, from - 1)) end
+if #final > 0 then redis.call('SADD', KEYS[4], unpack(final)) end
+if from > 5 then redis.call('SREM', KEYS[4], unpack(ARGV, 5, from - 1)) end
 return out
