@@ -279,3 +279,90 @@ func TestSetResultOfNobody(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// looksAgain has the Waits of a bench behind a proxy ask Redis once more, and returns when they have had the answer.
+func (b *bench) looksAgain(p *redistest.Proxy, channel string, waits int) {
+	b.t.Helper()
+	looks := p.On(redistest.ByScript(store.Wait)(channel), 0, redistest.Pass)
+	p.CutAll()
+	b.until(10*time.Second, "they look", func() bool { return looks.Struck() >= waits })
+	_, _ = b.Status(b.t.Context(), ByID(channel, "none")) // behind it on its connection
+}
+
+// A message that has expired is over when a worker meets it. Until then Wait waits for it, though another message has
+// its ID by now.
+func TestWaitForExpiredWithoutItsID(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q, w := newBench(t, s.URL()), newBench(t, p.URL())
+	type end struct {
+		Outcome
+		error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		out, err := w.EnqueueAndWait(t.Context(), q.kind(nil).Message(1), ID("a"), Expire(time.Second))
+		ended <- end{out, err}
+	}()
+	q.waited(s, 1)
+	q.passes(s, 1001*time.Millisecond)
+	q.must(q.one(2, ID("a")))
+	w.looksAgain(p, q.name, 1)
+	q.receive(1, func(context.Context, int) error { return nil })
+	if e := <-ended; e.error != nil || e.Kind != EventExpired {
+		t.Errorf("%+v", e)
+	}
+}
+
+// Of a message whose outcome another's has replaced, or which went for the channel's bounds, Wait says that nothing is
+// kept. Redis has not lost it.
+func TestWaitForDropped(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for name, id := range map[string]string{"bounds": "b", "the same id": "a"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redistest.Leaks(t)
+			p := redistest.NewProxy(t, s.Addr())
+			q, w := newBench(t, s.URL(), func(q *Queue) { q.MaxDone = 1 }), newBench(t, p.URL())
+			q.must(q.one(1, ID("a")))
+			ended := make(chan error, 1)
+			go func() {
+				_, err := w.Wait(t.Context(), ByID(q.name, "a"))
+				ended <- err
+			}()
+			q.waited(s, 1)
+			_, _ = w.Status(t.Context(), ByID(q.name, "none")) // behind the answer that it lives
+			p.Refuse(true)
+			p.CutAll()
+			q.receive(1, func(context.Context, int) error { return nil })
+			q.wait(EventAcked, 1, 5*time.Second)
+			q.passes(s, 2*time.Millisecond) // so that it is the older one
+			q.must(q.one(2, ID(id), Retain(time.Minute)))
+			q.wait(EventAcked, 2, 5*time.Second)
+			p.Refuse(false)
+			if err := <-ended; !errors.Is(err, ErrNotKept) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// A message that is cancelled before EnqueueAndWait has begun to wait was not lost.
+func TestEnqueueAndWaitForCancelled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	q, w := newBench(t, s.URL()), newBench(t, p.URL())
+	var cancelled error
+	p.On(redistest.ByScript(store.Wait)(q.name), 1, redistest.Call(func() {
+		_, cancelled = q.Cancel(context.Background(), ByID(q.name, "a"))
+	}))
+	_, err := w.EnqueueAndWait(t.Context(), q.kind(nil).Message(1), ID("a"))
+	if cancelled != nil || !errors.Is(err, ErrNotKept) {
+		t.Errorf("%v, cancelled: %v", err, cancelled)
+	}
+}
