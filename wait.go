@@ -41,7 +41,7 @@ func (q *Queue) EnqueueAndWait(ctx context.Context, m IMessage, opts ...Option) 
 	if r.ID == "" {
 		return Outcome{}, errors.New("shunt: Queue.WrapEnqueue enqueued no message to wait for")
 	}
-	out, err := q.waitFor(ctx, r, time.Now())
+	out, err := q.waitFor(ctx, r)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrClosed)) {
 		err = fmt.Errorf("%w: the message is enqueued, and Wait finds it by this id", err)
 	}
@@ -53,8 +53,9 @@ func (q *Queue) EnqueueAndWait(ctx context.Context, m IMessage, opts ...Option) 
 // The outcome of a message that somebody waits for is kept for a minute at least.
 //
 // ErrNotFound: there is no such message, or it was over before Wait began, and no Retain kept its outcome. ErrLost:
-// Redis has lost it. ErrNotKept: the connection was away for longer than the outcome was kept. The end of a message
-// without an ID is announced to nobody, so r must have an ID.
+// Redis has lost it. ErrNotKept: the connection was away for longer than the outcome was kept, which MaxDone and the
+// outcome of another message with its ID may have cut short. The end of a message without an ID is announced to nobody,
+// so r must have an ID.
 func (q *Queue) Wait(ctx context.Context, r Ref) (Outcome, error) {
 	if err := r.check(); err != nil {
 		return Outcome{}, err
@@ -63,12 +64,12 @@ func (q *Queue) Wait(ctx context.Context, r Ref) (Outcome, error) {
 		return Outcome{}, r.failed("wait for", errors.New("nobody announces the end of a message without an ID: "+
 			"enqueue it with ID, or by EnqueueAndWait"))
 	}
-	return q.waitFor(ctx, r, time.Time{})
+	return q.waitFor(ctx, r)
 }
 
-// waitFor waits for a message with an ID. seen: when it was last known to be alive; zero: never.
-func (q *Queue) waitFor(ctx context.Context, r Ref, seen time.Time) (Outcome, error) {
-	w := &wait{id: r.ID, seen: seen}
+// waitFor waits for a message with an ID.
+func (q *Queue) waitFor(ctx context.Context, r Ref) (Outcome, error) {
+	w := &wait{id: r.ID}
 	if serial := r.ulid(); serial != (ulid.ULID{}) {
 		w.serial = &serial
 	}
@@ -104,7 +105,7 @@ type wait struct {
 	keys   *store.Keys
 	id     string
 	serial *ulid.ULID // of the message that is waited for; nil until the first answer
-	seen   time.Time  // when the message was last known to be alive; zero: never
+	seen   time.Time  // when Redis has last said that the message is alive; zero: never
 
 	ended    chan store.Outcome // of messages of that id, as published
 	ask      chan struct{}      // of capacity 1: the subscription has been confirmed, so Redis is asked once more
@@ -187,7 +188,8 @@ func (w *wait) look(ctx context.Context) (out Outcome, over bool, err error) {
 		}
 	default:
 	}
-	if time.Since(w.seen) < awaitedFor*3/4 { // its outcome would still be there
+	// Its outcome would still be there, unless those of messages that have ended since have taken its place.
+	if since := time.Since(w.seen); since < awaitedFor*3/4 && (a.LastEnd == 0 || a.LastEnd > since) {
 		return out, true, ErrLost
 	}
 	return out, true, ErrNotKept

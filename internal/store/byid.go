@@ -114,7 +114,7 @@ func AddWait(c *link.Call, k *Keys, id string, serial *ulid.ULID) {
 	if serial != nil {
 		known = serial[:]
 	}
-	c.AddScript(Wait, 4, k.Receivers, k.IDs, k.Done, k.Waited, id, known)
+	c.AddScript(Wait, 5, k.Receivers, k.IDs, k.Done, k.Waited, k.Kept, id, known)
 }
 
 // WaitAnswer is what is known of a message that somebody waits for.
@@ -122,6 +122,8 @@ type WaitAnswer struct {
 	Lives   bool
 	Serial  ulid.ULID // of the one that lives
 	Outcome Outcome   // of the one that is over, where it is kept
+	// LastEnd is how long ago the last message ended of which anything is kept; 0: it is not known, or there is none.
+	LastEnd time.Duration
 }
 
 // WaitReply reads the reply to AddWait.
@@ -138,7 +140,13 @@ func WaitReply(v any) (a WaitAnswer, err error) {
 	if n == 1 {
 		return WaitAnswer{Lives: true, Serial: kept.Serial}, nil
 	}
-	return WaitAnswer{Outcome: kept}, nil
+	a.Outcome = kept
+	if len(vs) > 2 {
+		if ms, err := redis.Int64(vs[2], nil); err == nil {
+			a.LastEnd = time.Duration(max(1, ms)) * time.Millisecond
+		}
+	}
+	return a, nil
 }
 
 // AddHolders asks which workers handle some messages. Each reply is bytes, or nothing.

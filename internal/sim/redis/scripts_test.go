@@ -88,7 +88,7 @@ var uses = []use{
 	{"Cancel", store.Cancel, "receivers ids cancelled delay done kept running waited", "id serial n n n 0|1"},
 	{"Postpone", store.Postpone, "receivers ids delay prepare running", "id in|at due n serial"},
 	{"Postpone", store.Postpone, "receivers ids delay prepare running", "id|'' in|at due n serial el|''"},
-	{"Wait", store.Wait, "receivers ids done waited", "id serial|''"},
+	{"Wait", store.Wait, "receivers ids done waited kept", "id serial|''"},
 	{"Status", store.Status, "ids running cancelled done delay", "id"},
 	{"Unmark", store.Unmark, "receivers running", "( serial holder )*"},
 	{"Tally", store.Tally, "counts prepare suspect delay dead", "name n sums 86400000 caps"},
