@@ -14,6 +14,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // turner is what the tests encode with: the payload and its message's names behind a number that is never the same, all
@@ -632,5 +633,33 @@ func TestPayloadsDecodeHoldsUpNobody(t *testing.T) {
 		}
 	case <-time.After(5 * time.Second):
 		t.Error("message 1 waits for the other caller's Decode")
+	}
+}
+
+// Over is told of each dead letter that is deleted, also beside one that is not there any more.
+func TestPayloadsOverOfSomeDead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	var seal turner
+	q := newBench(t, s.URL(), func(q *Queue) { q.Payloads = seal.payloads() })
+	q.enqueue(0, 3)
+	q.receive(1, func(context.Context, int) error { return Reject(errOops) })
+	q.wait(EventRejected, 3, 5*time.Second)
+	es, err := q.List(t.Context(), q.name, StateDead, 0, 0)
+	if err != nil || len(es) != 3 {
+		t.Fatal(es, err)
+	}
+	s.Do("ZREM", store.KeysOf(q.name).Dead, es[1].raw) // as a channel does that has too many
+	if n, err := q.DeleteDead(t.Context(), q.name, es...); n != 2 || err != nil {
+		t.Error(n, err)
+	}
+	if err := q.Close(); err != nil { // waits for Over
+		t.Fatal(err)
+	}
+	for i, e := range es {
+		if told := seal.told(e.Serial); told != (i != 1) {
+			t.Errorf("%d: Over was told: %v", i, told)
+		}
 	}
 }
