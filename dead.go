@@ -78,9 +78,12 @@ func (q *Queue) deleteDead(ctx context.Context, k *store.Keys, es []Entry) (n in
 	for i, e := range es {
 		raws[i] = e.raw
 	}
-	n, twice, err = store.DeleteDead(ctx, asker{q: q}, k, raws)
-	if n == len(es) { // else nobody knows which were there
-		q.overs.removed(es...)
+	gone, twice, err := store.DeleteDead(ctx, asker{q: q}, k, raws)
+	for i, is := range gone {
+		if is {
+			n++
+			q.overs.removed(es[i])
+		}
 	}
 	return n, twice, err
 }

@@ -233,12 +233,22 @@ func RunRevive(ctx context.Context, a Asker, k *Keys, dead []Revival) (n int, tw
 	return askCount(ctx, a, k.Name, func(c *link.Call) { c.AddScript(Revive, 4, args...) })
 }
 
-// DeleteDead deletes dead elements, and counts those that were there. twice is as RunHasten's.
-func DeleteDead(ctx context.Context, a Asker, k *Keys, raws [][]byte) (n int, twice bool, err error) {
-	return askCount(ctx, a, k.Name, func(c *link.Call) {
-		c.Add("ZREM", k.Dead)
-		c.AddElements(raws...)
+// DeleteDead deletes dead elements, and says of each whether it was there. twice is as RunHasten's.
+func DeleteDead(ctx context.Context, a Asker, k *Keys, raws [][]byte) (gone []bool, twice bool, err error) {
+	replies, twice, err := a.Ask(ctx, k.Name, func(c *link.Call) {
+		for _, raw := range raws {
+			c.Add("ZREM", k.Dead)
+			c.AddElements(raw)
+		}
 	})
+	if err != nil {
+		return nil, twice, err
+	}
+	gone = make([]bool, len(raws))
+	for i, r := range replies {
+		gone[i] = r.Any() == int64(1)
+	}
+	return gone, twice, nil
 }
 
 // RunPurge deletes up to n of what waits in a list, or a set, of the channel: see AddPurge.
