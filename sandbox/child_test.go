@@ -5,6 +5,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +98,17 @@ func TestLinesDeadBefore(t *testing.T) {
 	s.give(started)
 	s.idle <- dead()
 	succeeds(t, p, "hello")
+}
+
+// A child that ends between two messages is no fault, also where the next message is in its pipe by then: it has read
+// nothing of it.
+func TestLinesEndsBetween(t *testing.T) {
+	t.Parallel()
+	p := pool(t, "lines")
+	for _, payload := range []string{"hello", strings.Repeat("x", 1<<20)} { // within a pipe, and beyond it
+		succeeds(t, p, "leave")
+		succeeds(t, p, payload)
+	}
 }
 
 // An idle child that does not end with its standard input gets SIGTERM.

@@ -153,6 +153,10 @@ func linesChild(stays bool) {
 			return
 		case "parent": // of a grandchild
 			say(`"ok":true,"result":"%d"`, grandchild(rest == "apart"))
+		case "leave": // after the answer, and take a while to end
+			say(`"ok":true`)
+			time.Sleep(100 * time.Millisecond)
+			return
 		case "mute":
 			os.Stdout.Close()
 			hang()
