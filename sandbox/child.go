@@ -17,6 +17,7 @@ type child struct {
 	s     *state
 	out   *bufio.Reader
 	n     int64 // messages so far
+	sent  int   // bytes of the last one that went into its standard input
 	spent bool  // it takes no more
 }
 
@@ -66,8 +67,8 @@ func (c *child) ask(ctx context.Context, i *shunt.Info, payload []byte) (v verdi
 		return v, nil
 	}
 	c.spent = true
-	if err == errNotBegun && cause == nil {
-		return v, err
+	if cause == nil && (err == errNotBegun || died(err) && c.endedBefore()) {
+		return v, errNotBegun
 	}
 	if err = c.fault(err, cause); cause == nil && c.n == 1 {
 		c.s.gate.fail(time.Now())
@@ -75,10 +76,20 @@ func (c *child) ask(ctx context.Context, i *shunt.Info, payload []byte) (v verdi
 	return v, err
 }
 
+// endedBefore says whether a child that dies, or has closed its output, has read nothing of its message: it was ending
+// while that came into its pipe.
+func (c *child) endedBefore() bool {
+	if c.n == 1 {
+		return false
+	}
+	c.killLate() // most often it is about to end by itself
+	return c.unread() >= c.sent
+}
+
 // exchange writes a line and reads the answer. An answer that a dying child has left counts.
 func (c *child) exchange(line []byte) (v verdict, err error) {
-	if n, err := c.stdin.Write(line); err != nil {
-		if n == 0 && c.n > 1 {
+	if c.sent, err = c.stdin.Write(line); err != nil {
+		if c.sent == 0 && c.n > 1 {
 			return v, errNotBegun
 		}
 		return v, errClosedInput
@@ -116,10 +127,12 @@ func (c *child) readLine() ([]byte, error) {
 	return line[:len(line)-1], nil
 }
 
+// died says whether an exchange has failed because the child has ended, or is about to.
+func died(err error) bool { return err == io.EOF || err == errClosedInput || err == errNotBegun }
+
 // fault ends the child, and says what was wrong. cause is why it was ended already; nil where it was not.
 func (c *child) fault(err, cause error) error {
-	died := err == io.EOF || err == errClosedInput || err == errNotBegun
-	if died {
+	if died(err) {
 		c.killLate() // most often it is about to end by itself
 	} else {
 		c.kill()
@@ -137,11 +150,11 @@ func (c *child) fault(err, cause error) error {
 	case errors.As(err, &bad):
 		return c.failed(ErrAnswer, `%s answered %s, which is no verdict: %v. It must print to standard error what is `+
 			`none, and answer with one line such as {"n":%d,"ok":true}`, name, short(bad.line), bad.why, c.n)
-	case died && c.n == 1:
+	case died(err) && c.n == 1:
 		return c.failed(ErrExit, "%s ended before it answered its first message (%s). A command of the protocol Lines "+
 			"reads messages until its standard input ends; one that reads a payload needs Protocol: sandbox.Exec",
 			name, c.status())
-	case died:
+	case died(err):
 		return c.failed(ErrExit, "%s ended before it answered (%s)", name, c.status())
 	}
 	return c.failed(ErrExit, "%s: %v (%s)", name, err, c.status())

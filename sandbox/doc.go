@@ -76,7 +76,8 @@
 //
 // A child with a fault is killed, and its message is retried. Faults are a line that is no verdict, a line of more than
 // MaxOutput, more than MaxStderr on standard error, and an end before the answer. An end between two messages is no
-// fault. Nor is an answer that came before the child's end. After an answer that was followed by more output, the
+// fault. On Linux that is so too where the next message was already in the child's pipe, and it had read nothing of it.
+// Nor is an answer that came before the child's end a fault. After an answer that was followed by more output, the
 // verdict counts and the child is replaced.
 //
 // # The protocol Exec

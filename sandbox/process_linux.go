@@ -52,3 +52,19 @@ func limitMemory(pid int, bytes int64) error {
 	}
 	return nil
 }
+
+// unread is how many bytes nobody has read of what was written to the process's standard input. It is gone.
+func (p *process) unread() (n int) {
+	raw, err := p.stdin.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(pipe uintptr) {
+		var left int32
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, pipe, syscall.TIOCINQ,
+			uintptr(unsafe.Pointer(&left))); errno == 0 {
+			n = int(left)
+		}
+	})
+	return n
+}

@@ -17,3 +17,6 @@ const canLimit = false
 
 // limitMemory does nothing: Validate has refused a limit.
 func limitMemory(int, int64) error { return nil }
+
+// unread is unknown: the writing end of a pipe does not tell.
+func (p *process) unread() int { return -1 }
