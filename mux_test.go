@@ -176,6 +176,29 @@ func TestMux(t *testing.T) {
 	}
 }
 
+// A prototype within With has its type in a Mux, too, as it has one by itself. Its messages went to dead.
+func TestMuxOfWith(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	to := new(seen)
+	q := newBench(t, s.URL())
+	w, i := kindOf[welcome](q.name, to), kindOf[invoice](q.name, to)
+	if _, err := q.Receive(t.Context(), Mux(With(w, MaxAttempts(3)), With(With(i))), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.EnqueueAll(t.Context(), []IMessage{w.Message(welcome{"Ann"}), i.Message(invoice{3})}); err != nil {
+		t.Fatal(err)
+	}
+	q.until(5*time.Second, "both are over", func() bool { return q.count(EventAcked)+q.count(EventUndecodable) == 2 })
+	if to.len() != 2 {
+		t.Errorf("%d were handled", to.len())
+	}
+	if _, err := q.Receive(t.Context(), Mux(w, With(nil)), 1); err == nil || !strings.Contains(err.Error(), "it is nil") {
+		t.Errorf("a nil prototype within With: %v", err)
+	}
+}
+
 // A Mux is one prototype among others, and in batches.
 func TestMuxInBatches(t *testing.T) {
 	t.Parallel()
