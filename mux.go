@@ -58,6 +58,7 @@ func typesOf(channel string, p IMessage, batched bool) (t types, err error) {
 	}
 	t.byName = make(map[string]IMessage)
 	for i, p := range several.prototypes {
+		p, _ = unwrap(p)
 		name, err := memberOf(channel, p, batched)
 		if _, twice := t.byName[name]; err == nil && twice {
 			err = fmt.Errorf("its type name %q is another's too: each needs its own, from a method MessageType", name)
