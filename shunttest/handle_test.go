@@ -339,3 +339,17 @@ func TestHandlingSaysItInWords(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// What follows a handler that takes its time is due as long after its enqueue as it was asked for.
+func TestHandleSlowThen(t *testing.T) {
+	t.Parallel()
+	q := New(t)
+	out := q.Handle(&mail{outbox: &outbox{send: func(ctx context.Context, m *mail) error {
+		time.Sleep(1200 * time.Millisecond)
+		return shunt.Then(ctx, shunt.With(&mail{To: "ben"}, shunt.In(time.Second)))
+	}}}, &mail{To: "ann"})
+	if len(out.Enqueued) != 1 || (out.Enqueued[0].In()-time.Second).Abs() > 500*time.Millisecond {
+		t.Fatalf("%+v: in %v, want 1s", out, out.Enqueued[0].In())
+	}
+	q.AssertEnqueued(&mail{To: "ben"}, In(time.Second))
+}
