@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,12 +71,14 @@ func (q *Queue) handle(prototype, m shunt.IMessage, opts []Option) (out Handling
 }
 
 // stage is where Handle has its message handled: a Redis of its own with that message alone, and a Queue on it. The
-// clock of that Redis stands still, so that a due time is the wait to the millisecond.
+// clock of that Redis runs while the handler does. Before and after that it stands still, so that a due time is the
+// wait to the millisecond.
 type stage struct {
 	*shunt.Queue
 	redis *miniredis.Miniredis
 	pool  *redis.Pool
-	now   time.Time
+	now   time.Time // at which the clock stands
+	stop  sync.Once // stops the clock when the handler has returned, or its context has ended
 
 	channel, serial, id string
 
@@ -125,8 +128,18 @@ func (s *stage) once(next shunt.Handler) shunt.Handler {
 			return context.Cause(ctx)
 		}
 		s.message = m
+		s.redis.SetTime(time.Time{})
+		ends := context.AfterFunc(ctx, s.stopClock)
+		defer func() { ends(); s.stopClock() }()
 		return next(ctx, m)
 	}
+}
+
+func (s *stage) stopClock() {
+	s.stop.Do(func() {
+		s.now = time.Now().Truncate(time.Millisecond)
+		s.redis.SetTime(s.now)
+	})
 }
 
 // observe makes an Events func that passes on the message's events, up to its verdict, to the user's.
@@ -188,6 +201,9 @@ func stopped(err error) error {
 
 // wait is how long the retried message has to wait. It is 0 for a message that is not in delay.
 func (s *stage) wait() (time.Duration, error) {
+	if s.begun.Load() {
+		s.stopClock() // it has stopped: this is to see when
+	}
 	delayed, err := store.Delayed(s.pool, store.KeysOf(s.channel))
 	for raw, due := range delayed {
 		if isOf(s.serial, raw) {
