@@ -632,3 +632,27 @@ func TestACLByID(t *testing.T) {
 		}
 	}
 }
+
+// A URL with a user and an empty password, as of a variable that is not set, does not come in as the default user.
+func TestUserWithoutPassword(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("ACL", "SETUSER", "worker", "on", "nopass", "~*", "&*", "+@all")
+	for url, user := range map[string]string{
+		"redis://worker:@": "", "redis://worker:any@": "worker", "redis://default:@": "default", "redis://:@": "default",
+	} {
+		pool, err := NewPool(url + s.Addr())
+		if err != nil {
+			if user != "" || !strings.Contains(err.Error(), `the password of user "worker" is empty`) {
+				t.Errorf("%s: %v", url, err)
+			}
+			continue
+		}
+		c := pool.Get()
+		if is, err := redis.String(c.Do("ACL", "WHOAMI")); is != user || err != nil {
+			t.Errorf("%s is user %q, %v: want %q", url, is, err, user)
+		}
+		c.Close()
+		pool.Close()
+	}
+}
