@@ -87,6 +87,10 @@ func database(u *url.URL) (int, error) {
 	default:
 		return 0, errors.New("the scheme is not redis, rediss or unix")
 	}
+	user := u.User.Username()
+	if p, ok := u.User.Password(); ok && p == "" && user != "" && user != "default" { // redigo would not log in
+		return 0, fmt.Errorf("the password of user %q is empty: a user with nopass takes any", user)
+	}
 	if u.Fragment != "" {
 		return 0, errors.New("there is a # in it: write %23 where it is part of the password")
 	}
