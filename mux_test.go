@@ -194,7 +194,8 @@ func TestMuxOfWith(t *testing.T) {
 	if to.len() != 2 {
 		t.Errorf("%d were handled", to.len())
 	}
-	if _, err := q.Receive(t.Context(), Mux(w, With(nil)), 1); err == nil || !strings.Contains(err.Error(), "it is nil") {
+	_, err := q.Receive(t.Context(), Mux(w, With(nil)), 1)
+	if err == nil || !strings.Contains(err.Error(), "it is nil") {
 		t.Errorf("a nil prototype within With: %v", err)
 	}
 }
