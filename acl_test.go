@@ -639,7 +639,8 @@ func TestUserWithoutPassword(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("ACL", "SETUSER", "worker", "on", "nopass", "~*", "&*", "+@all")
 	for url, user := range map[string]string{
-// A URL with a user and an empty password, as of a variable that is not set, is not one of the default user.
+		"redis://worker:@": "", "redis://worker:any@": "worker", "redis://default:@": "default",
+		"redis://:@": "default",
 	} {
 		pool, err := NewPool(url + s.Addr())
 		if err != nil {
