@@ -434,3 +434,23 @@ func FuzzReceipt(f *testing.F) {
 		}
 	})
 }
+
+// Where the context of a Pull ends, its error says what had kept it from Redis, as that of an enqueue does.
+func TestPullSaysWhatKeptIt(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "cluster-enabled yes") // none of its slots is served
+	redistest.Leaks(t)
+	b := newBench(t, s.URL())
+	says := func(word string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := b.Pull(ctx, PullOptions{Channels: []string{b.name}, Wait: time.Minute})
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v: want the end of the context, and %q", err, word)
+		}
+	}
+	says("CLUSTERDOWN")
+	s.Kill()
+	says("connect")
+}
