@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,14 +134,16 @@ func (p *pull) run(ctx context.Context) ([]*Leased, error) {
 			p.caller.Leave()
 		}
 	}()
+	var why error // why the last take failed
 	for again := (link.Resend{}); ; {
 		ms, dropped, err := p.take(ctx)
 		if len(ms) > 0 {
 			return ms, nil
 		}
 		if ctx.Err() != nil {
-			return nil, &link.Error{Class: link.NotExecuted, Err: context.Cause(ctx)}
+			return nil, p.ended(context.Cause(ctx), why)
 		}
+		why = err
 		took := time.Since(began)
 		switch {
 		case err != nil && !p.mayMend(err, took):
@@ -168,6 +171,14 @@ func (p *pull) run(ctx context.Context) ([]*Leased, error) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// ended is the error of a pull whose context has ended, with what had kept it from Redis.
+func (p *pull) ended(cause, why error) error {
+	if why = cmp.Or(p.station.server.Why(), why); why != nil && cause != ErrClosed {
+		cause = fmt.Errorf("%w (%w)", why, cause)
+	}
+	return &link.Error{Class: link.NotExecuted, Err: cause}
 }
 
 // looked answers the bell that has woken the pull, if one has. Who has taken something waits no more: others are woken
