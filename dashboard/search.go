@@ -74,13 +74,17 @@ func (c criteria) String() string {
 // nothing that is masked.
 func (d *Dashboard) filter(c criteria) shunt.Filter {
 	f := shunt.Filter{FailureLike: c.Like, Type: c.Type, IDPrefix: c.IDPrefix, MinAttempts: max(0, atoi(c.Attempts))}
-	if key, value, hasValue := strings.Cut(c.Header, "="); c.Failure != "" || c.Header != "" || c.Like != "" && d.Masks() {
-		f.Match = func(e shunt.Entry) bool {
-			failure := e.Failure
-			e = d.masked(e)
-			v, has := e.Headers[key]
-			return (c.Like == "" || e.Failure == failure) && strings.Contains(e.Failure, c.Failure) && (c.Header == "" || has && (!hasValue || v == value))
+	if c.Failure == "" && c.Header == "" && (c.Like == "" || !d.Masks()) {
+		return f
+	}
+	key, value, hasValue := strings.Cut(c.Header, "=")
+	f.Match = func(e shunt.Entry) bool {
+		shown := d.masked(e)
+		if c.Like != "" && shown.Failure != e.Failure || !strings.Contains(shown.Failure, c.Failure) {
+			return false
 		}
+		v, has := shown.Headers[key]
+		return c.Header == "" || has && (!hasValue || v == value)
 	}
 	return f
 }

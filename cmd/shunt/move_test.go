@@ -188,7 +188,8 @@ func TestLikeOfSeveralLines(t *testing.T) {
 	if shown := c.good(t, "dead", "groups", "mail").out; !strings.Contains(shown, like) {
 		t.Fatal(shown)
 	}
-	if r := c.good(t, "dead", "mail", "--like", like); !strings.Contains(r.out, like) || strings.Contains(r.out, "other") {
+	r := c.good(t, "dead", "mail", "--like", like)
+	if !strings.Contains(r.out, like) || strings.Contains(r.out, "other") {
 		t.Errorf("%s%s", r.out, r.err)
 	}
 	if r := c.good(t, "retry", "--all", "mail", "--like", like, "--dry-run"); number1(t, r.out) != 1 {

@@ -83,7 +83,7 @@ var findings = []finding{
 	}},
 	{name: "11 a Wait does not look for what is kept of its message first", changes: []change{
 		{luas + "wait.lua",
-			"if out and ARGV[2] ~= '' and string.sub(out, 1, 16) == ARGV[2] then return {0, out} end\n", ""},
+			"if out and known and string.sub(out, 1, 16) == ARGV[2] then return {0, out} end\n", ""},
 	}},
 	{name: "12 the row before a judgement is a quarter of a lease", changes: []change{
 		{luas + "sweep.lua", "elseif row < lease / 2 then", "elseif row < lease / 4 then"},
