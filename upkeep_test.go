@@ -134,6 +134,33 @@ func TestLeaseBesideQuietUpkeep(t *testing.T) {
 	}
 }
 
+// A lease of a killed puller, which was the keeper, is found by the next look through all, although Upkeep has found the
+// channel quiet just before.
+func TestLeaseOfAKilledKeeper(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := newBench(t, s.URL())
+	k := store.KeysOf(b.name)
+	b.must(b.one(0, In(time.Hour)))
+	b.must(b.Upkeep(context.Background()))
+	u := b.stationAt(b.server).upkeep
+	b.until(5*time.Second, "the channel is found quiet", func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		c := u.of[b.name]
+		return c != nil && !c.visiting && time.Until(c.sweep) > time.Minute
+	})
+	// The puller has bid to be the keeper, takes a lease of which no hint tells, and dies.
+	b.must(b.one(1))
+	s.Do("HSET", k.Keeper, "name", "killed", "until", time.Now().Add(keeperKeeps).UnixMilli())
+	c := link.NewCall()
+	store.AddLease(c, []*store.Keys{k}, store.NewLease(7100*time.Millisecond, 0), 1, 100)
+	b.must(b.server.Data.Run(context.Background(), c))
+	time.Sleep(7200 * time.Millisecond)
+	u.again <- struct{}{} // as once a minute
+	b.wait(EventLapsed, 1, 5*time.Second)
+}
+
 // Where the pattern subscription is refused, Upkeep says so, and looks more often.
 func TestUpkeepIsDeaf(t *testing.T) {
 	t.Parallel()
