@@ -122,8 +122,8 @@ func (u *upkeep) lookThrough() {
 		case <-u.q.ending.Done():
 			return
 		}
-		err := store.EachNeedy(u.q.life, u.server.Pulse, func(k *store.Keys, receivers bool) bool {
-			u.found(k, receivers)
+		err := store.EachNeedy(u.q.life, u.server.Pulse, func(k *store.Keys, often bool) bool {
+			u.found(k, often)
 			return !u.closing()
 		})
 		u.mu.Lock()
@@ -169,14 +169,15 @@ func (u *upkeep) tell(channel string, err error) {
 }
 
 // found takes in a channel that the look through all has found. One that has receivers is swept more often from now on.
-func (u *upkeep) found(k *store.Keys, receivers bool) {
+// One that has leases is swept now: where their keeper was killed, nobody has told when they end.
+func (u *upkeep) found(k *store.Keys, often bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	c := u.of[k.Name]
 	switch {
 	case c == nil:
 		u.add(k)
-	case receivers && time.Until(c.sweep) > 2*sweepEvery && !c.visiting:
+	case often && time.Until(c.sweep) > 2*sweepEvery && !c.visiting:
 		c.look(0)
 	}
 }

@@ -38,8 +38,9 @@ func AddChannel(c *link.Call, channel string) { c.Add("SADD", ChannelsKey, chann
 const needyAt = 1000
 
 // EachNeedy gives each listed channel that has something which somebody must look after: receivers, living or dead, or
-// messages that are due later or leased, outcomes, marks or receipts. It ends when give returns false.
-func EachNeedy(ctx context.Context, l *link.Link, give func(k *Keys, receivers bool) bool) error {
+// messages that are due later or leased, outcomes, marks or receipts. often: receivers or leases, of which no hint may
+// have told. It ends when give returns false.
+func EachNeedy(ctx context.Context, l *link.Link, give func(k *Keys, often bool) bool) error {
 	for cursor := "0"; ; {
 		c := link.NewCall()
 		c.Add("SSCAN", ChannelsKey, cursor, "COUNT", needyAt)
@@ -54,8 +55,8 @@ func EachNeedy(ctx context.Context, l *link.Link, give func(k *Keys, receivers b
 		}
 		c = link.NewCall()
 		for _, k := range some {
-			c.Add("EXISTS", k.Receivers, k.DeadReceivers)
-			c.Add("EXISTS", k.Delay, k.Leased, k.Kept, k.Running, k.Receipts)
+			c.Add("EXISTS", k.Receivers, k.DeadReceivers, k.Leased)
+			c.Add("EXISTS", k.Delay, k.Kept, k.Running, k.Receipts)
 		}
 		if c.Len() > 0 {
 			if err := l.Run(ctx, c); err != nil {
@@ -63,9 +64,9 @@ func EachNeedy(ctx context.Context, l *link.Link, give func(k *Keys, receivers b
 			}
 		}
 		for i, k := range some {
-			receivers, _ := redis.Int(c.Replies[2*i].Value, nil)
+			often, _ := redis.Int(c.Replies[2*i].Value, nil)
 			others, _ := redis.Int(c.Replies[2*i+1].Value, nil)
-			if receivers+others > 0 && !give(k, receivers > 0) {
+			if often+others > 0 && !give(k, often > 0) {
 				return nil
 			}
 		}
