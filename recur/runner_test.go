@@ -214,6 +214,53 @@ func TestLostReplyOfTick(t *testing.T) {
 	}
 }
 
+// TestLostReplyTellsNothingUntrue: where the reply of a tick is lost, no Event tells of a message that was refused.
+func TestLostReplyTellsNothingUntrue(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	b := newBench(t, p.URL(), redistest.Name(t))
+	b.add("a", Every(100*time.Millisecond), With(shunt.ID("a")), Missed(All(MaxAll)))
+	var rules []*redistest.Rule
+	for i := range 3 {
+		rules = append(rules, p.On(fires, 3*i+3, redistest.CutAfter))
+	}
+	b.run()
+	for _, rule := range rules {
+		if err := rule.Wait(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := b.entry("a").Count
+	b.until(10*time.Second, "more ticks", func() bool { return b.entry("a").Count >= n+3 })
+	if told := b.sum(shunt.EventEnqueued); told != 1 {
+		t.Errorf("%d enqueues told of 1", told)
+	}
+}
+
+// TestLostReplyOfMissedTicks: an Event tells of missed ticks also where the reply was lost.
+func TestLostReplyOfMissedTicks(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL(), redistest.Name(t))
+	first := time.Now().Truncate(24 * time.Hour).Add(-48 * time.Hour)
+	b.add("a", Every(24*time.Hour))
+	b.add("b", Every(24*time.Hour), Missed(Skip))
+	for _, name := range []string{"a", "b"} {
+		b.set(s, name, func(r *record) { r.next = first.UnixMilli() })
+	}
+	rule := p.On(fires, 1, redistest.CutAfter)
+	b.run()
+	if err := rule.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		b.until(5*time.Second, "the Event of "+name, func() bool { return b.missed(name, first) })
+	}
+}
+
 // TestRedisGoes and comes back with its data.
 func TestRedisGoes(t *testing.T) {
 	t.Parallel()
