@@ -25,6 +25,7 @@ type firing struct {
 	script   store.RecurFiring
 	then     record // as the script writes it
 	missed   bool   // the ticks were missed
+	first    bool   // no try before it may have been executed
 	elements []element.Element
 	bytes    int
 }
@@ -32,7 +33,10 @@ type firing struct {
 // newFiring makes the firing of the ticks of a message that are due at now, ms by the server's clock.
 func newFiring(e *recurrence, now int64) firing {
 	ticks, after := e.spec.due(e.next, now, e.policy)
-	f := firing{recurrence: e, then: e.record, missed: !onTime(e.next, now)}
+	f := firing{recurrence: e, then: e.record, missed: !onTime(e.next, now), first: !e.tried}
+	if f.first {
+		e.tried, e.missed = true, f.missed
+	}
 	from := e.next
 	for i, tick := range ticks {
 		if i == maxElements || f.bytes > maxBytes {
@@ -99,6 +103,7 @@ func (r *runner) applyReply(f firing, reply store.RecurFiringReply) bool {
 	e.holdoff = link.Holdoff{}
 	switch {
 	case reply.NotTheTime: // the reply has corrected the clock
+		e.tried = false
 		r.schedule(e)
 		e.due = max(e.due, r.clock.now()+1)
 		heap.Fix(&r.scheduled, e.index)
@@ -118,17 +123,26 @@ func (r *runner) applyReply(f firing, reply store.RecurFiringReply) bool {
 func (r *runner) fired(f firing, n int) {
 	emitEnqueued(r.engine, r.channel, n, f.elements)
 	if f.missed {
-		r.engine.Emit(event.Event{Kind: event.MissedTicks, Channel: r.channel, N: n,
-			Due: event.TimeOf(time.UnixMilli(f.next)),
-			Err: fmt.Errorf("recur: %q missed its ticks: policy %q", f.name, f.policy)})
+		r.emitMissed(f.recurrence, n)
 	}
 	r.update(f.recurrence, f.then, true)
+}
+
+// emitMissed reports that the ticks of a message were missed from its next one on, and n enqueued all the same.
+func (r *runner) emitMissed(e *recurrence, n int) {
+	r.engine.Emit(event.Event{Kind: event.MissedTicks, Channel: r.channel, N: n,
+		Due: event.TimeOf(time.UnixMilli(e.next)),
+		Err: fmt.Errorf("recur: %q missed its ticks: policy %q", e.name, e.policy)})
 }
 
 // putBack schedules firings again that ended with an error. One that concerns a single message must not hold up the
 // others.
 func (r *runner) putBack(firings []firing, err error) error {
+	var unsent *link.Error
 	for _, f := range firings {
+		if f.first && errors.As(err, &unsent) && unsent.Class == link.NotExecuted {
+			f.tried = false
+		}
 		heap.Push(&r.scheduled, f.recurrence)
 	}
 	if class := link.Classify(err); class != link.Failed && class != link.Fatal || errors.Is(err, shunt.ErrClosed) {

@@ -22,7 +22,8 @@ const (
 )
 
 // MissedTicks is the Kind of the Event that reports missed ticks. DueAt is the first of them. N is how many messages
-// were enqueued for them all the same. Err names the recurring message and its Policy.
+// were enqueued for them all the same; it is 0 where nobody knows, as the reply was lost and the messages have an ID.
+// Err names the recurring message and its Policy.
 const MissedTicks shunt.EventKind = "missed-ticks"
 
 // MaxAll bounds All.

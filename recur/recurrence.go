@@ -12,6 +12,8 @@ type recurrence struct {
 	// nextWriter is the writer of this runner's next write, however often that is tried. A head with this writer says
 	// that one of the tries was executed.
 	nextWriter string
+	tried      bool // a try of that write may have been executed
+	missed     bool // and if so, its ticks were missed
 
 	due     int64 // ms by the server's clock: when to fire
 	index   int   // in the heap; -1: not in it

@@ -134,15 +134,22 @@ func (r *runner) load(name, raw string) {
 // adopt takes in a head that another process wrote, or this runner in a try that ended with an error.
 func (r *runner) adopt(e *recurrence, head record) {
 	here := head.writer == e.nextWriter
-	if n := int(head.count - e.count); here && n > 0 {
+	n := int(head.count - e.count)
+	if e.element.ID() != "" { // nobody knows how many of these were refused
+		n = 0
+	}
+	if here && n > 0 {
 		r.engine.Emit(event.Event{Kind: event.Enqueued, Channel: r.channel, N: n})
+	}
+	if here && e.missed {
+		r.emitMissed(e, n)
 	}
 	r.update(e, e.with(head), here)
 }
 
 // update replaces what is known of a message, and schedules its next tick.
 func (r *runner) update(e *recurrence, rec record, firedHere bool) {
-	e.record, e.firedHere, e.nextWriter = rec, firedHere, element.NewSerial().String()
+	e.record, e.firedHere, e.nextWriter, e.tried = rec, firedHere, element.NewSerial().String(), false
 	r.schedule(e)
 }
 
