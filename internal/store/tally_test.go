@@ -189,6 +189,35 @@ func TestTallyGoesOn(t *testing.T) {
 	})
 }
 
+// After the clock was set far ahead for a while, what is counted since is not said to be dropped.
+func TestTallyKeptAfterAClockAhead(t *testing.T) {
+	each(t, func(f *fixture) {
+		now := time.Date(2026, 1, 31, 23, 30, 17, 0, time.UTC)
+		var s meter.Sums
+		s.Add(meter.Acked, 1)
+		f.tally(now.Add(-time.Hour), "a", 1, &s)
+		f.tally(now.Add(-time.Minute), "a", 2, &s)
+		f.tally(now.AddDate(9, 0, 0), "a", 3, &s)
+		f.tally(now, "a", 4, &s)
+		now = now.Add(time.Minute)
+		f.tally(now, "a", 5, &s)
+		for i := range Forms {
+			form := &Forms[i]
+			from, to := now.Add(-form.Width).Truncate(form.Width), now.Add(time.Second)
+			n, sum := 0, uint64(0)
+			kept, err := EachTally(f.run(func(c *link.Call) { AddTallies(c, f.k, form, from, to) }), form, from, to,
+				func(_ time.Time, s *meter.Sums) { n, sum = n+1, sum+s[meter.Acked] })
+			f.must(err)
+			if sum != 2 || kept.After(now) {
+				t.Errorf("by %v: %d of 2 in %d records; kept from %v on", form.Width, sum, n, kept)
+			}
+			if kept.Before(now.Add(-time.Minute).Truncate(form.Width)) {
+				t.Errorf("by %v: what was dropped is said to be kept from %v on", form.Width, kept)
+			}
+		}
+	})
+}
+
 // What is no tally's is said, and harms no other.
 func TestTallyRefused(t *testing.T) {
 	each(t, func(f *fixture) {
