@@ -87,7 +87,7 @@ for _, f in ipairs(forms) do
   add(sums, ARGV[3], 1)
   sums[13], sums[14], sums[15] = waiting, delayed, dead
   redis.call('HSET', KEYS[1], f[1], printed7(now) .. text(sums))
-  f.newest = floor(now / f[3])
+  f.now, f.newest = now, floor(now / f[3])
 end
 redis.call('HSET', KEYS[1], process, ARGV[2] .. ' ' .. printed(minute))
 if not begins then return 1 end
@@ -121,7 +121,9 @@ for i, f in ipairs(forms) do
       if n <= f.newest then kept = kept or (n + 1) * f[3] end
     end
   end
-  if kept then redis.call('HSET', KEYS[1], f[1] .. 'kept', printed(kept)) end
+  -- where the clock was put back since, what is counted now is kept
+  kept = math.min(kept or tonumber(redis.call('HGET', KEYS[1], f[1] .. 'kept') or '') or -1, f.now)
+  if kept >= 0 then redis.call('HSET', KEYS[1], f[1] .. 'kept', printed(kept)) end
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
