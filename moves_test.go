@@ -28,17 +28,24 @@ func TestMoves(t *testing.T) {
 		time.Sleep(time.Second)
 		return moves() == before
 	})
+	b.must(b.one(3, ID("done"), UniqueFor(time.Hour)))
+	b.wait(EventAcked, 1, 5*time.Second)
 	var ref Ref
 	var more *bench
 	for _, c := range []struct {
 		what string
 		do   func()
 	}{
-		{"a message", func() { b.enqueue(0, 1); b.wait(EventAcked, 1, 5*time.Second) }},
+		{"a message", func() { b.enqueue(0, 1); b.wait(EventAcked, 2, 5*time.Second) }},
 		{"a delayed message", func() { b.must(b.one(1, In(time.Hour))) }},
 		{"one that is due later", func() { b.must(b.one(2, In(2*time.Hour), RefTo(&ref))) }},
 		{"to postpone it", func() { b.must(b.Postpone(t.Context(), ref, In(3*time.Hour))) }},
 		{"to delete it", func() { b.must(b.Delete(t.Context(), ref)) }},
+		{"a purge beside a message with an ID", func() {
+			if n, err := b.Purge(t.Context(), b.name, StateDelay); err != nil || n != 1 {
+				t.Errorf("%d are purged: %v", n, err)
+			}
+		}},
 		{"a receiver", func() {
 			more = newBench(t, s.URL())
 			more.name = b.name
