@@ -12,13 +12,13 @@ import (
 // moving are the commands by which messages come, move and go, receivers start and end, and operators act. What idle
 // receivers send again and again is not among them, as waits and ZREM.
 var moving = []string{"lpush", "rpush", "rpoplpush", "lmove", "lpop", "rpop", "lrem", "ltrim", "rename", "del",
-	"unlink", "flushdb", "flushall", "publish", "sadd", "srem", "hsetnx", "hdel", "xadd"}
+	"unlink", "flushdb", "flushall", "publish", "sadd", "srem", "hsetnx", "hdel", "xadd", "zremrangebyrank"}
 
 // Moves is a number that is another one when messages have moved meanwhile, in whichever channel of this Redis, or
 // receivers have started or ended: a screen that shows them need not look while it stays. It is one INFO, however many
 // channels there are. Commands of other programs change it, too. That a receiver was killed does not, unless another
-// one of its channel finds it, nor do dead letters and delayed messages that a program deletes by a Filter: so look
-// once in a while all the same.
+// one of its channel finds it, nor do dead letters and delayed messages that a program deletes by a Filter, or by
+// DeleteDead: so look once in a while all the same.
 func (q *Queue) Moves(ctx context.Context) (n int64, err error) {
 	replies, _, err := asker{q: q}.Ask(ctx, "", func(c *link.Call) { c.Add("INFO", "commandstats") })
 	if err != nil {
