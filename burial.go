@@ -171,6 +171,7 @@ func (u *undertaker) report(dead store.DeadReceiver, a store.ReapAnswer) {
 			u.q.emit(event.Event{Kind: m.kind, Channel: u.keys.Name, Receiver: dead.Name, N: m.n})
 		}
 	}
+	u.q.dropped(u.keys, dead.Name, a.Dropped)
 	if a.Suspect > 0 {
 		u.suspects()
 	}

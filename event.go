@@ -52,7 +52,7 @@ const (
 	// Serial, ID, Attempt, Receiver, Worker, Err.
 	EventUndecodable EventKind = "undecodable"
 	// A message was dropped, as Cancel asked: Serial, ID, Attempt, Receiver, Worker; Took and Err if its handler had
-	// begun.
+	// begun. Or N messages were, with their lease, or with a dead receiver that is then Receiver.
 	EventCancelled EventKind = "cancelled"
 	// A message was dropped, as Expire asked: Serial, ID, Receiver, Worker.
 	EventExpired EventKind = "expired"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -38,7 +39,7 @@ func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence 
 	if !c.Answered {
 		return err
 	}
-	var back, dead, trimmed int
+	var back, dead, dropped, trimmed int
 	var refused []store.Lease
 	for i, rep := range c.Replies {
 		a, bad := store.LapseReply(rep)
@@ -46,7 +47,7 @@ func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence 
 			refused = append(refused, over[i])
 			continue
 		}
-		back, dead, trimmed = back+a.Prepare, dead+a.Dead, trimmed+a.Trimmed
+		back, dead, dropped, trimmed = back+a.Prepare, dead+a.Dead, dropped+a.Dropped, trimmed+a.Trimmed
 	}
 	for _, e := range []event.Event{{Kind: event.Lapsed, N: back}, {Kind: event.Lapsed, N: dead, Err: errLapsed},
 		{Kind: event.Trimmed, N: trimmed}} {
@@ -54,10 +55,19 @@ func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence 
 			q.emit(e)
 		}
 	}
+	q.dropped(k, "", dropped)
 	if err = q.lapseFailed(k, err); err == nil && len(refused) > 0 {
 		err = store.PutOff(ctx, s.Pulse, k, refused, refusedLapse)
 	}
 	return err
+}
+
+// dropped reports and counts messages that were cancelled, and ended with their lease or with their receiver.
+func (q *Queue) dropped(k *store.Keys, receiver string, n int) {
+	if n > 0 {
+		q.counter.count(k.Name, func(to meter.Adder) { to.Add(meter.Cancelled, n) })
+		q.emit(event.Event{Kind: event.Cancelled, Channel: k.Name, Receiver: receiver, N: n})
+	}
 }
 
 // lapseFailed reports an error that waiting does not mend; any other is the caller's.

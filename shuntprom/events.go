@@ -91,7 +91,7 @@ const missedTicks shunt.EventKind = "missed-ticks"
 var inMessages = map[shunt.EventKind]bool{
 	shunt.EventEnqueued: true, shunt.EventReleased: true, shunt.EventRecovered: true, shunt.EventSuspected: true,
 	shunt.EventPoisoned: true, shunt.EventLapsed: true, shunt.EventPromoted: true, shunt.EventTrimmed: true,
-	shunt.EventDuplicate: true, shunt.EventReceiversDied: true,
+	shunt.EventDuplicate: true, shunt.EventReceiversDied: true, shunt.EventCancelled: true,
 }
 
 // events counts the Events of this process.

@@ -41,6 +41,7 @@ type ReapAnswer struct {
 	Late                   bool // the fence is too old: nothing was moved
 	Prepare, Suspect, Dead int  // messages that went there
 	Trimmed, Left, Bytes   int  // dropped from dead; still in the list; of what was moved
+	Dropped                int  // cancelled
 }
 
 // Why a message that was recovered too often is dead.
@@ -76,10 +77,11 @@ func ReapReply(rep link.Reply) (r ReapAnswer, err error) {
 	if err != nil {
 		return r, err
 	}
-	if len(ns) < 6 {
+	if len(ns) < 7 {
 		return ReapAnswer{Late: true}, nil
 	}
-	return ReapAnswer{Prepare: ns[0], Suspect: ns[1], Dead: ns[2], Trimmed: ns[3], Left: ns[4], Bytes: ns[5]}, nil
+	return ReapAnswer{Prepare: ns[0], Suspect: ns[1], Dead: ns[2], Trimmed: ns[3], Left: ns[4], Bytes: ns[5],
+		Dropped: ns[6]}, nil
 }
 
 // FinishDead ends the sweep of a dead receiver whose lists were found empty: it is looked at again later, and forgotten

@@ -6,7 +6,8 @@
 -- ARGV 1 fence and 2 age as in sweep; fence 0: of a superseded one, which may be reaped at any time  3 1: raise the
 --      recovery count  4 bytes after which it stops  5 most kept in dead  6 ms kept in dead  7 the failure field for
 --      dead  8 most results kept  9 most bytes of these  10.. a serial for each element
--- reply: -1 outside the fence; else to prepare, to suspect, to dead, trimmed, still there, bytes of what was moved
+-- reply: -1 outside the fence; else to prepare, to suspect, to dead, trimmed, still there, bytes of what was moved,
+--      dropped as cancelled
 redis.call('ZREM', KEYS[1], '')
 local now = clock()
 local fence, raise, budget = tonumber(ARGV[1]), ARGV[3] == '1', tonumber(ARGV[4])
@@ -72,4 +73,4 @@ if tracked then
 end
 local trimmed = 0
 if #dead > 0 then trimmed = trim(KEYS[5], now, tonumber(ARGV[5]), tonumber(ARGV[6])) end
-return {#prepare, #suspect, #dead, trimmed, redis.call('LLEN', KEYS[2]), bytes}
+return {#prepare, #suspect, #dead, trimmed, redis.call('LLEN', KEYS[2]), bytes, #dropped}
