@@ -271,3 +271,36 @@ func TestNextIsWhatTheClockShows(t *testing.T) {
 		}
 	})
 }
+
+// TestEndOfLeapYear: the last day of a leap year, of which Go's zones give no end, ends nothing. Go knows the changes of
+// some years one by one, and to 2037 at most; for later years it reads a rule.
+func TestEndOfLeapYear(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Sydney", "Europe/London"} {
+		in, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, year := range []int{2028, 2040} {
+			for _, from := range []time.Time{time.Date(year, 12, 2, 0, 0, 0, 0, in),
+				time.Date(year, 12, 31, 0, 30, 0, 0, in), time.Date(year, 12, 31, 23, 0, 0, 0, in)} {
+				for text, want := range map[string]time.Time{
+					"0 0 1 * *":  time.Date(year+1, 1, 1, 0, 0, 0, 0, in),
+					"0 12 1 7 *": time.Date(year+1, 7, 1, 12, 0, 0, 0, in),
+				} {
+					got := make(chan int64, 1)
+					s := Cron(text, zone)
+					go func() { got <- s.next(from.UnixMilli()) }()
+					select {
+					case ms := <-got:
+						if ms != want.UnixMilli() {
+							t.Errorf("%v after %v: %v", s, from, time.UnixMilli(ms).In(in))
+						}
+					case <-time.After(5 * time.Second):
+						t.Fatalf("%v after %v: it looks for ever", s, from)
+					}
+				}
+			}
+		}
+	}
+}
