@@ -32,7 +32,8 @@ func TestCancelledEndsWithItsLease(t *testing.T) {
 	})
 }
 
-// What was cancelled, and has died with its receivers too often, ends as cancelled: an Event says so, and it is counted.
+// What was cancelled, and has died with its receivers too often, ends as cancelled: an Event says so, and it is
+// counted.
 func TestCancelledEndsWithItsReceiver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

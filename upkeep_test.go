@@ -134,8 +134,8 @@ func TestLeaseBesideQuietUpkeep(t *testing.T) {
 	}
 }
 
-// A lease of a killed puller, which was the keeper, is found by the next look through all, although Upkeep has found the
-// channel quiet just before.
+// A lease of a killed puller, which was the keeper, is found by the next look through all, although Upkeep has found
+// the channel quiet just before.
 func TestLeaseOfAKilledKeeper(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -272,8 +272,8 @@ func TestNextIsWhatTheClockShows(t *testing.T) {
 	})
 }
 
-// TestEndOfLeapYear: the last day of a leap year, of which Go's zones give no end, ends nothing. Go knows the changes of
-// some years one by one, and to 2037 at most; for later years it reads a rule.
+// TestEndOfLeapYear: the last day of a leap year, of which Go's zones give no end, ends nothing. Go knows the changes
+// of some years one by one, and to 2037 at most; for later years it reads a rule.
 func TestEndOfLeapYear(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Sydney", "Europe/London"} {
