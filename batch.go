@@ -28,7 +28,7 @@ type Batch struct {
 	// ctx has the values of ReceiveBatch's context, and MemberContext gives that of one message. ctx ends as soon as
 	// one message's context ends by its timeout or Deadline, by loss of the lease or by shutdown, with the same cause.
 	// It does not end when one message is cancelled. An error that Handle returns after that counts as an attempt only
-	// for the messages whose own context has not ended.
+	// for the messages whose own context has not ended, or has ended by a timeout or a Deadline of their own.
 	Handle func(ctx context.Context, ms []IMessage) []error
 }
 

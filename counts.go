@@ -148,7 +148,7 @@ type CountsOptions struct {
 
 // Counts gives what has happened in some channels: of each, in their order, the parts from From to To. What it gives
 // begins and ends with whole minutes within the last 3 hours, with whole ten minutes within the last 2 days, and else
-// with days of UTC, up to a year. Of a channel where very much differs less is kept, for counts take at most 64 KB:
+// with days of UTC, up to 360. Of a channel where very much differs less is kept, for counts take at most 64 KB:
 // then what it gives is coarser or, where Step forbids that, Missing. A channel that is idle for 35 days keeps none.
 // All are asked for in one pipeline, and in another one for each coarser form. Channels that cannot be read have no
 // parts, and the error names them; the others have theirs.

@@ -62,8 +62,8 @@ func Header(key, value string) Option {
 }
 
 // Expire drops the message, with an Event, if no worker has taken it d after it was enqueued, by the server's clock. d
-// is 1 ms or more, and ends after In or At, otherwise Enqueue refuses it. A message that was taken once does not expire
-// any more. Deadline bounds its handlings.
+// is 1 ms or more, and ends after In or At, otherwise Enqueue refuses it. Then does not refuse it, and the message
+// expires. One that was taken once does not expire any more. Deadline bounds its handlings.
 func Expire(d time.Duration) Option { return expire(d, false) }
 
 // ExpireToDead is Expire for a message that then goes to dead, with ErrExpired as its reason and an EventRejected. A

@@ -50,9 +50,10 @@ type Payloads struct {
 	// Over, which may be nil, is told of a message with an Encoding that Redis has surely no more: it was acked,
 	// cancelled or expired here, deleted by its Ref, Entry or Filter, or its Enqueue has failed. It is not told of
 	// others: of Purge, of dead letters that a channel drops, of a delayed message with an ID that Cancel ends, of what
-	// EnqueueAll, EnqueueOnce or Then has not enqueued, where a reply was lost, and where the process ends first. It
-	// runs on up to 8 goroutines, each call with EnqueueTimeout; while 1,024 messages wait for them, others are left
-	// out. Its error is an EventReceiverError. Close waits EnqueueTimeout for what waits, and for a call under way.
+	// EnqueueAll, EnqueueOnce or Then has not enqueued though it was not too large, where a reply was lost, and where
+	// the process ends first. It runs on up to 8 goroutines, each call with EnqueueTimeout; while 1,024 messages wait
+	// for them, others are left out. Its error is an EventReceiverError. Close waits EnqueueTimeout for what waits, and
+	// for a call under way.
 	Over func(ctx context.Context, p Payload) error
 }
 

@@ -50,12 +50,12 @@ func (q *Queue) EnqueueAndWait(ctx context.Context, m IMessage, opts ...Option) 
 
 // Wait returns the outcome of a message with an ID when it is over, at once if the outcome is kept already. The
 // server publishes the end, and the Queue's subscription hears it, so Wait does not poll. Only ctx and Close bound it.
-// The outcome of a message that somebody waits for is kept for a minute at least.
+// The outcome of a message that somebody waits for is kept for a minute at least, unless MaxDone, MaxDoneBytes or the
+// next message with its ID cuts that short.
 //
 // ErrNotFound: there is no such message, or it was over before Wait began, and no Retain kept its outcome. ErrLost:
-// Redis has lost it. ErrNotKept: the connection was away for longer than the outcome was kept, which MaxDone and the
-// outcome of another message with its ID may have cut short. The end of a message without an ID is announced to nobody,
-// so r must have an ID.
+// Redis has lost it. ErrNotKept: the connection was away for longer than the outcome was kept. The end of a message
+// without an ID is announced to nobody, so r must have an ID.
 func (q *Queue) Wait(ctx context.Context, r Ref) (Outcome, error) {
 	if err := r.check(); err != nil {
 		return Outcome{}, err

@@ -27,7 +27,7 @@ func moveCommands(a *app) []*cobra.Command {
 				t, err = parseTime(at)
 				to = shunt.At(t)
 			}
-			// What --all has postponed is due then or later, so it meets none twice.
+			// What --all has postponed is due then or later, so it meets none twice where the clocks agree.
 			if before := t.Add(-time.Millisecond); f.Until.IsZero() || f.Until.After(before) {
 				f.Until = before
 			}
