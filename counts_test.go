@@ -425,7 +425,7 @@ func TestCountsOfFullRedis(t *testing.T) {
 	}
 }
 
-// What ends while Close sends the counts is counted, too, where Redis answers: nothing is told then.
+// Close counts an enqueue that ends while Close sends the counts. Where Redis answers, no Event tells of an error.
 func TestCountsWhileClosing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

@@ -136,11 +136,7 @@ func (s *station) takeOnes(ctx context.Context, k *store.Keys, all []*haul) {
 // giveBack releases what a lease holds, on a goroutine of its own: nobody has seen its messages. It goes on until Redis
 // has answered, or the lease is over.
 func (p *pull) giveBack(l store.Lease) {
-	p.q.waits.Add(1) // the pull is counted there, so Close still waits
-	go func() {
-		defer p.q.waits.Done()
-		ctx, cancel := context.WithTimeout(p.q.life, max(l.Length, p.q.conf.ReplyTimeout))
-		defer cancel()
+	p.beyond(func(ctx context.Context) {
 		for again := (link.Resend{}); ctx.Err() == nil; again.Pause(ctx, 0) {
 			c := link.NewCall()
 			for _, k := range p.from {
@@ -152,6 +148,17 @@ func (p *pull) giveBack(l store.Lease) {
 				return
 			}
 		}
+	})
+}
+
+// beyond does what may outlast the pull, on a goroutine of its own. ctx ends with the lease, or with the Queue's life.
+func (p *pull) beyond(do func(ctx context.Context)) {
+	p.q.waits.Add(1) // the pull is counted there, so Close still waits
+	go func() {
+		defer p.q.waits.Done()
+		ctx, cancel := context.WithTimeout(p.q.life, max(p.term, p.q.conf.ReplyTimeout))
+		defer cancel()
+		do(ctx)
 	}()
 }
 

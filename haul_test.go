@@ -193,7 +193,7 @@ func TestPullCrowdStrandsNothing(t *testing.T) {
 	}
 }
 
-// A channel that cannot be read is told of, also where each pull finds something in another one.
+// An Event tells of a channel that pulls cannot read, also where each pull finds something in another channel.
 func TestPullTellsOfUnread(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

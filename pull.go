@@ -269,18 +269,14 @@ func (p *pull) settle(ctx context.Context, refused []*settlement) {
 	if len(left) == 0 {
 		return
 	}
-	p.q.waits.Add(1) // the pull is counted there, so Close still waits
-	go func() {
-		defer p.q.waits.Done()
-		ctx, cancel := context.WithTimeout(p.q.life, max(p.term, p.q.conf.ReplyTimeout))
-		defer cancel()
+	p.beyond(func(ctx context.Context) {
 		p.q.settle(ctx, left)
 		for _, s := range left {
 			if s.err != nil {
 				p.strands(s)
 			}
 		}
-	}()
+	})
 }
 
 // strands reports that a message could not be settled: it is pulled again when its lease ends.

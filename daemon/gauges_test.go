@@ -44,6 +44,6 @@ func TestGaugesBesideHangingPools(t *testing.T) {
 		}
 	}
 	if seen != 31 {
-		t.Errorf("%d pools are told of", seen)
+		t.Errorf("gauges of %d pools", seen)
 	}
 }

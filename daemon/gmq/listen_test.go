@@ -9,7 +9,7 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// A client that is told of a mistake may go on writing for a while, and meets no reset before it has read that.
+// A client reads the answer to its mistake, also where it goes on writing for a while: gmq does not reset it before.
 func TestLingerBehindTheListener(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)

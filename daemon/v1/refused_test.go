@@ -12,7 +12,7 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// A Redis that cannot write to its disk refuses what would change it. Nothing was done then, and a client is told so.
+// A Redis that cannot write to its disk refuses each write. shuntd tells its client that nothing was done.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
@@ -49,7 +49,7 @@ func refuseWrites(t *testing.T, b *redistest.Server) {
 	}
 }
 
-// A full Redis is told as such, whichever command it has refused.
+// shuntd answers redis-full, whichever command the full Redis has refused.
 func TestRecurringOnAFullRedis(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -124,22 +125,29 @@ var verbs = []verb{
 	}},
 }
 
-// begins says whether an action may begin, for which leave then waits.
-func (m *model) begins() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.left {
-		m.acts.Add(1)
-	}
-	return !m.left
+// actions are those that are under way.
+type actions struct {
+	mu   sync.Mutex
+	left bool // the screen: none begins any more
+	all  sync.WaitGroup
 }
 
-// leave waits for actions that are under way. None begins after it.
-func (m *model) leave() {
-	m.mu.Lock()
-	m.left = true
-	m.mu.Unlock()
-	m.acts.Wait()
+// begin says whether an action may begin, for which leave then waits.
+func (a *actions) begin() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.left {
+		a.all.Add(1)
+	}
+	return !a.left
+}
+
+// leave waits for the actions. None begins after it.
+func (a *actions) leave() {
+	a.mu.Lock()
+	a.left = true
+	a.mu.Unlock()
+	a.all.Wait()
 }
 
 // act does what was confirmed, and notes it.
@@ -147,10 +155,10 @@ func (m *model) act(v verb, r shunt.Ref) tea.Cmd {
 	q, by, parent := m.q, m.o.By, m.ctx
 	m.busy = true
 	return func() tea.Msg {
-		if !m.begins() {
+		if !m.acts.begin() {
 			return nil
 		}
-		defer m.acts.Done()
+		defer m.acts.all.Done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(parent), 10*time.Second)
 		defer cancel()
 		err := v.do(ctx, q, r)

@@ -2,7 +2,6 @@ package top
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -40,9 +39,7 @@ type model struct {
 	q   *shunt.Queue
 	o   Options
 
-	mu   sync.Mutex
-	left bool           // the screen
-	acts sync.WaitGroup // actions that are under way: they end, and are noted, whoever leaves
+	acts actions // they end, and are noted, whoever leaves
 
 	width, height int
 	screen        screen

@@ -45,7 +45,7 @@ func Run(ctx context.Context, q *shunt.Queue, in io.Reader, out io.Writer, o Opt
 	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in),
 		tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithWindowSize(80, 24)) // until the terminal says its own
 	_, err := p.Run()
-	m.leave()
+	m.acts.leave()
 	if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
 		return nil
 	}
