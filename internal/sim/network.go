@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -77,7 +78,8 @@ type port struct {
 	idle  bool          // looks are counted
 	looks int           // at the lists of the dead, each of two commands
 	sent  int           // commands
-	each  map[int64]int // of them, by the second
+	each  map[int64]int // of them, by the second, beside looks at different dead receivers
+	last  looked
 
 	refused tries
 }
@@ -143,6 +145,26 @@ func (p *port) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
+// looked are the dead receivers that were looked at in a second.
+type looked struct {
+	second int64
+	who    map[string]bool
+}
+
+// perLook are the commands of a look at a dead receiver: what it has left is counted, and then it is put off.
+const perLook = 2
+
+// add takes in the end of a look, and says whether it is the first one at this receiver in this second.
+func (l *looked) add(second int64, args [][]byte) bool {
+	if second != l.second {
+		*l = looked{second, make(map[string]bool)}
+	}
+	list := string(args[slices.IndexFunc(args, func(a []byte) bool { return bytes.Contains(a, []byte(".doing.")) })])
+	first := !l.who[list]
+	l.who[list] = true
+	return first
+}
+
 // latency draws how long bytes take; n.mu is held.
 func (p *port) latency() time.Duration {
 	d := time.Duration(20+p.draw.IntN(200)) * time.Microsecond
@@ -161,9 +183,16 @@ func (p *port) stopped() bool {
 // strikes that needs one.
 func (p *port) see(args [][]byte, unmatched bool) *rule {
 	var chosen *rule
-	p.each[time.Now().Unix()]++
-	if p.sent++; p.idle && looksAgain(args) {
-		p.looks++
+	now := time.Now().Unix()
+	p.each[now]++
+	p.sent++
+	if looksAgain(args) {
+		if p.idle {
+			p.looks++
+		}
+		if p.last.add(now, args) {
+			p.each[now] -= perLook
+		}
 	}
 	for _, c := range []*cable{&p.own, &p.n.trunk} {
 		for _, r := range c.rules {
