@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -114,70 +113,131 @@ func (q *Queue) PromoteAll(ctx context.Context, channel string, f Filter) (BulkR
 //
 // A message without an ID is removed from its list by LREM, for which Redis looks through what lies before it, or
 // behind: in the middle of a million each takes Redis some 30 ms.
-func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Filter) (b BulkResult, err error) {
-	failed := func(err error) (BulkResult, error) {
-		return b, fmt.Errorf("shunt: cancel all %s of %q: %w", state, channel, err)
+func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Filter) (BulkResult, error) {
+	p := &pass{q: q, channel: channel, state: state, f: f, most: func(count int) int { return 2*count + mostLooked }}
+	p.do = func(fit []Entry) (int, int, error) { return p.cancel(ctx, fit) }
+	var err error
+	if state == StatePrepare || state == StateSuspect || state == StateDelay {
+		err = p.run(ctx)
+	} else {
+		err = fmt.Errorf("what is in that state does not wait: want %s, %s or %s", StatePrepare, StateSuspect,
+			StateDelay)
 	}
-	if err := f.check(); err != nil {
-		return failed(err)
-	}
-	if err := store.CheckChannel(channel); err != nil {
-		return failed(err)
-	}
-	k := store.KeysOf(channel)
-	key, set := holds(k, state)
-	if key == "" || state == StateDead {
-		return failed(fmt.Errorf("what is in that state does not wait: want %s, %s or %s", StatePrepare, StateSuspect,
-			StateDelay))
-	}
-	w := q.walk(k, state, !set, -1, f.From)
-	if w == nil {
-		return failed(fmt.Errorf("the Filter has From %.60q, which is no BulkResult.Next", f.From))
-	}
-	b.Next = f.From
-	count, err := store.Length(ctx, asker{q: q}, k, key, set)
 	if err != nil {
-		return failed(err)
+		err = fmt.Errorf("shunt: cancel all %s of %q: %w", state, channel, err)
 	}
-	perhaps := 0 // as in bulk
-	for looks := 2*count + mostLooked; ; {
-		shown, more, err := w.Page(ctx, 100)
-		if err != nil {
-			return failed(err)
+	return p.BulkResult, err
+}
+
+// bulk has do change the messages of delay or dead that fit, of as many as there were when it began: what came later,
+// a retry that has failed again perhaps, is another call's. do says how many it has changed; twice: at least.
+func (q *Queue) bulk(
+	ctx context.Context, what, channel string, state State, f Filter,
+	do func(*store.Keys, []Entry) (changed int, twice bool, err error),
+) (BulkResult, error) {
+	p := &pass{q: q, channel: channel, state: state, f: f, most: func(count int) int { return count }}
+	p.do = func(fit []Entry) (changed, unsure int, err error) {
+		changed, twice, err := do(p.k, fit)
+		if twice && err == nil {
+			unsure = len(fit) - changed
 		}
+		return changed, unsure, err
+	}
+	if err := p.run(ctx); err != nil {
+		return p.BulkResult, fmt.Errorf("shunt: %s %q: %w", what, channel, err)
+	}
+	if p.Looked >= p.count {
+		p.Next = ""
+	}
+	return p.BulkResult, nil
+}
+
+// pass is one call's way through the messages of a state. Of a list it begins with what came last, so that what is
+// taken meanwhile moves nothing.
+type pass struct {
+	q       *Queue
+	channel string
+	state   State
+	f       Filter
+	most    func(count int) int // messages that are looked at, of so many that there were when it began
+	do      func(fit []Entry) (changed, unsure int, err error)
+
+	k      *store.Keys
+	key    string
+	set    bool
+	walk   *store.Walk
+	count  int // messages that there were when it began
+	unsure int // changed by commands whose replies were lost, most likely: a Limit bounds them, too
+	BulkResult
+}
+
+// begin stands where the Filter says.
+func (p *pass) begin(ctx context.Context) (err error) {
+	if err := p.f.check(); err != nil {
+		return err
+	}
+	if err := store.CheckChannel(p.channel); err != nil {
+		return err
+	}
+	p.k = store.KeysOf(p.channel)
+	p.key, p.set = holds(p.k, p.state)
+	from := p.f.From
+	if p.set && from == "" && !p.f.Since.IsZero() {
+		from = store.PlaceAt(p.f.Since)
+	}
+	if p.walk = p.q.walk(p.k, p.state, !p.set, -1, from); p.walk == nil {
+		return fmt.Errorf("the Filter has From %.60q, which is no BulkResult.Next", p.f.From)
+	}
+	p.Next = p.f.From
+	p.count, err = store.Length(ctx, asker{q: p.q}, p.k, p.key, p.set)
+	return err
+}
+
+// run looks at a page of up to 100 messages at a time, and has do change those that fit.
+func (p *pass) run(ctx context.Context) error {
+	if err := p.begin(ctx); err != nil {
+		return err
+	}
+	for {
+		page, more, err := p.walk.Page(ctx, 100)
+		if err != nil {
+			return err
+		}
+		n, past := len(page), false
 		var fit []Entry
-		var of []int // the places of those that fit
-		n := len(shown)
-		for i := range shown {
-			e := shownEntry(channel, state, &shown[i])
-			if f.fits(&e) {
-				fit, of = append(fit, e), append(of, i)
+		gone := make([]bool, n)
+		for i := range page {
+			e := shownEntry(p.channel, p.state, &page[i])
+			if past = p.set && !p.f.Until.IsZero() && e.at().After(p.f.Until); past {
+				n = i
+				break
 			}
-			if f.Limit > 0 && b.Changed+perhaps+len(fit) == f.Limit {
+			if !p.f.fits(&e) {
+				continue
+			}
+			// Where it was tells its place, whether it goes or not, unless there may be others like it.
+			gone[i] = e.Serial == "" || !p.set && e.ID == ""
+			if fit = append(fit, e); p.f.Limit > 0 && p.Changed+p.unsure+len(fit) == p.f.Limit {
 				n, more = i+1, more || i+1 < n
 				break
 			}
 		}
-		ended, unsure, err := q.cancelSome(ctx, k, key, set, w, fit)
-		perhaps += unsure
-		gone := make(map[int]bool)
-		for i, is := range ended {
-			if gone[of[i]] = set || fit[i].ID == ""; is {
-				b.Changed++
-			} else {
-				b.Refused++
+		if len(fit) > 0 {
+			changed, unsure, err := p.do(fit)
+			p.Changed, p.unsure = p.Changed+changed, p.unsure+unsure
+			if err != nil {
+				return err
 			}
+			p.Refused += len(fit) - changed
 		}
-		if err != nil {
-			return failed(err)
+		p.walk.Behind(page, n, func(i int) bool { return !gone[i] })
+		p.Looked += n
+		if p.Next = p.walk.Place(); !more || past {
+			p.Next = ""
+			return nil
 		}
-		w.Behind(shown, n, func(i int) bool { return !gone[i] })
-		b.Looked, b.Next = b.Looked+n, w.Place()
-		if !more {
-			b.Next = ""
-		}
-		if !more || b.Looked >= looks || f.Limit > 0 && b.Changed+perhaps >= f.Limit {
-			return b, nil
+		if p.Looked >= p.most(p.count) || p.f.Limit > 0 && p.Changed+p.unsure >= p.f.Limit {
+			return nil
 		}
 	}
 }
@@ -185,14 +245,11 @@ func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Fi
 // lookedThrough is how many elements Redis may look through at once for those that are removed from a list.
 const lookedThrough = 30_000
 
-// cancelSome cancels some messages of the walk's last page, and says of each whether it was there. unsure counts those
-// that were not there when they were cancelled again, for the first replies were lost.
-func (q *Queue) cancelSome(
-	ctx context.Context, k *store.Keys, key string, set bool, w *store.Walk, fit []Entry,
-) (ended []bool, unsure int, err error) {
-	before, behind := w.Depth()
+// cancel cancels some messages of the last page.
+func (p *pass) cancel(ctx context.Context, fit []Entry) (changed, unsure int, err error) {
+	before, behind := p.walk.Depth()
 	atOnce := 100
-	if !set {
+	if !p.set {
 		atOnce = max(1, min(atOnce, lookedThrough/max(1, min(before, behind))))
 	}
 	for some := range slices.Chunk(fit, atOnce) {
@@ -203,136 +260,23 @@ func (q *Queue) cancelSome(
 			all[i] = store.Waiting{Raw: e.raw, ID: e.ID, Serial: r.ulid()}
 			bare = bare || e.Serial == ""
 		}
-		a := asker{q: q, once: bare}
-		more, twice, err := store.CancelSome(ctx, a, k, key, set, behind < before, all, &q.conf.Bounds)
-		ended = append(ended, more...)
-		for i, is := range more {
-			if twice && !is {
+		a := asker{q: p.q, once: bare}
+		ended, twice, err := store.CancelSome(ctx, a, p.k, p.key, p.set, behind < before, all, &p.q.conf.Bounds)
+		for i, is := range ended {
+			switch {
+			case is:
+				changed++
+			case twice:
 				unsure++
 			}
-			if is && (set || some[i].ID == "") { // else who meets it counts it
-				q.counter.count(k.Name, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
-				q.overs.removed(some[i])
+			if is && (p.set || some[i].ID == "") { // else who meets it counts it
+				p.q.counter.count(p.k.Name, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
+				p.q.overs.removed(some[i])
 			}
 		}
 		if err != nil {
-			return ended, unsure, err
+			return changed, unsure, err
 		}
 	}
-	return ended, unsure, nil
-}
-
-// place is how far a bulk call has come: it has looked at all of a lower score, and at so many of that score that stay.
-type place struct {
-	at   time.Time // zero: at none
-	stay int
-}
-
-// String is BulkResult.Next.
-func (p place) String() string {
-	if p.at.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf("%d+%d", p.at.UnixMilli(), p.stay)
-}
-
-func parsePlace(text string) (p place, err error) {
-	if text == "" {
-		return p, nil
-	}
-	at, stay, _ := strings.Cut(text, "+")
-	ms, err1 := strconv.ParseInt(at, 10, 64)
-	n, err2 := strconv.Atoi(stay)
-	if err1 != nil || err2 != nil || n < 0 {
-		return p, fmt.Errorf("the Filter has From %.40q, which is no BulkResult.Next", text)
-	}
-	return place{time.UnixMilli(ms), n}, nil
-}
-
-// pass takes in that a page was looked at, and that some of those that fit have left.
-func (p *place) pass(page, fit []Entry, left int) {
-	last := page[len(page)-1].at()
-	of := func(es []Entry) (n int) {
-		for i := range es {
-			if es[i].at().Equal(last) {
-				n++
-			}
-		}
-		return n
-	}
-	stay := of(page) - of(fit) // which of fit have stayed nobody knows: at worst, some of the last are looked at again
-	if of(fit) == len(fit) {
-		stay = of(page) - left
-	}
-	if p.at.Equal(last) {
-		stay += p.stay
-	}
-	p.at, p.stay = last, stay
-}
-
-// bulk calls do for the messages of delay or dead that fit, a page at a time. do says how many have left; twice: at
-// least, for it was sent again.
-func (q *Queue) bulk(
-	ctx context.Context, what, channel string, state State, f Filter,
-	do func(*store.Keys, []Entry) (left int, twice bool, err error),
-) (b BulkResult, err error) {
-	failed := func(err error) (BulkResult, error) { return b, fmt.Errorf("shunt: %s %q: %w", what, channel, err) }
-	if err := f.check(); err != nil {
-		return failed(err)
-	}
-	p, err := parsePlace(f.From)
-	if err != nil {
-		return failed(err)
-	}
-	b.Next = f.From
-	k := store.KeysOf(channel)
-	key, _ := holds(k, state)
-	count, err := store.Length(ctx, asker{q: q}, k, key, true)
-	if err != nil {
-		return failed(err)
-	}
-	perhaps := 0           // changed by commands whose replies were lost, most likely: a Limit bounds them, too
-	for b.Looked < count { // what came later, a retry that has failed again perhaps, is another call's
-		span := store.Span{From: p.at, To: f.Until, Skip: p.stay}
-		if f.Since.After(p.at) {
-			span.From, span.Skip = f.Since, 0
-		}
-		scored, err := store.RunPage(ctx, asker{q: q}, k, key, span)
-		if err != nil {
-			return failed(err)
-		}
-		page := scoredEntries(channel, state, scored)
-		if len(page) == 0 {
-			break
-		}
-		var fit []Entry
-		for i := range page {
-			if f.fits(&page[i]) {
-				if fit = append(fit, page[i]); f.Limit > 0 && b.Changed+perhaps+len(fit) == f.Limit {
-					page = page[:i+1]
-					break
-				}
-			}
-		}
-		left, twice := 0, false
-		if len(fit) > 0 {
-			if left, twice, err = do(k, fit); err != nil {
-				b.Changed += left
-				return failed(err)
-			}
-		}
-		if twice { // what has stayed is looked at again: else what comes behind it would be passed over
-			p.pass(page, fit, len(fit))
-			count, perhaps = count+len(fit)-left, perhaps+len(fit)-left
-		} else {
-			p.pass(page, fit, left)
-		}
-		b.Refused += len(fit) - left
-		b.Looked, b.Changed, b.Next = b.Looked+len(page), b.Changed+left, p.String()
-		if f.Limit > 0 && b.Changed+perhaps >= f.Limit {
-			return b, nil
-		}
-	}
-	b.Next = ""
-	return b, nil
+	return changed, unsure, nil
 }

@@ -127,6 +127,28 @@ func TestBulkGoesOn(t *testing.T) {
 	})
 }
 
+// A bulk call passes over no message where another operator deletes some that it has looked at, all of one ms.
+func TestBulkBesideAnotherOperator(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		b := newBench(t, s.URL())
+		const all = 300
+		b.buries(s, all, all, nil)
+		var seen []Entry
+		n, err := b.RetryAllDead(t.Context(), b.name, Filter{Match: func(e Entry) bool {
+			if seen = append(seen, e); len(seen)%100 == 0 {
+				if n, err := b.DeleteDead(t.Context(), b.name, seen[len(seen)-70:]...); n != 70 || err != nil {
+					t.Error(n, err)
+				}
+			}
+			return false
+		}})
+		if err != nil || len(seen) != all || n != (BulkResult{Looked: all}) {
+			t.Errorf("%d of %d were looked at: %+v, %v", len(seen), all, n, err)
+		}
+	})
+}
+
 // A bulk call that fails says how far it came.
 func TestBulkFails(t *testing.T) {
 	t.Parallel()
@@ -148,7 +170,7 @@ func TestBulkFails(t *testing.T) {
 	if err != nil || n.Changed != 200 {
 		t.Errorf("%+v, %v", n, err)
 	}
-	for _, f := range []Filter{{Limit: -1}, {MinAttempts: -1}, {From: "x"}, {From: "1"}, {From: "1+-1"}} {
+	for _, f := range []Filter{{Limit: -1}, {MinAttempts: -1}, {From: "x"}, {From: "1"}, {From: "1_-1_"}} {
 		if _, err := b.RetryAllDead(t.Context(), b.name, f); err == nil {
 			t.Errorf("%+v has no error", f)
 		}

@@ -92,18 +92,18 @@ func ExampleQueue_DeleteAllDead() {
 		Match: func(e shunt.Entry) bool { return !strings.HasPrefix(e.Failure, "no mailbox") },
 		Limit: 1,
 	}
+	deleted := 0
 	for {
 		mails, err := q.DeleteAllDead(ctx, "mail", full)
 		check(err)
-		fmt.Println("deleted", mails.Changed)
+		deleted += mails.Changed
 		if full.From = mails.Next; full.From == "" {
 			break
 		}
 	}
+	fmt.Println("deleted", deleted)
 	// Output:
-	// deleted 1
-	// deleted 1
-	// deleted 0
+	// deleted 2
 }
 
 // PromoteAll runs all retries now, and leaves what was enqueued for later.

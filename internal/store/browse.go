@@ -19,7 +19,7 @@ import (
 
 // The bounds of a Walk. Each of its steps is a script, and copies the elements that it looks at.
 const (
-	browseStep   = 32        // elements of a step
+	browseStep   = 64        // elements of a step
 	browseBegins = 4         // of the first one, when nobody knows how large they are
 	browseAtOnce = 256 << 10 // bytes of a step, if its elements are as large as those before
 	browseBytes  = 512 << 10 // bytes of whole elements of a page, unless a single one is larger
@@ -126,6 +126,9 @@ func NewWalk(a Asker, k *Keys, key string, set, latest bool, cut int, from strin
 	}
 	return w
 }
+
+// PlaceAt is the place in a set before all that have a time as their score, or a later one.
+func PlaceAt(t time.Time) string { return fmt.Sprintf("%d_0_", t.UnixMilli()) }
 
 // Place is where the next page begins.
 func (w *Walk) Place() string {

@@ -54,36 +54,6 @@ func RunSeek(ctx context.Context, a Asker, k *Keys, key string, set bool, s Soug
 	}
 }
 
-// The bounds of one page: one script reads it.
-const (
-	pageMost  = 100
-	pageBytes = 256 << 10
-)
-
-// Span is a part of a set: the scores between two, after so many elements of the lowest.
-type Span struct {
-	From, To time.Time // zero: no bound
-	Skip     int
-}
-
-// RunPage gives some elements of a set, the lowest score first. There is one at least, where any is in the span.
-func RunPage(ctx context.Context, a Asker, k *Keys, set string, s Span) ([]Scored, error) {
-	low, high := "-inf", "+inf"
-	if !s.From.IsZero() {
-		low = fmt.Sprint(s.From.UnixMilli())
-	}
-	if !s.To.IsZero() {
-		high = fmt.Sprint(s.To.UnixMilli())
-	}
-	v, err := askOne(ctx, a, k.Name, func(c *link.Call) {
-		c.AddScript(Page, 1, set, low, high, s.Skip, pageMost, pageBytes)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return allScored(v), nil
-}
-
 // Length is how many elements a list or a set of the channel has.
 func Length(ctx context.Context, a Asker, k *Keys, key string, set bool) (int, error) {
 	command := "LLEN"

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -171,38 +170,6 @@ func TestSeek(t *testing.T) {
 	})
 }
 
-// A page is bounded by its bytes, begins at its offset, and has one element at least.
-func TestPage(t *testing.T) {
-	each(t, func(f *fixture) {
-		ctx := context.Background()
-		large := bytes.Repeat([]byte("x"), pageBytes+1)
-		for i := range 300 {
-			f.s.Do("ZADD", f.k.Dead, i/10, fmt.Sprintf("%03d", i))
-		}
-		f.s.Do("ZADD", f.k.Dead, 500, append([]byte("1"), large...), 501, append([]byte("2"), large...))
-		for _, c := range []struct {
-			Span
-			n     int
-			first string
-		}{
-			{Span{}, pageMost, "000"}, {Span{From: time.UnixMilli(3)}, pageMost, "030"},
-			{Span{From: time.UnixMilli(3), Skip: 7}, pageMost, "037"}, {Span{To: time.UnixMilli(1)}, 20, "000"},
-			{Span{From: time.UnixMilli(29), To: time.UnixMilli(30), Skip: 10}, 0, ""},
-			{Span{From: time.UnixMilli(500)}, 1, "1x"}, {Span{From: time.UnixMilli(500), Skip: 1}, 1, "2x"},
-		} {
-			page, err := RunPage(ctx, f, f.k, f.k.Dead, c.Span)
-			f.must(err)
-			if len(page) != c.n || c.n > 0 && !strings.HasPrefix(string(page[0].Raw), c.first) {
-				f.Fatalf("%+v: %d elements, want %d that begin with %q", c.Span, len(page), c.n, c.first)
-			}
-		}
-		n, err := Length(ctx, f, f.k, f.k.Dead, true)
-		if f.must(err); n != 302 {
-			f.Fatalf("%d are counted", n)
-		}
-	})
-}
-
 // What is hastened waits at once, in order, and its record says so; what is removed is gone; what is dropped frees its
 // id.
 func TestBySerial(t *testing.T) {
@@ -302,7 +269,7 @@ func TestWrongType(t *testing.T) {
 		_, table := ReadRecurTable(ctx, f, f.k)
 		_, _, mark := ReadRecurMark(ctx, f, f.k)
 		_, seek := RunSeek(ctx, f, f.k, f.k.Prepare, false, Sought{ID: "a"})
-		_, page := RunPage(ctx, f, f.k, f.k.Dead, Span{})
+		_, _, page := NewWalk(f, f.k, f.k.Dead, true, false, 0, "").Page(ctx, 1)
 		_, size := Length(ctx, f, f.k, f.k.Dead, true)
 		_, _, hasten := RunHasten(ctx, f, f.k, nil)
 		_, drop := RunDrop(ctx, f, f.k, "a", element.NewSerial())

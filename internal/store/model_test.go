@@ -321,6 +321,15 @@ func (b *machine) list(of []Incarnation, full bool) (string, Incarnation) {
 	return l, owner[l]
 }
 
+// supersede ends an incarnation that lives.
+func (b *machine) supersede(i Incarnation) {
+	m := &b.m
+	m.living = slices.DeleteFunc(m.living, func(o Incarnation) bool { return o == i })
+	m.gone = append(m.gone, i)
+	m.superseded[i.Name] = true
+	b.expect(b.all(nil, func(c *link.Call) { AddSupersede(c, b.k, i.Name, false) }), int64(1))
+}
+
 func cut(list []string, e string) ([]string, bool) {
 	i := slices.Index(list, e)
 	if i < 0 {
@@ -536,10 +545,13 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 		"hand over": func() {
 			l, from := b.list(append(slices.Clone(m.living), m.gone...), true)
 			worker := slices.Index(k.AllDoing(from), l)
-			holder := rapid.SampledFrom(m.living).Draw(b.T, "holder")
-			if holder == from || holder.Workers <= worker {
-				b.Skip("to itself, or it has no such worker")
+			others := slices.DeleteFunc(slices.Clone(m.living), func(i Incarnation) bool {
+				return i == from || i.Workers <= worker
+			})
+			if len(others) == 0 {
+				b.Skip("no other has such a worker")
 			}
+			holder := rapid.SampledFrom(others).Draw(b.T, "holder")
 			to := k.Doing(holder, worker)
 			var ids []any
 			for _, e := range m.doing[l] {
@@ -570,13 +582,13 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			if len(m.living) < 2 {
 				b.Skip("the last one stays")
 			}
-			i := rapid.SampledFrom(m.living).Draw(b.T, "incarnation")
-			m.living = slices.DeleteFunc(m.living, func(o Incarnation) bool { return o == i })
-			m.gone = append(m.gone, i)
-			m.superseded[i.Name] = true
-			b.expect(b.all(nil, func(c *link.Call) { AddSupersede(c, k, i.Name, false) }), one(1))
+			b.supersede(rapid.SampledFrom(m.living).Draw(b.T, "incarnation"))
 		},
 		"reap": func() {
+			if len(m.living) > 1 { // one dies that holds something, where any does
+				_, holder := b.list(m.living[1:], true)
+				b.supersede(holder)
+			}
 			l, owner := b.list(m.gone, true)
 			raise := one(1)
 			if m.superseded[owner.Name] && rapid.Bool().Draw(b.T, "superseded") {
@@ -643,7 +655,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			m.suspect = append(suspects, m.suspect...)
 			m.doing[l] = slices.Clone(m.doing[l][n:])
 			b.expect(b.script(nil, Reap, 11, args...),
-				[]any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes)})
+				[]any{counts[0], counts[1], counts[2], one(0), one(len(m.doing[l])), one(bytes), one(0)})
 		},
 		"revive": func() {
 			c := b.one()
@@ -1037,9 +1049,9 @@ func TestModel(t *testing.T) {
 		b.m.low = channel{k: KeysOf("low" + strconv.Itoa(histories)), ends: make(map[string]end)}
 		b.m.doing, b.m.superseded = make(map[string][]string), make(map[string]bool)
 		acts := b.actions()
-		acts["register"](rt)
-		acts["enqueue"](rt)
-		acts["lease"](rt)
+		for _, first := range []string{"register", "register", "enqueue", "enqueue", "lease", "take", "take"} {
+			acts[first](rt)
+		}
 		rt.Repeat(acts)
 		if rapid.Bool().Draw(rt, "a long history") {
 			rt.Repeat(acts)

@@ -78,7 +78,6 @@ var (
 	Forget     = script("ids", "ending", "forget")
 	Drop       = script("ids", "ending", "drop")
 	Seek       = script("header", "seek")
-	Page       = lean("page")
 	Browse     = script("header", "browse")
 	Hasten     = script("ids", "hasten")
 	Cancel     = script("ids", "ending", "cancel")

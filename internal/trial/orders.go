@@ -153,7 +153,12 @@ func (o *Orders) Gather(ctx context.Context, q *shunt.Queue, prototype shunt.IMe
 			}
 			prototype.(*Message).Log.Say(has...)
 			for i, m := range ms {
-				errs[i] = m.Resolve(shunt.MemberContext(ctx, i))
+				of := shunt.MemberContext(ctx, i)
+				if cause := context.Cause(of); cause == shunt.ErrLeaseLost {
+					errs[i] = cause // it is another's, and FromContext would name the receiver that came after
+					continue
+				}
+				errs[i] = m.Resolve(of)
 			}
 			return errs
 		}}

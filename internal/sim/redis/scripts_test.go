@@ -81,7 +81,6 @@ var uses = []use{
 	{"Drop", store.Drop, "ids done kept", "id serial"},
 	{"Seek", store.Seek, "prepare|delay|dead", "list|set serial serial 0|1 n ''"},
 	{"Seek", store.Seek, "prepare|delay|dead", "list|set id id 0|1 n due|''"},
-	{"Page", store.Page, "delay|dead", "-inf|near +inf|near 0|1 n bytes"},
 	{"Browse", store.Browse, "prepare|suspect|doing", "list 0|1 some 0|5|-1|100 0|1|2"},
 	{"Browse", store.Browse, "delay|dead", "set 0|1 some 0|5|-1|100 ''|near head 0|1"},
 	{"Hasten", store.Hasten, "receivers delay prepare ids", "( el id|'' )*"},

@@ -26,13 +26,14 @@ end
 local out = {''}
 local function show(e, score)
   local shown, sum, n = e, '', #out
-  local last = payloadAt(e) - 1 + cut
-  local bare = not header(e)
-  if cut >= 0 and last < #e then
-    shown = sub(e, 1, last)
-    if bare and #e <= 262144 then sum = redis.sha1hex(e) end
+  if cut >= 0 then
+    local last = payloadAt(e) - 1 + cut
+    if last < #e then
+      shown = sub(e, 1, last)
+      if #e <= 262144 and not header(e) then sum = redis.sha1hex(e) end
+    end
   end
-  if bare and #e > 262144 then sum = '~' .. redis.sha1hex(#e .. ' ' .. sub(e, 1, 4096) .. sub(e, -4096)) end
+  if #e > 262144 and not header(e) then sum = '~' .. redis.sha1hex(#e .. ' ' .. sub(e, 1, 4096) .. sub(e, -4096)) end
   out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = shown, #e, score, sum, sub(e, 1, 32)
 end
 
