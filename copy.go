@@ -67,6 +67,17 @@ func (e Entry) Copy() IMessage {
 	})
 }
 
+// Renewed is the entry as RetryDead would put it back, for a Copy that begins anew: without attempts and recoveries,
+// and with neither expiry nor Deadline. The last failure stays. An entry without its Element stays as it is.
+func (e Entry) Renewed() Entry {
+	if e.raw == nil {
+		return e
+	}
+	n := entryOf(e.Channel, StatePrepare, revived(e.raw))
+	n.lay = e.lay
+	return n
+}
+
 // RestoreDead puts dead letters, as ParseElement or List gives them, into dead with the times at which they died, and
 // returns how many were not there already. A second call changes nothing. It drops none for MaxDead: the next message
 // that dies does. They keep their serials; an ID that one has had is not taken by it.

@@ -3,6 +3,7 @@ package shunt
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -101,6 +102,38 @@ func TestRestoreDead(t *testing.T) {
 		again, err := b.List(ctx, b.name, StateDead, 0, 0)
 		if err != nil || !reflect.DeepEqual(all, again) {
 			t.Errorf("%d are back, %v", len(again), err)
+		}
+	})
+}
+
+// A dead letter that is enqueued anew has what its enqueue said, and no attempts.
+func TestCopyRenewed(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := t.Context()
+		b := newBench(t, s.URL())
+		b.must(b.one(1, ID("one"), Type("t"), Header("k", "v"), Retain(time.Hour), Timeout(time.Minute), MaxAttempts(1),
+			Deadline(time.Now().Add(time.Hour))))
+		b.receive(1, func(context.Context, int) error { return errOops })
+		b.wait(EventRejected, 1, 5*time.Second)
+		es, err := b.List(ctx, b.name, StateDead, 0, 0)
+		b.must(err)
+		if e := es[0].Renewed(); e.Attempts != 0 || e.State != StatePrepare || e.ID != "one" {
+			t.Errorf("%+v", e)
+		}
+		es[0].Channel += ".copy"
+		b.must(b.Enqueue(ctx, es[0].Renewed().Copy()))
+		copies, err := b.List(ctx, b.name+".copy", StatePrepare, 0, 0)
+		b.must(err)
+		el, err := element.Decode(copies[0].raw)
+		b.must(err)
+		if x := el.Extra; el.Attempts != 0 || el.Failure() != errOops.Error() || el.ID() != "one" || el.Type() != "t" ||
+			!maps.Equal(el.Headers(), map[string]string{"k": "v"}) || x.Retain != time.Hour.Milliseconds() ||
+			x.Deadline != 0 || el.Timeout() != time.Minute || el.MaxAttempts() != 1 {
+			t.Errorf("%+v, %+v", copies[0], x)
+		}
+		if e := (Entry{Channel: "c", Attempts: 1}).Renewed(); e.Attempts != 1 {
+			t.Errorf("%+v", e)
 		}
 	})
 }

@@ -137,13 +137,13 @@ func ExampleQueue_RestoreDead() {
 	fmt.Println(n, e.Failure)
 
 	e.Channel = "post" // or handle a copy of it
-	check(q.Enqueue(ctx, e.Copy()))
+	check(q.Enqueue(ctx, e.Renewed().Copy()))
 	post, err := q.List(ctx, "post", shunt.StatePrepare, 0, 0)
 	check(err)
-	fmt.Printf("%s\n", post[0].Payload)
+	fmt.Printf("%s, attempts %d\n", post[0].Payload, post[0].Attempts)
 	// Output:
 	// 1 no such user
-	// "ann"
+	// "ann", attempts 0
 }
 
 // Audit notes who did what by hand, for all desks that use one Redis.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -313,6 +314,31 @@ func TestImportOfEncoded(t *testing.T) {
 		for _, state := range []string{"prepare", "dead"} {
 			_ = call{url: s.URL()}.do("purge", "mail", "-s", state, "-y")
 		}
+	}
+}
+
+// A dead message that is imported to be handled again keeps what its enqueue said, as how long its outcome is kept.
+func TestImportDeadToHandle(t *testing.T) {
+	t.Parallel()
+	s, to := redistest.Start(t), redistest.Start(t)
+	q, ctx := queueOn(t, s), t.Context()
+	m := shunt.With(shunt.Raw("mail", []byte("die")), shunt.ID("one"), shunt.Retain(time.Hour))
+	if err := q.Enqueue(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+	handle(t, s, "mail", 1)
+	text := call{url: s.URL()}.good(t, "export", "mail").out
+	call{url: to.URL(), in: strings.NewReader(text)}.good(t, "import", "--dead", "enqueue")
+	q2 := queueOn(t, to)
+	ls, err := q2.Pull(ctx, shunt.PullOptions{Channels: []string{"mail"}, Lease: time.Minute})
+	if err != nil || len(ls) != 1 || ls[0].Info.Attempt != 1 {
+		t.Fatalf("%+v, %v", ls, err)
+	}
+	if err := ls[0].Ack(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := q2.Status(ctx, shunt.ByID("mail", "one")); err != nil || e.State != shunt.StateDone {
+		t.Errorf("%+v, %v", e, err)
 	}
 }
 

@@ -24,8 +24,8 @@ the expiry, deadline, retention and bounds that the message was enqueued with. W
 and the time of the enqueue, which are new. A suspect waits as any other message. --mark writes the old serial, state
 and time into headers.
 
-Dead messages go back into dead as they were, unless --dead enqueue has them handled again, with no attempts behind
-them, or --dead skip leaves them out. With --dead enqueue they have their payload, ID, type and headers alone.
+Dead messages go back into dead as they were, unless --dead enqueue has them handled again, as retry does, or --dead
+skip leaves them out. What is handled again has no attempts behind it, and neither expiry nor deadline.
 
 A payload that is encrypted for its serial (by AES of package codec, without AnySerial) could not be decoded with a new
 one, nor one that is encrypted or kept in a store for another channel. An import stops there, unless --force is given.

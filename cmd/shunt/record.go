@@ -134,14 +134,16 @@ func (r *record) unreadable(channel string, anew bool) error {
 	return nil
 }
 
-// message restores what can be restored. With mark the rest stands in headers.
+// message restores what can be restored, of a line that was made by hand, too. With mark the rest stands in headers.
 func (r *record) message(channel string, mark bool) (shunt.IMessage, error) {
 	opts := r.marks(mark)
-	if len(r.Head) > 0 && r.State != shunt.StateDead {
+	if len(r.Head) > 0 {
 		e, err := r.entry(channel)
+		if r.State == shunt.StateDead { // it is to begin anew
+			e = e.Renewed()
+		}
 		return shunt.With(e.Copy(), opts...), err
 	}
-	// A line that was made by hand, or a dead message that is to begin anew.
 	if len(r.ID) > 0 {
 		opts = append(opts, shunt.ID(string(r.ID)))
 	}
