@@ -325,6 +325,32 @@ func TestExtend(t *testing.T) {
 	})
 }
 
+// A lease of which a part has gone because it is over is over for the rest: nobody is told that it goes on, and it is
+// not put off.
+func TestExtendAmidALapse(t *testing.T) {
+	each(t, func(f *fixture) {
+		l := NewLease(time.Minute, 0)
+		f.enqueue(Now, 0, named("a"), named("b"), named("c"))
+		f.lease(l, 3)
+		f.over(l)
+		now := f.now()
+		seen := Fence{At: now, Since: now.Add(-time.Hour), Age: time.Minute}
+		for part, fence := range []Fence{seen, {}, {}} { // nobody has to have seen it for the second and the third
+			a, err := LapseReply(f.run(func(c *link.Call) { AddLapse(c, f.k, l, fence, 1, 100, &Bounds{}) }))
+			if f.must(err); a.Prepare != 1 || a.Left != 2-part {
+				f.Errorf("part %d: %+v", part, a)
+			}
+			left, _, err := ExtendReply(f.run(func(c *link.Call) { AddExtend(c, f.k, l.Name, time.Minute) }))
+			if f.must(err); left {
+				f.Errorf("part %d: it is extended", part)
+			}
+			if over, err := OverLeases(context.Background(), f.l, f.k, 9); err != nil || len(over) != min(1, a.Left) {
+				f.Errorf("part %d: %d leases are over, %v", part, len(over), err)
+			}
+		}
+	})
+}
+
 // Who has not had Redis in sight for a quarter of the lease puts its end off by that, once.
 func TestLapseIsPutOff(t *testing.T) {
 	each(t, func(f *fixture) {

@@ -81,8 +81,9 @@ const hour = 3600_000
 
 // end is when a lease ends, as a test knows it that takes some seconds.
 type end struct {
-	in     int  // half hours from now; over: none
-	putOff bool // no whole number
+	in      int  // half hours from now; over: none
+	putOff  bool // .5 behind a whole number
+	lapsing bool // .25 behind one
 }
 
 // over is the end that the machine gives a lease, of 1970.
@@ -90,7 +91,8 @@ const over = -1 << 20
 
 // endOf reads a score.
 func endOf(score float64, now time.Time) end {
-	e := end{int(math.Round((score - float64(now.UnixMilli())) / (hour / 2))), score != math.Trunc(score)}
+	part := score - math.Trunc(score)
+	e := end{int(math.Round((score - float64(now.UnixMilli())) / (hour / 2))), part == .5, part == .25}
 	if score < 10 {
 		e.in = over
 	}
@@ -766,7 +768,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 				l, c = b.listed()
 			}
 			by, want := rapid.SampledFrom([]int{1, 4}).Draw(b.T, "half hours"), []any{one(0)}
-			if len(m.doing[c.k.LeaseList(l.Name)]) > 0 {
+			if len(m.doing[c.k.LeaseList(l.Name)]) > 0 && !c.ends[l.Name].lapsing {
 				want = []any{one(1)}
 				if c.ends[l.Name].in < by {
 					c.ends[l.Name] = end{in: by}
@@ -906,7 +908,7 @@ func (b *machine) lapse() {
 	_, is := c.ends[l.Name]
 	n, budget := b.upTo(4, "n"), b.bytes()
 	var want []any
-	switch putsOff := !inSight && is && !before.putOff; {
+	switch putsOff := !inSight && is && !before.putOff && !before.lapsing; {
 	case is && before.in != over:
 		want = []any{one64(-1)}
 	case putsOff:
@@ -946,8 +948,11 @@ func (b *machine) lapsed(c *channel, l Lease, list string, n, budget int) []any 
 			prepare++
 		}
 	}
-	if b.m.doing[list] = slices.Clone(held); len(held) == 0 {
+	b.m.doing[list] = slices.Clone(held)
+	if _, is := c.ends[l.Name]; len(held) == 0 {
 		delete(c.ends, l.Name)
+	} else if is {
+		c.ends[l.Name] = end{in: over, lapsing: true}
 	}
 	return []any{one64(prepare), one64(dead), one64(0), one64(0), one64(len(held))}
 }

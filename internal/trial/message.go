@@ -2,6 +2,7 @@ package trial
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,10 @@ type Message struct {
 	Filler   []byte
 	corrupt  string
 
+	// Of a batch: when it began, and the receiver that had the message then. When its turn comes that may be another.
+	gathered time.Time
+	holder   string
+
 	// the prototype's
 	Log  *Ledger
 	Hang chan struct{} // what hangs, hangs until it is closed; nil: for ever
@@ -93,7 +98,9 @@ func (m *Message) Unmarshal(payload []byte) (shunt.IMessage, error) {
 // Resolve says what it does before and after it does it.
 func (m *Message) Resolve(ctx context.Context) error {
 	i, _ := shunt.FromContext(ctx)
-	e := Entry{Op: Handle, Phase: Invoke, ID: m.ID, Serial: i.Serial, Attempt: i.Attempt, N: i.Worker, Note: i.Receiver}
+	i.Receiver = cmp.Or(m.holder, i.Receiver)
+	e := Entry{Op: Handle, Phase: Invoke, ID: m.ID, Serial: i.Serial, Attempt: i.Attempt, N: i.Worker, Note: i.Receiver,
+		Due: m.gathered}
 	if m.corrupt != "" {
 		e.ID, e.Note = "corrupt "+m.ID, m.corrupt
 	}
@@ -101,7 +108,7 @@ func (m *Message) Resolve(ctx context.Context) error {
 		m.ack(ctx, i) // before the ledger has it, so that who kills a handler that has begun comes after the ack
 	}
 	m.Log.Say(e)
-	e.At = time.Time{}
+	e.At, e.Due = time.Time{}, time.Time{}
 	if i.Attempt == 1 && (m.Plan == PlanPanic || m.Plan == PlanGoexit) {
 		e.Phase, e.Note = Fail, m.Plan
 		m.Log.Say(e)

@@ -149,16 +149,14 @@ func (o *Orders) Gather(ctx context.Context, q *shunt.Queue, prototype shunt.IMe
 		Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
 			errs, has := make([]error, len(ms)), make([]Entry, len(ms))
 			for i, m := range ms {
-				has[i] = Entry{Op: Gathered, Phase: Info, ID: m.(*Message).ID}
+				m := m.(*Message)
+				has[i] = Entry{Op: Gathered, Phase: Info, ID: m.ID}
+				info, _ := shunt.FromContext(shunt.MemberContext(ctx, i))
+				m.gathered, m.holder = time.Now(), info.Receiver
 			}
 			prototype.(*Message).Log.Say(has...)
 			for i, m := range ms {
-				of := shunt.MemberContext(ctx, i)
-				if cause := context.Cause(of); cause == shunt.ErrLeaseLost {
-					errs[i] = cause // it is another's, and FromContext would name the receiver that came after
-					continue
-				}
-				errs[i] = m.Resolve(of)
+				errs[i] = m.Resolve(shunt.MemberContext(ctx, i))
 			}
 			return errs
 		}}

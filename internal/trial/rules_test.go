@@ -32,7 +32,20 @@ func TestRules(t *testing.T) {
 	}
 	later := []Entry{{At: at(0), Op: Enqueue, Phase: Invoke, ID: "a/1", Note: PlanOK, Due: at(100)},
 		{At: at(1), Op: Enqueue, Phase: OK, ID: "a/1"}}
+	inBatch := func(es []Entry, since int) []Entry {
+		es[0].Due = at(since)
+		return es
+	}
 	slow := handled(9500, 1)
+	named := slices.Concat(enqueued, slow)
+	for i := range named {
+		if named[i].ID != "" {
+			named[i].ID = "a/n#1"
+		}
+	}
+	putsOff := func(ms, to int) Entry {
+		return Entry{At: at(ms), By: "namer", Op: putOff, Phase: Invoke, ID: "a/n", Due: at(to)}
+	}
 	began := Entry{At: at(0), By: "p1", Op: "started", Note: "one"}
 	next := func(ms int) Entry { return Entry{At: at(ms), By: "p1", Op: "handed-over", Note: "two"} }
 	dead := Entry{At: at(6900), Op: judged, Note: "one"}
@@ -91,11 +104,21 @@ func TestRules(t *testing.T) {
 			lost(3400)}, handled(3450, 1)}, "I20 lost too soon"},
 		"lost after its grace": {[][]Entry{enqueued, {pulled(10, 1), fault(1000, 3000, "stop", Spared),
 			lost(3600)}, handled(3650, 1)}, ""},
+		"twice": {[][]Entry{enqueued, {fault(10, 20, "cut", Brief)}, handled(4000, 1)[:2], handled(4100, 1)},
+			"I5 unexplained"},
+		"twice, struck while its batch waited": {[][]Entry{enqueued, {fault(10, 20, "cut", Brief)},
+			inBatch(handled(4000, 1)[:2], 5), handled(4100, 1)}, ""},
+		"twice, struck before its batch": {[][]Entry{enqueued, {fault(10, 20, "cut", Brief)},
+			inBatch(handled(4000, 1)[:2], 3990), handled(4100, 1)}, "I5 unexplained"},
 		"stranded":                 {[][]Entry{enqueued, {quiet("", "")}, slow}, "I2 not drained"},
 		"stranded where it may be": {[][]Entry{enqueued, {quiet("a", "")}, slow}, ""},
 		"stranded elsewhere":       {[][]Entry{enqueued, {quiet("b", "")}, slow}, "I2 not drained"},
 		"stranded, not delayed":    {[][]Entry{enqueued, {quiet("a", LaterOnly)}, slow}, "I2 not drained"},
 		"stranded, delayed":        {[][]Entry{later, {quiet("a", LaterOnly)}, slow}, ""},
+		"stranded, put off":        {[][]Entry{named, {quiet("", "")}, {putsOff(3000, 3900)}}, "I2 not drained"},
+		"stranded, put off later":  {[][]Entry{named, {quiet("", "")}, {putsOff(3000, 4100)}}, ""},
+		"stranded, another put off": {[][]Entry{enqueued, {quiet("", "")}, slow, {putsOff(3000, 4100)}},
+			"I2 not drained"},
 		"stranded, a suspect": {[][]Entry{enqueued, {{At: at(8999), Op: Alone, ID: "a/1"}, quiet("", "")},
 			slow}, ""},
 		"behind another": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, busy(8950, 9490), slow}, ""},

@@ -36,6 +36,12 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 			off[e.ID] = true
 		case e.Op == Alone:
 			waiting[e.ID] = far
+		case e.Op == putOff:
+			for id, since := range waiting {
+				if NameOf(id) == e.ID && since.Before(e.Due) {
+					waiting[id] = e.Due
+				}
+			}
 		case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
 			later[e.ID], waits[e.ID] = e.Due, e.Due.Sub(e.At)
 		case e.Op == Enqueue && e.Phase == OK:
