@@ -272,8 +272,8 @@ func (q *Queue) backoff(h *custody.Held, attempt int) time.Duration {
 
 // Extend puts the end of the leases of some receipts to d from now, unless they end later already: 10 ms to 7 days. A
 // lease is that of all messages which one Pull brought. The error joins a *ReceiptError for each receipt that was not
-// extended: ErrLeaseLost, where nothing of its lease is left. It is ErrCancelled for a message that Cancel was called
-// for, whose lease goes on until it is settled.
+// extended: ErrLeaseLost, where its lease has ended, or nothing of that is left. It is ErrCancelled for a message that
+// Cancel was called for, whose lease goes on until it is settled.
 func (q *Queue) Extend(ctx context.Context, d time.Duration, rs ...Receipt) error {
 	if d < leastTerm || d > mostTerm {
 		return fmt.Errorf("shunt: extend by %v: want %v to %v", d, leastTerm, mostTerm)
