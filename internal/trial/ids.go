@@ -116,7 +116,8 @@ func (l *life) hasty(h *History, c span, calls []span) bool {
 }
 
 // together finds handlers of two messages with one ID that ran at the same time, unless one had lost its lease (I15). A
-// handler may come to its end and not know that, because its process stood still. The receiver tells then.
+// handler may come to its end and not know that, because its process stood still. The receiver tells then, or a puller
+// is told.
 func (h *History) together(broke func(string, string, string, ...any)) {
 	type run struct {
 		by, id, serial string
@@ -133,7 +134,8 @@ func (h *History) together(broke func(string, string, string, ...any)) {
 	for _, e := range h.Entries {
 		k := hands{e.By, e.Serial, e.N, e.Attempt}
 		switch {
-		case e.Op == "late-verdict", e.Op == "orphaned" && strings.HasSuffix(e.Note, shunt.ErrLeaseLost.Error()):
+		case e.Op == "late-verdict", e.Op == "orphaned" && strings.HasSuffix(e.Note, shunt.ErrLeaseLost.Error()),
+			e.Op == Answered && e.Phase == Fail && strings.HasSuffix(e.Note, tooLate):
 			told[hands{e.By, e.Serial, 0, e.Attempt}] = true
 		case e.Op == Handle && e.Phase == Invoke && NameOf(e.ID) != "":
 			x := &run{by: e.By, id: e.ID, serial: e.Serial, attempt: e.Attempt, from: e.At, to: far}

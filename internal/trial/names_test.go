@@ -29,6 +29,13 @@ func TestNames(t *testing.T) {
 		"w1 handle ok a#1 at=2030",
 		"w1 acked info a#1 at=2040",
 	)
+	both := all(first, more("h enqueue invoke a#2 plan=ok at=2021", "h enqueue ok a#2 at=2022",
+		"w1 handle invoke a#2 at=2025", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070"))
+	stood := Entry{At: at(2023), By: "w1", Op: Fault, ID: "freeze", N: 1, Due: at(2024)}
+	loses := func(serial string) []Entry {
+		return []Entry{stood, {At: at(2080), By: "w1", Op: Answered, Phase: Fail, Serial: serial, Attempt: 1,
+			Note: "ack " + tooLate}}
+	}
 	// One that nobody handles.
 	waits := more("h enqueue invoke b#1 plan=ok at=2000", "h enqueue ok b#1 at=2010")
 	serial := ulid.MustNew(ulid.Timestamp(at(2005)), nil).String() // of b#1, and nobody else has said so
@@ -86,9 +93,9 @@ func TestNames(t *testing.T) {
 			"h enqueue ok a#2 at=2015", "w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060",
 			"w1 acked info a#2 at=2070"), []Entry{{At: at(2005), By: "w1", Op: Pulled, ID: "a#1", Serial: "sa#1",
 			Attempt: 1, Due: at(2015)}}), nil},
-		{"two that are handled", all(first, more("h enqueue invoke a#2 plan=ok at=2021", "h enqueue ok a#2 at=2022",
-			"w1 handle invoke a#2 at=2025", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070")),
-			[]string{"I15 two of one id"}},
+		{"two that are handled", both, []string{"I15 two of one id"}},
+		{"two that are handled, of which one has lost its lease", all(both, loses("sa#1")), nil},
+		{"two that are handled, of which another one has lost it", all(both, loses("sz")), []string{"I15 two of one id"}},
 		{"put off and early", all(first, call(putOff, OK, 2011, 2015, Entry{ID: "a", Due: at(2200)})),
 			[]string{"I9 early"}},
 		{"put off twice", all(first, call(putOff, OK, 2011, 2013, Entry{ID: "a", Due: at(2200)}), call(putOff, OK,
