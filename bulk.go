@@ -75,7 +75,7 @@ type BulkResult struct {
 }
 
 // RetryAllDead puts all dead messages that fit back into their channel, the one that died first in front, as RetryDead
-// does. It looks at as many as were dead when it began, in pages of up to 100 messages or 256 KB: so it holds up
+// does. It looks at as many as were dead when it began, in pages of up to 100 messages or 512 KB: so it holds up
 // nobody, however many there are, and takes the memory of one page. An ID that is another's by now keeps its message
 // dead, and it is not counted as Changed.
 //

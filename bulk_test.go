@@ -81,6 +81,9 @@ func TestFilter(t *testing.T) {
 				if err != nil || n.Changed != len(c.want) || n.Next != "" {
 					t.Errorf("%+v, %v", n, err)
 				}
+				if (name == "since" || name == "until") && n.Looked != len(c.want) { // their times are in order
+					t.Errorf("%d were looked at, of %d that are in time", n.Looked, len(c.want))
+				}
 				if got := b.waits(); !slices.Equal(got, c.want) {
 					t.Errorf("%v wait, want %v", got, c.want)
 				}

@@ -325,8 +325,8 @@ func TestExtend(t *testing.T) {
 	})
 }
 
-// A lease of which a part has gone because it is over is over for the rest: nobody is told that it goes on, and it is
-// not put off.
+// A lease that has ended ends for all its messages, although a script moves a part of them at a time. Between two parts
+// Extend does not put its end off, and Lapse needs no fence.
 func TestExtendAmidALapse(t *testing.T) {
 	each(t, func(f *fixture) {
 		l := NewLease(time.Minute, 0)

@@ -116,8 +116,8 @@ func (l *life) hasty(h *History, c span, calls []span) bool {
 }
 
 // together finds handlers of two messages with one ID that ran at the same time, unless one had lost its lease (I15). A
-// handler may come to its end and not know that, because its process stood still. The receiver tells then, or a puller
-// is told.
+// handler may come to its end and not know that, because its process stood still. Then its receiver tells of a late
+// verdict, or the answer to a puller says so.
 func (h *History) together(broke func(string, string, string, ...any)) {
 	type run struct {
 		by, id, serial string

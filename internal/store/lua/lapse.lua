@@ -1,7 +1,7 @@
 -- Lapse: ends a lease that is over. Its elements count an attempt and go where promoted ones go; those whose attempts
 -- are used up go to dead. After an absence of Redis every holder shall have time to settle: a grace of a quarter of the
 -- lease, at most 5 s. So a caller that has not had this Redis in sight for that long puts the end off by the grace,
--- once; such an end is .5 behind a whole number. One of which a part has gone already is .25 behind one.
+-- once; such an end is .5 behind a whole number. The end of a lease that has lost a part already is .25 behind one.
 -- KEYS 1 receivers  2 leased  3 the lease's list, a doing list  4 prepare  5 dead  6 ids  7 cancelled  8 done  9 kept
 --      10 running  11 waited
 -- ARGV 1 name of the lease  2 its ms  3 most attempts, 0: no bound  4 fence and 5 age as in sweep  6 since: from when

@@ -1,4 +1,4 @@
--- Put before the scripts. Three do without: ack, which runs most often, unlease and page.
+-- Put before the scripts. Two do without: ack, which runs most often, and unlease.
 local unpack = unpack or table.unpack
 
 -- clock is the server's time in ms, and the next whole ms: a message that counts from that is never due before its
