@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 )
 
 // A checker that cannot fail is a defect: each invariant is broken once, and that one and no other is reported.
@@ -44,6 +46,7 @@ func TestChecker(t *testing.T) {
 			}
 		}
 	}
+	made := func(ms int) string { return ulid.MustNew(uint64(1000*1000+ms), nil).String() }
 	two := both(more("h enqueue invoke z plan=retry", "h enqueue ok z"), more("h enqueue invoke z plan=retry",
 		"h enqueue ok z"))
 	twins := func(a, b string) func(*History) { // of the same bytes: one fails, and then both are begun again
@@ -254,6 +257,8 @@ func TestChecker(t *testing.T) {
 			[]string{"I5 unexplained", "I9 early"}},
 		{"a retry of a twin that had its serial before the other failed", bare("sz#1"), nil},
 		{"an early retry that has its serial from it", bare("sz#2"), []string{"I9 early"}},
+		{"a retry of a twin that was given a serial before the other failed", bare(made(60029)), nil},
+		{"an early retry whose serial was made when it failed", bare(made(60030)), []string{"I9 early"}},
 		{"a twin's early retry", twins("sz#1", "sz#2"), []string{"I9 early"}},
 		{"late", more("h enqueue invoke z plan=ok due=0", "h enqueue ok z", "w1 handle invoke z", "w1 handle ok z",
 			"w1 acked info z"), []string{"I9 late"}},

@@ -182,12 +182,8 @@ func (n *names) whose(name, serial string) *life {
 	if l := n.bySerial[serial]; l != nil {
 		return l
 	}
-	u, err := ulid.ParseStrict(serial)
-	if err != nil {
-		return nil
-	}
+	made := birth(serial)
 	var is *life
-	made := ulid.Time(u.Time())
 	for _, l := range n.lives[name] {
 		if l.phase == Fail || l.serial != "" || made.Before(l.begun.Truncate(time.Millisecond)) ||
 			made.After(l.answered) {
@@ -202,6 +198,15 @@ func (n *names) whose(name, serial string) *life {
 		is.serial, n.bySerial[serial] = serial, is
 	}
 	return is
+}
+
+// birth is the ms in which a serial was made, or zero where it says none.
+func birth(serial string) time.Time {
+	u, err := ulid.ParseStrict(serial)
+	if err != nil {
+		return time.Time{}
+	}
+	return ulid.Time(u.Time())
 }
 
 // waited says of a Cancel that nobody had its message in hand.

@@ -33,8 +33,11 @@ func (ds *delays) begun(e Entry) (d delay, given bool) {
 	if d, given = ds.of[e.Serial][e.Attempt]; given {
 		return d, true
 	}
-	// A twin that had its serial by then is not the one that was put off.
+	// A twin that had its serial by then is not the one that was put off; nobody may have had it in hand yet.
 	d, given = ds.of[e.ID][e.Attempt]
+	if made := birth(e.Serial); !made.IsZero() && made.Before(d.at.Truncate(time.Millisecond)) {
+		return d, false
+	}
 	return d, given && (!known || since.After(d.at))
 }
 
