@@ -85,7 +85,9 @@ func TestDoubtHurriesBeats(t *testing.T) {
 		conf.Lease = time.Minute
 		conf.Handle = func(*Item) *custody.Verdict { return custody.Ack }
 	})
-	redistest.Until(t, 5*time.Second, "the waiter blocks", c.Lanes[0].Waiter.Blocked.Load)
+	redistest.Until(t, 5*time.Second, "the waiter's command is sent", func() bool {
+		return c.proxy.Count(redistest.Command("BRPOPLPUSH")) > 0
+	})
 	beats := c.noBeats()
 	c.Sites[0].RequestBeat()
 	redistest.Until(t, 5*time.Second, "the next beat is 2 s off", func() bool { return beats.Struck() >= 2 })
