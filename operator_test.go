@@ -3,6 +3,7 @@ package shunt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -198,5 +199,48 @@ func TestDeleteOfWhatIsTaken(t *testing.T) {
 	time.AfterFunc(300*time.Millisecond, func() { close(end) })
 	if why := <-cause; why != nil {
 		t.Errorf("its handler was ended: %v", why)
+	}
+}
+
+// What was cancelled before, and lies in its list still, is not refused once more.
+func TestCancelAllBesideCancelled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	for i := range 20 {
+		b.must(b.one(i, ID(fmt.Sprint(i))))
+	}
+	for _, want := range []BulkResult{{Looked: 20, Changed: 20}, {Looked: 20}} {
+		if r, err := b.CancelAll(t.Context(), b.name, StatePrepare, Filter{}); err != nil || r != want {
+			t.Errorf("%+v, %v, want %+v", r, err, want)
+		}
+	}
+}
+
+// A message that was promoted before it is cancelled among the delayed ones is counted once, by whoever meets it.
+func TestCancelAllOfPromotedCountsOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	var seal turner
+	b := newBench(t, s.URL(), func(q *Queue) { q.Payloads = seal.payloads() })
+	b.byHand()
+	ctx := t.Context()
+	b.must(b.one(1, ID("one"), In(time.Hour)))
+	f := Filter{Match: func(Entry) bool {
+		b.must(b.Promote(ctx, ByID(b.name, "one")))
+		return true
+	}}
+	if r, err := b.CancelAll(ctx, b.name, StateDelay, f); err != nil || r.Changed != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	b.receive(1, func(context.Context, int) error { return nil })
+	b.wait(EventCancelled, 1, 5*time.Second)
+	b.counter.flush(context.Background())
+	if got := b.counted(); got.Cancelled != 1 {
+		t.Errorf("%d cancelled messages were counted, and there was one", got.Cancelled)
+	}
+	b.must(b.Close())
+	if len(seal.over) != 1 {
+		t.Errorf("Over was told %d times of one message", len(seal.over))
 	}
 }

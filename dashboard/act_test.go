@@ -416,3 +416,25 @@ func TestFindUnderStripPrefix(t *testing.T) {
 		t.Errorf("%d: it leads to %v, %v", resp.StatusCode, to, err)
 	}
 }
+
+// What was cancelled before, and lies in its list still, is none of those that were counted: all of these are cancelled.
+func TestCancelAllBesideCancelled(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := d.as("olga")
+	ctx := context.Background()
+	for i := range 550 {
+		r := d.enqueue("mail", "x", shunt.ID(fmt.Sprint(i)))
+		if i < 300 {
+			continue
+		}
+		if _, err := d.q.Cancel(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.confirmed("Cancel 300 messages of mail", "verb", "cancel-all", "c", "mail", "s", "prepare")
+	j := d.ended("mail")
+	if left := d.count("mail", shunt.StatePrepare); left != 0 || j.Changed != 300 {
+		t.Errorf("%d of 300 are left: %+v", left, j)
+	}
+}
