@@ -212,3 +212,21 @@ func TestCopyPastDeadline(t *testing.T) {
 		}
 	})
 }
+
+// What was postponed beyond its Expire has a copy all the same, which expires as the original does.
+func TestCopyPostponedBeyondExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	ctx := t.Context()
+	b := newBench(t, s.URL())
+	var r Ref
+	b.must(b.one(1, RefTo(&r), In(time.Hour), Expire(2*time.Hour)))
+	b.must(b.Postpone(ctx, r, In(3*time.Hour)))
+	es, err := b.List(ctx, b.name, StateDelay, 0, 0)
+	b.must(err)
+	es[0].Channel += ".copy"
+	b.must(b.Enqueue(ctx, es[0].Copy()))
+	if _, err := b.EnqueueOnce(ctx, Once{Channel: es[0].Channel, Key: "k"}, es[0].Copy()); err != nil {
+		t.Error(err)
+	}
+}
