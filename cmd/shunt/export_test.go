@@ -385,3 +385,33 @@ func TestImportHint(t *testing.T) {
 		t.Errorf("%d dead messages were put back, which were to be left out", dead)
 	}
 }
+
+// The command that goes on with an export or an import names the same Redis, and a file of any name.
+func TestGoesOnInTheSameRedis(t *testing.T) {
+	t.Parallel()
+	s, other := redistest.Start(t), redistest.Start(t)
+	q := queueOn(t, s)
+	if err := q.Enqueue(t.Context(), shunt.Raw("mail", []byte("1"))); err != nil {
+		t.Fatal(err)
+	}
+	whole := call{url: s.URL()}.good(t, "export", "mail").out
+	for _, verb := range []string{"export mail", "import"} {
+		name := filepath.Join(t.TempDir(), "all of it's mail")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := call{url: other.URL(), ctx: ctx, draws: time.Nanosecond}
+		if verb == "import" {
+			if err := os.WriteFile(name, []byte(whole+"broken\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			c.err = func(string) { cancel() } // by its first progress
+		}
+		r := c.do(append(strings.Fields(verb), "--redis", s.URL(), "--file", name)...)
+		for _, want := range []string{"--redis " + s.URL(), `--file '` + strings.ReplaceAll(name, "'", `'\''`) + `'`} {
+			if _, again, _ := strings.Cut(r.err, "to go on"); !strings.Contains(again, want) {
+				t.Errorf("%s: want %s in: %s", verb, want, r.err)
+			}
+		}
+	}
+}
