@@ -68,7 +68,8 @@ type BulkResult struct {
 	Looked  int `json:"looked"`  // messages that were looked at
 	Changed int `json:"changed"` // of these, those that were moved or deleted
 	// Refused counts those that fit and stayed: their ID is another's by now, or somebody was faster. After a lost
-	// reply it has those, too, that the first time had changed.
+	// reply it has those, too, that the first time had changed. What was cancelled before, and lies there still, is
+	// not among them.
 	Refused int `json:"refused"`
 	// Next goes on as Filter.From after an error, an ended context or a Limit; empty: all were looked at.
 	Next string `json:"next,omitempty"`
@@ -168,6 +169,7 @@ type pass struct {
 	walk   *store.Walk
 	count  int // messages that there were when it began
 	unsure int // changed by commands whose replies were lost, most likely: a Limit bounds them, too
+	over   int // of the last page, those that fit and were cancelled before
 	BulkResult
 }
 
@@ -228,7 +230,7 @@ func (p *pass) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			p.Refused += len(fit) - changed
+			p.Refused += len(fit) - p.over - changed
 		}
 		p.walk.Behind(page, n, func(i int) bool { return !gone[i] })
 		p.Looked += n
@@ -245,8 +247,13 @@ func (p *pass) run(ctx context.Context) error {
 // lookedThrough is how many elements Redis may look through at once for those that are removed from a list.
 const lookedThrough = 30_000
 
-// cancel cancels some messages of the last page.
+// cancel cancels some messages of the last page. What was cancelled before may lie there still, and is left out.
 func (p *pass) cancel(ctx context.Context, fit []Entry) (changed, unsure int, err error) {
+	most := len(fit)
+	if fit, err = p.q.uncancelled(ctx, p.k, fit); err != nil {
+		return 0, 0, err
+	}
+	p.over = most - len(fit)
 	before, behind := p.walk.Depth()
 	atOnce := 100
 	if !p.set {
@@ -261,7 +268,7 @@ func (p *pass) cancel(ctx context.Context, fit []Entry) (changed, unsure int, er
 			bare = bare || e.Serial == ""
 		}
 		a := asker{q: p.q, once: bare}
-		ended, twice, err := store.CancelSome(ctx, a, p.k, p.key, p.set, behind < before, all, &p.q.conf.Bounds)
+		ended, gone, twice, err := store.CancelSome(ctx, a, p.k, p.key, p.set, behind < before, all, &p.q.conf.Bounds)
 		for i, is := range ended {
 			switch {
 			case is:
@@ -269,7 +276,7 @@ func (p *pass) cancel(ctx context.Context, fit []Entry) (changed, unsure int, er
 			case twice:
 				unsure++
 			}
-			if is && (p.set || some[i].ID == "") { // else who meets it counts it
+			if gone[i] { // else who meets it counts it
 				p.q.counter.count(p.k.Name, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
 				p.q.overs.removed(some[i])
 			}

@@ -55,7 +55,7 @@ func (q *Queue) cancelBy(
 		return before, err
 	case a.Found:
 		s := statusOf(r.ID, a.Record, a.Holder, time.Time{})
-		if s.State == StateDelay { // of others who meets them tells
+		if a.Gone { // of others who meets them tells
 			q.counter.count(k.Name, func(to meter.Adder) { to.Add(meter.Cancelled, 1) })
 		}
 		return s, nil

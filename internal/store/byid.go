@@ -60,13 +60,14 @@ func addCancel(c *link.Call, k *Keys, id string, serial ulid.ULID, b *Bounds, wa
 		id, serial[:], dueLooks, max(0, b.MaxDone), max(0, b.MaxDoneBytes), waits)
 }
 
-// CancelReply reads the reply to AddCancel: the record as it was, and who had the message. found: it was there.
-func CancelReply(v any) (record []byte, holder Handling, found bool) {
+// CancelReply reads the reply to AddCancel.
+func CancelReply(v any) (a CancelAnswer) {
 	vs, _ := redis.Values(v, nil)
 	if len(vs) < 2 {
-		return nil, holder, false
+		return a
 	}
-	return bytesOf(vs[0]), ParseMark(bytesOf(vs[1])), true
+	return CancelAnswer{Record: bytesOf(vs[0]), Holder: ParseMark(bytesOf(vs[1])), Found: true,
+		Gone: len(vs) > 2 && vs[2] == int64(1)}
 }
 
 // bytesOf is a part of a reply that is bytes, or nil.
@@ -176,6 +177,7 @@ type CancelAnswer struct {
 	Record []byte // as it was
 	Holder Handling
 	Found  bool // the message was there
+	Gone   bool // it was removed from delay: else who meets it drops it
 	Twice  bool // it was sent again, so that the first may have cancelled it
 }
 
@@ -198,8 +200,9 @@ func runCancel(
 	if err != nil {
 		return CancelAnswer{}, err
 	}
-	record, holder, found := CancelReply(replies[0].Any())
-	return CancelAnswer{record, holder, found, twice}, nil
+	answer := CancelReply(replies[0].Any())
+	answer.Twice = twice
+	return answer, nil
 }
 
 // PostponeAnswer is what a postponement came to.

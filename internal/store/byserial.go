@@ -83,13 +83,13 @@ type Waiting struct {
 }
 
 // CancelSome cancels elements of a list, from the end that is taken next or from the other one, or of a set, in one
-// pipeline, and says of each whether it was there. After an error it may have cancelled any. twice: it was sent again,
-// and what the first time did is not known.
+// pipeline, and says of each whether it was there, and whether Redis has it no more: else who meets it drops it. After
+// an error it may have cancelled any. twice: it was sent again, and what the first time did is not known.
 func CancelSome(
 	ctx context.Context, a Asker, k *Keys, key string, set, nextFirst bool, all []Waiting, b *Bounds,
-) (ended []bool, twice bool, err error) {
+) (ended, gone []bool, twice bool, err error) {
 	if len(all) == 0 {
-		return nil, false, nil
+		return nil, nil, false, nil
 	}
 	side := 1
 	if nextFirst {
@@ -108,18 +108,19 @@ func CancelSome(
 		}
 	})
 	if err != nil {
-		return nil, twice, err
+		return nil, nil, twice, err
 	}
-	ended = make([]bool, len(all))
+	ended, gone = make([]bool, len(all)), make([]bool, len(all))
 	for i := range all {
 		if all[i].ID != "" {
-			_, _, ended[i] = CancelReply(replies[i].Any())
+			a := CancelReply(replies[i].Any())
+			ended[i], gone[i] = a.Found, a.Gone
 		} else {
 			n, _ := redis.Int(replies[i].Any(), nil)
-			ended[i] = n > 0
+			ended[i], gone[i] = n > 0, n > 0
 		}
 	}
-	return ended, twice, nil
+	return ended, gone, twice, nil
 }
 
 // Hastened is a delayed element, and its id where it has one.

@@ -721,11 +721,11 @@ func TestLapseOfIDs(t *testing.T) {
 // cancel cancels a message, and says who has it.
 func (f *fixture) cancel(id string, serial ulid.ULID) Handling {
 	f.Helper()
-	_, holder, found := CancelReply(f.run(func(c *link.Call) { AddCancel(c, f.k, id, serial, &Bounds{}) }).Any())
-	if !found {
+	a := CancelReply(f.run(func(c *link.Call) { AddCancel(c, f.k, id, serial, &Bounds{}) }).Any())
+	if !a.Found {
 		f.Fatalf("%q is not there to be cancelled", id)
 	}
-	return holder
+	return a.Holder
 }
 
 // The bounds of a lapse: of what is dead, and how much goes at once. An element of a newer shunt comes back as it was,

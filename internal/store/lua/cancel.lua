@@ -2,7 +2,8 @@
 -- KEYS 1 receivers  2 ids  3 cancelled  4 delay  5 done  6 kept  7 running  8 waited
 -- ARGV 1 id  2 serial  3 most elements that are looked through for it in delay  4 most kept  5 most bytes kept
 --      6 1: only if no worker has it
--- reply: the record, as it was, and who had it or ''; nothing where that message has no record
+-- reply: the record, as it was, and who had it or ''; then 1 where it was taken out of delay, so that nobody meets it
+--        any more; nothing where that message has no record
 redis.call('ZREM', KEYS[1], '')
 local p = own(KEYS[2], ARGV[1], ARGV[2])
 local now = clock()
@@ -24,4 +25,4 @@ local m = {serial = p.serial, kind = 'c', attempt = p.attempts, failure = '', re
   most = tonumber(ARGV[4]), bytes = tonumber(ARGV[5]), waits = not e}
 if e then redis.call('ZREM', KEYS[4], e) end
 pcall(conclude, {KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], KEYS[8]}, ARGV[1], m, now)
-return {r, ''}
+return {r, '', e and 1 or 0}
