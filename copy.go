@@ -36,8 +36,8 @@ func ParseElement(channel string, s State, raw []byte, at time.Time) (Entry, err
 // and failure, and what the options of its enqueue have said. It is due at DueAt, and what was to expire has as long
 // to go as the entry had by this clock, at least 1 ms. What was taken before does not expire. The serial is new, and
 // with it EnqueuedAt. The channel is e.Channel, which may be set to another one. What options of this enqueue say goes
-// before what the entry has. What is past its Deadline is enqueued all the same: a receiver moves it to dead. Without
-// its Element an entry has no copy, which Enqueue says.
+// before what the entry has. What is past its Deadline is enqueued all the same: a receiver moves it to dead. So is
+// what was postponed beyond its Expire: it expires. Without its Element an entry has no copy, which Enqueue says.
 //
 // Where Queue.Payloads decodes, a copy is decoded and encoded anew, as that Queue does; what cannot be decoded is not
 // enqueued. Elsewhere an encoded payload is copied as it lies, with its EncodingHeader.
@@ -54,9 +54,11 @@ func (e Entry) Copy() IMessage {
 		default: // it was taken, so it does not expire any more
 			x.Expires, x.ToDead = 0, false
 		}
+		given := d.Element.Extra != nil && d.Element.Extra.Expires != 0
 		d.Element.Like(&el)
 		if el.Extra != nil {
 			d.deadline = el.Extra.Deadline
+			d.Element.Extra.Late = !given
 		}
 		was := payloadOf(e.lay, &el)
 		d.copied = &was

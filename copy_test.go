@@ -215,18 +215,34 @@ func TestCopyPastDeadline(t *testing.T) {
 
 // What was postponed beyond its Expire has a copy all the same, which expires as the original does.
 func TestCopyPostponedBeyondExpire(t *testing.T) {
-	t.Parallel()
-	s := redistest.Shared(t)
-	ctx := t.Context()
-	b := newBench(t, s.URL())
-	var r Ref
-	b.must(b.one(1, RefTo(&r), In(time.Hour), Expire(2*time.Hour)))
-	b.must(b.Postpone(ctx, r, In(3*time.Hour)))
-	es, err := b.List(ctx, b.name, StateDelay, 0, 0)
-	b.must(err)
-	es[0].Channel += ".copy"
-	b.must(b.Enqueue(ctx, es[0].Copy()))
-	if _, err := b.EnqueueOnce(ctx, Once{Channel: es[0].Channel, Key: "k"}, es[0].Copy()); err != nil {
-		t.Error(err)
-	}
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		ctx := t.Context()
+		b := newBench(t, s.URL())
+		var r Ref
+		b.must(b.one(1, RefTo(&r), In(time.Hour), Expire(2*time.Hour)))
+		b.must(b.Postpone(ctx, r, In(3*time.Hour)))
+		es, err := b.List(ctx, b.name, StateDelay, 0, 0)
+		b.must(err)
+		was, _ := element.Decode(es[0].raw)
+		es[0].Channel += ".copy"
+		b.must(b.Enqueue(ctx, es[0].Copy()))
+		if _, err := b.EnqueueOnce(ctx, Once{Channel: es[0].Channel, Key: "k"}, es[0].Copy()); err != nil {
+			t.Error(err)
+		}
+		copies, err := b.List(ctx, es[0].Channel, StateDelay, 0, 0)
+		b.must(err)
+		for _, e := range copies {
+			is, _ := element.Decode(e.raw)
+			if d := is.Extra.Expires - was.Extra.Expires; d < -60_000 || d > 60_000 || !e.DueAt.Equal(es[0].DueAt) {
+				t.Errorf("due at %v, it expires %d ms after the original", e.DueAt, d)
+			}
+		}
+		if len(copies) != 2 {
+			t.Errorf("%d copies", len(copies))
+		}
+		if err := b.Enqueue(ctx, es[0].Copy(), Expire(time.Minute)); err == nil {
+			t.Error("an Expire of its own ends before it is due")
+		}
+	})
 }

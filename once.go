@@ -102,7 +102,7 @@ func (q *Queue) enqueueOnce(ctx context.Context, o Once, ms []IMessage) (res Onc
 		all[i] = store.OnceMessage{ID: e.ID(), Raw: e.Encode()}
 		all[i].Mode, all[i].MS = ds[i].Due.When(now)
 		if e.Extra != nil {
-			all[i].Expires = e.Extra.Expires
+			all[i].Expires = e.Extra.TTL()
 		}
 	}
 	if err := failed.err(); err != nil {

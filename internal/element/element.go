@@ -182,9 +182,18 @@ type Extra struct {
 	bytes    []byte // of ID, where it was decoded
 	Expires  int64  // it is dropped if it was not taken by then
 	ToDead   bool   // in dead
+	Late     bool   // of one that is being made: it may be due when it has expired
 	Deadline int64
 	Retain   int64 // for so long its outcome is kept
 	Unique   int64 // for so long its id stays taken after success
+}
+
+// TTL is Expires for the scripts that enqueue an element; negative: it may be due later.
+func (x *Extra) TTL() int64 {
+	if x.Late {
+		return -x.Expires
+	}
+	return x.Expires
 }
 
 // extra is where a field of Extra goes.

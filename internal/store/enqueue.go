@@ -144,7 +144,7 @@ func addEnqueue(
 		args = append(args, []byte(r))
 	}
 	for i, e := range es {
-		args = append(args, e.Extra.ID, e.Extra.Expires, raws[i])
+		args = append(args, e.Extra.ID, e.Extra.TTL(), raws[i])
 	}
 	c.AddScript(Enqueue, 5, args...)
 }

@@ -24,7 +24,7 @@ type OnceMessage struct {
 	Mode    Mode
 	MS      int64
 	ID      string
-	Expires int64 // ms after the enqueue; 0: never
+	Expires int64 // ms after the enqueue; 0: never; negative: it may be due later
 	Raw     []byte
 }
 

@@ -5,7 +5,8 @@
 -- the id is free. It does not open with a freeing write: a full Redis takes no new messages.
 -- KEYS 1 prepare  2 delay  3 ids  4 receipts  5 running
 -- ARGV 1 'now', 'in' or 'at'  2 ms from now, or ms since 1970  3 1: it is a repetition, else 0  4 how many receipts
---      are needed no more  5.. these; then for each message its id or '', ms after which it expires or 0, the element
+--      are needed no more  5.. these; then for each message its id or '', ms after which it expires or 0, the element;
+--      negative ms may end before it is due
 -- reply: due time in ms, then for each 1, or the record of the message that has its id, or 'refused' where that is not
 --      there any more; EXPIRES where one would expire before it is due
 local now, soonest = clock()
@@ -46,8 +47,8 @@ for i = from, #ARGV, 3 do
   if again and redis.call('SISMEMBER', KEYS[4], y) == 1 then
     reply = redis.call('HGET', KEYS[3], id) or 'refused'
   elseif not again or redis.call('SISMEMBER', KEYS[4], x) == 1 then
-    if ttl > 0 then
-      expires = now + ttl
+    if ttl ~= 0 then
+      expires = now + math.abs(ttl)
       e = stamp(e, expires)
     end
     local ok, has = true, nil

@@ -6,7 +6,7 @@
 -- KEYS 1 the key's row  2 prepare  3 delay  4 ids  5 running
 -- ARGV 1 ms for which the row is kept  2 the note, up to 255 bytes  3 'always': the row is written also where all were
 --      refused; else ''; then for each message 'now', 'in' or 'at', ms from now, or ms since 1970, its id or '', ms
---      after which it expires or 0, the element
+--      after which it expires or 0, the element; negative ms may end before it is due
 -- reply: 1, then for each message 1, or the record of the message that has its id; or 0 and the row that was there;
 --      EXPIRES where one would expire before it is due
 local row = redis.call('GET', KEYS[1])
@@ -40,8 +40,8 @@ end
 for i = 4, #ARGV, 5 do
   local id, ttl, e, due = ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4], dues[i]
   local serial, expires, state = string.sub(e, 5, 20), 0, due > now and 'd' or 'p'
-  if ttl > 0 then
-    expires = now + ttl
+  if ttl ~= 0 then
+    expires = now + math.abs(ttl)
     e = stamp(e, expires)
   end
   local ok, has = true, nil
