@@ -108,9 +108,9 @@ func (x *export) run(ctx context.Context) (err error) {
 	if err != nil {
 		if !isUsage(err) && x.from != "" {
 			if x.file != "" {
-				x.a.say("to go on: shunt export %s --file %s --resume", x.channel, x.file)
+				x.a.say("to go on: shunt export %s%s --file %s --resume", quoted(x.channel), x.a.where(), quoted(x.file))
 			} else {
-				x.a.say("to go on: shunt export %s --from %s", x.channel, x.from)
+				x.a.say("to go on: shunt export %s%s --from %s", quoted(x.channel), x.a.where(), x.from)
 			}
 		}
 		return err

@@ -127,10 +127,10 @@ func (a *app) arrive(ctx context.Context, m *arrival) error {
 
 // again is the command that goes on with a run. It has all flags that say where its messages go, and how.
 func (m *arrival) again(a *app, run string) string {
-	again := "shunt import --resume " + run
-	for _, f := range [][2]string{{"file", m.file}, {"channel", m.channel}, {"profile", a.profile}} {
+	again := "shunt import --resume " + quoted(run) + a.where()
+	for _, f := range [][2]string{{"file", m.file}, {"channel", m.channel}} {
 		if f[1] != "" {
-			again += " --" + f[0] + " " + f[1]
+			again += " --" + f[0] + " " + quoted(f[1])
 		}
 	}
 	if m.dead != "restore" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,8 +51,8 @@ func (a *app) chosen() (profile, error) {
 	if a.redis != "" {
 		return profile{Redis: a.redis}, nil
 	}
-	if url := cmp.Or(a.getenv("SHUNT_REDIS"), a.getenv("REDIS_URL")); url != "" && a.profile == "" {
-		return profile{Redis: url}, nil
+	if at := cmp.Or(a.getenv("SHUNT_REDIS"), a.getenv("REDIS_URL")); at != "" && a.profile == "" {
+		return profile{Redis: at}, nil
 	}
 	all, file, err := a.profiles()
 	if err != nil {
@@ -65,6 +66,31 @@ func (a *app) chosen() (profile, error) {
 	}
 	p.Redis = cmp.Or(p.Redis, "redis://localhost:6379")
 	return p, nil
+}
+
+// where are the flags of this call that say which Redis it is, for a command that goes on. A password is left out: who
+// goes on without it is refused, and does not end up elsewhere.
+func (a *app) where() (flags string) {
+	if a.redis != "" {
+		at := a.redis
+		if u, err := url.Parse(at); err == nil {
+			at = u.Redacted()
+		}
+		flags += " --redis " + quoted(at)
+	}
+	if a.profile != "" {
+		flags += " --profile " + quoted(a.profile)
+	}
+	return flags
+}
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+,="
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 func (a *app) completeProfile(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
