@@ -244,3 +244,33 @@ func TestCancelAllOfPromotedCountsOnce(t *testing.T) {
 		t.Errorf("Over was told %d times of one message", len(seal.over))
 	}
 }
+
+// What comes into delay meanwhile, and is due earlier, costs no message its turn: PromoteAll says where to go on.
+func TestPromoteAllWhileDelayed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	const n = 150
+	for i := range n {
+		b.must(b.one(i, In(time.Duration(i/100*48+1)*time.Hour)))
+	}
+	looked := 0
+	f := Filter{Match: func(e Entry) bool {
+		if looked++; looked == 1 { // a producer
+			for i := range 100 {
+				b.must(b.one(n+i, In(24*time.Hour)))
+			}
+		}
+		return true
+	}}
+	for calls := 0; ; calls++ {
+		r, err := b.PromoteAll(t.Context(), b.name, f)
+		b.must(err)
+		if f.From = r.Next; r.Next == "" || calls > 5 {
+			break
+		}
+	}
+	if left := b.state(StateDelay); left > 0 {
+		t.Errorf("%d of %d were not looked at", left, n)
+	}
+}
