@@ -96,7 +96,8 @@ func (q *Queue) DeleteAllDead(ctx context.Context, channel string, f Filter) (Bu
 }
 
 // PromoteAll makes all delayed messages that fit due now, as RetryAllDead goes through them. With MinAttempts 1 it runs
-// all retries now, and leaves what was only enqueued for later.
+// all retries now, and leaves what was only enqueued for later. Where others come into delay meanwhile, it looks at as
+// many as there were at first, and BulkResult has a Next: some of the first may lie behind it.
 func (q *Queue) PromoteAll(ctx context.Context, channel string, f Filter) (BulkResult, error) {
 	return q.bulk(ctx, "promote all of", channel, StateDelay, f, func(k *store.Keys, es []Entry) (int, bool, error) {
 		all := make([]store.Hastened, len(es))
@@ -147,7 +148,7 @@ func (q *Queue) bulk(
 	if err := p.run(ctx); err != nil {
 		return p.BulkResult, fmt.Errorf("shunt: %s %q: %w", what, channel, err)
 	}
-	if p.Looked >= p.count {
+	if state == StateDead && p.Looked >= p.count { // what came meanwhile lies behind
 		p.Next = ""
 	}
 	return p.BulkResult, nil
