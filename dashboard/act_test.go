@@ -417,7 +417,7 @@ func TestFindUnderStripPrefix(t *testing.T) {
 	}
 }
 
-// What was cancelled before, and lies in its list still, is none of those that were counted: all of these are cancelled.
+// What was cancelled before, and lies in its list still, is none of those that were counted: all these are cancelled.
 func TestCancelAllBesideCancelled(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
