@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -634,6 +635,27 @@ func TestPayloadsDecodeHoldsUpNobody(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("message 1 waits for the other caller's Decode")
 	}
+}
+
+// What a Decode took too long for is not handed out when its lease is over: others may have it.
+func TestPayloadsDecodeBeyondItsLease(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	b := newBench(t, redistest.Shared(t).URL(), func(q *Queue) {
+		q.Payloads.Decode = func(_ context.Context, p Payload) ([]byte, error) {
+			if calls.Add(1) == 1 {
+				time.Sleep(1500 * time.Millisecond)
+			}
+			return p.Bytes, nil
+		}
+	})
+	b.enqueue(0, 1)
+	ms, err := b.Pull(t.Context(), PullOptions{Channels: []string{b.name}, Lease: time.Second, Wait: time.Minute})
+	b.must(err)
+	if len(ms) != 1 || time.Now().After(ms[0].EndsAt) {
+		t.Fatalf("%+v: its lease is over", ms)
+	}
+	b.must(ms[0].Ack(t.Context()))
 }
 
 // Over is told of each dead letter that is deleted, also beside one that is not there any more.

@@ -411,6 +411,30 @@ func TestTakeIsGivenBack(t *testing.T) {
 	}
 }
 
+// What a Pull settles by itself may take its time, as while Redis is away. Nothing is handed out whose lease is over by
+// then: others may have it.
+func TestPullSettlesBeyondItsLease(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	b := newBench(t, p.URL())
+	b.must(b.one(1, ID("cancelled")))
+	b.must(b.one(2, ID("good")))
+	_, err := b.Cancel(t.Context(), ByID(b.name, "cancelled"))
+	b.must(err)
+	away := p.On(redistest.ByScript(store.Settle)(b.name), 1, redistest.Call(func() {
+		p.Refuse(true)
+		p.CutAll()
+		time.AfterFunc(1500*time.Millisecond, func() { p.Refuse(false) })
+	}))
+	ms, err := b.Pull(t.Context(), PullOptions{Channels: []string{b.name}, Max: 2, Lease: time.Second, Wait: time.Minute})
+	b.must(err)
+	strikes(t, away, 1)
+	if len(ms) != 1 || ms[0].ID != "good" || time.Now().After(ms[0].EndsAt) {
+		t.Fatalf("%+v: its lease is over", ms)
+	}
+	b.must(ms[0].Ack(t.Context()))
+}
+
 // No text makes reading a receipt panic, and what is read is the receipt that Pull would have given.
 func FuzzReceipt(f *testing.F) {
 	f.Add("2DJMYXESFG6RGKDQXOFSP2B62S-25-60000.01M88BPNJ4YEY654CSNQBGS4QF.ns%2Fq")
