@@ -291,3 +291,35 @@ func TestLongPoll(t *testing.T) {
 		t.Error(m)
 	}
 }
+
+// A job that is there waits for no further ones while Redis is away: its ttr runs.
+func TestConsumeOfSomeWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	pool, err := shunt.NewPool(p.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &shunt.Queue{Pool: pool, Quiet: true}
+	s := newSite(t, func(a *API, _ *Admin) {
+		a.Pools[DefaultPool] = q
+		a.pull = func(ctx context.Context, q *shunt.Queue, o shunt.PullOptions) ([]*shunt.Leased, error) {
+			ms, err := q.Pull(ctx, o)
+			if len(ms) > 0 {
+				p.Refuse(true)
+				p.CutAll()
+				time.AfterFunc(4*time.Second, func() { p.Refuse(false) })
+			}
+			return ms, err
+		}
+	})
+	t.Cleanup(func() {
+		_ = q.Close()
+		_ = pool.Close()
+	})
+	s.publish("/q", "job")
+	began := time.Now()
+	if r := s.do("GET", "/q?ttr=2&count=2", ""); r.status != 200 || time.Since(began) > 2*time.Second {
+		t.Errorf("%d %s after %v, of a ttr of 2 s", r.status, r.body, time.Since(began))
+	}
+}

@@ -311,3 +311,36 @@ func TestPanic(t *testing.T) {
 		t.Error(log)
 	}
 }
+
+// A message that is there waits for no further ones while Redis is away: its lease runs.
+func TestPullOfSomeWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	pool, err := shunt.NewPool(p.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &shunt.Queue{Pool: pool, Quiet: true}
+	s := siteOn(t, redistest.Shared(t).URL(), func(a *API) {
+		a.Pools[DefaultPool] = q
+		a.pull = func(ctx context.Context, q *shunt.Queue, o shunt.PullOptions) ([]*shunt.Leased, error) {
+			ms, err := q.Pull(ctx, o)
+			if len(ms) > 0 {
+				p.Refuse(true)
+				p.CutAll()
+				time.AfterFunc(4*time.Second, func() { p.Refuse(false) })
+			}
+			return ms, err
+		}
+	})
+	t.Cleanup(func() {
+		_ = q.Close()
+		_ = pool.Close()
+	})
+	s.want(201, "POST", "/q/messages", "x")
+	m := s.pull(1, "queues=q&max=2&lease_ms=2000")[0]
+	text, _ := m["lease_ends_at"].(string)
+	if ends, err := time.Parse(time.RFC3339Nano, text); err != nil || time.Now().After(ends) {
+		t.Errorf("its lease has ended %v ago: %v", time.Since(ends), err)
+	}
+}
