@@ -136,6 +136,11 @@ func (a *API) take(c *call, d demand) (jobs []*shunt.Leased, err error) {
 			o.Wait = max(0, time.Until(end))
 		}
 		some, err := a.pull(ctx, c.pool, o)
+		if len(jobs) == 0 && len(some) > 0 { // whose ttr runs while further ones are asked for
+			var end context.CancelFunc
+			ctx, end = context.WithDeadline(ctx, some[0].EndsAt.Add(-d.ttr/2))
+			defer end()
+		}
 		switch {
 		case err != nil && len(jobs) == 0:
 			return nil, stopping(ctx, err)

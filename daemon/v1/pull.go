@@ -167,6 +167,11 @@ func (a *API) take(c *call, o shunt.PullOptions) (ms []*shunt.Leased, err error)
 			o.Wait = max(0, time.Until(end))
 		}
 		some, err := a.pull(ctx, c.pool, o)
+		if len(ms) == 0 && len(some) > 0 { // whose leases run while further ones are asked for
+			var end context.CancelFunc
+			ctx, end = context.WithDeadline(ctx, some[0].EndsAt.Add(-o.Lease/2))
+			defer end()
+		}
 		switch {
 		case err != nil && len(ms) == 0:
 			return nil, stopped(ctx, err)
