@@ -41,7 +41,7 @@ type Page struct {
 // StateLeased and StateDone go on by number alone, and each of the first two reads all that is in hand. What is
 // cancelled and lies there still is left out.
 //
-// It asks Redis in steps of up to 32 messages, and a page ends after 512 KB of whole messages. A place in the middle of
+// It asks Redis in steps of up to 64 messages, and a page ends after 512 KB of whole messages. A place in the middle of
 // a list of a million takes Redis some 0.1 ms to 1 ms a step, and up to twice that before Redis 7. A bare payload of
 // more than 256 KB of which a part is shown has no Ref. With a Filter a page ends after 10,000 messages, too.
 func (q *Queue) Browse(ctx context.Context, o BrowseOptions) (Page, error) {

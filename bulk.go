@@ -76,7 +76,7 @@ type BulkResult struct {
 }
 
 // RetryAllDead puts all dead messages that fit back into their channel, the one that died first in front, as RetryDead
-// does. It looks at as many as were dead when it began, in pages of up to 100 messages or 512 KB: so it holds up
+// does. It looks at those that were dead when it began, in pages of up to 100 messages or 512 KB: so it holds up
 // nobody, however many there are, and takes the memory of one page. An ID that is another's by now keeps its message
 // dead, and it is not counted as Changed.
 //
@@ -96,8 +96,8 @@ func (q *Queue) DeleteAllDead(ctx context.Context, channel string, f Filter) (Bu
 }
 
 // PromoteAll makes all delayed messages that fit due now, as RetryAllDead goes through them. With MinAttempts 1 it runs
-// all retries now, and leaves what was only enqueued for later. Where others come into delay meanwhile, it looks at as
-// many as there were at first, and BulkResult has a Next: some of the first may lie behind it.
+// all retries now, and leaves what was only enqueued for later. Of what comes into delay meanwhile it looks at what is
+// due sooner than the last one that was there at first.
 func (q *Queue) PromoteAll(ctx context.Context, channel string, f Filter) (BulkResult, error) {
 	return q.bulk(ctx, "promote all of", channel, StateDelay, f, func(k *store.Keys, es []Entry) (int, bool, error) {
 		all := make([]store.Hastened, len(es))
@@ -116,7 +116,7 @@ func (q *Queue) PromoteAll(ctx context.Context, channel string, f Filter) (BulkR
 // A message without an ID is removed from its list by LREM, for which Redis looks through what lies before it, or
 // behind: in the middle of a million each takes Redis some 30 ms.
 func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Filter) (BulkResult, error) {
-	p := &pass{q: q, channel: channel, state: state, f: f, most: func(count int) int { return 2*count + mostLooked }}
+	p := &pass{q: q, channel: channel, state: state, f: f}
 	p.do = func(fit []Entry) (int, int, error) { return p.cancel(ctx, fit) }
 	var err error
 	if state == StatePrepare || state == StateSuspect || state == StateDelay {
@@ -131,13 +131,12 @@ func (q *Queue) CancelAll(ctx context.Context, channel string, state State, f Fi
 	return p.BulkResult, err
 }
 
-// bulk has do change the messages of delay or dead that fit, of as many as there were when it began: what came later,
-// a retry that has failed again perhaps, is another call's. do says how many it has changed; twice: at least.
+// bulk has do change the messages of delay or dead that fit. It says how many it has changed; twice: at least.
 func (q *Queue) bulk(
 	ctx context.Context, what, channel string, state State, f Filter,
 	do func(*store.Keys, []Entry) (changed int, twice bool, err error),
 ) (BulkResult, error) {
-	p := &pass{q: q, channel: channel, state: state, f: f, most: func(count int) int { return count }}
+	p := &pass{q: q, channel: channel, state: state, f: f}
 	p.do = func(fit []Entry) (changed, unsure int, err error) {
 		changed, twice, err := do(p.k, fit)
 		if twice && err == nil {
@@ -148,29 +147,27 @@ func (q *Queue) bulk(
 	if err := p.run(ctx); err != nil {
 		return p.BulkResult, fmt.Errorf("shunt: %s %q: %w", what, channel, err)
 	}
-	if state == StateDead && p.Looked >= p.count { // what came meanwhile lies behind
-		p.Next = ""
-	}
 	return p.BulkResult, nil
 }
 
 // pass is one call's way through the messages of a state. Of a list it begins with what came last, so that what is
-// taken meanwhile moves nothing.
+// taken meanwhile moves nothing. Of a set it ends behind what was the last one when it began: what lies there came
+// later, a retry that has failed again perhaps, and is another call's.
 type pass struct {
 	q       *Queue
 	channel string
 	state   State
 	f       Filter
-	most    func(count int) int // messages that are looked at, of so many that there were when it began
 	do      func(fit []Entry) (changed, unsure int, err error)
 
 	k      *store.Keys
 	key    string
 	set    bool
 	walk   *store.Walk
-	count  int // messages that there were when it began
-	unsure int // changed by commands whose replies were lost, most likely: a Limit bounds them, too
-	over   int // of the last page, those that fit and were cancelled before
+	until  time.Time // of a set: behind it nothing is looked at; zero: no bound
+	count  int       // messages that there were when it began
+	unsure int       // changed by commands whose replies were lost, most likely: a Limit bounds them, too
+	over   int       // of the last page, those that fit and were cancelled before
 	BulkResult
 }
 
@@ -192,7 +189,16 @@ func (p *pass) begin(ctx context.Context) (err error) {
 		return fmt.Errorf("the Filter has From %.60q, which is no BulkResult.Next", p.f.From)
 	}
 	p.Next = p.f.From
-	p.count, err = store.Length(ctx, asker{q: p.q}, p.k, p.key, p.set)
+	if p.count, err = store.Length(ctx, asker{q: p.q}, p.k, p.key, p.set); err != nil || !p.set {
+		return err
+	}
+	last, _, err := p.q.walk(p.k, p.state, true, 0, "").Page(ctx, 1)
+	if len(last) > 0 {
+		p.until = last[0].At()
+	}
+	if u := p.f.Until; p.until.IsZero() || !u.IsZero() && u.Before(p.until) {
+		p.until = u
+	}
 	return err
 }
 
@@ -211,7 +217,7 @@ func (p *pass) run(ctx context.Context) error {
 		gone := make([]bool, n)
 		for i := range page {
 			e := shownEntry(p.channel, p.state, &page[i])
-			if past = p.set && !p.f.Until.IsZero() && e.at().After(p.f.Until); past {
+			if past = !p.until.IsZero() && e.at().After(p.until); past {
 				n = i
 				break
 			}
@@ -239,7 +245,7 @@ func (p *pass) run(ctx context.Context) error {
 			p.Next = ""
 			return nil
 		}
-		if p.Looked >= p.most(p.count) || p.f.Limit > 0 && p.Changed+p.unsure >= p.f.Limit {
+		if p.Looked >= 2*p.count+mostLooked || p.f.Limit > 0 && p.Changed+p.unsure >= p.f.Limit {
 			return nil
 		}
 	}

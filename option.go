@@ -190,7 +190,7 @@ func (d *draft) checkExtra(now time.Time) error {
 		return errors.New("shunt: Retain without an ID, by which it would be found: add ID")
 	case x.ID == "" && x.Unique > 0:
 		return errors.New("shunt: UniqueFor without an ID: add ID")
-	case x.Expires > 0 && !x.Late && d.Due.In.Milliseconds() >= x.Expires: // with At the server judges, by its own clock
+	case x.Expires > 0 && !x.Late && d.Due.In.Milliseconds() >= x.Expires: // At is judged by the server's clock
 		return fmt.Errorf("shunt: Expire(%v) of a message that is due in %v", time.Duration(x.Expires)*time.Millisecond,
 			d.Due.In)
 	case x.Deadline > 0 && x.Deadline != d.deadline && due.UnixMilli() >= x.Deadline:

@@ -426,7 +426,8 @@ func TestPullSettlesBeyondItsLease(t *testing.T) {
 		p.CutAll()
 		time.AfterFunc(1500*time.Millisecond, func() { p.Refuse(false) })
 	}))
-	ms, err := b.Pull(t.Context(), PullOptions{Channels: []string{b.name}, Max: 2, Lease: time.Second, Wait: time.Minute})
+	o := PullOptions{Channels: []string{b.name}, Max: 2, Lease: time.Second, Wait: time.Minute}
+	ms, err := b.Pull(t.Context(), o)
 	b.must(err)
 	strikes(t, away, 1)
 	if len(ms) != 1 || ms[0].ID != "good" || time.Now().After(ms[0].EndsAt) {

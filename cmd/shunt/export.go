@@ -107,10 +107,11 @@ func (x *export) run(ctx context.Context) (err error) {
 	}
 	if err != nil {
 		if !isUsage(err) && x.from != "" {
+			again := "to go on: shunt export " + quoted(x.channel) + x.a.where()
 			if x.file != "" {
-				x.a.say("to go on: shunt export %s%s --file %s --resume", quoted(x.channel), x.a.where(), quoted(x.file))
+				x.a.say("%s --file %s --resume", again, quoted(x.file))
 			} else {
-				x.a.say("to go on: shunt export %s%s --from %s", quoted(x.channel), x.a.where(), x.from)
+				x.a.say("%s --from %s", again, x.from)
 			}
 		}
 		return err

@@ -98,16 +98,19 @@ func deleteAll(ctx context.Context, q *shunt.Queue, c string, _ shunt.State, f s
 func postponeAll(
 	ctx context.Context, q *shunt.Queue, channel string, f shunt.Filter, to shunt.Option,
 ) (b shunt.BulkResult, err error) {
-	o := shunt.BrowseOptions{Channel: channel, State: shunt.StateDelay, From: f.From, Filter: f}
+	o := shunt.BrowseOptions{Channel: channel, State: shunt.StateDelay, From: f.From, Limit: 100, Filter: f}
 	o.Filter.From, o.Filter.Limit = "", 0 // it has bounds of its own
-	// Where this clock is ahead of that of Redis, what was postponed fits again. It lies behind what there was.
-	all, err := q.Overview(ctx, channel)
+	// Where this clock is ahead of that of Redis, what was postponed fits again. Most of it lies behind what there was.
+	last, err := q.Browse(ctx, shunt.BrowseOptions{Channel: channel, State: shunt.StateDelay, Latest: true, Limit: 1})
 	if err != nil {
 		return b, err
 	}
-	count := all[0].Delay
+	for _, e := range last.Entries {
+		if e.DueAt.Before(o.Filter.Until) {
+			o.Filter.Until = e.DueAt
+		}
+	}
 	for b.Next = f.From; ; {
-		o.Limit = max(1, min(100, count-b.Looked))
 		page, err := q.Browse(ctx, o)
 		if err != nil {
 			return b, err
@@ -123,9 +126,7 @@ func postponeAll(
 			}
 		}
 		b.Looked += page.Looked
-		if b.Next, o.From = page.Next, page.Next; b.Looked >= count {
-			b.Next = ""
-		}
+		b.Next, o.From = page.Next, page.Next
 		if b.Next == "" {
 			return b, nil
 		}
