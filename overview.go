@@ -20,7 +20,7 @@ type Overview struct {
 	Delay   int    `json:"delay"`
 	Dead    int    `json:"dead"`
 	Done    int    `json:"done"`
-	Leases  int    `json:"leases"` // each holds one message or more
+	Leases  int    `json:"leases"` // each holds messages, but for those that were given up within the last minute
 
 	// OldestAge is since the enqueue of the message to be taken next, or since it was to come; 0 where none waits, or
 	// nobody knows, as of a bare payload.

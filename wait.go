@@ -54,8 +54,8 @@ func (q *Queue) EnqueueAndWait(ctx context.Context, m IMessage, opts ...Option) 
 // next message with its ID cuts that short.
 //
 // ErrNotFound: there is no such message, or it was over before Wait began, and no Retain kept its outcome. ErrLost:
-// Redis has lost it. ErrNotKept: the connection was away for longer than the outcome was kept. The end of a message
-// without an ID is announced to nobody, so r must have an ID.
+// Redis has lost it. ErrNotKept: it is over or lost, and its outcome was not kept until the connection was back. The
+// end of a message without an ID is announced to nobody, so r must have an ID.
 func (q *Queue) Wait(ctx context.Context, r Ref) (Outcome, error) {
 	if err := r.check(); err != nil {
 		return Outcome{}, err

@@ -56,6 +56,7 @@ local function take(c, prepare, suspect, leased, list, delay, keeper, ...)
 end
 
 -- again says what a channel has in a list of the lease, which begins anew. What was taken in time does not expire.
+-- Where it is asked for once more, the time of the last asking goes for that of the take.
 local function again(c, leased, list, delay, keeper, ...)
   local began = redis.call('ZSCORE', leased, ARGV[1])
   if began then out[2] = math.min(past, began - ARGV[2] - 1) end
