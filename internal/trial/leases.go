@@ -25,9 +25,9 @@ type tenures struct {
 }
 
 // leased judges what is promised of leases. I18: a lease that ends counts one attempt of its message, and nothing else
-// counts an attempt that no process has seen. I19: a message that was acked is not pulled again. I20: no process is
-// told that its lease is lost while that lease lasts. I5: a message is handled to its end more often than it was
-// enqueued only where a fault struck one of its holders.
+// counts an attempt that no process has seen. I19: a message that was acked is not pulled again, and none is handed out whose
+// lease is over. I20: no process is told that its lease is lost while that lease lasts. I5: a message is handled to its
+// end more often than it was enqueued only where a fault struck one of its holders.
 func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string, string, string, ...any)) {
 	t := h.tenures(v, broke)
 	faults := h.harmful()
@@ -201,6 +201,9 @@ func (f *pursuit) pulled(e Entry) {
 	if late := e.At.After(e.Due) && !at.Before(e.Due); was && !late && !f.Lossy {
 		f.broke("I19 handed out again", e.ID, "pulled by %s at %s, and acked at %s", e.By, clockOf(e.At), clockOf(at))
 	}
+	if late := e.At.Sub(e.Due); !e.Due.IsZero() && late > f.margins().Read && !f.Stepped && !f.stood(e) {
+		f.broke("I19 handed out late", e.ID, "pulled by %s at %s, %v after its lease", e.By, clockOf(e.At), late)
+	}
 	if since := f.waiting[e.ID]; !since.IsZero() && f.next[e.Serial] == 0 {
 		f.v.Waits = append(f.v.Waits, max(0, e.At.Sub(since)))
 	}
@@ -218,6 +221,14 @@ func (f *pursuit) pulled(e Entry) {
 	f.next[e.Serial], f.seen[e.Serial] = e.Attempt+1, e.At
 	f.t.of[e.Serial] = append(f.t.of[e.Serial],
 		&tenure{by: e.By, from: e.At, ends: e.Due, term: e.Due.Sub(e.At), attempt: e.Attempt, to: far})
+}
+
+// stood says whether the one who says e may have stood still until then.
+func (f *pursuit) stood(e Entry) bool {
+	return slices.ContainsFunc(f.Entries, func(x Entry) bool {
+		return x.Op == Fault && (x.ID == "freeze" || x.ID == "stop") && x.By == e.By && x.At.Before(e.At) &&
+			(x.Due.IsZero() || x.Due.Add(f.margins().Read).After(e.At))
+	})
 }
 
 // tooLate judges that somebody was told that its lease is lost.

@@ -58,6 +58,8 @@ func TestLeases(t *testing.T) {
 		"said after its lease, and acked before": {slices.Concat(first[:2], struck,
 			[]Entry{pull("p2", 2500, 9000, 1)}, handled("p2", 2600, 1), acked("p2", 2700, 1),
 			[]Entry{pull("p1", 8000, 3000, 1)}), []string{"I19 handed out again"}},
+		"said after its lease": {slices.Concat(first[:2], []Entry{pull("p1", 8000, 3000, 1)}, handled("p1", 8010, 1),
+			acked("p1", 8030, 1)), []string{"I19 handed out late"}},
 		"lost too soon": {slices.Concat(enqueued, []Entry{pull("p1", 2020, 9000, 1)}, handled("p1", 2030, 1),
 			late("p1", 2060), acked("p1", 2070, 1)), []string{"I20 lost too soon"}},
 	} {

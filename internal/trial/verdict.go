@@ -82,6 +82,7 @@ func (v *Verdict) Caught() bool {
 			"I17 refused",
 			"I18 attempts",
 			"I19 handed out again",
+			"I19 handed out late",
 			"I20 lost too soon",
 			"I21 miscounted":
 			return true
