@@ -25,9 +25,9 @@ type tenures struct {
 }
 
 // leased judges what is promised of leases. I18: a lease that ends counts one attempt of its message, and nothing else
-// counts an attempt that no process has seen. I19: a message that was acked is not pulled again, and none is handed out whose
-// lease is over. I20: no process is told that its lease is lost while that lease lasts. I5: a message is handled to its
-// end more often than it was enqueued only where a fault struck one of its holders.
+// counts an attempt that no process has seen. I19: a message that was acked is not pulled again, and none is handed out
+// whose lease is over. I20: no process is told that its lease is lost while that lease lasts. I5: a message is handled
+// to its end more often than it was enqueued only where a fault struck one of its holders.
 func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string, string, string, ...any)) {
 	t := h.tenures(v, broke)
 	faults := h.harmful()
