@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,5 +105,26 @@ func TestFollowUpWhoseIDIsTaken(t *testing.T) {
 			levelOf(e) != slog.LevelWarn) {
 			t.Errorf("%+v", e)
 		}
+	}
+}
+
+// A user who may do all but take an ID: what follows without one was enqueued anew with each try of the ack.
+func TestFollowWithoutRightToIDs(t *testing.T) {
+	t.Parallel()
+	s := aclServer(t)
+	must, may, _ := aclLines(t)
+	password, _ := aclWords(must)
+	name := aclUser(s, slices.Concat(must, may)...)
+	b := newBench(t, fmt.Sprintf("redis://%s:%s@%s/0", name, password, s.Addr()))
+	next := Define(b.name+".next", func(context.Context, int) error { return nil })
+	b.receive(1, func(ctx context.Context, _ int) error {
+		return Then(ctx, next.Message(1), With(next.Message(2), ID("x")))
+	})
+	b.enqueue(0, 1)
+	b.until(10*time.Second, "the ack is refused", func() bool {
+		return b.count(EventReceiverError) > 0 && denials(s, name)["hsetnx"]
+	})
+	if n := s.Do("LLEN", store.KeysOf(b.name+".next").Prepare); n != int64(0) {
+		t.Errorf("%v messages follow one that was not acked", n)
 	}
 }
