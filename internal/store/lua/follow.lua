@@ -35,7 +35,8 @@ for i = 10, #ARGV, 5 do
       mine = parsed(raw)
       redis.call('HSET', ids, id, record(serial, state, 0, to, expires, ''))
     else
-      free = enter(ids, running, id, serial, state, now, to, expires)
+      local able, is = pcall(enter, ids, running, id, serial, state, now, to, expires)
+      if able then free = is else err = type(is) == 'table' and is or redis.error_reply(is) end
     end
   end
   if free and not err then
