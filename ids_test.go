@@ -517,6 +517,40 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
+// Redis stands still for a second, just when a worker asks what time it is there. No message goes to dead as too late,
+// and no handler's context ends, before the deadline.
+func TestDeadlineBesidePause(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for _, opts := range [][]Option{{}, {ID("a")}} {
+		p := redistest.NewProxy(t, s.Addr())
+		b, to := newBench(t, p.URL()), newBench(t, s.URL())
+		to.name = b.name
+		ended := make(chan time.Time, 1)
+		b.receive(1, func(ctx context.Context, _ int) error {
+			<-ctx.Done()
+			ended <- time.Now()
+			return ctx.Err()
+		})
+		const pause = time.Second
+		stands := p.On(func(args [][]byte) bool { return string(args[0]) == "TIME" }, 1,
+			redistest.Call(func() { <-time.After(pause) }))
+		at := time.Now().Add(pause + pause/2)
+		to.must(to.one(1, append(opts, Deadline(at))...))
+		b.wait(EventRejected, 1, 5*time.Second)
+		early := time.Until(at)
+		select {
+		case end := <-ended:
+			early = at.Sub(end)
+		default:
+			t.Error("it was not handled")
+		}
+		if early > pause/10 || stands.Struck() != 1 {
+			t.Errorf("%v: too late %v before the deadline; Redis stood still %d times", opts, early, stands.Struck())
+		}
+	}
+}
+
 // An enqueue with an id whose reply was lost is looked for, not sent blindly. That holds also when its message was
 // handled by then, and the id is free.
 func TestEnqueueByIDResolves(t *testing.T) {
