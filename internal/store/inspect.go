@@ -170,6 +170,9 @@ func firstScored(v any) *Scored {
 	return &Scored{Raw: raw, At: time.UnixMilli(int64(score))}
 }
 
+// AddClock adds the question for the server's time; ServerTime reads the reply.
+func AddClock(c *link.Call) { c.Add("TIME") }
+
 // ServerTime reads the reply to TIME.
 func ServerTime(v any) time.Time {
 	t, _ := redis.Int64s(v, nil)
@@ -182,7 +185,7 @@ func ServerTime(v any) time.Time {
 // Clock asks for the server's time.
 func Clock(ctx context.Context, l *link.Link) (time.Time, error) {
 	c := link.NewCall()
-	c.Add("TIME")
+	AddClock(c)
 	err := l.Run(ctx, c)
 	if err != nil {
 		return time.Time{}, err

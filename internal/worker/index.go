@@ -67,6 +67,10 @@ func (x *index) mark(l *lane.Lane) bool {
 		return true
 	}
 	err := x.consult(l, sent)
+	now := x.now
+	if err == nil && x.late(sent) {
+		now, sent, err = x.askClock(site)
+	}
 	site.Breaker.Judge(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,11 +86,11 @@ func (x *index) mark(l *lane.Lane) bool {
 		it.begun = true
 		it.asked = it.asked && !s.r.order.strict() // it took a while
 		if d := it.Extra.Deadline; d > 0 {
-			until := sent.Add(time.Duration(d-x.now) * time.Millisecond)
+			until := sent.Add(time.Duration(d-now) * time.Millisecond)
 			it.until = &until
 		}
 		a := x.said[i]
-		known := custody.Known{Now: x.now + s.now.Sub(sent).Milliseconds(), Taken: x.taken(it), Read: x.read,
+		known := custody.Known{Now: now + s.now.Sub(sent).Milliseconds(), Taken: x.taken(it), Read: x.read,
 			Record: a.record, Cancelled: a.cancelled || it.cancelled}
 		h := it.custody(s)
 		it.ownsID = h.Owns(known)
@@ -131,6 +135,27 @@ func (x *index) consult(l *lane.Lane, now time.Time) error {
 	}
 	c.Taken = func(i int) int64 { return x.taken(x.asked[x.with[i]]) }
 	return ask()
+}
+
+// slow is how long an answer may take where a message has a deadline. It may be so much later at the server by then.
+const slow = 100 * time.Millisecond
+
+// late says that the server's clock is to be asked once more: otherwise a pause of Redis would end a message, or its
+// handler's context, that much before its deadline.
+func (x *index) late(sent time.Time) bool {
+	return x.heard.Sub(sent) > slow &&
+		slices.ContainsFunc(x.asked, func(it *Item) bool { return it.Extra.Deadline > 0 })
+}
+
+// askClock asks the server's clock alone. It says what that showed, in ms, and when it was asked.
+func (x *index) askClock(site *lane.Site) (now int64, asked time.Time, err error) {
+	asked = time.Now()
+	x.call.Reset()
+	store.AddClock(x.call)
+	site.Exchange(x.call)
+	x.worker.now = time.Now()
+	rep := x.call.Replies[0]
+	return store.ServerTime(rep.Value).UnixMilli(), asked, rep.Err
 }
 
 // taken is when an item was taken at the earliest, in ms of the server's clock. What had not expired then was taken in
