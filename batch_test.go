@@ -576,6 +576,36 @@ func TestBatchEndedBefore(t *testing.T) {
 	}
 }
 
+// A message whose own time is over before its batch is full is handled before that, with all that wait by then.
+func TestBatchOfShortTime(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for name, own := range map[string]func() Option{
+		"a deadline": func() Option { return Deadline(time.Now().Add(2 * time.Second)) },
+		"a timeout":  func() Option { return Timeout(2 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, s.URL(), func(q *Queue) { q.MaxAttempts = 1 })
+			var calls batches
+			g, _ := b.gather(1, Batch{MaxSize: 3, MaxWait: time.Minute, Handle: func(_ context.Context,
+				ms []IMessage) []error {
+				calls.add(len(ms))
+				return nil
+			}})
+			b.must(b.one(1))
+			b.untilWaiting(g, 1)
+			b.must(b.one(2, own()))
+			b.until(5*time.Second, "both are acked, or one is dead", func() bool {
+				return b.count(EventAcked) == 2 || b.count(EventRejected) > 0
+			})
+			if got := calls.String(); got != "[2]" || b.count(EventAcked) != 2 {
+				t.Errorf("calls of %s, %d acked", got, b.count(EventAcked))
+			}
+		})
+	}
+}
+
 // A receiver that a handler starts does not take that handler's message for its own.
 func TestBatchInHandler(t *testing.T) {
 	t.Parallel()
