@@ -17,8 +17,8 @@ import (
 type Batch struct {
 	// MaxSize is how many messages one call of Handle gets: 1 to 1000, default 100.
 	MaxSize int
-	// MaxWait is how long a message waits at most for others to fill its batch: up to 5 min, default 1 s. A
-	// shutdown ends the wait.
+	// MaxWait is how long a message waits at most for others to fill its batch: up to 5 min, default 1 s. One whose
+	// timeout or Deadline is near waits for half of that time. A shutdown ends the wait.
 	MaxWait time.Duration
 	// Handle handles a batch, in place of the messages' Resolve, and returns a verdict for each by its index, as
 	// Resolve would. A nil slice acks all. A slice of another length, a panic or a runtime.Goexit is an error of every
@@ -83,7 +83,7 @@ type batcher struct {
 	r       *receiver
 
 	mu      sync.Mutex
-	timer   *time.Timer // of the one that waits longest
+	timer   *time.Timer // of the one that is due first
 	waiting []*member   // in the order in which they came, but those that are alone come first
 	running int         // calls
 	overdue int         // of them: those that ignored their ended context for a grace
@@ -93,7 +93,7 @@ type batcher struct {
 type member struct {
 	ctx   context.Context
 	m     IMessage
-	since time.Time
+	due   time.Time // when it waits no more for others
 	alone bool
 	call  *call         // once it is part of one; batcher's mu, until ready
 	ready chan struct{} // closed: the call is its to run, if it is the first of it, or has ended
@@ -150,7 +150,7 @@ func (g *batcher) serve(r *receiver) {
 
 // join is the innermost Handler: it returns the message's verdict. Whose context ends before its call has begun leaves.
 func (g *batcher) join(ctx context.Context, m IMessage) error {
-	me := &member{ctx: ctx, m: m, since: time.Now(), ready: make(chan struct{})}
+	me := &member{ctx: ctx, m: m, due: g.due(ctx), ready: make(chan struct{})}
 	if it, ok := ctx.Value(worker.Key{}).(*worker.Item); ok && it.Recoveries >= 2 {
 		me.alone = true // a suspect: in company the one that kills its process could not be told from the innocent
 	}
@@ -176,6 +176,26 @@ func (g *batcher) join(ctx context.Context, m IMessage) error {
 	return me.err
 }
 
+// due is when a message waits no more for others, where its context is ctx: half of its own time is its handling's.
+func (g *batcher) due(ctx context.Context) time.Time {
+	now, wait := time.Now(), g.MaxWait
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, end.Sub(now)/2)
+	}
+	return now.Add(wait)
+}
+
+// soonest is how long the first of those that wait may wait yet, of as many as a call may have. mu is held.
+func (g *batcher) soonest() time.Duration {
+	due := g.waiting[0].due
+	for _, m := range g.waiting[1:min(len(g.waiting), g.MaxSize)] {
+		if m.due.Before(due) {
+			due = m.due
+		}
+	}
+	return time.Until(due)
+}
+
 // leave says whether the member has left: not if it is part of a call.
 func (g *batcher) leave(me *member) bool {
 	g.mu.Lock()
@@ -188,10 +208,11 @@ func (g *batcher) leave(me *member) bool {
 func (g *batcher) start() {
 	for len(g.waiting) > 0 && g.running-min(g.overdue, g.workers) < g.workers {
 		first, n := g.waiting[0], len(g.waiting)
-		wait := g.MaxWait - time.Since(first.since)
-		if n < g.MaxSize && wait > 0 && !first.alone && !g.r.pool.Stopped() {
-			g.timer.Reset(wait)
-			return
+		if n < g.MaxSize && !first.alone && !g.r.pool.Stopped() {
+			if wait := g.soonest(); wait > 0 {
+				g.timer.Reset(wait)
+				return
+			}
 		}
 		g.waiting = slices.DeleteFunc(g.waiting,
 			func(m *member) bool { return m.ctx.Err() != nil }) // one would end the call for all
