@@ -128,3 +128,30 @@ func TestFollowWithoutRightToIDs(t *testing.T) {
 		t.Errorf("%v messages follow one that was not acked", n)
 	}
 }
+
+// The Event of what follows later says when it is due, as that of an enqueue does; of what follows at once it says
+// nothing.
+func TestFollowUpTellsWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	next := Define(b.name+".next", func(context.Context, int) error { return nil })
+	at := time.Now().Add(2 * time.Hour).Truncate(time.Millisecond)
+	b.receive(1, func(ctx context.Context, _ int) error {
+		return Then(ctx, next.Message(1), With(next.Message(2), In(time.Hour)), With(next.Message(3), At(at)))
+	})
+	began := time.Now()
+	b.enqueue(0, 1)
+	b.wait(EventAcked, 1, 5*time.Second)
+	var due []time.Time
+	b.mu.Lock()
+	for _, e := range b.events {
+		if e.Kind == EventEnqueued && e.Channel == next.Channel() {
+			due = append(due, e.DueAt)
+		}
+	}
+	b.mu.Unlock()
+	if len(due) != 3 || !due[0].IsZero() || due[1].Sub(began.Add(time.Hour)).Abs() > time.Minute || !due[2].Equal(at) {
+		t.Errorf("due at %v", due)
+	}
+}
