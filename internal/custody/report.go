@@ -29,7 +29,8 @@ func (h *Held) Beside(v *Verdict, l store.LeaveAnswer) (evs []event.Event) {
 	}
 	for i, enqueued := range l.Followed {
 		f := &v.Then[i]
-		e := event.Event{Kind: event.Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1, Bytes: f.Size()}
+		e := event.Event{Kind: event.Enqueued, Channel: f.Name, Serial: f.Serial, ID: f.ID(), N: 1, Bytes: f.Size(),
+			Due: event.TimeOf(l.Dues[i])}
 		if !enqueued {
 			e.Kind, e.Err = event.Duplicate,
 				fmt.Errorf("shunt: the id is taken, so this message does not follow %s of channel "+

@@ -235,10 +235,11 @@ func ReleaseReply(rep link.Reply) (int, error) { return redis.Int(rep.Value, rep
 
 // LeaveAnswer is what a verdict came to.
 type LeaveAnswer struct {
-	Found     bool   // the element was there; else nothing has changed
-	Cancelled bool   // it was cancelled meanwhile, and ended so in place of Retried or Rejected
-	Trimmed   int    // of Rejected: how many of the oldest dead letters were dropped
-	Followed  []bool // of what follows: false where its id was taken
+	Found     bool        // the element was there; else nothing has changed
+	Cancelled bool        // it was cancelled meanwhile, and ended so in place of Retried or Rejected
+	Trimmed   int         // of Rejected: how many of the oldest dead letters were dropped
+	Followed  []bool      // of what follows: false where its id was taken
+	Dues      []time.Time // of the same: when it is due, if that is later
 }
 
 // LeaveReply reads the reply to AddLeave, or one that EachReply or FirstReply gave.
@@ -264,7 +265,11 @@ func LeaveReply(v *Verdict, rep link.Reply) (l LeaveAnswer, err error) {
 		l.Found = n > 0
 		if v.Then != nil && l.Found {
 			for _, enqueued := range vs[1:] {
-				l.Followed = append(l.Followed, enqueued != int64(0))
+				due := time.Time{}
+				if ms, _ := enqueued.(int64); ms > 1 {
+					due = time.UnixMilli(ms)
+				}
+				l.Followed, l.Dues = append(l.Followed, enqueued != int64(0)), append(l.Dues, due)
 			}
 		}
 	}

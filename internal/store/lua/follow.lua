@@ -4,7 +4,8 @@
 -- ARGV 1 element  2 its id or ''  3 serial  4 attempt  5 result  6 ms to keep what became of it  7 ms its id stays
 --      taken after success  8 most kept  9 most bytes kept; then for each that follows 'now', 'in' or 'at', ms, its
 --      id or '', ms after which it expires or 0, the element
--- reply: 0 where it was not there, and then nothing has changed; else 1, then for each 1, or 0 where its id was taken
+-- reply: 0 where it was not there, and then nothing has changed; else 1, then for each 1, its due time in ms where it
+--      is due later, or 0 where its id was taken
 redis.call('ZREM', KEYS[1], '')
 local at = redis.pcall('LPOS', KEYS[2], ARGV[1])
 if type(at) == 'table' then -- before 6.0.6
@@ -64,7 +65,7 @@ for i = 10, #ARGV, 5 do
     if mine then redis.call('HSET', KEYS[3], ARGV[2], raw) end
     return err
   end
-  out[#out + 1] = free and 1 or 0
+  out[#out + 1] = not free and 0 or to > now and to or 1
 end
 leave(KEYS[2], ARGV[1], '-1')
 if ARGV[2] ~= '' then
