@@ -164,3 +164,21 @@ func (b *bench) expires(s redistest.Backend, id string) {
 	b.passes(s, 400*time.Millisecond)
 	s.Do("SET", store.KeysOf(b.name).Running, "not shunt's")
 }
+
+// What went to dead before any handler began has an outcome of no attempt, as its dead letter has.
+func TestOutcomeOfWhatWasNotHandled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	b := newBench(t, s.URL())
+	b.must(b.one(1, ID("expired"), Retain(time.Hour), ExpireToDead(100*time.Millisecond)))
+	b.must(b.one(2, ID("late"), Retain(time.Hour), Deadline(time.Now().Add(100*time.Millisecond))))
+	time.Sleep(200 * time.Millisecond)
+	b.receive(1, func(context.Context, int) error { return nil })
+	b.wait(EventRejected, 2, 5*time.Second)
+	for _, id := range []string{"expired", "late"} {
+		st, err := b.Status(t.Context(), ByID(b.name, id))
+		if err != nil || st.State != StateDone || st.Attempt != 0 {
+			t.Errorf("%s: attempt %d of %v %v, %v", id, st.Attempt, st.State, st.Outcome, err)
+		}
+	}
+}
