@@ -167,5 +167,6 @@ func (h *Held) Refuse(why error, maxSize int) *Verdict {
 	e, _ := element.Decode(h.Raw)
 	e.SetFailure(why.Error())
 	next := e.EncodeWithin(max(len(h.Raw), maxSize))
-	return &Verdict{Verdict: store.Verdict{Fate: store.Rejected, Next: next, Failure: why.Error()}, Err: why}
+	return &Verdict{Verdict: store.Verdict{Fate: store.Rejected, Refused: true, Next: next, Failure: why.Error()},
+		Err: why}
 }

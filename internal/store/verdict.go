@@ -27,6 +27,7 @@ type Verdict struct {
 	Fate    Fate
 	Wait    time.Duration // of Retried
 	Snoozed bool          // Retried, and no attempt is counted
+	Refused bool          // Rejected before any handler began: no attempt either
 	Next    []byte        // of Retried and Rejected: the element that replaces it
 	Failure string        // of these: its text, for the record of an id
 	Result  []byte        // of Acked
@@ -189,10 +190,13 @@ func addRetry(c *link.Call, k *Keys, doing Key, h Held, v *Verdict) {
 
 func addReject(c *link.Call, k *Keys, doing Key, h Held, v *Verdict, b *Bounds) {
 	a := &k.arg
-	most, age := max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds())
+	most, age, attempts := max(0, b.MaxDead), max(0, b.DeadFor.Milliseconds()), h.Attempt()
+	if v.Refused {
+		attempts--
+	}
 	if id := h.ID(); id != "" {
 		c.AddScript(Reject, 9, a.Receivers, doing, a.Dead, a.IDs, a.Cancelled, a.Done, a.Kept, a.Running, a.Waited,
-			h.Raw, v.Next, most, age, id, h.Serial[:], h.Attempt(), v.Failure, max(0, h.Extra.Retain),
+			h.Raw, v.Next, most, age, id, h.Serial[:], attempts, v.Failure, max(0, h.Extra.Retain),
 			max(0, b.MaxDone), max(0, b.MaxDoneBytes))
 		return
 	}
