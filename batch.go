@@ -84,6 +84,7 @@ type batcher struct {
 
 	mu      sync.Mutex
 	timer   *time.Timer // of the one that is due first
+	soonest time.Time   // before which none of those that wait is due
 	waiting []*member   // in the order in which they came, but those that are alone come first
 	running int         // calls
 	overdue int         // of them: those that ignored their ended context for a grace
@@ -160,6 +161,9 @@ func (g *batcher) join(ctx context.Context, m IMessage) error {
 	} else {
 		g.waiting = append(g.waiting, me)
 	}
+	if len(g.waiting) == 1 || me.due.Before(g.soonest) {
+		g.soonest = me.due
+	}
 	g.start()
 	g.mu.Unlock()
 	select {
@@ -185,15 +189,13 @@ func (g *batcher) due(ctx context.Context) time.Time {
 	return now.Add(wait)
 }
 
-// soonest is how long the first of those that wait may wait yet, of as many as a call may have. mu is held.
-func (g *batcher) soonest() time.Duration {
-	due := g.waiting[0].due
-	for _, m := range g.waiting[1:min(len(g.waiting), g.MaxSize)] {
-		if m.due.Before(due) {
-			due = m.due
-		}
+// wait is until the first of those that wait is due. mu is held.
+func (g *batcher) wait() time.Duration {
+	if d := time.Until(g.soonest); d > 0 {
+		return d
 	}
-	return time.Until(due)
+	g.soonest = slices.MinFunc(g.waiting, func(a, b *member) int { return a.due.Compare(b.due) }).due
+	return time.Until(g.soonest)
 }
 
 // leave says whether the member has left: not if it is part of a call.
@@ -209,7 +211,7 @@ func (g *batcher) start() {
 	for len(g.waiting) > 0 && g.running-min(g.overdue, g.workers) < g.workers {
 		first, n := g.waiting[0], len(g.waiting)
 		if n < g.MaxSize && !first.alone && !g.r.pool.Stopped() {
-			if wait := g.soonest(); wait > 0 {
+			if wait := g.wait(); wait > 0 {
 				g.timer.Reset(wait)
 				return
 			}
