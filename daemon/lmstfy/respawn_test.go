@@ -1,0 +1,40 @@
+package lmstfy
+
+import (
+	"encoding/base64"
+	"fmt"
+	"testing"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// A dead letter whose id is another job's by now stays dead at a respawn, as with RetryAllDead.
+func TestRespawnKeepsWhatHasATakenID(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	add := func(text string) {
+		t.Helper()
+		if err := s.queue.Enqueue(t.Context(), shunt.Raw(s.ns+"/q", []byte(text)), shunt.ID("order-7")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("first")
+	s.kill("q", 1)
+	add("second") // as a client of /v1 may: the id was free
+	if r := s.do("PUT", "/q/deadletter?limit=10", ""); r.status != 200 || r.json(t)["count"] != 0.0 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	want := fmt.Sprintf(`{"deadletter_head":"order-7","deadletter_size":1,"namespace":%q,"queue":"q"}`, s.ns)
+	if r := s.do("GET", "/q/deadletter", ""); r.body != want {
+		t.Errorf("the first one is gone: %s", r.body)
+	}
+	if r := s.do("GET", "/q", ""); r.json(t)["data"] != base64.StdEncoding.EncodeToString([]byte("second")) {
+		t.Error(r.body)
+	}
+	s.do("DELETE", "/q/job/order-7", "") // which also ends the dead one, if nobody else has the id
+	if r := s.do("PUT", "/q/deadletter?limit=10", ""); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
