@@ -1,6 +1,7 @@
 package lmstfy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -77,19 +78,21 @@ func (a *API) respawn(c *call) {
 }
 
 // revive publishes the oldest dead letters anew, and deletes them then. It ends where all that were dead at first are
-// through.
+// through. One whose id is another job's by now stays dead, and is passed over.
 func (a *API) revive(ctx context.Context, c *call, o order, limit int64) (revived int, err error) {
 	n, err := a.count(c, shunt.StateDead)
-	for left := int(min(limit, int64(n))); left > 0 && err == nil; {
-		size := min(left, deadPage)
+	kept := 0 // of the oldest ones
+	for left, looks := int(min(limit, int64(n))), n; left > 0 && looks > 0 && err == nil; {
+		size := min(left, looks, deadPage)
 		var es []shunt.Entry
-		if es, err = c.pool.List(ctx, c.channel(), shunt.StateDead, max(0, n-size), size); err != nil || len(es) == 0 {
+		es, err = c.pool.List(ctx, c.channel(), shunt.StateDead, max(0, n-kept-size), size)
+		if err != nil || len(es) == 0 {
 			break
 		}
 		slices.Reverse(es)
-		var some int
-		some, err = a.reviveSome(ctx, c, o, es)
-		revived, left = revived+some, left-len(es)
+		var some, stay int
+		some, stay, err = a.reviveSome(ctx, c, o, es)
+		revived, left, looks, kept = revived+some, left-len(es)+stay, looks-len(es), kept+stay
 		if err == nil {
 			n, err = a.count(c, shunt.StateDead)
 		}
@@ -97,7 +100,7 @@ func (a *API) revive(ctx context.Context, c *call, o order, limit int64) (revive
 	return revived, err
 }
 
-func (a *API) reviveSome(ctx context.Context, c *call, o order, es []shunt.Entry) (int, error) {
+func (a *API) reviveSome(ctx context.Context, c *call, o order, es []shunt.Entry) (revived, kept int, err error) {
 	ms := make([]shunt.IMessage, len(es))
 	for i, e := range es {
 		o.attrs = attributesOf(e.Headers)
@@ -111,30 +114,43 @@ func (a *API) reviveSome(ctx context.Context, c *call, o order, es []shunt.Entry
 		}
 		ms[i] = m
 	}
-	err := c.pool.EnqueueAll(ctx, ms)
+	err = c.pool.EnqueueAll(ctx, ms)
 	var some *shunt.EnqueueError
 	if err != nil && (!errors.As(err, &some) || len(some.Unknown) > 0) {
-		return 0, err
+		return 0, 0, err
 	}
-	revived, over := 0, make([]shunt.Entry, 0, len(es))
+	over, errs := make([]shunt.Entry, 0, len(es)), []error(nil)
 	for i, e := range es {
 		failed := error(nil)
 		if some != nil {
 			failed = some.Failed[i]
 		}
-		switch {
-		case failed == nil:
+		again := false
+		if errors.Is(failed, shunt.ErrDuplicate) {
+			again, failed = a.respawned(ctx, c, e)
+		} else if failed == nil {
 			revived++
-			over = append(over, e)
-		case errors.Is(failed, shunt.ErrDuplicate): // respawned before, by one that a fault has ended
+			again = true
+		}
+		switch {
+		case failed != nil:
+			errs = append(errs, failed)
+		case again:
 			over = append(over, e)
 		default:
-			err = errors.Join(err, failed)
+			kept++
 		}
 	}
-	if len(over) == len(es) {
-		err = nil
-	}
 	_, deleting := c.pool.DeleteDead(ctx, c.channel(), over...)
-	return revived, errors.Join(err, deleting)
+	return revived, kept, errors.Join(append(errs, deleting)...)
+}
+
+// respawned says whether who has a dead letter's id is the same job: a respawn that a fault has ended has published it.
+func (a *API) respawned(ctx context.Context, c *call, dead shunt.Entry) (bool, error) {
+	e, err := c.pool.Peek(ctx, shunt.ByID(c.channel(), dead.ID))
+	if errors.Is(err, shunt.ErrNotFound) {
+		return false, nil
+	}
+	living := e.State != shunt.StateDead && e.State != shunt.StateDone
+	return err == nil && living && bytes.Equal(e.Payload, dead.Payload), err
 }

@@ -33,8 +33,36 @@ func TestRespawnKeepsWhatHasATakenID(t *testing.T) {
 	if r := s.do("GET", "/q", ""); r.json(t)["data"] != base64.StdEncoding.EncodeToString([]byte("second")) {
 		t.Error(r.body)
 	}
-	s.do("DELETE", "/q/job/order-7", "") // which also ends the dead one, if nobody else has the id
-	if r := s.do("PUT", "/q/deadletter?limit=10", ""); r.status != 200 {
-		t.Errorf("%d %s", r.status, r.body)
+}
+
+// A respawn passes over those that stay, and goes on with those that died later.
+func TestRespawnPassesOverWhatStays(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	add := func(id string) {
+		t.Helper()
+		if err := s.queue.Enqueue(t.Context(), shunt.Raw(s.ns+"/q", []byte(id)), shunt.ID(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const n = 4
+	for i := range n {
+		add(fmt.Sprint(i))
+		s.kill("q", i+1) // one by one: those of one millisecond have no order
+	}
+	for i := range n / 2 {
+		other := shunt.Raw(s.ns+"/q", []byte("other"))
+		if err := s.queue.Enqueue(t.Context(), other, shunt.ID(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, count := range []float64{1, 1, 0} {
+		if r := s.do("PUT", "/q/deadletter", ""); r.status != 200 || r.json(t)["count"] != count {
+			t.Errorf("%d %s, want %v", r.status, r.body, count)
+		}
+	}
+	if r := s.do("GET", "/q/deadletter/size", ""); r.json(t)["size"] != n/2.0 {
+		t.Error(r.body)
 	}
 }
