@@ -19,6 +19,8 @@ const (
 	ownConnections = 64 // of the daemon's own commands to one Redis
 	pingEvery      = time.Second
 	commandTimeout = 3 * time.Second
+	// maxSize is what the largest job may have that limits.max_body allows, with its headers and names beside.
+	maxSize = 64<<20 + 4<<20
 )
 
 // pool is one Redis.
@@ -69,8 +71,8 @@ func openPool(name string, c config.Pool) (*pool, error) {
 	p.own.MaxActive, p.own.MaxIdle, p.own.Wait = ownConnections, ownConnections/2, true
 	p.own.TestOnBorrowContext = new(borrowing).test
 	// Publishes rely on EnqueueTimeout: they have no other bound.
-	p.queue = &shunt.Queue{Pool: queues, EnqueueTimeout: 10 * time.Second, MaxDead: c.MaxDead, DeadFor: c.DeadFor,
-		Events: p.hub.Take}
+	p.queue = &shunt.Queue{Pool: queues, EnqueueTimeout: 10 * time.Second, MaxSize: maxSize, MaxDead: c.MaxDead,
+		DeadFor: c.DeadFor, Events: p.hub.Take}
 	return p, nil
 }
 
