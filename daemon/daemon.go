@@ -239,7 +239,7 @@ func both(own, rest http.Handler) http.Handler {
 func (d *Daemon) server(name string, at *config.Listener, h http.Handler) (*serve.Server, error) {
 	l := &d.Config.Limits
 	front := &serve.Front{Name: name, Handler: h, Log: d.Log, AccessLog: &d.accessLog, Ready: d.ready,
-		MaxTime: l.MaxWait + time.Minute}
+		MaxTime: maxTime(l)}
 	networks, err := at.Prefixes()
 	if err != nil {
 		return nil, fmt.Errorf("daemon: %s.allow: %w", name, err)
@@ -257,6 +257,9 @@ func (d *Daemon) server(name string, at *config.Listener, h http.Handler) (*serv
 	d.fronts[name] = front
 	return s, nil
 }
+
+// maxTime bounds a request with its answer. Over HTTP/2 its end ends a request that still waits, too.
+func maxTime(l *config.Limits) time.Duration { return l.MaxWait + time.Minute }
 
 func defaults(c *config.Config) lmstfy.Defaults {
 	d := c.Defaults

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/shuntmq/shunt/daemon/config"
+	"github.com/shuntmq/shunt/daemon/serve"
 )
 
 // Reload takes in another configuration while Run runs: the level of the log, whether requests are logged, limits on
@@ -41,6 +42,9 @@ func (d *Daemon) Reload(c config.Config) error {
 		networks, err := at.Prefixes()
 		if front := d.fronts[name]; front != nil && err == nil {
 			front.Allow(networks)
+		}
+		if front, is := d.fronts[name].(*serve.Front); is {
+			front.SetMaxTime(maxTime(&c.Limits))
 		}
 		errs = append(errs, err)
 		if cert := d.certs[name]; cert != nil {

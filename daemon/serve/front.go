@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -26,11 +27,15 @@ type Front struct {
 	Log       *slog.Logger // required
 	AccessLog *atomic.Bool // whether each request is logged; nil: none is
 	Ready     func() error // nil: it is ready
-	// MaxTime bounds a request with its answer; 0: no bound. A handler may set deadlines of its own.
+	// MaxTime bounds a request with its answer, to begin with; 0: no bound. A handler may set deadlines of its own.
 	MaxTime time.Duration
 
 	networks Networks
+	maxTime  atomic.Int64 // ns, as set since; 0: MaxTime holds
 }
+
+// SetMaxTime changes MaxTime for requests that come from now on: a positive time.
+func (f *Front) SetMaxTime(d time.Duration) { f.maxTime.Store(int64(d)) }
 
 // Allow sets from where requests may come; without any network, from everywhere. Others get 403.
 func (f *Front) Allow(networks []netip.Prefix) { f.networks.Set(networks) }
@@ -42,8 +47,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun, id := time.Now(), newRequestID()
 	w.Header().Set("X-Request-ID", id)
 	rec := &record{ResponseWriter: w}
-	if f.MaxTime > 0 {
-		_ = http.NewResponseController(w).SetWriteDeadline(begun.Add(f.MaxTime))
+	if most := cmp.Or(time.Duration(f.maxTime.Load()), f.MaxTime); most > 0 {
+		_ = http.NewResponseController(w).SetWriteDeadline(begun.Add(most))
 	}
 	defer func() {
 		p := recover()
