@@ -42,7 +42,7 @@ func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w}
 	c := &call{w: rec, r: r, log: a.Log, ns: r.PathValue("ns"), queue: r.PathValue("queue")}
 	defer func() { c.body.Release() }()
-	defer func() { a.Metrics.request(rt.api, c, rec.status, time.Since(begun)) }()
+	defer func() { a.Metrics.request(rt.api, c, rec.outcome(r), time.Since(begun)) }()
 	if !c.named(rt.names) || !c.parsed() || !a.pooled(c) || rt.role != "" && !a.trusted(c, rt.role) {
 		return
 	}
@@ -234,6 +234,20 @@ func (r *recorder) WriteHeader(status int) {
 		r.status = status
 	}
 	r.ResponseWriter.WriteHeader(status)
+}
+
+// statusGone is that of requests whose client has left before it had an answer, as web servers have it in their logs.
+const statusGone = 499
+
+// outcome is the status of a request that is over. One without an answer was left by its client, or panicked.
+func (r *recorder) outcome(of *http.Request) int {
+	switch {
+	case r.status != 0:
+		return r.status
+	case of.Context().Err() != nil:
+		return statusGone
+	}
+	return http.StatusInternalServerError
 }
 
 // Unwrap is for http.ResponseController.

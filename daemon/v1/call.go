@@ -39,7 +39,7 @@ type call struct {
 func (a *API) serve(rt *route, c *call) {
 	begun := time.Now()
 	defer func() { c.body.Release() }()
-	defer func() { a.Metrics.request(rt.name, c.w.status, time.Since(begun)) }()
+	defer func() { a.Metrics.request(rt.name, c.w.outcome(c.r), time.Since(begun)) }()
 	var err error
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		c.fault("query", "", "it is no query: "+err.Error())
@@ -213,6 +213,20 @@ func (r *recorder) WriteHeader(status int) {
 		r.status = status
 	}
 	r.ResponseWriter.WriteHeader(status)
+}
+
+// statusGone is that of requests whose client has left before it had an answer, as web servers have it in their logs.
+const statusGone = 499
+
+// outcome is the status of a request that is over. One without an answer was left by its client, or panicked.
+func (r *recorder) outcome(of *http.Request) int {
+	switch {
+	case r.status != 0:
+		return r.status
+	case of.Context().Err() != nil:
+		return statusGone
+	}
+	return http.StatusInternalServerError
 }
 
 // Unwrap is for http.ResponseController.
