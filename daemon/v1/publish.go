@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/shuntmq/shunt"
@@ -110,12 +111,20 @@ func (a *API) publishBatch(c *call) {
 		}
 	}
 	if away == len(done) {
-		c.refuseWith(done[0].Problem)
+		c.refuseWith(gravest(done))
 		return
 	}
 	c.useless = n == 0
 	a.Metrics.published(n)
 	_ = c.answer(status, map[string]any{"messages": done})
+}
+
+// gravest is the problem of a batch of which nothing is known to be published: what is in doubt comes first, for other
+// problems say that it may be repeated.
+func gravest(done []publishedJSON) *problem {
+	doubt := problemPrefix + unknownOutcome.name
+	i := slices.IndexFunc(done, func(d publishedJSON) bool { return d.Problem.Type == doubt })
+	return done[max(i, 0)].Problem
 }
 
 // idempotencyKey is the request's key, empty where it has none.
