@@ -33,6 +33,6 @@ func TestBulkIsTakenBackWhenRedisIsBack(t *testing.T) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	if r := s.do("GET", "/q/size", ""); r.json(t)["size"] != 0.0 {
-		t.Errorf("of a bulk that has failed: %s", r.body)
+		t.Errorf("of a bulk that has failed: %s\n%s", r.body, s.log)
 	}
 }

@@ -189,7 +189,7 @@ func (a *API) bulk(c *call) {
 	ctx, cancel := c.detached()
 	defer cancel()
 	if err := c.pool.EnqueueAll(ctx, ms); err != nil {
-		a.takeBack(ctx, c, ids, err)
+		a.takeBack(c, ids, err)
 		c.failed("publish in bulk", err)
 		return
 	}
@@ -217,17 +217,28 @@ func bulkOf(body []byte, most int64) (jobs []json.RawMessage, refusal string, st
 	return jobs, "", 0
 }
 
-// takeBack cancels those of a bulk that were published although others were not.
-func (a *API) takeBack(ctx context.Context, c *call, ids []string, err error) {
+// takeBackEvery is the pause between two tries while Redis is away.
+const takeBackEvery = 200 * time.Millisecond
+
+// takeBack cancels those of a bulk that were published although others were not. It has its own time: where Redis has
+// gone away within the bulk, that of the bulk is over, and Redis may be back soon.
+func (a *API) takeBack(c *call, ids []string, err error) {
 	var some *shunt.EnqueueError
 	if !errors.As(err, &some) || len(some.Failed) == len(ids) {
 		return
 	}
+	ctx, cancel := c.detached()
+	defer cancel()
 	for i, id := range ids {
 		if _, failed := some.Failed[i]; failed {
 			continue
 		}
-		if err := a.end(ctx, c, id); err != nil {
+		for err := a.end(ctx, c, id); err != nil; err = a.end(ctx, c, id) {
+			select {
+			case <-time.After(takeBackEvery):
+				continue
+			case <-ctx.Done():
+			}
 			c.complain("take back what a bulk has published", err)
 			return
 		}
