@@ -1,0 +1,54 @@
+package topics
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/redistest"
+)
+
+// A line that is cut for some seconds between a pull and the job's own lease costs the job no try: nobody has had it.
+func TestCutAtATake(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Shared(t)
+	p := redistest.NewProxy(t, b.Addr())
+	open := func(url string) *shunt.Queue {
+		t.Helper()
+		pool, err := shunt.NewPool(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := &shunt.Queue{Pool: pool, Quiet: true}
+		if err := q.Upkeep(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = q.Close()
+			_ = pool.Close()
+		})
+		return q
+	}
+	here, other := open(p.URL()), open(b.URL())
+	ts, channel := Topics{Queue: here}, redistest.Name(t)
+	if err := other.Enqueue(t.Context(), shunt.Raw(channel, []byte("x")), shunt.ID("1"), shunt.MaxAttempts(1)); err != nil {
+		t.Fatal(err)
+	}
+	cut := false
+	d := Demand{Channels: []string{channel}, Lease: func(*shunt.Leased) time.Duration {
+		if !cut {
+			cut = true
+			p.Refuse(true)
+			p.CutAll()
+			time.AfterFunc(4*time.Second, func() { p.Refuse(false) })
+		}
+		return 20 * time.Second
+	}}
+	l, err := ts.Take(t.Context(), d)
+	s, bad := other.Status(t.Context(), shunt.ByID(channel, "1"))
+	if err != nil || bad != nil || l == nil || s.State != shunt.StateLeased {
+		t.Errorf("%v, %v: %s %v", l, err, s.State, bad)
+	}
+}
