@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	// firstLease is that of a pull, before it is known how long the job's own is. It is less than any of these.
-	firstLease = time.Second
+	// mostFirst is the lease of a pull, before it is known how long the job's own is. For so long Redis may be out of
+	// reach between the two, and the job loses no try.
+	mostFirst  = 10 * time.Second
+	leastLease = time.Second // of a job
 	// settleTimeout bounds what is done with a job whose client may have left.
 	settleTimeout = 10 * time.Second
 	longestLease  = 7 * 24 * time.Hour // as shunt has it
@@ -29,14 +31,23 @@ type Demand struct {
 func (t *Topics) Take(ctx context.Context, d Demand) (*shunt.Leased, error) {
 	end := time.Now().Add(d.Wait)
 	for {
-		ms, err := t.Queue.Pull(ctx, shunt.PullOptions{Channels: d.Channels, Lease: firstLease,
+		first := t.firstLease()
+		ms, err := t.Queue.Pull(ctx, shunt.PullOptions{Channels: d.Channels, Lease: first,
 			Wait: max(0, time.Until(end))})
 		if err != nil {
 			return nil, err
 		}
 		if len(ms) > 0 {
 			l := ms[0]
-			switch err := t.extend(ctx, l, d.Lease(l)); {
+			own := min(max(d.Lease(l), leastLease), longestLease)
+			if own < first { // a lease is never made shorter, so it is taken again
+				t.shortens(own)
+				if err := t.Release(ctx, l); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			switch err := t.extend(ctx, l, own); {
 			case err == nil:
 				return l, nil
 			case errors.Is(err, shunt.ErrLeaseLost): // Redis was slow, and others may have it
@@ -58,7 +69,20 @@ func (t *Topics) Take(ctx context.Context, d Demand) (*shunt.Leased, error) {
 func (t *Topics) extend(ctx context.Context, l *shunt.Leased, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	return l.Extend(ctx, min(max(d, firstLease), longestLease))
+	return l.Extend(ctx, d)
+}
+
+// firstLease is that of a pull: mostFirst, or the shortest that a job has named here.
+func (t *Topics) firstLease() time.Duration { return mostFirst - time.Duration(t.shorter.Load()) }
+
+// shortens takes in that a job's own lease is shorter than mostFirst.
+func (t *Topics) shortens(own time.Duration) {
+	for now := int64(mostFirst - own); ; {
+		had := t.shorter.Load()
+		if had >= now || t.shorter.CompareAndSwap(had, now) {
+			return
+		}
+	}
 }
 
 // Release gives back what could not be handed over: it is taken next, and no attempt is counted. It goes on although

@@ -33,7 +33,8 @@ func TestCutAtATake(t *testing.T) {
 	}
 	here, other := open(p.URL()), open(b.URL())
 	ts, channel := Topics{Queue: here}, redistest.Name(t)
-	if err := other.Enqueue(t.Context(), shunt.Raw(channel, []byte("x")), shunt.ID("1"), shunt.MaxAttempts(1)); err != nil {
+	m := shunt.With(shunt.Raw(channel, []byte("x")), shunt.ID("1"), shunt.MaxAttempts(1))
+	if err := other.Enqueue(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	cut := false
@@ -50,5 +51,43 @@ func TestCutAtATake(t *testing.T) {
 	s, bad := other.Status(t.Context(), shunt.ByID(channel, "1"))
 	if err != nil || bad != nil || l == nil || s.State != shunt.StateLeased {
 		t.Errorf("%v, %v: %s %v", l, err, s.State, bad)
+	}
+}
+
+// A job whose own lease is shorter than that of a pull gets its own.
+func TestShortLeases(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	pool, err := shunt.NewPool(redistest.Shared(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, channel := &shunt.Queue{Pool: pool, Quiet: true}, redistest.Name(t)
+	t.Cleanup(func() {
+		_ = q.Close()
+		_ = pool.Close()
+	})
+	ts := Topics{Queue: q}
+	for _, want := range []time.Duration{20 * time.Second, 3 * time.Second, 0, 5 * time.Second, time.Hour} {
+		if err := q.Enqueue(t.Context(), shunt.Raw(channel, []byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		l, err := ts.Take(t.Context(), Demand{Channels: []string{channel},
+			Lease: func(*shunt.Leased) time.Duration { return want }})
+		if err != nil || l == nil || l.Attempt != 1 {
+			t.Fatalf("%v: %v, %v", want, l, err)
+		}
+		es, err := q.List(t.Context(), channel, shunt.StateLeased, 0, 1)
+		if err != nil || len(es) != 1 {
+			t.Fatal(es, err)
+		}
+		want = max(want, time.Second)
+		if has := es[0].LeaseEndsAt.Sub(began); has < want-time.Second/2 || has > want+5*time.Second {
+			t.Errorf("it has %v, want %v", has, want)
+		}
+		if err := l.Ack(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

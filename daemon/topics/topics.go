@@ -3,6 +3,7 @@ package topics
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -25,6 +26,7 @@ type Topics struct {
 
 	hints    hints
 	searches searches
+	shorter  atomic.Int64 // ns by which the lease of a pull is shorter than mostFirst
 }
 
 var (
