@@ -1,6 +1,7 @@
 package lmstfy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/shuntmq/shunt"
@@ -51,5 +52,14 @@ func TestRepublishIsDoneOnce(t *testing.T) {
 	body := <-done
 	if r := s.do("GET", "/q/size", ""); r.json(t)["size"] != 0.0 {
 		t.Errorf("answered %s: it is there again", body)
+	}
+	id := strings.Split(body, `"`)[3]
+	if r := s.do("GET", "/q/job/"+id, ""); r.status != 404 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	for range 2 {
+		if r := s.do("DELETE", "/q/job/"+id, ""); r.status != 204 {
+			t.Errorf("%d %s", r.status, r.body)
+		}
 	}
 }
