@@ -17,11 +17,12 @@
 //   - tries beyond 255 is no bound. delay and ttl are cut to 99 and 100 years. A ttl that equals its delay counts a
 //     second more.
 //   - A peek shows the tries that remain, also by id.
-//   - A bulk is published as a whole up to 1 MB. Of a larger one that fails, what was published is cancelled.
+//   - A bulk is published as a whole up to 1 MB. Of a larger one that fails, what was published is cancelled, if Redis
+//     is back within 10 s.
 //   - A republish of a job that is delivered is one step. Else it publishes first and deletes then. A fault between the
 //     two leaves both, never none.
 //   - A respawn publishes first and deletes then. A fault between the two leaves a dead letter whose job waits; the
-//     next respawn drops it.
+//     next respawn drops it. One whose id another job has by now stays dead.
 //   - Too many waiting requests, and too many bytes of bodies at once, are 503 with Retry-After. timeout is cut to
 //     [Limits].MaxWait.
 //   - A token that is deleted while its request waits gets 401 and no job.
