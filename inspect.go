@@ -34,6 +34,9 @@ type StateStats struct {
 	// NextDueIn is, in StateDelay, the time until the first message is due, and in StateLeased the time until the first
 	// lease ends. It is negative if that is past, and zero in all other states, and where there is no message.
 	NextDueIn time.Duration `json:"next_due_in_ns,omitzero"`
+	// Cancelled is, in StatePrepare, how many messages lie there beside these that Cancel has ended, at most. The
+	// offsets of List count them.
+	Cancelled int `json:"cancelled,omitzero"`
 }
 
 // Stats are a channel's, by state.
@@ -134,7 +137,8 @@ func (q *Queue) Stats(ctx context.Context, channel string) (Stats, error) {
 		return now.Sub(first.At)
 	}
 	s := Stats{
-		StatePrepare: {Count: max(0, n.Prepare-n.Cancelled), OldestAge: oldest(now, n.NextPrepare)},
+		StatePrepare: {Count: max(0, n.Prepare-n.Cancelled), OldestAge: oldest(now, n.NextPrepare),
+			Cancelled: min(n.Cancelled, n.Prepare)},
 		StateSuspect: {Count: n.Suspect, OldestAge: oldest(now, n.NextSuspect)},
 		StateDelay:   {Count: n.Delay, NextDueIn: -since(n.FirstDelay)},
 		StateDead:    {Count: n.Dead, OldestAge: since(n.FirstDead)},

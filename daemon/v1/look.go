@@ -201,7 +201,7 @@ func (c *call) entries(state shunt.State, offset, limit int) (es []shunt.Entry, 
 			if err != nil {
 				return nil, 0, err
 			}
-			if stats[state].Count <= at {
+			if stats[state].Count+stats[state].Cancelled <= at {
 				return es, 0, nil
 			}
 		}
