@@ -138,7 +138,7 @@ func (a *API) republish(c *call) {
 	ctx, cancel := c.detached()
 	defer cancel()
 	id := newJobID(o.versioned)
-	// Where the reply to the one step is lost, and the new job is done at once, its id still tells that it was published.
+	// Where the reply to the one step is lost, and the new job is done at once, its id tells that it was published.
 	m := shunt.With(o.message(c.channel(), id, body), shunt.UniqueFor(2*redisTimeout))
 	if !a.replaced(ctx, c, old, m) {
 		if err := c.pool.Enqueue(ctx, m); err != nil && !errors.Is(err, shunt.ErrDuplicate) { // that is itself

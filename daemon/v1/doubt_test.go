@@ -21,7 +21,8 @@ func TestBatchInDoubt(t *testing.T) {
 	if r.status != 503 || !r.is("unknown-outcome") {
 		t.Errorf("%d %.300s", r.status, r.body)
 	}
-	if n := s.do("GET", "/q/stats", "").json()["states"].(map[string]any)["prepare"].(map[string]any)["count"]; n != 1.0 {
+	states := s.do("GET", "/q/stats", "").json()["states"].(map[string]any)
+	if n := states["prepare"].(map[string]any)["count"]; n != 1.0 {
 		t.Errorf("%v are there", n)
 	}
 }
