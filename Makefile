@@ -1,6 +1,6 @@
-# make test    what CI runs: every test of every module, all but bench's under the
-#              race detector, then the seeds of the simulation that are this
-#              tree's, then each fuzz target for FUZZTIME
+# make test    what CI runs: every test of every module, all but those of bench and
+#              of the browser under the race detector, then the seeds of the
+#              simulation that are this tree's, then each fuzz target for FUZZTIME
 # make sim     SEEDS new seeds of the simulation, on goroutines that are made to
 #              interleave badly; SEED=n begins with that one, and SIM='-sim.shrink
 #              NAME' has more flags of internal/sim
@@ -21,7 +21,7 @@
 # REQUIRE_CLIENTS=1 forbids that.
 
 GO          ?= go
-FUZZTIME    ?= 3s
+FUZZTIME    ?= 2s
 SEEDS       ?= 200
 SEED        ?= 0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -59,14 +59,15 @@ test: race seeds fuzz
 # first package goes alone: its leases would feel what the others compute.
 # -short: what is long there is for make chaos. bench is built without the race
 # detector, as the snippets are: its peers take longer to compile than all of
-# shunt. At the end it prints what tests have to tell although they passed.
+# shunt. So is browser, which waits for Chromium; dashboard has it. At the end it
+# prints what tests have to tell although they passed.
 race:
 	@set -e; $(with-redis); $(with-languages); REDISTEST_TELLS=$$(mktemp); export REDISTEST_TELLS; \
 	trap 'cat $$REDISTEST_TELLS; rm -f $$REDISTEST_TELLS' EXIT; for dir in $(filter-out ./chaos,$(MODULES)); do \
 		echo "== go test $$dir"; \
-		race=-race; [ $$dir != ./bench ] || race=; \
+		race=-race at=8; case $$dir in .) at=12;; ./bench|./dashboard/browser) race=;; esac; \
 		(cd $$dir && $(GO) list ./... | { read -r first; \
-			$(GO) test $$race -short -count=1 -parallel 8 -timeout 10m "$$first" && \
+			$(GO) test $$race -short -count=1 -parallel $$at -timeout 10m "$$first" && \
 			xargs -r $(GO) test $$race -short -count=1 -parallel 8 -timeout 10m; }); \
 	done; \
 	echo "== go test -race chaos"; \

@@ -12,6 +12,7 @@ import (
 
 // What was done is told, the latest first, a page at a time, and no more is kept than is said.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	redistest.EachOwn(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()

@@ -147,6 +147,7 @@ func TestBatchGathers(t *testing.T) {
 
 // Each member has a verdict of its own, and a context that tells of it.
 func TestBatchVerdicts(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -276,6 +277,7 @@ func TestBatchFaults(t *testing.T) {
 
 // A shutdown does not wait for a batch to fill.
 func TestBatchShutdown(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -320,6 +322,7 @@ func TestBatchShutdown(t *testing.T) {
 
 // At shutdown's deadline both those in a call and those that wait for a place go back, as no attempt.
 func TestBatchShutdownHurried(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -412,6 +415,7 @@ func TestBatchOrphaned(t *testing.T) {
 
 // A lease that is lost ends a call, and makes no attempt of it.
 func TestBatchLeaseLost(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -447,6 +451,7 @@ func TestBatchLeaseLost(t *testing.T) {
 // The end of one member's context alone is its own affair: before the call it leaves, in the call it stays for its
 // verdict.
 func TestBatchMemberAlone(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -636,6 +641,7 @@ func TestBatchInHandler(t *testing.T) {
 
 // A suspect has a call of its own, at once.
 func TestBatchSuspectAlone(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)

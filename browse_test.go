@@ -31,6 +31,7 @@ func (b *bench) pages(o BrowseOptions, between func()) (all []Entry) {
 
 // Pages show what List shows, in both orders, whatever their size.
 func TestBrowse(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		b := newBench(t, s.URL())
@@ -147,6 +148,7 @@ func TestBrowseWhileItMoves(t *testing.T) {
 
 // Of many with one score each is shown once, although what was shown has left before the next page.
 func TestBrowseEqualScores(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		for _, latest := range []bool{false, true} {
@@ -216,6 +218,7 @@ func TestBrowseGoesBack(t *testing.T) {
 
 // Of large payloads a part is shown, and the message is found by what was shown of it.
 func TestBrowseCuts(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()

@@ -15,6 +15,7 @@ import (
 
 // A copy has all that the original had, but for its serial, in whichever state that waits.
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := t.Context()
@@ -84,6 +85,7 @@ func TestCopyOfRetry(t *testing.T) {
 
 // Dead letters come back as they were, once.
 func TestRestoreDead(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := t.Context()
@@ -108,6 +110,7 @@ func TestRestoreDead(t *testing.T) {
 
 // A dead letter that is enqueued anew has what its enqueue said, and no attempts.
 func TestCopyRenewed(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := t.Context()
@@ -163,6 +166,7 @@ func TestCopyRefuses(t *testing.T) {
 
 // What came back from a lease does not expire any more, and its copy does not either.
 func TestCopyOfWhatWasTaken(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := t.Context()
@@ -190,6 +194,7 @@ func TestCopyOfWhatWasTaken(t *testing.T) {
 
 // A copy of what is past its Deadline is enqueued, for a receiver to bury with that reason.
 func TestCopyPastDeadline(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := t.Context()
@@ -215,6 +220,7 @@ func TestCopyPastDeadline(t *testing.T) {
 
 // What was postponed beyond its Expire has a copy all the same, which expires as the original does.
 func TestCopyPostponedBeyondExpire(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := t.Context()

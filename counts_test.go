@@ -33,6 +33,7 @@ func (b *bench) byHand() {
 
 // What happens to messages is counted once, by whoever does it, with what it took.
 func TestCounts(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()
@@ -101,6 +102,7 @@ func TestCounts(t *testing.T) {
 
 // What was pulled is counted, too, and a lease that ends.
 func TestCountsOfPulls(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()
@@ -200,6 +202,7 @@ func TestCountsAtMuteClose(t *testing.T) {
 
 // Where records were dropped the counts are coarser, or said to be missing.
 func TestCountsDropped(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()

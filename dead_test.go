@@ -73,6 +73,7 @@ func TestTrimmed(t *testing.T) {
 
 // What was in dying hands too often goes to dead and is trimmed there like anything else.
 func TestTrimmedByReap(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)

@@ -255,6 +255,7 @@ func TestForeignScore(t *testing.T) {
 
 // One that is due after all that an integer holds was asked for without a pause, as if it were overdue.
 func TestForeignScoreFarAhead(t *testing.T) {
+	t.Parallel()
 	for _, score := range []string{"+inf", "1e300", "1e17"} {
 		t.Run(score, func(t *testing.T) {
 			t.Parallel()

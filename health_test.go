@@ -17,6 +17,7 @@ import (
 
 // An overview has what lies in each channel, in the order asked for, and a channel that cannot be read harms no other.
 func TestOverview(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()
@@ -179,6 +180,7 @@ func TestFindingsOfRedis(t *testing.T) {
 
 // Health finds what is wrong in a live Redis, the worst first.
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()

@@ -405,6 +405,7 @@ func TestWrongType(t *testing.T) {
 // A pull takes nothing where a key that it asks for is not shunt's. Its error names that key once, whichever of the
 // pull's channels has it. Others it does without.
 func TestPullWrongType(t *testing.T) {
+	t.Parallel()
 	for _, suffix := range []string{"suspect", "leased", "delay", "dead", "receivers", "receivers.dead", "keeper"} {
 		t.Run(suffix, func(t *testing.T) {
 			t.Parallel()
@@ -458,6 +459,7 @@ func TestSmallPool(t *testing.T) {
 
 // A payload that cannot be decoded goes to dead with the reason, once.
 func TestUndecodable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -511,6 +513,7 @@ func TestUndecodable(t *testing.T) {
 
 // A wait beyond all bounds is a long one, not none.
 func TestFarFuture(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		q := newBench(t, b.URL())

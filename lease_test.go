@@ -102,6 +102,7 @@ func TestPullRepliedLate(t *testing.T) {
 
 // Two bare payloads of the same bytes are two messages: no verdict on one, repeated or not, hits the other.
 func TestPullTwins(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()
@@ -182,6 +183,7 @@ func TestCloseGivesBack(t *testing.T) {
 
 // Close does not wait for those who wait, whether Redis is there, mute, or gone.
 func TestCloseWhilePullsWait(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"there", "mute", "gone", "another pool"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

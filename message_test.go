@@ -401,6 +401,7 @@ func (s strict) Unmarshal(p []byte) (IMessage, error) {
 
 // An option comes before the method, the method before the field; zero stands for what comes next.
 func TestOptionMethodField(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		for _, c := range []struct {

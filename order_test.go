@@ -32,6 +32,7 @@ func (b *bench) ranks(n int, handle func(ctx context.Context, rank, i int) error
 
 // A lower channel's message starts only while the higher ones are empty.
 func TestOrderStrict(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -86,6 +87,7 @@ func TestOrderStrict(t *testing.T) {
 
 // While a worker is busy, what comes is started in strict order, whoever brought it.
 func TestOrderBusy(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -255,6 +257,7 @@ func TestOrderWithoutExists(t *testing.T) {
 
 // Each channel gets its share while all have messages, and what one leaves goes to the others.
 func TestOrderWeighted(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)

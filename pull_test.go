@@ -37,6 +37,7 @@ func (b *bench) state(s State) int {
 // What is pulled is in order, and is settled by each verdict, by its holder or by another process; what comes late
 // changes nothing.
 func TestPull(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()
@@ -145,6 +146,7 @@ func TestPullRefuses(t *testing.T) {
 // A lease that ends gives its message to another, an attempt later and at the far end; with the last attempt it goes to
 // dead.
 func TestLeaseEnds(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()
@@ -176,6 +178,7 @@ func TestLeaseEnds(t *testing.T) {
 // Who waits is woken at once, in the order in which they came, and by whatever channel has something. Who leaves takes
 // nothing.
 func TestPullWaits(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		b := newBench(t, s.URL())
@@ -264,6 +267,7 @@ func TestPullIsOneCommand(t *testing.T) {
 
 // Where what is not given out cannot be settled, an Event says why; the others are given out.
 func TestPullRefusesInVain(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		b := newBench(t, s.URL())
@@ -288,6 +292,7 @@ func TestPullRefusesInVain(t *testing.T) {
 // What is cancelled, has expired or is late is not given out, and frees its id as with a receiver; a leased message
 // with an id has a status, is found and cannot be moved.
 func TestPullByID(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()

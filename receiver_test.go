@@ -41,6 +41,7 @@ func TestReceiveEachOnce(t *testing.T) {
 }
 
 func TestVerdicts(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -252,6 +253,7 @@ func TestErrorIsAskedOnce(t *testing.T) {
 
 // A reply that was lost leaves its message in a live receiver's list; another handler runs on for long.
 func TestLostReply(t *testing.T) {
+	t.Parallel()
 	for _, command := range []string{"RPOPLPUSH", "BRPOPLPUSH", "LREM"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
@@ -372,6 +374,7 @@ var idle = flag.Duration("idle", 10*time.Second, "how long TestIdle looks on; th
 
 // A busy receiver ends as soon as its handlers do, and what it had not begun is there for others.
 func TestShutdownBusy(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -429,6 +432,7 @@ func TestShutdownBusy(t *testing.T) {
 
 // After the context's end handlers are cancelled, and after the grace what they hold is handed back in order.
 func TestShutdownHurried(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -482,6 +486,7 @@ func TestShutdownHurried(t *testing.T) {
 
 // What goes back is taken again in the order in which it was taken, whichever workers held it.
 func TestShutdownOrder(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)
@@ -711,6 +716,7 @@ func TestReceiveContextEnds(t *testing.T) {
 
 // Wrap is called once a Receive, however many channels and messages it has; what it returns is around each Resolve.
 func TestWrap(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)

@@ -65,6 +65,7 @@ func TestAckCrowdOfLarge(t *testing.T) {
 
 // The error of one lease's list is not that of others that are settled with it.
 func TestSettleCrowdFailsAlone(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		b := newBench(t, s.URL())

@@ -15,6 +15,7 @@ import (
 
 // The handover held the gate for as long as Redis was away, and the way down waited for the gate.
 func TestShutdownWithRedisAway(t *testing.T) {
+	t.Parallel()
 	for name, leave := range map[string]func(t *testing.T, q *bench, p *redistest.Proxy){
 		"in a handover": func(t *testing.T, q *bench, p *redistest.Proxy) {
 			ack := redistest.ByName("LREM", ".doing")(q.name)

@@ -45,6 +45,7 @@ func TestTLSDistrusted(t *testing.T) {
 // A pool of one's own whose TLS configuration trusts the server serves enqueues, waiters, large elements, due times and
 // shutdown.
 func TestTLSPool(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, b redistest.Backend) {
 		t.Parallel()
 		redistest.Leaks(t)

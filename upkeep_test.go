@@ -14,6 +14,7 @@ import (
 
 // Channels that no receiver keeps are kept by whoever has Upkeep: due messages, leases and what a killed receiver held.
 func TestUpkeepOfAll(t *testing.T) {
+	t.Parallel()
 	redistest.EachOwn(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		ctx := context.Background()

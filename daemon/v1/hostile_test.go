@@ -213,6 +213,7 @@ func TestMaxBodies(t *testing.T) {
 
 // What a broken Redis makes of each route: 503 with Retry-After, and without a detail.
 func TestRedisGone(t *testing.T) {
+	t.Parallel()
 	redistest.Leaks(t)
 	b := redistest.Start(t)
 	s := siteOn(t, b.URL())
