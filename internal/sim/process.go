@@ -62,7 +62,7 @@ func (w *world) start(o trial.Orders) *process {
 		if err != nil {
 			p.log.Say(trial.Entry{Op: "unstarted", Phase: trial.Fail, Note: err.Error()})
 		}
-		p.end = end
+		p.end = p.timed(end)
 	})
 	return p
 }
@@ -120,21 +120,34 @@ func (p *process) kill(flush bool) {
 	})
 }
 
+// timed is a Shutdown that is to take no longer than its bound, unless its process is killed. A puller settles what it
+// has one by one, which takes as many replies.
+func (p *process) timed(end shunt.Shutdown) shunt.Shutdown {
+	if p.Pull > 0 || end == nil {
+		return end
+	}
+	return func(ctx context.Context) error {
+		if ctx.Err() != nil {
+			return end(ctx)
+		}
+		began := time.Now()
+		err := end(ctx)
+		p.w.took("shutdown", time.Since(began)-p.Grace-p.w.plot.longest(), p.Name)
+		return err
+	}
+}
+
 // term has the process shut down in order, and waits for that.
 func (p *process) term() {
 	p.stop()
 	<-p.begun
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	began := time.Now()
 	var err error
 	if p.end != nil {
 		err = p.end(ctx)
 	}
-	if p.Pull == 0 { // a puller settles what it has one by one, which takes as many replies
-		p.w.took("shutdown", time.Since(began)-p.Grace-p.w.plot.longest(), p.Name)
-	}
-	began = time.Now()
+	began := time.Now()
 	if err2 := p.queue.Close(); err == nil {
 		err = err2
 	}

@@ -134,7 +134,7 @@ func (p *process) tick(ctx context.Context) shunt.Shutdown {
 		for {
 			end, err := begin()
 			if err == nil {
-				return end
+				return p.timed(end)
 			}
 			p.log.Say(trial.Entry{Op: "unstarted", Phase: trial.Fail, Note: err.Error()})
 			select {
