@@ -3,6 +3,7 @@ package trial
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // trimmed adds to spare what may be dropped from dead because a channel keeps no more.
@@ -24,12 +25,16 @@ func (h *History) kept(broke func(string, string, string, ...any)) {
 		return
 	}
 	there, ids, told := make(map[string]bool), make(map[string]string), make(map[string]int)
+	failed := make(map[string]time.Time) // by serial: since when it may be dead
 	for _, p := range h.Left {
 		there[p.ID] = there[p.ID] || p.State == "dead"
 	}
 	for _, e := range h.Entries {
 		if (e.Op == Handle || e.Op == Pulled) && e.Serial != "" {
 			ids[e.Serial] = e.ID
+		}
+		if e.Op == Handle && e.Phase == Fail {
+			failed[e.Serial] = e.At
 		}
 	}
 	bare := 0 // and what a reaper has put into dead, of any channel
@@ -46,7 +51,17 @@ func (h *History) kept(broke func(string, string, string, ...any)) {
 			continue
 		}
 		channel, _, _ := strings.Cut(id, "/")
-		if told[channel]++; told[channel]+bare <= h.MaxDead/2 && !there[id] {
+		told[channel]++
+		later := told[channel]
+		if since := failed[e.Serial]; !since.IsZero() { // others were told sooner, and may have died after it
+			for _, o := range h.Entries {
+				if o.Op == "rejected" && !o.At.Before(since) && o.At.Before(e.At) &&
+					strings.HasPrefix(ids[o.Serial], channel+"/") {
+					later++
+				}
+			}
+		}
+		if later+bare <= h.MaxDead/2 && !there[id] {
 			broke("I12 dropped", id, "it died at %s, as one of the last %d, and is not in dead", clockOf(e.At),
 				h.MaxDead/2)
 		}

@@ -181,11 +181,16 @@ func TestRules(t *testing.T) {
 // Of what dies, the last ones stay, whoever has put them into dead.
 func TestDropped(t *testing.T) {
 	for _, c := range []struct {
-		left []int
-		reap bool
-		want []string
-	}{{[]int{3, 4}, false, nil}, {[]int{1, 3, 4}, false, nil}, {[]int{1, 2, 4}, false, []string{"I12 dropped"}},
-		{[]int{1, 2, 4}, true, nil}} {
+		left       []int
+		reap, slow bool // slow: 3 has died first, and its process hears of it late
+		want       []string
+	}{
+		{[]int{3, 4}, false, false, nil},
+		{[]int{1, 3, 4}, false, false, nil},
+		{[]int{1, 2, 4}, false, false, []string{"I12 dropped"}},
+		{[]int{1, 2, 4}, true, false, nil},
+		{[]int{1, 2, 4}, false, true, nil},
+	} {
 		h := &History{MaxDead: 4}
 		at := time.Unix(1000, 0)
 		for i := range 5 {
@@ -196,13 +201,16 @@ func TestDropped(t *testing.T) {
 				{By: "p", Op: Handle, Phase: Fail, ID: "a/" + id, Serial: id, Attempt: 1},
 				{By: "p", Op: "rejected", Serial: id, Attempt: 1}} {
 				at = at.Add(time.Millisecond)
-				e.At = at
+				if e.At = at; c.slow && i == 3 && e.Op != "rejected" {
+					e.At = time.Unix(1000, 0)
+				}
 				h.Entries = append(h.Entries, e)
 			}
 		}
 		if c.reap {
 			h.Entries = append(h.Entries, Entry{At: at.Add(time.Millisecond), By: "p", Op: "poisoned", N: 1})
 		}
+		sortEntries(h.Entries)
 		for _, i := range c.left {
 			h.Left = append(h.Left, Place{ID: "a/" + string(rune('0'+i)), State: "dead", Key: "{a}.dead"})
 		}
