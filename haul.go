@@ -18,7 +18,7 @@ type haul struct {
 	lease store.Lease
 	all   []*settlement
 	said  []custody.Known // of each
-	sent  time.Time       // when it was last asked for
+	sent  time.Time       // when it was last asked for, or renewed: its lease began then or later
 
 	unread map[*store.Keys]error // why channels could not be read
 
@@ -170,4 +170,16 @@ func (p *pull) gaveBack(replies []link.Reply) {
 			p.q.emit(event.Event{Kind: event.Released, Channel: k.Name, N: n})
 		}
 	}
+}
+
+// renew has the lease begin anew, which may be over, and says whether nobody else can have had what it holds.
+func (h *haul) renew(ctx context.Context) bool {
+	h.sent = time.Now()
+	c := link.NewCall()
+	store.AddExtend(c, h.all[0].held.Keys, h.lease.Name, h.p.term)
+	if h.p.station.server.Data.Run(ctx, c) != nil {
+		return false
+	}
+	left, _, err := store.ExtendReply(c.Replies[0])
+	return left && err == nil
 }

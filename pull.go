@@ -244,38 +244,22 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 	if len(refused) == len(h.all) {
 		return nil, true, nil
 	}
-	ends := h.sent.Add(p.term)
-	if !time.Now().Before(ends) { // so long has that taken
-		sent := time.Now()
-		if !p.renew(ctx, &h) {
-			p.giveBack(h.lease)
-			return nil, true, nil
-		}
-		ends = sent.Add(p.term)
+	if !time.Now().Before(h.sent.Add(p.term)) && !h.renew(ctx) { // so long has that taken
+		p.giveBack(h.lease)
+		return nil, true, nil
 	}
 	for i, s := range h.all {
 		if s.verdict != nil {
 			continue
 		}
 		p.q.counter.count(s.held.Keys.Name, func(to meter.Adder) { s.held.CountWait(to, h.sent) })
-		m := p.q.leased(s.held, h.lease, ends)
+		m := p.q.leased(s.held, h.lease, h.sent.Add(p.term))
 		if payloads != nil {
 			m.Payload = payloads[i]
 		}
 		ms = append(ms, m)
 	}
 	return ms, true, nil
-}
-
-// renew has a lease begin anew that may be over, and says whether nobody else can have had what it holds.
-func (p *pull) renew(ctx context.Context, h *haul) bool {
-	c := link.NewCall()
-	store.AddExtend(c, h.all[0].held.Keys, h.lease.Name, p.term)
-	if p.station.server.Data.Run(ctx, c) != nil {
-		return false
-	}
-	left, _, err := store.ExtendReply(c.Replies[0])
-	return left && err == nil
 }
 
 // settle settles what is not given out. Where ctx ends first, that goes on, on a goroutine of its own, until Redis has

@@ -14,6 +14,7 @@ import (
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/access"
 	"github.com/shuntmq/shunt/daemon/budget"
+	"github.com/shuntmq/shunt/daemon/serve"
 )
 
 const (
@@ -39,10 +40,10 @@ type call struct {
 // serve does the checks in the interface's order, and then what the route is for.
 func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
 	begun := time.Now()
-	rec := &recorder{ResponseWriter: w}
+	rec := &serve.Recorder{ResponseWriter: w}
 	c := &call{w: rec, r: r, log: a.Log, ns: r.PathValue("ns"), queue: r.PathValue("queue")}
 	defer func() { c.body.Release() }()
-	defer func() { a.Metrics.request(rt.api, c, rec.outcome(r), time.Since(begun)) }()
+	defer func() { a.Metrics.request(rt.api, c, rec.Outcome(r), time.Since(begun)) }()
 	if !c.named(rt.names) || !c.parsed() || !a.pooled(c) || rt.role != "" && !a.trusted(c, rt.role) {
 		return
 	}
@@ -52,7 +53,7 @@ func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer func() {
-			if rec.status != rt.good {
+			if rec.Status != rt.good {
 				ctx, cancel := c.detached()
 				defer cancel()
 				if err := ad.Refund(ctx); err != nil {
@@ -222,33 +223,3 @@ func (a *API) body(c *call, most int64) (body []byte, ok bool) {
 	}
 	return nil, false
 }
-
-// recorder notes the status of an answer.
-type recorder struct {
-	http.ResponseWriter
-	status int
-}
-
-func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 {
-		r.status = status
-	}
-	r.ResponseWriter.WriteHeader(status)
-}
-
-// statusGone is that of requests whose client has left before it had an answer, as web servers have it in their logs.
-const statusGone = 499
-
-// outcome is the status of a request that is over. One without an answer was left by its client, or panicked.
-func (r *recorder) outcome(of *http.Request) int {
-	switch {
-	case r.status != 0:
-		return r.status
-	case of.Context().Err() != nil:
-		return statusGone
-	}
-	return http.StatusInternalServerError
-}
-
-// Unwrap is for http.ResponseController.
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -46,7 +46,7 @@ func newRequestID() string { return ulid.Make().String() }
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun, id := time.Now(), newRequestID()
 	w.Header().Set("X-Request-ID", id)
-	rec := &record{ResponseWriter: w}
+	rec := &Recorder{ResponseWriter: w}
 	if most := cmp.Or(time.Duration(f.maxTime.Load()), f.MaxTime); most > 0 {
 		_ = http.NewResponseController(w).SetWriteDeadline(begun.Add(most))
 	}
@@ -55,7 +55,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p != nil && p != http.ErrAbortHandler {
 			f.Log.Error("serve: a handler panicked", "listener", f.Name, "request", id, "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()))
-			if rec.status == 0 {
+			if rec.Status == 0 {
 				rec.Header().Set("Content-Type", "application/json; charset=utf-8")
 				rec.Header().Del("Content-Length")
 				rec.WriteHeader(http.StatusInternalServerError)
@@ -87,7 +87,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // note writes the request's line. Of the query it has only what is no secret.
-func (f *Front) note(r *http.Request, rec *record, id string, took time.Duration) {
+func (f *Front) note(r *http.Request, rec *Recorder, id string, took time.Duration) {
 	if f.AccessLog == nil || !f.AccessLog.Load() {
 		return
 	}
@@ -96,7 +96,7 @@ func (f *Front) note(r *http.Request, rec *record, id string, took time.Duration
 		remote = host
 	}
 	f.Log.Info("request", "listener", f.Name, "request", id, "remote", remote, "method", cut(r.Method, 20),
-		"path", cut(shown(r.URL.Path), 200), "query", cut(harmless(r.URL.RawQuery), 200), "status", rec.status,
+		"path", cut(shown(r.URL.Path), 200), "query", cut(harmless(r.URL.RawQuery), 200), "status", rec.Status,
 		"bytes", rec.bytes, "ms", took.Milliseconds(), "agent", cut(r.UserAgent(), 100))
 }
 
@@ -143,35 +143,3 @@ func harmless(query string) string {
 	}
 	return some.Encode()
 }
-
-// record notes what was answered.
-type record struct {
-	http.ResponseWriter
-	status int
-	bytes  int64
-}
-
-func (r *record) WriteHeader(status int) {
-	if r.status == 0 && status >= 200 {
-		r.status = status
-	}
-	r.ResponseWriter.WriteHeader(status)
-}
-
-func (r *record) Write(b []byte) (int, error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
-	n, err := r.ResponseWriter.Write(b)
-	r.bytes += int64(n)
-	return n, err
-}
-
-func (r *record) say(status int, text string) {
-	r.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	r.WriteHeader(status)
-	_, _ = r.Write([]byte(text + "\n"))
-}
-
-// Unwrap is for http.ResponseController.
-func (r *record) Unwrap() http.ResponseWriter { return r.ResponseWriter }

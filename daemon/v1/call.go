@@ -12,13 +12,14 @@ import (
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/access"
 	"github.com/shuntmq/shunt/daemon/budget"
+	"github.com/shuntmq/shunt/daemon/serve"
 )
 
 const maxChannel = 200 // bytes, as shunt has it
 
 // call is one request on its way.
 type call struct {
-	w     *recorder
+	w     *serve.Recorder
 	r     *http.Request
 	log   *slog.Logger
 	path  map[string]string
@@ -39,7 +40,7 @@ type call struct {
 func (a *API) serve(rt *route, c *call) {
 	begun := time.Now()
 	defer func() { c.body.Release() }()
-	defer func() { a.Metrics.request(rt.name, c.w.outcome(c.r), time.Since(begun)) }()
+	defer func() { a.Metrics.request(rt.name, c.w.Outcome(c.r), time.Since(begun)) }()
 	var err error
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		c.fault("query", "", "it is no query: "+err.Error())
@@ -55,7 +56,7 @@ func (a *API) serve(rt *route, c *call) {
 			return
 		}
 		defer func() {
-			if c.w.status >= 300 || c.useless {
+			if c.w.Status >= 300 || c.useless {
 				ctx, cancel := c.detached()
 				defer cancel()
 				if err := ad.Refund(ctx); err != nil {
@@ -201,33 +202,3 @@ func (c *call) complain(what string, err error) {
 	c.log.Error("v1: failed", "what", what, "pool", c.poolName, "namespace", c.ns, "queue", c.queue,
 		"request", c.w.Header().Get("X-Request-ID"), "error", err)
 }
-
-// recorder notes the status of an answer.
-type recorder struct {
-	http.ResponseWriter
-	status int
-}
-
-func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 {
-		r.status = status
-	}
-	r.ResponseWriter.WriteHeader(status)
-}
-
-// statusGone is that of requests whose client has left before it had an answer, as web servers have it in their logs.
-const statusGone = 499
-
-// outcome is the status of a request that is over. One without an answer was left by its client, or panicked.
-func (r *recorder) outcome(of *http.Request) int {
-	switch {
-	case r.status != 0:
-		return r.status
-	case of.Context().Err() != nil:
-		return statusGone
-	}
-	return http.StatusInternalServerError
-}
-
-// Unwrap is for http.ResponseController.
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

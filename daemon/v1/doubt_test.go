@@ -7,7 +7,7 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// A batch of which nothing is known to be published is told by what is in doubt: a client may repeat it otherwise.
+// The answer to a batch names the message that is in doubt. After another answer the client may repeat the batch.
 func TestBatchInDoubt(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt/daemon/access"
+	"github.com/shuntmq/shunt/daemon/serve"
 )
 
 // anyRole is for what every token may do.
@@ -127,7 +128,7 @@ func (a *API) route(w http.ResponseWriter, r *http.Request, allowed func(http.Re
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	c := &call{w: &recorder{ResponseWriter: w}, r: r, log: a.Log, operator: allowed != nil}
+	c := &call{w: &serve.Recorder{ResponseWriter: w}, r: r, log: a.Log, operator: allowed != nil}
 	defer a.caught(c)
 	parts, ok := split(r.URL.EscapedPath())
 	var methods []string
@@ -139,7 +140,7 @@ func (a *API) route(w http.ResponseWriter, r *http.Request, allowed func(http.Re
 		}
 		if rt.method == r.Method {
 			if allowed != nil && (!sameSite(r) || !allowed(w, r)) {
-				if c.w.status == 0 && !sameSite(r) {
+				if c.w.Status == 0 && !sameSite(r) {
 					c.refuse(forbidden, "the request comes from another site")
 				}
 				return
@@ -165,7 +166,7 @@ func (a *API) caught(c *call) {
 	if p == nil {
 		return
 	}
-	if p == http.ErrAbortHandler || c.w.status != 0 {
+	if p == http.ErrAbortHandler || c.w.Status != 0 {
 		panic(p)
 	}
 	a.Log.Error("v1: a handler panicked", "request", c.w.Header().Get("X-Request-ID"), "panic", fmt.Sprint(p), "stack",
