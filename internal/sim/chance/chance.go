@@ -35,6 +35,13 @@ var changes = []change{
 	}
 `},
 	{"internal/sync/mutex.go", "starvationThresholdNs = 1e6\n", "starvationThresholdNs = 1e15\n"},
+	// Speed: a lone processor is nobody to wake, and nearly each goroutine of a play grows beyond the least stack.
+	{"runtime/proc.go", "func wakep() {\n", `func wakep() {
+	if chanceSeed != 0 && gomaxprocs == 1 {
+		return
+	}
+`},
+	{"runtime/stack.go", "startingStackSize uint32 = fixedStack\n", "startingStackSize uint32 = 4 * fixedStack\n"},
 	// Each 61st turn is that of goroutines that have yielded. Turns of the runtime's own do not count.
 	{"runtime/proc.go", "	if !inheritTime {\n		mp.p.ptr().schedtick++\n",
 		"	if !inheritTime && (chanceSeed == 0 || gp.bubble != nil) {\n		mp.p.ptr().schedtick++\n"},

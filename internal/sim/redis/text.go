@@ -230,6 +230,9 @@ func plus(a, b int) (int, bool) {
 
 // float reads a number as Redis does.
 func float(a string) (float64, bool) {
+	if n, err := strconv.ParseInt(a, 10, 53); err == nil && n != 0 { // as most are, and faster; -0 is not 0
+		return float64(n), true
+	}
 	f, err := strconv.ParseFloat(a, 64)
 	return f, err == nil && f == f && !strings.Contains(a, "_")
 }
