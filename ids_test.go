@@ -551,6 +551,29 @@ func TestDeadlineBesidePause(t *testing.T) {
 	}
 }
 
+// Nothing begins after its deadline, where the channels above were asked for that long before it.
+func TestDeadlineWhileAboveIsAsked(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b, to := newBench(t, p.URL()), newBench(t, s.URL())
+	var begun atomic.Int32
+	ks := b.ranks(2, func(context.Context, int, int) error { begun.Add(1); return nil })
+	blocks := p.On(redistest.Command("BRPOPLPUSH"), 0, redistest.Pass)
+	b.starts(func() (Shutdown, error) { return b.ReceiveOrdered(context.Background(), 1, ks[0], ks[1]) })
+	strikes(t, blocks, 2)
+	ask := p.On(redistest.ByScript(store.Take)(ks[0].channel), 1, redistest.Delay(800*time.Millisecond))
+	b.must(to.Enqueue(context.Background(), ks[1].Message(1), Deadline(time.Now().Add(400*time.Millisecond))))
+	b.wait(EventRejected, 1, 5*time.Second)
+	if begun.Load() != 0 || b.count(EventTimedOut) != 0 || ask.Struck() != 1 {
+		t.Errorf("it began %d times; the channel above was asked %d times", begun.Load(), ask.Struck())
+	}
+	if es, err := b.List(context.Background(), ks[1].channel, StateDead, 0, 1); err != nil || len(es) != 1 ||
+		es[0].Failure != ErrDeadline.Error() || es[0].Attempts != 0 {
+		t.Errorf("dead is %+v, %v", es, err)
+	}
+}
+
 // An enqueue with an id whose reply was lost is looked for, not sent blindly. That holds also when its message was
 // handled by then, and the id is free.
 func TestEnqueueByIDResolves(t *testing.T) {
