@@ -42,7 +42,9 @@ func (s *worker) choose() (next *Item, must need) {
 	strict := s.r.order.strict()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next = s.next(s.now, s.passed, strict)
+	for next = s.next(s.now, s.passed, strict); next != nil && s.isOver(next); {
+		next = s.next(s.now, s.passed, strict)
+	}
 	switch {
 	case next == nil || s.r.Stopped(): // asked under mu, because End hands back what has not begun then
 		return nil, beginNow
@@ -59,6 +61,16 @@ func (s *worker) choose() (next *Item, must need) {
 		}
 	}
 	return next, beginNow
+}
+
+// isOver says that an item's deadline has passed since it was marked: what came before it took long. It has its
+// verdict then. s.mu is held.
+func (s *worker) isOver(it *Item) bool {
+	if it.until == nil || s.now.Before(*it.until) {
+		return false
+	}
+	h := it.custody(s)
+	return it.decide(h.Refuse(custody.ErrDeadline, s.r.conf.MaxSize))
 }
 
 // askAbove asks the lanes above an item's own once more. What they have is started in its place, and the item goes back
