@@ -66,7 +66,8 @@ func (p *Plot) stalls(r *rand.Rand) {
 	p.Late = 50 * time.Millisecond
 	var posts []Post
 	post := func(plan string, expire time.Duration) {
-		posts = append(posts, Post{Channel: "plain", How: "enqueue", Plan: plan, Expire: expire})
+		posts = append(posts, Post{Channel: "plain", How: "enqueue", Plan: plan,
+			Limits: trial.Limits{Expire: expire}})
 	}
 	for range 6 * workers {
 		post(trial.PlanOK, 0)

@@ -44,7 +44,7 @@ type Post struct {
 	Bytes   int
 	How     string        // by which door
 	Within  time.Duration // the end of its context; 0: it has none
-	Expire  time.Duration // 0: it does not
+	trial.Limits
 }
 
 // Blow is one fault.
@@ -129,6 +129,7 @@ func draw(seed uint64) *Plot {
 	p.expires(rand.New(rand.NewPCG(seed, expiries)))
 	p.waits(rand.New(rand.NewPCG(seed, waitings)))
 	p.patient(rand.New(rand.NewPCG(seed, closings)))
+	p.limited(rand.New(rand.NewPCG(seed, limits)))
 	return p
 }
 

@@ -79,14 +79,22 @@ func (m *Message) flood(ctx context.Context) error {
 }
 
 // follow adds the enqueues that an ack makes, and no producer reports. What was handled to its end, and is not in Redis
-// any more, was acked once. So its next step was enqueued once.
+// any more, was acked once. So its next step was enqueued once: at the last of these ends before the step was begun.
 func (h *History) follow(spare map[string]bool) {
-	plans, handled, held := make(map[string]string), make(map[string]time.Time), make(map[string]bool)
+	plans, begun, held := make(map[string]string), make(map[string]bool), make(map[string]bool)
+	handled := make(map[string][2]time.Time) // to its end: for the first time, and for the last
 	for _, e := range h.Entries {
-		if e.Op == Enqueue && e.Phase == Invoke && following(e.Note) > 0 {
+		switch {
+		case e.Op == Enqueue && e.Phase == Invoke && following(e.Note) > 0:
 			plans[e.ID] = e.Note
-		} else if _, there := handled[e.ID]; e.Op == Handle && e.Phase == OK && !there {
-			handled[e.ID] = e.At
+		case e.Op == Handle && e.Phase == Invoke:
+			begun[e.ID] = true
+		case e.Op == Handle && e.Phase == OK:
+			if at := handled[e.ID]; at[0].IsZero() {
+				handled[e.ID] = [2]time.Time{e.At, e.At}
+			} else if !begun[nextStep(e.ID)] {
+				handled[e.ID] = [2]time.Time{at[0], e.At}
+			}
 		}
 	}
 	if len(plans) == 0 {
@@ -108,8 +116,8 @@ func (h *History) follow(spare map[string]bool) {
 			if id = nextStep(id); phase == Info {
 				spare[id] = true
 			}
-			h.Entries = append(h.Entries, Entry{At: at, By: "ack", Op: Enqueue, Phase: Invoke, ID: id, Note: PlanOK},
-				Entry{At: at, By: "ack", Op: Enqueue, Phase: phase, ID: id})
+			h.Entries = append(h.Entries, Entry{At: at[0], By: "ack", Op: Enqueue, Phase: Invoke, ID: id, Note: PlanOK},
+				Entry{At: at[1], By: "ack", Op: Enqueue, Phase: phase, ID: id})
 		}
 	}
 	sortEntries(h.Entries)

@@ -29,12 +29,13 @@ type check struct {
 	h       *History
 	v       *Verdict
 	all     map[string]*subject
-	spare   map[string]bool   // of which it is not said that they are lost
-	acks    map[string]int    // by serial
-	serials map[string]string // to ids
-	ends    map[string]bool   // processes that handled, and whether they have said all
-	mute    map[string]bool   // whose events did not all fit
-	whole   bool              // everybody has said all
+	spare   map[string]bool      // of which it is not said that they are lost
+	acks    map[string]int       // by serial
+	serials map[string]string    // to ids
+	ends    map[string]bool      // processes that handled, and whether they have said all
+	bounded map[string]time.Time // by Deadlines: ids
+	mute    map[string]bool      // whose events did not all fit
+	whole   bool                 // everybody has said all
 }
 
 // Check judges a history by the invariants.
@@ -55,6 +56,7 @@ func Check(h *History) *Verdict {
 		c.ends[by] = c.ends[by] && !c.mute[by]
 		c.whole = c.whole && c.ends[by]
 	}
+	c.bounded = h.deadlines(c.broke)
 	c.places()
 	for _, id := range c.ids() {
 		c.conserved(id, c.all[id])
@@ -238,7 +240,7 @@ func (c *check) conserved(id string, s *subject) {
 		}
 	}
 	poisonous := s.plan == PlanKill
-	if s.dead > 0 && !poisonous && !strings.HasPrefix(s.plan, PlanReject) {
+	if _, bounded := c.bounded[id]; s.dead > 0 && !bounded && !poisonous && !strings.HasPrefix(s.plan, PlanReject) {
 		c.broke("I12 poison", id, "an innocent is dead")
 	}
 	if poisonous && s.known > 0 && s.dead == 0 {

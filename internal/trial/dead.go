@@ -12,7 +12,7 @@ func (h *History) trimmed(spare map[string]bool) {
 		return
 	}
 	for _, e := range h.Entries {
-		if e.Op == Enqueue && strings.HasPrefix(e.Note, PlanReject) {
+		if e.Op == mortal || e.Op == Enqueue && strings.HasPrefix(e.Note, PlanReject) {
 			spare[e.ID] = true
 		}
 	}

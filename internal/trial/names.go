@@ -13,6 +13,7 @@ const (
 	putOff  = "postpone" // of ID, to Due
 	delayed = "delayed"  // a message that is put off from its enqueue on
 	expires = "expires"  // a message that is dropped at Due unless it was taken before
+	mortal  = "mortal"   // a message whose Deadline is Due
 	unkept  = "unkept"   // a Wait for ID that was told so, Note is what
 	taken   = "taken"    // Note is what is still in the key ID when all is over
 	refused = "refused"  // an enqueue of the message ID, for that with Serial

@@ -24,10 +24,11 @@ type Orders struct {
 	Prefetch int
 	MaxSize  int
 	MaxDead  int
-	Batch    int  // messages that are handled together, of which none panics; 0: one by one
-	Overlong bool // ask first for batches that are due when their messages time out, which is refused
-	Quiet    bool // no events: of a load that is to be fast
-	Enqueue  int  // messages a second, instead of receiving; to each channel in turn
+	Batch    int           // messages that are handled together, of which none panics; 0: one by one
+	MaxWait  time.Duration // of a batch; 0: 20 ms
+	Overlong bool          // ask first for batches that are due when their messages time out, which is refused
+	Quiet    bool          // no events: of a load that is to be fast
+	Enqueue  int           // messages a second, instead of receiving; to each channel in turn
 	Plans    []string
 	Bytes    int
 	Names    int    // enqueue to so many IDs, and cancel, postpone and wait for what has them
@@ -145,7 +146,7 @@ func asks(q *shunt.Queue, wait time.Duration) func() {
 
 // Gather has a Queue handle messages by so many.
 func (o *Orders) Gather(ctx context.Context, q *shunt.Queue, prototype shunt.IMessage) (shunt.Shutdown, error) {
-	b := shunt.Batch{MaxSize: o.Batch, MaxWait: 20 * time.Millisecond,
+	b := shunt.Batch{MaxSize: o.Batch, MaxWait: cmp.Or(o.MaxWait, 20*time.Millisecond),
 		Handle: func(ctx context.Context, ms []shunt.IMessage) []error {
 			errs, has := make([]error, len(ms)), make([]Entry, len(ms))
 			for i, m := range ms {

@@ -13,7 +13,7 @@ import (
 
 // Place is where a message lies in Redis when all is over.
 type Place struct {
-	ID         string
+	ID, Serial string
 	State      string // prepare, doing, leased, delay, suspect, dead; doing is also a lease's that has no end
 	Key        string
 	Recoveries int
@@ -77,7 +77,8 @@ func placesIn(do Doer, channel string) ([]Place, error) {
 				id = "corrupt " + id
 			}
 			all = append(all,
-				Place{ID: id, State: state, Key: key, Recoveries: int(e.Recoveries), Failure: e.Failure()})
+				Place{ID: id, Serial: e.SerialString(), State: state, Key: key, Recoveries: int(e.Recoveries),
+					Failure: e.Failure()})
 		}
 	}
 	return all, nil

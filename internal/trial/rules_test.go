@@ -83,6 +83,12 @@ func TestRules(t *testing.T) {
 			{At: at(5), By: "p1", Op: Handle, Phase: Fail, ID: "a/0", Serial: "s0", Attempt: 1},
 			{At: at(told), By: "p1", Op: "rejected", Serial: "s0", Attempt: 1}}
 	}
+	chain := slices.Clone(enqueued)
+	chain[0].Note = PlanThen + "1"
+	step := []Entry{{At: at(9600), By: "p1", Op: Handle, Phase: Invoke, ID: "a/1>", Serial: "sb", Attempt: 1},
+		{At: at(9601), By: "p1", Op: Handle, Phase: OK, ID: "a/1>", Serial: "sb", Attempt: 1},
+		{At: at(9602), By: "p1", Op: "acked", Serial: "sb", Attempt: 1}}
+	alone := Entry{At: at(8999), Op: Alone, ID: "a/1"}
 	refused := Entry{At: at(7), By: "p1", Op: "receiver-error", Note: "one WRONGTYPE"}
 	for name, c := range map[string]struct {
 		es   [][]Entry
@@ -121,6 +127,9 @@ func TestRules(t *testing.T) {
 			"I2 not drained"},
 		"stranded, a suspect": {[][]Entry{enqueued, {{At: at(8999), Op: Alone, ID: "a/1"}, quiet("", "")},
 			slow}, ""},
+		"stranded, a step": {[][]Entry{chain, handled(10, 1), {alone, quiet("", "")}, step}, "I2 not drained"},
+		"of an ack to come": {[][]Entry{chain, handled(10, 1)[:2], {fault(10, 20, "cut", Brief), alone, quiet("", "")},
+			handled(9500, 1), step}, ""},
 		"behind another": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, busy(8950, 9490), slow}, ""},
 		"beside another": {[][]Entry{enqueued, {takes("a", 2), quiet("", "")}, busy(8950, 9490), slow},
 			"I2 not drained"},

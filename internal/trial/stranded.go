@@ -34,7 +34,7 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 		switch {
 		case e.Op == delayed:
 			off[e.ID] = true
-		case e.Op == Alone:
+		case e.Op == Alone || e.Op == mortal:
 			waiting[e.ID] = far
 		case e.Op == putOff:
 			for id, since := range waiting {

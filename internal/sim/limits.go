@@ -1,0 +1,53 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/shuntmq/shunt/internal/trial"
+)
+
+// limits is the stream of a seed from which comes what has a Deadline, or a Timeout beside a batch that fills slowly.
+const limits = 900
+
+// limited draws messages whose handlers have little time. Half of those with a Deadline come as the server is about to
+// stand still, so that workers ask about them then.
+func (p *Plot) limited(r *rand.Rand) {
+	if p.Lossy || p.Stepped || r.IntN(3) > 0 {
+		return
+	}
+	p.brief(r)
+	channels := slices.DeleteFunc(p.posted(), func(c string) bool { return c == desk })
+	stops := slices.DeleteFunc(slices.Clone(p.Blows), func(b Blow) bool { return b.Kind != "stop server" })
+	for range 2 + r.IntN(6) {
+		at, gap := time.Duration(r.IntN(cycles))*cycle+between(r, 0, storm), 20*time.Millisecond
+		if len(stops) > 0 && r.IntN(2) == 0 {
+			at, gap = max(0, pick(r, stops).At-between(r, 0, 10*time.Millisecond)), time.Millisecond
+		}
+		c := pick(r, channels)
+		for range 1 + r.IntN(20) {
+			post := Post{At: at, Channel: c, How: "enqueue", Plan: pick(r, []string{trial.PlanOK, trial.PlanOK,
+				trial.PlanRetry, trial.PlanSlow + "30", trial.PlanSlow + "1500", trial.PlanDeaf + "300"})}
+			post.Deadline = between(r, 100*time.Millisecond, 2*lease)
+			p.Posts = append(p.Posts, post)
+			at += between(r, 0, gap)
+		}
+	}
+	p.sort()
+}
+
+// brief has batches wait for longer than some of their messages may take.
+func (p *Plot) brief(r *rand.Rand) {
+	i := slices.IndexFunc(p.Crew, func(o trial.Orders) bool { return o.Batch > 1 })
+	if i < 0 {
+		return
+	}
+	p.Crew[i].MaxWait = between(r, 20*time.Millisecond, time.Second)
+	for range 20 {
+		at := time.Duration(r.IntN(cycles))*cycle + between(r, 0, storm)
+		post := Post{At: at, Channel: "batch", How: "enqueue", Plan: trial.PlanOK}
+		post.Timeout = between(r, 100*time.Millisecond, time.Second)
+		p.Posts = append(p.Posts, post)
+	}
+}
