@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/trial"
 )
 
@@ -60,6 +61,38 @@ func (p *Plot) operates(r *rand.Rand, join func(trial.Orders)) {
 		}
 		p.Calls = append(p.Calls, c)
 	}
+}
+
+// heaps is the stream of a seed from which the heaps are drawn.
+const heaps = 1000
+
+// heap has more messages wait in the operators' channel, or lie in dead, than a page has, and calls for all of them.
+// Meanwhile others come that are due sooner.
+func (p *Plot) heap(r *rand.Rand) {
+	if !slices.ContainsFunc(p.Crew, func(o trial.Orders) bool { return o.Channels[0] == desk }) {
+		return
+	}
+	for c := range cycles {
+		at, plan, verbs := time.Duration(c)*cycle+between(r, 0, storm/2), trial.PlanReject,
+			[]string{"retry all", "delete all"}
+		if r.IntN(3) > 0 {
+			plan, verbs = trial.PlanOK+"+9000", []string{"promote all", "cancel all"}
+		}
+		for range 80 + r.IntN(200) {
+			p.Posts = append(p.Posts, Post{At: at, Channel: desk, Plan: plan, How: "enqueue",
+				Terms: trial.Terms{Named: r.IntN(2) == 0}})
+		}
+		for range 1 + r.IntN(3) {
+			at += between(r, 200*time.Millisecond, 2*time.Second)
+			p.Calls = append(p.Calls, Call{At: at, What: pick(r, verbs), Channel: desk, State: shunt.StateDelay,
+				Limit: pick(r, []int{0, 0, 0, 50})})
+			for range r.IntN(40) {
+				p.Posts = append(p.Posts, Post{At: at + between(r, 0, 5*time.Millisecond), Channel: desk,
+					Plan: pick(r, []string{trial.PlanOK + "+700", plan}), How: "enqueue"})
+			}
+		}
+	}
+	p.sort()
 }
 
 // operator makes calls, one after another.
@@ -197,6 +230,7 @@ func (o *operator) act(ctx context.Context, c Call) error {
 	}
 	var b shunt.BulkResult
 	var err error
+	before := o.passes(c)
 	switch c.What {
 	case "retry all":
 		b, err = q.RetryAllDead(ctx, desk, some)
@@ -206,8 +240,7 @@ func (o *operator) act(ctx context.Context, c Call) error {
 		b, err = q.PromoteAll(ctx, desk, some)
 		o.promoted = append(o.promoted, time.Now())
 	case "cancel all":
-		waits := []shunt.State{shunt.StatePrepare, shunt.StateSuspect, shunt.StateDelay, shunt.StateDelay}
-		b, err = q.CancelAll(ctx, desk, waits[len(c.State)%len(waits)], choose)
+		b, err = q.CancelAll(ctx, desk, c.cancels(), choose)
 	case "retry":
 		return each(shunt.StateDead, func(e shunt.Entry) error { return q.Retry(ctx, e.Ref()) })
 	case "promote":
@@ -239,7 +272,50 @@ func (o *operator) act(ctx context.Context, c Call) error {
 	if over || b.Next != "" && err == nil && c.Limit == 0 && c.What != "cancel all" {
 		o.w.problem("I23 operators: %s gave %+v at a limit of %d", c.What, b, c.Limit)
 	}
+	if err == nil && b.Next == "" {
+		var left []string
+		for raw := range o.passes(c) {
+			if before[raw] {
+				left = append(left, trial.MessageIn([]byte(raw)))
+			}
+		}
+		if len(left) > b.Refused { // whose IDs are of others, which were copied
+			o.w.problem("I23 operators: %s gave %+v, and left %s", c.What, b, left)
+		}
+	}
 	return err
+}
+
+// cancels is the state of which a call cancels all.
+func (c *Call) cancels() shunt.State {
+	if c.State == shunt.StatePrepare || c.State == shunt.StateSuspect {
+		return c.State
+	}
+	return shunt.StateDelay
+}
+
+// passes is what is in dead or delay now of what a call is to change all.
+func (o *operator) passes(c Call) map[string]bool {
+	k, all := store.KeysOf(desk), make(map[string]bool)
+	key, some := k.Dead, false
+	switch {
+	case c.What == "retry all":
+	case c.What == "delete all":
+		some = true
+	case c.What == "promote all":
+		key = k.Delay
+	case c.What == "cancel all" && c.cancels() == shunt.StateDelay:
+		key, some = k.Delay, true
+	default:
+		return nil
+	}
+	raws, _ := redis.Strings(o.w.do("ZRANGE", key, 0, -1))
+	for _, raw := range raws {
+		if !some || chosen(trial.MessageIn([]byte(raw))) {
+			all[raw] = true
+		}
+	}
+	return all
 }
 
 // looking makes each call that changes nothing, and tells of commands that write.

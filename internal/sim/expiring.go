@@ -67,7 +67,7 @@ func (p *Plot) stalls(r *rand.Rand) {
 	var posts []Post
 	post := func(plan string, expire time.Duration) {
 		posts = append(posts, Post{Channel: "plain", How: "enqueue", Plan: plan,
-			Limits: trial.Limits{Expire: expire}})
+			Terms: trial.Terms{Expire: expire}})
 	}
 	for range 6 * workers {
 		post(trial.PlanOK, 0)

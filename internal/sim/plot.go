@@ -44,7 +44,7 @@ type Post struct {
 	Bytes   int
 	How     string        // by which door
 	Within  time.Duration // the end of its context; 0: it has none
-	trial.Limits
+	trial.Terms
 }
 
 // Blow is one fault.
@@ -130,6 +130,7 @@ func draw(seed uint64) *Plot {
 	p.waits(rand.New(rand.NewPCG(seed, waitings)))
 	p.patient(rand.New(rand.NewPCG(seed, closings)))
 	p.limited(rand.New(rand.NewPCG(seed, limits)))
+	p.heap(rand.New(rand.NewPCG(seed, heaps)))
 	return p
 }
 
@@ -290,8 +291,9 @@ func (p *Plot) blows(r *rand.Rand, kinds []string) {
 	}
 }
 
-// sort puts posts and blows in the order of time.
+// sort puts posts, blows and calls in the order of time.
 func (p *Plot) sort() {
+	slices.SortStableFunc(p.Calls, func(a, b Call) int { return int(a.At - b.At) })
 	slices.SortStableFunc(p.Posts, func(a, b Post) int { return int(a.At - b.At) })
 	slices.SortStableFunc(p.Blows, func(a, b Blow) int { return int(a.At - b.At) })
 }

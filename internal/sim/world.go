@@ -234,7 +234,7 @@ func (w *world) post(i int, post Post) {
 			ctx, cancel = context.WithTimeout(ctx, post.Within)
 			defer cancel()
 		}
-		_ = trial.PostWithin(ctx, producer.queue, w.said.Ledger(producer.Name), m, post.Limits)
+		_ = trial.PostWithin(ctx, producer.queue, w.said.Ledger(producer.Name), m, post.Terms)
 	}
 }
 

@@ -39,32 +39,39 @@ func (o *Orders) Load(ctx context.Context, q *shunt.Queue, log *Ledger) {
 
 // Post enqueues one message, now or as its plan's "+ms" says, and says what came of it. It does not end with ctx.
 func Post(ctx context.Context, q *shunt.Queue, log *Ledger, m *Message) error {
-	return PostWithin(context.WithoutCancel(ctx), q, log, m, Limits{})
+	return PostWithin(context.WithoutCancel(ctx), q, log, m, Terms{})
 }
 
-// Limits bound a message's time from its enqueue on, and Timeout that of each attempt. What is 0 is no bound.
-type Limits struct{ Expire, Deadline, Timeout time.Duration }
+// Terms bound a message's time from its enqueue on, and Timeout that of each attempt. What is 0 is no bound. One that
+// is Named has its own name for an ID.
+type Terms struct {
+	Expire, Deadline, Timeout time.Duration
+	Named                     bool
+}
 
 // options says when each is over, and gives the options for it.
-func (l Limits) options(log *Ledger, m *Message) (opts []shunt.Option) {
-	if l.Expire > 0 {
-		opts = append(opts, shunt.Expire(l.Expire))
-		log.Say(Entry{Op: expires, Phase: Info, ID: m.ID, Due: time.Now().Add(l.Expire)})
+func (t Terms) options(log *Ledger, m *Message) (opts []shunt.Option) {
+	if t.Expire > 0 {
+		opts = append(opts, shunt.Expire(t.Expire))
+		log.Say(Entry{Op: expires, Phase: Info, ID: m.ID, Due: time.Now().Add(t.Expire)})
 	}
-	if l.Deadline > 0 {
-		t := time.Now().Add(l.Deadline)
-		opts = append(opts, shunt.Deadline(t))
-		log.Say(Entry{Op: mortal, Phase: Info, ID: m.ID, Due: t})
+	if t.Deadline > 0 {
+		ends := time.Now().Add(t.Deadline)
+		opts = append(opts, shunt.Deadline(ends))
+		log.Say(Entry{Op: mortal, Phase: Info, ID: m.ID, Due: ends})
 	}
-	if l.Timeout > 0 {
-		opts = append(opts, shunt.Timeout(l.Timeout))
+	if t.Timeout > 0 {
+		opts = append(opts, shunt.Timeout(t.Timeout))
+	}
+	if t.Named {
+		opts = append(opts, shunt.ID(m.ID))
 	}
 	return opts
 }
 
 // PostWithin is a Post that ends with ctx, of a message whose time is bounded.
-func PostWithin(ctx context.Context, q *shunt.Queue, log *Ledger, m *Message, l Limits) error {
-	opts := l.options(log, m)
+func PostWithin(ctx context.Context, q *shunt.Queue, log *Ledger, m *Message, t Terms) error {
+	opts := t.options(log, m)
 	e := Entry{Op: Enqueue, Phase: Invoke, ID: m.ID, Note: m.Plan, At: time.Now()}
 	if plan, ms, later := strings.Cut(m.Plan, "+"); later {
 		var wait time.Duration
