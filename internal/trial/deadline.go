@@ -15,6 +15,7 @@ const clockError = 100 * time.Millisecond
 // its time, nor does a handler's context end before it. No handler begins after it.
 func (h *History) deadlines(broke func(string, string, string, ...any)) (ends map[string]time.Time) {
 	ends = make(map[string]time.Time)
+	var away time.Time // the server, until then
 	ids, struck, pulled := make(map[string]string), make(map[string]time.Time), make(map[string]bool)
 	for _, p := range h.Left {
 		ids[p.Serial] = p.ID
@@ -28,18 +29,23 @@ func (h *History) deadlines(broke func(string, string, string, ...any)) (ends ma
 		switch {
 		case e.Op == mortal:
 			ends[e.ID] = e.Due
+		case e.Op == Fault && strings.HasSuffix(e.ID, " server"):
+			away = e.Due
 		case e.Op == Fault && e.Due.After(struck[e.By]):
 			struck[e.By] = e.Due
 		case e.Op == Pulled || e.Op == Handle && e.Phase == Invoke && !pulled[e.Serial]:
 			ids[e.Serial], pulled[e.Serial] = e.ID, e.Op == Pulled
-			at := e.At
+			at, stood := e.At, struck[e.By]
 			switch {
-			case e.Op == Pulled: // when the reply was there
+			case e.Op == Pulled && away.After(stood): // the reply has waited for the server
+				stood = away
+				fallthrough
+			case e.Op == Pulled:
 				at = at.Add(-h.margins().Read)
 			case !e.Due.IsZero(): // others of its batch came first
 				at = e.Due
 			}
-			if end, is := ends[e.ID]; is && at.After(end) && struck[e.By].Before(end) {
+			if end, is := ends[e.ID]; is && at.After(end) && stood.Before(end) {
 				broke("I28 deadline", e.ID, "%s had it %v after its deadline", e.By, at.Sub(end))
 			}
 		case e.Op == Handle && e.Phase == Fail && e.Note == context.DeadlineExceeded.Error():

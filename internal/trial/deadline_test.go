@@ -35,6 +35,7 @@ func TestDeadlines(t *testing.T) {
 	pulled := func(ms int) Entry {
 		return Entry{At: at(ms), By: "p1", Op: Pulled, ID: "a/1", Serial: "sa", Attempt: 1, Due: at(9000)}
 	}
+	stop := Entry{At: at(5), By: "harness", Op: Fault, ID: "stop server", Due: at(ends + 40)}
 	const over = "context deadline exceeded"
 	for name, c := range map[string]struct {
 		es    []Entry
@@ -53,6 +54,8 @@ func TestDeadlines(t *testing.T) {
 		"in a batch too late":     {[]Entry{member(ends+3, ends+1), failed(ends+3, over), died(ends + 4)}, true},
 		"pulled in time":          {[]Entry{pulled(ends + 50), begun(ends + 60), died(ends + 70)}, false},
 		"pulled too late":         {[]Entry{pulled(ends + 51), begun(ends + 60), died(ends + 70)}, true},
+		"pulled beside a pause":   {[]Entry{stop, pulled(ends + 51), begun(ends + 60), died(ends + 70)}, false},
+		"begun beside a pause":    {[]Entry{stop, begun(ends + 60), died(ends + 70)}, true},
 	} {
 		h := &History{Margins: VirtualTime(), Entries: slices.Concat(enqueued, c.es), Ends: time.Minute,
 			Left: []Place{{ID: "a/1", Serial: "sa", State: "dead", Key: "{a}.dead"}}}
