@@ -118,7 +118,7 @@ func (w *world) operate(p *process) {
 }
 
 // pages are more than a Browse has that ends.
-const pages = 200
+const pages = 3000
 
 func (o *operator) call(c Call) {
 	ctx, cancel := context.Background(), func() {}

@@ -26,9 +26,12 @@ func (p *Plot) limited(r *rand.Rand) {
 			at, gap = max(0, pick(r, stops).At-between(r, 0, 10*time.Millisecond)), time.Millisecond
 		}
 		c := pick(r, channels)
+		plans := []string{trial.PlanOK, trial.PlanOK, trial.PlanRetry, trial.PlanSlow + "30", trial.PlanDeaf + "300"}
+		if !p.pulls(c) { // a puller's handler has no context that ends with it
+			plans = append(plans, trial.PlanSlow+"1500")
+		}
 		for range 1 + r.IntN(20) {
-			post := Post{At: at, Channel: c, How: "enqueue", Plan: pick(r, []string{trial.PlanOK, trial.PlanOK,
-				trial.PlanRetry, trial.PlanSlow + "30", trial.PlanSlow + "1500", trial.PlanDeaf + "300"})}
+			post := Post{At: at, Channel: c, How: "enqueue", Plan: pick(r, plans)}
 			post.Deadline = between(r, 100*time.Millisecond, 2*lease)
 			p.Posts = append(p.Posts, post)
 			at += between(r, 0, gap)

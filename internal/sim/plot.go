@@ -131,6 +131,7 @@ func draw(seed uint64) *Plot {
 	p.patient(rand.New(rand.NewPCG(seed, closings)))
 	p.limited(rand.New(rand.NewPCG(seed, limits)))
 	p.heap(rand.New(rand.NewPCG(seed, heaps)))
+	p.recall(rand.New(rand.NewPCG(seed, recalls)))
 	return p
 }
 

@@ -112,6 +112,7 @@ func play(p *Plot) *Result {
 	}
 	w.producer = w.start(trial.Orders{Name: "producer", Lease: lease})
 	w.load()
+	w.recalled()
 	if p.Late > 0 {
 		time.Sleep(p.Late)
 		w.begin()
@@ -206,7 +207,7 @@ func (w *world) post(i int, post Post) {
 	ctx := context.Background()
 	switch post.How {
 	case "direct":
-		_ = trial.Post(ctx, w.direct.queue, w.log, m)
+		_ = trial.PostWithin(ctx, w.direct.queue, w.log, m, post.Terms)
 		return
 	case "bare":
 		w.push(m, 1)

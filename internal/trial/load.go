@@ -43,10 +43,10 @@ func Post(ctx context.Context, q *shunt.Queue, log *Ledger, m *Message) error {
 }
 
 // Terms bound a message's time from its enqueue on, and Timeout that of each attempt. What is 0 is no bound. One that
-// is Named has its own name for an ID.
+// is Named has its own name for an ID, and one that is Recalled is cancelled by it soon.
 type Terms struct {
 	Expire, Deadline, Timeout time.Duration
-	Named                     bool
+	Named, Recalled           bool
 }
 
 // options says when each is over, and gives the options for it.
@@ -65,6 +65,9 @@ func (t Terms) options(log *Ledger, m *Message) (opts []shunt.Option) {
 	}
 	if t.Named {
 		opts = append(opts, shunt.ID(m.ID))
+	}
+	if t.Recalled {
+		log.Say(Entry{Op: recall, Phase: Info, ID: m.ID})
 	}
 	return opts
 }

@@ -13,6 +13,7 @@ const (
 	putOff  = "postpone" // of ID, to Due
 	delayed = "delayed"  // a message that is put off from its enqueue on
 	expires = "expires"  // a message that is dropped at Due unless it was taken before
+	recall  = "recall"   // a message that is cancelled once it is there
 	mortal  = "mortal"   // a message whose Deadline is Due
 	unkept  = "unkept"   // a Wait for ID that was told so, Note is what
 	taken   = "taken"    // Note is what is still in the key ID when all is over
@@ -223,10 +224,10 @@ func (n *names) living(name string, from, to time.Time) (ls []*life) {
 	return ls
 }
 
-// expiring adds to spare the messages without an ID that may expire.
+// expiring adds to spare the messages that may expire, or be cancelled, but for those with others' IDs.
 func (h *History) expiring(spare map[string]bool) {
 	for _, e := range h.Entries {
-		if e.Op == expires {
+		if e.Op == expires || e.Op == recall {
 			spare[e.ID] = true
 		}
 	}

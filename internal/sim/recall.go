@@ -1,0 +1,43 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/internal/trial"
+)
+
+// recalls is the stream of a seed from which comes what is cancelled while it waits for a Pull.
+const recalls = 1100
+
+// recall has pulls begin on messages of which many were cancelled, and the server stand still for longer than a lease
+// while a Pull settles these.
+func (p *Plot) recall(r *rand.Rand) {
+	i := slices.IndexFunc(p.Crew, func(o trial.Orders) bool { return o.Pull > 1 })
+	if i < 0 || p.Lossy || p.Stepped || r.IntN(4) > 0 {
+		return
+	}
+	p.Late = 50 * time.Millisecond
+	for n := range 60 + r.IntN(100) {
+		p.Posts = append(p.Posts, Post{Channel: p.Crew[i].Channels[0], How: "direct", Plan: trial.PlanOK,
+			Terms: trial.Terms{Named: true, Recalled: n%2 == 0}})
+	}
+	p.Blows = append(p.Blows, Blow{At: p.Late + between(r, 0, 20*time.Millisecond), Kind: "stop server",
+		For: between(r, lease, 2*lease)})
+	p.sort()
+}
+
+// recalled cancels what is to be cancelled, before anybody handles it.
+func (w *world) recalled() {
+	w.hands.Go(func() {
+		w.sleepUntil(w.plot.Late / 2)
+		for i, post := range w.plot.Posts {
+			if post.Recalled {
+				_, _ = w.direct.queue.Cancel(context.Background(), shunt.ByID(post.Channel, post.id(i)))
+			}
+		}
+	})
+}
