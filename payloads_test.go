@@ -658,6 +658,33 @@ func TestPayloadsDecodeBeyondItsLease(t *testing.T) {
 	b.must(ms[0].Ack(t.Context()))
 }
 
+// A Pull of more than it can decode within its lease hands out what it could, and gives the rest back at once.
+func TestPullDecodesForHalfItsLease(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL(), func(q *Queue) {
+		q.Payloads.Decode = func(_ context.Context, p Payload) ([]byte, error) {
+			time.Sleep(200 * time.Millisecond)
+			return p.Bytes, nil
+		}
+	})
+	const all = 56
+	b.enqueue(0, all)
+	for n, pulls := 0, 0; n < all; pulls++ {
+		began := time.Now()
+		ms, err := b.Pull(t.Context(), PullOptions{Channels: []string{b.name}, Max: all, Lease: time.Second})
+		b.must(err)
+		if took := time.Since(began); len(ms) == 0 || took > 2*time.Second || pulls == 7 {
+			t.Fatalf("pull %d has brought %d in %v, after %d", pulls, len(ms), took, n)
+		}
+		for _, m := range ms {
+			if n++; m.Attempt != 1 {
+				t.Fatalf("attempt %d of %s", m.Attempt, m.Payload)
+			}
+			b.must(m.Ack(t.Context()))
+		}
+	}
+}
+
 // Over is told of each dead letter that is deleted, also beside one that is not there any more.
 func TestPayloadsOverOfSomeDead(t *testing.T) {
 	t.Parallel()
