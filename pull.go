@@ -299,19 +299,23 @@ func (p *pull) strands(s *settlement) {
 // pullDecodes is how many payloads of one Pull are decoded at once.
 const pullDecodes = 8
 
-// payloads decodes those of messages without a verdict, and gives one to those that fail. nil: they are as they came.
+// payloads decodes those of messages without a verdict, and gives one to those that fail. What it has not begun in half
+// the term goes back: else the lease might end meanwhile, each time anew. nil: they are as they came.
 func (p *pull) payloads(ctx context.Context, all []*settlement) [][]byte {
 	if p.q.conf.Payloads.Decode == nil {
 		return nil
 	}
-	decoded := make([][]byte, len(all))
+	decoded, half := make([][]byte, len(all)), time.Now().Add(p.term/2)
 	var group errgroup.Group
 	group.SetLimit(pullDecodes)
 	for i, s := range all {
-		if s.verdict != nil {
-			continue
-		}
 		group.Go(func() error {
+			if s.verdict == nil && time.Now().After(half) {
+				s.verdict = custody.Release
+			}
+			if s.verdict != nil {
+				return nil
+			}
 			returned := false
 			var err error
 			defer func() {
