@@ -132,6 +132,7 @@ func draw(seed uint64) *Plot {
 	p.limited(rand.New(rand.NewPCG(seed, limits)))
 	p.heap(rand.New(rand.NewPCG(seed, heaps)))
 	p.recall(rand.New(rand.NewPCG(seed, recalls)))
+	p.reads(rand.New(rand.NewPCG(seed, readings)))
 	return p
 }
 

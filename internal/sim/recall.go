@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -10,8 +11,9 @@ import (
 	"github.com/shuntmq/shunt/internal/trial"
 )
 
-// recalls is the stream of a seed from which comes what is cancelled while it waits for a Pull.
-const recalls = 1100
+// recalls is the stream of a seed from which comes what is cancelled while it waits for a Pull, and readings that for
+// what takes long to decode.
+const recalls, readings = 1100, 1200
 
 // recall has pulls begin on messages of which many were cancelled, and the server stand still for longer than a lease
 // while a Pull settles these.
@@ -28,6 +30,24 @@ func (p *Plot) recall(r *rand.Rand) {
 	p.Blows = append(p.Blows, Blow{At: p.Late + between(r, 0, 20*time.Millisecond), Kind: "stop server",
 		For: between(r, lease, 2*lease)})
 	p.sort()
+}
+
+// reads has pullers take more than they decode at once, and some of that take long to decode.
+func (p *Plot) reads(r *rand.Rand) {
+	if p.Lossy || p.Stepped || r.IntN(3) > 0 {
+		return
+	}
+	for i := range p.Crew {
+		if o := &p.Crew[i]; o.Pull > 0 {
+			o.Reads, o.Pull = true, o.Pull*5
+		}
+	}
+	for i := range p.Posts {
+		post := &p.Posts[i]
+		if p.pulls(post.Channel) && post.Plan == trial.PlanOK && r.IntN(2) == 0 {
+			post.Plan = trial.PlanRead + fmt.Sprint(between(r, 10*time.Millisecond, lease*2/5).Milliseconds())
+		}
+	}
 }
 
 // recalled cancels what is to be cancelled, before anybody handles it.

@@ -38,6 +38,7 @@ const (
 	PlanUntil   = "until:"  // so many ms of Unix time have passed, and does not look at its context
 	PlanAsk     = "ask:"    // Redis something, and then for so long, and does not look at its context
 	PlanExtend  = "extend:" // for so long, while a puller puts the end of its lease off
+	PlanRead    = "read:"   // its payload takes so long to decode, where that is looked at
 	PlanHold    = "hold:"   // for ever, in the process of that name
 )
 

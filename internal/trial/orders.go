@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"strings"
@@ -38,6 +39,7 @@ type Orders struct {
 	Hold   time.Duration // of that lease
 	Wait   time.Duration // for which a Pull waits
 	Hurry  time.Duration // within which the context of a Pull ends, at random; 0: it does not
+	Reads  bool          // decode payloads, of which some take long
 	Upkeep bool          // keep all channels, instead of receiving
 
 	// Mistakes.
@@ -81,10 +83,26 @@ func (o *Orders) Queue(pool *redis.Pool, log *Ledger) *shunt.Queue {
 	if o.Pull > 0 {
 		q.Backoff = func(int) time.Duration { return backoff } // of messages that have no method for it here
 	}
+	if o.Reads {
+		q.Payloads.Decode = decode
+	}
 	if !o.Quiet {
 		q.Events = events(log)
 	}
 	return q
+}
+
+// decode takes as long as a payload's plan says.
+func decode(ctx context.Context, p shunt.Payload) ([]byte, error) {
+	if _, plan, _ := bytes.Cut(p.Bytes, []byte(" ")); bytes.HasPrefix(plan, []byte(PlanRead)) {
+		ms, _ := millis(ParseMessage(p.Bytes).Plan, PlanRead)
+		select {
+		case <-time.After(ms):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return p.Bytes, nil
 }
 
 // Begin has a process do what its orders say, until it is shut down. Without a shutdown ctx ended before it could
