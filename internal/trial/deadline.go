@@ -12,11 +12,11 @@ import (
 const clockError = 100 * time.Millisecond
 
 // deadlines judges what a Deadline ends (I28), and gives the messages that have one. None dies of it before
-// its time, nor does a handler's context end before it. No handler begins after it.
+// its time, nor does a handler's context end before it. No handler begins after it, but within the
+// millisecond in which it ends.
 func (h *History) deadlines(broke func(string, string, string, ...any)) (ends map[string]time.Time) {
 	ends = make(map[string]time.Time)
-	var away time.Time // the server, until then
-	ids, struck, pulled := make(map[string]string), make(map[string]time.Time), make(map[string]bool)
+	ids, struck, pulled := make(map[string]string), make(map[string]time.Time), make(map[hold]bool)
 	for _, p := range h.Left {
 		ids[p.Serial] = p.ID
 	}
@@ -29,23 +29,17 @@ func (h *History) deadlines(broke func(string, string, string, ...any)) (ends ma
 		switch {
 		case e.Op == mortal:
 			ends[e.ID] = e.Due
-		case e.Op == Fault && strings.HasSuffix(e.ID, " server"):
-			away = e.Due
 		case e.Op == Fault && e.Due.After(struck[e.By]):
 			struck[e.By] = e.Due
-		case e.Op == Pulled || e.Op == Handle && e.Phase == Invoke && !pulled[e.Serial]:
-			ids[e.Serial], pulled[e.Serial] = e.ID, e.Op == Pulled
-			at, stood := e.At, struck[e.By]
-			switch {
-			case e.Op == Pulled && away.After(stood): // the reply has waited for the server
-				stood = away
-				fallthrough
-			case e.Op == Pulled:
-				at = at.Add(-h.margins().Read)
-			case !e.Due.IsZero(): // others of its batch came first
+		case e.Op == Pulled: // in time, by the server's clock: who knows how long the reply and its payload took
+			ids[e.Serial], pulled[hold{e.By, e.Serial}] = e.ID, true
+		case e.Op == Handle && e.Phase == Invoke && !pulled[hold{e.By, e.Serial}]:
+			ids[e.Serial] = e.ID
+			at := e.At
+			if !e.Due.IsZero() { // others of its batch came first
 				at = e.Due
 			}
-			if end, is := ends[e.ID]; is && at.After(end) && stood.Before(end) {
+			if end, is := ends[e.ID]; is && at.After(end.Add(time.Millisecond)) && struck[e.By].Before(end) {
 				broke("I28 deadline", e.ID, "%s had it %v after its deadline", e.By, at.Sub(end))
 			}
 		case e.Op == Handle && e.Phase == Fail && e.Note == context.DeadlineExceeded.Error():
