@@ -29,6 +29,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # ./... stops at a nested go.mod, so each module takes its turn; the root first.
 MODULES := $(sort $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*')))
 
+BROWSER := ./dashboard/browser
+
 # Those with code of their own for a system.
 SYSTEMS := . ./sandbox ./daemon ./cmd/shunt
 # The packages with files that are not for it. What Windows lacks may be anywhere; what macOS lacks is in these.
@@ -59,17 +61,22 @@ test: race seeds fuzz
 # first package goes alone: its leases would feel what the others compute.
 # -short: what is long there is for make chaos. bench is built without the race
 # detector, as the snippets are: its peers take longer to compile than all of
-# shunt. So is browser, which waits for Chromium; dashboard has it. At the end it
-# prints what tests have to tell although they passed.
+# shunt. So is browser, of which dashboard has it: it waits for Chromium, beside
+# dashboard and what comes after that. At the end it prints what tests have to tell
+# although they passed.
 race:
 	@set -e; $(with-redis); $(with-languages); REDISTEST_TELLS=$$(mktemp); export REDISTEST_TELLS; \
-	trap 'cat $$REDISTEST_TELLS; rm -f $$REDISTEST_TELLS' EXIT; for dir in $(filter-out ./chaos,$(MODULES)); do \
+	seen=$$(mktemp); trap 'wait; cat $$REDISTEST_TELLS; rm -f $$REDISTEST_TELLS $$seen' EXIT; \
+	for dir in $(filter-out ./chaos $(BROWSER),$(MODULES)); do \
 		echo "== go test $$dir"; \
-		race=-race at=8; case $$dir in .) at=12;; ./bench|./dashboard/browser) race=;; esac; \
+		race=-race at=8; case $$dir in .) at=12;; ./bench) race=;; \
+		./dashboard) (cd $(BROWSER) && $(GO) test -short -count=1 -parallel 8 -timeout 10m ./...) >$$seen 2>&1 & browser=$$!;; \
+		esac; \
 		(cd $$dir && $(GO) list ./... | { read -r first; \
 			$(GO) test $$race -short -count=1 -parallel $$at -timeout 10m "$$first" && \
 			xargs -r $(GO) test $$race -short -count=1 -parallel 8 -timeout 10m; }); \
 	done; \
+	echo "== go test $(BROWSER)"; wait $$browser || failed=1; cat $$seen; [ -z "$$failed" ]; \
 	echo "== go test -race chaos"; \
 	cd chaos && $(GO) test -race -short -count=1 -parallel 16 -timeout 10m ./...
 
