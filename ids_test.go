@@ -551,6 +551,36 @@ func TestDeadlineBesidePause(t *testing.T) {
 	}
 }
 
+// A second pause, as the clock is asked once more, brings none to its end either.
+func TestDeadlineBesideTwoPauses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b, to := newBench(t, p.URL()), newBench(t, s.URL())
+	to.name = b.name
+	var ended atomic.Int64
+	b.receive(1, func(ctx context.Context, _ int) error {
+		<-ctx.Done()
+		ended.Store(time.Now().UnixMilli())
+		return ctx.Err()
+	})
+	const brief, pause = 150 * time.Millisecond, time.Second
+	clock := func(args [][]byte) bool { return string(args[0]) == "TIME" }
+	stand := func(d time.Duration) redistest.Action { return redistest.Call(func() { <-time.After(d) }) }
+	first, second := p.On(clock, 1, stand(brief)), p.On(clock, 2, stand(pause))
+	at := time.Now().Add(pause + pause/2)
+	to.must(to.one(1, Deadline(at)))
+	b.wait(EventRejected, 1, 5*time.Second)
+	early := time.Until(at)
+	if end := ended.Load(); end != 0 {
+		early = at.Sub(time.UnixMilli(end))
+	}
+	if early > brief+pause/10 || first.Struck() != 1 || second.Struck() != 1 {
+		t.Errorf("it ended %v before the deadline; Redis stood still %d and %d times", early, first.Struck(),
+			second.Struck())
+	}
+}
+
 // Nothing begins after its deadline, where the channels above were asked for that long before it.
 func TestDeadlineWhileAboveIsAsked(t *testing.T) {
 	t.Parallel()
