@@ -69,7 +69,7 @@ func (s *sight) saw(sent, answered, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	here, there := sent.Sub(s.sent), at.Sub(s.at)
-	if s.at.IsZero() || here > longestBlink || (here-there).Abs() > longestBlink/2 {
+	if s.at.IsZero() || max(here, there) > longestBlink || (here-there).Abs() > longestBlink/2 {
 		s.since = at
 	}
 	s.sent, s.at = sent, at

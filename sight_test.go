@@ -17,7 +17,7 @@ func TestSightBreaks(t *testing.T) {
 		"none":                    {lookEvery, lookEvery, lookEvery, false},
 		"a blink":                 {lookEvery, lookEvery + 700*time.Millisecond, lookEvery + 700*time.Millisecond, false},
 		"between":                 {longestBlink + 1, longestBlink + 1, longestBlink + 1, true},
-		"between, and within":     {longestBlink - 100, longestBlink + 600*time.Millisecond, longestBlink + 600*time.Millisecond, true},
+		"between, and within":     {longestBlink - 100, longestBlink + lookEvery, longestBlink + lookEvery, true},
 		"the clock was set ahead": {lookEvery, time.Hour, lookEvery, true},
 		"the clock was set back":  {lookEvery, -time.Hour, lookEvery, true},
 	} {

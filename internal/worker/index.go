@@ -69,7 +69,11 @@ func (x *index) mark(l *lane.Lane) bool {
 	err := x.consult(l, sent)
 	now := x.now
 	if err == nil && x.late(sent) {
-		now, sent, err = x.askClock(site)
+		var asked time.Time
+		var again int64
+		if again, asked, err = x.askClock(site); s.now.Sub(asked) < x.heard.Sub(sent) { // the better of the two
+			now, sent = again, asked
+		}
 	}
 	site.Breaker.Judge(err)
 	s.mu.Lock()
