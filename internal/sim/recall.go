@@ -34,7 +34,8 @@ func (p *Plot) recall(r *rand.Rand) {
 
 // reads has pullers take more than they decode at once, and some of that take long to decode.
 func (p *Plot) reads(r *rand.Rand) {
-	if p.Lossy || p.Stepped || r.IntN(3) > 0 {
+	foreign := slices.ContainsFunc(p.Blows, func(b Blow) bool { return b.Kind == "foreign" }) // which a pull waits for
+	if p.Lossy || p.Stepped || foreign || r.IntN(3) > 0 {
 		return
 	}
 	for i := range p.Crew {

@@ -153,9 +153,14 @@ func (h *History) counted(v *Verdict, all map[string]*subject, whole bool, broke
 	for _, s := range all {
 		handled += s.ok
 	}
-	begun := 0
+	begun, met := 0, make(map[[2]string]int) // by process and serial: the last attempt
 	for _, e := range h.Entries {
-		if e.Op == Handle && e.Phase == Invoke {
+		k := [2]string{e.By, e.Serial}
+		switch {
+		case e.Op == Handle && e.Phase == Invoke:
+			begun++
+			met[k] = e.Attempt
+		case e.Op == "timed-out" && met[k] != e.Attempt: // its batch waited for a place until its own time was over
 			begun++
 		}
 		whole = whole && (e.Op != "receiver-error" || !strings.Contains(e.Note, "was not counted"))
