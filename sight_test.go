@@ -15,7 +15,7 @@ func TestSightBreaks(t *testing.T) {
 		breaks               bool
 	}{
 		"none":                    {lookEvery, lookEvery, lookEvery, false},
-		"a blink":                 {lookEvery, lookEvery + 700*time.Millisecond, lookEvery + 700*time.Millisecond, false},
+		"a blink":                 {lookEvery, lookEvery + lookEvery/2, lookEvery + lookEvery/2, false},
 		"between":                 {longestBlink + 1, longestBlink + 1, longestBlink + 1, true},
 		"between, and within":     {longestBlink - 100, longestBlink + lookEvery, longestBlink + lookEvery, true},
 		"the clock was set ahead": {lookEvery, time.Hour, lookEvery, true},
