@@ -32,21 +32,19 @@ func (p *Plot) recall(r *rand.Rand) {
 	p.sort()
 }
 
-// reads has pullers take more than they decode at once, and some of that take long to decode.
+// reads has pullers decode what they pull, which takes some of that a while.
 func (p *Plot) reads(r *rand.Rand) {
 	foreign := slices.ContainsFunc(p.Blows, func(b Blow) bool { return b.Kind == "foreign" }) // which a pull waits for
 	if p.Lossy || p.Stepped || foreign || r.IntN(3) > 0 {
 		return
 	}
 	for i := range p.Crew {
-		if o := &p.Crew[i]; o.Pull > 0 {
-			o.Reads, o.Pull = true, o.Pull*5
-		}
+		p.Crew[i].Reads = p.Crew[i].Pull > 0
 	}
 	for i := range p.Posts {
 		post := &p.Posts[i]
 		if p.pulls(post.Channel) && post.Plan == trial.PlanOK && r.IntN(2) == 0 {
-			post.Plan = trial.PlanRead + fmt.Sprint(between(r, 10*time.Millisecond, lease*2/5).Milliseconds())
+			post.Plan = trial.PlanRead + fmt.Sprint(between(r, 10*time.Millisecond, lease/20).Milliseconds())
 		}
 	}
 }
