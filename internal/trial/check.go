@@ -33,7 +33,7 @@ type check struct {
 	acks    map[string]int       // by serial
 	serials map[string]string    // to ids
 	ends    map[string]bool      // processes that handled, and whether they have said all
-	bounded map[string]time.Time // by Deadlines: ids
+	bounded map[string]time.Time // Deadlines, by id
 	mute    map[string]bool      // whose events did not all fit
 	whole   bool                 // everybody has said all
 }
