@@ -165,7 +165,7 @@ func (p *pull) beyond(do func(ctx context.Context)) {
 // gaveBack reports what was released.
 func (p *pull) gaveBack(replies []link.Reply) {
 	for i, k := range p.from {
-		if n, _ := store.GiveBackReply(replies[store.GiveBackCommands*(i+1)-1]); n > 0 {
+		if n, _ := store.GiveBackReply(replies[i]); n > 0 {
 			p.q.counter.count(k.Name, func(to meter.Adder) { to.Add(meter.Released, n) })
 			p.q.emit(event.Event{Kind: event.Released, Channel: k.Name, N: n})
 		}

@@ -36,7 +36,7 @@ var pullSteps = []struct {
 	{"end of a lease", redistest.ByScript(store.Lapse)},
 	{"promote", redistest.ByScript(store.Promote)},
 	{"sweep", redistest.ByScript(store.Sweep)},
-	{"give back", redistest.ByScript(store.Handover)},
+	{"give back", redistest.ByScript(store.Abandon)},
 }
 
 // pullCells are those of pullers: a cut at each command, on each side of its execution, and some error replies.

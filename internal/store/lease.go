@@ -82,31 +82,15 @@ func ExtendReply(rep link.Reply) (left bool, cancelled []int, err error) {
 // givenUp is how long a lease that was given up stays known, so that a take of it that comes that late takes nothing.
 const givenUp = time.Minute
 
-// GiveBackCommands is how many commands AddGiveBack adds.
-const GiveBackCommands = 2
-
 // AddGiveBack gives a lease up: all that it holds is released, and a take of it that is still on its way takes nothing.
-// GiveBackReply reads the last reply. It may be sent again.
+// GiveBackReply reads the reply. It may be sent again.
 func AddGiveBack(c *link.Call, k *Keys, name string) {
-	k.addAbandon(c, name)
-	k.addEmptied(c, name)
-}
-
-func (k *Keys) addAbandon(c *link.Call, name string) {
-	c.AddScript(Abandon, 2, k.Receivers, k.Leased, name, givenUp.Milliseconds())
-}
-
-// addEmptied adds the release of all that a lease's list holds.
-func (k *Keys) addEmptied(c *link.Call, name string) {
-	list := k.LeaseList(name)
-	c.AddScript(Handover, 6, k.Receivers, list, list, k.Prepare, k.IDs, k.Running, "", "back", 0)
+	c.AddScript(Abandon, 6, k.Receivers, k.Leased, k.LeaseList(name), k.Prepare, k.IDs, k.Running, name,
+		givenUp.Milliseconds())
 }
 
 // GiveBackReply is how many elements AddGiveBack has released.
-func GiveBackReply(rep link.Reply) (int, error) {
-	m, err := HandoverReply(rep)
-	return m.Back, err
-}
+func GiveBackReply(rep link.Reply) (int, error) { return redis.Int(rep.Value, rep.Err) }
 
 // AddLeased adds the question what a lease holds; LeasedReply reads it.
 func AddLeased(c *link.Call, k *Keys, name string) { c.Add("LRANGE", k.LeaseList(name), 0, -1) }

@@ -1089,7 +1089,7 @@ func TestLeasedMarksOfFullRedis(t *testing.T) {
 	give := link.NewCall()
 	AddGiveBack(give, f.k, l.Name)
 	f.must(f.l.Run(context.Background(), give))
-	n, err := GiveBackReply(give.Replies[GiveBackCommands-1])
+	n, err := GiveBackReply(give.Replies[0])
 	if n != 2 || err != nil {
 		t.Errorf("%d are given back, %v", n, err)
 	}
@@ -1200,7 +1200,7 @@ func TestLeaseEach(t *testing.T) {
 		f.s.Do("LPUSH", f.k.Prepare, "bare")
 		h := f.hints()
 		ls := leases(time.Hour, 30*time.Second, 2*time.Minute, time.Hour)
-		f.run(func(c *link.Call) { f.k.addAbandon(c, ls[0].Name) })
+		f.run(func(c *link.Call) { AddGiveBack(c, f.k, ls[0].Name) })
 		places, taken, empty := f.leaseEach(ls...)
 		if !slices.Equal(places, []int{1, 2, 3}) || empty {
 			f.Fatalf("%v have taken something, empty %v", places, empty)
@@ -1594,7 +1594,7 @@ func TestLeaseGivenUp(t *testing.T) {
 			c := link.NewCall()
 			AddGiveBack(c, f.k, l.Name)
 			f.must(f.l.Run(context.Background(), c))
-			back, err := GiveBackReply(c.Replies[GiveBackCommands-1])
+			back, err := GiveBackReply(c.Replies[0])
 			f.must(err)
 			return back
 		}
@@ -1612,6 +1612,27 @@ func TestLeaseGivenUp(t *testing.T) {
 		}
 		if n := f.length("EXISTS", f.k.Leased); n != 0 {
 			f.Error("what was given up stays known for ever")
+		}
+	})
+}
+
+// A lease whose give-back fails keeps its end, and what it holds: it shall not be longer for it.
+func TestGiveBackFailsWhole(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.enqueue(Now, 0, named("a"), named("b"))
+		l := NewLease(2*time.Second, 0)
+		f.lease(l, 1)
+		f.s.Do("RENAME", f.k.Prepare, "aside")
+		f.s.Do("SET", f.k.Prepare, "no list")
+		before, _ := redis.String(f.s.Do("ZSCORE", f.k.Leased, l.Name), nil)
+		c := link.NewCall()
+		AddGiveBack(c, f.k, l.Name)
+		if f.l.Run(context.Background(), c) == nil {
+			f.Error("what cannot be put back is given back")
+		}
+		after, _ := redis.String(f.s.Do("ZSCORE", f.k.Leased, l.Name), nil)
+		if n := f.length("LLEN", f.k.LeaseList(l.Name)); n != 1 || before == "" || after != before {
+			f.Errorf("its end goes from %q to %q, and it holds %d", before, after, n)
 		}
 	})
 }

@@ -816,8 +816,7 @@ func (b *machine) actions() map[string]func(*rapid.T) {
 			c.prepare = append(c.prepare, held...)
 			delete(m.doing, list)
 			c.ends[l.Name] = end{} // it stays known for a minute
-			b.expect(b.all(nil, func(call *link.Call) { c.k.addAbandon(call, l.Name) }), one(1))
-			b.expect(b.all(nil, func(call *link.Call) { c.k.addEmptied(call, l.Name) }), []any{one(len(held))})
+			b.expect(b.all(nil, func(call *link.Call) { AddGiveBack(call, c.k, l.Name) }), one(len(held)))
 		},
 		"unlease": func() {
 			forgotten := one(0)

@@ -53,7 +53,7 @@ var (
 	LeaseEach  = script("header", "ids", "leasing", "lease_each")
 	Extend     = script("extend")
 	Unlease    = lean("unlease")
-	Abandon    = script("abandon")
+	Abandon    = script("header", "ids", "leave", "abandon")
 	Lapse      = script("header", "trim", "ids", "leave", "ending", "lapse")
 	Start      = script("ids", "start")
 	Ack        = lean("leave", "first", "ack")

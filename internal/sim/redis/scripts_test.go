@@ -46,7 +46,7 @@ var uses = []use{
 		"1000 p- near bytes a ms serial b ms serial"},
 	{"Extend", store.Extend, "receivers leased leased.a cancelled", "a|b ms ( serial )*"},
 	{"Unlease", store.Unlease, "leased leased.a leased.b", "a b"},
-	{"Abandon", store.Abandon, "receivers leased", "a|b ms"},
+	{"Abandon", store.Abandon, "receivers leased leased.a prepare ids running", "a|b ms"},
 	{"Lapse", store.Lapse, "receivers leased leased.a prepare dead " + ending,
 		"a ms n fence age near bytes n ms failure n n n"},
 	{"Start", store.Start, "receivers running ids", "( id serial holder ms|'' )*"},
