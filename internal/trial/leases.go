@@ -134,7 +134,7 @@ func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)
 		waiting: make(map[string]time.Time), bare: make(map[string]bool), ids: make(map[string]string),
 		acked: make(map[string]time.Time), seen: make(map[string]time.Time), next: make(map[string]int)}
 	for _, e := range h.Entries {
-		if e.Serial != "" && e.Op != Pulled {
+		if e.Serial != "" && e.Op != Pulled && e.Op != refused && e.Op != callOff { // who names it need not have it
 			f.seen[e.Serial] = e.At
 		}
 		f.see(e)
