@@ -45,8 +45,8 @@ type Payloads struct {
 	// Decode is called for every payload, also one without an Encoding: by a receiver before Unmarshal, by Pull, and by
 	// PayloadOf. It must not write to p.Bytes. An error is a failed attempt, as if the handler had returned it, and the
 	// message is tried again as MaxAttempts and Backoff of the Queue or of its options say. Reject sends it to dead at
-	// once. ctx is the handler's, and its timeout runs. A Pull begins none after half its lease, and gives the rest
-	// back.
+	// once. ctx is the handler's, and its timeout runs. When its reply has come, a Pull begins no more of them after
+	// half of what is then left of its lease, and gives the rest back.
 	Decode func(ctx context.Context, p Payload) ([]byte, error)
 	// Over, which may be nil, is told of a message with an Encoding that Redis has surely no more: it was acked,
 	// cancelled or expired here, deleted by its Ref, Entry or Filter, or its Enqueue has failed. It is not told of

@@ -658,30 +658,40 @@ func TestPayloadsDecodeBeyondItsLease(t *testing.T) {
 	b.must(ms[0].Ack(t.Context()))
 }
 
-// A Pull of more than it can decode within its lease hands out what it could, and gives the rest back at once.
+// A Pull of more than it can decode within its lease hands out what it could, and gives the rest back at once: also
+// where much of the lease is over when its reply comes.
 func TestPullDecodesForHalfItsLease(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, redistest.Shared(t).URL(), func(q *Queue) {
-		q.Payloads.Decode = func(_ context.Context, p Payload) ([]byte, error) {
-			time.Sleep(200 * time.Millisecond)
-			return p.Bytes, nil
-		}
-	})
-	const all = 56
-	b.enqueue(0, all)
-	for n, pulls := 0, 0; n < all; pulls++ {
-		began := time.Now()
-		ms, err := b.Pull(t.Context(), PullOptions{Channels: []string{b.name}, Max: all, Lease: time.Second})
-		b.must(err)
-		if took := time.Since(began); len(ms) == 0 || took > 2*time.Second || pulls == 7 {
-			t.Fatalf("pull %d has brought %d in %v, after %d", pulls, len(ms), took, n)
-		}
-		for _, m := range ms {
-			if n++; m.Attempt != 1 {
-				t.Fatalf("attempt %d of %s", m.Attempt, m.Payload)
+	for name, late := range map[string]time.Duration{"at once": 0, "late reply": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			p := redistest.NewProxy(t, s.Addr())
+			b := newBench(t, p.URL(), func(q *Queue) {
+				q.Payloads.Decode = func(_ context.Context, p Payload) ([]byte, error) {
+					time.Sleep(200 * time.Millisecond)
+					return p.Bytes, nil
+				}
+			})
+			const all = 56 // 1.4 s of decodes
+			b.enqueue(0, all)
+			b.must(newBench(t, s.URL()).Upkeep(t.Context()))
+			p.On(redistest.ByScript(store.TakeLease)(b.name), 1, redistest.Delay(late))
+			o := PullOptions{Channels: []string{b.name}, Max: all, Lease: time.Second + late}
+			for n, pulls := 0, 0; n < all; pulls++ {
+				began := time.Now()
+				ms, err := b.Pull(t.Context(), o)
+				b.must(err)
+				if took := time.Since(began); len(ms) == 0 || took > o.Lease+time.Second || pulls == 7 {
+					t.Fatalf("pull %d has brought %d in %v, after %d", pulls, len(ms), took, n)
+				}
+				for _, m := range ms {
+					if n++; m.Attempt != 1 {
+						t.Fatalf("attempt %d of %s", m.Attempt, m.Payload)
+					}
+					b.must(m.Ack(t.Context()))
+				}
 			}
-			b.must(m.Ack(t.Context()))
-		}
+		})
 	}
 }
 

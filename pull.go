@@ -233,7 +233,7 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 	for i, s := range h.all {
 		p.refuses(s, h.said[i])
 	}
-	payloads := p.payloads(ctx, h.all)
+	payloads := p.payloads(ctx, h)
 	var refused []*settlement
 	for _, s := range h.all {
 		if s.verdict != nil {
@@ -300,15 +300,15 @@ func (p *pull) strands(s *settlement) {
 const pullDecodes = 8
 
 // payloads decodes those of messages without a verdict, and gives one to those that fail. What it has not begun in half
-// the term goes back: else the lease might end meanwhile, each time anew. nil: they are as they came.
-func (p *pull) payloads(ctx context.Context, all []*settlement) [][]byte {
+// of what is left of the lease goes back: else that might end meanwhile, each time anew. nil: they are as they came.
+func (p *pull) payloads(ctx context.Context, h haul) [][]byte {
 	if p.q.conf.Payloads.Decode == nil {
 		return nil
 	}
-	decoded, half := make([][]byte, len(all)), time.Now().Add(p.term/2)
+	decoded, half := make([][]byte, len(h.all)), time.Now().Add(time.Until(h.sent.Add(p.term))/2)
 	var group errgroup.Group
 	group.SetLimit(pullDecodes)
-	for i, s := range all {
+	for i, s := range h.all {
 		group.Go(func() error {
 			if s.verdict == nil && time.Now().After(half) {
 				s.verdict = custody.Release
