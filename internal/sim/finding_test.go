@@ -86,7 +86,8 @@ var findings = []finding{
 			"if out and known and string.sub(out, 1, 16) == ARGV[2] then return {0, out} end\n", ""},
 	}},
 	{name: "12 the row before a judgement is a quarter of a lease", changes: []change{
-		{luas + "sweep.lua", "elseif row < lease / 2 then", "elseif row < lease / 4 then"},
+		{luas + "sweep.lua", "if judge and row < lease / 2 then", "if judge and row < lease / 4 then"},
+		{luas + "sweep.lua", "fence - tonumber(ARGV[6]) < lease / 3", "fence < tonumber(ARGV[6])"},
 		{luas + "sweep.lua", "soon(math.ceil(lease / 2 - row))", "soon(math.ceil(lease / 4 - row))"},
 		{"internal/lane/heart.go", "early := h.lease/2 - seen", "early := h.lease/4 - seen"},
 	}},

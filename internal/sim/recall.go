@@ -32,21 +32,33 @@ func (p *Plot) recall(r *rand.Rand) {
 	p.sort()
 }
 
-// reads has pullers decode what they pull, which takes some of that a while.
+// reads has pullers decode what they pull, which takes some of that a while, and half of them now and then more than a
+// lease is enough for.
 func (p *Plot) reads(r *rand.Rand) {
 	foreign := slices.ContainsFunc(p.Blows, func(b Blow) bool { return b.Kind == "foreign" }) // which a pull waits for
 	if p.Lossy || p.Stepped || foreign || r.IntN(3) > 0 {
 		return
 	}
-	for i := range p.Crew {
-		p.Crew[i].Reads = p.Crew[i].Pull > 0
+	read := func(least time.Duration) string {
+		return trial.PlanRead + fmt.Sprint(between(r, least, lease/4).Milliseconds())
 	}
 	for i := range p.Posts {
-		post := &p.Posts[i]
-		if p.pulls(post.Channel) && post.Plan == trial.PlanOK && r.IntN(2) == 0 {
-			post.Plan = trial.PlanRead + fmt.Sprint(between(r, 10*time.Millisecond, lease/20).Milliseconds())
+		if post := &p.Posts[i]; p.pulls(post.Channel) && post.Plan == trial.PlanOK && r.IntN(2) == 0 {
+			post.Plan = read(10 * time.Millisecond)
 		}
 	}
+	for i := range p.Crew {
+		o := &p.Crew[i]
+		if o.Reads = o.Pull > 0; !o.Reads || r.IntN(2) == 0 {
+			continue
+		}
+		o.Pull = 64
+		at := time.Duration(r.IntN(cycles))*cycle + between(r, 0, storm)
+		for range 60 + r.IntN(60) {
+			p.Posts = append(p.Posts, Post{At: at, Channel: o.Channels[0], How: "direct", Plan: read(lease / 10)})
+		}
+	}
+	p.sort()
 }
 
 // recalled cancels what is to be cancelled, before anybody handles it.

@@ -18,6 +18,27 @@ func (f *fixture) fence() Fence {
 	return Fence{At: now, Since: now.Add(-time.Hour), Age: time.Minute}
 }
 
+// Who has run out is judged by one who has seen Redis for a third of that lease, and again within half of it. A judge
+// of a longer lease may have been away with it for longer than that, and not know.
+func TestSweepAfterAnAbsence(t *testing.T) {
+	each(t, func(f *fixture) {
+		for _, c := range []struct {
+			since, at time.Duration // before now
+			judged    bool
+		}{{time.Hour, 31 * time.Second, false}, {35 * time.Second, 25 * time.Second, false},
+			{35 * time.Second, 35 * time.Second, false}, {35 * time.Second, 5 * time.Second, true}} {
+			f.s.Do("ZADD", f.k.Receivers, 1, f.i.Name)
+			now := f.now()
+			s, err := RunSweep(context.Background(), f.l, f.k, Sweeping{
+				Fence: Fence{At: now.Add(-c.at), Since: now.Add(-c.since), Age: time.Minute},
+			})
+			if f.must(err); s.Died == 1 != c.judged || s.Unjudged == c.judged {
+				f.Errorf("seen from %v to %v ago: %+v", c.since, c.at, s)
+			}
+		}
+	})
+}
+
 // What a dead receiver held goes back, more and more carefully; its entry goes in the end.
 func TestSweepAndReap(t *testing.T) {
 	each(t, func(f *fixture) {

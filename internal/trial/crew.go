@@ -17,7 +17,8 @@ type place struct {
 type had struct{ by, id, serial string }
 
 // crew follows who takes from which channel, and what each worker does. A worker is busy while handlers of its messages
-// run, and while a puller has what a Pull has brought. A rejection that Redis refuses, because dead has a foreign key,
+// run, and while a puller has what a Pull has brought. All workers of a process are, while a Pull of it decodes: nobody
+// says whose that is. A rejection that Redis refuses, because dead has a foreign key,
 // keeps its worker from the channel, as docs/design.md says. A Pull asks for suspects and for leases before it takes.
 // One that meets a foreign key there takes nothing of that channel.
 type crew struct {
@@ -25,6 +26,7 @@ type crew struct {
 	free   map[place]time.Time       // since when a worker has nothing to do
 	busy   map[place]map[had]bool
 	pulled map[string]place // ids that are in a puller's hands
+	reads  map[string]int   // payloads that processes decode
 	plans  map[string]string
 	judged []rejection                    // that nobody has told of yet
 	paused map[string][]pause             // processes
@@ -40,8 +42,9 @@ type rejection struct {
 
 func newCrew(h *History) *crew {
 	return &crew{takers: make(map[string]map[string]int), free: make(map[place]time.Time),
-		busy: make(map[place]map[had]bool), pulled: make(map[string]place), plans: make(map[string]string),
-		paused: h.pauses(), unable: make(map[string]map[place]time.Time)}
+		busy: make(map[place]map[had]bool), pulled: make(map[string]place), reads: make(map[string]int),
+		plans: make(map[string]string), paused: h.pauses(),
+		unable: make(map[string]map[place]time.Time)}
 }
 
 func channelOf(id string) string {
@@ -68,6 +71,8 @@ func (c *crew) hear(e Entry) {
 	case e.Op == Pulled:
 		c.pulled[e.ID] = at
 		c.begin(at, had{e.By, "", "pull"})
+	case e.Op == decodes:
+		c.decodes(e)
 	case e.Op == unpulled:
 		c.meets(at, e)
 	case e.Op == Settled:
@@ -90,6 +95,20 @@ func (c *crew) hear(e Entry) {
 		}
 	case e.Op == "rejected" || e.Op == "released" || e.Op == "late-verdict" || e.Op == "unconfirmed-verdict":
 		c.told(e)
+	}
+}
+
+// decodes takes in that a process decodes a payload, or has done so.
+func (c *crew) decodes(e Entry) {
+	if e.Phase == Invoke {
+		c.reads[e.By]++
+		return
+	}
+	c.reads[e.By]--
+	for at, since := range c.free {
+		if at.by == e.By && since.Before(e.At) {
+			c.free[at] = e.At
+		}
 	}
 }
 
@@ -172,7 +191,7 @@ func (c *crew) passesOver(id string, now time.Time) bool {
 		return false
 	}
 	for by, workers := range c.takers[channel] {
-		if slices.ContainsFunc(c.paused[by], func(p pause) bool { return p.lasts(now) }) {
+		if c.reads[by] > 0 || slices.ContainsFunc(c.paused[by], func(p pause) bool { return p.lasts(now) }) {
 			continue
 		}
 		for n := range workers {

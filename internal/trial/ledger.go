@@ -41,6 +41,7 @@ const (
 	Keeping  = "keeping"  // By keeps all channels from now on
 	Pulled   = "pulled"   // By has the message ID under a lease to Due, a little more than Redis means it to be
 	unpulled = "unpulled" // a Pull of By, worker N, has failed; Note says why
+	decodes  = "decodes"  // By decodes a payload for a Pull: from invoke to ok
 	Settled  = "settled"  // By, worker N, is through with what its last Pull has brought
 	Extended = "extended" // By has the lease of the message ID put off, at least to Due
 	Ready    = "ready"    // all that was due at Due, or leased until then, can be taken

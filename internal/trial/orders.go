@@ -84,7 +84,7 @@ func (o *Orders) Queue(pool *redis.Pool, log *Ledger) *shunt.Queue {
 		q.Backoff = func(int) time.Duration { return backoff } // of messages that have no method for it here
 	}
 	if o.Reads {
-		q.Payloads.Decode = decode
+		q.Payloads.Decode = log.decode
 	}
 	if !o.Quiet {
 		q.Events = events(log)
@@ -93,9 +93,11 @@ func (o *Orders) Queue(pool *redis.Pool, log *Ledger) *shunt.Queue {
 }
 
 // decode takes as long as a payload's plan says.
-func decode(ctx context.Context, p shunt.Payload) ([]byte, error) {
+func (l *Ledger) decode(ctx context.Context, p shunt.Payload) ([]byte, error) {
 	if _, plan, _ := bytes.Cut(p.Bytes, []byte(" ")); bytes.HasPrefix(plan, []byte(PlanRead)) {
 		ms, _ := millis(ParseMessage(p.Bytes).Plan, PlanRead)
+		l.Say(Entry{Op: decodes, Phase: Invoke})
+		defer l.Say(Entry{Op: decodes, Phase: OK})
 		select {
 		case <-time.After(ms):
 		case <-ctx.Done():

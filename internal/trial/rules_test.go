@@ -66,6 +66,10 @@ func TestRules(t *testing.T) {
 		return []Entry{{At: at(from), By: "p1", Op: Pulled, ID: id, Serial: serial, Attempt: 1, Due: at(99999)},
 			{At: at(to), By: "p1", Op: Settled, Phase: Info}}
 	}
+	reads := func(from, to int) []Entry {
+		return []Entry{{At: at(from), By: "p1", Op: decodes, Phase: Invoke},
+			{At: at(to), By: "p1", Op: decodes, Phase: OK}}
+	}
 	meets := func(key string, until int) (es []Entry) {
 		if !strings.Contains(key, "}") {
 			key = "a}." + key
@@ -145,6 +149,9 @@ func TestRules(t *testing.T) {
 			brings(8950, 9499, "a/0", "s0"), slow}, ""},
 		"after a pull": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, busy(8960, 8970),
 			brings(8950, 9300, "a/0", "s0"), slow}, "I2 not drained"},
+		"behind what decodes": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, reads(8950, 9450), slow}, ""},
+		"after what decodes": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, reads(8950, 9350), slow},
+			"I2 not drained"},
 		"in a batch": {[][]Entry{enqueued, {takes("a", 2), {At: at(8900), By: "p1", Op: Gathered, ID: "a/1"},
 			quiet("", "")}, busy(8910, 9490), slow}, ""},
 		"behind what is refused": {[][]Entry{enqueued, {takes("a", 1), refused, quiet("", "")}, rejects(9450),
