@@ -24,7 +24,12 @@ type reaper struct {
 	r    *receiver
 	site *lane.Site
 	of   []*channel
+
+	asked time.Time // for a beat, to judge by
 }
+
+// beatsAsked is how often a beat is asked for at most, to judge by.
+const beatsAsked = 500 * time.Millisecond
 
 // sweeping is the reaper's progress on one channel.
 type sweeping struct {
@@ -148,8 +153,9 @@ func (p *reaper) ask(in *channel) (more bool, err error) {
 	s := &in.sweeping
 	r := p.r
 	name, hints := in.promoter.keeperBid(r)
+	fence := p.site.Fence()
 	a, err := store.RunSweep(r.pool.PoolCtx, p.site.Server.Pulse, in.Keys, store.Sweeping{
-		Fence: p.site.Fence(), MaxClaims: sweepClaims, ClaimFor: p.claimFor(), Bid: name, KeepFor: keeperKeeps,
+		Fence: fence, MaxClaims: sweepClaims, ClaimFor: p.claimFor(), Bid: name, KeepFor: keeperKeeps,
 	})
 	if err != nil {
 		in.promoter.sweepFailed(name)
@@ -174,6 +180,10 @@ func (p *reaper) ask(in *channel) (more bool, err error) {
 	}
 	if a.Unjudged {
 		s.sooner(time.Now().Add(link.Jitter(r.conf.Lease / 6)))
+		if fence != (store.Fence{}) && time.Since(p.asked) > beatsAsked { // the next one may be far off
+			p.asked = time.Now()
+			p.site.RequestBeat()
+		}
 	}
 	if a.Again > 0 {
 		s.sooner(time.Now().Add(a.Again + 5*time.Millisecond))

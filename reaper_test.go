@@ -238,16 +238,30 @@ func TestJudgesAsSoonAsItMay(t *testing.T) {
 	redistest.Leaks(t)
 	const lease = 6 * time.Second
 	unlessAway(t, func() string {
-		if took := judgesAfter(t, lease); took < lease/2 || took > lease/2+500*time.Millisecond {
+		if took := judgesAfter(t, lease, lease); took < lease/2 || took > lease/2+500*time.Millisecond {
 			return fmt.Sprintf("judged after %v", took)
 		}
 		return ""
 	})
 }
 
-func judgesAfter(t *testing.T, lease time.Duration) time.Duration {
+// A receiver whose lease is much shorter than that of its judge is judged as soon as its own lease allows, and not only
+// after the judge's next beat.
+func TestJudgesShorterLeases(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	unlessAway(t, func() string {
+		if took := judgesAfter(t, time.Minute, time.Second); took < time.Second/2 || took > time.Second {
+			return fmt.Sprintf("judged after %v", took)
+		}
+		return ""
+	})
+}
+
+// judgesAfter is how long a receiver that begins takes to judge one that is dead, each with its lease.
+func judgesAfter(t *testing.T, judge, lease time.Duration) time.Duration {
 	s := redistest.Shared(t)
-	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = lease })
+	q := newBench(t, s.URL(), func(q *Queue) { q.Lease = judge })
 	k, dead := store.KeysOf(q.name), store.NewIncarnation(1, lease)
 	s.Do("ZADD", k.Receivers, 1, dead.Name)
 	s.Do("LPUSH", k.Doing(dead, 0), "1")

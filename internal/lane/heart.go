@@ -60,7 +60,7 @@ func (s *Site) RequestBeat() {
 // receiver only if the judge's row of beats is as old as half of that receiver's lease. Each beat of a row came within
 // half a lease of the one before, by both clocks alike. A receiver that is alive has beaten in that time, because it
 // beats every third of its lease. So the last beat of the row is as much later than the first, and where its lease is
-// shorter than the judge's, no more than half of it may have passed since.
+// shorter than the judge's, no more than three quarters of it may have passed since.
 func (s *Site) Fence() store.Fence {
 	h := &s.heart
 	seen := h.seen.Load()

@@ -18,14 +18,14 @@ func (f *fixture) fence() Fence {
 	return Fence{At: now, Since: now.Add(-time.Hour), Age: time.Minute}
 }
 
-// Who has run out is judged by one who has seen Redis for a third of that lease, and again within half of it. A judge
-// of a longer lease may have been away with it for longer than that, and not know.
+// Who has run out is judged by one who has seen Redis for a third of that lease, and again within three quarters of
+// it. A judge of a longer lease may have been away with it for longer than that, and not know.
 func TestSweepAfterAnAbsence(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, c := range []struct {
 			since, at time.Duration // before now
 			judged    bool
-		}{{time.Hour, 31 * time.Second, false}, {35 * time.Second, 25 * time.Second, false},
+		}{{time.Hour, 46 * time.Second, false}, {35 * time.Second, 25 * time.Second, false},
 			{35 * time.Second, 35 * time.Second, false}, {35 * time.Second, 5 * time.Second, true}} {
 			f.s.Do("ZADD", f.k.Receivers, 1, f.i.Name)
 			now := f.now()

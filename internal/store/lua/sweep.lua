@@ -2,8 +2,8 @@
 -- after suspects and delay on the way. It judges a lease only within fence + age of the server's time, and only if
 -- the caller has seen Redis for half of that lease without a break: after a pause, or a jump of the clock, all have
 -- run out. The fence must lie a third of that lease behind the begin of this time, for the holder beats as often; and
--- less than half of it before now, as the caller's own lease may be much longer. A key of the wrong type at suspect or
--- delay keeps nobody's messages with the dead.
+-- no more than three quarters before now, as the caller's own lease may be much longer. A key of the wrong type at
+-- suspect or delay keeps nobody's messages with the dead.
 -- KEYS 1 receivers  2 receivers.dead  3 suspect  4 delay  5 keeper  6 ids  7 cancelled  8 done  9 kept  10 running
 --      11 waited  12 leased
 -- ARGV 1 fence: server's time in ms of the beat before it; 0: judge nobody  2 age in ms  3 most claims  4 name that
@@ -66,7 +66,7 @@ repeat
     if judge and row < lease / 2 then
       passed = passed + 1
       soon(math.ceil(lease / 2 - row))
-    elseif not judge or lease > 0 and (now - fence > lease / 2 or fence - tonumber(ARGV[6]) < lease / 3) then
+    elseif not judge or lease > 0 and (now - fence > lease * 3 / 4 or fence - tonumber(ARGV[6]) < lease / 3) then
       passed, unjudged = passed + 1, true
     else
       redis.call('ZADD', KEYS[2], 'NX', printed(now), name .. ' ' .. printed(now) .. ' r')
