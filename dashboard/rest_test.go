@@ -55,12 +55,16 @@ func idle(t *testing.T, channels, receivers int) {
 	es := b.listen(ctx, "live?sort=waiting")
 	one := b.listen(ctx, "live?c=idle-7")
 	seen := false
-	for after := time.After(5 * time.Second); after != nil; { // the last of what they enqueued has settled
+	// All channels have been asked for, and what was enqueued there has settled.
+	calm, last := time.Now(), 0
+	for until := calm.Add(time.Minute); time.Since(calm) < 5*time.Second && time.Now().Before(until); {
 		select {
 		case <-es:
 		case <-one:
-		case <-after:
-			after = nil
+		case <-time.After(pollEvery):
+		}
+		if n := proxy.Commands(); n > last+10 || n < channels {
+			calm, last = time.Now(), n
 		}
 	}
 	before, began := proxy.Commands(), time.Now()
