@@ -71,8 +71,10 @@ var Defects = []Defect{
 	{Name: "a waiter's break without a new incarnation", Door: func() { planted.IgnoreWaiterBreak = true }},
 	{
 		Name: "a sweep without its fence",
-		Lua: []Edit{{"sweep", "local judge = fence > 0 and now - fence <= tonumber(ARGV[2])",
-			"local judge = true"}},
+		Lua: []Edit{
+			{"sweep", "local judge = fence > 0 and now - fence <= tonumber(ARGV[2])", "local judge = true"},
+			{"sweep", "lease > 0 and (now - fence > lease * 3 / 4 or fence - tonumber(ARGV[6]) < lease / 3)", "false"},
+		},
 	},
 	{
 		Name: "an ack of several that does not look what lies there",
