@@ -124,7 +124,7 @@ type pursuit struct {
 	// by serial
 	ids   map[string]string
 	acked map[string]time.Time
-	seen  map[string]time.Time // when it was last in somebody's hands
+	seen  map[string]time.Time // when somebody last told of an attempt
 	next  map[string]int       // the attempt that comes next, as far as it is known
 }
 
@@ -134,7 +134,7 @@ func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)
 		waiting: make(map[string]time.Time), bare: make(map[string]bool), ids: make(map[string]string),
 		acked: make(map[string]time.Time), seen: make(map[string]time.Time), next: make(map[string]int)}
 	for _, e := range h.Entries {
-		if e.Serial != "" && e.Op != Pulled && e.Op != refused && e.Op != callOff { // who names it need not have it
+		if e.Serial != "" && e.Attempt > 0 && e.Op != Pulled {
 			f.seen[e.Serial] = e.At
 		}
 		f.see(e)

@@ -36,7 +36,9 @@ func TestLeases(t *testing.T) {
 	}
 	enqueued := said("h enqueue invoke p plan=ok at=2000", "h enqueue ok p at=2010").Entries
 	struck := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "stop", N: 8, Due: at(9000)}}
-	refusal := Entry{At: at(8000), By: "n", Op: refused, Phase: Info, ID: "q", Serial: "sp"}
+	froze := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "freeze", N: 8, Due: at(3000)}}
+	named := func(op string) []Entry { return []Entry{{At: at(8000), By: "n", Op: op, Phase: Info, Serial: "sp"}} }
+	second := slices.Concat([]Entry{pull("p2", 8020, 12000, 2)}, handled("p2", 8030, 2), acked("p2", 8050, 2))
 	first := slices.Concat(enqueued, []Entry{pull("p1", 2020, 3020, 1)}, handled("p1", 2030, 1))
 	for name, c := range map[string]struct {
 		es   []Entry
@@ -61,9 +63,8 @@ func TestLeases(t *testing.T) {
 			[]Entry{pull("p1", 8000, 3000, 1)}), []string{"I19 handed out again"}},
 		"said after its lease": {slices.Concat(first[:2], []Entry{pull("p1", 8000, 3000, 1)}, handled("p1", 8010, 1),
 			acked("p1", 8030, 1)), []string{"I19 handed out late"}},
-		"its ID refused after the fault": {slices.Concat(enqueued,
-			[]Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "freeze", N: 8, Due: at(3000)}, refusal},
-			[]Entry{pull("p2", 8020, 12000, 2)}, handled("p2", 8030, 2), acked("p2", 8050, 2)), nil},
+		"its ID refused after the fault":         {slices.Concat(enqueued, froze, named(refused), second), nil},
+		"released after the fault, before begun": {slices.Concat(enqueued, froze, named("released"), second), nil},
 		"lost too soon": {slices.Concat(enqueued, []Entry{pull("p1", 2020, 9000, 1)}, handled("p1", 2030, 1),
 			late("p1", 2060), acked("p1", 2070, 1)), []string{"I20 lost too soon"}},
 	} {
