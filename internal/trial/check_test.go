@@ -223,6 +223,9 @@ func TestChecker(t *testing.T) {
 		}, []string{"I7 judged"}},
 		{"one judged that had shut down in order, before an older state", shutDownAt(1002), nil},
 		{"one judged that had shut down in order, behind an older state", shutDownAt(1004), []string{"I7 judged"}},
+		{"one judged that had ended in order, before an older state", both(shutDownAt(1004), func(h *History) {
+			h.Entries = append(h.Entries, Entry{At: time.Unix(1002, 0), By: "w1", Op: "stopped", Note: "inc"})
+		}), nil},
 		{"a dead one judged", func(h *History) {
 			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w2", Op: "started", Note: "inc"},
 				Entry{At: time.Unix(1001, 0), Op: judged, Note: "inc"})

@@ -39,9 +39,10 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 	owner := make(map[string]string) // of an incarnation
 	faults := make(map[string][]Entry)
 	ended, closed := make(map[string]time.Time), make(map[string]time.Time)
-	var older []time.Time              // when Redis came back with an older state
-	left := make(map[string]time.Time) // incarnations, and when they ended or another one took their place
-	live := make(map[string]string)    // of each process
+	var older []time.Time                 // when Redis came back with an older state
+	stopped := make(map[string]time.Time) // incarnations, and when they ended in order
+	left := make(map[string]time.Time)    // when they ended otherwise, or another one took their place
+	live := make(map[string]string)       // of each process
 	lease := h.margins().Lease
 	for _, e := range h.Entries {
 		switch {
@@ -57,7 +58,8 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 			}
 			live[e.By] = name
 		case e.Op == "stopped":
-			if name, why, _ := strings.Cut(e.Note, " "); why != "" { // Redis does not know it yet
+			name, why, _ := strings.Cut(e.Note, " ")
+			if stopped[name] = e.At; why != "" { // Redis does not know it yet
 				left[name] = e.At
 			}
 		case e.Op == Fault && e.Note != Spared && e.Note != Brief:
@@ -78,8 +80,8 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 		}
 		struck := !ended[by].IsZero() && ended[by].Before(e.At) ||
 			!left[e.Note].IsZero() && left[e.Note].Before(e.At) ||
-			!closed[by].IsZero() && slices.ContainsFunc(older, func(back time.Time) bool {
-				return back.After(closed[by]) && back.Before(e.At)
+			slices.ContainsFunc(older, func(back time.Time) bool {
+				return back.Before(e.At) && (after(back, closed[by]) || after(back, stopped[e.Note]))
 			})
 		for _, f := range faults[by] {
 			ends := f.At.Add(lease)
@@ -94,6 +96,9 @@ func (h *History) judgements(broke func(string, string, string, ...any)) {
 		}
 	}
 }
+
+// after says whether what is known to have happened was before now.
+func after(now, was time.Time) bool { return !was.IsZero() && now.After(was) }
 
 // silent finds verdicts of which a process that ended in order never said what came of them (I4).
 func (h *History) silent(ends map[string]bool, broke func(string, string, string, ...any)) {
