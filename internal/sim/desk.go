@@ -230,7 +230,7 @@ func (o *operator) act(ctx context.Context, c Call) error {
 	}
 	var b shunt.BulkResult
 	var err error
-	before := o.passes(c)
+	began, before := time.Now(), o.passes(c)
 	switch c.What {
 	case "retry all":
 		b, err = q.RetryAllDead(ctx, desk, some)
@@ -275,8 +275,8 @@ func (o *operator) act(ctx context.Context, c Call) error {
 	if err == nil && b.Next == "" {
 		var left []string
 		for raw := range o.passes(c) {
-			if before[raw] {
-				left = append(left, trial.MessageIn([]byte(raw)))
+			if id := trial.MessageIn([]byte(raw)); before[raw] && !o.handled(id, began) { // or it came back
+				left = append(left, id)
 			}
 		}
 		if len(left) > b.Refused { // whose IDs are of others, which were copied
@@ -292,6 +292,13 @@ func (c *Call) cancels() shunt.State {
 		return c.State
 	}
 	return shunt.StateDelay
+}
+
+// handled says whether somebody has begun on a message since then.
+func (o *operator) handled(id string, since time.Time) bool {
+	return slices.ContainsFunc(o.w.said.Entries(), func(e trial.Entry) bool {
+		return e.Op == trial.Handle && e.ID == id && !e.At.Before(since)
+	})
 }
 
 // passes is what is in dead or delay now of what a call is to change all.
