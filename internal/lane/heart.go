@@ -59,8 +59,8 @@ func (s *Site) RequestBeat() {
 // the judge's last good beat is less than half a lease ago by the server's clock. So Redis was there then. It judges a
 // receiver only if the judge's row of beats is as old as half of that receiver's lease. Each beat of a row came within
 // half a lease of the one before, by both clocks alike. A receiver that is alive has beaten in that time, because it
-// beats every third of its lease. So the last beat of the row is as much later than the first, and where its lease is
-// shorter than the judge's, no more than three quarters of it may have passed since.
+// beats every third of its lease: the row's last beat must lie as far behind its first, and no more than three quarters
+// of that lease before now. The judge's own lease may be much longer.
 func (s *Site) Fence() store.Fence {
 	h := &s.heart
 	seen := h.seen.Load()
