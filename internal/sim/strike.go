@@ -191,9 +191,11 @@ func (w *world) strikeServer(b Blow, all []*process) {
 	case "kill server":
 		w.lasting(b, b.For, all...)
 		kept := w.server.Snapshot()
-		if w.plot.Lossy { // what is done until then is lost
+		if w.plot.Lossy { // what is done until then is lost, also by those who begin meanwhile
+			disarm := w.arm(new(rule), func(p *process) { w.lasting(b, b.For, p) })
 			time.Sleep(time.Duration(b.Nth) * 100 * time.Millisecond)
-			w.lasting(b, b.For, w.all()...) // also who has begun since
+			w.lasting(b, b.For, w.all()...)
+			disarm()
 		}
 		w.net.change(func() { w.net.down = true })
 		w.net.cut(nil)

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -85,14 +86,24 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 	h.together(broke)
 }
 
-// ended is how many messages of an ID came to an end shortly before.
-func (n *names) ended(e Entry) (many int) {
-	for _, l := range n.lives[e.ID] {
-		if l.over.After(e.At.Add(-time.Second)) && l.over.Before(e.At) {
-			many++
+// ended is how many messages of an ID came to an end shortly before. One that waited for its retry was seen before, and
+// nobody but its Cancel tells of that end.
+func (n *names) ended(e Entry) int {
+	over := make(map[string]bool)
+	end := func(whose string, at time.Time) {
+		if at.After(e.At.Add(-time.Second)) && at.Before(e.At) {
+			over[whose] = true
 		}
 	}
-	return many
+	for _, l := range n.lives[e.ID] {
+		end(cmp.Or(l.serial, l.id), l.over)
+	}
+	for _, c := range n.calls[e.ID] {
+		if c.Op == callOff && c.Phase == OK && c.waited() {
+			end(c.Serial, c.At)
+		}
+	}
+	return len(over)
 }
 
 func clockOf(t time.Time) string { return t.Format("15:04:05.000") }

@@ -31,6 +31,11 @@ func TestNames(t *testing.T) {
 	)
 	both := all(first, more("h enqueue invoke a#2 plan=ok at=2021", "h enqueue ok a#2 at=2022",
 		"w1 handle invoke a#2 at=2025", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070"))
+	second := more("h enqueue invoke a#2 plan=ok at=2100", "h enqueue ok a#2 at=2110",
+		"w1 handle invoke a#2 at=2120", "w1 handle ok a#2 at=2130", "w1 acked info a#2 at=2140")
+	retried := all(first[:3], more("w1 handle fail a#1 at=2030", "w1 retried info a#1 at=2040"),
+		call(callOff, OK, 2050, 2060, Entry{ID: "a", Serial: "sa#1", Note: "delay"}))
+	unkeptAt := func(ms int) []Entry { return []Entry{{At: at(ms), By: "h", Op: unkept, Phase: Fail, ID: "a"}} }
 	stood := Entry{At: at(2023), By: "w1", Op: Fault, ID: "freeze", N: 1, Due: at(2024)}
 	loses := func(serial string) []Entry {
 		return []Entry{stood, {At: at(2080), By: "w1", Op: Answered, Phase: Fail, Serial: serial, Attempt: 1,
@@ -60,8 +65,7 @@ func TestNames(t *testing.T) {
 		es   []Entry
 		want []string
 	}{
-		{"one after another", all(first, more("h enqueue invoke a#2 plan=ok at=2100", "h enqueue ok a#2 at=2110",
-			"w1 handle invoke a#2 at=2120", "w1 handle ok a#2 at=2130", "w1 acked info a#2 at=2140")), nil},
+		{"one after another", all(first, second), nil},
 		{"lost", waits, []string{"I1 lost"}},
 		{"cancelled", all(waits, call(callOff, OK, 2100, 2110, Entry{ID: "b", Serial: "sb#1", Note: "prepare"})), nil},
 		{"cancelled, perhaps", all(waits, call(callOff, Info, 2100, 2110, Entry{ID: "b"})), nil},
@@ -77,6 +81,11 @@ func TestNames(t *testing.T) {
 			Entry{ID: "b", Serial: serial, Note: "doing"}), again), nil},
 		{"refused for what was cancelled, not yet expired", all(expired, call(callOff, OK, 2015, 2016, Entry{ID: "b",
 			Serial: serial, Note: "prepare"}), again), []string{"I17 refused"}},
+		{"told that nothing is kept, of one", all(first, unkeptAt(2050)), []string{"I24 not kept"}},
+		{"told that nothing is kept, after another one", all(first, second, unkeptAt(2150)), nil},
+		{"told that nothing is kept, after a retry was cancelled", all(retried, second, unkeptAt(2150)), nil},
+		{"told that nothing is kept, as a retry was cancelled", all(retried, unkeptAt(2090)),
+			[]string{"I24 not kept"}},
 		{"an id left", []Entry{{At: at(2000), Op: taken, ID: "{c}.ids", Note: "a"}}, []string{"I13 ids left"}},
 		{"refused for what is there", all(first, more("h enqueue invoke a#2 plan=ok at=2011"), []Entry{{By: "h",
 			At: at(2015), Op: Enqueue, Phase: Fail, ID: "a#2", Note: duplicate}}), nil},
