@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -90,6 +91,12 @@ func TestChecker(t *testing.T) {
 				Entry{At: at.Add(time.Second), By: "w1", Op: "handed-over", Note: "inc"})
 		}
 	}
+	resent := func(at int) func(*History) {
+		return more("h enqueue invoke z plan=ok due=70000 at=1000", fmt.Sprintf("h enqueue ok z due=70000 at=%d", at))
+	}
+	twice := more("w1 handle invoke z at=10000", "w1 handle ok z at=10010", "w1 acked info z at=10020",
+		"w1 handle invoke z at=10030", "w1 handle ok z at=10040", "w1 acked info z at=10050")
+	stepped := func(h *History) { h.Stepped = true }
 	waited := more("h enqueue invoke z plan=ok", "h enqueue ok z", "h quiet info due=60500 at=1000",
 		"w1 handle invoke z at=1001", "w1 handle ok z at=1002", "w1 acked info z at=1003")
 	shutDownAt := func(s int64) func(*History) { // Redis comes back with an older state at 1003
@@ -133,6 +140,10 @@ func TestChecker(t *testing.T) {
 			[]string{"I3 unexpected"}},
 		{"corrupt in Redis", left(Place{ID: "corrupt z", State: "dead"}), []string{"I3 unexpected"}},
 		{"two acks", more("w2 acked info a"), []string{"I4 double ack", "I6 conservation"}},
+		{"sent twice, and the clock was set meanwhile", both(resent(1020), twice, stepped), nil},
+		{"sent twice", both(resent(1020), twice), []string{"I4 double ack", "I5 unexplained", "I6 conservation"}},
+		{"sent once, and the clock was set meanwhile", both(resent(1010), twice, stepped),
+			[]string{"I4 double ack", "I5 unexplained", "I6 conservation"}},
 		{"silent ack", drop("\tacked\tinfo\t\"\"\tsg\t"), []string{"I4 silent ack"}},
 		{"released, and says why", released("inc as planned"), nil},
 		{"released", released("inc"), []string{"I4 silent ack"}},

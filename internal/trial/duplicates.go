@@ -47,7 +47,7 @@ func (h *History) unexplained(all map[string]*subject, broke func(string, string
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		s := all[id]
 		for attempt, n := range s.done {
-			if n <= s.known+s.info || s.known+s.info == 0 {
+			if n <= s.most() || s.known+s.info == 0 {
 				continue
 			}
 			var hands []hand

@@ -29,16 +29,16 @@ type tenures struct {
 // whose lease is over. I20: no process is told that its lease is lost while that lease lasts. I5: a message is handled
 // to its end more often than it was enqueued only where a fault struck one of its holders.
 func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string, string, string, ...any)) {
-	t := h.tenures(v, broke)
+	t := h.tenures(v, all, broke)
 	faults := h.harmful()
 	for _, id := range slices.Sorted(maps.Keys(t.pulled)) {
 		s := all[id]
 		if s == nil || s.known+s.info == 0 {
 			continue
 		}
-		extra := s.ok - s.known - s.info
+		extra := s.ok - s.most()
 		for _, n := range s.done {
-			extra -= max(0, n-s.known-s.info)
+			extra -= max(0, n-s.most())
 		}
 		if extra <= 0 {
 			continue
@@ -112,6 +112,7 @@ func (t *tenures) struck(s *subject, faults map[string][]Entry, m Margins) bool 
 type pursuit struct {
 	*History
 	v           *Verdict
+	all         map[string]*subject
 	broke       func(string, string, string, ...any)
 	t           *tenures
 	away, costs []Entry
@@ -128,8 +129,8 @@ type pursuit struct {
 	next  map[string]int       // the attempt that comes next, as far as it is known
 }
 
-func (h *History) tenures(v *Verdict, broke func(string, string, string, ...any)) *tenures {
-	f := &pursuit{History: h, v: v, broke: broke, away: h.away(), costs: h.costs(),
+func (h *History) tenures(v *Verdict, all map[string]*subject, broke func(string, string, string, ...any)) *tenures {
+	f := &pursuit{History: h, v: v, all: all, broke: broke, away: h.away(), costs: h.costs(),
 		t:       &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)},
 		waiting: make(map[string]time.Time), bare: make(map[string]bool), ids: make(map[string]string),
 		acked: make(map[string]time.Time), seen: make(map[string]time.Time), next: make(map[string]int)}
@@ -198,7 +199,8 @@ func (f *pursuit) pulled(e Entry) {
 	f.t.pulled[e.ID], f.ids[e.Serial] = true, e.ID
 	// A puller that was frozen may say what it had pulled when others had it, and acked it, after its lease.
 	at, was := f.acked[e.Serial]
-	if late := e.At.After(e.Due) && !at.Before(e.Due); was && !late && !f.Lossy {
+	late := e.At.After(e.Due) && !at.Before(e.Due)
+	if s := f.all[e.ID]; was && !late && !f.Lossy && (s == nil || s.again == 0) {
 		f.broke("I19 handed out again", e.ID, "pulled by %s at %s, and acked at %s", e.By, clockOf(e.At), clockOf(at))
 	}
 	if late := e.At.Sub(e.Due); !e.Due.IsZero() && late > f.margins().Read && !f.Stepped && !f.stood(e) {

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -35,6 +36,7 @@ func TestLeases(t *testing.T) {
 			Note: "ack " + tooLate}}
 	}
 	enqueued := said("h enqueue invoke p plan=ok at=2000", "h enqueue ok p at=2010").Entries
+	resent := said("h enqueue invoke p plan=ok due=3030 at=2000", "h enqueue ok p due=3030 at=2018").Entries
 	struck := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "stop", N: 8, Due: at(9000)}}
 	froze := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "freeze", N: 8, Due: at(3000)}}
 	named := func(op string) []Entry { return []Entry{{At: at(8000), By: "n", Op: op, Phase: Info, Serial: "sp"}} }
@@ -55,6 +57,11 @@ func TestLeases(t *testing.T) {
 			acked("p2", 2130, 2)), []string{"I9 early"}},
 		"again after its ack": {slices.Concat(first, acked("p1", 2050, 1), []Entry{pull("p2", 3030, 9000, 2)}),
 			[]string{"I19 handed out again"}},
+		"sent twice": {slices.Concat(resent, first[2:], acked("p1", 2050, 1), []Entry{pull("p1", 3030, 4030, 1)},
+			handled("p1", 3030, 1), acked("p1", 3050, 1)), []string{"I19 handed out again",
+			"I4 double ack", "I5 unexplained", "I6 conservation", "I9 early"}},
+		"sent twice, and the clock was set meanwhile": {slices.Concat(resent, first[2:], acked("p1", 2050, 1),
+			[]Entry{pull("p1", 3030, 4030, 1)}, handled("p1", 3030, 1), acked("p1", 3050, 1)), nil},
 		"said after its lease, and acked by another since": {slices.Concat(first[:2], struck,
 			[]Entry{pull("p2", 3030, 9000, 2)}, handled("p2", 3040, 2), acked("p2", 3060, 2),
 			[]Entry{pull("p1", 8000, 3000, 1)}), nil},
@@ -72,6 +79,7 @@ func TestLeases(t *testing.T) {
 			h := clean()
 			h.Ends = 7 * time.Second
 			h.Entries = append(h.Entries, c.es...)
+			h.Stepped = strings.HasSuffix(name, "the clock was set meanwhile")
 			sortEntries(h.Entries)
 			v := Check(h)
 			if got := v.Broke(); !slices.Equal(got, c.want) {
