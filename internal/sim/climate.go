@@ -121,12 +121,26 @@ func (w *world) lulled(c int) (channel string, delayed bool) {
 		switch b.What {
 		case "keeper", "dead", "done", "leased":
 			return channel, true
-		case "suspect", "receivers.dead":
+		case "suspect":
 			return channel, !w.plot.leaves(b.At, b.At+b.For)
+		case "receivers.dead":
+			return channel, !w.plot.leaves(b.At, b.At+b.For) && !w.handedOver(channel, w.began.Add(b.At))
 		}
 		return channel, false
 	}
 	return "", false
+}
+
+// handedOver says whether a receiver of a channel has gone on as another incarnation since then: what lies unknown in
+// the lists of the one before comes back when that one is among the dead.
+func (w *world) handedOver(channel string, since time.Time) bool {
+	takes := make(map[string]bool)
+	for _, p := range w.all() {
+		takes[p.Name] = slices.Contains(p.Channels, channel)
+	}
+	return slices.ContainsFunc(w.said.Entries(), func(e trial.Entry) bool {
+		return e.Op == "handed-over" && takes[e.By] && e.At.After(since)
+	})
 }
 
 // foreign is which key of a channel is another one's in the lull of a cycle; empty: none.

@@ -48,6 +48,33 @@ func TestLulled(t *testing.T) {
 	}
 }
 
+// Nor does it of a channel of which a receiver has handed over while nobody can be put among the dead.
+func TestLulledAfterAHandover(t *testing.T) {
+	for name, c := range map[string]struct {
+		what, channel string // the foreign key, and who takes from what
+		at            time.Duration
+		delayed       bool
+	}{
+		"after it came":          {"receivers.dead", "plain", storm + 1, false},
+		"before it came":         {"receivers.dead", "plain", storm - 1, true},
+		"of another channel":     {"receivers.dead", "other", storm + 1, true},
+		"beside another's":       {"dead", "plain", storm + 1, true},
+		"beside that of suspect": {"suspect", "plain", storm + 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{began: time.Unix(1000, 0), plot: &Plot{
+				Crew:  []trial.Orders{{Name: "p0", Channels: []string{"plain"}}},
+				Blows: []Blow{{At: storm, For: lull, Kind: "foreign", What: c.what}},
+			}}
+			w.crew = []*process{{Orders: trial.Orders{Name: "p1", Channels: []string{c.channel}}}}
+			w.said.Ledger("p1").Say(trial.Entry{Op: "handed-over", Phase: trial.Info, At: w.began.Add(c.at)})
+			if _, delayed := w.lulled(0); delayed != c.delayed {
+				t.Errorf("delayed alone: %t", delayed)
+			}
+		})
+	}
+}
+
 // In a calm each list that holds something has a receiver that beats.
 func TestHeldByNobody(t *testing.T) {
 	foreign := func(what string, nth int) *Plot {
