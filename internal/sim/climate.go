@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
-
-	redigo "github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/trial"
@@ -152,25 +149,6 @@ func (w *world) foreign(c int, channel string) string {
 		}
 	}
 	return ""
-}
-
-// heldByNobody finds, amid a calm, lists whose receiver is not among the living any more, or has not beaten for long.
-func (w *world) heldByNobody(c int) {
-	for _, channel := range w.plot.channels() {
-		if key := w.foreign(c, channel); w.plot.Lossy || key != "" && key != "delay" {
-			continue
-		}
-		k := store.KeysOf(channel)
-		keys, _ := redigo.Strings(w.do("KEYS", "{"+channel+"}.doing.*"))
-		for _, key := range keys {
-			name := strings.Split(key, ".doing.")[1]
-			name = name[:strings.LastIndex(name, ".")]
-			if at, err := redigo.Int64(w.do("ZSCORE", k.Receivers, name)); err == redigo.ErrNil ||
-				err == nil && at < time.Now().UnixMilli() {
-				w.problem("I7 held by nobody: %s in the midst of a calm", key)
-			}
-		}
-	}
 }
 
 // leaves says whether some process may leave to others what it holds, so shortly before or in a time.
