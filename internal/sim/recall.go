@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/shuntmq/shunt"
@@ -33,7 +34,7 @@ func (p *Plot) recall(r *rand.Rand) {
 }
 
 // reads has pullers decode what they pull, which takes some of that a while, and half of them now and then more than a
-// lease is enough for.
+// lease is enough for. What is left of the lease then is not enough for a handler that takes long and extends nothing.
 func (p *Plot) reads(r *rand.Rand) {
 	foreign := slices.ContainsFunc(p.Blows, func(b Blow) bool { return b.Kind == "foreign" }) // which a pull waits for
 	if p.Lossy || p.Stepped || foreign || r.IntN(3) > 0 {
@@ -45,6 +46,12 @@ func (p *Plot) reads(r *rand.Rand) {
 	for i := range p.Posts {
 		if post := &p.Posts[i]; p.pulls(post.Channel) && post.Plan == trial.PlanOK && r.IntN(2) == 0 {
 			post.Plan = read(10 * time.Millisecond)
+		}
+	}
+	for i := range p.Posts {
+		if post := &p.Posts[i]; p.pulls(post.Channel) &&
+			(strings.HasPrefix(post.Plan, trial.PlanSlow) || strings.HasPrefix(post.Plan, trial.PlanDeaf)) {
+			post.Plan = trial.PlanOK
 		}
 	}
 	for i := range p.Crew {
