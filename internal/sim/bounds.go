@@ -34,9 +34,8 @@ var bounds = map[string]time.Duration{
 
 // mostBusy are the commands that a process may send in a second, by its kind, beside perWord for each thing that it
 // says in this second and the one before. A look at a dead receiver comes on top, once a second for each that is dead:
-// where Redis comes back, all of them may be looked at. One worker alone sends some 400 where each script is refused as
-// unknown at first, and comes again with its text 5 ms later.
-var mostBusy = map[string]int{"worker": 450, "lanes": 600, "batch": 800, "upkeep": 130, "ticks": 450}
+// where Redis comes back, all of them may be looked at.
+var mostBusy = map[string]int{"worker": 450, "lanes": 600, "batch": 800, "upkeep": 130, "ticks": 250}
 
 const perWord = 10
 

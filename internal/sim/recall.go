@@ -44,13 +44,13 @@ func (p *Plot) reads(r *rand.Rand) {
 		return trial.PlanRead + fmt.Sprint(between(r, least, lease/4).Milliseconds())
 	}
 	for i := range p.Posts {
-		if post := &p.Posts[i]; p.pulls(post.Channel) && post.Plan == trial.PlanOK && r.IntN(2) == 0 {
-			post.Plan = read(10 * time.Millisecond)
-		}
-	}
-	for i := range p.Posts {
-		if post := &p.Posts[i]; p.pulls(post.Channel) &&
-			(strings.HasPrefix(post.Plan, trial.PlanSlow) || strings.HasPrefix(post.Plan, trial.PlanDeaf)) {
+		switch post := &p.Posts[i]; {
+		case !p.pulls(post.Channel):
+		case post.Plan == trial.PlanOK:
+			if r.IntN(2) == 0 {
+				post.Plan = read(10 * time.Millisecond)
+			}
+		case strings.HasPrefix(post.Plan, trial.PlanSlow), strings.HasPrefix(post.Plan, trial.PlanDeaf):
 			post.Plan = trial.PlanOK
 		}
 	}
