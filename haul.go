@@ -172,7 +172,11 @@ func (p *pull) gaveBack(replies []link.Reply) {
 	}
 }
 
-// renew has the lease begin anew, which may be over, and says whether nobody else can have had what it holds.
+// isLate says that the lease may be over.
+func (h *haul) isLate() bool { return !time.Now().Before(h.sent.Add(h.p.term)) }
+
+// renew has the lease begin anew, which may be over. It says whether the haul has it, and nobody else can have had what
+// it holds.
 func (h *haul) renew(ctx context.Context) bool {
 	h.sent = time.Now()
 	c := link.NewCall()
@@ -181,5 +185,5 @@ func (h *haul) renew(ctx context.Context) bool {
 		return false
 	}
 	left, _, err := store.ExtendReply(c.Replies[0])
-	return left && err == nil
+	return left && err == nil && !h.isLate()
 }

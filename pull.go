@@ -226,7 +226,7 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 		return nil, false, err
 	}
 	h.tell()
-	if !time.Now().Before(h.sent.Add(p.term)) { // the reply comes so late that others may have what it brings
+	if h.isLate() { // the reply comes so late that others may have what it brings
 		p.giveBack(h.lease)
 		return nil, true, nil
 	}
@@ -244,7 +244,7 @@ func (p *pull) take(ctx context.Context) (ms []*Leased, dropped bool, err error)
 	if len(refused) == len(h.all) {
 		return nil, true, nil
 	}
-	if !time.Now().Before(h.sent.Add(p.term)) && !h.renew(ctx) { // so long has that taken
+	if h.isLate() && !h.renew(ctx) { // so long has that taken
 		p.giveBack(h.lease)
 		return nil, true, nil
 	}

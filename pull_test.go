@@ -441,6 +441,29 @@ func TestPullSettlesBeyondItsLease(t *testing.T) {
 	b.must(ms[0].Ack(t.Context()))
 }
 
+// A lease that is renewed may be over again by the time of the answer. Pull hands out nothing whose EndsAt is past.
+func TestPullRenewsTooLate(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	b := newBench(t, p.URL())
+	b.must(b.one(1, ID("cancelled")))
+	b.must(b.one(2, ID("good")))
+	_, err := b.Cancel(t.Context(), ByID(b.name, "cancelled"))
+	b.must(err)
+	slow := redistest.Delay(1300 * time.Millisecond)
+	settled := p.On(redistest.ByScript(store.Settle)(b.name), 1, slow)
+	renewed := p.On(redistest.ByScript(store.Extend)(b.name), 1, slow)
+	o := PullOptions{Channels: []string{b.name}, Max: 2, Lease: time.Second, Wait: time.Minute}
+	ms, err := b.Pull(t.Context(), o)
+	b.must(err)
+	strikes(t, settled, 1)
+	strikes(t, renewed, 1)
+	if len(ms) != 1 || ms[0].ID != "good" || ms[0].Attempt != 1 || time.Now().After(ms[0].EndsAt) {
+		t.Fatalf("%+v: its lease is over, or an attempt was counted", ms)
+	}
+	b.must(ms[0].Ack(t.Context()))
+}
+
 // No text makes reading a receipt panic, and what is read is the receipt that Pull would have given.
 func FuzzReceipt(f *testing.F) {
 	f.Add("2DJMYXESFG6RGKDQXOFSP2B62S-25-60000.01M88BPNJ4YEY654CSNQBGS4QF.ns%2Fq")
