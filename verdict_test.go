@@ -1,6 +1,7 @@
 package shunt
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -162,6 +163,31 @@ func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
 			q.count(EventLateVerdict)+q.count(EventUnconfirmedVerdict),
 		)
 	}
+}
+
+// Where each script is forgotten, as a server in between may do it, a worker that finds nothing parks all the same. Its
+// answer came by the script's text, ended the refusals, and so woke the worker itself: it asked 150 times a second.
+func TestForgottenScriptKeepsNoWorkerBusy(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	q := newBench(t, p.URL())
+	full := redistest.ReplyError("OOM command not allowed when used memory > 'maxmemory'.")
+	p.On(redistest.Command("RPOPLPUSH", q.name), 0, full) // so it is asked by script
+	p.On(redistest.Command("BRPOPLPUSH", q.name), 0, full)
+	take := redistest.ByScript(store.Take)(q.name)
+	forgotten := p.On(
+		func(args [][]byte) bool { return bytes.EqualFold(args[0], []byte("EVALSHA")) && take(args) },
+		0,
+		redistest.ReplyError("NOSCRIPT No matching script. Please use EVAL."),
+	)
+	q.receive(1, func(context.Context, int) error { return nil })
+	redistest.Until(t, 5*time.Second, "takes by script", func() bool { return forgotten.Struck() > 0 })
+	time.Sleep(2 * time.Second)
+	if n := forgotten.Struck(); n > 20 {
+		t.Errorf("a worker with nothing to do has asked %d times in 2 s", n)
+	}
+	q.enqueue(0, 10)
+	q.wait(EventAcked, 10, 10*time.Second)
 }
 
 // Outcome.Ended of one that was cancelled when its retry came.

@@ -52,7 +52,7 @@ func (h *Holdoff) Left() time.Duration {
 
 // Breaker slows a whole receiver down while Redis refuses its commands: one step at a time, with a growing wait.
 type Breaker struct {
-	Over  func()                      // called when the refusals have ended
+	Over  func()                      // called when refusals have ended that had others wait for long
 	Tells func(err error, fatal bool) // called with each refusal that is worth an event
 
 	on     atomic.Bool
@@ -95,7 +95,7 @@ func (b *Breaker) Back() {
 // Judge notes the outcome of a step.
 func (b *Breaker) Judge(err error) {
 	if err == nil {
-		if b.on.Load() && b.on.Swap(false) {
+		if b.on.Load() && b.end() {
 			b.Over()
 		}
 		return
@@ -110,4 +110,12 @@ func (b *Breaker) Judge(err error) {
 	if class := Classify(err); wait > MinTrouble/50 {
 		b.Tells(err, class == Fatal || class == Failed)
 	}
+}
+
+// end ends the refusals, and says whether anybody has to hear of it. Of a forgotten script nobody has: who waits for
+// that looks again in a moment. Workers that woke one another for it would never rest where each script is forgotten.
+func (b *Breaker) end() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.on.Swap(false) && b.off.wait > 0
 }

@@ -29,6 +29,32 @@ func TestBreakerBack(t *testing.T) {
 	}
 }
 
+// All hear of the end of refusals. Of a script that was forgotten nobody hears: they wait for that a moment only.
+func TestBreakerOver(t *testing.T) {
+	forgotten, full := redis.Error("NOSCRIPT no matching script"), redis.Error("OOM command not allowed")
+	for _, c := range []struct {
+		errs  []error
+		overs int
+	}{
+		{[]error{nil}, 0},
+		{[]error{forgotten, nil}, 0},
+		{[]error{forgotten, nil, forgotten, nil}, 0},
+		{[]error{forgotten, forgotten, nil}, 1},
+		{[]error{full, nil, nil}, 1},
+		{[]error{full, forgotten, nil}, 1},
+		{[]error{full, nil, forgotten, nil}, 1},
+	} {
+		overs := 0
+		b := Breaker{Over: func() { overs++ }, Tells: func(error, bool) {}}
+		for _, err := range c.errs {
+			b.Judge(err)
+		}
+		if overs != c.overs || b.On() {
+			t.Errorf("%q: %d times over, want %d; still on: %v", c.errs, overs, c.overs, b.On())
+		}
+	}
+}
+
 // A script that the server has forgotten goes again soon, and not at once; the second time it waits as others do.
 func TestHoldoffOfAScript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
