@@ -31,7 +31,7 @@ const (
 	// N messages that were not started, or not ended, went back to the front of their channel: Receiver, Worker.
 	EventReleased EventKind = "released"
 	// A verdict came too late, for the lease was lost and another receiver has the message: Serial, ID, Receiver,
-	// Worker, Err.
+	// Worker, Err. That is ErrLeaseLost, or why the handler has failed.
 	EventLateVerdict EventKind = "late-verdict"
 	// A verdict was sent, and no reply says whether Redis executed it: Serial, ID, Receiver, Worker, Err.
 	EventUnconfirmedVerdict EventKind = "unconfirmed-verdict"

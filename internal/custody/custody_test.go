@@ -169,6 +169,7 @@ func TestDecideWrites(t *testing.T) {
 func TestReport(t *testing.T) {
 	oops := errors.New("oops")
 	retried := &Verdict{Verdict: store.Verdict{Fate: store.Retried, Wait: time.Hour}, Err: oops}
+	failed := &Verdict{Verdict: Release.Verdict, Err: oops}
 	for name, c := range map[string]struct {
 		v              *Verdict
 		rep            any
@@ -193,6 +194,8 @@ func TestReport(t *testing.T) {
 			[]any{int64(1), int64(0)}, false, event.Undecodable, oops, 0, 0},
 		"released":         {Release, int64(1), false, event.Released, nil, 0, 0},
 		"released already": {Release, int64(0), false, "", nil, 0, 0},
+		"failed, released": {failed, int64(1), false, event.Released, oops, 0, 0},
+		"failed, late":     {failed, int64(0), false, event.LateVerdict, oops, 0, 0},
 		"followed": {Keep(nil, []store.Followup{{Keys: store.KeysOf("d")}, {Keys: store.KeysOf("e")}}),
 			[]any{int64(1), int64(1), int64(0)}, false, event.Acked, nil, 0, 2},
 		"with a result": {Keep([]byte("r"), nil), int64(1), false, event.Acked, nil, 0, 0},

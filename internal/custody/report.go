@@ -45,7 +45,7 @@ func (h *Held) Beside(v *Verdict, l store.LeaveAnswer) (evs []event.Event) {
 // verdict was sent before, and no reply came. False: there is nothing to report. The receiver, the worker and the time
 // that the handler took are the caller's.
 func (h *Held) Report(e *event.Event, v *Verdict, found, unknown bool) bool {
-	if !found && v.Fate == store.Released && !unknown {
+	if !found && v.IsUnhandled() && !unknown {
 		return false // reaped or released by somebody else
 	}
 	e.Kind, e.Channel, e.Serial, e.Attempt = v.Kind(), h.Keys.Name, h.Serial, h.Attempt()
@@ -98,7 +98,7 @@ func (h *Held) Count(to meter.Adder, v *Verdict, found bool, started time.Time, 
 		to.Add(meter.Acked, 1)
 	case found:
 		to.Add(counted[v.Kind()], 1)
-	case v.Fate != store.Released:
+	case !v.IsUnhandled():
 		to.Add(meter.Late, 1)
 	}
 	if !started.IsZero() {

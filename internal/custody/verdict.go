@@ -42,6 +42,9 @@ func Keep(result []byte, then []store.Followup) *Verdict {
 	return &Verdict{Verdict: store.Verdict{Result: result, Then: then}}
 }
 
+// IsUnhandled says that the verdict hands a message back of which no handler has said anything.
+func (v *Verdict) IsUnhandled() bool { return v.Fate == store.Released && v.Err == nil }
+
 var kinds = [...]event.Kind{
 	store.Acked: event.Acked, store.Cancelled: event.Cancelled, store.Expired: event.Expired,
 	store.Retried: event.Retried, store.Rejected: event.Rejected, store.Released: event.Released,

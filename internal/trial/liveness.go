@@ -103,7 +103,11 @@ func after(now, was time.Time) bool { return !was.IsZero() && now.After(was) }
 // silent finds verdicts of which a process that ended in order never said what came of them (I4).
 func (h *History) silent(ends map[string]bool, broke func(string, string, string, ...any)) {
 	said := make(map[[2]string]int)
+	handled := make(map[string]int) // bare ones, by process
 	for _, e := range h.Entries {
+		if e.Op == Handle && e.Serial == "" && (e.Phase == OK || e.Phase == Fail) && ends[e.By] {
+			handled[e.By]++
+		}
 		switch e.Op {
 		case "acked",
 			"retried",
@@ -121,51 +125,20 @@ func (h *History) silent(ends map[string]bool, broke func(string, string, string
 			}
 		}
 	}
-	bare := make(map[string]int) // by process
-	for _, e := range h.verdicts() {
-		switch k := [2]string{e.By, e.Serial}; {
-		case !ends[e.By]:
-		case e.Serial == "":
-			bare[e.By]++
-		case said[k] == 0:
+	for _, e := range h.Entries {
+		if e.Op != Handle || e.Serial == "" || e.Phase != OK && e.Phase != Fail || !ends[e.By] {
+			continue
+		}
+		if k := [2]string{e.By, e.Serial}; said[k] == 0 {
 			broke("I4 silent ack", e.ID, "%s handled %s and never said what became of the verdict", e.By, e.Serial)
 		}
 	}
-	for by, n := range bare {
+	for by, n := range handled {
 		if told := said[[2]string{by, ""}]; told < n {
 			broke("I4 silent ack", "", "%s handled %d bare payloads, and said of %d what became of the verdict", by, n,
 				told)
 		}
 	}
-}
-
-// verdicts are the ends of handlers that decide something. One that fails decides nothing if its receiver has lost the
-// lease by the time it returns, which may be long after, in a batch: the message is released, and where another has it
-// by now, there is nothing to tell. So the failures of an incarnation that has lost its lease are not among them.
-func (h *History) verdicts() (all []Entry) {
-	lost := make(map[string]bool)
-	for _, e := range h.Entries {
-		if e.Op == "lease-lost" {
-			name, _, _ := strings.Cut(e.Note, " ")
-			lost[name] = true
-		}
-	}
-	type hand struct {
-		by, id string
-		worker int
-	}
-	of := make(map[hand]string)
-	for _, e := range h.Entries {
-		k := hand{e.By, e.ID, e.N}
-		switch {
-		case e.Op != Handle:
-		case e.Phase == Invoke:
-			of[k] = e.Note
-		case e.Phase == OK || e.Phase == Fail && !lost[of[k]]:
-			all = append(all, e)
-		}
-	}
-	return all
 }
 
 // counted judges what processes have added to the channels' counts (I21): never more than was enqueued, begun and

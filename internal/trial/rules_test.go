@@ -52,12 +52,6 @@ func TestRules(t *testing.T) {
 	bare := []Entry{{At: at(10), By: "p1", Op: Handle, Phase: Invoke, ID: "a/1", Attempt: 1},
 		{At: at(11), By: "p1", Op: Handle, Phase: OK, ID: "a/1", Attempt: 1}}
 	closed := Entry{At: at(9900), By: "p1", Op: Closed, Phase: OK}
-	fails := func(receiver string) []Entry { // the lease of inc is lost before its batch returns
-		return []Entry{{At: at(2), By: "p1", Op: Handle, Phase: Invoke, ID: "a/1", Attempt: 1, N: 2, Note: receiver},
-			{At: at(3), By: "p1", Op: Fault, ID: "freeze", N: 1},
-			{At: at(4), By: "p1", Op: Handle, Phase: Fail, ID: "a/1", Attempt: 1, N: 2},
-			{At: at(5), By: "p1", Op: "lease-lost", Phase: Info, Note: "inc shunt: the lease was lost"}}
-	}
 	takes := func(channel string, workers int) Entry {
 		return Entry{At: at(0), By: "p1", Op: Takes, Phase: OK, ID: channel, N: workers}
 	}
@@ -181,9 +175,6 @@ func TestRules(t *testing.T) {
 		"silent": {[][]Entry{enqueued, bare, {closed}}, "I4 silent ack"},
 		"not silent": {[][]Entry{enqueued, bare, {{At: at(12), By: "p1", Op: "acked", Attempt: 1},
 			closed}}, ""},
-		"failed without its lease": {[][]Entry{enqueued, fails("inc"), handled(20, 1), {closed}}, ""},
-		"failed, and another's lease is lost": {[][]Entry{enqueued, fails("other"), handled(20, 1), {closed}},
-			"I4 silent ack"},
 		"not kept": {[][]Entry{{{At: at(5), Op: unkept, ID: "x"}}}, "I24 not kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
