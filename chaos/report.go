@@ -67,7 +67,7 @@ func (r *result) add(v *trial.Verdict, took time.Duration) {
 	r.Unexpected += v.Unexpected
 	r.Orphaned += v.Orphaned
 	r.recovery = append(r.recovery, v.Recovery...)
-	r.lateness = append(r.lateness, v.Lateness...)
+	r.lateness = slices.Concat(r.lateness, v.Lateness, v.PulledLate)
 	r.TooLate += v.TooLate
 	r.Skipped += v.Skipped
 	r.ends, r.waits = append(r.ends, v.Ends...), append(r.waits, v.Waits...)

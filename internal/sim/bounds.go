@@ -27,7 +27,7 @@ var bounds = map[string]time.Duration{
 	"call of an operator":                   7 * time.Second,
 	"call of an operator after its context": 5 * time.Millisecond,
 	"lateness in a calm run":                60 * time.Millisecond,
-	"lateness in a calm run with pulls":     160 * time.Millisecond, // a bell that has rung in vain pauses up to 100 ms
+	"lateness of pulls in a calm run":       160 * time.Millisecond, // a bell that has rung in vain pauses up to 100 ms
 	"wait for a pull in a calm run":         500 * time.Millisecond,
 	"tick in a calm":                        30 * time.Millisecond,
 }

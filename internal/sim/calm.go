@@ -39,12 +39,11 @@ func (p *Plot) strict() []string {
 
 // untroubled judges a run without faults.
 func (w *world) untroubled(h *trial.History, v *trial.Verdict) {
-	late := "lateness in a calm run"
-	if slices.ContainsFunc(w.plot.Crew, func(o trial.Orders) bool { return o.Pull > 0 }) {
-		late += " with pulls"
-	}
 	for _, d := range v.Lateness {
-		w.took(late, d)
+		w.took("lateness in a calm run", d)
+	}
+	for _, d := range v.PulledLate {
+		w.took("lateness of pulls in a calm run", d)
 	}
 	for _, d := range v.Waits {
 		w.took("wait for a pull in a calm run", d)

@@ -329,3 +329,25 @@ func TestChecker(t *testing.T) {
 		t.Errorf("%v, %d recovered, %d due", v, len(v.Recovery), len(v.Lateness))
 	}
 }
+
+// How late what was put off is handled is told by who handles it: a puller may be later than a receiver.
+func TestPulledLate(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(1000_000 + ms)) }
+	var es []Entry
+	for _, id := range []string{"a", "b"} {
+		es = append(es, Entry{At: at(0), By: "h", Op: Enqueue, Phase: Invoke, ID: id, Note: PlanOK, Due: at(500)},
+			Entry{At: at(1), By: "h", Op: Enqueue, Phase: OK, ID: id})
+	}
+	begun := func(by, id string, ms int) Entry {
+		return Entry{At: at(ms), By: by, Op: Handle, Phase: Invoke, ID: id, Serial: "s" + id, Attempt: 1}
+	}
+	es = append(es, Entry{At: at(520), By: "p", Op: Pulled, ID: "a", Serial: "sa", Attempt: 1, Due: at(9000)},
+		begun("p", "a", 530), begun("w", "b", 510))
+	v := Check(&History{Margins: VirtualTime(), Entries: es})
+	if want := []time.Duration{30 * time.Millisecond}; !slices.Equal(v.PulledLate, want) {
+		t.Errorf("pullers were late by %v, want %v", v.PulledLate, want)
+	}
+	if want := []time.Duration{10 * time.Millisecond}; !slices.Equal(v.Lateness, want) {
+		t.Errorf("receivers were late by %v, want %v", v.Lateness, want)
+	}
+}

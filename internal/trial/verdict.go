@@ -24,7 +24,8 @@ type Verdict struct {
 	Unexpected int
 	Orphaned   int
 	Recovery   []time.Duration // fault to the next handling
-	Lateness   []time.Duration // due to handled
+	Lateness   []time.Duration // due to handled, by receivers
+	PulledLate []time.Duration // due to handled, by pullers
 	TooLate    int             // verdicts that were told their lease was lost
 	Skipped    int             // attempts that were counted of a take nobody saw
 	Ends       []time.Duration // end of a lease to the next take
