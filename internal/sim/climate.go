@@ -214,6 +214,9 @@ func (w *world) strikeClimate(b Blow) {
 		w.net.add(&w.net.trunk, r)
 		time.Sleep(b.For)
 		w.net.remove(&w.net.trunk, r)
+		if b.What != "counts" { // a suspect could not be taken meanwhile
+			w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
+		}
 	case "step":
 		for _, p := range w.all() {
 			if p.Pull > 0 {
