@@ -327,6 +327,7 @@ func (o *operator) passes(c Call) map[string]bool {
 
 // looking makes each call that changes nothing, and tells of commands that write.
 func (w *world) looking() {
+	time.Sleep(time.Second) // what others had sent before they ended has arrived
 	before := w.calls()
 	o := operator{w: w, q: w.direct.queue}
 	for _, what := range slices.Compact(slices.Clone(looks)) {
