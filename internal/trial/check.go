@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/shuntmq/shunt"
 )
 
 // subject is what the ledgers say of one id; there may be several enqueues of one, which then have the same payload.
@@ -129,8 +131,12 @@ func (c *check) tells(e Entry) {
 	switch e.Op {
 	case "acked":
 		s.acked++
-	case "unconfirmed-verdict", "late-verdict":
+	case "unconfirmed-verdict":
 		s.doubt++
+	case "late-verdict":
+		if strings.HasSuffix(e.Note, shunt.ErrLeaseLost.Error()) { // else a failure that is told too late did nothing
+			s.doubt++
+		}
 	case Answered:
 		if e.Phase != OK {
 			s.doubt++

@@ -20,7 +20,7 @@ func TestProcessesInOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		ackFirst bool
 		want     []string
-	}{"sound": {}, "ack first": {true, []string{"I1 lost"}}} {
+	}{"sound": {}, "ack first": {true, []string{"I1 lost", "I6 conservation"}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redistest.Leaks(t)
