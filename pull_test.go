@@ -416,16 +416,22 @@ func TestTakeIsGivenBack(t *testing.T) {
 	}
 }
 
+// cancelledAndGood enqueues a message that a Pull settles by itself, and one that it returns.
+func (b *bench) cancelledAndGood() {
+	b.t.Helper()
+	b.must(b.one(1, ID("cancelled")))
+	b.must(b.one(2, ID("good")))
+	_, err := b.Cancel(b.t.Context(), ByID(b.name, "cancelled"))
+	b.must(err)
+}
+
 // What a Pull settles by itself may take its time, as while Redis is away. Nothing is handed out whose lease is over by
 // then: others may have it.
 func TestPullSettlesBeyondItsLease(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
 	b := newBench(t, p.URL())
-	b.must(b.one(1, ID("cancelled")))
-	b.must(b.one(2, ID("good")))
-	_, err := b.Cancel(t.Context(), ByID(b.name, "cancelled"))
-	b.must(err)
+	b.cancelledAndGood()
 	away := p.On(redistest.ByScript(store.Settle)(b.name), 1, redistest.Call(func() {
 		p.Refuse(true)
 		p.CutAll()
@@ -446,10 +452,7 @@ func TestPullRenewsTooLate(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
 	b := newBench(t, p.URL())
-	b.must(b.one(1, ID("cancelled")))
-	b.must(b.one(2, ID("good")))
-	_, err := b.Cancel(t.Context(), ByID(b.name, "cancelled"))
-	b.must(err)
+	b.cancelledAndGood()
 	slow := redistest.Delay(1300 * time.Millisecond)
 	settled := p.On(redistest.ByScript(store.Settle)(b.name), 1, slow)
 	renewed := p.On(redistest.ByScript(store.Extend)(b.name), 1, slow)

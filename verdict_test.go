@@ -166,7 +166,7 @@ func TestForgottenScriptHoldsUpNoAcks(t *testing.T) {
 }
 
 // Where each script is forgotten, as a server in between may do it, a worker that finds nothing parks all the same. Its
-// answer came by the script's text, ended the refusals, and so woke the worker itself: it asked 150 times a second.
+// answer came by the script's text, ended the refusals, and so woke the worker itself: it asked 180 times a second.
 func TestForgottenScriptKeepsNoWorkerBusy(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Shared(t).Addr())

@@ -113,7 +113,7 @@ func (b *Breaker) Judge(err error) {
 }
 
 // end ends the refusals, and says whether anybody has to hear of it. Of a forgotten script nobody has: who waits for
-// that looks again in a moment. Workers that woke one another for it would never rest where each script is forgotten.
+// that looks again in a moment. A worker that woke itself for it would not rest where each script is forgotten.
 func (b *Breaker) end() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

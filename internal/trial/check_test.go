@@ -330,7 +330,7 @@ func TestChecker(t *testing.T) {
 	}
 }
 
-// How late what was put off is handled is told by who handles it: a puller may be later than a receiver.
+// The checker keeps the lateness of pullers apart from that of receivers: a puller may be later.
 func TestPulledLate(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(1000_000 + ms)) }
 	var es []Entry
