@@ -14,6 +14,7 @@ import (
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/event"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/meter"
 	"github.com/shuntmq/shunt/internal/store"
 )
 
@@ -211,6 +212,11 @@ func TestReport(t *testing.T) {
 		if e.Kind != c.want || e.Err != c.err || c.want != "" && (e.Channel != "c" || e.Serial != h.Serial ||
 			e.ID != "a") {
 			t.Errorf("%s: %+v", name, e)
+		}
+		var sums meter.Sums
+		h.Count(&sums, v, l.Found, time.Time{}, 0)
+		if late := sums[meter.Late] == 1; !c.unknown && late != (c.want == event.LateVerdict) {
+			t.Errorf("%s: counted as late: %v", name, late)
 		}
 		if Ends(e.Kind) != (c.want != "" && c.want != event.Released) {
 			t.Errorf("%s: %q ends its handling: %v", name, e.Kind, Ends(e.Kind))
