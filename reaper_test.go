@@ -429,11 +429,11 @@ func TestSlowReapingGetsOn(t *testing.T) {
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
 	dead := store.NewIncarnation(1, time.Second)
 	k := store.KeysOf(q.name)
-	s.Do("ZADD", k.DeadReceivers, 1, dead.Name+" 1 s")
-	s.Do("LPUSH", k.Doing(dead, 0), "1")
-	p.Slow(40*time.Millisecond, 0, 0)
 	seen := newTally()
-	q.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil })
+	q.receive(1, func(_ context.Context, i int) error { seen.add(i); return nil }) // a dial has a sixth of the lease
+	p.Slow(40*time.Millisecond, 0, 0)
+	s.Do("LPUSH", k.Doing(dead, 0), "1")
+	s.Do("ZADD", k.DeadReceivers, 1, dead.Name+" 1 s")
 	q.until(20*time.Second, "it is handled", func() bool { return seen.distinct() == 1 })
 }
 

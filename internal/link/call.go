@@ -47,7 +47,8 @@ type Call struct {
 	Answered bool
 	Order    int64 // calls of one link ascend by when their replies came
 
-	// KeepWhileDown keeps the call while the server is away. Without it a failed dial ends the call as NotExecuted.
+	// KeepWhileDown keeps the call while the server is away, unless waiting for it is hopeless: then the call ends at
+	// once. Without it a failed dial ends the call. Both end as NotExecuted.
 	KeepWhileDown bool
 
 	// Repeats means that the commands may be executed twice. Where their connection ends before the first reply, Run

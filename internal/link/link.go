@@ -128,6 +128,12 @@ func (l *Link) DoFor(ctx context.Context, limit time.Duration, c *Call) error {
 		late = c.timer.C
 	}
 	l.Post(c)
+	// Its caller may have asked before a dial failed, and queued it afterwards: then it would wait for the next dial.
+	if c.KeepWhileDown {
+		if why := l.node.Hopeless(); why != nil && c.state.CompareAndSwap(queued, cancelled) {
+			return &Error{NotExecuted, why}
+		}
+	}
 	why := context.DeadlineExceeded
 	select {
 	case <-c.done:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,6 +49,26 @@ func TestBackoff(t *testing.T) {
 	cancel()
 	waiters.Wait()
 	sub.Forget(b.within(patience), l)
+}
+
+// A caller had asked whether waiting is hopeless, and queued its call when the dial that shows so had failed. It waited
+// for the next dial.
+func TestHopelessSince(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	nobody := &redis.Pool{Dial: func() (redis.Conn, error) { return nil, syscall.ECONNREFUSED }}
+	l := New(NewNode(nobody, Settings{DialTimeout: patience, MaxBackoff: patience}), patience, true)
+	defer l.Close()
+	ping := func(c *Call) *Call { c.Add("PING"); return c }
+	if got := Classify(l.Run(t.Context(), ping(NewCall()))); got != NotExecuted || l.node.Hopeless() == nil {
+		t.Fatalf("outcome %v, hopeless: %v", got, l.node.Hopeless())
+	}
+	for range 2 { // before the writer waits for its next dial, or while it does
+		if err := l.DoFor(t.Context(), minBackoff/2, ping(patientCall())); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("it waited: %v", err)
+		}
+		l.Post(ping(NewCall()))
+	}
 }
 
 // Of several that find out at once, whoever is late to tell does not have the last word with what is over.
