@@ -244,7 +244,7 @@ func TestOrderWithoutExists(t *testing.T) {
 	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
 		t.Fatal(err)
 	}
-	q.wait(EventAcked, 200, 4*time.Second)
+	q.wait(EventAcked, 200, 20*time.Second)
 	if n := q.count(EventReceiverError); n != 1 {
 		t.Errorf("told of %d times", n)
 	}
