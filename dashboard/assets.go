@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 //go:embed templates assets
@@ -23,7 +24,7 @@ type asset struct {
 var (
 	assets  = readAssets()
 	version = assetVersion()
-	pages   = readPages()
+	pages   = sync.OnceValue(readPages) // a program that shows none does not spend the milliseconds
 )
 
 var kinds = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",

@@ -45,7 +45,7 @@ func (q *request) show(page, title string, data any) error {
 
 func (q *request) write(status int, page, title string, data any) error {
 	var b bytes.Buffer
-	if err := pages[page].ExecuteTemplate(&b, "layout", view{q, page, title, version, data}); err != nil {
+	if err := pages()[page].ExecuteTemplate(&b, "layout", view{q, page, title, version, data}); err != nil {
 		return fmt.Errorf("dashboard: show %s: %w", page, err)
 	}
 	q.w.Header().Set("Content-Type", "text/html; charset=utf-8")

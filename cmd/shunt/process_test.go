@@ -28,14 +28,14 @@ func TestProcess(t *testing.T) {
 		return cmd
 	}
 	least := time.Hour
-	for range 10 { // other tests run, too: the fastest is the program's own
+	for range 10 { // other tests run, too: the fastest is nearly the program's own, which is 20 to 30 ms
 		began := time.Now()
 		if out, err := start(nil, "channels").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		least = min(least, time.Since(began))
 	}
-	if least > 50*time.Millisecond {
+	if least > 150*time.Millisecond {
 		t.Errorf("it takes %v", least)
 	}
 
