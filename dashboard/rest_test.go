@@ -55,18 +55,20 @@ func idle(t *testing.T, channels, receivers int) {
 	es := b.listen(ctx, "live?sort=waiting")
 	one := b.listen(ctx, "live?c=idle-7")
 	seen := false
-	// All channels have been asked for, and what was enqueued there has settled.
-	calm, last := time.Now(), 0
-	for until := calm.Add(time.Minute); time.Since(calm) < 5*time.Second && time.Now().Before(until); {
-		select {
-		case <-es:
-		case <-one:
-		case <-time.After(pollEvery):
-		}
-		if n := proxy.Commands(); n > last+10 || n < channels {
-			calm, last = time.Now(), n
+	rest := func() { // all channels have been asked for, and what was enqueued there has settled
+		calm, last := time.Now(), 0
+		for until := calm.Add(time.Minute); time.Since(calm) < 5*time.Second && time.Now().Before(until); {
+			select {
+			case <-es:
+			case <-one:
+			case <-time.After(pollEvery):
+			}
+			if n := proxy.Commands(); n > last+10 || n < channels {
+				calm, last = time.Now(), n
+			}
 		}
 	}
+	rest()
 	before, began := proxy.Commands(), time.Now()
 	for after := time.After(3 * turnPolls * restEvery); after != nil; {
 		select {
@@ -105,14 +107,7 @@ func idle(t *testing.T, channels, receivers int) {
 	shown("a message", "idle-3", "waiting", "2")
 	d.enqueue("idle-3", "y", shunt.In(time.Hour))
 	shown("a delayed message", "idle-3", "delay", "1")
-	for after := time.After(3 * pollEvery); after != nil; { // it comes to rest again
-		select {
-		case <-es:
-		case <-one:
-		case <-after:
-			after = nil
-		}
-	}
+	rest()
 	stop()
 	for range es {
 	}
