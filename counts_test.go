@@ -114,7 +114,7 @@ func TestCountsOfPulls(t *testing.T) {
 		o.must(ms[0].Ack(ctx))
 		o.must(ms[1].Fail(ctx, errors.New("failed")))
 		o.must(o.Release(ctx, ms[2].Receipt))
-		o.pull(1, PullOptions{Lease: 20 * time.Millisecond})
+		o.pull(1, PullOptions{Lease: 500 * time.Millisecond})
 		o.wait(EventLapsed, 1, 5*time.Second)
 		o.must(o.Close())
 		got := b.counted()

@@ -20,7 +20,7 @@ func TestCancelledEndsWithItsLease(t *testing.T) {
 		b.byHand()
 		b.must(b.one(0, ID("a")))
 		b.must(b.one(1))
-		b.pull(2, PullOptions{Max: 2, Lease: 100 * time.Millisecond})
+		b.pull(2, PullOptions{Max: 2, Lease: 500 * time.Millisecond})
 		_, err := b.Cancel(t.Context(), ByID(b.name, "a"))
 		b.must(err)
 		b.wait(EventLapsed, 1, 10*time.Second)
