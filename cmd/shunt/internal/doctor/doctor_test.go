@@ -116,7 +116,7 @@ var serverFaults = map[string]fault{
 		b.do("ACL", "SETUSER", "app", "on", ">p", "~*", "&*", "+@all", "-hsetnx")
 	}},
 	"clock-skew": {kind: Skew, severity: shunt.Warning, says: "-1m",
-		plant: func(b *bench) { b.o.Now = func() time.Time { return time.Now().Add(time.Minute) } }},
+		plant: func(b *bench) { b.o.Now = func() time.Time { return time.Now().Add(90 * time.Second) } }},
 	"round-trip": {kind: RoundTrip, severity: shunt.Warning, plant: func(b *bench) {
 		p := redistest.NewProxy(b.t, b.s.Addr())
 		b.connect(p.URL())
