@@ -39,10 +39,10 @@ func rewind(t *testing.T, opts func(i int) []Option) {
 	var stuck sync.Once
 	b.receive(1, func(_ context.Context, i int) error {
 		seen.add(i)
-		inHand := seen.distinct() - b.count(EventAcked) // or acked since
-		if i >= 200 {                                   // as many are taken at once by now as the machine allows
+		begun := seen.distinct() - b.count(EventAcked) // all that lie in the list and are not to be released, or more
+		if i >= 200 {                                  // as many are taken at once by now as the machine allows
 			for _, key := range s.Do("KEYS", "{"+b.name+"}.doing.*").([]any) {
-				if int(s.Do("LLEN", key).(int64)) > inHand {
+				if int(s.Do("LLEN", key).(int64)) > begun {
 					stuck.Do(func() { <-goOn })
 				}
 			}

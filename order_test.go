@@ -244,6 +244,7 @@ func TestOrderWithoutExists(t *testing.T) {
 	if _, err := q.ReceiveOrdered(ctx, 1, ks[0], ks[1]); err != nil {
 		t.Fatal(err)
 	}
+	q.wait(EventAcked, 1, 4*time.Second) // at once: what is refused for long is tried again after 4.5 s at the earliest
 	q.wait(EventAcked, 200, 20*time.Second)
 	if n := q.count(EventReceiverError); n != 1 {
 		t.Errorf("told of %d times", n)

@@ -24,7 +24,7 @@ type asset struct {
 var (
 	assets  = readAssets()
 	version = assetVersion()
-	pages   = sync.OnceValue(readPages) // a program that shows none does not spend the milliseconds
+	pages   = sync.OnceValue(readPages) // for the first page: the command line shows none
 )
 
 var kinds = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",

@@ -134,7 +134,8 @@ func (c *check) tells(e Entry) {
 	case "unconfirmed-verdict":
 		s.doubt++
 	case "late-verdict":
-		if strings.HasSuffix(e.Note, shunt.ErrLeaseLost.Error()) { // else a failure that is told too late did nothing
+		// A failure that its handler returned too late leaves the message as it is, and no doubt of that.
+		if strings.HasSuffix(e.Note, shunt.ErrLeaseLost.Error()) {
 			s.doubt++
 		}
 	case Answered:

@@ -136,7 +136,7 @@ var unordered = []string{"keys", "scan", "smembers", "sscan", "hkeys", "hvals", 
 var words = regexp.MustCompile(`(?s)(ERR (?:Error compiling script \(new function\): )?user_script:\d*:?)` +
 	`.*?( script: [0-9a-f]{40}, on|\r\n$)`)
 
-// numbers are those of a reply, but not the digits of a length.
+// numbers are those of a reply. Lengths of two digits are among them, and come out alike.
 var numbers = regexp.MustCompile(`\b\d{2,}\b`)
 
 // plain is a reply without what may differ.
