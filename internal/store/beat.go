@@ -36,7 +36,7 @@ func BeatReply(rep link.Reply) (b BeatAnswer, err error) {
 	}
 	b.Alive, b.Now = ns[0] == 1, time.UnixMilli(ns[1])
 	if len(ns) > 2 {
-		b.Others, b.Earliest = true, boundedMS(ns[2])
+		b.Others, b.Earliest = true, bounded(ns[2], time.Millisecond)
 	}
 	return b, nil
 }

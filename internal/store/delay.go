@@ -89,6 +89,6 @@ func addYield(c *link.Call, k *Keys, name string, unneeded int) {
 
 // aheadOf reads what lua/prelude.lua says of the first of a sorted set.
 func aheadOf(v any) (in time.Duration, any bool) {
-	ms, err := redis.Int64(v, nil)
-	return boundedMS(ms), err == nil
+	n, err := redis.Int64(v, nil)
+	return bounded(n, time.Microsecond), err == nil
 }

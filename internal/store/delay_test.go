@@ -12,6 +12,33 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
+// The times that are next are told as exactly as Redis' clock is: with whole ms, they would be up to one later.
+func TestNextIsExact(t *testing.T) {
+	each(t, func(f *fixture) {
+		at := f.now().Add(time.Hour).Truncate(time.Millisecond)
+		clock := func() int64 {
+			vs, err := redis.Int64s(f.s.Do("TIME"), nil)
+			f.must(err)
+			return 1e6*vs[0] + vs[1]
+		}
+		f.s.Do("ZADD", f.k.Delay, at.UnixMilli(), "x")
+		f.s.Do("ZADD", f.k.Leased, at.UnixMilli(), NewLease(time.Hour, 0).Name)
+		for range 10 {
+			before := clock()
+			p, err := RunPromote(context.Background(), f.l, f.k, 10, 1000, 1)
+			f.must(err)
+			s, err := RunSweep(context.Background(), f.l, f.k, Sweeping{})
+			f.must(err)
+			after := clock()
+			for _, in := range []time.Duration{p.NextDue, p.NextLapse, s.NextDue, s.NextLapse} {
+				if now := at.UnixMicro() - in.Microseconds(); now < before || now > after {
+					f.Errorf("%v from %d, which is not between %d and %d", in, now, before, after)
+				}
+			}
+		}
+	})
+}
+
 // Due messages go to prepare, and the reply says when the next is due.
 func TestPromote(t *testing.T) {
 	each(t, func(f *fixture) {

@@ -38,7 +38,7 @@ func ParseHint(payload string) Hint {
 		return Hint{Kind: HintCancelled, Serial: ulid.ULID([]byte(rest))}
 	}
 	if ms, err := strconv.ParseInt(payload, 10, 64); err == nil {
-		return Hint{Kind: HintDue, In: boundedMS(ms)}
+		return Hint{Kind: HintDue, In: bounded(ms, time.Millisecond)}
 	}
 	return Hint{}
 }
@@ -46,8 +46,8 @@ func ParseHint(payload string) Hint {
 // maxAhead bounds times that come from Redis, where others may have put any score.
 const maxAhead = 100 * 365 * 24 * time.Hour
 
-// boundedMS is so many ms, within 100 years either way.
-func boundedMS(ms int64) time.Duration {
-	most := maxAhead.Milliseconds()
-	return time.Duration(min(max(ms, -most), most)) * time.Millisecond
+// bounded is n units, within 100 years either way.
+func bounded(n int64, unit time.Duration) time.Duration {
+	most := int64(maxAhead / unit)
+	return time.Duration(min(max(n, -most), most)) * unit
 }

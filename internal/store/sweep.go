@@ -109,9 +109,9 @@ func (s *SweepAnswer) take(name, value string) bool {
 	case "suspects":
 		s.Suspects = n > 0
 	case "due":
-		s.Scheduled, s.NextDue = true, boundedMS(n)
+		s.Scheduled, s.NextDue = true, bounded(n, time.Microsecond)
 	case "lapse":
-		s.Leased, s.NextLapse = true, boundedMS(n)
+		s.Leased, s.NextLapse = true, bounded(n, time.Microsecond)
 	case "keeper":
 		s.Keeper = n == 1
 	case "known":
@@ -121,7 +121,7 @@ func (s *SweepAnswer) take(name, value string) bool {
 	case "unjudged":
 		s.Unjudged = n == 1
 	case "again":
-		s.Again = boundedMS(n + 1)
+		s.Again = bounded(n+1, time.Millisecond)
 	default:
 		return false
 	}

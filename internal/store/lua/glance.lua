@@ -2,7 +2,7 @@
 -- KEYS 1 prepare  2 suspect  3 delay  4 dead  5 kept  6 leased  7 receivers  8 receivers.dead
 -- reply: the server's time in ms as text; how many are in prepare, suspect, delay, dead, done, leased and
 --        receivers.dead; of what is taken next from prepare and from suspect the first 20 bytes, and with a space when
---        it was to come, if that was later than its enqueue; ms until the first in delay is due and until the first
+--        it was to come, if that was later than its enqueue; µs until the first in delay is due and until the first
 --        lease ends, as text, '' where there is none; and the receivers whose leases last
 local now = clock()
 local function head(list)

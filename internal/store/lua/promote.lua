@@ -2,10 +2,10 @@
 -- grow while they are small, so that a call stays short whatever their size.
 -- KEYS 1 receivers  2 delay  3 prepare  4 leased
 -- ARGV 1 most elements  2 bytes after which it stops
--- reply: number moved; as text ms to the next due time, and ms to the first end of a lease, each negative where it is
+-- reply: number moved; as text µs to the next due time, and µs to the first end of a lease, each negative where it is
 --      past, and empty where there is none
 redis.call('ZREM', KEYS[1], '')
-local now = clock()
+local now, _, exact = clock()
 local most, budget = tonumber(ARGV[1]), tonumber(ARGV[2])
 local moved, bytes, step = 0, 0, 1
 while moved < most and bytes < budget do
@@ -18,5 +18,5 @@ while moved < most and bytes < budget do
   step = math.max(1, math.min(#es * 4, math.floor((budget - bytes) * moved / bytes)))
 end
 if moved > 0 then redis.call('ZREMRANGEBYRANK', KEYS[2], 0, moved - 1) end
-return {moved, ahead(redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES'), now),
-  ahead(redis.pcall('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES'), now)}
+return {moved, ahead(redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES'), exact),
+  ahead(redis.pcall('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES'), exact)}

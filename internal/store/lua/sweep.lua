@@ -14,8 +14,8 @@
 --   now         the server's time in ms
 --   died        number of receivers that were found dead just now
 --   suspects    number of suspects
---   due         ms to the first due time in delay, negative if overdue
---   lapse       ms to the first end of a lease, negative if it is past
+--   due         µs to the first due time in delay, negative if overdue
+--   lapse       µs to the first end of a lease, negative if it is past
 --   unreadable  why suspects cannot be counted, or delay or leased cannot be read; of several the last counts
 --   keeper      1: the bid was accepted
 --   known       receivers that are listed, living or dead, up to 16
@@ -24,7 +24,7 @@
 --   again       ms until one that died lately is to be looked at again, or one whose lease ran out may be judged
 --   claim       a member of receivers.dead that is left to the caller
 redis.call('ZREM', KEYS[1], '')
-local now = clock()
+local now, _, exact = clock()
 local fence = tonumber(ARGV[1])
 local judge = fence > 0 and now - fence <= tonumber(ARGV[2])
 
@@ -124,12 +124,12 @@ if type(suspects) == 'table' then say('unreadable', suspects.err) else say('susp
 if first.err then
   say('unreadable', first.err)
 elseif first[2] then
-  say('due', ahead(first, now))
+  say('due', ahead(first, exact))
 end
 if leased.err then
   say('unreadable', leased.err)
 elseif leased[2] then
-  say('lapse', ahead(leased, now))
+  say('lapse', ahead(leased, exact))
 end
 if keeper then say('keeper', 1) end
 if known > 0 then say('known', known) end
