@@ -66,19 +66,20 @@ test: race seeds fuzz
 # although they passed.
 race:
 	@set -e; $(with-redis); $(with-languages); REDISTEST_TELLS=$$(mktemp); export REDISTEST_TELLS; \
+	export GO='$(GO)'; gotest="sh $$PWD/.ci/gotest.sh"; \
 	seen=$$(mktemp); trap 'wait; cat $$REDISTEST_TELLS; rm -f $$REDISTEST_TELLS $$seen' EXIT; \
 	for dir in $(filter-out ./chaos $(BROWSER),$(MODULES)); do \
 		echo "== go test $$dir"; \
 		race=-race at=8; case $$dir in .) at=12;; ./bench) race=;; \
-		./dashboard) (cd $(BROWSER) && $(GO) test -short -count=1 -parallel 8 -timeout 10m ./...) >$$seen 2>&1 & browser=$$!;; \
+		./dashboard) (cd $(BROWSER) && $$gotest -short -count=1 -parallel=8 -timeout=10m ./...) >$$seen 2>&1 & browser=$$!;; \
 		esac; \
 		(cd $$dir && $(GO) list ./... | { read -r first; \
-			$(GO) test $$race -short -count=1 -parallel $$at -timeout 10m "$$first" && \
-			xargs -r $(GO) test $$race -short -count=1 -parallel 8 -timeout 10m; }); \
+			$$gotest $$race -short -count=1 -parallel=$$at -timeout=10m "$$first" && \
+			xargs -r $$gotest $$race -short -count=1 -parallel=8 -timeout=10m; }); \
 	done; \
 	echo "== go test $(BROWSER)"; wait $$browser || failed=1; cat $$seen; [ -z "$$failed" ]; \
 	echo "== go test -race chaos"; \
-	cd chaos && $(GO) test -race -short -count=1 -parallel 16 -timeout 10m ./...
+	cd chaos && $$gotest -race -short -count=1 -parallel=16 -timeout=10m ./...
 
 # The seeds of this tree: new ones with each change of code, and the same ones
 # wherever that change is tested, so that what fails can be played again.

@@ -247,27 +247,13 @@ func keysLeft(t testing.TB, b redistest.Backend, channel string) []string {
 func unlessAway(t *testing.T, try func() string) {
 	t.Helper()
 	for tries := 1; ; tries++ {
-		end, longest := make(chan struct{}), make(chan time.Duration)
-		go func() {
-			most, last := time.Duration(0), time.Now()
-			for {
-				select {
-				case <-end:
-					longest <- most
-					return
-				case <-time.After(10 * time.Millisecond):
-				}
-				now := time.Now()
-				most, last = max(most, now.Sub(last)), now
-			}
-		}()
+		began := time.Now()
 		wrong := try()
-		close(end)
-		away := <-longest
 		if wrong == "" {
 			return
 		}
-		if away < 100*time.Millisecond || tries == 3 {
+		away := redistest.StoodStill(began)
+		if away == 0 || tries == 3 {
 			t.Fatalf("%s; the process stood still for %v at most", wrong, away)
 		}
 	}

@@ -25,6 +25,7 @@ type Backend interface {
 // Mini returns a miniredis on loopback that the test's cleanup closes.
 func Mini(t testing.TB) *miniredis.Miniredis {
 	t.Helper()
+	watch(t)
 	return miniredis.RunT(t)
 }
 
@@ -79,12 +80,16 @@ var names atomic.Int64
 
 // Name returns the test's name with a number that no other call returns: a key on the shared server must not be met
 // again by another test, nor by the same one under -count.
-func Name(t testing.TB) string { return fmt.Sprintf("%s.%d", t.Name(), names.Add(1)) }
+func Name(t testing.TB) string {
+	watch(t)
+	return fmt.Sprintf("%s.%d", t.Name(), names.Add(1))
+}
 
 // Shared returns the server that all tests of the binary share: started at first use, ended by Main, never flushed, so
 // keys need a Name of their own. Kill, Restart, Stop and Cont are refused on it.
 func Shared(t testing.TB) *Server {
 	t.Helper()
+	watch(t)
 	mainMu.Lock()
 	defer mainMu.Unlock()
 	if !inMain {
@@ -121,7 +126,9 @@ func Main(m *testing.M) int {
 	mainMu.Lock()
 	inMain = true
 	mainMu.Unlock()
+	beats.start()
 	code := m.Run()
+	close(beats.end)
 
 	mainMu.Lock()
 	inMain = false

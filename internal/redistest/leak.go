@@ -19,6 +19,7 @@ var leakID atomic.Int64
 // Main finds that at the end.
 func Leaks(t testing.TB) {
 	t.Helper()
+	watch(t)
 	leaks(t, 2*time.Second)
 }
 

@@ -25,6 +25,7 @@ type Server struct {
 // $REDIS_SERVER or on the path; when there is none, the test fails.
 func Start(t testing.TB, conf ...string) *Server {
 	t.Helper()
+	watch(t)
 	p, err := redisd.Start(conf...)
 	if err != nil {
 		t.Fatal(err)
