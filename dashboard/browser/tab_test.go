@@ -131,9 +131,11 @@ func (t *tab) open(path string) int64 {
 	return t.leads(chromedp.Navigate(t.at + path))
 }
 
-// click clicks what is visible, and waits for the page that it leads to.
+// click clicks what is visible, and waits for the page that it leads to. While the page is still loaded, what it shows
+// may move away from below the click.
 func (t *tab) click(selector string) {
 	t.Helper()
+	t.until("the page is loaded", func() bool { return js[bool](t, `document.readyState === "complete"`) })
 	if status := t.leads(chromedp.Click(selector, chromedp.ByQuery)); status != 200 {
 		t.Fatalf("a click on %s leads to %d: %s", selector, status, t.text("main"))
 	}
