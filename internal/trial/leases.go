@@ -16,6 +16,7 @@ type tenure struct {
 	term    time.Duration
 	put     bool      // a verdict is on its way that puts it back
 	to      time.Time // when its verdict was known to be executed
+	other   time.Time // when a receiver began to handle it since; zero where none has
 }
 
 // tenures are what the ledgers say of what was pulled, by serial, in the order of time.
@@ -119,6 +120,7 @@ type pursuit struct {
 	readies     []time.Duration
 
 	// by message
+	held    map[string]*tenure   // the last
 	waiting map[string]time.Time // since when, as far as a bound on that wait is known
 	bare    map[string]bool      // somebody handled it before it had a serial
 
@@ -132,6 +134,7 @@ type pursuit struct {
 func (h *History) tenures(v *Verdict, all map[string]*subject, broke func(string, string, string, ...any)) *tenures {
 	f := &pursuit{History: h, v: v, all: all, broke: broke, away: h.away(), costs: h.costs(),
 		t:       &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)},
+		held:    make(map[string]*tenure),
 		waiting: make(map[string]time.Time), bare: make(map[string]bool), ids: make(map[string]string),
 		acked: make(map[string]time.Time), seen: make(map[string]time.Time), next: make(map[string]int)}
 	for _, e := range h.Entries {
@@ -157,6 +160,9 @@ func (f *pursuit) last(e Entry) *tenure {
 }
 
 func (f *pursuit) see(e Entry) {
+	if x := f.held[e.ID]; x != nil && e.Op == Handle && e.Phase == Invoke && e.By != x.by && x.other.IsZero() {
+		x.other = e.At
+	}
 	switch {
 	case e.Op == Enqueue && e.Phase == OK:
 		if _, known := f.waiting[e.ID]; !known {
@@ -221,8 +227,8 @@ func (f *pursuit) pulled(e Entry) {
 		}
 	}
 	f.next[e.Serial], f.seen[e.Serial] = e.Attempt+1, e.At
-	f.t.of[e.Serial] = append(f.t.of[e.Serial],
-		&tenure{by: e.By, from: e.At, ends: e.Due, term: e.Due.Sub(e.At), attempt: e.Attempt, to: far})
+	x := &tenure{by: e.By, from: e.At, ends: e.Due, term: e.Due.Sub(e.At), attempt: e.Attempt, to: far}
+	f.t.of[e.Serial], f.held[e.ID] = append(f.t.of[e.Serial], x), x
 }
 
 // stood says whether the one who says e may have stood still until then.
@@ -301,5 +307,9 @@ func (h *History) again(v *Verdict, before []*tenure, e Entry, broke func(string
 	if early := x.ends.Sub(e.At); early > h.margins().Read && h.Ends > 0 && !h.Stepped && !h.Lossy {
 		broke("I9 early", e.ID, "pulled by %s at %s, %v before the lease of %s ended", e.By, clockOf(e.At), early, x.by)
 	}
-	v.Ends = append(v.Ends, max(0, e.At.Sub(x.ends)))
+	taken := e.At
+	if !x.other.Before(x.ends) { // its next holder may have been killed, too
+		taken = x.other
+	}
+	v.Ends = append(v.Ends, max(0, taken.Sub(x.ends)))
 }

@@ -107,3 +107,28 @@ func TestPulledAfterBare(t *testing.T) {
 		t.Errorf("%d attempts are skipped, waits are %v, %v", v.Skipped, v.Waits, v.Err())
 	}
 }
+
+// From the end of a lease to the next take is until a receiver begins, also where that is killed, and a puller is next.
+func TestEndedToTaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		receiver int // when it begins, in ms after the end of the lease; 0: none does
+		want     time.Duration
+	}{
+		"a puller alone":     {0, 9 * time.Second},
+		"a receiver between": {200, 200 * time.Millisecond},
+		"while it lasts":     {-200, 9 * time.Second},
+	} {
+		h := said("h enqueue invoke p plan=ok at=1000", "h enqueue ok p at=1010", "w2 pulled info p attempt=1 at=2000",
+			"w1 handle invoke p attempt=2 at=5000", "w3 pulled info p attempt=3 at=13000")
+		ends := h.Entries[2].At.Add(2 * time.Second)
+		h.Entries[2].Due, h.Entries[4].Due = ends, ends.Add(time.Minute)
+		h.Entries[2].ID, h.Entries[4].ID = "p", "p"
+		h.Entries[3].At = ends.Add(time.Duration(c.receiver) * time.Millisecond)
+		if c.receiver == 0 {
+			h.Entries = slices.Delete(h.Entries, 3, 4)
+		}
+		if v := Check(h); !slices.Equal(v.Ends, []time.Duration{c.want}) {
+			t.Errorf("%s: %v, want %v", name, v.Ends, c.want)
+		}
+	}
+}
