@@ -12,7 +12,8 @@ import (
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
-// The times that are next are told as exactly as Redis' clock is: with whole ms, they would be up to one later.
+// RunPromote and RunSweep tell in µs when the next message is due and the next lease ends. In whole ms, both times
+// would be up to 1 ms too late.
 func TestNextIsExact(t *testing.T) {
 	each(t, func(f *fixture) {
 		at := f.now().Add(time.Hour).Truncate(time.Millisecond)
