@@ -74,12 +74,13 @@ func TestPlainWaitsForRedis(t *testing.T) {
 func TestTimeEndsInAPause(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	b := newBench(t, p.Addr(), 300*time.Millisecond)
+	const tries = 6 // with pauses of 50 ms to 800, each up to a tenth shorter, and then for the rest
+	b := newBench(t, p.Addr(), 2100*time.Millisecond)
 	push := redistest.Command("LPUSH", b.keys.Prepare)
-	for n := range 3 { // with pauses of 50 and 100 ms, and then for the rest
+	for n := range tries {
 		p.On(push, n+1, redistest.ReplyError("TRYAGAIN not now"))
 	}
-	p.On(push, 4, redistest.DropReply)
+	p.On(push, tries+1, redistest.DropReply)
 	_, _, err := b.Send(context.Background(), b.message("a", "", 0, store.Due{}))
 	if link.Classify(err) != link.NotExecuted || !errors.Is(err, context.DeadlineExceeded) ||
 		!strings.HasPrefix(err.Error(), "TRYAGAIN") {
