@@ -139,7 +139,7 @@ func TestExpiredRecovered(t *testing.T) {
 	raw := s.Do("RPOP", k.Prepare).([]byte) // taken, and reaped
 	raw[2] = 1
 	s.Do("RPUSH", k.Prepare, raw)
-	time.Sleep(60 * time.Millisecond)
+	b.passes(s, 51*time.Millisecond)
 	b.must(b.one(2, ID("a")))
 	var now, most atomic.Int32
 	b.receive(2, func(context.Context, int) error {
@@ -172,7 +172,7 @@ func TestOutcomeOfWhatWasNotHandled(t *testing.T) {
 	b := newBench(t, s.URL())
 	b.must(b.one(1, ID("expired"), Retain(time.Hour), ExpireToDead(100*time.Millisecond)))
 	b.must(b.one(2, ID("late"), Retain(time.Hour), Deadline(time.Now().Add(100*time.Millisecond))))
-	time.Sleep(200 * time.Millisecond)
+	b.passes(s, 200*time.Millisecond)
 	b.receive(1, func(context.Context, int) error { return nil })
 	b.wait(EventRejected, 2, 5*time.Second)
 	for _, id := range []string{"expired", "late"} {

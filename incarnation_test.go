@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
@@ -41,8 +43,9 @@ func rewind(t *testing.T, opts func(i int) []Option) {
 		seen.add(i)
 		begun := seen.distinct() - b.count(EventAcked) // all that lie in the list and are not to be released, or more
 		if i >= 200 {                                  // as many are taken at once by now as the machine allows
-			for _, key := range s.Do("KEYS", "{"+b.name+"}.doing.*").([]any) {
-				if int(s.Do("LLEN", key).(int64)) > begun {
+			doings, _ := redis.Strings(s.TryDo("KEYS", "{"+b.name+"}.doing.*")) // the server may be killed by now
+			for _, key := range doings {
+				if n, err := redis.Int(s.TryDo("LLEN", key)); err == nil && n > begun {
 					stuck.Do(func() { <-goOn })
 				}
 			}

@@ -170,11 +170,11 @@ func TestShutdownAfterARefusal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
 	p := redistest.NewProxy(t, s.Addr())
-	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = time.Second })
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 4 * time.Second })
 	shutdown := q.idles(p, 2, func(context.Context, int) error { return nil })
 	any := func([][]byte) bool { return true }
 	rule := p.On(any, 0, redistest.ReplyError("READONLY You can't write against a read only replica."))
-	redistest.Until(t, 5*time.Second, "both links have left", func() bool {
+	redistest.Until(t, 10*time.Second, "both links have left", func() bool {
 		return q.server.Why() != nil && !q.server.Data.Up() && !q.server.Pulse.Up()
 	})
 	rule.Remove()
