@@ -174,7 +174,7 @@ const wrong = "set prepare|suspect|doing|delay|dead|leased|receivers|receivers.d
 	"waited|receipts|done|kept|recur|counts|once|about|leased.a wrong"
 
 // steps are what happens before a script.
-var steps = map[string]int{"none": 50, "state": 30, "wrong type": 4, "full": 8, "read-only": 2, "": 10}
+var steps = map[string]int{"none": 50, "state": 30, "wrong type": 4, "full": 20, "read-only": 2, "": 10}
 
 // The scripts of the store do the same on both servers, whatever state a channel is in.
 func TestScriptsAsRedis(t *testing.T) {
@@ -184,7 +184,7 @@ func TestScriptsAsRedis(t *testing.T) {
 	p := newPair(t, s, real)
 	words := scriptWords()
 	met := make(map[string]map[string]int)
-	rapid.Check(t, func(rt *rapid.T) {
+	once := func(rt *rapid.T) {
 		p.t = rt
 		p.fault(s, real, "")
 		p.same("flushall")
@@ -218,12 +218,22 @@ func TestScriptsAsRedis(t *testing.T) {
 		}
 		p.fault(s, real, "")
 		p.sameKeys()
-	})
-	p.t = t
-	for _, u := range uses {
-		if met[u.name]["success"] == 0 || met[u.name]["while full"] == 0 {
-			t.Errorf("%s: met with %v", u.name, met[u.name])
+	}
+	unmet := func() (names []string) {
+		for _, u := range uses {
+			if met[u.name]["success"] == 0 || met[u.name]["while full"] == 0 {
+				names = append(names, u.name)
+			}
 		}
+		return names
+	}
+	const rounds = 3 // one of a thousand leaves out a script
+	for round := 0; round < rounds && len(unmet()) > 0; round++ {
+		rapid.Check(t, once)
+	}
+	p.t = t
+	for _, name := range unmet() {
+		t.Errorf("%s: met with %v", name, met[name])
 	}
 	if os.Getenv("SIMREDIS_TELL") != "" {
 		t.Log(met)
