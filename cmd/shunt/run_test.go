@@ -101,7 +101,7 @@ func (b *workbench) enqueue(text string, opts ...shunt.Option) {
 
 func (b *workbench) outcome(id string) shunt.Outcome {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	o, err := b.queue.Wait(ctx, shunt.ByID(b.channel, id))
 	if err != nil {
