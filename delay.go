@@ -165,8 +165,8 @@ func (p *promoter) run() {
 	if len(r.pool.Tracked(p.in.Lane)) > 0 { // handlers run on, and may be cancelled
 		<-r.pool.PoolCtx.Done()
 	}
-	// The shutdown waits a second for this at least: a mute connection must be gone before it goes on.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second/2)
+	// A mute connection must be gone when the shutdown is over, which waits no longer where Redis is known to be away.
+	ctx, cancel := context.WithTimeout(r.pool.LastCtx, time.Second/2)
 	defer cancel()
 	hints.Forget(ctx, l)
 }
@@ -180,7 +180,7 @@ func (p *promoter) Yield() {
 	if granted == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(p.r.pool.LastCtx, time.Second)
 	defer cancel()
 	// if that fails the place is free when its time is over
 	_ = store.YieldKeeper(ctx, p.in.Site.Server.Pulse, granted, p.in.Keys)

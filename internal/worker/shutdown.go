@@ -26,6 +26,8 @@ type lifetime struct {
 	CancelHandlers context.CancelFunc
 	PoolCtx        context.Context // ends: all goroutines that are left return
 	end            context.CancelFunc
+	LastCtx        context.Context // ends: who waits for an answer beyond that waits no more
+	giveUp         context.CancelFunc
 
 	over     chan struct{} // closed by the watcher: stopped, and every lease is lost too
 	returned atomic.Int32  // messages whose handlers ended early on our demand
@@ -36,6 +38,7 @@ func (l *lifetime) init() {
 	l.TakeCtx, l.StopTaking = context.WithCancel(context.Background())
 	l.handlerCtx, l.CancelHandlers = context.WithCancel(context.Background())
 	l.PoolCtx, l.end = context.WithCancel(context.Background())
+	l.LastCtx, l.giveUp = context.WithCancel(context.Background())
 }
 
 // Stopped says that nothing more is taken.
@@ -98,6 +101,7 @@ func (r *Pool) End() (returned, still int, err error) {
 	e.reportUnsettled()
 	still = r.runningNow()
 	e.waitForOthers(last)
+	r.giveUp()
 	r.CancelHandlers()
 	return int(r.returned.Load()), still, cmp.Or(errs...)
 }
