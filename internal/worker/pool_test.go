@@ -357,3 +357,28 @@ func TestFailsBeforeItsContextIsEnded(t *testing.T) {
 		})
 	}
 }
+
+// What still waits for Redis when the time of a shutdown is over waits no more. It did so behind the shutdown, and left
+// connections open.
+func TestNothingWaitsBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	p := newTestPool(t, s.URL(), []*store.Keys{store.KeysOf(redistest.Name(t))}, 1, func(*Config) {})
+	waits, over := make(chan struct{}), make(chan struct{})
+	p.Start(func() {
+		close(waits)
+		<-p.LastCtx.Done()
+		close(over)
+	})
+	<-waits
+	p.StopTaking()
+	p.CancelHandlers() // the caller waits no longer
+	if returned, still, err := p.End(); returned+still > 0 || err != nil {
+		t.Errorf("%d returned, %d still run, %v", returned, still, err)
+	}
+	select {
+	case <-over:
+	case <-time.After(5 * time.Second):
+		t.Error("it waits on")
+	}
+}
