@@ -64,7 +64,7 @@ func newDesk(t *testing.T) *desk {
 func deskOn(t *testing.T, addr string) *desk {
 	t.Helper()
 	pool := redistest.Pool(t, addr)
-	q := &shunt.Queue{Pool: pool, Quiet: true, EnqueueTimeout: patience}
+	q := &shunt.Queue{Pool: pool, Quiet: true, EnqueueTimeout: patience, Grace: patience}
 	t.Cleanup(func() {
 		if err := q.Close(); err != nil {
 			t.Error(err)
