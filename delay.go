@@ -35,6 +35,7 @@ type promoter struct {
 	keeper    bool      // as last told
 	granted   string    // the name in which it is keeper in Redis, or may be; or empty
 	due       time.Time // when to promote next, or to end a lease; zero: not known to be ever
+	putOff    time.Time // when to look again at leases whose ends it has put off: nobody else may know of that
 	hints     int       // heard so far: what was asked for before one cannot put the timer back
 }
 
@@ -51,6 +52,13 @@ func (p *promoter) set(due time.Time, back bool) {
 	select {
 	case p.wake <- struct{}{}:
 	default:
+	}
+}
+
+// setPutOff has the timer not forget leases whose ends were put off. p.mu is held.
+func (p *promoter) setPutOff() {
+	if time.Now().Before(p.putOff) {
+		p.set(p.putOff, false)
 	}
 }
 
@@ -120,6 +128,7 @@ func (p *promoter) sweepReplied(keeper string, in time.Duration, scheduled bool,
 		p.set(time.Now().Add(in), back)
 	case back:
 		p.due = time.Time{}
+		p.setPutOff()
 	}
 }
 
@@ -206,6 +215,8 @@ func (p *promoter) promote(ctx context.Context) error {
 		p.set(time.Now().Add(link.Jitter(time.Second)), false)
 	} else if any && (p.keeper || !p.listening || next <= 0) {
 		p.set(time.Now().Add(next), hints == p.hints)
+	} else {
+		p.setPutOff()
 	}
 	p.mu.Unlock()
 	if err != nil && p.in.Site.ReportFatal(p.in.Lane, err) {
@@ -234,5 +245,11 @@ func (p *promoter) move(ctx context.Context) (a store.PromoteAnswer, err error) 
 // lapse ends leases that are over. They are judged by a finer sight of Redis than the heart's.
 func (p *promoter) lapse(ctx context.Context) error {
 	q, at := p.r.q, p.in.Site.Server
-	return q.lapse(ctx, at, p.in.Keys, q.stationAt(at).sight.fence())
+	again, err := q.lapse(ctx, at, p.in.Keys, q.stationAt(at).sight.fence())
+	if again > 0 {
+		p.mu.Lock()
+		p.putOff = time.Now().Add(again)
+		p.mu.Unlock()
+	}
+	return err
 }

@@ -30,7 +30,8 @@ type kept struct {
 	received  bool // receivers are listed, as last told
 	hints     int  // heard so far: what was asked for before one cannot put the timer back
 
-	tidied time.Time // a visit's own, as scan
+	putOff time.Time // a visit's own: when to look again at leases whose ends it has put off
+	tidied time.Time // the same, as scan
 	scan   store.Scan
 }
 
@@ -110,8 +111,12 @@ func (u *upkeep) tend(c *kept) error {
 		}
 	}
 	if next, any := at.Next(); !sweep || any && next <= 0 {
-		if at, err = u.q.bringDue(u.q.life, u.server, c.keys, c.fence); err != nil {
+		var again time.Duration
+		if at, again, err = u.q.bringDue(u.q.life, u.server, c.keys, c.fence); err != nil {
 			return err
+		}
+		if again > 0 {
+			c.putOff = time.Now().Add(again)
 		}
 	}
 	u.mu.Lock()
@@ -120,6 +125,9 @@ func (u *upkeep) tend(c *kept) error {
 	until := time.Until(c.sweep)
 	if next, any := at.Next(); any && (next <= 0 || u.keepsTime(c)) {
 		until = min(until, max(next, 0))
+	}
+	if off := time.Until(c.putOff); off > 0 { // nobody else may know of it
+		until = min(until, off)
 	}
 	c.sooner(until)
 	return nil

@@ -25,11 +25,15 @@ const refusedLapse = 5 * time.Second
 var errLapsed = errors.New("shunt: the lease ended before the message was settled, and that was its last attempt")
 
 // lapse ends leases of a channel that are over, a bounded part of them. Where Redis refuses one for good, as with a key
-// of a wrong type, an Event says so, and its end is put off: so it holds up neither others nor promotions.
-func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence store.Fence) error {
+// of a wrong type, an Event says so, and its end is put off: so it holds up neither others nor promotions. again is
+// when the caller shall look again, although others may keep the channel's time: a grace from now, where the script has
+// put off an end. 0: it has not.
+func (q *Queue) lapse(
+	ctx context.Context, s *link.Server, k *store.Keys, fence store.Fence,
+) (again time.Duration, err error) {
 	over, err := store.OverLeases(ctx, s.Pulse, k, lapseLeases)
 	if err != nil || len(over) == 0 {
-		return q.lapseFailed(k, err)
+		return 0, q.lapseFailed(k, err)
 	}
 	c := link.NewCall()
 	for _, l := range over {
@@ -37,7 +41,7 @@ func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence 
 	}
 	err = s.Data.Run(ctx, c) // one reply after another
 	if !c.Answered {
-		return err
+		return 0, err
 	}
 	var back, dead, dropped, trimmed int
 	var refused []store.Lease
@@ -46,6 +50,9 @@ func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence 
 		if bad != nil {
 			refused = append(refused, over[i])
 			continue
+		}
+		if grace := over[i].Grace(); a.Early && (again == 0 || grace < again) {
+			again = grace
 		}
 		back, dead, dropped, trimmed = back+a.Prepare, dead+a.Dead, dropped+a.Dropped, trimmed+a.Trimmed
 	}
@@ -59,7 +66,7 @@ func (q *Queue) lapse(ctx context.Context, s *link.Server, k *store.Keys, fence 
 	if err = q.lapseFailed(k, err); err == nil && len(refused) > 0 {
 		err = store.PutOff(ctx, s.Pulse, k, refused, refusedLapse)
 	}
-	return err
+	return again, err
 }
 
 // dropped reports and counts messages that were cancelled, and ended with their lease or with their receiver.
@@ -80,16 +87,16 @@ func (q *Queue) lapseFailed(k *store.Keys, err error) error {
 }
 
 // bringDue promotes what is due in a channel, and ends leases that are over, a bounded part of both. It says what comes
-// next.
+// next, and when to look again as lapse does.
 func (q *Queue) bringDue(
 	ctx context.Context, s *link.Server, k *store.Keys, fence func() store.Fence,
-) (next store.Timetable, err error) {
+) (next store.Timetable, again time.Duration, err error) {
 	a, err := store.RunPromote(ctx, s.Pulse, k, promoteMost, promoteBytes, 1)
 	if a.Moved > 0 {
 		q.emit(event.Event{Kind: event.Promoted, Channel: k.Name, N: a.Moved})
 	}
 	if err == nil && a.Leased && a.NextLapse <= 0 {
-		err = q.lapse(ctx, s, k, fence())
+		again, err = q.lapse(ctx, s, k, fence())
 	}
-	return a.Timetable, err // where leases were over, what is left comes next
+	return a.Timetable, again, err // where leases were over, what is left comes next
 }

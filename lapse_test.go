@@ -3,9 +3,12 @@ package shunt
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/shuntmq/shunt/internal/element"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -51,6 +54,52 @@ func TestCancelledEndsWithItsReceiver(t *testing.T) {
 	b.counter.flush(t.Context())
 	if c := b.counted(); c.Cancelled != 1 || c.Dead != 0 || b.count(EventPoisoned) > 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// Who has put off the end of a lease looks again when that is over, although another one keeps the channel's time. It
+// left that to its next look, which was up to 5 s later, and the keeper may be dead.
+func TestPutOffIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(*bench){
+		"receiver": func(b *bench) { b.receive(1, func(context.Context, int) error { return nil }) },
+		"upkeep":   func(b *bench) { b.must(b.Upkeep(b.t.Context())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t) // an Upkeep keeps all that is there
+			b := newBench(t, s.URL())
+			k := b.keys()
+			hour := time.Now().Add(time.Hour).UnixMilli()
+			s.Do("HSET", k.Keeper, "name", "killed", "until", time.Now().Add(keeperKeeps).UnixMilli())
+			s.Do("ZADD", k.Receivers, hour, store.NewIncarnation(1, time.Hour).Name)
+			s.Do("SADD", store.ChannelsKey, b.name)
+			begin(b)
+			redistest.Until(t, 5*time.Second, "it hears hints", func() bool {
+				return s.Do("PUBSUB", "NUMPAT").(int64)+s.Do("PUBSUB", "NUMSUB", k.Delay).([]any)[1].(int64) > 0
+			})
+			b.passes(s, 100*time.Millisecond)
+			sight := b.stationAt(b.server).sight
+			sight.fence()
+			b.until(5*time.Second, "Redis is in sight", func() bool { return sight.fence() != store.Fence{} })
+			sight.mu.Lock()
+			sight.since = sight.at.Add(time.Hour) // as if it had been away
+			sight.mu.Unlock()
+
+			lease := store.NewLease(time.Second, 0)
+			e := element.Element{Serial: element.NewSerial(), Payload: []byte("1")}
+			s.Do("LPUSH", k.LeaseList(lease.Name), e.Encode())
+			s.Do("ZADD", k.Leased, time.Now().Add(time.Second).UnixMilli(), lease.Name)
+			b.until(10*time.Second, "its end is put off", func() bool {
+				score, _ := redis.String(s.TryDo("ZSCORE", k.Leased, lease.Name))
+				return strings.HasSuffix(score, ".5")
+			})
+			off := time.Now()
+			b.wait(EventLapsed, 1, 10*time.Second)
+			if took := time.Since(off); took > sweepEvery/2 {
+				t.Errorf("put off, it has ended after %v", took)
+			}
+		})
 	}
 }
 

@@ -209,7 +209,7 @@ func (p *pull) bringDue(ctx context.Context) (some bool) {
 	p.brought = true
 	for _, k := range p.from {
 		if !p.station.upkeep.tends(k) {
-			_, err := p.q.bringDue(ctx, p.station.server, k, p.station.sight.fence)
+			_, _, err := p.q.bringDue(ctx, p.station.server, k, p.station.sight.fence)
 			some = some || err == nil
 		}
 	}

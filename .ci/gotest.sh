@@ -4,9 +4,9 @@
 #
 # Leases, deadlines and bounds of real time are missed where a machine stands still for a
 # while. A test whose process did so says that when it fails (internal/redistest). Such
-# tests are run once more, each alone; that they passed then is told at the end of make
-# race. Nothing is run again where another test failed, or where there was a race or a
-# panic.
+# tests are run once more, each alone but for its own subtests, of which some have
+# hundreds; that they passed then is told at the end of make race. Nothing is run again
+# where another test failed, or where there was a race or a panic.
 out=$(mktemp) again=$(mktemp)
 trap 'rm -f "$out" "$again"' EXIT
 if ${GO:-go} test "$@" >"$out" 2>&1; then
@@ -25,11 +25,11 @@ awk '
 [ -s "$again" ] || exit 1
 flags=
 for arg; do
-	case $arg in -parallel=*) ;; -*) flags="$flags $arg" ;; esac
+	case $arg in -*) flags="$flags $arg" ;; esac
 done
 while read -r package name; do
 	told="$name of $package failed while its process stood still"
 	echo "== $told: alone once more"
-	${GO:-go} test $flags -parallel=1 -run "^$name\$" "$package" </dev/null || exit 1
+	${GO:-go} test $flags -run "^$name\$" "$package" </dev/null || exit 1
 	echo "$told, and passed alone" >>"${REDISTEST_TELLS:-/dev/null}"
 done <"$again"
