@@ -143,7 +143,9 @@ func ids(w *world, r *rand.Rand, long bool) {
 	w.drained(60 * time.Second)
 	close(over)
 	<-tended
-	w.freed(20*time.Second, true)
+	// A keeper that was killed has its place for 15 s. Another one takes it with its next look, every 5 s, and forgets
+	// 100 at each.
+	w.freed(30*time.Second, true)
 	w.receipted(2 + (1+doubts)*trial.Namers*4)
 }
 

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -42,6 +43,9 @@ func IDsLeft(do Doer, forgotten bool, channels ...string) (left []Entry) {
 		for _, key := range keys {
 			key = "{" + c + "}." + key
 			for _, m := range Members(do, key) {
+				if record, err := redis.String(do("HGET", key, m)); err == nil { // it says in which state it is
+					m = fmt.Sprintf("%s (%q)", m, record)
+				}
 				left = append(left, Entry{Op: taken, Phase: Info, ID: key, Note: m})
 			}
 		}
