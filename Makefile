@@ -57,9 +57,9 @@ test: race seeds fuzz
 
 # -count=1: the cache knows neither the server nor luck with a race. -parallel:
 # most tests wait for a lease or a connection, not for a core. Those of the fault
-# harness have processes of their own: 16 at once take as long as 8, and meet their
-# bounds no more. A module's
-# first package goes alone: its leases would feel what the others compute.
+# harness have processes of their own: 16 at once take as long as 8, and miss their
+# bounds. A module's first package goes alone: its leases would feel what the
+# others compute.
 # -short: what is long there is for make chaos. bench is built without the race
 # detector, as the snippets are: its peers take longer to compile than all of
 # shunt. So is browser, of which dashboard has it: it waits for Chromium, beside
