@@ -35,7 +35,7 @@ type promoter struct {
 	keeper    bool      // as last told
 	granted   string    // the name in which it is keeper in Redis, or may be; or empty
 	due       time.Time // when to promote next, or to end a lease; zero: not known to be ever
-	putOff    time.Time // when to look again at leases whose ends it has put off: nobody else may know of that
+	minds     time.Time // until then it keeps the time: it has put off ends of leases, and nobody else may know
 	hints     int       // heard so far: what was asked for before one cannot put the timer back
 }
 
@@ -55,12 +55,8 @@ func (p *promoter) set(due time.Time, back bool) {
 	}
 }
 
-// setPutOff has the timer not forget leases whose ends were put off. p.mu is held.
-func (p *promoter) setPutOff() {
-	if time.Now().Before(p.putOff) {
-		p.set(p.putOff, false)
-	}
-}
+// keepsTime says whether it promotes when the first message is due, or the first lease ends. p.mu is held.
+func (p *promoter) keepsTime() bool { return p.keeper || time.Now().Before(p.minds) }
 
 // heard takes a hint.
 func (p *promoter) heard(payload string) {
@@ -124,11 +120,10 @@ func (p *promoter) sweepReplied(keeper string, in time.Duration, scheduled bool,
 		p.in.Site.RequestSweep(p.in.Lane) // a hint that came before this answer was nobody's
 	}
 	switch {
-	case scheduled && (p.keeper || in < 0 || in < sweepEvery && !p.listening):
+	case scheduled && (p.keepsTime() || in < 0 || in < sweepEvery && !p.listening):
 		p.set(time.Now().Add(in), back)
 	case back:
 		p.due = time.Time{}
-		p.setPutOff()
 	}
 }
 
@@ -213,10 +208,8 @@ func (p *promoter) promote(ctx context.Context) error {
 	p.mu.Lock()
 	if err != nil {
 		p.set(time.Now().Add(link.Jitter(time.Second)), false)
-	} else if any && (p.keeper || !p.listening || next <= 0) {
+	} else if any && (p.keepsTime() || !p.listening || next <= 0) {
 		p.set(time.Now().Add(next), hints == p.hints)
-	} else {
-		p.setPutOff()
 	}
 	p.mu.Unlock()
 	if err != nil && p.in.Site.ReportFatal(p.in.Lane, err) {
@@ -245,11 +238,9 @@ func (p *promoter) move(ctx context.Context) (a store.PromoteAnswer, err error) 
 // lapse ends leases that are over. They are judged by a finer sight of Redis than the heart's.
 func (p *promoter) lapse(ctx context.Context) error {
 	q, at := p.r.q, p.in.Site.Server
-	again, err := q.lapse(ctx, at, p.in.Keys, q.stationAt(at).sight.fence())
-	if again > 0 {
-		p.mu.Lock()
-		p.putOff = time.Now().Add(again)
-		p.mu.Unlock()
-	}
+	minds, err := q.lapse(ctx, at, p.in.Keys, q.stationAt(at).sight.fence())
+	p.mu.Lock()
+	p.minds = later(p.minds, minds)
+	p.mu.Unlock()
 	return err
 }

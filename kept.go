@@ -26,12 +26,12 @@ type kept struct {
 	own       *link.Listener // nil: the hints of all channels are heard
 	listening bool
 	visited   bool
-	keeper    bool // as last told
-	received  bool // receivers are listed, as last told
-	hints     int  // heard so far: what was asked for before one cannot put the timer back
+	keeper    bool      // as last told
+	received  bool      // receivers are listed, as last told
+	minds     time.Time // until then it keeps the time: it has put off ends of leases, and nobody else may know
+	hints     int       // heard so far: what was asked for before one cannot put the timer back
 
-	putOff time.Time // a visit's own: when to look again at leases whose ends it has put off
-	tidied time.Time // the same, as scan
+	tidied time.Time // a visit's own, as scan
 	scan   store.Scan
 }
 
@@ -103,6 +103,7 @@ func (u *upkeep) tend(c *kept) error {
 	sweep := !time.Now().Before(c.sweep)
 	u.mu.Unlock()
 	var at store.Timetable
+	var minds time.Time
 	var err error
 	if sweep {
 		var left bool
@@ -111,23 +112,17 @@ func (u *upkeep) tend(c *kept) error {
 		}
 	}
 	if next, any := at.Next(); !sweep || any && next <= 0 {
-		var again time.Duration
-		if at, again, err = u.q.bringDue(u.q.life, u.server, c.keys, c.fence); err != nil {
+		if at, minds, err = u.q.bringDue(u.q.life, u.server, c.keys, c.fence); err != nil {
 			return err
-		}
-		if again > 0 {
-			c.putOff = time.Now().Add(again)
 		}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	c.minds = later(c.minds, minds)
 	c.visited = true
 	until := time.Until(c.sweep)
 	if next, any := at.Next(); any && (next <= 0 || u.keepsTime(c)) {
 		until = min(until, max(next, 0))
-	}
-	if off := time.Until(c.putOff); off > 0 { // nobody else may know of it
-		until = min(until, off)
 	}
 	c.sooner(until)
 	return nil
@@ -136,7 +131,7 @@ func (u *upkeep) tend(c *kept) error {
 // keepsTime says whether a visit is due when the first message is, or the first lease ends. Where receivers are listed,
 // or another process keeps what it pulls from, that is for the keeper alone. mu is held.
 func (u *upkeep) keepsTime(c *kept) bool {
-	return c.keeper || !u.hears(c) || u.listening && !c.received
+	return c.keeper || time.Now().Before(c.minds) || !u.hears(c) || u.listening && !c.received
 }
 
 // hears says whether the channel's hints are heard. mu is held.

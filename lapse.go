@@ -25,15 +25,15 @@ const refusedLapse = 5 * time.Second
 var errLapsed = errors.New("shunt: the lease ended before the message was settled, and that was its last attempt")
 
 // lapse ends leases of a channel that are over, a bounded part of them. Where Redis refuses one for good, as with a key
-// of a wrong type, an Event says so, and its end is put off: so it holds up neither others nor promotions. again is
-// when the caller shall look again, although others may keep the channel's time: a grace from now, where the script has
-// put off an end. 0: it has not.
+// of a wrong type, an Event says so, and its end is put off: so it holds up neither others nor promotions. Where
+// the script has put off an end, the caller keeps the channel's time until minds, although another one may be its
+// keeper.
 func (q *Queue) lapse(
 	ctx context.Context, s *link.Server, k *store.Keys, fence store.Fence,
-) (again time.Duration, err error) {
+) (minds time.Time, err error) {
 	over, err := store.OverLeases(ctx, s.Pulse, k, lapseLeases)
 	if err != nil || len(over) == 0 {
-		return 0, q.lapseFailed(k, err)
+		return minds, q.lapseFailed(k, err)
 	}
 	c := link.NewCall()
 	for _, l := range over {
@@ -41,7 +41,7 @@ func (q *Queue) lapse(
 	}
 	err = s.Data.Run(ctx, c) // one reply after another
 	if !c.Answered {
-		return 0, err
+		return minds, err
 	}
 	var back, dead, dropped, trimmed int
 	var refused []store.Lease
@@ -51,8 +51,8 @@ func (q *Queue) lapse(
 			refused = append(refused, over[i])
 			continue
 		}
-		if grace := over[i].Grace(); a.Early && (again == 0 || grace < again) {
-			again = grace
+		if a.Early {
+			minds = later(minds, time.Now().Add(over[i].Grace()+time.Second)) // a timer may be late
 		}
 		back, dead, dropped, trimmed = back+a.Prepare, dead+a.Dead, dropped+a.Dropped, trimmed+a.Trimmed
 	}
@@ -66,7 +66,15 @@ func (q *Queue) lapse(
 	if err = q.lapseFailed(k, err); err == nil && len(refused) > 0 {
 		err = store.PutOff(ctx, s.Pulse, k, refused, refusedLapse)
 	}
-	return again, err
+	return minds, err
+}
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // dropped reports and counts messages that were cancelled, and ended with their lease or with their receiver.
@@ -87,16 +95,16 @@ func (q *Queue) lapseFailed(k *store.Keys, err error) error {
 }
 
 // bringDue promotes what is due in a channel, and ends leases that are over, a bounded part of both. It says what comes
-// next, and when to look again as lapse does.
+// next, and until when the caller keeps the time, as lapse does.
 func (q *Queue) bringDue(
 	ctx context.Context, s *link.Server, k *store.Keys, fence func() store.Fence,
-) (next store.Timetable, again time.Duration, err error) {
+) (next store.Timetable, minds time.Time, err error) {
 	a, err := store.RunPromote(ctx, s.Pulse, k, promoteMost, promoteBytes, 1)
 	if a.Moved > 0 {
 		q.emit(event.Event{Kind: event.Promoted, Channel: k.Name, N: a.Moved})
 	}
 	if err == nil && a.Leased && a.NextLapse <= 0 {
-		again, err = q.lapse(ctx, s, k, fence())
+		minds, err = q.lapse(ctx, s, k, fence())
 	}
-	return a.Timetable, again, err // where leases were over, what is left comes next
+	return a.Timetable, minds, err // where leases were over, what is left comes next
 }

@@ -25,8 +25,8 @@ type Lease struct {
 	Length      time.Duration
 }
 
-// Grace is by how much Lapse may put off the end of a lease, and the ms to which it rounds that.
-func (l Lease) Grace() time.Duration { return min(l.Length/4, 5*time.Second) + 2*time.Millisecond }
+// Grace is by how much Lapse may put off the end of a lease.
+func (l Lease) Grace() time.Duration { return min(l.Length/4, 5*time.Second) }
 
 // NewLease makes the name of a lease, which nobody guesses. Attempts saturate at 255, so a larger bound is none.
 func NewLease(length time.Duration, maxAttempts int) Lease {

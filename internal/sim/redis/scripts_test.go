@@ -227,7 +227,7 @@ func TestScriptsAsRedis(t *testing.T) {
 		}
 		return names
 	}
-	const rounds = 3 // one of a thousand leaves out a script
+	const rounds = 3 // one may leave out a script
 	for round := 0; round < rounds && len(unmet()) > 0; round++ {
 		rapid.Check(t, once)
 	}
