@@ -439,16 +439,19 @@ func TestCost(t *testing.T) {
 	t.Errorf("%d scripts for 30 ticks of 4 runners each", scripts)
 }
 
-// TestManyAtOnce fall due at one tick.
+// TestManyAtOnce fall due at one tick. The last is sent within a second, or, where the machine is slow, before a client
+// that sends one command at a time would have sent as many.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL(), redistest.Name(t))
 	const n = 1000
+	began := time.Now()
 	for i := range n {
 		b.add(fmt.Sprint(i), Every(3*time.Second))
 	}
+	bound := max(time.Since(began), time.Second)
 	b.run()
 	names := make(map[string]map[string]time.Duration) // by tick, when each was sent
 	var all map[string]time.Duration
@@ -480,8 +483,8 @@ func TestManyAtOnce(t *testing.T) {
 	})
 	latest := slices.Max(slices.Collect(maps.Values(all)))
 	redistest.Tell(fmt.Sprintf("recur: of %d messages with the same tick the last was sent after %v\n", n, latest))
-	if latest > time.Second {
-		t.Errorf("the last was sent after %v", latest)
+	if latest > bound {
+		t.Errorf("the last was sent after %v, where %v are allowed", latest, bound)
 	}
 }
 
