@@ -92,7 +92,8 @@ func (b *Breaker) Back() {
 	b.mu.Unlock()
 }
 
-// Judge notes the outcome of a step.
+// Judge notes the outcome of a step. Of those that were refused beside each other one counts: otherwise the wait would
+// be the longest at once, as each worker's script is refused when the server has forgotten it.
 func (b *Breaker) Judge(err error) {
 	if err == nil {
 		if b.on.Load() && b.end() {
@@ -101,11 +102,15 @@ func (b *Breaker) Judge(err error) {
 		return
 	}
 	b.mu.Lock()
-	if !b.on.Swap(true) {
+	first := !b.on.Swap(true)
+	if first {
 		b.off = Holdoff{}
 	}
+	wait := b.off.Left()
+	if first || b.trying || wait <= 0 {
+		wait = b.off.Refuse(err)
+	}
 	b.trying = false
-	wait := b.off.Refuse(err)
 	b.mu.Unlock()
 	if class := Classify(err); wait > MinTrouble/50 {
 		b.Tells(err, class == Fatal || class == Failed)

@@ -47,6 +47,7 @@ func TestBreakerOver(t *testing.T) {
 		overs := 0
 		b := Breaker{Over: func() { overs++ }, Tells: func(error, bool) {}}
 		for _, err := range c.errs {
+			time.Sleep(b.off.Left())
 			b.Judge(err)
 		}
 		if overs != c.overs || b.On() {
@@ -66,4 +67,38 @@ func TestHoldoffOfAScript(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Steps that are refused beside each other make the wait no longer than one does; the next that is tried does.
+func TestBreakerBeside(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		waits  []time.Duration
+		events int
+	}{
+		{redis.Error("NOSCRIPT no matching script"), []time.Duration{MinTrouble / 50, MinTrouble, 2 * MinTrouble}, 16},
+		{redis.Error("OOM command not allowed"), []time.Duration{MinTrouble, 2 * MinTrouble, 4 * MinTrouble}, 24},
+		{redis.Error("NOPERM no right"), []time.Duration{MaxTrouble, MaxTrouble, MaxTrouble}, 24},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			events := 0
+			b := Breaker{Over: func() {}, Tells: func(error, bool) { events++ }}
+			for i, most := range c.waits {
+				if b.Pass() > 0 {
+					t.Fatalf("%v: nobody is let through", c.err)
+				}
+				for range 8 {
+					b.Judge(c.err)
+				}
+				wait := b.off.Left()
+				if wait < most*9/10 || wait > most {
+					t.Errorf("%v: the wait is %v after %d refusals, want %v", c.err, wait, i+1, most)
+				}
+				time.Sleep(wait)
+			}
+			if events != c.events {
+				t.Errorf("%v: %d events, want %d", c.err, events, c.events)
+			}
+		})
+	}
 }

@@ -60,6 +60,9 @@ type Call struct {
 
 	Into *Memory // of replies that are strings; nil: each has its own
 
+	Timed bool      // Sent is wanted
+	Sent  time.Time // when the call was written, which may be long after Do began: no connection may have been there
+
 	cmds  []command
 	n     int // of all commands
 	args  []any
@@ -117,7 +120,7 @@ func (c *Call) Reset() {
 	clear(c.cmds)
 	clear(c.elems)
 	c.cmds, c.args, c.elems, c.Replies, c.Into, c.n = c.cmds[:0], c.args[:0], c.elems[:0], c.Replies[:0], nil, 0
-	c.Before = time.Time{}
+	c.Before, c.Timed, c.Sent = time.Time{}, false, time.Time{}
 	c.state.Store(queued)
 }
 

@@ -75,6 +75,9 @@ func (c *conn) send(call *Call) {
 		call.fail(NotExecuted, ErrYoung)
 		return
 	}
+	if call.Timed {
+		call.Sent = time.Now()
+	}
 	c.unflushed++
 	if c.scriptMissing.Swap(false) {
 		clear(c.loaded)

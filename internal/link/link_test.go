@@ -1080,3 +1080,22 @@ func TestRepeatedIsInDoubt(t *testing.T) {
 		t.Errorf("class %d of %v", Classify(err), err)
 	}
 }
+
+// Sent is when the connection had come for which a call waited, and not when Do began. Of a Call that is used again
+// nobody knows it.
+func TestSent(t *testing.T) {
+	b := shared(t)
+	const dial = 300 * time.Millisecond
+	b.On(redistest.Command("PING"), 1, redistest.Call(func() { <-time.After(dial) }))
+	began := time.Now()
+	l := b.link(patience)
+	c := b.push("first")
+	c.Timed = true
+	b.want(Done, outcome(b.within(patience), l, c))
+	if waited, took := c.Sent.Sub(began), time.Since(c.Sent); waited < dial || took > dial/2 {
+		t.Errorf("it was sent after %v, and answered %v later", waited, took)
+	}
+	if c.Reset(); !c.Sent.IsZero() || c.Timed {
+		t.Errorf("after Reset: sent at %v, timed %v", c.Sent, c.Timed)
+	}
+}

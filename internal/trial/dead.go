@@ -18,6 +18,10 @@ func (h *History) trimmed(spare map[string]bool) {
 	}
 }
 
+// together is the time in which letters may have died within one millisecond of the server's clock. Such lie in dead in
+// the order of their serials.
+const together = 2 * time.Millisecond
+
 // kept finds dead letters that were dropped although others are older (I12): the last half of what a channel keeps is
 // there.
 func (h *History) kept(broke func(string, string, string, ...any)) {
@@ -53,12 +57,14 @@ func (h *History) kept(broke func(string, string, string, ...any)) {
 		channel, _, _ := strings.Cut(id, "/")
 		told[channel]++
 		later := told[channel]
-		if since := failed[e.Serial]; !since.IsZero() { // others were told sooner, and may have died after it
-			for _, o := range h.Entries {
-				if o.Op == "rejected" && !o.At.Before(since) && o.At.Before(e.At) &&
-					strings.HasPrefix(ids[o.Serial], channel+"/") {
-					later++
-				}
+		since := e.At.Add(-together)
+		if f := failed[e.Serial]; !f.IsZero() && f.Before(since) {
+			since = f
+		}
+		for _, o := range h.Entries { // others were told sooner, and may have died after it
+			if o.Op == "rejected" && !o.At.Before(since) && o.At.Before(e.At) &&
+				strings.HasPrefix(ids[o.Serial], channel+"/") {
+				later++
 			}
 		}
 		if later+bare <= h.MaxDead/2 && !there[id] {

@@ -198,14 +198,16 @@ func TestRules(t *testing.T) {
 func TestDropped(t *testing.T) {
 	for _, c := range []struct {
 		left       []int
-		reap, slow bool // slow: 3 has died first, and its process hears of it late
+		step       time.Duration // a fifth of what lies between deaths
+		reap, slow bool          // slow: 3 has died first, and its process hears of it late
 		want       []string
 	}{
-		{[]int{3, 4}, false, false, nil},
-		{[]int{1, 3, 4}, false, false, nil},
-		{[]int{1, 2, 4}, false, false, []string{"I12 dropped"}},
-		{[]int{1, 2, 4}, true, false, nil},
-		{[]int{1, 2, 4}, false, true, nil},
+		{[]int{3, 4}, time.Millisecond, false, false, nil},
+		{[]int{1, 3, 4}, time.Millisecond, false, false, nil},
+		{[]int{1, 2, 4}, time.Millisecond, false, false, []string{"I12 dropped"}},
+		{[]int{1, 2, 4}, time.Millisecond / 5, false, false, nil},
+		{[]int{1, 2, 4}, time.Millisecond, true, false, nil},
+		{[]int{1, 2, 4}, time.Millisecond, false, true, nil},
 	} {
 		h := &History{MaxDead: 4}
 		at := time.Unix(1000, 0)
@@ -216,7 +218,7 @@ func TestDropped(t *testing.T) {
 				{By: "p", Op: Handle, Phase: Invoke, ID: "a/" + id, Serial: id, Attempt: 1},
 				{By: "p", Op: Handle, Phase: Fail, ID: "a/" + id, Serial: id, Attempt: 1},
 				{By: "p", Op: "rejected", Serial: id, Attempt: 1}} {
-				at = at.Add(time.Millisecond)
+				at = at.Add(c.step)
 				if e.At = at; c.slow && i == 3 && e.Op != "rejected" {
 					e.At = time.Unix(1000, 0)
 				}

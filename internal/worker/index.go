@@ -151,15 +151,15 @@ func (x *index) late(sent time.Time) bool {
 		slices.ContainsFunc(x.asked, func(it *Item) bool { return it.Extra.Deadline > 0 })
 }
 
-// askClock asks the server's clock alone. It says what that showed, in ms, and when it was asked.
+// askClock asks the server's clock alone. It says what that showed, in ms, and when the question went out.
 func (x *index) askClock(site *lane.Site) (now int64, asked time.Time, err error) {
-	asked = time.Now()
 	x.call.Reset()
+	x.call.Timed = true
 	store.AddClock(x.call)
 	site.Exchange(x.call)
 	x.worker.now = time.Now()
 	rep := x.call.Replies[0]
-	return store.ServerTime(rep.Value).UnixMilli(), asked, rep.Err
+	return store.ServerTime(rep.Value).UnixMilli(), x.call.Sent, rep.Err
 }
 
 // taken is when an item was taken at the earliest, in ms of the server's clock. What had not expired then was taken in
