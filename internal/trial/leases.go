@@ -138,7 +138,7 @@ func (h *History) tenures(v *Verdict, all map[string]*subject, broke func(string
 		waiting: make(map[string]time.Time), bare: make(map[string]bool), ids: make(map[string]string),
 		acked: make(map[string]time.Time), seen: make(map[string]time.Time), next: make(map[string]int)}
 	for _, e := range h.Entries {
-		if e.Serial != "" && e.Attempt > 0 && e.Op != Pulled {
+		if e.Serial != "" && e.Attempt > 0 && e.Op != Pulled && e.Op != "unconfirmed-verdict" { // of a take long ago
 			f.seen[e.Serial] = e.At
 		}
 		f.see(e)

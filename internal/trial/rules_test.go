@@ -24,6 +24,9 @@ func TestRules(t *testing.T) {
 	lost := func(ms int) Entry {
 		return Entry{At: at(ms), By: "p1", Op: Answered, Phase: Fail, Serial: "sa", Attempt: 1, Note: "ack " + tooLate}
 	}
+	tells := func(ms int, op string) Entry {
+		return Entry{At: at(ms), By: "p1", Op: op, Serial: "sa", Attempt: 1}
+	}
 	fault := func(from, to int, kind, note string) Entry {
 		return Entry{At: at(from), By: "p1", Op: Fault, ID: kind, N: 1, Due: at(to), Note: note}
 	}
@@ -109,7 +112,11 @@ func TestRules(t *testing.T) {
 		"a skip for a cut": {[][]Entry{enqueued, {fault(5, 6, "kill", Brief), pulled(10, 2)},
 			handled(20, 2)}, "I18 attempts"},
 		"a skip for a kill": {[][]Entry{enqueued, {fault(5, 6, "kill", ""), pulled(10, 2)}, handled(20, 2)}, ""},
-		"lost at its end":   {[][]Entry{enqueued, {pulled(10, 1), lost(2020)}, handled(2030, 1)}, ""},
+		"a skip, and then a verdict that may have settled it": {[][]Entry{enqueued, {fault(5, 6, "kill", ""),
+			tells(9000, "unconfirmed-verdict"), pulled(9010, 2)}, handled(9020, 2)}, ""},
+		"a skip after a verdict": {[][]Entry{enqueued, {fault(5, 6, "kill", ""),
+			tells(9000, "late-verdict"), pulled(9010, 2)}, handled(9020, 2)}, "I18 attempts"},
+		"lost at its end": {[][]Entry{enqueued, {pulled(10, 1), lost(2020)}, handled(2030, 1)}, ""},
 		"lost in its grace": {[][]Entry{enqueued, {pulled(10, 1), fault(1000, 3000, "stop", Spared),
 			lost(3400)}, handled(3450, 1)}, "I20 lost too soon"},
 		"lost after its grace": {[][]Entry{enqueued, {pulled(10, 1), fault(1000, 3000, "stop", Spared),
