@@ -120,7 +120,8 @@ func (c *Call) Reset() {
 	clear(c.cmds)
 	clear(c.elems)
 	c.cmds, c.args, c.elems, c.Replies, c.Into, c.n = c.cmds[:0], c.args[:0], c.elems[:0], c.Replies[:0], nil, 0
-	c.Before, c.Timed, c.Sent = time.Time{}, false, time.Time{}
+	c.Timed, c.Sent = false, time.Time{}
+	c.Before = time.Time{}
 	c.state.Store(queued)
 }
 
