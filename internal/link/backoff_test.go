@@ -44,15 +44,17 @@ func TestBreakerOver(t *testing.T) {
 		{[]error{full, forgotten, nil}, 1},
 		{[]error{full, nil, forgotten, nil}, 1},
 	} {
-		overs := 0
-		b := Breaker{Over: func() { overs++ }, Tells: func(error, bool) {}}
-		for _, err := range c.errs {
-			time.Sleep(b.off.Left())
-			b.Judge(err)
-		}
-		if overs != c.overs || b.On() {
-			t.Errorf("%q: %d times over, want %d; still on: %v", c.errs, overs, c.overs, b.On())
-		}
+		synctest.Test(t, func(t *testing.T) {
+			overs := 0
+			b := Breaker{Over: func() { overs++ }, Tells: func(error, bool) {}}
+			for _, err := range c.errs {
+				time.Sleep(b.off.Left()) // one after another
+				b.Judge(err)
+			}
+			if overs != c.overs || b.On() {
+				t.Errorf("%q: %d times over, want %d; still on: %v", c.errs, overs, c.overs, b.On())
+			}
+		})
 	}
 }
 
