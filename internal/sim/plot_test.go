@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shuntmq/shunt/internal/trial"
 )
@@ -48,5 +49,31 @@ func TestReads(t *testing.T) {
 	}
 	if reading == 0 {
 		t.Error("nobody decodes")
+	}
+}
+
+// What one hand strikes is over before the calm, also where its turn came late. What goes on into the calm on purpose
+// does not count.
+func TestBlowsEnd(t *testing.T) {
+	late := 0
+	for seed := range uint64(2000) {
+		over := make(map[int]time.Duration)
+		for _, b := range draw(seed).Blows {
+			if slices.Contains([]string{"shot", "foreign", "forbid"}, b.Kind) {
+				continue
+			}
+			hand, now := handOf(b), b.At
+			if over[hand] > now {
+				now = over[hand]
+				late++
+			}
+			over[hand] = now + b.endsIn(now)
+			if calm := b.At/cycle*cycle + storm; b.At <= calm && over[hand] > calm {
+				t.Errorf("seed %d: %s of %v at %v goes on from %v to %v", seed, b.Kind, b.For, b.At, now, over[hand])
+			}
+		}
+	}
+	if late == 0 {
+		t.Error("no turn comes late")
 	}
 }

@@ -19,11 +19,16 @@ func (w *world) strikes() {
 		w.hands.Go(func() {
 			for _, b := range blows {
 				w.sleepUntil(b.At)
+				b.For = b.endsIn(time.Since(w.began))
 				w.strike(b)
 			}
 		})
 	}
 }
+
+// endsIn is how long a blow lasts that is struck now. One whose turn comes late ends when the plot says, and not in the
+// calm.
+func (b Blow) endsIn(now time.Duration) time.Duration { return max(0, b.For-max(0, now-b.At)) }
 
 // handOf says whose a blow is; parting shots are struck by as many hands as there are processes.
 func handOf(b Blow) int {
