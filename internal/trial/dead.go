@@ -42,7 +42,7 @@ func (h *History) kept(broke func(string, string, string, ...any)) {
 		}
 	}
 	bare := 0 // and what a reaper has put into dead, of any channel
-	for _, e := range slices.Backward(h.Entries) {
+	for i, e := range slices.Backward(h.Entries) {
 		id := ids[e.Serial]
 		if e.Op == "poisoned" {
 			bare += e.N
@@ -61,9 +61,9 @@ func (h *History) kept(broke func(string, string, string, ...any)) {
 		if f := failed[e.Serial]; !f.IsZero() && f.Before(since) {
 			since = f
 		}
-		for _, o := range h.Entries { // others were told sooner, and may have died after it
-			if o.Op == "rejected" && !o.At.Before(since) && o.At.Before(e.At) &&
-				strings.HasPrefix(ids[o.Serial], channel+"/") {
+		for _, o := range h.Entries[:i] { // others were told sooner, and may have died after it
+			if o.Op == "rejected" && !o.At.Before(since) &&
+				(ids[o.Serial] == "" || strings.HasPrefix(ids[o.Serial], channel+"/")) {
 				later++
 			}
 		}

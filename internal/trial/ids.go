@@ -128,7 +128,7 @@ func (l *life) hasty(h *History, c span, calls []span) bool {
 
 // together finds handlers of two messages with one ID that ran at the same time, unless one had lost its lease (I15). A
 // handler may come to its end and not know that, because its process stood still. Then its receiver tells of a late
-// verdict, or the answer to a puller says so.
+// verdict, or the answer to a puller says so. A puller may have been told before, and begin all the same.
 func (h *History) together(broke func(string, string, string, ...any)) {
 	type run struct {
 		by, id, serial string
@@ -142,17 +142,20 @@ func (h *History) together(broke func(string, string, string, ...any)) {
 	}
 	runs, open := make(map[string][]*run), make(map[hands]*run) // runs by name
 	told := make(map[hands]bool)                                // that the lease was lost, whichever worker had it
+	answered := make(map[hands]bool)                            // of these: by the answer to a puller
 	for _, e := range h.Entries {
 		k := hands{e.By, e.Serial, e.N, e.Attempt}
 		switch {
 		case e.Op == "late-verdict", e.Op == "orphaned" && strings.HasSuffix(e.Note, shunt.ErrLeaseLost.Error()),
 			e.Op == Answered && e.Phase == Fail && strings.HasSuffix(e.Note, tooLate):
-			told[hands{e.By, e.Serial, 0, e.Attempt}] = true
+			who := hands{e.By, e.Serial, 0, e.Attempt}
+			told[who], answered[who] = true, e.Op == Answered
 		case e.Op == Handle && e.Phase == Invoke && NameOf(e.ID) != "":
-			x := &run{by: e.By, id: e.ID, serial: e.Serial, attempt: e.Attempt, from: e.At, to: far}
+			x := &run{by: e.By, id: e.ID, serial: e.Serial, attempt: e.Attempt, from: e.At, to: far,
+				lost: answered[hands{e.By, e.Serial, 0, e.Attempt}]}
 			open[k], runs[NameOf(e.ID)] = x, append(runs[NameOf(e.ID)], x)
 		case e.Op == Handle && open[k] != nil:
-			open[k].to, open[k].lost = e.At, e.Phase == Info
+			open[k].to, open[k].lost = e.At, open[k].lost || e.Phase == Info
 			delete(open, k)
 		case e.Op == Fault && e.Due.Equal(ForEver): // it was killed
 			for k, x := range open {

@@ -37,10 +37,11 @@ func TestNames(t *testing.T) {
 		call(callOff, OK, 2050, 2060, Entry{ID: "a", Serial: "sa#1", Note: "delay"}))
 	unkeptAt := func(ms int) []Entry { return []Entry{{At: at(ms), By: "h", Op: unkept, Phase: Fail, ID: "a"}} }
 	stood := Entry{At: at(2023), By: "w1", Op: Fault, ID: "freeze", N: 1, Due: at(2024)}
-	loses := func(serial string) []Entry {
-		return []Entry{stood, {At: at(2080), By: "w1", Op: Answered, Phase: Fail, Serial: serial, Attempt: 1,
+	answers := func(ms int, serial string, attempt int) []Entry {
+		return []Entry{{At: at(ms), By: "w1", Op: Answered, Phase: Fail, Serial: serial, Attempt: attempt,
 			Note: "ack " + tooLate}}
 	}
+	loses := func(serial string) []Entry { return all([]Entry{stood}, answers(2080, serial, 1)) }
 	// One that nobody handles.
 	waits := more("h enqueue invoke b#1 plan=ok at=2000", "h enqueue ok b#1 at=2010")
 	serial := ulid.MustNew(ulid.Timestamp(at(2005)), nil).String() // of b#1, and nobody else has said so
@@ -104,6 +105,11 @@ func TestNames(t *testing.T) {
 			Attempt: 1, Due: at(2015)}}), nil},
 		{"two that are handled", both, []string{"I15 two of one id"}},
 		{"two that are handled, of which one has lost its lease", all(both, loses("sa#1")), nil},
+		{"two that are handled, of which one had been told before", all(both, answers(2019, "sa#1", 1)), nil},
+		{"two that are handled, of which one is told later", all(both, answers(2081, "sa#1", 1)),
+			[]string{"I15 two of one id"}},
+		{"two that are handled, of which one had been told of another attempt", all(both, answers(2019, "sa#1", 2)),
+			[]string{"I15 two of one id"}},
 		{"two that are handled, and another one has lost its lease", all(both, loses("sz")),
 			[]string{"I15 two of one id"}},
 		{"put off and early", all(first, call(putOff, OK, 2011, 2015, Entry{ID: "a", Due: at(2200)})),

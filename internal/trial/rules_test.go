@@ -207,14 +207,17 @@ func TestDropped(t *testing.T) {
 		left       []int
 		step       time.Duration // a fifth of what lies between deaths
 		reap, slow bool          // slow: 3 has died first, and its process hears of it late
+		unhandled  int           // as many more have died just before 3, and nobody had begun them
 		want       []string
 	}{
-		{[]int{3, 4}, time.Millisecond, false, false, nil},
-		{[]int{1, 3, 4}, time.Millisecond, false, false, nil},
-		{[]int{1, 2, 4}, time.Millisecond, false, false, []string{"I12 dropped"}},
-		{[]int{1, 2, 4}, time.Millisecond / 5, false, false, nil},
-		{[]int{1, 2, 4}, time.Millisecond, true, false, nil},
-		{[]int{1, 2, 4}, time.Millisecond, false, true, nil},
+		{[]int{3, 4}, time.Millisecond, false, false, 0, nil},
+		{[]int{1, 3, 4}, time.Millisecond, false, false, 0, nil},
+		{[]int{1, 2, 4}, time.Millisecond, false, false, 0, []string{"I12 dropped"}},
+		{[]int{1, 2, 4}, time.Millisecond, false, false, 1, nil},
+		{[]int{1, 2, 4}, 0, false, false, 0, nil},
+		{[]int{1, 2, 4}, time.Millisecond / 5, false, false, 0, nil},
+		{[]int{1, 2, 4}, time.Millisecond, true, false, 0, nil},
+		{[]int{1, 2, 4}, time.Millisecond, false, true, 0, nil},
 	} {
 		h := &History{MaxDead: 4}
 		at := time.Unix(1000, 0)
@@ -226,6 +229,11 @@ func TestDropped(t *testing.T) {
 				{By: "p", Op: Handle, Phase: Fail, ID: "a/" + id, Serial: id, Attempt: 1},
 				{By: "p", Op: "rejected", Serial: id, Attempt: 1}} {
 				at = at.Add(c.step)
+				if i == 3 && e.Op == "rejected" {
+					for n := range c.unhandled {
+						h.Entries = append(h.Entries, Entry{At: at, By: "p", Op: e.Op, Serial: string(rune('a' + n))})
+					}
+				}
 				if e.At = at; c.slow && i == 3 && e.Op != "rejected" {
 					e.At = time.Unix(1000, 0)
 				}
