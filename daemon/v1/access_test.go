@@ -169,9 +169,19 @@ func TestOperators(t *testing.T) {
 		{path, []string{"Authorization", ann, "Sec-Fetch-Site", "cross-site"}, 403},
 		{path, []string{"Authorization", ann, "Sec-Fetch-Site", "same-site"}, 403},
 		{path, []string{"Authorization", ann, "Sec-Fetch-Site", "same-origin"}, 201},
+		{path, []string{"Authorization", ann, "Origin", "http://example.org"}, 403},
+		{path, []string{"Authorization", ann, "Origin", s.operators.URL}, 201},
 	} {
 		if r := s.send(s.operators, "POST", c.path, "x", c.headers...); r.status != c.status {
 			t.Errorf("%s %v: %d %s", c.path, c.headers, r.status, r.body)
 		}
+	}
+	pull := "/v1/" + s.ns + "/pull?queues=q"
+	if r := s.send(s.operators, "GET", pull, "", "Authorization", ann); r.status != 405 ||
+		r.header.Get("Allow") != "POST" {
+		t.Errorf("GET %s: %d %s", pull, r.status, r.body)
+	}
+	if r := s.send(s.operators, "POST", pull, "", "Authorization", ann); r.status != 200 {
+		t.Errorf("POST %s: %d %s", pull, r.status, r.body)
 	}
 }

@@ -23,6 +23,7 @@ type route struct {
 	name    string // operationId, and its name in metrics
 	role    access.Role
 	counts  string // "produce" or "consume": limited; "": not
+	tokens  bool   // not for operators: it is a GET that changes things, and a foreign page may have their browser send it
 	handle  func(*API, *call)
 	parts   []string // of pattern
 }
@@ -35,7 +36,7 @@ var routes = []route{
 	{method: "GET", pattern: "/v1/namespaces", name: "namespaces", role: operators, handle: (*API).namespaces},
 	{method: "GET", pattern: "/v1/{ns}/queues", name: "queues", role: anyRole, handle: (*API).queues},
 	{method: "GET", pattern: "/v1/{ns}/pull", name: "pullByGet", role: access.Consume, counts: "consume",
-		handle: (*API).pulled},
+		tokens: true, handle: (*API).pulled},
 	{method: "POST", pattern: "/v1/{ns}/pull", name: "pull", role: access.Consume, counts: "consume",
 		handle: (*API).pulled},
 	{method: "POST", pattern: "/v1/{ns}/settle", name: "settle", role: access.Consume, handle: (*API).settle},
@@ -135,7 +136,7 @@ func (a *API) route(w http.ResponseWriter, r *http.Request, allowed func(http.Re
 	for i := range routes {
 		rt := &routes[i]
 		values, is := rt.match(parts)
-		if !ok || !is || rt.role == operators && !c.operator {
+		if !ok || !is || rt.role == operators && !c.operator || rt.tokens && c.operator {
 			continue
 		}
 		if rt.method == r.Method {
@@ -174,8 +175,11 @@ func (a *API) caught(c *call) {
 	c.refuse(internal, "")
 }
 
-// sameSite says that no page of another site has a browser send the request, with an operator's password.
+var browsers = http.NewCrossOriginProtection()
+
+// sameSite says that no page of another site has a browser send the request, with an operator's password. Over HTTP
+// without TLS a browser tells it by Origin alone, and of a GET nothing.
 func sameSite(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
-	return site == "" || site == "same-origin" || site == "none"
+	return (site == "" || site == "same-origin" || site == "none") && browsers.Check(r) == nil
 }
