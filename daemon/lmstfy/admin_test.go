@@ -151,6 +151,8 @@ func TestAdminRest(t *testing.T) {
 		{"GET", "/../pools", 404, "404 page not found\n"},
 		{"GET", "/debug/pprof/cmdline", 404, "Unknown profile\n"},
 		{"GET", "/debug/pprof/goroutine?debug=1", 200, "goroutine"},
+		{"GET", "/debug/pprof/", 200, "goroutine"},
+		{"GET", "/debug/pprof", 307, "<a href=\"/debug/pprof/\">Temporary Redirect</a>.\n\n"},
 	} {
 		r := s.send(s.private.URL, c.method, c.path, "")
 		if r.status != c.status || (r.body != c.text && c.text != "goroutine") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -188,16 +189,18 @@ func front(mux *http.ServeMux, bound func() time.Duration, unknown http.HandlerF
 		if r.Body != nil && r.Body != http.NoBody {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bound()))
 		}
-		p := r.URL.Path
+		p := r.URL.EscapedPath() // an escaped slash is a part of a job's ID
 		trimmed := strings.TrimSuffix(p, "/")
 		switch {
-		case r.Method == http.MethodHead || r.Method == http.MethodConnect,
-			p != "/" && (trimmed == "" || path.Clean(trimmed) != trimmed):
+		case r.Method == http.MethodHead || r.Method == http.MethodConnect, p != "/" && !clean(trimmed):
 			unknown(w, r)
 			return
 		case p != trimmed && p != "/":
+			if _, pattern := mux.Handler(r); pattern != none && strings.HasSuffix(pattern, "/") {
+				break
+			}
 			to := *r.URL
-			to.Path, to.RawPath = trimmed, strings.TrimSuffix(to.RawPath, "/")
+			to.Path, to.RawPath = strings.TrimSuffix(to.Path, "/"), strings.TrimSuffix(to.RawPath, "/")
 			other := *r
 			other.URL = &to
 			if _, pattern := mux.Handler(&other); pattern == none {
@@ -215,4 +218,14 @@ func front(mux *http.ServeMux, bound func() time.Duration, unknown http.HandlerF
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// clean says that an escaped path is one that no browser would write in another way.
+func clean(escaped string) bool {
+	for s := range strings.SplitSeq(escaped, "/") {
+		if part, err := url.PathUnescape(s); err != nil || part == "." || part == ".." {
+			return false
+		}
+	}
+	return escaped != "" && path.Clean(escaped) == escaped
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -321,5 +322,28 @@ func TestConsumeOfSomeWhileRedisIsAway(t *testing.T) {
 	began := time.Now()
 	if r := s.do("GET", "/q?ttr=2&count=2", ""); r.status != 200 || time.Since(began) > 2*time.Second {
 		t.Errorf("%d %s after %v, of a ttr of 2 s", r.status, r.body, time.Since(began))
+	}
+}
+
+// An ID that another way in has given may have anything in it. Its job is acked all the same, and no other.
+func TestAckOfAnyID(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	ids := []string{"https://example.com/x", "/x", "x/", "x", "x/../y", "..x", "a b%2F"}
+	for _, id := range ids {
+		if err := s.queue.Enqueue(t.Context(), shunt.Raw(s.ns+"/q", []byte(id)), shunt.ID(id)); err != nil {
+			t.Fatal(err)
+		}
+		if job := s.consume("/q?ttr=60"); job["job_id"] != id {
+			t.Fatalf("%v, and not %s", job, id)
+		}
+	}
+	for i, id := range ids {
+		r := s.do("DELETE", "/q/job/"+url.PathEscape(id), "")
+		es, err := s.queue.List(t.Context(), s.ns+"/q", shunt.StateLeased, 0, 9)
+		if r.status != 204 || err != nil || len(es) != len(ids)-1-i {
+			t.Errorf("%s: %d %s %s; %d are left, %v", id, r.status, r.body, r.header.Get("Location"), len(es), err)
+		}
 	}
 }
