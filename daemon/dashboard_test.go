@@ -65,7 +65,7 @@ func TestDashboardAccess(t *testing.T) {
 	}
 	for _, do := range [][2]string{{"GET", "/limits"}, {"GET", "/token/ns"}, {"GET", "/v1/namespaces"},
 		{"GET", "/push"}, {"POST", "/accesslog?status=disable"}, {"POST", "/token/ns?description=d"},
-		{"GET", "/v1/ns/pull?queues=q"}} {
+		{"POST", "/v1/ns/pull?queues=q"}} {
 		if res, _ := r.send(t.Context(), do[0], r.admin+do[1], "", "Basic", bob); res.StatusCode != 401 {
 			t.Errorf("a viewer may %v: %s", do, res.Status)
 		}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -125,12 +127,29 @@ func (a *Admin) Handler() http.Handler {
 
 func (c *adminCall) authorized() bool { return c.a.Authorized(c.w, c.r) }
 
+// rebound says that a request came to a loopback address under another host's name, as a browser asks for a page whose
+// site gave its name that address (DNS rebinding).
+func rebound(r *http.Request) bool {
+	at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return at != nil && at.IP.IsLoopback() && err != nil && !strings.EqualFold(host, "localhost")
+}
+
 // Authorized says whether a request comes from an operator, and else has answered: it asks for basic authentication.
 // All accounts are compared, so that the time tells nothing. Handler was called before.
 func (a *Admin) Authorized(w http.ResponseWriter, r *http.Request) bool {
 	accounts := *a.accounts.Load()
 	if len(accounts) == 0 {
-		return true
+		if !rebound(r) {
+			return true
+		}
+		c := &call{w: w, r: r, log: a.Log}
+		_ = c.answer(http.StatusForbidden, failure("while admin.accounts is empty, ask for localhost"))
+		return false
 	}
 	user, password, _ := r.BasicAuth()
 	given, found := sha256.Sum256([]byte(user+"\x00"+password)), 0

@@ -1,6 +1,8 @@
 package lmstfy
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -30,5 +32,37 @@ func TestAdminFromAnotherSite(t *testing.T) {
 	}
 	if r := s.send(s.private.URL, "POST", "/token/"+s.ns+"?description=d&token="+own, ""); r.status != 201 {
 		t.Errorf("a client that is no browser: %d %s", r.status, r.body)
+	}
+}
+
+// A page may be given the name localhost's address. While nobody needs a password it does not act as an operator.
+func TestAdminUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	open, closed := newSite(t), newSite(t, func(_ *API, a *Admin) { a.Accounts = map[string]string{"ann": "x"} })
+	for _, c := range []struct {
+		s      *site
+		host   string
+		status int
+	}{
+		{open, "example.org:7778", 403}, {open, "example.org", 403}, {open, "localhost.example.org", 403},
+		{open, "localhost:7778", 200}, {open, "LOCALHOST", 200}, {open, "127.0.0.1:7778", 200}, {open, "[::1]:7778", 200},
+		{closed, "example.org", 200}, // a browser keeps passwords by the site's name
+	} {
+		r, err := http.NewRequest("GET", c.s.private.URL+"/token/"+c.s.ns, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = c.host
+		r.SetBasicAuth("ann", "x")
+		res, err := c.s.private.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != c.status {
+			t.Errorf("%s: %d %s", c.host, res.StatusCode, text)
+		}
 	}
 }
