@@ -23,7 +23,7 @@ type route struct {
 	name    string // operationId, and its name in metrics
 	role    access.Role
 	counts  string // "produce" or "consume": limited; "": not
-	tokens  bool   // not for operators: it is a GET that changes things, and a foreign page may have their browser send it
+	tokens  bool   // not for operators: a GET that changes things, and another site may have their browser send it
 	handle  func(*API, *call)
 	parts   []string // of pattern
 }
