@@ -136,7 +136,7 @@ func rebound(r *http.Request) bool {
 		host = name
 	}
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return at != nil && at.IP.IsLoopback() && err != nil && !strings.EqualFold(host, "localhost")
+	return host != "" && at != nil && at.IP.IsLoopback() && err != nil && !strings.EqualFold(host, "localhost")
 }
 
 // Authorized says whether a request comes from an operator, and else has answered: it asks for basic authentication.
