@@ -88,7 +88,12 @@ type holding struct {
 	at      time.Time
 	expires time.Time
 	by      string // the incarnation
+	taken   bool   // since it was looked last, which is onItsWay ago
 }
+
+// onItsWay is how long the reply to a take may be on its way. Where Redis stops meanwhile, the worker hears of what it
+// has only when that is over.
+const onItsWay = 10 * time.Millisecond
 
 // looks looks at what is in hand as the plot says.
 func (w *world) looks() {
@@ -99,14 +104,16 @@ func (w *world) looks() {
 	w.hands.Go(func() {
 		for _, l := range w.plot.Looks {
 			w.sleepUntil(l.At)
-			for end := time.Now().Add(l.For); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-				w.look(l.Channel)
+			looked := false
+			for end := time.Now().Add(l.For); time.Now().Before(end); time.Sleep(onItsWay) {
+				w.look(l.Channel, looked)
+				looked = true
 			}
 		}
 	})
 }
 
-func (w *world) look(channel string) {
+func (w *world) look(channel string, before bool) {
 	now := time.Now()
 	keys, _ := redigo.Strings(w.do("KEYS", "{"+channel+"}.doing.*"))
 	for _, key := range keys {
@@ -119,15 +126,11 @@ func (w *world) look(channel string) {
 			}
 			ends, serial := time.UnixMilli(e.Extra.Expires), e.SerialString()
 			if _, known := w.held[serial]; !known && now.Before(ends) {
-				w.held[serial] = holding{at: now, expires: ends, by: by[:strings.LastIndex(by, ".")]}
+				w.held[serial] = holding{at: now, expires: ends, by: by[:strings.LastIndex(by, ".")], taken: before}
 			}
 		}
 	}
 }
-
-// onItsWay is how long the reply to a take may be on its way, and as long it may take until somebody looks. Who has it
-// when Redis stops learns of it when that goes on.
-const onItsWay = 10 * time.Millisecond
 
 // expired finds messages that have expired although some worker had them in time, and no fault struck it since.
 func (w *world) expired(es []trial.Entry) {
@@ -144,7 +147,7 @@ func (w *world) expired(es []trial.Entry) {
 			continue
 		}
 		if !slices.ContainsFunc(es, func(f trial.Entry) bool {
-			return f.Op == trial.Fault && (f.ID == "stop server" && h.at.Sub(f.At).Abs() < onItsWay ||
+			return f.Op == trial.Fault && (f.ID == "stop server" && h.taken && h.at.Sub(f.At).Abs() < onItsWay ||
 				f.N > 0 && f.By == owner[h.by] && f.At.Before(e.At) &&
 					(f.Due.After(h.at) || f.At.After(h.at.Add(-margins.Aftermath))))
 		}) {
