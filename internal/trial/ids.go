@@ -149,7 +149,7 @@ func (h *History) together(broke func(string, string, string, ...any)) {
 		case e.Op == "late-verdict", e.Op == "orphaned" && strings.HasSuffix(e.Note, shunt.ErrLeaseLost.Error()),
 			e.Op == Answered && e.Phase == Fail && strings.HasSuffix(e.Note, tooLate):
 			who := hands{e.By, e.Serial, 0, e.Attempt}
-			told[who], answered[who] = true, e.Op == Answered
+			told[who], answered[who] = true, answered[who] || e.Op == Answered
 		case e.Op == Handle && e.Phase == Invoke && NameOf(e.ID) != "":
 			x := &run{by: e.By, id: e.ID, serial: e.Serial, attempt: e.Attempt, from: e.At, to: far,
 				lost: answered[hands{e.By, e.Serial, 0, e.Attempt}]}
