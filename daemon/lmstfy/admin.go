@@ -140,7 +140,8 @@ func rebound(r *http.Request) bool {
 }
 
 // Authorized says whether a request comes from an operator, and else has answered: it asks for basic authentication.
-// All accounts are compared, so that the time tells nothing. Handler was called before.
+// Without accounts everybody is an operator, but on loopback not under another host's name. All accounts are compared,
+// so that the time tells nothing. Handler was called before.
 func (a *Admin) Authorized(w http.ResponseWriter, r *http.Request) bool {
 	accounts := *a.accounts.Load()
 	if len(accounts) == 0 {
@@ -148,7 +149,7 @@ func (a *Admin) Authorized(w http.ResponseWriter, r *http.Request) bool {
 			return true
 		}
 		c := &call{w: w, r: r, log: a.Log}
-		_ = c.answer(http.StatusForbidden, failure("while admin.accounts is empty, ask for localhost"))
+		_ = c.answer(http.StatusForbidden, failure("another host's name: ask for localhost, or set admin.accounts"))
 		return false
 	}
 	user, password, _ := r.BasicAuth()

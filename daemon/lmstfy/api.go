@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 	"sync"
 	"time"
@@ -220,12 +219,12 @@ func front(mux *http.ServeMux, bound func() time.Duration, unknown http.HandlerF
 	})
 }
 
-// clean says that an escaped path is one that no browser would write in another way.
+// clean says that no segment of an escaped path is empty, "." or "..".
 func clean(escaped string) bool {
-	for s := range strings.SplitSeq(escaped, "/") {
-		if part, err := url.PathUnescape(s); err != nil || part == "." || part == ".." {
+	for s := range strings.SplitSeq(strings.TrimPrefix(escaped, "/"), "/") {
+		if part, err := url.PathUnescape(s); err != nil || part == "" || part == "." || part == ".." {
 			return false
 		}
 	}
-	return escaped != "" && path.Clean(escaped) == escaped
+	return true
 }

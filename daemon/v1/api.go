@@ -99,7 +99,7 @@ func (a *API) Handler() http.Handler {
 
 // Operators is the routes for operators: those of Handler for every namespace but GET pull, and GET /v1/namespaces.
 // They ask for no token, and have no limits but the Budget's. allowed says whether a request comes from an operator;
-// else it has answered. The pool is the parameter pool. Browsers may not come from other sites.
+// else it has answered. The pool is the parameter pool. Pages of other sites change nothing through a browser.
 func (a *API) Operators(allowed func(http.ResponseWriter, *http.Request) bool) http.Handler {
 	a.begin()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.route(w, r, allowed) })

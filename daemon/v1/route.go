@@ -140,10 +140,11 @@ func (a *API) route(w http.ResponseWriter, r *http.Request, allowed func(http.Re
 			continue
 		}
 		if rt.method == r.Method {
-			if allowed != nil && (!sameSite(r) || !allowed(w, r)) {
-				if c.w.Status == 0 && !sameSite(r) {
-					c.refuse(forbidden, "the request comes from another site")
-				}
+			if c.operator && !sameSite(r) {
+				c.refuse(forbidden, "the request comes from another site")
+				return
+			}
+			if c.operator && !allowed(w, r) {
 				return
 			}
 			c.path = values
