@@ -1,8 +1,11 @@
 package lmstfy
 
 import (
+	"context"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -64,6 +67,26 @@ func TestAdminUnderAnotherName(t *testing.T) {
 		res.Body.Close()
 		if res.StatusCode != c.status {
 			t.Errorf("%s: %d %s", c.host, res.StatusCode, text)
+		}
+	}
+}
+
+// Beyond loopback a listener may have any name, and what comes without a Host comes from no browser.
+func TestRebound(t *testing.T) {
+	loopback := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	for _, c := range []struct {
+		at   net.Addr
+		host string
+		want bool
+	}{
+		{loopback, "example.org", true}, {loopback, "", false}, {loopback, "localhost", false},
+		{&net.TCPAddr{IP: net.IPv6loopback}, "example.org", true},
+		{&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, "example.org", false}, {&net.UnixAddr{}, "example.org", false},
+	} {
+		ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, c.at)
+		r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+		if r.Host = c.host; rebound(r) != c.want {
+			t.Errorf("%v at %v: want %v", c.host, c.at, c.want)
 		}
 	}
 }
