@@ -28,8 +28,9 @@ func (w *world) freed(limit time.Duration, forgotten bool) {
 	w.log.Say(left...)
 }
 
-// hurryForgetting has what is to be forgotten within a minute forgotten at the next sweep. The outcome of a message
-// that somebody waited for is kept that long, and nobody waits here any more.
+// hurryForgetting has outcomes that are to be forgotten within a minute forgotten at the next sweep. That of a message
+// that somebody waited for is kept that long, and nobody waits here any more. What keeps an ID taken is not hurried:
+// the ID's record has that time, too, and would stay for good.
 func (w *world) hurryForgetting() {
 	const soon = time.Minute
 	for _, c := range w.channels {
@@ -37,6 +38,9 @@ func (w *world) hurryForgetting() {
 		now, until := time.Now(), time.Now().Add(soon+time.Second)
 		due, _ := redis.Strings(w.server.TryDo("ZRANGEBYSCORE", kept, now.UnixMilli(), until.UnixMilli()))
 		for _, member := range due {
+			if member[0] != 'r' {
+				continue
+			}
 			_, _ = w.server.TryDo("ZADD", kept, "XX", now.UnixMilli(), member)
 		}
 	}

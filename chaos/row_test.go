@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 	"github.com/shuntmq/shunt/internal/trial"
 )
 
@@ -112,5 +115,17 @@ func TestEveryDefect(t *testing.T) {
 	}
 	if len(of) != len(trial.Defects) {
 		t.Errorf("%d schedules, of %d defects", len(of), len(trial.Defects))
+	}
+}
+
+// What keeps an ID taken is not hurried with the outcomes: its record would outlive it.
+func TestHurryForgetting(t *testing.T) {
+	w := newWorld(t, redistest.Start(t), "")
+	kept, soon := store.KeysOf(w.channels[0]).Kept, time.Now().Add(30*time.Second).UnixMilli()
+	w.server.Do("ZADD", kept, soon, "utaken", soon, "routcome")
+	w.hurryForgetting()
+	due, err := redis.Strings(w.server.TryDo("ZRANGEBYSCORE", kept, 0, time.Now().UnixMilli()))
+	if want := []string{"routcome"}; err != nil || !slices.Equal(due, want) {
+		t.Errorf("%v %v are forgotten at the next sweep, want %v", due, err, want)
 	}
 }
