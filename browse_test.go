@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,6 +80,83 @@ func TestBrowse(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is in hand is shown a page at a time: a page is that part of the whole, wherever workers and leases begin.
+func TestPagesInHand(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
+		t.Parallel()
+		b := newBench(t, s.URL())
+		for i := range 12 {
+			b.must(b.one(i))
+		}
+		for _, n := range []int{3, 1, 2, 6} {
+			b.pull(n, PullOptions{Max: n, Lease: time.Hour})
+		}
+		for i, each := range [][]int{{2, 0, 1}, {0}, {3, 1}} {
+			r := store.NewIncarnation(len(each), time.Hour)
+			s.Do("ZADD", b.keys().Receivers, time.Now().Add(time.Hour).UnixMilli(), r.Name)
+			for worker, n := range each {
+				for j := range n {
+					s.Do("LPUSH", b.keys().Doing(r, worker), fmt.Sprint("held", i, worker, j))
+				}
+			}
+		}
+		texts := func(es []Entry) (all []string) {
+			for _, e := range es {
+				all = append(all, fmt.Sprint(string(e.Payload), e.Receiver, e.Worker, e.LeaseEndsAt))
+			}
+			return all
+		}
+		for state, n := range map[State]int{StateDoing: 7, StateLeased: 12} {
+			whole, err := b.List(context.Background(), b.name, state, 0, 0)
+			if err != nil || len(whole) != n {
+				t.Fatalf("%s: %d, want %d; %v", state, len(whole), n, err)
+			}
+			for offset := range n + 2 {
+				for limit := range n + 2 {
+					part := whole[min(offset, n):]
+					if limit > 0 {
+						part = part[:min(limit, len(part))]
+					}
+					es, err := b.List(context.Background(), b.name, state, offset, limit)
+					if b.must(err); !slices.Equal(texts(es), texts(part)) {
+						t.Errorf("%s: %d after %d: %q, want %q", state, limit, offset, texts(es), texts(part))
+					}
+				}
+			}
+			for limit := 1; limit < n+2; limit++ {
+				es := b.pages(BrowseOptions{Channel: b.name, State: state, Limit: limit, Payload: -1}, nil)
+				if !slices.Equal(texts(es), texts(whole)) {
+					t.Errorf("%s: pages of %d: %q, want %q", state, limit, texts(es), texts(whole))
+				}
+			}
+		}
+	})
+}
+
+// However many large messages are in hand, a page ends after some.
+func TestLargePagesInHand(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	const n, size = 40, 100 << 10
+	for range n {
+		b.must(b.Enqueue(context.Background(), Raw(b.name, make([]byte, size))))
+	}
+	for left := n; left > 0; {
+		ms, err := b.Pull(context.Background(), PullOptions{Channels: []string{b.name}, Max: left, Lease: time.Hour})
+		b.must(err)
+		left -= len(ms)
+	}
+	o := BrowseOptions{Channel: b.name, State: StateLeased}
+	page, err := b.Browse(context.Background(), o)
+	if b.must(err); page.Looked != mostWhole || len(page.Entries) != mostWhole || page.Next != strconv.Itoa(mostWhole) {
+		t.Errorf("%d of %d looked at, next %q", len(page.Entries), page.Looked, page.Next)
+	}
+	if all := b.pages(o, nil); len(all) != n || all[0].PayloadSize != size || len(all[0].Payload) > 0 {
+		t.Errorf("%d, the first of %d bytes, of which %d are shown", len(all), all[0].PayloadSize, len(all[0].Payload))
+	}
 }
 
 // What stays is shown once, and what is shown can be acted on, while others are taken and enqueued between the pages.

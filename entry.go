@@ -104,8 +104,7 @@ func scoredEntries(channel string, state State, all []store.Scored) []Entry {
 
 // List shows up to limit messages of one state, after offset others; a limit of 0 means all. The first one is the
 // message to be taken next, the one due first, the latest dead or the latest done. Doing comes by receiver and worker,
-// leased by the end of the lease, and both always whole. What is cancelled is left out, so there may be fewer than
-// limit.
+// leased by the end of the lease. What is cancelled is left out but of these two, so there may be fewer than limit.
 //
 // List locks nothing: it may miss a message that moves meanwhile, or show it twice.
 func (q *Queue) List(ctx context.Context, channel string, state State, offset, limit int) ([]Entry, error) {
@@ -131,9 +130,9 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		}
 		return q.uncancelled(ctx, k, scoredEntries(channel, state, all))
 	case StateDoing:
-		return q.held(ctx, k)
+		return q.held(ctx, k, store.Span{Skip: offset, Left: n})
 	case StateLeased:
-		return q.allLeased(ctx, k)
+		return q.allLeased(ctx, k, store.Span{Skip: offset, Left: n})
 	case StateDone:
 		kept, err := store.DonePage(ctx, a, k, offset, n)
 		es := make([]Entry, len(kept))
@@ -145,18 +144,22 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 	return nil, fmt.Errorf("shunt: list %q: there is no state %q", channel, state)
 }
 
-// held lists what all receivers of a channel hold.
-func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
+// held lists what the receivers of a channel hold.
+func (q *Queue) held(ctx context.Context, k *store.Keys, s store.Span) ([]Entry, error) {
 	known, err := store.Receivers(ctx, asker{q: q}, k)
 	if err != nil {
 		return nil, err
 	}
 	var es []Entry
 	for _, r := range known {
-		if r.Holding == 0 {
+		if r.Holding <= s.Skip {
+			s.Skip -= r.Holding
 			continue
 		}
-		lists, err := store.HeldBy(ctx, asker{q: q}, k, r.Incarnation)
+		if s.Left == 0 {
+			break
+		}
+		lists, err := store.HeldBy(ctx, asker{q: q}, k, r.Incarnation, &s)
 		if err != nil {
 			return nil, err
 		}
@@ -171,9 +174,9 @@ func (q *Queue) held(ctx context.Context, k *store.Keys) ([]Entry, error) {
 	return es, nil
 }
 
-// allLeased lists what all leases of a channel hold, by their ends.
-func (q *Queue) allLeased(ctx context.Context, k *store.Keys) (es []Entry, err error) {
-	err = store.EachLeased(ctx, asker{q: q}, k, func(_ string, ends time.Time, raws [][]byte) {
+// allLeased lists what the leases of a channel hold, by their ends.
+func (q *Queue) allLeased(ctx context.Context, k *store.Keys, s store.Span) (es []Entry, err error) {
+	err = store.EachLeased(ctx, asker{q: q}, k, s, func(_ string, ends time.Time, raws [][]byte) {
 		of := entriesOf(k.Name, StateLeased, raws)
 		for i := range of {
 			of[i].LeaseEndsAt = ends

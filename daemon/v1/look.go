@@ -174,23 +174,12 @@ func (a *API) list(c *call) {
 // entries are up to limit messages, and where others may follow; next is 0 where none does.
 func (c *call) entries(state shunt.State, offset, limit int) (es []shunt.Entry, next int, err error) {
 	ctx := c.r.Context()
-	whole := state == shunt.StateDoing || state == shunt.StateLeased
 	size, at, last := 0, offset, offset+limit
 	for at < last && size < maxAnswer {
 		n := min(listPage, last-at)
-		if whole {
-			n = limit
-		}
 		page, err := c.pool.List(ctx, c.channel(), state, at, n)
 		if err != nil {
 			return nil, 0, err
-		}
-		if whole { // it comes so
-			page = page[min(offset, len(page)):]
-			if es = page[:min(limit, len(page))]; len(page) > limit {
-				next = last
-			}
-			return es, next, nil
 		}
 		for _, e := range page {
 			size += len(e.Payload)

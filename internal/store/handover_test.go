@@ -31,7 +31,7 @@ func TestHandover(t *testing.T) {
 		if h := f.status("a").Holder; h.Receiver != next.Name || h.Worker != 0 || h.Attempt != 1 {
 			f.Fatalf("a is held by %+v", h)
 		}
-		byWorker, err := HeldBy(context.Background(), f, f.k, next)
+		byWorker, err := HeldBy(context.Background(), f, f.k, next, &Span{Left: -1})
 		if f.must(err); len(byWorker) != 2 || len(byWorker[0]) != 1 || len(byWorker[1]) != 0 {
 			f.Fatalf("the next one holds %q", byWorker)
 		}

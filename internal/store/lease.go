@@ -202,37 +202,43 @@ func LapseReply(rep link.Reply) (a LapseAnswer, err error) {
 // leasesAt is how many leases one pipeline looks at.
 const leasesAt = 500
 
-// eachLease gives, page by page, the leases of a channel and what fill asks of each.
-func eachLease(
-	ctx context.Context, a Asker, k *Keys, fill func(c *link.Call, list string),
-	give func(name string, ends time.Time, v any),
+// leaseEnd is a lease and when it ends.
+type leaseEnd struct {
+	name string
+	ends time.Time
+}
+
+// leasePage gives a page of the leases of a channel, after from others, the first to end first.
+func leasePage(ctx context.Context, a Asker, k *Keys, from int) (ls []leaseEnd, lists []string, err error) {
+	v, err := askOne(ctx, a, k.Name,
+		func(c *link.Call) { c.Add("ZRANGE", k.Leased, from, from+leasesAt-1, "WITHSCORES") })
+	held, err := redis.Strings(v, err)
+	for i := 0; i+1 < len(held); i += 2 {
+		ends, _ := strconv.ParseFloat(held[i+1], 64)
+		ls = append(ls, leaseEnd{held[i], time.UnixMilli(int64(ends))})
+		lists = append(lists, k.LeaseList(held[i]))
+	}
+	return ls, lists, err
+}
+
+// EachLeased gives what the leases of a channel hold within a Span, the first to end first. They are not of one moment.
+func EachLeased(
+	ctx context.Context, a Asker, k *Keys, s Span, give func(name string, ends time.Time, raws [][]byte),
 ) error {
-	for from := 0; ; from += leasesAt {
-		v, err := askOne(ctx, a, k.Name,
-			func(c *link.Call) { c.Add("ZRANGE", k.Leased, from, from+leasesAt-1, "WITHSCORES") })
-		held, err := redis.Strings(v, err)
-		if err != nil || len(held) == 0 {
+	for from := 0; s.Left != 0; from += leasesAt {
+		ls, lists, err := leasePage(ctx, a, k, from)
+		if err != nil || len(ls) == 0 {
 			return err
 		}
-		vs, err := askAll(ctx, a, k.Name, func(c *link.Call) {
-			for i := 0; i+1 < len(held); i += 2 {
-				fill(c, k.LeaseList(held[i]))
-			}
-		})
+		all, err := s.of(ctx, a, k, lists)
 		if err != nil {
 			return err
 		}
-		for i, v := range vs {
-			ends, _ := strconv.ParseFloat(held[2*i+1], 64)
-			give(held[2*i], time.UnixMilli(int64(ends)), v)
+		for i, l := range ls {
+			give(l.name, l.ends, all[i])
 		}
 	}
-}
-
-// EachLeased gives what each lease of a channel holds, the first taken first. They are not of one moment.
-func EachLeased(ctx context.Context, a Asker, k *Keys, give func(name string, ends time.Time, raws [][]byte)) error {
-	return eachLease(ctx, a, k, func(c *link.Call, list string) { c.Add("LRANGE", list, 0, -1) },
-		func(name string, ends time.Time, v any) { give(name, ends, reversed(v)) })
+	return nil
 }
 
 // LeasedCount is how many messages are leased, and when the first lease ends that has one.
@@ -243,13 +249,20 @@ type LeasedCount struct {
 
 // CountLeased counts the leased messages of a channel.
 func CountLeased(ctx context.Context, a Asker, k *Keys) (count LeasedCount, err error) {
-	count1 := func(_ string, ends time.Time, v any) {
-		n, _ := redis.Int(v, nil)
-		if count.N == 0 && n > 0 {
-			count.First = ends
+	for from := 0; ; from += leasesAt {
+		ls, lists, err := leasePage(ctx, a, k, from)
+		if err != nil || len(ls) == 0 {
+			return count, err
 		}
-		count.N += n
+		ns, err := lengths(ctx, a, k, lists)
+		if err != nil {
+			return count, err
+		}
+		for i, n := range ns {
+			if count.N == 0 && n > 0 {
+				count.First = ls[i].ends
+			}
+			count.N += n
+		}
 	}
-	err = eachLease(ctx, a, k, func(c *link.Call, list string) { c.Add("LLEN", list) }, count1)
-	return count, err
 }

@@ -99,18 +99,68 @@ func allScored(v any) []Scored {
 	return all
 }
 
-// HeldBy gives the elements in each doing list of an incarnation, the oldest first.
-func HeldBy(ctx context.Context, a Asker, k *Keys, i Incarnation) ([][][]byte, error) {
+// Span is what a look through several lists, one behind the other, has still to pass over and to give.
+type Span struct {
+	Skip, Left int // Left < 0: all
+}
+
+// of gives what lies within the span of some lists, in the order in which it was moved there, and goes on behind it.
+func (s *Span) of(ctx context.Context, a Asker, k *Keys, lists []string) ([][][]byte, error) {
+	type part struct{ list, from, to int } // as LRANGE has them
+	var parts []part
+	if s.Skip == 0 && s.Left < 0 {
+		for i := range lists {
+			parts = append(parts, part{i, 0, -1})
+		}
+	} else {
+		ns, err := lengths(ctx, a, k, lists)
+		if err != nil {
+			return nil, err
+		}
+		for i, n := range ns {
+			past := min(s.Skip, n)
+			n -= past
+			if s.Left >= 0 {
+				n = min(n, s.Left)
+				s.Left -= n
+			}
+			if s.Skip -= past; n > 0 {
+				parts = append(parts, part{i, -past - n, -1 - past})
+			}
+		}
+	}
+	all := make([][][]byte, len(lists))
+	if len(parts) == 0 {
+		return all, nil
+	}
 	vs, err := askAll(ctx, a, k.Name, func(c *link.Call) {
-		for _, l := range k.AllDoing(i) {
-			c.Add("LRANGE", l, 0, -1)
+		for _, p := range parts {
+			c.Add("LRANGE", lists[p.list], p.from, p.to)
 		}
 	})
-	all := make([][][]byte, len(vs))
-	for worker, v := range vs {
-		all[worker] = reversed(v)
+	for i, v := range vs {
+		all[parts[i].list] = reversed(v)
 	}
 	return all, err
+}
+
+// lengths are those of some lists.
+func lengths(ctx context.Context, a Asker, k *Keys, lists []string) ([]int, error) {
+	vs, err := askAll(ctx, a, k.Name, func(c *link.Call) {
+		for _, l := range lists {
+			c.Add("LLEN", l)
+		}
+	})
+	ns := make([]int, len(vs))
+	for i, v := range vs {
+		ns[i], _ = redis.Int(v, nil)
+	}
+	return ns, err
+}
+
+// HeldBy gives the elements in each doing list of an incarnation that lie within a Span, the oldest first.
+func HeldBy(ctx context.Context, a Asker, k *Keys, i Incarnation, s *Span) ([][][]byte, error) {
+	return s.of(ctx, a, k, k.AllDoing(i))
 }
 
 // WereCancelled says of each serial whether its message was cancelled, and has not left its list yet.
