@@ -13,6 +13,8 @@ const (
 	// reach between the two, and the job loses no try.
 	mostFirst  = 10 * time.Second
 	leastLease = time.Second // of a job
+	// shortFor is how long pulls have a shorter lease because of one job's. So a job is taken twice once in that time.
+	shortFor = time.Minute
 	// settleTimeout bounds what is done with a job whose client may have left.
 	settleTimeout = 10 * time.Second
 	longestLease  = 7 * 24 * time.Hour // as shunt has it
@@ -72,16 +74,22 @@ func (t *Topics) extend(ctx context.Context, l *shunt.Leased, d time.Duration) e
 	return l.Extend(ctx, d)
 }
 
-// firstLease is that of a pull: mostFirst, or the shortest that a job has named here.
-func (t *Topics) firstLease() time.Duration { return mostFirst - time.Duration(t.shorter.Load()) }
+// firstLease is that of a pull: mostFirst, or the shortest that a job has named here of late.
+func (t *Topics) firstLease() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !time.Now().Before(t.until) {
+		return mostFirst
+	}
+	return t.shortest
+}
 
-// shortens takes in that a job's own lease is shorter than mostFirst.
+// shortens takes in that a job's own lease is shorter than that of its pull.
 func (t *Topics) shortens(own time.Duration) {
-	for now := int64(mostFirst - own); ; {
-		had := t.shorter.Load()
-		if had >= now || t.shorter.CompareAndSwap(had, now) {
-			return
-		}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := time.Now(); !now.Before(t.until) || own < t.shortest {
+		t.shortest, t.until = own, now.Add(shortFor)
 	}
 }
 

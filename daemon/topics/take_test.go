@@ -3,6 +3,7 @@ package topics
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/shuntmq/shunt"
@@ -90,4 +91,29 @@ func TestShortLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A job with a short lease shortens that of pulls for a minute.
+func TestFirstLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ts Topics
+		wants := func(want time.Duration) {
+			t.Helper()
+			if got := ts.firstLease(); got != want {
+				t.Errorf("it is %v, want %v", got, want)
+			}
+		}
+		wants(mostFirst)
+		ts.shortens(3 * time.Second)
+		wants(3 * time.Second)
+		time.Sleep(shortFor / 2)
+		ts.shortens(2 * time.Second)
+		wants(2 * time.Second)
+		time.Sleep(shortFor - 1)
+		wants(2 * time.Second)
+		time.Sleep(1)
+		wants(mostFirst)
+		ts.shortens(5 * time.Second)
+		wants(5 * time.Second)
+	})
 }

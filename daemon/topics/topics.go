@@ -3,7 +3,8 @@ package topics
 import (
 	"errors"
 	"strings"
-	"sync/atomic"
+	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -26,7 +27,10 @@ type Topics struct {
 
 	hints    hints
 	searches searches
-	shorter  atomic.Int64 // ns by which the lease of a pull is shorter than mostFirst
+
+	mu       sync.Mutex
+	shortest time.Duration // that a job has named, until then
+	until    time.Time
 }
 
 var (
