@@ -13,8 +13,9 @@ import (
 type Limits struct {
 	// MaxBody bounds a message in bytes: up to 64 MiB, default 1 MiB. A bulk is bounded by 64 of these.
 	MaxBody int64
-	// MaxBodies bounds the bytes of all bodies that are read and whose requests are not answered yet: 2 MiB or more,
-	// default 256 MiB. What comes beyond is 503. A body may have half of it.
+	// MaxBodies bounds the bytes of all bodies whose requests are not answered yet, and of answers that are being
+	// written: 2 MiB or more, default 256 MiB. A body that comes beyond is 503, and so is then what asks for messages.
+	// A body may have half of it.
 	MaxBodies int64
 	// BodyTimeout bounds the reading of a request's body: default 30 s.
 	BodyTimeout time.Duration
@@ -46,7 +47,7 @@ func (l *Limits) Validate() error {
 type Budget struct {
 	limits  atomic.Pointer[Limits]
 	waiting atomic.Int64
-	bodies  atomic.Int64 // bytes
+	bodies  atomic.Int64 // bytes of bodies and answers
 }
 
 // SetLimits changes the limits for requests that come from now on.
@@ -88,7 +89,7 @@ func (b *Budget) Done() { b.waiting.Add(-1) }
 // Waiting is how many requests wait.
 func (b *Budget) Waiting() int { return int(b.waiting.Load()) }
 
-// Bodies is how many bytes of bodies are held.
+// Bodies is how many bytes of bodies and answers are held.
 func (b *Budget) Bodies() int64 { return b.bodies.Load() }
 
 // Take counts n more bytes of bodies. Where that is too much it counts none, and says false.
@@ -100,7 +101,13 @@ func (b *Budget) Take(n int) bool {
 	return true
 }
 
-// Return takes back what Take has counted.
+// Hold counts n bytes of an answer, however much that is, until Return. A client that reads slowly makes it last.
+func (b *Budget) Hold(n int) { b.bodies.Add(int64(n)) }
+
+// Full says that no messages should be read for an answer now.
+func (b *Budget) Full() bool { return b.bodies.Load() >= b.Limits().MaxBodies }
+
+// Return takes back what Take or Hold has counted.
 func (b *Budget) Return(n int) { b.bodies.Add(-int64(n)) }
 
 // ErrFull says that the bodies of all requests together have reached Limits.MaxBodies.

@@ -81,7 +81,7 @@ type Log struct {
 // Limits bound what a client may cost.
 type Limits struct {
 	MaxBody        int           `key:"max_body" default:"1048576" help:"bytes of a job; 1 to 67108864"`
-	MaxBodies      int           `key:"max_bodies" default:"268435456" help:"bytes of all bodies at once; beyond: 503"`
+	MaxBodies      int           `key:"max_bodies" default:"268435456" help:"bytes of bodies and answers; beyond: 503"`
 	MaxHeader      int           `key:"max_header" default:"16384" help:"bytes of a request's headers; 4096 to 1048576"`
 	MaxWait        time.Duration `key:"max_wait" default:"10m" help:"longest timeout of a consume; 1s to 24h"`
 	MaxWaiting     int           `key:"max_waiting" default:"10000" help:"requests that wait for a job; more are 503"`

@@ -75,6 +75,8 @@ type call struct {
 	m    *Metrics
 	in   command
 	body []byte
+
+	budget *budget.Budget
 }
 
 // command is the body of a request.
@@ -95,7 +97,7 @@ type reply struct {
 }
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request) {
-	c := &call{w: w, r: r, m: a.Metrics}
+	c := &call{w: w, r: r, m: a.Metrics, budget: a.Budget}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(a.Budget.Limits().BodyTimeout))
 	handle := routes[r.URL.Path]
 	ping := r.URL.Path == "/delayq/ping"
@@ -164,6 +166,8 @@ func (c *call) answer(v reply) error {
 	if err != nil {
 		return err
 	}
+	c.budget.Hold(len(b))
+	defer c.budget.Return(len(b))
 	control := http.NewResponseController(c.w)
 	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	c.w.Header().Set("Content-Type", "application/json; charset=UTF-8")

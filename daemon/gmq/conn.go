@@ -193,6 +193,8 @@ func (c *conn) answer(r *request, err error) {
 // write writes an answer. The error says that the client cannot have it, and that the connection has ended.
 func (c *conn) write(r *response) error {
 	b := r.line()
+	c.s.Budget.Hold(len(b))
+	defer c.s.Budget.Return(len(b))
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	if c.dead != nil {

@@ -16,7 +16,7 @@ var publicRoutes = []struct {
 }{
 	{"PUT", "/q", access.Publish},
 	{"PUT", "/q/bulk", access.Publish},
-	{"PUT", "/q/job/id", access.Publish},
+	{"PUT", "/q/job/id", access.Both},
 	{"GET", "/q", access.Consume},
 	{"DELETE", "/q/job/id", access.Consume},
 	{"GET", "/q/peek", anyRole},

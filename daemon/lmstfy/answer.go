@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/shuntmq/shunt/daemon/budget"
 )
 
 // message is most answers.
@@ -14,7 +16,7 @@ func failure(text string) message { return message{"error": text} }
 
 var internalError = failure("internal error")
 
-// answer writes JSON, with writeTimeout for all of it. The error is the connection's.
+// answer writes JSON, with writeTimeout for all of it. The Budget counts it meanwhile. The error is the connection's.
 func (c *call) answer(status int, v any) error {
 	return c.write(status, "application/json; charset=utf-8", v, json.Marshal)
 }
@@ -32,6 +34,10 @@ func (c *call) write(status int, kind string, v any, marshal func(any) ([]byte, 
 		c.complain("an answer", err)
 		status, body = http.StatusInternalServerError, []byte(`{"error":"internal error"}`)
 	}
+	if c.budget != nil { // operators' answers are not counted
+		c.budget.Hold(len(body))
+		defer c.budget.Return(len(body))
+	}
 	control := expire(c.w)
 	h := c.w.Header()
 	h.Set("Content-Type", kind)
@@ -48,6 +54,15 @@ func expire(w http.ResponseWriter) *http.ResponseController {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder of tests has none
 	return control
+}
+
+// room says whether jobs may be read for an answer. Else it has answered.
+func (c *call) room() bool {
+	full := c.budget.Full()
+	if full {
+		c.later(http.StatusServiceUnavailable, retryAfter, failure(budget.ErrFull.Error()))
+	}
+	return !full
 }
 
 // nothing answers 204.

@@ -149,7 +149,7 @@ type route struct {
 var routes = []route{
 	{"PUT /api/{ns}/{queue}", "publish", needQueue, access.Publish, "produce", 201, (*API).publish},
 	{"PUT /api/{ns}/{queue}/bulk", "bulk", needQueue, access.Publish, "produce", 201, (*API).bulk},
-	{"PUT /api/{ns}/{queue}/job/{id}", "republish", needQueue, access.Publish, "", 0, (*API).republish},
+	{"PUT /api/{ns}/{queue}/job/{id}", "republish", needQueue, access.Both, "", 0, (*API).republish},
 	{"GET /api/{ns}/{queue}", "consume", needQueues, access.Consume, "consume", 200, (*API).consume},
 	{"DELETE /api/{ns}/{queue}/job/{id}", "ack", needQueue, access.Consume, "", 0, (*API).ack},
 	{"GET /api/{ns}/{queue}/peek", "peek", needQueue, anyRole, "", 0, (*API).peek},

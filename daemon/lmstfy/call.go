@@ -34,6 +34,7 @@ type call struct {
 	pool      *shunt.Queue
 	token     access.Token
 	valid     bool // the token was checked, so the names may be labels
+	budget    *budget.Budget
 	body      budget.Metered
 }
 
@@ -41,7 +42,7 @@ type call struct {
 func (a *API) serve(rt *route, w http.ResponseWriter, r *http.Request) {
 	begun := time.Now()
 	rec := &serve.Recorder{ResponseWriter: w}
-	c := &call{w: rec, r: r, log: a.Log, ns: r.PathValue("ns"), queue: r.PathValue("queue")}
+	c := &call{w: rec, r: r, log: a.Log, budget: a.Budget, ns: r.PathValue("ns"), queue: r.PathValue("queue")}
 	defer func() { c.body.Release() }()
 	defer func() { a.Metrics.request(rt.api, c, rec.Outcome(r), time.Since(begun)) }()
 	if !c.named(rt.names) || !c.parsed() || !a.pooled(c) || rt.role != "" && !a.trusted(c, rt.role) {

@@ -64,7 +64,7 @@ func (a *API) demanded(c *call) (d demand, ok bool) {
 
 func (a *API) consume(c *call) {
 	d, ok := a.demanded(c)
-	if !ok || !a.drained(c) {
+	if !ok || !a.drained(c) || !c.room() {
 		return
 	}
 	jobs, err := a.take(c, d)

@@ -9,7 +9,7 @@
 //   - Tokens are kept hashed, so a list of them shows marks: four characters, an asterisk, and 16 digits of the hash.
 //     Delete and the limits take a mark in the token's place. No answer but that of the token's creation has a token.
 //   - A token may have a role, by the parameter role of POST /token; lmstfy's own are "both". Another role than the
-//     route wants is 403.
+//     route wants is 403. A republish ends another job, and takes "both".
 //   - Namespace and queue have 199 bytes together, and a consume names 64 queues at most. Beyond that it is 400.
 //   - A query that is no query is 400, instead of being read in part.
 //   - A consume of several queues takes what it can from the first that has something, then goes on.
@@ -23,8 +23,8 @@
 //     two leaves both, never none.
 //   - A respawn publishes first and deletes then. A fault between the two leaves a dead letter whose job waits; the
 //     next respawn drops it. One whose id another job has by now stays dead.
-//   - Too many waiting requests, and too many bytes of bodies at once, are 503 with Retry-After. timeout is cut to
-//     [Limits].MaxWait.
+//   - Too many waiting requests, and too many bytes of bodies and answers at once, are 503 with Retry-After. timeout is
+//     cut to [Limits].MaxWait.
 //   - A token that is deleted while its request waits gets 401 and no job.
 //
 // An ack by id means that the job is done, whoever says so: there is no room for a receipt in lmstfy's interface. A

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/daemon/access"
 	"github.com/shuntmq/shunt/daemon/internal/testkit"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -146,6 +147,48 @@ func TestOddBodies(t *testing.T) {
 	if log := s.log.String(); log != "" {
 		t.Error(log)
 	}
+}
+
+// An answer counts among the bodies until its client has read it. While these are too many, nobody gets jobs.
+func TestUnreadAnswer(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t, func(a *API, _ *Admin) { a.Limits.MaxBodies = 2 << 20 })
+	const size = 15 << 20 // more than a socket keeps
+	err := s.queue.Enqueue(t.Context(), shunt.With(shunt.Raw(s.ns+"/q", make([]byte, size)), shunt.ID("large")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.publish("/small", "x")
+	for _, path := range []string{"/q/peek", "/q/job/large", "/q"} {
+		c, err := net.Dial("tcp", s.public.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(c, "GET /api/%s%s HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\n\r\n", s.ns, path, s.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.until(path+" is answered", func() bool { return s.api.Budget.Bodies() >= size })
+		for _, other := range []string{"/small", "/small/peek", "/q/job/large"} {
+			if r := s.do("GET", other, ""); r.status != 503 || r.header.Get("Retry-After") != "1" {
+				t.Errorf("%s beside %s: %d %.100s", other, path, r.status, r.body)
+			}
+		}
+		if r := s.do("GET", "/small/size", ""); r.status != 200 {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.until(path+" is over", func() bool { return s.api.Budget.Bodies() == 0 })
+		if r := s.do("GET", "/small/peek", ""); r.status != 200 {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	}
+	s.until("what nobody has read is given back", func() bool {
+		return s.do("GET", "/q/size", "").json(t)["size"].(float64) == 1
+	})
 }
 
 // All bodies together are bounded, by what has come of them.

@@ -12,6 +12,9 @@ import (
 const peekPages = 10
 
 func (a *API) peek(c *call) {
+	if !c.room() {
+		return
+	}
 	ctx := c.r.Context()
 	for page := range peekPages {
 		offset, limit := 0, 1 // mostly the first one is it
@@ -43,6 +46,9 @@ func (a *API) job(c *call) {
 	id := c.r.PathValue("id")
 	if len(id) > maxName {
 		_ = c.answer(http.StatusNotFound, failure("job not found"))
+		return
+	}
+	if !c.room() {
 		return
 	}
 	r := refOf(c.channel(), id)

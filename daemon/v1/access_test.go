@@ -2,6 +2,7 @@ package v1
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -145,6 +146,47 @@ func TestRateLimit(t *testing.T) {
 		r := do("GET", "/pull?queues=q", "")
 		if want := map[bool]int{true: 200, false: 429}[i < 2]; r.status != want {
 			t.Errorf("%d: %d %s", i, r.status, r.body)
+		}
+	}
+}
+
+// What follows a verdict, and a recurring message that is enqueued at once, count as requests to publish.
+func TestRateLimitOfOtherWays(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	s.wantJSON(204, "PUT", "/q/recurring/r", `{"every_ms":3600000,"payload":"x"}`)
+	for name, request := range map[string]func(do func(path, body string) reply) int{
+		"ack": func(do func(path, body string) reply) int {
+			return do("/ack", fmt.Sprintf(`{"receipt":%q,"then":[{"queue":"next","payload":"x"}]}`, s.one(""))).status
+		},
+		"settle": func(do func(path, body string) reply) int {
+			r := do("/settle", fmt.Sprintf(`[{"receipt":%q,"verdict":"release"},
+				{"receipt":%q,"verdict":"ack","then":[{"queue":"next","payload":"x"}]}]`, s.one(""), s.one("")))
+			if r.status == 200 {
+				return 204
+			}
+			return r.status
+		},
+		"enqueue": func(do func(path, body string) reply) int { return do("/q/recurring/r/enqueue", "").status },
+	} {
+		token := s.mint(access.Both)
+		if err := s.access.SetLimit(t.Context(), DefaultPool, s.ns, token,
+			access.Limit{Write: 2, Interval: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		do := func(path, body string) reply { return s.json("POST", path, body, "X-Token", token) }
+		for range 3 { // these come to nothing, or publish nothing
+			do("/ack", `{"receipt":"none","then":[{"queue":"next","payload":"x"}]}`)
+			settled := s.one("")
+			do("/ack", fmt.Sprintf(`{"receipt":%q}`, settled))
+			do("/settle", fmt.Sprintf(`[{"receipt":%q,"verdict":"ack","then":[{"queue":"next"}]}]`, settled))
+			do("/q/recurring/none/enqueue", "")
+		}
+		for i, want := range []int{204, 204, 429} {
+			if got := request(do); got != want {
+				t.Errorf("%s %d: %d, want %d", name, i, got, want)
+			}
 		}
 	}
 }

@@ -9,7 +9,10 @@ import (
 	"time"
 )
 
-const writeTimeout = 30 * time.Second // of an answer
+const (
+	writeTimeout = 30 * time.Second // of an answer
+	tooMuch      = "too many bytes of bodies and answers at once"
+)
 
 // answer writes JSON. The error is the connection's.
 func (c *call) answer(status int, v any) error { return c.write(status, "application/json", v) }
@@ -27,8 +30,10 @@ func (c *call) write(status int, kind string, v any) error {
 	return c.send(status, kind, b.Bytes())
 }
 
-// send writes a body, with writeTimeout for all of it.
+// send writes a body, with writeTimeout for all of it. The Budget counts it meanwhile.
 func (c *call) send(status int, kind string, body []byte) error {
+	c.budget.Hold(len(body))
+	defer c.budget.Return(len(body))
 	control := c.expire(writeTimeout)
 	h := c.w.Header()
 	h.Set("Content-Type", kind)
@@ -40,6 +45,15 @@ func (c *call) send(status int, kind string, body []byte) error {
 		}
 	}
 	return control.Flush() // a client that has left by now may have read it
+}
+
+// room says whether messages may be read for an answer. Else it has answered.
+func (c *call) room() bool {
+	full := c.budget.Full()
+	if full {
+		c.refuse(busy, tooMuch)
+	}
+	return !full
 }
 
 // nothing answers 204.

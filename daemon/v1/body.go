@@ -38,7 +38,7 @@ func (a *API) read(c *call, most int64) (body []byte, ok bool) {
 		c.body.Release()
 		_ = control.SetReadDeadline(time.Now())
 		c.w.Header().Set("Connection", "close")
-		c.refuse(busy, "too many bytes of bodies at once")
+		c.refuse(busy, tooMuch)
 	default:
 		_ = control.SetReadDeadline(time.Now())
 		c.w.Header().Set("Connection", "close")

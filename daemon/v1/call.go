@@ -31,6 +31,8 @@ type call struct {
 	token     access.Token
 	operator  bool
 	free      bool // no token was asked for
+	admission access.Admission
+	budget    *budget.Budget
 	body      budget.Metered
 	faults    []fault
 	useless   bool // it came to nothing, so the token's limit does not count it
@@ -50,22 +52,22 @@ func (a *API) serve(rt *route, c *call) {
 	if c.bad() || rt.role != "" && !a.trusted(c, rt.role) {
 		return
 	}
-	if rt.counts != "" && !c.free {
-		ad, ok := a.admitted(c, rt.counts)
-		if !ok {
-			return
-		}
-		defer func() {
-			if c.w.Status >= 300 || c.useless {
-				ctx, cancel := c.detached()
-				defer cancel()
-				if err := ad.Refund(ctx); err != nil {
-					c.complain("refund a request", err)
-				}
-			}
-		}()
+	defer c.refund()
+	if rt.counts == "" || a.admitted(c, rt.counts) {
+		rt.handle(a, c)
 	}
-	rt.handle(a, c)
+}
+
+// refund takes the request back from the token's limit where it came to nothing.
+func (c *call) refund() {
+	if c.w.Status < 300 && !c.useless {
+		return
+	}
+	ctx, cancel := c.detached()
+	defer cancel()
+	if err := c.admission.Refund(ctx); err != nil {
+		c.complain("refund a request", err)
+	}
 }
 
 // detached is a context for what goes on although the client has left.
@@ -184,8 +186,11 @@ func (a *API) trustedStill(c *call) bool {
 	return !errors.Is(err, access.ErrInvalid)
 }
 
-// admitted counts the request against the token's limit.
-func (a *API) admitted(c *call, action string) (ad access.Admission, ok bool) {
+// admitted counts the request against the token's limit, once. Where that is reached, it has answered.
+func (a *API) admitted(c *call, action string) (ok bool) {
+	if c.free {
+		return true
+	}
 	ad, err := a.Access.Admit(c.r.Context(), c.token, action == "consume")
 	switch {
 	case err != nil:
@@ -193,9 +198,9 @@ func (a *API) admitted(c *call, action string) (ad access.Admission, ok bool) {
 	case !ad.OK:
 		c.refuseFor(tooMany, ad.RetryAfter, "the token "+c.token.Mark+" has reached its limit to "+action)
 	default:
-		return ad, true
+		c.admission = ad
 	}
-	return ad, false
+	return err == nil && ad.OK
 }
 
 func (c *call) complain(what string, err error) {

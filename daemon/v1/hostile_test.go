@@ -2,6 +2,7 @@ package v1
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -209,6 +210,46 @@ func TestMaxBodies(t *testing.T) {
 		_ = c.Close()
 	}
 	s.until("nothing is held", func() bool { return s.api.Budget.Bodies() == 0 })
+}
+
+// An answer counts among the bodies until its client has read it. While these are too many, nobody gets messages.
+func TestUnreadAnswer(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	const size = 15 << 20 // more than a socket keeps
+	err := s.queue.Enqueue(context.Background(), shunt.With(shunt.Raw(s.ns+"/q", []byte(strings.Repeat("x", size))),
+		shunt.ID("large")))
+	l := s.api.Budget.Limits()
+	l.MaxBodies = 2 << 20
+	if err = errors.Join(err, s.api.Budget.SetLimits(l)); err != nil {
+		t.Fatal(err)
+	}
+	s.want(201, "POST", "/small/messages", "x")
+	const messages = "/q/messages"
+	for _, path := range []string{messages, messages + "/id:large/peek", "/pull?queues=q"} {
+		c, err := net.Dial("tcp", s.server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(c, "GET /v1/%s%s HTTP/1.1\r\nHost: x\r\nX-Token: %s\r\n\r\n", s.ns, path, s.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.until(path+" is answered", func() bool { return s.api.Budget.Bodies() >= size })
+		for _, other := range []string{"/pull?queues=small", "/small/messages", messages + "/id:large/peek"} {
+			if r := s.do("GET", other, ""); !r.is("busy") || r.header.Get("Retry-After") != "1" {
+				t.Errorf("%s beside %s: %d %.100s", other, path, r.status, r.body)
+			}
+		}
+		s.want(200, "GET", "/small/stats", "")
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.until(path+" is over", func() bool { return s.api.Budget.Bodies() == 0 })
+		s.want(200, "GET", "/small/messages", "")
+	}
+	s.until("what nobody has read is given back", func() bool { return s.count("q", shunt.StatePrepare) == 1 })
 }
 
 // What a broken Redis makes of each route: 503 with Retry-After, and without a detail.

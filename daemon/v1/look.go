@@ -65,7 +65,7 @@ func (a *API) status(c *call) {
 
 func (a *API) peek(c *call) {
 	r, ok := a.one(c)
-	if !ok {
+	if !ok || !c.room() {
 		return
 	}
 	e, err := c.pool.Peek(c.r.Context(), r)
@@ -150,7 +150,7 @@ func (a *API) list(c *call) {
 	offset := int(f.integer("offset", 0, 0, maxOffset))
 	limit := int(f.integer("limit", 20, 1, maxList))
 	f.end()
-	if !a.none(c) || c.bad() {
+	if !a.none(c) || c.bad() || !c.room() {
 		return
 	}
 	es, next, err := c.entries(state, offset, limit)

@@ -224,5 +224,13 @@ func (c *call) followers(f *fields, most int64) (ms []shunt.IMessage) {
 	return ms
 }
 
-// mayFollow says whether the token may publish what follows, and else has answered.
-func (c *call) mayFollow(ms []shunt.IMessage) bool { return len(ms) == 0 || c.may(access.Publish) }
+// mayFollow says whether the token may publish what follows verdicts, and counts it as one request to publish. Else it
+// has answered.
+func (a *API) mayFollow(c *call, vs ...*verdict) bool {
+	for _, v := range vs {
+		if len(v.then) > 0 {
+			return c.may(access.Publish) && a.admitted(c, "produce")
+		}
+	}
+	return true
+}

@@ -112,7 +112,7 @@ var (
 
 func (a *API) pulled(c *call) {
 	d, ok := a.demanded(c)
-	if !ok {
+	if !ok || !c.room() {
 		return
 	}
 	ms, err := a.take(c, d.PullOptions)

@@ -22,7 +22,7 @@ type route struct {
 	pattern string // segments; {name} is any one
 	name    string // operationId, and its name in metrics
 	role    access.Role
-	counts  string // "produce" or "consume": limited; "": not
+	counts  string // "produce" or "consume": limited; "": not, or only where something follows a verdict
 	tokens  bool   // not for operators: a GET that changes things, and another site may have their browser send it
 	handle  func(*API, *call)
 	parts   []string // of pattern
@@ -77,7 +77,7 @@ var routes = []route{
 	{method: "POST", pattern: "/v1/{ns}/{queue}/recurring/{name}/resume", name: "resumeRecurring", role: access.Both,
 		handle: (*API).resumeRecurring},
 	{method: "POST", pattern: "/v1/{ns}/{queue}/recurring/{name}/enqueue", name: "enqueueRecurring",
-		role: access.Both, handle: (*API).enqueueRecurring},
+		role: access.Both, counts: "produce", handle: (*API).enqueueRecurring},
 }
 
 func init() {
@@ -129,7 +129,7 @@ func (a *API) route(w http.ResponseWriter, r *http.Request, allowed func(http.Re
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	c := &call{w: &serve.Recorder{ResponseWriter: w}, r: r, log: a.Log, operator: allowed != nil}
+	c := &call{w: &serve.Recorder{ResponseWriter: w}, r: r, log: a.Log, budget: a.Budget, operator: allowed != nil}
 	defer a.caught(c)
 	parts, ok := split(r.URL.EscapedPath())
 	var methods []string

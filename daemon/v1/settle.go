@@ -121,7 +121,7 @@ func (a *API) settleOne(c *call, name string) {
 		return
 	}
 	v := c.verdictOf(f, name, most)
-	if c.bad() || !c.mayFollow(v.then) {
+	if c.bad() || !a.mayFollow(c, v) {
 		return
 	}
 	ctx, cancel := c.detached()
@@ -147,10 +147,12 @@ func (v *verdict) settle(ctx context.Context, q *shunt.Queue) error {
 	if v.name == "fail" {
 		return l.Fail(ctx, v.why)
 	}
-	if len(v.result) > 0 && l.ID == "" {
-		return errNoID
+	if len(v.result) > 0 {
+		if l.ID == "" {
+			return errNoID
+		}
+		l.Result = v.result
 	}
-	l.Result = v.result
 	if len(v.then) > 0 {
 		if err := l.Then(ctx, v.then...); err != nil {
 			return err
@@ -187,13 +189,8 @@ func (a *API) settle(c *call) {
 		raw = json.RawMessage("null")
 	}
 	vs := c.verdicts(c.arrayOf(raw, "", 1, maxVerdicts), most)
-	if c.bad() {
+	if c.bad() || !a.mayFollow(c, vs...) {
 		return
-	}
-	for _, v := range vs {
-		if !c.mayFollow(v.then) {
-			return
-		}
 	}
 	ctx, cancel := c.detached()
 	defer cancel()
@@ -208,6 +205,7 @@ func (a *API) settle(c *call) {
 		}
 	}
 	a.Metrics.settled(n)
+	c.useless = n == 0
 	_ = c.answer(http.StatusOK, map[string]any{"outcomes": out})
 }
 

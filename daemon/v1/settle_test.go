@@ -63,7 +63,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A result needs an id, by which it would be found; nothing is settled without.
+// A result needs an id, by which it would be found; nothing is settled without. What follows needs none.
 func TestResultWithoutID(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
@@ -72,7 +72,7 @@ func TestResultWithoutID(t *testing.T) {
 	if r := s.json("POST", "/ack", fmt.Sprintf(`{"receipt":%q,"result":"x"}`, receipt)); !r.is("no-id") {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	s.wantJSON(204, "POST", "/ack", fmt.Sprintf(`{"receipt":%q}`, receipt))
+	s.wantJSON(204, "POST", "/ack", fmt.Sprintf(`{"receipt":%q,"then":[{"queue":"next"}]}`, receipt))
 }
 
 // The holder of a cancelled message learns it when it extends.
