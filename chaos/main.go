@@ -173,6 +173,9 @@ func (p *plan) done(res *result) {
 			"p99 %v\n", "", res.TooLate, res.Skipped, res.EndsP99.Round(time.Millisecond),
 			res.WaitsP99.Round(time.Millisecond))
 	}
+	for _, line := range res.Said {
+		fmt.Printf("%-12s %s\n", "", line)
+	}
 	if res.Struck == 0 {
 		fmt.Println("its fault never struck")
 	}

@@ -32,6 +32,7 @@ type result struct {
 	EndsP99, WaitsP99                          time.Duration // a lease's end to the next take; enqueued to pulled
 	Lossy                                      bool
 	Breaches                                   []string      // with their histories
+	Said                                       []string      `json:",omitempty"` // what its rounds have to say
 	Plan                                       []string      `json:",omitempty"` // what was drawn
 	Took                                       time.Duration // all rounds, one after another
 

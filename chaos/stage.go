@@ -36,7 +36,7 @@ func (s *stage) Cleanup(f func()) {
 func (s *stage) Log(args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log = append(s.log, fmt.Sprintln(args...))
+	s.log = append(s.log, strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
 }
 func (s *stage) Logf(format string, args ...any) { s.Log(fmt.Sprintf(format, args...)) }
 
@@ -82,5 +82,8 @@ func (r *result) play(f func(*stage) *trial.Verdict) *trial.Verdict {
 		v.Complain("run", strings.Join(append(s.errors, s.log...), "\n"))
 	}
 	r.add(v, time.Since(began))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Said = append(r.Said, s.log...)
 	return v
 }
