@@ -91,7 +91,7 @@ func (a *Admin) Handler() http.Handler {
 				_ = c.answer(http.StatusForbidden, failure("a browser asks for another site's page"))
 				return
 			}
-			if basic && !c.authorized() || !c.parsed() {
+			if !a.named(w, r) || basic && !c.authorized() || !c.parsed() {
 				return
 			}
 			f(c)
@@ -116,9 +116,14 @@ func (a *Admin) Handler() http.Handler {
 	if a.Metrics != nil {
 		mux.Handle("GET /metrics", a.Metrics)
 	}
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	for pattern, profile := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile,
+		"trace": pprof.Trace} {
+		mux.HandleFunc("GET /debug/pprof/"+pattern, func(w http.ResponseWriter, r *http.Request) {
+			if a.named(w, r) {
+				profile(w, r)
+			}
+		})
+	}
 	bound := func() time.Duration { return adminBody }
 	return front(mux, bound, func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "404 page not found", http.StatusNotFound)
@@ -139,18 +144,26 @@ func rebound(r *http.Request) bool {
 	return host != "" && at != nil && at.IP.IsLoopback() && err != nil && !strings.EqualFold(host, "localhost")
 }
 
+// named says whether a request may come under the name that it has, and else has answered.
+func (a *Admin) named(w http.ResponseWriter, r *http.Request) bool {
+	if len(*a.accounts.Load()) > 0 || !rebound(r) {
+		return true
+	}
+	c := &call{w: w, r: r, log: a.Log}
+	_ = c.answer(http.StatusForbidden, failure("another host's name: ask for localhost, or set admin.accounts"))
+	return false
+}
+
 // Authorized says whether a request comes from an operator, and else has answered: it asks for basic authentication.
 // Without accounts everybody is an operator, but on loopback not under another host's name. All accounts are compared,
 // so that the time tells nothing. Handler was called before.
 func (a *Admin) Authorized(w http.ResponseWriter, r *http.Request) bool {
+	if !a.named(w, r) {
+		return false
+	}
 	accounts := *a.accounts.Load()
 	if len(accounts) == 0 {
-		if !rebound(r) {
-			return true
-		}
-		c := &call{w: w, r: r, log: a.Log}
-		_ = c.answer(http.StatusForbidden, failure("another host's name: ask for localhost, or set admin.accounts"))
-		return false
+		return true
 	}
 	user, password, _ := r.BasicAuth()
 	given, found := sha256.Sum256([]byte(user+"\x00"+password)), 0
