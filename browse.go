@@ -38,8 +38,8 @@ type Page struct {
 // moves none in StateDelay and StateDead: each that stays is shown once. In StatePrepare and StateSuspect a page goes
 // on behind the message that was shown last, if that is near its place. Else it goes back, most often to the beginning:
 // so some are shown again; of bare payloads that are alike one may be taken for another. The pages of StateDoing,
-// StateLeased and StateDone go on by number alone, and read whole payloads. What is cancelled and lies there still is
-// left out.
+// StateLeased and StateDone go on by number alone, so From is how many to pass over. They read whole payloads, and end
+// after 16 MB of what is in hand. What is cancelled and lies there still is left out.
 //
 // It asks Redis in steps of up to 64 messages, and a page ends after 512 KB of whole messages. A place in the middle of
 // a list of a million takes Redis some 0.1 ms to 1 ms a step, and up to twice that before Redis 7. A bare payload of
@@ -63,7 +63,7 @@ func (q *Queue) Browse(ctx context.Context, o BrowseOptions) (Page, error) {
 const (
 	mostLooked = 10_000
 	mostShown  = 512 << 10 // bytes of what fits
-	mostWhole  = 16        // messages that are read whole in one step
+	mostRead   = 16 << 20  // bytes of what is in hand, of which all is read
 )
 
 func (q *Queue) browse(ctx context.Context, k *store.Keys, o BrowseOptions) (page Page, err error) {
@@ -78,7 +78,7 @@ func (q *Queue) browse(ctx context.Context, k *store.Keys, o BrowseOptions) (pag
 	}
 	switch key, _ := holds(k, o.State); {
 	case o.State == StateDoing || o.State == StateLeased || o.State == StateDone:
-		return q.browseByNumber(ctx, o)
+		return q.browseByNumber(ctx, k, o)
 	case key == "":
 		return page, fmt.Errorf("there is no state %q", o.State)
 	}
@@ -134,36 +134,44 @@ func shownEntry(channel string, state State, s *store.Shown) Entry {
 	return e
 }
 
-// browseByNumber shows a page of what workers hold, of what is leased, or of outcomes.
-func (q *Queue) browseByNumber(ctx context.Context, o BrowseOptions) (page Page, err error) {
+// browseByNumber shows a page of what workers hold, of what is leased, or of outcomes. It is one look, for the order of
+// the first two changes all the time.
+func (q *Queue) browseByNumber(ctx context.Context, k *store.Keys, o BrowseOptions) (page Page, err error) {
 	from := 0
 	if o.From != "" {
 		if from, err = strconv.Atoi(o.From); err != nil || from < 0 {
 			return page, fmt.Errorf("BrowseOptions.From %.60q is no Page.Next", o.From)
 		}
 	}
-	more := true
-	for size := 0; more && page.Looked < o.Limit && size <= mostShown; {
-		n := min(o.Limit-page.Looked, mostWhole)
-		es, err := q.List(ctx, o.Channel, o.State, from+page.Looked, n+1)
-		if err != nil {
-			return page, err
-		}
-		if more = len(es) > n; more {
-			es = es[:n]
-		}
-		page.Looked += len(es)
-		for i := range es {
-			e := &es[i]
-			if size += len(e.Payload) + len(e.Outcome.Result); o.Payload >= 0 && len(e.Payload) > o.Payload {
-				e.sum, e.raw = e.Ref().Serial, nil
-				e.Payload = slices.Clone(e.Payload[:o.Payload])
-			}
-		}
-		page.Entries = append(page.Entries, slices.DeleteFunc(es, func(e Entry) bool { return !o.Filter.fits(&e) })...)
+	var es []Entry
+	s := &store.Span{Skip: from, Left: o.Limit + 1, Bytes: mostRead}
+	switch o.State {
+	case StateDoing:
+		es, err = q.held(ctx, k, s)
+	case StateLeased:
+		es, err = q.allLeased(ctx, k, s)
+	default:
+		es, err = q.List(ctx, o.Channel, o.State, from, o.Limit+1)
 	}
-	if more {
-		page.Next = strconv.Itoa(from + page.Looked)
+	if err != nil {
+		return page, err
 	}
+	more, size := s.Cut, 0
+	for i := range es {
+		if i == o.Limit || size > mostShown {
+			es, more = es[:i], true
+			break
+		}
+		e := &es[i]
+		if o.Payload >= 0 && len(e.Payload) > o.Payload {
+			e.sum, e.raw = e.Ref().Serial, nil
+			e.Payload = slices.Clone(e.Payload[:o.Payload])
+		}
+		size += len(e.Payload) + len(e.Outcome.Result)
+	}
+	if page.Looked = len(es); more {
+		page.Next = strconv.Itoa(from + len(es))
+	}
+	page.Entries = slices.DeleteFunc(es, func(e Entry) bool { return !o.Filter.fits(&e) })
 	return page, nil
 }

@@ -88,10 +88,10 @@ func TestPagesInHand(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s redistest.Backend) {
 		t.Parallel()
 		b := newBench(t, s.URL())
-		for i := range 12 {
+		for i := range 26 {
 			b.must(b.one(i))
 		}
-		for _, n := range []int{3, 1, 2, 6} {
+		for _, n := range []int{3, 1, 2, 20} {
 			b.pull(n, PullOptions{Max: n, Lease: time.Hour})
 		}
 		for i, each := range [][]int{{2, 0, 1}, {0}, {3, 1}} {
@@ -109,7 +109,7 @@ func TestPagesInHand(t *testing.T) {
 			}
 			return all
 		}
-		for state, n := range map[State]int{StateDoing: 7, StateLeased: 12} {
+		for state, n := range map[State]int{StateDoing: 7, StateLeased: 26} {
 			whole, err := b.List(context.Background(), b.name, state, 0, 0)
 			if err != nil || len(whole) != n {
 				t.Fatalf("%s: %d, want %d; %v", state, len(whole), n, err)
@@ -136,11 +136,11 @@ func TestPagesInHand(t *testing.T) {
 	})
 }
 
-// However many large messages are in hand, a page ends after some.
+// However many large messages are in hand, a page ends where enough was shown, or read.
 func TestLargePagesInHand(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, redistest.Shared(t).URL())
-	const n, size = 40, 100 << 10
+	const n, size = 200, 100 << 10
 	for range n {
 		b.must(b.Enqueue(context.Background(), Raw(b.name, make([]byte, size))))
 	}
@@ -149,13 +149,27 @@ func TestLargePagesInHand(t *testing.T) {
 		b.must(err)
 		left -= len(ms)
 	}
-	o := BrowseOptions{Channel: b.name, State: StateLeased}
-	page, err := b.Browse(context.Background(), o)
-	if b.must(err); page.Looked != mostWhole || len(page.Entries) != mostWhole || page.Next != strconv.Itoa(mostWhole) {
-		t.Errorf("%d of %d looked at, next %q", len(page.Entries), page.Looked, page.Next)
-	}
-	if all := b.pages(o, nil); len(all) != n || all[0].PayloadSize != size || len(all[0].Payload) > 0 {
-		t.Errorf("%d, the first of %d bytes, of which %d are shown", len(all), all[0].PayloadSize, len(all[0].Payload))
+	for payload, least := range map[int]int{-1: mostShown/size + 1, 0: mostRead / size} {
+		most := least
+		if payload == 0 { // a step ends with a lease
+			most += 16
+		}
+		o := BrowseOptions{Channel: b.name, State: StateLeased, Payload: payload, Limit: n}
+		page, err := b.Browse(context.Background(), o)
+		if b.must(err); page.Looked < least || page.Looked > most || len(page.Entries) != page.Looked ||
+			page.Next != strconv.Itoa(page.Looked) {
+			t.Errorf("%d of %d looked at, next %q: want %d to %d", len(page.Entries), page.Looked, page.Next, least,
+				most)
+		}
+		seen := make(map[string]bool)
+		for _, e := range b.pages(o, nil) {
+			if seen[e.Serial] = true; e.PayloadSize != size || payload == 0 && len(e.Payload) > 0 {
+				t.Fatalf("%d bytes, of which %d are shown", e.PayloadSize, len(e.Payload))
+			}
+		}
+		if len(seen) != n {
+			t.Errorf("%d were shown, want %d", len(seen), n)
+		}
 	}
 }
 

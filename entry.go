@@ -106,7 +106,8 @@ func scoredEntries(channel string, state State, all []store.Scored) []Entry {
 // message to be taken next, the one due first, the latest dead or the latest done. Doing comes by receiver and worker,
 // leased by the end of the lease. What is cancelled is left out but of these two, so there may be fewer than limit.
 //
-// List locks nothing: it may miss a message that moves meanwhile, or show it twice.
+// List locks nothing: it may miss a message that moves meanwhile, or show it twice. So may two calls of which one goes
+// on where the other ended: a receiver changes its place with each beat, a lease when it is extended.
 func (q *Queue) List(ctx context.Context, channel string, state State, offset, limit int) ([]Entry, error) {
 	if offset < 0 || limit < 0 {
 		return nil, fmt.Errorf("shunt: list %q: offset %d and limit %d: want 0 or more", channel, offset, limit)
@@ -130,9 +131,9 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 		}
 		return q.uncancelled(ctx, k, scoredEntries(channel, state, all))
 	case StateDoing:
-		return q.held(ctx, k, store.Span{Skip: offset, Left: n})
+		return q.held(ctx, k, &store.Span{Skip: offset, Left: n})
 	case StateLeased:
-		return q.allLeased(ctx, k, store.Span{Skip: offset, Left: n})
+		return q.allLeased(ctx, k, &store.Span{Skip: offset, Left: n})
 	case StateDone:
 		kept, err := store.DonePage(ctx, a, k, offset, n)
 		es := make([]Entry, len(kept))
@@ -145,7 +146,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 }
 
 // held lists what the receivers of a channel hold.
-func (q *Queue) held(ctx context.Context, k *store.Keys, s store.Span) ([]Entry, error) {
+func (q *Queue) held(ctx context.Context, k *store.Keys, s *store.Span) ([]Entry, error) {
 	known, err := store.Receivers(ctx, asker{q: q}, k)
 	if err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ func (q *Queue) held(ctx context.Context, k *store.Keys, s store.Span) ([]Entry,
 		if s.Left == 0 {
 			break
 		}
-		lists, err := store.HeldBy(ctx, asker{q: q}, k, r.Incarnation, &s)
+		lists, err := store.HeldBy(ctx, asker{q: q}, k, r.Incarnation, s)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +176,7 @@ func (q *Queue) held(ctx context.Context, k *store.Keys, s store.Span) ([]Entry,
 }
 
 // allLeased lists what the leases of a channel hold, by their ends.
-func (q *Queue) allLeased(ctx context.Context, k *store.Keys, s store.Span) (es []Entry, err error) {
+func (q *Queue) allLeased(ctx context.Context, k *store.Keys, s *store.Span) (es []Entry, err error) {
 	err = store.EachLeased(ctx, asker{q: q}, k, s, func(_ string, ends time.Time, raws [][]byte) {
 		of := entriesOf(k.Name, StateLeased, raws)
 		for i := range of {

@@ -156,7 +156,7 @@ func (q *Queue) leasedBy(ctx context.Context, k *store.Keys, r Ref) (found *Leas
 		}
 	}
 	if r.ID == "" {
-		err = store.EachLeased(ctx, asker{q: q}, k, store.Span{Left: -1}, look)
+		err = store.EachLeased(ctx, asker{q: q}, k, &store.Span{Left: -1}, look)
 	} else if a, bad := store.RunStatus(ctx, asker{q: q}, k, r.ID); bad != nil || a.Holder.Lease == "" {
 		err = bad
 	} else {

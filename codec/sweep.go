@@ -189,7 +189,7 @@ func (w *sweep) spare(ctx context.Context, channel string, state shunt.State, na
 			}
 		}
 	}
-	if state == shunt.StateDoing || state == shunt.StateLeased { // each page of these would read all
+	if state == shunt.StateDoing || state == shunt.StateLeased { // their order may change between two pages
 		es, err := w.q.List(ctx, channel, state, 0, 0)
 		named(es)
 		return err

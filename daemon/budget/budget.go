@@ -14,8 +14,8 @@ type Limits struct {
 	// MaxBody bounds a message in bytes: up to 64 MiB, default 1 MiB. A bulk is bounded by 64 of these.
 	MaxBody int64
 	// MaxBodies bounds the bytes of all bodies whose requests are not answered yet, and of answers that are being
-	// written: 2 MiB or more, default 256 MiB. A body that comes beyond is 503, and so is then what asks for messages.
-	// A body may have half of it.
+	// written: 2 MiB or more, default 256 MiB. A body that comes beyond is 503, and so is a request for
+	// messages that comes then. Those that wait already are answered. A body may have half of it.
 	MaxBodies int64
 	// BodyTimeout bounds the reading of a request's body: default 30 s.
 	BodyTimeout time.Duration

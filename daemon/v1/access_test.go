@@ -180,7 +180,8 @@ func TestRateLimitOfOtherWays(t *testing.T) {
 			do("/ack", `{"receipt":"none","then":[{"queue":"next","payload":"x"}]}`)
 			settled := s.one("")
 			do("/ack", fmt.Sprintf(`{"receipt":%q}`, settled))
-			do("/settle", fmt.Sprintf(`[{"receipt":%q,"verdict":"ack","then":[{"queue":"next"}]}]`, settled))
+			do("/settle", fmt.Sprintf(`[{"receipt":%q,"verdict":"release"},
+				{"receipt":%q,"verdict":"ack","then":[{"queue":"next"}]}]`, s.one(""), settled))
 			do("/q/recurring/none/enqueue", "")
 		}
 		for i, want := range []int{204, 204, 429} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -174,6 +175,12 @@ func (a *API) list(c *call) {
 // entries are up to limit messages, and where others may follow; next is 0 where none does.
 func (c *call) entries(state shunt.State, offset, limit int) (es []shunt.Entry, next int, err error) {
 	ctx := c.r.Context()
+	if state == shunt.StateDoing || state == shunt.StateLeased || state == shunt.StateDone { // whose pages go by number
+		page, err := c.pool.Browse(ctx, shunt.BrowseOptions{Channel: c.channel(), State: state, Limit: limit,
+			Payload: -1, From: strconv.Itoa(offset)})
+		next, _ = strconv.Atoi(page.Next)
+		return page.Entries, next, err
+	}
 	size, at, last := 0, offset, offset+limit
 	for at < last && size < maxAnswer {
 		n := min(listPage, last-at)

@@ -196,16 +196,19 @@ func (a *API) settle(c *call) {
 	defer cancel()
 	failed := settleAll(ctx, c.pool, vs)
 	out, n := make([]settledJSON, len(vs)), 0
+	published := 0
 	for i, v := range vs {
 		out[i] = settledJSON{Receipt: v.receipt, OK: failed[v.receipt] == nil}
 		if err := failed[v.receipt]; err != nil {
 			out[i].Problem = c.problemOf(v.name, err)
-		} else {
-			n++
+			continue
+		}
+		if n++; len(v.then) > 0 {
+			published++
 		}
 	}
 	a.Metrics.settled(n)
-	c.useless = n == 0
+	c.useless = published == 0
 	_ = c.answer(http.StatusOK, map[string]any{"outcomes": out})
 }
 

@@ -223,7 +223,7 @@ func leasePage(ctx context.Context, a Asker, k *Keys, from int) (ls []leaseEnd, 
 
 // EachLeased gives what the leases of a channel hold within a Span, the first to end first. They are not of one moment.
 func EachLeased(
-	ctx context.Context, a Asker, k *Keys, s Span, give func(name string, ends time.Time, raws [][]byte),
+	ctx context.Context, a Asker, k *Keys, s *Span, give func(name string, ends time.Time, raws [][]byte),
 ) error {
 	for from := 0; s.Left != 0; from += leasesAt {
 		ls, lists, err := leasePage(ctx, a, k, from)

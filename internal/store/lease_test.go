@@ -1030,7 +1030,7 @@ func TestManyLeases(t *testing.T) {
 			f.Errorf("%+v, want %d from %v on", n, total, first)
 		}
 		at := 0
-		f.must(EachLeased(ctx, f, f.k, Span{Left: -1}, func(name string, ends time.Time, raws [][]byte) {
+		f.must(EachLeased(ctx, f, f.k, &Span{Left: -1}, func(name string, ends time.Time, raws [][]byte) {
 			if name != names[at] {
 				f.Errorf("%d is %s, want %s", at, name, names[at])
 			}
