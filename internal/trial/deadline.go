@@ -32,8 +32,8 @@ func (h *History) deadlines(broke func(string, string, string, ...any)) (ends ma
 		case e.Op == Fault && e.Due.After(struck[e.By]):
 			struck[e.By] = e.Due
 		case e.Op == Pulled: // in time, by the server's clock: who knows how long the reply and its payload took
-			ids[e.Serial], pulled[hold{e.By, e.Serial}] = e.ID, true
-		case e.Op == Handle && e.Phase == Invoke && !pulled[hold{e.By, e.Serial}]:
+			ids[e.Serial], pulled[hold{e.By, e.Serial, 0}] = e.ID, true
+		case e.Op == Handle && e.Phase == Invoke && !pulled[hold{e.By, e.Serial, 0}]:
 			ids[e.Serial] = e.ID
 			at := e.At
 			if !e.Due.IsZero() { // others of its batch came first

@@ -46,8 +46,11 @@ type life struct {
 	seen       time.Time     // begun to be handled for the last time, by who had it
 }
 
-// hold is a message in a puller's hands.
-type hold struct{ by, serial string }
+// hold is a message in a puller's hands, in which it may come a second time.
+type hold struct {
+	by, serial string
+	attempt    int
+}
 
 var far = time.Unix(1<<40, 0)
 
@@ -82,7 +85,7 @@ func (h *History) names() *names {
 	for _, e := range h.Entries {
 		switch e.Op {
 		case Pulled, Extended:
-			leases[hold{e.By, e.Serial}] = e.Due
+			leases[hold{e.By, e.Serial, e.Attempt}] = e.Due
 		case Enqueue:
 			name := NameOf(e.ID)
 			if name == "" {
@@ -113,7 +116,7 @@ func (h *History) names() *names {
 		case Handle:
 			if l := n.of[e.ID]; l != nil && e.Phase == Invoke {
 				// A puller that begins when its lease is over has nothing that others may not have.
-				if ends, leased := leases[hold{e.By, e.Serial}]; !leased || !e.At.After(ends) {
+				if ends, leased := leases[hold{e.By, e.Serial, e.Attempt}]; !leased || !e.At.After(ends) {
 					l.seen = e.At
 				}
 				l.serial = e.Serial

@@ -103,6 +103,18 @@ func TestNames(t *testing.T) {
 			"h enqueue ok a#2 at=2015", "w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060",
 			"w1 acked info a#2 at=2070"), []Entry{{At: at(2005), By: "w1", Op: Pulled, ID: "a#1", Serial: "sa#1",
 			Attempt: 1, Due: at(2015)}}), nil},
+		{"one that lives, and one whose lease is over, pulled again since", all(more(
+			"h enqueue invoke a#1 plan=ok at=2000", "h enqueue ok a#1 at=2001"), []Entry{
+			{At: at(2002), By: "w1", Op: Pulled, ID: "a#1", Serial: "sa#1", Attempt: 1, Due: at(2004)},
+			{At: at(2005), By: "w1", Op: Pulled, ID: "a#1", Serial: "sa#1", Attempt: 2, Due: at(9000)},
+			{At: at(2006), By: "w1", Op: Handle, Phase: Invoke, ID: "a#1", Serial: "sa#1", Attempt: 2},
+			{At: at(2007), By: "w1", Op: Handle, Phase: OK, ID: "a#1", Serial: "sa#1", Attempt: 2},
+			{At: at(2008), By: "w1", Op: "acked", Phase: Info, Serial: "sa#1", Attempt: 2}},
+			more("h enqueue invoke a#2 plan=ok at=2011", "h enqueue ok a#2 at=2015", "w1 handle invoke a#2 at=2020",
+				"w1 handle ok a#2 at=2021", "w1 acked info a#2 at=2022"), []Entry{
+				{At: at(2050), By: "w1", Op: Handle, Phase: Invoke, ID: "a#1", Serial: "sa#1", Attempt: 1, N: 2},
+				{At: at(2051), By: "w1", Op: Handle, Phase: OK, ID: "a#1", Serial: "sa#1", Attempt: 1, N: 2}},
+			answers(2052, "sa#1", 1), []Entry{stood}), nil},
 		{"two that are handled", both, []string{"I15 two of one id"}},
 		{"two that are handled, of which one has lost its lease", all(both, loses("sa#1")), nil},
 		{"two handlers, and the puller of one knew before that its lease was lost", all(both,

@@ -203,7 +203,7 @@ func (p *Puller) extend(l *shunt.Leased, during time.Duration) {
 func (p *Puller) putOff(l *shunt.Leased) {
 	began := time.Now()
 	if err := l.Extend(context.Background(), p.Hold); err == nil {
-		p.Log.Say(Entry{Op: Extended, Phase: OK, Serial: l.Serial, Due: began.Add(p.Hold)})
+		p.Log.Say(Entry{Op: Extended, Phase: OK, Serial: l.Serial, Attempt: l.Attempt, Due: began.Add(p.Hold)})
 	} else {
 		p.Said(l, "extend", err)
 	}
