@@ -39,7 +39,7 @@ type Page struct {
 // on behind the message that was shown last, if that is near its place. Else it goes back, most often to the beginning:
 // so some are shown again; of bare payloads that are alike one may be taken for another. The pages of StateDoing,
 // StateLeased and StateDone go on by number alone, so From is how many to pass over. They read whole payloads, and end
-// after 16 MB of what is in hand. What is cancelled and lies there still is left out.
+// after 16 MB of what is in hand. What is cancelled is left out where it waits, and shown while somebody has it.
 //
 // It asks Redis in steps of up to 64 messages, and a page ends after 512 KB of whole messages. A place in the middle of
 // a list of a million takes Redis some 0.1 ms to 1 ms a step, and up to twice that before Redis 7. A bare payload of
@@ -53,7 +53,10 @@ func (q *Queue) Browse(ctx context.Context, o BrowseOptions) (Page, error) {
 	if err != nil {
 		return Page{}, fmt.Errorf("shunt: browse %q: %w", o.Channel, err)
 	}
-	if page.Entries, err = q.uncancelled(ctx, k, page.Entries); page.Entries == nil {
+	if !byNumber(o.State) {
+		page.Entries, err = q.uncancelled(ctx, k, page.Entries)
+	}
+	if page.Entries == nil {
 		page.Entries = []Entry{}
 	}
 	return page, err
@@ -77,7 +80,7 @@ func (q *Queue) browse(ctx context.Context, k *store.Keys, o BrowseOptions) (pag
 		return page, errors.New("the Filter has a Limit or From: BrowseOptions has its own")
 	}
 	switch key, _ := holds(k, o.State); {
-	case o.State == StateDoing || o.State == StateLeased || o.State == StateDone:
+	case byNumber(o.State):
 		return q.browseByNumber(ctx, k, o)
 	case key == "":
 		return page, fmt.Errorf("there is no state %q", o.State)
@@ -133,6 +136,9 @@ func shownEntry(channel string, state State, s *store.Shown) Entry {
 	}
 	return e
 }
+
+// byNumber says whether the pages of a state go on by number.
+func byNumber(s State) bool { return s == StateDoing || s == StateLeased || s == StateDone }
 
 // browseByNumber shows a page of what workers hold, of what is leased, or of outcomes. It is one look, for the order of
 // the first two changes all the time.

@@ -136,6 +136,20 @@ func TestPagesInHand(t *testing.T) {
 	})
 }
 
+// What is cancelled while somebody has it is shown as long as that goes on.
+func TestCancelledInHand(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	b.must(b.one(1, ID("a")))
+	b.pull(1, PullOptions{Lease: time.Hour})
+	_, err := b.Cancel(context.Background(), ByID(b.name, "a"))
+	b.must(err)
+	page, err := b.Browse(context.Background(), BrowseOptions{Channel: b.name, State: StateLeased})
+	if b.must(err); len(page.Entries) != 1 || page.Entries[0].ID != "a" {
+		t.Errorf("%+v is leased, want a", page.Entries)
+	}
+}
+
 // However many large messages are in hand, a page ends where enough was shown, or read.
 func TestLargePagesInHand(t *testing.T) {
 	t.Parallel()
