@@ -227,6 +227,37 @@ func TestSlow(t *testing.T) {
 	s.refused(noSuchJob, "job/info", `{"jobid":"1"}`)
 }
 
+// An answer that nobody reads is counted among the bodies, and no further request is read beside too many.
+func TestUnreadAnswer(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t, func(a *API) { a.Budget = bounded(budget.Limits{MaxBody: 16 << 20}) })
+	const size = 15 << 20 // more than a socket keeps
+	s.want("job/add", `{"jobid":"1","topic":"q","exectime":1,"ttr":60,"data":"`+strings.Repeat("x", size)+`"}`)
+	redistest.Until(t, 20*time.Second, "it is ready", func() bool { return s.count("q", shunt.StatePrepare) == 1 })
+	if err := s.api.Budget.SetLimits(budget.Limits{MaxBody: 16 << 20, MaxBodies: 2 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", s.http.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pop = `{"topic":"q"}`
+	_, err = fmt.Fprintf(c, "POST /delayq/job/pop HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(pop), pop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redistest.Until(t, 20*time.Second, "it is answered", func() bool { return s.api.Budget.Bodies() >= size })
+	s.refused(budget.ErrFull.Error(), "job/pop", `{"topic":"none"}`)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Until(t, 20*time.Second, "it is over", func() bool { return s.api.Budget.Bodies() == 0 })
+	if j := s.popped("q"); j.Tries != 1 || len(j.Data) != size {
+		t.Errorf("try %d, %d bytes", j.Tries, len(j.Data))
+	}
+}
+
 // 1,000 jobs through 8 clients: nothing is lost or doubled.
 func TestThousand(t *testing.T) {
 	t.Parallel()

@@ -99,9 +99,6 @@ func (f *frames) cut(n int) ([]byte, error) {
 	}
 	object := bytes.Clone(f.buf[f.at : f.at+n])
 	f.at, f.since = f.at+n, time.Time{}
-	if f.at == len(f.buf) {
-		f.shrink()
-	}
 	return object, nil
 }
 
@@ -116,7 +113,10 @@ func (f *frames) shrink() {
 }
 
 func (f *frames) read() error {
-	if f.at > 0 { // what is left goes to the front
+	switch {
+	case f.at == len(f.buf):
+		f.shrink()
+	case f.at > 0: // what is left goes to the front
 		f.buf = append(f.buf[:0], f.buf[f.at:]...)
 		f.at = 0
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,33 @@ func TestSince(t *testing.T) {
 	}
 	if begun != 2 {
 		t.Error(begun)
+	}
+}
+
+// A connection that waits for its next request holds nothing of the one before, also where that ends with its line.
+func TestNothingHeldBetween(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []string{"", "\n", "\r\n ", `{"b":2}` + "\n"} {
+		all := new(budget.Budget)
+		large := `{"a":"` + strings.Repeat("x", 4*small) + `"}`
+		held := int64(-1)
+		f := frames{from: &pieces{[]byte(large + behind), 1 << 20}, most: 10 * small, budget: all}
+		f.begun = func(part bool) error {
+			if !part {
+				held = all.Bodies()
+			}
+			return nil
+		}
+		for range 1 + strings.Count(behind, "{") {
+			object, err := f.next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Return(len(object))
+		}
+		if _, err := f.next(); err != io.EOF || held != 0 {
+			t.Errorf("%q: %d bytes are held, %v", behind, held, err)
+		}
 	}
 }
 

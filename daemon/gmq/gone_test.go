@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/internal/redistest"
 	"github.com/shuntmq/shunt/internal/store"
 )
@@ -164,4 +165,30 @@ func TestSlowReader(t *testing.T) {
 		t.Error(job["id"], job["consume_num"])
 	}
 	_ = ours.Close()
+}
+
+// An answer that nobody reads is counted among the bodies, and no further request is taken beside too many.
+func TestUnreadAnswer(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t, func(v *Server) { v.Budget = bounded(budget.Limits{MaxBody: 16 << 20}) })
+	mine := s.client()
+	const size = 15 << 20 // more than a socket keeps
+	s.push(mine, "id", "1", "topic", "q", "TTR", "600", "body", strings.Repeat("x", size))
+	if err := s.server.Budget.SetLimits(budget.Limits{MaxBody: 16 << 20, MaxBodies: 2 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	deaf := s.dial().send(`{"method":"Service.Pop","params":[["q"]],"id":1}`)
+	s.until("it is answered", func() bool { return s.server.Budget.Bodies() >= size })
+	other := s.dial().send(`{"method":"Service.Pop","params":[["none"]],"id":2}`)
+	if got := other.rest(); !strings.Contains(got, budget.ErrFull.Error()) {
+		t.Errorf("%q", got)
+	}
+	if err := deaf.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.until("it is over", func() bool { return s.server.Budget.Bodies() == 0 })
+	if job := s.pop(mine, "q"); job["consume_num"] != "0" || len(job["body"]) != size {
+		t.Errorf("%s times, %d bytes", job["consume_num"], len(job["body"]))
+	}
 }

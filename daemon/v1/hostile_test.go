@@ -252,6 +252,28 @@ func TestUnreadAnswer(t *testing.T) {
 	s.until("what nobody has read is given back", func() bool { return s.count("q", shunt.StatePrepare) == 1 })
 }
 
+// Pulls that wait are answered, however much is held meanwhile.
+func TestWaitsBesideUnreadAnswers(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	got := make(chan reply, 1)
+	go func() { got <- s.do("GET", "/pull?queues=q&wait_ms=20000", "") }()
+	s.until("it waits", func() bool { return s.api.Budget.Waiting() == 1 })
+	held := int(s.api.Budget.Limits().MaxBodies)
+	s.api.Budget.Hold(held)
+	if r := s.do("GET", "/pull?queues=q", ""); !r.is("busy") {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if err := s.queue.Enqueue(t.Context(), shunt.Raw(s.ns+"/q", []byte("x"))); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-got; !strings.Contains(r.body, `"payload":"x"`) {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	s.api.Budget.Return(held)
+}
+
 // What a broken Redis makes of each route: 503 with Retry-After, and without a detail.
 func TestRedisGone(t *testing.T) {
 	t.Parallel()

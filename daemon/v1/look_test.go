@@ -179,6 +179,22 @@ func TestList(t *testing.T) {
 	if r := s.do("GET", "/big/messages?limit=100", ""); len(r.body) > 12<<20 || r.json()["next_offset"] == nil {
 		t.Errorf("%d bytes", len(r.body))
 	}
+	s.pull(4, "queues=big&max=4&lease_ms=600000")
+	size, next := 0, "0"
+	for pages := 1; ; pages++ {
+		r := s.want(200, "GET", "/big/messages?state=leased&limit=100&offset="+next, "").json()
+		ms := r["messages"].([]any)
+		if size += len(ms); len(ms) > 1 {
+			t.Errorf("a page of %d, which are 1 MiB each", len(ms))
+		}
+		at, more := r["next_offset"].(float64)
+		if next = fmt.Sprint(at); !more || pages > 10 {
+			break
+		}
+	}
+	if size != 4 {
+		t.Errorf("%d of 4 are leased", size)
+	}
 }
 
 func TestStatsAndQueues(t *testing.T) {
