@@ -1,6 +1,7 @@
 package delayq
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,6 +108,51 @@ func TestFinish(t *testing.T) {
 	if j := s.job("job/info", `{"jobid":"large"}`); j.State != finished || j.Data != "" {
 		t.Errorf("%+v", j)
 	}
+}
+
+// finish without a topic ends the job that is popped, where one of its id waits on another topic. Of two that are
+// popped it ends none.
+func TestFinishOfTwo(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	other := newSite(t, func(a *API) { a.Topics.Prefix = s.api.Topics.Prefix })
+	s.want("job/add", `{"jobid":"1","topic":"a","exectime":1}`)
+	other.want("job/add", `{"jobid":"1","topic":"b","exectime":1}`)
+	s.popped("b")
+	s.popped("a")
+	s.refused(severalOf, "job/finish", `{"jobid":"1"}`)
+	s.want("job/finish", `{"jobid":"1","topic":"a"}`)
+	s.want("job/finish", `{"jobid":"1"}`)
+	if j := s.job("job/info", `{"jobid":"1","topic":"b"}`); j.State != finished {
+		t.Errorf("%+v", j)
+	}
+	s.want("job/add", `{"jobid":"2","topic":"a","exectime":1}`)
+	other.want("job/add", `{"jobid":"2","topic":"b","exectime":1}`)
+	other.popped("b")
+	s.want("job/finish", `{"jobid":"2"}`)
+	if j := s.popped("a"); j.JobID != "2" {
+		t.Errorf("%+v", j)
+	}
+}
+
+// finish ends a message without an id, also where it waits again.
+func TestFinishOfASerial(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	channel := s.api.Topics.Prefix + "q"
+	if err := s.queue.Enqueue(context.Background(), shunt.Raw(channel, nil)); err != nil {
+		t.Fatal(err)
+	}
+	id := s.popped("q").JobID
+	ref := shunt.BySerial(channel, strings.TrimPrefix(id, "serial:"))
+	l, err := s.queue.LeasedBy(context.Background(), ref)
+	if err != nil || l.Release(context.Background()) != nil {
+		t.Fatal(err)
+	}
+	s.want("job/finish", `{"jobid":"`+id+`"}`)
+	s.refused(noJob, "job/pop", `{"topic":"q"}`)
 }
 
 // Whatever comes, the answer is 200 and says what is wrong.

@@ -23,5 +23,6 @@
 //
 // An ack means that the job is done, whoever says so: a late one also ends a job that another client has by then. Ids
 // should be unique among all topics, as in gmq. It is certain within a topic alone: Push refuses an id that lives on
-// another topic where this process has met it. Of an id that two topics have, Ack is an error.
+// another topic where this process has met it. Of an id that two topics have under a lease, Ack ends the job that this
+// process has delivered, or else has pushed. Where it has delivered both, or knows neither, Ack is an error.
 package gmq

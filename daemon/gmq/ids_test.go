@@ -72,6 +72,61 @@ func TestSameID(t *testing.T) {
 	}
 }
 
+// An ack of an id that this process has delivered for two topics is an error while both are leased, also where one is
+// delivered again. Then it is that of the one which is left.
+func TestAckOfTwo(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	other := newSiteOf(t, s.queue, func(v *Server) { v.Topics.Prefix = s.server.Topics.Prefix })
+	third := newSiteOf(t, s.queue, func(v *Server) { v.Topics.Prefix = s.server.Topics.Prefix })
+	s.push(s.client(), "id", "1", "topic", "a", "TTR", "60")
+	s.push(other.client(), "id", "1", "topic", "b", "TTR", "60")
+	c := third.client()
+	s.pop(c, "a")
+	s.pop(c, "b")
+	if err := ack(c, "1"); err == nil || err.Error() != string(errSeveral) {
+		t.Error(err)
+	}
+	l, err := s.queue.LeasedBy(context.Background(), shunt.ByID(s.server.Topics.Prefix+"b", "1"))
+	if err != nil || l.Release(context.Background()) != nil {
+		t.Fatal(err)
+	}
+	s.pop(c, "b")
+	if err := ack(c, "1"); err == nil || err.Error() != string(errSeveral) {
+		t.Error(err)
+	}
+	if a, b := s.count("a", shunt.StateLeased), s.count("b", shunt.StateLeased); a != 1 || b != 1 {
+		t.Errorf("%d of a, %d of b", a, b)
+	}
+	if err := ack(other.client(), "1"); err != nil { // which has pushed b
+		t.Error(err)
+	}
+	if err := ack(c, "1"); err != nil || s.count("a", shunt.StateLeased) != 0 {
+		t.Error(err)
+	}
+}
+
+// An ack ends the job that is leased, where this process knows one of that id that waits on another topic.
+func TestAckBesideOneThatWaits(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	for _, delay := range []string{"0", "600"} {
+		s := newSite(t)
+		other := newSiteOf(t, s.queue, func(v *Server) { v.Topics.Prefix = s.server.Topics.Prefix })
+		mine, theirs := s.client(), other.client()
+		s.push(mine, "id", "1", "topic", "a", "TTR", "60", "delay", delay)
+		s.push(theirs, "id", "1", "topic", "b", "TTR", "60")
+		s.pop(theirs, "b")
+		if err := ack(mine, "1"); err != nil || s.count("b", shunt.StateLeased) != 0 {
+			t.Errorf("delay %s: %v", delay, err)
+		}
+		if err := ack(mine, "1"); err == nil || err.Error() != string(errNotReserved) {
+			t.Errorf("delay %s: %v", delay, err)
+		}
+	}
+}
+
 // What a Go program has enqueued is popped and acked like any job, and a Go program handles what was pushed.
 func TestGoPrograms(t *testing.T) {
 	t.Parallel()

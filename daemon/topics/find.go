@@ -64,12 +64,11 @@ func (t *Topics) In(ctx context.Context, channel, id string) (p Place, err error
 	return p, err
 }
 
-// Find finds a job wherever it is: a leased one before one that waits, and that before what is kept of one that is
-// over. shunt.ErrNotFound: there is none. A message without an id is found only by the process that has delivered it.
-func (t *Topics) Find(ctx context.Context, id string) (Place, error) {
-	if at := t.hints.of(id); at.channel != "" {
+// find takes the job where the id was met last, if it is one that is meant; else it asks all channels.
+func (t *Topics) find(ctx context.Context, id string, meant func(*Place) bool) (Place, error) {
+	if at := t.hints.of(id); at.channel != "" && !at.several {
 		p, err := t.In(ctx, at.channel, id)
-		if err == nil && !p.over() || err != nil && !errors.Is(err, shunt.ErrNotFound) {
+		if err == nil && meant(&p) || err != nil && !errors.Is(err, shunt.ErrNotFound) {
 			return p, err
 		}
 	}
@@ -167,7 +166,7 @@ func (t *Topics) Elsewhere(ctx context.Context, id, channel string) (bool, error
 // ErrNotLeased: it is there, as the Place says, and not leased. shunt.ErrNotFound: it is not there.
 func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt.Leased)) (Place, error) {
 	at, sent := t.hints.of(id), false // sent: an ack whose reply was lost
-	if at.receipt != "" && (channel == "" || channel == at.channel) {
+	if at.receipt != "" && !at.several && (channel == "" || channel == at.channel) {
 		l, err := t.Queue.Leased(ctx, at.receipt)
 		if err == nil {
 			err = ack(ctx, l, before)
@@ -178,8 +177,12 @@ func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt
 		}
 		sent = errors.Is(err, shunt.ErrUnconfirmed)
 	}
+	// Where the one that was met waits, another topic may have one that is leased; of a serial there is no other one.
+	meant := func(p *Place) bool {
+		return p.Status.State == shunt.StateLeased || CheckID(id) != nil && !p.over()
+	}
 	for range endTries {
-		p, err := t.At(ctx, id, channel)
+		p, err := t.at(ctx, id, channel, meant)
 		if sent && errors.Is(err, shunt.ErrNotFound) {
 			return p, nil
 		}
@@ -197,6 +200,9 @@ func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt
 		case errors.Is(err, shunt.ErrUnconfirmed):
 			sent = true
 		case errors.Is(err, shunt.ErrNotFound), errors.Is(err, shunt.ErrLeaseLost): // it moves
+		case err == nil && at.several && channel == "": // which was the last one that is leased
+			t.hints.drop(id, at)
+			return p, nil
 		default:
 			return p, err
 		}
@@ -204,12 +210,18 @@ func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt
 	return Place{}, errors.New("topics: the job moved each time when it was to be acked")
 }
 
-// At is Find where no channel is given, else In.
+// At finds a job in one channel, as In does; where none is given, in all of them. It takes one that lives where the id
+// was met last. Else it takes a leased one before one that waits, and that before what is kept of one that is over. A
+// message without an id is found only by the process that has delivered it.
 func (t *Topics) At(ctx context.Context, id, channel string) (Place, error) {
+	return t.at(ctx, id, channel, func(p *Place) bool { return !p.over() })
+}
+
+func (t *Topics) at(ctx context.Context, id, channel string, meant func(*Place) bool) (Place, error) {
 	if channel != "" {
 		return t.In(ctx, channel, id)
 	}
-	return t.Find(ctx, id)
+	return t.find(ctx, id, meant)
 }
 
 func ack(ctx context.Context, l *shunt.Leased, before func(*shunt.Leased)) error {

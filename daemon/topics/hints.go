@@ -13,6 +13,7 @@ const keptHints = 50_000
 type hint struct {
 	channel string
 	receipt shunt.Receipt // of its delivery here; empty: none
+	several bool          // it was delivered here from another channel, too, so it says nothing of a lease
 }
 
 // hints are those of the ids that this process has met last.
@@ -24,6 +25,8 @@ type hints struct {
 func (h *hints) keep(id string, at hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	was := h.met(id)
+	at.several = was.several || was.receipt != "" && at.receipt != "" && was.channel != at.channel
 	if h.now == nil || len(h.now) >= keptHints {
 		h.now, h.old = make(map[string]hint), h.now
 	}
@@ -33,6 +36,10 @@ func (h *hints) keep(id string, at hint) {
 func (h *hints) of(id string) hint {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.met(id)
+}
+
+func (h *hints) met(id string) hint {
 	if at, ok := h.now[id]; ok {
 		return at
 	}

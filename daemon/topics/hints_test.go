@@ -34,6 +34,32 @@ func TestHints(t *testing.T) {
 	}
 }
 
+// That an id was delivered from two channels stays known, whatever comes after, until it is dropped.
+func TestSeveral(t *testing.T) {
+	t.Parallel()
+	var h hints
+	for _, x := range []struct {
+		at      hint
+		several bool
+	}{
+		{hint{channel: "b", receipt: "0"}, false},
+		{hint{channel: "a"}, false}, // a push, which has seen that the other one is over
+		{hint{channel: "a", receipt: "1"}, false},
+		{hint{channel: "a", receipt: "2"}, false},
+		{hint{channel: "b", receipt: "3"}, true},
+		{hint{channel: "b", receipt: "4"}, true},
+		{hint{channel: "c"}, true},
+	} {
+		if h.keep("1", x.at); h.of("1").several != x.several {
+			t.Errorf("%+v: %+v", x.at, h.of("1"))
+		}
+	}
+	h.drop("1", h.of("1"))
+	if h.keep("1", hint{channel: "a", receipt: "5"}); h.of("1").several {
+		t.Error("it is still known")
+	}
+}
+
 // A topic's channel is within its prefix, and never in a namespace of its own choice.
 func TestTopics(t *testing.T) {
 	t.Parallel()
