@@ -65,7 +65,7 @@ func (d *Daemon) gmqServer(registry prometheus.Registerer, shared *budget.Budget
 	l := &c.Limits
 	d.gmq = &gmq.Server{Listen: c.GMQ.Listen,
 		Topics: &topics.Topics{Queue: d.pools[c.GMQ.Pool].queue, Prefix: c.GMQ.Prefix},
-		Limits: gmq.Limits{MaxConnections: l.MaxConnections, RequestTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout},
+		Limits: gmq.Limits{MaxConnections: l.MaxConnections, IdleTimeout: l.IdleTimeout},
 		Budget: shared, Metrics: gmq.NewMetrics(registry), Log: d.Log}
 	d.gmq.Allow(networks)
 	d.fronts["gmq"] = d.gmq

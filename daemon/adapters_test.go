@@ -2,11 +2,14 @@ package daemon
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/rpc"
 	"net/rpc/jsonrpc"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shuntmq/shunt/daemon/config"
 	"github.com/shuntmq/shunt/internal/redistest"
@@ -54,6 +57,7 @@ func TestAdapters(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
+	reloadLimits(t, r, c)
 	reloadAdapters(t, r, at)
 	waits := c.Go("Service.Pop", []string{"none"}, new(map[string]string), nil)
 	until(t, "it waits, and counts among all that do", func() bool { return r.Daemon.api.Waiting() == 1 })
@@ -76,6 +80,38 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// reloadLimits takes in other limits, which hold for the connections that are open, too.
+func reloadLimits(t *testing.T, r *running, client *rpc.Client) {
+	t.Helper()
+	open, err := net.Dial("tcp", r.gmq.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	c := r.Config
+	c.Limits.MaxBody, c.Limits.BodyTimeout = 4*c.Limits.MaxBody, 100*time.Millisecond
+	if err := r.Reload(c); err != nil {
+		t.Fatal(err)
+	}
+	if log := r.log.String(); strings.Contains(log, "need a restart") {
+		t.Error(log)
+	}
+	_, _ = io.WriteString(open, `{"method":`)
+	_ = open.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if got, err := io.ReadAll(open); !strings.Contains(string(got), "did not come in time") {
+		t.Errorf("%q %v", got, err)
+	}
+	c.Limits.BodyTimeout = r.Config.Limits.BodyTimeout
+	if err := r.Reload(c); err != nil {
+		t.Fatal(err)
+	}
+	push := map[string]string{"id": "2", "topic": "q", "body": strings.Repeat("x", c.Limits.MaxBody)}
+	var result string
+	if err := client.Call("Service.Push", push, &result); err != nil || result != "success" {
+		t.Error(result, err)
+	}
+}
+
 // reloadAdapters takes in other networks.
 func reloadAdapters(t *testing.T, r *running, at string) {
 	t.Helper()
@@ -95,7 +131,7 @@ func reloadAdapters(t *testing.T, r *running, at string) {
 		}
 		_ = refused.Close()
 	}
-	c.Delayq.Listen, c.Limits.MaxBody = "127.0.0.1:1", c.Limits.MaxBody+1
+	c.Delayq.Listen, c.Limits.MaxHeader = "127.0.0.1:1", c.Limits.MaxHeader+1
 	if err := r.Reload(c); err != nil {
 		t.Fatal(err)
 	}

@@ -63,9 +63,7 @@ func needRestart(old, now config.Config) (keys []string) {
 	taken := func(c *config.Config) {
 		c.Log.Level, c.Log.Access = "", false
 		l := &c.Limits
-		if l.MaxWait = 0; !old.GMQ.On() && !old.Delayq.On() { // which keep those with which they began
-			l.MaxBody, l.MaxBodies, l.BodyTimeout, l.MaxWaiting = 0, 0, 0, 0
-		}
+		l.MaxBody, l.MaxBodies, l.BodyTimeout, l.MaxWait, l.MaxWaiting = 0, 0, 0, 0, 0
 		c.API.Allow, c.Admin.Allow, c.GMQ.Allow, c.Delayq.Allow = nil, nil, nil, nil
 		c.Admin.Accounts, c.Admin.Viewers, c.Push.Allow, c.Dashboard.On = nil, nil, nil, false
 	}

@@ -48,7 +48,7 @@ type conn struct {
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{s: s, nc: nc, busy: make(chan struct{}, s.Limits.MaxCalls)}
 	c.pops, c.leave = context.WithCancelCause(s.life)
-	c.frames = frames{from: nc, most: s.maxRequest(), budget: s.Budget, begun: c.await}
+	c.frames = frames{from: nc, most: s.maxRequest, budget: s.Budget, begun: c.await}
 	return c
 }
 
@@ -125,7 +125,7 @@ func (c *conn) await(part bool) error {
 	case c.frames.since.IsZero():
 		c.frames.since = time.Now()
 	}
-	return c.nc.SetReadDeadline(c.frames.since.Add(c.s.Limits.RequestTimeout))
+	return c.nc.SetReadDeadline(c.frames.since.Add(c.s.Budget.Limits().BodyTimeout))
 }
 
 // stop ends the reading; a request that has not come in full is dropped.

@@ -22,7 +22,7 @@ var (
 // frames cuts what a connection brings into JSON objects, without parsing them. One goroutine uses it.
 type frames struct {
 	from   io.Reader
-	most   int // bytes of an object
+	most   func() int // bytes of an object
 	budget *budget.Budget
 	// begun is called before each read, and says whether a part of an object is there; its error ends the reading.
 	begun func(part bool) error
@@ -80,14 +80,14 @@ func (f *frames) look() (n int, err error) {
 			if f.depth--; f.depth == 0 {
 				n = f.seen + i + 1
 				f.seen = 0
-				if n > f.most {
+				if n > f.most() {
 					return 0, errTooLong
 				}
 				return n, nil
 			}
 		}
 	}
-	if f.seen = len(f.buf) - f.at; f.seen > f.most {
+	if f.seen = len(f.buf) - f.at; f.seen > f.most() {
 		return 0, errTooLong
 	}
 	return 0, nil

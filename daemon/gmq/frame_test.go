@@ -27,10 +27,16 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// framesOf cuts a text that comes in pieces.
+func framesOf(text []byte, most, piece int, all *budget.Budget) *frames {
+	return &frames{from: &pieces{text, piece}, most: func() int { return most }, budget: all,
+		begun: func(bool) error { return nil }}
+}
+
 // framed are the objects of a text, and how it ends.
 func framed(text []byte, most, piece int) (objects [][]byte, err error) {
 	var all budget.Budget
-	f := frames{from: &pieces{text, piece}, most: most, budget: &all, begun: func(bool) error { return nil }}
+	f := framesOf(text, most, piece, &all)
 	for {
 		object, err := f.next()
 		if err != nil {
@@ -50,7 +56,7 @@ func framed(text []byte, most, piece int) (objects [][]byte, err error) {
 // The time that a request may take begins with it, also where it comes together with the end of the one before.
 func TestSince(t *testing.T) {
 	t.Parallel()
-	f := frames{from: &pieces{[]byte(`{"a":1}{"b":2}{"c":3}`), 10}, most: 100, budget: new(budget.Budget)}
+	f := framesOf([]byte(`{"a":1}{"b":2}{"c":3}`), 100, 10, new(budget.Budget))
 	begun := 0
 	f.begun = func(part bool) error {
 		if part && f.since.IsZero() {
@@ -76,7 +82,7 @@ func TestNothingHeldBetween(t *testing.T) {
 		all := new(budget.Budget)
 		large := `{"a":"` + strings.Repeat("x", 4*small) + `"}`
 		held := int64(-1)
-		f := frames{from: &pieces{[]byte(large + behind), 1 << 20}, most: 10 * small, budget: all}
+		f := framesOf([]byte(large+behind), 10*small, 1<<20, all)
 		f.begun = func(part bool) error {
 			if !part {
 				held = all.Bodies()

@@ -21,8 +21,8 @@ func TestLines(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	s := newSite(t, func(v *Server) {
-		v.Limits.RequestTimeout, v.Limits.IdleTimeout = time.Second, time.Second
-		v.Budget = bounded(budget.Limits{MaxBody: 1})
+		v.Limits.IdleTimeout = time.Second
+		v.Budget = bounded(budget.Limits{MaxBody: 1, BodyTimeout: time.Second})
 	})
 	refusal := func(err error) string { return fmt.Sprintf(`{"id":null,"result":null,"error":"%v"}`+"\n", err) }
 	for _, x := range []struct{ name, text, want string }{

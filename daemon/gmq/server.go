@@ -21,7 +21,6 @@ type Limits struct {
 	MaxConnections int           // open at once: default 20,000; further ones wait
 	MaxCalls       int           // pushes and acks of a connection at once: default 64; further ones wait to be read
 	MaxPops        int           // of a connection at once: default 64; beyond: an error
-	RequestTimeout time.Duration // for a request to come, once it has begun: default 10 s
 	WriteTimeout   time.Duration // for an answer: default 10 s
 	IdleTimeout    time.Duration // of a connection without requests: default 10 min
 }
@@ -35,7 +34,7 @@ func (l *Limits) Validate() error {
 		}
 	}
 	for _, n := range []int64{int64(l.MaxConnections), int64(l.MaxCalls), int64(l.MaxPops),
-		int64(l.RequestTimeout), int64(l.WriteTimeout), int64(l.IdleTimeout)} {
+		int64(l.WriteTimeout), int64(l.IdleTimeout)} {
 		check(n >= 0, "one is %d: want a positive number, or 0 for the default", n)
 	}
 	return errors.Join(errs...)
@@ -44,7 +43,6 @@ func (l *Limits) Validate() error {
 func (l *Limits) setDefaults() {
 	l.MaxConnections = cmp.Or(l.MaxConnections, 20_000)
 	l.MaxCalls, l.MaxPops = cmp.Or(l.MaxCalls, 64), cmp.Or(l.MaxPops, 64)
-	l.RequestTimeout = cmp.Or(l.RequestTimeout, 10*time.Second)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, 10*time.Second)
 	l.IdleTimeout = cmp.Or(l.IdleTimeout, 10*time.Minute)
 }
@@ -55,7 +53,7 @@ type Server struct {
 	Topics *topics.Topics // required
 	Limits Limits
 	// Budget bounds a job's bytes, those of all requests that are read or handled, and pops at once; beyond them is an
-	// error. All interfaces share it; nil: one of its own.
+	// error. Its BodyTimeout is for a request to come, once it has begun. All interfaces share it; nil: one of its own.
 	Budget  *budget.Budget
 	Metrics *Metrics     // nil: none
 	Log     *slog.Logger // nil: slog.Default()
