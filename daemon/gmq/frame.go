@@ -93,12 +93,25 @@ func (f *frames) look() (n int, err error) {
 	return 0, nil
 }
 
+// cut copies an object out of a small buffer. A large one it hands over, and copies what is behind the object, so that
+// no byte is counted twice.
 func (f *frames) cut(n int) ([]byte, error) {
-	if !f.budget.Take(n) {
-		return nil, budget.ErrFull
+	f.since = time.Time{}
+	object, rest := f.buf[f.at:f.at+n], f.buf[f.at+n:]
+	if cap(f.buf) <= small {
+		if !f.budget.Take(n) {
+			return nil, budget.ErrFull
+		}
+		f.at += n
+		return bytes.Clone(object), nil
 	}
-	object := bytes.Clone(f.buf[f.at : f.at+n])
-	f.at, f.since = f.at+n, time.Time{}
+	left := 0
+	if len(rest) > small {
+		left = len(rest)
+	}
+	f.budget.Return(f.taken - n - left)
+	f.taken = left
+	f.buf, f.at = append(make([]byte, 0, len(rest)), rest...), 0
 	return object, nil
 }
 
@@ -121,7 +134,7 @@ func (f *frames) read() error {
 		f.at = 0
 	}
 	if free := cap(f.buf) - len(f.buf); free < readAt {
-		size := max(2*cap(f.buf), 2*readAt)
+		size := max(3*cap(f.buf)/2, len(f.buf)+2*readAt) // so that a request may have two thirds of all
 		if size > small {
 			if !f.budget.Take(size - f.taken) {
 				return budget.ErrFull

@@ -102,6 +102,38 @@ func TestNothingHeldBetween(t *testing.T) {
 	}
 }
 
+// A request may have two thirds of all bytes, whatever comes with it and behind it, and is counted once.
+func TestTwoThirds(t *testing.T) {
+	t.Parallel()
+	for _, all := range []int{2 << 20, 2<<20 + 2*readAt, 3 << 20, 5_000_000} {
+		for _, length := range []int{all / 2, 2*all/3 - 2*readAt} {
+			for _, behind := range []string{"", "\n", `{"b":2}`, `{"c":"` + strings.Repeat("y", 2*small) + `"}`} {
+				for _, piece := range []int{small - 1, 1 << 20} {
+					large := `{"a":"` + strings.Repeat("x", length) + `"}`
+					b := bounded(budget.Limits{MaxBodies: int64(all)})
+					f := framesOf([]byte(large+behind), all, piece, b)
+					object, err := f.next()
+					if held := int(b.Bodies()); err != nil || string(object) != large || held > length+len(behind)+100 {
+						t.Fatalf("%d of %d, %d behind, pieces of %d: %d are held, %v", length, all, len(behind), piece,
+							held, err)
+					}
+					b.Return(len(object))
+					if strings.HasPrefix(behind, "{") {
+						object, err := f.next()
+						if err != nil || string(object) != behind {
+							t.Fatalf("%d bytes, %v", len(object), err)
+						}
+						b.Return(len(object))
+					}
+					if f.close(); b.Bodies() != 0 {
+						t.Fatalf("%d bytes are held", b.Bodies())
+					}
+				}
+			}
+		}
+	}
+}
+
 // FuzzLine holds the cutting of requests against encoding/json's, whatever the pieces in which they come, and has every
 // one that comes answered by one line of JSON with its id.
 func FuzzLine(f *testing.F) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/shuntmq/shunt"
+	"github.com/shuntmq/shunt/daemon/budget"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
 
@@ -88,6 +89,20 @@ func TestWaits(t *testing.T) {
 	_, err := pop(c, "q")
 	if took := time.Since(begun); err == nil || took < popWait || took > popWait+2*time.Second {
 		t.Errorf("%v after %v", err, took)
+	}
+}
+
+// A job of the largest size is served where it may have half of all bytes.
+func TestHalf(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	const most = 4 << 20
+	s := newSite(t, func(v *Server) { v.Budget = bounded(budget.Limits{MaxBody: most, MaxBodies: 2 * most}) })
+	c := s.client()
+	body := strings.Repeat("x", most)
+	s.push(c, "id", "1", "topic", "q", "body", body, "TTR", "60")
+	if job := s.pop(c, "q"); job["body"] != body {
+		t.Errorf("%d bytes", len(job["body"]))
 	}
 }
 
