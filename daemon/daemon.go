@@ -71,6 +71,9 @@ type server interface {
 // allower is what has a list of networks.
 type allower interface{ Allow([]netip.Prefix) }
 
+// leastGrace is how long requests that wait have for being answered, whatever the Grace is.
+const leastGrace = time.Second
+
 // errEnded is why the parts end when Run's context has ended.
 var errEnded = errors.New("daemon: ended")
 
@@ -103,9 +106,16 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 			}
 			return fmt.Errorf("daemon: pid_file: %w", err)
 		}
-		defer os.Remove(d.Config.PIDFile)
+		defer removePID(d.Config.PIDFile)
 	}
 	return d.serve(ctx, servers)
+}
+
+// removePID removes the file, unless a newer process has written its own id to it.
+func removePID(file string) {
+	if text, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(text)) == strconv.Itoa(os.Getpid()) {
+		_ = os.Remove(file)
+	}
 }
 
 // serve runs all parts. The upkeep goes on until the last request has ended.
@@ -141,7 +151,7 @@ func (d *Daemon) serve(ctx context.Context, servers []server) error {
 		if d.delayq != nil {
 			d.delayq.Stop()
 		}
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.Config.Grace)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(d.Config.Grace, leastGrace))
 		defer cancel()
 		var all errgroup.Group
 		for _, s := range servers {
@@ -247,15 +257,26 @@ func (d *Daemon) server(name string, at *config.Listener, h http.Handler) (*serv
 	front.Allow(networks)
 	s := &serve.Server{Name: name, Listen: at.Listen, Handler: front, Log: d.Log, MaxHeader: l.MaxHeader,
 		MaxConnections: l.MaxConnections, HeaderTimeout: l.HeaderTimeout, IdleTimeout: l.IdleTimeout}
-	if at.Cert != "" {
-		s.TLS = &serve.Certificate{CertFile: at.Cert, KeyFile: at.Key}
-		if err := s.TLS.Load(); err != nil {
-			return nil, err
-		}
+	if s.TLS, err = certificate(name, at); err != nil {
+		return nil, err
+	}
+	if s.TLS != nil {
 		d.certs[name] = s.TLS
 	}
 	d.fronts[name] = front
 	return s, nil
+}
+
+// certificate is that of a listener, or nil where it has none.
+func certificate(name string, at *config.Listener) (*serve.Certificate, error) {
+	if at.Cert == "" {
+		return nil, nil
+	}
+	c := &serve.Certificate{CertFile: at.Cert, KeyFile: at.Key}
+	if err := c.Load(); err != nil {
+		return nil, fmt.Errorf("daemon: %s.tls_cert: %w", name, err)
+	}
+	return c, nil
 }
 
 // maxTime bounds a request with its answer. Over HTTP/2 its end ends a request that still waits, too.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -66,27 +67,34 @@ func TestServe(t *testing.T) {
 	_ = id
 }
 
-// At the end waiting requests are answered, and what is published goes on until then.
+// At the end waiting requests are answered, however short the grace.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	r := serving(t, redistest.Start(t).URL(), func(c *config.Config) { c.Admin.Open = true })
+	pid := filepath.Join(t.TempDir(), "pid")
+	r := serving(t, redistest.Start(t).URL(), func(c *config.Config) {
+		c.Admin.Open, c.Grace, c.PIDFile = true, 0, pid
+	})
+	if err := os.WriteFile(pid, []byte("1\n"), 0o600); err != nil { // of a newer process
+		t.Fatal(err)
+	}
 	type answer struct {
 		status int
 		text   string
 	}
-	answers := make(chan answer, 3)
-	for range 3 {
+	const n = 60
+	answers := make(chan answer, n)
+	for range n {
 		go func() {
 			status, text := r.do("GET", r.api+"/api/ns/q?timeout=100", "")
 			answers <- answer{status, text}
 		}()
 	}
-	until(t, "three wait", func() bool { return r.Daemon.api.Waiting() == 3 })
+	until(t, "all wait", func() bool { return r.Daemon.api.Waiting() == n })
 	begun := time.Now()
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); r.stop() }()
-	for range 3 {
+	for range n {
 		if a := <-answers; a.status != 404 || !strings.Contains(a.text, "no job available") {
 			t.Errorf("%+v", a)
 		}
@@ -95,6 +103,9 @@ func TestStop(t *testing.T) {
 		t.Errorf("they were answered after %v", took)
 	}
 	<-stopped
+	if _, err := os.Stat(pid); err != nil {
+		t.Error(err)
+	}
 }
 
 // A job that comes while the server stops is delivered, or waits as if nobody had taken it.
@@ -139,6 +150,44 @@ func TestStopLosesNothing(t *testing.T) {
 		if e.Attempts != 0 {
 			t.Errorf("an attempt was counted: %+v", e)
 		}
+	}
+}
+
+// What a slow reader has not got when the grace is over is put back.
+func TestGraceIsOver(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Start(t)
+	r := serving(t, b.URL(), func(c *config.Config) { c.Admin.Open, c.Grace = true, 300*time.Millisecond })
+	pool := b.Pool(t)
+	q := &shunt.Queue{Pool: pool, Quiet: true}
+	t.Cleanup(func() { _ = q.Close() })
+	const n = 4
+	for range n {
+		err := q.Enqueue(context.Background(), shunt.Raw("ns/q", make([]byte, 15<<20))) // more than a socket keeps
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		c, err := net.Dial("tcp", strings.TrimPrefix(r.api, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		path := [...]string{"/api/ns/q?ttr=600", "/v1/ns/pull?queues=q&lease_ms=600000"}[i%2]
+		if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "all are taken", func() bool {
+		stats, err := q.Stats(context.Background(), "ns/q")
+		return err == nil && stats[shunt.StateLeased].Count == n
+	})
+	r.stop()
+	stats, err := q.Stats(context.Background(), "ns/q")
+	if err != nil || stats[shunt.StatePrepare].Count != n {
+		t.Errorf("%+v, %v: want all %d back", stats, err, n)
 	}
 }
 

@@ -30,13 +30,19 @@ type Server struct {
 	listener net.Listener
 	server   *http.Server
 
-	mu    sync.Mutex
-	fresh map[net.Conn]struct{} // connections on which nothing has come yet
+	mu      sync.Mutex
+	fresh   map[net.Conn]struct{} // connections on which nothing has come yet
+	over    bool                  // no further request is handled
+	running sync.WaitGroup        // requests that are handled; added to under mu until over
 }
 
 // freshFor is how long the end waits for what may be on its way on a fresh connection. Clients dial some that they
 // never use, and net/http alone would wait 5 s for each.
 const freshFor = 300 * time.Millisecond
+
+// lastFor is how long the end waits for requests whose connections it has closed. They give back what they took, which
+// may take 10 s where Redis does not answer.
+const lastFor = 12 * time.Second
 
 // Open listens. Requests wait until Serve.
 func (s *Server) Open() error {
@@ -46,7 +52,8 @@ func (s *Server) Open() error {
 	}
 	s.listener = l
 	s.server = &http.Server{
-		Handler: s.Handler, MaxHeaderBytes: s.MaxHeader, ReadHeaderTimeout: s.HeaderTimeout, IdleTimeout: s.IdleTimeout,
+		Handler: http.HandlerFunc(s.handle), MaxHeaderBytes: s.MaxHeader,
+		ReadHeaderTimeout: s.HeaderTimeout, IdleTimeout: s.IdleTimeout,
 		ErrorLog:  slog.NewLogLogger(s.Log.With("listener", s.Name).Handler(), slog.LevelDebug),
 		ConnState: s.track,
 	}
@@ -74,16 +81,49 @@ func (s *Server) Serve() error {
 	return fmt.Errorf("serve: %s: %w", s.Name, err)
 }
 
+// handle counts a request while it is handled.
+func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	over := s.over
+	if !over {
+		s.running.Add(1)
+	}
+	s.mu.Unlock()
+	if over {
+		panic(http.ErrAbortHandler) // its connection is closed
+	}
+	defer s.running.Done()
+	s.Handler.ServeHTTP(w, r)
+}
+
 // Shutdown takes no more connections and waits for requests that run. Where ctx ends first, their connections are
-// closed, and the error is ctx's.
+// closed, and the error is ctx's. It returns once they have ended, or some seconds later.
 func (s *Server) Shutdown(ctx context.Context) error {
 	end := time.AfterFunc(freshFor, s.closeFresh)
 	defer end.Stop()
 	err := s.server.Shutdown(ctx)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("serve: shut down %s: %w", s.Name, err), s.server.Close())
+		err = errors.Join(fmt.Errorf("serve: shut down %s: %w", s.Name, err), s.server.Close(), s.last())
 	}
 	return err
+}
+
+// last waits for the requests whose connections were closed.
+func (s *Server) last() error {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.running.Wait()
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(lastFor):
+		return fmt.Errorf("serve: requests of %s ran on for %v after that", s.Name, lastFor)
+	}
 }
 
 func (s *Server) track(c net.Conn, state http.ConnState) {

@@ -145,6 +145,33 @@ func TestUnusedConnection(t *testing.T) {
 	}
 }
 
+// The end waits for a request whose connection it has closed: that gives back what it took.
+func TestEndWaitsForRequests(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	begun, gone, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s := &Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		<-gone
+		close(ended)
+	})}
+	dial(t, start(t, s), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-begun
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	time.AfterFunc(200*time.Millisecond, func() { close(gone) })
+	if err := s.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	select {
+	case <-ended:
+	default:
+		t.Error("it runs on")
+		<-ended
+	}
+}
+
 // A certificate is read anew, and a bad one does not replace it.
 func TestCertificate(t *testing.T) {
 	t.Parallel()
