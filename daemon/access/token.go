@@ -27,8 +27,8 @@ var (
 // Role says what the holder of a token may do in its namespace.
 type Role string
 
-// The roles. Publish and Consume may look at messages, too. Both may do all that a queue's users do; Admin may besides
-// use the interfaces for operators.
+// The roles. Publish and Consume may look at messages, too. Both and Admin may do all that a queue's users do.
+// Operators have accounts, and no token.
 const (
 	Publish Role = "publish"
 	Consume Role = "consume"

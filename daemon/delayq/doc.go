@@ -15,8 +15,8 @@
 //
 // A pop does not wait. The job is the client's for its ttr, in seconds, which add may give beside: 20 by default. If it
 // is not finished by then it is popped again, or has failed after its last try. finish means that the job is done,
-// whoever says so; it also ends jobs that nobody has popped. A finished job is shown, and its id stays taken, for a
-// day.
+// whoever says so; it also ends jobs that nobody has popped. A job that was popped and finished is shown, and its id
+// stays taken, for a day.
 //
 // finish and info may give the topic, which spares a search through all of them. What is said of ids in package gmq
 // holds here, too.

@@ -114,6 +114,7 @@ func (a *API) drained(c *call) bool {
 		return true
 	}
 	_, ok := a.body(c, smallBody)
+	c.body.Release()
 	return ok
 }
 

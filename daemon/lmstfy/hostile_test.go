@@ -191,6 +191,23 @@ func TestUnreadAnswer(t *testing.T) {
 	})
 }
 
+// A request that waits holds nothing of its body.
+func TestWaitHoldsNothing(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := newSite(t)
+	got := make(chan reply, 1)
+	go func() { got <- s.do("GET", "/q?timeout=100", strings.Repeat("x", 50_000)) }()
+	s.until("it waits", func() bool { return s.api.Waiting() == 1 })
+	if n := s.api.Budget.Bodies(); n != 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+	s.publish("/q", "x")
+	if r := <-got; r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
 // All bodies together are bounded, by what has come of them.
 func TestMaxBodies(t *testing.T) {
 	t.Parallel()

@@ -84,8 +84,8 @@ func (a *API) begin() {
 	})
 }
 
-// Stop ends what waits: pulls and waits are answered at once, streams of events end, and further ones are 503. All
-// other routes go on. It does not wait.
+// Stop ends what waits: pulls and waits are answered at once, and streams of events end. Further pulls and streams are
+// 503, and further waits do not wait. All other routes go on. It does not wait.
 func (a *API) Stop() {
 	a.begin()
 	a.stop(errStopping)

@@ -252,14 +252,19 @@ func TestUnreadAnswer(t *testing.T) {
 	s.until("what nobody has read is given back", func() bool { return s.count("q", shunt.StatePrepare) == 1 })
 }
 
-// Pulls that wait are answered, however much is held meanwhile.
+// Pulls that wait hold nothing, and are answered, however much others hold meanwhile.
 func TestWaitsBesideUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	s := newSite(t)
 	got := make(chan reply, 1)
-	go func() { got <- s.do("GET", "/pull?queues=q&wait_ms=20000", "") }()
+	go func() {
+		got <- s.json("POST", "/pull", `{"queues":["q"],"wait_ms":20000}`+strings.Repeat(" ", 100_000))
+	}()
 	s.until("it waits", func() bool { return s.api.Budget.Waiting() == 1 })
+	if n := s.api.Budget.Bodies(); n != 0 {
+		t.Errorf("%d bytes are held of a request that waits", n)
+	}
 	held := int(s.api.Budget.Limits().MaxBodies)
 	s.api.Budget.Hold(held)
 	if r := s.do("GET", "/pull?queues=q", ""); !r.is("busy") {

@@ -112,6 +112,7 @@ var (
 
 func (a *API) pulled(c *call) {
 	d, ok := a.demanded(c)
+	c.body.Release() // of which nothing is needed while it waits
 	if !ok || !c.room() {
 		return
 	}
