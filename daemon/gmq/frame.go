@@ -93,12 +93,12 @@ func (f *frames) look() (n int, err error) {
 	return 0, nil
 }
 
-// cut copies an object out of a small buffer. A large one it hands over, and copies what is behind the object, so that
-// no byte is counted twice.
+// cut copies an object out of the buffer. A large buffer that has little behind the object it hands over, and copies
+// that: so the bytes of a large object are not counted twice.
 func (f *frames) cut(n int) ([]byte, error) {
 	f.since = time.Time{}
 	object, rest := f.buf[f.at:f.at+n], f.buf[f.at+n:]
-	if cap(f.buf) <= small {
+	if cap(f.buf) <= small || n < len(rest) {
 		if !f.budget.Take(n) {
 			return nil, budget.ErrFull
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,27 @@ func TestTwoThirds(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Small requests behind a large one cost their own bytes, not all that is behind them.
+func TestManyBehindALargeOne(t *testing.T) {
+	const small = `{"b":2}`
+	text := []byte(`{"a":"` + strings.Repeat("x", 1<<20) + `"}` + strings.Repeat(small, 50_000))
+	b := new(budget.Budget)
+	f := framesOf(text, 2<<20, 2<<20, b)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 50_001 {
+		object, err := f.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Return(len(object))
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 20<<20 {
+		t.Errorf("%d MiB were allocated for %d", grown>>20, len(text)>>20)
 	}
 }
 
