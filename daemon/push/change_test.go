@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
 )
@@ -93,6 +95,19 @@ func TestConnectionsAreClosed(t *testing.T) {
 	}
 }
 
+// A receiver that goes on under other settings is given the longest timeout that its requests have begun with.
+func TestLongerTimeout(t *testing.T) {
+	t.Parallel()
+	g := Group{Settings: NewSettings(), State: Active}
+	began := g
+	r := &runner{serving: &began}
+	for _, ms := range []int64{60_000, 1000} {
+		if g.TimeoutMS = ms; !r.apply(t.Context(), &g) || r.serving.TimeoutMS != 60_000 {
+			t.Errorf("%d ms: %d", ms, r.serving.TimeoutMS)
+		}
+	}
+}
+
 // A deleted group ends what is under way, and takes nothing more. What waits is there for the next one. A pause does
 // the same.
 func TestDeleteUnderWay(t *testing.T) {
@@ -101,7 +116,8 @@ func TestDeleteUnderWay(t *testing.T) {
 	for _, how := range []string{"delete", "pause"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := shared(t)
+			counted := prometheus.NewRegistry()
+			s := shared(t, func(p *Pusher) { p.Metrics = NewMetrics(counted) })
 			held := make(chan struct{})
 			e := newEndpoint(t, func(w http.ResponseWriter, r *http.Request, _ string) {
 				select {
@@ -129,6 +145,10 @@ func TestDeleteUnderWay(t *testing.T) {
 				t.Errorf("%d requests, and %d are left of %d", got, left, n)
 			}
 			if how == "delete" {
+				until(t, "nothing tells of it any more", func() bool {
+					families, err := counted.Gather()
+					return err == nil && len(families) == 0
+				})
 				s.group("g", e.URL, nil)
 			} else {
 				s.want(200, "", "POST", at+"/resume", "")

@@ -83,6 +83,7 @@ func (r *runner) apply(ending context.Context, g *Group) bool {
 		r.stop(ending, true)
 		return true
 	case s != nil && s.Workers == g.Workers && slices.Equal(s.Queues, g.Queues):
+		s.TimeoutMS = max(s.TimeoutMS, g.TimeoutMS) // requests may have begun with either
 		return true
 	}
 	r.stop(ending, false)

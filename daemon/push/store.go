@@ -40,15 +40,17 @@ type store struct {
 //
 // KEYS groups of the pool, version. ARGV field, its text until now, or nothing where there is none, its new text, or
 // nothing to delete it, hints, most groups. Replies 1; 0 where the text is another; -1 where there are too many. A
-// change of a group opens with a freeing write: a full Redis refuses only new groups.
+// change of a group opens with a freeing write: a full Redis refuses only new groups. What a user may lack the right to
+// comes before all writes.
 var swap = redis.NewScript(2, `
 local had = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if had ~= ARGV[2] then return 0 end
 if had == '' and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[5]) then return -1 end
+redis.call('PUBLISH', ARGV[4], KEYS[1])
+local version = (tonumber(redis.call('GET', KEYS[2])) or 0) + 1
 if had ~= '' then redis.call('HDEL', KEYS[1], ARGV[1]) end
 if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
-redis.call('INCR', KEYS[2])
-redis.call('PUBLISH', ARGV[4], KEYS[1])
+redis.call('SET', KEYS[2], string.format('%d', version))
 return 1`)
 
 // record is a group as Redis has it.

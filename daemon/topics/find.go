@@ -175,7 +175,9 @@ func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt
 			t.hints.drop(id, at)
 			return Place{}, nil
 		}
-		sent = errors.Is(err, shunt.ErrUnconfirmed)
+		if sent = errors.Is(err, shunt.ErrUnconfirmed); sent {
+			channel = at.channel // no other topic's job is meant
+		}
 	}
 	// Where the one that was met waits, another topic may have one that is leased; of a serial there is no other one.
 	meant := func(p *Place) bool {
@@ -198,7 +200,7 @@ func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt
 		}
 		switch {
 		case errors.Is(err, shunt.ErrUnconfirmed):
-			sent = true
+			sent, channel = true, l.Channel
 		case errors.Is(err, shunt.ErrNotFound), errors.Is(err, shunt.ErrLeaseLost): // it moves
 		case err == nil && at.several && channel == "": // which was the last one that is leased
 			t.hints.drop(id, at)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // A line that is cut for some seconds between a pull and the job's own lease costs the job no try: nobody has had it.
@@ -52,6 +53,42 @@ func TestCutAtATake(t *testing.T) {
 	s, bad := other.Status(t.Context(), shunt.ByID(channel, "1"))
 	if err != nil || bad != nil || l == nil || s.State != shunt.StateLeased {
 		t.Errorf("%v, %v: %s %v", l, err, s.State, bad)
+	}
+}
+
+// An ack whose reply was lost ends no job of the same id in another topic.
+func TestLostReplyOfAnAck(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Shared(t)
+	p := redistest.NewProxy(t, b.Addr())
+	pool, err := shunt.NewPool(p.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, prefix := &shunt.Queue{Pool: pool, Quiet: true}, redistest.Name(t)+"/"
+	t.Cleanup(func() {
+		_ = q.Close()
+		_ = pool.Close()
+	})
+	ts := Topics{Queue: q, Prefix: prefix}
+	for _, topic := range []string{"a", "b"} {
+		if err := q.Enqueue(t.Context(), shunt.With(shunt.Raw(prefix+topic, nil), shunt.ID("1"))); err != nil {
+			t.Fatal(err)
+		}
+		ls, err := q.Pull(t.Context(), shunt.PullOptions{Channels: []string{prefix + topic}, Lease: time.Minute})
+		if err != nil || len(ls) != 1 {
+			t.Fatal(ls, err)
+		}
+		if topic == "a" {
+			ts.Popped(ls[0])
+		}
+	}
+	p.On(redistest.ByScript(store.Settle)(prefix+"a"), 1, redistest.CutAfter)
+	_, err = ts.Ack(t.Context(), "1", "", nil)
+	other, bad := q.Status(t.Context(), shunt.ByID(prefix+"b", "1"))
+	if err != nil || bad != nil || other.State != shunt.StateLeased {
+		t.Errorf("%v: %s, %v", err, other.State, bad)
 	}
 }
 
