@@ -26,19 +26,19 @@ const boardsAt = "/dashboard/"
 
 // boards are the dashboards of all pools.
 type boards struct {
-	pools    map[string]*pool
-	of       map[string]*dashboard.Dashboard // by pool
-	names    []string                        // of the pools, sorted
-	bodyTime time.Duration                   // for the body of a request
-	started  string                          // marks the style sheet, which browsers keep
+	pools   map[string]*pool
+	of      map[string]*dashboard.Dashboard // by pool
+	names   []string                        // of the pools, sorted
+	started string                          // marks the style sheet, which browsers keep
 
 	rules atomic.Pointer[boardRules]
 }
 
 // boardRules are what a reload changes.
 type boardRules struct {
-	on   bool
-	user func(*http.Request) (dashboard.User, error)
+	on       bool
+	user     func(*http.Request) (dashboard.User, error)
+	bodyTime time.Duration // for the body of a request
 	// replaced ends with these rules, and ends live streams. They come back at once, and are asked who they are.
 	replaced context.Context
 	replace  context.CancelFunc
@@ -46,7 +46,7 @@ type boardRules struct {
 
 func newBoards(pools map[string]*pool, c *config.Config, log *slog.Logger) *boards {
 	b := &boards{pools: pools, of: make(map[string]*dashboard.Dashboard), names: slices.Sorted(maps.Keys(pools)),
-		bodyTime: c.Limits.BodyTimeout, started: strconv.FormatInt(time.Now().Unix(), 36)}
+		started: strconv.FormatInt(time.Now().Unix(), 36)}
 	for name, p := range pools {
 		o := dashboard.Options{Authenticate: b.user, Pool: p.own, Title: "shuntd", Log: log.With("pool", name)}
 		if len(pools) > 1 {
@@ -72,7 +72,7 @@ func withoutPayload(e shunt.Entry) shunt.Entry {
 
 // set takes in other accounts, and whether the dashboards are on.
 func (b *boards) set(c *config.Config) {
-	rules := &boardRules{on: c.Dashboard.On, user: dashboard.LocalOnly}
+	rules := &boardRules{on: c.Dashboard.On, user: dashboard.LocalOnly, bodyTime: c.Limits.BodyTimeout}
 	if len(c.Admin.Accounts) > 0 {
 		logins := make(map[string]dashboard.Login, len(c.Admin.Accounts))
 		for user, password := range c.Admin.Accounts {
@@ -115,7 +115,7 @@ func (b *boards) before(rest http.Handler) http.Handler {
 // serve answers a request for what is left of its path.
 func (b *boards) serve(w http.ResponseWriter, r *http.Request, rules *boardRules, path string) {
 	if r.Body != nil && r.Body != http.NoBody {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(b.bodyTime))
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(b.rules.Load().bodyTime))
 	}
 	name, page, inside := strings.Cut(path, "/")
 	board := b.of[name]

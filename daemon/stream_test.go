@@ -54,9 +54,12 @@ func TestDashboardStop(t *testing.T) {
 func TestDashboardTimeouts(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
-	r := serving(t, redistest.Start(t).URL(), withBoards, func(c *config.Config) {
-		c.Limits.BodyTimeout = 200 * time.Millisecond
-	})
+	r := serving(t, redistest.Start(t).URL(), withBoards)
+	c := r.Config
+	c.Limits.BodyTimeout = 200 * time.Millisecond
+	if err := r.Reload(c); err != nil {
+		t.Fatal(err)
+	}
 	const short = 1500 * time.Millisecond
 	front := &serve.Front{Name: "short", Log: slog.New(slog.DiscardHandler), MaxTime: short,
 		Handler: r.Daemon.boards.before(http.NotFoundHandler())}
