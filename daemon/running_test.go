@@ -58,6 +58,9 @@ func serving(t testing.TB, url string, change ...func(*config.Config)) *running 
 				t.Error(err)
 			}
 			r.client.CloseIdleConnections()
+			if b := r.Daemon.api.Budget; b.Bodies() != 0 || b.Waiting() != 0 {
+				t.Errorf("%d bytes are held, %d requests wait", b.Bodies(), b.Waiting())
+			}
 		})
 	}
 	go func() { r.ended <- r.Run(ctx) }()
