@@ -108,7 +108,7 @@ func (q *Queue) lives(ctx context.Context, k *store.Keys, r Ref) (s Status, seri
 	return s, serial, nil
 }
 
-// Postpone gives a message another due time, In or At; without one, or with one that is past, it is due now.
+// Postpone gives a message another due time, In or At. With one that is past it is due now.
 // ErrRunning: a worker handles it. ErrWaiting: it waits to be taken, and the new time is ahead. ErrNotFound: there is
 // no such message, or it is over or dead.
 func (q *Queue) Postpone(ctx context.Context, r Ref, to Option) error {
@@ -122,7 +122,8 @@ func (q *Queue) Postpone(ctx context.Context, r Ref, to Option) error {
 	if err := to(&d); err != nil {
 		return err
 	}
-	if e := &d.Element; e.Extra != nil || e.Headers() != nil || e.Timeout() != 0 || e.MaxAttempts() != 0 {
+	e, timed := &d.Element, d.rivals.in || d.rivals.at
+	if !timed || e.Extra != nil || e.Headers() != nil || e.Timeout() != 0 || e.MaxAttempts() != 0 {
 		return r.failed("postpone", errors.New("want In or At"))
 	}
 	if err := q.postpone(ctx, r, &d); err != nil {

@@ -2,11 +2,13 @@ package shunt
 
 import (
 	"bytes"
+	"encoding"
 	stdjson "encoding/json"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 	"unsafe"
 
@@ -35,11 +37,55 @@ var json = func() jsoniter.API {
 // ToJSON is a Marshal in one line: return shunt.ToJSON(m). It writes what encoding/json does, less the escaping of
 // HTML. Strings should be UTF-8: of other bytes each becomes U+FFFD, so what is no text belongs in a []byte.
 func ToJSON(m any) ([]byte, error) {
+	if m != nil && endless(reflect.TypeOf(m)) {
+		return standard(m)
+	}
 	b, err := json.Marshal(m)
 	if err != nil {
 		return standard(m)
 	}
 	return validUTF8(b), nil
+}
+
+// endlessTypes has what endless has found: by type a bool.
+var endlessTypes sync.Map
+
+// endless says whether a value of a type may contain itself. json-iterator would take the process down with such a
+// value, by a stack without bound; encoding/json gives an error.
+func endless(t reflect.Type) bool {
+	if known, ok := endlessTypes.Load(t); ok {
+		return known.(bool)
+	}
+	found := reachesItself(t, make(map[reflect.Type]bool))
+	endlessTypes.Store(t, found)
+	return found
+}
+
+var (
+	marshaler     = reflect.TypeFor[stdjson.Marshaler]()
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+// reachesItself follows a type. above has the types that it is a part of, as true, and as false those that have ended.
+func reachesItself(t reflect.Type, above map[reflect.Type]bool) bool {
+	if open, seen := above[t]; seen || t.Implements(marshaler) || t.Implements(textMarshaler) {
+		return open
+	}
+	above[t] = true
+	defer func() { above[t] = false }()
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return reachesItself(t.Elem(), above)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); (f.IsExported() || f.Anonymous) && reachesItself(f.Type, above) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // standard is encoding/json's word on what json-iterator cannot write.

@@ -203,3 +203,40 @@ func TestQueueCodec(t *testing.T) {
 		t.Error("a Codec of one func has no error")
 	}
 }
+
+// node may contain itself.
+type node struct {
+	Name string         `json:"name"`
+	Next *node          `json:"next,omitempty"`
+	Any  any            `json:"any,omitempty"`
+	Map  map[string]any `json:"map,omitempty"`
+	List []*node        `json:"list,omitempty"`
+}
+
+// A value that contains itself is an error, as encoding/json's: no stack grows without bound.
+func TestToJSONOfACycle(t *testing.T) {
+	t.Parallel()
+	var byPointer, byAny, byMap, byList node
+	byPointer.Next, byAny.Any, byMap.Map = &byPointer, &byAny, map[string]any{}
+	byMap.Map["a"] = byMap.Map
+	byList.List = []*node{&byList}
+	self := []any{nil}
+	self[0] = self
+	for _, v := range []any{byPointer, &byPointer, byAny, byMap, byMap.Map, byList, self} {
+		if b, err := ToJSON(v); err == nil {
+			t.Errorf("%T: %d bytes", v, len(b))
+		}
+	}
+	fine := node{Name: "<a>", Next: &node{Name: "b"}, Any: 1, Map: map[string]any{"c": []int{1}}}
+	want := `{"name":"<a>","next":{"name":"b"},"any":1,"map":{"c":[1]}}`
+	if b, err := ToJSON(fine); err != nil || string(b) != want {
+		t.Errorf("%s, %v", b, err)
+	}
+	for _, v := range []any{embedded{}, time.Time{}, 1, "", [2]*[]string{}, map[string]embedded{}, struct {
+		A, B *embedded
+	}{}} {
+		if endless(reflect.TypeOf(v)) {
+			t.Errorf("%T is left to encoding/json", v)
+		}
+	}
+}

@@ -237,7 +237,8 @@ func (o *CountsOptions) bounds(now time.Time) (form int) {
 	}
 	for form < last {
 		coarser := o.Step > 0 && o.Step%store.Forms[form+1].Width == 0
-		if !coarser && now.Sub(o.From) <= store.Forms[form].Kept {
+		// A caller's From is some time old, and may be the whole minute before: Redis keeps a little more.
+		if f := &store.Forms[form]; !coarser && now.Sub(o.From) <= f.Kept+3*f.Width {
 			break
 		}
 		form++
@@ -252,7 +253,8 @@ func (o *CountsOptions) check(f *store.Form) error {
 	case !o.From.Before(o.To):
 		return fmt.Errorf("CountsOptions.From is %v and To %v: want From before To", o.From, o.To)
 	case o.Step < 0 || o.Step%f.Width != 0:
-		return fmt.Errorf("CountsOptions.Step is %v: want whole %vs that far back, or 0 for one part", o.Step, f.Width)
+		return fmt.Errorf("CountsOptions.Step is %v: want a multiple of %v that far back, or 0 for one part", o.Step,
+			f.Width)
 	case o.Step > 0 && o.To.Sub(o.From)/time.Duration(min(1000, 50_000/len(o.Channels))) > o.Step:
 		return errors.New("CountsOptions.Step is too short, for more than 1000 parts or 50,000 of all channels: ask " +
 			"for a longer one, or for fewer channels")

@@ -449,3 +449,24 @@ func TestCountsWhileClosing(t *testing.T) {
 		t.Errorf("%d counted, and %d errors told", n, o.count(EventReceiverError))
 	}
 }
+
+// The finest parts go as far back as is said, also for a caller whose From is some time old by now.
+func TestCountsFarBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	for _, x := range []struct{ back, step time.Duration }{
+		{3 * time.Hour, time.Minute}, {3*time.Hour + 2*time.Minute, 2 * time.Minute},
+		{48 * time.Hour, 10 * time.Minute},
+		{48*time.Hour + 20*time.Minute, 20 * time.Minute},
+	} {
+		o := CountsOptions{Channels: []string{b.name}, From: time.Now().Add(-x.back), To: time.Now(), Step: x.step}
+		all, err := b.Counts(t.Context(), o)
+		if n := int(x.back / x.step); err != nil || len(all[0]) != n && len(all[0]) != n+1 {
+			t.Errorf("%v back in %v: %d parts, %v", x.back, x.step, len(all), err)
+		}
+	}
+	o := CountsOptions{Channels: []string{b.name}, From: time.Now().Add(-4 * time.Hour), Step: time.Minute}
+	if _, err := b.Counts(t.Context(), o); err == nil || !strings.Contains(err.Error(), "multiple of 10m0s that") {
+		t.Error(err)
+	}
+}

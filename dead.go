@@ -144,12 +144,14 @@ func (q *Queue) Purge(ctx context.Context, channel string, states ...State) (int
 	k := store.KeysOf(channel)
 	set := map[State]bool{StatePrepare: false, StateSuspect: false, StateDelay: true, StateDead: true}
 	key := map[State]string{StatePrepare: k.Prepare, StateSuspect: k.Suspect, StateDelay: k.Delay, StateDead: k.Dead}
-	sum := 0
 	for _, s := range states {
 		if _, ok := key[s]; !ok && s != StateDone {
-			return sum, fmt.Errorf("shunt: purge %q: state %q cannot be purged: "+
+			return 0, fmt.Errorf("shunt: purge %q: state %q cannot be purged: "+
 				"want prepare, delay, suspect, dead or done", channel, s)
 		}
+	}
+	sum := 0
+	for _, s := range states {
 		// what was there at first, so that a producer does not keep it busy
 		for left, first := purgeSome, true; left > 0; first = false {
 			var deleted, rest int

@@ -3,6 +3,7 @@ package shunt
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -112,7 +113,7 @@ func (q *Queue) List(ctx context.Context, channel string, state State, offset, l
 	if offset < 0 || limit < 0 {
 		return nil, fmt.Errorf("shunt: list %q: offset %d and limit %d: want 0 or more", channel, offset, limit)
 	}
-	a, k, n := asker{q: q}, store.KeysOf(channel), limit
+	a, k, n := asker{q: q}, store.KeysOf(channel), min(limit, math.MaxInt-offset)
 	if limit == 0 {
 		n = -1
 	}

@@ -226,6 +226,11 @@ func TestPostpone(t *testing.T) {
 			t.Errorf("what waits to be taken: %v", err)
 		}
 		b.must(b.Promote(ctx, ByID(b.name, "waits"))) // it is due already
+		for _, o := range []Option{Type("x"), RefTo(new(Ref)), Timeout(0), MaxAttempts(0), nil} {
+			if err := b.Postpone(ctx, ByID(b.name, "later"), o); err == nil {
+				t.Error("an option that is no due time was taken")
+			}
+		}
 		b.must(b.Postpone(ctx, ByID(b.name, "later"), At(due)))
 		if st := b.status("later"); st.State != StateDelay || st.DueAt.Sub(due).Abs() > 2*time.Millisecond {
 			t.Fatalf("%+v, want %v", st, due)

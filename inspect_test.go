@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -253,5 +254,22 @@ func TestStatusBesideWrongType(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 		})
+	}
+}
+
+// A state that cannot be purged is refused before any message is deleted. The largest limit is as good as none.
+func TestPurgeOfSomeStates(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL())
+	b.enqueue(0, 3)
+	b.must(b.one(3, In(time.Hour)))
+	b.must(b.one(4, In(time.Hour)))
+	if n, err := b.Purge(t.Context(), b.name, StatePrepare, StateDoing); n != 0 || err == nil {
+		t.Errorf("%d purged, %v", n, err)
+	}
+	for state, want := range map[State]int{StatePrepare: 2, StateDelay: 1, StateDoing: 0, StateDone: 0} {
+		if es, err := b.List(t.Context(), b.name, state, 1, math.MaxInt); err != nil || len(es) != want {
+			t.Errorf("%s: %d after one, want %d: %v", state, len(es), want, err)
+		}
 	}
 }

@@ -55,7 +55,9 @@ func TestPages(t *testing.T) {
 		"?q=wor":                   {"work"},
 		"?sort=channel":            {`aria-sort="ascending"`, `href="./?sort=channel&amp;up=1"`},
 		"channel?c=mail":           {"Ready", "Handling", `id="series"`, "uplot.js"},
-		"channel?c=mail&range=30d": {`aria-current="true">30d`},
+		"channel?c=mail&range=3h":  {`aria-current="true">3h`, `id="series"`},
+		"channel?c=mail&range=2d":  {`aria-current="true">2d`, `id="series"`},
+		"channel?c=mail&range=30d": {`aria-current="true">30d`, `id="series"`},
 		"channel?c=work":           {held.Receiver, "alive"},
 		"messages?c=mail":          {"welcome-1", `{&#34;to&#34;:&#34;ann@example.org&#34;}`},
 		"messages?c=mail&s=delay": {"later-1", "in 59m",
@@ -92,6 +94,9 @@ func TestPages(t *testing.T) {
 				if !found {
 					t.Errorf("%s for %s: no %q in %s", path, user, want, near(body, "<h1>"))
 				}
+			}
+			if strings.Contains(body, "CountsOptions") {
+				t.Errorf("%s shows no counts: %s", path, near(body, "CountsOptions"))
 			}
 			if user == "vera" && strings.Contains(body, `action="act"`) {
 				t.Errorf("%s has actions for a viewer", path)

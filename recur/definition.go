@@ -20,7 +20,10 @@ type definition struct {
 // define applies the options to the defaults.
 func define(opts []Option) (definition, error) {
 	d := definition{policy: One}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			return d, fmt.Errorf("option %d of %d is nil", i+1, len(opts))
+		}
 		if err := o(&d); err != nil {
 			return d, err
 		}
@@ -36,8 +39,8 @@ func Missed(p Policy) Option {
 	}
 }
 
-// With enqueues each message with options of package shunt: any but In, At and Deadline. With shunt.ID, a tick enqueues
-// nothing while the message of an earlier one lives. An Event of kind shunt.EventDuplicate reports that.
+// With enqueues each message with options of package shunt: any but In, At, Deadline and RefTo. With shunt.ID, a tick
+// enqueues nothing while the message of an earlier one lives. An Event of kind shunt.EventDuplicate reports that.
 func With(options ...shunt.Option) Option {
 	return func(d *definition) error {
 		d.options = append(d.options, options...)

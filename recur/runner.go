@@ -33,6 +33,9 @@ const (
 // shutdown waits for commands under way until its ctx ends, and then cancels them; it returns nil. Call it before
 // Queue.Close. A closed Queue ends Run too, but only when the runner next asks Redis, after at most 5 s.
 func (t *Timetable) Run(ctx context.Context, channels ...string) (shutdown shunt.Shutdown, err error) {
+	if ctx == nil {
+		return nil, errors.New("recur: run: the context is nil: want one, such as context.Background()")
+	}
 	if len(channels) == 0 {
 		return nil, errors.New("recur: run: no channel: want those of the recurring messages")
 	}

@@ -332,3 +332,17 @@ func TestAddEncoded(t *testing.T) {
 		}
 	})
 }
+
+// What is nil is an error that says so.
+func TestNil(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL(), redistest.Name(t))
+	err := b.Add(t.Context(), "a", Every(time.Hour), shunt.Raw(b.channel, nil), nil)
+	if err == nil || !strings.Contains(err.Error(), "option 1 of 1 is nil") {
+		t.Error(err)
+	}
+	var none context.Context
+	if _, err := b.Run(none, b.channel); err == nil || !strings.Contains(err.Error(), "context is nil") {
+		t.Error(err)
+	}
+}

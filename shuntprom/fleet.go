@@ -13,6 +13,9 @@ import (
 // mostBehind is how far back the counters of the fleet add what was not asked for. Redis keeps minutes for 3 h.
 const mostBehind = time.Hour
 
+// atOnce are the channels of one call of Counts, which gives up to 50,000 parts.
+const atOnce = 800
+
 // bounds are the upper bounds of all histograms, in seconds: 64 µs and each next one four times as much, up to 4.8 h.
 // shunt.Histogram has all of them, and one between each two.
 var bounds = prometheus.ExponentialBuckets(64e-6, 4, 15)
@@ -118,7 +121,7 @@ func (f *fleet) advance(ctx context.Context, q *shunt.Queue, all []shunt.Overvie
 	}
 	// All of them come before any is added: so what fails is asked for again as a whole.
 	var parts [][]shunt.Counts
-	for some := range slices.Chunk(names, 1000) { // of Counts
+	for some := range slices.Chunk(names, atOnce) {
 		more, err := q.Counts(ctx, shunt.CountsOptions{Channels: some, From: from, To: minute, Step: time.Minute})
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package shuntprom
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -195,5 +196,20 @@ func TestDistribution(t *testing.T) {
 	}
 	if m.Histogram.GetCreatedTimestamp().AsTime().Unix() != 1e9 || len(m.Histogram.Bucket) != len(bounds) {
 		t.Errorf("%v", m.Histogram)
+	}
+}
+
+// An hour is caught up for as many channels as there may be.
+func TestFleetOfManyChannels(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redistest.Shared(t).URL(), Options{Fleet: true})
+	all := make([]shunt.Overview, 1000)
+	for i := range all {
+		all[i].Channel = fmt.Sprint(b.channel, i)
+	}
+	now := time.Now().Truncate(time.Minute)
+	b.c.fleet.until = now.Add(-mostBehind)
+	if err := b.c.fleet.advance(t.Context(), b.Queue, all, now); err != nil || !b.c.fleet.until.Equal(now) {
+		t.Error(err)
 	}
 }

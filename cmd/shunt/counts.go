@@ -62,9 +62,13 @@ func (a *app) counts(ctx context.Context, names []string, since, until string, s
 		}
 	}
 	all := []countsOf{}
-	for from := 0; from < len(o.Channels); from += 1000 {
+	each := 1000
+	if step > 0 {
+		each = max(1, min(each, int(50_000/(o.To.Sub(o.From)/step+2)))) // so many parts Counts gives at once
+	}
+	for from := 0; from < len(o.Channels); from += each {
 		some := o
-		some.Channels = o.Channels[from:min(from+1000, len(o.Channels))]
+		some.Channels = o.Channels[from:min(from+each, len(o.Channels))]
 		parts, err := q.Counts(ctx, some)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -246,6 +247,26 @@ func TestColours(t *testing.T) {
 		t.Error("colours in spite of NO_COLOR")
 	}
 }
+
+// What could not be printed is a failure.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	if err := queueOn(t, s).Enqueue(t.Context(), shunt.Raw("mail", []byte("x"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"peek", "mail"}, {"ls", "mail"}, {"ls", "mail", "--json"}, {"version"}} {
+		var said buffer
+		code := call{url: s.URL()}.app(fullDisk{}, &said).run(t.Context(), args)
+		if code != exitFailed || !strings.Contains(said.String(), "no space left") {
+			t.Errorf("%v: %d %s", args, code, said.String())
+		}
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 // What comes from messages must not reach a terminal as commands.
 func TestControlCharacters(t *testing.T) {

@@ -48,6 +48,8 @@ type app struct {
 	code    int  // the exit status where there is no error
 	pool    *redis.Pool
 	queue   *shunt.Queue
+
+	unwritten error // why a part of the output is missing
 }
 
 // usageError is what only another command line mends.
@@ -112,6 +114,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root := newRoot(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = a.unwritten
+	}
 	if err == nil {
 		a.close(a.timeout)
 		return a.code

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -61,7 +62,7 @@ func (a *app) print(t table) {
 	for _, row := range t.rows {
 		line(row, func(s string) string { return s })
 	}
-	fmt.Fprint(a.out, b.String())
+	a.put(b.String())
 }
 
 // document prints v as one JSON document, or one line of a stream.
@@ -79,7 +80,14 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(a.err, "shunt: "+printable(fmt.Sprintf(format, args...)))
 }
 
-func (a *app) tell(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
+func (a *app) tell(format string, args ...any) { a.put(fmt.Sprintf(format+"\n", args...)) }
+
+// put writes text to standard output. That it could not be written is told at the end.
+func (a *app) put(text string) {
+	if _, err := io.WriteString(a.out, text); err != nil && a.unwritten == nil {
+		a.unwritten = fmt.Errorf("the output could not be written: %w", err)
+	}
+}
 
 func (a *app) paint(code, s string) string {
 	if s == "" || !a.paints || a.getenv("NO_COLOR") != "" || a.getenv("TERM") == "dumb" {

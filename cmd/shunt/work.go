@@ -39,8 +39,9 @@ func workCommands(a *app) []*cobra.Command {
 
 SIGTERM and SIGINT end it: it takes no more messages, and those that are being handled have --grace. A second
 signal ends it at once, and its children with it. The exit status is 0 after an end in which all handlers ended,
-1 when Redis or the command could not be used at the start, 2 for wrong usage, and 3 when the grace was over
-before all handlers had ended. What they had goes back to its channel, and so it does after status 1 or a kill.`,
+1 when Redis or the command could not be used at the start, 2 for wrong usage or a command that is not there, and
+3 when the grace was over before all handlers had ended. What they had goes back to its channel, and so it does
+after status 1 or a kill.`,
 		Example: "  shunt work --channel pictures --workers 8 -- ./handler.py",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.Command = args
