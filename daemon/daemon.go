@@ -71,8 +71,8 @@ type server interface {
 // allower is what has a list of networks.
 type allower interface{ Allow([]netip.Prefix) }
 
-// leastGrace is how long requests that wait have for being answered, whatever the Grace is.
-const leastGrace = time.Second
+// grace is that of the configuration, or 1 s, in which requests that wait are answered.
+func (d *Daemon) grace() time.Duration { return max(d.Config.Grace, time.Second) }
 
 // errEnded is why the parts end when Run's context has ended.
 var errEnded = errors.New("daemon: ended")
@@ -144,14 +144,14 @@ func (d *Daemon) serve(ctx context.Context, servers []server) error {
 		}
 		d.stopping.Store(true)
 		d.notify("STOPPING=1")
-		d.Log.Info("shuntd stops", "waiting", d.api.Waiting(), "grace", d.Config.Grace)
+		d.Log.Info("shuntd stops", "waiting", d.api.Waiting(), "grace", d.grace())
 		d.api.Stop()
 		d.own.Stop()
 		endPush()
 		if d.delayq != nil {
 			d.delayq.Stop()
 		}
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(d.Config.Grace, leastGrace))
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.grace())
 		defer cancel()
 		var all errgroup.Group
 		for _, s := range servers {
@@ -201,7 +201,7 @@ func (d *Daemon) assemble() ([]server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("daemon: push.allow: %w", err)
 	}
-	d.push = &push.Pusher{Pools: queues, Redis: d.pools[c.Admin.Pool].own, Allow: allow, Grace: c.Grace,
+	d.push = &push.Pusher{Pools: queues, Redis: d.pools[c.Admin.Pool].own, Allow: allow, Grace: d.grace(),
 		Metrics: push.NewMetrics(registry), Log: d.Log}
 	if err := d.push.Validate(); err != nil {
 		return nil, err

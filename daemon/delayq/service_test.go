@@ -355,3 +355,29 @@ func TestThousand(t *testing.T) {
 		t.Errorf("%d of %d", len(seen), clients*each)
 	}
 }
+
+// A finish without a topic ends the job that this process has added, where none of that id was popped. A late one ends
+// none that another client has.
+func TestFinishAmongTwo(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	for _, late := range []bool{false, true} {
+		s := newSite(t)
+		other := newSite(t, func(a *API) { a.Topics.Prefix = s.api.Topics.Prefix })
+		s.want("job/add", `{"jobid":"1","topic":"a","exectime":1}`)
+		other.want("job/add", `{"jobid":"1","topic":"b","exectime":1}`)
+		if late {
+			s.popped("a")
+			other.popped("b")
+			l, err := s.queue.LeasedBy(t.Context(), shunt.ByID(s.api.Topics.Prefix+"a", "1"))
+			if err != nil || l.Release(t.Context()) != nil { // as the end of its lease
+				t.Fatal(err)
+			}
+		}
+		s.want("job/finish", `{"jobid":"1"}`)
+		s.refused(noSuchJob, "job/info", `{"jobid":"1","topic":"a"}`)
+		if j := s.job("job/info", `{"jobid":"1","topic":"b"}`); j.State == finished {
+			t.Errorf("late: %v: %+v", late, j)
+		}
+	}
+}

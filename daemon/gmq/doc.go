@@ -23,6 +23,7 @@
 //
 // An ack means that the job is done, whoever says so: a late one also ends a job that another client has by then. Ids
 // should be unique among all topics, as in gmq. It is certain within a topic alone: Push refuses an id that lives on
-// another topic where this process has met it. Of an id that two topics have under a lease, Ack ends the job that this
-// process has delivered, or else has pushed. Where it has delivered both, or knows neither, Ack is an error.
+// another topic where this process has met it. Of an id that two topics have, Ack ends the job that this process has
+// delivered. Where it has delivered both, Ack is an error. Where it has delivered neither, Ack ends the one that is
+// leased; of two, the one that this process has pushed, or it is an error.
 package gmq

@@ -105,6 +105,9 @@ func (f *frames) cut(n int) ([]byte, error) {
 		f.at += n
 		return bytes.Clone(object), nil
 	}
+	if n < cap(f.buf)/2 {
+		object = bytes.Clone(object) // which would keep more than it counts
+	}
 	left := 0
 	if len(rest) > small {
 		left = len(rest)

@@ -107,6 +107,32 @@ func TestAckOfTwo(t *testing.T) {
 	}
 }
 
+// A late ack ends no job of the same id that another client has by then: neither where its own process has delivered
+// that, nor where another one has.
+func TestLateAckOfTwo(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	for _, both := range []bool{false, true} {
+		s := newSite(t)
+		other := newSiteOf(t, s.queue, func(v *Server) { v.Topics.Prefix = s.server.Topics.Prefix })
+		mine, theirs := s.client(), other.client()
+		s.push(mine, "id", "1", "topic", "a", "TTR", "60")
+		s.push(theirs, "id", "1", "topic", "b", "TTR", "60")
+		if both {
+			theirs = mine
+		}
+		s.pop(theirs, "b")
+		s.pop(mine, "a")
+		l, err := s.queue.LeasedBy(context.Background(), shunt.ByID(s.server.Topics.Prefix+"a", "1"))
+		if err != nil || l.Release(context.Background()) != nil { // as the end of its lease
+			t.Fatal(err)
+		}
+		if err := ack(mine, "1"); err == nil || s.count("b", shunt.StateLeased) != 1 {
+			t.Errorf("by one process: %v: %v, and b has %d", both, err, s.count("b", shunt.StateLeased))
+		}
+	}
+}
+
 // An ack ends the job that is leased, where this process knows one of that id that waits on another topic.
 func TestAckBesideOneThatWaits(t *testing.T) {
 	t.Parallel()

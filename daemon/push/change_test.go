@@ -374,3 +374,42 @@ func TestGoneIsNotedLater(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// A group that is made anew has counters of its own, whatever still runs of the one before.
+func TestMadeAnew(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	counted := prometheus.NewRegistry()
+	s := shared(t, func(p *Pusher) { p.Metrics = NewMetrics(counted) })
+	held := make(chan struct{})
+	slow := newEndpoint(t, func(_ http.ResponseWriter, r *http.Request, _ string) {
+		select {
+		case <-held:
+		case <-r.Context().Done():
+		}
+	})
+	fast := newEndpoint(t, func(http.ResponseWriter, *http.Request, string) {})
+	total := func() (n float64) {
+		families, _ := counted.Gather()
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				n += m.GetCounter().GetValue()
+			}
+		}
+		return n
+	}
+	s.group("g", slow.URL, nil)
+	s.publish("q", "1")
+	until(t, "it is under way", func() bool { return len(slow.all()) == 1 })
+	s.want(204, "", "DELETE", "/push/"+s.ns()+"/g", "")
+	until(t, "it stops taking", func() bool { return strings.Contains(s.log.String(), "runs no more") })
+	s.group("g", fast.URL, nil)
+	s.publish("q", "2")
+	until(t, "the new one counts", func() bool { return total() == 1 })
+	close(held)
+	until(t, "the old one has ended", func() bool { return len(s.receivers("q")) == 1 })
+	s.empty("q")
+	if n := total(); n != 1 {
+		t.Errorf("it counts %v", n)
+	}
+}

@@ -89,7 +89,7 @@ func (m *message) Resolve(ctx context.Context) error {
 		need = s.group.MaxAnswer
 	}
 	a, err := s.post(ctx, &i, idOf(&i, m.payload), body, need)
-	m.r.p.Metrics.posted(s.group.Key, &a, err)
+	m.r.p.Metrics.posted(m.r, &a, err)
 	switch {
 	case err != nil:
 		return fmt.Errorf("push: no answer: %w", err)

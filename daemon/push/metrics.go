@@ -2,6 +2,7 @@ package push
 
 import (
 	"strconv"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -10,6 +11,8 @@ import (
 type Metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+
+	mu sync.Mutex // guards runner.gone, and what a request adds
 }
 
 var groupLabels = []string{"pool", "namespace", "group"}
@@ -28,10 +31,17 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) posted(k Key, a *answer, err error) {
+// posted counts a request, unless its group was deleted meanwhile.
+func (m *Metrics) posted(r *runner, a *answer, err error) {
 	if m == nil {
 		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r.gone {
+		return
+	}
+	k := r.key
 	code := "none"
 	if err == nil {
 		code = strconv.Itoa(a.status)
@@ -40,11 +50,15 @@ func (m *Metrics) posted(k Key, a *answer, err error) {
 	m.requests.WithLabelValues(code, k.Pool, k.Namespace, k.Name).Inc()
 }
 
-// forget drops the series of a group.
-func (m *Metrics) forget(k Key) {
+// forget drops the series of a group that was deleted.
+func (m *Metrics) forget(r *runner) {
 	if m == nil {
 		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.gone = true
+	k := r.key
 	of := prometheus.Labels{"pool": k.Pool, "namespace": k.Namespace, "group": k.Name}
 	m.requests.DeletePartialMatch(of)
 	m.seconds.DeletePartialMatch(of)

@@ -115,7 +115,6 @@ type running struct {
 	text  string
 	allow *[]netip.Prefix
 	group Group
-	gone  bool // the group was deleted; set before wants is closed
 }
 
 // follower has the runners do what Redis has. One goroutine owns it.
@@ -177,9 +176,9 @@ func (f *follower) follow(ctx context.Context) error {
 func (f *follower) take(pool string, q *shunt.Queue, records map[Key]record, allow *[]netip.Prefix) {
 	for k, r := range f.runners {
 		if _, there := records[k]; k.Pool == pool && !there {
-			r.gone = true
 			close(r.wants)
 			delete(f.runners, k)
+			f.p.Metrics.forget(r.runner)
 		}
 	}
 	for k, rec := range records {
@@ -202,11 +201,7 @@ func (f *follower) take(pool string, q *shunt.Queue, records map[Key]record, all
 		if r == nil {
 			r = &running{runner: &runner{p: f.p, key: k, queue: q, wants: make(chan plan, 1)}}
 			f.runners[k] = r
-			f.work.Go(func() {
-				if r.run(f.ending); r.gone {
-					f.p.Metrics.forget(k) // once its last request is counted
-				}
-			})
+			f.work.Go(func() { r.run(f.ending) })
 		}
 		if r.text != rec.text || r.allow != allow {
 			r.text, r.allow, r.group = rec.text, allow, rec.group

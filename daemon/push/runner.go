@@ -29,6 +29,7 @@ type runner struct {
 	wants chan plan // holds the latest; closed: the group is gone
 
 	live atomic.Pointer[sender] // nil before the first plan
+	gone bool                   // the group was deleted; guarded by Metrics
 
 	// What run owns.
 	serving  *Group // what the receiver was started with; nil: there is none
@@ -78,12 +79,14 @@ func (r *runner) run(ending context.Context) {
 // apply says whether the receiver is as the group wants it.
 func (r *runner) apply(ending context.Context, g *Group) bool {
 	s := r.serving
+	if s != nil {
+		s.TimeoutMS = max(s.TimeoutMS, g.TimeoutMS) // requests may have begun with either
+	}
 	switch {
 	case g.State != Active:
 		r.stop(ending, true)
 		return true
 	case s != nil && s.Workers == g.Workers && slices.Equal(s.Queues, g.Queues):
-		s.TimeoutMS = max(s.TimeoutMS, g.TimeoutMS) // requests may have begun with either
 		return true
 	}
 	r.stop(ending, false)

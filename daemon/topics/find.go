@@ -64,31 +64,46 @@ func (t *Topics) In(ctx context.Context, channel, id string) (p Place, err error
 	return p, err
 }
 
-// find takes the job where the id was met last, if it is one that is meant; else it asks all channels.
+// find takes the job where the id was met last, if it is one that is meant; else it asks all channels. Where none has
+// it under a lease, the one that was met is taken all the same, if it lives.
 func (t *Topics) find(ctx context.Context, id string, meant func(*Place) bool) (Place, error) {
-	if at := t.hints.of(id); at.channel != "" && !at.several {
+	at := t.hints.of(id)
+	var met Place
+	if at.channel != "" && !at.several {
 		p, err := t.In(ctx, at.channel, id)
 		if err == nil && meant(&p) || err != nil && !errors.Is(err, shunt.ErrNotFound) {
 			return p, err
+		}
+		if err == nil && !p.over() {
+			met = p
 		}
 	}
 	if CheckID(id) != nil {
 		return Place{}, shunt.ErrNotFound
 	}
-	return t.search(ctx, id)
+	found, err := t.search(ctx, id)
+	if err != nil {
+		return Place{}, err
+	}
+	if leased, living := len(found.of[0]), len(found.of[1]); at.several && leased+living > 1 {
+		return Place{}, ErrSeveral // an ack may mean the one whose lease has ended
+	} else if leased == 0 && met.Ref != (shunt.Ref{}) {
+		return met, nil
+	}
+	return found.best()
 }
 
 // search asks all channels.
-func (t *Topics) search(ctx context.Context, id string) (Place, error) {
+func (t *Topics) search(ctx context.Context, id string) (*findings, error) {
 	if err := t.searches.begin(ctx); err != nil {
-		return Place{}, err
+		return nil, err
 	}
 	defer t.searches.end()
 	channels, err := t.Queue.Channels(ctx)
 	if err != nil {
-		return Place{}, err
+		return nil, err
 	}
-	var found findings
+	found := new(findings)
 	g, within := errgroup.WithContext(ctx)
 	g.SetLimit(maxLooks)
 	looks := 0
@@ -110,10 +125,7 @@ func (t *Topics) search(ctx context.Context, id string) (Place, error) {
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return Place{}, err
-	}
-	return found.best()
+	return found, g.Wait()
 }
 
 // findings are the places that have an id, by how much they count.
@@ -179,9 +191,10 @@ func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt
 			channel = at.channel // no other topic's job is meant
 		}
 	}
-	// Where the one that was met waits, another topic may have one that is leased; of a serial there is no other one.
+	// A late ack of a job that was delivered here ends no other one, and of a serial there is none. Where the job was
+	// only pushed here, and waits, another topic may have one that is leased.
 	meant := func(p *Place) bool {
-		return p.Status.State == shunt.StateLeased || CheckID(id) != nil && !p.over()
+		return p.Status.State == shunt.StateLeased || (at.receipt != "" || CheckID(id) != nil) && !p.over()
 	}
 	for range endTries {
 		p, err := t.at(ctx, id, channel, meant)
@@ -213,8 +226,8 @@ func (t *Topics) Ack(ctx context.Context, id, channel string, before func(*shunt
 }
 
 // At finds a job in one channel, as In does; where none is given, in all of them. It takes one that lives where the id
-// was met last. Else it takes a leased one before one that waits, and that before what is kept of one that is over. A
-// message without an id is found only by the process that has delivered it.
+// was met last, unless it was delivered here from several. Else it takes a leased one before one that waits, and that
+// before what is kept of one that is over. A message without an id is found only by the process that has delivered it.
 func (t *Topics) At(ctx context.Context, id, channel string) (Place, error) {
 	return t.at(ctx, id, channel, func(p *Place) bool { return !p.over() })
 }
