@@ -42,17 +42,17 @@ type limitText struct {
 	Mark string `json:"mark"`
 }
 
-// change writes or deletes a limit, and tells all processes.
+// change writes or deletes a limit, and tells all processes. The hint comes first, as in create.
 //
 // KEYS limits. ARGV HSET, HSETNX or HDEL, field, hints, and the limit unless it is HDEL. Replies the command's.
 var change = redis.NewScript(1, `
+redis.call('PUBLISH', ARGV[3], KEYS[1])
 local n
 if ARGV[1] == 'HDEL' then
 	n = redis.call('HDEL', KEYS[1], ARGV[2])
 else
 	n = redis.call(ARGV[1], KEYS[1], ARGV[2], ARGV[4])
 end
-redis.call('PUBLISH', ARGV[3], KEYS[1])
 return n`)
 
 // AddLimit is SetLimit for a token that has none; else it is ErrExists.

@@ -29,17 +29,18 @@ type Store struct {
 	mirror mirror
 }
 
-// create adds a token and lists its namespace.
+// create adds a token and lists its namespace. The hint, which a user may lack the right to, comes before all writes.
 //
 // KEYS tokens of the namespace, namespaces. ARGV sum, token, namespace, hints, the first key. Replies 1, or 0 where the
 // token is there already.
 var create = redis.NewScript(2, `
+redis.call('PUBLISH', ARGV[4], ARGV[5])
 if redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
 redis.call('SADD', KEYS[2], ARGV[3])
-redis.call('PUBLISH', ARGV[4], ARGV[5])
 return 1`)
 
-// remove deletes tokens with their limits, and what lists an empty namespace.
+// remove deletes tokens with their limits, and what lists an empty namespace. Its hint comes last: without the right to
+// it, the token is gone all the same.
 //
 // KEYS tokens of the namespace, namespaces, limits. ARGV sum, namespace, hints, the first key. Replies how many.
 var remove = redis.NewScript(3, `

@@ -230,3 +230,28 @@ func TestRoles(t *testing.T) {
 		t.Error("root is a role")
 	}
 }
+
+// Where Redis refuses the channel of hints, no token and no limit is left half made, and a deleted token is gone.
+func TestHintsAreRefused(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Start(t)
+	s := &Store{Redis: b.Pool(t)}
+	ctx, token := t.Context(), "0123456789-0123456789"
+	if err := s.Create(ctx, token, Token{Pool: "default", Namespace: "ns"}); err != nil {
+		t.Fatal(err)
+	}
+	b.Do("ACL", "SETUSER", "default", "resetchannels")
+	if err := s.Delete(ctx, "default", "ns", token); err == nil {
+		t.Error("the refusal is not told")
+	}
+	if err := s.Create(ctx, token, Token{Pool: "default", Namespace: "ns"}); err == nil {
+		t.Error("a token was made")
+	}
+	if err := s.SetLimit(ctx, "default", "ns", token, Limit{Read: 1, Interval: 1}); err == nil {
+		t.Error("a limit was set")
+	}
+	if keys, err := redis.Strings(b.Do("KEYS", "{shuntd}*"), nil); err != nil || len(keys) > 0 {
+		t.Errorf("%q, %v", keys, err)
+	}
+}
