@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -105,6 +106,25 @@ func TestLongerTimeout(t *testing.T) {
 		if g.TimeoutMS = ms; !r.apply(t.Context(), &g) || r.serving.TimeoutMS != 60_000 {
 			t.Errorf("%d ms: %d", ms, r.serving.TimeoutMS)
 		}
+	}
+}
+
+// A stop that comes with a longer timeout gives it, too: a request may have begun with it a moment before.
+func TestLongerTimeoutAtAStop(t *testing.T) {
+	t.Parallel()
+	g := Group{Settings: NewSettings(), State: Paused}
+	r := &runner{p: &Pusher{Log: slog.New(slog.DiscardHandler)}, serving: &Group{Settings: g.Settings}}
+	r.live.Store(&sender{transport: new(http.Transport)})
+	var left time.Duration
+	r.shutdown = func(ctx context.Context) error {
+		end, _ := ctx.Deadline()
+		left = time.Until(end)
+		return nil
+	}
+	g.TimeoutMS = 60_000
+	r.apply(t.Context(), &g)
+	if r.ending.Wait(); left < time.Minute {
+		t.Errorf("requests of a minute have %v", left)
 	}
 }
 

@@ -2,6 +2,7 @@ package push
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -36,4 +37,25 @@ func TestFullRedis(t *testing.T) {
 	s.want(200, `"state":"active"`, "POST", at+"/resume", "")
 	s.want(200, `"state":"paused"`, "POST", at+"/pause", "")
 	s.want(500, "", "POST", "/push/"+s.ns()+"/other", `{"queues":["q"],"endpoint":"`+e.URL+`","unsigned":true}`)
+}
+
+// Where Redis refuses a right that a change needs, nothing is changed.
+func TestHalfTheRights(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Start(t)
+	b.Do("ACL", "SETUSER", "shunt", "on", ">secret", "~*", "&*", "+@all")
+	s := newSite(t, "redis://shunt:secret@"+b.Addr(), "default")
+	s.group("g", "http://127.0.0.1:1", nil)
+	had := b.Do("HGETALL", groupsKey+"default")
+	for _, lacks := range [][]any{{"resetchannels"}, {"&*", "-publish"}, {"+publish", "-get"}} {
+		b.Do("ACL", append([]any{"SETUSER", "shunt"}, lacks...)...)
+		s.want(500, "", "POST", "/push/"+s.ns()+"/g/pause", "")
+		s.want(500, "", "DELETE", "/push/"+s.ns()+"/g", "")
+		s.want(500, "", "POST", "/push/"+s.ns()+"/h",
+			`{"queues":["q"],"endpoint":"http://127.0.0.1:1","unsigned":true}`)
+		if has := b.Do("HGETALL", groupsKey+"default"); !reflect.DeepEqual(has, had) {
+			t.Errorf("with %v: %q", lacks, has)
+		}
+	}
 }
