@@ -12,6 +12,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/redistest"
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // A message is found by its id, its serial and its ref, whatever they have in them.
@@ -276,6 +277,31 @@ func TestRecurring(t *testing.T) {
 	}
 	s.wantJSON(400, "PUT", "/q/recurring/%07", `{"every_ms":100}`)
 	s.wantJSON(400, "PUT", "/q/recurring/"+strings.Repeat("x", 201), `{"every_ms":100}`)
+}
+
+// Channels that Redis refuses keep no other one from being run.
+func TestRecurringBesideForeignKeys(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	b := redistest.Start(t)
+	s := siteOn(t, b.URL())
+	r := &Recurring{Pools: map[string]*shunt.Queue{DefaultPool: s.queue},
+		Redis: map[string]*redis.Pool{DefaultPool: s.redis}}
+	s.api.Recurring = r // it does not run
+	const good = 20
+	for i := range good {
+		s.wantJSON(204, "PUT", fmt.Sprintf("/bad%d/recurring/a", i), `{"every_ms":100}`)
+		s.wantJSON(204, "PUT", fmt.Sprintf("/good%d/recurring/a", i), `{"every_ms":100}`)
+		b.Do("SET", store.KeysOf(fmt.Sprint(s.ns, "/bad", i)).Recur, "x")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	for i := range good {
+		s.pull(1, fmt.Sprintf("queues=good%d&wait_ms=10000", i))
+	}
+	stop()
+	<-ended
 }
 
 // A process that was not asked runs what another one has added.

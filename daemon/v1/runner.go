@@ -23,7 +23,7 @@ const (
 	// maxRecurring bounds the channels of a pool whose recurring messages one process runs.
 	maxRecurring = 10_000
 	runEvery     = 5 * time.Second // finds what other processes have added
-	maxFailed    = 3               // channels that failed, after which a look ends: Redis may be away
+	maxFailed    = 3               // channels of which Redis said nothing, after which a look ends: it may be away
 )
 
 // Recurring runs the recurring messages of the channels that the interface has added some to. Any number of processes
@@ -128,9 +128,13 @@ func (r *Recurring) runNew(ctx context.Context, name string, q *shunt.Queue, run
 			return fmt.Errorf("v1: there are more than %d queues with recurring messages", maxRecurring)
 		}
 		shutdown, err := (&recur.Timetable{Queue: q}).Run(ctx, channel)
+		var said redis.Error
 		if errs = append(errs, err); err == nil {
 			running[channel] = shutdown
-		} else if failed++; failed > maxFailed {
+		} else if !errors.As(err, &said) {
+			failed++
+		}
+		if failed > maxFailed {
 			break
 		}
 	}
