@@ -164,7 +164,7 @@ func TestGraceIsOver(t *testing.T) {
 	q := &shunt.Queue{Pool: pool, Quiet: true}
 	t.Cleanup(func() { _ = q.Close() })
 	const n = 2
-	payload := bytes.Repeat([]byte("x"), 15<<20) // more than a socket keeps
+	payload := bytes.Repeat([]byte("x"), 6<<20) // more than two sockets keep, of which one is small
 	for range n {
 		err := q.Enqueue(context.Background(), shunt.Raw("ns/q", payload))
 		if err != nil {
@@ -177,6 +177,9 @@ func TestGraceIsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
+		if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+			t.Fatal(err)
+		}
 		path := [...]string{"/api/ns/q?ttr=600", "/v1/ns/pull?queues=q&lease_ms=600000"}[i]
 		if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
