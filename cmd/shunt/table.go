@@ -82,7 +82,7 @@ func (a *app) say(format string, args ...any) {
 
 func (a *app) tell(format string, args ...any) { a.put(fmt.Sprintf(format+"\n", args...)) }
 
-// put writes text to standard output. That it could not be written is told at the end.
+// put writes text to standard output. run ends with the first error of a write.
 func (a *app) put(text string) {
 	if _, err := io.WriteString(a.out, text); err != nil && a.unwritten == nil {
 		a.unwritten = fmt.Errorf("the output could not be written: %w", err)

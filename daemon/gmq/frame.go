@@ -93,20 +93,17 @@ func (f *frames) look() (n int, err error) {
 	return 0, nil
 }
 
-// cut copies an object out of the buffer. A large buffer that has little behind the object it hands over, and copies
-// that: so the bytes of a large object are not counted twice.
+// cut copies an object out of the buffer. A large buffer of which the object is half or more it hands over, and copies
+// what is behind: so the bytes of a large object are not counted twice.
 func (f *frames) cut(n int) ([]byte, error) {
 	f.since = time.Time{}
 	object, rest := f.buf[f.at:f.at+n], f.buf[f.at+n:]
-	if cap(f.buf) <= small || n < len(rest) {
+	if cap(f.buf) <= small || n < cap(f.buf)/2 {
 		if !f.budget.Take(n) {
 			return nil, budget.ErrFull
 		}
 		f.at += n
 		return bytes.Clone(object), nil
-	}
-	if n < cap(f.buf)/2 {
-		object = bytes.Clone(object) // which would keep more than it counts
 	}
 	left := 0
 	if len(rest) > small {
