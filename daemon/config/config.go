@@ -24,7 +24,7 @@ import (
 
 // Config is all of it. Default gives one to begin with; fields that it leaves empty are empty by default.
 type Config struct {
-	PIDFile string        `key:"pid_file" help:"file that gets the process id, and is removed at the end"`
+	PIDFile string        `key:"pid_file" help:"file that gets the process id; the end removes it if it still has that"`
 	Grace   time.Duration `key:"grace" default:"30s" help:"how long the end waits for requests: 1s at least, to 1h"`
 
 	API       Listener        `key:"api"`
