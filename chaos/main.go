@@ -67,8 +67,8 @@ func (p *plan) read() {
 		"rows to run, by patterns with commas between them, as of path.Match; cells, mix, defects and the names of "+
 			"defects are rows, too. Then nothing is written")
 	flag.StringVar(&p.out, "out", "",
-		"directory to write to; empty: docs, and of a part nowhere. The rows of a part take the place of those that "+
-			"are there")
+		"directory to write to, made where there is none; empty: docs, and of a part nowhere. The rows of a part take "+
+			"the place of those that are there")
 	flag.BoolVar(&p.render, "render", false, "run nothing: write the page anew from the figures beside it")
 	flag.Parse()
 }
@@ -194,7 +194,7 @@ func (p *plan) run(r *report) {
 			c := p.hunt(&d)
 			r.Defects = append(r.Defects, c)
 			fmt.Println(c)
-			p.well = p.well && c.OnSchedule != "" && (c.ByMix != "" || d.rare) && c.SoundSchedule
+			p.well = p.well && c.caught()
 		}
 	}
 }

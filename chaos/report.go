@@ -89,7 +89,9 @@ type report struct {
 	Seed                                 uint64
 	Took                                 time.Duration
 	// parts that were run again later, without what they came to
-	Again   []*report `json:",omitempty"`
+	Again []*report `json:",omitempty"`
+	// of a part: what it took the place of, where that did not hold
+	Failed  []failure `json:",omitempty"`
 	Results []*result
 	Mixes   []*result
 	Defects []*catch
@@ -115,6 +117,11 @@ type catch struct {
 	MixTook       time.Duration // all mixes until then
 	SoundSchedule bool          // the package as it is passes the same schedule
 	Rare          bool          // nothing at random was tried
+}
+
+// caught says whether it was, wherever it was looked for, by what lets the package as it is pass.
+func (c *catch) caught() bool {
+	return c.OnSchedule != "" && (c.ByMix != "" || c.Rare) && c.SoundSchedule
 }
 
 func (c *catch) String() string {
@@ -157,35 +164,63 @@ func read(dir string) (*report, error) {
 	return r, json.Unmarshal(raw, r)
 }
 
+// failure is what did not hold in an earlier run, and why.
+type failure struct{ Name, Why string }
+
+func (r *result) failure() *failure {
+	if r.passed() {
+		return nil
+	}
+	why := []string{"never struck"}
+	if len(r.Breaches) > 0 { // a breach follows the line of its verdict's figures
+		_, breach, _ := strings.Cut(r.Breaches[0], "\n")
+		breach, _, _ = strings.Cut(breach, "\n")
+		why = []string{breach}
+	}
+	return &failure{r.Row, strings.Join(append(why, r.Said...), "; ")}
+}
+
+func (c *catch) failure() *failure {
+	if c.caught() {
+		return nil
+	}
+	return &failure{c.Name, c.String()}
+}
+
 // into takes the rows of a part that was run later into the report that is in a directory.
 func (r *report) into(dir string) (*report, error) {
 	whole, err := read(dir)
 	if err != nil {
 		return nil, err
 	}
-	whole.Results = instead(whole.Results, r.Results, func(x *result) string { return x.Row })
-	whole.Mixes = instead(whole.Mixes, r.Mixes, func(x *result) string { return x.Row })
-	whole.Defects = instead(whole.Defects, r.Defects, func(c *catch) string { return c.Name })
 	part := *r
 	part.Results, part.Mixes, part.Defects = nil, nil, nil
+	row := func(x *result) string { return x.Row }
+	whole.Results = instead(&part, whole.Results, r.Results, row)
+	whole.Mixes = instead(&part, whole.Mixes, r.Mixes, row)
+	whole.Defects = instead(&part, whole.Defects, r.Defects, func(c *catch) string { return c.Name })
 	whole.Again = append(whole.Again, &part)
 	return whole, nil
 }
 
-// instead puts each of the new in the place of the old one of the same name.
-func instead[T any](old, now []T, name func(T) string) []T {
+// instead puts each of the new in the place of the old one of the same name, and has the part tell what that did not
+// hold.
+func instead[T interface{ failure() *failure }](part *report, old, now []T, name func(T) string) []T {
 	for _, x := range now {
 		i := slices.IndexFunc(old, func(y T) bool { return name(y) == name(x) })
 		if i < 0 {
 			old = append(old, x)
-		} else {
-			old[i] = x
+			continue
 		}
+		if f := old[i].failure(); f != nil {
+			part.Failed = append(part.Failed, *f)
+		}
+		old[i] = x
 	}
 	return old
 }
 
-// write puts the report into a directory.
+// write puts the report into a directory, which it makes where there is none.
 func (r *report) write(dir string) error {
 	dir, err := home(dir)
 	if err != nil {
@@ -221,6 +256,9 @@ func (r *report) write(dir string) error {
 	}
 	raw, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "data"), 0o755); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "reliability.md"), b.Bytes(), 0o644); err != nil {

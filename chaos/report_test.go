@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +13,7 @@ import (
 
 // The page of a run has a row for each result, and prose of at most 100 columns. What it is made of can be read again.
 func TestPage(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "data"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	dir := filepath.Join(t.TempDir(), "docs")
 	r := &report{Date: "2026-01-02", Commit: "0123456789ab", Command: "make chaos", Redis: "Redis 7", System: "linux",
 		Took:  time.Hour,
 		Again: []*report{{Date: "2026-01-03", Command: "make chaos ONLY=F1"}},
@@ -50,5 +48,56 @@ func TestPage(t *testing.T) {
 	var again report
 	if err := json.Unmarshal(raw, &again); err != nil || len(again.Results) != 2 || again.Results[0].Enqueued != 400 {
 		t.Errorf("read again: %+v, %v", again, err)
+	}
+}
+
+// A row that is run again takes the place of the one before, and the page says what that one did not hold.
+func TestAgain(t *testing.T) {
+	dir := t.TempDir()
+	first := &report{Command: "make chaos",
+		Results: []*result{
+			{Row: "F0", Struck: 1, Breaches: []string{"enqueued 9: lost 0\nI9 late: p99 6ms\nand its history\n"},
+				Said: []string{"a timer beside it: p99 5ms"}},
+			{Row: "F1", Struck: 1},
+		},
+		Mixes:   []*result{{Row: "mix 7"}},
+		Defects: []*catch{{Name: "a mistake", OnSchedule: "I1 lost", SoundSchedule: true}},
+	}
+	if err := first.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	p := &plan{only: "F*", out: dir}
+	for _, part := range []*report{
+		{Command: "make chaos ONLY=F*", Results: []*result{{Row: "F0", Struck: 1}, {Row: "F1", Struck: 1}},
+			Mixes:   []*result{{Row: "mix 7", Struck: 1}},
+			Defects: []*catch{{Name: "a mistake", OnSchedule: "I1 lost", ByMix: "I1 lost", SoundSchedule: true}}},
+		{Command: "make chaos ONLY=F0", Results: []*result{{Row: "F0", Struck: 2}}},
+	} {
+		if err := p.publish(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []failure{
+		{"F0", "I9 late: p99 6ms; a timer beside it: p99 5ms"},
+		{"mix 7", "never struck"},
+		{"a mistake", first.Defects[0].String()},
+	}
+	if got := r.Again[0].Failed; !slices.Equal(got, want) {
+		t.Errorf("the first part took the place of what did not hold: %+v, want %+v", got, want)
+	}
+	if got := r.Again[1].Failed; len(got) > 0 || r.Results[0].Struck != 2 || len(r.Results) != 2 {
+		t.Errorf("the second part: %+v, of %+v", got, r.Results)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "reliability.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := "| did not hold before | why |\n|---|---|\n| F0 | I9 late: p99 6ms; a timer beside it: p99 5ms |\n"
+	if n := strings.Count(string(text), row); n != 1 {
+		t.Errorf("the page has %d times %q", n, row)
 	}
 }
