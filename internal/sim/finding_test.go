@@ -84,6 +84,7 @@ var findings = []finding{
 	{name: "11 a Wait does not look for what is kept of its message first", changes: []change{
 		{luas + "wait.lua",
 			"if out and known and string.sub(out, 1, 16) == ARGV[2] then return {0, out} end\n", ""},
+		{luas + "wait.lua", "return {0, out or ''", "return {0, not p and out or ''"},
 	}},
 	{name: "12 the row before a judgement is a quarter of a lease", changes: []change{
 		{luas + "sweep.lua", "if judge and row < lease / 2 then", "if judge and row < lease / 4 then"},
