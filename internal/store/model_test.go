@@ -86,14 +86,18 @@ type end struct {
 	lapsing bool // .25 behind one
 }
 
-// over is the end that the machine gives a lease, of 1970.
-const over = -1 << 20
+// over stands for the end that the machine gives a lease that is over: one of 1970, which each lapse of a part makes 1
+// less. It is no round number: miniredis would print 1e+09, and its Lua would read no number from that.
+const (
+	over   = -1 << 20
+	of1970 = 1234567890
+)
 
 // endOf reads a score.
 func endOf(score float64, now time.Time) end {
 	part := score - math.Trunc(score)
 	e := end{int(math.Round((score - float64(now.UnixMilli())) / (hour / 2))), part == .5, part == .25}
-	if score < 10 {
+	if score < 2*of1970 {
 		e.in = over
 	}
 	return e
@@ -291,10 +295,11 @@ func (b *machine) listed() (Lease, *channel) {
 func (b *machine) setEnd(c *channel, l Lease, to end) {
 	c.ends[l.Name] = to
 	for _, s := range b.servers {
-		score := "1"
+		at := int64(of1970)
 		if to.in != over {
-			score = strconv.FormatInt(time.Now().Add(time.Duration(to.in)*30*time.Minute).UnixMilli(), 10)
+			at = time.Now().Add(time.Duration(to.in) * 30 * time.Minute).UnixMilli()
 		}
+		score := strconv.FormatInt(at, 10)
 		if to.putOff {
 			score += ".5"
 		}
