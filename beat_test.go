@@ -15,23 +15,26 @@ import (
 )
 
 // The beat was sent while the lease was fresh, and answered when it was not. The waiter had come back in between, and
-// nothing woke it any more.
+// only the next beat woke it.
 func TestIdleGoesOnAfterLateBeat(t *testing.T) {
 	t.Parallel()
 	redistest.Leaks(t)
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr())
-	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
+	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 6 * time.Second })
 	beats := redistest.ByScript(store.Beat)(q.name)
-	refused := p.On(beats, 0, redistest.ReplyError("TRYAGAIN not now"))
 	seen := newTally()
-	began := time.Now()
 	q.idles(p, 2, func(_ context.Context, i int) error { seen.add(i); return nil })
-	time.Sleep(time.Until(began.Add(1950 * time.Millisecond)))
+	strikes(t, p.On(beats, 1, redistest.Pass), 1)
+	began := time.Now() // of the term
+	refused := p.On(beats, 0, redistest.ReplyError("TRYAGAIN not now"))
+	time.Sleep(time.Until(began.Add(4550 * time.Millisecond)))
 	late := p.On(beats, 1, redistest.Delay(950*time.Millisecond)) // within the 1 s that a beat has
+	next := p.On(beats, 2, redistest.Pass)
 	refused.Remove()
 	strikes(t, late, 1)
-	time.Sleep(time.Until(began.Add(2800 * time.Millisecond))) // two thirds of the term are over
+	time.Sleep(time.Until(began.Add(5400 * time.Millisecond))) // two thirds of the term are over
+	blocks := p.On(redistest.ByName("BRPOPLPUSH", ".prepare")(q.name), 1, redistest.Pass)
 	clients, _ := redis.String(s.Do("CLIENT", "LIST"), nil)
 	for line := range strings.Lines(clients) {
 		if strings.Contains(line, " cmd=brpoplpush ") {
@@ -40,7 +43,10 @@ func TestIdleGoesOnAfterLateBeat(t *testing.T) {
 			s.Do("CLIENT", "UNBLOCK", id)
 		}
 	}
-	time.Sleep(time.Until(began.Add(3200 * time.Millisecond))) // the beat is answered
+	strikes(t, blocks, 1)
+	if next.Struck() > 0 {
+		t.Error("only the next beat woke the waiter")
+	}
 	q.enqueue(0, 5)
 	q.until(3*time.Second, "all handled", func() bool { return seen.distinct() == 5 })
 }
