@@ -240,7 +240,10 @@ func (n *network) remove(c *cable, r *rule) int {
 func (n *network) cut(of *port) {
 	for _, l := range n.ended(of) {
 		l.session.Close()
-		if l.dead { // nobody closes it
+		n.mu.Lock()
+		dead := l.dead
+		n.mu.Unlock()
+		if dead { // nobody closes it
 			l.leave()
 		}
 	}

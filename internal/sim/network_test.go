@@ -42,6 +42,21 @@ func TestKilledWritesNothing(t *testing.T) {
 	})
 }
 
+// All lines are cut while a process is killed. Who cut read without the network's mutex that it was dead.
+func TestKilledBesideACut(t *testing.T) {
+	n, p, _ := dialled(t)
+	cuts := make(chan struct{})
+	go func() {
+		defer close(cuts)
+		n.cut(nil)
+	}()
+	p.kill(false)
+	<-cuts
+	if len(n.lines) > 0 {
+		t.Error("a line of a dead process is left")
+	}
+}
+
 // Who was cut off hears of it at once, also where the server stands still by then; and when the line goes on, where it
 // did not let that through.
 func TestEndIsHeard(t *testing.T) {
