@@ -322,6 +322,9 @@ func TestReapsOnSlowLine(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr())
 	q := newBench(t, p.URL(), func(q *Queue) { q.Lease = 3 * time.Second })
 	q.corpse(s, 4000, "1", "r", 1)
+	if _, err := q.Channels(t.Context()); err != nil { // connects, for which it has 500 ms
+		t.Fatal(err)
+	}
 	p.Slow(200*time.Millisecond, 0, 0)
 	q.receive(2, func(context.Context, int) error { return nil })
 	q.until(30*time.Second, "some are recovered", func() bool { return q.sum(EventRecovered) > 0 })
