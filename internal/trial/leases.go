@@ -98,6 +98,9 @@ func (t *tenures) struck(s *subject, faults map[string][]Entry, m Margins) bool 
 		for _, x := range t.of[e.Serial] {
 			if x.by == e.By && x.attempt == e.Attempt {
 				from, to = x.from, x.to
+				if x.ends.Before(from) { // it stood still, and says late what it had
+					from = x.ends
+				}
 			}
 		}
 		for _, f := range faults[e.By] {

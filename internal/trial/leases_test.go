@@ -38,6 +38,7 @@ func TestLeases(t *testing.T) {
 	enqueued := said("h enqueue invoke p plan=ok at=2000", "h enqueue ok p at=2010").Entries
 	resent := said("h enqueue invoke p plan=ok due=3030 at=2000", "h enqueue ok p due=3030 at=2018").Entries
 	struck := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "stop", N: 8, Due: at(9000)}}
+	stopped := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "stop", N: 8}}
 	froze := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "freeze", N: 8, Due: at(3000)}}
 	named := func(op string) []Entry { return []Entry{{At: at(8000), By: "n", Op: op, Phase: Info, Serial: "sp"}} }
 	second := slices.Concat([]Entry{pull("p2", 8020, 12000, 2)}, handled("p2", 8030, 2), acked("p2", 8050, 2))
@@ -65,6 +66,9 @@ func TestLeases(t *testing.T) {
 		"said after its lease, and acked by another since": {slices.Concat(first[:2], struck,
 			[]Entry{pull("p2", 3030, 9000, 2)}, handled("p2", 3040, 2), acked("p2", 3060, 2),
 			[]Entry{pull("p1", 8000, 3000, 1)}), nil},
+		"said after its lease, and handled by both": {slices.Concat(first[:2], stopped,
+			[]Entry{pull("p2", 3030, 9000, 2)}, handled("p2", 3040, 2), acked("p2", 3060, 2),
+			[]Entry{pull("p1", 8000, 3000, 1)}, handled("p1", 8010, 1), late("p1", 8030)), nil},
 		"said after its lease, and acked before": {slices.Concat(first[:2], struck,
 			[]Entry{pull("p2", 2500, 9000, 1)}, handled("p2", 2600, 1), acked("p2", 2700, 1),
 			[]Entry{pull("p1", 8000, 3000, 1)}), []string{"I19 handed out again"}},
