@@ -208,7 +208,7 @@ func (p *plan) rows(r *report) {
 		}
 		p.done(res)
 	}
-	for _, alone := range []bool{false, true} {
+	for _, alone := range []bool{true, false} { // what is measured comes first, before the machine has worked
 		var some []*row
 		var results []*result
 		for i := range rows {
