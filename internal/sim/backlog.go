@@ -40,7 +40,7 @@ func (p *Plot) backlog(r *rand.Rand) {
 				Plan: trial.PlanDeaf + fmt.Sprint(between(r, time.Second/2, takes).Milliseconds())})
 		}
 	})
-	for at := between(r, 0, 2*time.Second); at < storm/2; at += between(r, time.Second, storm/4) {
+	for at := between(r, 0, 2*time.Second); at < p.Storm/2; at += between(r, time.Second, p.Storm/4) {
 		p.Blows = append(p.Blows, Blow{At: at, For: between(r, 0, time.Second), Kind: "kill server",
 			Nth: 1 + r.IntN(5)})
 	}
@@ -60,7 +60,7 @@ func (p *Plot) begins(do func(*trial.Orders)) {
 // from then on each worker has one that takes long, so nothing is under way when the server is killed. What it brings
 // back nothing mends before the lull is over but the receivers themselves.
 func (p *Plot) untold(r *rand.Rand) {
-	p.Blows = slices.DeleteFunc(p.Blows, func(b Blow) bool { return b.At < cycle })
+	p.Blows = slices.DeleteFunc(p.Blows, func(b Blow) bool { return b.At < p.cycle() })
 	p.begins(func(o *trial.Orders) {
 		for i := range o.Workers * 12 {
 			post := Post{Channel: o.Channels[0], How: "direct", Plan: trial.PlanOK}

@@ -72,8 +72,8 @@ func (w *world) took(what string, d time.Duration, story ...any) {
 // clearKills draws kills in lulls, of processes that have something in hand and are not alone. What they held is begun
 // by others within the bound.
 func (p *Plot) clearKills(r *rand.Rand) {
-	for c := range cycles {
-		p.clearKill(r, time.Duration(c)*cycle+storm+shots+half+200*time.Millisecond)
+	for c := range p.Cycles {
+		p.clearKill(r, p.begin(c)+p.Storm+shots+half+200*time.Millisecond)
 	}
 	p.sort()
 }

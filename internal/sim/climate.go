@@ -27,7 +27,7 @@ func (p *Plot) climate(r *rand.Rand) {
 	case 1:
 		p.Idle = between(r, 300*time.Millisecond, 600*time.Millisecond)
 		if r.IntN(2) == 0 { // nobody is dead when the first is killed in a lull, so beats are all that is sent
-			p.Blows = slices.DeleteFunc(p.Blows, func(b Blow) bool { return b.At < storm+shots })
+			p.Blows = slices.DeleteFunc(p.Blows, func(b Blow) bool { return b.At < p.Storm+shots })
 		}
 	case 2:
 		p.Bulk = 64 << 10
@@ -37,17 +37,17 @@ func (p *Plot) climate(r *rand.Rand) {
 		p.cutOff(r)
 	case 4:
 		p.Stepped, p.Names = true, nil
-		for c := range cycles {
-			p.Blows = append(p.Blows, Blow{At: time.Duration(c)*cycle + between(r, time.Second, storm/2),
-				For: between(r, time.Second, storm/2), Kind: "step", Nth: 200 + r.IntN(3600)})
+		for c := range p.Cycles {
+			p.Blows = append(p.Blows, Blow{At: p.begin(c) + between(r, time.Second, p.Storm/2),
+				For: between(r, time.Second, p.Storm/2), Kind: "step", Nth: 200 + r.IntN(3600)})
 		}
 	}
 	if r.IntN(3) == 0 {
 		p.MaxDead = 5 + r.IntN(10)
 	}
-	for c := range cycles {
-		at := between(r, storm/2, storm)
-		b := Blow{At: time.Duration(c)*cycle + at, For: cycle - time.Second - at, Nth: r.IntN(len(p.channels()))}
+	for c := range p.Cycles {
+		at := between(r, p.Storm/2, p.Storm)
+		b := Blow{At: p.begin(c) + at, For: p.cycle() - time.Second - at, Nth: r.IntN(len(p.channels()))}
 		switch r.IntN(6) {
 		case 0, 1:
 			b.Kind, b.What = "foreign", pick(r, foreign)
@@ -58,7 +58,7 @@ func (p *Plot) climate(r *rand.Rand) {
 		}
 		p.Blows = append(p.Blows, b)
 	}
-	for at := between(r, 0, 2*storm); at < length-lull; at += between(r, storm, 4*storm) {
+	for at := between(r, 0, 2*p.Storm); at < p.length()-lull; at += between(r, p.Storm, 4*p.Storm) {
 		p.Blows = append(p.Blows, Blow{At: at, Kind: "close"})
 	}
 }
@@ -111,7 +111,7 @@ func (p *Plot) large(r *rand.Rand) {
 // lulled says of what the calm of a lull says nothing: a channel, or what is delayed there alone.
 func (w *world) lulled(c int) (channel string, delayed bool) {
 	for _, b := range w.plot.Blows {
-		if b.Kind != "foreign" || b.At/cycle != time.Duration(c) {
+		if b.Kind != "foreign" || w.plot.cycleOf(b.At) != c {
 			continue
 		}
 		channel = w.plot.channels()[b.Nth%len(w.plot.channels())]
@@ -143,7 +143,7 @@ func (w *world) handedOver(channel string, since time.Time) bool {
 // foreign is which key of a channel is another one's in the lull of a cycle; empty: none.
 func (w *world) foreign(c int, channel string) string {
 	for _, b := range w.plot.Blows {
-		if b.Kind == "foreign" && b.At/cycle == time.Duration(c) &&
+		if b.Kind == "foreign" && w.plot.cycleOf(b.At) == c &&
 			w.plot.channels()[b.Nth%len(w.plot.channels())] == channel {
 			return b.What
 		}
@@ -155,7 +155,7 @@ func (w *world) foreign(c int, channel string) string {
 func (p *Plot) leaves(from, to time.Duration) bool {
 	return slices.ContainsFunc(p.Blows, func(b Blow) bool {
 		brief := notes[b.Kind] == trial.Brief || b.Kind == "foreign" || b.Kind == "close" || b.Kind == "script flush"
-		return !brief && b.At < to && b.At+b.For > from-storm/2
+		return !brief && b.At < to && b.At+b.For > from-p.Storm/2
 	})
 }
 

@@ -29,6 +29,7 @@ func TestLulled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, pull := range []int{0, 1} { // which tell themselves what Redis refuses them
 				p := c.plot
+				p.Storm = storm
 				p.Crew = []trial.Orders{{Channels: []string{"plain"}, Pull: pull}}
 				if c.what != "" {
 					p.Blows = append(slices.Clone(p.Blows), Blow{At: storm, For: lull, Kind: "foreign", What: c.what})
@@ -59,6 +60,7 @@ func TestLulledAfterAHandover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{began: time.Unix(1000, 0), plot: &Plot{
+				Storm: storm,
 				Crew:  []trial.Orders{{Name: "p0", Channels: []string{"plain"}}},
 				Blows: []Blow{{At: storm, For: lull, Kind: "foreign", What: c.what}},
 			}}

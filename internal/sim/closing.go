@@ -20,8 +20,8 @@ func (p *Plot) patient(r *rand.Rand) {
 			continue
 		}
 		if r.IntN(2) == 0 {
-			out := Blow{Kind: "outage", Who: -1, For: between(r, time.Second, storm/2)}
-			out.At = b.At/cycle*cycle + between(r, 0, storm-out.For)
+			out := Blow{Kind: "outage", Who: -1, For: between(r, time.Second, p.Storm/2)}
+			out.At = p.begin(p.cycleOf(b.At)) + between(r, 0, p.Storm-out.For)
 			b.At = out.At + between(r, 0, out.For/2)
 			p.Blows = append(p.Blows, out)
 			b = &p.Blows[i]
@@ -33,7 +33,7 @@ func (p *Plot) patient(r *rand.Rand) {
 			if r.IntN(2) == 0 {
 				post.Within = time.Minute
 			}
-			if post.At < length-lull {
+			if post.At < p.length()-lull {
 				p.Posts = append(p.Posts, post)
 			}
 		}

@@ -50,7 +50,7 @@ func (p *Plot) operates(r *rand.Rand, join func(trial.Orders)) {
 			join(trial.Orders{Channels: []string{desk}})
 		}
 	}
-	for at := time.Duration(0); at < length-lull/2; at += between(r, 50*time.Millisecond, 2*time.Second) {
+	for at := time.Duration(0); at < p.length()-lull/2; at += between(r, 50*time.Millisecond, 2*time.Second) {
 		c := Call{At: at, What: pick(r, looks), Channel: pick(r, p.channels()), State: pick(r, shunt.States),
 			Limit: pick(r, []int{0, 0, 1, 3, 50})}
 		if r.IntN(3) == 0 {
@@ -72,8 +72,8 @@ func (p *Plot) heap(r *rand.Rand) {
 	if !slices.ContainsFunc(p.Crew, func(o trial.Orders) bool { return o.Channels[0] == desk }) {
 		return
 	}
-	for c := range cycles {
-		at, plan, verbs := time.Duration(c)*cycle+between(r, 0, storm/2), trial.PlanReject,
+	for c := range p.Cycles {
+		at, plan, verbs := p.begin(c)+between(r, 0, p.Storm/2), trial.PlanReject,
 			[]string{"retry all", "delete all"}
 		if r.IntN(3) > 0 {
 			plan, verbs = trial.PlanOK+"+9000", []string{"promote all", "cancel all"}

@@ -64,10 +64,10 @@ func (w *world) end() {
 		h.Ranks = w.plot.strict()
 	}
 	w.result.Verdict = trial.Check(h)
+	w.result.Story = func() string { return w.plot.setting() + trial.Chronicle(h.Entries) }
 	if w.plot.Calm && well {
 		w.untroubled(h, w.result.Verdict)
 	}
-	w.result.Story = w.plot.setting() + trial.Chronicle(h.Entries)
 	if well && !w.plot.Lossy {
 		if len(w.plot.Calls) > 0 {
 			w.looking()
@@ -78,7 +78,7 @@ func (w *world) end() {
 
 // idle waits until what is to be forgotten is, and counts what processes ask of an idle Redis.
 func (w *world) idle() {
-	time.Sleep(65 * time.Second)
+	time.Sleep(45 * time.Second)
 	const window = 20 * time.Second
 	sent := func() (all []int) {
 		w.net.mu.Lock()

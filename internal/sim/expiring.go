@@ -29,8 +29,8 @@ func (p *Plot) expires(r *rand.Rand) {
 	if p.Lossy || p.Stepped || r.IntN(4) > 0 || len(channels) == 0 {
 		return
 	}
-	for at := between(r, 0, storm); at < length-lull; at += between(r, time.Second, 2*storm) {
-		if at%cycle > storm {
+	for at := between(r, 0, p.Storm); at < p.length()-lull; at += between(r, time.Second, 2*p.Storm) {
+		if at%p.cycle() > p.Storm {
 			continue
 		}
 		c := pick(r, channels)

@@ -13,6 +13,9 @@ import (
 	"github.com/shuntmq/shunt/internal/trial"
 )
 
+// storm is how long that of a test's plot is.
+const storm = 20 * time.Second
+
 // In a calm each list that holds something has a receiver that beats.
 func TestHeldByNobody(t *testing.T) {
 	foreign := func(what string, nth int) *Plot {
@@ -41,6 +44,7 @@ func TestHeldByNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Until(epoch))
+				c.plot.Storm = storm
 				c.plot.Crew = []trial.Orders{{Channels: []string{"other"}}, {Channels: []string{"plain"}}}
 				w := &world{plot: c.plot, server: redis.New(redis.Options{RunID: "1"})}
 				w.net = &network{server: w.server}

@@ -13,6 +13,8 @@ import (
 // Plot is a run: all that a seed draws, before anything begins.
 type Plot struct {
 	Seed     uint64
+	Cycles   int
+	Storm    time.Duration  // how long that of each cycle is
 	Crew     []trial.Orders // the processes that handle, and come back after their ends
 	Names    *trial.Orders  // one that enqueues to a few IDs; nil: none does
 	Posts    []Post
@@ -64,15 +66,19 @@ func (b Blow) String() string {
 // A run is some cycles: a storm of faults, a parting shot at each process, and a lull in which no fault strikes. What
 // was there before the lull has been begun when it is half over, whoever holds it.
 const (
-	storm  = 20 * time.Second
-	shots  = 3 * time.Second
-	lull   = 12 * time.Second
-	half   = trial.LongestLease + 100*time.Millisecond
-	cycle  = storm + shots + lull
-	cycles = 3
-	length = cycles * cycle
-	lease  = 2 * time.Second
+	shots = 3 * time.Second
+	lull  = 12 * time.Second
+	half  = trial.LongestLease + 100*time.Millisecond
+	lease = 2 * time.Second
 )
+
+// cycle is how long each of them is, begin is when one begins, and length is how long all of them are.
+func (p *Plot) cycle() time.Duration      { return p.Storm + shots + lull }
+func (p *Plot) begin(c int) time.Duration { return time.Duration(c) * p.cycle() }
+func (p *Plot) length() time.Duration     { return p.begin(p.Cycles) }
+
+// cycleOf is the cycle of a moment.
+func (p *Plot) cycleOf(at time.Duration) int { return int(at / p.cycle()) }
 
 // doors are the ways by which a message comes.
 var doors = []string{"enqueue", "enqueue", "enqueue", "direct", "bare", "twins", "all"}
@@ -102,7 +108,8 @@ var hands = [][]string{
 // draw draws a run.
 func draw(seed uint64) *Plot {
 	r := rand.New(rand.NewPCG(seed, 0))
-	p := &Plot{Seed: seed, Yield: pick(r, []float64{0, 0.02, 0.1, 0.4})}
+	p := &Plot{Seed: seed, Cycles: 2, Yield: pick(r, []float64{0, 0.02, 0.1, 0.4})}
+	p.Storm = between(r, 13*time.Second, 17*time.Second)
 	p.crew(r)
 	p.beside(rand.New(rand.NewPCG(seed, loads)))
 	p.posts(r)
@@ -115,10 +122,10 @@ func draw(seed uint64) *Plot {
 		p.blows(rand.New(rand.NewPCG(seed, uint64(i+1))), hands[i])
 	}
 	p.clearKills(rand.New(rand.NewPCG(seed, loads+1)))
-	for c := range cycles {
+	for c := range p.Cycles {
 		for who := range p.Crew {
 			if r.IntN(2) == 0 {
-				p.Blows = append(p.Blows, Blow{At: time.Duration(c)*cycle + storm, For: shots, Kind: "shot", Who: who,
+				p.Blows = append(p.Blows, Blow{At: p.begin(c) + p.Storm, For: shots, Kind: "shot", Who: who,
 					Nth: 1 + r.IntN(2), What: pick(r, parting)})
 			}
 		}
@@ -182,8 +189,8 @@ func (p *Plot) crew(r *rand.Rand) {
 	if pulls {
 		join(trial.Orders{Channels: []string{"plain"}, Pull: 1 + r.IntN(8)})
 	}
-	for range 1 + r.IntN(2) {
-		o := trial.Orders{Channels: []string{"high", "low"}, Workers: 8}
+	for range r.IntN(3) {
+		o := trial.Orders{Channels: []string{"high", "low"}, Workers: 2 + r.IntN(7)}
 		if r.IntN(3) == 0 {
 			o.Weights = []int{3, 1}
 		}
@@ -213,9 +220,9 @@ func (p *Plot) crew(r *rand.Rand) {
 func (p *Plot) posts(r *rand.Rand) {
 	channels := p.posted()
 	for n := 300 + r.IntN(100); len(p.Posts) < n; {
-		at := time.Duration(r.IntN(cycles))*cycle + between(r, 0, storm+shots)
+		at := p.begin(r.IntN(p.Cycles)) + between(r, 0, p.Storm+shots)
 		if r.IntN(10) == 0 {
-			at = between(r, 0, length-lull)
+			at = between(r, 0, p.length()-lull)
 		}
 		c, burst, gap := pick(r, channels), 1+r.IntN(12), 20*time.Millisecond
 		if r.IntN(8) == 0 { // all at once
@@ -254,8 +261,8 @@ func (p *Plot) posts(r *rand.Rand) {
 
 // blows draws what one hand strikes.
 func (p *Plot) blows(r *rand.Rand, kinds []string) {
-	for c := range cycles {
-		at := time.Duration(c) * cycle
+	for c := range p.Cycles {
+		at := p.begin(c)
 		for range r.IntN(5) {
 			b := Blow{Kind: pick(r, kinds), Who: r.IntN(len(p.Crew)), Nth: 1 + r.IntN(5)}
 			switch b.Kind {
@@ -284,7 +291,7 @@ func (p *Plot) blows(r *rand.Rand, kinds []string) {
 				b.Who = -1
 			}
 			at += between(r, 100*time.Millisecond, 6*time.Second)
-			if b.At = at; at+b.For > time.Duration(c)*cycle+storm {
+			if b.At = at; at+b.For > p.begin(c)+p.Storm {
 				break
 			}
 			p.Blows = append(p.Blows, b)

@@ -58,7 +58,8 @@ func TestBlowsEnd(t *testing.T) {
 	late := 0
 	for seed := range uint64(2000) {
 		over := make(map[int]time.Duration)
-		for _, b := range draw(seed).Blows {
+		p := draw(seed)
+		for _, b := range p.Blows {
 			if slices.Contains([]string{"shot", "foreign", "forbid"}, b.Kind) {
 				continue
 			}
@@ -68,7 +69,7 @@ func TestBlowsEnd(t *testing.T) {
 				late++
 			}
 			over[hand] = now + b.endsIn(now)
-			if calm := b.At/cycle*cycle + storm; b.At <= calm && over[hand] > calm {
+			if calm := p.begin(p.cycleOf(b.At)) + p.Storm; b.At <= calm && over[hand] > calm {
 				t.Errorf("seed %d: %s of %v at %v goes on from %v to %v", seed, b.Kind, b.For, b.At, now, over[hand])
 			}
 		}

@@ -112,7 +112,8 @@ func (w *world) season(r *Recurring, e season, all map[string]came, tell func(id
 
 // calm says whether a time is in a calm that has lasted for a while.
 func (w *world) calm(at time.Time) bool {
-	return at.Sub(w.began)%cycle > storm+shots+half || at.Sub(w.began) > length
+	since := at.Sub(w.began)
+	return since%w.plot.cycle() > w.plot.Storm+shots+half || since > w.plot.length()
 }
 
 // counted judges the count of what recurs.

@@ -41,12 +41,13 @@ func TestStrayed(t *testing.T) {
 			handle(-time.Second, trial.OK, 0)}, false},
 		"a foreign key there": {&Plot{Blows: []Blow{{At: storm, For: lull, Kind: "foreign", What: "dead"}}},
 			time.Second, false, nil, false},
-		"a foreign key in another lull": {&Plot{Blows: []Blow{{At: cycle + storm, For: lull, Kind: "foreign",
+		"a foreign key in another lull": {&Plot{Blows: []Blow{{At: storm + shots + lull + storm, For: lull, Kind: "foreign",
 			What: "dead"}}}, time.Second, false, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Until(epoch))
+				c.plot.Storm = storm
 				c.plot.Crew = []trial.Orders{{Channels: []string{"plain"}}}
 				w := &world{plot: c.plot, server: redis.New(redis.Options{RunID: "1"})}
 				w.net = &network{server: w.server}

@@ -51,7 +51,7 @@ func (p *Plot) recurs(r *rand.Rand, join func(trial.Orders)) {
 		} else {
 			e.Every = pick(r, []time.Duration{300, 700, 1500, 4000}) * time.Millisecond
 		}
-		for at := between(r, 0, 5*time.Second); at < length-lull; at += between(r, 2*time.Second, 40*time.Second) {
+		for at := between(r, 0, 5*time.Second); at < p.length()-lull; at += between(r, 2*time.Second, 40*time.Second) {
 			c := Change{At: at, What: "add"}
 			switch n := len(e.Changes); {
 			case n%2 == 1:
@@ -111,7 +111,7 @@ func (t *timetable) change(i int, what string) {
 	}
 	es := &t.seasons[i]
 	if what == "add" || what == "resume" {
-		far := time.Now().Add(length)
+		far := time.Now().Add(t.w.plot.length())
 		*es = append(*es, season{begun: from, sure: time.Now(), ends: far, over: far, fresh: what == "add"})
 	} else if e := &(*es)[len(*es)-1]; time.Now().Before(e.over) {
 		e.ends, e.over = from, time.Now()

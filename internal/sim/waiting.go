@@ -30,7 +30,7 @@ func (p *Plot) waits(r *rand.Rand) {
 	if p.Names == nil || r.IntN(2) == 0 {
 		return
 	}
-	for at := between(r, 0, storm); at < length-lull; at += between(r, 100*time.Millisecond, storm/4) {
+	for at := between(r, 0, p.Storm); at < p.length()-lull; at += between(r, 100*time.Millisecond, p.Storm/4) {
 		p.Waits = append(p.Waits, Waiting{At: at, ID: "plain/w" + pick(r, []string{"0", "1"}),
 			Plan:  pick(r, []string{trial.PlanOK, trial.PlanOK, trial.PlanSlow + "20", trial.PlanReject}),
 			Rival: between(r, 0, 40*time.Millisecond), Within: between(r, 0, 10*time.Millisecond)})

@@ -52,7 +52,7 @@ type Result struct {
 	Verdict  *trial.Verdict
 	Problems []string // what no invariant of the ledger tells
 	Commands int
-	Story    string                   // of the faults
+	Story    func() string            // of the faults
 	Struck   int                      // blows that did something
 	Most     map[string]time.Duration // that something took
 }
@@ -61,14 +61,14 @@ type Result struct {
 func (r *Result) Err() error {
 	err := r.Verdict.Err()
 	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, r.Story)
+		err = fmt.Errorf("%w\n%s", err, r.Story())
 	}
 	if len(r.Problems) > 0 {
 		text := strings.Join(r.Problems, "\n")
 		if err != nil {
 			return fmt.Errorf("%s\n%w", text, err)
 		}
-		return fmt.Errorf("%s\n%s", text, r.Story)
+		return fmt.Errorf("%s\n%s", text, r.Story())
 	}
 	return err
 }
@@ -126,10 +126,10 @@ func play(p *Plot) *Result {
 	others := append(w.clerks(), w.waiting()...)
 	w.looks()
 	w.strikes()
-	for c := range cycles {
+	for c := range p.Cycles {
 		w.lull(c)
 	}
-	w.sleepUntil(length)
+	w.sleepUntil(p.length())
 	stop()
 	w.hands.Wait()
 	w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
