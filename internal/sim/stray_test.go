@@ -41,7 +41,7 @@ func TestStrayed(t *testing.T) {
 			handle(-time.Second, trial.OK, 0)}, false},
 		"a foreign key there": {&Plot{Blows: []Blow{{At: storm, For: lull, Kind: "foreign", What: "dead"}}},
 			time.Second, false, nil, false},
-		"a foreign key in another lull": {&Plot{Blows: []Blow{{At: storm + shots + lull + storm, For: lull, Kind: "foreign",
+		"a foreign key in another lull": {&Plot{Blows: []Blow{{At: 2*storm + shots + lull, For: lull, Kind: "foreign",
 			What: "dead"}}}, time.Second, false, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
