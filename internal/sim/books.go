@@ -104,7 +104,7 @@ func (w *world) clerks() []*process {
 	p := w.start(trial.Orders{Name: "clerk", Quiet: true, Lease: lease, Prefetch: 1, Grace: 10 * time.Second})
 	w.hands.Go(func() {
 		for i := range w.plot.Bookings {
-			w.sleepUntil(w.plot.begin(i) + w.plot.Storm + shots + half + 300*time.Millisecond)
+			w.sleepUntil(w.plot.lullAt(i) + half + 300*time.Millisecond)
 			c := clerk{Booking: &w.plot.Bookings[i], w: w, q: p.queue, begun: make(chan string, 1000),
 				rests: make(chan struct{})}
 			if err := c.work(context.Background()); err != nil {

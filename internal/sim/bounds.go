@@ -73,7 +73,7 @@ func (w *world) took(what string, d time.Duration, story ...any) {
 // by others within the bound.
 func (p *Plot) clearKills(r *rand.Rand) {
 	for c := range p.Cycles {
-		p.clearKill(r, p.begin(c)+p.Storm+shots+half+200*time.Millisecond)
+		p.clearKill(r, p.lullAt(c)+half+200*time.Millisecond)
 	}
 	p.sort()
 }

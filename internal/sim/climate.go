@@ -38,7 +38,7 @@ func (p *Plot) climate(r *rand.Rand) {
 	case 4:
 		p.Stepped, p.Names = true, nil
 		for c := range p.Cycles {
-			p.Blows = append(p.Blows, Blow{At: p.begin(c) + between(r, time.Second, p.Storm/2),
+			p.Blows = append(p.Blows, Blow{At: p.cycleAt(c) + between(r, time.Second, p.Storm/2),
 				For: between(r, time.Second, p.Storm/2), Kind: "step", Nth: 200 + r.IntN(3600)})
 		}
 	}
@@ -47,7 +47,7 @@ func (p *Plot) climate(r *rand.Rand) {
 	}
 	for c := range p.Cycles {
 		at := between(r, p.Storm/2, p.Storm)
-		b := Blow{At: p.begin(c) + at, For: p.cycle() - time.Second - at, Nth: r.IntN(len(p.channels()))}
+		b := Blow{At: p.cycleAt(c) + at, For: p.cycle() - time.Second - at, Nth: r.IntN(len(p.channels()))}
 		switch r.IntN(6) {
 		case 0, 1:
 			b.Kind, b.What = "foreign", pick(r, foreign)

@@ -21,7 +21,7 @@ func (p *Plot) patient(r *rand.Rand) {
 		}
 		if r.IntN(2) == 0 {
 			out := Blow{Kind: "outage", Who: -1, For: between(r, time.Second, p.Storm/2)}
-			out.At = p.begin(p.cycleOf(b.At)) + between(r, 0, p.Storm-out.For)
+			out.At = p.cycleAt(p.cycleOf(b.At)) + between(r, 0, p.Storm-out.For)
 			b.At = out.At + between(r, 0, out.For/2)
 			p.Blows = append(p.Blows, out)
 			b = &p.Blows[i]

@@ -73,7 +73,7 @@ func (p *Plot) heap(r *rand.Rand) {
 		return
 	}
 	for c := range p.Cycles {
-		at, plan, verbs := p.begin(c)+between(r, 0, p.Storm/2), trial.PlanReject,
+		at, plan, verbs := p.cycleAt(c)+between(r, 0, p.Storm/2), trial.PlanReject,
 			[]string{"retry all", "delete all"}
 		if r.IntN(3) > 0 {
 			plan, verbs = trial.PlanOK+"+9000", []string{"promote all", "cancel all"}

@@ -76,10 +76,12 @@ func (w *world) end() {
 	}
 }
 
-// idle waits until what is to be forgotten is, and counts what processes ask of an idle Redis.
+// What ends the run is rest, and then a window. After both all is forgotten that is to be.
+const rest, window = 45 * time.Second, 20 * time.Second
+
+// idle counts what processes ask, in the window, of an idle Redis.
 func (w *world) idle() {
-	time.Sleep(45 * time.Second)
-	const window = 20 * time.Second
+	time.Sleep(rest)
 	sent := func() (all []int) {
 		w.net.mu.Lock()
 		defer w.net.mu.Unlock()

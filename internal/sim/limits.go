@@ -23,7 +23,7 @@ func (p *Plot) limited(r *rand.Rand) {
 	channels := slices.DeleteFunc(p.posted(), func(c string) bool { return c == desk })
 	stops := slices.DeleteFunc(slices.Clone(p.Blows), func(b Blow) bool { return b.Kind != "stop server" })
 	for range 2 + r.IntN(6) {
-		at, gap := p.begin(r.IntN(p.Cycles))+between(r, 0, p.Storm), 20*time.Millisecond
+		at, gap := p.cycleAt(r.IntN(p.Cycles))+between(r, 0, p.Storm), 20*time.Millisecond
 		if len(stops) > 0 && r.IntN(2) == 0 {
 			at, gap = max(0, pick(r, stops).At-between(r, 0, 10*time.Millisecond)), time.Millisecond
 		}
@@ -50,7 +50,7 @@ func (p *Plot) brief(r *rand.Rand) {
 	}
 	p.Crew[i].MaxWait = between(r, 20*time.Millisecond, time.Second)
 	for range 20 {
-		at := p.begin(r.IntN(p.Cycles)) + between(r, 0, p.Storm)
+		at := p.cycleAt(r.IntN(p.Cycles)) + between(r, 0, p.Storm)
 		post := Post{At: at, Channel: "batch", How: "enqueue", Plan: trial.PlanOK}
 		post.Timeout = between(r, 100*time.Millisecond, time.Second)
 		p.Posts = append(p.Posts, post)

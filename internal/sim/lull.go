@@ -13,9 +13,9 @@ import (
 
 // lull waits for the lull of a cycle, and looks at it in its midst and a second before its end.
 func (w *world) lull(c int) {
-	w.sleepUntil(w.plot.begin(c) + w.plot.Storm + shots)
+	w.sleepUntil(w.plot.lullAt(c))
 	calm, lay := time.Now(), w.lies(c)
-	w.sleepUntil(w.plot.begin(c) + w.plot.Storm + shots + half)
+	w.sleepUntil(w.plot.lullAt(c) + half)
 	w.suspected()
 	w.heldByNobody(c)
 	e := trial.Entry{Op: trial.Quiet, Phase: trial.Info, Due: calm}
@@ -25,7 +25,7 @@ func (w *world) lull(c int) {
 		e.ID = channel
 	}
 	w.log.Say(e)
-	w.sleepUntil(w.plot.begin(c+1) - time.Second)
+	w.sleepUntil(w.plot.cycleAt(c+1) - time.Second)
 	w.heldByNobody(c) // also what was killed amid the calm has been found by now
 	w.strayed(c, lay, calm)
 }

@@ -72,10 +72,12 @@ const (
 	lease = 2 * time.Second
 )
 
-// cycle is how long each of them is, begin is when one begins, and length is how long all of them are.
-func (p *Plot) cycle() time.Duration      { return p.Storm + shots + lull }
-func (p *Plot) begin(c int) time.Duration { return time.Duration(c) * p.cycle() }
-func (p *Plot) length() time.Duration     { return p.begin(p.Cycles) }
+// cycle is how long each of them is, length is how long all are, cycleAt is when one begins, and lullAt when its lull
+// does.
+func (p *Plot) cycle() time.Duration        { return p.Storm + shots + lull }
+func (p *Plot) length() time.Duration       { return p.cycleAt(p.Cycles) }
+func (p *Plot) cycleAt(c int) time.Duration { return time.Duration(c) * p.cycle() }
+func (p *Plot) lullAt(c int) time.Duration  { return p.cycleAt(c) + p.Storm + shots }
 
 // cycleOf is the cycle of a moment.
 func (p *Plot) cycleOf(at time.Duration) int { return int(at / p.cycle()) }
@@ -125,7 +127,7 @@ func draw(seed uint64) *Plot {
 	for c := range p.Cycles {
 		for who := range p.Crew {
 			if r.IntN(2) == 0 {
-				p.Blows = append(p.Blows, Blow{At: p.begin(c) + p.Storm, For: shots, Kind: "shot", Who: who,
+				p.Blows = append(p.Blows, Blow{At: p.cycleAt(c) + p.Storm, For: shots, Kind: "shot", Who: who,
 					Nth: 1 + r.IntN(2), What: pick(r, parting)})
 			}
 		}
@@ -220,7 +222,7 @@ func (p *Plot) crew(r *rand.Rand) {
 func (p *Plot) posts(r *rand.Rand) {
 	channels := p.posted()
 	for n := 300 + r.IntN(100); len(p.Posts) < n; {
-		at := p.begin(r.IntN(p.Cycles)) + between(r, 0, p.Storm+shots)
+		at := p.cycleAt(r.IntN(p.Cycles)) + between(r, 0, p.Storm+shots)
 		if r.IntN(10) == 0 {
 			at = between(r, 0, p.length()-lull)
 		}
@@ -262,7 +264,7 @@ func (p *Plot) posts(r *rand.Rand) {
 // blows draws what one hand strikes.
 func (p *Plot) blows(r *rand.Rand, kinds []string) {
 	for c := range p.Cycles {
-		at := p.begin(c)
+		at := p.cycleAt(c)
 		for range r.IntN(5) {
 			b := Blow{Kind: pick(r, kinds), Who: r.IntN(len(p.Crew)), Nth: 1 + r.IntN(5)}
 			switch b.Kind {
@@ -291,7 +293,7 @@ func (p *Plot) blows(r *rand.Rand, kinds []string) {
 				b.Who = -1
 			}
 			at += between(r, 100*time.Millisecond, 6*time.Second)
-			if b.At = at; at+b.For > p.begin(c)+p.Storm {
+			if b.At = at; at+b.For > p.cycleAt(c)+p.Storm {
 				break
 			}
 			p.Blows = append(p.Blows, b)

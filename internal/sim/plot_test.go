@@ -69,12 +69,38 @@ func TestBlowsEnd(t *testing.T) {
 				late++
 			}
 			over[hand] = now + b.endsIn(now)
-			if calm := p.begin(p.cycleOf(b.At)) + p.Storm; b.At <= calm && over[hand] > calm {
+			if calm := p.cycleAt(p.cycleOf(b.At)) + p.Storm; b.At <= calm && over[hand] > calm {
 				t.Errorf("seed %d: %s of %v at %v goes on from %v to %v", seed, b.Kind, b.For, b.At, now, over[hand])
 			}
 		}
 	}
 	if late == 0 {
 		t.Error("no turn comes late")
+	}
+}
+
+// A run is as large as docs/simulation.md says. What dies at its Deadline does not meet a foreign key at dead, which
+// would keep workers without a word.
+func TestDrawn(t *testing.T) {
+	deadlines, foreign := 0, 0
+	for seed := range uint64(2000) {
+		p := draw(seed)
+		if len(p.Crew) < 3 || len(p.Posts) < 300 || p.length()+rest+window < 2*time.Minute {
+			t.Errorf("seed %d: %d processes, %d messages, %v", seed, len(p.Crew), len(p.Posts), p.length())
+		}
+		ends := slices.ContainsFunc(p.Posts, func(post Post) bool { return post.Deadline > 0 })
+		dead := slices.ContainsFunc(p.Blows, func(b Blow) bool { return b.Kind == "foreign" && b.What == "dead" })
+		if ends && dead {
+			t.Errorf("seed %d: a Deadline beside a foreign key at dead", seed)
+		}
+		if ends {
+			deadlines++
+		}
+		if dead {
+			foreign++
+		}
+	}
+	if deadlines == 0 || foreign == 0 {
+		t.Errorf("%d plots with Deadlines, %d with a foreign key at dead", deadlines, foreign)
 	}
 }

@@ -60,7 +60,7 @@ func (p *Plot) reads(r *rand.Rand) {
 			continue
 		}
 		o.Pull = 64
-		at := p.begin(r.IntN(p.Cycles)) + between(r, 0, p.Storm)
+		at := p.cycleAt(r.IntN(p.Cycles)) + between(r, 0, p.Storm)
 		for range 60 + r.IntN(60) {
 			p.Posts = append(p.Posts, Post{At: at, Channel: o.Channels[0], How: "direct", Plan: read(lease / 10)})
 		}
