@@ -85,6 +85,17 @@ func (w *world) harmless(b Blow) {
 	w.log.Say(trial.Entry{Op: trial.Fault, Phase: trial.Info, ID: b.Kind, Due: time.Now().Add(b.For)})
 }
 
+// undone notes that what was handled since then is handled again: the server has forgotten the acks of it, too.
+func (w *world) undone(b Blow, from time.Time) {
+	n := 0
+	for _, e := range w.said.Entries() {
+		if e.Op == trial.Handle && e.Phase == trial.OK && !e.At.Before(from) {
+			n++
+		}
+	}
+	w.log.Say(trial.Entry{Op: trial.Fault, Phase: trial.Info, ID: b.Kind, N: n, Due: time.Now()})
+}
+
 // strike strikes one blow, and mends what can be mended of it.
 func (w *world) strike(b Blow) {
 	all := w.all()
@@ -198,8 +209,10 @@ func (w *world) strikeServer(b Blow, all []*process) {
 		kept := w.server.Snapshot()
 		if w.plot.Lossy { // what is done until then is lost, also by those who begin meanwhile
 			disarm := w.arm(new(rule), func(p *process) { w.lasting(b, b.For, p) })
+			from := time.Now()
 			time.Sleep(time.Duration(b.Nth) * 100 * time.Millisecond)
 			w.lasting(b, b.For, w.all()...)
+			w.undone(b, from)
 			disarm()
 		}
 		w.net.change(func() { w.net.down = true })
