@@ -51,6 +51,7 @@ func (p *Plot) climate(r *rand.Rand) {
 		switch r.IntN(6) {
 		case 0, 1:
 			b.Kind, b.What = "foreign", pick(r, foreign)
+			p.orphan(r, b)
 		case 2:
 			b.Kind, b.What = "forbid", pick(r, forbidden)
 		default:
@@ -61,6 +62,25 @@ func (p *Plot) climate(r *rand.Rand) {
 	for at := between(r, 0, 2*p.Storm); at < p.length()-lull; at += between(r, p.Storm, 4*p.Storm) {
 		p.Blows = append(p.Blows, Blow{At: at, Kind: "close"})
 	}
+}
+
+// orphan has a puller be killed with messages in hand, just before a foreign hand puts something where they would go
+// back. So leases end that cannot be given back.
+func (p *Plot) orphan(r *rand.Rand, b Blow) {
+	channel := p.channels()[b.Nth]
+	who := slices.IndexFunc(p.Crew, func(o trial.Orders) bool {
+		return b.What == "prepare" && o.Pull > 0 && slices.Contains(o.Channels, channel)
+	})
+	if who < 0 {
+		return
+	}
+	at := b.At - between(r, 0, lease/4)
+	p.Blows = append(p.Blows, Blow{At: at, Kind: "kill", Who: who, Nth: 1 + r.IntN(2)})
+	for range 4 {
+		p.Posts = append(p.Posts, Post{At: at - 100*time.Millisecond, Channel: channel, How: "direct",
+			Plan: trial.PlanDeaf + fmt.Sprint(takes.Milliseconds())})
+	}
+	p.sort()
 }
 
 // staleAfter is to a timeout of the server here what a second is to a real one: both are shorter, as leases are.
