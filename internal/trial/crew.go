@@ -17,10 +17,10 @@ type place struct {
 type had struct{ by, id, serial string }
 
 // crew follows who takes from which channel, and what each worker does. A worker is busy while handlers of its messages
-// run, and while a puller has what a Pull has brought. All workers of a process are, while a Pull of it decodes: nobody
-// says whose that is. A rejection that Redis refuses, because dead has a foreign key,
-// keeps its worker from the channel, as docs/design.md says. A Pull asks for suspects and for leases before it takes.
-// One that meets a foreign key there takes nothing of that channel.
+// run, those of whole batches among them, and while a puller has what a Pull has brought. All workers of a process are,
+// while a Pull of it decodes: nobody says whose that is. A rejection that Redis refuses, because dead has a foreign
+// key, keeps its worker from the channel, as docs/design.md says. A Pull asks for suspects and for leases before it
+// takes. One that meets a foreign key there takes nothing of that channel.
 type crew struct {
 	takers map[string]map[string]int // processes of each channel, and how many workers they have
 	free   map[place]time.Time       // since when a worker has nothing to do
@@ -82,6 +82,10 @@ func (c *crew) hear(e Entry) {
 			}
 		}
 		c.end(at, had{e.By, "", "pull"}, e.At)
+	case e.Op == Gathered:
+		c.begin(at, had{e.By, "", "batch"})
+	case e.Op == Returned:
+		c.end(at, had{e.By, "", "batch"}, e.At)
 	case e.Op == Handle && e.Phase == Invoke:
 		c.begin(at, h)
 	case e.Op == Handle:

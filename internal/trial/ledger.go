@@ -36,7 +36,8 @@ const (
 	Alone    = "alone"    // ID waits to be handled alone, so a Quiet says nothing of it
 	judged   = "judged"   // Note is an incarnation whose lease was found to be over
 	Takes    = "takes"    // By takes from the channel ID from now on, with N workers
-	Gathered = "gathered" // By has the message ID in a batch that it handles
+	Gathered = "gathered" // worker N of By has the message ID in a batch whose handler begins
+	Returned = "returned" // that handler has returned
 	Pulling  = "pulling"  // By pulls from now on
 	Keeping  = "keeping"  // By keeps all channels from now on
 	Pulled   = "pulled"   // By has the message ID under a lease to Due, a little more than Redis means it to be

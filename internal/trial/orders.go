@@ -171,14 +171,18 @@ func (o *Orders) Gather(ctx context.Context, q *shunt.Queue, prototype shunt.IMe
 			errs, has := make([]error, len(ms)), make([]Entry, len(ms))
 			for i, m := range ms {
 				m := m.(*Message)
-				has[i] = Entry{Op: Gathered, Phase: Info, ID: m.ID}
 				info, _ := shunt.FromContext(shunt.MemberContext(ctx, i))
+				has[i] = Entry{Op: Gathered, Phase: Info, ID: m.ID, N: info.Worker}
 				m.gathered, m.holder = time.Now(), info.Receiver
 			}
 			prototype.(*Message).Log.Say(has...)
 			for i, m := range ms {
 				errs[i] = m.Resolve(shunt.MemberContext(ctx, i))
 			}
+			for i := range has {
+				has[i].At, has[i].Op = time.Time{}, Returned
+			}
+			prototype.(*Message).Log.Say(has...)
 			return errs
 		}}
 	if o.Overlong {

@@ -69,6 +69,13 @@ func TestRules(t *testing.T) {
 		return []Entry{{At: at(from), By: "p1", Op: Pulled, ID: id, Serial: serial, Attempt: 1, Due: at(99999)},
 			{At: at(to), By: "p1", Op: Settled, Phase: Info}}
 	}
+	batch := func(from, to, workers int) (es []Entry) {
+		for n := range workers {
+			es = append(es, Entry{At: at(from), By: "p1", Op: Gathered, ID: "a/0", N: n},
+				Entry{At: at(to), By: "p1", Op: Returned, ID: "a/0", N: n})
+		}
+		return es
+	}
 	reads := func(from, to int) []Entry {
 		return []Entry{{At: at(from), By: "p1", Op: decodes, Phase: Invoke},
 			{At: at(to), By: "p1", Op: decodes, Phase: OK}}
@@ -161,6 +168,11 @@ func TestRules(t *testing.T) {
 			"I2 not drained"},
 		"in a batch": {[][]Entry{enqueued, {takes("a", 2), {At: at(8900), By: "p1", Op: Gathered, ID: "a/1"},
 			quiet("", "")}, busy(8910, 9490), slow}, ""},
+		"behind a batch": {[][]Entry{enqueued, {takes("a", 2), quiet("", "")}, batch(8950, 9490, 2), slow}, ""},
+		"beside a batch": {[][]Entry{enqueued, {takes("a", 3), quiet("", "")}, batch(8950, 9490, 2), slow},
+			"I2 not drained"},
+		"after a batch": {[][]Entry{enqueued, {takes("a", 2), quiet("", "")}, batch(8950, 9390, 2), slow},
+			"I2 not drained"},
 		"behind what is refused": {[][]Entry{enqueued, {takes("a", 1), refused, quiet("", "")}, rejects(9450),
 			slow}, ""},
 		"behind what nobody tells of": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")}, rejects(9450),
