@@ -410,3 +410,36 @@ func TestLarge(t *testing.T) {
 		t.Error("a link after the end")
 	}
 }
+
+// The end of the connection for large elements waits for replies, and workers that outlast a shutdown do not wait for
+// that.
+func TestLargeClosesBehind(t *testing.T) {
+	b := newBed(t, 1)
+	large := &b.Large
+	large.Saw(largeElement + 1)
+	own := large.link()
+	dropped := b.proxy.On(redistest.ByName("LLEN", ".prepare")(b.Lanes[0].Name), 1, redistest.DropReply)
+	call := link.NewCall()
+	call.Add("LLEN", b.Lanes[0].Prepare)
+	own.Post(call)
+	if err := dropped.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	gone, seen := make(chan struct{}), make(chan struct{})
+	go func() {
+		large.Close()
+		close(gone)
+	}()
+	<-own.Closed()
+	go func() {
+		large.Saw(1)
+		close(seen)
+	}()
+	select {
+	case <-seen:
+	case <-gone:
+		t.Error("a worker has waited for the end of the connection")
+	}
+	<-gone
+	<-seen
+}

@@ -79,13 +79,13 @@ func (l *Large) link() *link.Link {
 	return l.l
 }
 
-// Close ends the link of its own.
+// Close ends the link of its own, within the reply timeout. Workers that outlast a shutdown do not wait for that.
 func (l *Large) Close() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	if l.l != nil {
-		l.l.Close()
-		l.l = nil
+	own := l.l
+	l.l, l.closed = nil, true
+	l.mu.Unlock()
+	if own != nil {
+		own.Close()
 	}
 }
