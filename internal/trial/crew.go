@@ -97,7 +97,8 @@ func (c *crew) hear(e Entry) {
 		for i := range c.judged {
 			c.judged[i].refused = c.judged[i].refused || c.judged[i].by == e.By
 		}
-	case e.Op == "rejected" || e.Op == "released" || e.Op == "late-verdict" || e.Op == "unconfirmed-verdict":
+	case e.Op == "rejected", e.Serial != "" &&
+		(e.Op == "released" || e.Op == "late-verdict" || e.Op == "unconfirmed-verdict"):
 		c.told(e)
 	}
 }
@@ -135,12 +136,13 @@ func (c *crew) end(at place, h had, now time.Time) {
 	}
 }
 
-// told takes in what came of a rejection; of bare payloads nobody says which it was.
+// told takes in what came of a rejection. Of a bare payload only "rejected" is surely of one, and nobody says of which:
+// the last, for an older one waits for Redis.
 func (c *crew) told(e Entry) {
-	for i, r := range c.judged {
+	for i, r := range slices.Backward(c.judged) {
 		if r.by == e.By && r.serial == e.Serial {
 			c.free[place{r.by, r.n}] = e.At
-			c.judged = append(c.judged[:i:i], c.judged[i+1:]...)
+			c.judged = slices.Delete(c.judged, i, i+1)
 			return
 		}
 	}

@@ -90,13 +90,14 @@ func TestRules(t *testing.T) {
 		}
 		return es
 	}
-	rejects := func(told int) []Entry {
-		return []Entry{{At: at(2), Op: Enqueue, Phase: Invoke, ID: "a/0", Note: PlanReject},
-			{At: at(2), Op: Enqueue, Phase: OK, ID: "a/0"},
-			{At: at(4), By: "p1", Op: Handle, Phase: Invoke, ID: "a/0", Serial: "s0", Attempt: 1},
-			{At: at(5), By: "p1", Op: Handle, Phase: Fail, ID: "a/0", Serial: "s0", Attempt: 1},
-			{At: at(told), By: "p1", Op: "rejected", Serial: "s0", Attempt: 1}}
+	rejected := func(from, told int, id, serial string) []Entry {
+		return []Entry{{At: at(from), Op: Enqueue, Phase: Invoke, ID: id, Note: PlanReject},
+			{At: at(from), Op: Enqueue, Phase: OK, ID: id},
+			{At: at(from + 2), By: "p1", Op: Handle, Phase: Invoke, ID: id, Serial: serial, Attempt: 1},
+			{At: at(from + 3), By: "p1", Op: Handle, Phase: Fail, ID: id, Serial: serial, Attempt: 1},
+			{At: at(told), By: "p1", Op: "rejected", Serial: serial, Attempt: 1}}
 	}
+	rejects := func(told int) []Entry { return rejected(2, told, "a/0", "s0") }
 	chain := slices.Clone(enqueued)
 	chain[0].Note = PlanThen + "1"
 	step := []Entry{{At: at(9600), By: "p1", Op: Handle, Phase: Invoke, ID: "a/1>", Serial: "sb", Attempt: 1},
@@ -179,6 +180,16 @@ func TestRules(t *testing.T) {
 			slow}, "I2 not drained"},
 		"beside what is refused": {[][]Entry{enqueued, {takes("a", 2), refused, quiet("", "")}, rejects(9600),
 			slow}, "I2 not drained"},
+		"behind what is refused, while others are put back": {[][]Entry{enqueued, {takes("a", 1), refused,
+			{At: at(20), By: "p1", Op: "released", N: 2}, quiet("", "")}, rejected(2, 9450, "a/0", ""), slow}, ""},
+		"behind what is refused, while another is unconfirmed": {[][]Entry{enqueued, {takes("a", 1), refused,
+			{At: at(20), By: "p1", Op: "unconfirmed-verdict", Attempt: 1}, quiet("", "")},
+			rejected(2, 9450, "a/0", ""), slow}, ""},
+		"after what is put back by its verdict": {[][]Entry{enqueued, {takes("a", 1), refused,
+			{At: at(20), By: "p1", Op: "released", Serial: "s0", Attempt: 1}, quiet("", "")}, rejects(9450), slow},
+			"I2 not drained"},
+		"behind what is refused, while another is not": {[][]Entry{enqueued, {takes("a", 1), refused,
+			quiet("", "")}, rejected(2, 9450, "a/0", ""), rejected(20, 24, "b/2", ""), slow}, ""},
 		"behind a key that is in a pull's way": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")},
 			meets("suspect", 9450), slow}, ""},
 		"behind such a key of leases": {[][]Entry{enqueued, {takes("a", 1), quiet("", "")},
@@ -203,8 +214,10 @@ func TestRules(t *testing.T) {
 			if c.want != "" {
 				want = []string{c.want}
 			}
-			if slices.ContainsFunc(h.Entries, func(e Entry) bool { return e.Op == "rejected" }) {
-				h.Left = []Place{{ID: "a/0", State: "dead", Key: "{a}.dead"}}
+			for _, e := range h.Entries {
+				if e.Op == Enqueue && e.Note == PlanReject {
+					h.Left = append(h.Left, Place{ID: e.ID, State: "dead", Key: "{" + channelOf(e.ID) + "}.dead"})
+				}
 			}
 			if v := Check(h); !slices.Equal(v.Broke(), want) {
 				t.Errorf("reported %v, want %v\n%v", v.Broke(), want, v.Err())
