@@ -23,7 +23,9 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 			}
 		}
 	}
+	leases := make(holds)
 	for _, e := range h.Entries {
+		leases.hear(e)
 		switch {
 		case e.Op == unkept && !h.Lossy && n.ended(e) < 2: // outcomes are kept for a minute, the last one of an ID
 			broke("I24 not kept", "", "%s, told at %s: %s", e.ID, clockOf(e.At), e.Note)
@@ -41,7 +43,7 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 					len(serials[e.ID])+1)
 			}
 			serials[e.ID][e.Serial] += 0
-			if at, was := cancelled[e.Serial]; was && e.At.After(at) {
+			if at, was := cancelled[e.Serial]; was && e.At.After(at) && !leases.over(e, at) {
 				broke("I16 cancelled", e.ID, "handled at %s although its Cancel had returned at %s", clockOf(e.At),
 					clockOf(at))
 			}

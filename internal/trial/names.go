@@ -52,6 +52,21 @@ type hold struct {
 	attempt    int
 }
 
+// holds follows when the leases of what pullers have in hand end.
+type holds map[hold]time.Time
+
+func (hs holds) hear(e Entry) {
+	if e.Op == Pulled || e.Op == Extended {
+		hs[hold{e.By, e.Serial, e.Attempt}] = e.Due
+	}
+}
+
+// over says whether what is handled was pulled under a lease that had ended by some time. It is others' from then on.
+func (hs holds) over(handled Entry, by time.Time) bool {
+	ends, leased := hs[hold{handled.By, handled.Serial, handled.Attempt}]
+	return leased && by.After(ends)
+}
+
 var far = time.Unix(1<<40, 0)
 
 // within says whether it may have lived at some time from one to another.
@@ -81,11 +96,10 @@ func (h *History) names() *names {
 		calls:    make(map[string][]span),
 	}
 	open := make(map[[3]string]time.Time)
-	leases := make(map[hold]time.Time) // when they end
+	leases := make(holds)
 	for _, e := range h.Entries {
+		leases.hear(e)
 		switch e.Op {
-		case Pulled, Extended:
-			leases[hold{e.By, e.Serial, e.Attempt}] = e.Due
 		case Enqueue:
 			name := NameOf(e.ID)
 			if name == "" {
@@ -115,8 +129,7 @@ func (h *History) names() *names {
 			}
 		case Handle:
 			if l := n.of[e.ID]; l != nil && e.Phase == Invoke {
-				// A puller that begins when its lease is over has nothing that others may not have.
-				if ends, leased := leases[hold{e.By, e.Serial, e.Attempt}]; !leased || !e.At.After(ends) {
+				if !leases.over(e, e.At) {
 					l.seen = e.At
 				}
 				l.serial = e.Serial

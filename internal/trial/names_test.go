@@ -41,6 +41,9 @@ func TestNames(t *testing.T) {
 		return []Entry{{At: at(ms), By: "w1", Op: Answered, Phase: Fail, Serial: serial, Attempt: attempt,
 			Note: "ack " + tooLate}}
 	}
+	pulls := func(ends int) []Entry {
+		return []Entry{{At: at(2005), By: "w1", Op: Pulled, ID: "a#1", Serial: "sa#1", Attempt: 1, Due: at(ends)}}
+	}
 	loses := func(serial string) []Entry { return all([]Entry{stood}, answers(2080, serial, 1)) }
 	// One that nobody handles.
 	waits := more("h enqueue invoke b#1 plan=ok at=2000", "h enqueue ok b#1 at=2010")
@@ -76,6 +79,10 @@ func TestNames(t *testing.T) {
 			Note: "prepare"})), []string{"I16 cancelled"}},
 		{"cancelled in hand and handled", all(first, call(callOff, OK, 2011, 2015, Entry{ID: "a", Serial: "sa#1",
 			Note: "doing"})), nil},
+		{"cancelled when a puller's lease was over, and handled by it", all(first, call(callOff, OK, 2011, 2015,
+			Entry{ID: "a", Serial: "sa#1", Note: "prepare"}), pulls(2012)), nil},
+		{"cancelled while a puller had a lease, and handled by it", all(first, call(callOff, OK, 2011, 2015,
+			Entry{ID: "a", Serial: "sa#1", Note: "prepare"}), pulls(2016)), []string{"I16 cancelled"}},
 		{"expired", expired, nil},
 		{"refused for what has expired", all(expired, again), []string{"I17 refused"}},
 		{"refused for what expired in a dead worker's hands, cancelled", all(expired, call(callOff, OK, 2015, 2016,
@@ -101,8 +108,7 @@ func TestNames(t *testing.T) {
 			[]string{"I15 two of one id"}},
 		{"one that lives, and one whose lease is over", all(first, more("h enqueue invoke a#2 plan=ok at=2011",
 			"h enqueue ok a#2 at=2015", "w1 handle invoke a#2 at=2050", "w1 handle ok a#2 at=2060",
-			"w1 acked info a#2 at=2070"), []Entry{{At: at(2005), By: "w1", Op: Pulled, ID: "a#1", Serial: "sa#1",
-			Attempt: 1, Due: at(2015)}}), nil},
+			"w1 acked info a#2 at=2070"), pulls(2015)), nil},
 		{"one that lives, and one whose lease is over, pulled again since", all(more(
 			"h enqueue invoke a#1 plan=ok at=2000", "h enqueue ok a#1 at=2001"), []Entry{
 			{At: at(2002), By: "w1", Op: Pulled, ID: "a#1", Serial: "sa#1", Attempt: 1, Due: at(2004)},
