@@ -35,11 +35,8 @@ func (h *History) deadlines(broke func(string, string, string, ...any)) (ends ma
 			ids[e.Serial], pulled[hold{e.By, e.Serial, 0}] = e.ID, true
 		case e.Op == Handle && e.Phase == Invoke && !pulled[hold{e.By, e.Serial, 0}]:
 			ids[e.Serial] = e.ID
-			at := e.At
-			if !e.Due.IsZero() { // others of its batch came first
-				at = e.Due
-			}
-			if end, is := ends[e.ID]; is && at.After(end.Add(time.Millisecond)) && struck[e.By].Before(end) {
+			end, is := ends[e.ID]
+			if at := e.begun(); is && at.After(end.Add(time.Millisecond)) && struck[e.By].Before(end) {
 				broke("I28 deadline", e.ID, "%s had it %v after its deadline", e.By, at.Sub(end))
 			}
 		case e.Op == Handle && e.Phase == Fail && e.Note == context.DeadlineExceeded.Error():

@@ -54,11 +54,7 @@ func (h *History) unexplained(all map[string]*subject, broke func(string, string
 			for _, e := range s.story {
 				switch {
 				case e.Op == Handle && e.Attempt == attempt && e.Phase == Invoke:
-					from := e.At
-					if !e.Due.IsZero() { // it waited for its turn in a batch
-						from = e.Due
-					}
-					hands = append(hands, hand{by: e.By, from: from, to: far, bare: e.Serial == ""})
+					hands = append(hands, hand{by: e.By, from: e.begun(), to: far, bare: e.Serial == ""})
 				case e.Op == Handle && e.Attempt == attempt:
 					for i := range hands {
 						if hands[i].by == e.By && hands[i].end.IsZero() {

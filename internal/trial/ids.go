@@ -23,9 +23,7 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 			}
 		}
 	}
-	leases := make(holds)
 	for _, e := range h.Entries {
-		leases.hear(e)
 		switch {
 		case e.Op == unkept && !h.Lossy && n.ended(e) < 2: // outcomes are kept for a minute, the last one of an ID
 			broke("I24 not kept", "", "%s, told at %s: %s", e.ID, clockOf(e.At), e.Note)
@@ -43,7 +41,7 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 					len(serials[e.ID])+1)
 			}
 			serials[e.ID][e.Serial] += 0
-			if at, was := cancelled[e.Serial]; was && e.At.After(at) && !leases.over(e, at) {
+			if at, was := cancelled[e.Serial]; was && e.begun().After(at) && !n.over(e, at) {
 				broke("I16 cancelled", e.ID, "handled at %s although its Cancel had returned at %s", clockOf(e.At),
 					clockOf(at))
 			}
@@ -80,12 +78,12 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 			if c.Op != putOff || c.Phase != OK || len(ls) != 1 {
 				continue
 			}
-			if l := ls[0]; l.hasty(h, c, n.calls[name]) {
+			if l := ls[0]; n.hasty(h, l, c) {
 				broke("I9 early", l.id, "put off at %s to %s", clockOf(c.At), clockOf(c.Due))
 			}
 		}
 	}
-	h.together(broke)
+	n.together(h, broke)
 }
 
 // ended is how many messages of an ID came to an end shortly before. One that waited for its retry was seen before, and
@@ -112,14 +110,14 @@ func clockOf(t time.Time) string { return t.Format("15:04:05.000") }
 
 // hasty says whether a message was begun after it was put off and before it was due, and was not put off anew
 // meanwhile.
-func (l *life) hasty(h *History, c span, calls []span) bool {
+func (n *names) hasty(h *History, l *life, c span) bool {
 	from, _ := slices.BinarySearchFunc(h.Entries, c.At, func(e Entry, t time.Time) int { return e.At.Compare(t) })
 	for _, e := range h.Entries[from:] {
 		if !e.At.Before(c.Due) {
 			break
 		}
-		if e.Op == Handle && e.Phase == Invoke && e.ID == l.id && e.At.After(c.At) {
-			return !slices.ContainsFunc(calls, func(o span) bool {
+		if e.Op == Handle && e.Phase == Invoke && e.ID == l.id && e.begun().After(c.At) && !n.over(e, c.At) {
+			return !slices.ContainsFunc(n.calls[NameOf(l.id)], func(o span) bool {
 				return o.Op == putOff && (o.By != c.By || o.begun != c.begun) && o.begun.Before(e.At) &&
 					o.At.After(c.begun)
 			})
@@ -130,13 +128,13 @@ func (l *life) hasty(h *History, c span, calls []span) bool {
 
 // together finds handlers of two messages with one ID that ran at the same time, unless one had lost its lease (I15). A
 // handler may come to its end and not know that, because its process stood still. Then its receiver tells of a late
-// verdict, or the answer to a puller says so. A puller may have been told before, and begin all the same.
-func (h *History) together(broke func(string, string, string, ...any)) {
+// verdict, or the answer to a puller says so. A puller may have been told before, and begin all the same. One that is
+// killed after its lease hears nothing.
+func (n *names) together(h *History, broke func(string, string, string, ...any)) {
 	type run struct {
-		by, id, serial string
-		attempt        int
-		from, to       time.Time
-		lost           bool
+		Entry // its begin
+		to    time.Time
+		lost  bool
 	}
 	type hands struct { // a puller may have a message a second time, after its lease
 		by, serial      string
@@ -153,8 +151,7 @@ func (h *History) together(broke func(string, string, string, ...any)) {
 			who := hands{e.By, e.Serial, 0, e.Attempt}
 			told[who], answered[who] = true, answered[who] || e.Op == Answered
 		case e.Op == Handle && e.Phase == Invoke && NameOf(e.ID) != "":
-			x := &run{by: e.By, id: e.ID, serial: e.Serial, attempt: e.Attempt, from: e.At, to: far,
-				lost: answered[hands{e.By, e.Serial, 0, e.Attempt}]}
+			x := &run{e, far, answered[hands{e.By, e.Serial, 0, e.Attempt}]}
 			open[k], runs[NameOf(e.ID)] = x, append(runs[NameOf(e.ID)], x)
 		case e.Op == Handle && open[k] != nil:
 			open[k].to, open[k].lost = e.At, open[k].lost || e.Phase == Info
@@ -171,17 +168,18 @@ func (h *History) together(broke func(string, string, string, ...any)) {
 	faults, m := h.harmful(), h.margins()
 	for _, xs := range runs { // in the order in which they began
 		for _, x := range xs {
-			x.lost = x.lost || told[hands{x.by, x.serial, 0, x.attempt}] &&
-				slices.ContainsFunc(faults[x.by], func(f Entry) bool { return m.excuse(f, x.from, x.to) })
+			x.lost = x.lost || told[hands{x.By, x.Serial, 0, x.Attempt}] &&
+				slices.ContainsFunc(faults[x.By], func(f Entry) bool { return m.excuse(f, x.At, x.to) })
 		}
 		for i, x := range xs {
 			for _, y := range xs[i+1:] {
-				if !y.from.Before(x.to) {
+				if !y.At.Before(x.to) {
 					break
 				}
-				if y.serial != x.serial && !x.lost && !y.lost {
-					broke("I15 two of one id", y.id, "handled by %s from %s on, and %s by %s from %s to %s", y.by,
-						clockOf(y.from), x.id, x.by, clockOf(x.from), clockOf(x.to))
+				lost := x.lost || y.lost || n.over(x.Entry, y.At) || n.over(y.Entry, y.At)
+				if y.Serial != x.Serial && !lost {
+					broke("I15 two of one id", y.ID, "handled by %s from %s on, and %s by %s from %s to %s", y.By,
+						clockOf(y.At), x.ID, x.By, clockOf(x.At), clockOf(x.to))
 				}
 			}
 		}

@@ -89,6 +89,14 @@ type Entry struct {
 	Note    string    // of an enqueue its plan
 }
 
+// begun is when a handler got what it begins with. Others of its batch may have come first.
+func (e Entry) begun() time.Time {
+	if e.Due.IsZero() {
+		return e.At
+	}
+	return e.Due
+}
+
 func (e Entry) String() string {
 	due := int64(0)
 	if !e.Due.IsZero() {

@@ -52,13 +52,17 @@ type hold struct {
 	attempt    int
 }
 
-// holds follows when the leases of what pullers have in hand end.
+// holds are the ends of the leases of what pullers have had in hand, as far as each knew.
 type holds map[hold]time.Time
 
-func (hs holds) hear(e Entry) {
-	if e.Op == Pulled || e.Op == Extended {
-		hs[hold{e.By, e.Serial, e.Attempt}] = e.Due
+func (h *History) holds() holds {
+	hs := make(holds)
+	for _, e := range h.Entries {
+		if e.Op == Pulled || e.Op == Extended {
+			hs[hold{e.By, e.Serial, e.Attempt}] = e.Due
+		}
 	}
+	return hs
 }
 
 // over says whether what is handled was pulled under a lease that had ended by some time. It is others' from then on.
@@ -86,6 +90,7 @@ type names struct {
 	of       map[string]*life // by the messages' names
 	bySerial map[string]*life
 	calls    map[string][]span
+	holds
 }
 
 func (h *History) names() *names {
@@ -94,11 +99,10 @@ func (h *History) names() *names {
 		of:       make(map[string]*life),
 		bySerial: make(map[string]*life),
 		calls:    make(map[string][]span),
+		holds:    h.holds(),
 	}
 	open := make(map[[3]string]time.Time)
-	leases := make(holds)
 	for _, e := range h.Entries {
-		leases.hear(e)
 		switch e.Op {
 		case Enqueue:
 			name := NameOf(e.ID)
@@ -129,8 +133,8 @@ func (h *History) names() *names {
 			}
 		case Handle:
 			if l := n.of[e.ID]; l != nil && e.Phase == Invoke {
-				if !leases.over(e, e.At) {
-					l.seen = e.At
+				if !n.over(e, e.At) {
+					l.seen = e.begun()
 				}
 				l.serial = e.Serial
 				n.bySerial[e.Serial] = l

@@ -44,6 +44,11 @@ func TestNames(t *testing.T) {
 	pulls := func(ends int) []Entry {
 		return []Entry{{At: at(2005), By: "w1", Op: Pulled, ID: "a#1", Serial: "sa#1", Attempt: 1, Due: at(ends)}}
 	}
+	inBatch := func(es []Entry, gathered int) []Entry {
+		es = slices.Clone(es)
+		es[2].Due = at(gathered)
+		return es
+	}
 	loses := func(serial string) []Entry { return all([]Entry{stood}, answers(2080, serial, 1)) }
 	// One that nobody handles.
 	waits := more("h enqueue invoke b#1 plan=ok at=2000", "h enqueue ok b#1 at=2010")
@@ -83,6 +88,10 @@ func TestNames(t *testing.T) {
 			Entry{ID: "a", Serial: "sa#1", Note: "prepare"}), pulls(2012)), nil},
 		{"cancelled while a puller had a lease, and handled by it", all(first, call(callOff, OK, 2011, 2015,
 			Entry{ID: "a", Serial: "sa#1", Note: "prepare"}), pulls(2016)), []string{"I16 cancelled"}},
+		{"cancelled when a batch had it", all(inBatch(first, 2012), call(callOff, OK, 2011, 2015, Entry{ID: "a",
+			Serial: "sa#1", Note: "prepare"})), nil},
+		{"cancelled before a batch had it", all(inBatch(first, 2016), call(callOff, OK, 2011, 2015, Entry{ID: "a",
+			Serial: "sa#1", Note: "prepare"})), []string{"I16 cancelled"}},
 		{"expired", expired, nil},
 		{"refused for what has expired", all(expired, again), []string{"I17 refused"}},
 		{"refused for what expired in a dead worker's hands, cancelled", all(expired, call(callOff, OK, 2015, 2016,
@@ -122,6 +131,8 @@ func TestNames(t *testing.T) {
 				{At: at(2051), By: "w1", Op: Handle, Phase: OK, ID: "a#1", Serial: "sa#1", Attempt: 1, N: 2}},
 			answers(2052, "sa#1", 1), []Entry{stood}), nil},
 		{"two that are handled", both, []string{"I15 two of one id"}},
+		{"two that are handled, of which one was pulled, and its lease is over", all(both, pulls(2024)), nil},
+		{"two that are handled, of which one has a lease", all(both, pulls(2026)), []string{"I15 two of one id"}},
 		{"two that are handled, of which one has lost its lease", all(both, loses("sa#1")), nil},
 		{"two handlers, and the puller of one knew before that its lease was lost", all(both,
 			answers(2018, "sa#1", 1)), nil},
@@ -136,6 +147,14 @@ func TestNames(t *testing.T) {
 			[]string{"I15 two of one id"}},
 		{"put off and early", all(first, call(putOff, OK, 2011, 2015, Entry{ID: "a", Due: at(2200)})),
 			[]string{"I9 early"}},
+		{"put off when a puller's lease was over, and handled by it", all(first, call(putOff, OK, 2011, 2015,
+			Entry{ID: "a", Due: at(2200)}), pulls(2012)), nil},
+		{"put off while a puller had a lease, and early", all(first, call(putOff, OK, 2011, 2015,
+			Entry{ID: "a", Due: at(2200)}), pulls(2016)), []string{"I9 early"}},
+		{"put off when a batch had it", all(inBatch(first, 2012), call(putOff, OK, 2011, 2015, Entry{ID: "a",
+			Due: at(2200)})), nil},
+		{"put off before a batch had it", all(inBatch(first, 2016), call(putOff, OK, 2011, 2015, Entry{ID: "a",
+			Due: at(2200)})), []string{"I9 early"}},
 		{"put off twice", all(first, call(putOff, OK, 2011, 2013, Entry{ID: "a", Due: at(2200)}), call(putOff, OK,
 			2014, 2016, Entry{ID: "a", Due: at(2019)})), nil},
 		{"a chain", all(chain, next), nil},
@@ -170,7 +189,7 @@ func TestTogetherByOnePuller(t *testing.T) {
 			e(over, "a#1", OK, 0, 1), e(30, "a#2", Invoke, 0, 1), e(50, "a#2", OK, 0, 1)}}
 		sortEntries(h.Entries)
 		got := 0
-		h.together(func(string, string, string, ...any) { got++ })
+		h.names().together(h, func(string, string, string, ...any) { got++ })
 		if got != want {
 			t.Errorf("until %d ms: %d pairs were handled together, want %d", over, got, want)
 		}
@@ -203,7 +222,7 @@ func TestTogetherAfterAFreeze(t *testing.T) {
 			e(3000, "q", Handle, "a#2", Invoke), e(3001, "q", Handle, "a#2", OK))}
 		sortEntries(h.Entries)
 		got := 0
-		h.together(func(string, string, string, ...any) { got++ })
+		h.names().together(h, func(string, string, string, ...any) { got++ })
 		if got != c.want {
 			t.Errorf("%s: %d pairs were handled together, want %d", c.name, got, c.want)
 		}
