@@ -16,7 +16,8 @@ import (
 // handler then returns an error the message is dropped, and if nil it is acked. Until then its id stays taken. Cancel
 // returns the message's status as it was before the call. ErrNotFound: there is no such message, or it is over or dead.
 //
-// If the message is leased, it ends when its holder settles it by Fail or Release, or its lease ends.
+// If the message is leased, it ends when its holder settles it by Fail or Release, or its lease ends. A holder whose
+// lease has ended may still begin the message, whatever Cancel returns: it has to look at EndsAt.
 //
 // Of a message without an ID that is being handled nothing is noted in Redis: the cancellation is published once. Where
 // nobody listens, and of one that is leased, Cancel returns ErrRunning. A receiver that misses it handles the message
