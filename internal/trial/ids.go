@@ -41,7 +41,7 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 					len(serials[e.ID])+1)
 			}
 			serials[e.ID][e.Serial] += 0
-			if at, was := cancelled[e.Serial]; was && e.begun().After(at) && !n.over(e, at) {
+			if at, was := cancelled[e.Serial]; was && e.At.After(at) && !n.gone(e, at) {
 				broke("I16 cancelled", e.ID, "handled at %s although its Cancel had returned at %s", clockOf(e.At),
 					clockOf(at))
 			}
@@ -116,7 +116,7 @@ func (n *names) hasty(h *History, l *life, c span) bool {
 		if !e.At.Before(c.Due) {
 			break
 		}
-		if e.Op == Handle && e.Phase == Invoke && e.ID == l.id && e.begun().After(c.At) && !n.over(e, c.At) {
+		if e.Op == Handle && e.Phase == Invoke && e.ID == l.id && e.At.After(c.At) && !n.gone(e, c.At) {
 			return !slices.ContainsFunc(n.calls[NameOf(l.id)], func(o span) bool {
 				return o.Op == putOff && (o.By != c.By || o.begun != c.begun) && o.begun.Before(e.At) &&
 					o.At.After(c.begun)
@@ -165,11 +165,10 @@ func (n *names) together(h *History, broke func(string, string, string, ...any))
 			}
 		}
 	}
-	faults, m := h.harmful(), h.margins()
 	for _, xs := range runs { // in the order in which they began
 		for _, x := range xs {
 			x.lost = x.lost || told[hands{x.By, x.Serial, 0, x.Attempt}] &&
-				slices.ContainsFunc(faults[x.By], func(f Entry) bool { return m.excuse(f, x.At, x.to) })
+				slices.ContainsFunc(n.faults[x.By], func(f Entry) bool { return n.margins.excuse(f, x.At, x.to) })
 		}
 		for i, x := range xs {
 			for _, y := range xs[i+1:] {

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,13 @@ func (hs holds) over(handled Entry, by time.Time) bool {
 	return leased && by.After(ends)
 }
 
+// gone says whether others may have had what is handled by some time: the lease of its puller was over, or it was in a
+// batch whose process a fault had struck since.
+func (n *names) gone(handled Entry, by time.Time) bool {
+	return n.over(handled, by) || !handled.Due.IsZero() && slices.ContainsFunc(n.faults[handled.By],
+		func(f Entry) bool { return f.At.Before(by) && n.margins.excuse(f, handled.Due, by) })
+}
+
 var far = time.Unix(1<<40, 0)
 
 // within says whether it may have lived at some time from one to another.
@@ -91,6 +99,8 @@ type names struct {
 	bySerial map[string]*life
 	calls    map[string][]span
 	holds
+	faults  map[string][]Entry // by process
+	margins Margins
 }
 
 func (h *History) names() *names {
@@ -100,6 +110,8 @@ func (h *History) names() *names {
 		bySerial: make(map[string]*life),
 		calls:    make(map[string][]span),
 		holds:    h.holds(),
+		faults:   h.harmful(),
+		margins:  h.margins(),
 	}
 	open := make(map[[3]string]time.Time)
 	for _, e := range h.Entries {
@@ -133,8 +145,8 @@ func (h *History) names() *names {
 			}
 		case Handle:
 			if l := n.of[e.ID]; l != nil && e.Phase == Invoke {
-				if !n.over(e, e.At) {
-					l.seen = e.begun()
+				if !n.gone(e, e.At) {
+					l.seen = e.At
 				}
 				l.serial = e.Serial
 				n.bySerial[e.Serial] = l

@@ -49,6 +49,13 @@ func TestNames(t *testing.T) {
 		es[2].Due = at(gathered)
 		return es
 	}
+	struck := func(ms int) []Entry {
+		return []Entry{{At: at(ms), By: "w1", Op: Fault, ID: "cut", N: 1, Due: at(ms + 1), Note: Brief}}
+	}
+	cancels := call(callOff, OK, 2011, 2015, Entry{ID: "a", Serial: "sa#1", Note: "prepare"})
+	extends := []Entry{{At: at(2011), By: "w1", Op: Extended, Phase: OK, Serial: "sa#1", Attempt: 1, Due: at(2100)}}
+	twin := more("h enqueue invoke a#2 plan=ok at=2011", "h enqueue ok a#2 at=2015", "w1 handle invoke a#2 at=2050",
+		"w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070")
 	loses := func(serial string) []Entry { return all([]Entry{stood}, answers(2080, serial, 1)) }
 	// One that nobody handles.
 	waits := more("h enqueue invoke b#1 plan=ok at=2000", "h enqueue ok b#1 at=2010")
@@ -84,14 +91,15 @@ func TestNames(t *testing.T) {
 			Note: "prepare"})), []string{"I16 cancelled"}},
 		{"cancelled in hand and handled", all(first, call(callOff, OK, 2011, 2015, Entry{ID: "a", Serial: "sa#1",
 			Note: "doing"})), nil},
-		{"cancelled when a puller's lease was over, and handled by it", all(first, call(callOff, OK, 2011, 2015,
-			Entry{ID: "a", Serial: "sa#1", Note: "prepare"}), pulls(2012)), nil},
-		{"cancelled while a puller had a lease, and handled by it", all(first, call(callOff, OK, 2011, 2015,
-			Entry{ID: "a", Serial: "sa#1", Note: "prepare"}), pulls(2016)), []string{"I16 cancelled"}},
-		{"cancelled when a batch had it", all(inBatch(first, 2012), call(callOff, OK, 2011, 2015, Entry{ID: "a",
-			Serial: "sa#1", Note: "prepare"})), nil},
-		{"cancelled before a batch had it", all(inBatch(first, 2016), call(callOff, OK, 2011, 2015, Entry{ID: "a",
-			Serial: "sa#1", Note: "prepare"})), []string{"I16 cancelled"}},
+		{"cancelled when a puller's lease was over, and handled by it", all(first, cancels, pulls(2012)), nil},
+		{"cancelled while a puller had a lease, and handled by it", all(first, cancels, pulls(2016)),
+			[]string{"I16 cancelled"}},
+		{"cancelled when a batch had it that was struck", all(inBatch(first, 2005), struck(2008), cancels), nil},
+		{"cancelled when a batch had it that was struck later", all(inBatch(first, 2005), struck(2017), cancels),
+			[]string{"I16 cancelled"}},
+		{"cancelled when a batch had it", all(inBatch(first, 2012), cancels), []string{"I16 cancelled"}},
+		{"cancelled when its puller had put the end of its lease off", all(first, cancels, pulls(2012), extends),
+			[]string{"I16 cancelled"}},
 		{"expired", expired, nil},
 		{"refused for what has expired", all(expired, again), []string{"I17 refused"}},
 		{"refused for what expired in a dead worker's hands, cancelled", all(expired, call(callOff, OK, 2015, 2016,
@@ -132,6 +140,8 @@ func TestNames(t *testing.T) {
 			answers(2052, "sa#1", 1), []Entry{stood}), nil},
 		{"two that are handled", both, []string{"I15 two of one id"}},
 		{"two that are handled, of which one was pulled, and its lease is over", all(both, pulls(2024)), nil},
+		{"two that are handled, of which the second was pulled, and its lease is over", all(both, []Entry{{At: at(2023),
+			By: "w1", Op: Pulled, ID: "a#2", Serial: "sa#2", Attempt: 1, Due: at(2024)}}), nil},
 		{"two that are handled, of which one has a lease", all(both, pulls(2026)), []string{"I15 two of one id"}},
 		{"two that are handled, of which one has lost its lease", all(both, loses("sa#1")), nil},
 		{"two handlers, and the puller of one knew before that its lease was lost", all(both,
@@ -151,10 +161,12 @@ func TestNames(t *testing.T) {
 			Entry{ID: "a", Due: at(2200)}), pulls(2012)), nil},
 		{"put off while a puller had a lease, and early", all(first, call(putOff, OK, 2011, 2015,
 			Entry{ID: "a", Due: at(2200)}), pulls(2016)), []string{"I9 early"}},
+		{"put off when a batch had it that was struck", all(inBatch(first, 2005), struck(2008), call(putOff, OK, 2011,
+			2015, Entry{ID: "a", Due: at(2200)})), nil},
 		{"put off when a batch had it", all(inBatch(first, 2012), call(putOff, OK, 2011, 2015, Entry{ID: "a",
-			Due: at(2200)})), nil},
-		{"put off before a batch had it", all(inBatch(first, 2016), call(putOff, OK, 2011, 2015, Entry{ID: "a",
 			Due: at(2200)})), []string{"I9 early"}},
+		{"one that lives, and one in a batch", all(inBatch(first, 2012), twin), []string{"I15 two of one id"}},
+		{"one that lives, and one in a batch that was struck", all(inBatch(first, 2005), struck(2008), twin), nil},
 		{"put off twice", all(first, call(putOff, OK, 2011, 2013, Entry{ID: "a", Due: at(2200)}), call(putOff, OK,
 			2014, 2016, Entry{ID: "a", Due: at(2019)})), nil},
 		{"a chain", all(chain, next), nil},
