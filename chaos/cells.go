@@ -28,6 +28,9 @@ type cell struct {
 	drain     time.Duration
 }
 
+// cells is what a report calls the row of all cells like it.
+func (c *cell) cells() string { return c.row + " cells" }
+
 // play is one cell. Where server is nil it starts one.
 func (c *cell) play(t testing.TB, server *redistest.Server) *trial.Verdict {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,6 +74,31 @@ func (p *plan) read() {
 	flag.Parse()
 }
 
+// known says which pattern of -only means nothing, and what there is to mean.
+func (p *plan) known() error {
+	if p.only == "" {
+		return nil
+	}
+	ids := []string{"cells", "mix", "defects"}
+	for _, r := range rows {
+		ids = append(ids, r.id)
+	}
+	for _, c := range cells() {
+		ids = append(ids, c.row, c.cells())
+	}
+	for _, d := range defects {
+		ids = append(ids, d.name)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	for pattern := range strings.SplitSeq(p.only, ",") {
+		if one := (&plan{only: pattern}); pattern == "" || !one.wants(ids...) {
+			return fmt.Errorf("-only: no row is %q; there are:\n  %s", pattern, strings.Join(ids, "\n  "))
+		}
+	}
+	return nil
+}
+
 func (p *plan) wants(ids ...string) bool {
 	if p.only == "" {
 		return true
@@ -90,6 +116,10 @@ func (p *plan) wants(ids ...string) bool {
 func main() {
 	p := plan{well: true}
 	p.read()
+	if err := p.known(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	if p.render {
 		if err := render(p.out); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -230,11 +260,11 @@ func (p *plan) cells(r *report) {
 	var some []cell
 	results := make(map[string]*result)
 	for _, c := range cells() {
-		if !p.wants(c.row, "cells") {
+		if !p.wants(c.row, c.cells(), "cells") {
 			continue
 		}
 		if results[c.row] == nil {
-			results[c.row] = &result{Row: c.row + " cells", What: cellsOf[c.row]}
+			results[c.row] = &result{Row: c.cells(), What: cellsOf[c.row]}
 			r.Results = append(r.Results, results[c.row])
 		}
 		some = append(some, c)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,22 @@ func TestPage(t *testing.T) {
 }
 
 // A row that is run again takes the place of the one before, and the page says what that one did not hold.
+// A pattern that means no row is told, with the rows that there are.
+func TestKnown(t *testing.T) {
+	for _, only := range []string{"", "F1,F2*,cells,mix,defects", "F12 cells", "F10 everysec"} {
+		if err := (&plan{only: only}).known(); err != nil {
+			t.Errorf("%q: %v", only, err)
+		}
+	}
+	for only, wrong := range map[string]string{"F12 cell": "F12 cell", "F1, F2": " F2", "F1,": "", "F[": "F["} {
+		err := (&plan{only: only}).known()
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("no row is %q;", wrong)) ||
+			!strings.Contains(err.Error(), "\n  F12 cells\n") {
+			t.Errorf("%q: %v", only, err)
+		}
+	}
+}
+
 func TestAgain(t *testing.T) {
 	dir := t.TempDir()
 	first := &report{Command: "make chaos",
