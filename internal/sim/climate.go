@@ -238,10 +238,15 @@ func (w *world) strikeClimate(b Blow) {
 			w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
 		}
 	case "step":
-		for _, p := range w.all() {
+		ends := time.Now().Add(b.For + time.Second)
+		ill := func(p *process) {
 			if p.Pull > 0 {
-				w.lasting(b, b.For+time.Second, p)
+				w.lasting(b, time.Until(ends), p)
 			}
+		}
+		defer w.arm(new(rule), ill)()
+		for _, p := range w.all() {
+			ill(p)
 		}
 		w.harmless(b)
 		by := time.Duration(b.Nth) * time.Second

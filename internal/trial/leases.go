@@ -77,24 +77,12 @@ func (v *Verdict) unseen() int {
 	return 0
 }
 
-// harmful are the faults that may double something, by whom they struck. The server's clock is wrong for those who
-// begin in place of others meanwhile, too: p1.2 in that of p1.
+// harmful are the faults that may double something, by whom they struck.
 func (h *History) harmful() map[string][]Entry {
-	faults, steps := make(map[string][]Entry), make(map[string][]Entry)
+	faults := make(map[string][]Entry)
 	for _, e := range h.Entries {
-		place, _, _ := strings.Cut(e.By, ".")
-		switch {
-		case e.Op == Fault && e.N > 0:
+		if e.Op == Fault && e.N > 0 {
 			faults[e.By] = append(faults[e.By], e)
-			if e.ID == "step" {
-				steps[place] = append(steps[place], e)
-			}
-		case e.Op == Takes:
-			for _, f := range steps[place] {
-				if f.Due.After(e.At) {
-					faults[e.By] = append(faults[e.By], f)
-				}
-			}
 		}
 	}
 	return faults

@@ -39,13 +39,6 @@ func TestRules(t *testing.T) {
 		es[0].Due = at(since)
 		return es
 	}
-	begins := Entry{At: at(3900), By: "p1.2", Op: Takes, ID: "a", N: 1}
-	again := func(es []Entry) []Entry {
-		for i := range es {
-			es[i].By = begins.By
-		}
-		return es
-	}
 	slow := handled(9500, 1)
 	named := slices.Concat(enqueued, slow)
 	for i := range named {
@@ -140,10 +133,6 @@ func TestRules(t *testing.T) {
 			"I5 unexplained"},
 		"twice, struck while its batch waited": {[][]Entry{enqueued, {fault(10, 20, "cut", Brief)},
 			inBatch(handled(4000, 1)[:2], 5), handled(4100, 1)}, ""},
-		"twice, by who began while the clock was wrong": {[][]Entry{enqueued, {fault(3000, 5000, "step", ""), begins},
-			again(handled(4000, 1)[:2]), again(handled(4100, 1))}, ""},
-		"twice, by who began when the clock was right": {[][]Entry{enqueued, {fault(10, 20, "step", ""), begins},
-			again(handled(4000, 1)[:2]), again(handled(4100, 1))}, "I5 unexplained"},
 		"twice, struck before its batch": {[][]Entry{enqueued, {fault(10, 20, "cut", Brief)},
 			inBatch(handled(4000, 1)[:2], 3990), handled(4100, 1)}, "I5 unexplained"},
 		"stranded":                 {[][]Entry{enqueued, {quiet("", "")}, slow}, "I2 not drained"},
