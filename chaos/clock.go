@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -44,18 +46,27 @@ func clockUntil(t time.Time) time.Duration { return t.Sub(clockNow()) }
 var _, _ = clockSince, clockUntil
 `
 
-// clockEdits gives every package that a user's process runs that clock.
+// clockEdits gives every package of shunt that a user's process runs that clock.
 func clockEdits() ([]edit, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return nil, err
 	}
+	list := exec.Command("go", "list", "-deps", "-f", `{{with .Module}}{{if .Main}}{{$.Name}} {{$.Dir}}{{end}}{{end}}`,
+		".", "./recur")
+	list.Dir, list.Env = root, append(os.Environ(), "GOWORK=off")
+	packages, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
 	var edits []edit
-	for _, dir := range []string{".", "internal/sender", "internal/worker", "internal/link", "internal/resp",
-		"internal/store", "internal/element", "internal/event"} {
-		name := filepath.Base(dir)
-		if dir == "." {
-			name = "shunt"
+	for line := range strings.Lines(string(packages)) {
+		name, dir, is := strings.Cut(strings.TrimSpace(line), " ")
+		if !is {
+			continue
+		}
+		if dir, err = filepath.Rel(root, dir); err != nil {
+			return nil, err
 		}
 		edits = append(edits,
 			edit{filepath.Join(dir, "chaosclock.go"), "", strings.Replace(clockText, "PACKAGE", name, 1)})
@@ -72,9 +83,7 @@ func clockEdits() ([]edit, error) {
 				continue
 			}
 			text := strings.NewReplacer("time.Now()", "clockNow()", "time.Since(", "clockSince(", "time.Until(",
-				"clockUntil(",
-				"ulid.Now()", "ulid.Timestamp(clockNow())").
-				Replace(string(b))
+				"clockUntil(").Replace(string(b))
 			if text != string(b) {
 				edits = append(edits, edit{file, "", text + "\nvar _ time.Duration\n"})
 			}
