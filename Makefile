@@ -92,7 +92,7 @@ seeds:
 # seeds. A few are played under it with the other tests.
 sim:
 	@set -e; dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; over=$$($(GO) run ./internal/sim/disturb/weave -o $$dir); \
-	$(GO) test -overlay $$over -count=1 -timeout 0 -run 'TestSeeds|TestKept|TestSameStory' ./internal/sim -v -args \
+	$(GO) test -overlay $$over -count=1 -timeout 0 -run 'TestSeeds|TestKept|TestSameStory|TestClocks' ./internal/sim -v -args \
 		-sim.seeds $(SEEDS) -sim.seed $(SEED) $(SIM)
 
 # A core each, and as many at once as there are cores.

@@ -174,7 +174,8 @@ func (w *world) foreign(c int, channel string) string {
 // leaves says whether some process may leave to others what it holds, so shortly before or in a time.
 func (p *Plot) leaves(from, to time.Duration) bool {
 	return slices.ContainsFunc(p.Blows, func(b Blow) bool {
-		brief := notes[b.Kind] == trial.Brief || b.Kind == "foreign" || b.Kind == "close" || b.Kind == "script flush"
+		brief := notes[b.Kind] == trial.Brief || b.Kind == "foreign" || b.Kind == "close" || b.Kind == "script flush" ||
+			b.Kind == "clock"
 		return !brief && b.At < to && b.At+b.For > from-p.Storm/2
 	})
 }

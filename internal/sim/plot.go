@@ -142,6 +142,8 @@ func draw(seed uint64) *Plot {
 	p.heap(rand.New(rand.NewPCG(seed, heaps)))
 	p.recall(rand.New(rand.NewPCG(seed, recalls)))
 	p.reads(rand.New(rand.NewPCG(seed, readings)))
+	p.watch(rand.New(rand.NewPCG(seed, watches)))
+	p.upgrade(rand.New(rand.NewPCG(seed, upgrades)))
 	return p
 }
 

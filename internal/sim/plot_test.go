@@ -60,7 +60,7 @@ func TestBlowsEnd(t *testing.T) {
 		over := make(map[int]time.Duration)
 		p := draw(seed)
 		for _, b := range p.Blows {
-			if slices.Contains([]string{"shot", "foreign", "forbid"}, b.Kind) {
+			if slices.Contains([]string{"shot", "foreign", "forbid", "clock"}, b.Kind) {
 				continue
 			}
 			hand, now := handOf(b), b.At

@@ -9,6 +9,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/sim/daytime"
 	"github.com/shuntmq/shunt/internal/trial"
 )
 
@@ -20,6 +21,7 @@ type process struct {
 	log   *trial.Ledger
 	pool  *redis.Pool
 	queue *shunt.Queue
+	clock *daytime.Clock
 
 	posts sync.WaitGroup     // enqueues under way
 	stop  context.CancelFunc // of the attempts to begin
@@ -34,37 +36,41 @@ type process struct {
 // start starts a process, which receives, or pulls or enqueues where its orders say so. Without channels it has a Queue
 // that others use.
 func (w *world) start(o trial.Orders) *process {
+	p := &process{Orders: o, w: w, clock: w.clockOf(o.Name), begun: make(chan struct{})}
 	w.mu.Lock()
-	p := &process{Orders: o, w: w, port: w.net.port(w.plot.Seed, uint64(len(w.born)+1)<<8), begun: make(chan struct{})}
+	p.port = w.net.port(w.plot.Seed, uint64(len(w.born)+1)<<8)
 	w.born = append(w.born, p)
 	w.mu.Unlock()
 	p.port.of = p
 	p.Hang = make(chan struct{})
 	p.MaxDead, p.MaxSize = w.plot.MaxDead, w.plot.Bulk
-	p.log = w.said.Ledger(o.Name).Behind(p.open)
+	p.log = w.said.Ledger(o.Name).Behind(p.open, p.clock.Right)
 	p.pool = link.PoolOver(p.port.dial)
 	p.queue = p.Orders.Queue(p.pool, p.log)
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
-	w.living.Go(func() {
-		defer close(p.begun)
-		switch {
-		case len(o.Channels) == 0:
-			return
-		case o.Enqueue > 0:
-			p.Load(ctx, p.queue, p.log)
-			return
-		case o.Channels[0] == ticks:
-			p.end = p.tick(ctx)
-			return
-		}
-		end, err := p.Begin(ctx, p.queue, p.log)
-		if err != nil {
-			p.log.Say(trial.Entry{Op: "unstarted", Phase: trial.Fail, Note: err.Error()})
-		}
-		p.end = p.timed(end)
-	})
+	p.clock.Within(func() { w.living.Go(func() { p.live(ctx) }) })
 	return p
+}
+
+// live is what the process does from its begin.
+func (p *process) live(ctx context.Context) {
+	defer close(p.begun)
+	switch {
+	case len(p.Channels) == 0:
+		return
+	case p.Enqueue > 0:
+		p.Load(ctx, p.queue, p.log)
+		return
+	case p.Channels[0] == ticks:
+		p.end = p.tick(ctx)
+		return
+	}
+	end, err := p.Begin(ctx, p.queue, p.log)
+	if err != nil {
+		p.log.Say(trial.Entry{Op: "unstarted", Phase: trial.Fail, Note: err.Error()})
+	}
+	p.end = p.timed(end)
 }
 
 // open waits while the process is frozen, and says whether it can still say anything.
@@ -108,7 +114,7 @@ func (p *process) kill(flush bool) {
 	p.port.kill(flush)
 	p.freeze(false)
 	p.stop()
-	p.w.living.Go(func() {
+	over := func() {
 		<-p.begun
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -117,7 +123,8 @@ func (p *process) kill(flush bool) {
 		}
 		_ = p.queue.Close()
 		p.pool.Close()
-	})
+	}
+	p.clock.Within(func() { p.w.living.Go(over) })
 }
 
 // timed is a Shutdown that is to take no longer than its bound, unless its process is killed. A puller settles what it
@@ -144,13 +151,16 @@ func (p *process) term() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var err error
-	if p.end != nil {
-		err = p.end(ctx)
-	}
-	began := time.Now()
-	if err2 := p.queue.Close(); err == nil {
-		err = err2
-	}
+	var began time.Time
+	p.clock.Within(func() {
+		if p.end != nil {
+			err = p.end(ctx)
+		}
+		began = time.Now()
+		if err2 := p.queue.Close(); err == nil {
+			err = err2
+		}
+	})
 	p.w.took("close", time.Since(began), p.Name)
 	p.pool.Close()
 	defer p.exit()

@@ -48,6 +48,8 @@ func handOf(b Blow) int {
 		return -3
 	case "outage":
 		return -4
+	case "clock":
+		return -5 - b.Who
 	}
 	return len(hands) + b.Who
 }
@@ -125,12 +127,12 @@ func (w *world) strike(b Blow) {
 	case "kill":
 		w.lasting(b, time.Until(trial.ForEver), p)
 		p.kill(b.Nth%2 == 0)
-		w.succeed(p)
+		w.succeed(p, b)
 		w.struck(true)
 	case "term":
 		w.harmless(b)
 		p.term()
-		w.succeed(p)
+		w.succeed(p, b)
 		w.struck(true)
 	case "freeze":
 		w.lasting(b, b.For, p)
@@ -166,6 +168,9 @@ func (w *world) strike(b Blow) {
 	case "mute":
 		w.lasting(b, b.For+3*time.Second, whom...) // a connection that has lost a reply stays mute
 		turn(func(is bool) { at.mute = is })
+	case "clock":
+		w.wrong(b, p)
+		w.struck(true)
 	case "slow":
 		w.lasting(b, b.For, whom...)
 		turn(func(is bool) { at.quality.latency = ifSo(is, 50*time.Millisecond) })
@@ -226,6 +231,12 @@ func (w *world) strikeServer(b Blow, all []*process) {
 	case "stop server":
 		if b.For < lease {
 			w.harmless(b)
+			for _, p := range all { // a puller may have had most of a lease before that
+				if p.Pull > 0 {
+					w.log.Say(trial.Entry{By: p.Name, Op: trial.Fault, Phase: trial.Info, ID: b.Kind, N: p.Flight(),
+						Due: time.Now().Add(b.For), Note: trial.Brief})
+				}
+			}
 		} else {
 			w.lasting(b, b.For, all...)
 		}

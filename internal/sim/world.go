@@ -11,6 +11,7 @@ import (
 
 	"github.com/shuntmq/shunt"
 	"github.com/shuntmq/shunt/internal/link"
+	"github.com/shuntmq/shunt/internal/sim/daytime"
 	"github.com/shuntmq/shunt/internal/sim/disturb"
 	"github.com/shuntmq/shunt/internal/sim/redis"
 	"github.com/shuntmq/shunt/internal/store"
@@ -42,6 +43,7 @@ type world struct {
 	table     []recur.Entry // as it was at the end
 	operator  operator
 	held      map[string]holding // by serial; a hand's until the end
+	watches   map[string]*daytime.Clock
 }
 
 // epoch is when runs begin: after the start of this program, from which some of the package's clocks count.
@@ -166,22 +168,6 @@ func (w *world) all() []*process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.crew)
-}
-
-// succeed has a process take the place of one that is gone.
-func (w *world) succeed(p *process) {
-	o := p.Orders
-	base, life, _ := strings.Cut(o.Name, ".")
-	n := 1
-	_, _ = fmt.Sscan(life, &n)
-	o.Name = fmt.Sprintf("%s.%d", base, n+1)
-	next := w.start(o)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.crew[slices.Index(w.crew, p)] = next
-	for _, note := range w.armed {
-		note(next)
-	}
 }
 
 // load enqueues what the plot has, by four hands.

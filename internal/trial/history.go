@@ -14,6 +14,7 @@ type History struct {
 	Shares  map[string]int // weights by prefixes of ids, where shares are promised
 	Lossy   bool           // the server's durability promises nothing
 	Stepped bool           // its clock was set, so that nothing is late or early by it
+	Wrong   bool           // clocks of processes are wrong, and what serials say of when they were made
 	MaxDead int            // dead letters that a channel keeps; 0: all of this run
 	Recover time.Duration
 	Late    time.Duration  // p99 of the lateness of what was due; 0: not judged

@@ -66,10 +66,10 @@ func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string,
 	}
 }
 
-// unseen is how many attempts may have been counted of takes that nobody saw: only the end of a process
-// costs those, or that it stands still.
+// unseen is how many attempts may have been counted of takes that nobody saw. What costs those is the end of a process,
+// that it stands still, or that it hears nothing for longer than a lease.
 func (v *Verdict) unseen() int {
-	for _, end := range []string{"kill", "shot", "corpse", "term", "stop"} {
+	for _, end := range []string{"kill", "shot", "corpse", "term", "stop", "outage", "hole", "mute"} {
 		if v.Faults[end] > 0 {
 			return v.Allowed
 		}

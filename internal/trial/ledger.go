@@ -141,9 +141,10 @@ func parseEntry(line string) (e Entry, err error) {
 
 // Ledger is where one process says what it does.
 type Ledger struct {
-	By   string
-	put  func([]Entry)
-	open func() bool // nil: it always is
+	By    string
+	put   func([]Entry)
+	open  func() bool               // nil: it always is
+	right func(time.Time) time.Time // what the process's clock says, by the right one; nil: it is right
 }
 
 // NewLedger is one that makes one Write of each Say. What was said to a file that was opened for appending, no SIGKILL
@@ -161,10 +162,21 @@ func NewLedger(by string, to io.Writer) *Ledger {
 }
 
 // As is where somebody else says what they do, in the same place.
-func (l *Ledger) As(by string) *Ledger { return &Ledger{by, l.put, l.open} }
+func (l *Ledger) As(by string) *Ledger { return &Ledger{by, l.put, l.open, l.right} }
 
-// Behind is a ledger of which open says, for each Say, whether it is written to; it may wait before it does.
-func (l *Ledger) Behind(open func() bool) *Ledger { return &Ledger{l.By, l.put, open} }
+// Behind is a ledger of which open says, for each Say, whether it is written to; it may wait before it does. Events go
+// by the process's clock, and right says when that was.
+func (l *Ledger) Behind(open func() bool, right func(time.Time) time.Time) *Ledger {
+	return &Ledger{l.By, l.put, open, right}
+}
+
+// timed is when an Event was.
+func (l *Ledger) timed(t time.Time) time.Time {
+	if l.right == nil {
+		return t
+	}
+	return l.right(t)
+}
 
 // Say adds entries, all at once.
 func (l *Ledger) Say(es ...Entry) {

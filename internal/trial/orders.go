@@ -202,7 +202,7 @@ func events(log *Ledger) func(shunt.Event) {
 			return
 		}
 		out := Entry{
-			At:      e.Time,
+			At:      log.timed(e.Time),
 			Op:      string(e.Kind),
 			Phase:   Info,
 			Serial:  e.Serial,

@@ -18,6 +18,7 @@ type delays struct {
 	of       map[string]map[int]delay
 	met      map[string]time.Time // serials, since when
 	enqueued map[string]int       // how often, by ID
+	wrong    bool                 // serials do not say when they were made
 }
 
 // forget is for an older state, which may lack what was put off a moment ago. Of twins none is known to be lacking.
@@ -36,7 +37,7 @@ func (ds *delays) begun(e Entry) (d delay, given bool) {
 	}
 	// A twin that had its serial by then is not the one that was put off; nobody may have had it in hand yet.
 	d, given = ds.of[e.ID][e.Attempt]
-	if made := birth(e.Serial); !made.IsZero() && made.Before(d.at.Truncate(time.Millisecond)) {
+	if made := birth(e.Serial); !made.IsZero() && (ds.wrong || made.Before(d.at.Truncate(time.Millisecond))) {
 		return d, false
 	}
 	return d, given && (!known || since.After(d.at))
@@ -62,7 +63,7 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 	open, pulled := make(map[hand]Entry), make(map[hand]bool)
 	waiting := make(map[string]time.Time) // what a struck process held, since when
 	due := delays{of: make(map[string]map[int]delay), met: make(map[string]time.Time),
-		enqueued: make(map[string]int)}
+		enqueued: make(map[string]int), wrong: h.Wrong}
 	type verdict struct {
 		by, serial string
 		attempt    int

@@ -1,6 +1,7 @@
 // Package chance takes from the runtime what it leaves to chance: by the order of a select's cases, of a map's keys and
 // of timers that end at once, by math/rand, and by the end of a goroutine's time slice, the same seed would go another
-// way each time. It does so in an overlay, for the goroutines of synctest bubbles.
+// way each time. It does so in an overlay, for the goroutines of synctest bubbles. These also know whose they are, and
+// their times have monotonic readings, as times elsewhere have.
 package chance
 
 import (
@@ -42,6 +43,13 @@ var changes = []change{
 	}
 `},
 	{"runtime/stack.go", "startingStackSize uint32 = fixedStack\n", "startingStackSize uint32 = 4 * fixedStack\n"},
+	{"runtime/time.go", "		return sec, nsec, 0\n", "		return sec, nsec, bubble.now\n"},
+	{"runtime/runtime2.go", "	labels          unsafe.Pointer // profiler labels\n",
+		"	labels          unsafe.Pointer // profiler labels\n	chanceOwner     unsafe.Pointer\n"},
+	{"runtime/proc.go", "			newg.labels = mp.curg.labels\n",
+		"			newg.labels = mp.curg.labels\n			newg.chanceOwner = mp.curg.chanceOwner\n"},
+	{"runtime/proc.go", "	gp.labels = nil\n	gp.timer = nil\n",
+		"	gp.labels = nil\n	gp.chanceOwner = nil\n	gp.timer = nil\n"},
 	// Each 61st turn is that of goroutines that have yielded. Turns of the runtime's own do not count.
 	{"runtime/proc.go", "	if !inheritTime {\n		mp.p.ptr().schedtick++\n",
 		"	if !inheritTime && (chanceSeed == 0 || gp.bubble != nil) {\n		mp.p.ptr().schedtick++\n"},
@@ -74,6 +82,15 @@ func chance(drawn *uint64) uint64 {
 	return x ^ x>>31
 }
 
+//go:linkname chanceOwn
+func chanceOwn(p unsafe.Pointer) (was unsafe.Pointer) {
+	was, getg().chanceOwner = getg().chanceOwner, p
+	return was
+}
+
+//go:linkname chanceOwner
+func chanceOwner() unsafe.Pointer { return getg().chanceOwner }
+
 //go:linkname chanceRand
 //go:nosplit
 func chanceRand() uint64 {
@@ -94,12 +111,18 @@ func chancen(drawn *uint64, n uint32) uint32 {
 
 const seeding = `package chance
 
-import _ "unsafe"
+import "unsafe"
 
 const Seeded = true
 
 //go:linkname Seed runtime.seedChance
 func Seed(seed uint64)
+
+//go:linkname Own runtime.chanceOwn
+func Own(p unsafe.Pointer) (was unsafe.Pointer)
+
+//go:linkname Owner runtime.chanceOwner
+func Owner() unsafe.Pointer
 `
 
 // Lay lays the runtime over, for a tree whose root is given. Where that is another runtime than it was made for it

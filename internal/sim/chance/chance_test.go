@@ -21,7 +21,7 @@ func TestLay(t *testing.T) {
 			t.Errorf("%s is not changed: %v", path, err)
 		}
 	}
-	if len(over) != 8 {
+	if len(over) != 9 {
 		t.Errorf("%d files are changed", len(over))
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -63,14 +65,56 @@ func Weave(t *tree.Tree, over tree.Overlay, packages ...string) (points int, err
 	return points, nil
 }
 
-// Disturb weaves all of Packages, and has the runtime draw by seeds, as package chance does. kept is why it could not:
-// the runtime is another one, and keeps its chance.
+// Disturb weaves all of Packages, has shunt go by the clocks of package daytime, and has the runtime draw by seeds, as
+// package chance does. kept is why it could not: the runtime is another one, and keeps its chance.
 func Disturb(ctx context.Context, t *tree.Tree, over tree.Overlay) (points int, kept, err error) {
 	if points, err = Weave(t, over, Packages...); err != nil {
 		return 0, nil, err
 	}
+	if err := clocks(ctx, t, over); err != nil {
+		return 0, nil, err
+	}
 	return points, chance.Lay(ctx, t.Root, over), nil
 }
+
+// asks are what asks for the time, and what would forget whose clock that is.
+var asks = strings.NewReplacer("time.Now()", "simclock.Now()", "time.Since(", "simclock.Since(", "time.Until(",
+	"simclock.Until(", "time.AfterFunc(", "simclock.AfterFunc(", "context.AfterFunc(", "simclock.AfterEnd(")
+
+// clocks has every package of shunt that a process runs ask package daytime for the time.
+func clocks(ctx context.Context, t *tree.Tree, over tree.Overlay) error {
+	const ours = "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}"
+	dirs, err := tree.Go(ctx, t.Root, "list", "-deps", "-f", ours, ".", "./recur").Output()
+	if err != nil {
+		return err
+	}
+	for dir := range strings.Lines(string(dirs)) {
+		files, err := filepath.Glob(filepath.Join(strings.TrimSpace(dir), "*.go"))
+		if err != nil {
+			return err
+		}
+		for _, path := range files {
+			text, err := over.Read(path)
+			if err != nil {
+				return err
+			}
+			if asked := asks.Replace(string(text)); !strings.HasSuffix(path, "_test.go") && asked != string(text) {
+				asked = packageClause.ReplaceAllString(asked,
+					"${0}; import simclock \""+t.Module+"/internal/sim/daytime\"")
+				for _, name := range []string{"time.Time", "context.Context"} {
+					of, _, _ := strings.Cut(name, ".")
+					if strings.Contains(asked, "\t\""+of+"\"\n") { // it may be imported for that alone
+						asked += "var _ " + name + ";"
+					}
+				}
+				over[path] = []byte(asked)
+			}
+		}
+	}
+	return nil
+}
+
+var packageClause = regexp.MustCompile(`(?m)^package \w+`)
 
 // starts are the functions that a node starts as goroutines.
 func starts(n ast.Node) []ast.Expr {
