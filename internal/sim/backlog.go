@@ -17,8 +17,11 @@ const takes = lease * 3 / 4
 
 // longest is how long handlings take for which a shutdown waits beside those of any run.
 func (p *Plot) longest() time.Duration {
-	if p.Late > 0 {
+	switch {
+	case p.Late > 0:
 		return takes
+	case p.Hangs:
+		return hangs
 	}
 	return 0
 }

@@ -34,6 +34,7 @@ type Plot struct {
 	Bookings []Booking     // of a clerk, one a lull
 	Stepped  bool          // the server's clock is set
 	Late     time.Duration // so much later than the load the processes that handle begin
+	Hangs    bool          // some handlers do, in storms
 	Trace    string        // a file for all commands; empty: none
 	Yield    float64       // so many of the points where goroutines meet yield, in a build of package disturb
 }
@@ -142,6 +143,7 @@ func draw(seed uint64) *Plot {
 	p.heap(rand.New(rand.NewPCG(seed, heaps)))
 	p.recall(rand.New(rand.NewPCG(seed, recalls)))
 	p.reads(rand.New(rand.NewPCG(seed, readings)))
+	p.stubborn(rand.New(rand.NewPCG(seed, manners)))
 	p.watch(rand.New(rand.NewPCG(seed, watches)))
 	p.upgrade(rand.New(rand.NewPCG(seed, upgrades)))
 	return p

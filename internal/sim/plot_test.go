@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,32 @@ func TestReads(t *testing.T) {
 	}
 	if reading == 0 {
 		t.Error("nobody decodes")
+	}
+}
+
+// A handler that hangs has ended when its storm is over, and none does where a lease would end meanwhile.
+func TestHangs(t *testing.T) {
+	hang, inside := 0, 0
+	for seed := range uint64(200) {
+		p := draw(seed)
+		for i, post := range p.Posts {
+			text, is := strings.CutPrefix(post.Plan, trial.PlanUntil)
+			switch {
+			case post.Plan == trial.PlanInside:
+				inside++
+			case is:
+				hang++
+				ms, err := strconv.ParseInt(text, 10, 64)
+				ends := time.UnixMilli(ms).Sub(epoch)
+				over := p.cycleAt(p.cycleOf(post.At)) + p.Storm
+				if err != nil || ends > over || ends > post.At+hangs || p.pulls(post.Channel) || !p.Hangs || p.Calm {
+					t.Errorf("seed %d: message %d of %s at %v hangs until %v", seed, i, post.Channel, post.At, ends)
+				}
+			}
+		}
+	}
+	if hang < 200 || inside < 200 {
+		t.Errorf("%d handlers hang, and %d would end their receivers", hang, inside)
 	}
 }
 

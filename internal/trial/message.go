@@ -40,6 +40,7 @@ const (
 	PlanExtend  = "extend:" // for so long, while a puller puts the end of its lease off
 	PlanRead    = "read:"   // its payload takes so long to decode, where that is looked at
 	PlanHold    = "hold:"   // for ever, in the process of that name
+	PlanInside  = "inside"  // tries to end what would wait for it, and fails unless that is refused
 )
 
 const backoff = 20 * time.Millisecond
@@ -60,6 +61,8 @@ type Message struct {
 	Hang chan struct{} // what hangs, hangs until it is closed; nil: for ever
 	Die  func()        // ends the process, and does not return
 	Ask  func()        // asks Redis something, by the process's own connections
+
+	Queue *shunt.Queue // whose receiver handles it; nil: none does
 
 	ackFirst *redis.Pool // where handlers ack their message before they begin, by connections of this
 }
@@ -93,6 +96,7 @@ func ParseMessage(payload []byte) *Message {
 func (m *Message) Unmarshal(payload []byte) (shunt.IMessage, error) {
 	n := ParseMessage(payload)
 	n.On, n.Log, n.Hang, n.Die, n.Ask, n.ackFirst = m.On, m.Log, m.Hang, m.Die, m.Ask, m.ackFirst
+	n.Queue = m.Queue
 	return n, nil
 }
 
@@ -186,6 +190,9 @@ func (m *Message) act(ctx context.Context, attempt int) error {
 	if m.Plan == PlanKill {
 		m.Die()
 	}
+	if m.Plan == PlanInside && m.Queue != nil {
+		return m.inside(ctx)
+	}
 	if n := following(m.Plan); n > 0 {
 		return m.follow(ctx, attempt, n)
 	}
@@ -210,6 +217,17 @@ func (m *Message) act(ctx context.Context, attempt int) error {
 	case PlanTimeout:
 		<-ctx.Done()
 		return ctx.Err()
+	}
+	return nil
+}
+
+// inside tries to end the receiver that waits for it.
+func (m *Message) inside(ctx context.Context) error {
+	for what, end := range map[string]func() error{"Shutdown": func() error { return m.Queue.Shutdown(ctx) },
+		"Shutdown beside": func() error { return m.Queue.Shutdown(context.Background()) }, "Close": m.Queue.Close} {
+		if err := end(); !errors.Is(err, shunt.ErrInHandler) {
+			return fmt.Errorf("inside a handler %s gave %v", what, err)
+		}
 	}
 	return nil
 }

@@ -116,7 +116,8 @@ func (o *Orders) Begin(ctx context.Context, q *shunt.Queue, log *Ledger) (shutdo
 	var prototypes []shunt.IMessage
 	var shares []shunt.Share
 	for i, c := range o.Channels {
-		p := &Message{On: c, Log: log, Hang: o.Hang, Die: o.Die, Ask: asks(q, 100*time.Millisecond)}
+		p := &Message{On: c, Log: log, Hang: o.Hang, Die: o.Die, Ask: asks(q, 100*time.Millisecond),
+			Queue: q}
 		if o.AckFirst {
 			p.ackFirst = q.Pool
 		}
