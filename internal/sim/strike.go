@@ -231,8 +231,8 @@ func (w *world) strikeServer(b Blow, all []*process) {
 	case "stop server":
 		if b.For < lease {
 			w.harmless(b)
-			for _, p := range all { // a puller may have had most of a lease before that
-				if p.Pull > 0 {
+			for _, p := range all { // a puller may have had most of a lease before that, and others' may be shorter
+				if p.Pull > 0 || b.For >= p.Lease*9/10 {
 					w.log.Say(trial.Entry{By: p.Name, Op: trial.Fault, Phase: trial.Info, ID: b.Kind, N: p.Flight(),
 						Due: time.Now().Add(b.For), Note: trial.Brief})
 				}
