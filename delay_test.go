@@ -33,6 +33,36 @@ func TestUnheardKeeperYields(t *testing.T) {
 	redistest.Until(t, 5*time.Second, "nothing is left", func() bool { return len(keysLeft(t, s, q.name)) == 0 })
 }
 
+// A sweep asked to be keeper in the name of an incarnation, and Redis ran it when a handover had ended that one. So
+// nobody kept the channel's time for 15 s.
+func TestKeeperOfAnEndedIncarnation(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	redistest.Leaks(t)
+	p := redistest.NewProxy(t, s.Addr())
+	b := newBench(t, p.URL())
+	at := b.keepsTime(s)
+	keys, over := store.KeysOf(b.name), make(chan struct{})
+	keeper := func() string {
+		name, _ := redis.String(s.TryDo("HGET", keys.Keeper, "name"))
+		return name
+	}
+	before := keeper()
+	held := p.On(asksToKeep(redistest.ByScript(store.Sweep)(b.name)), 1, redistest.Call(func() { <-over }))
+	s.Do("PUBLISH", keys.Delay, "vacant")
+	b.until(5*time.Second, "it asks to be keeper", func() bool { return held.Struck() > 0 })
+	p.On(redistest.ByName("LREM", "")(b.name), 1, redistest.CutAfter)
+	b.enqueue(1, 2)
+	b.comes(at, 1)
+	b.wait(EventHandedOver, 1, 5*time.Second)
+	b.until(5*time.Second, "the place is free", func() bool { return keeper() == "" })
+	close(over)
+	b.until(3*time.Second, "the next incarnation is keeper", func() bool {
+		name := keeper()
+		return name != "" && name != before
+	})
+}
+
 // asksToKeep narrows the sweeps down to those that ask to be keeper.
 func asksToKeep(sweep redistest.Match) redistest.Match {
 	return func(args [][]byte) bool {

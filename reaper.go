@@ -196,8 +196,8 @@ func (p *reaper) ask(in *channel) (more bool, err error) {
 	}
 	next, any := a.Next()
 	in.promoter.sweepReplied(name, next, any, hints)
-	if r.pool.Stopped() {
-		in.promoter.Yield() // it asked before
+	if r.pool.Stopped() || name != "" && name != p.site.Live().Name {
+		in.promoter.Yield() // it asked before, or in the name of an incarnation that a handover has ended
 	}
 	s.claims(a.Claims)
 	if name != "" && time.Since(s.kept) >= upkeepEvery {

@@ -56,3 +56,11 @@ func (p *Plot) brief(r *rand.Rand) {
 		p.Posts = append(p.Posts, post)
 	}
 }
+
+// gathers is how long a batch waits for more at most. What it has had since then is not begun.
+func (p *Plot) gathers() (most time.Duration) {
+	for _, o := range p.Crew {
+		most = max(most, o.MaxWait)
+	}
+	return most
+}

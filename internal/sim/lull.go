@@ -15,7 +15,7 @@ import (
 func (w *world) lull(c int) {
 	w.sleepUntil(w.plot.lullAt(c))
 	calm, lay := time.Now(), w.lies(c)
-	w.sleepUntil(w.plot.lullAt(c) + half)
+	w.sleepUntil(w.plot.lullAt(c) + half + w.plot.gathers())
 	w.suspected()
 	w.heldByNobody(c)
 	e := trial.Entry{Op: trial.Quiet, Phase: trial.Info, Due: calm}
