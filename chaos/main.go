@@ -74,7 +74,7 @@ func (p *plan) read() {
 	flag.Parse()
 }
 
-// known says which pattern of -only means nothing, and what there is to mean.
+// known is an error where a pattern of -only matches no row. It lists all rows.
 func (p *plan) known() error {
 	if p.only == "" {
 		return nil

@@ -53,7 +53,7 @@ func TestPage(t *testing.T) {
 }
 
 // A row that is run again takes the place of the one before, and the page says what that one did not hold.
-// A pattern that means no row is told, with the rows that there are.
+// A pattern of -only that matches no row is an error, which lists all rows.
 func TestKnown(t *testing.T) {
 	for _, only := range []string{"", "F1,F2*,cells,mix,defects", "F12 cells", "F10 everysec"} {
 		if err := (&plan{only: only}).known(); err != nil {

@@ -46,9 +46,11 @@ func (p *Plot) watch(r *rand.Rand) {
 	p.sort()
 }
 
-// watched says whether the clocks of some processes are wrong.
-func (p *Plot) watched() bool {
-	return slices.ContainsFunc(p.Blows, func(b Blow) bool { return b.Kind == "clock" })
+// watched says whether the clocks of some processes are wrong that take from a channel; empty: from any.
+func (p *Plot) watched(channel string) bool {
+	return slices.ContainsFunc(p.Blows, func(b Blow) bool {
+		return b.Kind == "clock" && (channel == "" || slices.Contains(p.Crew[b.Who%len(p.Crew)].Channels, channel))
+	})
 }
 
 // clockOf is the clock that a process shares with those before it in its place.

@@ -21,7 +21,7 @@ func TestWatch(t *testing.T) {
 	watched := 0
 	for seed := range uint64(400) {
 		p := draw(seed)
-		if p.watched() {
+		if p.watched("") {
 			watched++
 		}
 		over := make(map[int]time.Duration)
@@ -35,7 +35,7 @@ func TestWatch(t *testing.T) {
 			}
 			over[b.Who] = b.At + b.For
 		}
-		if p.Calm && p.watched() {
+		if p.Calm && p.watched("") {
 			t.Errorf("seed %d is calm, and has wrong clocks", seed)
 		}
 	}

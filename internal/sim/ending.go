@@ -18,8 +18,8 @@ const drains = 40 * time.Second
 // end waits until all is handled, shuts all down in order, and judges.
 func (w *world) end() {
 	channels := w.plot.channels()
-	h := &trial.History{Lossy: w.plot.Lossy, Stepped: w.plot.Stepped, Wrong: w.plot.watched(), MaxDead: w.plot.MaxDead,
-		Recover: 30 * time.Second, Ends: 30 * time.Second}
+	h := &trial.History{Lossy: w.plot.Lossy, Stepped: w.plot.Stepped, Wrong: w.plot.watched(""),
+		MaxDead: w.plot.MaxDead, Recover: 30 * time.Second, Ends: 30 * time.Second}
 	h.Margins = &margins
 	well, over := false, time.Now()
 	for end := time.Now().Add(drains); !well && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {

@@ -131,3 +131,17 @@ func TestDrawn(t *testing.T) {
 		t.Errorf("%d plots with Deadlines, %d with a foreign key at dead", deadlines, foreign)
 	}
 }
+
+// Other settings are within the bounds of those that are drawn, and those after them are the first ones again.
+func TestDifferently(t *testing.T) {
+	for seed := range uint64(100) {
+		for _, o := range draw(seed).Crew {
+			n := differently(o)
+			if n.Lease == o.Lease || differently(n).Lease != o.Lease || n.Workers < 1 || n.Workers > 8 ||
+				n.Prefetch < 1 || n.Prefetch > 16 || (n.Pull > 0) != (o.Pull > 0) || (n.Batch > 0) != (o.Batch > 0) ||
+				n.Lease > lease {
+				t.Errorf("seed %d: %+v after %+v", seed, n, o)
+			}
+		}
+	}
+}

@@ -39,7 +39,7 @@ func (w *world) ticked(es []trial.Entry) []trial.Entry {
 			if err != nil {
 				w.problem("I22 ticks: %s has the serial %q", e.ID, e.Serial)
 			}
-			if !w.plot.watched() { // else it may be by a wrong clock
+			if !w.plot.watched(ticks) { // else it may be by a wrong clock
 				c.enqueue = ulid.Time(u.Time())
 			}
 			came[e.ID] = c

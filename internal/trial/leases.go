@@ -69,7 +69,7 @@ func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string,
 // unseen is how many attempts may have been counted of takes that nobody saw. What costs those is the end of a process,
 // that it stands still, or that it hears nothing for longer than a lease.
 func (v *Verdict) unseen() int {
-	for _, end := range []string{"kill", "shot", "corpse", "term", "stop", "outage", "hole", "mute"} {
+	for _, end := range []string{"kill", "shot", "corpse", "term", "stop", "outage"} {
 		if v.Faults[end] > 0 {
 			return v.Allowed
 		}
