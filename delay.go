@@ -179,7 +179,7 @@ func (p *promoter) run() {
 func (p *promoter) Yield() {
 	p.mu.Lock()
 	granted := p.granted
-	p.granted, p.keeper = "", false
+	p.granted = ""
 	p.mu.Unlock()
 	if granted == "" {
 		return
