@@ -164,6 +164,9 @@ func (h *hub) poll(ctx context.Context, before, ended chan struct{}) {
 	for first := true; ctx.Err() == nil; first = false {
 		began := time.Now()
 		moves, err := h.q.Moves(ctx)
+		if ctx.Err() != nil {
+			return // the last page has left: what is known stays as it is, for the next poller
+		}
 		if err != nil || moves != h.moves || h.moved.IsZero() || h.fresh.err != "" || h.busy() {
 			h.moves, h.moved = moves, began
 		}
