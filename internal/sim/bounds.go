@@ -43,8 +43,20 @@ const perWord = 10
 // asks something for each worker, and a slow line spreads the replies.
 var mostRefused = map[string]int{"worker": 60, "lanes": 60, "batch": 120, "upkeep": 30, "ticks": 30}
 
-// mostIdle are the commands a minute that an idle process may send, by its kind, beside looks at the dead.
-var mostIdle = map[string]int{"worker": 390, "lanes": 540, "batch": 260, "puller": 900, "upkeep": 390, "ticks": 300}
+// mostIdle are the commands a minute that an idle process may send, by its kind, beside looks at the dead and pulls.
+var mostIdle = map[string]int{"worker": 390, "lanes": 540, "batch": 260, "puller": 240, "upkeep": 390, "ticks": 300}
+
+// mostOf are the commands a minute that a process may send while it is idle.
+func (w *world) mostOf(p *process) int {
+	n := mostIdle[p.kind()]
+	if p.Pull > 0 {
+		n += p.Workers * int(time.Minute/p.Wait) // a pull that waits in vain asks once
+		if w.plot.Idle > 0 {
+			n *= 2 // a PING before each, for the server may have ended the connection
+		}
+	}
+	return n
+}
 
 // margins are those of simulated processes, whose words take no time.
 var margins = trial.Margins{

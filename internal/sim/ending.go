@@ -103,7 +103,7 @@ func (w *world) idle() {
 		dead -= p.port.looks
 		n = (n - was[i] - perLook*p.port.looks) * int(time.Minute/window)
 		w.took("idle commands a minute of a "+p.kind(), time.Duration(n), p.Name)
-		if most := mostIdle[p.kind()]; n > most {
+		if most := w.mostOf(p); n > most {
 			w.problem("I11 spin: %s, a %s, sent %d commands a minute to an idle Redis: more than %d", p.Name, p.kind(),
 				n, most)
 		}
