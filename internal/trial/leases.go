@@ -67,9 +67,9 @@ func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string,
 }
 
 // unseen is how many attempts may have been counted of takes that nobody saw. What costs those is the end of a process,
-// that it stands still, or that it hears nothing for longer than a lease.
+// that it stands still, or that it does not hear the reply.
 func (v *Verdict) unseen() int {
-	for _, end := range []string{"kill", "shot", "corpse", "term", "stop", "outage"} {
+	for _, end := range []string{"kill", "shot", "corpse", "term", "stop", "outage", "hole", "mute"} {
 		if v.Faults[end] > 0 {
 			return v.Allowed
 		}
