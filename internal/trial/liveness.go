@@ -158,16 +158,8 @@ func (h *History) counted(v *Verdict, all map[string]*subject, whole bool, broke
 	for _, s := range all {
 		handled += s.ok
 	}
-	begun, met := 0, make(map[[2]string]int) // by process and serial: the last attempt
+	begun := h.begun()
 	for _, e := range h.Entries {
-		k := [2]string{e.By, e.Serial}
-		switch {
-		case e.Op == Handle && e.Phase == Invoke:
-			begun++
-			met[k] = e.Attempt
-		case e.Op == "timed-out" && met[k] != e.Attempt: // its batch waited for a place until its own time was over
-			begun++
-		}
 		whole = whole && (e.Op != "receiver-error" || !strings.Contains(e.Note, "was not counted"))
 	}
 	if enqueued > v.Attempted || handlings > begun {
@@ -178,4 +170,30 @@ func (h *History) counted(v *Verdict, all map[string]*subject, whole bool, broke
 		broke("I21 miscounted", "", "%d acks were counted, of %d that were told and %d that can be", acked, v.Acked,
 			handled)
 	}
+}
+
+// leaves are the events with which a message leaves a worker's hands.
+var leaves = map[string]bool{"acked": true, "retried": true, "rejected": true, "released": true, "cancelled": true,
+	"late-verdict": true, "unconfirmed-verdict": true}
+
+// begun is how many handlings processes may have counted. In a batch the wait for a place is part of it, also where the
+// message leaves before there is one.
+func (h *History) begun() (n int) {
+	gathers := make(map[string]bool)
+	running := make(map[[2]string]int) // by process and serial: handlers that have begun, and whose ends are not told
+	for _, e := range h.Entries {
+		k := [2]string{e.By, e.Serial}
+		switch {
+		case e.Op == Handle && e.Phase == Invoke:
+			n++
+			running[k]++
+		case e.Op == Gathered:
+			gathers[e.By] = true
+		case leaves[e.Op] && running[k] > 0:
+			running[k]--
+		case leaves[e.Op] && gathers[e.By]:
+			n++
+		}
+	}
+	return n
 }

@@ -59,6 +59,8 @@ func (o *Orders) Flight() int {
 	switch {
 	case o.Pull > 0:
 		prefetch = o.Pull
+	case o.Batch > 0:
+		prefetch = o.Batch
 	case o.Upkeep:
 		prefetch = 0
 	case len(o.Channels) > 1:

@@ -166,3 +166,19 @@ func TestKill(t *testing.T) {
 		t.Error(died, es)
 	}
 }
+
+// A process has in flight what its workers hold: of a batch each of them holds as much, whatever is prefetched.
+func TestFlight(t *testing.T) {
+	for _, c := range []struct {
+		o    Orders
+		want int
+	}{
+		{Orders{Workers: 2, Prefetch: 3}, 6}, {Orders{Workers: 2}, 2 * usualPrefetch},
+		{Orders{Workers: 2, Prefetch: 1, Batch: 4}, 8}, {Orders{Workers: 2, Pull: 5}, 10},
+		{Orders{Workers: 2, Channels: []string{"high", "low"}}, 2}, {Orders{Workers: 2, Upkeep: true}, 0},
+	} {
+		if n := c.o.Flight(); n != c.want {
+			t.Errorf("%+v has %d in flight, want %d", c.o, n, c.want)
+		}
+	}
+}

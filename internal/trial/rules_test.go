@@ -234,6 +234,34 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// A handling is counted where a handler has begun, and where a message left while it waited for a place in a batch.
+func TestBegun(t *testing.T) {
+	begins := Entry{By: "p", Op: Handle, Phase: Invoke, Serial: "s"}
+	gathers := Entry{By: "p", Op: Gathered}
+	end := func(by, op, serial string) Entry { return Entry{By: by, Op: op, Serial: serial} }
+	retried := end("p", "retried", "s")
+	for name, c := range map[string]struct {
+		es   []Entry
+		want int
+	}{
+		"handled":                      {[]Entry{gathers, begins, end("p", "acked", "s")}, 1},
+		"handled, and released":        {[]Entry{gathers, begins, end("p", "released", "s")}, 1},
+		"released, and never in hand":  {[]Entry{end("p", "released", "s")}, 0},
+		"released by another":          {[]Entry{gathers, end("q", "released", "s")}, 0},
+		"a wait, and a lost lease":     {[]Entry{gathers, end("p", "released", "")}, 1},
+		"a wait, and a timeout":        {[]Entry{gathers, end("p", "timed-out", "s"), retried}, 1},
+		"a handling, and then a wait":  {[]Entry{gathers, begins, retried, retried}, 2},
+		"a wait beside a handling":     {[]Entry{gathers, begins, end("p", "released", "other")}, 2},
+		"two handlings, two verdicts":  {[]Entry{gathers, begins, begins, end("p", "acked", "s"), retried}, 2},
+		"a handling that has no end":   {[]Entry{gathers, begins}, 1},
+		"an event that ends no tenure": {[]Entry{gathers, end("p", "orphaned", "s")}, 0},
+	} {
+		if n := (&History{Entries: c.es}).begun(); n != c.want {
+			t.Errorf("%s: %d handlings, want %d", name, n, c.want)
+		}
+	}
+}
+
 // Of what dies, the last ones stay, whoever has put them into dead.
 func TestDropped(t *testing.T) {
 	for _, c := range []struct {
