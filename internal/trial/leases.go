@@ -132,6 +132,8 @@ type pursuit struct {
 	acked map[string]time.Time
 	seen  map[string]time.Time // when somebody last told of an attempt
 	next  map[string]int       // the attempt that comes next, as far as it is known
+	// a Pull did not hand it out, and Redis refused to take it back, as was told: its lease ends, and counts an attempt
+	unsettled map[string]bool
 }
 
 func (h *History) tenures(v *Verdict, all map[string]*subject, broke func(string, string, string, ...any)) *tenures {
@@ -139,7 +141,8 @@ func (h *History) tenures(v *Verdict, all map[string]*subject, broke func(string
 		t:       &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)},
 		held:    make(map[string]*tenure),
 		waiting: make(map[string]time.Time), bare: make(map[string]bool), ids: make(map[string]string),
-		acked: make(map[string]time.Time), seen: make(map[string]time.Time), next: make(map[string]int)}
+		acked: make(map[string]time.Time), seen: make(map[string]time.Time), next: make(map[string]int),
+		unsettled: make(map[string]bool)}
 	for _, e := range h.Entries {
 		if e.Serial != "" && e.Attempt > 0 && e.Op != Pulled && e.Op != "unconfirmed-verdict" { // of a take long ago
 			f.seen[e.Serial] = e.At
@@ -200,6 +203,9 @@ func (f *pursuit) see(e Entry) {
 		}
 	case e.Op == Answered && e.Phase == Fail && strings.HasSuffix(e.Note, tooLate):
 		f.tooLate(e)
+	case e.Op == "receiver-error":
+		x := f.last(e)
+		f.unsettled[e.Serial] = x == nil || x.to != far
 	}
 }
 
@@ -220,7 +226,11 @@ func (f *pursuit) pulled(e Entry) {
 	}
 	f.waiting[e.ID] = time.Time{}
 	f.again(f.v, f.t.of[e.Serial], e, f.broke)
-	if n := max(f.next[e.Serial], 1); e.Attempt > n && !f.Lossy && !f.bare[e.ID] {
+	n := max(f.next[e.Serial], 1)
+	if f.unsettled[e.Serial] {
+		n++
+	}
+	if e.Attempt > n && !f.Lossy && !f.bare[e.ID] {
 		f.v.Skipped += e.Attempt - n
 		if known := f.seen[e.Serial]; !slices.ContainsFunc(f.costs, func(f Entry) bool {
 			return f.At.Before(e.At) && f.Due.After(known)
@@ -229,7 +239,7 @@ func (f *pursuit) pulled(e Entry) {
 				"attempt since %s", e.By, clockOf(e.At), e.Attempt, clockOf(known))
 		}
 	}
-	f.next[e.Serial], f.seen[e.Serial] = e.Attempt+1, e.At
+	f.next[e.Serial], f.seen[e.Serial], f.unsettled[e.Serial] = e.Attempt+1, e.At, false
 	x := &tenure{by: e.By, from: e.At, ends: e.Due, term: e.Due.Sub(e.At), attempt: e.Attempt, to: far}
 	f.t.of[e.Serial], f.held[e.ID] = append(f.t.of[e.Serial], x), x
 }
