@@ -203,7 +203,7 @@ func (f *pursuit) see(e Entry) {
 		}
 	case e.Op == Answered && e.Phase == Fail && strings.HasSuffix(e.Note, tooLate):
 		f.tooLate(e)
-	case e.Op == "receiver-error":
+	case e.Op == "receiver-error" && strings.Contains(e.Note, "settle a message of"):
 		x := f.last(e)
 		f.unsettled[e.Serial] = x == nil || x.to != far
 	}

@@ -27,6 +27,11 @@ func TestRules(t *testing.T) {
 	tells := func(ms int, op string) Entry {
 		return Entry{At: at(ms), By: "p1", Op: op, Serial: "sa", Attempt: 1}
 	}
+	unsettled := func(ms int) Entry {
+		e := tells(ms, "receiver-error")
+		e.Note = ` shunt: settle a message of "a": the key {a}.prepare holds something that is not shunt's`
+		return e
+	}
 	fault := func(from, to int, kind, note string) Entry {
 		return Entry{At: at(from), By: "p1", Op: Fault, ID: kind, N: 1, Due: at(to), Note: note}
 	}
@@ -126,12 +131,14 @@ func TestRules(t *testing.T) {
 			handled(6020, 2)}, ""},
 		"a skip for a mute line": {[][]Entry{enqueued, {fault(5, 6000, "mute", ""), pulled(6010, 2)},
 			handled(6020, 2)}, ""},
-		"a skip, and Redis took it not back": {[][]Entry{enqueued, {tells(10, "receiver-error"), pulled(3000, 2)},
+		"a skip, and Redis took it not back": {[][]Entry{enqueued, {unsettled(10), pulled(3000, 2)},
 			handled(3010, 2)}, ""},
-		"two skips, and Redis took it not back once": {[][]Entry{enqueued, {tells(10, "receiver-error"),
+		"two skips, and Redis took it not back once": {[][]Entry{enqueued, {unsettled(10),
 			pulled(3000, 3)}, handled(3010, 3)}, "I18 attempts"},
 		"a skip, and Redis took not back what was handed out": {[][]Entry{enqueued, {pulled(10, 1),
-			tells(20, "receiver-error"), pulled(3000, 3)}, handled(3010, 3)}, "I18 attempts"},
+			unsettled(20), pulled(3000, 3)}, handled(3010, 3)}, "I18 attempts"},
+		"a skip for another error": {[][]Entry{enqueued, {tells(10, "receiver-error"), pulled(3000, 2)},
+			handled(3010, 2)}, "I18 attempts"},
 		"a skip for a slow line": {[][]Entry{enqueued, {fault(5, 6000, "slow", ""), pulled(6010, 2)},
 			handled(6020, 2)}, "I18 attempts"},
 		"a skip, and then a verdict that may have settled it": {[][]Entry{enqueued, {fault(5, 6, "kill", ""),
