@@ -1,9 +1,10 @@
 package trial
 
 import (
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/shuntmq/shunt/internal/store"
 )
 
 // trimmed adds to spare what may be dropped from dead because a channel keeps no more.
@@ -22,17 +23,15 @@ func (h *History) trimmed(spare map[string]bool) {
 // the order of their serials.
 const together = 2 * time.Millisecond
 
-// kept finds dead letters that were dropped although others are older (I12): the last half of what a channel keeps is
-// there.
+// kept finds dead letters that were dropped although others are older (I12): where one is gone, at least half of what
+// its channel keeps is there that may have died after it. What nobody told of may have died at any time.
 func (h *History) kept(broke func(string, string, string, ...any)) {
 	if h.MaxDead == 0 || h.Lossy {
 		return
 	}
-	there, ids, told := make(map[string]bool), make(map[string]string), make(map[string]int)
+	there, ids := make(map[string]bool), make(map[string]string)
 	failed := make(map[string]time.Time) // by serial: since when it may be dead
-	for _, p := range h.Left {
-		there[p.ID] = there[p.ID] || p.State == "dead"
-	}
+	told := make(map[string]time.Time)   // by serial: until when it may have died
 	for _, e := range h.Entries {
 		if (e.Op == Handle || e.Op == Pulled) && e.Serial != "" {
 			ids[e.Serial] = e.ID
@@ -40,36 +39,37 @@ func (h *History) kept(broke func(string, string, string, ...any)) {
 		if e.Op == Handle && e.Phase == Fail {
 			failed[e.Serial] = e.At
 		}
+		if e.Op == "rejected" && e.Serial != "" {
+			told[e.Serial] = e.At
+		}
 	}
-	bare := 0 // and what a reaper has put into dead, of any channel
-	for i, e := range slices.Backward(h.Entries) {
+	dead := make(map[string][]Place) // by key
+	for _, p := range h.Left {
+		if p.State == "dead" {
+			there[p.ID] = true
+			dead[p.Key] = append(dead[p.Key], p)
+		}
+	}
+	for _, e := range h.Entries {
 		id := ids[e.Serial]
-		if e.Op == "poisoned" {
-			bare += e.N
-		}
-		if e.Op != "rejected" {
+		if e.Op != "rejected" || id == "" || there[id] {
 			continue
 		}
-		if id == "" {
-			bare++
-			continue
-		}
-		channel, _, _ := strings.Cut(id, "/")
-		told[channel]++
-		later := told[channel]
 		since := e.At.Add(-together)
 		if f := failed[e.Serial]; !f.IsZero() && f.Before(since) {
 			since = f
 		}
-		for _, o := range h.Entries[:i] { // others were told sooner, and may have died after it
-			if o.Op == "rejected" && !o.At.Before(since) &&
-				(ids[o.Serial] == "" || strings.HasPrefix(ids[o.Serial], channel+"/")) {
+		later := 0
+		channel, _, _ := strings.Cut(id, "/")
+		all := dead[store.KeysOf(channel).Dead]
+		for _, p := range all {
+			if at, known := told[p.Serial]; !known || !at.Before(since) {
 				later++
 			}
 		}
-		if later+bare <= h.MaxDead/2 && !there[id] {
-			broke("I12 dropped", id, "it died at %s, as one of the last %d, and is not in dead", clockOf(e.At),
-				h.MaxDead/2)
+		if later < h.MaxDead/2 {
+			broke("I12 dropped", id, "it died at %s, and of %d dead letters that are there %d may have died after it",
+				clockOf(e.At), len(all), later)
 		}
 	}
 }

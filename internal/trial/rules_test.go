@@ -278,20 +278,24 @@ func TestBegun(t *testing.T) {
 // Of what dies, the last ones stay, whoever has put them into dead.
 func TestDropped(t *testing.T) {
 	for _, c := range []struct {
-		left       []int
-		step       time.Duration // a fifth of what lies between deaths
-		reap, slow bool          // slow: 3 has died first, and its process hears of it late
-		unhandled  int           // as many more have died just before 3, and nobody had begun them
-		want       []string
+		left      []int
+		step      time.Duration // a fifth of what lies between deaths
+		slow      bool          // 3 has died first, and its process hears of it late
+		unhandled int           // as many more have died just before 3, and nobody had begun them
+		untold    int           // as many more are dead, and nobody has told of it
+		want      []string
 	}{
-		{[]int{3, 4}, time.Millisecond, false, false, 0, nil},
-		{[]int{1, 3, 4}, time.Millisecond, false, false, 0, nil},
-		{[]int{1, 2, 4}, time.Millisecond, false, false, 0, []string{"I12 dropped"}},
-		{[]int{1, 2, 4}, time.Millisecond, false, false, 1, nil},
-		{[]int{1, 2, 4}, 0, false, false, 0, nil},
-		{[]int{1, 2, 4}, time.Millisecond / 5, false, false, 0, nil},
-		{[]int{1, 2, 4}, time.Millisecond, true, false, 0, nil},
-		{[]int{1, 2, 4}, time.Millisecond, false, true, 0, nil},
+		{[]int{3, 4}, time.Millisecond, false, 0, 0, nil},
+		{[]int{1, 3, 4}, time.Millisecond, false, 0, 0, nil},
+		{[]int{1, 2, 4}, time.Millisecond, false, 0, 0, []string{"I12 dropped"}},
+		{[]int{1, 2, 4}, time.Millisecond, false, 1, 0, nil},
+		{[]int{1, 2, 4}, 0, false, 0, 0, nil},
+		{[]int{1, 2, 4}, time.Millisecond / 5, false, 0, 0, nil},
+		{[]int{1, 2, 4}, time.Millisecond, false, 0, 1, nil},
+		{[]int{0, 1, 2}, time.Millisecond, false, 0, 1, []string{"I12 dropped"}},
+		{[]int{0, 1}, time.Millisecond, false, 0, 2, nil},
+		{[]int{4}, time.Millisecond, false, 0, 0, []string{"I12 dropped"}},
+		{[]int{1, 2, 4}, time.Millisecond, true, 0, 0, nil},
 	} {
 		h := &History{MaxDead: 4}
 		at := time.Unix(1000, 0)
@@ -314,15 +318,19 @@ func TestDropped(t *testing.T) {
 				h.Entries = append(h.Entries, e)
 			}
 		}
-		if c.reap {
-			h.Entries = append(h.Entries, Entry{At: at.Add(time.Millisecond), By: "p", Op: "poisoned", N: 1})
+		for _, i := range c.left {
+			n := string(rune('0' + i))
+			h.Left = append(h.Left, Place{ID: "a/" + n, Serial: n, State: "dead", Key: "{a}.dead"})
+		}
+		for i := range c.unhandled + c.untold {
+			n := string(rune('a' + i))
+			h.Entries = append(h.Entries, Entry{Op: Enqueue, Phase: Invoke, ID: "a/" + n, Note: PlanReject},
+				Entry{Op: Enqueue, Phase: OK, ID: "a/" + n})
+			h.Left = append(h.Left, Place{ID: "a/" + n, Serial: n, State: "dead", Key: "{a}.dead"})
 		}
 		sortEntries(h.Entries)
-		for _, i := range c.left {
-			h.Left = append(h.Left, Place{ID: "a/" + string(rune('0'+i)), State: "dead", Key: "{a}.dead"})
-		}
 		if got := Check(h).Broke(); !slices.Equal(got, c.want) {
-			t.Errorf("with %v left: reported %v, want %v", c.left, got, c.want)
+			t.Errorf("with %v left, and %d: reported %v, want %v", c.left, c.unhandled+c.untold, got, c.want)
 		}
 	}
 }

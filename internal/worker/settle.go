@@ -92,7 +92,7 @@ func (d *dispatches) unanswered(it *Item, evs []event.Event) []event.Event {
 		return evs
 	}
 	it.move(forsake)
-	if it.verdict.Fate == store.Released {
+	if it.verdict.IsUnhandled() {
 		return evs
 	}
 	h := it.custody(d.worker)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,6 +111,57 @@ func TestBareAckWithoutReply(t *testing.T) {
 	}
 }
 
+// A failed handler's message goes back when its receiver ends. Where a bare one goes back without a reply, its error is
+// told all the same, and counted as late, once. Of one that nobody has handled there is nothing to tell.
+func TestBareReleaseWithoutReply(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	for _, failure := range []error{errors.New("oops"), nil} {
+		p := redistest.NewProxy(t, s.Addr())
+		keys := store.KeysOf(redistest.Name(t))
+		events := make(chan event.Event, 100)
+		var begun atomic.Int32
+		r := newTestPool(t, p.URL(), []*store.Keys{keys}, 1, func(c *Config) {
+			c.Count, c.Every = true, true
+			c.Handle = func(*Item) *custody.Verdict {
+				if begun.Add(1) > 1 {
+					return custody.Ack
+				}
+				if failure == nil {
+					return custody.Release
+				}
+				return &custody.Verdict{Verdict: custody.Release.Verdict, Err: failure}
+			}
+			c.Emit = func(evs ...event.Event) {
+				for _, e := range evs {
+					switch e.Kind {
+					case event.UnconfirmedVerdict, event.Acked:
+						events <- e
+					}
+				}
+			}
+		})
+		p.On(redistest.ByScript(store.Release)(keys.Name), 1, redistest.CutAfter)
+		r.Start()
+		s.Do("LPUSH", keys.Prepare, "7")
+		var told []error
+		for e := <-events; e.Kind != event.Acked; e = <-events {
+			told = append(told, e.Err)
+		}
+		r.StopTaking()
+		_, _, err := r.End()
+		late := 0
+		r.Tally(func(_ string, sums *meter.Sums) { late += int(sums[meter.Late]) })
+		want := 0
+		if failure != nil {
+			want = 1
+		}
+		if err != nil || late != want || len(events) > 0 || len(told) != want || want > 0 && told[0] != failure {
+			t.Errorf("%v: %v; %d are late, told of %v, and %d more Events", failure, err, late, told, len(events))
+		}
+	}
+}
+
 // What a worker had in hand and released unbegun was taken in time: it does not expire any more.
 func TestReleasedDoesNotExpire(t *testing.T) {
 	t.Parallel()
@@ -183,37 +235,57 @@ func TestFirstTrouble(t *testing.T) {
 	}
 }
 
-// A verdict that Redis does not answer before the end is counted as late, once, and the end says what kept it.
+// A verdict that Redis does not answer before the end is counted as late, once, and the end says what kept it. So is
+// that of a handler that failed because it had to end, whose error is told.
 func TestUnsettled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	p := redistest.NewProxy(t, s.Addr())
-	keys := store.KeysOf(redistest.Name(t))
-	returned, events := make(chan bool, 1), make(chan event.Event, 100)
-	r := newTestPool(t, p.URL(), []*store.Keys{keys}, 1, func(c *Config) {
-		c.Count, c.ReplyTimeout = true, 500*time.Millisecond
-		c.Handle = func(*Item) *custody.Verdict {
-			p.Hole(true)
-			returned <- true
-			return custody.Ack
-		}
-		c.Emit = func(evs ...event.Event) {
-			for _, e := range evs {
-				if e.Kind == event.UnconfirmedVerdict {
-					events <- e
+	oops := errors.New("oops")
+	for name, c := range map[string]struct {
+		v    *custody.Verdict
+		late int
+		says error
+	}{
+		"acked":     {custody.Ack, 1, errEnded},
+		"failed":    {&custody.Verdict{Verdict: custody.Release.Verdict, Err: oops}, 1, oops},
+		"unhandled": {custody.Release, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, s.Addr())
+			keys := store.KeysOf(redistest.Name(t))
+			returned, events := make(chan bool, 1), make(chan event.Event, 100)
+			r := newTestPool(t, p.URL(), []*store.Keys{keys}, 1, func(conf *Config) {
+				conf.Count, conf.ReplyTimeout = true, 500*time.Millisecond
+				conf.Handle = func(*Item) *custody.Verdict {
+					p.Hole(true)
+					returned <- true
+					return c.v
+				}
+				conf.Emit = func(evs ...event.Event) {
+					for _, e := range evs {
+						if e.Kind == event.UnconfirmedVerdict {
+							events <- e
+						}
+					}
+				}
+			})
+			r.Start()
+			fill(s, keys, 1)
+			<-returned
+			r.StopTaking()
+			_, _, err := r.End()
+			late := 0
+			r.Tally(func(_ string, sums *meter.Sums) { late += int(sums[meter.Late]) })
+			if !errors.Is(err, ErrUnanswered) || late != c.late || len(events) != c.late {
+				t.Fatalf("%v; %d are late, of %d Events", err, late, len(events))
+			}
+			if c.late > 0 {
+				if e := <-events; !errors.Is(e.Err, c.says) || !errors.Is(e.Err, errEnded) {
+					t.Errorf("told of %v", e.Err)
 				}
 			}
-		}
-	})
-	r.Start()
-	fill(s, keys, 1)
-	<-returned
-	r.StopTaking()
-	_, _, err := r.End()
-	late := 0
-	r.Tally(func(_ string, sums *meter.Sums) { late += int(sums[meter.Late]) })
-	if !errors.Is(err, ErrUnanswered) || late != 1 || len(events) != 1 {
-		t.Errorf("%v; %d are late, of %d Events", err, late, len(events))
+		})
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/shuntmq/shunt/internal/lane"
 	"github.com/shuntmq/shunt/internal/link"
 	"github.com/shuntmq/shunt/internal/meter"
-	"github.com/shuntmq/shunt/internal/store"
 )
 
 // lifetime is how a pool ends, step by step, each the end of a context or a closed channel.
@@ -238,10 +237,13 @@ var errEnded = errors.New("shunt: the receiver ended before it was known what be
 func (e *ending) reportUnsettled() {
 	var evs []event.Event
 	e.pool.each(func(s *worker, it *Item) {
-		if it.hasVerdict() && it.verdict.Fate != store.Released {
+		if it.hasVerdict() && !it.verdict.IsUnhandled() {
 			s.countOf(it.Lane, meter.Late, 1)
 			ev := it.event(event.UnconfirmedVerdict, s)
 			ev.Attempt, ev.Took, ev.Err = it.Attempt(), it.took, errEnded
+			if it.verdict.Err != nil {
+				ev.Err = fmt.Errorf("%w: %w", errEnded, it.verdict.Err)
+			}
 			evs = append(evs, ev)
 		}
 	})
