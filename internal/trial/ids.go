@@ -25,7 +25,7 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 	}
 	for _, e := range h.Entries {
 		switch {
-		case e.Op == unkept && !h.Lossy && n.ended(e) < 2: // outcomes are kept for a minute, the last one of an ID
+		case e.Op == unkept && !h.Lossy && n.ended(e, h.margins().Told) < 2: // outcomes are kept for a minute, the last one of an ID
 			broke("I24 not kept", "", "%s, told at %s: %s", e.ID, clockOf(e.At), e.Note)
 		case e.Op == taken:
 			broke("I13 ids left", "", "%s in %s", e.Note, e.ID)
@@ -86,17 +86,23 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 	n.together(h, broke)
 }
 
-// ended is how many messages of an ID came to an end shortly before. One that waited for its retry was seen before, and
-// nobody but its Cancel tells of that end.
-func (n *names) ended(e Entry) int {
+// ended is how many messages of an ID may have come to an end shortly before. One that waited for its retry was seen
+// before, and nobody but its Cancel tells of that end. An end is told a little later, or never: its reply may be lost.
+func (n *names) ended(e Entry, told time.Duration) int {
 	over := make(map[string]bool)
 	end := func(whose string, at time.Time) {
-		if at.After(e.At.Add(-time.Second)) && at.Before(e.At) {
+		if at.After(e.At.Add(-time.Second)) && at.Before(e.At.Add(told)) {
 			over[whose] = true
 		}
 	}
 	for _, l := range n.lives[e.ID] {
-		end(cmp.Or(l.serial, l.id), l.over)
+		if l.seen.After(e.At) {
+			continue
+		}
+		end(cmp.Or(l.serial, l.id), l.over.Add(-l.unique))
+		if l.over.Equal(far) && !l.seen.IsZero() {
+			over[cmp.Or(l.serial, l.id)] = true
+		}
 	}
 	for _, c := range n.calls[e.ID] {
 		if c.Op == callOff && c.Phase == OK && c.waited() {

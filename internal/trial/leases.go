@@ -69,7 +69,8 @@ func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string,
 // unseen is how many attempts may have been counted of takes that nobody saw. What costs those is the end of a process,
 // that it stands still, or that it does not hear the reply.
 func (v *Verdict) unseen() int {
-	for _, end := range []string{"kill", "shot", "corpse", "term", "stop", "outage", "hole", "mute"} {
+	for _, end := range []string{"kill", "shot", "corpse", "term", "stop", "freeze", "stop server", "outage", "hole",
+		"mute", "slice"} {
 		if v.Faults[end] > 0 {
 			return v.Allowed
 		}
@@ -122,6 +123,9 @@ type pursuit struct {
 	away, costs []Entry
 	readies     []time.Duration
 
+	// by channel
+	healed map[string]time.Time // since when no fault holds up its messages; "": all
+
 	// by message
 	held    map[string]*tenure   // the last
 	waiting map[string]time.Time // since when, as far as a bound on that wait is known
@@ -130,7 +134,7 @@ type pursuit struct {
 	// by serial
 	ids   map[string]string
 	acked map[string]time.Time
-	seen  map[string]time.Time // when somebody last told of an attempt
+	seen  map[string]time.Time // when its last attempt that is known was surely under way
 	next  map[string]int       // the attempt that comes next, as far as it is known
 	// a Pull did not hand it out, and Redis refused to take it back, as was told: its lease ends, and counts an attempt
 	unsettled map[string]bool
@@ -142,11 +146,9 @@ func (h *History) tenures(v *Verdict, all map[string]*subject, broke func(string
 		held:    make(map[string]*tenure),
 		waiting: make(map[string]time.Time), bare: make(map[string]bool), ids: make(map[string]string),
 		acked: make(map[string]time.Time), seen: make(map[string]time.Time), next: make(map[string]int),
-		unsettled: make(map[string]bool)}
+		unsettled: make(map[string]bool), healed: make(map[string]time.Time)}
 	for _, e := range h.Entries {
-		if e.Serial != "" && e.Attempt > 0 && e.Op != Pulled && e.Op != "unconfirmed-verdict" { // of a take long ago
-			f.seen[e.Serial] = e.At
-		}
+		f.hear(e)
 		f.see(e)
 	}
 	if len(f.readies) > 0 { // nobody pulled until all was ready
@@ -165,6 +167,24 @@ func (f *pursuit) last(e Entry) *tenure {
 	return nil
 }
 
+// hear takes in that somebody has a message. Who stood still may say so when others have had it since.
+func (f *pursuit) hear(e Entry) {
+	switch {
+	case e.Serial == "" || e.Attempt == 0 || e.Op == Pulled,
+		e.Op == "unconfirmed-verdict" || e.Op == "late-verdict" || e.Op == Handle && e.Phase != Invoke:
+		return
+	}
+	at := e.At
+	for _, x := range f.t.of[e.Serial] {
+		if x.by == e.By && x.attempt == e.Attempt && x.ends.Before(at) {
+			at = x.ends
+		}
+	}
+	if at.After(f.seen[e.Serial]) {
+		f.seen[e.Serial] = at
+	}
+}
+
 func (f *pursuit) see(e Entry) {
 	if x := f.held[e.ID]; x != nil && e.Op == Handle && e.Phase == Invoke && e.By != x.by && x.other.IsZero() {
 		x.other = e.At
@@ -176,6 +196,8 @@ func (f *pursuit) see(e Entry) {
 		}
 	case e.Op == Enqueue && e.Phase == Invoke && !e.Due.IsZero():
 		f.waiting[e.ID] = time.Time{} // that has bounds of its own
+	case e.Op == Healing:
+		f.healed[e.ID] = e.At
 	case e.Op == Ready:
 		f.readies = append(f.readies, max(0, e.At.Sub(e.Due)))
 	case e.Serial == "":
@@ -225,7 +247,7 @@ func (f *pursuit) pulled(e Entry) {
 		f.v.Waits = append(f.v.Waits, max(0, e.At.Sub(since)))
 	}
 	f.waiting[e.ID] = time.Time{}
-	f.again(f.v, f.t.of[e.Serial], e, f.broke)
+	f.again(f.t.of[e.Serial], e)
 	n := max(f.next[e.Serial], 1)
 	if f.unsettled[e.Serial] {
 		n++
@@ -239,7 +261,10 @@ func (f *pursuit) pulled(e Entry) {
 				"attempt since %s", e.By, clockOf(e.At), e.Attempt, clockOf(known))
 		}
 	}
-	f.next[e.Serial], f.seen[e.Serial], f.unsettled[e.Serial] = e.Attempt+1, e.At, false
+	f.next[e.Serial], f.unsettled[e.Serial], f.seen[e.Serial] = e.Attempt+1, false, e.At
+	if e.Due.Before(e.At) && !e.Due.IsZero() {
+		f.seen[e.Serial] = e.Due
+	}
 	x := &tenure{by: e.By, from: e.At, ends: e.Due, term: e.Due.Sub(e.At), attempt: e.Attempt, to: far}
 	f.t.of[e.Serial], f.held[e.ID] = append(f.t.of[e.Serial], x), x
 }
@@ -302,7 +327,7 @@ func (x *tenure) lasts(away []Entry) time.Time {
 }
 
 // again judges a take of what was pulled before.
-func (h *History) again(v *Verdict, before []*tenure, e Entry, broke func(string, string, string, ...any)) {
+func (f *pursuit) again(before []*tenure, e Entry) {
 	if len(before) == 0 {
 		return
 	}
@@ -311,18 +336,25 @@ func (h *History) again(v *Verdict, before []*tenure, e Entry, broke func(string
 		return
 	}
 	if e.Attempt == x.attempt {
-		if h.Ends > 0 && !h.Lossy { // an older state does not know that it was pulled
-			broke("I18 attempts", e.ID, "pulled by %s at %s and by %s at %s, and no attempt was counted", x.by,
+		if f.Ends > 0 && !f.Lossy { // an older state does not know that it was pulled
+			f.broke("I18 attempts", e.ID, "pulled by %s at %s and by %s at %s, and no attempt was counted", x.by,
 				clockOf(x.from), e.By, clockOf(e.At))
 		}
 		return
 	}
-	if early := x.ends.Sub(e.At); early > h.margins().Read && h.Ends > 0 && !h.Stepped && !h.Lossy {
-		broke("I9 early", e.ID, "pulled by %s at %s, %v before the lease of %s ended", e.By, clockOf(e.At), early, x.by)
+	if early := x.ends.Sub(e.At); early > f.margins().Read && f.Ends > 0 && !f.Stepped && !f.Lossy {
+		f.broke("I9 early", e.ID, "pulled by %s at %s, %v before the lease of %s ended", e.By, clockOf(e.At), early,
+			x.by)
 	}
 	taken := e.At
 	if !x.other.Before(x.ends) { // its next holder may have been killed, too
 		taken = x.other
 	}
-	v.Ends = append(v.Ends, max(0, taken.Sub(x.ends)))
+	since := x.ends
+	for _, channel := range []string{"", channelOf(e.ID)} {
+		if at := f.healed[channel]; at.After(since) && !at.After(taken) {
+			since = at
+		}
+	}
+	f.v.Ends = append(f.v.Ends, max(0, taken.Sub(since)))
 }

@@ -113,14 +113,22 @@ func TestPulledAfterBare(t *testing.T) {
 }
 
 // From the end of a lease to the next take is until a receiver begins, also where that is killed, and a puller is next.
+// What held its message up is not counted, as far as it is healed.
 func TestEndedToTaken(t *testing.T) {
 	for name, c := range map[string]struct {
-		receiver int // when it begins, in ms after the end of the lease; 0: none does
+		receiver int    // when it begins, in ms after the end of the lease; 0: none does
+		healed   int    // when a fault is over, likewise
+		of       string // the channel of that
 		want     time.Duration
 	}{
-		"a puller alone":     {0, 9 * time.Second},
-		"a receiver between": {200, 200 * time.Millisecond},
-		"while it lasts":     {-200, 9 * time.Second},
+		"a puller alone":            {0, 0, "", 9 * time.Second},
+		"a receiver between":        {200, 0, "", 200 * time.Millisecond},
+		"while it lasts":            {-200, 0, "", 9 * time.Second},
+		"a fault":                   {0, 8000, "", time.Second},
+		"a fault of its channel":    {0, 8000, "p", time.Second},
+		"a fault of another":        {0, 8000, "q", 9 * time.Second},
+		"a fault that was before":   {0, -100, "", 9 * time.Second},
+		"a fault while it was held": {200, 8000, "", 200 * time.Millisecond},
 	} {
 		h := said("h enqueue invoke p plan=ok at=1000", "h enqueue ok p at=1010", "w2 pulled info p attempt=1 at=2000",
 			"w1 handle invoke p attempt=2 at=5000", "w3 pulled info p attempt=3 at=13000")
@@ -130,6 +138,11 @@ func TestEndedToTaken(t *testing.T) {
 		h.Entries[3].At = ends.Add(time.Duration(c.receiver) * time.Millisecond)
 		if c.receiver == 0 {
 			h.Entries = slices.Delete(h.Entries, 3, 4)
+		}
+		if c.healed != 0 {
+			h.Entries = append(h.Entries, Entry{At: ends.Add(time.Duration(c.healed) * time.Millisecond), Op: Healing,
+				ID: c.of})
+			sortEntries(h.Entries)
 		}
 		if v := Check(h); !slices.Equal(v.Ends, []time.Duration{c.want}) {
 			t.Errorf("%s: %v, want %v", name, v.Ends, c.want)

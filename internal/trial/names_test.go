@@ -33,6 +33,8 @@ func TestNames(t *testing.T) {
 		"w1 handle invoke a#2 at=2025", "w1 handle ok a#2 at=2060", "w1 acked info a#2 at=2070"))
 	second := more("h enqueue invoke a#2 plan=ok at=2100", "h enqueue ok a#2 at=2110",
 		"w1 handle invoke a#2 at=2120", "w1 handle ok a#2 at=2130", "w1 acked info a#2 at=2140")
+	untold := more("h enqueue invoke a#2 plan=ok at=2100", "h enqueue ok a#2 at=2110",
+		"w9 handle invoke a#2 at=2120", "w9 handle ok a#2 at=2130")
 	retried := all(first[:3], more("w1 handle fail a#1 at=2030", "w1 retried info a#1 at=2040"),
 		call(callOff, OK, 2050, 2060, Entry{ID: "a", Serial: "sa#1", Note: "delay"}))
 	unkeptAt := func(ms int) []Entry { return []Entry{{At: at(ms), By: "h", Op: unkept, Phase: Fail, ID: "a"}} }
@@ -107,6 +109,10 @@ func TestNames(t *testing.T) {
 		{"refused for what was cancelled, not yet expired", all(expired, call(callOff, OK, 2015, 2016, Entry{ID: "b",
 			Serial: serial, Note: "prepare"}), again), []string{"I17 refused"}},
 		{"told that nothing is kept, of one", all(first, unkeptAt(2050)), []string{"I24 not kept"}},
+		{"told that nothing is kept, before its end was told", all(first, second[:4], unkeptAt(2135), second[4:]), nil},
+		{"told that nothing is kept, where nobody told of the second end", all(first, untold, unkeptAt(2150)), nil},
+		{"told that nothing is kept, before the second began", all(first, second[:2], unkeptAt(2115), second[2:]),
+			[]string{"I24 not kept"}},
 		{"told that nothing is kept, after another one", all(first, second, unkeptAt(2150)), nil},
 		{"told that nothing is kept, after a retry was cancelled", all(retried, second, unkeptAt(2150)), nil},
 		{"told that nothing is kept, as a retry was cancelled", all(retried, unkeptAt(2090)),

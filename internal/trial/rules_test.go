@@ -17,6 +17,11 @@ func TestRules(t *testing.T) {
 			{At: at(from + 1), By: "p1", Op: Handle, Phase: OK, ID: "a/1", Serial: "sa", Attempt: attempt},
 			{At: at(from + 2), By: "p1", Op: "acked", Serial: "sa", Attempt: attempt}}
 	}
+	failsFor := func(from, due int) []Entry {
+		es := handled(from, 1)[:2]
+		es[1].Phase, es[1].Due = Fail, at(due)
+		return es
+	}
 	pulled := func(from, attempt int) Entry {
 		return Entry{At: at(from), By: "p1", Op: Pulled, ID: "a/1", Serial: "sa", Attempt: attempt,
 			Due: at(from + 2000)}
@@ -35,6 +40,8 @@ func TestRules(t *testing.T) {
 	fault := func(from, to int, kind, note string) Entry {
 		return Entry{At: at(from), By: "p1", Op: Fault, ID: kind, N: 1, Due: at(to), Note: note}
 	}
+	killed := Entry{At: at(8900), By: "p1", Op: Fault, ID: "kill", N: 1, Due: ForEver}
+	stood := fault(20, 8980, "freeze", Brief)
 	quiet := func(channel, note string) Entry {
 		return Entry{At: at(9000), Op: Quiet, Due: at(4000), ID: channel, Note: note}
 	}
@@ -139,12 +146,28 @@ func TestRules(t *testing.T) {
 			unsettled(20), pulled(3000, 3)}, handled(3010, 3)}, "I18 attempts"},
 		"a skip for another error": {[][]Entry{enqueued, {tells(10, "receiver-error"), pulled(3000, 2)},
 			handled(3010, 2)}, "I18 attempts"},
+		"a skip for a process that stood still": {[][]Entry{enqueued, {fault(5, 6000, "freeze", ""), pulled(6010, 2)},
+			handled(6020, 2)}, ""},
+		"a skip for a server that stood still": {[][]Entry{enqueued, {fault(5, 6000, "stop server", ""),
+			pulled(6010, 2)}, handled(6020, 2)}, ""},
 		"a skip for a slow line": {[][]Entry{enqueued, {fault(5, 6000, "slow", ""), pulled(6010, 2)},
 			handled(6020, 2)}, "I18 attempts"},
 		"a skip, and then a verdict that may have settled it": {[][]Entry{enqueued, {fault(5, 6, "kill", ""),
 			tells(9000, "unconfirmed-verdict"), pulled(9010, 2)}, handled(9020, 2)}, ""},
+		"a skip, and then a verdict that is too late": {[][]Entry{enqueued, {fault(5, 6, "kill", ""),
+			tells(9000, "late-verdict"), pulled(9010, 2)}, handled(9020, 2)}, ""},
 		"a skip after a verdict": {[][]Entry{enqueued, {fault(5, 6, "kill", ""),
-			tells(9000, "late-verdict"), pulled(9010, 2)}, handled(9020, 2)}, "I18 attempts"},
+			tells(9000, "retried"), pulled(9010, 2)}, handled(9020, 2)}, "I18 attempts"},
+		"a skip, and then one who had it before": {[][]Entry{enqueued, {pulled(10, 1), fault(2500, 2510, "kill", "")},
+			handled(8990, 1)[:2], {lost(9000), pulled(9010, 3)}, handled(9020, 3)}, ""},
+		"a skip, and one who told late what it had had": {[][]Entry{enqueued, {fault(2500, 2510, "kill", ""),
+			stood, {At: at(8990), By: "p1", Op: Pulled, ID: "a/1", Serial: "sa", Attempt: 1, Due: at(2010)},
+			lost(9000), pulled(9010, 3)}, handled(9020, 3)}, ""},
+		"a skip amid a handling": {[][]Entry{enqueued, handled(10, 1)[:1], {fault(2500, 2510, "kill", "")},
+			{{At: at(9000), By: "p1", Op: Handle, Phase: Fail, ID: "a/1", Serial: "sa", Attempt: 1}, pulled(9010, 3)},
+			handled(9020, 3)}, ""},
+		"a skip while it was held": {[][]Entry{enqueued, {fault(5, 6, "kill", ""), pulled(4000, 1)},
+			handled(5000, 1)[:1], {lost(6020), pulled(6030, 3)}, handled(6040, 3)}, "I18 attempts"},
 		"lost at its end": {[][]Entry{enqueued, {pulled(10, 1), lost(2020)}, handled(2030, 1)}, ""},
 		"lost in its grace": {[][]Entry{enqueued, {pulled(10, 1), fault(1000, 3000, "stop", Spared),
 			lost(3400)}, handled(3450, 1)}, "I20 lost too soon"},
@@ -152,11 +175,19 @@ func TestRules(t *testing.T) {
 			lost(3600)}, handled(3650, 1)}, ""},
 		"twice": {[][]Entry{enqueued, {fault(10, 20, "cut", Brief)}, handled(4000, 1)[:2], handled(4100, 1)},
 			"I5 unexplained"},
+		"a fail that was executed": {[][]Entry{enqueued, {pulled(10, 1)}, failsFor(20, 3000),
+			{{At: at(22), By: "p1", Op: Answered, Phase: OK, Serial: "sa", Attempt: 1, Note: "fail"}, pulled(2030, 2)},
+			handled(2040, 2)}, "I9 early"},
+		"a fail that nobody answered": {[][]Entry{enqueued, {pulled(10, 1)}, failsFor(20, 3000),
+			{fault(22, 23, "kill", ""), pulled(2030, 2)}, handled(2040, 2)}, ""},
 		"twice, struck while its batch waited": {[][]Entry{enqueued, {fault(10, 20, "cut", Brief)},
 			inBatch(handled(4000, 1)[:2], 5), handled(4100, 1)}, ""},
 		"twice, struck before its batch": {[][]Entry{enqueued, {fault(10, 20, "cut", Brief)},
 			inBatch(handled(4000, 1)[:2], 3990), handled(4100, 1)}, "I5 unexplained"},
-		"stranded":                 {[][]Entry{enqueued, {quiet("", "")}, slow}, "I2 not drained"},
+		"stranded":                   {[][]Entry{enqueued, {quiet("", "")}, slow}, "I2 not drained"},
+		"stranded, as one is killed": {[][]Entry{enqueued, {killed, quiet("", "")}, slow}, ""},
+		"stranded after a kill": {[][]Entry{enqueued, {{At: at(3900), By: "p1", Op: Fault, ID: "kill", N: 1,
+			Due: ForEver}, quiet("", "")}, slow}, "I2 not drained"},
 		"stranded where it may be": {[][]Entry{enqueued, {quiet("a", "")}, slow}, ""},
 		"stranded elsewhere":       {[][]Entry{enqueued, {quiet("b", "")}, slow}, "I2 not drained"},
 		"stranded, not delayed":    {[][]Entry{enqueued, {quiet("a", LaterOnly)}, slow}, "I2 not drained"},

@@ -14,6 +14,7 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 	off := make(map[string]bool)            // those that are delayed, it is not known until when
 	waits := make(map[string]time.Duration) // for which each is delayed
 	behind := make(map[string]Entry)        // what nobody had begun at a Quiet
+	var killed time.Time                    // when somebody was last: others wait for what it held
 	crew := newCrew(h)
 	if h.Lossy {
 		return
@@ -28,6 +29,9 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 	for _, e := range h.Entries {
 		if e.Op == Fault {
 			clear(behind)
+			if e.Due.Equal(ForEver) {
+				killed = e.At
+			}
 		}
 		judge(e.At)
 		crew.hear(e)
@@ -61,6 +65,9 @@ func (h *History) stranded(spare map[string]bool, broke func(string, string, str
 			delete(behind, e.ID)
 		case e.Op == Quiet:
 			clear(behind)
+			if killed.After(e.Due) {
+				continue
+			}
 			for id, since := range waiting {
 				put := off[id] || !later[id].IsZero() || strings.HasSuffix(id, ">")
 				excused := e.ID != "" && strings.HasPrefix(id, e.ID+"/") && (e.Note != LaterOnly || put)

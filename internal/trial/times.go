@@ -69,10 +69,12 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 		attempt    int
 	}
 	late := make(map[verdict]bool) // or it is not known to be done: so what it was for may not have been put off
+	done := make(map[verdict]bool) // by who had pulled it
 	for _, e := range h.Entries {
-		if e.Op == "late-verdict" || e.Op == Answered && e.Phase != OK && strings.HasPrefix(e.Note, "fail") {
-			late[verdict{e.By, e.Serial, e.Attempt}] = true
-		}
+		of := verdict{e.By, e.Serial, e.Attempt}
+		fails := e.Op == Answered && strings.HasPrefix(e.Note, "fail")
+		late[of] = late[of] || e.Op == "late-verdict" || fails && e.Phase != OK
+		done[of] = done[of] || fails && e.Phase == OK
 	}
 	for _, e := range h.Entries {
 		switch {
@@ -116,12 +118,13 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 		case e.Op == "late-verdict":
 			delete(due.of[e.Serial], e.Attempt+1)
 		case e.Op == Handle:
+			of, puller := verdict{e.By, e.Serial, e.Attempt}, pulled[hand{e.By, e.ID}]
 			delete(open, hand{e.By, e.ID})
 			delete(pulled, hand{e.By, e.ID})
 			if e.Phase == OK {
 				delete(waiting, e.ID) // a zombie was there first
 			}
-			if e.Phase == Fail && !e.Due.IsZero() && (e.Serial == "" || !late[verdict{e.By, e.Serial, e.Attempt}]) {
+			if e.Phase == Fail && !e.Due.IsZero() && (e.Serial == "" || !late[of]) && (!puller || done[of]) {
 				due.failed(e)
 			}
 		}
