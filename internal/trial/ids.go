@@ -16,6 +16,7 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 	invoked, serials := make(map[string]int), make(map[string]map[string]int) // by message; of each serial its acks
 	whose := make(map[string]string)
 	cancelled := make(map[string]time.Time) // by serial
+	told := h.margins().Told
 	for _, cs := range n.calls {
 		for _, c := range cs {
 			if c.Op == callOff && c.Phase == OK && c.waited() {
@@ -25,7 +26,7 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 	}
 	for _, e := range h.Entries {
 		switch {
-		case e.Op == unkept && !h.Lossy && n.ended(e, h.margins().Told) < 2: // outcomes are kept for a minute, the last one of an ID
+		case e.Op == unkept && !h.Lossy && n.ended(e, told) < 2: // outcomes are kept for a minute, the last one of an ID
 			broke("I24 not kept", "", "%s, told at %s: %s", e.ID, clockOf(e.At), e.Note)
 		case e.Op == taken:
 			broke("I13 ids left", "", "%s in %s", e.Note, e.ID)
