@@ -26,7 +26,7 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 	}
 	for _, e := range h.Entries {
 		switch {
-		case e.Op == unkept && !h.Lossy && n.ended(e, told) < 2: // outcomes are kept for a minute, the last one of an ID
+		case e.Op == unkept && !h.Lossy && n.ended(e, told) < 2: // the last one of an ID is kept for a minute
 			broke("I24 not kept", "", "%s, told at %s: %s", e.ID, clockOf(e.At), e.Note)
 		case e.Op == taken:
 			broke("I13 ids left", "", "%s in %s", e.Note, e.ID)
