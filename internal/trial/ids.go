@@ -87,8 +87,9 @@ func (h *History) named(n *names, spare map[string]bool, broke func(string, stri
 	n.together(h, broke)
 }
 
-// ended is how many messages of an ID may have come to an end shortly before. One that waited for its retry was seen
-// before, and nobody but its Cancel tells of that end. An end is told a little later, or never: its reply may be lost.
+// ended is how many messages of an ID may have come to an end shortly before e. A message that waited for its retry was
+// handled before, and only its Cancel tells of its end. A process tells of an end a little later. If the reply of Redis
+// is lost, nobody tells of it.
 func (n *names) ended(e Entry, told time.Duration) int {
 	over := make(map[string]bool)
 	end := func(whose string, at time.Time) {

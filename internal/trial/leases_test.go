@@ -117,7 +117,7 @@ func TestPulledAfterBare(t *testing.T) {
 func TestEndedToTaken(t *testing.T) {
 	for name, c := range map[string]struct {
 		receiver int    // when it begins, in ms after the end of the lease; 0: none does
-		healed   int    // when a fault is over, likewise
+		healed   int    // when a fault is over, in ms after the end of the lease; 0: there is none
 		of       string // the channel of that
 		want     time.Duration
 	}{

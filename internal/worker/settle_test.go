@@ -235,8 +235,8 @@ func TestFirstTrouble(t *testing.T) {
 	}
 }
 
-// A verdict that Redis does not answer before the end is counted as late, once, and the end says what kept it. So is
-// that of a handler that failed because it had to end, whose error is told.
+// A verdict that Redis does not answer before the receiver ends is counted as late, once. The end says what kept it. A
+// handler that failed because its receiver ends has such a verdict, too. Its Event has the handler's error.
 func TestUnsettled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
