@@ -482,15 +482,18 @@ func (w *world) rate(d time.Duration) int {
 	return int(float64(handled()-was) / time.Since(began).Seconds())
 }
 
+// paceFor is how long a rate is taken for: so long that chance alone does not make a tenth of difference.
+const paceFor = 10 * time.Second
+
 // lively has the rate of handling compared before and after a fault that do makes and mends, and what it has stranded
 // back in time.
 func (w *world) lively(do func()) {
-	w.log.Say(trial.Entry{Op: trial.Pace, ID: "handled", Phase: trial.Invoke, N: w.rate(2 * time.Second)})
+	w.log.Say(trial.Entry{Op: trial.Pace, ID: "handled", Phase: trial.Invoke, N: w.rate(paceFor)})
 	do()
 	w.log.Say(trial.Entry{Op: trial.Healing, Phase: trial.Info})
 	w.repaired(time.Now(), w.h.Recover)
 	time.Sleep(8 * time.Second)
-	w.log.Say(trial.Entry{Op: trial.Pace, ID: "handled", Phase: trial.OK, N: w.rate(2 * time.Second)})
+	w.log.Say(trial.Entry{Op: trial.Pace, ID: "handled", Phase: trial.OK, N: w.rate(paceFor)})
 }
 
 func holes(w *world, r *rand.Rand, long bool) {
