@@ -28,6 +28,7 @@ type row struct {
 	short    bool          // has a place in make test
 	drain    time.Duration // for what is left to be drained once all is healed
 	recover  time.Duration // p99 of fault to the next handling
+	slowest  time.Duration // the longest of these
 	late     time.Duration // p99 of due to handled
 	ends     time.Duration // p99 of a lease's end to the next take
 	waits    time.Duration // p99 of what waits until it is pulled
@@ -41,7 +42,8 @@ func (r *row) play(t testing.TB, s *redistest.Server, defect string, seed uint64
 	t.Helper()
 	w := newWorld(t, s, defect, r.channels...)
 	w.pulls = r.pulls
-	w.h = trial.History{Lossy: r.lossy, Recover: r.recover, Late: r.late, Ends: r.ends, Waits: r.waits}
+	w.h = trial.History{Lossy: r.lossy, Recover: r.recover, Slowest: r.slowest, Late: r.late, Ends: r.ends,
+		Waits: r.waits}
 	if !long && r.alone { // others load the machine, and a process may take seconds to start
 		w.h.Waits = 0
 	}
@@ -113,10 +115,11 @@ var rows = []row{
 		id:      "F1",
 		what:    "SIGKILL of a worker, again and again",
 		run:     kills,
-		rounds:  6,
+		rounds:  1,
 		short:   true,
 		drain:   20 * time.Second,
 		recover: soon,
+		slowest: soon + lease/2, // who had claimed them was killed, too
 		alone:   true,
 	},
 	{
@@ -344,7 +347,7 @@ func shared(w *world, r *rand.Rand, long bool) {
 }
 
 func kills(w *world, r *rand.Rand, long bool) {
-	n, rate := sized(long, 4, 10), sized(long, 300, 2200) // over 100,000 in all in the long form
+	n, rate := sized(long, 4, 120), sized(long, 300, 2000) // in the long form a p99 of over a hundred
 	for range 3 {
 		w.start(trial.Orders{})
 	}

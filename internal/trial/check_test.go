@@ -84,6 +84,31 @@ func TestChecker(t *testing.T) {
 			},
 			more("w1 handle invoke c/z at=5000", "w1 handle ok c/z at=5001", "w1 acked info c/z at=5002"))
 	}
+	recovered := func(slow int, took time.Duration) func(*History) { // that many of 120, of which none may take 2 s
+		return func(h *History) {
+			h.Slowest = 2 * time.Second
+			say := func(at time.Duration, e Entry) {
+				e.At = time.Unix(1070, 0).Add(at)
+				h.Entries = append(h.Entries, e)
+			}
+			for i := range 120 {
+				id := fmt.Sprint("r", i)
+				say(0, Entry{By: "h", Op: Enqueue, Phase: Invoke, ID: id, Note: PlanOK})
+				say(0, Entry{By: "h", Op: Enqueue, Phase: OK, ID: id})
+				say(0, Entry{By: "w2", Op: Handle, Phase: Invoke, ID: id, Serial: id, Attempt: 1})
+			}
+			say(0, Entry{By: "w2", Op: Fault, Phase: Info, ID: "kill", N: 128})
+			for i := range 120 {
+				id, at := fmt.Sprint("r", i), 100*time.Millisecond
+				if i < slow {
+					at = took
+				}
+				say(at, Entry{By: "w1", Op: Handle, Phase: Invoke, ID: id, Serial: id, Attempt: 1})
+				say(at, Entry{By: "w1", Op: Handle, Phase: OK, ID: id, Serial: id, Attempt: 1})
+				say(at, Entry{By: "w1", Op: "acked", Phase: Info, ID: id, Serial: id, Attempt: 1})
+			}
+		}
+	}
 	hungUp := func(at time.Time) func(*History) {
 		return func(h *History) {
 			h.Entries = append(h.Entries, Entry{At: time.Unix(1000, 0), By: "w1", Op: Takes, ID: "z", N: 1},
@@ -244,6 +269,9 @@ func TestChecker(t *testing.T) {
 		{"slow recovery", more("h enqueue invoke z plan=ok", "h enqueue ok z", "w2 handle invoke z",
 			"w2 fault info kill n=16", "w1 handle invoke z at=5000", "w1 handle ok z at=5001",
 			"w1 acked info z at=5002"), []string{"I8 recovery"}},
+		{"one slow recovery of many", recovered(1, 1500*time.Millisecond), nil},
+		{"two slow recoveries of many", recovered(2, 1500*time.Millisecond), []string{"I8 recovery"}},
+		{"a recovery slower than any may be", recovered(1, 2500*time.Millisecond), []string{"I8 recovery"}},
 		{"slow recovery beside a foreign key", healed("c"), nil},
 		{"slow recovery beside another's foreign key", healed("d"), []string{"I8 recovery"}},
 		{"early", more("h enqueue invoke z plan=ok due=70000", "h enqueue ok z", "w1 handle invoke z",

@@ -16,7 +16,8 @@ type History struct {
 	Stepped bool           // its clock was set, so that nothing is late or early by it
 	Wrong   bool           // clocks of processes are wrong, and what serials say of when they were made
 	MaxDead int            // dead letters that a channel keeps; 0: all of this run
-	Recover time.Duration
+	Recover time.Duration  // p99 from a fault to the next handling of what its process held; 0: not judged
+	Slowest time.Duration  // the longest of these; 0: not judged
 	Late    time.Duration  // p99 of the lateness of what was due; 0: not judged
 	Ends    time.Duration  // p99 from a lease's end to the next take; 0: not judged
 	Waits   time.Duration  // p99 of what waits to be handed out; 0: not judged

@@ -132,6 +132,9 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 	if p := Percentile(v.Recovery, 99); h.Recover > 0 && p > h.Recover {
 		broke("I8 recovery", "", "p99 %v of %d, %v allowed", p, len(v.Recovery), h.Recover)
 	}
+	if d := Percentile(v.Recovery, 100); h.Slowest > 0 && d > h.Slowest {
+		broke("I8 recovery", "", "the slowest took %v, %v allowed", d, h.Slowest)
+	}
 	all := slices.Concat(v.Lateness, v.PulledLate)
 	if p := Percentile(all, 99); h.Late > 0 && p > h.Late {
 		broke("I9 late", "", "p99 %v of %d, %v allowed", p, len(all), h.Late)
