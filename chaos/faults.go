@@ -347,9 +347,10 @@ func shared(w *world, r *rand.Rand, long bool) {
 }
 
 func kills(w *world, r *rand.Rand, long bool) {
-	n, rate := sized(long, 4, 120), sized(long, 300, 2000) // in the long form a p99 of over a hundred
+	n, rate := sized(long, 4, 180), sized(long, 300, 2000) // in the long form a p99 of over a hundred
+	orders := trial.Orders{MaxDead: 100_000}               // all that are rejected
 	for range 3 {
-		w.start(trial.Orders{})
+		w.start(orders)
 	}
 	w.flow(rate, usual...)
 	for range n {
@@ -357,7 +358,7 @@ func kills(w *world, r *rand.Rand, long bool) {
 		xs := w.all()
 		x := xs[r.IntN(len(xs))]
 		w.kill(x)
-		w.start(trial.Orders{})
+		w.start(orders)
 	}
 }
 
