@@ -129,6 +129,11 @@ func (h *History) times(v *Verdict, broke func(string, string, string, ...any)) 
 			}
 		}
 	}
+	h.prompt(v, broke)
+}
+
+// prompt judges the times against what this run allows.
+func (h *History) prompt(v *Verdict, broke func(string, string, string, ...any)) {
 	if p := Percentile(v.Recovery, 99); h.Recover > 0 && p > h.Recover {
 		broke("I8 recovery", "", "p99 %v of %d, %v allowed", p, len(v.Recovery), h.Recover)
 	}
