@@ -295,8 +295,8 @@ func pullUpkeep(w *world, r *rand.Rand, long bool) {
 
 // pullLines cuts, mutes and swallows what pullers say and hear.
 func pullLines(w *world, r *rand.Rand, long bool) {
-	for range 3 {
-		w.start(trial.Orders{Hold: 4 * time.Second})
+	for range 3 { // a lost reply is asked for again long before its lease is over, and costs no attempt
+		w.start(trial.Orders{Hold: 2 * replyTimeout})
 	}
 	w.pulling(w.all()...)
 	w.flow(150, usual...)

@@ -23,6 +23,7 @@ type tenure struct {
 type tenures struct {
 	of     map[string][]*tenure
 	pulled map[string]bool // messages
+	costs  []cost
 }
 
 // leased judges what is promised of leases. I18: a lease that ends counts one attempt of its message, and nothing else
@@ -54,7 +55,11 @@ func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string,
 			broke("I5 unexplained", id, "it was handled to the end %d times, and no fault had struck who had it", s.ok)
 		}
 	}
-	if allowed := v.unseen(); v.Skipped > allowed {
+	allowed := 0
+	if len(t.costs) > 0 {
+		allowed = v.Allowed
+	}
+	if v.Skipped > allowed {
 		broke("I18 attempts", "", "%d attempts were counted of takes that nobody saw, %d allowed", v.Skipped, allowed)
 	}
 	if p := Percentile(v.Ends, 99); h.Ends > 0 && p > h.Ends && !h.Stepped {
@@ -64,18 +69,6 @@ func (h *History) leased(v *Verdict, all map[string]*subject, broke func(string,
 	if p := Percentile(v.Waits, 99); h.Waits > 0 && p > h.Waits {
 		broke("I8 recovery", "", "what waits is handed out within p99 %v of %d, %v allowed", p, len(v.Waits), h.Waits)
 	}
-}
-
-// unseen is how many attempts may have been counted of takes that nobody saw. What costs those is the end of a process,
-// that it stands still, or that it does not hear the reply.
-func (v *Verdict) unseen() int {
-	for _, end := range []string{"kill", "shot", "corpse", "term", "stop", "freeze", "stop server", "outage", "hole",
-		"mute", "slice"} {
-		if v.Faults[end] > 0 {
-			return v.Allowed
-		}
-	}
-	return 0
 }
 
 // harmful are the faults that may double something, by whom they struck.
@@ -117,20 +110,6 @@ func (t *tenures) struck(s *subject, faults map[string][]Entry, m Margins) bool 
 func (h *History) away() (all []Entry) {
 	for _, e := range h.Entries {
 		if e.Op == Fault && e.Note == Spared && e.Due.After(e.At) {
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
-// costs are the faults for which a take that nobody sees may count an attempt, until Due.
-func (h *History) costs() (all []Entry) {
-	for _, e := range h.Entries {
-		if e.Op == Fault && e.Note != Brief && (e.N > 0 || e.ID == "term") {
-			if e.Due.Before(e.At) || e.Due.Equal(ForEver) {
-				e.Due = e.At
-			}
-			e.Due = e.Due.Add(h.margins().Aftermath)
 			all = append(all, e)
 		}
 	}

@@ -9,12 +9,12 @@ import (
 // pursuit follows every message from hand to hand.
 type pursuit struct {
 	*History
-	v           *Verdict
-	all         map[string]*subject
-	broke       func(string, string, string, ...any)
-	t           *tenures
-	away, costs []Entry
-	readies     []time.Duration
+	v       *Verdict
+	all     map[string]*subject
+	broke   func(string, string, string, ...any)
+	t       *tenures
+	away    []Entry
+	readies []time.Duration
 
 	// by channel
 	healed map[string]time.Time // since when no fault holds up its messages; "": all
@@ -34,8 +34,8 @@ type pursuit struct {
 }
 
 func (h *History) tenures(v *Verdict, all map[string]*subject, broke func(string, string, string, ...any)) *tenures {
-	f := &pursuit{History: h, v: v, all: all, broke: broke, away: h.away(), costs: h.costs(),
-		t:       &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool)},
+	f := &pursuit{History: h, v: v, all: all, broke: broke, away: h.away(),
+		t:       &tenures{of: make(map[string][]*tenure), pulled: make(map[string]bool), costs: h.costs()},
 		held:    make(map[string]*tenure),
 		waiting: make(map[string]time.Time), bare: make(map[string]bool), ids: make(map[string]string),
 		acked: make(map[string]time.Time), seen: make(map[string]time.Time), next: make(map[string]int),
@@ -147,11 +147,13 @@ func (f *pursuit) pulled(e Entry) {
 	}
 	if e.Attempt > n && !f.Lossy && !f.bare[e.ID] {
 		f.v.Skipped += e.Attempt - n
-		if known := f.seen[e.Serial]; !slices.ContainsFunc(f.costs, func(f Entry) bool {
-			return f.At.Before(e.At) && f.Due.After(known)
-		}) {
+		since := f.seen[e.Serial]
+		if s := f.all[e.ID]; since.IsZero() && s != nil && s.story[0].Op == Enqueue {
+			since = s.story[0].At
+		}
+		if !f.t.unseen(since, e) {
 			f.broke("I18 attempts", e.ID, "pulled by %s at %s for the %d. time, and nothing struck that costs an "+
-				"attempt since %s", e.By, clockOf(e.At), e.Attempt, clockOf(known))
+				"attempt since %s", e.By, clockOf(e.At), e.Attempt, clockOf(since))
 		}
 	}
 	f.next[e.Serial], f.unsettled[e.Serial], f.seen[e.Serial] = e.Attempt+1, false, e.At
