@@ -45,6 +45,7 @@ func TestUnseen(t *testing.T) {
 		"of two processes": {[]Entry{fault(5, 1005, "p1", "hole", ""), fault(990, 2005, "p2", "mute", "")}, false, 3010,
 			skipped},
 		"before it was enqueued": {[]Entry{fault(-4000, -500, "p1", "hole", "")}, false, 3010, skipped},
+		"as it was enqueued":     {[]Entry{fault(-3000, -100, "p1", "hole", "")}, false, 3010, nil},
 		"as that lease began":    {[]Entry{fault(1560, 4500, "p1", "hole", "")}, false, 3010, nil},
 		"after that lease began": {[]Entry{fault(1800, 4500, "p1", "hole", "")}, false, 3010, skipped},
 		"a kill":                 {[]Entry{fault(2900, 2901, "p1", "kill", "")}, false, 3010, nil},
