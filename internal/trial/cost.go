@@ -26,13 +26,13 @@ func (h *History) costs() (all []cost) {
 		}
 	}
 	for _, e := range h.Entries {
-		switch ends := e.Due.After(e.At) && !e.Due.Equal(ForEver); {
-		case e.Op != Fault || e.By == "" || e.ID == "slow" || strings.HasPrefix(e.ID, "cut"): // it hears in time
-		case !ends || slices.Contains(fatal, e.ID):
-			if e.Note != Brief && (e.N > 0 || e.ID == "term") {
+		switch known := e.Due.After(e.At) && !e.Due.Equal(ForEver); {
+		case e.Op != Fault || e.ID == "slow" || strings.HasPrefix(e.ID, "cut"): // what it asked for, it hears in time
+		case slices.Contains(fatal, e.ID) || e.N > 0 && !known:
+			if e.Note != Brief {
 				all = append(all, cost{from: e.At, to: e.At.Add(m.Aftermath)})
 			}
-		default:
+		case known && e.By != "":
 			x := deaf[e.By]
 			if x == nil || e.At.After(x.to.Add(m.Read)) {
 				add(x)

@@ -53,10 +53,13 @@ func TestUnseen(t *testing.T) {
 		"a stop of a moment":     {[]Entry{fault(5, 1005, "p1", "stop", "")}, false, 3010, skipped},
 		"a stop without end":     {[]Entry{{At: at(2900), By: "p1", Op: Fault, ID: "stop", N: 1}}, false, 3010, nil},
 		"its victim goes on":     {[]Entry{fault(5, 5, "p1", "shot", Brief)}, false, 3010, skipped},
-		"it had nothing": {[]Entry{fault(5, 5, "p1", "cut", ""), idle(fault(6, 6, "p1", "kill", ""))},
-			false, 3010, skipped},
-		"a term, with nothing": {[]Entry{fault(5, 5, "p1", "cut", ""), idle(fault(6, 6, "p1", "term", ""))},
+		"a kill of who had nothing": {[]Entry{fault(5, 5, "p1", "cut", ""), idle(fault(6, 6, "p1", "kill", ""))},
 			false, 3010, nil},
+		"a term": {[]Entry{fault(5, 5, "p1", "cut", ""), idle(fault(6, 6, "", "term", ""))}, false, 3010, nil},
+		"a fault of a moment": {[]Entry{fault(5, 5, "p1", "cut", ""), idle(fault(6, 6, "p1", "error", ""))},
+			false, 3010, skipped},
+		"a fault of nobody": {[]Entry{fault(5, 5, "p1", "cut", ""), fault(6, 2500, "", "error", "")}, false, 3010,
+			skipped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &History{Stepped: c.stepped, Entries: slices.Concat(c.faults, []Entry{
