@@ -274,8 +274,10 @@ func (o *operator) act(ctx context.Context, c Call) error {
 	}
 	if err == nil && b.Next == "" {
 		var left []string
-		for raw := range o.passes(c) {
-			if id := trial.MessageIn([]byte(raw)); before[raw] && !o.handled(id, began) { // or it came back
+		now := o.passes(c)
+		said := o.w.said.Entries()
+		for raw := range now {
+			if id := trial.MessageIn([]byte(raw)); before[raw] && !back(said, id, began) {
 				left = append(left, id)
 			}
 		}
@@ -294,11 +296,22 @@ func (c *Call) cancels() shunt.State {
 	return shunt.StateDelay
 }
 
-// handled says whether somebody has begun on a message since then.
-func (o *operator) handled(id string, since time.Time) bool {
-	return slices.ContainsFunc(o.w.said.Entries(), func(e trial.Entry) bool {
-		return e.Op == trial.Handle && e.ID == id && !e.At.Before(since)
-	})
+// back says whether a message may have come back since then: somebody has begun on it, or it was being enqueued, and a
+// second sending may have come behind what removed it.
+func back(said []trial.Entry, id string, since time.Time) bool {
+	asked := 0
+	for _, e := range said {
+		switch late := !e.At.Before(since); {
+		case e.ID != id:
+		case e.Op == trial.Handle && late:
+			return true
+		case e.Op == trial.Enqueue && e.Phase == trial.Invoke && !late:
+			asked++
+		case e.Op == trial.Enqueue && e.Phase != trial.Invoke && !late:
+			asked--
+		}
+	}
+	return asked > 0
 }
 
 // passes is what is in dead or delay now of what a call is to change all.

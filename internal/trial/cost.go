@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// cost is a time in which a take that nobody saw may have been executed, so that its lease counts an attempt.
+// cost is a time in which a take may have been executed that nobody saw, so that its lease counts an attempt.
 type cost struct {
 	from, to time.Time
-	lease    time.Duration // what passes at least until the next take
+	lease    time.Duration // from that take to the next one at least; 0: that is not known
 }
 
-// fatal are faults that end a process.
-var fatal = []string{"kill", "shot", "corpse", "term"}
+// heard are faults that leave pullers what they have asked for in time, or have them ask again at once.
+var heard = []string{"slow", "shot", "corpse", "client kill"}
 
-// costs are those times: a process ended, or it heard nothing for about as long as a lease lasts.
+// costs are those times: a puller ended, or it stood still or heard nothing for most of a lease.
 func (h *History) costs() (all []cost) {
-	m, lease := h.margins(), h.shortest()*3/4
+	m, lease, pulls := h.margins(), h.shortest()*3/4, h.pullers()
 	deaf := make(map[string]*cost) // by process
 	add := func(x *cost) {
 		if x != nil && x.to.Sub(x.from) >= lease {
@@ -26,15 +26,24 @@ func (h *History) costs() (all []cost) {
 		}
 	}
 	for _, e := range h.Entries {
-		switch known := e.Due.After(e.At) && !e.Due.Equal(ForEver); {
-		case e.Op != Fault || e.ID == "slow" || strings.HasPrefix(e.ID, "cut"): // what it asked for, it hears in time
-		case slices.Contains(fatal, e.ID) || e.N > 0 && !known:
-			if e.Note != Brief {
-				all = append(all, cost{from: e.At, to: e.At.Add(m.Aftermath)})
+		x := deaf[e.By]
+		switch {
+		case e.Op != Fault || slices.Contains(heard, e.ID) || strings.HasPrefix(e.ID, "cut"):
+		case e.ID == "term" || pulls[seat(e.By)] && (e.ID == "kill" || !e.Due.After(e.At)):
+			if e.Note == Brief {
+				break
 			}
-		case known && e.By != "":
-			x := deaf[e.By]
-			if x == nil || e.At.After(x.to.Add(m.Read)) {
+			c := cost{from: e.At, to: e.At.Add(m.Aftermath)}
+			if x != nil && x.to.After(e.At) { // what it had sent may be executed when that is over
+				c.to = x.to.Add(m.Aftermath)
+			}
+			all = append(all, c)
+		case pulls[seat(e.By)]:
+			if e.ID == "slice" { // what was on its way then takes longer
+				e.Due = e.Due.Add(lease)
+			}
+			// What a puller asks for again passes a mute line, and its lease begins again.
+			if x == nil || e.ID == "mute" || e.At.After(x.to.Add(m.Read)) {
 				add(x)
 				x = &cost{from: e.At}
 				deaf[e.By] = x
@@ -50,15 +59,36 @@ func (h *History) costs() (all []cost) {
 	return all
 }
 
-// shortest is what the shortest lease of pullers lasts; 0, if the server's clock may have ended some sooner.
+// seat is what a process has in common with those whom it succeeded: p2.2 comes after p2.
+func seat(by string) string {
+	name, _, _ := strings.Cut(by, ".")
+	return name
+}
+
+// pullers are the seats of processes that pull.
+func (h *History) pullers() map[string]bool {
+	all := make(map[string]bool)
+	for _, e := range h.Entries {
+		if e.Op == Pulling || e.Op == Pulled {
+			all[seat(e.By)] = true
+		}
+	}
+	return all
+}
+
+// shortest is what the shortest lease of pullers lasts; 0 where that is not known, where a Pull may leave little of it
+// because it decodes, and where a step of the server's clock may end it.
 func (h *History) shortest() time.Duration {
 	lasts := make(map[string]time.Duration)
 	for _, e := range h.Entries {
-		if e.Op == Pulled && !e.Due.IsZero() { // who stood still says it late
-			lasts[e.By] = max(lasts[e.By], e.Due.Sub(e.At))
+		if e.Op == decodes || h.Stepped {
+			return 0
+		}
+		if e.Op == Pulled { // a puller that stood still tells of it late, so the longest counts
+			lasts[seat(e.By)] = max(lasts[seat(e.By)], e.Due.Sub(e.At))
 		}
 	}
-	if len(lasts) == 0 || h.Stepped {
+	if len(lasts) == 0 {
 		return 0
 	}
 	return slices.Min(slices.Collect(maps.Values(lasts)))

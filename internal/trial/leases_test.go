@@ -39,7 +39,7 @@ func TestLeases(t *testing.T) {
 	resent := said("h enqueue invoke p plan=ok due=3030 at=2000", "h enqueue ok p due=3030 at=2018").Entries
 	struck := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "stop", N: 8, Due: at(9000)}}
 	stopped := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "stop", N: 8}}
-	froze := []Entry{{At: at(2045), By: "p1", Op: Fault, Phase: Info, ID: "freeze", N: 8, Due: at(3000)}}
+	froze := []Entry{{At: at(2045), By: "p2", Op: Fault, Phase: Info, ID: "freeze", N: 8, Due: at(5100)}}
 	named := func(op string) []Entry { return []Entry{{At: at(8000), By: "n", Op: op, Phase: Info, Serial: "sp"}} }
 	second := slices.Concat([]Entry{pull("p2", 8020, 12000, 2)}, handled("p2", 8030, 2), acked("p2", 8050, 2))
 	first := slices.Concat(enqueued, []Entry{pull("p1", 2020, 3020, 1)}, handled("p1", 2030, 1))

@@ -66,7 +66,7 @@ const (
 // What a fault's Note may say.
 const (
 	Spared = "spared" // the server was away, which is no excuse to take its victims for dead, or to end their leases
-	Brief  = "brief"  // its victim can go on at once, so it costs no attempt
+	Brief  = "brief"  // its victim can go on at once, so it costs no attempt, unless it lasts for most of a lease
 )
 
 // LaterOnly is the Note of a Quiet that leaves out of its channel only what was enqueued for later.

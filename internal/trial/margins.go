@@ -7,8 +7,8 @@ type Margins struct {
 	Order     time.Duration // I10: between a worker's question and its handler's first word
 	Lease     time.Duration // I7: from a fault's end until nobody is judged for it: the longest lease, and the judging
 	Told      time.Duration // I5: from the execution of a verdict until its process has said so
-	Aftermath time.Duration // I5: of a fault that is over: reconnecting, and finding out
-	Read      time.Duration // I9: how much later than in Redis a lease may seem to end: a reply may be slow
+	Aftermath time.Duration // I5, I18: of a fault that is over: reconnecting, and finding out
+	Read      time.Duration // I9, I18: how much later than in Redis a lease may seem to end: a reply may be slow
 	Held      time.Duration // I20: how long before that a lease has surely not ended, whatever delayed the reply
 }
 

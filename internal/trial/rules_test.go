@@ -41,7 +41,7 @@ func TestRules(t *testing.T) {
 		return Entry{At: at(from), By: "p1", Op: Fault, ID: kind, N: 1, Due: at(to), Note: note}
 	}
 	killed := Entry{At: at(8900), By: "p1", Op: Fault, ID: "kill", N: 1, Due: ForEver}
-	stood := fault(20, 8980, "freeze", Brief)
+	stood := Entry{At: at(5), By: "p1", Op: Fault, ID: "stop", N: 1}
 	quiet := func(channel, note string) Entry {
 		return Entry{At: at(9000), Op: Quiet, Due: at(4000), ID: channel, Note: note}
 	}
