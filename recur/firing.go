@@ -64,8 +64,23 @@ func newFiring(e *recurrence, now int64) firing {
 	return f
 }
 
+// farOff is the tolerance in ms above which the clock does not tell well which ticks were missed.
+const farOff = 50
+
+// askTime polls once more where ticks seem to be missed, and a slow reply has set the clock.
+func (r *runner) askTime() error {
+	if now := r.clock.now(); r.clock.tolerance <= farOff || len(r.scheduled) == 0 || r.scheduled[0].due > now ||
+		onTime(r.scheduled[0].next, now) {
+		return nil
+	}
+	return r.poll()
+}
+
 // fire sends the firings that are due, as many as go into one pipeline.
 func (r *runner) fire() error {
+	if err := r.askTime(); err != nil {
+		return err
+	}
 	now, bytes := r.clock.now(), 0
 	var firings []firing
 	var scripts []store.RecurFiring

@@ -185,6 +185,49 @@ func TestMissedTicks(t *testing.T) {
 	})
 }
 
+// A slow reply may set a runner's clock wrong. It does not decide by that which ticks were missed.
+func TestMissedByAWrongClock(t *testing.T) {
+	t.Parallel()
+	redistest.Leaks(t)
+	s := redistest.Shared(t)
+	every := time.Hour
+	for now := time.Now().UnixMilli(); now%every.Milliseconds() < 10_000; {
+		every += time.Minute // no tick is near
+	}
+	now := time.Now()
+	justNow := now.Add(-300 * time.Millisecond).Truncate(time.Millisecond)
+	latest := now.Add(-time.Duration(now.UnixMilli()%every.Milliseconds()) * time.Millisecond).Truncate(time.Millisecond)
+	for name, c := range map[string]struct {
+		p    Policy
+		next time.Time
+		off  time.Duration // of the clock
+		want time.Time
+	}{
+		"behind": {One, latest.Add(-2 * every), latest.Sub(now) - time.Minute, latest},
+		"ahead":  {Skip, justNow, 5 * time.Second, justNow},
+	} {
+		b := newBench(t, s.URL(), redistest.Name(t)+name)
+		b.add(name, Every(every), Missed(c.p))
+		b.set(s, name, func(r *record) { r.next = c.next.UnixMilli() })
+		engine, err := queues.Open(b.Queue)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRunner(engine, b.channel, t.Context(), t.Context())
+		if err := r.readTable(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.clock.server += millis(c.off)
+		r.clock.tolerance = millis(c.off.Abs()) + 1
+		if err := r.fire(); err != nil {
+			t.Fatal(err)
+		}
+		if e := b.entry(name); e.Count != 1 || !e.Last.Equal(c.want) {
+			t.Errorf("%s: enqueued %d, the last %v, want one of %v", name, e.Count, e.Last, c.want)
+		}
+	}
+}
+
 // TestLostReplyOfTick: the connection breaks before and after the script has run.
 func TestLostReplyOfTick(t *testing.T) {
 	t.Parallel()
