@@ -196,7 +196,8 @@ func TestMissedByAWrongClock(t *testing.T) {
 	}
 	now := time.Now()
 	justNow := now.Add(-300 * time.Millisecond).Truncate(time.Millisecond)
-	latest := now.Add(-time.Duration(now.UnixMilli()%every.Milliseconds()) * time.Millisecond).Truncate(time.Millisecond)
+	since := time.Duration(now.UnixMilli()%every.Milliseconds()) * time.Millisecond
+	latest := now.Add(-since).Truncate(time.Millisecond)
 	for name, c := range map[string]struct {
 		p    Policy
 		next time.Time
