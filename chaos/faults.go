@@ -890,6 +890,8 @@ func (w *world) exhausted() {
 	if err != nil {
 		w.Fatal(err)
 	}
+	// A cut amid their dials would be told first, and then not the pool, for the server is away already.
+	w.until(5*time.Second, "it has all its connections", func() bool { return pool.ActiveCount() == pool.MaxActive })
 	w.proxy.CutAll()
 	w.struck("pool exhausted", append(w.all(), &worker{Orders: trial.Orders{Name: log.By, Workers: 2}})...)
 	var taken []redis.Conn
