@@ -210,14 +210,7 @@ func TestMissedByAWrongClock(t *testing.T) {
 		b := newBench(t, s.URL(), redistest.Name(t)+name)
 		b.add(name, Every(every), Missed(c.p))
 		b.set(s, name, func(r *record) { r.next = c.next.UnixMilli() })
-		engine, err := queues.Open(b.Queue)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := newRunner(engine, b.channel, t.Context(), t.Context())
-		if err := r.readTable(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		r := b.still()
 		r.clock.server += millis(c.off)
 		r.clock.tolerance = millis(c.off.Abs()) + 1
 		if err := r.fire(); err != nil {
@@ -717,14 +710,7 @@ func TestHints(t *testing.T) {
 	s := redistest.Shared(t)
 	b := newBench(t, s.URL(), redistest.Name(t))
 	b.add("a", Every(time.Hour))
-	engine, err := queues.Open(b.Queue)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRunner(engine, b.channel, t.Context(), t.Context())
-	if err := r.readTable(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r := b.still()
 	first := r.known["a"].record
 	second := first.written()
 	second.next += 3_600_000

@@ -95,6 +95,20 @@ func (b *bench) run() shunt.Shutdown {
 	return shutdown
 }
 
+// still is a runner of the bench's channel that has read the table, and is not run.
+func (b *bench) still() *runner {
+	b.t.Helper()
+	engine, err := queues.Open(b.Queue)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r := newRunner(engine, b.channel, b.t.Context(), b.t.Context())
+	if err := r.readTable(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
 func (b *bench) end(shutdown shunt.Shutdown) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
