@@ -84,10 +84,7 @@ func (l *line) Read(b []byte) (int, error) {
 			l.n.mu.Unlock()
 			return 0, net.ErrClosed
 		case len(l.in) > 0 && !held && !l.in[0].at.After(now):
-			n := copy(b, l.in[0].bytes)
-			if l.in[0].bytes = l.in[0].bytes[n:]; len(l.in[0].bytes) == 0 {
-				l.in = l.in[1:]
-			}
+			n := l.take(b, now)
 			l.n.mu.Unlock()
 			return n, nil
 		case len(l.in) > 0 && !held:
@@ -119,6 +116,19 @@ func (l *line) Read(b []byte) (int, error) {
 		case <-timer.C:
 		}
 	}
+}
+
+// take reads what has arrived. In slices one comes a millisecond.
+func (l *line) take(b []byte, now time.Time) int {
+	first := &l.in[0]
+	if slice := max(l.own.quality.slice, l.n.trunk.quality.slice); slice > 0 {
+		b, first.at = b[:min(slice, len(b))], now.Add(time.Millisecond)
+	}
+	n := copy(b, first.bytes)
+	if first.bytes = first.bytes[n:]; len(first.bytes) == 0 {
+		l.in = l.in[1:]
+	}
+	return n
 }
 
 // Write takes all of b, unless there is no room until the deadline.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -83,4 +84,29 @@ func TestEndIsHeard(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is on its way in slices arrives at once when the line is whole again, as on a real one. Otherwise a fault would
+// delay a long reply for long after its end.
+func TestSlices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const echo, slices = 100_000, 30
+		n, _, l := dialled(t)
+		n.change(func() { n.trunk.quality.slice = 100 })
+		began := time.Now()
+		time.AfterFunc(slices*time.Millisecond+time.Millisecond/2, func() {
+			n.change(func() { n.trunk.quality.slice = 0 })
+		})
+		_, _ = fmt.Fprintf(l, "*2\r\n$4\r\nECHO\r\n$%d\r\n%*d\r\n", echo, echo, 0)
+		reply := make([]byte, echo)
+		read, _ := io.ReadFull(l, reply[:(slices-10)*100])
+		if took := time.Since(began); took < (slices-11)*time.Millisecond {
+			t.Errorf("%d bytes after %v", read, took)
+		}
+		more, err := io.ReadFull(l, reply[read:])
+		if took := time.Since(began); err != nil || took > (slices+2)*time.Millisecond {
+			t.Errorf("%d bytes more after %v: %v", more, took, err)
+		}
+		l.Close()
+	})
 }

@@ -125,17 +125,7 @@ func (l *line) deliver(b []byte) {
 	if at.Before(l.last) {
 		at = l.last
 	}
-	slice := max(l.own.quality.slice, l.n.trunk.quality.slice)
-	for len(b) > 0 {
-		n := len(b)
-		if slice > 0 {
-			n = min(n, slice)
-		}
-		l.in = append(l.in, parcel{at, b[:n]})
-		if b = b[n:]; len(b) > 0 {
-			at = at.Add(time.Millisecond)
-		}
-	}
+	l.in = append(l.in, parcel{at, b})
 	l.last = at
 	l.wake()
 }

@@ -39,9 +39,6 @@ func (h *History) costs() (all []cost) {
 			}
 			all = append(all, c)
 		case pulls[seat(e.By)]:
-			if e.ID == "slice" { // what was on its way then takes longer
-				e.Due = e.Due.Add(lease)
-			}
 			// What a puller asks for again passes a mute line, and its lease begins again.
 			if x == nil || e.ID == "mute" || e.At.After(x.to.Add(m.Read)) {
 				add(x)

@@ -41,7 +41,7 @@ func TestUnseen(t *testing.T) {
 		"a stop that is brief, and long": {[]Entry{fault(5, 2005, "p1", "stop server", Brief)}, may},
 		"a slow line":                    {[]Entry{fault(5, 2005, "p1", "slow", "")}, skipped},
 		"a line that is cut at last":     {[]Entry{fault(5, 2005, "p1", "cut after", "")}, skipped},
-		"a line in pieces":               {[]Entry{fault(5, 505, "p1", "slice", "")}, may},
+		"a line in pieces":               {[]Entry{fault(5, 2005, "p1", "slice", "")}, may},
 		"what a dead one has left":       {[]Entry{fault(5, 2005, "p1", "corpse", "")}, skipped},
 		"one hole after another":         {[]Entry{hole(5, 1005, "p1"), hole(1010, 2005, "p1")}, may},
 		"one hole within another":        {[]Entry{hole(5, 2005, "p1"), hole(100, 1005, "p1")}, may},
