@@ -21,7 +21,7 @@ const (
 // bounds are the most that a run may take of each. Time is virtual, so what a machine is busy with does not count.
 var bounds = map[string]time.Duration{
 	"recovery": recovers,
-	// Beyond the grace: one reply, and a mute subscription. The Close after it takes the same, by several timers.
+	// Once no handler runs: one reply, and a mute subscription. The Close after it takes the same, by several timers.
 	"shutdown":                              4 * time.Second,
 	"close":                                 4*time.Second + time.Millisecond,
 	"call of an operator":                   7 * time.Second,

@@ -127,8 +127,8 @@ func (p *process) kill(flush bool) {
 	p.clock.Within(func() { p.w.living.Go(over) })
 }
 
-// timed is a Shutdown that is to take no longer than its bound, unless its process is killed. A puller settles what it
-// has one by one, which takes as many replies.
+// timed is a Shutdown that is to take no longer than its bound once no handler runs, unless its process is killed. A
+// puller settles what it has one by one, which takes as many replies.
 func (p *process) timed(end shunt.Shutdown) shunt.Shutdown {
 	if p.Pull > 0 || end == nil {
 		return end
@@ -139,7 +139,13 @@ func (p *process) timed(end shunt.Shutdown) shunt.Shutdown {
 		}
 		began := time.Now()
 		err := end(ctx)
-		p.w.took("shutdown", time.Since(began)-p.Grace-p.w.plot.longest(), p.Name)
+		handled := p.w.said.Last(func(e trial.Entry) bool {
+			return e.By == p.Name && e.Op == trial.Handle && e.Phase != trial.Invoke
+		})
+		if handled.At.After(began) {
+			began = handled.At
+		}
+		p.w.took("shutdown", time.Since(began), p.Name)
 		return err
 	}
 }

@@ -217,6 +217,18 @@ func (m *Memory) Entries() []Entry {
 	return all
 }
 
+// Last is the last of the entries said until now that is one of those; the zero value where none is.
+func (m *Memory) Last(is func(Entry) bool) Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range slices.Backward(m.said) {
+		if is(e) {
+			return e
+		}
+	}
+	return Entry{}
+}
+
 // Read merges all files of a directory whose names end in .ledger, by time.
 func Read(dir fs.FS) ([]Entry, error) {
 	names, err := fs.Glob(dir, "*.ledger")
