@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -127,8 +128,8 @@ func (p *process) kill(flush bool) {
 	p.clock.Within(func() { p.w.living.Go(over) })
 }
 
-// timed is a Shutdown that is to take no longer than its bound once no handler runs, unless its process is killed. A
-// puller settles what it has one by one, which takes as many replies.
+// timed is a Shutdown that is to take no longer than its bound once no handler runs, or its caller's time is over,
+// unless its process is killed. A puller settles what it has one by one, which takes as many replies.
 func (p *process) timed(end shunt.Shutdown) shunt.Shutdown {
 	if p.Pull > 0 || end == nil {
 		return end
@@ -144,6 +145,10 @@ func (p *process) timed(end shunt.Shutdown) shunt.Shutdown {
 		})
 		if handled.At.After(began) {
 			began = handled.At
+		}
+		if some := (*shunt.ShutdownError)(nil); errors.As(err, &some) && some.Running > 0 {
+			over, _ := ctx.Deadline()
+			began = over.Add(p.Grace)
 		}
 		p.w.took("shutdown", time.Since(began), p.Name)
 		return err
