@@ -15,6 +15,17 @@ const backlogs = 400
 // takes is how long a handling of a backlog takes at most.
 const takes = lease * 3 / 4
 
+// longest is how long handlings take for which a shutdown waits beside those of any run.
+func (p *Plot) longest() time.Duration {
+	switch {
+	case p.Late > 0:
+		return takes
+	case p.Hangs:
+		return hangs
+	}
+	return 0
+}
+
 // backlog has the processes begin on more than they can handle for a while, and each handler take long. So none of
 // their workers is idle when the first faults strike, and the server is killed amid that.
 func (p *Plot) backlog(r *rand.Rand) {

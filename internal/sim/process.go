@@ -128,8 +128,9 @@ func (p *process) kill(flush bool) {
 	p.clock.Within(func() { p.w.living.Go(over) })
 }
 
-// timed is a Shutdown that is to take no longer than its bound once no handler runs, or its caller's time is over,
-// unless its process is killed. A puller settles what it has one by one, which takes as many replies.
+// timed is a Shutdown that is to take no longer than its bound once no handler runs, unless its process is killed. Where
+// one still runs, the grace and the longest hang come on top. A puller settles what it has one by one, which takes as
+// many replies.
 func (p *process) timed(end shunt.Shutdown) shunt.Shutdown {
 	if p.Pull > 0 || end == nil {
 		return end
@@ -140,15 +141,12 @@ func (p *process) timed(end shunt.Shutdown) shunt.Shutdown {
 		}
 		began := time.Now()
 		err := end(ctx)
-		handled := p.w.said.Last(func(e trial.Entry) bool {
-			return e.By == p.Name && e.Op == trial.Handle && e.Phase != trial.Invoke
-		})
-		if handled.At.After(began) {
-			began = handled.At
-		}
 		if some := (*shunt.ShutdownError)(nil); errors.As(err, &some) && some.Running > 0 {
-			over, _ := ctx.Deadline()
-			began = over.Add(p.Grace)
+			began = began.Add(p.Grace + p.w.plot.longest())
+		} else if handled := p.w.said.Last(func(e trial.Entry) bool {
+			return e.By == p.Name && e.Op == trial.Handle && e.Phase != trial.Invoke
+		}); handled.At.After(began) {
+			began = handled.At
 		}
 		p.w.took("shutdown", time.Since(began), p.Name)
 		return err
