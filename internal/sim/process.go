@@ -128,9 +128,8 @@ func (p *process) kill(flush bool) {
 	p.clock.Within(func() { p.w.living.Go(over) })
 }
 
-// timed is a Shutdown that is to take no longer than its bound once no handler runs, unless its process is killed. Where
-// one still runs, the grace and the longest hang come on top. A puller settles what it has one by one, which takes as
-// many replies.
+// timed is a Shutdown that is to take no longer than its bound once no handler runs, unless its process is killed. If
+// one still runs, the grace and the longest hang come on top. A puller settles what it has one by one.
 func (p *process) timed(end shunt.Shutdown) shunt.Shutdown {
 	if p.Pull > 0 || end == nil {
 		return end
