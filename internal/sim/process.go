@@ -138,16 +138,16 @@ func (p *process) timed(end shunt.Shutdown) shunt.Shutdown {
 		if ctx.Err() != nil {
 			return end(ctx)
 		}
-		began := time.Now()
+		what, began := "shutdown", time.Now()
 		err := end(ctx)
 		if some := (*shunt.ShutdownError)(nil); errors.As(err, &some) && some.Running > 0 {
-			began = began.Add(p.Grace + p.w.plot.longest())
+			what, began = "shutdown beside a handler", began.Add(p.Grace+p.w.plot.longest())
 		} else if handled := p.w.said.Last(func(e trial.Entry) bool {
 			return e.By == p.Name && e.Op == trial.Handle && e.Phase != trial.Invoke
 		}); handled.At.After(began) {
 			began = handled.At
 		}
-		p.w.took("shutdown", time.Since(began), p.Name)
+		p.w.took(what, time.Since(began), p.Name)
 		return err
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,8 @@ func TestTimedShutdown(t *testing.T) {
 		orders trial.Orders
 		said   trial.Entry // a second after the beginning
 		err    error
-		ended  bool // the context, at the beginning
+		ended  bool   // the context, at the beginning
+		what   string // it is judged as; empty: as a shutdown
 		want   time.Duration
 	}{
 		"no handler":           {want: whole},
@@ -33,7 +35,7 @@ func TestTimedShutdown(t *testing.T) {
 		"handed back": {said: handled("a", trial.OK), err: &shunt.ShutdownError{Returned: 1},
 			want: whole - time.Second},
 		"one runs on": {said: handled("a", trial.OK), err: &shunt.ShutdownError{Running: 1},
-			want: whole - grace - takes},
+			want: whole - grace - takes, what: "shutdown beside a handler"},
 		"its context had ended": {ended: true},
 		"a puller":              {orders: trial.Orders{Pull: 1}},
 	} {
@@ -59,8 +61,9 @@ func TestTimedShutdown(t *testing.T) {
 					time.Sleep(whole - time.Second)
 					return c.err
 				})(ctx)
-				if got := w.result.Most["shutdown"]; err != c.err || got != c.want {
-					t.Errorf("it took %v, want %v (%v)", got, c.want, err)
+				what := cmp.Or(c.what, "shutdown")
+				if most := w.result.Most; err != c.err || most[what] != c.want || len(most) != min(1, int(c.want)) {
+					t.Errorf("it took %v, want %v (%v)", most, c.want, err)
 				}
 			})
 		})

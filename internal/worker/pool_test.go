@@ -358,6 +358,41 @@ func TestFailsBeforeItsContextIsEnded(t *testing.T) {
 	}
 }
 
+// Once no handler runs a shutdown has ReplyTimeout, also where the last one has ended only just now.
+func TestBudgetOfTheEnd(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	keys, runs, ends := store.KeysOf(redistest.Name(t)), make(chan bool), make(chan bool)
+	r := newTestPool(t, s.URL(), []*store.Keys{keys}, 1, func(c *Config) {
+		c.Handle = func(*Item) *custody.Verdict { runs <- true; <-ends; return custody.Ack }
+		c.Emit = func(...event.Event) {}
+	})
+	r.Start()
+	fill(s, keys, 1)
+	<-runs
+	e, unseen, ended := &ending{r}, new(quiet), new(quiet)
+	if got := e.budget(unseen, false); got != StartTimeout {
+		t.Errorf("%v while a handler runs", got)
+	}
+	if got := e.budget(unseen, true); got != time.Second {
+		t.Errorf("%v while a handler runs, beyond the caller's time", got)
+	}
+	close(ends)
+	for began := time.Now(); r.runningNow() > 0 && time.Since(began) < 5*time.Second; {
+		time.Sleep(time.Millisecond)
+	}
+	if got := e.budget(unseen, false); got != r.conf.ReplyTimeout {
+		t.Errorf("%v at the end of the last handler", got)
+	}
+	at := time.Now().Add(time.Second - r.conf.ReplyTimeout)
+	ended.ended.Store(&at)
+	if got := e.budget(ended, false); got > time.Second || got == 0 {
+		t.Errorf("%v with a second left", got)
+	}
+	r.StopTaking()
+	r.End()
+}
+
 // What still waits for Redis when the time of a shutdown is over waits no more. It did so behind the shutdown, and left
 // connections open.
 func TestNothingWaitsBehindTheEnd(t *testing.T) {

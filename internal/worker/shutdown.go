@@ -116,8 +116,8 @@ func (e *ending) budget(q *quiet, hurried bool) time.Duration {
 	if hurried {
 		limit = time.Second
 	}
-	if since := q.since(); since > 0 {
-		limit = max(0, min(limit, e.pool.conf.ReplyTimeout-since))
+	if e.pool.runningNow() == 0 { // which q may not have seen yet
+		limit = max(0, min(limit, e.pool.conf.ReplyTimeout-q.since()))
 	}
 	if !slices.ContainsFunc(e.pool.Sites, func(s *lane.Site) bool { return !away(s) }) {
 		limit = min(limit, knownAway)
