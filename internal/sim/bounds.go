@@ -21,11 +21,10 @@ const (
 // bounds are the most that a run may take of each. Time is virtual, so what a machine is busy with does not count.
 var bounds = map[string]time.Duration{
 	"recovery": recovers,
-	// Once no handler runs: ReplyTimeout, which is 3 s, and the pool looks every 10 ms whether one runs.
-	"shutdown": 3050 * time.Millisecond,
-	// One reply, and a mute subscription. The Close takes the same, by several timers.
+	// Once no handler runs each has ReplyTimeout, 3 s. The pool looks every 10 ms whether one runs.
+	"shutdown":                              3050 * time.Millisecond,
+	"close":                                 3050 * time.Millisecond,
 	"shutdown beside a handler":             4 * time.Second,
-	"close":                                 4*time.Second + time.Millisecond,
 	"call of an operator":                   7 * time.Second,
 	"call of an operator after its context": 5 * time.Millisecond,
 	"lateness in a calm run":                60 * time.Millisecond,
