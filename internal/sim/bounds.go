@@ -25,6 +25,7 @@ var bounds = map[string]time.Duration{
 	"shutdown":                              3050 * time.Millisecond,
 	"close":                                 3050 * time.Millisecond,
 	"shutdown beside a handler":             4 * time.Second,
+	"shutdown of a runner":                  4 * time.Second, // it waits for its commands
 	"call of an operator":                   7 * time.Second,
 	"call of an operator after its context": 5 * time.Millisecond,
 	"lateness in a calm run":                60 * time.Millisecond,

@@ -134,7 +134,7 @@ func (p *process) tick(ctx context.Context) shunt.Shutdown {
 		for {
 			end, err := begin()
 			if err == nil {
-				return p.timed(end)
+				return end
 			}
 			p.log.Say(trial.Entry{Op: "unstarted", Phase: trial.Fail, Note: err.Error()})
 			select {
@@ -151,10 +151,15 @@ func (p *process) tick(ctx context.Context) shunt.Shutdown {
 	if heard == nil {
 		return nil
 	}
+	heard = p.timed(heard)
 	ends := again(func() (shunt.Shutdown, error) { return (&recur.Timetable{Queue: p.queue}).Run(all, ticks) })
 	return func(ctx context.Context) error {
 		if ends != nil {
+			began, waits := time.Now(), ctx.Err() == nil
 			_ = ends(ctx)
+			if waits {
+				p.w.took("shutdown of a runner", time.Since(began), p.Name)
+			}
 		}
 		return heard(ctx)
 	}
