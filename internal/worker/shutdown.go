@@ -186,10 +186,10 @@ type quiet struct {
 	ended    atomic.Pointer[time.Time]
 }
 
-// since is how long no handler has run; 0 while one does.
+// since is how long no handler has run, as far as was seen: 0 until then.
 func (q *quiet) since() time.Duration {
 	if at := q.ended.Load(); at != nil {
-		return max(1, time.Since(*at))
+		return time.Since(*at)
 	}
 	return 0
 }
